@@ -1,0 +1,225 @@
+package algo
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Bucket is a token bucket together with its parameters, in milliseconds and whole tokens per second, and with a text
+// form: the shape in which a plain key-value store keeps a bucket between two calls, one of which may come from another
+// program. Everything inside one program uses [TokenBucket].
+//
+// Tokens are counted in thousandths, which makes a rate of whole tokens per second exact at every millisecond. The
+// functions are pure: they answer a new Bucket and leave the old one.
+//
+// A clock that goes backward neither refills nor drains. The latest time stays, so that callers whose clocks differ do
+// not take turns at minting tokens; the caller that is behind sees no refill until its own clock has caught up.
+type Bucket struct {
+	maxTokens  int64
+	perSecond  int64
+	milli      int64 // thousandths of a token available
+	lastUpdate int64 // ms
+	updated    bool
+}
+
+const (
+	// MaxBucketTokens is the largest capacity of a [Bucket]: 10^12 tokens.
+	MaxBucketTokens int64 = 1e12
+	// MaxBucketRate is the largest rate of a [Bucket]: 10^9 tokens a second.
+	MaxBucketRate int64 = 1e9
+)
+
+// NewBucket answers a full bucket that has never been updated: maxTokens from 1 to [MaxBucketTokens], tokensPerSecond
+// from 1 to [MaxBucketRate].
+func NewBucket(maxTokens, tokensPerSecond int64) (Bucket, error) {
+	if maxTokens < 1 || maxTokens > MaxBucketTokens {
+		return Bucket{}, &ParameterError{"maxTokens", fmt.Sprint(maxTokens), "from 1 to 10^12"}
+	}
+	if tokensPerSecond < 1 || tokensPerSecond > MaxBucketRate {
+		return Bucket{}, &ParameterError{"tokensPerSecond", fmt.Sprint(tokensPerSecond), "from 1 to 10^9"}
+	}
+	return Bucket{maxTokens: maxTokens, perSecond: tokensPerSecond, milli: maxTokens * 1000}, nil
+}
+
+// MaxTokens is the capacity.
+func (b Bucket) MaxTokens() int64 { return b.maxTokens }
+
+// TokensPerSecond is the rate of refilling.
+func (b Bucket) TokensPerSecond() int64 { return b.perSecond }
+
+// Tokens is how many whole tokens the bucket held at its last update.
+func (b Bucket) Tokens() int64 { return b.milli / 1000 }
+
+// MilliTokens is how many thousandths of a token the bucket held at its last update.
+func (b Bucket) MilliTokens() int64 { return b.milli }
+
+// LastUpdate is when the tokens were counted, in milliseconds; not ok for a bucket that has never been updated.
+func (b Bucket) LastUpdate() (milliseconds int64, ok bool) { return b.lastUpdate, b.updated }
+
+// Refill adds the tokens of the time since the last update; now is in milliseconds. The first update adds none.
+func (b Bucket) Refill(now int64) Bucket {
+	if !b.updated {
+		b.lastUpdate, b.updated = now, true
+		return b
+	}
+	gone := elapsed(b.lastUpdate, now)
+	if gone == 0 {
+		return b
+	}
+	b.lastUpdate = now
+	missing := b.maxTokens*1000 - b.milli
+	// tokens per second are thousandths of a token per millisecond
+	if gone >= missing/b.perSecond+1 {
+		b.milli = b.maxTokens * 1000
+	} else {
+		b.milli = min(b.milli+gone*b.perSecond, b.maxTokens*1000)
+	}
+	return b
+}
+
+// Hit refills the bucket and takes one token if there is one.
+func (b Bucket) Hit(now int64) (Bucket, bool) { return b.Take(now, 1) }
+
+// Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token and takes nothing; a
+// negative n and one above the capacity are refused.
+func (b Bucket) Take(now, n int64) (Bucket, bool) {
+	b = b.Refill(now)
+	if n < 0 || n > b.maxTokens || b.milli < max(n, 1)*1000 {
+		return b, false
+	}
+	b.milli -= n * 1000
+	return b, true
+}
+
+// IsFull tells whether the bucket is full at time now, in milliseconds.
+func (b Bucket) IsFull(now int64) bool { return b.Refill(now).milli == b.maxTokens*1000 }
+
+// TTL is how long a store should keep the bucket, in seconds: twice the time from empty to full, at least 60.
+func (b Bucket) TTL() int64 {
+	return max(2*((b.maxTokens+b.perSecond-1)/b.perSecond), 60)
+}
+
+// RetryAfter is how long it takes from the last update until there is a token, in whole seconds rounded up, at least 1.
+func (b Bucket) RetryAfter() int64 {
+	missing := 1000 - b.milli
+	if missing <= 0 {
+		return 1
+	}
+	perSecond := b.perSecond * 1000
+	return max(1, (missing+perSecond-1)/perSecond)
+}
+
+// Pair is one field of the text form.
+type Pair struct{ Key, Value string }
+
+// Pairs is the text form: the tokens "tc" with up to three decimals, the time of the last update "lu" in milliseconds
+// (empty for a bucket that has never been updated), the capacity "mt" and the rate "tr", in this order.
+func (b Bucket) Pairs() []Pair {
+	lu := ""
+	if b.updated {
+		lu = strconv.FormatInt(b.lastUpdate, 10)
+	}
+	tc := strconv.FormatInt(b.milli/1000, 10)
+	if part := b.milli % 1000; part == 0 {
+		tc += ".0"
+	} else {
+		tc += "." + strings.TrimRight(fmt.Sprintf("%03d", part), "0")
+	}
+	return []Pair{
+		{"tc", tc},
+		{"lu", lu},
+		{"mt", strconv.FormatInt(b.maxTokens, 10)},
+		{"tr", strconv.FormatInt(b.perSecond, 10)},
+	}
+}
+
+// A PairError says which pair of a text form cannot be used.
+type PairError struct {
+	Key     string
+	Value   string
+	Missing bool
+	Reason  string
+}
+
+func (e *PairError) Error() string {
+	if e.Missing {
+		return fmt.Sprintf("algo: pair %q is missing: a bucket needs tc, lu, mt and tr", e.Key)
+	}
+	return fmt.Sprintf("algo: pair %s=%.40q: must be %s", e.Key, e.Value, e.Reason)
+}
+
+// BucketFromPairs is the inverse of Pairs. The order does not matter, the first of two pairs with the same key counts,
+// other keys are ignored. All four keys must be there, and their values are checked, not trusted: an error names the
+// first pair that is no number or out of range. A count of tokens with more than three decimals is rounded down.
+func BucketFromPairs(pairs []Pair) (Bucket, error) {
+	var values [4]string
+	for i, key := range [4]string{"tc", "lu", "mt", "tr"} {
+		found := false
+		for _, p := range pairs {
+			if p.Key == key {
+				values[i], found = p.Value, true
+				break
+			}
+		}
+		if !found {
+			return Bucket{}, &PairError{Key: key, Missing: true}
+		}
+	}
+	mt, err := strconv.ParseInt(values[2], 10, 64)
+	if err != nil || mt < 1 || mt > MaxBucketTokens {
+		return Bucket{}, &PairError{Key: "mt", Value: values[2], Reason: "an integer from 1 to 10^12"}
+	}
+	tr, err := strconv.ParseInt(values[3], 10, 64)
+	if err != nil || tr < 1 || tr > MaxBucketRate {
+		return Bucket{}, &PairError{Key: "tr", Value: values[3], Reason: "an integer from 1 to 10^9"}
+	}
+	b := Bucket{maxTokens: mt, perSecond: tr}
+	milli, ok := parseMilli(values[0])
+	if !ok || milli > mt*1000 {
+		return Bucket{}, &PairError{Key: "tc", Value: values[0], Reason: fmt.Sprintf("a decimal number from 0 to mt = %d", mt)}
+	}
+	b.milli = milli
+	if values[1] != "" {
+		lu, err := strconv.ParseInt(values[1], 10, 64)
+		if err != nil {
+			return Bucket{}, &PairError{Key: "lu", Value: values[1], Reason: "empty or an integer of milliseconds"}
+		}
+		b.lastUpdate, b.updated = lu, true
+	}
+	return b, nil
+}
+
+// parseMilli reads a finite decimal number >= 0 as thousandths, rounded down. Plain decimals are read exactly; a number
+// with an exponent, as other programs may write large floats, goes through a float.
+func parseMilli(s string) (int64, bool) {
+	if strings.ContainsAny(s, "xX_pPnN+") && !strings.ContainsAny(s, "eE") {
+		return 0, false
+	}
+	if strings.ContainsAny(s, "eE") {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil || strings.ContainsAny(s, "xX_") || math.IsNaN(f) || f < 0 || f > float64(MaxBucketTokens) {
+			return 0, false
+		}
+		return int64(math.Floor(f * 1000)), true
+	}
+	whole, part, _ := strings.Cut(s, ".")
+	w, err := strconv.ParseUint(whole, 10, 62)
+	if err != nil || w > uint64(MaxBucketTokens) || (part == "" && strings.Contains(s, ".")) {
+		return 0, false
+	}
+	milli := int64(0)
+	for i := range len(part) {
+		if part[i] < '0' || part[i] > '9' {
+			return 0, false
+		}
+		if i < 3 {
+			milli = milli*10 + int64(part[i]-'0')
+		}
+	}
+	for i := len(part); i < 3; i++ {
+		milli *= 10
+	}
+	return int64(w)*1000 + milli, true
+}

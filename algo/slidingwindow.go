@@ -1,0 +1,211 @@
+package algo
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// SlidingWindow grants up to Limit permits in any window of time, counted exactly in segments.
+//
+// The window is cut into S segments at fixed times. A permit comes back when the segment in which it was taken leaves
+// the window: never earlier than window x (S-1) / S and never later than one window after it was taken. So in any span
+// of window x (S-1) / S no more than Limit permits are granted, and in any whole window at most 2 x Limit; more
+// segments make it finer. A caller that keeps asking is never granted less than Limit in a window. With one segment it is a
+// fixed window.
+//
+// Debt made by Charge weighs until it leaves the window like any other permit.
+type SlidingWindow struct {
+	limit    int64
+	origin   int64
+	window   int64
+	segments int64
+}
+
+// SlidingWindowState is the use of the segments of one window. The zero value is fresh.
+type SlidingWindowState struct {
+	Segment int64              // the number of the newest segment; segment 0 begins at the origin
+	Total   int64              // permits taken in all segments
+	Used    [MaxSegments]int64 // permits taken in each, the newest first
+}
+
+// NewSlidingWindow answers a window of the given length cut into segments, one of which begins at origin: limit from 1
+// to [MaxPermits], window from 1 ns to [MaxPeriod], segments from 1 to [MaxSegments]. A window that is no multiple of
+// its segments has segments that differ by a nanosecond in length.
+func NewSlidingWindow(limit int64, window time.Duration, segments int, origin int64) (SlidingWindow, error) {
+	if err := checkPermits("limit", limit); err != nil {
+		return SlidingWindow{}, err
+	}
+	if err := checkPeriod("window", window); err != nil {
+		return SlidingWindow{}, err
+	}
+	if segments < 1 || segments > MaxSegments || int64(segments) > int64(window) {
+		return SlidingWindow{}, segmentsError(segments)
+	}
+	p := newPhase(window, origin)
+	return SlidingWindow{limit: limit, origin: p.origin, window: p.length, segments: int64(segments)}, nil
+}
+
+// Limit implements [Algorithm].
+func (w SlidingWindow) Limit() int64 { return w.limit }
+
+// Take implements [Algorithm].
+func (w SlidingWindow) Take(s SlidingWindowState, now, n int64) (SlidingWindowState, Result) {
+	r := w.take(&s, now, n)
+	return s, r
+}
+
+func (w SlidingWindow) take(s *SlidingWindowState, now, n int64) Result {
+	if n < 0 || n > w.limit {
+		x := *s
+		w.advance(&x, now)
+		return Result{Remaining: max(0, w.limit-x.Total), RetryAfter: Never, ResetAfter: w.resetAfter(&x, now)}
+	}
+	w.advance(s, now)
+	if over := s.Total + max(n, 1) - w.limit; over > 0 {
+		return Result{
+			Remaining:  max(0, w.limit-s.Total),
+			RetryAfter: w.freed(s, now, over),
+			ResetAfter: w.resetAfter(s, now),
+		}
+	}
+	r := Result{Allowed: true}
+	if n > 0 {
+		s.Used[0] += n
+		s.Total += n
+		r.Mark = Mark{at: s.Segment}
+	}
+	r.Remaining = w.limit - s.Total
+	r.ResetAfter = w.resetAfter(s, now)
+	return r
+}
+
+// freed is how long it takes until over permits have left the window.
+func (w SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Duration {
+	for j := w.segments - 1; j >= 0; j-- {
+		if over -= s.Used[j]; over <= 0 {
+			return time.Duration(elapsed(now, w.start(s.Segment-j+w.segments)))
+		}
+	}
+	return Never // not reached: over never exceeds what is in the window
+}
+
+// Peek implements [Algorithm].
+func (w SlidingWindow) Peek(s SlidingWindowState, now, n int64) Result {
+	r := w.take(&s, now, n)
+	if r.Allowed && n > 0 {
+		s.Used[0] -= n
+		s.Total -= n
+		r = w.take(&s, now, 0)
+	}
+	return r
+}
+
+// Refund implements [Algorithm]. The permits given back are those that would come back last.
+func (w SlidingWindow) Refund(s SlidingWindowState, now, n int64) SlidingWindowState {
+	w.advance(&s, now)
+	for j := range w.segments {
+		back := min(max(n, 0), s.Used[j])
+		s.Used[j] -= back
+		s.Total -= back
+		n -= back
+	}
+	return s
+}
+
+// Cancel implements [Algorithm]. The permits are given back in the segment in which they were taken, and not at all
+// once it has left the window.
+func (w SlidingWindow) Cancel(s SlidingWindowState, now, n int64, m Mark) SlidingWindowState {
+	w.advance(&s, now)
+	if j := s.Segment - m.at; j >= 0 && j < w.segments {
+		back := min(max(n, 0), s.Used[j])
+		s.Used[j] -= back
+		s.Total -= back
+	}
+	return s
+}
+
+// Charge implements [Algorithm].
+func (w SlidingWindow) Charge(s SlidingWindowState, now, n, maxDebt int64) (SlidingWindowState, int64) {
+	w.advance(&s, now)
+	n = room(n, w.limit, maxDebt, s.Total)
+	s.Used[0] += n
+	s.Total += n
+	return s, n
+}
+
+// Fresh implements [Algorithm].
+func (w SlidingWindow) Fresh(s SlidingWindowState, now int64) bool {
+	w.advance(&s, now)
+	return s.Total == 0
+}
+
+// FreshAt implements [Algorithm].
+func (w SlidingWindow) FreshAt(s SlidingWindowState) int64 {
+	if s.Segment == 0 && s.Total == 0 {
+		return math.MinInt64
+	}
+	return w.freshAt(&s)
+}
+
+func (w SlidingWindow) freshAt(s *SlidingWindowState) int64 {
+	for j := range w.segments {
+		if s.Used[j] > 0 {
+			return w.start(s.Segment - j + w.segments)
+		}
+	}
+	return w.start(s.Segment)
+}
+
+func (w SlidingWindow) resetAfter(s *SlidingWindowState, now int64) time.Duration {
+	return time.Duration(elapsed(now, w.freshAt(s)))
+}
+
+// advance moves every segment that has passed since the last call, however many they are.
+func (w SlidingWindow) advance(s *SlidingWindowState, now int64) {
+	i := w.index(now)
+	if i == s.Segment {
+		return
+	}
+	if k := elapsed(s.Segment, i); k > 0 && s.Total > 0 {
+		if k > w.segments {
+			k = w.segments
+		}
+		for _, gone := range s.Used[w.segments-k : w.segments] {
+			s.Total -= gone
+		}
+		copy(s.Used[k:w.segments], s.Used[:w.segments-k])
+		clear(s.Used[:k])
+	}
+	s.Segment = i
+}
+
+// index is the segment that now lies in: floor((now - origin) x segments / window).
+func (w SlidingWindow) index(now int64) int64 {
+	d := now - w.origin
+	hi, lo := bits.Mul64(magnitude(d), uint64(w.segments))
+	quo, rem := bits.Div64(hi%uint64(w.window), lo, uint64(w.window))
+	if d >= 0 {
+		return int64(quo)
+	}
+	if rem > 0 {
+		quo++
+	}
+	return -int64(quo)
+}
+
+// start is the first time in segment i: ceil(i x window / segments) + origin.
+func (w SlidingWindow) start(i int64) int64 {
+	hi, lo := bits.Mul64(magnitude(i), uint64(w.window))
+	if hi >= uint64(w.segments) {
+		return math.MaxInt64
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(w.segments))
+	if i < 0 {
+		return w.origin - int64(min(quo, math.MaxInt64))
+	}
+	if rem > 0 {
+		quo++
+	}
+	return after(w.origin, int64(min(quo, math.MaxInt64)))
+}

@@ -1,0 +1,321 @@
+package algo
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// TokenBucket holds up to Burst permits and regains them evenly, at a rate of permits per period.
+//
+// Over any interval t it admits at most burst + rate x t permits, and a caller that asks for single permits as often
+// as it likes gets at least rate x t - 1 of them. Debt made by Charge comes on top: at most maxDebt permits, once.
+//
+// The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form, counting the time
+// that is missing to a full bucket. The time of one permit, period / permits, need not be a whole number of
+// nanoseconds: fractions are kept as fractions.
+type TokenBucket struct {
+	burst int64
+	num   int64 // num permits in per nanoseconds, lowest terms
+	per   int64
+	step  span // one permit
+	full  span // burst permits
+}
+
+// TokenBucketState is how far a bucket is from full: at time Last it lacked Ahead + Part/num nanoseconds of refilling,
+// num being the permits of the rate in its lowest terms. The zero value is a full bucket.
+type TokenBucketState struct {
+	Ahead, Part int64
+	Last        int64
+}
+
+// span is a time of ns + part/num nanoseconds, 0 <= part < num.
+type span struct{ ns, part int64 }
+
+// NewTokenBucket answers a bucket of the given burst that regains permits per period: permits and burst from 1 to
+// [MaxPermits], period from 1 ns to [MaxPeriod], at most 10^9 permits a second, and filling it from empty takes at most
+// [MaxFill].
+func NewTokenBucket(permits int64, period time.Duration, burst int64) (TokenBucket, error) {
+	if err := checkPermits("permits", permits); err != nil {
+		return TokenBucket{}, err
+	}
+	if err := checkPeriod("period", period); err != nil {
+		return TokenBucket{}, err
+	}
+	if err := checkPermits("burst", burst); err != nil {
+		return TokenBucket{}, err
+	}
+	if permits > int64(period) {
+		return TokenBucket{}, &ParameterError{
+			"permits", fmt.Sprint(permits), "at most 1 per nanosecond, here " + fmt.Sprint(int64(period)),
+		}
+	}
+	g := gcd(permits, int64(period))
+	b := TokenBucket{burst: burst, num: permits / g, per: int64(period) / g}
+	b.step = span{b.per / b.num, b.per % b.num}
+	full, ok := b.cost(burst)
+	if !ok || full.ns >= int64(MaxFill) {
+		return TokenBucket{}, &ParameterError{
+			"burst", fmt.Sprint(burst), "small enough to be regained within 439200h (18300 days)",
+		}
+	}
+	b.full = full
+	return b, nil
+}
+
+// Burst is the most permits that the bucket holds.
+func (b TokenBucket) Burst() int64 { return b.burst }
+
+// Limit is the burst.
+func (b TokenBucket) Limit() int64 { return b.burst }
+
+// Rate is the rate of refilling in its lowest terms: permits per period of nanoseconds.
+func (b TokenBucket) Rate() (permits, period int64) { return b.num, b.per }
+
+// Take implements [Algorithm].
+func (b TokenBucket) Take(s TokenBucketState, now, n int64) (TokenBucketState, Result) {
+	if n < 0 || n > b.burst {
+		return s, Result{
+			Remaining:  b.available(b.at(s, now)),
+			RetryAfter: Never,
+			ResetAfter: b.at(s, now).ceil(),
+		}
+	}
+	x := b.at(s, now)
+	want := b.step
+	if n != 1 && n != 0 {
+		want, _ = b.cost(n)
+	}
+	end := b.add(x, want)
+	if b.full.less(end) {
+		return state(x, now), Result{
+			Remaining:  b.available(x),
+			RetryAfter: b.sub(end, b.full).ceil(),
+			ResetAfter: x.ceil(),
+		}
+	}
+	if n == 0 {
+		return state(x, now), Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
+	}
+	return state(end, now), Result{
+		Allowed:    true,
+		Remaining:  b.available(end),
+		ResetAfter: end.ceil(),
+		Mark:       Mark{after(now, end.ns), end.part},
+	}
+}
+
+// Peek implements [Algorithm].
+func (b TokenBucket) Peek(s TokenBucketState, now, n int64) Result {
+	_, r := b.Take(s, now, n)
+	if r.Allowed && n > 0 {
+		x := b.at(s, now)
+		r = Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
+	}
+	return r
+}
+
+// Wait is how long after now a total of n permits will have been available, n possibly exceeding the burst: the time
+// at which the last of a queue of callers that ask for n permits together is served. It is [Never] past 292 years.
+func (b TokenBucket) Wait(s TokenBucketState, now, n int64) time.Duration {
+	want, ok := b.cost(n)
+	if !ok {
+		return Never
+	}
+	end := b.add(b.at(s, now), want)
+	if end.ns < 0 {
+		return Never
+	}
+	if !b.full.less(end) {
+		return 0
+	}
+	return b.sub(end, b.full).ceil()
+}
+
+// Refund implements [Algorithm].
+func (b TokenBucket) Refund(s TokenBucketState, now, n int64) TokenBucketState {
+	x := b.at(s, now)
+	if n <= 0 {
+		return state(x, now)
+	}
+	back, ok := b.cost(n)
+	if !ok || !back.less(x) {
+		return TokenBucketState{Last: now}
+	}
+	return state(b.sub(x, back), now)
+}
+
+// Cancel implements [Algorithm]. What the bucket has regained of the n permits since they were taken is not given
+// back: it may already have been granted again. So a cancellation that comes t after the take of a bucket that was full
+// returns n - rate x t permits, and one in a busy bucket, whose permits are regained later, returns all n.
+func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucketState {
+	x := b.at(s, now)
+	if n <= 0 || m.at < now {
+		return state(x, now)
+	}
+	left := span{m.at - now, m.part}
+	if left.ns < 0 {
+		left = x
+	}
+	back, ok := b.cost(n)
+	if !ok || left.less(back) {
+		back = left
+	}
+	if !back.less(x) {
+		return TokenBucketState{Last: now}
+	}
+	return state(b.sub(x, back), now)
+}
+
+// Charge implements [Algorithm].
+func (b TokenBucket) Charge(s TokenBucketState, now, n, maxDebt int64) (TokenBucketState, int64) {
+	x := b.at(s, now)
+	if n <= 0 {
+		return state(x, now), 0
+	}
+	most, ok := b.cost(maxDebt)
+	if !ok || most.ns > int64(MaxFill) {
+		most = span{ns: int64(MaxFill)}
+	}
+	most = b.add(b.full, most)
+	if !x.less(most) {
+		return state(x, now), 0
+	}
+	n = min(n, b.permits(b.sub(most, x)))
+	c, _ := b.cost(n)
+	return state(b.add(x, c), now), n
+}
+
+// Fresh implements [Algorithm].
+func (b TokenBucket) Fresh(s TokenBucketState, now int64) bool { return b.at(s, now) == span{} }
+
+// FreshAt implements [Algorithm].
+func (b TokenBucket) FreshAt(s TokenBucketState) int64 {
+	if s == (TokenBucketState{}) {
+		return math.MinInt64
+	}
+	return after(s.Last, int64(span{s.Ahead, s.Part}.ceil()))
+}
+
+// Carry converts a state of the bucket old into one of b: the permits in it at time now are kept, rounded down by less
+// than one nanosecond of refilling, and held at the burst of b. They are not scaled.
+func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) TokenBucketState {
+	x := old.at(s, now)
+	if old.full.less(x) { // in debt, which stays owed
+		debt := old.sub(x, old.full)
+		whole, rest := old.split(debt)
+		owed, ok := b.cost(whole)
+		if !ok || owed.ns > int64(MaxFill) {
+			owed = span{ns: int64(MaxFill)}
+		}
+		return state(b.add(b.full, b.add(owed, b.scale(rest, old.per, true))), now)
+	}
+	whole, rest := old.split(old.sub(old.full, x))
+	if whole >= b.burst {
+		return TokenBucketState{Last: now}
+	}
+	held, _ := b.cost(whole)
+	held = b.add(held, b.scale(rest, old.per, false))
+	if !held.less(b.full) {
+		return TokenBucketState{Last: now}
+	}
+	return state(b.sub(b.full, held), now)
+}
+
+// at is what is missing to full at time now.
+func (b TokenBucket) at(s TokenBucketState, now int64) span {
+	gone := elapsed(s.Last, now)
+	if s.Ahead < gone {
+		return span{}
+	}
+	return span{s.Ahead - gone, s.Part}
+}
+
+func state(x span, now int64) TokenBucketState { return TokenBucketState{x.ns, x.part, now} }
+
+// cost is the time that n permits take to be regained; not ok if it exceeds an int64.
+func (b TokenBucket) cost(n int64) (span, bool) {
+	if n <= 0 {
+		return span{}, true
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(b.per))
+	if hi >= uint64(b.num) {
+		return span{}, false
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(b.num))
+	return span{int64(quo), int64(rem)}, quo <= math.MaxInt64
+}
+
+// split divides x into whole permits and a rest below one, in units of 1/num nanosecond.
+func (b TokenBucket) split(x span) (whole, rest int64) {
+	hi, lo := bits.Mul64(uint64(x.ns), uint64(b.num))
+	lo, carry := bits.Add64(lo, uint64(x.part), 0)
+	hi += carry
+	if hi >= uint64(b.per) {
+		return math.MaxInt64, 0
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(b.per))
+	return int64(min(quo, math.MaxInt64)), int64(rem)
+}
+
+func (b TokenBucket) permits(x span) int64 {
+	whole, _ := b.split(x)
+	return whole
+}
+
+// scale is the time of part/whole permits, 0 <= part < whole.
+func (b TokenBucket) scale(part, whole int64, up bool) span {
+	// b.per x part / whole, in units of 1/num nanosecond
+	hi, lo := bits.Mul64(uint64(b.per), uint64(part))
+	quo, rem := bits.Div64(hi, lo, uint64(whole))
+	if up && rem > 0 {
+		quo++
+	}
+	return span{int64(quo) / b.num, int64(quo) % b.num}
+}
+
+func (b TokenBucket) available(x span) int64 {
+	if !x.less(b.full) {
+		return 0
+	}
+	if x == (span{}) {
+		return b.burst
+	}
+	return b.permits(b.sub(b.full, x))
+}
+
+func (b TokenBucket) add(x, y span) span {
+	z := span{x.ns + y.ns, x.part + y.part}
+	if z.part >= b.num {
+		z.part -= b.num
+		z.ns++
+	}
+	return z
+}
+
+// sub is x - y, which must not be negative.
+func (b TokenBucket) sub(x, y span) span {
+	z := span{x.ns - y.ns, x.part - y.part}
+	if z.part < 0 {
+		z.part += b.num
+		z.ns--
+	}
+	return z
+}
+
+func (x span) less(y span) bool { return x.ns < y.ns || x.ns == y.ns && x.part < y.part }
+
+func (x span) ceil() time.Duration {
+	if x.part > 0 {
+		return time.Duration(x.ns + 1)
+	}
+	return time.Duration(x.ns)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
