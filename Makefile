@@ -1,0 +1,97 @@
+# Every target works on a fresh clone with Go, make and a C compiler (the race detector needs one). `make` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# How long `make fuzz` fuzzes each target.
+FUZZTIME ?= 30s
+
+# Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it only pins
+# the versions of the tools below.
+MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
+	-not -path './tools/*' -not -path '*/testdata/*' -not -path '*/node_modules/*'))))
+
+# The tools are built from the pinned sources and kept in Go's build cache. -modfile excludes a workspace.
+TOOL := GOWORK=off go tool -modfile=$(CURDIR)/tools/go.mod
+
+HEADING = printf '\n== %s\n'
+
+# $(call each,HEADING,COMMAND) runs COMMAND in every module, also after one has failed, and fails if any failed.
+define each
+failed=0; for module in $(MODULES); do \
+	$(HEADING) "$(1): $$module"; \
+	(cd "$$module" && $(2)) || failed=1; \
+done; exit $$failed
+endef
+
+.PHONY: help
+help: ## list the targets
+	@printf 'weir: make TARGET\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nmodules: %s\n' '$(MODULES)'
+
+.PHONY: run
+run: ## serve the policy "default" on 127.0.0.1:7070
+	@go run ./cmd/weir serve
+
+.PHONY: build
+build: ## build every package, and the program as bin/weir
+	@$(call each,build,go build ./...)
+	@$(HEADING) 'bin/weir'
+	@go build -o bin/weir ./cmd/weir
+
+.PHONY: test
+test: bin/ci ## vet and test every module with the race detector, then contention tests without it
+	@bin/ci test -race -contention $(MODULES)
+
+.PHONY: test-short
+test-short: bin/ci ## test every module without the race detector, with -short
+	@bin/ci test -short $(MODULES)
+
+.PHONY: fuzz
+fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)
+	@bin/ci fuzz -time $(FUZZTIME) $(MODULES)
+
+.PHONY: fuzz-short
+fuzz-short: bin/ci ## fuzz every target of every module for 5s
+	@bin/ci fuzz -time 5s $(MODULES)
+
+.PHONY: bench
+bench: ## measure weir beside its peers and write docs/benchmarks.md
+	@go run ./bench/cmd/numbers
+
+.PHONY: lint
+lint: ## run golangci-lint on every module; the first run builds it
+	@$(call each,lint,$(TOOL) golangci-lint run --config=$(CURDIR)/.golangci.yml ./...)
+
+.PHONY: fmt
+fmt: ## format every module with gofumpt and sort its imports
+	@$(call each,format,$(TOOL) golangci-lint fmt --config=$(CURDIR)/.golangci.yml)
+
+.PHONY: vuln
+vuln: ## look every module up in Go's vulnerability database (needs the internet)
+	@$(call each,vulnerabilities,$(TOOL) govulncheck ./...)
+
+.PHONY: tidy
+tidy: ## tidy go.mod and go.sum of every module
+	@$(call each,tidy,GOWORK=off go mod tidy)
+	@$(HEADING) 'tidy: tools'
+	@cd tools && GOWORK=off go mod tidy
+
+.PHONY: cover
+cover: ## measure the coverage of all modules together and write coverage.html
+	@$(HEADING) 'coverage'
+	@go test -coverprofile=coverage.out -coverpkg=github.com/weirhq/weir/... $(MODULES:%=./%/...)
+	@go tool cover -html=coverage.out -o coverage.html
+	@go tool cover -func=coverage.out | tail -n 1
+
+.PHONY: clean
+clean: ## remove what the targets above have written
+	@rm -rf bin dist coverage.out coverage.html
+
+# Always built anew: Go's build cache knows better than make whether something has changed.
+.PHONY: bin/ci
+bin/ci:
+	@go build -o bin/ci ./internal/ci

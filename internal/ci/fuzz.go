@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// fuzzAttempts is how often a target is run when the fuzzer itself fails. See lostRace.
+const fuzzAttempts = 3
+
+var errNoFuzzTargets = errors.New("no fuzz target found")
+
+// fuzzTarget is one Fuzz function of one package.
+type fuzzTarget struct {
+	module string
+	pkg    string
+	name   string
+}
+
+// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time, one after the other.
+func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules []string) error {
+	heading(out, "fuzz every target for %s", length)
+
+	targets, failed := listTargets(ctx, out, modules)
+
+	if len(targets) == 0 && !failed {
+		return errNoFuzzTargets
+	}
+
+	for _, target := range targets {
+		if ctx.Err() != nil {
+			return fmt.Errorf("fuzz: %w", ctx.Err())
+		}
+
+		if !target.fuzz(ctx, out, length) {
+			failed = true
+		}
+	}
+
+	if failed {
+		return errFailed
+	}
+
+	return nil
+}
+
+// listTargets finds the targets, and says whether a package could not be listed because it does not build.
+func listTargets(ctx context.Context, out io.Writer, modules []string) (targets []fuzzTarget, failed bool) {
+	for _, module := range modules {
+		var said []string
+
+		add := func(e event) {
+			line := strings.TrimSpace(e.Output)
+
+			switch {
+			case e.Action == "output" && strings.HasPrefix(line, "Fuzz"):
+				targets = append(targets, fuzzTarget{module: module, pkg: e.Package, name: line})
+			case e.Action == "build-output", e.Action == "output":
+				said = append(said, e.Output)
+			}
+		}
+
+		if err := stream(ctx, out, module, []string{"test", "-json", "-vet=off", "-list=^Fuzz", "./..."}, add); err != nil {
+			failed = true
+
+			fmt.Fprintf(out, "FAIL  list the fuzz targets of %s: %v\n      %s", module, err, strings.Join(said, "      "))
+		}
+	}
+
+	return targets, failed
+}
+
+// fuzz reports whether the target found nothing wrong.
+func (f fuzzTarget) fuzz(ctx context.Context, out io.Writer, length time.Duration) bool {
+	args := []string{
+		"test", "-vet=off", "-run=^$", "-fuzz=^" + f.name + "$",
+		"-fuzztime=" + length.String(), "-fuzzminimizetime=" + (length / 5).String(), f.pkg,
+	}
+
+	for attempt := 1; ; attempt++ {
+		var said bytes.Buffer
+
+		cmd := goCommand(ctx, f.module, args)
+		cmd.Stdout, cmd.Stderr = &said, &said
+
+		err := cmd.Run()
+
+		switch {
+		case err == nil:
+			fmt.Fprintf(out, "ok    %s %s  %s\n", f.pkg, f.name, lastProgress(said.String()))
+
+			return true
+		case lostRace(said.String()) && attempt < fuzzAttempts:
+			fmt.Fprintf(out, "again %s %s: the fuzzer did not stop in time\n", f.pkg, f.name)
+		default:
+			fmt.Fprintf(out, "FAIL  %s %s: %v\n%s", f.pkg, f.name, err, said.String())
+
+			return false
+		}
+	}
+}
+
+// lostRace recognizes a failure of the fuzzer of Go 1.26 that says nothing about the target (https://go.dev/issue/75804):
+// at the end of its time a worker is sometimes caught in the midst of an input, and the end of the time is then reported
+// as an error. A failure of the target writes the failing input, or says more than this one line.
+func lostRace(said string) bool {
+	lost := false
+
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(line)
+
+		switch {
+		case line == "context deadline exceeded":
+			lost = true
+		case line == "", line == "FAIL",
+			strings.HasPrefix(line, "fuzz: "),
+			strings.HasPrefix(line, "--- FAIL: Fuzz"),
+			strings.HasPrefix(line, "FAIL\t"),
+			strings.HasPrefix(line, "exit status"):
+		default:
+			return false
+		}
+	}
+
+	return lost
+}
+
+// lastProgress is the last line in which the fuzzer told how far it is.
+func lastProgress(said string) string {
+	last := ""
+
+	for line := range strings.Lines(said) {
+		if rest, ok := strings.CutPrefix(line, "fuzz: elapsed: "); ok {
+			last = strings.TrimSpace(rest)
+		}
+	}
+
+	return last
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// module writes a module with the given files to a new directory and returns it.
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	t.Setenv("GOWORK", "off")
+
+	dir := t.TempDir()
+
+	files["go.mod"] = "module example.com/m\n\ngo 1.26\n"
+
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return dir
+}
+
+// lastLine is the last line of what a command said.
+func lastLine(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+
+	return lines[len(lines)-1]
+}
+
+func TestRunTestsCounts(t *testing.T) {
+	good := "package a\n\nimport \"testing\"\n\n" +
+		"func TestOne(t *testing.T) {}\n\n" +
+		"func TestTwo(t *testing.T) { t.Run(\"x/y\", func(t *testing.T) {}); t.Run(\"z\", func(t *testing.T) {}) }\n"
+
+	cases := []struct {
+		name  string
+		files map[string]string
+		want  string
+		says  string
+	}{
+		{
+			name:  "all pass, and only leaves count",
+			files: map[string]string{"a_test.go": good},
+			want:  "3 passed, 0 failed",
+		},
+		{
+			name: "a subtest fails",
+			files: map[string]string{
+				"a_test.go": good + "\nfunc TestBad(t *testing.T) { t.Run(\"s\", func(t *testing.T) { t.Error(\"wrong\") }) }\n",
+			},
+			want: "3 passed, 1 failed",
+			says: "wrong",
+		},
+		{
+			name: "a test fails by itself though its subtests pass",
+			files: map[string]string{
+				"a_test.go": good + "\nfunc TestBad(t *testing.T) { t.Run(\"s\", func(t *testing.T) {}); t.Error(\"own\") }\n",
+			},
+			want: "4 passed, 1 failed",
+			says: "own",
+		},
+		{
+			name: "a test is skipped",
+			files: map[string]string{
+				"a_test.go": good + "\nfunc TestBad(t *testing.T) { t.Skip(\"not today\") }\n",
+			},
+			want: "3 passed, 1 failed",
+			says: "TestBad: skip",
+		},
+		{
+			name: "a package does not build",
+			files: map[string]string{
+				"a_test.go":   good,
+				"b/b_test.go": "package b\n\nfunc f() { missing() }\n",
+			},
+			want: "3 passed, 1 failed",
+			says: "undefined: missing",
+		},
+		{
+			name: "vet finds something in a package without tests",
+			files: map[string]string{
+				"a_test.go": good,
+				"b/b.go":    "package b\n\nfunc F(s []int) int { s = s; return len(s) }\n",
+			},
+			want: "3 passed, 1 failed",
+			says: "self-assignment",
+		},
+		{
+			name: "the binary leaves early",
+			files: map[string]string{
+				"a_test.go": "package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n" +
+					"func TestMain(m *testing.M) { m.Run(); os.Exit(3) }\n\nfunc TestOne(t *testing.T) {}\n",
+			},
+			want: "1 passed, 1 failed",
+		},
+		{
+			name: "a goroutine panics while a test runs",
+			files: map[string]string{
+				"a_test.go": "package a\n\nimport \"testing\"\n\n" +
+					"func TestOne(t *testing.T) { go panic(\"boom\"); select {} }\n",
+			},
+			want: "0 passed, 1 failed",
+			says: "boom",
+		},
+		{
+			name:  "nothing to run",
+			files: map[string]string{"a.go": "package a\n"},
+			want:  "0 passed, 1 failed",
+			says:  "no test ran",
+		},
+	}
+
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+
+			err := runTests(t.Context(), &out, testOptions{}, []string{module(t, c.files)})
+
+			if said := out.String(); lastLine(said) != c.want || !strings.Contains(said, c.says) {
+				t.Errorf("want %q at the end and %q somewhere in:\n%s", c.want, c.says, said)
+			}
+
+			if failed := !strings.HasSuffix(c.want, " 0 failed"); errors.Is(err, errFailed) != failed {
+				t.Errorf("error %v, want a failure: %t", err, failed)
+			}
+		})
+	}
+}
+
+func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
+	var out bytes.Buffer
+
+	good := module(t, map[string]string{"a_test.go": "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n"})
+
+	err := runTests(t.Context(), &out, testOptions{}, []string{filepath.Join(good, "missing"), good})
+	if !errors.Is(err, errFailed) || lastLine(out.String()) != "1 passed, 1 failed" {
+		t.Errorf("error %v after:\n%s", err, out.String())
+	}
+}
+
+func TestRunTestsRunsContentionTestsAgain(t *testing.T) {
+	source := "package a\n\nimport \"testing\"\n\nfunc TestOther(t *testing.T) {}\n"
+	with := module(t, map[string]string{"a_test.go": source + "\nfunc TestBucketContention(t *testing.T) {}\n"})
+	without := module(t, map[string]string{"a_test.go": source})
+
+	var out bytes.Buffer
+
+	err := runTests(t.Context(), &out, testOptions{contention: true}, []string{with})
+	if err != nil || lastLine(out.String()) != "3 passed, 0 failed" {
+		t.Errorf("error %v after:\n%s", err, out.String())
+	}
+
+	out.Reset()
+
+	err = runTests(t.Context(), &out, testOptions{contention: true}, []string{without})
+	if !errors.Is(err, errFailed) || lastLine(out.String()) != "1 passed, 1 failed" {
+		t.Errorf("no contention test: error %v after:\n%s", err, out.String())
+	}
+}
+
+func TestRunRefusesWhatMakesNoSense(t *testing.T) {
+	for _, args := range [][]string{nil, {"bake", "."}, {"test"}, {"test", "-fast", "."}, {"fuzz"}, {"fuzz", "-time", "x", "."}} {
+		if err := run(t.Context(), t.Output(), args); !errors.Is(err, errUsage) {
+			t.Errorf("ci %q: error %v, want %v", args, err, errUsage)
+		}
+	}
+}
