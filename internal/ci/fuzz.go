@@ -24,11 +24,11 @@ type fuzzTarget struct {
 
 // runFuzz finds the fuzz targets of all modules and fuzzes each for the given time, one after the other.
 func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules []string) error {
-	heading(out, "fuzz every target for %s", length)
+	headingf(out, "fuzz every target for %s", length)
 
-	targets, failed := listTargets(ctx, out, modules)
+	targets, ok := listTargets(ctx, out, modules)
 
-	if len(targets) == 0 && !failed {
+	if len(targets) == 0 && ok {
 		return errNoFuzzTargets
 	}
 
@@ -38,19 +38,21 @@ func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules [
 		}
 
 		if !target.fuzz(ctx, out, length) {
-			failed = true
+			ok = false
 		}
 	}
 
-	if failed {
+	if !ok {
 		return errFailed
 	}
 
 	return nil
 }
 
-// listTargets finds the targets, and says whether a package could not be listed because it does not build.
-func listTargets(ctx context.Context, out io.Writer, modules []string) (targets []fuzzTarget, failed bool) {
+// listTargets finds the targets. It is not ok if a package cannot be listed because it does not build.
+func listTargets(ctx context.Context, out io.Writer, modules []string) (targets []fuzzTarget, ok bool) {
+	ok = true
+
 	for _, module := range modules {
 		var said []string
 
@@ -58,27 +60,28 @@ func listTargets(ctx context.Context, out io.Writer, modules []string) (targets 
 			line := strings.TrimSpace(e.Output)
 
 			switch {
-			case e.Action == "output" && strings.HasPrefix(line, "Fuzz"):
+			case e.Action == output && strings.HasPrefix(line, "Fuzz"):
 				targets = append(targets, fuzzTarget{module: module, pkg: e.Package, name: line})
-			case e.Action == "build-output", e.Action == "output":
+			case e.Action == buildOutput, e.Action == output:
 				said = append(said, e.Output)
 			}
 		}
 
-		if err := stream(ctx, out, module, []string{"test", "-json", "-vet=off", "-list=^Fuzz", "./..."}, add); err != nil {
-			failed = true
+		args := []string{goTest, "-json", noVet, "-list=^Fuzz", "./..."}
+		if err := stream(ctx, out, module, args, add); err != nil {
+			ok = false
 
 			fmt.Fprintf(out, "FAIL  list the fuzz targets of %s: %v\n      %s", module, err, strings.Join(said, "      "))
 		}
 	}
 
-	return targets, failed
+	return targets, ok
 }
 
 // fuzz reports whether the target found nothing wrong.
 func (f fuzzTarget) fuzz(ctx context.Context, out io.Writer, length time.Duration) bool {
 	args := []string{
-		"test", "-vet=off", "-run=^$", "-fuzz=^" + f.name + "$",
+		goTest, noVet, "-run=^$", "-fuzz=^" + f.name + "$",
 		"-fuzztime=" + length.String(), "-fuzzminimizetime=" + (length / 5).String(), f.pkg,
 	}
 
@@ -105,9 +108,10 @@ func (f fuzzTarget) fuzz(ctx context.Context, out io.Writer, length time.Duratio
 	}
 }
 
-// lostRace recognizes a failure of the fuzzer of Go 1.26 that says nothing about the target (https://go.dev/issue/75804):
-// at the end of its time a worker is sometimes caught in the midst of an input, and the end of the time is then reported
-// as an error. A failure of the target writes the failing input, or says more than this one line.
+// lostRace recognizes a failure of the fuzzer of Go 1.26 that says nothing about the target: at the end of its time a
+// worker is sometimes caught in the midst of an input, and the end of the time is then reported as an error. A failure
+// of the target writes the failing input, or says more than this one line. Go 1.27 has the repair
+// (https://go.dev/issue/75804).
 func lostRace(said string) bool {
 	lost := false
 

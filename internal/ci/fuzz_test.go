@@ -18,13 +18,15 @@ func TestLostRace(t *testing.T) {
 	}{
 		{
 			name: "the time ended while a worker was busy",
-			said: progress + "--- FAIL: FuzzA (3.01s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\tx/d\t3.02s\n",
+			said: progress + "--- FAIL: FuzzA (3.01s)\n    context deadline exceeded\n" +
+				"FAIL\nexit status 1\nFAIL\tx/d\t3.02s\n",
 			want: true,
 		},
 		{
 			name: "a failing input was found",
-			said: progress + "--- FAIL: FuzzA (0.01s)\n    --- FAIL: FuzzA (0.00s)\n        a_test.go:9: context deadline exceeded\n" +
-				"    \n    Failing input written to testdata/fuzz/FuzzA/1\nFAIL\nexit status 1\nFAIL\tx/d\t0.02s\n",
+			said: progress + "--- FAIL: FuzzA (0.01s)\n    --- FAIL: FuzzA (0.00s)\n" +
+				"        a_test.go:9: context deadline exceeded\n    \n" +
+				"    Failing input written to testdata/fuzz/FuzzA/1\nFAIL\nexit status 1\nFAIL\tx/d\t0.02s\n",
 			want: false,
 		},
 		{

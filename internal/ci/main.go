@@ -23,7 +23,7 @@ import (
 var errFailed = errors.New("something failed")
 
 // errUsage says that the command line makes no sense.
-var errUsage = errors.New("usage: ci test [-contention] [-race] [-short] MODULE... | ci fuzz [-time 30s] MODULE...")
+var errUsage = errors.New("ci test [-contention] [-race] [-short] MODULE... or ci fuzz [-time 30s] MODULE... is expected")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,7 +34,7 @@ func main() {
 	switch {
 	case err == nil:
 	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "ci:", err)
 		os.Exit(2)
 	default:
 		if !errors.Is(err, errFailed) {
@@ -59,7 +59,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 
 		flags.BoolVar(&opts.race, "race", false, "run the first pass with the race detector")
 		flags.BoolVar(&opts.short, "short", false, "pass -short to the tests")
-		flags.BoolVar(&opts.contention, "contention", false, "run the contention tests once more, alone and without the race detector")
+		flags.BoolVar(&opts.contention, "contention", false, "run the contention tests again, alone and at full speed")
 
 		if err := parse(flags, args[1:]); err != nil {
 			return err
@@ -75,18 +75,18 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 
 		return runFuzz(ctx, out, *length, flags.Args())
 	default:
-		return fmt.Errorf("%w\nunknown command %q", errUsage, args[0])
+		return fmt.Errorf("unknown command %q: %w", args[0], errUsage)
 	}
 }
 
 // parse fills flags from args and insists on at least one module.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("%w\n%w", errUsage, err)
+		return fmt.Errorf("%w: %w", err, errUsage)
 	}
 
 	if flags.NArg() == 0 {
-		return fmt.Errorf("%w\nno module given", errUsage)
+		return fmt.Errorf("no module given: %w", errUsage)
 	}
 
 	return nil

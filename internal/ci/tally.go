@@ -10,16 +10,28 @@ import (
 	"time"
 )
 
-// event is one line of `go test -json`.
+// event is one line of `go test -json`. The names are those of go test.
+//
+//nolint:tagliatelle // see above
 type event struct {
-	Action      string
-	Package     string
-	Test        string
-	Output      string
-	Elapsed     float64
-	ImportPath  string
-	FailedBuild string
+	Action      string  `json:"Action"`
+	Package     string  `json:"Package"`
+	Test        string  `json:"Test"`
+	Output      string  `json:"Output"`
+	Elapsed     float64 `json:"Elapsed"`
+	ImportPath  string  `json:"ImportPath"`
+	FailedBuild string  `json:"FailedBuild"`
 }
+
+// What an event says. A test has one of the last three as its result, a package too.
+const (
+	buildOutput = "build-output"
+	buildFail   = "build-fail"
+	output      = "output"
+	passed      = "pass"
+	failed      = "fail"
+	skipped     = "skip"
+)
 
 // tally counts what `go test -json` reports and writes a line for each package, with the output of what failed.
 //
@@ -40,7 +52,7 @@ type packageRun struct {
 }
 
 type testRun struct {
-	result   string // "" while it runs, then pass, fail or skip
+	result   string // "" while it runs, then passed, failed or skipped
 	elapsed  float64
 	output   []string
 	parent   bool // it has subtests
@@ -54,11 +66,11 @@ func newTally(out io.Writer) *tally {
 // add takes one event in the order in which go test reports them.
 func (t *tally) add(e event) {
 	switch e.Action {
-	case "build-output":
+	case buildOutput:
 		t.builds[e.ImportPath] = append(t.builds[e.ImportPath], e.Output)
 
 		return
-	case "build-fail":
+	case buildFail:
 		return
 	}
 
@@ -70,9 +82,9 @@ func (t *tally) add(e event) {
 
 	if e.Test == "" {
 		switch e.Action {
-		case "output":
+		case output:
 			pkg.output = append(pkg.output, e.Output)
-		case "pass", "fail", "skip":
+		case passed, failed, skipped:
 			t.finish(e, pkg)
 		}
 
@@ -86,11 +98,11 @@ func (t *tally) add(e event) {
 	}
 
 	switch e.Action {
-	case "output":
+	case output:
 		test.output = append(test.output, e.Output)
-	case "pass":
+	case passed:
 		test.result, test.elapsed, test.output = e.Action, e.Elapsed, nil
-	case "fail", "skip":
+	case failed, skipped:
 		test.result, test.elapsed = e.Action, e.Elapsed
 	}
 }
@@ -98,7 +110,7 @@ func (t *tally) add(e event) {
 // close counts the packages whose end was never reported as failed: go test was stopped in the midst of them.
 func (t *tally) close() {
 	for _, name := range slices.Sorted(maps.Keys(t.packages)) {
-		t.finish(event{Action: "fail", Package: name}, t.packages[name])
+		t.finish(event{Action: failed, Package: name}, t.packages[name])
 	}
 }
 
@@ -111,36 +123,36 @@ func (t *tally) finish(e event, pkg *packageRun) {
 
 	var bad []string
 
-	passed := 0
+	good := 0
 
 	for _, name := range names {
 		test := pkg.tests[name]
 
 		switch {
-		case test.result == "pass" && !test.parent:
-			passed++
-		case test.result == "pass", test.parent && test.failedIn:
+		case test.result == passed && !test.parent:
+			good++
+		case test.result == passed, test.parent && test.failedIn:
 		default:
 			bad = append(bad, name)
 		}
 	}
 
-	t.passed += passed
+	t.passed += good
 	t.failed += len(bad)
 
-	if e.Action == "fail" && len(bad) == 0 {
+	if e.Action == failed && len(bad) == 0 {
 		t.failed++
 	}
 
-	if e.Action == "fail" || len(bad) > 0 {
+	if e.Action == failed || len(bad) > 0 {
 		t.report(e, pkg, names, bad)
 
 		return
 	}
 
-	if passed > 0 {
+	if good > 0 {
 		took := time.Duration(e.Elapsed * float64(time.Second)).Round(10 * time.Millisecond)
-		fmt.Fprintf(t.out, "ok    %-52s %5d passed %8s\n", e.Package, passed, took)
+		fmt.Fprintf(t.out, "ok    %-52s %5d passed %8s\n", e.Package, good, took)
 	}
 }
 
@@ -159,7 +171,7 @@ func (p *packageRun) relate(names []string) {
 			up = up[:cut]
 			if parent := p.tests[up]; parent != nil {
 				parent.parent = true
-				parent.failedIn = parent.failedIn || child.result != "pass"
+				parent.failedIn = parent.failedIn || child.result != passed
 			}
 		}
 	}
@@ -175,7 +187,7 @@ func (t *tally) report(e event, pkg *packageRun, names, bad []string) {
 	}
 
 	for _, name := range names {
-		if test := pkg.tests[name]; test.result != "pass" {
+		if test := pkg.tests[name]; test.result != passed {
 			t.write(test.output)
 		}
 	}

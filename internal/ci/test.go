@@ -20,6 +20,12 @@ const testTimeout = 10 * time.Minute
 // grace is how long a command that was told to stop may take before it is killed.
 const grace = 10 * time.Second
 
+// goTest is the go command that runs tests; noVet tells it to leave out go vet where that has run before.
+const (
+	goTest = "test"
+	noVet  = "-vet=off"
+)
+
 // errNoTests says that a pass over all modules found nothing to run: the check would say nothing.
 var errNoTests = errors.New("no test ran")
 
@@ -56,7 +62,7 @@ func passes(opts testOptions) []pass {
 	if opts.contention {
 		all = append(all, pass{
 			title: "contention tests at full speed",
-			args:  []string{"-vet=off", "-p=1", "-run=Contention"},
+			args:  []string{noVet, "-p=1", "-run=Contention"},
 		})
 	}
 
@@ -73,9 +79,9 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 		before := total.passed + total.failed
 
 		for _, module := range modules {
-			heading(out, "%s: %s", p.title, module)
+			headingf(out, "%s: %s", p.title, module)
 
-			if err := goTest(ctx, total, module, p.args); err != nil {
+			if err := testModule(ctx, total, module, p.args); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -100,10 +106,10 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
-// goTest runs go test in one module and adds what it reports to t. The error tells of a failure that go test's exit
+// testModule runs go test in one module and adds what it reports to t. The error tells of a failure that go test's exit
 // code shows and its report does not.
-func goTest(ctx context.Context, t *tally, module string, args []string) error {
-	args = append([]string{"test", "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
+func testModule(ctx context.Context, t *tally, module string, args []string) error {
+	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
 	before := t.failed
 
 	err := stream(ctx, t.out, module, append(args, "./..."), t.add)
@@ -167,6 +173,6 @@ func goCommand(ctx context.Context, module string, args []string) *exec.Cmd {
 	return cmd
 }
 
-func heading(out io.Writer, format string, args ...any) {
+func headingf(out io.Writer, format string, args ...any) {
 	fmt.Fprintf(out, "\n== "+format+"\n", args...)
 }

@@ -143,7 +143,8 @@ func TestRunTestsCounts(t *testing.T) {
 func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
 	var out bytes.Buffer
 
-	good := module(t, map[string]string{"a_test.go": "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n"})
+	source := "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n"
+	good := module(t, map[string]string{"a_test.go": source})
 
 	err := runTests(t.Context(), &out, testOptions{}, []string{filepath.Join(good, "missing"), good})
 	if !errors.Is(err, errFailed) || lastLine(out.String()) != "1 passed, 1 failed" {
@@ -172,7 +173,9 @@ func TestRunTestsRunsContentionTestsAgain(t *testing.T) {
 }
 
 func TestRunRefusesWhatMakesNoSense(t *testing.T) {
-	for _, args := range [][]string{nil, {"bake", "."}, {"test"}, {"test", "-fast", "."}, {"fuzz"}, {"fuzz", "-time", "x", "."}} {
+	for _, args := range [][]string{
+		nil, {"bake", "."}, {"test"}, {"test", "-fast", "."}, {"fuzz"}, {"fuzz", "-time", "x", "."},
+	} {
 		if err := run(t.Context(), t.Output(), args); !errors.Is(err, errUsage) {
 			t.Errorf("ci %q: error %v, want %v", args, err, errUsage)
 		}
