@@ -64,6 +64,10 @@ type Mark struct {
 	at, part int64
 }
 
+// MarkAt is the Mark of permits that a [TokenBucket] will have regained at a time of at + part/num nanoseconds, num being the
+// permits of its rate in lowest terms: for callers that keep the state in another form.
+func MarkAt(at, part int64) Mark { return Mark{at, part} }
+
 // Algorithm is what all algorithms have in common; S is the state.
 //
 // In every method n must not be negative; a negative n is refused like one that exceeds the limit, or ignored.

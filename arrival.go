@@ -1,0 +1,231 @@
+package weir
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// arrival is the state of a token bucket in one word: the time at which the bucket will be full, which is what the
+// generic cell rate algorithm calls the theoretical arrival time, of the next permit. It is what
+// algo.TokenBucketState calls Last + Ahead.
+//
+//	bits 63..7  the time in units of 1/num nanosecond, modulo 2^57
+//	bits  6..1  how many requests were granted, modulo 64: counting costs no second write
+//	bit      0  raised: the state is in the meter, under the lock
+//
+// The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
+// caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the same,
+// reads it right.
+type arrival struct {
+	_       [64]byte
+	word    atomic.Uint64
+	granted atomic.Int64 // without those counted in the word
+	_       [48]byte
+	epoch   atomic.Int64
+	scale   uint64 // one nanosecond in the word
+	one     int64  // one permit in the word
+	room    int64  // burst - 1 permits in the word
+	horizon uint64 // nanoseconds from the epoch in which the word can be used
+	burst   int64
+	owner   *TokenBucket
+	_       [8]byte
+	refused tally
+}
+
+const (
+	raised        = 1
+	oneGrant      = 1 << 1
+	grantBits     = 63 << 1
+	lowBits       = grantBits | raised
+	grantsPerWord = 64
+	arrivalShift  = 7
+	mostAhead     = 1 << 55 // of the units in the word
+	epochLife     = 1 << 54
+)
+
+type verdict uint8
+
+const (
+	locked verdict = iota // ask under the lock
+	short                 // there are not enough permits
+	taken
+)
+
+// init prepares the word for the bucket b, and leaves it raised. It answers whether the bucket fits in a word.
+func (a *arrival) init(b *TokenBucket, now int64) bool {
+	a.word.Store(raised)
+	a.owner = b
+	num, per := b.bucket.algorithm.Rate()
+	hi, full := bits.Mul64(uint64(b.limit), uint64(per))
+	if b.clock != nil || hi != 0 || full > mostAhead || epochLife/num < int64(time.Millisecond) {
+		return false
+	}
+	a.burst = b.limit
+	a.scale = uint64(num) << arrivalShift
+	a.one = per << arrivalShift
+	a.room = int64(full)<<arrivalShift - a.one
+	a.horizon = uint64(epochLife / num)
+	a.epoch.Store(now)
+	b.bucket.state = algo.TokenBucketState{Last: now}
+	return true
+}
+
+// take takes cost, the cost of some permits, which must not be more than the burst. It answers by how much the bucket
+// is short of full at time now: afterwards if it was taken, otherwise before. It does not count refusals.
+//
+// A refusal must not rest on a time that was read before the word changed. So the word is read before the clock as
+// well as after it; only if it is the same is the refusal final.
+func (a *arrival) take(cost int64) (ahead, now int64, v verdict) {
+	before, epoch := a.word.Load(), a.epoch.Load()
+	now = processNow()
+	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+	old := a.word.Load()
+	full := max(old&^lowBits-start, at)
+	ahead = int64(full - at)
+	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
+		return 0, now, locked
+	}
+	if ahead <= a.room+a.one-cost {
+		if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
+			if old&grantBits == grantBits {
+				a.granted.Add(grantsPerWord)
+			}
+			return ahead + cost, now, taken
+		}
+	} else if old == before {
+		return ahead, now, short
+	}
+	return a.takeContended(cost, now)
+}
+
+// takeContended is take after somebody else changed the word at the same time. It tries again with the same time, which
+// is correct though it may be less than generous, and reads the clock anew before it refuses.
+func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict) {
+	var before uint64 // the word before the clock was read; never equal to one that is not raised
+	for before, now = raised, began; ; {
+		epoch := a.epoch.Load()
+		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
+		old := a.word.Load()
+		full := max(old&^lowBits-start, at)
+		ahead = int64(full - at)
+		switch {
+		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
+			return 0, now, locked
+		case ahead <= a.room+a.one-cost:
+			if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
+				if old&grantBits == grantBits {
+					a.granted.Add(grantsPerWord)
+				}
+				return ahead + cost, now, taken
+			}
+		case old == before:
+			return ahead, now, short
+		default:
+			before = old
+			now = processNow()
+		}
+	}
+}
+
+// available is how many whole permits there are when the bucket is short of full by ahead.
+func (a *arrival) available(ahead int64) int64 {
+	return int64(uint64(max(a.room+a.one-ahead, 0)) / uint64(a.one))
+}
+
+// duration is how long it takes to regain ahead, rounded up.
+func (a *arrival) duration(ahead int64) time.Duration {
+	return time.Duration((uint64(ahead) + a.scale - 1) / a.scale)
+}
+
+func (a *arrival) raise() {
+	var old uint64
+	for {
+		old = a.word.Load()
+		if old&raised != 0 {
+			return
+		}
+		if a.word.CompareAndSwap(old, old|raised) {
+			break
+		}
+	}
+	a.granted.Add(int64(old & grantBits / oneGrant))
+	epoch := a.epoch.Load()
+	units := (old&^lowBits - uint64(epoch)*a.scale) >> arrivalShift
+	num := a.scale >> arrivalShift
+	a.owner.bucket.state = algo.TokenBucketState{Ahead: int64(units / num), Part: int64(units % num), Last: epoch}
+}
+
+// lower leaves the word raised if the state does not fit, which is so while the bucket is deep in debt.
+func (a *arrival) lower() {
+	s := a.owner.bucket.state
+	num := a.scale >> arrivalShift
+	hi, ahead := bits.Mul64(uint64(s.Ahead), num)
+	if hi != 0 || ahead+uint64(s.Part) > mostAhead {
+		return
+	}
+	ahead += uint64(s.Part)
+	epoch := a.epoch.Load()
+	if uint64(s.Last-epoch) >= a.horizon/2 {
+		epoch = s.Last
+		a.epoch.Store(epoch)
+	}
+	a.word.Store((uint64(s.Last)*num + ahead) << arrivalShift)
+}
+
+func (a *arrival) counts() (granted, refused int64) {
+	granted = a.granted.Load()
+	if w := a.word.Load(); w&raised == 0 {
+		granted += int64(w & grantBits / oneGrant)
+	}
+	return granted, a.refused.sum()
+}
+
+func (a *arrival) mark(ahead, now int64) algo.Mark {
+	units, num := uint64(ahead)>>arrivalShift, a.scale>>arrivalShift
+	return algo.MarkAt(now+int64(units/num), int64(units%num))
+}
+
+// try decides on n permits without the lock; not ok if it needs the lock.
+func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
+	if n <= 0 || n > a.burst {
+		return false
+	}
+	ahead, now, v := a.take(n * a.one)
+	if v == locked {
+		return false
+	}
+	l.permits = n
+	d := &l.decision
+	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
+	if v == taken {
+		d.Allowed = true
+		if reserve {
+			l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now))
+		}
+		return true
+	}
+	a.refused.add()
+	d.Reason, d.RetryAfter = ReasonLimited, a.duration(ahead-a.room-a.one+n*a.one)
+	return true
+}
+
+// tryFirst is try for a caller that would rather wait than be refused.
+func (a *arrival) tryFirst(l *Lease, n int64, reserve bool) (ok bool) {
+	if n <= 0 || n > a.burst {
+		return false
+	}
+	ahead, now, v := a.take(n * a.one)
+	if v != taken {
+		return false
+	}
+	l.permits = n
+	d := &l.decision
+	d.Allowed, d.Limit, d.Remaining, d.ResetAfter, d.Policy = true, a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
+	if reserve {
+		l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now))
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package weir
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// Never is the RetryAfter of a request that cannot succeed however long the caller waits, because it asks for more
+// permits than the limit ever holds. It is the largest duration, not a time to sleep: compare with it before waiting.
+const Never = algo.Never
+
+// Decision is the answer of a limiter to one request.
+type Decision struct {
+	// Allowed tells whether the permits were granted.
+	Allowed bool
+	// Reason says why not. It is ReasonNone if the request was allowed.
+	Reason Reason
+	// Limit is the most permits that can be granted at once: the burst of a token bucket, otherwise the limit.
+	Limit int64
+	// Remaining is how many permits are left, rounded down, never negative.
+	Remaining int64
+	// RetryAfter is how long to wait before the same request can succeed, counting those who already wait in the queue:
+	// 0 if it was allowed, Never if it cannot succeed. It is rounded up, so that coming back after it is never too
+	// early. For a refusal of a Concurrency limiter it is 0: nobody knows when permits will be released.
+	RetryAfter time.Duration
+	// ResetAfter is how long it takes until all permits are back if nobody takes any more. It is 0 for a
+	// Concurrency limiter.
+	ResetAfter time.Duration
+	// Policy is the name of the limiter that the decision speaks of; for a Chain, of the limit that binds.
+	Policy string
+}
+
+// Reason says why a request was refused.
+type Reason uint8
+
+const (
+	// ReasonNone: the request was allowed.
+	ReasonNone Reason = iota
+	// ReasonLimited: not enough permits are available now, or others wait for them.
+	ReasonLimited
+	// ReasonNever: more permits were asked for than the limit ever holds.
+	ReasonNever
+	// ReasonQueueFull: the caller was ready to wait, but the queue has no room for its permits.
+	ReasonQueueFull
+	// ReasonDeadline: the caller was ready to wait, but its context would end before its turn.
+	ReasonDeadline
+	// ReasonEvicted: the caller waited in a newest-first queue and had to make room for newer ones.
+	ReasonEvicted
+	// ReasonCanceled: the context of the caller ended before its turn. It comes with an error.
+	ReasonCanceled
+	// ReasonClosed: the limiter has been closed.
+	ReasonClosed
+	// ReasonTableFull: the limiter tracks as many keys as it may, none of them can be forgotten, and this one is new.
+	ReasonTableFull
+	// ReasonInvalid: the request was misuse, such as a negative number of permits. Lease.Err says more.
+	ReasonInvalid
+
+	reasons
+)
+
+var reasonNames = [reasons]string{
+	"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
+}
+
+// String is the name of the reason in lower case, such as "queue-full".
+func (r Reason) String() string {
+	if r < reasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// MarshalText is String.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (r *Reason) UnmarshalText(text []byte) error {
+	for i, name := range reasonNames {
+		if name == string(text) {
+			*r = Reason(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown reason %.40q", text)
+}

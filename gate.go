@@ -1,0 +1,503 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/queue"
+)
+
+// gate is what all limiters of this package share: a lock, a queue and its timer around an algorithm and its state.
+type gate struct {
+	mu     sync.Mutex
+	id     uint64 // gates are locked in this order
+	meter  meter
+	word   word // nil: every call takes the lock
+	clock  Clock
+	policy string
+	owner  settler // of the leases
+
+	limit      int64
+	queueLimit int64
+	maxDebt    int64
+	born       int64
+	returned   bool // permits come back on release, not with time
+
+	queue  queue.Queue[caller]
+	closed bool
+	at     int64 // when the step of a chain that holds the lock takes place
+	due    int64 // what the timer is set to
+	armed  bool
+	timer  *time.Timer
+	stop   func() bool // the timer of a clock that was given
+
+	granted, refused, forgiven int64
+}
+
+// word is a state that calls may change without the lock, until it is raised.
+type word interface {
+	raise() // moves the state into the meter; nothing changes without the lock until lower
+	lower() // moves it back, if it fits
+	counts() (granted, refused int64)
+}
+
+// caller is who waits.
+type caller struct {
+	ctx    context.Context
+	answer chan struct{} // holds at most one
+	result algo.Result
+	reason Reason
+}
+
+var (
+	waiters = sync.Pool{New: func() any {
+		return &queue.Waiter[caller]{Value: caller{answer: make(chan struct{}, 1)}}
+	}}
+	gates atomic.Uint64
+)
+
+type gateOptions struct {
+	of         string
+	policy     string
+	limit      int64
+	queueLimit int64
+	order      Order
+	maxDebt    int64
+	clock      Clock
+}
+
+func (g *gate) init(m meter, o gateOptions) error {
+	if o.queueLimit < 0 || o.queueLimit > algo.MaxPermits {
+		return &OptionError{o.of + ".QueueLimit", fmt.Sprint(o.queueLimit), "from 0 to 10^15 permits"}
+	}
+	if o.order > NewestFirst {
+		return &OptionError{o.of + ".QueueOrder", o.order.String(), "OldestFirst or NewestFirst"}
+	}
+	debt, err := maxDebt(o.of, o.maxDebt, o.limit)
+	if err != nil {
+		return err
+	}
+	g.id = gates.Add(1)
+	g.owner = g
+	g.meter, g.policy, g.limit, g.queueLimit, g.clock = m, o.policy, o.limit, o.queueLimit, o.clock
+	g.queue.NewestFirst = o.order == NewestFirst
+	g.maxDebt = debt
+	g.born = g.now()
+	return nil
+}
+
+// maxDebt is what the option MaxDebt means.
+func maxDebt(of string, option, limit int64) (int64, error) {
+	switch {
+	case option == 0:
+		return limit, nil
+	case option == NoDebt:
+		return 0, nil
+	case option < 0 || option > algo.MaxPermits:
+		return 0, &OptionError{of + ".MaxDebt", fmt.Sprint(option), "from 1 to 10^15 permits, 0 for the limit, or NoDebt"}
+	}
+	return option, nil
+}
+
+func (g *gate) now() int64 {
+	if g.clock == nil {
+		return processNow()
+	}
+	return g.clock.Now()
+}
+
+func (g *gate) lock() {
+	g.mu.Lock()
+	if g.word != nil {
+		g.word.raise()
+	}
+}
+
+func (g *gate) unlock() {
+	if g.word != nil && g.queue.Len() == 0 && !g.closed {
+		g.word.lower()
+	}
+	g.mu.Unlock()
+}
+
+// TryAcquire implements [Limiter].
+func (g *gate) TryAcquire(n int64) Lease { return g.try(n, false) }
+
+// TryReserve implements [Limiter].
+func (g *gate) TryReserve(n int64) Lease { return g.try(n, true) }
+
+func (g *gate) try(n int64, reserve bool) Lease {
+	if n < 0 {
+		return g.invalid(n)
+	}
+	g.lock()
+	defer g.unlock()
+	r, reason := g.take(g.now(), n)
+	g.count(n, reason == ReasonNone)
+	return g.lease(n, r, reason, reserve)
+}
+
+func (g *gate) allow() bool {
+	g.lock()
+	_, reason := g.take(g.now(), 1)
+	g.count(1, reason == ReasonNone)
+	g.unlock()
+	return reason == ReasonNone
+}
+
+// take decides on a call that does not wait.
+func (g *gate) take(now, n int64) (algo.Result, Reason) {
+	switch {
+	case g.closed:
+		return g.meter.peek(now, n), ReasonClosed
+	case n > 0 && n <= g.limit && g.overtakes():
+		r := g.meter.peek(now, n)
+		r.RetryAfter = g.wait(now, n)
+		return r, ReasonLimited
+	}
+	r := g.meter.take(now, n)
+	return r, reasonOf(r)
+}
+
+// peek is take without the taking.
+func (g *gate) peek(now, n int64) (algo.Result, Reason) {
+	r := g.meter.peek(now, n)
+	switch {
+	case g.closed:
+		return r, ReasonClosed
+	case n > 0 && n <= g.limit && g.overtakes():
+		r.RetryAfter = g.wait(now, n)
+		return r, ReasonLimited
+	}
+	return r, reasonOf(r)
+}
+
+// overtakes tells whether granting a newcomer would overtake somebody who waits.
+func (g *gate) overtakes() bool { return g.queue.Len() > 0 && !g.queue.NewestFirst }
+
+// wait is how long a newcomer's n permits will take, those who are served before it included.
+func (g *gate) wait(now, n int64) time.Duration {
+	if g.overtakes() {
+		return g.meter.wait(now, &g.queue, n)
+	}
+	return g.meter.peek(now, n).RetryAfter
+}
+
+func reasonOf(r algo.Result) Reason {
+	switch {
+	case r.Allowed:
+		return ReasonNone
+	case r.RetryAfter == Never:
+		return ReasonNever
+	default:
+		return ReasonLimited
+	}
+}
+
+func (g *gate) count(n int64, granted bool) {
+	switch {
+	case n == 0:
+	case granted:
+		g.granted++
+	default:
+		g.refused++
+	}
+}
+
+func (g *gate) decision(r algo.Result, reason Reason) Decision {
+	d := Decision{
+		Allowed:    reason == ReasonNone,
+		Reason:     reason,
+		Limit:      g.limit,
+		Remaining:  r.Remaining,
+		RetryAfter: r.RetryAfter,
+		ResetAfter: r.ResetAfter,
+		Policy:     g.policy,
+	}
+	if reason == ReasonClosed {
+		d.RetryAfter = Never
+	}
+	return d
+}
+
+func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool) Lease {
+	l := Lease{decision: g.decision(r, reason), permits: n}
+	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
+		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
+	}
+	return l
+}
+
+func (g *gate) invalid(n int64) Lease {
+	return Lease{
+		decision: Decision{Reason: ReasonInvalid, Limit: g.limit, RetryAfter: Never, Policy: g.policy},
+		permits:  n,
+	}
+}
+
+// Acquire implements [Limiter].
+func (g *gate) Acquire(ctx context.Context, n int64) (Lease, error) {
+	return g.acquire(ctx, n, false)
+}
+
+// Reserve implements [Limiter].
+func (g *gate) Reserve(ctx context.Context, n int64) (Lease, error) {
+	return g.acquire(ctx, n, true)
+}
+
+func (g *gate) canceled(ctx context.Context, n int64) (Lease, error) {
+	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit, Policy: g.policy}, permits: n}, ended(ctx, n)
+}
+
+func ended(ctx context.Context, n int64) error {
+	return fmt.Errorf("weir: acquire %d permits: %w", n, context.Cause(ctx))
+}
+
+func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error) {
+	if n < 0 {
+		return g.invalid(n), negative("Acquire", n)
+	}
+	if ctx.Err() != nil {
+		return g.canceled(ctx, n)
+	}
+	g.lock()
+	now := g.now()
+	r, reason := g.take(now, n)
+	if reason == ReasonLimited {
+		reason = g.admit(ctx, now, n, r)
+	}
+	if reason != ReasonLimited { // there is nothing to wait for
+		g.count(n, reason == ReasonNone)
+		defer g.unlock()
+		return g.lease(n, r, reason, reserve), nil
+	}
+	if g.queue.Len() == 0 {
+		g.meter.replan()
+	}
+	w := waiters.Get().(*queue.Waiter[caller])
+	w.Permits, w.Value.ctx = n, ctx
+	g.queue.Push(w)
+	g.serve(now)
+	g.unlock()
+
+	select {
+	case <-w.Value.answer:
+	case <-ctx.Done():
+		if g.withdraw(w) {
+			g.recycle(w)
+			return g.canceled(ctx, n)
+		}
+		<-w.Value.answer
+	}
+	r, reason = w.Value.result, w.Value.reason
+	g.recycle(w)
+	if reason == ReasonCanceled {
+		return g.canceled(ctx, n)
+	}
+	return g.lease(n, r, reason, reserve), nil
+}
+
+func (g *gate) recycle(w *queue.Waiter[caller]) {
+	w.Value.ctx = nil
+	waiters.Put(w)
+}
+
+// admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
+// queue.
+func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
+	if n > g.queueLimit || !g.queue.NewestFirst && n > g.queueLimit-g.queue.Permits() {
+		return ReasonQueueFull
+	}
+	if until, ok := ctx.Deadline(); ok && g.clock == nil && r.RetryAfter > time.Until(until) {
+		return ReasonDeadline
+	}
+	for n > g.queueLimit-g.queue.Permits() {
+		g.answer(g.queue.Oldest(), g.meter.peek(now, n), ReasonEvicted)
+	}
+	return ReasonLimited
+}
+
+// withdraw takes w out of the queue, if it is still there, and serves those who now fit.
+func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
+	g.lock()
+	defer g.unlock()
+	if !w.Queued() {
+		return false
+	}
+	g.queue.Remove(w)
+	g.meter.replan()
+	g.serve(g.now())
+	return true
+}
+
+// answer ends the waiting of w.
+func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
+	g.queue.Remove(w)
+	if reason != ReasonCanceled {
+		g.count(w.Permits, reason == ReasonNone)
+	}
+	w.Value.result, w.Value.reason = r, reason
+	w.Value.answer <- struct{}{}
+}
+
+// serve grants permits to those who wait, strictly in order, and sets the timer for the next.
+func (g *gate) serve(now int64) {
+	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
+		if w.Value.ctx.Err() != nil {
+			g.answer(w, algo.Result{}, ReasonCanceled)
+			g.meter.replan()
+			continue
+		}
+		r := g.meter.take(now, w.Permits)
+		if !r.Allowed {
+			if !g.returned {
+				g.arm(now, r.RetryAfter)
+			}
+			return
+		}
+		g.answer(w, r, ReasonNone)
+	}
+	g.disarm()
+}
+
+func (g *gate) arm(now int64, d time.Duration) {
+	due := now + int64(d)
+	if g.armed && g.due == due {
+		return
+	}
+	g.due = due
+	if g.clock != nil {
+		if g.armed {
+			g.stop()
+		}
+		g.stop = g.clock.AfterFunc(d, g.wake)
+	} else if g.timer == nil {
+		g.timer = time.AfterFunc(d, g.wake)
+	} else {
+		g.timer.Reset(d)
+	}
+	g.armed = true
+}
+
+func (g *gate) disarm() {
+	if !g.armed {
+		return
+	}
+	g.armed = false
+	if g.clock != nil {
+		g.stop()
+	} else {
+		g.timer.Stop()
+	}
+}
+
+// wake is called by the timer.
+func (g *gate) wake() {
+	g.lock()
+	defer g.unlock()
+	g.armed = false
+	if !g.closed {
+		g.serve(g.now())
+	}
+}
+
+// settle implements settler.
+func (g *gate) settle(c *claim, how settlement, actual int64) {
+	if how == release && !g.returned {
+		return
+	}
+	g.lock()
+	defer g.unlock()
+	now := g.now()
+	switch {
+	case g.returned || actual < c.permits:
+		if g.returned {
+			actual = 0
+		}
+		g.meter.cancel(now, c.permits-actual, c.mark)
+		g.meter.replan()
+		if !g.closed {
+			g.serve(now)
+		}
+	case actual > c.permits:
+		over := actual - c.permits
+		g.forgiven += over - g.meter.charge(now, over, g.maxDebt)
+		g.meter.replan()
+	}
+}
+
+// refund gives back n permits whatever their origin, and serves those who wait for them.
+func (g *gate) refund(n int64) {
+	if n <= 0 {
+		return
+	}
+	g.lock()
+	defer g.unlock()
+	now := g.now()
+	g.meter.refund(now, n)
+	g.meter.replan()
+	if !g.closed {
+		g.serve(now)
+	}
+}
+
+// Peek implements [Limiter].
+func (g *gate) Peek(n int64) Decision {
+	if n < 0 {
+		return g.invalid(n).decision
+	}
+	g.lock()
+	defer g.unlock()
+	return g.decision(g.peek(g.now(), n))
+}
+
+// Stats implements [Limiter].
+func (g *gate) Stats() Stats {
+	g.lock()
+	defer g.unlock()
+	s := Stats{
+		Available: g.meter.peek(g.now(), 0).Remaining,
+		Queued:    g.queue.Permits(),
+		Waiters:   g.queue.Len(),
+		Granted:   g.granted,
+		Refused:   g.refused,
+		Forgiven:  g.forgiven,
+	}
+	if g.word != nil {
+		granted, refused := g.word.counts()
+		s.Granted += granted
+		s.Refused += refused
+	}
+	return s
+}
+
+// Idle implements [Limiter].
+func (g *gate) Idle() (time.Duration, bool) {
+	g.lock()
+	defer g.unlock()
+	since, now := max(g.meter.freshAt(), g.born), g.now()
+	if g.queue.Len() > 0 || since > now {
+		return 0, false
+	}
+	return time.Duration(now - since), true
+}
+
+// Close implements [Limiter].
+func (g *gate) Close() error {
+	g.lock()
+	defer g.unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	now := g.now()
+	for w := g.queue.Oldest(); w != nil; w = g.queue.Oldest() {
+		g.answer(w, g.meter.peek(now, w.Permits), ReasonClosed)
+	}
+	g.disarm()
+	return nil
+}

@@ -1,0 +1,97 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limiter is what all limiters have in common. All methods are safe for concurrent use.
+//
+// In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes
+// none. n above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused
+// with ReasonInvalid and an error.
+type Limiter interface {
+	// TryAcquire takes n permits if they are available and nobody waits for them, and never waits itself.
+	// The lease must be released; where permits come back with time, releasing it does nothing.
+	TryAcquire(n int64) Lease
+	// Acquire takes n permits, waiting for them in the queue of the limiter, if it has one. A refusal is answered at
+	// once, as a lease that is not Allowed: the queue is full, the limiter closed, the deadline of ctx comes before
+	// the caller's turn, or n exceeds the limit. The error is not nil if ctx ended, before or while waiting, in which case it wraps
+	// context.Cause(ctx), or if n is negative. A ctx that has ended loses even if permits are available.
+	Acquire(ctx context.Context, n int64) (Lease, error)
+	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost,
+	// or Cancel. See [Lease.Commit].
+	TryReserve(n int64) Lease
+	// Reserve is Acquire with a cost that is settled later, like TryReserve.
+	Reserve(ctx context.Context, n int64) (Lease, error)
+	// Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now.
+	Peek(n int64) Decision
+	// Stats answers counts that were true at one moment.
+	Stats() Stats
+	// Idle is for how long the limiter has been unused: full, with nobody waiting and no permit out. It is not ok
+	// while the limiter is in use.
+	Idle() (d time.Duration, ok bool)
+	// Close refuses everybody who waits and everybody who comes later, with ReasonClosed. Leases may still be
+	// released. Closing twice is harmless. The error is always nil.
+	Close() error
+}
+
+// Stats are the counts of a limiter.
+type Stats struct {
+	// Available is how many permits could be taken now.
+	Available int64
+	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.
+	Queued  int64
+	Waiters int
+	// Granted and Refused count the requests (not the permits) that were answered so far. Probes and refusals because
+	// of misuse or an ended context are not counted.
+	Granted int64
+	Refused int64
+	// Forgiven counts permits that commits should have charged but that exceeded the largest debt.
+	Forgiven int64
+}
+
+// Order is who is served first by a queue.
+type Order uint8
+
+const (
+	// OldestFirst serves in order of arrival. A newcomer never overtakes the queue, even if its permits are available.
+	OldestFirst Order = iota
+	// NewestFirst serves the last to arrive first, and evicts the one that has waited longest when the queue is full:
+	// under overload the callers that are served are those who have not yet given up.
+	NewestFirst
+)
+
+// String is "oldest-first" or "newest-first".
+func (o Order) String() string {
+	switch o {
+	case OldestFirst:
+		return "oldest-first"
+	case NewestFirst:
+		return "newest-first"
+	}
+	return fmt.Sprintf("Order(%d)", uint8(o))
+}
+
+// NoDebt as MaxDebt keeps commits from charging more than what is available.
+const NoDebt int64 = -1
+
+// ErrNegativePermits is returned where a negative number of permits is asked for.
+var ErrNegativePermits = errors.New("weir: negative number of permits")
+
+// An OptionError says which option of a constructor cannot be used, and why.
+type OptionError struct {
+	Option   string // such as TokenBucketOptions.Burst
+	Value    string
+	Accepted string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
+}
+
+func negative(call string, n int64) error {
+	return fmt.Errorf("%w: %s(%d): must be 0 or more", ErrNegativePermits, call, n)
+}

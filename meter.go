@@ -1,0 +1,98 @@
+package weir
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/queue"
+)
+
+// meter is an algorithm together with its state.
+type meter interface {
+	take(now, n int64) algo.Result
+	peek(now, n int64) algo.Result
+	refund(now, n int64)
+	cancel(now, n int64, m algo.Mark)
+	charge(now, n, maxDebt int64) int64
+	freshAt() int64
+	// wait is how long after now n permits can be taken if everybody in q is served before.
+	wait(now int64, q *queue.Queue[caller], n int64) time.Duration
+	// replan must be called when somebody left the queue unserved, or permits came or went in another way than by time
+	// and take.
+	replan()
+}
+
+// metered implements meter for the algorithm A with state S.
+type metered[S any, A algo.Algorithm[S]] struct {
+	algorithm A
+	state     S
+
+	// The state that the one who waits at the end of the queue leaves behind, and when: so that the wait of the next
+	// one takes one step, not one for each waiter.
+	tail        S
+	tailAt      int64
+	tailArrival uint64
+	planned     bool
+}
+
+func (m *metered[S, A]) take(now, n int64) (r algo.Result) {
+	m.state, r = m.algorithm.Take(m.state, now, n)
+	return r
+}
+
+func (m *metered[S, A]) peek(now, n int64) algo.Result { return m.algorithm.Peek(m.state, now, n) }
+
+func (m *metered[S, A]) refund(now, n int64) { m.state = m.algorithm.Refund(m.state, now, n) }
+
+func (m *metered[S, A]) cancel(now, n int64, mark algo.Mark) {
+	m.state = m.algorithm.Cancel(m.state, now, n, mark)
+}
+
+func (m *metered[S, A]) charge(now, n, maxDebt int64) (charged int64) {
+	m.state, charged = m.algorithm.Charge(m.state, now, n, maxDebt)
+	return charged
+}
+
+func (m *metered[S, A]) freshAt() int64 { return m.algorithm.FreshAt(m.state) }
+
+func (m *metered[S, A]) replan() { m.planned = false }
+
+func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Duration {
+	first := q.Oldest()
+	if m.planned && m.tailAt >= now {
+		// Go back to the last one that the plan covers.
+		first = nil
+		for w := q.Newest(); w != nil && w.Arrival() > m.tailArrival; w = w.Older() {
+			first = w
+		}
+	} else {
+		m.tail, m.tailAt = m.state, now
+	}
+	for w := first; w != nil; w = w.Newer() {
+		if !m.plan(w.Permits) {
+			m.planned = false
+			return 0
+		}
+		m.tailArrival = w.Arrival()
+	}
+	m.planned = true
+	r := m.algorithm.Peek(m.tail, m.tailAt, n)
+	if r.RetryAfter == Never {
+		return Never
+	}
+	return time.Duration(m.tailAt-now) + r.RetryAfter
+}
+
+// plan moves the tail past a waiter for n permits. It is not ok if nobody knows when it will be served.
+func (m *metered[S, A]) plan(n int64) bool {
+	var r algo.Result
+	if m.tail, r = m.algorithm.Take(m.tail, m.tailAt, n); r.Allowed {
+		return true
+	}
+	if r.RetryAfter == 0 || r.RetryAfter == Never {
+		return false
+	}
+	m.tailAt += int64(r.RetryAfter)
+	m.tail, _ = m.algorithm.Take(m.tail, m.tailAt, n)
+	return true
+}
