@@ -38,7 +38,7 @@ run: ## serve the policy "default" on 127.0.0.1:7070
 
 .PHONY: build
 build: ## build every package, and the program as bin/weir
-	@$(call each,build,go build ./...)
+	@$(call each,build,go build -o /dev/null ./...)
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 

@@ -47,10 +47,17 @@ type listedPackage struct {
 //
 //nolint:tagliatelle // the names are those of go mod edit
 type moduleFile struct {
-	Module  struct{ Path string }                      `json:"Module"`
-	Require []struct{ Path string }                    `json:"Require"`
-	Replace []struct{ Old, New struct{ Path string } } `json:"Replace"`
-	Tool    []struct{ Path string }                    `json:"Tool"`
+	Module  modulePathOnly   `json:"Module"`
+	Require []modulePathOnly `json:"Require"`
+	Replace []struct {
+		Old modulePathOnly `json:"Old"`
+	} `json:"Replace"`
+	Tool []modulePathOnly `json:"Tool"`
+}
+
+//nolint:tagliatelle // the name is that of go mod edit
+type modulePathOnly struct {
+	Path string `json:"Path"`
 }
 
 // runGo runs go in dir outside of any workspace and returns what it prints.
@@ -63,8 +70,7 @@ func runGo(t *testing.T, dir string, env []string, args ...string) []byte {
 
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, exit.Stderr)
 		}
 
@@ -291,14 +297,16 @@ func TestPackageNamesSayWhatTheyHold(t *testing.T) {
 func TestWorkspaceHoldsEveryModule(t *testing.T) {
 	//nolint:tagliatelle // the names are those of go work edit
 	var work struct {
-		Use []struct{ DiskPath string } `json:"Use"`
+		Use []struct {
+			DiskPath string `json:"DiskPath"`
+		} `json:"Use"`
 	}
 
 	if err := json.Unmarshal(runGo(t, ".", []string{"GOWORK="}, "work", "edit", "-json"), &work); err != nil {
 		t.Fatal(err)
 	}
 
-	var used, found []string
+	used := make([]string, 0, len(work.Use))
 
 	for _, use := range work.Use {
 		dir := path.Clean(use.DiskPath)
@@ -308,6 +316,8 @@ func TestWorkspaceHoldsEveryModule(t *testing.T) {
 			t.Errorf("go.work uses %s: %v", dir, err)
 		}
 	}
+
+	var found []string
 
 	repositoryFiles(t, func(name string) {
 		// tools pins the versions of development tools. Its requirements must not weigh on those of the workspace.
