@@ -152,7 +152,7 @@ func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
 	}
 }
 
-func TestRunTestsRunsContentionTestsAgain(t *testing.T) {
+func TestRunTestsRunsHeavyTestsAgain(t *testing.T) {
 	source := "package a\n\nimport \"testing\"\n\nfunc TestOther(t *testing.T) {}\n"
 	with := module(t, map[string]string{"a_test.go": source + "\nfunc TestBucketContention(t *testing.T) {}\n"})
 	without := module(t, map[string]string{"a_test.go": source})
