@@ -53,12 +53,7 @@ type caller struct {
 	reason Reason
 }
 
-var (
-	waiters = sync.Pool{New: func() any {
-		return &queue.Waiter[caller]{Value: caller{answer: make(chan struct{}, 1)}}
-	}}
-	gates atomic.Uint64
-)
+var gates atomic.Uint64
 
 type gateOptions struct {
 	of         string
@@ -278,8 +273,8 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	if g.queue.Len() == 0 {
 		g.meter.replan()
 	}
-	w := waiters.Get().(*queue.Waiter[caller])
-	w.Permits, w.Value.ctx = n, ctx
+	// Not recycled: a channel made in a bubble of testing/synctest must not be used in another.
+	w := &queue.Waiter[caller]{Permits: n, Value: caller{ctx: ctx, answer: make(chan struct{}, 1)}}
 	g.queue.Push(w)
 	g.serve(now)
 	g.unlock()
@@ -288,22 +283,15 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	case <-w.Value.answer:
 	case <-ctx.Done():
 		if g.withdraw(w) {
-			g.recycle(w)
 			return g.canceled(ctx, n)
 		}
 		<-w.Value.answer
 	}
 	r, reason = w.Value.result, w.Value.reason
-	g.recycle(w)
 	if reason == ReasonCanceled {
 		return g.canceled(ctx, n)
 	}
 	return g.lease(n, r, reason, reserve), nil
-}
-
-func (g *gate) recycle(w *queue.Waiter[caller]) {
-	w.Value.ctx = nil
-	waiters.Put(w)
 }
 
 // admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -384,15 +372,15 @@ func (g *gate) arm(now int64, d time.Duration) {
 }
 
 func (g *gate) disarm() {
-	if !g.armed {
-		return
+	if g.armed {
+		g.armed = false
+		if g.clock != nil {
+			g.stop()
+		} else {
+			g.timer.Stop()
+		}
 	}
-	g.armed = false
-	if g.clock != nil {
-		g.stop()
-	} else {
-		g.timer.Stop()
-	}
+	g.timer = nil // nor must a timer
 }
 
 // wake is called by the timer.

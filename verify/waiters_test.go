@@ -1,0 +1,143 @@
+package verify_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestThousandWaiters has 1000 callers wait on 1000/s and cancels every second of them after 100 ms: the others move
+// up, are served in strict order, and are done after 0.55 s instead of the whole second.
+func TestThousandWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 1000
+		b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1000), Burst: 1, QueueLimit: callers}))
+		b.Allow()
+		start := time.Now()
+		impatient, cancel := context.WithCancel(t.Context())
+		var (
+			mu       sync.Mutex
+			order    []int
+			last     time.Duration
+			canceled int
+		)
+		for i := range callers {
+			ctx := t.Context()
+			if i%2 == 1 {
+				ctx = impatient
+			}
+			go func() {
+				l, err := b.Acquire(ctx, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err != nil:
+					canceled++
+				case l.Allowed():
+					order = append(order, i)
+					last = time.Since(start)
+				default:
+					t.Errorf("caller %d refused: %+v", i, l.Decision())
+				}
+			}()
+			synctest.Wait() // one after the other, so that the order is known
+		}
+		time.Sleep(100*time.Millisecond + 1)
+		cancel()
+		synctest.Wait()
+		if s := b.Stats(); s.Waiters != callers-100-canceled || canceled != 450 {
+			t.Fatalf("after 100 ms %d are canceled: %+v", canceled, s)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for i := 1; i < len(order); i++ {
+			if order[i] <= order[i-1] {
+				t.Fatalf("caller %d was served after caller %d", order[i], order[i-1])
+			}
+		}
+		if len(order) != 550 || last != 550*time.Millisecond {
+			t.Errorf("%d served, the last after %v; want 550 after 550ms", len(order), last)
+		}
+	})
+}
+
+// TestNoWaiterIsLost has callers of all kinds arrive, give up and finish at random under real concurrency, until
+// everybody has an answer and everything is back. A lost wake-up would leave a caller waiting for ever, and a lost permit
+// would be missing in the end.
+func TestNoWaiterIsLost(t *testing.T) {
+	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
+		t.Run(order.String(), func(t *testing.T) {
+			t.Parallel()
+			c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 5, QueueLimit: 200, QueueOrder: order}))
+			b := must(weir.NewTokenBucket(weir.TokenBucketOptions{
+				Rate: weir.PerSecond(200_000), Burst: 5, QueueLimit: 200, QueueOrder: order,
+			}))
+			chain := must(weir.NewChain(c, b))
+			limiters := []weir.Limiter{c, b, chain}
+			var callers sync.WaitGroup
+			for worker := range 32 {
+				rng := rand.New(rand.NewPCG(1, uint64(worker)))
+				callers.Go(func() {
+					for range 300 {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.Int64N(2_000_000)))
+						l, _ := limiters[rng.IntN(len(limiters))].Reserve(ctx, rng.Int64N(5))
+						if rng.IntN(2) == 0 {
+							l.Cancel()
+						}
+						l.Commit(rng.Int64N(8))
+						cancel()
+					}
+				})
+			}
+			callers.Wait()
+			for _, l := range limiters {
+				if s := l.Stats(); s.Queued != 0 || s.Waiters != 0 {
+					t.Errorf("%T: %+v", l, s)
+				}
+			}
+			if s := c.Stats(); s.Available != 5 {
+				t.Errorf("permits are missing: %+v", s)
+			}
+		})
+	}
+}
+
+// TestCloseAnswersEverybody closes limiters while callers come and wait.
+func TestCloseAnswersEverybody(t *testing.T) {
+	for range 50 {
+		b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 100}))
+		c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: 100}))
+		chain := must(weir.NewChain(b, c))
+		var callers sync.WaitGroup
+		for _, l := range []weir.Limiter{b, c, chain} {
+			for range 8 {
+				callers.Go(func() {
+					for {
+						lease, err := l.Acquire(t.Context(), 1)
+						if err != nil {
+							t.Errorf("%T: %v", l, err)
+							return
+						}
+						lease.Release()
+						if lease.Decision().Reason == weir.ReasonClosed {
+							return
+						}
+					}
+				})
+			}
+		}
+		for _, l := range []weir.Limiter{chain, b, c} {
+			callers.Go(func() {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+	}
+}
