@@ -1,0 +1,161 @@
+// Package flagvalue has values of flags that know their range: a value outside of it is refused while the command line
+// is read, with an error that says what is accepted. Each type implements pflag.Value.
+package flagvalue
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+)
+
+// Integer is a whole number in a range.
+type Integer[T int | int64] struct {
+	p        *T
+	min, max T
+}
+
+// Int answers a flag value that stores into p, whose value is the default, numbers from lowest to highest. Underscores
+// may separate digits.
+func Int[T int | int64](p *T, lowest, highest T) *Integer[T] { return &Integer[T]{p, lowest, highest} }
+
+// String is the current value.
+func (v *Integer[T]) String() string {
+	if v.p == nil {
+		return "0"
+	}
+	return strconv.FormatInt(int64(*v.p), 10)
+}
+
+// Set parses and stores s.
+func (v *Integer[T]) Set(s string) error {
+	n, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
+	if err != nil || n < int64(v.min) || n > int64(v.max) {
+		return fmt.Errorf("must be a whole number from %d to %d", v.min, v.max)
+	}
+	*v.p = T(n)
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*Integer[T]) Type() string { return "n" }
+
+// Time is a duration in a range.
+type Time struct {
+	p        *time.Duration
+	min, max time.Duration
+}
+
+// Duration answers a flag value that stores into p, whose value is the default, durations from shortest to longest, as
+// [time.ParseDuration] reads them.
+func Duration(p *time.Duration, shortest, longest time.Duration) *Time {
+	return &Time{p, shortest, longest}
+}
+
+// String is the current value.
+func (v *Time) String() string {
+	if v.p == nil {
+		return "0s"
+	}
+	return Short(*v.p)
+}
+
+// Set parses and stores s.
+func (v *Time) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < v.min || d > v.max {
+		return fmt.Errorf("must be a duration such as 500ms, 10s or 1m30s, from %s to %s", Short(v.min), Short(v.max))
+	}
+	*v.p = d
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*Time) Type() string { return "duration" }
+
+// Short is d without units that are zero: 1h, not 1h0m0s.
+func Short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Choice is one of a few words.
+type Choice struct {
+	p     *string
+	words []string
+}
+
+// OneOf answers a flag value that stores into p, whose value is the default, one of the words.
+func OneOf(p *string, words ...string) *Choice { return &Choice{p, words} }
+
+// String is the current value.
+func (v *Choice) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return *v.p
+}
+
+// Set stores s if it is one of the words.
+func (v *Choice) Set(s string) error {
+	if !slices.Contains(v.words, s) {
+		err := "must be " + listed(v.words)
+		if nearest, ok := misuse.Nearest(s, v.words); ok {
+			err += fmt.Sprintf("; did you mean %q?", nearest)
+		}
+		return misuse.Errorf("%s", err)
+	}
+	*v.p = s
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (v *Choice) Type() string { return strings.Join(v.words, "|") }
+
+// listed is "a, b or c".
+func listed(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// HostPort is an address to listen on.
+type HostPort struct{ p *string }
+
+// Listen answers a flag value that stores into p, whose value is the default, a host and a port to listen on. The host
+// may be empty for all interfaces, the port 0 for any that is free.
+func Listen(p *string) *HostPort { return &HostPort{p} }
+
+// String is the current value.
+func (v *HostPort) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return *v.p
+}
+
+// Set stores s if it is a host and a port.
+func (v *HostPort) Set(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil || strings.ContainsAny(host, " /\t") {
+		return fmt.Errorf("must be host:port such as 127.0.0.1:7070, :7070 or [::1]:7070, with a port from 0 (any free) to 65535")
+	}
+	*v.p = net.JoinHostPort(host, strconv.FormatUint(n, 10))
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*HostPort) Type() string { return "host:port" }

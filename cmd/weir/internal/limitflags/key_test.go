@@ -1,0 +1,210 @@
+package limitflags_test
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+)
+
+func key(t testing.TB, by string) limitflags.Key {
+	t.Helper()
+	k, err := limitflags.ParseKey(by)
+	if err != nil {
+		t.Fatalf("ParseKey(%q): %v", by, err)
+	}
+	return k
+}
+
+func TestParseKeyReadsBackItsString(t *testing.T) {
+	for by, want := range map[string]string{
+		"none":                  "none",
+		"client.ip":             "client.ip",
+		"client.net":            "client.net",
+		"client.net:24/64":      "client.net",
+		"client.net:32/56":      "client.net:32/56",
+		"header:x-api-key":      "header:X-Api-Key",
+		"client.ip, path":       "client.ip,path",
+		"host,method,path":      "host,method,path",
+		"header:a,header:b":     "header:A,header:B",
+		"client.ip,client.net":  "client.ip,client.net",
+		"client.net:1/1,method": "client.net:1/1,method",
+	} {
+		if got := key(t, by).String(); got != want {
+			t.Errorf("ParseKey(%q) = %q, want %q", by, got, want)
+		}
+		if got := key(t, want).String(); got != want {
+			t.Errorf("ParseKey(%q) = %q", want, got)
+		}
+	}
+}
+
+func TestParseKeySaysWhatIsWrong(t *testing.T) {
+	for by, want := range map[string][]string{
+		"":                 {`""`, "client.ip, client.net, header:NAME, path, method, host, none"},
+		"clientip":         {`"clientip"`, "client.ip,", `did you mean "client.ip"?`},
+		"IP":               {`"IP"`, "client.ip,"},
+		"client.ip,":       {`""`, "client.ip,"},
+		"client.ip,pth":    {`"pth"`, `did you mean "path"?`},
+		"none,path":        {"none stands alone"},
+		"path,path":        {"path stands there twice"},
+		"header:":          {"needs a name"},
+		"header":           {"needs a name"},
+		"header:a b":       {`"a b"`, "not the name of a header"},
+		"header:host":      {"is written host"},
+		"client.net:33/64": {"33/64", "1 to 32", "1 to 128"},
+		"client.net:24":    {"1 to 32"},
+		"client.net:0/0":   {"1 to 32"},
+		"client.net:-1/64": {"1 to 32"},
+		"\x1b[31m":         {`"\x1b[31m"`},
+	} {
+		_, err := limitflags.ParseKey(by)
+		if err == nil {
+			t.Errorf("ParseKey(%q): no error", by)
+			continue
+		}
+		for _, part := range want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("ParseKey(%q): %q does not contain %q", by, err, part)
+			}
+		}
+	}
+}
+
+func request(client string, set func(*http.Request)) (*http.Request, netip.Addr) {
+	r := &http.Request{
+		Method: "GET", Host: "Example.COM:8080", URL: &url.URL{Path: "/a/b"},
+		Header: http.Header{"X-Api-Key": {"first", "second"}, "User-Agent": {"curl"}},
+	}
+	if set != nil {
+		set(r)
+	}
+	address, _ := netip.ParseAddr(client)
+	return r, address
+}
+
+func TestFromRequest(t *testing.T) {
+	path := func(p string) func(*http.Request) { return func(r *http.Request) { r.URL.Path = p } }
+	host := func(h string) func(*http.Request) { return func(r *http.Request) { r.Host = h } }
+	for _, c := range []struct {
+		by, client string
+		set        func(*http.Request)
+		want       string
+	}{
+		{"none", "192.0.2.7", nil, ""},
+		{"client.ip", "192.0.2.7", nil, "192.0.2.7"},
+		{"client.ip", "::ffff:192.0.2.7", nil, "192.0.2.7"},
+		{"client.ip", "2001:db8::1", nil, "2001:db8::1"},
+		{"client.ip", "fe80::1%eth0", nil, "fe80::1"},
+		{"client.ip", "", nil, "-"},
+		{"client.net", "192.0.2.7", nil, "192.0.2.0/24"},
+		{"client.net", "::ffff:192.0.2.7", nil, "192.0.2.0/24"},
+		{"client.net", "2001:db8:1:2:3::1", nil, "2001:db8:1:2::/64"},
+		{"client.net:32/48", "192.0.2.7", nil, "192.0.2.7/32"},
+		{"client.net:32/48", "2001:db8:1:2:3::1", nil, "2001:db8:1::/48"},
+		{"header:X-API-KEY", "", nil, "first"},
+		{"header:None", "", nil, ""},
+		{"method", "", nil, "GET"},
+		{"method", "", func(r *http.Request) { r.Method = "" }, "GET"},
+		{"host", "", nil, "example.com"},
+		{"host", "", host("[2001:DB8::1]:80"), "2001:db8::1"},
+		{"host", "", host("2001:db8::1"), "2001:db8::1"},
+		{"host", "", host("example.com."), "example.com"},
+		{"path", "", nil, "/a/b"},
+		{"path", "", path("//a/./c/../b"), "/a/b"},
+		{"path", "", path("/a/b/"), "/a/b/"},
+		{"path", "", path("/a/b/."), "/a/b/"},
+		{"path", "", path("/a/../.."), "/"},
+		{"path", "", path("/.well-known/x"), "/.well-known/x"},
+		{"path", "", path("*"), "*"},
+		{"client.ip,path", "192.0.2.7", nil, "192.0.2.7,/a/b"},
+		{"path,method", "", path(`/a,b\`), `/a\,b\\,GET`},
+		{"path", "", path(`/a,b\`), `/a,b\`},
+	} {
+		r, client := request(c.client, c.set)
+		if got := key(t, c.by).FromRequest(r, client); got != c.want {
+			t.Errorf("%s of %s %s%s from %q: %q, want %q", c.by, r.Method, r.Host, r.URL.Path, c.client, got, c.want)
+		}
+	}
+}
+
+func TestLongPartsAreBounded(t *testing.T) {
+	k := key(t, "header:X-Api-Key")
+	of := func(v string) string {
+		r, client := request("", func(r *http.Request) { r.Header.Set("X-Api-Key", v) })
+		return k.FromRequest(r, client)
+	}
+	long := strings.Repeat("x", 100_000)
+	if got := of(long); len(got) > 200 {
+		t.Errorf("a key of %d bytes", len(got))
+	}
+	if of(long) == of(long+"y") || of(long) != of(long) {
+		t.Error("long values are not told apart")
+	}
+	if got := of(long[:128]); got != long[:128] {
+		t.Errorf("128 bytes are not kept: %q", got)
+	}
+	if hashed := of(long); of(hashed) == hashed {
+		t.Error("a value can be made that looks like the hash of another")
+	}
+}
+
+func TestKeysDoNotAllocate(t *testing.T) {
+	for by, most := range map[string]float64{
+		"none": 0, "path": 0, "method": 0, "header:User-Agent": 0, "client.ip": 1, "client.net": 1, "client.ip,path,method": 1,
+	} {
+		k := key(t, by)
+		r, client := request("192.0.2.7", nil)
+		if got := testing.AllocsPerRun(100, func() { k.FromRequest(r, client) }); got > most {
+			t.Errorf("%s of a request: %v allocations, want at most %v", by, got, most)
+		}
+	}
+}
+
+// FuzzKeysDiffer: parts that differ never make the same key, whatever is in them.
+func FuzzKeysDiffer(f *testing.F) {
+	f.Add("a", "b,c", "a,b", "c")
+	f.Add(`a\`, ",b", "a", `\,b`)
+	f.Add("", "", ",", "")
+	f.Add(strings.Repeat("x", 300), "y", strings.Repeat("x", 301), "y")
+	k := key(f, "header:A,header:B")
+	of := func(a, b string) string {
+		r := &http.Request{Header: http.Header{"A": {a}, "B": {b}}}
+		return k.FromRequest(r, netip.Addr{})
+	}
+	f.Fuzz(func(t *testing.T, a1, b1, a2, b2 string) {
+		same := a1 == a2 && b1 == b2
+		if got := of(a1, b1) == of(a2, b2); got != same {
+			t.Errorf("(%q, %q) and (%q, %q): %q and %q", a1, b1, a2, b2, of(a1, b1), of(a2, b2))
+		}
+	})
+}
+
+// FuzzBy: whatever --by is given, it is read back from its own text, or refused in one printable line.
+func FuzzBy(f *testing.F) {
+	for _, by := range []string{
+		"none", "client.ip,path", "client.net:24/64", "header:X", "header:X,client.ip", "", ",", "Path", "client.net:", "\x00",
+	} {
+		f.Add(by)
+	}
+	f.Fuzz(func(t *testing.T, by string) {
+		k, err := limitflags.ParseKey(by)
+		if err != nil {
+			for _, c := range err.Error() {
+				if c < ' ' || c == 0x7f {
+					t.Fatalf("ParseKey(%q): %q", by, err)
+				}
+			}
+			return
+		}
+		again, err := limitflags.ParseKey(k.String())
+		if err != nil || again.String() != k.String() {
+			t.Fatalf("ParseKey(%q) is %q, which is read back as %q, %v", by, k, again, err)
+		}
+		r, client := request("192.0.2.7", nil)
+		k.FromRequest(r, client)
+	})
+}

@@ -1,0 +1,60 @@
+// Package misuse tells wrong use of the command line from failure at run time: the program exits with 2 for an [Error]
+// and with 1 for any other.
+package misuse
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Error is one line that says what was given and what is accepted. The program adds how to get help.
+type Error struct{ text string }
+
+// Error is the line, without a prefix.
+func (e *Error) Error() string { return e.text }
+
+// Errorf answers an [Error] with a text that is formatted as by [fmt.Sprintf]. Arguments that come from the user must
+// be formatted with %q.
+func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(format, args...)} }
+
+// Flag answers an [Error] about the value of a flag. The name comes without dashes; accepted reads as what follows
+// "must be" does, and says so itself: "must be from 1 to 10".
+func Flag(name, value, accepted string) *Error {
+	return Errorf("--%s %s: %s", name, Quote(value), accepted)
+}
+
+// maxQuoted is how much of a wrong value is repeated.
+const maxQuoted = 60
+
+// Quote is value in quotes, with what does not print escaped, and cut when it is long.
+func Quote(value string) string {
+	if len(value) > maxQuoted {
+		value = value[:maxQuoted] + "..."
+	}
+	return fmt.Sprintf("%q", value)
+}
+
+// Nearest answers which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
+// and fewer than half of its letters. It is not ok if none is that near. Case does not matter, and a word that begins
+// with the mistyped one (of two letters at least) counts as one edit away.
+func Nearest(mistyped string, words []string) (nearest string, ok bool) {
+	const most = 2
+	if len(mistyped) > maxQuoted {
+		return "", false
+	}
+	typed := strings.ToLower(mistyped)
+	least := most + 1
+	for _, word := range words {
+		lower := strings.ToLower(word)
+		distance := levenshtein.ComputeDistance(typed, lower)
+		if distance > 1 && len(typed) > 1 && strings.HasPrefix(lower, typed) {
+			distance = 1
+		}
+		if distance < least && 2*distance < len(word) {
+			nearest, least = word, distance
+		}
+	}
+	return nearest, least <= most
+}
