@@ -55,15 +55,16 @@
 //
 // # Order
 //
-// Servers write a line when the response ends and stamp it with the time at
-// which the request began, and several workers share a file, so times that go
-// backwards are normal. The reader reports what stands there, in the order of
-// the lines, and counts such records in [Reader.OutOfOrder]. Whoever needs
-// ascending times must sort or clamp.
+// Servers write a line when the response ends. Some, such as Apache, stamp it
+// with the time at which the request began, and several workers may share a
+// file, so times that go backwards are normal. The reader reports what stands
+// there, in the order of the lines, and counts such records in
+// [Reader.OutOfOrder]. Whoever needs ascending times must sort or clamp.
 //
 // # Hostile input
 //
 // No input makes the reader fail: only an error of the underlying reader does.
 // A line that is not a request record is counted as malformed and skipped. The
-// memory in use is bounded by the longest accepted line, 1 MiB.
+// memory in use is bounded by a small multiple of the longest accepted line,
+// 1 MiB.
 package accesslog

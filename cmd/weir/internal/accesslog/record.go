@@ -11,7 +11,8 @@ import "net/netip"
 type Record struct {
 	// Time is the instant of the request in nanoseconds since the Unix epoch.
 	// It is always set, and it may be earlier than that of the record before:
-	// logs are written in the order in which requests end.
+	// logs are written in the order in which requests end. Whether it is the
+	// start or the end of the request is up to the server.
 	Time int64
 
 	// Client is the address of the client. An IPv4-mapped IPv6 address is
