@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
 )
 
 // Error is one line that says what was given and what is accepted. The program adds how to get help.
@@ -57,4 +58,12 @@ func Nearest(mistyped string, words []string) (nearest string, ok bool) {
 		}
 	}
 	return nearest, least <= most
+}
+
+// NoArguments is a cobra.PositionalArgs for commands that take flags alone.
+func NoArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Errorf("unexpected argument %s", Quote(args[0]))
+	}
+	return nil
 }

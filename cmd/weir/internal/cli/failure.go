@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// What the program ends with.
+const (
+	success     = 0
+	failure     = 1
+	misused     = 2
+	interrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// report says in one line what went wrong, and answers the exit status.
+func report(stderr io.Writer, cmd *cobra.Command, err error) int {
+	if err == nil {
+		return success
+	}
+	text, status := err.Error(), failure
+	var wrong *misuse.Error
+	switch {
+	case errors.As(err, &wrong):
+		status = misused
+	case strings.HasPrefix(text, "unknown command "): // of cobra, which has no type for it
+		status = misused
+		if word, unquoteErr := strconv.QuotedPrefix(strings.TrimPrefix(text, "unknown command ")); unquoteErr == nil {
+			word, _ = strconv.Unquote(word)
+			text = fmt.Sprintf("unknown command %s%s", misuse.Quote(word), didYouMean(cmd, word))
+		}
+	case strings.HasPrefix(text, "required flag(s) "):
+		status = misused
+		text = "needs " + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(text, "required flag(s) "), " not set"), `"`, "")
+	case errors.Is(err, context.Canceled):
+		status = interrupted
+		text = "interrupted"
+	}
+	line := strings.TrimPrefix(text, "weir: ")
+	if status == misused {
+		line += fmt.Sprintf("; run \"%s --help\"", cmd.CommandPath())
+	}
+	fmt.Fprintf(stderr, "%s %s\n", terminal.Of(stderr).Red("weir:"), line)
+	return status
+}
+
+// flagError turns what pflag says about the flags of cmd into misuse.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		without *pflag.ValueRequiredError
+		invalid *pflag.InvalidValueError
+		syntax  *pflag.InvalidSyntaxError
+	)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case errors.As(err, &invalid):
+		return misuse.Flag(invalid.GetFlag().Name, invalid.GetValue(), invalidValue(invalid))
+	case errors.As(err, &without):
+		flag := without.GetFlag()
+		return misuse.Errorf("--%s needs a value: %s", flag.Name, flag.Value.Type())
+	case errors.As(err, &unknown):
+		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
+			return misuse.Errorf("unknown flag %s: flags of one letter are not known but -h%s",
+				misuse.Quote("-"+shorthands), nearestFlag(cmd, shorthands))
+		}
+		return misuse.Errorf("unknown flag %s%s", misuse.Quote("--"+unknown.GetSpecifiedName()), nearestFlag(cmd, unknown.GetSpecifiedName()))
+	case errors.As(err, &syntax):
+		return misuse.Errorf("%s is not a flag", misuse.Quote(syntax.GetSpecifiedFlag()))
+	default:
+		return misuse.Errorf("%s", err)
+	}
+}
+
+// invalidValue says what a flag accepts. Values of package flagvalue say it themselves.
+func invalidValue(err *pflag.InvalidValueError) string {
+	switch err.GetFlag().Value.Type() {
+	case "bool":
+		return "must be true or false"
+	case "int", "int64":
+		return "must be a whole number"
+	default:
+		return err.Unwrap().Error()
+	}
+}
+
+func nearestFlag(cmd *cobra.Command, mistyped string) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if nearest, ok := misuse.Nearest(mistyped, names); ok {
+		return fmt.Sprintf("; did you mean %q?", "--"+nearest)
+	}
+	return ""
+}
+
+// didYouMean suggests a command below cmd, or nothing.
+func didYouMean(cmd *cobra.Command, mistyped string) string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if nearest, ok := misuse.Nearest(mistyped, names); ok {
+		return fmt.Sprintf("; did you mean %q?", nearest)
+	}
+	return ""
+}

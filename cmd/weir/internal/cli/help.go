@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+const helpTemplate = `{{.CommandPath}}: {{.Short}}
+
+{{with .Long}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`
+
+const usageTemplate = `{{heading "Usage"}}
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}
+{{if .HasExample}}
+{{heading "Examples"}}
+{{.Example}}
+{{end}}{{if .HasAvailableSubCommands}}
+{{heading "Commands"}}{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+{{heading "Flags"}}
+{{flags .LocalFlags}}
+{{end}}{{if .HasAvailableSubCommands}}
+"{{.CommandPath}} COMMAND --help" explains a command.
+{{end}}`
+
+// styleHelp sets the form of all help: what the command does, then how it is called, examples, and flags.
+func styleHelp(root *cobra.Command) {
+	out := terminal.Of(root.OutOrStdout())
+	cobra.AddTemplateFunc("heading", func(s string) string { return out.Bold(s + ":") })
+	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string { return flagHelp(fs, out.Width) })
+	root.SetHelpTemplate(helpTemplate)
+	root.SetUsageTemplate(usageTemplate)
+}
+
+// usageOfCobra replaces what cobra says about the flags that it adds itself.
+var usageOfCobra = map[string]string{"help": "explain the command", "version": "print the version"}
+
+const (
+	flagIndent = 6
+	widestHelp = 100
+)
+
+// flagHelp lists each flag with its value on a line, and below it what it does and its default.
+func flagHelp(fs *pflag.FlagSet, width int) string {
+	width = min(width, widestHelp)
+	var b strings.Builder
+	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		b.WriteString("  ")
+		if f.Shorthand != "" {
+			b.WriteString("-" + f.Shorthand + ", ")
+		}
+		b.WriteString("--" + f.Name)
+		if kind := f.Value.Type(); kind != "bool" {
+			b.WriteString(" " + kind)
+		}
+		usage := strings.Join(strings.Fields(f.Usage), " ")
+		if text, ok := usageOfCobra[f.Name]; ok && strings.HasPrefix(usage, f.Name+" for ") {
+			usage = text
+		}
+		if f.DefValue != "" && f.DefValue != "false" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		b.WriteString("\n" + wrap(usage, flagIndent, width) + "\n")
+	})
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// wrap breaks text into lines of at most width columns, each indented.
+func wrap(text string, indent, width int) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case column == 0:
+			b.WriteString(strings.Repeat(" ", indent))
+			column = indent
+		case column+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,28 @@
+// Package cli is the command line of the program: the commands, their help, and how it ends.
+package cli
+
+import (
+	"context"
+	"io"
+	"os/signal"
+	"syscall"
+)
+
+// Main runs the program with these arguments, its name left out, and answers its exit status: 0 after success, 1 after a
+// failure, 2 after misuse, 130 if it was interrupted before it was done.
+//
+// The first SIGINT or SIGTERM ends the context of the command, the second ends the program at once.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	styleHelp(root)
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(stderr, cmd, err)
+}
