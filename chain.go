@@ -137,9 +137,7 @@ func (c *Chain) try(n int64, reserve, final bool) Lease {
 		}
 		claim.parts = append(claim.parts, lease)
 	}
-	for _, g := range c.ordered {
-		g.lock()
-	}
+	c.lock()
 	for _, g := range c.gates {
 		g.at = g.now()
 		d := g.decision(g.peek(g.at, n))
@@ -163,9 +161,7 @@ func (c *Chain) try(n int64, reserve, final bool) Lease {
 			}
 		}
 	}
-	for _, g := range slices.Backward(c.ordered) {
-		g.unlock()
-	}
+	c.unlock()
 	l := Lease{decision: verdict.decision, permits: n, claim: claim, generation: generation}
 	switch {
 	case !l.decision.Allowed:
@@ -298,31 +294,56 @@ func (c *Chain) unregister(stop *context.CancelCauseFunc) {
 	delete(c.waiting, stop)
 }
 
-// Peek implements [Limiter].
+// Peek implements [Limiter]. Like TryAcquire it looks at all limiters at the same moment.
 func (c *Chain) Peek(n int64) Decision {
 	if n < 0 {
 		return c.invalid(n).decision
 	}
 	verdict := binding{}
-	for _, l := range c.limits {
+	for _, l := range c.foreign {
 		verdict.add(l.Peek(n))
 	}
-	if c.closed.Load() {
+	c.lock()
+	for _, g := range c.gates {
+		verdict.add(g.decision(g.peek(g.now(), n)))
+	}
+	c.unlock()
+	if c.isClosed() {
 		verdict.decision.Allowed, verdict.decision.Reason, verdict.decision.RetryAfter = false, ReasonClosed, Never
 	}
 	return verdict.decision
+}
+
+// lock locks all gates, always in the same order.
+func (c *Chain) lock() {
+	for _, g := range c.ordered {
+		g.lock()
+	}
+}
+
+func (c *Chain) unlock() {
+	for _, g := range slices.Backward(c.ordered) {
+		g.unlock()
+	}
 }
 
 // Stats implements [Limiter]: Available is the least of the limiters, Queued, Waiters and Forgiven are sums, and
 // Granted and Refused count the requests to the chain.
 func (c *Chain) Stats() Stats {
 	s := Stats{Available: algo.MaxPermits, Granted: c.granted.Load(), Refused: c.refused.Load()}
-	for _, l := range c.limits {
-		child := l.Stats()
+	add := func(child Stats) {
 		s.Available = min(s.Available, child.Available)
 		s.Queued += child.Queued
 		s.Waiters += child.Waiters
 		s.Forgiven += child.Forgiven
+	}
+	for _, l := range c.foreign {
+		add(l.Stats())
+	}
+	c.lock()
+	defer c.unlock()
+	for _, g := range c.gates {
+		add(g.stats())
 	}
 	return s
 }

@@ -447,6 +447,10 @@ func (g *gate) Peek(n int64) Decision {
 func (g *gate) Stats() Stats {
 	g.lock()
 	defer g.unlock()
+	return g.stats()
+}
+
+func (g *gate) stats() Stats {
 	s := Stats{
 		Available: g.meter.peek(g.now(), 0).Remaining,
 		Queued:    g.queue.Permits(),

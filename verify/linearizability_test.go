@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,21 +49,19 @@ func model(limit int64) porcupine.Model {
 	}
 }
 
-// recorder collects what the clients did, with the times at which each call began and ended.
+// recorder keeps what one client did, with the times at which each call began and ended.
 type recorder struct {
-	mu      sync.Mutex
+	client  int
 	start   time.Time
 	history []porcupine.Operation
 }
 
-func (r *recorder) do(client int, in call, f func() answer) {
+func (r *recorder) do(in call, f func() answer) {
 	began := time.Since(r.start).Nanoseconds()
 	out := f()
 	ended := time.Since(r.start).Nanoseconds()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.history = append(r.history, porcupine.Operation{
-		ClientId: client, Input: in, Output: out, Call: began, Return: ended,
+		ClientId: r.client, Input: in, Output: out, Call: began, Return: ended,
 	})
 }
 
@@ -94,66 +94,91 @@ func TestLinearizable(t *testing.T) {
 			))
 		},
 	}
-	rounds := 500
+	rounds := 1500
 	if raceEnabled || testing.Short() {
-		rounds = 100
+		rounds = 200
 	}
 	for name, newLimiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			for round := range rounds {
-				l := newLimiter()
-				r := &recorder{start: time.Now()}
-				var clients sync.WaitGroup
-				for client := range 6 {
-					rng := rand.New(rand.NewPCG(uint64(round), uint64(client)))
-					clients.Go(func() { play(l, r, client, rng) })
-				}
-				clients.Wait()
-				result, info := porcupine.CheckOperationsVerbose(model(limit), r.history, 30*time.Second)
+				history := clash(newLimiter(), round)
+				result, info := porcupine.CheckOperationsVerbose(model(limit), history, 30*time.Second)
 				if result != porcupine.Ok {
-					t.Fatalf("round %d: %v: %d operations: %v", round, result, len(r.history), info)
+					t.Fatalf("round %d: %v: %d operations: %v", round, result, len(history), info)
 				}
 			}
 		})
 	}
 }
 
-func play(l weir.Limiter, r *recorder, client int, rng *rand.Rand) {
-	for range 14 {
+// clash has clients that start at the same moment use l, and answers what all of them saw.
+func clash(l weir.Limiter, round int) []porcupine.Operation {
+	const clients = 3
+	var (
+		waiting atomic.Int64
+		done    sync.WaitGroup
+		start   = time.Now()
+		all     [clients]recorder
+	)
+	waiting.Store(clients)
+	for client := range all {
+		r := &all[client]
+		*r = recorder{client: client, start: start, history: make([]porcupine.Operation, 0, 60)}
+		rng := rand.New(rand.NewPCG(uint64(round), uint64(client)))
+		done.Go(func() {
+			for waiting.Add(-1); waiting.Load() > 0; {
+				runtime.Gosched()
+			}
+			play(l, r, rng)
+		})
+	}
+	done.Wait()
+	var history []porcupine.Operation
+	for _, r := range all {
+		history = append(history, r.history...)
+	}
+	return history
+}
+
+func play(l weir.Limiter, r *recorder, rng *rand.Rand) {
+	for range 24 {
 		n := rng.Int64N(4) + 1
-		switch rng.IntN(4) {
+		switch b, _ := l.(*weir.TokenBucket); rng.IntN(4) {
 		case 0:
-			r.do(client, call{"peek", n}, func() answer {
+			r.do(call{"peek", n}, func() answer {
 				d := l.Peek(n)
 				return answer{d.Allowed, d.Remaining}
 			})
 		case 1:
-			if b, ok := l.(*weir.TokenBucket); ok {
-				r.do(client, call{"take", n}, func() answer {
-					d := b.TryAcquire(n).Decision()
-					return answer{d.Allowed, d.Remaining}
-				})
-				r.do(client, call{"give", 1}, func() answer { b.Refund(1); return answer{} })
+			if b == nil {
 				continue
 			}
-			fallthrough
-		default:
-			var lease weir.Lease
-			r.do(client, call{"take", n}, func() answer {
-				if rng.IntN(2) == 0 {
-					lease, _ = l.Reserve(context.Background(), n)
-				} else {
-					lease = l.TryReserve(n)
-				}
-				return answer{lease.Allowed(), lease.Decision().Remaining}
+			r.do(call{"take", n}, func() answer {
+				d := b.TryAcquire(n).Decision()
+				return answer{d.Allowed, d.Remaining}
 			})
-			if lease.Allowed() && rng.IntN(4) > 0 {
-				r.do(client, call{"give", n}, func() answer {
-					lease.Cancel()
-					lease.Cancel()
-					return answer{}
-				})
-			}
+			r.do(call{"give", 1}, func() answer { b.Refund(1); return answer{} })
+		default:
+			reserve(l, r, n, rng)
 		}
+	}
+}
+
+func reserve(l weir.Limiter, r *recorder, n int64, rng *rand.Rand) {
+	var lease weir.Lease
+	r.do(call{"take", n}, func() answer {
+		if _, chain := l.(*weir.Chain); chain || rng.IntN(2) == 0 {
+			lease = l.TryReserve(n)
+		} else {
+			lease, _ = l.Reserve(context.Background(), n)
+		}
+		return answer{lease.Allowed(), lease.Decision().Remaining}
+	})
+	if lease.Allowed() && rng.IntN(4) > 0 {
+		r.do(call{"give", n}, func() answer {
+			lease.Cancel()
+			lease.Cancel()
+			return answer{}
+		})
 	}
 }
