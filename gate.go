@@ -25,7 +25,8 @@ type gate struct {
 	queueLimit int64
 	maxDebt    int64
 	born       int64
-	returned   bool // permits come back on release, not with time
+	touched    int64 // when permits came or went in another way than by time and take
+	returned   bool  // permits come back on release, not with time
 
 	queue  queue.Queue[caller]
 	closed bool
@@ -82,6 +83,7 @@ func (g *gate) init(m meter, o gateOptions) error {
 	g.queue.NewestFirst = o.order == NewestFirst
 	g.maxDebt = debt
 	g.born = g.now()
+	g.touched = g.born
 	return nil
 }
 
@@ -401,6 +403,7 @@ func (g *gate) settle(c *claim, how settlement, actual int64) {
 	g.lock()
 	defer g.unlock()
 	now := g.now()
+	g.touched = now
 	switch {
 	case g.returned || actual < c.permits:
 		if g.returned {
@@ -426,6 +429,7 @@ func (g *gate) refund(n int64) {
 	g.lock()
 	defer g.unlock()
 	now := g.now()
+	g.touched = now
 	g.meter.refund(now, n)
 	g.meter.replan()
 	if !g.closed {
@@ -471,11 +475,12 @@ func (g *gate) stats() Stats {
 func (g *gate) Idle() (time.Duration, bool) {
 	g.lock()
 	defer g.unlock()
-	since, now := max(g.meter.freshAt(), g.born), g.now()
-	if g.queue.Len() > 0 || since > now {
+	now := g.now()
+	if g.queue.Len() > 0 || !g.meter.fresh(now) {
 		return 0, false
 	}
-	return time.Duration(now - since), true
+	since := max(g.meter.freshAt(), g.born, g.touched)
+	return time.Duration(max(now-since, 0)), true // a clock that went back is not yet there
 }
 
 // Close implements [Limiter].

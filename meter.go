@@ -14,6 +14,7 @@ type meter interface {
 	refund(now, n int64)
 	cancel(now, n int64, m algo.Mark)
 	charge(now, n, maxDebt int64) int64
+	fresh(now int64) bool
 	freshAt() int64
 	// wait is how long after now n permits can be taken if everybody in q is served before.
 	wait(now int64, q *queue.Queue[caller], n int64) time.Duration
@@ -36,6 +37,9 @@ type metered[S any, A algo.Algorithm[S]] struct {
 }
 
 func (m *metered[S, A]) take(now, n int64) (r algo.Result) {
+	if n == 0 { // a probe must leave the state as it is, from which Idle is told
+		return m.peek(now, 0)
+	}
 	m.state, r = m.algorithm.Take(m.state, now, n)
 	return r
 }
@@ -52,6 +56,8 @@ func (m *metered[S, A]) charge(now, n, maxDebt int64) (charged int64) {
 	m.state, charged = m.algorithm.Charge(m.state, now, n, maxDebt)
 	return charged
 }
+
+func (m *metered[S, A]) fresh(now int64) bool { return m.algorithm.Fresh(m.state, now) }
 
 func (m *metered[S, A]) freshAt() int64 { return m.algorithm.FreshAt(m.state) }
 
