@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"time"
 
 	"github.com/weirhq/weir/algo"
@@ -31,9 +32,12 @@ type FixedWindowOptions struct {
 //
 // It is the simplest algorithm, and the coarsest: around the border of two windows up to 2 x Limit permits are granted in
 // an arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
+//
+// While nobody waits, a limit below 2^31 is one word that calls exchange by compare-and-swap, like that of a TokenBucket.
 type FixedWindow struct {
 	gate
 	window metered[algo.FixedWindowState, algo.FixedWindow]
+	fast   windowWord
 }
 
 var _ Limiter = (*FixedWindow)(nil)
@@ -50,12 +54,59 @@ func NewFixedWindow(o FixedWindowOptions) (*FixedWindow, error) {
 	if err != nil {
 		return nil, optionError(of, err)
 	}
+	if w.fast.init(w, o.Window) {
+		w.word = &w.fast
+		w.fast.lower()
+	}
 	return w, nil
 }
 
 // Allow takes one permit if it is available and nobody waits for it. It is TryAcquire(1) where the decision does not
 // matter.
-func (w *FixedWindow) Allow() bool { return w.allow() }
+func (w *FixedWindow) Allow() bool {
+	switch _, _, _, v := w.fast.take(1); v {
+	case taken:
+		w.fast.granted.add()
+		return true
+	case short:
+		w.fast.refused.add()
+		return false
+	default:
+		return w.allow()
+	}
+}
+
+// TryAcquire implements [Limiter].
+func (w *FixedWindow) TryAcquire(n int64) (l Lease) {
+	if w.fast.try(&l, n, false, true) {
+		return l
+	}
+	return w.gate.TryAcquire(n)
+}
+
+// TryReserve implements [Limiter].
+func (w *FixedWindow) TryReserve(n int64) (l Lease) {
+	if w.fast.try(&l, n, true, true) {
+		return l
+	}
+	return w.gate.TryReserve(n)
+}
+
+// Acquire implements [Limiter].
+func (w *FixedWindow) Acquire(ctx context.Context, n int64) (l Lease, err error) {
+	if ctx.Err() == nil && w.fast.try(&l, n, false, false) {
+		return l, nil
+	}
+	return w.gate.Acquire(ctx, n)
+}
+
+// Reserve implements [Limiter].
+func (w *FixedWindow) Reserve(ctx context.Context, n int64) (l Lease, err error) {
+	if ctx.Err() == nil && w.fast.try(&l, n, true, false) {
+		return l, nil
+	}
+	return w.gate.Reserve(ctx, n)
+}
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is

@@ -40,8 +40,8 @@ type SlidingWindowOptions struct {
 // windows as segments grow finer (TestSlidingWindowBound).
 type SlidingWindow struct {
 	gate
-	exact  metered[algo.SlidingWindowState, algo.SlidingWindow]
-	approx metered[algo.SlidingCounterState, algo.SlidingCounter]
+	exact  slidingMeter
+	approx counterMeter
 }
 
 var _ Limiter = (*SlidingWindow)(nil)

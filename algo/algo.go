@@ -64,8 +64,9 @@ type Mark struct {
 	at, part int64
 }
 
-// MarkAt is the Mark of permits that a [TokenBucket] will have regained at a time of at + part/num nanoseconds, num being the
-// permits of its rate in lowest terms: for callers that keep the state in another form.
+// MarkAt is a Mark for callers that keep states in another form: of permits that a [TokenBucket] will have regained at a time
+// of at + part/num nanoseconds, num being the permits of its rate in lowest terms, or of permits taken in the window number at
+// of a [FixedWindow].
 func MarkAt(at, part int64) Mark { return Mark{at, part} }
 
 // Algorithm is what all algorithms have in common; S is the state.

@@ -56,6 +56,24 @@ func (w SlidingCounter) Take(s SlidingCounterState, now, n int64) (SlidingCounte
 	return x, r
 }
 
+// Grant is Take on a state in place where only the answer matters, for 1 <= n <= limit.
+func (w *SlidingCounter) Grant(s *SlidingCounterState, now, n int64) bool {
+	passed := now - w.window.origin - s.Window*w.window.length
+	if passed < 0 || passed >= w.window.length {
+		*s = w.at(*s, now)
+		passed = now - w.window.start(s.Window)
+	}
+	used := s.Cur + n
+	if s.Prev > 0 {
+		used += mulDivUp(s.Prev, w.window.length-passed, w.window.length)
+	}
+	if used > w.limit {
+		return false
+	}
+	s.Cur += n
+	return true
+}
+
 // weighted is Prev x (window - passed) / window, rounded up.
 func (w SlidingCounter) weighted(x SlidingCounterState, now int64) int64 {
 	if x.Prev == 0 {

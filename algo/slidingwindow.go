@@ -20,6 +20,7 @@ type SlidingWindow struct {
 	origin   int64
 	window   int64
 	segments int64
+	step     int64 // the length of a segment, if all have the same
 }
 
 // SlidingWindowState is the use of the segments of one window. The zero value is fresh.
@@ -43,7 +44,11 @@ func NewSlidingWindow(limit int64, window time.Duration, segments int, origin in
 		return SlidingWindow{}, segmentsError(segments)
 	}
 	p := newPhase(window, origin)
-	return SlidingWindow{limit: limit, origin: p.origin, window: p.length, segments: int64(segments)}, nil
+	w := SlidingWindow{limit: limit, origin: p.origin, window: p.length, segments: int64(segments)}
+	if w.window%w.segments == 0 {
+		w.step = w.window / w.segments
+	}
+	return w, nil
 }
 
 // Limit implements [Algorithm].
@@ -51,11 +56,24 @@ func (w SlidingWindow) Limit() int64 { return w.limit }
 
 // Take implements [Algorithm].
 func (w SlidingWindow) Take(s SlidingWindowState, now, n int64) (SlidingWindowState, Result) {
-	r := w.take(&s, now, n)
+	r := w.TakeIn(&s, now, n)
 	return s, r
 }
 
-func (w SlidingWindow) take(s *SlidingWindowState, now, n int64) Result {
+// Grant is TakeIn where only the answer matters, for 1 <= n <= limit.
+func (w *SlidingWindow) Grant(s *SlidingWindowState, now, n int64) bool {
+	w.advance(s, now)
+	if n > w.limit-s.Total {
+		return false
+	}
+	s.Used[0] += n
+	s.Total += n
+	return true
+}
+
+// TakeIn is Take on a state in place, which at its size is cheaper.
+
+func (w *SlidingWindow) TakeIn(s *SlidingWindowState, now, n int64) Result {
 	if n < 0 || n > w.limit {
 		x := *s
 		w.advance(&x, now)
@@ -81,7 +99,7 @@ func (w SlidingWindow) take(s *SlidingWindowState, now, n int64) Result {
 }
 
 // freed is how long it takes until over permits have left the window.
-func (w SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Duration {
+func (w *SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Duration {
 	for j := w.segments - 1; j >= 0; j-- {
 		if over -= s.Used[j]; over <= 0 {
 			return time.Duration(elapsed(now, w.start(s.Segment-j+w.segments)))
@@ -92,11 +110,11 @@ func (w SlidingWindow) freed(s *SlidingWindowState, now, over int64) time.Durati
 
 // Peek implements [Algorithm].
 func (w SlidingWindow) Peek(s SlidingWindowState, now, n int64) Result {
-	r := w.take(&s, now, n)
+	r := w.TakeIn(&s, now, n)
 	if r.Allowed && n > 0 {
 		s.Used[0] -= n
 		s.Total -= n
-		r = w.take(&s, now, 0)
+		r = w.TakeIn(&s, now, 0)
 	}
 	return r
 }
@@ -148,7 +166,7 @@ func (w SlidingWindow) FreshAt(s SlidingWindowState) int64 {
 	return w.freshAt(&s)
 }
 
-func (w SlidingWindow) freshAt(s *SlidingWindowState) int64 {
+func (w *SlidingWindow) freshAt(s *SlidingWindowState) int64 {
 	for j := range w.segments {
 		if s.Used[j] > 0 {
 			return w.start(s.Segment - j + w.segments)
@@ -157,12 +175,17 @@ func (w SlidingWindow) freshAt(s *SlidingWindowState) int64 {
 	return w.start(s.Segment)
 }
 
-func (w SlidingWindow) resetAfter(s *SlidingWindowState, now int64) time.Duration {
+func (w *SlidingWindow) resetAfter(s *SlidingWindowState, now int64) time.Duration {
 	return time.Duration(elapsed(now, w.freshAt(s)))
 }
 
 // advance moves every segment that has passed since the last call, however many they are.
-func (w SlidingWindow) advance(s *SlidingWindowState, now int64) {
+func (w *SlidingWindow) advance(s *SlidingWindowState, now int64) {
+	if w.step > 0 {
+		if d := now - w.origin - s.Segment*w.step; d >= 0 && d < w.step {
+			return
+		}
+	}
 	i := w.index(now)
 	if i == s.Segment {
 		return
@@ -181,7 +204,7 @@ func (w SlidingWindow) advance(s *SlidingWindowState, now int64) {
 }
 
 // index is the segment that now lies in: floor((now - origin) x segments / window).
-func (w SlidingWindow) index(now int64) int64 {
+func (w *SlidingWindow) index(now int64) int64 {
 	d := now - w.origin
 	hi, lo := bits.Mul64(magnitude(d), uint64(w.segments))
 	quo, rem := bits.Div64(hi%uint64(w.window), lo, uint64(w.window))
@@ -195,7 +218,7 @@ func (w SlidingWindow) index(now int64) int64 {
 }
 
 // start is the first time in segment i: ceil(i x window / segments) + origin.
-func (w SlidingWindow) start(i int64) int64 {
+func (w *SlidingWindow) start(i int64) int64 {
 	hi, lo := bits.Mul64(magnitude(i), uint64(w.window))
 	if hi >= uint64(w.segments) {
 		return math.MaxInt64

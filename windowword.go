@@ -1,0 +1,149 @@
+package weir
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// windowWord is the state of a fixed window in one word:
+//
+//	bits 63..33  the number of the window, modulo 2^31
+//	bits 32..1   the permits taken in it
+//	bit      0   raised: the state is in the meter, under the lock
+//
+// The number counts from an epoch, as that of arrival does, and moves like it only under the lock.
+type windowWord struct {
+	_       [64]byte
+	word    atomic.Uint64
+	_       [56]byte
+	epoch   atomic.Int64
+	origin  int64
+	length  int64
+	limit   int64
+	owner   *FixedWindow
+	_       [24]byte
+	granted tally
+	refused tally
+}
+
+const (
+	windowShift     = 33
+	windowNumbers   = 1<<31 - 1
+	windowPermits   = 1<<32 - 1
+	windowEpochLife = 1 << 29
+)
+
+// init prepares the word for the limiter w, and leaves it raised. It answers whether the limit fits in a word.
+func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
+	a.word.Store(raised)
+	a.owner = w
+	if w.clock != nil || w.limit > windowPermits/2 {
+		return false
+	}
+	a.length, a.limit = int64(window), w.limit
+	a.origin = w.born % a.length
+	number := (w.born - a.origin) / a.length
+	a.epoch.Store(number)
+	w.window.state = algo.FixedWindowState{Window: number}
+	return true
+}
+
+// take takes n permits, which must be from 1 to the limit. It answers how many are used afterwards, or, if they were not
+// taken, before, the number of the window, and how long it still lasts. It does not count.
+func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v verdict) {
+	before, epoch := a.word.Load(), a.epoch.Load()
+	for now := processNow(); ; {
+		old := a.word.Load()
+		if old&raised != 0 || a.epoch.Load() != epoch {
+			return 0, 0, 0, locked
+		}
+		number = epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers)
+		used = int64(old >> 1 & windowPermits)
+		passed := now - a.origin - number*a.length
+		if used > a.limit { // debt is carried into the next window
+			return 0, 0, 0, locked
+		}
+		if passed >= a.length {
+			number += passed / a.length
+			passed %= a.length
+			used = 0
+		}
+		left = time.Duration(a.length - passed)
+		switch {
+		case number-epoch >= windowEpochLife:
+			return 0, 0, 0, locked
+		case passed < 0: // somebody saw a later window
+		case used+n > a.limit:
+			if old == before {
+				return used, number, left, short
+			}
+		default:
+			if a.word.CompareAndSwap(old, uint64(number)<<windowShift|uint64(used+n)<<1) {
+				return used + n, number, left, taken
+			}
+			continue
+		}
+		// Neither a refusal nor a window may rest on a time that was read before the word changed.
+		before = old
+		now = processNow()
+	}
+}
+
+func (a *windowWord) raise() {
+	var old uint64
+	for {
+		old = a.word.Load()
+		if old&raised != 0 {
+			return
+		}
+		if a.word.CompareAndSwap(old, old|raised) {
+			break
+		}
+	}
+	epoch := a.epoch.Load()
+	a.owner.window.state = algo.FixedWindowState{
+		Window: epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers),
+		Used:   int64(old >> 1 & windowPermits),
+	}
+}
+
+// lower leaves the word raised if the state does not fit.
+func (a *windowWord) lower() {
+	s := a.owner.window.state
+	if s.Used > windowPermits || s.Window < a.epoch.Load() {
+		return
+	}
+	if s.Window-a.epoch.Load() >= windowEpochLife/2 {
+		a.epoch.Store(s.Window)
+	}
+	a.word.Store(uint64(s.Window)<<windowShift | uint64(s.Used)<<1)
+}
+
+func (a *windowWord) counts() (granted, refused int64) { return a.granted.sum(), a.refused.sum() }
+
+// try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
+func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
+	if n <= 0 || n > a.limit {
+		return false
+	}
+	used, number, left, v := a.take(n)
+	if v == locked || v == short && !refuse {
+		return false
+	}
+	l.permits = n
+	d := &l.decision
+	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.limit, a.limit-used, left, a.owner.policy
+	if v == short {
+		a.refused.add()
+		d.Reason, d.RetryAfter = ReasonLimited, left
+		return true
+	}
+	a.granted.add()
+	d.Allowed = true
+	if reserve {
+		l.claim, l.generation = newClaim(&a.owner.gate, n, algo.MarkAt(number, 0))
+	}
+	return true
+}
