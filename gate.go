@@ -138,12 +138,16 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	return g.lease(n, r, reason, reserve)
 }
 
+// allow is try(1) where only the answer matters.
 func (g *gate) allow() bool {
 	g.lock()
-	_, reason := g.take(g.now(), 1)
-	g.count(1, reason == ReasonNone)
+	allowed := false
+	if !g.closed && !g.overtakes() {
+		allowed = g.meter.grant(g.now())
+	}
+	g.count(1, allowed)
 	g.unlock()
-	return reason == ReasonNone
+	return allowed
 }
 
 // take decides on a call that does not wait.

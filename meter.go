@@ -10,6 +10,7 @@ import (
 // meter is an algorithm together with its state.
 type meter interface {
 	take(now, n int64) algo.Result
+	grant(now int64) bool // take(now, 1) where only the answer matters
 	peek(now, n int64) algo.Result
 	refund(now, n int64)
 	cancel(now, n int64, m algo.Mark)
@@ -43,6 +44,8 @@ func (m *metered[S, A]) take(now, n int64) (r algo.Result) {
 	m.state, r = m.algorithm.Take(m.state, now, n)
 	return r
 }
+
+func (m *metered[S, A]) grant(now int64) bool { return m.take(now, 1).Allowed }
 
 func (m *metered[S, A]) peek(now, n int64) algo.Result { return m.algorithm.Peek(m.state, now, n) }
 
@@ -102,6 +105,15 @@ func (m *metered[S, A]) plan(n int64) bool {
 	m.tail, _ = m.algorithm.Take(m.tail, m.tailAt, n)
 	return true
 }
+
+// slidingMeter is metered for the one state that is too large to be copied for each call.
+type slidingMeter struct {
+	metered[algo.SlidingWindowState, algo.SlidingWindow]
+}
+
+func (m *slidingMeter) take(now, n int64) algo.Result { return m.algorithm.TakeIn(&m.state, now, n) }
+
+func (m *slidingMeter) grant(now int64) bool { return m.algorithm.Grant(&m.state, now, 1) }
 
 // counterMeter is metered with a shorter way to a bare answer.
 type counterMeter struct {
