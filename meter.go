@@ -78,32 +78,38 @@ func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Du
 		m.tail, m.tailAt = m.state, now
 	}
 	for w := first; w != nil; w = w.Newer() {
-		if !m.plan(w.Permits) {
+		if d, ok := m.plan(w.Permits); !ok {
 			m.planned = false
-			return 0
+			return d
 		}
 		m.tailArrival = w.Arrival()
 	}
 	m.planned = true
-	r := m.algorithm.Peek(m.tail, m.tailAt, n)
-	if r.RetryAfter == Never {
-		return Never
-	}
-	return time.Duration(m.tailAt-now) + r.RetryAfter
+	return m.until(now, m.algorithm.Peek(m.tail, m.tailAt, n).RetryAfter)
 }
 
-// plan moves the tail past a waiter for n permits. It is not ok if nobody knows when it will be served.
-func (m *metered[S, A]) plan(n int64) bool {
-	var r algo.Result
-	if m.tail, r = m.algorithm.Take(m.tail, m.tailAt, n); r.Allowed {
-		return true
+// plan moves the tail past a waiter for n permits. It is not ok, and answers what to say to those behind, if nobody knows
+// when the waiter will be served, or if that is past the range of time.
+func (m *metered[S, A]) plan(n int64) (d time.Duration, ok bool) {
+	tail, r := m.algorithm.Take(m.tail, m.tailAt, n)
+	if !r.Allowed {
+		if d = m.until(m.tailAt, r.RetryAfter); d == 0 || d == Never {
+			return d, false
+		}
+		m.tailAt += int64(d)
+		tail, _ = m.algorithm.Take(tail, m.tailAt, n)
 	}
-	if r.RetryAfter == 0 || r.RetryAfter == Never {
-		return false
+	m.tail = tail
+	return 0, true
+}
+
+// until is how long after now it is d after the tail; Never past the range of time.
+func (m *metered[S, A]) until(now int64, d time.Duration) time.Duration {
+	at := m.tailAt + int64(d)
+	if at < m.tailAt || at-now < 0 {
+		return Never
 	}
-	m.tailAt += int64(r.RetryAfter)
-	m.tail, _ = m.algorithm.Take(m.tail, m.tailAt, n)
-	return true
+	return time.Duration(at - now)
 }
 
 // slidingMeter is metered for the one state that is too large to be copied for each call.
