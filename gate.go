@@ -310,7 +310,8 @@ func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 		return ReasonDeadline
 	}
 	for n > g.queueLimit-g.queue.Permits() {
-		g.answer(g.queue.Oldest(), g.meter.peek(now, n), ReasonEvicted)
+		w := g.queue.Oldest()
+		g.answer(w, g.meter.peek(now, w.Permits), ReasonEvicted)
 	}
 	return ReasonLimited
 }

@@ -191,10 +191,11 @@ func (s *subject) available(want int64) {
 
 // call is a caller of Acquire in a goroutine of its own.
 type call struct {
+	began time.Time
+	mu    sync.Mutex
+	done  bool
 	lease weir.Lease
 	err   error
-	done  bool
-	began time.Time
 	took  time.Duration
 }
 
@@ -207,9 +208,10 @@ func (s *subject) wait(ctx context.Context, n int64) *call {
 func (s *subject) begin(acquire func() (weir.Lease, error)) *call {
 	c := &call{began: time.Now()}
 	s.waiting.Go(func() {
-		c.lease, c.err = acquire()
-		c.took = time.Since(c.began)
-		c.done = true
+		lease, err := acquire()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.done, c.lease, c.err, c.took = true, lease, err, time.Since(c.began)
 	})
 	synctest.Wait()
 	return c
@@ -217,6 +219,8 @@ func (s *subject) begin(acquire func() (weir.Lease, error)) *call {
 
 // state is what has become of a call: "waiting", "granted", the reason of a refusal, or "canceled" with an error.
 func (c *call) state() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case !c.done:
 		return "waiting"
