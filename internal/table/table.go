@@ -1,0 +1,387 @@
+// Package table keeps small states of fixed size for millions of keys, in memory that is bounded and holds no pointers.
+package table
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// Hash is the identity of a key: 112 bits of two seeded hashes. Keys themselves are not kept.
+//
+// Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below
+// n^2 / 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so nobody
+// can look for such keys (TestTenMillionKeysShareNothing).
+type Hash struct {
+	a uint64
+	b uint64 // the lower 48 bits
+}
+
+// NewHash makes an identity of two independent hashes of a key.
+func NewHash(a, b uint64) Hash {
+	if a == 0 {
+		a = 1 // 0 marks an empty slot
+	}
+	return Hash{a, b & identity}
+}
+
+const (
+	tagBits  = 16
+	identity = 1<<(64-tagBits) - 1
+	overhead = 2 // words of a slot besides the state
+
+	// A segment is rebuilt when it is seven eighths full, with room for 8/5 of the keys that are left in it, so that it
+	// is between five and seven eighths full. One that would become larger than mostSlots is split. So no call ever
+	// moves more than mostSlots slots, which takes some 50 us (TestSegmentsStaySmall, BenchmarkLongestStop).
+	mostSlots  = 4096
+	leastSlots = 8
+
+	// looks is how many slots a new key looks at for one to forget when the table is full.
+	looks = 64
+)
+
+// Options configure a [Table].
+type Options struct {
+	// Words is the size of a state, in words of 8 bytes.
+	Words int
+	// MaxKeys bounds how many keys are kept; 0 is no bound.
+	MaxKeys int64
+	// Shards is how many locks there are: a power of two.
+	Shards int
+	// Fresh tells whether a state equals that of a key that has never been seen, so that it may be forgotten. It is called
+	// under a lock and must not call the table.
+	Fresh func(state []uint64, tag uint16, now int64) bool
+}
+
+// Table keeps a state of some words, and a tag of 16 bits, for each key. Keys are spread over shards, each with a lock of its own;
+// a shard is a directory of segments, each an open hash table with linear probing in one slice without pointers. A
+// segment grows, and forgets fresh keys, when a new key finds it nearly full, and by itself alone: there is no sweep and no
+// moment at which the whole table stops (extendible hashing, Fagin et al. 1979).
+//
+// Only fresh keys are forgotten. At 8 bytes of state a key costs 28 to 39 bytes (TestBytesPerKey).
+type Table struct {
+	stride int
+	max    int64
+	fresh  func(state []uint64, tag uint16, now int64) bool
+	keys   atomic.Int64
+	mask   uint64
+	shards []Shard
+}
+
+// Shard is the part of a table that one lock guards.
+type Shard struct {
+	mu    sync.Mutex
+	table *Table
+	depth uint8
+	dir   []*segment // by the top depth bits of the hash
+	hand  uint64
+	_     [8]byte
+}
+
+type segment struct {
+	depth uint8 // how many top bits its keys have in common
+	used  int
+	size  uint64
+	slots []uint64
+}
+
+// New answers an empty table.
+func New(o Options) *Table {
+	t := &Table{
+		stride: o.Words + overhead, max: o.MaxKeys, fresh: o.Fresh,
+		mask: uint64(o.Shards - 1), shards: make([]Shard, o.Shards),
+	}
+	for i := range t.shards {
+		t.shards[i].table = t
+		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
+	}
+	return t
+}
+
+func (t *Table) segment(depth uint8, size int) *segment {
+	return &segment{depth: depth, size: uint64(size), slots: make([]uint64, size*t.stride)}
+}
+
+// Len is how many keys are kept.
+func (t *Table) Len() int64 { return t.keys.Load() }
+
+// Lock answers the shard of the key, locked.
+func (t *Table) Lock(h Hash) *Shard {
+	s := &t.shards[h.a&t.mask]
+	s.mu.Lock()
+	return s
+}
+
+// Unlock unlocks the shard.
+func (s *Shard) Unlock() { s.mu.Unlock() }
+
+// Slot is where a key is kept. It is valid until the shard is unlocked or a key is added to it.
+type Slot []uint64
+
+// State is the state of the key, which may be changed in place.
+func (s Slot) State() []uint64 { return s[overhead:] }
+
+// Tag is the tag of the key.
+func (s Slot) Tag() uint16 { return uint16(s[1] >> (64 - tagBits)) }
+
+// SetTag changes the tag.
+func (s Slot) SetTag(tag uint16) { s[1] = s[1]&identity | uint64(tag)<<(64-tagBits) }
+
+func (s *Shard) segmentOf(h Hash) *segment { return s.dir[h.a>>(64-s.depth)] }
+
+// home is the slot at which the search for h begins.
+func (g *segment) home(b uint64) uint64 {
+	hi, _ := bits.Mul64(b<<tagBits, g.size)
+	return hi
+}
+
+func (g *segment) slot(i uint64, stride int) Slot {
+	at := int(i) * stride
+	return Slot(g.slots[at : at+stride : at+stride])
+}
+
+// Find answers the slot of the key, or nil.
+func (s *Shard) Find(h Hash) Slot {
+	g, stride := s.segmentOf(h), s.table.stride
+	for i := g.home(h.b); ; {
+		slot := g.slot(i, stride)
+		if slot[0] == h.a && slot[1]&identity == h.b {
+			return slot
+		}
+		if slot[0] == 0 {
+			return nil
+		}
+		if i++; i == g.size {
+			i = 0
+		}
+	}
+}
+
+// Add makes room for a key that Find did not find, with a state of zeros, forgetting keys that are fresh at time now. It
+// answers nil if the table is full and none was found that may be forgotten.
+func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
+	t := s.table
+	if t.keys.Add(1) > t.max && t.max > 0 && !s.forgetOne(now) {
+		t.keys.Add(-1)
+		return nil
+	}
+	g := s.segmentOf(h)
+	for g.used >= int(g.size)-int(g.size/8) {
+		s.rebuild(g, now)
+		g = s.segmentOf(h)
+	}
+	i := g.home(h.b)
+	for g.slots[int(i)*t.stride] != 0 {
+		if i++; i == g.size {
+			i = 0
+		}
+	}
+	g.used++
+	slot := g.slot(i, t.stride)
+	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
+	return slot
+}
+
+// Remove forgets the key, if it is kept.
+func (s *Shard) Remove(h Hash) bool {
+	g, stride := s.segmentOf(h), s.table.stride
+	for i := g.home(h.b); ; {
+		slot := g.slot(i, stride)
+		if slot[0] == h.a && slot[1]&identity == h.b {
+			g.remove(i, stride)
+			s.table.keys.Add(-1)
+			return true
+		}
+		if slot[0] == 0 {
+			return false
+		}
+		if i++; i == g.size {
+			i = 0
+		}
+	}
+}
+
+// remove empties slot i and moves those behind it up, so that no search ends too early.
+func (g *segment) remove(i uint64, stride int) {
+	hole := i
+	for {
+		if i++; i == g.size {
+			i = 0
+		}
+		slot := g.slot(i, stride)
+		if slot[0] == 0 {
+			break
+		}
+		// A key may move into the hole unless its home lies behind it.
+		home := g.home(slot[1] & identity)
+		if distance(home, i, g.size) >= distance(hole, i, g.size) {
+			copy(g.slot(hole, stride), slot)
+			hole = i
+		}
+	}
+	clear(g.slot(hole, stride))
+	g.used--
+}
+
+// distance is how far to is behind from, going round.
+func distance(from, to, size uint64) uint64 {
+	if to >= from {
+		return to - from
+	}
+	return to + size - from
+}
+
+// forgetOne looks at some slots of the shard, further on at each call, for one that is fresh.
+func (s *Shard) forgetOne(now int64) bool {
+	stride := s.table.stride
+	for looked := 0; looked < looks; {
+		// The hand counts slots of the directory's segments in turn.
+		g := s.dir[s.hand>>32%uint64(len(s.dir))]
+		i := s.hand & (1<<32 - 1)
+		for ; i < g.size && looked < looks; i++ {
+			looked++
+			slot := g.slot(i, stride)
+			if slot[0] != 0 && s.table.fresh(slot.State(), slot.Tag(), now) {
+				g.remove(i, stride)
+				s.table.keys.Add(-1)
+				s.hand = s.hand&^(1<<32-1) | i
+				return true
+			}
+		}
+		if i >= g.size {
+			s.hand = (s.hand>>32 + 1) << 32
+		} else {
+			s.hand = s.hand&^(1<<32-1) | i
+		}
+	}
+	return false
+}
+
+// rebuild forgets what is fresh in g and makes it as large as the rest needs, or splits it.
+func (s *Shard) rebuild(g *segment, now int64) {
+	t := s.table
+	kept := 0
+	for i := range g.size {
+		slot := g.slot(i, t.stride)
+		switch {
+		case slot[0] == 0:
+		case t.fresh(slot.State(), slot.Tag(), now):
+			slot[0] = 0
+		default:
+			kept++
+		}
+	}
+	t.keys.Add(int64(kept - g.used))
+	size := max(kept*8/5+1, leastSlots)
+	if size > mostSlots && g.depth < 40 {
+		s.split(g)
+		return
+	}
+	replacement := t.segment(g.depth, size)
+	replacement.takeFrom(g, t.stride, func(uint64) bool { return true })
+	s.replace(g, replacement, replacement)
+}
+
+// split replaces g by two segments, by the next bit of the hash.
+func (s *Shard) split(g *segment) {
+	if g.depth == s.depth {
+		s.depth++
+		dir := make([]*segment, len(s.dir)*2)
+		for i, segment := range s.dir {
+			dir[2*i], dir[2*i+1] = segment, segment
+		}
+		s.dir = dir
+	}
+	t, bit := s.table, uint64(1)<<(63-g.depth)
+	ones := 0
+	total := 0
+	for i := range g.size {
+		if a := g.slot(i, t.stride)[0]; a != 0 {
+			total++
+			if a&bit != 0 {
+				ones++
+			}
+		}
+	}
+	low := t.segment(g.depth+1, max((total-ones)*8/5+1, leastSlots))
+	high := t.segment(g.depth+1, max(ones*8/5+1, leastSlots))
+	low.takeFrom(g, t.stride, func(a uint64) bool { return a&bit == 0 })
+	high.takeFrom(g, t.stride, func(a uint64) bool { return a&bit != 0 })
+	s.replace(g, low, high)
+}
+
+// replace puts low and high where g was in the directory.
+func (s *Shard) replace(g, low, high *segment) {
+	first := -1
+	n := 0
+	for i, segment := range s.dir {
+		if segment == g {
+			if first < 0 {
+				first = i
+			}
+			n++
+		}
+	}
+	for i := range n {
+		if i < n/2 || n == 1 {
+			s.dir[first+i] = low
+		} else {
+			s.dir[first+i] = high
+		}
+	}
+}
+
+// takeFrom adds copies of the slots of g for which want answers true.
+func (g *segment) takeFrom(old *segment, stride int, want func(a uint64) bool) {
+	for j := range old.size {
+		slot := old.slot(j, stride)
+		if slot[0] == 0 || !want(slot[0]) {
+			continue
+		}
+		i := g.home(slot[1] & identity)
+		for g.slots[int(i)*stride] != 0 {
+			if i++; i == g.size {
+				i = 0
+			}
+		}
+		copy(g.slot(i, stride), slot)
+		g.used++
+	}
+}
+
+// Each calls f for every key, holding the lock of one shard for one segment at a time: it sees every key that stays
+// throughout, and holds up callers no longer than a rebuild does. f may change the state. It ends when f answers false.
+func (t *Table) Each(f func(h Hash, slot Slot) bool) {
+	for i := range t.shards {
+		if !t.shards[i].each(f) {
+			return
+		}
+	}
+}
+
+func (s *Shard) each(f func(h Hash, slot Slot) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var seen *segment
+	for at := 0; at < len(s.dir); at++ {
+		g := s.dir[at]
+		if g == seen {
+			continue
+		}
+		seen = g
+		for i := range g.size {
+			slot := g.slot(i, s.table.stride)
+			if slot[0] != 0 && !f(Hash{slot[0], slot[1] & identity}, slot) {
+				return false
+			}
+		}
+		// Between two segments others may have their turn, and may split what lies ahead.
+		depth, bits := s.depth, uint64(at)
+		s.mu.Unlock()
+		s.mu.Lock()
+		if s.depth > depth {
+			at = int((bits+1)<<(s.depth-depth)) - 1
+		}
+	}
+	return true
+}

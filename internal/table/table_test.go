@@ -1,0 +1,285 @@
+package table
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The states of these tests are one word, the time at which the key is fresh.
+func freshAt(state []uint64, _ uint16, now int64) bool { return int64(state[0]) <= now }
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func hash(key uint64) Hash {
+	return NewHash(maphash.Comparable(seeds[0], key), maphash.Comparable(seeds[1], key))
+}
+
+func (t *Table) put(h Hash, state uint64, tag uint16, now int64) bool {
+	s := t.Lock(h)
+	defer s.Unlock()
+	slot := s.Find(h)
+	if slot == nil {
+		if slot = s.Add(h, tag, now); slot == nil {
+			return false
+		}
+	}
+	slot.State()[0] = state
+	slot.SetTag(tag)
+	return true
+}
+
+func (t *Table) get(h Hash) (state uint64, tag uint16, ok bool) {
+	s := t.Lock(h)
+	defer s.Unlock()
+	slot := s.Find(h)
+	if slot == nil {
+		return 0, 0, false
+	}
+	return slot.State()[0], slot.Tag(), true
+}
+
+type entry struct {
+	state uint64
+	tag   uint16
+}
+
+// TestEqualsMap compares random histories with a map. Hashes that agree in most bits make long runs of slots.
+func TestEqualsMap(t *testing.T) {
+	for _, spread := range []struct {
+		name string
+		hash func(key uint64) Hash
+	}{
+		{"seeded", hash},
+		{"crowded", func(key uint64) Hash { return NewHash(key<<56|key>>4, key%3<<40|key) }},
+		{"one segment", func(key uint64) Hash { return NewHash(key+1, key<<36) }},
+	} {
+		t.Run(spread.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			table := New(Options{Words: 1, Shards: 4, Fresh: freshAt})
+			want := map[uint64]entry{}
+			for step := range 400_000 {
+				now := int64(step)
+				key := rng.Uint64N(uint64(step/20 + 10))
+				h := spread.hash(key)
+				switch rng.IntN(8) {
+				case 0:
+					s := table.Lock(h)
+					_, known := want[key]
+					if s.Remove(h) && !known {
+						t.Fatalf("step %d: removed a key that was not there", step)
+					}
+					s.Unlock()
+					delete(want, key)
+				case 1, 2, 3:
+					e := entry{uint64(now) + rng.Uint64N(100_000) + 1, uint16(rng.Uint32())}
+					if !table.put(h, e.state, e.tag, now) {
+						t.Fatalf("step %d: an unbounded table is full", step)
+					}
+					want[key] = e
+				default:
+					state, tag, ok := table.get(h)
+					e, known := want[key]
+					if ok && (!known || state != e.state || tag != e.tag) {
+						t.Fatalf("step %d: key %d is %d/%d, want %+v", step, key, state, tag, e)
+					}
+					if !ok && known && e.state > uint64(now) {
+						t.Fatalf("step %d: key %d is forgotten before it is fresh", step, key)
+					}
+				}
+			}
+			check(t, table)
+		})
+	}
+}
+
+// check looks at what must hold of every table.
+func check(t *testing.T, table *Table) {
+	t.Helper()
+	seen := map[Hash]bool{}
+	table.Each(func(h Hash, _ Slot) bool {
+		if seen[h] {
+			t.Errorf("%v is there twice", h)
+		}
+		seen[h] = true
+		return true
+	})
+	if int64(len(seen)) != table.Len() {
+		t.Errorf("%d keys are there, but %d are counted", len(seen), table.Len())
+	}
+	for i := range table.shards {
+		for _, g := range table.shards[i].dir {
+			if g.size > mostSlots || len(g.slots) != int(g.size)*table.stride || g.used > int(g.size-g.size/8) {
+				t.Errorf("a segment holds %d keys in %d slots", g.used, g.size)
+			}
+		}
+	}
+}
+
+// TestSegmentsStaySmall fills a table and looks at what a call may have to move.
+func TestSegmentsStaySmall(t *testing.T) {
+	table := New(Options{Words: 1, Shards: 2, Fresh: freshAt})
+	for key := range uint64(200_000) {
+		table.put(hash(key), 1<<62, 0, 0)
+	}
+	if table.Len() != 200_000 {
+		t.Errorf("%d keys", table.Len())
+	}
+	check(t, table)
+}
+
+// TestBoundHolds sends ever new keys to a table that is full of keys in use: none of those is forgotten, no new one gets in, and
+// memory does not grow. When they are fresh, new ones take their places.
+func TestBoundHolds(t *testing.T) {
+	const bound = 10_000
+	table := New(Options{Words: 1, Shards: 4, MaxKeys: bound, Fresh: freshAt})
+	for key := range uint64(bound) {
+		if !table.put(hash(key), 1000+key%500, 7, 0) {
+			t.Fatalf("key %d does not get in", key)
+		}
+	}
+	for key := range uint64(1_000_000) {
+		if table.put(hash(bound+key), 5000, 0, 999) {
+			t.Fatalf("key %d got into a full table", key)
+		}
+	}
+	for key := range uint64(bound) {
+		if state, tag, ok := table.get(hash(key)); !ok || state != 1000+key%500 || tag != 7 {
+			t.Fatalf("key %d was changed", key)
+		}
+	}
+	entered := 0
+	for key := range uint64(1_000_000) {
+		if table.put(hash(bound+key), 5000, 0, 2000) {
+			entered++
+		}
+	}
+	if entered < bound || table.Len() > bound {
+		t.Errorf("%d entered, %d are there", entered, table.Len())
+	}
+	check(t, table)
+}
+
+// TestTenMillionKeysShareNothing gives each of ten million keys a state of its own.
+func TestTenMillionKeysShareNothing(t *testing.T) {
+	keys := uint64(10_000_000)
+	if raceEnabled || testing.Short() {
+		keys = 300_000
+	}
+	table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+	for key := range keys {
+		s := table.Lock(hash(key))
+		if s.Find(hash(key)) != nil {
+			t.Fatalf("key %d is there before it came", key)
+		}
+		s.Add(hash(key), uint16(key), 0).State()[0] = key | 1<<62
+		s.Unlock()
+	}
+	for key := range keys {
+		if state, tag, ok := table.get(hash(key)); !ok || state != key|1<<62 || tag != uint16(key) {
+			t.Fatalf("key %d has the state %d, tag %d", key, state, tag)
+		}
+	}
+}
+
+// TestBytesPerKey measures the memory of tables of many sizes. No collector has to walk it.
+func TestBytesPerKey(t *testing.T) {
+	for _, keys := range []int{300_000, 400_000, 500_000, 700_000, 1_000_000} {
+		before := heap()
+		table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+		for key := range uint64(keys) {
+			table.put(hash(key), 1<<62, 0, 0)
+		}
+		perKey := float64(heap()-before) / float64(keys)
+		t.Logf("%d keys: %.1f bytes a key", keys, perKey)
+		if perKey < 24 || perKey > 39 {
+			t.Errorf("%d keys: %.1f bytes a key, want 28 to 39", keys, perKey)
+		}
+		runtime.KeepAlive(table)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestEachSeesWhoStays walks a table while others make it grow.
+func TestEachSeesWhoStays(t *testing.T) {
+	table := New(Options{Words: 1, Shards: 4, Fresh: freshAt})
+	const stay = 5000
+	for key := range uint64(stay) {
+		table.put(hash(key), 1<<62, 0, 0)
+	}
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for key := uint64(stay); ; key++ {
+			select {
+			case <-stop:
+				return
+			default:
+				table.put(hash(key), 1<<62, 0, 0)
+			}
+		}
+	})
+	for range 20 {
+		seen := map[Hash]bool{}
+		table.Each(func(h Hash, _ Slot) bool { seen[h] = true; return true })
+		for key := range uint64(stay) {
+			if !seen[hash(key)] {
+				t.Fatalf("key %d was not seen", key)
+			}
+		}
+	}
+	close(stop)
+	others.Wait()
+	check(t, table)
+}
+
+func BenchmarkFind(b *testing.B) {
+	const keys = 1 << 20
+	table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+	for key := range uint64(keys) {
+		table.put(hash(key), 1<<62, 0, 0)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for b.Loop() {
+		h := hash(rng.Uint64N(keys))
+		s := table.Lock(h)
+		s.Find(h).State()[0]++
+		s.Unlock()
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	var table *Table
+	key := uint64(0)
+	for b.Loop() {
+		if key%(1<<20) == 0 {
+			table = New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+		}
+		key++
+		table.put(hash(key), 1<<62, 0, 0)
+	}
+}
+
+// BenchmarkLongestStop reports how long the slowest of a million insertions takes.
+func BenchmarkLongestStop(b *testing.B) {
+	var longest time.Duration
+	for b.Loop() {
+		table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+		longest = 0
+		for key := range uint64(1 << 20) {
+			before := time.Now()
+			table.put(hash(key), 1<<62, 0, 0)
+			longest = max(longest, time.Since(before))
+		}
+	}
+	b.ReportMetric(float64(longest.Microseconds()), "us/longest")
+}
