@@ -801,3 +801,53 @@ func TestIdle(t *testing.T) {
 		})
 	})
 }
+
+// TestLimiterOfAProgramIsUsedInBubbles uses limiters as tests of a program do that has them in variables of a package: made
+// before the bubbles, in which the clock stands years before the real one, and used in and between them.
+func TestLimiterOfAProgramIsUsedInBubbles(t *testing.T) {
+	for _, k := range withChain {
+		t.Run(k.name, func(t *testing.T) {
+			l, err := k.build(setup{limit: 4, queue: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			use := func(t *testing.T) {
+				t.Helper()
+				s := &subject{Limiter: l, t: t, kind: k}
+				for range 2 {
+					var granted int64
+					for range 6 {
+						lease := s.TryAcquire(1)
+						granted += lease.Permits()
+						s.held = append(s.held, lease)
+					}
+					if granted > 4 || s.Stats().Available != 0 {
+						t.Errorf("%d of 4 permits are granted, %d left", granted, s.Stats().Available)
+					}
+					for _, lease := range s.held {
+						lease.Release()
+					}
+				}
+				s.Idle()
+				if r, ok := l.(interface{ Refund(n int64) }); ok {
+					r.Refund(4)
+				}
+			}
+			for range 3 {
+				use(t)
+				synctest.Test(t, func(t *testing.T) {
+					use(t)
+					for range 5 {
+						if lease, err := l.Acquire(t.Context(), 1); err != nil || !lease.Allowed() {
+							t.Errorf("%+v, %v", lease.Decision(), err)
+						} else {
+							lease.Release()
+						}
+					}
+				})
+			}
+			use(t)
+			closeLimiter(t, l)
+		})
+	}
+}

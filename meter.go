@@ -117,7 +117,12 @@ type slidingMeter struct {
 	metered[algo.SlidingWindowState, algo.SlidingWindow]
 }
 
-func (m *slidingMeter) take(now, n int64) algo.Result { return m.algorithm.TakeIn(&m.state, now, n) }
+func (m *slidingMeter) take(now, n int64) algo.Result {
+	if n == 0 { // see metered
+		return m.peek(now, 0)
+	}
+	return m.algorithm.TakeIn(&m.state, now, n)
+}
 
 func (m *slidingMeter) grant(now int64) bool { return m.algorithm.Grant(&m.state, now, 1) }
 

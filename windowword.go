@@ -43,7 +43,9 @@ func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 		return false
 	}
 	a.length, a.limit = int64(window), w.limit
-	a.origin = w.born % a.length
+	if a.origin = w.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
+		a.origin += a.length
+	}
 	number := (w.born - a.origin) / a.length
 	a.epoch.Store(number)
 	w.window.state = algo.FixedWindowState{Window: number}
@@ -74,7 +76,10 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 		switch {
 		case number-epoch >= windowEpochLife:
 			return 0, 0, 0, locked
-		case passed < 0: // somebody saw a later window
+		case passed < 0: // somebody saw a later window, or the clock has gone back
+			if old == before {
+				return 0, 0, 0, locked
+			}
 		case used+n > a.limit:
 			if old == before {
 				return used, number, left, short
