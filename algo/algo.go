@@ -16,8 +16,8 @@
 // All arithmetic is in integers, 128 bits wide where 64 do not suffice, and loses nothing: the results equal those of
 // unbounded rational arithmetic, over any number of calls. Remaining is rounded down and every wait is rounded up to a
 // whole nanosecond, so that a caller that comes back after RetryAfter is admitted if nobody else came in between, and
-// one nanosecond earlier is not. The module verify compares each algorithm with a reference in big rationals on random
-// histories (TestHistoriesEqualReference).
+// one nanosecond earlier is not. Each algorithm is compared with a reference in numbers of any size on random histories
+// (TestHistoriesEqualReference).
 package algo
 
 import (
@@ -51,7 +51,8 @@ type Result struct {
 	// granted, [Never] if it never can be. It is also 0 for a refusal of [Concurrency], whose permits come back
 	// when somebody releases them and at no time that could be foretold.
 	RetryAfter time.Duration
-	// ResetAfter is how long after now the state becomes fresh if nobody takes permits.
+	// ResetAfter is how long after now the state becomes fresh if nobody takes permits. It is 0 for [Concurrency],
+	// where nobody knows.
 	ResetAfter time.Duration
 	// Mark identifies what was taken, for Cancel. It is the zero Mark unless permits were granted.
 	Mark Mark
@@ -61,13 +62,13 @@ type Result struct {
 // still costs: permits of a window that has ended, or that a bucket has long refilled, are not given back twice.
 // It means nothing to an algorithm other than the one that made it.
 type Mark struct {
-	at, part int64
+	at, part, taken int64
 }
 
 // MarkAt is a Mark for callers that keep states in another form: of permits that a [TokenBucket] will have regained at a time
 // of at + part/num nanoseconds, num being the permits of its rate in lowest terms, or of permits taken in the window number at
 // of a [FixedWindow].
-func MarkAt(at, part int64) Mark { return Mark{at, part} }
+func MarkAt(at, part int64) Mark { return Mark{at, part, math.MinInt64} }
 
 // Algorithm is what all algorithms have in common; S is the state.
 //
@@ -81,8 +82,9 @@ type Algorithm[S any] interface {
 	Peek(s S, now, n int64) Result
 	// Refund adds n permits whatever their origin, at most up to fresh.
 	Refund(s S, now, n int64) S
-	// Cancel undoes a Take of n permits (or the part n of a larger one) that answered the Mark m. It never makes more
-	// permits available than if they had not been taken.
+	// Cancel undoes a Take of n permits, or the part n of a larger one, that answered the Mark m; once for each Mark. It
+	// never makes more permits available than if they had not been taken, as long as time does not go back (TestCancelNeverMints).
+	// Where Refund gave back permits that had never been taken, it may make as many more available.
 	Cancel(s S, now, n int64, m Mark) S
 	// Charge takes n permits whether they are available or not, as far as the debt does not exceed maxDebt permits, and
 	// answers how many it took.

@@ -19,7 +19,7 @@ type SlidingCounter struct {
 
 // SlidingCounterState is the use of the current window and of the one before. The zero value is fresh.
 type SlidingCounterState struct {
-	Window    int64 // the number of the current window; window 0 begins at the origin
+	Window    int64 // the number of the current window; window 0 is the one that begins first at or after time 0
 	Cur, Prev int64 // permits taken in it and in its predecessor
 }
 

@@ -25,7 +25,7 @@ type SlidingWindow struct {
 
 // SlidingWindowState is the use of the segments of one window. The zero value is fresh.
 type SlidingWindowState struct {
-	Segment int64              // the number of the newest segment; segment 0 begins at the origin
+	Segment int64              // the number of the newest segment; segment 0 begins a window, the first at or after time 0
 	Total   int64              // permits taken in all segments
 	Used    [MaxSegments]int64 // permits taken in each, the newest first
 }
@@ -72,7 +72,6 @@ func (w *SlidingWindow) Grant(s *SlidingWindowState, now, n int64) bool {
 }
 
 // TakeIn is Take on a state in place, which at its size is cheaper.
-
 func (w *SlidingWindow) TakeIn(s *SlidingWindowState, now, n int64) Result {
 	if n < 0 || n > w.limit {
 		x := *s
@@ -207,7 +206,7 @@ func (w *SlidingWindow) advance(s *SlidingWindowState, now int64) {
 func (w *SlidingWindow) index(now int64) int64 {
 	d := now - w.origin
 	hi, lo := bits.Mul64(magnitude(d), uint64(w.segments))
-	quo, rem := bits.Div64(hi%uint64(w.window), lo, uint64(w.window))
+	quo, rem := bits.Div64(hi, lo, uint64(w.window)) // hi is less than window, as segments is no more
 	if d >= 0 {
 		return int64(quo)
 	}
@@ -217,10 +216,13 @@ func (w *SlidingWindow) index(now int64) int64 {
 	return -int64(quo)
 }
 
-// start is the first time in segment i: ceil(i x window / segments) + origin.
+// start is the first time in segment i: ceil(i x window / segments) + origin, held at the ends of the range.
 func (w *SlidingWindow) start(i int64) int64 {
 	hi, lo := bits.Mul64(magnitude(i), uint64(w.window))
 	if hi >= uint64(w.segments) {
+		if i < 0 {
+			return math.MinInt64
+		}
 		return math.MaxInt64
 	}
 	quo, rem := bits.Div64(hi, lo, uint64(w.segments))

@@ -25,9 +25,20 @@ type TokenBucket struct {
 
 // TokenBucketState is how far a bucket is from full: at time Last it lacked Ahead + Part/num nanoseconds of refilling,
 // num being the permits of the rate in its lowest terms. The zero value is a full bucket.
+//
+// Returned is what keeps Cancel from giving back too much: by how many nanoseconds, in total, refunds and cancellations
+// have brought forward the time at which what was taken before them is regained. It makes no difference to any
+// other method. A state that is made in the place of one that was forgotten while Marks of it are out should begin
+// with its Returned, so that these Marks are worth nothing any more.
 type TokenBucketState struct {
 	Ahead, Part int64
 	Last        int64
+	Returned    int64 // modulo 2^64
+}
+
+// Mark is the Mark of a Take that led to the state s: for callers that keep the state in another form.
+func (s TokenBucketState) Mark() Mark {
+	return Mark{at: s.Last + s.Ahead + s.Returned, part: s.Part, taken: s.Last}
 }
 
 // span is a time of ns + part/num nanoseconds, 0 <= part < num.
@@ -55,7 +66,7 @@ func NewTokenBucket(permits int64, period time.Duration, burst int64) (TokenBuck
 	b := TokenBucket{burst: burst, num: permits / g, per: int64(period) / g}
 	b.step = span{b.per / b.num, b.per % b.num}
 	full, ok := b.cost(burst)
-	if !ok || full.ns >= int64(MaxFill) {
+	if !ok || (span{ns: int64(MaxFill)}).less(full) {
 		return TokenBucket{}, &ParameterError{
 			"burst", fmt.Sprint(burst), "small enough to be regained within 439200h (18300 days)",
 		}
@@ -89,21 +100,37 @@ func (b TokenBucket) Take(s TokenBucketState, now, n int64) (TokenBucketState, R
 	}
 	end := b.add(x, want)
 	if b.full.less(end) {
-		return state(x, now), Result{
+		return s.lacking(x, now), Result{
 			Remaining:  b.available(x),
 			RetryAfter: b.sub(end, b.full).ceil(),
 			ResetAfter: x.ceil(),
 		}
 	}
 	if n == 0 {
-		return state(x, now), Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
+		return s.lacking(x, now), Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
 	}
-	return state(end, now), Result{
+	s = s.lacking(end, now)
+	return s, Result{
 		Allowed:    true,
 		Remaining:  b.available(end),
 		ResetAfter: end.ceil(),
-		Mark:       Mark{after(now, end.ns), end.part},
+		Mark:       s.Mark(),
 	}
+}
+
+// Grant is Take where only the answer matters, for 1 <= n <= burst, on a state in which now is not before Last.
+func (b *TokenBucket) Grant(s *TokenBucketState, now, n int64) bool {
+	x := b.at(*s, now)
+	want := b.step
+	if n != 1 {
+		want, _ = b.cost(n)
+	}
+	end := b.add(x, want)
+	if b.full.less(end) {
+		return false
+	}
+	*s = s.lacking(end, now)
+	return true
 }
 
 // Peek implements [Algorithm].
@@ -117,7 +144,8 @@ func (b TokenBucket) Peek(s TokenBucketState, now, n int64) Result {
 }
 
 // Wait is how long after now a total of n permits will have been available, n possibly exceeding the burst: the time
-// at which the last of a queue of callers that ask for n permits together is served. It is [Never] past 292 years.
+// at which the last of a queue of callers that ask for n permits together is served. n = 0 waits for the end of a debt.
+// It is [Never] if the bucket would need more than 292 years to regain what it lacks and n permits more.
 func (b TokenBucket) Wait(s TokenBucketState, now, n int64) time.Duration {
 	want, ok := b.cost(n)
 	if !ok {
@@ -136,55 +164,58 @@ func (b TokenBucket) Wait(s TokenBucketState, now, n int64) time.Duration {
 // Refund implements [Algorithm].
 func (b TokenBucket) Refund(s TokenBucketState, now, n int64) TokenBucketState {
 	x := b.at(s, now)
-	if n <= 0 {
-		return state(x, now)
-	}
 	back, ok := b.cost(n)
-	if !ok || !back.less(x) {
-		return TokenBucketState{Last: now}
+	if !ok || x.less(back) {
+		back = x
 	}
-	return state(b.sub(x, back), now)
+	s.Returned += int64(back.ceil())
+	return s.lacking(b.sub(x, back), now)
 }
 
 // Cancel implements [Algorithm]. What the bucket has regained of the n permits since they were taken is not given
-// back: it may already have been granted again. So a cancellation that comes t after the take of a bucket that was full
+// back: it may already have been granted again. So a cancellation that comes t after the Take of a bucket that was full
 // returns n - rate x t permits, and one in a busy bucket, whose permits are regained later, returns all n.
+//
+// Permits that were given back since the Take, by Refund or by canceling another one, may have been taken before it.
+// They count as if they were: the n permits have then been regained earlier by as much. A Take that nothing else
+// has followed is undone exactly whatever was given back, and any Take returns at least n - rate x t.
 func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucketState {
 	x := b.at(s, now)
-	if n <= 0 || m.at < now {
-		return state(x, now)
+	if n <= 0 {
+		return s.lacking(x, now)
 	}
-	left := span{m.at - now, m.part}
-	if left.ns < 0 {
-		left = x
+	cost, _ := b.cost(min(n, b.burst))
+	// How long it takes until the n permits are regained, if time passes evenly.
+	left := span{m.at - s.Returned - now, m.part}
+	if left == x { // they are the last that are missing
+		return s.lacking(b.sub(x, cost.min(x)), now)
 	}
-	back, ok := b.cost(n)
-	if !ok || left.less(back) {
-		back = left
+	back := span{}
+	if left.ns >= 0 && left.less(x) && left.part < b.num { // otherwise m is not a Mark of this state
+		back = cost.min(left)
 	}
-	if !back.less(x) {
-		return TokenBucketState{Last: now}
+	if t := elapsed(m.taken, now); t <= cost.ns {
+		back = back.max(span{cost.ns - t, cost.part})
 	}
-	return state(b.sub(x, back), now)
+	back = back.min(x)
+	s.Returned += int64(back.ceil())
+	return s.lacking(b.sub(x, back), now)
 }
 
-// Charge implements [Algorithm].
+// Charge implements [Algorithm]. What is owed never takes longer than [MaxFill] to be regained, whatever maxDebt is.
 func (b TokenBucket) Charge(s TokenBucketState, now, n, maxDebt int64) (TokenBucketState, int64) {
 	x := b.at(s, now)
-	if n <= 0 {
-		return state(x, now), 0
-	}
 	most, ok := b.cost(maxDebt)
-	if !ok || most.ns > int64(MaxFill) {
-		most = span{ns: int64(MaxFill)}
+	if longest := (span{ns: int64(MaxFill)}); !ok || longest.less(most) {
+		most = longest
 	}
 	most = b.add(b.full, most)
-	if !x.less(most) {
-		return state(x, now), 0
+	if n <= 0 || !x.less(most) {
+		return s.lacking(x, now), 0
 	}
 	n = min(n, b.permits(b.sub(most, x)))
-	c, _ := b.cost(n)
-	return state(b.add(x, c), now), n
+	cost, _ := b.cost(n)
+	return s.lacking(b.add(x, cost), now), n
 }
 
 // Fresh implements [Algorithm].
@@ -199,7 +230,8 @@ func (b TokenBucket) FreshAt(s TokenBucketState) int64 {
 }
 
 // Carry converts a state of the bucket old into one of b: the permits in it at time now are kept, rounded down by less
-// than one nanosecond of refilling, and held at the burst of b. They are not scaled.
+// than one nanosecond of refilling, and held at the burst of b. They are not scaled. A debt stays owed, rounded up likewise
+// and held at what b regains in [MaxFill]. A Mark from before means nothing to b.
 func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) TokenBucketState {
 	x := old.at(s, now)
 	if old.full.less(x) { // in debt, which stays owed
@@ -209,18 +241,18 @@ func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) Token
 		if !ok || owed.ns > int64(MaxFill) {
 			owed = span{ns: int64(MaxFill)}
 		}
-		return state(b.add(b.full, b.add(owed, b.scale(rest, old.per, true))), now)
+		return s.lacking(b.add(b.full, b.add(owed, b.scale(rest, old.per, true))), now)
 	}
 	whole, rest := old.split(old.sub(old.full, x))
 	if whole >= b.burst {
-		return TokenBucketState{Last: now}
+		return s.lacking(span{}, now)
 	}
 	held, _ := b.cost(whole)
 	held = b.add(held, b.scale(rest, old.per, false))
 	if !held.less(b.full) {
-		return TokenBucketState{Last: now}
+		return s.lacking(span{}, now)
 	}
-	return state(b.sub(b.full, held), now)
+	return s.lacking(b.sub(b.full, held), now)
 }
 
 // at is what is missing to full at time now.
@@ -232,7 +264,11 @@ func (b TokenBucket) at(s TokenBucketState, now int64) span {
 	return span{s.Ahead - gone, s.Part}
 }
 
-func state(x span, now int64) TokenBucketState { return TokenBucketState{x.ns, x.part, now} }
+// lacking is the state s when x is missing to full at time now.
+func (s TokenBucketState) lacking(x span, now int64) TokenBucketState {
+	s.Ahead, s.Part, s.Last = x.ns, x.part, now
+	return s
+}
 
 // cost is the time that n permits take to be regained; not ok if it exceeds an int64.
 func (b TokenBucket) cost(n int64) (span, bool) {
@@ -305,6 +341,20 @@ func (b TokenBucket) sub(x, y span) span {
 }
 
 func (x span) less(y span) bool { return x.ns < y.ns || x.ns == y.ns && x.part < y.part }
+
+func (x span) min(y span) span {
+	if y.less(x) {
+		return y
+	}
+	return x
+}
+
+func (x span) max(y span) span {
+	if x.less(y) {
+		return y
+	}
+	return x
+}
 
 func (x span) ceil() time.Duration {
 	if x.part > 0 {

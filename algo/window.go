@@ -64,7 +64,7 @@ type FixedWindow struct {
 
 // FixedWindowState is the use of one window. The zero value is fresh.
 type FixedWindowState struct {
-	Window int64 // its number; window 0 begins at the origin
+	Window int64 // its number; window 0 is the one that begins first at or after time 0
 	Used   int64 // permits taken in it and owed from before
 }
 
@@ -131,9 +131,10 @@ func (w FixedWindow) Cancel(s FixedWindowState, now, n int64, m Mark) FixedWindo
 	return x
 }
 
-// Charge implements [Algorithm].
+// Charge implements [Algorithm]. What is owed is never more than [MaxFill] can bear, whatever maxDebt is.
 func (w FixedWindow) Charge(s FixedWindowState, now, n, maxDebt int64) (FixedWindowState, int64) {
 	x := w.at(s, now)
+	maxDebt = min(maxDebt, mulDiv(w.limit, int64(MaxFill), w.window.length))
 	n = room(n, w.limit, maxDebt, x.Used)
 	x.Used += n
 	return x, n
