@@ -1,8 +1,12 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/replay"
+)
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{replay.Command()}
 }

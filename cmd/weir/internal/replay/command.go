@@ -1,0 +1,219 @@
+// Package replay is the command that runs access logs through a limit in virtual time.
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// options are the flags of the command.
+type options struct {
+	limit limitflags.Limit
+	top   int
+	json  bool
+}
+
+// Command answers the command "replay".
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "replay [flags] FILE...",
+		Short: "Show what a limit would have done to the traffic in an access log",
+		Long: `replay runs the requests of access logs through a limit and shows who would
+have been refused, when, and by how much.
+
+Time is that of the log: nothing waits, and the same log gives the same result.
+Servers write a line when a request ends, so times may go backward; such a
+request is taken at the time of the latest before it, and counted as reordered.
+Several files are one log, so name the oldest first. A log that is exact to a
+second, as most are, shows the requests of a second as one burst.
+
+A FILE is in the common or combined format, or has a JSON object on each line,
+also mixed, and may be compressed with gzip. "-" is the standard input. Lines
+that are no request are counted as malformed and skipped.
+
+In the table, "wait" is the longest time that a refused request of the key was
+told to wait, and "peak" the most requests of the key in one period of --limit,
+at least a second. Memory is bounded: statistics of keys are kept for --max-keys
+of them; past that, keys that are not refused are left out, and of those that
+are, the half with the fewest refusals makes room for others, so what the table
+says is then a lower bound.
+
+--json prints one object. Times are in RFC 3339, durations in seconds:
+  limit, burst, by, files       what was replayed
+  complete, error               whether all of it was, and why not
+  lines, requests, malformed    how many of each there were
+  admitted, refused             what became of the requests
+  table_full                    of the refused, those beyond --max-keys
+  reordered, furthest_reordered requests that were late, and by how much
+  keys, keys_exact              how many keys; more than that if not exact
+  refused_keys                  how many of them were refused
+  first, last, span             the time of the log
+  top                           for each key of the table: key, requests,
+                                refused, first_refused, last_refused,
+                                worst_retry_after, peak
+  peak_window                   the period in which peaks are counted
+  timeline                      start, step, and requests and refused in each
+                                step of time
+  malformed_lines               file, line, reason and text of the first few
+
+The exit status is 0 even if lines were malformed, 1 if a file could not be
+read, and 130 after SIGINT; what was done until then is printed.`,
+		Example: `  weir replay access.log
+  weir replay access.log --limit 1/s --burst 5 --by client.ip
+  weir replay access.log.2.gz access.log.1 access.log --limit 1000/h --by client.net,host
+  zcat -f /var/log/nginx/access.log* | weir replay - --by path --json | jq .refused`,
+		Args: arguments,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			return run(cmd, &o, files)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	o.limit.Register(fs)
+	o.top = 10
+	fs.Var(flagvalue.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
+	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
+	return cmd
+}
+
+func arguments(_ *cobra.Command, files []string) error {
+	if len(files) == 0 {
+		return misuse.Errorf("replay needs a FILE, or - for the standard input")
+	}
+	stdin := 0
+	for _, f := range files {
+		if f == "-" {
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return misuse.Errorf("replay can read the standard input only once: - stands there %d times", stdin)
+	}
+	return nil
+}
+
+func run(cmd *cobra.Command, o *options, files []string) error {
+	if err := o.limit.By.CheckRecords(); err != nil {
+		return err
+	}
+	s, err := newSimulation(&o.limit)
+	if err != nil {
+		return err
+	}
+	total, err := totalSize(files)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	lines := &lineCounts{}
+	failed := lines.readAll(cmd.Context(), s, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
+	elapsed := time.Since(start)
+
+	r := newReport(s, &o.limit, o.top)
+	r.Files = files
+	r.Lines, r.Malformed = lines.lines, lines.malformed
+	r.MalformedLines = append(r.MalformedLines, lines.examples...)
+	if failed != nil {
+		r.Complete, r.Error = false, failed.Error()
+		if errors.Is(failed, context.Canceled) {
+			r.Error = "interrupted"
+		}
+	}
+	if err := r.write(cmd.OutOrStdout(), o.json); err != nil {
+		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s lines in %s, %s lines/s\n",
+		thousands(r.Lines), seconds(elapsed.Seconds()), thousands(int64(float64(r.Lines)/max(elapsed.Seconds(), 1e-6))))
+	return failed
+}
+
+// write writes the report to w, at once.
+func (r *report) write(w io.Writer, asJSON bool) error {
+	if asJSON {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(r)
+	}
+	var text bytes.Buffer
+	r.print(&text, terminal.Of(w))
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// totalSize is the size of all files together, 0 if it is not known. A file that is not there is an error, so that nothing
+// is done for a name that was misspelt.
+func totalSize(files []string) (int64, error) {
+	var total int64
+	known := true
+	for _, name := range files {
+		if name == "-" {
+			known = false
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("weir: access log: %w", err)
+		}
+		known = known && info.Mode().IsRegular()
+		total += info.Size()
+	}
+	if !known {
+		return 0, nil
+	}
+	return total, nil
+}
+
+// mostExamples is how many malformed lines are shown.
+const mostExamples = 5
+
+// lineCounts are the counts of the lines of all logs.
+type lineCounts struct {
+	lines, malformed int64
+	examples         []malformedLine
+}
+
+// readAll runs all files through s.
+func (c *lineCounts) readAll(ctx context.Context, s *simulation, files []string, stdin io.Reader, b *bar) error {
+	defer b.end()
+	for _, name := range files {
+		source, err := accesslog.Open(name, stdin)
+		if err != nil {
+			return err
+		}
+		reader := accesslog.NewReader(newReadAhead(ctx, source))
+		err = s.run(ctx, reader, func() { b.at(source.Offset()) })
+		b.next(source.Offset())
+		c.add(name, reader)
+		// The source is only read, so nothing is lost if it cannot be closed.
+		_ = source.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *lineCounts) add(name string, r *accesslog.Reader) {
+	c.lines += int64(r.Lines())
+	c.malformed += int64(r.Malformed())
+	for _, e := range r.Errors() {
+		if len(c.examples) < mostExamples {
+			c.examples = append(c.examples, malformedLine{File: name, Line: e.Line, Reason: e.Reason, Text: e.Text})
+		}
+	}
+}

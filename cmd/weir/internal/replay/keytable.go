@@ -1,0 +1,101 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// keyStats is what is counted for a key.
+type keyStats struct {
+	key      string
+	order    int64 // in which keys were first seen
+	requests int64
+	refused  int64
+	// firstRefused and lastRefused are in nanoseconds since 1970.
+	firstRefused, lastRefused int64
+	worstWait                 time.Duration
+	// peak is the most requests in one window.
+	window, inWindow, peak int64
+}
+
+// count counts a request that was decided at a time in nanoseconds since 1970.
+func (k *keyStats) count(now int64, d weir.Decision, window time.Duration) {
+	k.requests++
+	if w := now / int64(window); w != k.window {
+		k.window, k.inWindow = w, 0
+	}
+	k.inWindow++
+	k.peak = max(k.peak, k.inWindow)
+	if d.Allowed {
+		return
+	}
+	if k.refused == 0 {
+		k.firstRefused = now
+	}
+	k.refused++
+	k.lastRefused = now
+	k.worstWait = max(k.worstWait, d.RetryAfter)
+}
+
+// keyTable holds the statistics of a bounded number of keys. Once it is full, keys that are never refused are not added;
+// one that is refused makes room by dropping the half with the fewest refusals, and of those with equally many the ones
+// that were seen last.
+type keyTable struct {
+	stats   map[string]*keyStats
+	room    int
+	window  time.Duration
+	seen    int64
+	dropped bool // some keys have been left out or dropped
+}
+
+func newKeyTable(room int, window time.Duration) *keyTable {
+	return &keyTable{stats: make(map[string]*keyStats), room: room, window: window}
+}
+
+// find answers the statistics of key, or nil.
+func (t *keyTable) find(key []byte) *keyStats { return t.stats[string(key)] }
+
+// add answers new statistics of key, or nil if there is no room for it.
+func (t *keyTable) add(key string, refused bool) *keyStats {
+	if len(t.stats) >= t.room {
+		t.dropped = true
+		if !refused {
+			return nil
+		}
+		t.dropHalf()
+	}
+	t.seen++
+	k := &keyStats{key: key, order: t.seen, window: -1}
+	t.stats[key] = k
+	return k
+}
+
+func (t *keyTable) dropHalf() {
+	all := make([]*keyStats, 0, len(t.stats))
+	for _, k := range t.stats {
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b *keyStats) int {
+		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(a.order, b.order))
+	})
+	for _, k := range all[len(all)/2:] {
+		delete(t.stats, k.key)
+	}
+}
+
+// top answers the n keys with the most refusals, of those with equally many the ones with more requests, and how many keys
+// were refused at all.
+func (t *keyTable) top(n int) (top []*keyStats, refused int) {
+	for _, k := range t.stats {
+		if k.refused > 0 {
+			top = append(top, k)
+		}
+	}
+	slices.SortFunc(top, func(a, b *keyStats) int {
+		return cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(b.requests, a.requests), cmp.Compare(a.key, b.key))
+	})
+	return top[:min(n, len(top))], len(top)
+}

@@ -1,0 +1,233 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
+
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// print writes the report for people.
+func (r *report) print(w io.Writer, out terminal.Output) {
+	p := printer{w, out}
+	p.summary(r)
+	p.timeline(r.Timeline, r.Refused)
+	p.top(r)
+	p.malformed(r)
+	if !r.Complete {
+		fmt.Fprintf(w, "\n%s\n", out.Red("incomplete: "+printable(r.Error)))
+	}
+}
+
+type printer struct {
+	w   io.Writer
+	out terminal.Output
+}
+
+func (p printer) row(name, format string, args ...any) {
+	fmt.Fprintf(p.w, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (p printer) summary(r *report) {
+	p.row("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
+	names := make([]string, len(r.Files))
+	for i, f := range r.Files {
+		names[i] = printable(f)
+	}
+	p.row("log", "%s", strings.Join(names, ", "))
+	if r.First != nil {
+		p.row("span", "%s to %s UTC (%s)", r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
+	}
+	width := len(thousands(max(r.Requests, r.Malformed)))
+	count := func(n int64) string { return fmt.Sprintf("%*s", width, thousands(n)) }
+	p.row("requests", "%s", count(r.Requests))
+	p.row("admitted", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
+	refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
+	if r.Refused > 0 {
+		refused = p.out.Red(refused)
+	}
+	if r.TableFull > 0 {
+		refused += fmt.Sprintf("  (%s because --max-keys were tracked)", thousands(r.TableFull))
+	}
+	p.row("refused", "%s", refused)
+	p.row("malformed", "%s", count(r.Malformed))
+	if r.Reordered > 0 {
+		p.row("reordered", "%s  at most %s late, taken at the time of the latest before", count(r.Reordered), seconds(r.FurthestReordered))
+	} else {
+		p.row("reordered", "%s", count(0))
+	}
+	more := ""
+	if !r.KeysExact {
+		more = "more than "
+	}
+	p.row("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
+}
+
+func (p printer) timeline(t *timelineReport, refused int64) {
+	if t == nil || refused == 0 {
+		return
+	}
+	step := time.Duration(math.Round(t.Step * float64(time.Second)))
+	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s", span(step))))
+	line, most := spark(t.Requests)
+	p.row("requests", "%s %s at most", line, thousands(most))
+	line, most = spark(t.Refused)
+	p.row("refused", "%s %s at most", p.out.Red(line), thousands(most))
+	start, end := t.Start, t.Start.Add(step*time.Duration(len(t.Requests)))
+	layout := time.TimeOnly
+	if end.Sub(start) >= day {
+		layout = "01-02 15:04"
+	}
+	left, right := start.Format(layout), end.Format(layout)
+	gap := max(1, len(t.Requests)-len(left)-len(right))
+	p.row("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
+}
+
+// bars are the levels of a spark line, the first for 0.
+var bars = []rune(" ▁▂▃▄▅▆▇█")
+
+// spark draws counts as bars of a height from 1 to 8, rounded up, and answers the greatest.
+func spark(counts []int64) (line string, most int64) {
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	var b strings.Builder
+	for _, n := range counts {
+		level := int64(0)
+		if n > 0 {
+			level = int64(math.Ceil(float64(n) / float64(most) * float64(len(bars)-1)))
+		}
+		b.WriteRune(bars[level])
+	}
+	return b.String(), most
+}
+
+func (p printer) top(r *report) {
+	if len(r.Top) == 0 {
+		return
+	}
+	years := r.Last.Year() - r.First.Year()
+	layout := "01-02 15:04:05"
+	if years > 0 {
+		layout = time.DateTime
+	}
+	peak := "peak/" + span(time.Duration(math.Round(r.PeakWindow*float64(time.Second))))
+	format := fmt.Sprintf("%%11s %%11s %%6s  %%-%ds %%8s %%%ds  %%s", len(layout), max(8, len(peak)))
+	heading := fmt.Sprintf(format, "refused", "requests", "%", "first refused", "wait", peak, r.By)
+	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(heading))
+	before := len(heading) - len(r.By)
+	for _, k := range r.Top {
+		key := printable(k.Key)
+		if k.Key == "" {
+			key = `""`
+		}
+		if r.By == "none" {
+			key = "all requests"
+		}
+		if p.out.Interactive {
+			key = runewidth.Truncate(key, max(20, p.out.Width-before), "…")
+		}
+		fmt.Fprintf(p.w, format+"\n", thousands(k.Refused), thousands(k.Requests),
+			fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)), k.FirstRefused.Format(layout),
+			seconds(k.WorstRetryAfter), thousands(k.Peak), key)
+	}
+	if rest := r.RefusedKeys - len(r.Top); rest > 0 {
+		fmt.Fprintf(p.w, "%11s and %s more; --top shows more of them\n", "", thousands(int64(rest)))
+	}
+}
+
+func (p printer) malformed(r *report) {
+	if len(r.MalformedLines) == 0 {
+		return
+	}
+	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold("malformed lines"))
+	for _, l := range r.MalformedLines {
+		fmt.Fprintf(p.w, "  %s:%d: %s: %s\n", printable(l.File), l.Line, l.Reason, l.Text)
+	}
+	if rest := r.Malformed - int64(len(r.MalformedLines)); rest > 0 {
+		fmt.Fprintf(p.w, "  and %s more\n", thousands(rest))
+	}
+}
+
+// printable is s with escapes for all that does not print, such as the control characters that terminals obey.
+func printable(s string) string {
+	clean := true
+	for _, r := range s {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b []byte
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = fmt.Appendf(b, `\x%02x`, s[0])
+		case strconv.IsPrint(r):
+			b = append(b, s[:size]...)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		s = s[size:]
+	}
+	return string(b)
+}
+
+// thousands is n with a comma between each three digits.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func percent(n, of int64) string {
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%5.1f %%", 100*float64(n)/float64(of))
+}
+
+// seconds is a time with three digits at least as far as they count: 0.25s, 12s, 3m20s.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(10 * time.Millisecond).String()
+	default:
+		return span(d)
+	}
+}
+
+// span is d in whole seconds from a minute on, and in days from 100 hours on.
+func span(d time.Duration) string {
+	if d >= 100*time.Hour {
+		return strconv.FormatFloat(d.Hours()/24, 'f', 1, 64) + " days"
+	}
+	if d >= time.Minute {
+		d = d.Round(time.Second)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

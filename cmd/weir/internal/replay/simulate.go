@@ -1,0 +1,116 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+)
+
+// latestTime bounds the virtual time: limiters compute with times within 2^62 nanoseconds.
+const latestTime = 1 << 62
+
+// checkEvery is how many records are read between two looks at the context and the progress.
+const checkEvery = 1 << 12
+
+// simulation runs requests through a limit. Its clock is that of the log: it stands at the time of the latest record so
+// far, counted from the first, and never goes backward.
+type simulation struct {
+	by      limitflags.Key
+	limiter *weir.Keyed[string]
+	clock   *weir.ManualClock
+
+	first, latest int64 // in nanoseconds since 1970
+	result        result
+	keys          *keyTable
+	timeline      timeline
+	key           []byte // space to make keys in
+}
+
+// result is what is counted over all requests.
+type result struct {
+	requests  int64
+	refused   int64
+	tableFull int64 // of the refused, those that found no room for their key
+	reordered int64
+	furthest  time.Duration // that a record was late
+}
+
+func newSimulation(l *limitflags.Limit) (*simulation, error) {
+	s := &simulation{by: l.By, clock: weir.NewManualClock(0), keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate()))}
+	limiter, err := l.New("replay", s.clock)
+	s.limiter = limiter
+	return s, err
+}
+
+// run takes all records of r. It ends early, with the error, if ctx ends or the log cannot be read. It calls progress now
+// and then.
+func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func()) error {
+	var rec accesslog.Record
+	for n := 1; ; n++ {
+		if n%checkEvery == 0 {
+			progress()
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+		switch err := r.Next(&rec); {
+		case err == nil:
+			s.take(&rec)
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// take decides on one request.
+func (s *simulation) take(rec *accesslog.Record) {
+	now := s.advance(rec.Time)
+	s.key = s.by.AppendRecord(s.key[:0], rec)
+	k := s.keys.find(s.key)
+	var d weir.Decision
+	if k != nil {
+		d = s.limiter.TryAcquire(k.key, 1)
+	} else {
+		key := string(s.key)
+		d = s.limiter.TryAcquire(key, 1)
+		k = s.keys.add(key, !d.Allowed)
+	}
+	s.result.requests++
+	if !d.Allowed {
+		s.result.refused++
+		if d.Reason == weir.ReasonTableFull {
+			s.result.tableFull++
+		}
+	}
+	if k != nil {
+		k.count(now, d, s.keys.window)
+	}
+	s.timeline.add(now, !d.Allowed)
+}
+
+// advance moves the clock to the time of a record, unless it lies before that of an earlier one, and answers where the
+// clock stands, in nanoseconds since 1970.
+func (s *simulation) advance(at int64) int64 {
+	switch {
+	case s.result.requests == 0:
+		s.first, s.latest = at, at
+	case at > s.latest:
+		s.latest = at
+		s.clock.Set(min(at-s.first, latestTime))
+	case at < s.latest:
+		s.result.reordered++
+		s.result.furthest = max(s.result.furthest, time.Duration(s.latest-at))
+	}
+	return s.latest
+}
+
+// peakWindow is the window in which the requests of a key are counted to find its peak: the period of the limit, so that
+// the two can be compared, but no shorter than the second to which most logs are exact.
+func peakWindow(r weir.Rate) time.Duration { return max(r.Period, time.Second) }
