@@ -31,8 +31,9 @@ type arrival struct {
 	horizon uint64 // nanoseconds from the epoch in which the word can be used
 	burst   int64
 	owner   *TokenBucket
-	_       [8]byte
-	refused tally
+	// returned is that of the state. It changes only while the word is raised, to another word.
+	returned atomic.Int64
+	refused  tally
 }
 
 const (
@@ -155,7 +156,9 @@ func (a *arrival) raise() {
 	epoch := a.epoch.Load()
 	units := (old&^lowBits - uint64(epoch)*a.scale) >> arrivalShift
 	num := a.scale >> arrivalShift
-	a.owner.bucket.state = algo.TokenBucketState{Ahead: int64(units / num), Part: int64(units % num), Last: epoch}
+	a.owner.bucket.state = algo.TokenBucketState{
+		Ahead: int64(units / num), Part: int64(units % num), Last: epoch, Returned: a.returned.Load(),
+	}
 }
 
 // lower leaves the word raised if the state does not fit, which is so while the bucket is deep in debt.
@@ -172,6 +175,9 @@ func (a *arrival) lower() {
 		epoch = s.Last
 		a.epoch.Store(epoch)
 	}
+	if s.Returned != a.returned.Load() {
+		a.returned.Store(s.Returned)
+	}
 	a.word.Store((uint64(s.Last)*num + ahead) << arrivalShift)
 }
 
@@ -183,9 +189,12 @@ func (a *arrival) counts() (granted, refused int64) {
 	return granted, a.refused.sum()
 }
 
-func (a *arrival) mark(ahead, now int64) algo.Mark {
+// mark is the Mark of a take that answered ahead and now. What was returned must have been read before the take: then it
+// is either right or makes the mark worth less.
+func (a *arrival) mark(ahead, now, returned int64) algo.Mark {
 	units, num := uint64(ahead)>>arrivalShift, a.scale>>arrivalShift
-	return algo.MarkAt(now+int64(units/num), int64(units%num))
+	s := algo.TokenBucketState{Ahead: int64(units / num), Part: int64(units % num), Last: now, Returned: returned}
+	return s.Mark()
 }
 
 // try decides on n permits without the lock; not ok if it needs the lock.
@@ -193,6 +202,7 @@ func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
 	if n <= 0 || n > a.burst {
 		return false
 	}
+	returned := a.returned.Load()
 	ahead, now, v := a.take(n * a.one)
 	if v == locked {
 		return false
@@ -203,7 +213,7 @@ func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
 	if v == taken {
 		d.Allowed = true
 		if reserve {
-			l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now))
+			l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now, returned))
 		}
 		return true
 	}
@@ -217,6 +227,7 @@ func (a *arrival) tryFirst(l *Lease, n int64, reserve bool) (ok bool) {
 	if n <= 0 || n > a.burst {
 		return false
 	}
+	returned := a.returned.Load()
 	ahead, now, v := a.take(n * a.one)
 	if v != taken {
 		return false
@@ -225,7 +236,7 @@ func (a *arrival) tryFirst(l *Lease, n int64, reserve bool) (ok bool) {
 	d := &l.decision
 	d.Allowed, d.Limit, d.Remaining, d.ResetAfter, d.Policy = true, a.burst, a.available(ahead), a.duration(ahead), a.owner.policy
 	if reserve {
-		l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now))
+		l.claim, l.generation = newClaim(&a.owner.gate, n, a.mark(ahead, now, returned))
 	}
 	return true
 }

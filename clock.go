@@ -22,6 +22,36 @@ var processStart = time.Now()
 
 func processNow() int64 { return int64(time.Since(processStart)) }
 
+// steadyClock is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes on
+// from there.
+type steadyClock struct {
+	Clock
+
+	mu           sync.Mutex
+	last, behind int64
+}
+
+// steady makes c steady, for states that keep a time alone; nil stays nil.
+func steady(c Clock) Clock {
+	if c == nil {
+		return nil
+	}
+	return &steadyClock{Clock: c, last: c.Now()}
+}
+
+// Now implements [Clock].
+func (c *steadyClock) Now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now() + c.behind
+	if now < c.last {
+		c.behind += c.last - now
+		now = c.last
+	}
+	c.last = now
+	return now
+}
+
 // ManualClock is a Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent use.
 type ManualClock struct {
 	mu     sync.Mutex

@@ -3,10 +3,11 @@ package weir
 import (
 	"fmt"
 	"hash/maphash"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // KeyedOptions configure a [Keyed].
@@ -41,9 +42,13 @@ const (
 
 // Keyed is one token bucket for each key: addresses, users, tokens. All keys have the same rate and burst.
 //
+// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 49 bytes,
+// without a pointer for the collector to follow. See the package internal/table for the chance that two keys share a state: 1 in
+// 10^20 for ten million keys.
+//
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
-// buckets that are full again are forgotten. Keys are spread over shards with a seeded hash; calls for different shards
-// do not meet.
+// buckets that are full again are forgotten, one by one as new keys need their places. There is no sweep that would stop
+// callers.
 type Keyed[K comparable] struct {
 	algorithm algo.TokenBucket
 	policy    string
@@ -51,27 +56,30 @@ type Keyed[K comparable] struct {
 	maxKeys   int64
 	whenFull  WhenFull
 	clock     Clock
-	seed      maphash.Seed
-	keys      atomic.Int64
-	untracked atomic.Int64
+	seeds     [2]maphash.Seed
+	states    *table.Table
 	closed    atomic.Bool
-	shards    [64]keyedShard[K]
+	untracked atomic.Int64
+	granted   tally
+	refused   tally
 }
 
-type keyedShard[K comparable] struct {
-	mu               sync.Mutex
-	states           map[K]algo.TokenBucketState
-	granted, refused int64
-	_                [24]byte
+// The state of a key is the time at which its bucket is full, in nanoseconds and parts of one.
+const (
+	fullAt = iota
+	fullPart
+	bucketWords
+)
+
+func bucketIsFull(state []uint64, _ uint16, now int64) bool {
+	at := int64(state[fullAt])
+	return at < now || at == now && state[fullPart] == 0
 }
 
 const (
 	defaultMaxKeys = 1_000_000
-	// tidyOnInsert is how many entries of the shard each new key looks at, to forget those that are full again. Two
-	// would keep up with any rate of new keys; four catch up.
-	tidyOnInsert = 4
-	// tidyWhenFull is how many it looks at when there is no room.
-	tidyWhenFull = 64
+	keyedShards    = 64
+	linger         = int64(10 * time.Second)
 )
 
 // NewKeyed answers a limiter without any key, or an error that names the option that cannot be used.
@@ -100,14 +108,13 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyed[K]{
-		algorithm: a, policy: o.Name, maxDebt: debt, maxKeys: int64(o.MaxKeys),
-		whenFull: o.WhenFull, clock: o.Clock, seed: maphash.MakeSeed(),
-	}
-	for i := range k.shards {
-		k.shards[i].states = make(map[K]algo.TokenBucketState)
-	}
-	return k, nil
+	return &Keyed[K]{
+		algorithm: a, policy: o.Name, maxDebt: debt, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
+		clock: steady(o.Clock), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		states: table.New(table.Options{
+			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: keyedShards, Linger: linger, Fresh: bucketIsFull,
+		}),
+	}, nil
 }
 
 func (k *Keyed[K]) now() int64 {
@@ -117,72 +124,97 @@ func (k *Keyed[K]) now() int64 {
 	return k.clock.Now()
 }
 
-func (k *Keyed[K]) shard(key K) *keyedShard[K] {
-	return &k.shards[maphash.Comparable(k.seed, key)%uint64(len(k.shards))]
+func (k *Keyed[K]) hash(key K) table.Hash {
+	if s, ok := any(key).(string); ok {
+		return table.NewHash(maphash.String(k.seeds[0], s), maphash.String(k.seeds[1], s))
+	}
+	return table.NewHash(maphash.Comparable(k.seeds[0], key), maphash.Comparable(k.seeds[1], key))
 }
 
-// Allow takes one permit of key if it is available.
-func (k *Keyed[K]) Allow(key K) bool { return k.TryAcquire(key, 1).Allowed }
+// bucketOf reads the state of a key; slot is nil for a key that is not tracked.
+func bucketOf(slot table.Slot, now int64) algo.TokenBucketState {
+	if slot == nil || bucketIsFull(slot.State(), 0, now) {
+		return algo.TokenBucketState{Last: now}
+	}
+	return algo.TokenBucketState{
+		Ahead: int64(slot.State()[fullAt]) - now, Part: int64(slot.State()[fullPart]), Last: now,
+	}
+}
+
+func keepBucket(slot table.Slot, s algo.TokenBucketState) {
+	slot.State()[fullAt], slot.State()[fullPart] = uint64(s.Last+s.Ahead), uint64(s.Part)
+}
+
+// Allow takes one permit of key if it is available. It is TryAcquire(key, 1) where the decision does not matter.
+func (k *Keyed[K]) Allow(key K) bool {
+	if k.closed.Load() {
+		return k.TryAcquire(key, 1).Allowed
+	}
+	h := k.hash(key)
+	shard := k.states.Lock(h)
+	slot := shard.Find(h)
+	if slot == nil {
+		shard.Unlock()
+		return k.TryAcquire(key, 1).Allowed
+	}
+	now := k.now()
+	state := bucketOf(slot, now)
+	allowed := k.algorithm.Grant(&state, now, 1)
+	if allowed {
+		keepBucket(slot, state)
+	}
+	shard.Unlock()
+	k.count(allowed)
+	return allowed
+}
+
+func (k *Keyed[K]) count(allowed bool) {
+	if allowed {
+		k.granted.add()
+	} else {
+		k.refused.add()
+	}
+}
 
 // TryAcquire takes n permits of key if they are available. It never waits. See [Limiter] for n = 0, n above the burst,
 // and negative n.
 func (k *Keyed[K]) TryAcquire(key K, n int64) Decision {
-	if n < 0 {
-		return Decision{Reason: ReasonInvalid, Limit: k.algorithm.Limit(), RetryAfter: Never, Policy: k.policy}
-	}
-	if k.closed.Load() {
-		return Decision{Reason: ReasonClosed, Limit: k.algorithm.Limit(), RetryAfter: Never, Policy: k.policy}
-	}
-	s := k.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := k.now()
-	state, known := s.states[key]
-	next, r := k.algorithm.Take(state, now, n)
-	d := k.decision(r)
 	switch {
-	case n == 0:
-		return d
-	case known:
-		s.states[key] = next
-	case r.Allowed && !k.insert(s, key, next, now):
-		if k.whenFull == Admit {
-			k.untracked.Add(1)
-			break
-		}
-		// A slot is free at the latest when a bucket that is empty now is full again.
-		d = k.decision(k.algorithm.Peek(state, now, n))
-		d.Allowed, d.Reason, d.RetryAfter = false, ReasonTableFull, r.ResetAfter
+	case n < 0:
+		return k.refusal(ReasonInvalid)
+	case k.closed.Load():
+		return k.refusal(ReasonClosed)
 	}
-	if d.Allowed {
-		s.granted++
-	} else {
-		s.refused++
+	h := k.hash(key)
+	shard := k.states.Lock(h)
+	now := k.now()
+	slot := shard.Find(h)
+	state, r := k.algorithm.Take(bucketOf(slot, now), now, n)
+	d := k.decision(r)
+	if n > 0 && r.Allowed {
+		if slot == nil {
+			slot = shard.Add(h, 0, now)
+		}
+		switch {
+		case slot != nil:
+			keepBucket(slot, state)
+		case k.whenFull == Admit:
+			k.untracked.Add(1)
+		default:
+			// Nothing is known of the keys that hold the table; a bucket of this size would be full again by then.
+			d = k.refusal(ReasonTableFull)
+			d.RetryAfter = r.ResetAfter
+		}
+	}
+	shard.Unlock()
+	if n > 0 {
+		k.count(d.Allowed)
 	}
 	return d
 }
 
-// insert tracks a new key; not ok if there is no room.
-func (k *Keyed[K]) insert(s *keyedShard[K], key K, state algo.TokenBucketState, now int64) bool {
-	look := tidyOnInsert
-	if k.keys.Load() >= k.maxKeys {
-		look = tidyWhenFull
-	}
-	for other, old := range s.states {
-		if look--; look < 0 {
-			break
-		}
-		if k.algorithm.Fresh(old, now) {
-			delete(s.states, other)
-			k.keys.Add(-1)
-		}
-	}
-	if k.keys.Add(1) > k.maxKeys {
-		k.keys.Add(-1)
-		return false
-	}
-	s.states[key] = state
-	return true
+func (k *Keyed[K]) refusal(reason Reason) Decision {
+	return Decision{Reason: reason, Limit: k.algorithm.Limit(), RetryAfter: Never, Policy: k.policy}
 }
 
 func (k *Keyed[K]) decision(r algo.Result) Decision {
@@ -194,34 +226,36 @@ func (k *Keyed[K]) decision(r algo.Result) Decision {
 
 // Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now.
 func (k *Keyed[K]) Peek(key K, n int64) Decision {
-	if n < 0 {
-		return k.TryAcquire(key, n)
+	switch {
+	case n < 0:
+		return k.refusal(ReasonInvalid)
+	case k.closed.Load():
+		return k.refusal(ReasonClosed)
 	}
-	s := k.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return k.decision(k.algorithm.Peek(s.states[key], k.now(), n))
+	h := k.hash(key)
+	shard := k.states.Lock(h)
+	defer shard.Unlock()
+	now := k.now()
+	return k.decision(k.algorithm.Peek(bucketOf(shard.Find(h), now), now, n))
 }
 
 // Refund gives key n permits back, at most until its bucket is full. An n below 1 is ignored.
 func (k *Keyed[K]) Refund(key K, n int64) {
-	s := k.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state, ok := s.states[key]; ok && n > 0 {
-		s.states[key] = k.algorithm.Refund(state, k.now(), n)
+	h := k.hash(key)
+	shard := k.states.Lock(h)
+	defer shard.Unlock()
+	if slot := shard.Find(h); slot != nil && n > 0 {
+		now := k.now()
+		keepBucket(slot, k.algorithm.Refund(bucketOf(slot, now), now, n))
 	}
 }
 
 // Reset forgets key, whose bucket is then full.
 func (k *Keyed[K]) Reset(key K) {
-	s := k.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.states[key]; ok {
-		delete(s.states, key)
-		k.keys.Add(-1)
-	}
+	h := k.hash(key)
+	shard := k.states.Lock(h)
+	defer shard.Unlock()
+	shard.Remove(h)
 }
 
 // KeyedStats are the counts of a [Keyed].
@@ -236,15 +270,10 @@ type KeyedStats struct {
 
 // Stats answers the counts of all keys together.
 func (k *Keyed[K]) Stats() KeyedStats {
-	st := KeyedStats{Keys: k.keys.Load(), MaxKeys: k.maxKeys, Untracked: k.untracked.Load()}
-	for i := range k.shards {
-		s := &k.shards[i]
-		s.mu.Lock()
-		st.Granted += s.granted
-		st.Refused += s.refused
-		s.mu.Unlock()
+	return KeyedStats{
+		Keys: k.states.Len(), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(),
+		Granted: k.granted.sum(), Refused: k.refused.sum(),
 	}
-	return st
 }
 
 // Close refuses everybody who comes later, with ReasonClosed. The error is always nil.

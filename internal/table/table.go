@@ -48,6 +48,9 @@ type Options struct {
 	MaxKeys int64
 	// Shards is how many locks there are: a power of two.
 	Shards int
+	// Linger is for how long, in the units of now, a fresh key is kept while there is room, so that one that comes
+	// again soon finds its place.
+	Linger int64
 	// Fresh tells whether a state equals that of a key that has never been seen, so that it may be forgotten. It is called
 	// under a lock and must not call the table.
 	Fresh func(state []uint64, tag uint16, now int64) bool
@@ -62,6 +65,7 @@ type Options struct {
 type Table struct {
 	stride int
 	max    int64
+	linger int64
 	fresh  func(state []uint64, tag uint16, now int64) bool
 	keys   atomic.Int64
 	mask   uint64
@@ -88,7 +92,7 @@ type segment struct {
 // New answers an empty table.
 func New(o Options) *Table {
 	t := &Table{
-		stride: o.Words + overhead, max: o.MaxKeys, fresh: o.Fresh,
+		stride: o.Words + overhead, max: o.MaxKeys, linger: o.Linger, fresh: o.Fresh,
 		mask: uint64(o.Shards - 1), shards: make([]Shard, o.Shards),
 	}
 	for i := range t.shards {
@@ -257,7 +261,7 @@ func (s *Shard) forgetOne(now int64) bool {
 	return false
 }
 
-// rebuild forgets what is fresh in g and makes it as large as the rest needs, or splits it.
+// rebuild forgets what has been fresh for long enough in g and makes it as large as the rest needs, or splits it.
 func (s *Shard) rebuild(g *segment, now int64) {
 	t := s.table
 	kept := 0
@@ -265,7 +269,7 @@ func (s *Shard) rebuild(g *segment, now int64) {
 		slot := g.slot(i, t.stride)
 		switch {
 		case slot[0] == 0:
-		case t.fresh(slot.State(), slot.Tag(), now):
+		case t.fresh(slot.State(), slot.Tag(), now-t.linger):
 			slot[0] = 0
 		default:
 			kept++
