@@ -1,0 +1,93 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"net/textproto"
+	"strconv"
+)
+
+// KeyFunc answers the key of a request, the name under which it is limited. It is called once for each request. An error
+// is answered with 500, and logged. "" is a key like any other, shared by all requests that have it.
+//
+// Keys of more than 256 bytes are replaced by their SHA-256, so that clients cannot fill the memory with long ones. A key
+// that is a part of a larger string keeps that in memory: clone it.
+type KeyFunc func(*http.Request) (string, error)
+
+// maxKey is the longest key that is kept as it is.
+const maxKey = 256
+
+// boundedKey replaces a long key by one that cannot be written into a header field, so that it equals no other.
+func boundedKey(key string) string {
+	if len(key) <= maxKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "\x00sha256\x00" + string(sum[:])
+}
+
+// ByHeader keys requests by the first value of a header field; requests without it share the key "".
+//
+// Use it only for fields that have been checked before, such as an API key that is known to be valid: a client that can choose
+// the value at will gets a new quota with each value.
+func ByHeader(name string) KeyFunc {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if name == "Host" {
+		return func(r *http.Request) (string, error) { return r.Host, nil }
+	}
+	return func(r *http.Request) (string, error) {
+		if values := r.Header[name]; len(values) > 0 {
+			return values[0], nil
+		}
+		return "", nil
+	}
+}
+
+// ByPattern keys requests by the pattern of the route that serves them, such as "GET /items/{id}". An [http.ServeMux]
+// sets it in the request, for the handlers that it calls. A middleware around the ServeMux comes before that, so it must
+// say which one to ask; nil is right inside of it. Requests that match no route share the key "".
+func ByPattern(mux *http.ServeMux) KeyFunc {
+	return func(r *http.Request) (string, error) {
+		if r.Pattern == "" && mux != nil {
+			_, pattern := mux.Handler(r)
+			return pattern, nil
+		}
+		return r.Pattern, nil
+	}
+}
+
+// ByAll keys requests by several keys together, such as client and route. No two different combinations have the same
+// key, whatever is in them.
+func ByAll(keys ...KeyFunc) KeyFunc {
+	return func(r *http.Request) (string, error) {
+		var scratch [2 * maxKey]byte
+		all := scratch[:0]
+		for _, k := range keys {
+			key, err := k(r)
+			if err != nil {
+				return "", err
+			}
+			all = strconv.AppendInt(all, int64(len(key)), 10)
+			all = append(all, ':')
+			all = append(all, key...)
+		}
+		return string(all), nil
+	}
+}
+
+// ByFirst keys requests by the first of several keys that is not "", such as an API key, or else the address of the
+// client. Keys from different functions are never the same.
+func ByFirst(keys ...KeyFunc) KeyFunc {
+	return func(r *http.Request) (string, error) {
+		for i, k := range keys {
+			key, err := k(r)
+			if err != nil {
+				return "", err
+			}
+			if key != "" {
+				return strconv.Itoa(i) + ":" + key, nil
+			}
+		}
+		return "", nil
+	}
+}

@@ -1,0 +1,217 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/weirhq/weir"
+)
+
+// StatusClientClosedRequest is the status that a response has if the client went away while its request waited. It is
+// seen by middlewares that log, not by clients.
+const StatusClientClosedRequest = 499
+
+// New answers a middleware that lets a request pass only if the limiter allows it, or an error that names the option that
+// cannot be used.
+//
+// The fields that tell the limit are set before the handler is called, so every answer has them, and the handler may still
+// change them. The handler gets the ResponseWriter as it is, so flushing, hijacking and the like work as
+// without the middleware, and a shallow copy of the request. The lease of a limiter that has one is released when the
+// handler returns or panics; what goes on after that in other goroutines does not hold a permit.
+//
+// A request is charged once, also if it passes the same middleware again. Middlewares of two calls of New are independent:
+// each charges, and what the outer one took is not given back if the inner one refuses. Use a [weir.Chain] where all
+// limits must be charged or none.
+func New(o Options) (func(http.Handler) http.Handler, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	policies, err := o.policies()
+	if err != nil {
+		return nil, err
+	}
+	if o.Key == nil && o.Keyed != nil {
+		if o.Key, err = ByClient(ClientOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &middleware{Options: o, policies: policies}
+	return m.around, nil
+}
+
+// middleware is one call of New.
+type middleware struct {
+	Options
+
+	policies *Policies
+}
+
+// around is the middleware in front of next.
+func (m *middleware) around(next http.Handler) http.Handler {
+	if next == nil {
+		panic("weir: httplimit: the handler is nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+}
+
+// charged is the context of a request that has passed the middleware by.
+type charged struct {
+	context.Context //nolint:containedctx // it is a context
+
+	by *middleware
+}
+
+// Value implements [context.Context]. The middleware itself is the key.
+func (c *charged) Value(key any) any {
+	if by, ok := key.(*middleware); ok && by == c.by {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if m.Skip != nil && m.Skip(r) || r.Context().Value(m) != nil {
+		next.ServeHTTP(w, r)
+		return
+	}
+	cost := int64(1)
+	if m.Cost != nil {
+		cost = m.Cost(r)
+	}
+	if cost < 0 {
+		m.fail(w, r, "httplimit: the cost is negative", slog.Int64("cost", cost))
+		return
+	}
+	var (
+		lease    weir.Lease
+		decision weir.Decision
+		key      string
+		err      error
+	)
+	switch {
+	case m.Keyed != nil:
+		if key, err = m.Key(r); err != nil {
+			m.fail(w, r, "httplimit: the key could not be told", slog.Any("error", err))
+			return
+		}
+		key = boundedKey(key)
+		decision = m.askKeyed(key, cost)
+	case cost == 0:
+		decision = m.Limiter.Peek(0)
+	default:
+		lease, decision, err = m.acquire(r.Context(), cost)
+		if err != nil {
+			m.abandon(w, r, err)
+			return
+		}
+		defer lease.Release()
+	}
+	switch {
+	case decision.Allowed || cost == 0:
+		states := [1]State{{}}
+		policies := m.state(&states[0], r, key, &decision)
+		m.Headers.SetAdmitted(w.Header(), policies, states[:]...)
+		next.ServeHTTP(w, r.WithContext(&charged{r.Context(), m})) //nolint:contextcheck // it inherits
+	case decision.Reason == weir.ReasonInvalid:
+		m.fail(w, r, "httplimit: the limiter does not accept the request", slog.Int64("cost", cost))
+	default:
+		m.refuse(w, r, key, cost, decision)
+	}
+}
+
+func (m *middleware) askKeyed(key string, cost int64) weir.Decision {
+	if cost == 0 {
+		return m.Keyed.Peek(key, 0)
+	}
+	return m.Keyed.TryAcquire(key, cost)
+}
+
+// acquire asks the limiter. An error means that nobody is there to be answered any more, or that the limiter failed.
+func (m *middleware) acquire(ctx context.Context, cost int64) (weir.Lease, weir.Decision, error) {
+	if m.MaxWait == 0 {
+		l := m.Limiter.TryAcquire(cost)
+		return l, l.Decision(), nil
+	}
+	wait := ctx
+	if m.MaxWait < weir.Never {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, m.MaxWait)
+		defer cancel()
+	}
+	l, err := m.Limiter.Acquire(wait, cost)
+	if err == nil {
+		return l, l.Decision(), nil
+	}
+	if !errors.Is(wait.Err(), context.DeadlineExceeded) || errors.Is(ctx.Err(), context.Canceled) {
+		return l, weir.Decision{}, err
+	}
+	// The time was up, here or by a deadline of the server: the client is still there and wants an answer.
+	d := m.Limiter.Peek(cost)
+	if d.Allowed {
+		d.RetryAfter = 1 // a permit came too late for this request
+	}
+	d.Allowed, d.Reason = false, weir.ReasonDeadline
+	return l, d, nil
+}
+
+// state fills s with what clients are told of a decision, and answers the policies among which its policy is.
+func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decision) *Policies {
+	policies := m.policies
+	index, ok := policies.find(d.Policy)
+	if !ok { // a limiter that speaks of a policy that it did not have when New was called
+		unheard, err := NewPolicies(Policy{Name: d.Policy, Quota: d.Limit})
+		if err != nil {
+			unheard = policies
+		}
+		policies, index = unheard, 0
+	}
+	s.Policy, s.Remaining, s.Reset = index, d.Remaining, d.ResetAfter
+	if m.PartitionKey != nil {
+		s.PartitionKey = m.PartitionKey(r, key)
+	}
+	return policies
+}
+
+func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, cost int64, d weir.Decision) {
+	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonTableFull {
+		d.Remaining = 0 // there may be some, but not for this client
+	}
+	var s State
+	policies := m.state(&s, r, key, &d)
+	seconds := m.Headers.SetRefused(w.Header(), policies, d.RetryAfter, s)
+	numbers := m.Headers.fields() != NoFields
+	refusal := Refusal{
+		Decision: d, Cost: cost, Key: key, Header: w.Header(), Status: m.Status,
+		Problem: newProblem(d, cost, &policies.items[s.Policy].Policy, numbers, seconds),
+	}
+	if refusal.Status == 0 {
+		refusal.Status = usualStatus(refusal.Problem.Type)
+	}
+	refusal.Problem.Status = refusal.Status
+	if m.OnRefused != nil {
+		m.OnRefused(r, &refusal)
+	}
+	refusal.write(w, r, m.Logger)
+}
+
+// abandon ends a request whose limiter answered an error instead of a decision.
+func (m *middleware) abandon(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		w.WriteHeader(StatusClientClosedRequest)
+		return
+	}
+	m.fail(w, r, "httplimit: the limiter failed", slog.Any("error", err))
+}
+
+// fail answers a request that cannot be decided. Clients are not told why.
+func (m *middleware) fail(w http.ResponseWriter, r *http.Request, message string, why slog.Attr) {
+	m.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
+	status := http.StatusInternalServerError
+	f := Refusal{Status: status, Problem: Problem{Type: "about:blank", Title: http.StatusText(status)}}
+	f.write(w, r, m.Logger)
+}

@@ -1,0 +1,551 @@
+package httplimit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+
+func limit(tb testing.TB, o httplimit.Options) func(http.Handler) http.Handler {
+	tb.Helper()
+	m, err := httplimit.New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// bucket is a token bucket that stands still: 10/s, burst 20.
+func bucket(tb testing.TB, o weir.TokenBucketOptions) *weir.TokenBucket {
+	tb.Helper()
+	if o.Rate == (weir.Rate{}) {
+		o.Rate, o.Burst = weir.PerSecond(10), 20
+	}
+	if o.Clock == nil {
+		o.Clock = weir.NewManualClock(0)
+	}
+	b, err := weir.NewTokenBucket(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func slots(tb testing.TB, o weir.ConcurrencyOptions) *weir.Concurrency {
+	tb.Helper()
+	c, err := weir.NewConcurrency(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// perClient is a keyed limiter that stands still.
+func perClient(tb testing.TB, burst int64) *weir.Keyed[string] {
+	tb.Helper()
+	k, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Name: "per-client", Rate: weir.PerSecond(10), Burst: burst, Clock: weir.NewManualClock(0),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+// recordingKeyed allows everything and remembers the keys.
+type recordingKeyed struct{ keys []string }
+
+func (k *recordingKeyed) TryAcquire(key string, n int64) weir.Decision {
+	k.keys = append(k.keys, key)
+	return weir.Decision{Allowed: true, Limit: 9, Remaining: 9 - n, Policy: "recording"}
+}
+
+func (k *recordingKeyed) Peek(string, int64) weir.Decision {
+	return weir.Decision{Allowed: true, Limit: 9, Remaining: 9, Policy: "recording"}
+}
+
+// fixed is a limiter with one answer.
+type fixed struct {
+	weir.Limiter
+
+	err error
+}
+
+func (f *fixed) Peek(int64) weir.Decision {
+	return weir.Decision{Allowed: true, Limit: 5, Policy: "fixed"}
+}
+
+func (f *fixed) Acquire(context.Context, int64) (weir.Lease, error) { return weir.Lease{}, f.err }
+
+type fixedKeyed struct{ decision weir.Decision }
+
+func (f *fixedKeyed) TryAcquire(string, int64) weir.Decision { return f.decision }
+
+func (f *fixedKeyed) Peek(string, int64) weir.Decision {
+	return weir.Decision{Limit: 5, Policy: "fixed"}
+}
+
+// answer is a response that has been read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	proto  string
+}
+
+func request(method, target string) *http.Request {
+	return httptest.NewRequestWithContext(context.Background(), method, target, http.NoBody)
+}
+
+func send(h http.Handler, r *http.Request) answer {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return answer{w.Code, w.Result().Header, w.Body.String(), ""}
+}
+
+func get(h http.Handler) answer { return send(h, request(http.MethodGet, "/")) }
+
+// fetch sends a request over a connection.
+func fetch(t *testing.T, server *httptest.Server, method string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text), resp.Proto}
+}
+
+func TestEveryAnswerTellsTheLimit(t *testing.T) {
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Name: "api"})})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if w.Header().Get("Ratelimit") == "" {
+				t.Error("RateLimit is not set before the handler runs")
+			}
+			w.WriteHeader(http.StatusTeapot)
+		}))
+	for _, want := range []string{`"api";r=19;t=1`, `"api";r=18;t=1`} {
+		resp := get(handler)
+		if resp.status != http.StatusTeapot {
+			t.Errorf("status %d", resp.status)
+		}
+		expect(t, resp.header, map[string]string{"Ratelimit": want, "Ratelimit-Policy": `"api";q=20;w=2`})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{Name: "api"})
+	handler := limit(t, httplimit.Options{Limiter: limiter})(ok)
+	limiter.TryAcquire(20)
+	resp := get(handler)
+	if resp.status != http.StatusTooManyRequests {
+		t.Errorf("status %d", resp.status)
+	}
+	expect(t, resp.header, map[string]string{
+		"Ratelimit": `"api";r=0;t=1`, "Ratelimit-Policy": `"api";q=20;w=2`, "Retry-After": "1",
+		"Content-Type": "application/problem+json", "X-Content-Type-Options": "nosniff",
+	})
+	var got map[string]any
+	if err := json.Unmarshal([]byte(resp.body), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"type":              "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"title":             "Request cannot be satisfied as assigned quota has been exceeded",
+		"status":            429.,
+		"detail":            limitedDetail,
+		"violated-policies": []any{"api"},
+		"retry-after":       1.,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("body %v\nwant %v", got, want)
+	}
+}
+
+func TestKeyedByClient(t *testing.T) {
+	handler := limit(t, httplimit.Options{Keyed: perClient(t, 1)})(ok)
+	ask := func(remote string, status int) {
+		t.Helper()
+		r := request(http.MethodGet, "/")
+		r.RemoteAddr = remote
+		r.Header.Set("X-Forwarded-For", "203.0.113.1")
+		resp := send(handler, r)
+		if resp.status != status || resp.header.Get("Ratelimit-Policy") != `"per-client";q=1` {
+			t.Errorf("%s: status %d, %v; want %d", remote, resp.status, resp.header, status)
+		}
+	}
+	ask("192.0.2.1:1", 200)
+	ask("192.0.2.1:2", 429)
+	ask("[::ffff:192.0.2.1]:3", 429)
+	ask("192.0.2.2:1", 200)
+	ask("[2001:db8::1]:1", 200)
+	ask("[2001:db8::2]:1", 429)
+	ask("[2001:db8:0:1::1]:1", 200)
+}
+
+func TestPartitionKey(t *testing.T) {
+	handler := limit(t, httplimit.Options{
+		Keyed: perClient(t, 20), Key: httplimit.ByHeader("X-Plan"),
+		PartitionKey: func(_ *http.Request, key string) []byte { return []byte(key) },
+	})(ok)
+	r := request(http.MethodGet, "/")
+	r.Header.Set("X-Plan", "trial121323\"\xff;x")
+	expect(t, send(handler, r).header, map[string]string{
+		"Ratelimit":        `"per-client";r=19;t=1;pk=:dHJpYWwxMjEzMjMi/zt4:`,
+		"Ratelimit-Policy": `"per-client";q=20;w=2;pk=:dHJpYWwxMjEzMjMi/zt4:`,
+	})
+}
+
+func TestCost(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{Name: "api"})
+	var logged bytes.Buffer
+	served := 0
+	handler := limit(t, httplimit.Options{
+		Limiter: limiter, Cost: func(r *http.Request) int64 { return r.ContentLength },
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+	ask := func(cost int64) answer {
+		r := request(http.MethodPost, "/")
+		r.ContentLength = cost
+		return send(handler, r)
+	}
+	for _, c := range []struct {
+		cost   int64
+		status int
+		limit  string
+		retry  string
+	}{
+		{0, 200, `"api";r=20`, ""},
+		{15, 200, `"api";r=5;t=2`, ""},
+		{15, 429, `"api";r=5;t=1`, "1"},
+		{21, 429, `"api";r=5;t=2`, ""}, // never
+		{5, 200, `"api";r=0;t=2`, ""},
+		{0, 200, `"api";r=0;t=2`, ""}, // passes although nothing is left
+		{1, 429, `"api";r=0;t=1`, "1"},
+		{-1, 500, "", ""},
+	} {
+		resp := ask(c.cost)
+		if resp.status != c.status || resp.header.Get("Ratelimit") != c.limit || resp.header.Get("Retry-After") != c.retry {
+			t.Errorf("cost %d: status %d, %v; want %d, %s, %q", c.cost, resp.status, resp.header, c.status, c.limit, c.retry)
+		}
+	}
+	if served != 4 {
+		t.Errorf("served %d requests, want 4", served)
+	}
+	if log := logged.String(); !strings.Contains(log, "cost=-1") || strings.Count(log, "\n") != 1 {
+		t.Errorf("logged %q, want one line about the negative cost", log)
+	}
+}
+
+func TestCostZeroOfAKeyedLimiter(t *testing.T) {
+	keyed := perClient(t, 1)
+	cost := int64(1)
+	handler := limit(t, httplimit.Options{Keyed: keyed, Cost: func(*http.Request) int64 { return cost }})(ok)
+	get(handler)
+	cost = 0
+	if resp := get(handler); resp.status != http.StatusOK || resp.header.Get("Ratelimit") != `"per-client";r=0;t=1` {
+		t.Errorf("cost 0: status %d, %v", resp.status, resp.header)
+	}
+}
+
+func TestErrorsAreLoggedAndNotTold(t *testing.T) {
+	for name, o := range map[string]httplimit.Options{
+		"key": {
+			Keyed: perClient(t, 1),
+			Key:   func(*http.Request) (string, error) { return "", errors.New("secret of the database") },
+		},
+		"limiter": {Limiter: &fixed{err: errors.New("secret of the database")}, MaxWait: time.Second},
+		"invalid": {Keyed: &fixedKeyed{weir.Decision{Reason: weir.ReasonInvalid}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var logged bytes.Buffer
+			o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+			resp := get(limit(t, o)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Error("the handler was called")
+			})))
+			if resp.status != http.StatusInternalServerError || strings.Contains(resp.body, "secret") ||
+				resp.body != `{"type":"about:blank","title":"Internal Server Error","status":500}`+"\n" {
+				t.Errorf("status %d, body %s", resp.status, resp.body)
+			}
+			if !strings.Contains(logged.String(), "level=ERROR") {
+				t.Errorf("logged %q", logged.String())
+			}
+		})
+	}
+}
+
+func TestSkip(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{})
+	handler := limit(t, httplimit.Options{
+		Limiter: limiter, Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
+	})(ok)
+	resp := send(handler, request(http.MethodGet, "/healthz"))
+	if resp.header.Get("Ratelimit") != "" || limiter.Stats().Granted != 0 {
+		t.Errorf("skipped: %v, %+v", resp.header, limiter.Stats())
+	}
+	get(handler)
+	if limiter.Stats().Granted != 1 {
+		t.Errorf("not skipped: %+v", limiter.Stats())
+	}
+}
+
+func TestARequestIsChargedOnce(t *testing.T) {
+	limiter, other := bucket(t, weir.TokenBucketOptions{Name: "one"}), bucket(t, weir.TokenBucketOptions{Name: "other"})
+	one, two := limit(t, httplimit.Options{Limiter: limiter}), limit(t, httplimit.Options{Limiter: other})
+	resp := get(one(two(one(two(one(ok))))))
+	if a, b := limiter.Stats().Granted, other.Stats().Granted; a != 1 || b != 1 {
+		t.Errorf("charged %d and %d times", a, b)
+	}
+	want := `"one";r=19;t=1, "other";r=19;t=1`
+	if got := strings.Join(resp.header.Values("Ratelimit"), ", "); got != want {
+		t.Errorf("RateLimit: %s, want %s", got, want)
+	}
+	get(one(ok))
+	if n := limiter.Stats().Granted; n != 2 {
+		t.Errorf("after another request: charged %d times", n)
+	}
+}
+
+func TestTheContextIsPassedOn(t *testing.T) {
+	type name struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.Context().Value(name{}) != "value" || r.Context().Value("value") != nil {
+				t.Error("values of the context are lost")
+			}
+			cancel()
+			<-r.Context().Done()
+			if !errors.Is(context.Cause(r.Context()), context.Canceled) {
+				t.Errorf("cause %v", context.Cause(r.Context()))
+			}
+		}))
+	send(handler, request(http.MethodGet, "/").WithContext(ctx))
+}
+
+func TestLeaseIsReleased(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		panics  any
+	}{
+		{"return", func(http.ResponseWriter, *http.Request) {}, nil},
+		{"error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) }, nil},
+		{"panic", func(http.ResponseWriter, *http.Request) { panic("lost") }, "lost"},
+		{"abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.ErrAbortHandler},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			limiter := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1})
+			watch := func(w http.ResponseWriter, r *http.Request) {
+				if limiter.Stats().Available != 0 {
+					t.Error("the handler runs without a permit")
+				}
+				c.handler(w, r)
+			}
+			handler := limit(t, httplimit.Options{Limiter: limiter})(http.HandlerFunc(watch))
+			func() {
+				defer func() {
+					if got := recover(); got != c.panics {
+						t.Errorf("the panic %v became %v", c.panics, got)
+					}
+				}()
+				get(handler)
+			}()
+			if limiter.Stats().Available != 1 {
+				t.Error("the permit was not given back")
+			}
+		})
+	}
+}
+
+// TestTheResponseWriterIsNotWrapped shows it for every interface at once: the handler gets the very same value.
+func TestTheResponseWriterIsNotWrapped(t *testing.T) {
+	w := httptest.NewRecorder()
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(
+		http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+			if got != http.ResponseWriter(w) {
+				t.Errorf("the handler got a %T", got)
+			}
+		}))
+	handler.ServeHTTP(w, request(http.MethodGet, "/"))
+}
+
+func TestChainTellsAllPoliciesAndTheLimitThatBinds(t *testing.T) {
+	inner, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{Name: "burst"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := weir.NewFixedWindow(weir.FixedWindowOptions{
+		Name: "daily", Limit: 3, Window: 24 * time.Hour, Clock: weir.NewManualClock(0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := weir.NewChain(slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 9}), inner, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := limit(t, httplimit.Options{Limiter: chain})(ok)
+	all := `"slots";q=9;qu="concurrent-requests", "burst";q=20;w=2, "daily";q=3;w=86400`
+	for i, want := range []string{`"daily";r=2;t=86400`, `"daily";r=1;t=86400`, `"daily";r=0;t=86400`, `"daily";r=0;t=86400`} {
+		resp := get(handler)
+		if got := resp.header.Get("Ratelimit"); got != want || resp.header.Get("Ratelimit-Policy") != all {
+			t.Errorf("%v, want %s and %s", resp.header, want, all)
+		}
+		if refused := resp.status == http.StatusTooManyRequests; refused != (i == 3) {
+			t.Errorf("request %d: status %d", i+1, resp.status)
+		}
+		if i < 3 {
+			continue
+		}
+		if resp.header.Get("Retry-After") != "86400" || !strings.Contains(resp.body, `"violated-policies":["daily"]`) {
+			t.Errorf("refused: %v", resp.header)
+		}
+	}
+}
+
+func TestPoliciesOption(t *testing.T) {
+	handler := limit(t, httplimit.Options{
+		Limiter: bucket(t, weir.TokenBucketOptions{}),
+		Policies: []httplimit.Policy{
+			{Name: "upload", Quota: 1000, Window: time.Minute, Unit: httplimit.ContentBytes},
+		},
+	})(ok)
+	expect(t, get(handler).header, map[string]string{
+		"Ratelimit": `"upload";r=19;t=1`, "Ratelimit-Policy": `"upload";q=1000;qu="content-bytes";w=60`,
+	})
+}
+
+func TestALimiterWithoutQuota(t *testing.T) {
+	keyed := &recordingKeyed{}
+	expect(t, get(limit(t, httplimit.Options{Keyed: keyed})(ok)).header, map[string]string{
+		"Ratelimit": `"recording";r=8`, "Ratelimit-Policy": `"recording";q=9`,
+	})
+}
+
+// TestAPolicyThatWasNotThereAtTheStart is about limiters of other origin that speak of a policy nobody has heard of.
+func TestAPolicyThatWasNotThereAtTheStart(t *testing.T) {
+	keyed := &fixedKeyed{weir.Decision{Allowed: true, Limit: 7, Remaining: 6, Policy: "new"}}
+	handler := limit(t, httplimit.Options{Keyed: keyed, Policies: []httplimit.Policy{{Name: "a"}, {Name: "b"}}})(ok)
+	expect(t, get(handler).header, map[string]string{"Ratelimit": `"new";r=6`, "Ratelimit-Policy": `"new";q=7`})
+
+	keyed.decision.Policy = "a\r\nSet-Cookie: x"
+	expect(t, get(handler).header, map[string]string{"Ratelimit": `"a";r=6`, "Ratelimit-Policy": `"a";q=0, "b";q=0`})
+}
+
+// TestHeaderInjection tries everything that a client or a configuration can put into a field.
+func TestHeaderInjection(t *testing.T) {
+	const evil = "x\r\nSet-Cookie: admin=1\r\n\r\n<script>"
+	if _, err := httplimit.New(httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Name: evil})}); err == nil {
+		t.Error("a limiter with that name is accepted")
+	}
+	if _, err := httplimit.New(httplimit.Options{
+		Limiter: bucket(t, weir.TokenBucketOptions{}), Policies: []httplimit.Policy{{Name: evil}},
+	}); err == nil {
+		t.Error("a policy with that name is accepted")
+	}
+	handler := limit(t, httplimit.Options{
+		Keyed: perClient(t, 1), Key: constant(evil),
+		PartitionKey: func(_ *http.Request, key string) []byte { return []byte(key) },
+	})(ok)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for _, status := range []int{200, 429} {
+		resp := fetch(t, server, http.MethodGet)
+		if resp.status != status || len(resp.header["Set-Cookie"]) > 0 || strings.Contains(resp.body, "script") {
+			t.Errorf("status %d, %v", resp.status, resp.header)
+		}
+		for name, values := range resp.header {
+			for _, v := range values {
+				if strings.ContainsAny(v, "\r\n\x00") || strings.Contains(v, "admin") {
+					t.Errorf("%s: %q", name, v)
+				}
+			}
+		}
+	}
+}
+
+func TestOptionsThatCannotBeUsed(t *testing.T) {
+	limiter, keyed := bucket(t, weir.TokenBucketOptions{}), perClient(t, 1)
+	same, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{}), bucket(t, weir.TokenBucketOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]httplimit.Options{
+		"Options.Limiter is nil":                                {},
+		"Options.Limiter is a nil *weir.TokenBucket":            {Limiter: (*weir.TokenBucket)(nil)},
+		"Options.Keyed is a nil *weir.Keyed[string]":            {Keyed: (*weir.Keyed[string])(nil)},
+		"Options.Keyed is set beside Limiter":                   {Limiter: limiter, Keyed: keyed},
+		"Options.Key is set":                                    {Limiter: limiter, Key: constant("")},
+		"Options.MaxWait is -1s":                                {Limiter: limiter, MaxWait: -time.Second},
+		"Options.MaxWait is 1s":                                 {Keyed: keyed, MaxWait: time.Second},
+		"Options.Status is 200":                                 {Limiter: limiter, Status: 200},
+		"Options.Status is 600":                                 {Limiter: limiter, Status: 600},
+		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: httplimit.Headers{Jitter: -1}},
+		`Policies[1].Name is "default": must be different from`: {Limiter: same},
+		`Policies[0].Name "ü" has the byte`:                     {Limiter: bucket(t, weir.TokenBucketOptions{Name: "ü"})},
+	} {
+		if _, err := httplimit.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestNilHandler(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil handler is found out only when it is called")
+		}
+	}()
+	limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(nil)
+}
+
+func TestAdmittedAllocations(t *testing.T) {
+	w := httptest.NewRecorder()
+	r := request(http.MethodGet, "/")
+	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	v6 := request(http.MethodGet, "/")
+	v6.RemoteAddr = "[2001:db8::1]:80"
+	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(1e9), Burst: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1e9), Burst: 1e9})})(next)
+	byClient := limit(t, httplimit.Options{Keyed: keyed})(next)
+	for _, c := range []struct {
+		name    string
+		handler http.Handler
+		request *http.Request
+		most    float64
+	}{{"one limiter", one, r, 4}, {"by IPv4 client", byClient, r, 4}, {"by IPv6 client", byClient, v6, 5}} {
+		if n := testing.AllocsPerRun(200, func() {
+			clear(w.Header())
+			c.handler.ServeHTTP(w, c.request)
+		}); n > c.most {
+			t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package httplimit
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has a method Quota like that,
+// the policy that is told to clients is derived from it.
+type Keyed interface {
+	TryAcquire(key string, n int64) weir.Decision
+	Peek(key string, n int64) weir.Decision
+}
+
+// Options configure a middleware. One of Limiter and Keyed is required.
+type Options struct {
+	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing.
+	Limiter weir.Limiter
+	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter and MaxWait.
+	Keyed Keyed
+	// Key answers the key of a request, for Keyed. Default: ByClient(ClientOptions{}), the network address of the peer.
+	Key KeyFunc
+	// Cost is how many permits a request takes. A request that costs 0 passes, whatever the state of the limiter. A
+	// negative cost is a programming error: it is logged and answered with 500. Default: every request costs 1.
+	Cost func(*http.Request) int64
+	// MaxWait is how long a request may wait in the queue of Limiter, if that has one, instead of being refused at
+	// once; weir.Never for as long as the client waits. A client that goes away while it waits is neither
+	// served nor refused: the handler is not called, and the response has status 499, which nobody receives.
+	// Default: 0, requests do not wait.
+	MaxWait time.Duration
+	// Skip tells which requests are not limited, and told nothing. Default: none.
+	Skip func(*http.Request) bool
+	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up
+	// its quota, 503 (Service Unavailable) if the server has no capacity for anybody: if all permits of a
+	// weir.Concurrency are in use, the table of keys is full, or the limiter is closed.
+	Status int
+	// OnRefused is called with each refusal before it is written, and may change it. Default: nil.
+	OnRefused func(*http.Request, *Refusal)
+	// Policies are what RateLimit-Policy says. A decision is told under the policy with the name of the limiter that made
+	// it, or under the only one. Default: derived from the limiters, which then must have different names.
+	Policies []Policy
+	// PartitionKey answers what clients are told of the share that a request belongs to, for all policies; key is "" for
+	// Limiter. It must not hold anything secret. Nil, and what is longer than 1024 bytes, is not told. Default:
+	// nothing is told.
+	PartitionKey func(r *http.Request, key string) []byte
+	// Headers are how limits are told. Default: the fields of the current draft.
+	Headers Headers
+	// Logger is told of requests that could not be decided because an option is misused. Refusals are not logged.
+	// Default: nil, nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	keyed, limiter := o.Keyed != nil, o.Limiter != nil
+	switch {
+	case keyed && isNil(o.Keyed):
+		return optionError("Options.Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
+	case limiter && isNil(o.Limiter):
+		return optionError("Options.Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
+	case keyed && limiter:
+		return optionError("Options.Keyed", "set beside Limiter", "the only one of the two")
+	case !keyed && !limiter:
+		return optionError("Options.Limiter", "nil", "a limiter, or else Keyed must be one")
+	case o.Key != nil && !keyed:
+		return optionError("Options.Key", "set", "nil without Keyed")
+	case o.MaxWait < 0:
+		return optionError("Options.MaxWait", o.MaxWait.String(), "0 or more, or weir.Never")
+	case o.MaxWait > 0 && keyed:
+		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with Keyed, which has no queue")
+	case o.Status != 0 && (o.Status < 400 || o.Status > 599):
+		return optionError("Options.Status", fmt.Sprint(o.Status), "from 400 to 599, or 0 for 429 and 503")
+	}
+	return o.Headers.Check()
+}
+
+func (o *Options) policies() (*Policies, error) {
+	policies := o.Policies
+	switch {
+	case len(policies) > 0:
+	case o.Limiter != nil:
+		policies = policiesOf(o.Limiter)
+	default:
+		d := o.Keyed.Peek("", 0)
+		policies = []Policy{Policy{Name: d.Policy, Quota: d.Limit}.quoting(o.Keyed)}
+	}
+	return NewPolicies(policies...)
+}

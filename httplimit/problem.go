@@ -1,0 +1,201 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// The problem types that the draft of the RateLimit fields registers.
+const (
+	// QuotaExceeded is the type of a request that exceeds the quota of its client. Its usual status is 429.
+	QuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	// TemporaryReducedCapacity is the type of a request that the server has no capacity for, whoever sent it. Its usual
+	// status is 503.
+	TemporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+const (
+	quotaExceededTitle   = "Request cannot be satisfied as assigned quota has been exceeded"
+	reducedCapacityTitle = "Request cannot be satisfied due to temporary server capacity constraints"
+)
+
+// Problem is a problem detail of RFC 9457, the body of a refusal.
+type Problem struct {
+	// Type is a URI that identifies the kind of problem, Title its short name in English.
+	Type  string `json:"type"`
+	Title string `json:"title"`
+	// Status is the status code of the response.
+	Status int `json:"status"`
+	// Detail says in one sentence what happened and what to do.
+	Detail string `json:"detail,omitempty"`
+	// Instance is a URI that identifies this occurrence. Default: left out.
+	Instance string `json:"instance,omitempty"`
+	// ViolatedPolicies are the names of the policies that refused.
+	ViolatedPolicies []string `json:"violated-policies,omitempty"` //nolint:tagliatelle // registered with the type
+	// RetryAfter is the value of the field of the same name in seconds, 0 if there is none.
+	RetryAfter int64 `json:"retry-after,omitempty"` //nolint:tagliatelle // that of the header field
+}
+
+// json is p as JSON. Bytes that are not UTF-8 are replaced.
+func (p *Problem) json() []byte {
+	text, err := json.Marshal(p)
+	if err != nil { // a struct of strings and integers can always be encoded
+		return []byte("{}")
+	}
+	return append(text, '\n')
+}
+
+// text is p in one line.
+func (p *Problem) text() []byte {
+	line := p.Detail
+	if line == "" {
+		line = p.Title
+	}
+	return []byte(strings.Map(printable, line) + "\n")
+}
+
+// printable keeps a line one line.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f || r == '\u0085' || r == '\u2028' || r == '\u2029' {
+		return ' '
+	}
+	return r
+}
+
+// isCapacity tells whether a refusal says something about the server rather than about the client: it is closed, tracks
+// as many keys as it may, or has all permits in use, for a time that nobody knows.
+func isCapacity(d weir.Decision, unit Unit) bool {
+	switch d.Reason {
+	case weir.ReasonClosed, weir.ReasonTableFull:
+		return true
+	case weir.ReasonNever:
+		return false
+	default:
+	}
+	return unit == ConcurrentRequests || d.RetryAfter == 0
+}
+
+// newProblem describes a refusal without its status.
+func newProblem(d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) Problem {
+	p := Problem{
+		Type: QuotaExceeded, Title: quotaExceededTitle,
+		ViolatedPolicies: []string{policy.Name}, RetryAfter: seconds,
+	}
+	if isCapacity(d, policy.Unit) {
+		p.Type, p.Title = TemporaryReducedCapacity, reducedCapacityTitle
+	}
+	var scratch [256]byte
+	p.Detail = string(appendDetail(scratch[:0], d, cost, policy, numbers, seconds))
+	return p
+}
+
+// appendDetail appends a sentence such as
+//
+//	The limit "per-client" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; retry after 1 second.
+func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) []byte {
+	b = append(b, `The limit "`...)
+	b = append(b, policy.Name...)
+	switch {
+	case d.Reason == weir.ReasonClosed:
+		return append(b, `" is closed and lets no request pass.`...)
+	case d.Reason == weir.ReasonTableFull:
+		b = append(b, `" tracks as many clients as it can`...)
+		return appendRetry(b, d, seconds)
+	case !numbers:
+		b = append(b, `" does not allow this request`...)
+		return appendRetry(b, d, seconds)
+	}
+	b = append(b, `" allows `...)
+	b = appendCount(b, policy.Quota, policy.Unit)
+	if policy.Window > 0 {
+		b = append(b, " per "...)
+		b = appendDuration(b, policy.Window)
+	}
+	if d.Reason != weir.ReasonNever {
+		b = append(b, " and has "...)
+		b = strconv.AppendInt(b, max(d.Remaining, 0), 10)
+		b = append(b, " left"...)
+	}
+	b = append(b, ", but this request needs "...)
+	b = strconv.AppendInt(b, cost, 10)
+	b = append(b, reasonClauses[d.Reason]...)
+	return appendRetry(b, d, seconds)
+}
+
+var reasonClauses = map[weir.Reason]string{
+	weir.ReasonQueueFull: ", and there is no room to wait",
+	weir.ReasonDeadline:  ", and its turn would come too late",
+	weir.ReasonEvicted:   ", and newer requests took its place in the queue",
+}
+
+func appendRetry(b []byte, d weir.Decision, seconds int64) []byte {
+	switch {
+	case d.RetryAfter == weir.Never:
+		return append(b, "; no later attempt can succeed."...)
+	case seconds == 0:
+		return append(b, "; retry later."...)
+	}
+	b = append(b, "; retry after "...)
+	b = appendPlural(b, seconds, "second")
+	return append(b, '.')
+}
+
+func appendCount(b []byte, n int64, unit Unit) []byte {
+	switch unit {
+	case Requests:
+		return appendPlural(b, n, "request")
+	case ContentBytes:
+		return appendPlural(b, n, "byte")
+	case ConcurrentRequests:
+		return append(appendPlural(b, n, "request"), " at a time"...)
+	}
+	b = strconv.AppendInt(b, n, 10)
+	b = append(b, ' ')
+	return append(b, unit...)
+}
+
+func appendPlural(b []byte, n int64, noun string) []byte {
+	b = strconv.AppendInt(b, n, 10)
+	b = append(b, ' ')
+	b = append(b, noun...)
+	if n != 1 {
+		b = append(b, 's')
+	}
+	return b
+}
+
+// appendDuration appends d in the largest unit of which it is a multiple, or as "1.5s".
+func appendDuration(b []byte, d time.Duration) []byte {
+	for _, u := range [...]struct {
+		d    time.Duration
+		noun string
+	}{
+		{24 * time.Hour, "day"},
+		{time.Hour, "hour"},
+		{time.Minute, "minute"},
+		{time.Second, "second"},
+		{time.Millisecond, "millisecond"},
+	} {
+		if d%u.d != 0 {
+			continue
+		}
+		if d == u.d {
+			return append(b, u.noun...)
+		}
+		return appendPlural(b, int64(d/u.d), u.noun)
+	}
+	return append(b, d.String()...)
+}
+
+// usualStatus is the status that belongs to a type of problem.
+func usualStatus(problemType string) int {
+	if problemType == TemporaryReducedCapacity {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
