@@ -2,7 +2,10 @@ module github.com/weirhq/weir/verify
 
 go 1.26
 
-require github.com/weirhq/weir v0.0.0
+require (
+	github.com/dunglas/httpsfv v1.1.2
+	github.com/weirhq/weir v0.0.0
+)
 
 require (
 	github.com/anishathalye/porcupine v1.3.1 // indirect
