@@ -4,9 +4,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/replay"
+	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
-	return []*cobra.Command{replay.Command()}
+	return []*cobra.Command{serve.Command(), replay.Command()}
 }

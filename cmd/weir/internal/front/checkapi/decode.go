@@ -1,0 +1,182 @@
+package checkapi
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/algo"
+)
+
+const (
+	maxKey  = 1024
+	maxCost = algo.MaxPermits
+
+	acceptedKey    = "must be a string of 1 to 1024 bytes"
+	acceptedPolicy = "must be a string"
+	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
+	acceptedFields = "must be policy, key or cost"
+)
+
+// request is what a body asks. The slices point into the body.
+type request struct {
+	policy []byte // nil if it is not given
+	key    []byte
+	cost   int64
+}
+
+// fault says what is wrong with a body.
+type fault struct {
+	field    string // "" if the body is not such an object at all
+	value    string // what stands there, shortened
+	accepted string
+}
+
+// Error is "field value: accepted".
+func (f *fault) Error() string {
+	switch {
+	case f.field == "":
+		return f.accepted
+	case f.value == "":
+		return f.field + ": " + f.accepted
+	default:
+		return f.field + " " + f.value + ": " + f.accepted
+	}
+}
+
+// The fields as bits, to see which have been there.
+const (
+	policyField = 1 << iota
+	keyField
+	costField
+)
+
+// decode reads the object of a check request and checks its values. It overwrites body where strings are escaped. It is
+// strict: names are compared exactly, none may occur twice, and what is not known is an error, as it is probably a field
+// that was misspelt.
+func decode(body []byte) (request, error) {
+	r := request{cost: 1}
+	s := scanner{text: body}
+	seen, err := s.object(&r)
+	if err != nil {
+		return request{}, err
+	}
+	switch {
+	case seen&keyField == 0:
+		return request{}, &fault{field: "key", accepted: "is missing; " + acceptedKey}
+	case len(r.key) == 0:
+		return request{}, &fault{field: "key", value: `""`, accepted: acceptedKey}
+	case len(r.key) > maxKey:
+		return request{}, &fault{
+			field: "key", value: excerpt(r.key), accepted: fmt.Sprintf("has %d bytes; %s", len(r.key), acceptedKey),
+		}
+	}
+	return r, nil
+}
+
+func (s *scanner) object(r *request) (seen int, err error) {
+	s.space()
+	if !s.take('{') {
+		return 0, s.fault("the body must be a JSON object")
+	}
+	s.space()
+	for first := true; !s.take('}'); first = false {
+		if !first {
+			if !s.take(',') {
+				return 0, s.fault("expected , or }")
+			}
+			s.space()
+		}
+		field, err := s.member(r)
+		if err != nil {
+			return 0, err
+		}
+		if seen&field != 0 {
+			return 0, &fault{field: fieldNames[field], accepted: "stands there twice"}
+		}
+		seen |= field
+		s.space()
+	}
+	s.space()
+	if s.at < len(s.text) {
+		return 0, s.fault("expected nothing after the object")
+	}
+	return seen, nil
+}
+
+var fieldNames = map[int]string{policyField: "policy", keyField: "key", costField: "cost"}
+
+// member reads a name and its value.
+func (s *scanner) member(r *request) (field int, err error) {
+	name, err := s.string()
+	if err != nil {
+		return 0, err
+	}
+	s.space()
+	if !s.take(':') {
+		return 0, s.fault("expected : after a name")
+	}
+	s.space()
+	switch string(name) {
+	case "policy":
+		r.policy, err = s.stringField("policy", acceptedPolicy)
+		return policyField, err
+	case "key":
+		r.key, err = s.stringField("key", acceptedKey)
+		return keyField, err
+	case "cost":
+		r.cost, err = s.cost()
+		return costField, err
+	}
+	return 0, &fault{field: "field", value: excerpt(name), accepted: acceptedFields}
+}
+
+func (s *scanner) stringField(field, accepted string) ([]byte, error) {
+	if s.next() != '"' {
+		return nil, &fault{field: field, value: s.excerpt(), accepted: accepted}
+	}
+	value, err := s.string()
+	var inner *fault
+	if errors.As(err, &inner) {
+		inner.accepted = field + ": " + inner.accepted
+	}
+	return value, err
+}
+
+// cost reads an integer from 0 to maxCost.
+func (s *scanner) cost() (int64, error) {
+	wrong := &fault{field: "cost", value: s.excerpt(), accepted: acceptedCost}
+	start := s.at
+	var n int64
+	for ; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
+		n = n*10 + int64(s.text[s.at]-'0')
+		if n > maxCost {
+			return 0, wrong
+		}
+	}
+	digits := s.text[start:s.at]
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return 0, wrong
+	}
+	switch s.next() {
+	case ',', '}', ' ', '\t', '\r', '\n', 0:
+		return n, nil
+	}
+	return 0, wrong
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+const maxExcerpt = 40
+
+// excerpt is the beginning of value in quotes, with what does not print escaped.
+func excerpt(value []byte) string {
+	if len(value) <= maxExcerpt {
+		return fmt.Sprintf("%q", value)
+	}
+	cut := maxExcerpt
+	for cut > maxExcerpt-utf8.UTFMax && !utf8.RuneStart(value[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%q...", value[:cut])
+}

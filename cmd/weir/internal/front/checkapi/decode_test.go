@@ -1,0 +1,158 @@
+package checkapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestDecode(t *testing.T) {
+	for body, want := range map[string]request{
+		`{"key":"alice"}`: {nil, []byte("alice"), 1},
+		` { "cost" : 0 , "key" : "a" } ` + "\r\n\t":        {nil, []byte("a"), 0},
+		`{"policy":"p","key":"a","cost":1000000000000000}`: {[]byte("p"), []byte("a"), 1e15},
+		`{"policy":"","key":"é🐟"}`:                         {[]byte(""), []byte("é🐟"), 1},
+		`{"key":"\"\\\/\b\f\n\r\t\u00e9\ud83d\udc1F"}`:     {nil, []byte("\"\\/\b\f\n\r\té🐟"), 1},
+		`{"\u006bey":"\u0000"}`:                            {nil, []byte("\x00"), 1},
+		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {nil, bytes.Repeat([]byte("k"), 1024), 1},
+	} {
+		got, err := decode([]byte(body))
+		if err != nil || string(got.key) != string(want.key) || string(got.policy) != string(want.policy) ||
+			(got.policy == nil) != (want.policy == nil) || got.cost != want.cost {
+			t.Errorf("%s: %q %q %d, %v", body, got.policy, got.key, got.cost, err)
+		}
+	}
+}
+
+func TestDecodeSaysWhatIsWrong(t *testing.T) {
+	for body, want := range map[string]string{
+		``:                                    "not JSON: the body must be a JSON object, but the body ends after 0 bytes",
+		`[]`:                                  "not JSON: the body must be a JSON object at byte 0, not an array",
+		`"key"`:                               `not JSON: the body must be a JSON object at byte 0, not "\"key\""`,
+		`null`:                                "not JSON: the body must be a JSON object at byte 0, not null",
+		"\ufeff{}":                            "not JSON: the body must be a JSON object at byte 0",
+		`{}`:                                  "key: is missing; must be a string of 1 to 1024 bytes",
+		`{"key":""}`:                          `key "": must be a string of 1 to 1024 bytes`,
+		`{"key":null}`:                        "key null: must be a string of 1 to 1024 bytes",
+		`{"key":7}`:                           "key 7: must be a string of 1 to 1024 bytes",
+		`{"key":["a"]}`:                       "key an array: must be a string",
+		`{"policy":true,"key":"a"}`:           "policy true: must be a string",
+		`{"key":"a","policy":{}}`:             "policy an object: must be a string",
+		`{"key":"a","cost":-1}`:               "cost -1: must be a whole number from 0 to 10^15",
+		`{"key":"a","cost":1.5}`:              "cost 1.5: must be a whole number from 0 to 10^15, without point or exponent",
+		`{"key":"a","cost":1e3}`:              "cost 1e3: must be a whole number",
+		`{"key":"a","cost":01}`:               "cost 01: must be a whole number",
+		`{"key":"a","cost":"5"}`:              `cost "\"5\"": must be a whole number`,
+		`{"key":"a","cost":null}`:             "cost null: must be a whole number",
+		`{"key":"a","cost":[1]}`:              "cost an array: must be a whole number",
+		`{"key":"a","cost":}`:                 `cost "}": must be a whole number`,
+		`{"key":"a","cost":`:                  "cost nothing: must be a whole number",
+		`{"key":"a","cost":1000000000000001}`: "cost 1000000000000001: must be a whole number from 0 to 10^15",
+		`{"key":"a","cost":99999999999999999999999}`: "cost 99999999999999999999999: must be a whole number",
+		`{"key":"a","Cost":1}`:                       `field "Cost": must be policy, key or cost`,
+		`{"user":"a"}`:                               `field "user": must be policy, key or cost`,
+		"{\"\\u001b[31m\":1}":                        `field "\x1b[31m": must be policy, key or cost`,
+		`{"key":"a","key":"b"}`:                      "key: stands there twice",
+		`{"key":"a",}`:                               "not JSON: expected a string in quotes at byte 11",
+		`{,"key":"a"}`:                               "not JSON: expected a string in quotes at byte 1",
+		`{"key":"a" "cost":1}`:                       "not JSON: expected , or } at byte 11",
+		`{"key" "a"}`:                                "not JSON: expected : after a name at byte 7",
+		`{"key":"a"`:                                 "not JSON: expected , or }, but the body ends after 10 bytes",
+		`{"key":"a"}{}`:                              "not JSON: expected nothing after the object at byte 11, not an object",
+		`{"key":"a`:                                  `key: not JSON: expected " at the end of a string`,
+		`{"key":"\x"}`:                               "key: not JSON: expected an escape of JSON at byte 8",
+		`{"key":"\ud83d"}`:                           "key: not JSON: expected an escape of JSON at byte 8",
+		`{"key":"\ud83dab"}`:                         "key: not JSON: expected an escape of JSON at byte 8",
+		`{"key":"\udc1f\ud83d"}`:                     "key: not JSON: expected an escape of JSON at byte 8",
+		"{\"key\":\"a\xff\"}":                        "key: not JSON: expected UTF-8 at byte 9",
+		"{\"key\":\"a\nb\"}":                         "key: not JSON: control characters must be escaped at byte 9",
+		`{"key":"` + strings.Repeat("é", 513) + `"}`: `key "éééééééééééééééééééé"...: has 1026 bytes; must be a string of 1 to 1024 bytes`,
+	} {
+		_, err := decode([]byte(body))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+
+// referenceDecode does with encoding/json what decode does by hand. It is not sure about strings in which encoding/json
+// has replaced something.
+func referenceDecode(body []byte) (r request, ok, sure bool) {
+	if !utf8.Valid(body) || !json.Valid(body) {
+		return request{}, false, true
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+		return request{}, false, true
+	}
+	r.cost = 1
+	seen := map[string]bool{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return request{}, false, true
+		}
+		value, err := decoder.Token()
+		if err != nil || seen[name.(string)] { //nolint:forcetypeassert // the name of a member is a string
+			return request{}, false, true
+		}
+		seen[name.(string)] = true //nolint:forcetypeassert // as above
+		text, isString := value.(string)
+		if strings.ContainsRune(text, utf8.RuneError) {
+			return request{}, false, false
+		}
+		number, isNumber := value.(json.Number)
+		switch {
+		case name == "key" && isString:
+			r.key = []byte(text)
+		case name == "policy" && isString:
+			r.policy = []byte(text)
+		case name == "cost" && isNumber && wholeNumber.MatchString(number.String()):
+			if r.cost, err = strconv.ParseInt(number.String(), 10, 64); err != nil || r.cost > 1e15 {
+				return request{}, false, true
+			}
+		default:
+			return request{}, false, true
+		}
+	}
+	_, err := decoder.Token()
+	_, after := decoder.Token()
+	return r, err == nil && errors.Is(after, io.EOF) && len(r.key) > 0 && len(r.key) <= 1024, true
+}
+
+// FuzzDecode: the decoder accepts what encoding/json accepts, apart from what it is strict about, and reads the same.
+func FuzzDecode(f *testing.F) {
+	for _, body := range []string{
+		`{"policy":"default","key":"alice","cost":1}`, `{"key":"\u00e9\ud83d\udc1f\n"}`, `{}`, ``, `{"key":"a","cost":1e3}`,
+		`{"key":"a","key":"b"}`, `{"key":{"a":[1]}}`, `{"key":"a"}x`, ` {"cost":-0,"key":"a"}`, `{"key":"\ud800"}`, "{\"key\":\"\xff\"}",
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		want, ok, sure := referenceDecode(body)
+		got, err := decode(bytes.Clone(body))
+		if err != nil {
+			if text := err.Error(); !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+				t.Fatalf("%q: %q does not print", body, text)
+			}
+		}
+		if !sure {
+			return
+		}
+		if (err == nil) != ok {
+			t.Fatalf("%q: %v, but encoding/json says %v", body, err, ok)
+		}
+		if ok && (string(got.key) != string(want.key) || string(got.policy) != string(want.policy) || got.cost != want.cost) {
+			t.Fatalf("%q: %q %q %d, want %q %q %d", body, got.policy, got.key, got.cost, want.policy, want.key, want.cost)
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package checkapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/policies"
+	"github.com/weirhq/weir/httplimit"
+)
+
+const (
+	checkPath     = "/v1/check"
+	healthPath    = "/healthz"
+	defaultPolicy = "default"
+	maxBody       = 64 << 10
+)
+
+// Handler answers checks, and the few pages around them. It is safe for concurrent use.
+type Handler struct {
+	policies map[string]*answering
+	names    []string
+	draining atomic.Bool
+	rejected atomic.Int64
+}
+
+// answering is a policy with what is the same in all of its answers.
+type answering struct {
+	limiter *weir.Keyed[string]
+	told    *httplimit.Policies
+	json    string // its name
+}
+
+// New answers a handler for the policies of set. A policy whose name cannot stand in a header field is an error.
+func New(set *policies.Set) (*Handler, error) {
+	h := &Handler{policies: make(map[string]*answering)}
+	for _, p := range set.All() {
+		told, err := tellable(p)
+		if err != nil {
+			return nil, err
+		}
+		name, err := json.Marshal(p.Name)
+		if err != nil {
+			return nil, fmt.Errorf("weir: policy %.40q: %w", p.Name, err)
+		}
+		h.policies[p.Name] = &answering{p.Limiter, told, string(name)}
+		h.names = append(h.names, p.Name)
+	}
+	return h, nil
+}
+
+// Drain makes /healthz answer 503 from now on. Checks are answered as before.
+func (h *Handler) Drain() { h.draining.Store(true) }
+
+// Rejected is how many requests could not be answered, because they were wrong.
+func (h *Handler) Rejected() int64 { return h.rejected.Load() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var p *problem
+	switch r.URL.Path {
+	case checkPath:
+		p = h.check(w, r)
+	case healthPath:
+		p = h.health(w, r)
+	case "/":
+		p = h.about(w, r)
+	default:
+		p = &problem{
+			Status: http.StatusNotFound,
+			Detail: "there is no such page; there are POST " + checkPath + ", GET " + healthPath + " and GET /",
+		}
+	}
+	if p != nil {
+		h.rejected.Add(1)
+		p.write(w)
+	}
+}
+
+// buffers hold bodies of requests, and then of responses.
+var buffers = sync.Pool{New: func() any { return new([512]byte) }}
+
+var jsonType = []string{"application/json"}
+
+// check answers POST /v1/check, or the problem with it.
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
+	if r.Method != http.MethodPost {
+		return methodProblem(w, r, "POST")
+	}
+	if !isJSON(r.Header) {
+		return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
+			"must be application/json")
+	}
+	small, _ := buffers.Get().(*[512]byte)
+	defer buffers.Put(small)
+	body, p := readBody(r, small[:0])
+	if p != nil {
+		return p
+	}
+	ask, err := decode(body)
+	if err != nil {
+		return badBody(err)
+	}
+	if ask.policy == nil {
+		ask.policy = []byte(defaultPolicy)
+	}
+	policy, ok := h.policies[string(ask.policy)]
+	if !ok {
+		p := newProblem(http.StatusNotFound, "policy", excerpt(ask.policy), "there is no such policy; there are "+strings.Join(h.names, ", "))
+		p.Policies = h.names
+		return p
+	}
+	d := policy.limiter.TryAcquire(string(ask.key), ask.cost)
+
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	tell(header, policy.told, d)
+	if !d.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(appendDecision(small[:0], d, policy.json)) // if the client is gone, nobody is there to be told
+	return nil
+}
+
+// readBody reads the body into space, or into a larger one.
+func readBody(r *http.Request, space []byte) ([]byte, *problem) {
+	if r.ContentLength > maxBody {
+		return nil, tooLarge()
+	}
+	body := space
+	for {
+		if len(body) == cap(body) {
+			if len(body) > maxBody {
+				return nil, tooLarge()
+			}
+			body = append(make([]byte, 0, min(4*cap(body), maxBody+1)), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return body, nil
+		default:
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
+		}
+	}
+}
+
+func tooLarge() *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "body", "", "must be at most 65536 bytes")
+}
+
+// isJSON tells whether the content is JSON in UTF-8. A web page of another origin cannot send that content type unless the
+// server allows it, so no page can use up the permits of somebody who visits it.
+func isJSON(h http.Header) bool {
+	values := h["Content-Type"]
+	if len(values) != 1 {
+		return false
+	}
+	if values[0] == "application/json" {
+		return true
+	}
+	kind, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil || kind != "application/json" {
+		return false
+	}
+	charset, given := parameters["charset"]
+	return !given || strings.EqualFold(charset, "utf-8")
+}

@@ -1,0 +1,318 @@
+package checkapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/policies"
+)
+
+// newFront answers a front with the policies "default", 10/s burst 20, and "small", 1/s burst 1 for one key at a time.
+func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
+	t.Helper()
+	clock := weir.NewManualClock(0)
+	policy := func(name string, rate weir.Rate, burst int64, keys int) policies.Policy {
+		limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Name: name, Rate: rate, Burst: burst, MaxKeys: keys, Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return policies.Policy{Name: name, Limiter: limiter}
+	}
+	set, err := policies.NewSet(policy("default", weir.PerSecond(10), 20, 1000), policy("small", weir.PerSecond(1), 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := checkapi.New(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return front, clock
+}
+
+func send(h http.Handler, method, path, contentType, body string) *http.Response {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func check(h http.Handler, body string) *http.Response {
+	return send(h, "POST", "/v1/check", "application/json", body)
+}
+
+func text(t testing.TB, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// want is what an answer must be. A field that is "" must not be there.
+type want struct {
+	status                        int
+	rateLimit, policy, retryAfter string
+	body                          string
+}
+
+func (w want) compare(t *testing.T, what string, r *http.Response) {
+	t.Helper()
+	got := want{
+		r.StatusCode, strings.Join(r.Header.Values("RateLimit"), ", "), strings.Join(r.Header.Values("RateLimit-Policy"), ", "),
+		strings.Join(r.Header.Values("Retry-After"), ", "), text(t, r),
+	}
+	w.body += "\n"
+	if got != w {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, got, w)
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		t.Errorf("%s: Content-Type %q", what, kind)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	front, clock := newFront(t)
+	const policy = `"default";q=20;w=2`
+	for _, step := range []struct {
+		what    string
+		advance time.Duration
+		body    string
+		want    want
+	}{
+		{"the first", 0, `{"key":"alice"}`, want{
+			200, `"default";r=19;t=1`, policy, "",
+			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}`,
+		}},
+		{"the rest of the burst", 0, `{"policy":"default","key":"alice","cost":19}`, want{
+			200, `"default";r=0;t=2`, policy, "",
+			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":0,"retry_after":0,"reset_after":2}`,
+		}},
+		{"one too many", 500 * time.Microsecond, `{"key":"alice"}`, want{
+			429, `"default";r=0;t=1`, policy, "1",
+			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":0.1,"reset_after":2}`,
+		}},
+		{"a probe that fails", 0, `{"key":"alice","cost":0}`, want{
+			429, `"default";r=0;t=1`, policy, "1",
+			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":0.1,"reset_after":2}`,
+		}},
+		{"never", 0, `{"key":"alice","cost":21}`, want{
+			429, `"default";r=0;t=2`, policy, "",
+			`{"allowed":false,"reason":"never","policy":"default","limit":20,"remaining":0,"retry_after":null,"reset_after":2}`,
+		}},
+		{"a long wait", 0, `{"key":"alice","cost":20}`, want{
+			429, `"default";r=0;t=2`, policy, "2",
+			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":2,"reset_after":2}`,
+		}},
+		{"another key", 0, `{"key":"bob"}`, want{
+			200, `"default";r=19;t=1`, policy, "",
+			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}`,
+		}},
+		{"a probe that succeeds", 99_500 * time.Microsecond, `{"key":"alice","cost":0}`, want{
+			200, `"default";r=1;t=2`, policy, "",
+			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":1,"retry_after":0,"reset_after":1.9}`,
+		}},
+		{"coming back in time", 0, `{"key":"alice"}`, want{
+			200, `"default";r=0;t=2`, policy, "",
+			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":0,"retry_after":0,"reset_after":2}`,
+		}},
+		{"another policy", 0, `{"policy":"small","key":"alice"}`, want{
+			200, `"small";r=0;t=1`, `"small";q=1;w=1`, "",
+			`{"allowed":true,"reason":"none","policy":"small","limit":1,"remaining":0,"retry_after":0,"reset_after":1}`,
+		}},
+		{"a full table", 0, `{"policy":"small","key":"bob"}`, want{
+			429, `"small";r=0;t=1`, `"small";q=1;w=1`, "1",
+			`{"allowed":false,"reason":"table-full","policy":"small","limit":1,"remaining":0,"retry_after":1,"reset_after":0}`,
+		}},
+	} {
+		clock.Advance(step.advance)
+		step.want.compare(t, step.what, check(front, step.body))
+	}
+	if n := front.Rejected(); n != 0 {
+		t.Errorf("%d requests counted as rejected", n)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	front, _ := newFront(t)
+	const json = "application/json"
+	for _, c := range []struct {
+		method, path, contentType, body string
+		status                          int
+		field, detail                   string
+	}{
+		{"POST", "/v1/check", json, `{"key":""}`, 400, "key", `key "": must be a string of 1 to 1024 bytes`},
+		{"POST", "/v1/check", json, `{"key":"` + strings.Repeat("k", 1025) + `"}`, 400, "key", "has 1025 bytes"},
+		{"POST", "/v1/check", json, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
+		{"POST", "/v1/check", json, `{"key":"a","quota":5}`, 400, "field", "must be policy, key or cost"},
+		{"POST", "/v1/check", json, `{`, 400, "", "not JSON"},
+		{"POST", "/v1/check", json, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
+		{"POST", "/v1/check", json, strings.Repeat(" ", 64<<10), 400, "", "not JSON"},
+		{"POST", "/v1/check", json, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; there are default, small`},
+		{"POST", "/v1/check", "", `{"key":"a"}`, 415, "Content-Type", `Content-Type "": must be application/json`},
+		{"POST", "/v1/check", "text/plain", `{"key":"a"}`, 415, "Content-Type", `Content-Type "text/plain": must be application/json`},
+		{"POST", "/v1/check", json + "; charset=latin1", `{"key":"a"}`, 415, "Content-Type", "must be application/json"},
+		{"GET", "/v1/check", "", "", 405, "method", `method "GET": must be POST for /v1/check`},
+		{"PUT", "/v1/check", json, `{"key":"a"}`, 405, "method", "must be POST"},
+		{"POST", "/healthz", "", "", 405, "method", "must be GET or HEAD"},
+		{"DELETE", "/", "", "", 405, "method", "must be GET or HEAD"},
+		{"POST", "/v1/checks", json, `{"key":"a"}`, 404, "", "there is no such page; there are POST /v1/check"},
+	} {
+		r := send(front, c.method, c.path, c.contentType, c.body)
+		what := fmt.Sprintf("%s %s %.30s", c.method, c.path, c.body)
+		var p struct {
+			Type, Title, Detail, Field, Accepted string
+			Status                               int
+			Policies                             []string
+		}
+		if err := unmarshal(text(t, r), &p); err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if r.StatusCode != c.status || p.Status != c.status || p.Type != "about:blank" || p.Title != http.StatusText(c.status) {
+			t.Errorf("%s: %d, %+v, want %d", what, r.StatusCode, p, c.status)
+		}
+		if kind := r.Header.Get("Content-Type"); kind != "application/problem+json" {
+			t.Errorf("%s: Content-Type %q", what, kind)
+		}
+		if p.Field != c.field || !strings.Contains(p.Detail, c.detail) {
+			t.Errorf("%s: field %q, detail %q, want %q, %q", what, p.Field, p.Detail, c.field, c.detail)
+		}
+		if (c.status == 405) != (r.Header.Get("Allow") != "") {
+			t.Errorf("%s: Allow %q", what, r.Header.Get("Allow"))
+		}
+		if c.field == "policy" && strings.Join(p.Policies, " ") != "default small" {
+			t.Errorf("%s: policies %q", what, p.Policies)
+		}
+		if r.Header.Get("RateLimit") != "" {
+			t.Errorf("%s: tells a RateLimit", what)
+		}
+	}
+	if got := front.Rejected(); got != 16 {
+		t.Errorf("%d requests counted as rejected, want 16", got)
+	}
+}
+
+func unmarshal(text string, to any) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(to); err != nil {
+		return fmt.Errorf("%w in %s", err, text)
+	}
+	return nil
+}
+
+func TestContentTypesThatAreJSON(t *testing.T) {
+	front, _ := newFront(t)
+	for _, kind := range []string{
+		"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8", "application/json; profile=x",
+	} {
+		if r := send(front, "POST", "/v1/check", kind, `{"key":"a","cost":0}`); r.StatusCode != 200 {
+			t.Errorf("%s: %d", kind, r.StatusCode)
+		}
+	}
+}
+
+// endless is a body that never ends, or fails.
+type endless struct{ err error }
+
+func (e endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), e.err
+}
+
+func TestBodiesOfUnknownLength(t *testing.T) {
+	front, _ := newFront(t)
+	for want, body := range map[int]io.Reader{
+		200: io.MultiReader(strings.NewReader(`{"key":`), strings.NewReader(strings.Repeat(" ", 60_000)), strings.NewReader(`"a"}`)),
+		413: endless{},
+		400: endless{errors.New("the client went away")},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/check", io.NopCloser(body))
+		r.ContentLength = -1
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%d, want %d: %s", w.Code, want, w.Body)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	front, _ := newFront(t)
+	if r := send(front, "GET", "/healthz", "", ""); r.StatusCode != 200 || text(t, r) != "ok\n" {
+		t.Errorf("/healthz: %d", r.StatusCode)
+	}
+	r := send(front, "GET", "/", "", "")
+	page := text(t, r)
+	for _, part := range []string{
+		"rate limiter", `curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://example.com/v1/check`,
+		"default: up to 20 at once for each key, all back after 2s", "small: up to 1 at once",
+	} {
+		if !strings.Contains(page, part) {
+			t.Errorf("/: %q is missing in\n%s", part, page)
+		}
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
+		t.Errorf("/: Content-Type %q", kind)
+	}
+	front.Drain()
+	if r := send(front, "GET", "/healthz", "", ""); r.StatusCode != 503 || text(t, r) != "shutting down\n" {
+		t.Errorf("/healthz while shutting down: %d", r.StatusCode)
+	}
+	if r := check(front, `{"key":"a"}`); r.StatusCode != 200 {
+		t.Errorf("a check while shutting down: %d", r.StatusCode)
+	}
+}
+
+func TestNamesOfPolicies(t *testing.T) {
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := policies.NewSet(policies.Policy{Name: "söme", Limiter: limiter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkapi.New(set); err == nil || !strings.Contains(err.Error(), "söme") {
+		t.Errorf("a name that cannot stand in a header field: %v", err)
+	}
+	if _, err := policies.NewSet(policies.Policy{Name: "a"}, policies.Policy{Name: "a"}); err == nil {
+		t.Error("two policies of one name: no error")
+	}
+}
+
+// sink is a ResponseWriter that keeps its header, as net/http does for one request.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+func (s *sink) WriteHeader(int)             {}
+
+func BenchmarkCheck(b *testing.B) {
+	front, _ := newFront(b)
+	body := strings.NewReader("")
+	r := httptest.NewRequest(http.MethodPost, "/v1/check", io.NopCloser(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := &sink{http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		body.Reset(`{"policy":"default","key":"alice","cost":1}`)
+		clear(w.header)
+		front.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,53 @@
+package checkapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// health answers GET /healthz.
+func (h *Handler) health(w http.ResponseWriter, r *http.Request) *problem {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem(w, r, "GET, HEAD")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if h.draining.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "shutting down\n")
+	} else {
+		_, _ = io.WriteString(w, "ok\n")
+	}
+	return nil
+}
+
+// about answers GET /.
+func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem(w, r, "GET, HEAD")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	var b strings.Builder
+	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
+	b.WriteString(Example(r.Host))
+	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
+	for _, name := range h.names {
+		quota, window := h.policies[name].limiter.Quota()
+		fmt.Fprintf(&b, "  %s: up to %d at once for each key, all back after %v\n", name, quota, window)
+	}
+	b.WriteString("\nGET /healthz tells whether the server is up.\n")
+	_, _ = io.WriteString(w, b.String())
+	return nil
+}
+
+// Example is a command for a shell that sends a check to the server at address.
+func Example(address string) string {
+	return fmt.Sprintf(`curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://%s%s`, address, checkPath)
+}
+
+func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *problem {
+	w.Header().Set("Allow", allowed)
+	return newProblem(http.StatusMethodNotAllowed, "method", excerpt([]byte(r.Method)), "must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
+}

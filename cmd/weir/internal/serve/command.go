@@ -1,0 +1,142 @@
+// Package serve is the command that serves limits to other programs.
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/logflags"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/policies"
+)
+
+// options are the flags of the command.
+type options struct {
+	http            string
+	limit           limitflags.Limit
+	log             logflags.Log
+	shutdownDelay   time.Duration
+	shutdownTimeout time.Duration
+}
+
+// Command answers the command "serve".
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Answer other programs that ask whether a request is within its limit",
+		Long: `serve answers checks over HTTP, in JSON. Without any flag there is one policy,
+"default": a token bucket for each key, of 20 permits, 10 of which come back
+each second.
+
+  POST /v1/check  {"policy": "default", "key": "alice", "cost": 1}
+                  200 if the request is within its limit, 429 if not, and the
+                  decision. "policy" is "default" and "cost" is 1 unless they
+                  are given; a cost of 0 takes nothing. "retry_after" and
+                  "reset_after" are in seconds; "retry_after" is null if no
+                  wait helps. The header fields RateLimit, RateLimit-Policy and
+                  Retry-After say the same.
+  GET /healthz    200, or 503 while the server shuts down.
+  GET /           what this is, with an example.
+
+On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
+the server ends; a second signal ends it at once. State is kept in memory and
+is lost when the server ends.`,
+		Example: `  weir serve
+  weir serve --limit 100/min --burst 30
+  weir serve --http :8080 --log-format json
+  curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
+		Args:              misuse.NoArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd, &o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	o.http = "127.0.0.1:7070"
+	fs.Var(flagvalue.Listen(&o.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	o.limit.RegisterRate(fs)
+	o.log.Register(fs)
+	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
+		"how long /healthz answers 503 before new connections are refused, for load balancers to notice, from 0s to 1h")
+	o.shutdownTimeout = 10 * time.Second
+	fs.Var(flagvalue.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
+		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
+	return cmd
+}
+
+func run(cmd *cobra.Command, o *options) error {
+	limiter, err := o.limit.New("default", nil)
+	if err != nil {
+		return err
+	}
+	set, err := policies.NewSet(policies.Policy{Name: "default", Limiter: limiter})
+	if err != nil {
+		return err
+	}
+	front, err := checkapi.New(set)
+	if err != nil {
+		return err
+	}
+	listener, err := listen(cmd.Context(), "http", o.http)
+	if err != nil {
+		return err
+	}
+	log := o.log.New(cmd.ErrOrStderr())
+	if isAnyPort(o.http) {
+		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
+	}
+	s := newServer(front, log, o.shutdownDelay, o.shutdownTimeout)
+	start := time.Now()
+	announce(cmd.ErrOrStderr(), log, o, listener.Addr())
+	err = s.serve(cmd.Context(), listener, front.Drain)
+	st := set.Stats()
+	log.Info("stopped", "allowed", st.Granted, "refused", st.Refused, "rejected", front.Rejected(), "keys", st.Keys,
+		"uptime", time.Since(start).Round(time.Millisecond).String())
+	return err
+}
+
+// announce logs that the server is up, with a command to try it. In a text log quotes would be escaped, and the command
+// could not be copied into a shell, so there it has a line of its own.
+func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) {
+	try := checkapi.Example(reachable(address))
+	attributes := []any{
+		"address", address.String(), "policy", "default", "limit", o.limit.EffectiveRate().String(),
+		"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys,
+	}
+	if o.log.Format == "json" {
+		log.Info("serving", append(attributes, "try", try)...)
+		return
+	}
+	log.Info("serving", attributes...)
+	if log.Enabled(context.Background(), slog.LevelInfo) {
+		fmt.Fprintln(stderr, "try:", try)
+	}
+}
+
+// Bounds of what a client may send, and how slowly.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+func newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}
+}
