@@ -27,6 +27,21 @@ func try(h http.Handler, header ...string) (body string) {
 
 var items = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "items") })
 
+// listen is a server in ten lines.
+func listen(mux *http.ServeMux) error {
+	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+	if err != nil {
+		return err
+	}
+	limit, err := httplimit.New(httplimit.Options{Keyed: perClient})
+	if err != nil {
+		return err
+	}
+	return http.ListenAndServe(":8080", limit(mux))
+}
+
+var _ = listen // it would serve until the process ends
+
 // Each client has a limit of its own.
 func ExampleNew() {
 	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(2)})

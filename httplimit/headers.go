@@ -36,7 +36,8 @@ const (
 // A limit is told as r, what is left, and t, the seconds in which a client can use no more than r:
 //
 //   - On a request that was admitted, t is ResetAfter, rounded up: a client that spreads r over t, or waits for t once
-//     r is 0, is never refused. t is left out if nothing has been used, and where permits do not come back with time.
+//     r is 0, is not refused unless others use the same limit. t is left out if nothing has been used, and where
+//     permits do not come back with time.
 //   - On a request that was refused, Retry-After is RetryAfter, rounded up, and at least 1. Clients must obey it rather
 //     than t, and it must not come before t ends. So t is the same, and that of limits which did not refuse is at most
 //     that: RetryAfter is the wait for some permits, ResetAfter that for all of them.

@@ -106,6 +106,21 @@ func TestProblemOfEachReason(t *testing.T) {
 			`The limit "slots" allows 4 requests at a time and has 0 left, but this request needs 1; retry later.`,
 		},
 		{
+			"concurrency that is told as requests",
+			weir.Decision{Reason: weir.ReasonLimited},
+			httplimit.Options{},
+			503,
+			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; retry later.`,
+		},
+		{
+			"concurrency, too late",
+			weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: 1},
+			httplimit.Options{Policies: slotPolicy},
+			503,
+			`The limit "slots" allows 4 requests at a time and has 0 left, but this request needs 1, ` +
+				`and its turn would come too late; retry after 1 second.`,
+		},
+		{
 			"closed",
 			weir.Decision{Reason: weir.ReasonClosed, Remaining: 9, RetryAfter: weir.Never},
 			httplimit.Options{},

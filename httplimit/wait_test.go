@@ -132,11 +132,30 @@ func TestAPermitThatComesTooLate(t *testing.T) {
 	})
 }
 
+// TestAbortAtTheLastMoment is about a client that goes away when its time is up.
+func TestAbortAtTheLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, abort := context.WithCancel(t.Context())
+		handler := limit(t, httplimit.Options{Limiter: &slow{then: abort}, MaxWait: time.Second})(ok)
+		resp := send(handler, request(http.MethodGet, "/").WithContext(ctx))
+		if resp.status != httplimit.StatusClientClosedRequest {
+			t.Errorf("status %d, %v", resp.status, resp.header)
+		}
+	})
+}
+
 // slow never grants in time what it says is there.
-type slow struct{ fixed }
+type slow struct {
+	fixed
+
+	then func()
+}
 
 func (s *slow) Acquire(ctx context.Context, _ int64) (weir.Lease, error) {
 	<-ctx.Done()
+	if s.then != nil {
+		s.then()
+	}
 	return weir.Lease{}, errors.New("too late")
 }
 

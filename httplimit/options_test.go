@@ -1,0 +1,46 @@
+package httplimit_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+func TestOptionsThatCannotBeUsed(t *testing.T) {
+	limiter, keyed := bucket(t, weir.TokenBucketOptions{}), perClient(t, 1)
+	same, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{}), bucket(t, weir.TokenBucketOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]httplimit.Options{
+		"Options.Limiter is nil":                                {},
+		"Options.Limiter is a nil *weir.TokenBucket":            {Limiter: (*weir.TokenBucket)(nil)},
+		"Options.Keyed is a nil *weir.Keyed[string]":            {Keyed: (*weir.Keyed[string])(nil)},
+		"Options.Keyed is set beside Limiter":                   {Limiter: limiter, Keyed: keyed},
+		"Options.Key is set":                                    {Limiter: limiter, Key: constant("")},
+		"Options.MaxWait is -1s":                                {Limiter: limiter, MaxWait: -time.Second},
+		"Options.MaxWait is 1s":                                 {Keyed: keyed, MaxWait: time.Second},
+		"Options.Status is 200":                                 {Limiter: limiter, Status: 200},
+		"Options.Status is 600":                                 {Limiter: limiter, Status: 600},
+		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: httplimit.Headers{Jitter: -1}},
+		`Policies[1].Name is "default": must be different from`: {Limiter: same},
+		`Policies[0].Name "ü" has the byte`:                     {Limiter: bucket(t, weir.TokenBucketOptions{Name: "ü"})},
+	} {
+		if _, err := httplimit.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestNilHandler(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil handler is found out only when it is called")
+		}
+	}()
+	limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(nil)
+}

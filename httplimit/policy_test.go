@@ -1,0 +1,125 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+func TestPoliciesThatCannotBeTold(t *testing.T) {
+	for want, all := range map[string][]httplimit.Policy{
+		"Policies is empty":                     {},
+		`Policies[0].Name "a\r\nSet-Cookie: x"`: {{Name: "a\r\nSet-Cookie: x"}},
+		`Policies[1].Name "ä"`:                  {{Name: "a"}, {Name: "ä"}},
+		`Policies[0].Unit "a\nb"`:               {{Unit: "a\nb"}},
+		"Policies[0].Quota is -1":               {{Quota: -1}},
+		"Policies[0].Window is -1ns":            {{Window: -1}},
+		"Policies[0].PartitionKey is 1025":      {{PartitionKey: make([]byte, 1025)}},
+		`Policies[1].Name is "default"`:         {{}, {Name: "default"}},
+	} {
+		_, err := httplimit.NewPolicies(all...)
+		if err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewPolicies(%v): %v, want one about %s", all, err, want)
+		}
+	}
+}
+
+func TestChainTellsAllPoliciesAndTheLimitThatBinds(t *testing.T) {
+	inner, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{Name: "burst"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := weir.NewFixedWindow(weir.FixedWindowOptions{
+		Name: "daily", Limit: 3, Window: 24 * time.Hour, Clock: weir.NewManualClock(0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := weir.NewChain(slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 9}), inner, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := limit(t, httplimit.Options{Limiter: chain})(ok)
+	all := `"slots";q=9;qu="concurrent-requests", "burst";q=20;w=2, "daily";q=3;w=86400`
+	for i, want := range []string{`"daily";r=2;t=86400`, `"daily";r=1;t=86400`, `"daily";r=0;t=86400`, `"daily";r=0;t=86400`} {
+		resp := get(handler)
+		if got := resp.header.Get("Ratelimit"); got != want || resp.header.Get("Ratelimit-Policy") != all {
+			t.Errorf("%v, want %s and %s", resp.header, want, all)
+		}
+		if refused := resp.status == http.StatusTooManyRequests; refused != (i == 3) {
+			t.Errorf("request %d: status %d", i+1, resp.status)
+		}
+		if i < 3 {
+			continue
+		}
+		if resp.header.Get("Retry-After") != "86400" || !strings.Contains(resp.body, `"violated-policies":["daily"]`) {
+			t.Errorf("refused: %v", resp.header)
+		}
+	}
+}
+
+func TestPoliciesOption(t *testing.T) {
+	handler := limit(t, httplimit.Options{
+		Limiter: bucket(t, weir.TokenBucketOptions{}),
+		Policies: []httplimit.Policy{
+			{Name: "upload", Quota: 1000, Window: time.Minute, Unit: httplimit.ContentBytes},
+		},
+	})(ok)
+	expect(t, get(handler).header, map[string]string{
+		"Ratelimit": `"upload";r=19;t=1`, "Ratelimit-Policy": `"upload";q=1000;qu="content-bytes";w=60`,
+	})
+}
+
+func TestALimiterWithoutQuota(t *testing.T) {
+	keyed := &recordingKeyed{}
+	expect(t, get(limit(t, httplimit.Options{Keyed: keyed})(ok)).header, map[string]string{
+		"Ratelimit": `"recording";r=8`, "Ratelimit-Policy": `"recording";q=9`,
+	})
+}
+
+// TestAPolicyThatWasNotThereAtTheStart is about limiters of other origin that speak of a policy nobody has heard of.
+func TestAPolicyThatWasNotThereAtTheStart(t *testing.T) {
+	keyed := &fixedKeyed{weir.Decision{Allowed: true, Limit: 7, Remaining: 6, Policy: "new"}}
+	handler := limit(t, httplimit.Options{Keyed: keyed, Policies: []httplimit.Policy{{Name: "a"}, {Name: "b"}}})(ok)
+	expect(t, get(handler).header, map[string]string{"Ratelimit": `"new";r=6`, "Ratelimit-Policy": `"new";q=7`})
+
+	keyed.decision.Policy = "a\r\nSet-Cookie: x"
+	expect(t, get(handler).header, map[string]string{"Ratelimit": `"a";r=6`, "Ratelimit-Policy": `"a";q=0, "b";q=0`})
+}
+
+// TestHeaderInjection tries everything that a client or a configuration can put into a field.
+func TestHeaderInjection(t *testing.T) {
+	const evil = "x\r\nSet-Cookie: admin=1\r\n\r\n<script>"
+	if _, err := httplimit.New(httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Name: evil})}); err == nil {
+		t.Error("a limiter with that name is accepted")
+	}
+	if _, err := httplimit.New(httplimit.Options{
+		Limiter: bucket(t, weir.TokenBucketOptions{}), Policies: []httplimit.Policy{{Name: evil}},
+	}); err == nil {
+		t.Error("a policy with that name is accepted")
+	}
+	handler := limit(t, httplimit.Options{
+		Keyed: perClient(t, 1), Key: constant(evil),
+		PartitionKey: func(_ *http.Request, key string) []byte { return []byte(key) },
+	})(ok)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for _, status := range []int{200, 429} {
+		resp := fetch(t, server, http.MethodGet)
+		if resp.status != status || len(resp.header["Set-Cookie"]) > 0 || strings.Contains(resp.body, "script") {
+			t.Errorf("status %d, %v", resp.status, resp.header)
+		}
+		for name, values := range resp.header {
+			for _, v := range values {
+				if strings.ContainsAny(v, "\r\n\x00") || strings.Contains(v, "admin") {
+					t.Errorf("%s: %q", name, v)
+				}
+			}
+		}
+	}
+}
