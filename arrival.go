@@ -31,7 +31,8 @@ type arrival struct {
 	horizon uint64 // nanoseconds from the epoch in which the word can be used
 	burst   int64
 	owner   *TokenBucket
-	// returned is that of the state. It changes only while the word is raised, to another word.
+	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading the word and
+	// exchanging it has the right one.
 	returned atomic.Int64
 	refused  tally
 }
@@ -75,55 +76,58 @@ func (a *arrival) init(b *TokenBucket, now int64) bool {
 }
 
 // take takes cost, the cost of some permits, which must not be more than the burst. It answers by how much the bucket
-// is short of full at time now: afterwards if it was taken, otherwise before. It does not count refusals.
+// is short of full at time now: afterwards if it was taken, otherwise before; and what the state's Returned is. It does
+// not count refusals.
 //
 // A refusal must not rest on a time that was read before the word changed. So the word is read before the clock as
 // well as after it; only if it is the same is the refusal final.
-func (a *arrival) take(cost int64) (ahead, now int64, v verdict) {
+func (a *arrival) take(cost int64) (ahead, now, returned int64, v verdict) {
 	before, epoch := a.word.Load(), a.epoch.Load()
 	now = processNow()
 	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
 	old := a.word.Load()
+	returned = a.returned.Load()
 	full := max(old&^lowBits-start, at)
 	ahead = int64(full - at)
 	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
-		return 0, now, locked
+		return 0, now, 0, locked
 	}
 	if ahead <= a.room+a.one-cost {
 		if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
 			if old&grantBits == grantBits {
 				a.granted.Add(grantsPerWord)
 			}
-			return ahead + cost, now, taken
+			return ahead + cost, now, returned, taken
 		}
 	} else if old == before {
-		return ahead, now, short
+		return ahead, now, 0, short
 	}
 	return a.takeContended(cost, now)
 }
 
 // takeContended is take after somebody else changed the word at the same time. It tries again with the same time, which
 // is correct though it may be less than generous, and reads the clock anew before it refuses.
-func (a *arrival) takeContended(cost, began int64) (ahead, now int64, v verdict) {
+func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, v verdict) {
 	var before uint64 // the word before the clock was read; never equal to one that is not raised
 	for before, now = raised, began; ; {
 		epoch := a.epoch.Load()
 		start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
 		old := a.word.Load()
+		returned = a.returned.Load()
 		full := max(old&^lowBits-start, at)
 		ahead = int64(full - at)
 		switch {
 		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
-			return 0, now, locked
+			return 0, now, 0, locked
 		case ahead <= a.room+a.one-cost:
 			if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
 				if old&grantBits == grantBits {
 					a.granted.Add(grantsPerWord)
 				}
-				return ahead + cost, now, taken
+				return ahead + cost, now, returned, taken
 			}
 		case old == before:
-			return ahead, now, short
+			return ahead, now, 0, short
 		default:
 			before = old
 			now = processNow()
@@ -189,8 +193,7 @@ func (a *arrival) counts() (granted, refused int64) {
 	return granted, a.refused.sum()
 }
 
-// mark is the Mark of a take that answered ahead and now. What was returned must have been read before the take: then it
-// is either right or makes the mark worth less.
+// mark is the Mark of a take with these answers.
 func (a *arrival) mark(ahead, now, returned int64) algo.Mark {
 	units, num := uint64(ahead)>>arrivalShift, a.scale>>arrivalShift
 	s := algo.TokenBucketState{Ahead: int64(units / num), Part: int64(units % num), Last: now, Returned: returned}
@@ -202,8 +205,7 @@ func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
 	if n <= 0 || n > a.burst {
 		return false
 	}
-	returned := a.returned.Load()
-	ahead, now, v := a.take(n * a.one)
+	ahead, now, returned, v := a.take(n * a.one)
 	if v == locked {
 		return false
 	}
@@ -227,8 +229,7 @@ func (a *arrival) tryFirst(l *Lease, n int64, reserve bool) (ok bool) {
 	if n <= 0 || n > a.burst {
 		return false
 	}
-	returned := a.returned.Load()
-	ahead, now, v := a.take(n * a.one)
+	ahead, now, returned, v := a.take(n * a.one)
 	if v != taken {
 		return false
 	}

@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,13 +29,14 @@ type gate struct {
 	touched    int64 // when permits came or went in another way than by time and take
 	returned   bool  // permits come back on release, not with time
 
-	queue  queue.Queue[caller]
-	closed bool
-	at     int64 // when the step of a chain that holds the lock takes place
-	due    int64 // what the timer is set to
-	armed  bool
-	timer  *time.Timer
-	stop   func() bool // the timer of a clock that was given
+	queue   queue.Queue[caller]
+	closed  bool
+	at      int64 // when the step of a chain that holds the lock takes place
+	due     int64 // what the timer is set to, math.MaxInt64 if nobody waits for time to pass
+	changed int64 // when the state was last changed
+	armed   bool
+	timer   *time.Timer
+	stop    func() bool // the timer of a clock that was given
 
 	granted, refused, forgiven int64
 }
@@ -84,6 +86,7 @@ func (g *gate) init(m meter, o gateOptions) error {
 	g.maxDebt = debt
 	g.born = g.now()
 	g.touched = g.born
+	g.due = math.MaxInt64
 	return nil
 }
 
@@ -143,7 +146,8 @@ func (g *gate) allow() bool {
 	g.lock()
 	allowed := false
 	if !g.closed && !g.overtakes() {
-		allowed = g.meter.grant(g.now())
+		g.changed = g.now()
+		allowed = g.meter.grant(g.changed)
 	}
 	g.count(1, allowed)
 	g.unlock()
@@ -161,6 +165,7 @@ func (g *gate) take(now, n int64) (algo.Result, Reason) {
 		return r, ReasonLimited
 	}
 	r := g.meter.take(now, n)
+	g.changed = now
 	return r, reasonOf(r)
 }
 
@@ -339,31 +344,54 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	w.Value.answer <- struct{}{}
 }
 
+// maxLate is how late a timer may be without a loss to those who wait.
+const maxLate = int64(10 * time.Millisecond)
+
 // serve grants permits to those who wait, strictly in order, and sets the timer for the next.
+//
+// Timers are late, by a millisecond where the operating system waits no finer. A limit that holds few permits would
+// lose those that come meanwhile, although somebody waits for them. So each is granted as of the time at which it became available.
 func (g *gate) serve(now int64) {
+	at := now
+	if g.due < now {
+		at = max(g.due, now-maxLate, g.changed)
+	}
 	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
 		if w.Value.ctx.Err() != nil {
 			g.answer(w, algo.Result{}, ReasonCanceled)
 			g.meter.replan()
 			continue
 		}
-		r := g.meter.take(now, w.Permits)
-		if !r.Allowed {
-			if !g.returned {
-				g.arm(now, r.RetryAfter)
-			}
+		r := g.meter.take(at, w.Permits)
+		if r.Allowed {
+			g.changed = at
+			g.answer(w, r, ReasonNone)
+			continue
+		}
+		if g.returned {
 			return
 		}
-		g.answer(w, r, ReasonNone)
+		if at = after(at, r.RetryAfter); at > now {
+			g.arm(now, at)
+			return
+		}
 	}
 	g.disarm()
 }
 
-func (g *gate) arm(now int64, d time.Duration) {
-	due := now + int64(d)
+// after is t + d, held at the end of the range.
+func after(t int64, d time.Duration) int64 {
+	if sum := t + int64(d); sum >= t {
+		return sum
+	}
+	return math.MaxInt64
+}
+
+func (g *gate) arm(now, due int64) {
 	if g.armed && g.due == due {
 		return
 	}
+	d := time.Duration(due - now)
 	g.due = due
 	if g.clock != nil {
 		if g.armed {
@@ -388,6 +416,7 @@ func (g *gate) disarm() {
 		}
 	}
 	g.timer = nil // nor must a timer
+	g.due = math.MaxInt64
 }
 
 // wake is called by the timer.
@@ -408,7 +437,7 @@ func (g *gate) settle(c *claim, how settlement, actual int64) {
 	g.lock()
 	defer g.unlock()
 	now := g.now()
-	g.touched = now
+	g.touched, g.changed = now, now
 	switch {
 	case g.returned || actual < c.permits:
 		if g.returned {
@@ -434,7 +463,7 @@ func (g *gate) refund(n int64) {
 	g.lock()
 	defer g.unlock()
 	now := g.now()
-	g.touched = now
+	g.touched, g.changed = now, now
 	g.meter.refund(now, n)
 	g.meter.replan()
 	if !g.closed {

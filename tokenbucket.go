@@ -40,6 +40,11 @@ type TokenBucketOptions struct {
 // of the clock and one such exchange, a refused one writes only a counter, neither allocates. While somebody waits, and for everything
 // but Allow, TryAcquire, TryReserve and Acquire, calls take a lock.
 //
+// Those who wait are served in strict order, each as of the moment at which its permits became available. If the timer that
+// wakes them is late, by up to 10 ms, nothing is lost: those whose turn has come meanwhile are woken together, so that within an
+// interval t callers that wait may see burst + rate x (t + 10 ms) permits. What a longer stall holds up is lost
+// (TestLateTimer).
+//
 // The price of the single word is that it holds time only up to a bound. Once every 2^54/num nanoseconds, where num is
 // the permits of the rate per nanosecond in lowest terms, one call takes the lock to move the bound (num is 1 for 10/s:
 // every 208 days; 999999937 for 999999937/s: every 18 ms, 0.0003 % of its calls). A bucket whose burst times the
@@ -120,7 +125,7 @@ func (b *TokenBucket) Allow() bool {
 }
 
 func (b *TokenBucket) allowContended(now int64) bool {
-	switch _, _, v := b.fast.takeContended(b.fast.one, now); v {
+	switch _, _, _, v := b.fast.takeContended(b.fast.one, now); v {
 	case taken:
 		return true
 	case short:

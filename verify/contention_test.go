@@ -68,6 +68,12 @@ func TestContention(t *testing.T) {
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
 			},
 			{
+				"token bucket with a decision",
+				trying{must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(perSecond), Burst: burst}))},
+				func(d time.Duration) float64 { return float64(burst) + rate(d) },
+				func(d time.Duration) float64 { return float64(burst) + rate(d) },
+			},
+			{
 				"token bucket at an awkward rate",
 				must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(perSecond - 1), Burst: burst})),
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
@@ -115,6 +121,11 @@ func TestContention(t *testing.T) {
 		}
 	}
 }
+
+// trying is a limiter whose Allow is TryAcquire(1).
+type trying struct{ weir.Limiter }
+
+func (l trying) Allow() bool { return l.TryAcquire(1).Allowed() }
 
 // TestContentionOnChain asks a chain of a wide and a narrow limit: what the narrow one refuses must not be charged to
 // the wide one.
