@@ -40,6 +40,17 @@ const (
 	Admit
 )
 
+// String is "deny" or "admit".
+func (w WhenFull) String() string {
+	switch w {
+	case Deny:
+		return "deny"
+	case Admit:
+		return "admit"
+	}
+	return fmt.Sprintf("WhenFull(%d)", uint8(w))
+}
+
 // Keyed is one token bucket for each key: addresses, users, tokens. All keys have the same rate and burst.
 //
 // Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 49 bytes,
@@ -85,8 +96,8 @@ const (
 // NewKeyed answers a limiter without any key, or an error that names the option that cannot be used.
 func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 	const of = "KeyedOptions"
-	if err := o.Rate.Check(); err != nil {
-		return nil, fmt.Errorf("weir: %s.Rate: %w", of, err)
+	if err := o.Rate.option(of + ".Rate"); err != nil {
+		return nil, err
 	}
 	if o.Burst == 0 {
 		o.Burst = o.Rate.Permits
@@ -98,7 +109,7 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 		return nil, &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
 	}
 	if o.WhenFull > Admit {
-		return nil, &OptionError{of + ".WhenFull", fmt.Sprint(o.WhenFull), "Deny or Admit"}
+		return nil, &OptionError{of + ".WhenFull", o.WhenFull.String(), "Deny or Admit"}
 	}
 	a, err := algo.NewTokenBucket(o.Rate.Permits, o.Rate.Period, o.Burst)
 	if err != nil {

@@ -53,13 +53,30 @@ func (r Rate) Interval() time.Duration {
 
 // Check returns an error that says what is wrong with r, or nil.
 func (r Rate) Check() error {
+	if value, accepted := r.flaw(); accepted != "" {
+		return fmt.Errorf("weir: rate of %s: must be %s", value, accepted)
+	}
+	return nil
+}
+
+// flaw is what is wrong with r, and what would be accepted; nothing is wrong if that is "".
+func (r Rate) flaw() (value, accepted string) {
+	value = fmt.Sprintf("%d permits per %v", r.Permits, r.Period)
 	switch {
 	case r.Permits < 1 || r.Permits > algo.MaxPermits:
-		return fmt.Errorf("weir: rate of %d permits: must be from 1 to 10^15", r.Permits)
+		return value, "from 1 to 10^15 permits"
 	case r.Period < 1 || r.Period > algo.MaxPeriod:
-		return fmt.Errorf("weir: rate per %v: the period must be from 1ns to 87840h (3660 days)", r.Period)
+		return value, "per 1ns to 87840h (3660 days)"
 	case r.Permits > int64(r.Period):
-		return fmt.Errorf("weir: rate of %d permits per %v: must be at most 1000000000 per second", r.Permits, r.Period)
+		return value, "at most 1000000000 permits per second"
+	}
+	return "", ""
+}
+
+// option is the error of an option of this name that holds r, or nil.
+func (r Rate) option(name string) error {
+	if value, accepted := r.flaw(); accepted != "" {
+		return &OptionError{name, value, accepted}
 	}
 	return nil
 }
@@ -77,7 +94,7 @@ var units = map[string]time.Duration{
 var errRateSyntax = errors.New(`must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s`)
 
 // ParseRate reads permits/period. Permits are an integer or a decimal number with at most 9 decimals (0.5/s is 1 per
-// 2 s), with underscores between digits if you like. The period is a unit (ns, us, ms, s, sec, second, m, min, minute,
+// 2 s, which must be a valid rate in its lowest terms), with single underscores between digits of the integer part if you like. The period is a unit (ns, us, ms, s, sec, second, m, min, minute,
 // h, hour, d, day, w, week), an integer with a unit (24h, 7d), or a duration as time.ParseDuration reads it (1m30s).
 func ParseRate(s string) (Rate, error) {
 	permits, period, ok := strings.Cut(s, "/")
@@ -107,8 +124,11 @@ func ParseRate(s string) (Rate, error) {
 		d *= time.Duration(scale)
 	}
 	r := Rate{n, d}
-	if err := r.Check(); err != nil {
-		return Rate{}, err
+	if value, accepted := r.flaw(); accepted != "" {
+		if scale > 1 { // say where these numbers come from
+			return Rate{}, fmt.Errorf("weir: rate %.40q: in whole numbers %s: must be %s", s, value, accepted)
+		}
+		return Rate{}, r.Check()
 	}
 	return r, nil
 }
@@ -120,7 +140,7 @@ func parsePermits(s string) (n, scale int64, err error) {
 		return 0, 0, errors.New("must have from 1 to 9 decimals, or no point")
 	}
 	digits := strings.ReplaceAll(whole, "_", "")
-	if digits == "" || strings.HasPrefix(whole, "_") || strings.HasSuffix(whole, "_") {
+	if digits == "" || strings.HasPrefix(whole, "_") || strings.HasSuffix(whole, "_") || strings.Contains(whole, "__") {
 		return 0, 0, errRateSyntax
 	}
 	v, err := strconv.ParseUint(digits+part, 10, 63)
@@ -156,7 +176,7 @@ func parsePeriod(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// String is the shortest form that ParseRate reads back to the same two integers: "10/s", "1000/24h", "8/min".
+// String is a form that ParseRate reads back to the same two integers: "10/s", "8/min", "1000/day", "5/1m30s".
 func (r Rate) String() string {
 	for _, u := range [...]struct {
 		d    time.Duration

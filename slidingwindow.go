@@ -65,6 +65,10 @@ func NewSlidingWindow(o SlidingWindowOptions) (*SlidingWindow, error) {
 		if o.Segments == 0 {
 			o.Segments = defaultSegments
 		}
+		if most := int64(o.Window); most > 0 && most < int64(o.Segments) && o.Segments <= algo.MaxSegments {
+			accepted := fmt.Sprintf("from 1 to %d, as a segment is at least 1ns long", most)
+			return nil, &OptionError{of + ".Segments", fmt.Sprint(o.Segments), accepted}
+		}
 		w.exact.algorithm, err = algo.NewSlidingWindow(o.Limit, o.Window, o.Segments, w.born)
 	case o.Segments != 0:
 		return nil, &OptionError{of + ".Segments", fmt.Sprint(o.Segments), "0 when Approximate is set"}

@@ -3,7 +3,6 @@ package weir
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/weirhq/weir/algo"
 )
@@ -61,8 +60,8 @@ var _ Limiter = (*TokenBucket)(nil)
 // NewTokenBucket answers a full bucket, or an error that names the option that cannot be used.
 func NewTokenBucket(o TokenBucketOptions) (*TokenBucket, error) {
 	const of = "TokenBucketOptions"
-	if err := o.Rate.Check(); err != nil {
-		return nil, fmt.Errorf("weir: %s.Rate: %w", of, err)
+	if err := o.Rate.option(of + ".Rate"); err != nil {
+		return nil, err
 	}
 	if o.Burst == 0 {
 		o.Burst = o.Rate.Permits
