@@ -4,6 +4,7 @@ package cli
 import (
 	"context"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 )
@@ -13,9 +14,20 @@ import (
 //
 // The first SIGINT or SIGTERM ends the context of the command, the second ends the program at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			// In this order: once a command sees the end of its context, the next signal kills.
+			signal.Stop(signals)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 
 	root := newRoot()
 	root.SetArgs(args)

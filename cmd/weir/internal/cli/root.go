@@ -22,7 +22,6 @@ request is within its limit, "proxy" stands in front of an HTTP service, and
   weir proxy --upstream http://127.0.0.1:8080 --limit 10/s --burst 20
   weir replay access.log --limit 1/s --burst 5 --by client.ip`,
 		Version:           version().short(),
-		Args:              nil, // an unknown command is told before its flags
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -37,6 +36,7 @@ request is within its limit, "proxy" stands in front of an HTTP service, and
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("")
 	describeCompletion(root)
+	completeValues(root)
 	return root
 }
 
@@ -64,32 +64,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 				return misuse.Errorf("help: no command %s%s", misuse.Quote(args[len(args)-1]), didYouMean(cmd, args[len(args)-1]))
 			}
 			cmd.InitDefaultHelpFlag()
+			cmd.InitDefaultVersionFlag()
 			return cmd.Help()
 		},
-	}
-}
-
-// describeCompletion adds to the commands that cobra makes what all others have.
-func describeCompletion(root *cobra.Command) {
-	completion, _, err := root.Find([]string{"completion"})
-	if err != nil || completion == root {
-		return
-	}
-	completion.Short = "Print a completion script for a shell"
-	completion.Long = `completion prints a script with which a shell completes the commands, flags and
-values of weir. The help of each shell says where the script belongs.`
-	completion.Example = `  source <(weir completion bash)
-  weir completion zsh > "${fpath[1]}/_weir"`
-	completion.Args = nil
-	completion.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return misuse.Errorf("no completion for %s: must be bash, zsh, fish or powershell%s",
-				misuse.Quote(args[0]), didYouMean(cmd, args[0]))
-		}
-		return cmd.Help()
-	}
-	for _, shell := range completion.Commands() {
-		shell.Short = "Print a completion script for " + shell.Name()
-		shell.Example = "  weir completion " + shell.Name() + "\n  weir completion " + shell.Name() + " --no-descriptions"
 	}
 }

@@ -122,6 +122,9 @@ func (v *Choice) Set(s string) error {
 // Type is what help shows in place of a value.
 func (v *Choice) Type() string { return strings.Join(v.words, "|") }
 
+// Words are all values, for shells to complete.
+func (v *Choice) Words() []string { return v.words }
+
 // listed is "a, b or c".
 func listed(words []string) string {
 	last := len(words) - 1

@@ -184,3 +184,8 @@ func (v keyValue) Set(s string) error {
 }
 
 func (keyValue) Type() string { return "key" }
+
+// Words are all values but combinations, for shells to complete.
+func (keyValue) Words() []string {
+	return []string{"client.ip", "client.net", "header:", "path", "method", "host", "none"}
+}

@@ -38,7 +38,7 @@ func Quote(value string) string {
 }
 
 // Nearest answers which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
-// and fewer than half of its letters. It is not ok if none is that near. Case does not matter, and a word that begins
+// and at most half of its letters. It is not ok if none is that near. Case does not matter, and a word that begins
 // with the mistyped one (of two letters at least) counts as one edit away.
 func Nearest(mistyped string, words []string) (nearest string, ok bool) {
 	const most = 2
@@ -53,7 +53,7 @@ func Nearest(mistyped string, words []string) (nearest string, ok bool) {
 		if distance > 1 && len(typed) > 1 && strings.HasPrefix(lower, typed) {
 			distance = 1
 		}
-		if distance < least && 2*distance < len(word) {
+		if distance < least && 2*distance <= len(word) {
 			nearest, least = word, distance
 		}
 	}

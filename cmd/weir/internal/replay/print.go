@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mattn/go-runewidth"
-
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
@@ -75,11 +73,12 @@ func (p printer) timeline(t *timelineReport, refused int64) {
 		return
 	}
 	step := time.Duration(math.Round(t.Step * float64(time.Second)))
-	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s", span(step))))
-	line, most := spark(t.Requests)
-	p.row("requests", "%s %s at most", line, thousands(most))
-	line, most = spark(t.Refused)
-	p.row("refused", "%s %s at most", p.out.Red(line), thousands(most))
+	requests, mostRequests := spark(t.Requests)
+	refusals, mostRefusals := spark(t.Refused)
+	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s requests, %s refused)",
+		span(step), thousands(mostRequests), thousands(mostRefusals))))
+	p.row("requests", "%s", requests)
+	p.row("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
 	start, end := t.Start, t.Start.Add(step*time.Duration(len(t.Requests)))
 	layout := time.TimeOnly
 	if end.Sub(start) >= day {
@@ -107,40 +106,6 @@ func spark(counts []int64) (line string, most int64) {
 		b.WriteRune(bars[level])
 	}
 	return b.String(), most
-}
-
-func (p printer) top(r *report) {
-	if len(r.Top) == 0 {
-		return
-	}
-	years := r.Last.Year() - r.First.Year()
-	layout := "01-02 15:04:05"
-	if years > 0 {
-		layout = time.DateTime
-	}
-	peak := "peak/" + span(time.Duration(math.Round(r.PeakWindow*float64(time.Second))))
-	format := fmt.Sprintf("%%11s %%11s %%6s  %%-%ds %%8s %%%ds  %%s", len(layout), max(8, len(peak)))
-	heading := fmt.Sprintf(format, "refused", "requests", "%", "first refused", "wait", peak, r.By)
-	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(heading))
-	before := len(heading) - len(r.By)
-	for _, k := range r.Top {
-		key := printable(k.Key)
-		if k.Key == "" {
-			key = `""`
-		}
-		if r.By == "none" {
-			key = "all requests"
-		}
-		if p.out.Interactive {
-			key = runewidth.Truncate(key, max(20, p.out.Width-before), "…")
-		}
-		fmt.Fprintf(p.w, format+"\n", thousands(k.Refused), thousands(k.Requests),
-			fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)), k.FirstRefused.Format(layout),
-			seconds(k.WorstRetryAfter), thousands(k.Peak), key)
-	}
-	if rest := r.RefusedKeys - len(r.Top); rest > 0 {
-		fmt.Fprintf(p.w, "%11s and %s more; --top shows more of them\n", "", thousands(int64(rest)))
-	}
 }
 
 func (p printer) malformed(r *report) {

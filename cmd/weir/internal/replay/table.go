@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// leastKey is the least room in columns for the key of a row.
+const leastKey = 20
+
+// top writes the table of keys. The key stands last, where it cannot push others out of line; on a terminal it is cut at
+// the edge.
+func (p printer) top(r *report) {
+	if len(r.Top) == 0 {
+		return
+	}
+	layout := "01-02 15:04:05"
+	if r.Last.Year() != r.First.Year() {
+		layout = time.DateTime
+	}
+	window := time.Duration(math.Round(r.PeakWindow * float64(time.Second)))
+	rows := [][]string{{"refused", "requests", "%", "first refused", "wait", "peak/" + span(window), r.By}}
+	for _, k := range r.Top {
+		rows = append(rows, []string{
+			thousands(k.Refused), thousands(k.Requests), fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
+			k.FirstRefused.Format(layout), seconds(k.WorstRetryAfter), thousands(k.Peak), r.name(k),
+		})
+	}
+	fmt.Fprintln(p.w)
+	for i, line := range p.align(rows) {
+		if i == 0 {
+			line = p.out.Bold(line)
+		}
+		fmt.Fprintln(p.w, line)
+	}
+	if rest := r.RefusedKeys - len(r.Top); rest > 0 {
+		fmt.Fprintf(p.w, "and %s more; --top shows more of them\n", thousands(int64(rest)))
+	}
+}
+
+// name is how the key of a row is written.
+func (r *report) name(k topKey) string {
+	switch {
+	case r.By == "none":
+		return "all requests"
+	case k.Key == "":
+		return `""`
+	default:
+		return printable(k.Key)
+	}
+}
+
+// align makes lines of rows, whose columns but the last are set to the right. All of these are plain ASCII.
+func (p printer) align(rows [][]string) []string {
+	last := len(rows[0]) - 1
+	widths := make([]int, last)
+	room := p.out.Width
+	for column := range last {
+		for _, row := range rows {
+			widths[column] = max(widths[column], len(row[column]))
+		}
+		room -= widths[column] + len("  ")
+	}
+	lines := make([]string, 0, len(rows))
+	for _, row := range rows {
+		var b strings.Builder
+		for column, width := range widths {
+			fmt.Fprintf(&b, "%*s  ", width, row[column])
+		}
+		key := row[last]
+		if p.out.Interactive {
+			key = runewidth.Truncate(key, max(leastKey, room), "…")
+		}
+		lines = append(lines, b.String()+key)
+	}
+	return lines
+}
