@@ -17,8 +17,8 @@ import (
 //	bit      0  raised: the state is in the meter, under the lock
 //
 // The time counts from an epoch that lies behind it by less than the 57 bits. The epoch moves only under the lock; a
-// caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the same,
-// reads it right.
+// caller that read the word before and the epoch after such a move fails its exchange, or, if the word came out the
+// same, reads it right.
 type arrival struct {
 	_       [64]byte
 	word    atomic.Uint64
@@ -31,8 +31,8 @@ type arrival struct {
 	horizon uint64 // nanoseconds from the epoch in which the word can be used
 	burst   int64
 	owner   *TokenBucket
-	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading the word and
-	// exchanging it has the right one.
+	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
+	// the word and exchanging it has the right one.
 	returned atomic.Int64
 	refused  tally
 }

@@ -15,10 +15,10 @@ import (
 
 // Chain asks several limiters as one: a request is granted by all of them or charged to none.
 //
-// TryAcquire and TryReserve are one atomic step over all limiters of this package: no other request sees a limit charged
-// that another limit then refuses. Limiters of other kinds are reserved first, and canceled if the request is refused.
-// Acquire waits for the limiters in their order, holding what it has already got, and gives it back in reverse if a
-// later one refuses.
+// TryAcquire and TryReserve are one atomic step over all limiters of this package: no other request sees a limit
+// charged that another limit then refuses. Limiters of other kinds are reserved first, and canceled if the request is
+// refused. Acquire waits for the limiters in their order, holding what it has already got, and gives it back in reverse
+// if a later one refuses.
 //
 // The decision of a refusal is that of the limiter that binds: among those that refuse, the one with the longest
 // RetryAfter. The decision of a grant is that of the limiter with the fewest permits left.
@@ -227,6 +227,7 @@ func (c *Chain) acquire(ctx context.Context, n int64, reserve bool) (Lease, erro
 	switch l.decision.Reason {
 	case ReasonNone, ReasonNever, ReasonClosed:
 		return c.counted(l, n), nil
+	default: // there may be something to wait for
 	}
 	if until, ok := ctx.Deadline(); ok && l.decision.RetryAfter > time.Until(until) {
 		l.decision.Reason = ReasonDeadline

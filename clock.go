@@ -22,8 +22,8 @@ var processStart = time.Now()
 
 func processNow() int64 { return int64(time.Since(processStart)) }
 
-// steadyClock is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes on
-// from there.
+// steadyClock is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes
+// on from there.
 type steadyClock struct {
 	Clock
 
@@ -32,6 +32,8 @@ type steadyClock struct {
 }
 
 // steady makes c steady, for states that keep a time alone; nil stays nil.
+//
+//nolint:ireturn // nil stays nil
 func steady(c Clock) Clock {
 	if c == nil {
 		return nil
@@ -52,7 +54,8 @@ func (c *steadyClock) Now() int64 {
 	return now
 }
 
-// ManualClock is a Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent use.
+// ManualClock is a Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent
+// use.
 type ManualClock struct {
 	mu     sync.Mutex
 	now    int64

@@ -31,6 +31,7 @@ type ConcurrencyOptions struct {
 // overtakes.
 type Concurrency struct {
 	gate
+
 	permits metered[algo.ConcurrencyState, algo.Concurrency]
 	fast    inUse
 }

@@ -36,25 +36,26 @@ type Decision struct {
 type Reason uint8
 
 const (
-	// ReasonNone: the request was allowed.
+	// ReasonNone means: the request was allowed.
 	ReasonNone Reason = iota
-	// ReasonLimited: not enough permits are available now, or others wait for them.
+	// ReasonLimited means: not enough permits are available now, or others wait for them.
 	ReasonLimited
-	// ReasonNever: more permits were asked for than the limit ever holds.
+	// ReasonNever means: more permits were asked for than the limit ever holds.
 	ReasonNever
-	// ReasonQueueFull: the caller was ready to wait, but the queue has no room for its permits.
+	// ReasonQueueFull means: the caller was ready to wait, but the queue has no room for its permits.
 	ReasonQueueFull
-	// ReasonDeadline: the caller was ready to wait, but its context would end before its turn.
+	// ReasonDeadline means: the caller was ready to wait, but its context would end before its turn.
 	ReasonDeadline
-	// ReasonEvicted: the caller waited in a newest-first queue and had to make room for newer ones.
+	// ReasonEvicted means: the caller waited in a newest-first queue and had to make room for newer ones.
 	ReasonEvicted
-	// ReasonCanceled: the context of the caller ended before its turn. It comes with an error.
+	// ReasonCanceled means: the context of the caller ended before its turn. It comes with an error.
 	ReasonCanceled
-	// ReasonClosed: the limiter has been closed.
+	// ReasonClosed means: the limiter has been closed.
 	ReasonClosed
-	// ReasonTableFull: the limiter tracks as many keys as it may, none of them can be forgotten, and this one is new.
+	// ReasonTableFull means: the limiter tracks as many keys as it may, none of them can be forgotten, and this one is
+	// new.
 	ReasonTableFull
-	// ReasonInvalid: the request was misuse, such as a negative number of permits. Lease.Err says more.
+	// ReasonInvalid means: the request was misuse, such as a negative number of permits. Lease.Err says more.
 	ReasonInvalid
 
 	reasons

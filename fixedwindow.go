@@ -30,12 +30,14 @@ type FixedWindowOptions struct {
 // FixedWindow grants up to Limit permits in each window of time. Windows follow one another without a gap from the time
 // at which the limiter was made, however the traffic comes.
 //
-// It is the simplest algorithm, and the coarsest: around the border of two windows up to 2 x Limit permits are granted in
-// an arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
+// It is the simplest algorithm, and the coarsest: around the border of two windows up to 2 x Limit permits are granted
+// in an arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
 //
-// While nobody waits, a limit below 2^31 is one word that calls exchange by compare-and-swap, like that of a TokenBucket.
+// While nobody waits, a limit below 2^31 is one word that calls exchange by compare-and-swap, like that of a
+// TokenBucket.
 type FixedWindow struct {
 	gate
+
 	window metered[algo.FixedWindowState, algo.FixedWindow]
 	fast   windowWord
 }

@@ -350,7 +350,8 @@ const maxLate = int64(10 * time.Millisecond)
 // serve grants permits to those who wait, strictly in order, and sets the timer for the next.
 //
 // Timers are late, by a millisecond where the operating system waits no finer. A limit that holds few permits would
-// lose those that come meanwhile, although somebody waits for them. So each is granted as of the time at which it became available.
+// lose those that come meanwhile, although somebody waits for them. So each is granted as of the time at which it
+// became available.
 func (g *gate) serve(now int64) {
 	at := now
 	if g.due < now {
@@ -393,14 +394,15 @@ func (g *gate) arm(now, due int64) {
 	}
 	d := time.Duration(due - now)
 	g.due = due
-	if g.clock != nil {
+	switch {
+	case g.clock != nil:
 		if g.armed {
 			g.stop()
 		}
 		g.stop = g.clock.AfterFunc(d, g.wake)
-	} else if g.timer == nil {
+	case g.timer == nil:
 		g.timer = time.AfterFunc(d, g.wake)
-	} else {
+	default:
 		g.timer.Reset(d)
 	}
 	g.armed = true

@@ -54,12 +54,12 @@ func (w WhenFull) String() string {
 // Keyed is one token bucket for each key: addresses, users, tokens. All keys have the same rate and burst.
 //
 // Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 49 bytes,
-// without a pointer for the collector to follow. See the package internal/table for the chance that two keys share a state: 1 in
-// 10^20 for ten million keys.
+// without a pointer for the collector to follow. See the package internal/table for the chance that two keys share a
+// state: 1 in 10^20 for ten million keys.
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
-// buckets that are full again are forgotten, one by one as new keys need their places. There is no sweep that would stop
-// callers.
+// buckets that are full again are forgotten, one by one as new keys need their places. There is no sweep that would
+// stop callers.
 type Keyed[K comparable] struct {
 	algorithm algo.TokenBucket
 	policy    string

@@ -17,12 +17,12 @@ type Limiter interface {
 	// The lease must be released; where permits come back with time, releasing it does nothing.
 	TryAcquire(n int64) Lease
 	// Acquire takes n permits, waiting for them in the queue of the limiter, if it has one. A refusal is answered at
-	// once, as a lease that is not Allowed: the queue is full, the limiter closed, the deadline of ctx comes before
-	// the caller's turn, or n exceeds the limit. The error is not nil if ctx ended, before or while waiting, in which case it wraps
-	// context.Cause(ctx), or if n is negative. A ctx that has ended loses even if permits are available.
+	// once, as a lease that is not Allowed: the queue is full, the limiter closed, the deadline of ctx comes before the
+	// caller's turn, or n exceeds the limit. The error is not nil if ctx ended, before or while waiting, in which case
+	// it wraps context.Cause(ctx), or if n is negative. A ctx that has ended loses even if permits are available.
 	Acquire(ctx context.Context, n int64) (Lease, error)
-	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost,
-	// or Cancel. See [Lease.Commit].
+	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really
+	// cost, or Cancel. See [Lease.Commit].
 	TryReserve(n int64) Lease
 	// Reserve is Acquire with a cost that is settled later, like TryReserve.
 	Reserve(ctx context.Context, n int64) (Lease, error)
@@ -88,6 +88,7 @@ type OptionError struct {
 	Accepted string
 }
 
+// Error names the option, its value and what is accepted.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
 }

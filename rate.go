@@ -93,9 +93,10 @@ var units = map[string]time.Duration{
 
 var errRateSyntax = errors.New(`must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s`)
 
-// ParseRate reads permits/period. Permits are an integer or a decimal number with at most 9 decimals (0.5/s is 1 per
-// 2 s, which must be a valid rate in its lowest terms), with single underscores between digits of the integer part if you like. The period is a unit (ns, us, ms, s, sec, second, m, min, minute,
-// h, hour, d, day, w, week), an integer with a unit (24h, 7d), or a duration as time.ParseDuration reads it (1m30s).
+// ParseRate reads permits/period. Permits are an integer or a decimal number with at most 9 decimals (0.5/s is 1 per 2
+// s, which must be a valid rate in its lowest terms), with single underscores between digits of the integer part if you
+// like. The period is a unit (ns, us, ms, s, sec, second, m, min, minute, h, hour, d, day, w, week), an integer with a
+// unit (24h, 7d), or a duration as time.ParseDuration reads it (1m30s).
 func ParseRate(s string) (Rate, error) {
 	permits, period, ok := strings.Cut(s, "/")
 	if !ok {

@@ -40,6 +40,7 @@ type SlidingWindowOptions struct {
 // windows as segments grow finer (TestSlidingWindowBound).
 type SlidingWindow struct {
 	gate
+
 	exact  slidingMeter
 	approx counterMeter
 }

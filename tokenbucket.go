@@ -31,18 +31,18 @@ type TokenBucketOptions struct {
 
 // TokenBucket holds up to Burst permits and regains them evenly at Rate.
 //
-// It is exact: over any interval t it admits at most burst + rate x t permits (plus MaxDebt if commits are used), however many
-// goroutines ask at once, and callers that keep asking get all of them (TestContention: 64 goroutines at 1 M/s). A
-// permit comes back after exactly 1/rate, fractions of a nanosecond included.
+// It is exact: over any interval t it admits at most burst + rate x t permits (plus MaxDebt if commits are used),
+// however many goroutines ask at once, and callers that keep asking get all of them (TestContention: 64 goroutines at 1
+// M/s). A permit comes back after exactly 1/rate, fractions of a nanosecond included.
 //
 // While nobody waits, the bucket is one word that calls exchange by compare-and-swap: a granted Allow costs a reading
-// of the clock and one such exchange, a refused one writes only a counter, neither allocates. While somebody waits, and for everything
-// but Allow, TryAcquire, TryReserve and Acquire, calls take a lock.
+// of the clock and one such exchange, a refused one writes only a counter, neither allocates. While somebody waits, and
+// for everything but Allow, TryAcquire, TryReserve and Acquire, calls take a lock.
 //
-// Those who wait are served in strict order, each as of the moment at which its permits became available. If the timer that
-// wakes them is late, by up to 10 ms, nothing is lost: those whose turn has come meanwhile are woken together, so that within an
-// interval t callers that wait may see burst + rate x (t + 10 ms) permits. What a longer stall holds up is lost
-// (TestLateTimer).
+// Those who wait are served in strict order, each as of the moment at which its permits became available. If the timer
+// that wakes them is late, by up to 10 ms, nothing is lost: those whose turn has come meanwhile are woken together, so
+// that within an interval t callers that wait may see burst + rate x (t + 10 ms) permits. What a longer stall holds up
+// is lost (TestLateTimer).
 //
 // The price of the single word is that it holds time only up to a bound. Once every 2^54/num nanoseconds, where num is
 // the permits of the rate per nanosecond in lowest terms, one call takes the lock to move the bound (num is 1 for 10/s:
@@ -51,6 +51,7 @@ type TokenBucketOptions struct {
 // (TestWordEqualsArithmetic).
 type TokenBucket struct {
 	gate
+
 	bucket metered[algo.TokenBucketState, algo.TokenBucket]
 	fast   arrival
 }

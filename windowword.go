@@ -52,8 +52,8 @@ func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 	return true
 }
 
-// take takes n permits, which must be from 1 to the limit. It answers how many are used afterwards, or, if they were not
-// taken, before, the number of the window, and how long it still lasts. It does not count.
+// take takes n permits, which must be from 1 to the limit. It answers how many are used afterwards, or, if they were
+// not taken, before, the number of the window, and how long it still lasts. It does not count.
 func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v verdict) {
 	before, epoch := a.word.Load(), a.epoch.Load()
 	for now := processNow(); ; {

@@ -65,9 +65,9 @@ type Mark struct {
 	at, part, taken int64
 }
 
-// MarkAt is a Mark for callers that keep states in another form: of permits that a [TokenBucket] will have regained at a time
-// of at + part/num nanoseconds, num being the permits of its rate in lowest terms, or of permits taken in the window number at
-// of a [FixedWindow].
+// MarkAt is a Mark for callers that keep states in another form: of permits that a [TokenBucket] will have regained at
+// a time of at + part/num nanoseconds, num being the permits of its rate in lowest terms, or of permits taken in the
+// window number at of a [FixedWindow].
 func MarkAt(at, part int64) Mark { return Mark{at, part, math.MinInt64} }
 
 // Algorithm is what all algorithms have in common; S is the state.
@@ -82,9 +82,10 @@ type Algorithm[S any] interface {
 	Peek(s S, now, n int64) Result
 	// Refund adds n permits whatever their origin, at most up to fresh.
 	Refund(s S, now, n int64) S
-	// Cancel undoes a Take of n permits, or the part n of a larger one, that answered the Mark m; once for each Mark. It
-	// never makes more permits available than if they had not been taken, as long as time does not go back (TestCancelNeverMints).
-	// Where Refund gave back permits that had never been taken, it may make as many more available.
+	// Cancel undoes a Take of n permits, or the part n of a larger one, that answered the Mark m; once for each Mark.
+	// It never makes more permits available than if they had not been taken, as long as time does not go back
+	// (TestCancelNeverMints). Where Refund gave back permits that had never been taken, it may make as many more
+	// available.
 	Cancel(s S, now, n int64, m Mark) S
 	// Charge takes n permits whether they are available or not, as far as the debt does not exceed maxDebt permits, and
 	// answers how many it took.
@@ -105,6 +106,7 @@ type ParameterError struct {
 	Accepted  string
 }
 
+// Error names the parameter, its value and what is accepted.
 func (e *ParameterError) Error() string {
 	return fmt.Sprintf("algo: %s is %s: must be %s", e.Parameter, e.Value, e.Accepted)
 }

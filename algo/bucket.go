@@ -82,8 +82,8 @@ func (b Bucket) Refill(now int64) Bucket {
 // Hit refills the bucket and takes one token if there is one.
 func (b Bucket) Hit(now int64) (Bucket, bool) { return b.Take(now, 1) }
 
-// Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token and takes nothing; a
-// negative n and one above the capacity are refused.
+// Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token and takes
+// nothing; a negative n and one above the capacity are refused.
 func (b Bucket) Take(now, n int64) (Bucket, bool) {
 	b = b.Refill(now)
 	if n < 0 || n > b.maxTokens || b.milli < max(n, 1)*1000 {
@@ -143,6 +143,7 @@ type PairError struct {
 	Reason  string
 }
 
+// Error names the pair, its value and what is accepted.
 func (e *PairError) Error() string {
 	if e.Missing {
 		return fmt.Sprintf("algo: pair %q is missing: a bucket needs tc, lu, mt and tr", e.Key)

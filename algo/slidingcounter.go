@@ -11,7 +11,9 @@ import (
 // evenly. It is the approximation known from web proxies.
 //
 // It needs two words for any limit. Where the traffic of the previous window was uneven it grants in a window too
-// little or up to 2 x Limit - 1: for the exact count use [SlidingWindow].
+// little or up to 2 x Limit - 1: for the exact count use [SlidingWindow]. A caller that keeps asking is granted Limit
+// in the first window and Limit - 1 in each of the following, as the last one weighs something until its predecessor is
+// gone; with a Limit of 1 that is one in every second window.
 type SlidingCounter struct {
 	limit  int64
 	window phase

@@ -11,8 +11,8 @@ import (
 // The window is cut into S segments at fixed times. A permit comes back when the segment in which it was taken leaves
 // the window: never earlier than window x (S-1) / S and never later than one window after it was taken. So in any span
 // of window x (S-1) / S no more than Limit permits are granted, and in any whole window at most 2 x Limit; more
-// segments make it finer. A caller that keeps asking is never granted less than Limit in a window. With one segment it is a
-// fixed window.
+// segments make it finer. A caller that keeps asking is never granted less than Limit in a window. With one segment it
+// is a fixed window.
 //
 // Debt made by Charge weighs until it leaves the window like any other permit.
 type SlidingWindow struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TestLimiterOutlivesBubble uses limiters that were made before, and in one bubble of testing/synctest after the other, as
-// tests of a program with global limiters do. A timer or channel kept from one bubble to the next would panic.
+// TestLimiterOutlivesBubble uses limiters that were made before, and in one bubble of testing/synctest after the other,
+// as tests of a program with global limiters do. A timer or channel kept from one bubble to the next would panic.
 func TestLimiterOutlivesBubble(t *testing.T) {
 	b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 1, QueueLimit: 10}))
 	c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: 10}))

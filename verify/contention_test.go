@@ -14,8 +14,8 @@ import (
 
 const goroutines = 64
 
-// hammer calls allow from 64 goroutines for a second. It answers how many calls were granted, and for how long at least and at
-// most the limiter was asked.
+// hammer calls allow from 64 goroutines for a second. It answers how many calls were granted, and for how long at least
+// and at most the limiter was asked.
 func hammer(allow func() bool) (admitted int64, atLeast, atMost time.Duration) {
 	var (
 		total       atomic.Int64
@@ -48,8 +48,8 @@ func hammer(allow func() bool) (admitted int64, atLeast, atMost time.Duration) {
 }
 
 // TestContention asks every algorithm from 64 goroutines at once for a second. No more than the limit may be admitted,
-// and no less than 99 % of it: the burst is a quarter of a second's permits, so that a stall of the machine does not cost
-// any.
+// and no less than 99 % of it: the burst is a quarter of a second's permits, so that a stall of the machine does not
+// cost any.
 func TestContention(t *testing.T) {
 	for _, perSecond := range []int64{1_000, 100_000, 1_000_000} {
 		burst := perSecond / 4

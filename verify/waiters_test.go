@@ -67,8 +67,8 @@ func TestThousandWaiters(t *testing.T) {
 }
 
 // TestNoWaiterIsLost has callers of all kinds arrive, give up and finish at random under real concurrency, until
-// everybody has an answer and everything is back. A lost wake-up would leave a caller waiting for ever, and a lost permit
-// would be missing in the end.
+// everybody has an answer and everything is back. A lost wake-up would leave a caller waiting for ever, and a lost
+// permit would be missing in the end.
 func TestNoWaiterIsLost(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		t.Run(order.String(), func(t *testing.T) {

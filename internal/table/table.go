@@ -9,9 +9,9 @@ import (
 
 // Hash is the identity of a key: 112 bits of two seeded hashes. Keys themselves are not kept.
 //
-// Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below
-// n^2 / 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so nobody
-// can look for such keys (TestTenMillionKeysShareNothing).
+// Two different keys share a state only if all 112 bits agree. For n keys the chance that any two do is below n^2 /
+// 2^113: 1 in 10^20 for 10 million keys, 1 in 10^16 for a billion. The seeds are random and never leave the process, so
+// nobody can look for such keys (TestTenMillionKeysShareNothing).
 type Hash struct {
 	a uint64
 	b uint64 // the lower 48 bits
@@ -51,15 +51,15 @@ type Options struct {
 	// Linger is for how long, in the units of now, a fresh key is kept while there is room, so that one that comes
 	// again soon finds its place.
 	Linger int64
-	// Fresh tells whether a state equals that of a key that has never been seen, so that it may be forgotten. It is called
-	// under a lock and must not call the table.
+	// Fresh tells whether a state equals that of a key that has never been seen, so that it may be forgotten. It is
+	// called under a lock and must not call the table.
 	Fresh func(state []uint64, tag uint16, now int64) bool
 }
 
-// Table keeps a state of some words, and a tag of 16 bits, for each key. Keys are spread over shards, each with a lock of its own;
-// a shard is a directory of segments, each an open hash table with linear probing in one slice without pointers. A
-// segment grows, and forgets fresh keys, when a new key finds it nearly full, and by itself alone: there is no sweep and no
-// moment at which the whole table stops (extendible hashing, Fagin et al. 1979).
+// Table keeps a state of some words, and a tag of 16 bits, for each key. Keys are spread over shards, each with a lock
+// of its own; a shard is a directory of segments, each an open hash table with linear probing in one slice without
+// pointers. A segment grows, and forgets fresh keys, when a new key finds it nearly full, and by itself alone: there is
+// no sweep and no moment at which the whole table stops (extendible hashing, Fagin et al. 1979).
 //
 // Only fresh keys are forgotten. At 8 bytes of state a key costs 28 to 39 bytes (TestBytesPerKey).
 type Table struct {
@@ -161,8 +161,8 @@ func (s *Shard) Find(h Hash) Slot {
 	}
 }
 
-// Add makes room for a key that Find did not find, with a state of zeros, forgetting keys that are fresh at time now. It
-// answers nil if the table is full and none was found that may be forgotten.
+// Add makes room for a key that Find did not find, with a state of zeros, forgetting keys that are fresh at time now.
+// It answers nil if the table is full and none was found that may be forgotten.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
 	if t.keys.Add(1) > t.max && t.max > 0 && !s.forgetOne(now) {
@@ -380,11 +380,11 @@ func (s *Shard) each(f func(h Hash, slot Slot) bool) bool {
 			}
 		}
 		// Between two segments others may have their turn, and may split what lies ahead.
-		depth, bits := s.depth, uint64(at)
+		depth, place := s.depth, uint64(at)
 		s.mu.Unlock()
 		s.mu.Lock()
 		if s.depth > depth {
-			at = int((bits+1)<<(s.depth-depth)) - 1
+			at = int((place+1)<<(s.depth-depth)) - 1
 		}
 	}
 	return true
