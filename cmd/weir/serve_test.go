@@ -92,13 +92,19 @@ func (s *server) wait() (status *os.ProcessState) {
 	return s.cmd.ProcessState
 }
 
+// answer is what came back, without the body.
+type answer struct {
+	status int
+	header http.Header
+}
+
 // check asks the server, on a connection of its own.
-func (s *server) check(body string) (*http.Response, string) {
+func (s *server) check(body string) (a answer, text string) {
 	s.t.Helper()
 	return s.do(http.MethodPost, "/v1/check", body)
 }
 
-func (s *server) do(method, path, body string) (*http.Response, string) {
+func (s *server) do(method, path, body string) (a answer, text string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -111,11 +117,11 @@ func (s *server) do(method, path, body string) (*http.Response, string) {
 		s.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	b, err := io.ReadAll(response.Body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return response, string(text)
+	return answer{response.StatusCode, response.Header}, string(b)
 }
 
 func TestServeByDefault(t *testing.T) {
@@ -127,15 +133,15 @@ func TestServeByDefault(t *testing.T) {
 	}
 	first, body := s.check(`{"key":"alice"}`)
 	want := `{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}` + "\n"
-	if first.StatusCode != 200 || body != want {
-		t.Errorf("%d %s", first.StatusCode, body)
+	if first.status != 200 || body != want {
+		t.Errorf("%d %s", first.status, body)
 	}
 	// The wire has the names in Go's spelling; names of fields are compared without case.
 	for name, want := range map[string]string{
 		"RateLimit": `"default";r=19;t=1`, "RateLimit-Policy": `"default";q=20;w=2`, "Content-Type": "application/json",
 		"Content-Length": fmt.Sprint(len(want)), "Retry-After": "",
 	} {
-		if got := first.Header.Get(name); got != want {
+		if got := first.header.Get(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -151,30 +157,30 @@ func TestServeBurstThenRefused(t *testing.T) {
 	s.logged(`"msg":"serving"`)
 	for remaining := 2; remaining >= 0; remaining-- {
 		r, body := s.check(`{"policy":"default","key":"alice","cost":1}`)
-		if want := fmt.Sprintf(`"remaining":%d,`, remaining); r.StatusCode != 200 || !strings.Contains(body, want) {
-			t.Errorf("%d %s, want %s", r.StatusCode, body, want)
+		if want := fmt.Sprintf(`"remaining":%d,`, remaining); r.status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%d %s, want %s", r.status, body, want)
 		}
 	}
 	r, body := s.check(`{"key":"alice"}`)
-	if r.StatusCode != 429 || !strings.HasPrefix(body, `{"allowed":false,"reason":"limited","policy":"default","limit":3,"remaining":0,"retry_after":3`) {
-		t.Errorf("%d %s", r.StatusCode, body)
+	if r.status != 429 || !strings.HasPrefix(body, `{"allowed":false,"reason":"limited","policy":"default","limit":3,"remaining":0,"retry_after":3`) {
+		t.Errorf("%d %s", r.status, body)
 	}
-	if got := r.Header.Get("RateLimit-Policy"); got != `"default";q=3;w=10800` {
+	if got := r.header.Get("RateLimit-Policy"); got != `"default";q=3;w=10800` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
-	retry := r.Header.Get("Retry-After")
-	if got := r.Header.Get("RateLimit"); got != `"default";r=0;t=`+retry || len(retry) != 4 || retry > "3600" || retry < "3500" {
+	retry := r.header.Get("Retry-After")
+	if got := r.header.Get("RateLimit"); got != `"default";r=0;t=`+retry || len(retry) != 4 || retry > "3600" || retry < "3500" {
 		t.Errorf("RateLimit: %s, Retry-After: %s", got, retry)
 	}
-	if r, body := s.check(`{"key":"alice","cost":4}`); r.StatusCode != 429 || r.Header.Get("Retry-After") != "" ||
+	if r, body := s.check(`{"key":"alice","cost":4}`); r.status != 429 || r.header.Get("Retry-After") != "" ||
 		!strings.Contains(body, `"reason":"never"`) || !strings.Contains(body, `"retry_after":null`) {
-		t.Errorf("never: %d %s", r.StatusCode, body)
+		t.Errorf("never: %d %s", r.status, body)
 	}
-	if r, _ := s.check(`{"key":"bob"}`); r.StatusCode != 200 {
-		t.Errorf("another key: %d", r.StatusCode)
+	if r, _ := s.check(`{"key":"bob"}`); r.status != 200 {
+		t.Errorf("another key: %d", r.status)
 	}
-	if r, body := s.check(`{"key":"alice","cost":-1}`); r.StatusCode != 400 || !strings.Contains(body, "cost -1: must be a whole number") {
-		t.Errorf("misuse: %d %s", r.StatusCode, body)
+	if r, body := s.check(`{"key":"alice","cost":-1}`); r.status != 400 || !strings.Contains(body, "cost -1: must be a whole number") {
+		t.Errorf("misuse: %d %s", r.status, body)
 	}
 	s.signal(syscall.SIGTERM)
 	stopped := s.logged(`"msg":"stopped"`)
@@ -221,14 +227,14 @@ func (s *server) hold() (finish func() string) {
 
 func TestServeEndsGracefully(t *testing.T) {
 	s := startServer(t)
-	if r, body := s.do(http.MethodGet, "/healthz", ""); r.StatusCode != 200 || body != "ok\n" {
-		t.Errorf("/healthz: %d %s", r.StatusCode, body)
+	if r, body := s.do(http.MethodGet, "/healthz", ""); r.status != 200 || body != "ok\n" {
+		t.Errorf("/healthz: %d %s", r.status, body)
 	}
 	finish := s.hold()
 	s.signal(syscall.SIGTERM)
 	s.logged("msg=stopping in_flight=1")
-	if r, body := s.do(http.MethodGet, "/healthz", ""); r.StatusCode != 503 || body != "shutting down\n" {
-		t.Errorf("/healthz while shutting down: %d %s", r.StatusCode, body)
+	if r, body := s.do(http.MethodGet, "/healthz", ""); r.status != 503 || body != "shutting down\n" {
+		t.Errorf("/healthz while shutting down: %d %s", r.status, body)
 	}
 	answer := finish()
 	if !strings.HasPrefix(answer, "HTTP/1.1 200 OK\r\n") || !strings.Contains(answer, `"allowed":true`) || !strings.Contains(answer, "Connection: close\r\n") {
@@ -261,11 +267,11 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	s := startServer(t, "--shutdown-delay", "1h")
 	s.signal(syscall.SIGTERM)
 	s.logged("msg=stopping")
-	if r, _ := s.do(http.MethodGet, "/healthz", ""); r.StatusCode != 503 {
-		t.Errorf("/healthz during the delay: %d", r.StatusCode)
+	if r, _ := s.do(http.MethodGet, "/healthz", ""); r.status != 503 {
+		t.Errorf("/healthz during the delay: %d", r.status)
 	}
-	if r, _ := s.check(`{"key":"late"}`); r.StatusCode != 200 {
-		t.Errorf("a check during the delay: %d", r.StatusCode)
+	if r, _ := s.check(`{"key":"late"}`); r.status != 200 {
+		t.Errorf("a check during the delay: %d", r.status)
 	}
 	s.signal(syscall.SIGTERM)
 	status, ok := s.wait().Sys().(syscall.WaitStatus)
@@ -294,8 +300,8 @@ func TestServeOnAPortInUse(t *testing.T) {
 
 func TestServeBoundsWhatClientsSend(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
-	if r, body := s.check(strings.Repeat(" ", 64<<10+1)); r.StatusCode != 413 {
-		t.Errorf("a large body: %d %s", r.StatusCode, body)
+	if r, body := s.check(strings.Repeat(" ", 64<<10+1)); r.status != 413 {
+		t.Errorf("a large body: %d %s", r.status, body)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/", http.NoBody)
 	if err != nil {

@@ -38,27 +38,18 @@ func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	return front, clock
 }
 
-func send(h http.Handler, method, path, contentType, body string) *http.Response {
+func send(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return w
 }
 
-func check(h http.Handler, body string) *http.Response {
+func check(h http.Handler, body string) *httptest.ResponseRecorder {
 	return send(h, "POST", "/v1/check", "application/json", body)
-}
-
-func text(t testing.TB, r *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // want is what an answer must be. A field that is "" must not be there.
@@ -68,17 +59,17 @@ type want struct {
 	body                          string
 }
 
-func (w want) compare(t *testing.T, what string, r *http.Response) {
+func (w want) compare(t *testing.T, what string, r *httptest.ResponseRecorder) {
 	t.Helper()
 	got := want{
-		r.StatusCode, strings.Join(r.Header.Values("RateLimit"), ", "), strings.Join(r.Header.Values("RateLimit-Policy"), ", "),
-		strings.Join(r.Header.Values("Retry-After"), ", "), text(t, r),
+		r.Code, strings.Join(r.Header().Values("RateLimit"), ", "), strings.Join(r.Header().Values("RateLimit-Policy"), ", "),
+		strings.Join(r.Header().Values("Retry-After"), ", "), r.Body.String(),
 	}
 	w.body += "\n"
 	if got != w {
 		t.Errorf("%s:\n got %+v\nwant %+v", what, got, w)
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+	if kind := r.Header().Get("Content-Type"); kind != "application/json" {
 		t.Errorf("%s: Content-Type %q", what, kind)
 	}
 }
@@ -177,26 +168,26 @@ func TestProblems(t *testing.T) {
 			Status                               int
 			Policies                             []string
 		}
-		if err := unmarshal(text(t, r), &p); err != nil {
+		if err := unmarshal(r.Body.String(), &p); err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if r.StatusCode != c.status || p.Status != c.status || p.Type != "about:blank" || p.Title != http.StatusText(c.status) {
-			t.Errorf("%s: %d, %+v, want %d", what, r.StatusCode, p, c.status)
+		if r.Code != c.status || p.Status != c.status || p.Type != "about:blank" || p.Title != http.StatusText(c.status) {
+			t.Errorf("%s: %d, %+v, want %d", what, r.Code, p, c.status)
 		}
-		if kind := r.Header.Get("Content-Type"); kind != "application/problem+json" {
+		if kind := r.Header().Get("Content-Type"); kind != "application/problem+json" {
 			t.Errorf("%s: Content-Type %q", what, kind)
 		}
 		if p.Field != c.field || !strings.Contains(p.Detail, c.detail) {
 			t.Errorf("%s: field %q, detail %q, want %q, %q", what, p.Field, p.Detail, c.field, c.detail)
 		}
-		if (c.status == 405) != (r.Header.Get("Allow") != "") {
-			t.Errorf("%s: Allow %q", what, r.Header.Get("Allow"))
+		if (c.status == 405) != (r.Header().Get("Allow") != "") {
+			t.Errorf("%s: Allow %q", what, r.Header().Get("Allow"))
 		}
 		if c.field == "policy" && strings.Join(p.Policies, " ") != "default small" {
 			t.Errorf("%s: policies %q", what, p.Policies)
 		}
-		if r.Header.Get("RateLimit") != "" {
+		if r.Header().Get("RateLimit") != "" {
 			t.Errorf("%s: tells a RateLimit", what)
 		}
 	}
@@ -218,8 +209,8 @@ func TestContentTypesThatAreJSON(t *testing.T) {
 	for _, kind := range []string{
 		"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8", "application/json; profile=x",
 	} {
-		if r := send(front, "POST", "/v1/check", kind, `{"key":"a","cost":0}`); r.StatusCode != 200 {
-			t.Errorf("%s: %d", kind, r.StatusCode)
+		if r := send(front, "POST", "/v1/check", kind, `{"key":"a","cost":0}`); r.Code != 200 {
+			t.Errorf("%s: %d", kind, r.Code)
 		}
 	}
 }
@@ -254,11 +245,11 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	front, _ := newFront(t)
-	if r := send(front, "GET", "/healthz", "", ""); r.StatusCode != 200 || text(t, r) != "ok\n" {
-		t.Errorf("/healthz: %d", r.StatusCode)
+	if r := send(front, "GET", "/healthz", "", ""); r.Code != 200 || r.Body.String() != "ok\n" {
+		t.Errorf("/healthz: %d", r.Code)
 	}
 	r := send(front, "GET", "/", "", "")
-	page := text(t, r)
+	page := r.Body.String()
 	for _, part := range []string{
 		"rate limiter", `curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://example.com/v1/check`,
 		"default: up to 20 at once for each key, all back after 2s", "small: up to 1 at once",
@@ -267,15 +258,15 @@ func TestPages(t *testing.T) {
 			t.Errorf("/: %q is missing in\n%s", part, page)
 		}
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
+	if kind := r.Header().Get("Content-Type"); kind != "text/plain; charset=utf-8" {
 		t.Errorf("/: Content-Type %q", kind)
 	}
 	front.Drain()
-	if r := send(front, "GET", "/healthz", "", ""); r.StatusCode != 503 || text(t, r) != "shutting down\n" {
-		t.Errorf("/healthz while shutting down: %d", r.StatusCode)
+	if r := send(front, "GET", "/healthz", "", ""); r.Code != 503 || r.Body.String() != "shutting down\n" {
+		t.Errorf("/healthz while shutting down: %d", r.Code)
 	}
-	if r := check(front, `{"key":"a"}`); r.StatusCode != 200 {
-		t.Errorf("a check while shutting down: %d", r.StatusCode)
+	if r := check(front, `{"key":"a"}`); r.Code != 200 {
+		t.Errorf("a check while shutting down: %d", r.Code)
 	}
 }
 

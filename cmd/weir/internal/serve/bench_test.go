@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/policies"
+)
+
+// BenchmarkServe sends checks over one kept connection on the loopback interface, beside a server of net/http that reads
+// the same requests and writes a fixed answer: the floor. Client and server share the processors.
+func BenchmarkServe(b *testing.B) {
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "default", Rate: weir.PerSecond(10), Burst: 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	set, err := policies.NewSet(policies.Policy{Name: "default", Limiter: limiter})
+	if err != nil {
+		b.Fatal(err)
+	}
+	front, err := checkapi.New(set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("check", func(b *testing.B) { benchmark(b, front) })
+	b.Run("floor", func(b *testing.B) {
+		answer := `{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}` + "\n"
+		benchmark(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var space [512]byte
+			for {
+				if _, err := r.Body.Read(space[:]); err != nil {
+					break
+				}
+			}
+			w.Header()["Content-Type"] = []string{"application/json"}
+			_, _ = io.WriteString(w, answer)
+		}))
+	})
+}
+
+func benchmark(b *testing.B, h http.Handler) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- newServer(h, slog.New(slog.DiscardHandler), 0, time.Minute).serve(ctx, l, func() {})
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	const body = `{"policy":"default","key":"alice","cost":1}`
+	request := fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	reader := bufio.NewReader(conn)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := io.WriteString(conn, request); err != nil {
+			b.Fatal(err)
+		}
+		if err := skipAnswer(reader); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := conn.Close(); err != nil {
+		b.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}
+
+// skipAnswer reads an answer whose body is one line that ends in }.
+func skipAnswer(r *bufio.Reader) error {
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil || strings.HasSuffix(string(line), "}\n") {
+			return err
+		}
+	}
+}
