@@ -37,10 +37,12 @@ func Command() *cobra.Command {
 have been refused, when, and by how much.
 
 Time is that of the log: nothing waits, and the same log gives the same result.
-Servers write a line when a request ends, so times may go backward; such a
-request is taken at the time of the latest before it, and counted as reordered.
-Several files are one log, so name the oldest first. A log that is exact to a
-second, as most are, shows the requests of a second as one burst.
+Servers write a line when a request ends, so the lines are not in the order of
+the requests. replay puts them in order, also those of several files, which
+are one log. It looks a million requests ahead; one that is further out of
+order is taken at the time of the latest before it, and counted as late. A log
+that is exact to a second, as most are, shows the requests of a second as one
+burst.
 
 A FILE is in the common or combined format, or has a JSON object on each line,
 also mixed, and may be compressed with gzip. "-" is the standard input. Lines
@@ -59,7 +61,9 @@ says is then a lower bound.
   lines, requests, malformed    how many of each there were
   admitted, refused             what became of the requests
   table_full                    of the refused, those beyond --max-keys
-  reordered, furthest_reordered requests that were late, and by how much
+  reordered, furthest_reordered requests whose line stands behind a later one,
+                                and how much earlier they are at most
+  late                          of them, those too far out of order
   keys, keys_exact              how many keys; more than that if not exact
   refused_keys                  how many of them were refused
   first, last, span             the time of the log

@@ -57,7 +57,11 @@ func (p printer) summary(r *report) {
 	p.row("refused", "%s", refused)
 	p.row("malformed", "%s", count(r.Malformed))
 	if r.Reordered > 0 {
-		p.row("reordered", "%s  at most %s late, taken at the time of the latest before", count(r.Reordered), seconds(r.FurthestReordered))
+		how := "put in order"
+		if r.Late > 0 {
+			how = fmt.Sprintf("put in order except %s, taken late", thousands(r.Late))
+		}
+		p.row("reordered", "%s  lines behind later ones, by up to %s: %s", count(r.Reordered), seconds(r.FurthestReordered), how)
 	} else {
 		p.row("reordered", "%s", count(0))
 	}

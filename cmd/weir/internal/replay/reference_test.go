@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,6 +39,12 @@ func replaySlowly(log string, permits int64, period time.Duration, burst int64) 
 	one := big.NewRat(1, 1)
 	window := max(period, time.Second)
 	result := referenceResult{keys: map[string]*referenceKey{}}
+	type request struct {
+		client string
+		at     time.Time
+	}
+	var requests []request
+	latest := time.Time{}
 	for line := range strings.SplitSeq(log, "\n") {
 		if strings.TrimSpace(line) == "" {
 			continue
@@ -47,12 +54,18 @@ func replaySlowly(log string, permits int64, period time.Duration, burst int64) 
 			result.malformed++
 			continue
 		}
-		if result.requests == 0 {
-			result.first, result.last = at, at
-		}
-		if at.Before(result.last) {
+		requests = append(requests, request{client, at})
+		if at.Before(latest) {
 			result.reordered++
-			at = result.last
+		} else {
+			latest = at
+		}
+	}
+	slices.SortStableFunc(requests, func(a, b request) int { return a.at.Compare(b.at) })
+	for i, r := range requests {
+		client, at := r.client, r.at
+		if i == 0 {
+			result.first = at
 		}
 		result.last = at
 		result.requests++

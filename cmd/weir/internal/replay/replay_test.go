@@ -28,6 +28,7 @@ type output struct {
 	Lines, Requests, Admitted, Refused, Malformed, Reordered, Keys int64
 	TableFull                                                      int64   `json:"table_full"`
 	FurthestReordered                                              float64 `json:"furthest_reordered"`
+	Late                                                           int64   `json:"late"`
 	KeysExact                                                      bool    `json:"keys_exact"`
 	RefusedKeys                                                    int     `json:"refused_keys"`
 	First, Last                                                    time.Time

@@ -25,6 +25,8 @@ type report struct {
 	TableFull int64 `json:"table_full"`
 	Malformed int64 `json:"malformed"`
 	Reordered int64 `json:"reordered"`
+	// Late counts those of them that were taken at the time of a later one.
+	Late int64 `json:"late"`
 	// FurthestReordered is by how many seconds a request was late at most.
 	FurthestReordered float64 `json:"furthest_reordered"`
 
@@ -81,7 +83,7 @@ func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 	r := &report{
 		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), Complete: true,
 		Requests: s.result.requests, Admitted: s.result.requests - s.result.refused, Refused: s.result.refused,
-		TableFull: s.result.tableFull, Reordered: s.result.reordered, FurthestReordered: s.result.furthest.Seconds(),
+		TableFull: s.result.tableFull, Reordered: s.result.reordered, Late: s.result.late, FurthestReordered: s.result.furthest.Seconds(),
 		Keys: s.keys.seen, KeysExact: !s.keys.dropped, PeakWindow: s.keys.window.Seconds(),
 		Top: []topKey{}, MalformedLines: []malformedLine{},
 	}

@@ -17,14 +17,19 @@ const latestTime = 1 << 62
 // checkEvery is how many records are read between two looks at the context and the progress.
 const checkEvery = 1 << 12
 
-// simulation runs requests through a limit. Its clock is that of the log: it stands at the time of the latest record so
-// far, counted from the first, and never goes backward.
+// heldBack bounds how many requests are held back to put them in order.
+const heldBack = 1 << 20
+
+// simulation runs requests through a limit, in the order of their times as far as that can be made of the log. Its clock
+// stands at the time of the latest request so far, counted from the first, and never goes backward.
 type simulation struct {
 	by      limitflags.Key
 	limiter *weir.Keyed[string]
 	clock   *weir.ManualClock
 
-	first, latest int64 // in nanoseconds since 1970
+	order         order
+	latestRead    int64 // of the lines, in nanoseconds since 1970
+	first, latest int64 // of the requests that were taken
 	result        result
 	keys          *keyTable
 	timeline      timeline
@@ -35,21 +40,26 @@ type simulation struct {
 type result struct {
 	requests  int64
 	refused   int64
-	tableFull int64 // of the refused, those that found no room for their key
-	reordered int64
-	furthest  time.Duration // that a record was late
+	tableFull int64         // of the refused, those that found no room for their key
+	reordered int64         // those that stand behind a later one in the log
+	furthest  time.Duration // by how much at most
+	late      int64         // of them, those that could not be put in order any more
 }
 
 func newSimulation(l *limitflags.Limit) (*simulation, error) {
-	s := &simulation{by: l.By, clock: weir.NewManualClock(0), keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate()))}
+	s := &simulation{
+		by: l.By, clock: weir.NewManualClock(0), order: order{size: heldBack},
+		keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate())),
+	}
 	limiter, err := l.New("replay", s.clock)
 	s.limiter = limiter
 	return s, err
 }
 
-// run takes all records of r. It ends early, with the error, if ctx ends or the log cannot be read. It calls progress now
-// and then.
+// run takes all records of r. It ends early, with the error, if ctx ends or the log cannot be read; what was read until
+// then is taken. It calls progress now and then.
 func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func()) error {
+	defer s.drain()
 	var rec accesslog.Record
 	for n := 1; ; n++ {
 		if n%checkEvery == 0 {
@@ -60,7 +70,7 @@ func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func
 		}
 		switch err := r.Next(&rec); {
 		case err == nil:
-			s.take(&rec)
+			s.read(&rec)
 		case errors.Is(err, io.EOF):
 			return nil
 		default:
@@ -69,16 +79,39 @@ func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func
 	}
 }
 
-// take decides on one request.
-func (s *simulation) take(rec *accesslog.Record) {
-	now := s.advance(rec.Time)
+// read puts a record in its place.
+func (s *simulation) read(rec *accesslog.Record) {
+	if s.result.requests == 0 && s.order.empty() {
+		s.latestRead = rec.Time
+	}
+	if rec.Time < s.latestRead {
+		s.result.reordered++
+		s.result.furthest = max(s.result.furthest, time.Duration(s.latestRead-rec.Time))
+	}
+	s.latestRead = max(s.latestRead, rec.Time)
+	if s.order.full() {
+		s.take(s.order.next())
+	}
 	s.key = s.by.AppendRecord(s.key[:0], rec)
-	k := s.keys.find(s.key)
+	s.order.add(rec.Time, s.key)
+}
+
+// drain takes the requests that are held back.
+func (s *simulation) drain() {
+	for !s.order.empty() {
+		s.take(s.order.next())
+	}
+}
+
+// take decides on one request.
+func (s *simulation) take(at int64, keyOf []byte) {
+	now := s.advance(at)
+	k := s.keys.find(keyOf)
 	var d weir.Decision
 	if k != nil {
 		d = s.limiter.TryAcquire(k.key, 1)
 	} else {
-		key := string(s.key)
+		key := string(keyOf)
 		d = s.limiter.TryAcquire(key, 1)
 		k = s.keys.add(key, !d.Allowed)
 	}
@@ -105,8 +138,7 @@ func (s *simulation) advance(at int64) int64 {
 		s.latest = at
 		s.clock.Set(min(at-s.first, latestTime))
 	case at < s.latest:
-		s.result.reordered++
-		s.result.furthest = max(s.result.furthest, time.Duration(s.latest-at))
+		s.result.late++
 	}
 	return s.latest
 }

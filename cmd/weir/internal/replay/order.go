@@ -1,0 +1,100 @@
+package replay
+
+// order puts requests in the order of their times: servers write a line when a request ends, several of them write
+// files of their own, and neither comes sorted. It holds back up to size requests and hands out the earliest, the first
+// read where times are equal. So a log of up to size requests is sorted as a whole, and in a longer one a request is
+// late only if size others were read since those of its time.
+type order struct {
+	size  int
+	read  uint64
+	bytes int // of the keys
+	heap  []held
+	keys  [][]byte // of the requests held back, by slot
+	free  []int32  // slots
+}
+
+// held is a request that is held back.
+type held struct {
+	at   int64
+	read uint64 // its place in the log
+	slot int32
+}
+
+// arity is that of the heap: four children lie in two cache lines.
+const arity = 4
+
+func (h held) before(other held) bool {
+	return h.at < other.at || h.at == other.at && h.read < other.read
+}
+
+// mostBytes bounds the keys that are held back, which may be as long as a line.
+const mostBytes = 256 << 20
+
+// full tells whether a request must be taken out before another is added.
+func (o *order) full() bool { return len(o.heap) >= o.size || o.bytes >= mostBytes }
+
+// empty tells whether none is held back.
+func (o *order) empty() bool { return len(o.heap) == 0 }
+
+// add holds back a request. The key is copied.
+//
+//nolint:gosec // there are at most size slots
+func (o *order) add(at int64, key []byte) {
+	var slot int32
+	if n := len(o.free); n > 0 {
+		slot = o.free[n-1]
+		o.free = o.free[:n-1]
+		o.keys[slot] = append(o.keys[slot][:0], key...)
+	} else {
+		slot = int32(len(o.keys))
+		o.keys = append(o.keys, append([]byte(nil), key...))
+	}
+	o.read++
+	o.bytes += len(key)
+	o.heap = append(o.heap, held{})
+	i := len(o.heap) - 1
+	added := held{at, o.read, slot}
+	for i > 0 {
+		parent := (i - 1) / arity
+		if !added.before(o.heap[parent]) {
+			break
+		}
+		o.heap[i] = o.heap[parent]
+		i = parent
+	}
+	o.heap[i] = added
+}
+
+// next takes out the earliest. The key is valid until the next add.
+func (o *order) next() (at int64, key []byte) {
+	first, last := o.heap[0], o.heap[len(o.heap)-1]
+	o.heap = o.heap[:len(o.heap)-1]
+	if n := len(o.heap); n > 0 {
+		i := 0
+		for {
+			child := i*arity + 1
+			if child >= n {
+				break
+			}
+			least := child
+			for c := child + 1; c < min(child+arity, n); c++ {
+				if o.heap[c].before(o.heap[least]) {
+					least = c
+				}
+			}
+			if !o.heap[least].before(last) {
+				break
+			}
+			o.heap[i] = o.heap[least]
+			i = least
+		}
+		o.heap[i] = last
+	}
+	key = o.keys[first.slot]
+	o.bytes -= len(key)
+	if cap(key) > 1024 { // not worth keeping the space
+		o.keys[first.slot] = nil
+	}
+	o.free = append(o.free, first.slot)
+	return first.at, key
+}
