@@ -16,6 +16,8 @@ import (
 //
 // A clock that goes backward neither refills nor drains. The latest time stays, so that callers whose clocks differ do
 // not take turns at minting tokens; the caller that is behind sees no refill until its own clock has caught up.
+//
+// The zero Bucket is not one: make it by [NewBucket] or [BucketFromPairs].
 type Bucket struct {
 	maxTokens  int64
 	perSecond  int64
@@ -71,10 +73,10 @@ func (b Bucket) Refill(now int64) Bucket {
 	b.lastUpdate = now
 	missing := b.maxTokens*1000 - b.milli
 	// tokens per second are thousandths of a token per millisecond
-	if gone >= missing/b.perSecond+1 {
+	if gone > missing/b.perSecond {
 		b.milli = b.maxTokens * 1000
 	} else {
-		b.milli = min(b.milli+gone*b.perSecond, b.maxTokens*1000)
+		b.milli += gone * b.perSecond
 	}
 	return b
 }
@@ -83,10 +85,13 @@ func (b Bucket) Refill(now int64) Bucket {
 func (b Bucket) Hit(now int64) (Bucket, bool) { return b.Take(now, 1) }
 
 // Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token and takes
-// nothing; a negative n and one above the capacity are refused.
+// nothing; a negative n and one above the capacity are refused, and the bucket is answered as it was.
 func (b Bucket) Take(now, n int64) (Bucket, bool) {
+	if n < 0 || n > b.maxTokens {
+		return b, false
+	}
 	b = b.Refill(now)
-	if n < 0 || n > b.maxTokens || b.milli < max(n, 1)*1000 {
+	if b.milli < max(n, 1)*1000 {
 		return b, false
 	}
 	b.milli -= n * 1000
@@ -168,12 +173,12 @@ func BucketFromPairs(pairs []Pair) (Bucket, error) {
 			return Bucket{}, &PairError{Key: key, Missing: true}
 		}
 	}
-	mt, err := strconv.ParseInt(values[2], 10, 64)
-	if err != nil || mt < 1 || mt > MaxBucketTokens {
+	mt, ok := parseInteger(values[2], 1, MaxBucketTokens)
+	if !ok {
 		return Bucket{}, &PairError{Key: "mt", Value: values[2], Reason: "an integer from 1 to 10^12"}
 	}
-	tr, err := strconv.ParseInt(values[3], 10, 64)
-	if err != nil || tr < 1 || tr > MaxBucketRate {
+	tr, ok := parseInteger(values[3], 1, MaxBucketRate)
+	if !ok {
 		return Bucket{}, &PairError{Key: "tr", Value: values[3], Reason: "an integer from 1 to 10^9"}
 	}
 	b := Bucket{maxTokens: mt, perSecond: tr}
@@ -183,8 +188,8 @@ func BucketFromPairs(pairs []Pair) (Bucket, error) {
 	}
 	b.milli = milli
 	if values[1] != "" {
-		lu, err := strconv.ParseInt(values[1], 10, 64)
-		if err != nil {
+		lu, ok := parseInteger(values[1], math.MinInt64, math.MaxInt64)
+		if !ok {
 			return Bucket{}, &PairError{Key: "lu", Value: values[1], Reason: "empty or an integer of milliseconds"}
 		}
 		b.lastUpdate, b.updated = lu, true
@@ -192,35 +197,33 @@ func BucketFromPairs(pairs []Pair) (Bucket, error) {
 	return b, nil
 }
 
-// parseMilli reads a finite decimal number >= 0 as thousandths, rounded down. Plain decimals are read exactly; a number
-// with an exponent, as other programs may write large floats, goes through a float.
+// parseInteger reads an integer from low to high, without a plus sign.
+func parseInteger(s string, low, high int64) (int64, bool) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	return v, err == nil && s[0] != '+' && low <= v && v <= high
+}
+
+// parseMilli reads a decimal number from 0 to MaxBucketTokens as thousandths, rounded down. A number with an exponent, as
+// other programs write large floats, is that of the shortest decimal number which is the same float.
 func parseMilli(s string) (int64, bool) {
-	if strings.ContainsAny(s, "xX_pPnN+") && !strings.ContainsAny(s, "eE") {
-		return 0, false
-	}
 	if strings.ContainsAny(s, "eE") {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || strings.ContainsAny(s, "xX_") || math.IsNaN(f) || f < 0 || f > float64(MaxBucketTokens) {
+		if err != nil || strings.ContainsAny(s, "xX_") || s[0] == '+' || f < 0 || f > float64(MaxBucketTokens) {
 			return 0, false
 		}
-		return int64(math.Floor(f * 1000)), true
+		s = strconv.FormatFloat(f, 'f', -1, 64)
 	}
-	whole, part, _ := strings.Cut(s, ".")
-	w, err := strconv.ParseUint(whole, 10, 62)
-	if err != nil || w > uint64(MaxBucketTokens) || (part == "" && strings.Contains(s, ".")) {
+	whole, part, point := strings.Cut(s, ".")
+	w, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || w > uint64(MaxBucketTokens) || point && part == "" {
 		return 0, false
 	}
-	milli := int64(0)
-	for i := range len(part) {
-		if part[i] < '0' || part[i] > '9' {
-			return 0, false
-		}
-		if i < 3 {
-			milli = milli*10 + int64(part[i]-'0')
-		}
-	}
-	for i := len(part); i < 3; i++ {
+	milli := int64(w)
+	for i := range 3 {
 		milli *= 10
+		if i < len(part) {
+			milli += int64(part[i] - '0')
+		}
 	}
-	return int64(w)*1000 + milli, true
+	return milli, strings.Trim(part, "0123456789") == ""
 }

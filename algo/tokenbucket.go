@@ -10,7 +10,9 @@ import (
 // TokenBucket holds up to Burst permits and regains them evenly, at a rate of permits per period.
 //
 // Over any interval t it admits at most burst + rate x t permits, and a caller that asks for single permits as often
-// as it likes gets at least rate x t - 1 of them. Debt made by Charge comes on top: at most maxDebt permits, once.
+// as it likes gets at least rate x t - 1 of them. Debt made by Charge comes on top: at most maxDebt permits, once. A
+// burst of 1 has no room to save the part of a nanosecond by which a caller, whose clock counts whole ones, comes late: there
+// permits are at least period / permits apart, rounded up to a nanosecond.
 //
 // The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form, counting the time
 // that is missing to a full bucket. The time of one permit, period / permits, need not be a whole number of
@@ -237,11 +239,13 @@ func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) Token
 	if old.full.less(x) { // in debt, which stays owed
 		debt := old.sub(x, old.full)
 		whole, rest := old.split(debt)
+		longest := span{ns: int64(MaxFill)}
 		owed, ok := b.cost(whole)
-		if !ok || owed.ns > int64(MaxFill) {
-			owed = span{ns: int64(MaxFill)}
+		if !ok || longest.less(owed) {
+			owed = longest
 		}
-		return s.lacking(b.add(b.full, b.add(owed, b.scale(rest, old.per, true))), now)
+		owed = b.add(owed, b.scale(rest, old.per, true)).min(longest)
+		return s.lacking(b.add(b.full, owed), now)
 	}
 	whole, rest := old.split(old.sub(old.full, x))
 	if whole >= b.burst {

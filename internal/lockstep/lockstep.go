@@ -57,8 +57,9 @@ type Pair[S comparable] struct {
 	Algorithm algo.Algorithm[S]
 	Reference reference.Limiter
 	State     S
-	// Last is the result of the last Take or Peek.
-	Last algo.Result
+	// Last is the result of the last Take or Peek, and Charged that of the last Charge.
+	Last    algo.Result
+	Charged int64
 
 	marks []mark // the latest last
 }
@@ -101,11 +102,9 @@ func (p *Pair[S]) call(c Call) error {
 		p.State = p.Algorithm.Cancel(p.State, c.Now, c.N, m.real)
 		p.Reference.Cancel(c.Now, c.N, m.reference)
 	case Charge:
-		var got int64
-
-		p.State, got = p.Algorithm.Charge(p.State, c.Now, c.N, c.MaxDebt)
-		if want := p.Reference.Charge(c.Now, c.N, c.MaxDebt); got != want {
-			return fmt.Errorf("charged %d, want %d", got, want)
+		p.State, p.Charged = p.Algorithm.Charge(p.State, c.Now, c.N, c.MaxDebt)
+		if want := p.Reference.Charge(c.Now, c.N, c.MaxDebt); p.Charged != want {
+			return fmt.Errorf("charged %d, want %d", p.Charged, want)
 		}
 	}
 
