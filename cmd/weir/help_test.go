@@ -13,7 +13,7 @@ import (
 func commands(t *testing.T) [][]string {
 	t.Helper()
 	all := [][]string{{}, {"help"}}
-	listed := regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
+	listed := regexp.MustCompile(`(?m)^ {2}([a-z]+) +[A-Z]`)
 	for i := 0; i < len(all); i++ {
 		help := weir(t, nil, append(all[i : i+1 : i+1][0], "--help")...).stdout
 		_, list, found := strings.Cut(help, "\nCommands:\n")
@@ -68,7 +68,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 
 // TestFlagsSayTheirDefault: each flag with a value says what it is if it is not given.
 func TestFlagsSayTheirDefault(t *testing.T) {
-	flag := regexp.MustCompile(`(?m)^  --([a-z-]+) \S+\n((?:      .*\n)+)`)
+	flag := regexp.MustCompile(`(?m)^ {2}--([a-z-]+) \S+\n((?: {6}.*\n)+)`)
 	for _, name := range []string{"serve", "replay"} {
 		found := flag.FindAllStringSubmatch(weir(t, nil, name, "--help").stdout, -1)
 		if len(found) < 5 {

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,7 +35,7 @@ func buildAndRun(m *testing.M) int {
 	if raceDetector {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, ".")...)
+	build := exec.CommandContext(context.Background(), "go", append(args, ".")...)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "building the program:", err)

@@ -56,10 +56,10 @@ func TestReplayOfStandardInput(t *testing.T) {
 	}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(log); err != nil {
+	if _, err = w.Write(log); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
+	if err = w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"replay", "-"}, inExamples[2:]...)
@@ -95,10 +95,10 @@ func TestReplayOfATornFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(log); err != nil {
+	if _, err = w.Write(log); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
+	if err = w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := weir(t, packed.Bytes()[:packed.Len()/2], "replay", "-")
@@ -116,15 +116,15 @@ func TestReplayInterrupted(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// More than a pipe holds: once it is written, the program is reading.
 	line := `192.0.2.1 - - [03/Mar/2026:14:00:04 +0000] "GET / HTTP/1.1" 200 2 "-" "-"` + "\n"
-	if _, err := stdin.Write([]byte(strings.Repeat(line, 1<<20/len(line)))); err != nil {
+	if _, err = stdin.Write([]byte(strings.Repeat(line, 1<<20/len(line)))); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err = cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	err = cmd.Wait()

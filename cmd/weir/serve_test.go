@@ -39,7 +39,7 @@ func startServer(t *testing.T, args ...string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s := &server{t: t, cmd: cmd, log: bufio.NewScanner(stderr)}
@@ -165,11 +165,11 @@ func TestServeBurstThenRefused(t *testing.T) {
 	if r.status != 429 || !strings.HasPrefix(body, `{"allowed":false,"reason":"limited","policy":"default","limit":3,"remaining":0,"retry_after":3`) {
 		t.Errorf("%d %s", r.status, body)
 	}
-	if got := r.header.Get("RateLimit-Policy"); got != `"default";q=3;w=10800` {
+	if got := r.header.Get("Ratelimit-Policy"); got != `"default";q=3;w=10800` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
 	retry := r.header.Get("Retry-After")
-	if got := r.header.Get("RateLimit"); got != `"default";r=0;t=`+retry || len(retry) != 4 || retry > "3600" || retry < "3500" {
+	if got := r.header.Get("Ratelimit"); got != `"default";r=0;t=`+retry || len(retry) != 4 || retry > "3600" || retry < "3500" {
 		t.Errorf("RateLimit: %s, Retry-After: %s", got, retry)
 	}
 	if r, body := s.check(`{"key":"alice","cost":4}`); r.status != 429 || r.header.Get("Retry-After") != "" ||
@@ -195,7 +195,7 @@ func TestServeBurstThenRefused(t *testing.T) {
 // hold sends a check without the end of its body, and returns once the server reads it.
 func (s *server) hold() (finish func() string) {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.address)
+	conn, err := new(net.Dialer).DialContext(s.t.Context(), "tcp", s.address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestServeEndsGracefully(t *testing.T) {
 	if last := s.lines[len(s.lines)-1]; !strings.Contains(last, "msg=stopped allowed=1 refused=0 rejected=0 keys=1 uptime=") {
 		t.Errorf("the last line of the log: %s", last)
 	}
-	if conn, err := net.Dial("tcp", s.address); err == nil {
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address); err == nil {
 		_ = conn.Close()
 		t.Error("somebody still listens")
 	}
@@ -281,7 +281,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 }
 
 func TestServeOnAPortInUse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestServeBoundsWhatClientsSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if response.StatusCode != 431 {
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large header: %d", response.StatusCode)
 	}
 	s.signal(syscall.SIGTERM)

@@ -41,7 +41,8 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 		}
 	case strings.HasPrefix(text, "required flag(s) "):
 		status = misused
-		text = "needs " + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(text, "required flag(s) "), " not set"), `"`, "")
+		names := strings.TrimSuffix(strings.TrimPrefix(text, "required flag(s) "), " not set")
+		text = "needs --" + strings.ReplaceAll(strings.ReplaceAll(names, `"`, ""), ", ", ", --")
 	case errors.Is(err, context.Canceled):
 		status = interrupted
 		text = "interrupted"
@@ -75,7 +76,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			return misuse.Errorf("unknown flag %s: flags of one letter are not known but -h%s",
 				misuse.Quote("-"+shorthands), nearestFlag(cmd, shorthands))
 		}
-		return misuse.Errorf("unknown flag %s%s", misuse.Quote("--"+unknown.GetSpecifiedName()), nearestFlag(cmd, unknown.GetSpecifiedName()))
+		name := unknown.GetSpecifiedName()
+		return misuse.Errorf("unknown flag %s%s", misuse.Quote("--"+name), nearestFlag(cmd, name))
 	case errors.As(err, &syntax):
 		return misuse.Errorf("%s is not a flag", misuse.Quote(syntax.GetSpecifiedFlag()))
 	default:

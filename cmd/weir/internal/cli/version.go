@@ -46,7 +46,7 @@ func version() build {
 // short is one line: "weir v1.2.3".
 func (b build) short() string { return "weir " + b.version }
 
-func (b build) print(w io.Writer) {
+func (b build) write(w io.Writer) {
 	fmt.Fprintln(w, b.short())
 	if b.revision != "" {
 		state := ""
@@ -69,7 +69,7 @@ prints the first line alone.`,
   weir --version`,
 		Args: misuse.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version().print(cmd.OutOrStdout())
+			version().write(cmd.OutOrStdout())
 			return nil
 		},
 	}

@@ -3,6 +3,7 @@
 package flagvalue
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -154,7 +155,7 @@ func (v *HostPort) Set(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	n, portErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || portErr != nil || strings.ContainsAny(host, " /\t") {
-		return fmt.Errorf("must be host:port such as 127.0.0.1:7070, :7070 or [::1]:7070, with a port from 0 (any free) to 65535")
+		return errors.New("must be host:port such as 127.0.0.1:7070, :7070 or [::1]:7070, with a port from 0 (any free) to 65535")
 	}
 	*v.p = net.JoinHostPort(host, strconv.FormatUint(n, 10))
 	return nil

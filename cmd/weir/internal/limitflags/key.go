@@ -10,8 +10,13 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// keyNames are the words of --by as help lists them.
-const keyNames = "client.ip, client.net, header:NAME, path, method, host, none"
+const (
+	// keyNames are the words of --by as help lists them.
+	keyNames = "client.ip, client.net, header:NAME, path, method, host, none"
+
+	clientNetName = "client.net"
+	noneName      = "none"
+)
 
 // Key says which parts of a request make up its key. The zero Key is none: all requests share one key.
 type Key struct{ parts []part }
@@ -34,7 +39,7 @@ const (
 )
 
 var attributes = map[string]attribute{
-	"client.ip": clientIP, "client.net": clientNet, "path": path, "method": method, "host": host,
+	"client.ip": clientIP, clientNetName: clientNet, "path": path, "method": method, "host": host,
 }
 
 // The sizes of networks that are usually assigned as a whole.
@@ -54,7 +59,7 @@ func ClientIP() Key { return Key{[]part{{attribute: clientIP}}} }
 //   - method: GET, POST and so on.
 //   - host: the host the request is made to, in lower case and without port.
 func ParseKey(s string) (Key, error) {
-	if s == "none" {
+	if s == noneName {
 		return Key{}, nil
 	}
 	var k Key
@@ -76,9 +81,9 @@ func parsePart(word string) (part, error) {
 	switch {
 	case name == "header":
 		return parseHeader(argument)
-	case name == "client.net" && hasArgument:
+	case name == clientNetName && hasArgument:
 		return parseNet(argument)
-	case word == "none":
+	case word == noneName:
 		return part{}, misuse.Errorf("none stands alone")
 	}
 	a, ok := attributes[word]
@@ -139,7 +144,7 @@ func (p part) String() string {
 		return "client.ip"
 	case clientNet:
 		if p.v4 == defaultV4Bits && p.v6 == defaultV6Bits {
-			return "client.net"
+			return clientNetName
 		}
 		return fmt.Sprintf("client.net:%d/%d", p.v4, p.v6)
 	case header:
@@ -156,7 +161,7 @@ func (p part) String() string {
 // String is what [ParseKey] reads back to the same Key.
 func (k Key) String() string {
 	if len(k.parts) == 0 {
-		return "none"
+		return noneName
 	}
 	words := make([]string, len(k.parts))
 	for i, p := range k.parts {
@@ -187,5 +192,5 @@ func (keyValue) Type() string { return "key" }
 
 // Words are all values but combinations, for shells to complete.
 func (keyValue) Words() []string {
-	return []string{"client.ip", "client.net", "header:", "path", "method", "host", "none"}
+	return []string{"client.ip", clientNetName, "header:", "path", "method", "host", noneName}
 }

@@ -76,7 +76,7 @@ func TestParseKeySaysWhatIsWrong(t *testing.T) {
 
 func request(client string, set func(*http.Request)) (*http.Request, netip.Addr) {
 	r := &http.Request{
-		Method: "GET", Host: "Example.COM:8080", URL: &url.URL{Path: "/a/b"},
+		Method: http.MethodGet, Host: "Example.COM:8080", URL: &url.URL{Path: "/a/b"},
 		Header: http.Header{"X-Api-Key": {"first", "second"}, "User-Agent": {"curl"}},
 	}
 	if set != nil {
@@ -107,8 +107,8 @@ func TestFromRequest(t *testing.T) {
 		{"client.net:32/48", "2001:db8:1:2:3::1", nil, "2001:db8:1::/48"},
 		{"header:X-API-KEY", "", nil, "first"},
 		{"header:None", "", nil, ""},
-		{"method", "", nil, "GET"},
-		{"method", "", func(r *http.Request) { r.Method = "" }, "GET"},
+		{"method", "", nil, http.MethodGet},
+		{"method", "", func(r *http.Request) { r.Method = "" }, http.MethodGet},
 		{"host", "", nil, "example.com"},
 		{"host", "", host("[2001:DB8::1]:80"), "2001:db8::1"},
 		{"host", "", host("2001:db8::1"), "2001:db8::1"},
@@ -141,7 +141,7 @@ func TestLongPartsAreBounded(t *testing.T) {
 	if got := of(long); len(got) > 200 {
 		t.Errorf("a key of %d bytes", len(got))
 	}
-	if of(long) == of(long+"y") || of(long) != of(long) {
+	if again := of(long); of(long) != again || again == of(long+"y") {
 		t.Error("long values are not told apart")
 	}
 	if got := of(long[:128]); got != long[:128] {

@@ -2,6 +2,7 @@ package limitflags
 
 import (
 	"net/url"
+	"slices"
 
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
@@ -51,14 +52,7 @@ func (k Key) CheckRecords() error {
 }
 
 func appendPath(b, logged []byte) []byte {
-	plain := true
-	for _, c := range logged {
-		if c == '%' {
-			plain = false
-			break
-		}
-	}
-	if plain && isCleanPath(logged) {
+	if !slices.Contains(logged, '%') && isCleanPath(logged) {
 		return appendPart(b, logged)
 	}
 	decoded, err := url.PathUnescape(string(logged))

@@ -21,7 +21,8 @@ type Log struct {
 // Register sets l to the defaults and adds the flags to fs, which write to l.
 func (l *Log) Register(fs *pflag.FlagSet) {
 	*l = Log{Level: "info", Format: "text"}
-	fs.Var(flagvalue.OneOf(&l.Level, "debug", "info", "warn", "error"), "log-level", "least level of what is logged to standard error")
+	fs.Var(flagvalue.OneOf(&l.Level, "debug", "info", "warn", "error"), "log-level",
+		"least level of what is logged to standard error")
 	fs.Var(flagvalue.OneOf(&l.Format, "text", "json"), "log-format", "form of the log: key=value, or a JSON object a line")
 }
 

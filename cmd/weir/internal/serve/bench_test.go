@@ -49,7 +49,7 @@ func BenchmarkServe(b *testing.B) {
 }
 
 func benchmark(b *testing.B, h http.Handler) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func benchmark(b *testing.B, h http.Handler) {
 	go func() {
 		ended <- newServer(h, slog.New(slog.DiscardHandler), 0, time.Minute).serve(ctx, l, func() {})
 	}()
-	conn, err := net.Dial("tcp", l.Addr().String())
+	conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,18 +16,21 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	if err == nil {
 		return l, nil
 	}
-	advice := ""
+	var advice, example string
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		advice = fmt.Sprintf("another program listens there: stop it, or use another port, such as --%s 127.0.0.1:0 for any that is free", flag)
+		advice = "another program listens there: stop it, or use another port, such as"
+		example = "127.0.0.1:0 for any that is free"
 	case errors.Is(err, syscall.EACCES):
-		advice = fmt.Sprintf("not permitted: ports below 1024 may need privileges; use a higher one, such as --%s 127.0.0.1:7070", flag)
+		advice = "not permitted: ports below 1024 may need privileges; use a higher one, such as"
+		example = "127.0.0.1:7070"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		advice = fmt.Sprintf("this machine does not have that address; use one that it has, such as --%s 127.0.0.1:7070", flag)
+		advice = "this machine does not have that address; use one that it has, such as"
+		example = "127.0.0.1:7070"
 	default:
 		return nil, fmt.Errorf("weir: --%s %q: %w", flag, address, err)
 	}
-	return nil, fmt.Errorf("weir: --%s %q: %s (%w)", flag, address, advice, innermost(err))
+	return nil, fmt.Errorf("weir: --%s %q: %s --%s %s (%w)", flag, address, advice, flag, example, innermost(err))
 }
 
 // innermost is what the operating system said.

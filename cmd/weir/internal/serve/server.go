@@ -43,7 +43,7 @@ func (s *server) serve(ctx context.Context, l net.Listener, onShutdown func()) e
 	s.log.Info("stopping", "in_flight", inFlight, "delay", s.delay.String(), "timeout", s.timeout.String())
 
 	<-time.After(s.delay)
-	bounded, cancel := context.WithTimeout(context.Background(), s.timeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	select {
 	case <-idle:

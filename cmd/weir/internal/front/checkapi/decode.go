@@ -12,6 +12,8 @@ const (
 	maxKey  = 1024
 	maxCost = algo.MaxPermits
 
+	keyName = "key"
+
 	acceptedKey    = "must be a string of 1 to 1024 bytes"
 	acceptedPolicy = "must be a string"
 	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
@@ -63,12 +65,12 @@ func decode(body []byte) (request, error) {
 	}
 	switch {
 	case seen&keyField == 0:
-		return request{}, &fault{field: "key", accepted: "is missing; " + acceptedKey}
+		return request{}, &fault{field: keyName, accepted: "is missing; " + acceptedKey}
 	case len(r.key) == 0:
-		return request{}, &fault{field: "key", value: `""`, accepted: acceptedKey}
+		return request{}, &fault{field: keyName, value: `""`, accepted: acceptedKey}
 	case len(r.key) > maxKey:
 		return request{}, &fault{
-			field: "key", value: excerpt(r.key), accepted: fmt.Sprintf("has %d bytes; %s", len(r.key), acceptedKey),
+			field: keyName, value: excerpt(r.key), accepted: fmt.Sprintf("has %d bytes; %s", len(r.key), acceptedKey),
 		}
 	}
 	return r, nil
@@ -104,7 +106,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 	return seen, nil
 }
 
-var fieldNames = map[int]string{policyField: "policy", keyField: "key", costField: "cost"}
+var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: "cost"}
 
 // member reads a name and its value.
 func (s *scanner) member(r *request) (field int, err error) {
@@ -121,8 +123,8 @@ func (s *scanner) member(r *request) (field int, err error) {
 	case "policy":
 		r.policy, err = s.stringField("policy", acceptedPolicy)
 		return policyField, err
-	case "key":
-		r.key, err = s.stringField("key", acceptedKey)
+	case keyName:
+		r.key, err = s.stringField(keyName, acceptedKey)
 		return keyField, err
 	case "cost":
 		r.cost, err = s.cost()
@@ -136,8 +138,7 @@ func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 		return nil, &fault{field: field, value: s.excerpt(), accepted: accepted}
 	}
 	value, err := s.string()
-	var inner *fault
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*fault](err); ok {
 		inner.accepted = field + ": " + inner.accepted
 	}
 	return value, err

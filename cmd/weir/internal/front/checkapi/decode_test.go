@@ -23,7 +23,7 @@ func TestDecode(t *testing.T) {
 		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {nil, bytes.Repeat([]byte("k"), 1024), 1},
 	} {
 		got, err := decode([]byte(body))
-		if err != nil || string(got.key) != string(want.key) || string(got.policy) != string(want.policy) ||
+		if err != nil || !bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) ||
 			(got.policy == nil) != (want.policy == nil) || got.cost != want.cost {
 			t.Errorf("%s: %q %q %d, %v", body, got.policy, got.key, got.cost, err)
 		}
@@ -81,7 +81,7 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-var wholeNumber = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+var wholeNumber = regexp.MustCompile(`^(0|[1-9]\d*)$`)
 
 // referenceDecode does with encoding/json what decode does by hand. It is not sure about strings in which encoding/json
 // has replaced something.
@@ -151,7 +151,7 @@ func FuzzDecode(f *testing.F) {
 		if (err == nil) != ok {
 			t.Fatalf("%q: %v, but encoding/json says %v", body, err, ok)
 		}
-		if ok && (string(got.key) != string(want.key) || string(got.policy) != string(want.policy) || got.cost != want.cost) {
+		if ok && (!bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) || got.cost != want.cost) {
 			t.Fatalf("%q: %q %q %d, want %q %q %d", body, got.policy, got.key, got.cost, want.policy, want.key, want.cost)
 		}
 	})

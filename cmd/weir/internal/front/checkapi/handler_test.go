@@ -1,6 +1,7 @@
 package checkapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 }
 
 func send(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -62,7 +63,7 @@ type want struct {
 func (w want) compare(t *testing.T, what string, r *httptest.ResponseRecorder) {
 	t.Helper()
 	got := want{
-		r.Code, strings.Join(r.Header().Values("RateLimit"), ", "), strings.Join(r.Header().Values("RateLimit-Policy"), ", "),
+		r.Code, strings.Join(r.Header().Values("Ratelimit"), ", "), strings.Join(r.Header().Values("Ratelimit-Policy"), ", "),
 		strings.Join(r.Header().Values("Retry-After"), ", "), r.Body.String(),
 	}
 	w.body += "\n"
@@ -138,28 +139,28 @@ func TestDecisions(t *testing.T) {
 
 func TestProblems(t *testing.T) {
 	front, _ := newFront(t)
-	const json = "application/json"
+	const isJSON = "application/json"
 	for _, c := range []struct {
 		method, path, contentType, body string
 		status                          int
 		field, detail                   string
 	}{
-		{"POST", "/v1/check", json, `{"key":""}`, 400, "key", `key "": must be a string of 1 to 1024 bytes`},
-		{"POST", "/v1/check", json, `{"key":"` + strings.Repeat("k", 1025) + `"}`, 400, "key", "has 1025 bytes"},
-		{"POST", "/v1/check", json, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
-		{"POST", "/v1/check", json, `{"key":"a","quota":5}`, 400, "field", "must be policy, key or cost"},
-		{"POST", "/v1/check", json, `{`, 400, "", "not JSON"},
-		{"POST", "/v1/check", json, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
-		{"POST", "/v1/check", json, strings.Repeat(" ", 64<<10), 400, "", "not JSON"},
-		{"POST", "/v1/check", json, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; there are default, small`},
+		{"POST", "/v1/check", isJSON, `{"key":""}`, 400, "key", `key "": must be a string of 1 to 1024 bytes`},
+		{"POST", "/v1/check", isJSON, `{"key":"` + strings.Repeat("k", 1025) + `"}`, 400, "key", "has 1025 bytes"},
+		{"POST", "/v1/check", isJSON, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
+		{"POST", "/v1/check", isJSON, `{"key":"a","quota":5}`, 400, "field", "must be policy, key or cost"},
+		{"POST", "/v1/check", isJSON, `{`, 400, "", "not JSON"},
+		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
+		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10), 400, "", "not JSON"},
+		{"POST", "/v1/check", isJSON, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; there are default, small`},
 		{"POST", "/v1/check", "", `{"key":"a"}`, 415, "Content-Type", `Content-Type "": must be application/json`},
 		{"POST", "/v1/check", "text/plain", `{"key":"a"}`, 415, "Content-Type", `Content-Type "text/plain": must be application/json`},
-		{"POST", "/v1/check", json + "; charset=latin1", `{"key":"a"}`, 415, "Content-Type", "must be application/json"},
+		{"POST", "/v1/check", isJSON + "; charset=latin1", `{"key":"a"}`, 415, "Content-Type", "must be application/json"},
 		{"GET", "/v1/check", "", "", 405, "method", `method "GET": must be POST for /v1/check`},
-		{"PUT", "/v1/check", json, `{"key":"a"}`, 405, "method", "must be POST"},
+		{"PUT", "/v1/check", isJSON, `{"key":"a"}`, 405, "method", "must be POST"},
 		{"POST", "/healthz", "", "", 405, "method", "must be GET or HEAD"},
 		{"DELETE", "/", "", "", 405, "method", "must be GET or HEAD"},
-		{"POST", "/v1/checks", json, `{"key":"a"}`, 404, "", "there is no such page; there are POST /v1/check"},
+		{"POST", "/v1/checks", isJSON, `{"key":"a"}`, 404, "", "there is no such page; there are POST /v1/check"},
 	} {
 		r := send(front, c.method, c.path, c.contentType, c.body)
 		what := fmt.Sprintf("%s %s %.30s", c.method, c.path, c.body)
@@ -187,7 +188,7 @@ func TestProblems(t *testing.T) {
 		if c.field == "policy" && strings.Join(p.Policies, " ") != "default small" {
 			t.Errorf("%s: policies %q", what, p.Policies)
 		}
-		if r.Header().Get("RateLimit") != "" {
+		if r.Header().Get("Ratelimit") != "" {
 			t.Errorf("%s: tells a RateLimit", what)
 		}
 	}
@@ -232,7 +233,7 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 		413: endless{},
 		400: endless{errors.New("the client went away")},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/v1/check", io.NopCloser(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check", io.NopCloser(body))
 		r.ContentLength = -1
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
@@ -297,7 +298,7 @@ func (s *sink) WriteHeader(int)             {}
 func BenchmarkCheck(b *testing.B) {
 	front, _ := newFront(b)
 	body := strings.NewReader("")
-	r := httptest.NewRequest(http.MethodPost, "/v1/check", io.NopCloser(body))
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/check", io.NopCloser(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := &sink{http.Header{}}
 	b.ReportAllocs()

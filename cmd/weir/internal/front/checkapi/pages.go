@@ -49,5 +49,6 @@ func Example(address string) string {
 
 func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *problem {
 	w.Header().Set("Allow", allowed)
-	return newProblem(http.StatusMethodNotAllowed, "method", excerpt([]byte(r.Method)), "must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
+	return newProblem(http.StatusMethodNotAllowed, "method", excerpt([]byte(r.Method)),
+		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
 }
