@@ -32,9 +32,9 @@ func mostBurst(r Rate) int64 {
 // arithmetic of algo.TokenBucket at the same times. All answers must be the same, and so must the state whenever
 // it leaves the word.
 func TestWordEqualsArithmetic(t *testing.T) {
-	steps := 30_000
+	steps := 10_000
 	if testing.Short() {
-		steps = 3_000
+		steps = 2_000
 	}
 	for _, rate := range nastyRates {
 		most := mostBurst(rate)
@@ -105,9 +105,9 @@ func TestBoundOfTheWordIsExact(t *testing.T) {
 
 // TestWindowWordEqualsArithmetic does the same for a FixedWindow.
 func TestWindowWordEqualsArithmetic(t *testing.T) {
-	steps := 30_000
+	steps := 10_000
 	if testing.Short() {
-		steps = 3_000
+		steps = 2_000
 	}
 	for _, window := range []time.Duration{1, 7, time.Millisecond, 8 * time.Second, 24 * time.Hour, 3660 * 24 * time.Hour} {
 		for _, limit := range []int64{1, 2, 7, 1000, windowPermits/2 - 1, windowPermits / 2} {
