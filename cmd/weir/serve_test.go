@@ -128,7 +128,7 @@ func TestServeByDefault(t *testing.T) {
 	s := startServer(t)
 	s.logged(`msg=serving address=` + s.address + ` policy=default limit=10/s burst=20 max_keys=1000000`)
 	try := s.logged("try: ")
-	if want := `try: curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://` + s.address + `/v1/check`; try != want {
+	if want := `try: curl -i -d '{"key":"alice"}' http://` + s.address + `/v1/check`; try != want {
 		t.Errorf("%s, want %s", try, want)
 	}
 	first, body := s.check(`{"key":"alice"}`)

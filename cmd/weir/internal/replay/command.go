@@ -191,9 +191,10 @@ type lineCounts struct {
 	examples         []malformedLine
 }
 
-// readAll runs all files through s.
+// readAll runs all files through s. If it ends early, what was read until then is taken.
 func (c *lineCounts) readAll(ctx context.Context, s *simulation, files []string, stdin io.Reader, b *bar) error {
 	defer b.end()
+	defer s.drain()
 	for _, name := range files {
 		source, err := accesslog.Open(name, stdin)
 		if err != nil {

@@ -29,24 +29,25 @@ type printer struct {
 	out terminal.Output
 }
 
-func (p printer) row(name, format string, args ...any) {
+func (p printer) rowf(name, format string, args ...any) {
 	fmt.Fprintf(p.w, "%-10s %s\n", name, fmt.Sprintf(format, args...))
 }
 
 func (p printer) summary(r *report) {
-	p.row("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
+	p.rowf("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
 	names := make([]string, len(r.Files))
 	for i, f := range r.Files {
 		names[i] = printable(f)
 	}
-	p.row("log", "%s", strings.Join(names, ", "))
+	p.rowf("log", "%s", strings.Join(names, ", "))
 	if r.First != nil {
-		p.row("span", "%s to %s UTC (%s)", r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
+		p.rowf("span", "%s to %s UTC (%s)",
+			r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
 	}
 	width := len(thousands(max(r.Requests, r.Malformed)))
 	count := func(n int64) string { return fmt.Sprintf("%*s", width, thousands(n)) }
-	p.row("requests", "%s", count(r.Requests))
-	p.row("admitted", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
+	p.rowf("requests", "%s", count(r.Requests))
+	p.rowf("admitted", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
 	refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
 	if r.Refused > 0 {
 		refused = p.out.Red(refused)
@@ -54,22 +55,22 @@ func (p printer) summary(r *report) {
 	if r.TableFull > 0 {
 		refused += fmt.Sprintf("  (%s because --max-keys were tracked)", thousands(r.TableFull))
 	}
-	p.row("refused", "%s", refused)
-	p.row("malformed", "%s", count(r.Malformed))
+	p.rowf("refused", "%s", refused)
+	p.rowf("malformed", "%s", count(r.Malformed))
 	if r.Reordered > 0 {
 		how := "put in order"
 		if r.Late > 0 {
 			how = fmt.Sprintf("put in order except %s, taken late", thousands(r.Late))
 		}
-		p.row("reordered", "%s  lines behind later ones, by up to %s: %s", count(r.Reordered), seconds(r.FurthestReordered), how)
+		p.rowf("reordered", "%s  lines behind later ones, by up to %s: %s", count(r.Reordered), seconds(r.FurthestReordered), how)
 	} else {
-		p.row("reordered", "%s", count(0))
+		p.rowf("reordered", "%s", count(0))
 	}
 	more := ""
 	if !r.KeysExact {
 		more = "more than "
 	}
-	p.row("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
+	p.rowf("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
 }
 
 func (p printer) timeline(t *timelineReport, refused int64) {
@@ -81,8 +82,8 @@ func (p printer) timeline(t *timelineReport, refused int64) {
 	refusals, mostRefusals := spark(t.Refused)
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s requests, %s refused)",
 		span(step), thousands(mostRequests), thousands(mostRefusals))))
-	p.row("requests", "%s", requests)
-	p.row("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
+	p.rowf("requests", "%s", requests)
+	p.rowf("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
 	start, end := t.Start, t.Start.Add(step*time.Duration(len(t.Requests)))
 	layout := time.TimeOnly
 	if end.Sub(start) >= day {
@@ -90,7 +91,7 @@ func (p printer) timeline(t *timelineReport, refused int64) {
 	}
 	left, right := start.Format(layout), end.Format(layout)
 	gap := max(1, len(t.Requests)-len(left)-len(right))
-	p.row("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
+	p.rowf("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
 }
 
 // bars are the levels of a spark line, the first for 0.
@@ -138,7 +139,7 @@ func printable(s string) string {
 		return s
 	}
 	var b []byte
-	for len(s) > 0 {
+	for s != "" {
 		r, size := utf8.DecodeRuneInString(s)
 		switch {
 		case r == utf8.RuneError && size == 1:

@@ -25,7 +25,9 @@ func newBar(w io.Writer, total int64) *bar {
 	container := mpb.New(mpb.WithOutput(w), mpb.WithWidth(min(out.Width, 80)))
 	amount := decor.CountersKibiByte("% .1f / % .1f")
 	style := mpb.BarStyle().Build()
-	after := []decor.Decorator{decor.AverageSpeed(decor.SizeB1024(0), " % .1f"), decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)}
+	after := []decor.Decorator{
+		decor.AverageSpeed(decor.SizeB1024(0), " % .1f"), decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO),
+	}
 	if total == 0 {
 		amount = decor.CurrentKibiByte("% .1f")
 		style = mpb.SpinnerStyle().PositionLeft().Build()

@@ -255,6 +255,21 @@ func TestSeveralFilesAreOneLog(t *testing.T) {
 	}
 }
 
+// TestFilesOfSeveralServers: files that cover the same time are put in order together.
+func TestFilesOfSeveralServers(t *testing.T) {
+	log := randomLog(rand.New(rand.NewPCG(10, 10)))
+	var files [2]strings.Builder
+	for i, line := range strings.SplitAfter(log, "\n") {
+		files[i%2].WriteString(line)
+	}
+	a, b := write(t, "a.log", files[0].String(), false), write(t, "b.log.gz", files[1].String(), true)
+	got := runJSON(t, "", a, b, "--limit", "1/s", "--burst", "2", "--top", "10000")
+	compare(t, "two servers", got, replaySlowly(files[0].String()+files[1].String(), 1, time.Second, 2))
+	if got.Late != 0 || got.Reordered == 0 || got.Refused == 0 {
+		t.Errorf("%d late, %d reordered, %d refused", got.Late, got.Reordered, got.Refused)
+	}
+}
+
 func TestEmptyLog(t *testing.T) {
 	got := runJSON(t, "\n\n", "-")
 	if got.Requests != 0 || !got.Complete || got.Timeline != nil || got.Lines != 2 {

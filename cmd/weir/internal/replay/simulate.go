@@ -56,10 +56,9 @@ func newSimulation(l *limitflags.Limit) (*simulation, error) {
 	return s, err
 }
 
-// run takes all records of r. It ends early, with the error, if ctx ends or the log cannot be read; what was read until
-// then is taken. It calls progress now and then.
+// run reads all records of r; the last of them are held back until drain. It ends early, with the error, if ctx ends or the
+// log cannot be read. It calls progress now and then.
 func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func()) error {
-	defer s.drain()
 	var rec accesslog.Record
 	for n := 1; ; n++ {
 		if n%checkEvery == 0 {

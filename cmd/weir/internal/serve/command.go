@@ -55,7 +55,7 @@ is lost when the server ends.`,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
   weir serve --http :8080 --log-format json
-  curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
+  curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
 		Args:              misuse.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

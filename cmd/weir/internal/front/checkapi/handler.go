@@ -94,9 +94,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if r.Method != http.MethodPost {
 		return methodProblem(w, r, "POST")
 	}
-	if !isJSON(r.Header) {
-		return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
-			"must be application/json")
+	if p := contentProblem(r); p != nil {
+		return p
 	}
 	small, _ := buffers.Get().(*[512]byte)
 	defer buffers.Put(small)
@@ -159,20 +158,35 @@ func tooLarge() *problem {
 	return newProblem(http.StatusRequestEntityTooLarge, "body", "", "must be at most 65536 bytes")
 }
 
-// isJSON tells whether the content is JSON in UTF-8. A web page of another origin cannot send that content type unless the
-// server allows it, so no page can use up the permits of somebody who visits it.
-func isJSON(h http.Header) bool {
-	values := h["Content-Type"]
-	if len(values) != 1 {
-		return false
+// sameOrigin knows requests that a page of another origin makes a browser send.
+var sameOrigin = http.NewCrossOriginProtection()
+
+// contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web
+// page of another origin cannot send unless the server allows it. No type, and that which curl -d sends for lack of a
+// better one, are taken for JSON too, but not from such a page: nobody's permits are used up by a page that he visits.
+func contentProblem(r *http.Request) *problem {
+	values := r.Header["Content-Type"]
+	if len(values) == 1 && values[0] == "application/json" {
+		return nil
 	}
-	if values[0] == "application/json" {
-		return true
+	if len(values) <= 1 {
+		kind, parameters, err := "application/x-www-form-urlencoded", map[string]string(nil), error(nil)
+		if len(values) == 1 {
+			kind, parameters, err = mime.ParseMediaType(values[0])
+		}
+		charset, given := parameters["charset"]
+		switch {
+		case err != nil, given && !strings.EqualFold(charset, "utf-8"):
+		case kind == "application/json":
+			return nil
+		case kind == "application/x-www-form-urlencoded":
+			if err := sameOrigin.Check(r); err != nil {
+				return newProblem(http.StatusForbidden, "Origin", excerpt([]byte(r.Header.Get("Origin"))),
+					"must be that of the server, or the Content-Type must be application/json")
+			}
+			return nil
+		}
 	}
-	kind, parameters, err := mime.ParseMediaType(values[0])
-	if err != nil || kind != "application/json" {
-		return false
-	}
-	charset, given := parameters["charset"]
-	return !given || strings.EqualFold(charset, "utf-8")
+	return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
+		"must be application/json")
 }

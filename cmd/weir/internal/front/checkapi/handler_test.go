@@ -153,7 +153,7 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
 		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10), 400, "", "not JSON"},
 		{"POST", "/v1/check", isJSON, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; there are default, small`},
-		{"POST", "/v1/check", "", `{"key":"a"}`, 415, "Content-Type", `Content-Type "": must be application/json`},
+		{"POST", "/v1/check", "multipart/form-data", `{"key":"a"}`, 415, "Content-Type", `Content-Type "multipart/form-data": must be application/json`},
 		{"POST", "/v1/check", "text/plain", `{"key":"a"}`, 415, "Content-Type", `Content-Type "text/plain": must be application/json`},
 		{"POST", "/v1/check", isJSON + "; charset=latin1", `{"key":"a"}`, 415, "Content-Type", "must be application/json"},
 		{"GET", "/v1/check", "", "", 405, "method", `method "GET": must be POST for /v1/check`},
@@ -252,7 +252,7 @@ func TestPages(t *testing.T) {
 	r := send(front, "GET", "/", "", "")
 	page := r.Body.String()
 	for _, part := range []string{
-		"rate limiter", `curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://example.com/v1/check`,
+		"rate limiter", `curl -i -d '{"key":"alice"}' http://example.com/v1/check`,
 		"default: up to 20 at once for each key, all back after 2s", "small: up to 1 at once",
 	} {
 		if !strings.Contains(page, part) {
@@ -306,5 +306,37 @@ func BenchmarkCheck(b *testing.B) {
 		body.Reset(`{"policy":"default","key":"alice","cost":1}`)
 		clear(w.header)
 		front.ServeHTTP(w, r)
+	}
+}
+
+// TestContentTypes: what curl -d sends is taken for JSON, but not when a browser sends it for a page of another origin.
+func TestContentTypes(t *testing.T) {
+	front, _ := newFront(t)
+	for _, c := range []struct {
+		contentType, origin, site string
+		status                    int
+	}{
+		{"application/json", "", "", 200},
+		{"application/json; charset=UTF-8", "", "", 200},
+		{"application/x-www-form-urlencoded", "", "", 200},
+		{"", "", "", 200},
+		{"application/x-www-form-urlencoded", "http://example.com", "same-origin", 200},
+		{"application/x-www-form-urlencoded", "https://elsewhere.example", "cross-site", 403},
+		{"application/x-www-form-urlencoded", "https://elsewhere.example", "", 403},
+		{"", "https://elsewhere.example", "cross-site", 403},
+		{"text/plain", "", "", 415},
+		{"application/x-www-form-urlencoded; charset=latin1", "", "", 415},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://example.com/v1/check", strings.NewReader(`{"key":"a"}`))
+		for name, value := range map[string]string{"Content-Type": c.contentType, "Origin": c.origin, "Sec-Fetch-Site": c.site} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		front.ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%q from %q (%s): %d, want %d: %s", c.contentType, c.origin, c.site, w.Code, c.status, w.Body)
+		}
 	}
 }

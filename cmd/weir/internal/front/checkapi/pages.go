@@ -44,7 +44,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 
 // Example is a command for a shell that sends a check to the server at address.
 func Example(address string) string {
-	return fmt.Sprintf(`curl -i -H 'Content-Type: application/json' -d '{"key":"alice"}' http://%s%s`, address, checkPath)
+	return fmt.Sprintf(`curl -i -d '{"key":"alice"}' http://%s%s`, address, checkPath)
 }
 
 func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *problem {

@@ -1,0 +1,139 @@
+package main_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// step is a command that the README shows, with its output.
+type step struct{ command, output string }
+
+func readmeSteps(t *testing.T) []step {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []step
+	for _, block := range strings.Split(string(readme), "```console\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+			command, output, _ := strings.Cut(part, "\n")
+			steps = append(steps, step{command, output})
+		}
+	}
+	return steps
+}
+
+// TestReadme runs every command of the README whose output it shows.
+func TestReadme(t *testing.T) {
+	const address = "127.0.0.1:7070"
+	s := startServer(t)
+	kinds := map[string]int{}
+	for _, step := range readmeSteps(t) {
+		args := shellWords(step.command)
+		kinds[args[0]]++
+		var got string
+		switch {
+		case args[0] == "curl":
+			got = curl(t, s.address, address, args[1:])
+		case strings.HasPrefix(step.command, "go run ./cmd/weir "):
+			cmd := command(t, args[3:]...)
+			cmd.Dir = filepath.Join("..", "..")
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%s: %v", step.command, err)
+			}
+			got = string(out)
+		default:
+			t.Errorf("the test does not know how to run %q", step.command)
+			continue
+		}
+		if still(got) != still(step.output) {
+			t.Errorf("%s\nprints\n%s\nbut the README says\n%s", step.command, got, step.output)
+		}
+	}
+	if kinds["curl"] < 2 || kinds["go"] < 1 {
+		t.Errorf("the README shows too little: %v", kinds)
+	}
+}
+
+// What differs from run to run: the date, and how much time has passed between two commands.
+var (
+	dateLine = regexp.MustCompile(`Date: [^\r\n]+`)
+	lengths  = regexp.MustCompile(`Content-Length: \d+`)
+	waiting  = regexp.MustCompile(`("(?:retry|reset)_after":)(?:1\.\d+|2)\b`)
+	seconds  = regexp.MustCompile(`((?:Retry-After: |;t=))[12]`)
+)
+
+func still(text string) string {
+	text = strings.ReplaceAll(text, "\r", "")
+	text = dateLine.ReplaceAllString(text, "Date: D")
+	text = lengths.ReplaceAllString(text, "Content-Length: N")
+	text = waiting.ReplaceAllString(text, "${1}N")
+	text = seconds.ReplaceAllString(text, "${1}N")
+	return strings.TrimSpace(text)
+}
+
+// shellWords splits a command at blanks outside single quotes.
+func shellWords(command string) []string {
+	var words []string
+	for i, part := range strings.Split(command, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
+// curl sends what curl -d sends, and answers what curl prints. The address stands for that of the server.
+func curl(t *testing.T, server, address string, args []string) string {
+	t.Helper()
+	var body, path string
+	include := false
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "-i":
+			include = true
+		case args[i] == "-d":
+			i++
+			body = args[i]
+		case strings.HasPrefix(args[i], "http://"+address):
+			path = strings.TrimPrefix(args[i], "http://"+address)
+		default:
+			t.Fatalf("curl %s: what does %s mean?", args, args[i])
+		}
+	}
+	conn, err := net.Dial("tcp", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n"+
+		"Content-Length: %d\r\nContent-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n%s",
+		path, address, len(body), body)
+	raw, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(raw))), nil)
+	if err != nil {
+		t.Fatalf("%v in %q", err, raw)
+	}
+	defer response.Body.Close()
+	text := strings.ReplaceAll(string(raw), "Connection: close\r\n", "")
+	if !include {
+		_, text, _ = strings.Cut(text, "\r\n\r\n")
+	}
+	return text
+}
