@@ -1,0 +1,168 @@
+// Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
+// it to docs/benchmarks.md. It takes about three minutes. A target that was missed is shown, and is no failure.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/bench"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitMisuse = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// options are what the command line says.
+type options struct {
+	settings bench.Settings
+	match    *regexp.Regexp
+	json     bool
+	out      string
+}
+
+var errMisuse = errors.New("weir: misuse of the command line")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr) //nolint:contextcheck // it only reads the names of the rows
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errMisuse):
+		return exitMisuse
+	case err != nil:
+		fmt.Fprintln(stderr, err)
+		return exitMisuse
+	}
+	report, err := bench.Run(ctx, o.settings, o.match, func(name string) { fmt.Fprintf(stderr, "measuring %s\n", name) })
+	if err != nil {
+		fmt.Fprintf(stderr, "weir: numbers: %v\n", err)
+		return exitFailed
+	}
+	if err := show(report, o, stdout, stderr); err != nil {
+		fmt.Fprintf(stderr, "weir: numbers: %v\n", err)
+		return exitFailed
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("numbers", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	o.settings = bench.DefaultSettings()
+	s := &o.settings
+	rows := f.String("rows", "", "measure only what matches this regular expression, and write no document")
+	f.DurationVar(&s.Time, "time", s.Time, "time of one measurement of one subject")
+	f.IntVar(&s.Count, "count", s.Count, "number of rounds, in each of which every subject of a row is measured once")
+	f.DurationVar(&s.Wall, "wall", s.Wall, "time of measurements that are about time: 64 goroutines, waiters")
+	f.IntVar(&s.WallCount, "wall-count", s.WallCount, "number of rounds of waiters")
+	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
+	if err = f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, errMisuse // the flag set has said what is wrong
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("weir: numbers: argument %q: there must be none", f.Arg(0))
+	case s.Time < time.Microsecond || s.Time > time.Minute:
+		return o, fmt.Errorf("weir: numbers: --time is %v: must be from 1us to 1m", s.Time)
+	case s.Count < 1 || s.Count > 1000:
+		return o, fmt.Errorf("weir: numbers: --count is %d: must be from 1 to 1000", s.Count)
+	case s.Wall < time.Millisecond || s.Wall > time.Minute:
+		return o, fmt.Errorf("weir: numbers: --wall is %v: must be from 1ms to 1m", s.Wall)
+	case s.WallCount < 1 || s.WallCount > 1000:
+		return o, fmt.Errorf("weir: numbers: --wall-count is %d: must be from 1 to 1000", s.WallCount)
+	}
+	if o.match, err = regexp.Compile(*rows); err != nil {
+		return o, fmt.Errorf("weir: numbers: --rows is %q: must be a regular expression: %w", *rows, err)
+	}
+	err = o.find(*rows)
+	return o, err
+}
+
+// find checks that there is something to measure, and finds out where to write the document.
+func (o *options) find(rows string) error {
+	names := bench.Names()
+	found := false
+	for _, name := range names {
+		found = found || o.match.MatchString(name)
+	}
+	if !found {
+		return fmt.Errorf("weir: numbers: --rows is %q: must match one of\n  %s", rows, strings.Join(names, "\n  "))
+	}
+	if o.out != "" || rows != "" {
+		return nil
+	}
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	o.out = filepath.Join(root, "docs", "benchmarks.md")
+	return nil
+}
+
+// repository is the directory of weir's go.mod, which is the current one or lies above it.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("weir: numbers: where the repository is: %w", err)
+	}
+	for {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // only its first line is read, and not shown
+		first, _, _ := strings.Cut(string(mod), "\n")
+		if err == nil && strings.TrimSpace(first) == "module github.com/weirhq/weir" {
+			return dir, nil
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return "", errors.New("weir: numbers: not in the repository of weir: say with --out where to write the document")
+		}
+		dir = above
+	}
+}
+
+func show(r bench.Report, o options, stdout, stderr io.Writer) error {
+	if o.json {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		if err := e.Encode(r); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+	} else {
+		r.WriteText(stdout)
+	}
+	if o.out == "" {
+		return nil
+	}
+	var b strings.Builder
+	if err := r.WriteMarkdown(&b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(o.out, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a document that all may read
+		return fmt.Errorf("write the document: %w", err)
+	}
+	fmt.Fprintf(stderr, "wrote %s\n", o.out)
+	return nil
+}

@@ -1,0 +1,87 @@
+package bench
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+)
+
+//go:embed document.md.tmpl
+var documentText string
+
+var document = template.Must(template.New("document").Funcs(template.FuncMap{
+	"table": func(t *table) string {
+		var b strings.Builder
+		t.writeMarkdown(&b)
+		return b.String()
+	},
+	"goroutines": func(n int) string {
+		if n == 1 {
+			return "1 goroutine"
+		}
+		return fmt.Sprintf("%d goroutines", n)
+	},
+}).Parse(documentText))
+
+// named is a table under a heading.
+type named struct {
+	Name  string
+	Table *table
+}
+
+// documentView is what the template shows.
+type documentView struct {
+	Report       Report
+	MachineTable *table
+	Ratios       *table
+	Every        *table
+	Admission    *table
+	Goals        *table
+	Crowds       []named
+	Streams      []named
+	Peers        []Peer
+}
+
+// WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
+func (r Report) WriteMarkdown(w io.Writer) error {
+	v := documentView{
+		Report: r, MachineTable: r.machineTable(), Ratios: r.ratioTable(), Every: r.everyTable(),
+		Admission: r.admissionTable(), Goals: r.goalTable(), Peers: Peers(),
+	}
+	for _, c := range r.Crowds {
+		v.Crowds = append(v.Crowds, named{c.Name, c.table()})
+	}
+	for _, s := range r.Streams {
+		v.Streams = append(v.Streams, named{s.Name, s.table()})
+	}
+	if err := document.Execute(w, v); err != nil {
+		return fmt.Errorf("bench: write the document: %w", err)
+	}
+	return nil
+}
+
+func (r Report) machineTable() *table {
+	m := r.Machine
+	t := &table{columns: []column{text("what"), text("which")}}
+	t.add("processor", fmt.Sprintf("%s, %d cores", m.Processor, m.Cores))
+	t.add("system", m.System)
+	t.add("Go", fmt.Sprintf("%s, GOMAXPROCS %d", m.Go, m.Threads))
+	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %s for each subject of a row", r.Count, r.Time))
+	if m.Load >= 0 {
+		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
+	}
+	for _, v := range m.Versions {
+		t.add(v.Name, "`"+v.Module+"` "+v.Version)
+	}
+	return t
+}
+
+func (r Report) goalTable() *table {
+	t := &table{columns: []column{text("target"), number("measured"), text("met")}}
+	for _, g := range r.Goals() {
+		t.add(g.Name, g.Found, yes(g.Met))
+	}
+	return t
+}

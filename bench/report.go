@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Report is all that was measured in one run.
+type Report struct {
+	Machine   Machine           `json:"machine"`
+	Settings  Settings          `json:"-"`
+	Time      string            `json:"time_per_measurement"`
+	Count     int               `json:"rounds"`
+	Rows      []RowResult       `json:"rows"`
+	Admission []AdmissionResult `json:"admission"`
+	Crowds    []CrowdResult     `json:"waiters"`
+	Streams   []StreamTable     `json:"streams"`
+	// Whole tells that nothing was left out.
+	Whole bool `json:"whole"`
+}
+
+// CrowdResult is what was measured of a crowd of waiters.
+type CrowdResult struct {
+	Name  string          `json:"name"`
+	Burst int64           `json:"burst"`
+	All   []WaitersResult `json:"limiters"`
+}
+
+// StreamTable is what was measured of goroutines that wait again and again.
+type StreamTable struct {
+	Name string         `json:"name"`
+	All  []StreamResult `json:"limiters"`
+}
+
+// section is a part of the report that can be chosen by its name.
+type section struct {
+	name    string
+	measure func(ctx context.Context, set Settings, r *Report) error
+}
+
+func sections() []section {
+	var all []section
+	for _, row := range Rows() {
+		all = append(all, section{row.ID(), func(ctx context.Context, set Settings, r *Report) error {
+			result, err := row.Measure(ctx, set)
+			r.Rows = append(r.Rows, result)
+			return err
+		}})
+	}
+	for _, asked := range AskedLimiters() {
+		name := fmt.Sprintf("64 goroutines: %s %s", asked.By, asked.Call)
+		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
+			result, err := asked.MeasureAll(ctx, set)
+			r.Admission = append(r.Admission, result)
+			return err
+		}})
+	}
+	for _, c := range crowds {
+		name := fmt.Sprintf("%d waiters: %d/s, burst %d, half cancel at %v",
+			c.callers, int64(c.budget.perSecond()), c.budget.burst, c.patience)
+		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
+			results, err := c.measure(ctx, cancelable(QueuedLimiters()), set.WallCount)
+			r.Crowds = append(r.Crowds, CrowdResult{name, c.budget.burst, results})
+			return err
+		}})
+	}
+	for _, b := range streams {
+		name := fmt.Sprintf("%d waiters: %d/s, burst %d, again and again", streamCallers, int64(b.perSecond()), b.burst)
+		all = append(all, section{name, func(ctx context.Context, set Settings, r *Report) error {
+			results, err := measureStreams(ctx, streamsOf(b), set.Wall, set.WallCount)
+			share(results, b, set.Wall)
+			r.Streams = append(r.Streams, StreamTable{name, results})
+			return err
+		}})
+	}
+	relay := fmt.Sprintf("%d waiters: one permit, taken and released", streamCallers)
+	return append(all, section{relay, func(ctx context.Context, set Settings, r *Report) error {
+		results, err := measureStreams(ctx, streamsOfRelays(), set.Wall/relayPart, set.WallCount)
+		r.Streams = append(r.Streams, StreamTable{relay, results})
+		return err
+	}})
+}
+
+// cancelable are those limiters that a caller can stop waiting for.
+func cancelable(all []Queued) (some []Queued) {
+	for _, q := range all {
+		if !q.Deaf {
+			some = append(some, q)
+		}
+	}
+	return some
+}
+
+// Names are the names of all that Run can measure.
+func Names() (names []string) {
+	for _, s := range sections() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Run measures everything whose name matches, and calls progress with the name before each.
+func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(name string)) (Report, error) {
+	r := Report{
+		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
+	}
+	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
+		if !match.MatchString(s.name) {
+			r.Whole = false
+			continue
+		}
+		progress(s.name)
+		if err := s.measure(ctx, set, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Goal is a number that weir is to hold.
+type Goal struct {
+	Name string
+	Met  bool
+	// Found is what was measured.
+	Found string
+}
+
+// Goals are all numbers that weir is to hold, of what was measured.
+func (r Report) Goals() (all []Goal) {
+	for _, row := range r.Rows {
+		for _, f := range row.Floors {
+			if f.Target > 0 {
+				name := fmt.Sprintf("%s, goroutines: %d, <= %.2f x %s", row.Name, row.Goroutines, f.Target, f.By)
+				all = append(all, Goal{name, f.Met, fmt.Sprintf("%.3f", f.Ratio)})
+			}
+		}
+	}
+	for _, a := range r.Admission {
+		if a.By != byWeir {
+			continue
+		}
+		for _, m := range a.Rates {
+			name := fmt.Sprintf("64 goroutines, %s at %d/s, granted within 1 %% of allowed", a.Call, m.PerSecond)
+			all = append(all, Goal{name, m.Met, fmt.Sprintf("%.4f", m.Ratio)})
+		}
+	}
+	for _, c := range r.Crowds {
+		all = append(all, c.goals()...)
+	}
+	return all
+}
+
+func (c CrowdResult) goals() (all []Goal) {
+	var ours, theirs WaitersResult
+	for _, w := range c.All {
+		switch w.By {
+		case byWeir:
+			ours = w
+		case byXTime:
+			theirs = w
+		}
+	}
+	if ours.CPU == 0 || theirs.CPU == 0 {
+		return nil
+	}
+	ratio := ours.CPU / theirs.CPU
+	return []Goal{
+		{
+			fmt.Sprintf("%s, last served <= %.2f s", c.Name, WaitersTarget), ours.Last <= WaitersTarget,
+			fmt.Sprintf("%.3f s", ours.Last),
+		},
+		{
+			fmt.Sprintf("%s, CPU a wait <= %.2f x %s", c.Name, WaitersCPUTarget, byXTime), ratio <= WaitersCPUTarget,
+			fmt.Sprintf("%.2f", ratio),
+		},
+	}
+}

@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// Settings say how long to measure.
+type Settings struct {
+	// Time is how long one measurement of one subject takes, about.
+	Time time.Duration
+	// Count is how many rounds there are. In each, all subjects of a row are measured once.
+	Count int
+	// Wall is for how long the measurements run that are about time itself: how much 64 goroutines are granted, and how
+	// many waits there are. WallCount is how often the latter are repeated.
+	Wall      time.Duration
+	WallCount int
+	// Attempts is how often a measurement is made until it was not disturbed, Meet how long goroutines try to get to
+	// different processors before they start anyway.
+	Attempts int
+	Meet     time.Duration
+}
+
+// Figure is what was measured of one subject.
+type Figure struct {
+	By   string `json:"by"`
+	Call string `json:"call"`
+	// Nanos is the median of the wall time per call in nanoseconds, Spread half of the distance between its quartiles
+	// relative to it.
+	Nanos  float64 `json:"ns_per_call"`
+	Spread float64 `json:"spread"`
+	Allocs float64 `json:"allocs_per_call"`
+	// Busy is the CPU time over the wall time: 2 if two goroutines ran on two processors all of the time. It is the
+	// least of all rounds.
+	Busy float64 `json:"cpu_per_wall"`
+}
+
+// Comparison is a floor, and how weir compares with it.
+type Comparison struct {
+	Figure
+
+	// Ratio is the median of the ratios of weir to the floor in the same round.
+	Ratio       float64 `json:"ratio"`
+	RatioSpread float64 `json:"ratio_spread"`
+	// Target is the most that the ratio may be, 0 if nothing was promised, and then Met is true.
+	Target float64 `json:"target"`
+	Met    bool    `json:"met"`
+}
+
+// RowResult is a measured row.
+type RowResult struct {
+	Name       string       `json:"name"`
+	Goroutines int          `json:"goroutines"`
+	How        string       `json:"how"`
+	Ours       Figure       `json:"weir"`
+	Floors     []Comparison `json:"floors"`
+	Peers      []Figure     `json:"peers"`
+	NoPeer     string       `json:"no_peer,omitempty"`
+	// Undisturbed tells that the goroutines of every measurement started on different processors, and had these to
+	// themselves as far as they did not block each other.
+	Undisturbed bool `json:"undisturbed"`
+}
+
+// Best is the fastest peer, not ok if there is none.
+func (r RowResult) Best() (best Figure, ok bool) {
+	for i, p := range r.Peers {
+		if i == 0 || p.Nanos < best.Nanos {
+			best = p
+		}
+	}
+	return best, len(r.Peers) > 0
+}
+
+// DefaultSettings are those of make bench: all of it takes about three minutes.
+func DefaultSettings() Settings {
+	return Settings{
+		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Attempts: 3, Meet: 2 * time.Second,
+	}
+}
+
+// busyEnough is how much of its processor a goroutine that never blocks must have had.
+const busyEnough = 0.95
+
+// series are the measurements of one subject.
+type series struct {
+	nanos, allocs, busy []float64
+	disturbed           bool
+}
+
+// Measure measures a row in rounds. In each round the subjects take turns, and each round starts with another one.
+func (r Row) Measure(ctx context.Context, set Settings) (RowResult, error) {
+	if err := r.check(); err != nil {
+		return RowResult{}, err
+	}
+	subjects := r.subjects()
+	calls := make([]int, len(subjects))
+	all := make([]series, len(subjects))
+	for i, s := range subjects {
+		calls[i] = calibrate(s, r.Goroutines, set.Time, set.Meet)
+	}
+	for round := range set.Count {
+		for turn := range subjects {
+			if err := ctx.Err(); err != nil {
+				return RowResult{}, err
+			}
+			i := (round + turn) % len(subjects)
+			m := r.sample(i, calls[i], set)
+			if err := r.verify(subjects[i], m); err != nil && !r.isFloor(i) {
+				return RowResult{}, err
+			}
+			all[i].add(m, r.disturbed(i, m))
+		}
+	}
+	return r.result(subjects, all), nil
+}
+
+// sample measures the i-th subject, again if something else had its processor meanwhile, and returns the measurement
+// that had the most of it.
+func (r Row) sample(i, calls int, set Settings) (best sample) {
+	subject := r.subjects()[i]
+	for range max(set.Attempts, 1) {
+		runtime.GC()
+		m := take(subject, r.Goroutines, calls, set.Meet)
+		if best.calls == 0 || m.apart && !best.apart || m.apart == best.apart && m.cpu > best.cpu {
+			best = m
+		}
+		if !r.disturbed(i, m) {
+			return m
+		}
+	}
+	return best
+}
+
+// disturbed tells whether the goroutines of the i-th subject shared processors with each other or with something else.
+// Those of a peer may block each other, and then leave a processor idle, which is no fault of the measurement.
+func (r Row) disturbed(i int, m sample) bool {
+	blocks := r.Goroutines > 1 && i > len(r.Floors)
+	return !m.apart || !blocks && m.cpu < busyEnough*float64(r.Goroutines)
+}
+
+func (s *series) add(m sample, disturbed bool) {
+	s.nanos = append(s.nanos, m.nanos())
+	s.allocs = append(s.allocs, float64(m.mallocs)/float64(m.calls))
+	s.busy = append(s.busy, m.cpu)
+	s.disturbed = s.disturbed || disturbed
+}
+
+func (s *series) figure(of Subject) Figure {
+	return Figure{
+		By: of.By, Call: of.Call, Nanos: median(s.nanos), Spread: spread(s.nanos), Allocs: median(s.allocs),
+		Busy: quantile(s.busy, 0),
+	}
+}
+
+func (r Row) result(subjects []Subject, all []series) RowResult {
+	res := RowResult{
+		Name: r.Name, Goroutines: r.Goroutines, How: r.How, NoPeer: r.NoPeer, Undisturbed: true,
+		Ours: all[0].figure(subjects[0]),
+	}
+	for i := range subjects {
+		res.Undisturbed = res.Undisturbed && !all[i].disturbed
+	}
+	for i, f := range r.Floors {
+		res.Floors = append(res.Floors, compare(f, all[0].nanos, &all[i+1]))
+	}
+	for i, p := range r.Peers {
+		res.Peers = append(res.Peers, all[i+1+len(r.Floors)].figure(p))
+	}
+	return res
+}
+
+// compare compares weir with a floor, round by round.
+func compare(f Floor, ours []float64, floor *series) Comparison {
+	ratios := make([]float64, len(ours))
+	for round := range ours {
+		ratios[round] = ours[round] / floor.nanos[round]
+	}
+	c := Comparison{Figure: floor.figure(f.Subject), Ratio: median(ratios), RatioSpread: spread(ratios), Target: f.Target}
+	c.Met = f.Target == 0 || c.Ratio <= f.Target
+	return c
+}
