@@ -187,18 +187,23 @@ func TestTenMillionKeysShareNothing(t *testing.T) {
 
 // TestBytesPerKey measures the memory of tables of many sizes. No collector has to walk it.
 func TestBytesPerKey(t *testing.T) {
-	for _, keys := range []int{300_000, 400_000, 500_000, 700_000, 1_000_000} {
-		before := heap()
-		table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
-		for key := range uint64(keys) {
-			table.put(hash(key), 1<<62, 0, 0)
+	for _, c := range []struct {
+		words       int
+		least, most float64
+	}{{1, 24, 39}, {2, 32, 52}} {
+		for _, keys := range []int{300_000, 400_000, 500_000, 700_000, 1_000_000} {
+			before := heap()
+			table := New(Options{Words: c.words, Shards: 64, Fresh: freshAt})
+			for key := range uint64(keys) {
+				table.put(hash(key), 1<<62, 0, 0)
+			}
+			perKey := float64(heap()-before) / float64(keys)
+			t.Logf("%d words, %d keys: %.1f bytes a key", c.words, keys, perKey)
+			if perKey < c.least || perKey > c.most {
+				t.Errorf("%d words, %d keys: %.1f bytes a key, want %.0f to %.0f", c.words, keys, perKey, c.least, c.most)
+			}
+			runtime.KeepAlive(table)
 		}
-		perKey := float64(heap()-before) / float64(keys)
-		t.Logf("%d keys: %.1f bytes a key", keys, perKey)
-		if perKey < 24 || perKey > 39 {
-			t.Errorf("%d keys: %.1f bytes a key, want 28 to 39", keys, perKey)
-		}
-		runtime.KeepAlive(table)
 	}
 }
 
