@@ -37,8 +37,6 @@ func (o *order) full() bool { return len(o.heap) >= o.size || o.bytes >= mostByt
 func (o *order) empty() bool { return len(o.heap) == 0 }
 
 // add holds back a request. The key is copied.
-//
-//nolint:gosec // there are at most size slots
 func (o *order) add(at int64, key []byte) {
 	var slot int32
 	if n := len(o.free); n > 0 {

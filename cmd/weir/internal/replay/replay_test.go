@@ -21,40 +21,60 @@ import (
 
 // output is what --json prints, written down once more.
 type output struct {
-	Limit, By, Error                                               string
-	Burst                                                          int64
-	Files                                                          []string
-	Complete                                                       bool
-	Lines, Requests, Admitted, Refused, Malformed, Reordered, Keys int64
-	TableFull                                                      int64   `json:"table_full"`
-	FurthestReordered                                              float64 `json:"furthest_reordered"`
-	Late                                                           int64   `json:"late"`
-	KeysExact                                                      bool    `json:"keys_exact"`
-	RefusedKeys                                                    int     `json:"refused_keys"`
-	First, Last                                                    time.Time
-	Span                                                           float64
-	PeakWindow                                                     float64 `json:"peak_window"`
-	Top                                                            []struct {
-		Key                     string
-		Requests, Refused, Peak int64
-		FirstRefused            time.Time `json:"first_refused"`
-		LastRefused             time.Time `json:"last_refused"`
-		WorstRetryAfter         float64   `json:"worst_retry_after"`
-	}
-	Timeline *struct {
-		Start             time.Time
-		Step              float64
-		Requests, Refused []int64
-	}
-	MalformedLines []struct {
-		File, Reason, Text string
-		Line               int
-	} `json:"malformed_lines"`
+	Limit             string       `json:"limit"`
+	Burst             int64        `json:"burst"`
+	By                string       `json:"by"`
+	Files             []string     `json:"files"`
+	Complete          bool         `json:"complete"`
+	Error             string       `json:"error"`
+	Lines             int64        `json:"lines"`
+	Requests          int64        `json:"requests"`
+	Admitted          int64        `json:"admitted"`
+	Refused           int64        `json:"refused"`
+	TableFull         int64        `json:"table_full"`
+	Malformed         int64        `json:"malformed"`
+	Reordered         int64        `json:"reordered"`
+	FurthestReordered float64      `json:"furthest_reordered"`
+	Late              int64        `json:"late"`
+	Keys              int64        `json:"keys"`
+	KeysExact         bool         `json:"keys_exact"`
+	RefusedKeys       int          `json:"refused_keys"`
+	First             time.Time    `json:"first"`
+	Last              time.Time    `json:"last"`
+	Span              float64      `json:"span"`
+	PeakWindow        float64      `json:"peak_window"`
+	Top               []outputKey  `json:"top"`
+	Timeline          *outputTimes `json:"timeline"`
+	MalformedLines    []outputLine `json:"malformed_lines"`
+}
+
+type outputKey struct {
+	Key             string    `json:"key"`
+	Requests        int64     `json:"requests"`
+	Refused         int64     `json:"refused"`
+	FirstRefused    time.Time `json:"first_refused"`
+	LastRefused     time.Time `json:"last_refused"`
+	WorstRetryAfter float64   `json:"worst_retry_after"`
+	Peak            int64     `json:"peak"`
+}
+
+type outputTimes struct {
+	Start    time.Time `json:"start"`
+	Step     float64   `json:"step"`
+	Requests []int64   `json:"requests"`
+	Refused  []int64   `json:"refused"`
+}
+
+type outputLine struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
 }
 
 // run runs the command in this process.
 func run(ctx context.Context, stdin io.Reader, args ...string) (stdout string, err error) {
-	cmd := replay.Command()
+	cmd := replay.Command() //nolint:contextcheck // ExecuteContext gives it its context
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out bytes.Buffer
 	cmd.SetIn(stdin)
@@ -263,8 +283,8 @@ func TestFilesOfSeveralServers(t *testing.T) {
 		files[i%2].WriteString(line)
 	}
 	a, b := write(t, "a.log", files[0].String(), false), write(t, "b.log.gz", files[1].String(), true)
-	got := runJSON(t, "", a, b, "--limit", "1/s", "--burst", "2", "--top", "10000")
-	compare(t, "two servers", got, replaySlowly(files[0].String()+files[1].String(), 1, time.Second, 2))
+	got := runJSON(t, "", a, b, "--limit", "1/min", "--burst", "2", "--top", "10000")
+	compare(t, "two servers", got, replaySlowly(files[0].String()+files[1].String(), 1, time.Minute, 2))
 	if got.Late != 0 || got.Reordered == 0 || got.Refused == 0 {
 		t.Errorf("%d late, %d reordered, %d refused", got.Late, got.Reordered, got.Refused)
 	}
@@ -303,7 +323,7 @@ func TestUnreadableFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(torn, data[:len(data)/2], 0o600); err != nil {
+	if err = os.WriteFile(torn, data[:len(data)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
 

@@ -85,7 +85,7 @@ func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 		Requests: s.result.requests, Admitted: s.result.requests - s.result.refused, Refused: s.result.refused,
 		TableFull: s.result.tableFull, Reordered: s.result.reordered, Late: s.result.late,
 		FurthestReordered: s.result.furthest.Seconds(),
-		Keys: s.keys.seen, KeysExact: !s.keys.dropped, PeakWindow: s.keys.window.Seconds(),
+		Keys:              s.keys.seen, KeysExact: !s.keys.dropped, PeakWindow: s.keys.window.Seconds(),
 		Top: []topKey{}, MalformedLines: []malformedLine{},
 	}
 	if s.keys.dropped {
