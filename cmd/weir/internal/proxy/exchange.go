@@ -1,0 +1,284 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// exchange is one request and what becomes of it.
+type exchange struct {
+	proxy *Proxy
+	in    *http.Request
+	out   responseWriter
+	start time.Time // of a request that is logged
+
+	peer, client netip.Addr
+	trusted      bool
+
+	decision weir.Decision // of the limit
+	lease    weir.Lease    // of the place at the upstream
+	upgrade  string        // the protocol that the upstream was asked to switch to
+	body     *requestBody  // nil: none
+	cancel   context.CancelCauseFunc
+
+	upstreamErr error // that has cut the body of the response
+	outcome     outcome
+	returned    bool // the handler has not panicked
+}
+
+// outcome is what a request has come to. The texts are those of the log.
+type outcome string
+
+const (
+	forwarded      outcome = "forwarded"
+	refused        outcome = "refused"
+	crowded        outcome = "crowded"
+	rejected       outcome = "rejected"
+	upstreamFailed outcome = "upstream-error"
+	aborted        outcome = "aborted"
+	cut            outcome = "cut" // by the end of the proxy
+	panicked       outcome = "panicked"
+)
+
+// errStopped is why requests end that have outlived the shutdown.
+var errStopped = errors.New("weir: proxy: stopped")
+
+// errStalled is why a request ends whose body the upstream does not take.
+var errStalled = errors.New("weir: proxy: the upstream does not read the body of the request")
+
+func (x *exchange) serve() {
+	p := x.proxy
+	x.peer = peerOf(x.in)
+	x.client = x.peer
+	if x.trusted = p.trusted.contain(x.peer); x.trusted {
+		x.client = p.trusted.client(x.peer, x.in.Header[forwardedFor])
+	}
+	x.decision = p.o.Limit.TryAcquire(p.o.By.FromRequest(x.in, x.client), 1)
+	if !x.decision.Allowed {
+		x.refuse(refused, x.decision)
+		return
+	}
+	if status, why := x.wrong(); status != 0 {
+		x.reject(status, why)
+		return
+	}
+	if !x.enter() {
+		return
+	}
+	x.outcome = forwarded
+	p.totals.admitted.Add(1)
+	p.reverse.ServeHTTP(&x.out, x.passed())
+}
+
+// wrong answers with which status a request is rejected that no upstream may get, 0 if there is nothing wrong with it.
+func (x *exchange) wrong() (status int, why string) {
+	r, o := x.in, &x.proxy.o
+	switch {
+	case r.Method == http.MethodConnect:
+		return http.StatusNotImplemented, "This server is not a forward proxy."
+	case r.Method == "PRI":
+		// The server hands on the beginning of HTTP/2 without TLS as if it were a request.
+		return http.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1, and HTTP/2 over TLS."
+	case o.Upstream.URL.Path != "" && climbs(r.URL.Path):
+		return http.StatusBadRequest, `The path must not contain "..".`
+	case o.MaxBody > 0 && r.ContentLength > o.MaxBody:
+		return http.StatusRequestEntityTooLarge, "The body of the request is too large."
+	}
+	for _, protocol := range r.Header["Upgrade"] {
+		if strings.ContainsFunc(protocol, func(c rune) bool { return c < ' ' || c > '~' }) {
+			return http.StatusBadRequest, "The header Upgrade must consist of printable characters."
+		}
+	}
+	return 0, ""
+}
+
+// enter waits for a place at the upstream, and answers the request if there is none.
+func (x *exchange) enter() bool {
+	c := x.proxy.concurrency
+	if c == nil {
+		return true
+	}
+	lease, err := c.Acquire(x.in.Context(), 1)
+	if err != nil {
+		x.abort()
+	}
+	if !lease.Allowed() {
+		x.refuse(crowded, lease.Decision())
+		return false
+	}
+	x.lease = lease
+	return true
+}
+
+// passed is the request as it is handed to the reverse proxy.
+func (x *exchange) passed() *http.Request {
+	o := &x.proxy.o
+	ctx := withExchange(x.in.Context(), x)
+	source := x.in.Body
+	streamed := source != nil && source != http.NoBody && x.in.ContentLength != 0
+	if streamed {
+		// Otherwise the response of an upstream that answers before it has read everything would wait for the request.
+		_ = http.NewResponseController(x.out.ResponseWriter).EnableFullDuplex() // HTTP/2 always is
+		if o.MaxBody > 0 {
+			source = http.MaxBytesReader(x.out.ResponseWriter, source, o.MaxBody)
+		}
+		x.body = &requestBody{source: source}
+		if o.UpstreamTimeout > 0 {
+			ctx, x.cancel = context.WithCancelCause(ctx)
+			x.body.watch(o.UpstreamTimeout, x.cancel)
+		}
+	}
+	r := x.in.WithContext(ctx)
+	if streamed {
+		r.Body = x.body
+	}
+	switch protocol := upgradeOf(r.Header); {
+	case protocol == "":
+	case isHTTP(protocol):
+		// All that comes through such a connection would get past the limit. An upgrade may be ignored.
+		r.Header = r.Header.Clone()
+		r.Header.Del("Upgrade")
+		r.Header.Del("HTTP2-Settings")
+	default:
+		x.upgrade = protocol
+	}
+	return r
+}
+
+// answered looks at the response of the upstream before it is passed on.
+func (x *exchange) answered(res *http.Response) error {
+	if x.body != nil {
+		x.body.unwatch()
+	}
+	switch {
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		if x.upgrade == "" || !strings.EqualFold(upgradeOf(res.Header), x.upgrade) {
+			return errors.New("weir: proxy: the upstream switches to a protocol that it was not asked for")
+		}
+	case res.Body != http.NoBody:
+		res.Body = &responseBody{res.Body, x}
+	}
+	x.proxy.limits.tell(res.Header, x.decision)
+	return nil
+}
+
+// failed answers a request for which there is no response of the upstream. r is the request to the upstream.
+func (x *exchange) failed(r *http.Request, err error) {
+	if x.in.Context().Err() != nil || x.out.hijacked {
+		x.abort() //nolint:contextcheck // it is about the request to the proxy
+	}
+	if x.body != nil {
+		if source := x.body.failure(); source != nil {
+			if tooLarge, ok := errors.AsType[*http.MaxBytesError](source); ok && tooLarge != nil {
+				x.reject(http.StatusRequestEntityTooLarge, "The body of the request is too large.")
+			} else {
+				// Most often the client is gone, and nobody reads this.
+				x.reject(http.StatusBadRequest, "The body of the request cannot be read.")
+			}
+			return
+		}
+	}
+	status, detail := http.StatusBadGateway, "The upstream does not answer this request."
+	if cause := context.Cause(r.Context()); errors.Is(cause, errStalled) {
+		status, err = http.StatusGatewayTimeout, cause
+	} else if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		status = http.StatusGatewayTimeout
+	}
+	if status == http.StatusGatewayTimeout {
+		detail = "The upstream does not answer in time."
+	}
+	x.outcome, x.upstreamErr = upstreamFailed, err
+	x.respond(status, detail)
+}
+
+// abort ends a request whose client is gone, or must not believe that it has got a response.
+func (x *exchange) abort() {
+	x.outcome = x.goneOutcome()
+	panic(http.ErrAbortHandler)
+}
+
+func (x *exchange) goneOutcome() outcome {
+	if errors.Is(context.Cause(x.in.Context()), errStopped) {
+		return cut
+	}
+	return aborted
+}
+
+// reject answers a request that no upstream may get.
+func (x *exchange) reject(status int, why string) {
+	x.outcome = rejected
+	x.respond(status, why)
+}
+
+// end gives back what the request holds, counts it and writes its line.
+func (x *exchange) end() {
+	x.lease.Release()
+	if x.out.hijacked {
+		x.proxy.upgrades.remove(x)
+	}
+	if x.body != nil {
+		x.body.unwatch()
+	}
+	if x.cancel != nil {
+		x.cancel(nil)
+	}
+	if !x.returned && x.outcome == forwarded {
+		// The header of the response has been sent, but not the whole body.
+		switch {
+		case x.in.Context().Err() != nil, x.out.err != nil:
+			x.outcome = x.goneOutcome()
+		case x.upstreamErr != nil:
+			x.outcome = upstreamFailed
+		default:
+			x.outcome = panicked
+		}
+	}
+	x.proxy.totals.count(x.outcome)
+	if x.outcome == upstreamFailed {
+		x.proxy.faults.LogAttrs(x.in.Context(), slog.LevelWarn, "upstream failed", slog.String("method", x.in.Method),
+			slog.String("path", x.in.URL.EscapedPath()), slog.Int("status", x.out.status),
+			slog.String("error", x.upstreamErr.Error()))
+	}
+	if x.proxy.o.LogRequests {
+		x.log()
+	}
+}
+
+func (x *exchange) log() {
+	x.proxy.o.Logger.LogAttrs(x.in.Context(), slog.LevelInfo, "request",
+		slog.String("client", x.client.String()),
+		slog.String("method", x.in.Method),
+		slog.String("host", x.in.Host),
+		slog.String("path", x.in.URL.EscapedPath()),
+		slog.Int("status", x.out.status),
+		slog.Int64("bytes", x.out.written),
+		slog.Float64("duration_ms", float64(time.Since(x.start).Microseconds())/1000),
+		slog.String("outcome", string(x.outcome)),
+		slog.Int64("remaining", x.decision.Remaining),
+	)
+}
+
+// count adds one request. Those that were admitted have been counted when they were.
+func (t *totals) count(o outcome) {
+	switch o {
+	case refused:
+		t.refused.Add(1)
+	case crowded:
+		t.crowded.Add(1)
+	case rejected:
+		t.rejected.Add(1)
+	case upstreamFailed:
+		t.upstreamErrors.Add(1)
+	case aborted:
+		t.aborted.Add(1)
+	case forwarded, cut, panicked:
+	}
+}

@@ -1,0 +1,51 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/weirhq/weir"
+)
+
+// faultLog is a handler for lines about faults that anybody can cause any number of times: at most faultBurst at once,
+// and then one a second. What was left out is counted in the next line.
+type faultLog struct {
+	slog.Handler
+
+	limit      *weir.TokenBucket
+	suppressed *atomic.Int64
+}
+
+const faultBurst = 10
+
+func newFaultLog(handler slog.Handler) (*faultLog, error) {
+	limit, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "log", Rate: weir.PerSecond(1), Burst: faultBurst})
+	if err != nil {
+		return nil, err
+	}
+	return &faultLog{handler, limit, new(atomic.Int64)}, nil
+}
+
+// Handle implements slog.Handler.
+func (l *faultLog) Handle(ctx context.Context, r slog.Record) error {
+	if !l.limit.Allow() {
+		l.suppressed.Add(1)
+		return nil
+	}
+	if n := l.suppressed.Swap(0); n > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int64("suppressed", n))
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l *faultLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &faultLog{l.Handler.WithAttrs(attrs), l.limit, l.suppressed}
+}
+
+// WithGroup implements slog.Handler.
+func (l *faultLog) WithGroup(name string) slog.Handler {
+	return &faultLog{l.Handler.WithGroup(name), l.limit, l.suppressed}
+}

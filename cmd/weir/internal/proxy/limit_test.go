@@ -1,0 +1,194 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+)
+
+// problem is what the body of a refusal says.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail"`
+	Policies []string `json:"violated-policies"` //nolint:tagliatelle // registered with the type
+}
+
+func problemOf(t *testing.T, a answer) problem {
+	t.Helper()
+	if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type is %q", got)
+	}
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("%v in %q", err, a.body)
+	}
+	if p.Status != a.StatusCode {
+		t.Errorf("status %d in an answer with %d", p.Status, a.StatusCode)
+	}
+	return p
+}
+
+func TestRefusedRequestsDoNotReachTheUpstream(t *testing.T) {
+	var arrived atomic.Int64
+	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		ok(w, r)
+	}), func(o *proxy.Options) { o.Limit = limit(t, 2) })
+	for i := range 2 {
+		res := p.get(t, "/")
+		want := `"default";r=` + string(rune('1'-i)) + `;t=`
+		if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Ratelimit"), want) {
+			t.Errorf("request %d: %s, RateLimit %q, want %s", i, res.Status, res.Header.Get("Ratelimit"), want)
+		}
+		if got := res.Header.Get("Ratelimit-Policy"); got != `"default";q=2;w=86400` {
+			t.Errorf("RateLimit-Policy is %q", got)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead} {
+		req := request(t, method, p.url, nil)
+		if method == http.MethodPost {
+			req = request(t, method, p.url, strings.NewReader(strings.Repeat("x", 100_000)))
+		}
+		res := p.do(t, req)
+		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" ||
+			!strings.HasPrefix(res.Header.Get("Ratelimit"), `"default";r=0`) {
+			t.Errorf("%s: %s %v", method, res.Status, res.Header)
+		}
+		if method == http.MethodHead {
+			continue
+		}
+		got := problemOf(t, res)
+		if got.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" ||
+			got.Title != "Request cannot be satisfied as assigned quota has been exceeded" ||
+			!reflect.DeepEqual(got.Policies, []string{"default"}) {
+			t.Errorf("%s: %+v", method, got)
+		}
+	}
+	if arrived.Load() != 2 {
+		t.Errorf("%d requests arrived, want 2", arrived.Load())
+	}
+	p.expectTotals(t, proxy.Totals{Admitted: 2, Refused: 3})
+}
+
+func TestFieldsOfTheUpstreamAreKept(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		fields      http.Header
+		limit, quot []string // what the client gets, ours as "+"
+	}{
+		{
+			"the current form",
+			http.Header{"Ratelimit": {`"daily";r=9;t=60`}, "Ratelimit-Policy": {`"daily";q=10;w=86400`}},
+			[]string{`"daily";r=9;t=60`, "+"},
+			[]string{`"daily";q=10;w=86400`, "+"},
+		},
+		{
+			"tokens",
+			http.Header{"Ratelimit": {`daily;r=9`, ` hourly;r=1`}},
+			[]string{`daily;r=9`, `hourly;r=1`, "+"},
+			[]string{"+"},
+		},
+		{"an empty field", http.Header{"Ratelimit": {``}}, []string{``, "+"}, []string{"+"}},
+		// Together they would be neither the old form nor the new one.
+		{
+			"an old form",
+			http.Header{"Ratelimit": {`limit=10, remaining=9, reset=60`}, "Ratelimit-Policy": {`10;w=60`}},
+			[]string{`limit=10, remaining=9, reset=60`},
+			[]string{`10;w=60`},
+		},
+		{"no list", http.Header{"Ratelimit": {`=`}}, []string{`=`}, nil},
+		{
+			"the trio",
+			http.Header{"X-Ratelimit-Remaining": {"9"}, "Retry-After": {"7"}},
+			[]string{"+"},
+			[]string{"+"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+				maps.Copy(w.Header(), c.fields)
+				ok(w, r)
+			}), func(o *proxy.Options) { o.Limit = limit(t, 2) })
+			res := p.get(t, "/")
+			check := func(name string, want []string, ours string) {
+				t.Helper()
+				got := res.Header[name]
+				if len(got) != len(want) {
+					t.Fatalf("%s is %q, want %q", name, got, want)
+				}
+				for i := range got {
+					if want[i] == "+" && !strings.HasPrefix(got[i], ours) || want[i] != "+" && got[i] != want[i] {
+						t.Errorf("%s is %q, want %q", name, got, want)
+					}
+				}
+			}
+			check("Ratelimit", c.limit, `"default";r=1`)
+			check("Ratelimit-Policy", c.quot, `"default";q=2`)
+			for _, name := range []string{"X-Ratelimit-Remaining", "Retry-After"} {
+				if !reflect.DeepEqual(res.Header[name], c.fields[name]) {
+					t.Errorf("%s is %q", name, res.Header[name])
+				}
+			}
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	by, err := limitflags.ParseKey("header:X-Api-Key,path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Limit, o.By = limit(t, 1), by })
+	for _, c := range []struct {
+		key, path string
+		status    int
+	}{
+		{"a", "/1", 200},
+		{"a", "/1", 429},
+		{"a", "/./1", 429},
+		{"b", "/1", 200},
+		{"a", "/2", 200},
+	} {
+		req := request(t, http.MethodGet, p.url+c.path, nil)
+		req.Header.Set("X-Api-Key", c.key)
+		if res := p.do(t, req); res.StatusCode != c.status {
+			t.Errorf("%s %s: %s, want %d", c.key, c.path, res.Status, c.status)
+		}
+	}
+}
+
+const reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+func TestTableFull(t *testing.T) {
+	p := start(t, upstream(t, ok), func(o *proxy.Options) {
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		var err error
+		o.Limit, err = weir.NewKeyed[string](weir.KeyedOptions{Name: "default", Rate: weir.PerDay(1), Burst: 9, MaxKeys: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		req := request(t, http.MethodGet, p.url, nil)
+		req.Header.Set("X-Forwarded-For", "192.0.2."+string(rune('1'+i)))
+		res := p.do(t, req)
+		if res.StatusCode != want {
+			t.Errorf("client %d: %s, want %d", i, res.Status, want)
+		}
+		if want != http.StatusOK && problemOf(t, res).Type != reducedCapacity {
+			t.Errorf("%+v", problemOf(t, res))
+		}
+	}
+	p.expectTotals(t, proxy.Totals{Admitted: 1, Refused: 1})
+}

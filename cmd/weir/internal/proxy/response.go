@@ -1,0 +1,105 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"net/http"
+)
+
+// responseWriter writes a response to the client and remembers what it was. Flushing and other things are found by
+// http.ResponseController, through Unwrap.
+type responseWriter struct {
+	http.ResponseWriter
+
+	exchange *exchange
+	status   int // 0: none yet
+	written  int64
+	err      error // of writing
+	hijacked bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *responseWriter) WriteHeader(status int) {
+	if w.hijacked {
+		return
+	}
+	if status < http.StatusOK {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	h := w.Header()
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // the type is the upstream's to tell, not to be guessed here
+	}
+	if x := w.exchange; x.in.ProtoMajor == 1 && x.body != nil && !x.body.read() {
+		// In full duplex the server does not notice if what is left of the body is malformed, and would read the next
+		// request out of it.
+		h["Connection"] = []string{"close"}
+	}
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *responseWriter) Write(b []byte) (int, error) {
+	switch {
+	case w.hijacked:
+		return 0, http.ErrHijacked
+	case w.status == 0:
+		w.WriteHeader(http.StatusOK)
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.written += int64(n)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// Hijack implements http.Hijacker.
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.hijacked, w.status = true, http.StatusSwitchingProtocols
+	w.exchange.proxy.upgrades.add(w.exchange, conn)
+	if n := buffered.Reader.Buffered(); n > 0 {
+		if early, err := buffered.Peek(n); err == nil {
+			conn = &earlyConn{conn, bytes.Clone(early)}
+		}
+	}
+	return conn, buffered, nil
+}
+
+// earlyConn is a connection over which the client has sent more than its request. The reverse proxy reads from the
+// connection alone.
+type earlyConn struct {
+	net.Conn
+
+	early []byte
+}
+
+// Read implements net.Conn.
+func (c *earlyConn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite tells the client that there is nothing more to come, as *net.TCPConn and *tls.Conn do.
+func (c *earlyConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
