@@ -33,7 +33,8 @@ type TokenBucketOptions struct {
 //
 // It is exact: over any interval t it admits at most burst + rate x t permits (plus MaxDebt if commits are used),
 // however many goroutines ask at once, and callers that keep asking get all of them (TestContention: 64 goroutines at 1
-// M/s). A permit comes back after exactly 1/rate, fractions of a nanosecond included.
+// M/s). A permit comes back after exactly 1/rate, fractions of a nanosecond included. Only a bucket that
+// holds a single permit loses the rest of the nanosecond in which it comes.
 //
 // While nobody waits, the bucket is one word that calls exchange by compare-and-swap: a granted Allow costs a reading
 // of the clock and one such exchange, a refused one writes only a counter, neither allocates. While somebody waits, and
