@@ -121,6 +121,7 @@ func TestCompletionScripts(t *testing.T) {
 		"serve --log-level": "debug\ninfo\nwarn\nerror\n:4\n",
 		"replay --by":       "client.ip\nclient.net\nheader:\npath\nmethod\nhost\nnone\n:4\n",
 		"serve --http":      ":4\n",
+		"replay":            ":0\n",
 	} {
 		got := weir(t, nil, slices.Concat([]string{"__complete"}, strings.Fields(args), []string{""})...)
 		if got.stdout != want {

@@ -32,11 +32,11 @@ values of weir. The help of each shell says where the script belongs.`
 	}
 }
 
-// completeValues lets shells complete the values of all flags below cmd that are one of some words: their type has a
-// method Words. For other flags nothing is offered, rather than names of files.
+// completeValues lets shells complete the values of all flags below cmd: files for a FILE, words for a type with a method
+// Words, and nothing, rather than files, for all others.
 func completeValues(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Value.Type() == "bool" || f.Value.Type() == "string" {
+		if kind := f.Value.Type(); kind == "bool" || kind == "FILE" {
 			return
 		}
 		var words []cobra.Completion
