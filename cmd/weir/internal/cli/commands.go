@@ -3,11 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 	"github.com/weirhq/weir/cmd/weir/internal/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
-	return []*cobra.Command{serve.Command(), replay.Command()}
+	return []*cobra.Command{serve.Command(), proxy.Command(), replay.Command()}
 }

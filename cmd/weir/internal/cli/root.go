@@ -19,7 +19,7 @@ Use it in one of three ways: "serve" answers other programs that ask whether a
 request is within its limit, "proxy" stands in front of an HTTP service, and
 "replay" shows what a limit would have done to the traffic in an access log.`,
 		Example: `  weir serve
-  weir proxy --upstream http://127.0.0.1:8080 --limit 10/s --burst 20
+  weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20
   weir replay access.log --limit 1/s --burst 5 --by client.ip`,
 		Version:           version().short(),
 		SilenceErrors:     true,

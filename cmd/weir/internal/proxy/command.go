@@ -101,14 +101,16 @@ second signal ends it at once.`,
 		"others if you like, or unix:///path/of.sock (default: none, it must be given)")
 	s.limit.Register(fs)
 	fs.Var(flagvalue.Listen(&s.listen), "listen", "address to listen on; port 0 is any that is free, and is printed")
-	fs.Var(&wordValue{&s.certFile, "FILE"}, "tls-cert", "certificate chain to serve HTTPS with, in PEM (default: none, plain HTTP)")
+	fs.Var(&wordValue{&s.certFile, "FILE"}, "tls-cert",
+		"certificate chain to serve HTTPS with, in PEM (default: none, plain HTTP)")
 	fs.Var(&wordValue{&s.keyFile, "FILE"}, "tls-key", "private key of the certificate, in PEM (default: none)")
 	fs.Var(&s.trusted, "trusted-proxies",
 		"addresses or networks whose X-Forwarded headers are believed, joined by commas (default: none)")
 	fs.Var(flagvalue.Int(&s.concurrency, 0, mostPlaces), "concurrency",
 		"requests that the service gets at a time, up to 1000000; 0 for any number")
 	fs.Var(flagvalue.Int(&s.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
-	fs.Var(&wordValue{&s.upstreamHost, "HOST"}, "upstream-host", "Host header for the service (default: the one that the client sent)")
+	fs.Var(&wordValue{&s.upstreamHost, "HOST"}, "upstream-host",
+		"Host header for the service (default: the one that the client sent)")
 	fs.Var(&wordValue{&s.upstreamCA, "FILE"}, "upstream-ca",
 		"certificate authorities of an https service, in PEM (default: those of the system)")
 	fs.Var(flagvalue.Duration(&s.upstreamTimeout, 0, longest), "upstream-timeout",
