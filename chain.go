@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,23 +19,32 @@ import (
 // TryAcquire and TryReserve are one atomic step over all limiters of this package: no other request sees a limit
 // charged that another limit then refuses. Limiters of other kinds are reserved first, and canceled if the request is
 // refused. Acquire waits for the limiters in their order, holding what it has already got, and gives it back in reverse
-// if a later one refuses.
+// if a later one refuses. Chains that have several Concurrency limiters in common should have them in the same order, or
+// callers may wait for one another until their contexts end.
 //
 // The decision of a refusal is that of the limiter that binds: among those that refuse, the one with the longest
 // RetryAfter. The decision of a grant is that of the limiter with the fewest permits left.
 type Chain struct {
 	name    string
 	limits  []Limiter
-	gates   []*gate // in order of the chain
-	ordered []*gate // in order of locking
-	foreign []Limiter
+	gates   []link[*gate] // in order of the chain
+	ordered []*gate       // in order of locking
+	foreign []link[Limiter]
 	chains  []*Chain
+	links   int
+	clocked bool // some limiter has a Clock
 
 	granted, refused atomic.Int64
 
 	mu      sync.Mutex
 	closed  atomic.Bool
 	waiting map[*context.CancelCauseFunc]struct{}
+}
+
+// link is a limiter of a chain and its place, those of the chains in the chain included.
+type link[L any] struct {
+	limiter L
+	place   int
 }
 
 var _ Limiter = (*Chain)(nil)
@@ -50,15 +60,24 @@ func NewChain(limiters ...Limiter) (*Chain, error) {
 	c := &Chain{limits: slices.Clone(limiters), waiting: map[*context.CancelCauseFunc]struct{}{}}
 	seen := map[any]bool{}
 	for i, l := range limiters {
-		if l == nil {
+		if isNil(l) {
 			return nil, &OptionError{fmt.Sprintf("NewChain limiter %d", i+1), "nil", "a limiter"}
 		}
 		if err := c.add(l, seen); err != nil {
 			return nil, err
 		}
 	}
-	c.ordered = slices.SortedFunc(slices.Values(c.gates), func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
+	for _, g := range c.gates {
+		c.ordered = append(c.ordered, g.limiter)
+		c.clocked = c.clocked || g.limiter.clock != nil
+	}
+	slices.SortFunc(c.ordered, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
 	return c, nil
+}
+
+func isNil(l Limiter) bool {
+	v := reflect.ValueOf(l)
+	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // gated is implemented by the limiters of this package that have a gate.
@@ -66,24 +85,35 @@ type gated interface{ theGate() *gate }
 
 func (g *gate) theGate() *gate { return g }
 
+// ofThisPackage tells limiters of this package from those that embed one, which have its gate but may do something else.
+func ofThisPackage(l Limiter) bool {
+	t := reflect.TypeOf(l)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[Chain]().PkgPath()
+}
+
 func (c *Chain) add(l Limiter, seen map[any]bool) error {
-	if seen[l] {
-		return &OptionError{"NewChain limiter", fmt.Sprintf("%T", l), "in the chain only once"}
+	if reflect.ValueOf(l).Comparable() { // otherwise nobody can tell whether it is the same
+		if seen[l] {
+			return &OptionError{"NewChain limiter", fmt.Sprintf("%T", l), "in the chain only once"}
+		}
+		seen[l] = true
 	}
-	seen[l] = true
-	switch l := l.(type) {
-	case *Chain:
-		c.chains = append(c.chains, l)
-		for _, member := range l.limits {
+	chain, isChain := l.(*Chain)
+	if isChain {
+		c.chains = append(c.chains, chain)
+		for _, member := range chain.limits {
 			if err := c.add(member, seen); err != nil {
 				return err
 			}
 		}
-	case gated:
-		c.gates = append(c.gates, l.theGate())
-	default:
-		c.foreign = append(c.foreign, l)
+		return nil
 	}
+	if own, ok := l.(gated); ok && ofThisPackage(l) {
+		c.gates = append(c.gates, link[*gate]{own.theGate(), c.links})
+	} else {
+		c.foreign = append(c.foreign, link[Limiter]{l, c.links})
+	}
+	c.links++
 	return nil
 }
 
@@ -98,12 +128,20 @@ func (c *Chain) closedLease(n int64) Lease {
 }
 
 // TryAcquire implements [Limiter].
-func (c *Chain) TryAcquire(n int64) Lease { return c.counted(c.try(n, false, true), n) }
+func (c *Chain) TryAcquire(n int64) Lease {
+	l, _ := c.try(nil, n, false)
+	c.count(l, n)
+	return l
+}
 
 // TryReserve implements [Limiter].
-func (c *Chain) TryReserve(n int64) Lease { return c.counted(c.try(n, true, true), n) }
+func (c *Chain) TryReserve(n int64) Lease {
+	l, _ := c.try(nil, n, true)
+	c.count(l, n)
+	return l
+}
 
-func (c *Chain) counted(l Lease, n int64) Lease {
+func (c *Chain) count(l Lease, n int64) {
 	switch {
 	case n <= 0:
 	case l.decision.Allowed:
@@ -111,69 +149,114 @@ func (c *Chain) counted(l Lease, n int64) Lease {
 	default:
 		c.refused.Add(1)
 	}
-	return l
 }
 
 func (c *Chain) invalid(n int64) Lease {
 	return Lease{decision: Decision{Reason: ReasonInvalid, RetryAfter: Never, Policy: c.name}, permits: n}
 }
 
-// try decides in one step. A refusal is counted by the limits that refuse only if it is final.
-func (c *Chain) try(n int64, reserve, final bool) Lease {
+// claim is a claim with a part for every link, which counts as reserved until the request is granted.
+func (c *Chain) claim(n int64) (*claim, uint64) {
+	cl, generation := newClaim(c, n, algo.Mark{})
+	cl.parts = slices.Grow(cl.parts[:0], c.links)[:c.links]
+	clear(cl.parts)
+	cl.reserved = true
+	return cl, generation
+}
+
+// try decides in one step. If the caller is ready to wait until ctx ends, a refusal is final only if there is nothing
+// to wait for; a caller that is not has a ctx of nil. The limiters that refuse count only final refusals.
+func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final bool) {
 	switch {
 	case n < 0:
-		return c.invalid(n)
+		return c.invalid(n), true
 	case c.isClosed():
-		return c.closedLease(n)
+		return c.closedLease(n), true
 	}
-	claim, generation := newClaim(c, n, algo.Mark{})
-	claim.reserved = true // until the request is granted
-	verdict := binding{}
-	for _, l := range c.foreign {
-		lease := l.TryReserve(n)
-		verdict.add(lease.Decision())
-		if !lease.Allowed() {
-			break
-		}
-		claim.parts = append(claim.parts, lease)
+	l.permits = n
+	var foreign binding
+	if len(c.foreign) > 0 {
+		l.claim, l.generation = c.claim(n)
+		c.reserveForeign(l.claim, n, &foreign)
 	}
 	c.lock()
-	for _, g := range c.gates {
+	verdict := foreign
+	for _, link := range c.gates {
+		g := link.limiter
 		g.at = g.now()
 		d := g.decision(g.peek(g.at, n))
-		if final && !d.Allowed {
-			g.count(n, false)
-		}
+		g.refuses = !d.Allowed
 		verdict.add(d)
 	}
-	if verdict.decision.Allowed && n > 0 {
-		verdict = binding{}
-		for _, part := range claim.parts {
-			verdict.add(part.decision)
-		}
-		for _, g := range c.gates {
-			r, reason := g.take(g.at, n)
-			g.count(n, reason == ReasonNone)
-			lease := g.lease(n, r, reason, reserve)
-			verdict.add(lease.decision)
-			if lease.claim != nil {
-				claim.parts = append(claim.parts, lease)
+	switch {
+	case verdict.decision.Allowed && n > 0:
+		final, verdict = true, foreign
+		c.take(&l, n, reserve, &verdict)
+	case verdict.decision.Allowed || ctx == nil || c.hopeless(ctx, &verdict.decision):
+		final = true
+		for _, link := range c.gates {
+			if link.limiter.refuses {
+				link.limiter.count(n, false)
 			}
 		}
 	}
 	c.unlock()
-	l := Lease{decision: verdict.decision, permits: n, claim: claim, generation: generation}
+	l.decision = verdict.decision
 	switch {
-	case !l.decision.Allowed:
+	case l.claim == nil:
+	case !l.decision.Allowed || n == 0:
 		l.Cancel()
 		l.claim = nil
-	case len(claim.parts) == 0:
-		l.Release()
-		l.claim = nil
 	default:
-		claim.reserved = reserve
+		l.claim.reserved = reserve
 	}
-	return l
+	return l, final
+}
+
+// reserveForeign reserves n permits of every limiter of another kind, until one refuses. The others are then only asked.
+func (c *Chain) reserveForeign(cl *claim, n int64, verdict *binding) {
+	for _, link := range c.foreign {
+		if verdict.any && !verdict.decision.Allowed {
+			verdict.add(link.limiter.Peek(n))
+			continue
+		}
+		part := link.limiter.TryReserve(n)
+		verdict.add(part.decision)
+		if part.decision.Allowed {
+			cl.parts[link.place] = part
+		}
+	}
+}
+
+// take takes n permits of every gate, which must be locked and have them.
+func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *binding) {
+	for _, link := range c.gates {
+		g := link.limiter
+		r, reason := g.take(g.at, n)
+		g.count(n, reason == ReasonNone)
+		part := g.lease(n, r, reason, reserve)
+		verdict.add(part.decision)
+		if part.claim == nil {
+			continue
+		}
+		if l.claim == nil {
+			l.claim, l.generation = c.claim(n)
+		}
+		l.claim.parts[link.place] = part
+	}
+}
+
+// hopeless tells whether waiting until ctx ends cannot help a request that was refused with d, and says so in d.
+func (c *Chain) hopeless(ctx context.Context, d *Decision) bool {
+	if d.Reason == ReasonNever || d.Reason == ReasonClosed {
+		return true
+	}
+	until, ok := ctx.Deadline()
+	if !ok || c.clocked || d.RetryAfter <= time.Until(until) {
+		return false
+	}
+	d.Reason = ReasonDeadline
+	return true
 }
 
 // binding is the decision that speaks for several.
@@ -211,11 +294,24 @@ func (c *Chain) settle(cl *claim, how settlement, actual int64) {
 }
 
 // Acquire implements [Limiter].
-func (c *Chain) Acquire(ctx context.Context, n int64) (Lease, error) { return c.acquire(ctx, n, false) }
+func (c *Chain) Acquire(ctx context.Context, n int64) (Lease, error) {
+	l, err := c.acquire(ctx, n, false)
+	if err == nil {
+		c.count(l, n)
+	}
+	return l, err
+}
 
 // Reserve implements [Limiter].
-func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) { return c.acquire(ctx, n, true) }
+func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) {
+	l, err := c.acquire(ctx, n, true)
+	if err == nil {
+		c.count(l, n)
+	}
+	return l, err
+}
 
+// acquire is Acquire without the counting.
 func (c *Chain) acquire(ctx context.Context, n int64, reserve bool) (Lease, error) {
 	if n < 0 {
 		return c.invalid(n), negative("Acquire", n)
@@ -223,21 +319,10 @@ func (c *Chain) acquire(ctx context.Context, n int64, reserve bool) (Lease, erro
 	if ctx.Err() != nil {
 		return Lease{decision: Decision{Reason: ReasonCanceled, Policy: c.name}, permits: n}, ended(ctx, n)
 	}
-	l := c.try(n, reserve, false)
-	switch l.decision.Reason {
-	case ReasonNone, ReasonNever, ReasonClosed:
-		return c.counted(l, n), nil
-	default: // there may be something to wait for
+	if l, final := c.try(ctx, n, reserve); final {
+		return l, nil
 	}
-	if until, ok := ctx.Deadline(); ok && l.decision.RetryAfter > time.Until(until) {
-		l.decision.Reason = ReasonDeadline
-		return c.counted(l, n), nil
-	}
-	l, err := c.wait(ctx, n, reserve)
-	if err != nil {
-		return l, err
-	}
-	return c.counted(l, n), nil
+	return c.wait(ctx, n, reserve)
 }
 
 // wait gets the permits of one limiter after the other.
@@ -249,15 +334,15 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 	}
 	defer c.unregister(&stop)
 
-	claim, generation := newClaim(c, n, algo.Mark{})
-	claim.reserved = true // until everything is there
-	l := Lease{permits: n, claim: claim, generation: generation}
+	l := Lease{permits: n}
+	l.claim, l.generation = c.claim(n)
+	l.claim.parts = l.claim.parts[:0]
 	verdict := binding{}
 	for _, limit := range c.limits {
-		part, err := limit.Reserve(inner, n)
+		part, err := reserveFrom(inner, limit, n)
 		verdict.add(part.decision)
 		if err == nil && part.Allowed() {
-			claim.parts = append(claim.parts, part)
+			l.claim.parts = append(l.claim.parts, part)
 			continue
 		}
 		l.Cancel()
@@ -274,9 +359,17 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 		l.Cancel()
 		return c.closedLease(n), nil
 	}
-	claim.reserved = reserve
+	l.claim.reserved = reserve
 	l.decision = verdict.decision
 	return l, nil
+}
+
+// reserveFrom is l.Reserve, uncounted where l is a chain: it is not the one that was asked.
+func reserveFrom(ctx context.Context, l Limiter, n int64) (Lease, error) {
+	if c, ok := l.(*Chain); ok {
+		return c.acquire(ctx, n, true)
+	}
+	return l.Reserve(ctx, n)
 }
 
 func (c *Chain) register(stop *context.CancelCauseFunc) bool {
@@ -301,11 +394,12 @@ func (c *Chain) Peek(n int64) Decision {
 		return c.invalid(n).decision
 	}
 	verdict := binding{}
-	for _, l := range c.foreign {
-		verdict.add(l.Peek(n))
+	for _, link := range c.foreign {
+		verdict.add(link.limiter.Peek(n))
 	}
 	c.lock()
-	for _, g := range c.gates {
+	for _, link := range c.gates {
+		g := link.limiter
 		verdict.add(g.decision(g.peek(g.now(), n)))
 	}
 	c.unlock()
@@ -329,7 +423,7 @@ func (c *Chain) unlock() {
 }
 
 // Stats implements [Limiter]: Available is the least of the limiters, Queued, Waiters and Forgiven are sums, and
-// Granted and Refused count the requests to the chain.
+// Granted and Refused count the requests to the chain itself, not those that reach it as a part of another chain.
 func (c *Chain) Stats() Stats {
 	s := Stats{Available: algo.MaxPermits, Granted: c.granted.Load(), Refused: c.refused.Load()}
 	add := func(child Stats) {
@@ -338,13 +432,13 @@ func (c *Chain) Stats() Stats {
 		s.Waiters += child.Waiters
 		s.Forgiven += child.Forgiven
 	}
-	for _, l := range c.foreign {
-		add(l.Stats())
+	for _, link := range c.foreign {
+		add(link.limiter.Stats())
 	}
 	c.lock()
 	defer c.unlock()
-	for _, g := range c.gates {
-		add(g.stats())
+	for _, link := range c.gates {
+		add(link.limiter.stats())
 	}
 	return s
 }

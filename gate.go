@@ -32,6 +32,7 @@ type gate struct {
 	queue   queue.Queue[caller]
 	closed  bool
 	at      int64 // when the step of a chain that holds the lock takes place
+	refuses bool  // whether it is refused here
 	due     int64 // what the timer is set to, math.MaxInt64 if nobody waits for time to pass
 	changed int64 // when the state was last changed
 	armed   bool

@@ -1,0 +1,633 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+func mustChain(t *testing.T, limiters ...weir.Limiter) *weir.Chain {
+	t.Helper()
+	c, err := weir.NewChain(limiters...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// recorder is a limiter of another package: it passes everything on to one of weir's, and notes what is asked of it.
+type recorder struct {
+	weir.Limiter // never called by itself
+	name         string
+	log          *[]string
+	err          error // of Reserve
+}
+
+func (r *recorder) note(format string, args ...any) {
+	*r.log = append(*r.log, r.name+" "+fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) TryAcquire(n int64) weir.Lease {
+	r.note("try %d", n)
+	return r.Limiter.TryAcquire(n)
+}
+
+func (r *recorder) TryReserve(n int64) weir.Lease {
+	r.note("try %d", n)
+	return r.Limiter.TryReserve(n)
+}
+
+func (r *recorder) Reserve(ctx context.Context, n int64) (weir.Lease, error) {
+	r.note("wait %d", n)
+	if r.err != nil {
+		return weir.Lease{}, r.err
+	}
+	return r.Limiter.Reserve(ctx, n)
+}
+
+// bunch is a limiter that cannot be compared.
+type bunch struct {
+	weir.Limiter
+	_ []int
+}
+
+func available(limiters ...weir.Limiter) string {
+	var got []string
+	for _, l := range limiters {
+		got = append(got, fmt.Sprint(l.Stats().Available))
+	}
+	return strings.Join(got, " ")
+}
+
+// threeLimits are a token bucket of 10, a fixed window of 5 and three places at a time.
+func threeLimits(t *testing.T) (b *weir.TokenBucket, w *weir.FixedWindow, c *weir.Concurrency) {
+	t.Helper()
+	return mustBucket(t, weir.TokenBucketOptions{Name: "bucket", Rate: weir.PerSecond(1), Burst: 10, QueueLimit: 100}),
+		mustFixed(t, weir.FixedWindowOptions{Name: "window", Limit: 5, Window: time.Minute, QueueLimit: 100}),
+		mustConcurrency(t, weir.ConcurrencyOptions{Name: "places", Limit: 3, QueueLimit: 100})
+}
+
+func TestChainRefusesWhatItCannotHold(t *testing.T) {
+	b, w, p := threeLimits(t)
+	var none *weir.TokenBucket
+	for _, c := range []struct {
+		limiters []weir.Limiter
+		want     string
+	}{
+		{nil, "weir: NewChain limiters is empty: must be one or more"},
+		{[]weir.Limiter{b, nil}, "weir: NewChain limiter 2 is nil: must be a limiter"},
+		{[]weir.Limiter{none, b}, "weir: NewChain limiter 1 is nil: must be a limiter"},
+		{[]weir.Limiter{b, w, b}, "weir: NewChain limiter is *weir.TokenBucket: must be in the chain only once"},
+		{[]weir.Limiter{mustChain(t, b), w, b}, "weir: NewChain limiter is *weir.TokenBucket: must be in the chain only once"},
+		{[]weir.Limiter{p, mustChain(t, w, mustChain(t, p))}, "weir: NewChain limiter is *weir.Concurrency: must be in the chain only once"},
+	} {
+		_, err := weir.NewChain(c.limiters...)
+		if _, ok := errors.AsType[*weir.OptionError](err); !ok || err.Error() != c.want {
+			t.Errorf("NewChain(%v) = %v, want %s", c.limiters, err, c.want)
+		}
+	}
+	same := mustChain(t, b)
+	if _, err := weir.NewChain(same, w, same); err == nil {
+		t.Error("a chain may be in a chain twice")
+	}
+	if _, err := weir.NewChain(bunch{Limiter: b}, bunch{Limiter: w}); err != nil {
+		t.Errorf("limiters that cannot be compared: %v", err)
+	}
+}
+
+func TestChainKeepsItsOwnListOfLimiters(t *testing.T) {
+	b, w, _ := threeLimits(t)
+	list := []weir.Limiter{b}
+	c := mustChain(t, list...)
+	list[0] = w
+	c.TryAcquire(4)
+	if got := available(b, w); got != "6 5" {
+		t.Errorf("available: %s", got)
+	}
+}
+
+func TestChainGrantsFromAllOrFromNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		c := mustChain(t, b, w, p)
+		l := c.TryAcquire(2)
+		if d := l.Decision(); !l.Allowed() || l.Permits() != 2 || d.Policy != "places" || d.Remaining != 1 || d.Limit != 3 {
+			t.Errorf("the decision is that of the fewest permits left: %+v", d)
+		}
+		if got := available(b, w, p, c); got != "8 3 1 1" {
+			t.Errorf("available: %s", got)
+		}
+		if d := c.TryAcquire(2).Decision(); d.Allowed || d.Policy != "places" || d.Reason != weir.ReasonLimited || d.Remaining != 1 {
+			t.Errorf("%+v", d)
+		}
+		if got := available(b, w, p, c); got != "8 3 1 1" {
+			t.Errorf("a refusal has charged something: %s", got)
+		}
+		l.Release()
+		if got := available(b, w, p, c); got != "8 3 3 3" {
+			t.Errorf("released, available: %s", got)
+		}
+		l = c.TryReserve(2)
+		l.Cancel()
+		l.Cancel()
+		if got := available(b, w, p, c); got != "8 3 3 3" {
+			t.Errorf("canceled, available: %s", got)
+		}
+		l = c.TryReserve(2)
+		l.Commit(1)
+		if got := available(b, w, p, c); got != "7 2 3 2" {
+			t.Errorf("committed, available: %s", got)
+		}
+	})
+}
+
+func TestRefusalNamesTheLimiterThatBinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		c := mustChain(t, p, b, w)
+		refused := func(n int64, policy string, why weir.Reason, after time.Duration) {
+			t.Helper()
+			for i, d := range []weir.Decision{c.Peek(n), c.TryAcquire(n).Decision(), c.TryReserve(n).Decision()} {
+				if d.Allowed || d.Policy != policy || d.Reason != why || d.RetryAfter != after {
+					t.Errorf("call %d for %d permits: %+v, want %s, %v, %v", i, n, d, policy, why, after)
+				}
+			}
+		}
+		refused(4, "places", weir.ReasonNever, weir.Never)
+		held := p.TryAcquire(3)
+		refused(1, "places", weir.ReasonLimited, 0)
+		b.TryAcquire(10)
+		refused(2, "bucket", weir.ReasonLimited, 2*time.Second) // nobody knows when places are free
+		w.TryAcquire(5)
+		refused(2, "window", weir.ReasonLimited, time.Minute) // longer than the bucket's
+		time.Sleep(59 * time.Second)
+		held.Release()
+		refused(2, "window", weir.ReasonLimited, time.Second)
+		b.TryAcquire(10)
+		refused(2, "bucket", weir.ReasonLimited, 2*time.Second)
+		refused(6, "places", weir.ReasonNever, weir.Never)
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		refused(1, "places", weir.ReasonClosed, weir.Never)
+	})
+}
+
+func TestRefusalByAForeignLimiterNamesTheOneThatBinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		b, w, p := threeLimits(t)
+		c := mustChain(t, &recorder{p, "P", &log, nil}, &recorder{b, "B", &log, nil}, w, bunch{Limiter: mustBucket(t, weir.TokenBucketOptions{
+			Name: "slow", Rate: weir.PerHour(1), Burst: 5,
+		})})
+		p.TryAcquire(3)
+		if d := c.TryAcquire(3).Decision(); d.Policy != "places" || d.RetryAfter != 0 {
+			t.Errorf("%+v", d)
+		}
+		b.TryAcquire(10)
+		if d := c.TryAcquire(3).Decision(); d.Policy != "bucket" || d.RetryAfter != 3*time.Second {
+			t.Errorf("the limiters after the first that refuses are asked as well: %+v", d)
+		}
+		if d := c.TryAcquire(6).Decision(); d.Reason != weir.ReasonNever {
+			t.Errorf("%+v", d)
+		}
+		if slices.Contains(log, "B try 3") {
+			t.Errorf("permits are taken after another limiter has refused: %v", log)
+		}
+	})
+}
+
+func TestWaitingChainAcquiresInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		b, w, p := threeLimits(t)
+		c := mustChain(t, &recorder{b, "bucket", &log, nil}, &recorder{p, "places", &log, nil}, &recorder{w, "window", &log, nil})
+		held := p.TryAcquire(2)
+		s := &subject{Limiter: c, t: t}
+		first := s.wait(t.Context(), 2)
+		expect(t, "waiting", first)
+		if want := []string{"bucket try 2", "places try 2", "bucket wait 2", "places wait 2"}; !slices.Equal(log, want) {
+			t.Errorf("asked: %q, want %q", log, want)
+		}
+		if got := available(b, p, w); got != "8 1 5" {
+			t.Errorf("available: %s", got)
+		}
+		held.Release()
+		expect(t, "granted", first)
+		if got := available(b, p, w); got != "8 1 3" || log[len(log)-1] != "window wait 2" {
+			t.Errorf("available: %s, asked %q", got, log)
+		}
+	})
+}
+
+func TestRefusalInMidWaitGivesEverythingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		none := mustConcurrency(t, weir.ConcurrencyOptions{Name: "none", Limit: 3}) // has no queue
+		c := mustChain(t, b, p, w, none)
+		heldPlaces, heldNone := p.TryAcquire(3), none.TryAcquire(3)
+		s := &subject{Limiter: c, t: t}
+		call := s.wait(t.Context(), 2)
+		expect(t, "waiting", call)
+		if got := available(b, w, p); got != "8 5 0" {
+			t.Errorf("available: %s", got)
+		}
+		heldPlaces.Release()
+		expect(t, "queue-full", call)
+		if d := call.lease.Decision(); d.Policy != "none" || call.lease.Permits() != 0 {
+			t.Errorf("%+v", d)
+		}
+		if got := available(b, w, p); got != "10 5 3" {
+			t.Errorf("available: %s", got)
+		}
+		heldNone.Release()
+	})
+}
+
+func TestCancelInMidWaitGivesEverythingBack(t *testing.T) {
+	for _, end := range []string{"cancel", "deadline", "close"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, w, p := threeLimits(t)
+				c := mustChain(t, b, w, p)
+				p.TryAcquire(3)
+				s := &subject{Limiter: c, t: t}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("too slow"))
+				defer cancel()
+				call := s.wait(ctx, 2)
+				expect(t, "waiting", call)
+				if st := c.Stats(); st.Queued != 2 || st.Waiters != 1 || st.Available != 0 {
+					t.Errorf("%+v", st)
+				}
+				time.Sleep(500 * time.Millisecond)
+				if got := available(b, w, p); got != "8 3 0" {
+					t.Errorf("available: %s", got)
+				}
+				switch end {
+				case "cancel":
+					cancel()
+					expect(t, "canceled", call)
+					if !errors.Is(call.err, context.Canceled) {
+						t.Errorf("error %v", call.err)
+					}
+				case "deadline":
+					time.Sleep(500 * time.Millisecond)
+					expect(t, "canceled", call)
+					if call.err.Error() != "weir: acquire 2 permits: too slow" {
+						t.Errorf("error %v", call.err)
+					}
+				case "close":
+					closeLimiter(t, c)
+					expect(t, "closed", call)
+				}
+				if got := available(b, w, p); got != "10 5 0" {
+					t.Errorf("available: %s", got)
+				}
+				if call.lease.Permits() != 0 {
+					t.Errorf("%+v", call.lease.Decision())
+				}
+				call.lease.Release()
+				call.lease.Cancel()
+				if st := c.Stats(); st.Waiters != 0 || st.Queued != 0 {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
+func TestClosedChainLeavesItsLimitersOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		inner := mustChain(t, w, p)
+		c := mustChain(t, b, inner)
+		held := c.TryAcquire(1)
+		closeLimiter(t, c)
+		closeLimiter(t, c)
+		for _, l := range []weir.Limiter{b, w, p, inner} {
+			if lease := l.TryAcquire(1); !lease.Allowed() {
+				t.Errorf("%T: %+v", l, lease.Decision())
+			} else {
+				lease.Release()
+			}
+		}
+		held.Release()
+		if got := p.Stats().Available; got != 3 {
+			t.Errorf("%d places are free", got)
+		}
+		if d := c.TryAcquire(1).Decision(); d.Reason != weir.ReasonClosed {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestClosedLimiterClosesItsChains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		inner := mustChain(t, w, p)
+		c := mustChain(t, b, inner)
+		p.TryAcquire(3)
+		s := &subject{Limiter: c, t: t}
+		direct, through := s.begin(func() (weir.Lease, error) { return inner.Acquire(t.Context(), 1) }), s.wait(t.Context(), 1)
+		expect(t, "waiting waiting", direct, through)
+		closeLimiter(t, inner)
+		expect(t, "closed closed", direct, through)
+		for _, d := range []weir.Decision{c.TryAcquire(1).Decision(), c.Peek(1)} {
+			if d.Allowed || d.Reason != weir.ReasonClosed || d.RetryAfter != weir.Never {
+				t.Errorf("%+v", d)
+			}
+		}
+		if got := available(b, w); got != "10 5" {
+			t.Errorf("available: %s", got)
+		}
+
+		other := mustChain(t, b, p)
+		call := s.begin(func() (weir.Lease, error) { return other.Acquire(t.Context(), 2) })
+		expect(t, "waiting", call)
+		closeLimiter(t, p)
+		expect(t, "closed", call)
+		if got := available(b); got != "10" {
+			t.Errorf("available: %s", got)
+		}
+	})
+}
+
+func TestChainClosedWhileItsLastLimiterIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		inner := mustChain(t, w)
+		c := mustChain(t, inner, b, p)
+		held := p.TryAcquire(3)
+		s := &subject{Limiter: c, t: t}
+		call := s.wait(t.Context(), 1)
+		closeLimiter(t, inner) // nobody waits in it, but the request needs it
+		held.Release()
+		expect(t, "closed", call)
+		if got := available(b, w, p); got != "10 5 3" {
+			t.Errorf("available: %s", got)
+		}
+	})
+}
+
+func TestStatsOfAChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		inner := mustChain(t, w, p)
+		c := mustChain(t, b, inner)
+		check := func(l weir.Limiter, want weir.Stats) {
+			t.Helper()
+			if got := l.Stats(); got != want {
+				t.Errorf("%T: Stats() = %+v, want %+v", l, got, want)
+			}
+		}
+		check(c, weir.Stats{Available: 3})
+		held := c.TryAcquire(3)
+		c.TryAcquire(1) // refused by the places
+		c.TryAcquire(4) // never
+		c.TryAcquire(0)
+		c.TryAcquire(-1)
+		check(c, weir.Stats{Granted: 1, Refused: 2})
+		check(inner, weir.Stats{}) // nothing was asked of it itself
+		check(p, weir.Stats{Granted: 1, Refused: 2})
+		check(b, weir.Stats{Available: 7, Granted: 1})
+
+		s := &subject{Limiter: c, t: t}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		call := s.wait(ctx, 2)
+		other := s.begin(func() (weir.Lease, error) { return w.Acquire(t.Context(), 5) })
+		check(c, weir.Stats{Queued: 7, Waiters: 2, Granted: 1, Refused: 2})
+		check(p, weir.Stats{Queued: 2, Waiters: 1, Granted: 1, Refused: 2}) // a refusal that is no answer does not count
+		held.Release()
+		expect(t, "granted waiting", call, other)
+		check(c, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 2})
+		check(inner, weir.Stats{Queued: 5, Waiters: 1})
+
+		expect(t, "never", s.wait(ctx, 4))
+		short, cancelShort := context.WithTimeout(t.Context(), time.Second)
+		defer cancelShort()
+		expect(t, "deadline", s.wait(short, 2))
+		check(c, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 4})
+		check(p, weir.Stats{Available: 1, Granted: 2, Refused: 4})
+		check(w, weir.Stats{Queued: 5, Waiters: 1, Granted: 2, Refused: 3})
+		s.waiting.Wait()
+		time.Sleep(time.Minute)
+
+		c.TryReserve(1).Commit(1000)
+		if st := c.Stats(); st.Forgiven != b.Stats().Forgiven+w.Stats().Forgiven || st.Forgiven == 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestIdleOfAChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		c := mustChain(t, b, w, p)
+		check := func(want time.Duration, idle bool) {
+			t.Helper()
+			if d, ok := c.Idle(); d != want || ok != idle {
+				t.Errorf("Idle() = %v, %v, want %v, %v", d, ok, want, idle)
+			}
+		}
+		time.Sleep(time.Second)
+		check(time.Second, true)
+		l := p.TryAcquire(1)
+		check(0, false) // one of them is in use
+		l.Release()
+		check(0, true) // and has been until now
+		time.Sleep(time.Second)
+		check(time.Second, true) // the shortest
+		b.TryAcquire(2)
+		check(0, false)
+		time.Sleep(5 * time.Second)
+		check(3*time.Second, true)
+	})
+}
+
+func TestDeadlineOfAChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w, p := threeLimits(t)
+		c := mustChain(t, b, p, w)
+		b.TryAcquire(10)
+		w.TryAcquire(5)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-1)
+		defer cancel()
+		s := &subject{Limiter: c, t: t}
+		call := s.wait(ctx, 1)
+		expect(t, "deadline", call)
+		if d := call.lease.Decision(); d.Policy != "window" || d.RetryAfter != time.Minute || call.took != 0 {
+			t.Errorf("%+v after %v", d, call.took)
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Minute+1)
+		defer cancel()
+		call = s.wait(late, 1)
+		expect(t, "waiting", call)
+		time.Sleep(time.Minute)
+		expect(t, "granted", call)
+	})
+}
+
+func TestDeadlineIsNotComparedWithTheTimeOfAClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := weir.NewManualClock(0)
+		c := mustChain(t, mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), QueueLimit: 1, Clock: clock}))
+		c.TryAcquire(1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := &subject{Limiter: c, t: t}
+		call := s.wait(ctx, 1)
+		expect(t, "waiting", call)
+		clock.Advance(time.Hour)
+		expect(t, "granted", call)
+	})
+}
+
+func TestErrorOfAForeignLimiterIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		b, w, p := threeLimits(t)
+		broken := errors.New("no connection")
+		c := mustChain(t, b, &recorder{w, "window", &log, broken}, p)
+		p.TryAcquire(3)
+		l, err := c.Acquire(t.Context(), 1)
+		if !errors.Is(err, broken) || l.Allowed() {
+			t.Errorf("%+v, %v", l.Decision(), err)
+		}
+		if got := available(b, w, p); got != "10 5 0" {
+			t.Errorf("available: %s", got)
+		}
+	})
+}
+
+// TestLimiterThatEmbedsOneOfWeirIsAskedItself has a limiter that refuses on its own account.
+func TestLimiterThatEmbedsOneOfWeirIsAskedItself(t *testing.T) {
+	b, w, _ := threeLimits(t)
+	c := mustChain(t, w, &stubborn{b})
+	for _, l := range []weir.Lease{c.TryAcquire(1), c.TryReserve(1)} {
+		if l.Allowed() {
+			t.Errorf("%+v", l.Decision())
+		}
+	}
+	if d := c.Peek(1); d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	if got := available(b, w); got != "10 5" {
+		t.Errorf("available: %s", got)
+	}
+}
+
+type stubborn struct{ *weir.TokenBucket }
+
+func (*stubborn) TryAcquire(int64) weir.Lease { return weir.Lease{} }
+
+func (*stubborn) TryReserve(int64) weir.Lease { return weir.Lease{} }
+
+func (*stubborn) Peek(int64) weir.Decision { return weir.Decision{} }
+
+func TestProbeOfAChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		b, w, p := threeLimits(t)
+		c := mustChain(t, b, &recorder{w, "window", &log, nil}, p)
+		l := c.TryReserve(0)
+		if d := l.Decision(); !l.Allowed() || l.Permits() != 0 || d.Remaining != 3 {
+			t.Errorf("%+v", d)
+		}
+		l.Cancel()
+		l.Commit(7)
+		if got := available(b, w, p); got != "10 5 3" {
+			t.Errorf("available: %s", got)
+		}
+		held := p.TryAcquire(3)
+		s := &subject{Limiter: c, t: t}
+		call := s.wait(t.Context(), 0)
+		expect(t, "waiting", call)
+		held.Release()
+		expect(t, "granted", call)
+		if got := available(b, w, p); got != "10 5 3" {
+			t.Errorf("available: %s", got)
+		}
+	})
+}
+
+// TestChainsNeverOvercharge has many callers of chains that overlap, by try and by waiting, of whom some give up. Whatever was not
+// granted must be back in the end.
+func TestChainsNeverOvercharge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day30 = 30 * day
+		a := mustBucket(t, weir.TokenBucketOptions{Rate: weir.Per(1, day30), Burst: 500, QueueLimit: 1000})
+		b := mustFixed(t, weir.FixedWindowOptions{Limit: 500, Window: day30, QueueLimit: 1000})
+		d := mustSliding(t, weir.SlidingWindowOptions{Limit: 500, Window: day30, QueueLimit: 1000})
+		p := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 3, QueueLimit: 1000})
+		chains := []*weir.Chain{
+			mustChain(t, a, b, p), mustChain(t, b, d, p), mustChain(t, d, a, p), mustChain(t, mustChain(t, d, b), a, p),
+		}
+		var (
+			all      sync.WaitGroup
+			mu       sync.Mutex
+			accepted [4]int64
+		)
+		for caller := range 40 {
+			rng := rand.New(rand.NewPCG(uint64(caller), 1))
+			all.Go(func() {
+				for range 30 {
+					i, n := rng.IntN(4), 1+rng.Int64N(3)
+					var l weir.Lease
+					var err error
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rng.IntN(2000))*time.Millisecond)
+					switch rng.IntN(4) {
+					case 0:
+						l = chains[i].TryAcquire(n)
+					case 1:
+						l = chains[i].TryReserve(n)
+					case 2:
+						l, err = chains[i].Acquire(ctx, n)
+					default:
+						l, err = chains[i].Reserve(ctx, n)
+					}
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+					if l.Allowed() {
+						mu.Lock()
+						accepted[i] += n
+						mu.Unlock()
+					}
+					l.Release()
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		used := func(of ...int) (sum int64) {
+			for _, i := range of {
+				sum += accepted[i]
+			}
+			return sum
+		}
+		for _, c := range []struct {
+			limiter weir.Limiter
+			want    int64
+		}{
+			{a, 500 - used(0, 2, 3)}, {b, 500 - used(0, 1, 3)}, {d, 500 - used(1, 2, 3)}, {p, 3},
+		} {
+			if st := c.limiter.Stats(); st.Available != c.want || st.Waiters != 0 || st.Queued != 0 {
+				t.Errorf("%T: %+v, want %d available of what %v took", c.limiter, st, c.want, accepted)
+			}
+		}
+		if accepted == [4]int64{} {
+			t.Error("nothing was granted")
+		}
+	})
+}
