@@ -45,6 +45,45 @@ func TestBucketParameters(t *testing.T) {
 	}
 }
 
+// exactBucket is a bucket whose tokens are a rational number.
+type exactBucket struct {
+	full, have *big.Rat
+	rate, last int64
+	updated    bool
+}
+
+func (e *exactBucket) refill(now int64) {
+	if !e.updated {
+		e.last, e.updated = now, true
+	}
+
+	if now <= e.last {
+		return
+	}
+
+	gained := new(big.Rat).SetFrac(new(big.Int).Sub(big.NewInt(now), big.NewInt(e.last)), big.NewInt(1000))
+	gained.Mul(gained, new(big.Rat).SetInt64(e.rate))
+	e.last = now
+
+	if e.have = gained.Add(gained, e.have); e.have.Cmp(e.full) > 0 {
+		e.have = e.full
+	}
+}
+
+func (e *exactBucket) take(now, n int64) bool {
+	if n < 0 || new(big.Rat).SetInt64(n).Cmp(e.full) > 0 {
+		return false
+	}
+
+	if e.refill(now); e.have.Cmp(new(big.Rat).SetInt64(max(n, 1))) < 0 {
+		return false
+	}
+
+	e.have = new(big.Rat).Sub(e.have, new(big.Rat).SetInt64(n))
+
+	return true
+}
+
 // TestBucketHistoriesEqualReference compares buckets with one whose tokens are a rational number.
 func TestBucketHistoriesEqualReference(t *testing.T) {
 	src := lockstep.Source(random(t).Uint64N)
@@ -52,57 +91,33 @@ func TestBucketHistoriesEqualReference(t *testing.T) {
 	for range effort(t, 1000) {
 		tokens := pick(src, 1, 2, 5, 1000, algo.MaxBucketTokens, logUniform(src, algo.MaxBucketTokens))
 		rate := pick(src, 1, 3, 999_999_937, algo.MaxBucketRate, logUniform(src, algo.MaxBucketRate))
-		b := must(algo.NewBucket(tokens, rate))
-
 		full := new(big.Rat).SetInt64(tokens)
-		have := full
-		last, now := int64(0), pick[int64](src, 0, -1, 1_700_000_000_000, math.MinInt64, math.MaxInt64-1<<40)
+		b, e := must(algo.NewBucket(tokens, rate)), exactBucket{full: full, have: full, rate: rate}
+		now := pick[int64](src, 0, -1, 1_700_000_000_000, math.MinInt64, math.MaxInt64-1<<40)
 
-		for step := range 200 {
+		for range 200 {
 			n := pick[int64](src, 0, 1, 1, 1, tokens, tokens+1, -1, math.MinInt64, math.MaxInt64, 1+int64(src(uint64(tokens))))
 			before := b
 
 			var ok bool
-			b, ok = b.Take(now, n)
-
-			if n < 0 || n > tokens {
-				if ok || b != before {
-					t.Fatalf("%+v: take %d of %d at %d: %+v, %t", before, n, tokens, now, b, ok)
-				}
-			} else {
-				if step > 0 && now > last && before != must(algo.NewBucket(tokens, rate)) {
-					gained := new(big.Rat).SetFrac(new(big.Int).Sub(big.NewInt(now), big.NewInt(last)), big.NewInt(1000))
-					gained.Mul(gained, new(big.Rat).SetInt64(rate))
-
-					if have = gained.Add(gained, have); have.Cmp(full) > 0 {
-						have = full
-					}
-				}
-
-				if _, updated := before.LastUpdate(); !updated || now > last {
-					last = now
-				}
-
-				want := have.Cmp(new(big.Rat).SetInt64(max(n, 1))) >= 0
-				if want {
-					have = new(big.Rat).Sub(have, new(big.Rat).SetInt64(n))
-				}
-
-				if ok != want {
-					t.Fatalf("%+v: take %d at %d: %t, want %t", before, n, now, ok, want)
-				}
+			if b, ok = b.Take(now, n); ok != e.take(now, n) {
+				t.Fatalf("%+v: take %d at %d: %t, want %t", before, n, now, ok, !ok)
 			}
 
-			if got := big.NewRat(b.MilliTokens(), 1000); got.Cmp(have) != 0 {
-				t.Fatalf("%+v: take %d at %d leaves %v, want %v", before, n, now, got, have)
+			if (n < 0 || n > tokens) && b != before {
+				t.Fatalf("%+v: take %d of %d at %d leaves %+v", before, n, tokens, now, b)
 			}
 
-			if at, updated := b.LastUpdate(); updated && at != last {
-				t.Fatalf("%+v: last update at %d, want %d", b, at, last)
+			if got := big.NewRat(b.MilliTokens(), 1000); got.Cmp(e.have) != 0 {
+				t.Fatalf("%+v: take %d at %d leaves %v, want %v", before, n, now, got, e.have)
 			}
 
-			if full := b.IsFull(last); full != (have.Cmp(new(big.Rat).SetInt64(tokens)) == 0) {
-				t.Fatalf("%+v at %d: full is %t with %v tokens", b, last, full, have)
+			if at, updated := b.LastUpdate(); updated != e.updated || at != e.last {
+				t.Fatalf("%+v: last update at %d, want %d", b, at, e.last)
+			}
+
+			if got, want := b.IsFull(e.last), e.have.Cmp(full) == 0; got != want {
+				t.Fatalf("%+v at %d: full is %t with %v tokens", b, e.last, got, e.have)
 			}
 
 			sameTwice(t, b)
@@ -146,7 +161,7 @@ func TestBucketTTLAndRetryAfter(t *testing.T) {
 			t.Errorf("TTL of %d tokens at %d a second is %d s, want %d", c.tokens, c.rate, got, c.ttl)
 		}
 
-		for b, ok := b, true; ok; b, ok = b.Take(0, max(1, b.Tokens()/2)) {
+		for ok := true; ok; b, ok = b.Take(0, max(1, b.Tokens()/2)) {
 			if got := b.RetryAfter(); got != 1 {
 				t.Errorf("RetryAfter of %+v is %d, want 1: no token takes longer", b, got)
 			}

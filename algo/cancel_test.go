@@ -70,6 +70,7 @@ func cancelHistory[S comparable](
 			i := len(open) - 1 - c.Mark
 			events[open[i]].n -= c.N
 			open = append(open[:i:i], open[i+1:]...)
+		default:
 		}
 
 		r := withoutCanceled(anew(), events)

@@ -267,10 +267,10 @@ func TestTokenBucketWaitEqualsReference(t *testing.T) {
 
 		for range 10 {
 			n := pick(src, 0, 1, burst, burst+1, math.MaxInt64, -1, logUniform(src, algo.MaxPermits), logUniform(src, math.MaxInt64))
-			now := now + int64(src(uint64(period)*2))
+			at := now + int64(src(uint64(period)*2))
 
-			if got, want := b.Wait(s, now, n), r.Wait(now, n); got != want {
-				t.Fatalf("Wait(%d) at %d of %+v in state %+v: %d, want %d", n, now, b, s, got, want)
+			if got, want := b.Wait(s, at, n), r.Wait(at, n); got != want {
+				t.Fatalf("Wait(%d) at %d of %+v in state %+v: %d, want %d", n, at, b, s, got, want)
 			}
 		}
 	}
@@ -361,7 +361,9 @@ func fuzzHistories(f *testing.F, run func(lockstep.Source, func() bool) (int, er
 
 	f.Fuzz(func(t *testing.T, data []byte) {
 		src, ended := lockstep.Bytes(data)
-		if _, err := run(src, func() bool { return !ended() }); err != nil {
+		more := times(stepsPerHistory)
+
+		if _, err := run(src, func() bool { return !ended() && more() }); err != nil {
 			t.Fatal(err)
 		}
 	})

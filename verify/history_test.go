@@ -26,7 +26,7 @@ func TestHistoriesShrink(t *testing.T) {
 		permits := rapid.Int64Range(1, period).Draw(t, "permits")
 
 		machine(t, burst, &lockstep.Pair[algo.TokenBucketState]{
-			Algorithm: pointer(must(algo.NewTokenBucket(permits, time.Duration(period), burst))),
+			Algorithm: new(must(algo.NewTokenBucket(permits, time.Duration(period), burst))),
 			Reference: reference.NewTokenBucket(permits, time.Duration(period), burst),
 		})
 	}))
@@ -34,7 +34,7 @@ func TestHistoriesShrink(t *testing.T) {
 		limit, window, origin := limits.Draw(t, "limit"), time.Duration(periods.Draw(t, "window")), origins.Draw(t, "origin")
 
 		machine(t, limit, &lockstep.Pair[algo.FixedWindowState]{
-			Algorithm: pointer(must(algo.NewFixedWindow(limit, window, origin))),
+			Algorithm: new(must(algo.NewFixedWindow(limit, window, origin))),
 			Reference: reference.NewFixedWindow(limit, window, origin),
 		})
 	}))
@@ -43,7 +43,7 @@ func TestHistoriesShrink(t *testing.T) {
 		segments := rapid.IntRange(1, int(window)).Draw(t, "segments")
 
 		machine(t, limit, &lockstep.Pair[algo.SlidingWindowState]{
-			Algorithm: pointer(must(algo.NewSlidingWindow(limit, window, segments, origin))),
+			Algorithm: new(must(algo.NewSlidingWindow(limit, window, segments, origin))),
 			Reference: reference.NewSlidingWindow(limit, window, segments, origin),
 		})
 	}))
@@ -51,7 +51,7 @@ func TestHistoriesShrink(t *testing.T) {
 		limit, window, origin := limits.Draw(t, "limit"), time.Duration(periods.Draw(t, "window")), origins.Draw(t, "origin")
 
 		machine(t, limit, &lockstep.Pair[algo.SlidingCounterState]{
-			Algorithm: pointer(must(algo.NewSlidingCounter(limit, window, origin))),
+			Algorithm: new(must(algo.NewSlidingCounter(limit, window, origin))),
 			Reference: reference.NewSlidingCounter(limit, window, origin),
 		})
 	}))
@@ -59,7 +59,7 @@ func TestHistoriesShrink(t *testing.T) {
 		limit := limits.Draw(t, "limit")
 
 		machine(t, limit, &lockstep.Pair[algo.ConcurrencyState]{
-			Algorithm: pointer(must(algo.NewConcurrency(limit))),
+			Algorithm: new(must(algo.NewConcurrency(limit))),
 			Reference: reference.NewConcurrency(limit),
 		})
 	}))
@@ -82,8 +82,6 @@ func histories(t *testing.T, count string) {
 		})
 	}
 }
-
-func pointer[T any](v T) *T { return &v }
 
 // machine makes calls in any order at times that go forward and backward.
 func machine[S comparable](t *rapid.T, limit int64, p *lockstep.Pair[S]) {

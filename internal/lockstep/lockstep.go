@@ -22,6 +22,7 @@ const (
 	Charge
 )
 
+// String is the name of the method.
 func (k Kind) String() string { return [...]string{"Take", "Peek", "Refund", "Cancel", "Charge"}[k] }
 
 // Call is one step of a history.
@@ -32,6 +33,7 @@ type Call struct {
 	Mark    int   // of Cancel: 0 is that of the latest Take that was granted and is still remembered
 }
 
+// String is the call with its arguments.
 func (c Call) String() string {
 	switch c.Kind {
 	case Cancel:
@@ -136,7 +138,7 @@ func (p *Pair[S]) ask(c Call) error {
 	}
 
 	if got, want := p.Algorithm.Peek(p.State, c.Now, 1), p.Reference.Peek(c.Now, 1); got != want {
-		return fmt.Errorf("Peek(1) afterwards is %+v, want %+v", got, want)
+		return fmt.Errorf("afterwards Peek(1) is %+v, want %+v", got, want)
 	}
 
 	return nil
@@ -154,7 +156,7 @@ func (p *Pair[S]) peek(now, n int64) error {
 func (p *Pair[S]) take(now, n int64) error {
 	before := p.State
 	if err := p.peek(now, n); err != nil {
-		return fmt.Errorf("Peek before: %w", err)
+		return fmt.Errorf("asked before by Peek: %w", err)
 	}
 
 	peeked := p.Last
@@ -208,12 +210,13 @@ func (p *Pair[S]) grant(before S, now, n int64) error {
 
 	s := before
 	if got := g.Grant(&s, now, n); got != p.Last.Allowed {
-		return fmt.Errorf("Grant answers %t, want %t", got, p.Last.Allowed)
+		return fmt.Errorf("the answer of Grant is %t, want %t", got, p.Last.Allowed)
 	}
 
 	// The state may be written in another way, but must mean the same.
-	if got, want := p.Algorithm.Peek(s, now, 1), p.Algorithm.Peek(p.State, now, 1); got != want || p.Last.Allowed && s != p.State {
-		return fmt.Errorf("Grant leaves the state %+v, want %+v", s, p.State)
+	got, want := p.Algorithm.Peek(s, now, 1), p.Algorithm.Peek(p.State, now, 1)
+	if got != want || p.Last.Allowed && s != p.State {
+		return fmt.Errorf("the state after Grant is %+v, want %+v", s, p.State)
 	}
 
 	return nil

@@ -10,6 +10,7 @@ import (
 // SlidingCounter is the reference of [algo.SlidingCounter].
 type SlidingCounter struct {
 	grid
+
 	limit       int64
 	window      *big.Int
 	cur, before int64

@@ -27,6 +27,7 @@ func (g grid) start(number *big.Int) *big.Int {
 // FixedWindow is the reference of [algo.FixedWindow].
 type FixedWindow struct {
 	grid
+
 	limit  int64
 	window *big.Int // the one that used belongs to
 	used   *big.Int
@@ -151,6 +152,7 @@ func chargeable(n, limit, maxDebt int64, used *big.Int) int64 {
 // SlidingWindow is the reference of [algo.SlidingWindow].
 type SlidingWindow struct {
 	grid
+
 	limit    int64
 	segments int64
 	segment  *big.Int
