@@ -86,15 +86,7 @@ func parseIPv6(b []byte) (addr [16]byte, ok bool) {
 		if n == len(addr) {
 			return addr, false
 		}
-		value, digits := 0, 0
-		for digits < len(b) && digits < 4 {
-			d, ok := hexDigit(b[digits])
-			if !ok {
-				break
-			}
-			value = value<<4 | d
-			digits++
-		}
+		value, digits := hexGroup(b)
 		if digits == 0 {
 			return addr, false
 		}
@@ -131,6 +123,19 @@ func parseIPv6(b []byte) (addr [16]byte, ok bool) {
 	moved := copy(addr[len(addr)-(n-elided):], addr[elided:n])
 	clear(addr[elided : len(addr)-moved])
 	return addr, true
+}
+
+// hexGroup reads at most four hexadecimal digits and reports how many there are.
+func hexGroup(b []byte) (value, digits int) {
+	for digits < len(b) && digits < 4 {
+		d, ok := hexDigit(b[digits])
+		if !ok {
+			break
+		}
+		value = value<<4 | d
+		digits++
+	}
+	return value, digits
 }
 
 func hexDigit(c byte) (int, bool) {

@@ -58,7 +58,7 @@ func (c *clock) parse(b []byte) (ns int64, refused string) {
 // parseNCSA reads dd/Mon/yyyy:hh:mm:ss[.fraction] +hhmm. b is at least as long
 // as that without fraction and offset.
 func (c *clock) parseNCSA(b []byte) (int64, string) {
-	if !c.minuteKnown || string(b[:17]) != string(c.minuteText[:]) {
+	if !c.minuteKnown || !bytes.Equal(b[:17], c.minuteText[:]) {
 		if b[6] != '/' || b[11] != ':' || b[14] != ':' {
 			return 0, wantTime
 		}
@@ -83,7 +83,7 @@ func (c *clock) parseNCSA(b []byte) (int64, string) {
 	if len(rest) != 6 || rest[0] != ' ' {
 		return 0, wantOffset
 	}
-	if rest = rest[1:]; !c.offsetKnown || string(rest) != string(c.offsetText[:]) {
+	if rest = rest[1:]; !c.offsetKnown || !bytes.Equal(rest, c.offsetText[:]) {
 		offset, ok := parseOffset(rest[0], rest[1:3], rest[3:5])
 		if !ok {
 			return 0, wantOffset
@@ -237,8 +237,14 @@ func parseEpoch(b []byte) (int64, string) {
 		}
 		exponent += power
 	}
-	// The exponent is the number of digits before the decimal point.
-	if n == 0 || exponent < 9 || exponent > 19 {
+	return epochInstant(digits[:n], exponent)
+}
+
+// epochInstant returns the time that 0.digits times 10 to the power of exponent
+// stands for. The exponent is the number of digits before the decimal point,
+// which tells the unit.
+func epochInstant(digits []byte, exponent int) (int64, string) {
+	if len(digits) == 0 || exponent < 9 || exponent > 19 {
 		return 0, wantEpoch
 	}
 	shift := 9 // from seconds to nanoseconds
@@ -257,7 +263,7 @@ func parseEpoch(b []byte) (int64, string) {
 	var ns uint64
 	for d := range exponent + shift {
 		ns *= 10
-		if d < n {
+		if d < len(digits) {
 			ns += uint64(digits[d])
 		}
 	}

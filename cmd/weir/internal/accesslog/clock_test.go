@@ -177,7 +177,7 @@ func referenceTime(text string) (ns int64, ok bool) {
 	var layout, zone string
 	if m := ncsaShape.FindStringSubmatch(text); m != nil {
 		layout, zone = "02/Jan/2006:15:04:05 -0700", m[1]
-	} else if m := isoShape.FindStringSubmatch(text); m != nil && m[1] == m[2] {
+	} else if m := isoShape.FindStringSubmatch(text); len(m) > 2 && m[1] == m[2] {
 		text = text[:10] + "T" + text[11:]
 		layout, zone = "2006"+m[1]+"01"+m[1]+"02T15:04:05", strings.ToUpper(m[3])
 		text = strings.TrimSuffix(text, m[3])

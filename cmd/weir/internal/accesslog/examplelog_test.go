@@ -115,8 +115,8 @@ func (tr *traffic) visit(client string) {
 			}{{"/assets/site.css", 21876}, {"/assets/app.js", 64310}, {"/assets/logo.svg", 3954}} {
 				tr.add(request{start: at + time.Duration(150+40*i)*time.Millisecond, client: client, target: asset.target, status: 200, size: asset.size, referer: site + "/", agent: agent})
 			}
-		} else if strings.HasPrefix(page, "/products/") {
-			name, _, _ := strings.Cut(strings.TrimPrefix(page, "/products/"), "?")
+		} else if name, ok := strings.CutPrefix(page, "/products/"); ok {
+			name, _, _ = strings.Cut(name, "?")
 			tr.add(request{start: at + 160*time.Millisecond, client: client, target: "/images/" + name + ".webp", status: 200, size: 41000 + tr.below(9000), referer: site + page, agent: agent})
 			if tr.below(3) == 0 {
 				tr.add(request{start: at + 5*time.Second, client: client, method: "POST", target: "/cart/items", status: 303, size: 0, referer: site + page, agent: agent})

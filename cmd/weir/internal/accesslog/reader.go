@@ -137,7 +137,7 @@ func (r *Reader) lastLine() ([]byte, error) {
 		return nil, r.err
 	}
 	r.line++
-	if r.err != io.EOF {
+	if r.err != io.EOF { //nolint:errorlint // as in Source: one that is wrapped is a failure
 		r.reject(line, fault{field: "line", want: "cut short by a read error"})
 		return nil, r.err
 	}

@@ -175,7 +175,7 @@ func TestReaderSourceErrors(t *testing.T) {
 		}
 		// The cut line would be a valid record, of another size.
 		for range 3 {
-			if err := r.Next(&rec); err != failure {
+			if err := r.Next(&rec); err != failure { //nolint:errorlint // as it is
 				t.Errorf("%s: error %v, want %v", name, err, failure)
 			}
 		}
@@ -185,15 +185,15 @@ func TestReaderSourceErrors(t *testing.T) {
 	}
 
 	r := NewReader(iotest.ErrReader(failure))
-	if err := r.Next(&Record{}); err != failure || r.Malformed() != 0 || r.Lines() != 0 {
+	if err := r.Next(&Record{}); !errors.Is(err, failure) || r.Malformed() != 0 || r.Lines() != 0 {
 		t.Errorf("error %v, %d malformed, %d lines", err, r.Malformed(), r.Lines())
 	}
 	r = NewReader(silent{})
-	if err := r.Next(&Record{}); err != io.ErrNoProgress {
+	if err := r.Next(&Record{}); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("error %v, want %v", err, io.ErrNoProgress)
 	}
 	r = NewReader(io.MultiReader(&endless{left: 2 * maxLine}, iotest.ErrReader(failure)))
-	if err := r.Next(&Record{}); err != failure || r.Malformed() != 1 || r.Lines() != 1 {
+	if err := r.Next(&Record{}); !errors.Is(err, failure) || r.Malformed() != 1 || r.Lines() != 1 {
 		t.Errorf("error %v, %d malformed, %d lines", err, r.Malformed(), r.Lines())
 	}
 }
@@ -225,7 +225,7 @@ func TestReaderOverwrites(t *testing.T) {
 		var got entry
 		for {
 			err := r.Next(&rec)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if got = entryOf(&rec); rec.Line != r.Lines() {

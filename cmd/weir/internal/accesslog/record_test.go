@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/netip"
 	"testing"
@@ -40,7 +41,7 @@ func readAll(t testing.TB, text []byte) ([]entry, *Reader) {
 	for {
 		var rec Record
 		err := r.Next(&rec)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return entries, r
 		}
 		if err != nil {

@@ -42,7 +42,7 @@ func TestTextAgainstReference(t *testing.T) {
 			oneOf(random, someTimes), oneOf(random, someMethods), oneOf(random, someTargets), oneOf(random, someEndings),
 			oneOf(random, someCodes), oneOf(random, someSizes))
 		if random.IntN(4) > 0 {
-			line += fmt.Sprintf(` "%s" "%s"`, oneOf(random, someTexts), oneOf(random, someTexts))
+			line += ` "` + oneOf(random, someTexts) + `" "` + oneOf(random, someTexts) + `"`
 		}
 		got, reason := readOne(t, line)
 		want, malformed, matched := referenceText(line)
@@ -71,7 +71,7 @@ func TestJSONAgainstReference(t *testing.T) {
 	quoted := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `"`, `\"`)
 		s = strings.ReplaceAll(s, "\t", `\t`)
-		if len(s) > 0 && s[0] < 0x80 && s[0] != '\\' && random.IntN(8) == 0 {
+		if s != "" && s[0] < 0x80 && s[0] != '\\' && random.IntN(8) == 0 {
 			s = fmt.Sprintf(`\u%04x`, s[0]) + s[1:]
 		}
 		return `"` + s + `"`

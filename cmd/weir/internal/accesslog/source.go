@@ -41,17 +41,17 @@ func Open(path string, stdin io.Reader) (*Source, error) {
 	if path == "-" {
 		return newSource("standard input", stdin, nil, -1), nil
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the user names the log to read
 	if err != nil {
 		return nil, fmt.Errorf("weir: access log: %w", err)
 	}
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("weir: access log: %w", err)
 	case info.IsDir():
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("weir: access log %s: is a directory, want a file, or - for standard input", path)
 	}
 	size := int64(-1)
@@ -138,7 +138,8 @@ func (s *Source) detect() {
 	}
 	for _, other := range otherMagic {
 		if s.startsWith(other.magic) {
-			s.err = fmt.Errorf("weir: access log %s: compressed with %s, want text or gzip; decompress it and read it from standard input with -", s.name, other.format)
+			s.err = fmt.Errorf("weir: access log %s: compressed with %s, want text or gzip; "+
+				"decompress it and read it from standard input with -", s.name, other.format)
 			return
 		}
 	}
@@ -159,7 +160,7 @@ func (s *Source) startsWith(magic []byte) bool {
 
 // explain adds to an error of reading what happened and where.
 func (s *Source) explain(err error) error {
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // io.Reader ends with io.EOF itself; one that is wrapped is a failure
 		return err
 	}
 	var corrupt flate.CorruptInputError

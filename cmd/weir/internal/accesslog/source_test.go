@@ -79,7 +79,7 @@ func TestOpen(t *testing.T) {
 				if s.Size() != wantSize {
 					t.Errorf("%s: size %d, want %d", from, s.Size(), wantSize)
 				}
-				if n, err := s.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				if n, err := s.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // io.Reader asks for io.EOF itself
 					t.Errorf("%s: %d, %v after the end", from, n, err)
 				}
 			}
@@ -186,7 +186,7 @@ func TestDamagedGzip(t *testing.T) {
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("error %v is not %v", err, test.is)
 			}
-			if _, again := s.Read(make([]byte, 1)); again != err {
+			if _, again := s.Read(make([]byte, 1)); again != err { //nolint:errorlint // the same error, not described twice
 				t.Errorf("then %v", again)
 			}
 		})

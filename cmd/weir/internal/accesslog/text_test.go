@@ -301,7 +301,7 @@ func referenceText(line string) (e entry, malformed, matched bool) {
 
 var (
 	methodToken = regexp.MustCompile("^[0-9A-Za-z!#$%&'*+.^_`|~-]+$")
-	absolute    = regexp.MustCompile(`(?s)^[Hh][Tt][Tt][Pp][Ss]?://(?:[^/?]*@)?([^/?]*)(.*)$`)
+	absolute    = regexp.MustCompile(`(?s)^[Hh][Tt][Tt][Pp][Ss]?://(?:[^/?]*@)?([^/?]*)(.*)$`) //nolint:gocritic // it spells https
 	hostPort    = regexp.MustCompile(`(?s)^(?:\[([^\]]+)\]|([^:\[][^:]*))(?::(\d{1,5}))?$`)
 	logEscape   = regexp.MustCompile(`\\(?:["\\nrtvbf]|x[0-9A-Fa-f]{2})`)
 )
