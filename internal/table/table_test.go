@@ -179,7 +179,7 @@ func TestTenMillionKeysShareNothing(t *testing.T) {
 		s.Unlock()
 	}
 	for key := range keys {
-		if state, tag, ok := table.get(hash(key)); !ok || state != key|1<<62 || tag != uint16(key) {
+		if state, tag, ok := table.get(hash(key)); !ok || state != key|1<<62 || uint64(tag) != key&0xffff {
 			t.Fatalf("key %d has the state %d, tag %d", key, state, tag)
 		}
 	}
