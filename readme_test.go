@@ -70,7 +70,7 @@ func readmeHTTP(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	return http.ListenAndServe(":8080", limit(mux)) //nolint:gosec // the shortest server
+	return http.ListenAndServe(":8080", limit(mux))
 }
 
 // TestReadmeCode runs the Go code of the README, and holds the README to it.
@@ -127,11 +127,10 @@ func TestReadmeCode(t *testing.T) {
 	}
 }
 
-// lines are the lines of text without indentation and without what only the linter reads.
+// lines are the lines of text without indentation.
 func lines(text string) []string {
 	var all []string
 	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, " //nolint")
 		if line = strings.TrimSpace(line); line != "" {
 			all = append(all, line)
 		}

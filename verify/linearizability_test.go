@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/weirhq/weir"
 )
 
@@ -30,7 +31,7 @@ func model(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return limit },
 		Step: func(state, input, output any) (bool, any) {
-			available, in, out := state.(int64), input.(call), output.(answer)
+			available, in, out := state.(int64), input.(call), output.(answer) //nolint:forcetypeassert // as Init and do made them
 			switch in.op {
 			case "take":
 				if !out.allowed {

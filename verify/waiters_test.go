@@ -70,6 +70,7 @@ func TestThousandWaiters(t *testing.T) {
 // everybody has an answer and everything is back. A lost wake-up would leave a caller waiting for ever, and a lost
 // permit would be missing in the end.
 func TestNoWaiterIsLost(t *testing.T) {
+	t.Parallel()
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		t.Run(order.String(), func(t *testing.T) {
 			t.Parallel()

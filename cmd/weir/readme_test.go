@@ -114,7 +114,7 @@ func curl(t *testing.T, server, address string, args []string) string {
 			t.Fatalf("curl %s: what does %s mean?", args, args[i])
 		}
 	}
-	conn, err := net.Dial("tcp", server)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server)
 	if err != nil {
 		t.Fatal(err)
 	}
