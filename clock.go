@@ -23,29 +23,27 @@ var processStart = time.Now()
 func processNow() int64 { return int64(time.Since(processStart)) }
 
 // steadyClock is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes
-// on from there.
+// on from there. So no state ever sees a time before one that it has seen, and loses nothing that it had regained by
+// then.
 type steadyClock struct {
-	Clock
+	clock Clock
 
 	mu           sync.Mutex
 	last, behind int64
 }
 
-// steady makes c steady, for states that keep a time alone; nil stays nil.
-//
-//nolint:ireturn // nil stays nil
-func steady(c Clock) Clock {
+// steady makes c steady; nil stays nil.
+func steady(c Clock) *steadyClock {
 	if c == nil {
 		return nil
 	}
-	return &steadyClock{Clock: c, last: c.Now()}
+	return &steadyClock{clock: c, last: c.Now()}
 }
 
-// Now implements [Clock].
-func (c *steadyClock) Now() int64 {
+func (c *steadyClock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.Clock.Now() + c.behind
+	now := c.clock.Now() + c.behind
 	if now < c.last {
 		c.behind += c.last - now
 		now = c.last
@@ -54,17 +52,31 @@ func (c *steadyClock) Now() int64 {
 	return now
 }
 
+// at calls f when this clock shows the time at.
+func (c *steadyClock) at(at int64, f func()) (stop func() bool) {
+	now := c.now()
+	if manual, ok := c.clock.(*ManualClock); ok {
+		c.mu.Lock()
+		at -= c.behind
+		c.mu.Unlock()
+		return manual.at(at, f)
+	}
+	return c.clock.AfterFunc(time.Duration(at-now), f)
+}
+
 // ManualClock is a Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent
-// use.
+// use: when several goroutines advance it, it moves by the sum.
 type ManualClock struct {
 	mu     sync.Mutex
 	now    int64
 	timers map[*manualTimer]struct{}
+	made   uint64
 }
 
 type manualTimer struct {
-	at int64
-	f  func()
+	at    int64
+	order uint64 // in which timers were made
+	f     func()
 }
 
 // NewManualClock answers a clock that stands at start nanoseconds.
@@ -77,11 +89,23 @@ func (c *ManualClock) Now() int64 {
 	return c.now
 }
 
-// AfterFunc implements [Clock]: f is called by the Advance or Set that passes its time.
+// AfterFunc implements [Clock]: f is called by the Advance or Set that passes its time, also if d is 0 or less.
 func (c *ManualClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &manualTimer{at: c.now + int64(max(d, 0)), f: f}
+	return c.set(after(c.now, max(d, 0)), f)
+}
+
+// at is AfterFunc for a given time, which makes no difference if the clock is moved meanwhile.
+func (c *ManualClock) at(at int64, f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set(at, f)
+}
+
+func (c *ManualClock) set(at int64, f func()) (stop func() bool) {
+	c.made++
+	t := &manualTimer{at: at, order: c.made, f: f}
 	if c.timers == nil {
 		c.timers = make(map[*manualTimer]struct{})
 	}
@@ -95,30 +119,53 @@ func (c *ManualClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	}
 }
 
-// Advance moves the clock forward by d and calls what became due on the way, in order of time, each with the clock at
-// its own time. A negative d moves the clock back and calls nothing.
+// Advance moves the clock forward by d and calls what became due on the way, in order of time, and at the same time in
+// the order in which it was set, each with the clock at its own time. A negative d moves the clock back and calls
+// nothing; what is to be called later then still is as far away as before.
 func (c *ManualClock) Advance(d time.Duration) {
-	c.Set(c.Now() + int64(d))
+	for c.step(&d) {
+	}
 }
 
 // Set moves the clock to now, like Advance.
 func (c *ManualClock) Set(now int64) {
 	for {
-		c.mu.Lock()
-		var next *manualTimer
-		for t := range c.timers {
-			if t.at <= now && (next == nil || t.at < next.at) {
-				next = t
-			}
-		}
-		if next == nil {
-			c.now = now
-			c.mu.Unlock()
+		d := time.Duration(now - c.Now())
+		if !c.step(&d) {
 			return
 		}
-		delete(c.timers, next)
-		c.now = max(c.now, next.at)
-		c.mu.Unlock()
-		next.f()
 	}
+}
+
+// step moves the clock by d, or to the next timer and takes as much from d. It answers whether something is left to do.
+func (c *ManualClock) step(d *time.Duration) bool {
+	c.mu.Lock()
+	if *d < 0 {
+		c.now += int64(*d)
+		for t := range c.timers {
+			t.at += int64(*d)
+		}
+		c.mu.Unlock()
+		return false
+	}
+	end := after(c.now, *d)
+	var next *manualTimer
+	for t := range c.timers {
+		if t.at <= end && (next == nil || t.at < next.at || t.at == next.at && t.order < next.order) {
+			next = t
+		}
+	}
+	if next == nil {
+		c.now = end
+		c.mu.Unlock()
+		return false
+	}
+	delete(c.timers, next)
+	if next.at > c.now {
+		*d -= time.Duration(next.at - c.now)
+		c.now = next.at
+	}
+	c.mu.Unlock()
+	next.f()
+	return true
 }

@@ -18,7 +18,7 @@ type gate struct {
 	id     uint64 // gates are locked in this order
 	meter  meter
 	word   word // nil: every call takes the lock
-	clock  Clock
+	clock  *steadyClock
 	policy string
 	owner  settler // of the leases
 
@@ -82,7 +82,7 @@ func (g *gate) init(m meter, o gateOptions) error {
 	}
 	g.id = gates.Add(1)
 	g.owner = g
-	g.meter, g.policy, g.limit, g.queueLimit, g.clock = m, o.policy, o.limit, o.queueLimit, o.clock
+	g.meter, g.policy, g.limit, g.queueLimit, g.clock = m, o.policy, o.limit, o.queueLimit, steady(o.clock)
 	g.queue.NewestFirst = o.order == NewestFirst
 	g.maxDebt = debt
 	g.born = g.now()
@@ -108,7 +108,7 @@ func (g *gate) now() int64 {
 	if g.clock == nil {
 		return processNow()
 	}
-	return g.clock.Now()
+	return g.clock.now()
 }
 
 func (g *gate) lock() {
@@ -356,7 +356,7 @@ const maxLate = int64(10 * time.Millisecond)
 func (g *gate) serve(now int64) {
 	at := now
 	if g.due < now {
-		at = max(g.due, now-maxLate, g.changed)
+		at = min(max(g.due, now-maxLate, g.changed), now) // a clock may have gone back
 	}
 	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
 		if w.Value.ctx.Err() != nil {
@@ -375,7 +375,10 @@ func (g *gate) serve(now int64) {
 		}
 		if at = after(at, r.RetryAfter); at > now {
 			g.arm(now, at)
-			return
+			if g.clock == nil || g.clock.now() < at {
+				return
+			}
+			now = at // somebody moved the clock before the timer was set
 		}
 	}
 	g.disarm()
@@ -400,7 +403,7 @@ func (g *gate) arm(now, due int64) {
 		if g.armed {
 			g.stop()
 		}
-		g.stop = g.clock.AfterFunc(d, g.wake)
+		g.stop = g.clock.at(due, g.wake)
 	case g.timer == nil:
 		g.timer = time.AfterFunc(d, g.wake)
 	default:

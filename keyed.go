@@ -66,7 +66,7 @@ type Keyed[K comparable] struct {
 	maxDebt   int64
 	maxKeys   int64
 	whenFull  WhenFull
-	clock     Clock
+	clock     *steadyClock
 	seeds     [2]maphash.Seed
 	states    *table.Table
 	closed    atomic.Bool
@@ -132,7 +132,7 @@ func (k *Keyed[K]) now() int64 {
 	if k.clock == nil {
 		return processNow()
 	}
-	return k.clock.Now()
+	return k.clock.now()
 }
 
 func (k *Keyed[K]) hash(key K) table.Hash {
