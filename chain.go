@@ -129,14 +129,14 @@ func (c *Chain) closedLease(n int64) Lease {
 
 // TryAcquire implements [Limiter].
 func (c *Chain) TryAcquire(n int64) Lease {
-	l, _ := c.try(nil, n, false)
+	l, _ := c.try(nil, n, false) //nolint:staticcheck // nil says that the caller does not wait
 	c.count(l, n)
 	return l
 }
 
 // TryReserve implements [Limiter].
 func (c *Chain) TryReserve(n int64) Lease {
-	l, _ := c.try(nil, n, true)
+	l, _ := c.try(nil, n, true) //nolint:staticcheck // as above
 	c.count(l, n)
 	return l
 }

@@ -16,6 +16,7 @@ type noted struct {
 
 type notedSettler struct {
 	settler
+
 	name string
 	log  *[]string
 }

@@ -27,27 +27,28 @@ func mustChain(t *testing.T, limiters ...weir.Limiter) *weir.Chain {
 // recorder is a limiter of another package: it passes everything on to one of weir's, and notes what is asked of it.
 type recorder struct {
 	weir.Limiter // never called by itself
-	name         string
-	log          *[]string
-	err          error // of Reserve
+
+	name string
+	log  *[]string
+	err  error // of Reserve
 }
 
-func (r *recorder) note(format string, args ...any) {
+func (r *recorder) notef(format string, args ...any) {
 	*r.log = append(*r.log, r.name+" "+fmt.Sprintf(format, args...))
 }
 
 func (r *recorder) TryAcquire(n int64) weir.Lease {
-	r.note("try %d", n)
+	r.notef("try %d", n)
 	return r.Limiter.TryAcquire(n)
 }
 
 func (r *recorder) TryReserve(n int64) weir.Lease {
-	r.note("try %d", n)
+	r.notef("try %d", n)
 	return r.Limiter.TryReserve(n)
 }
 
 func (r *recorder) Reserve(ctx context.Context, n int64) (weir.Lease, error) {
-	r.note("wait %d", n)
+	r.notef("wait %d", n)
 	if r.err != nil {
 		return weir.Lease{}, r.err
 	}
@@ -57,6 +58,7 @@ func (r *recorder) Reserve(ctx context.Context, n int64) (weir.Lease, error) {
 // bunch is a limiter that cannot be compared.
 type bunch struct {
 	weir.Limiter
+
 	_ []int
 }
 

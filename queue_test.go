@@ -436,7 +436,7 @@ func TestRetryAfterStaysHonestWhenTheQueueChanges(t *testing.T) {
 			case 1:
 				l.Commit(3)
 			case 2:
-				s.Limiter.(interface{ Refund(n int64) }).Refund(2)
+				s.Limiter.(interface{ Refund(n int64) }).Refund(2) //nolint:forcetypeassert // all timed limiters have it
 			}
 			n := 1 + rng.Int64N(4)
 			if d := s.Peek(n); !d.Allowed {
