@@ -189,6 +189,7 @@ func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
 // hastyClock moves on when a timer is about to be set.
 type hastyClock struct {
 	weir.ManualClock
+
 	haste time.Duration
 }
 
