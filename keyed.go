@@ -19,9 +19,11 @@ type KeyedOptions struct {
 	// Burst is how many permits each key holds: from 1 to 10^15. Default: the permits of Rate.
 	Burst int64
 	// MaxKeys is how many keys are tracked at a time: from 1 to 2^31. Keys whose bucket is full again are forgotten
-	// to make room, as they behave like new ones; no other key ever is. Default: 1,000,000.
+	// to make room, as they behave like new ones; no other key ever is. A new key that finds the table full looks at
+	// some forty others, further on each time, for one that can be forgotten. Default: 1,000,000.
 	MaxKeys int
-	// WhenFull is what a new key is told when MaxKeys are tracked and none can be forgotten. Default: Deny.
+	// WhenFull is what a new key is told when MaxKeys are tracked and it has found none that can be forgotten. Default:
+	// Deny.
 	WhenFull WhenFull
 	// MaxDebt is how many permits commits may charge beyond those available: from 1 to 10^15, or NoDebt. Default:
 	// Burst.
@@ -63,6 +65,7 @@ func (w WhenFull) String() string {
 type Keyed[K comparable] struct {
 	algorithm algo.TokenBucket
 	policy    string
+	fill      time.Duration // in which an empty bucket is full again
 	maxDebt   int64
 	maxKeys   int64
 	whenFull  WhenFull
@@ -89,9 +92,19 @@ func bucketIsFull(state []uint64, _ uint16, now int64) bool {
 
 const (
 	defaultMaxKeys = 1_000_000
-	keyedShards    = 64
+	mostShards     = 64
+	keysPerShard   = 1024
 	linger         = int64(10 * time.Second)
 )
+
+// shardsFor is into how many shards a table is divided: a new key makes room in its own, so that one must hold some keys.
+func shardsFor(maxKeys int) int {
+	shards := 1
+	for shards < mostShards && shards*keysPerShard < maxKeys {
+		shards *= 2
+	}
+	return shards
+}
 
 // NewKeyed answers a limiter without any key, or an error that names the option that cannot be used.
 func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
@@ -119,11 +132,12 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 	if err != nil {
 		return nil, err
 	}
+	_, fill := bucketQuota(a)
 	return &Keyed[K]{
-		algorithm: a, policy: o.Name, maxDebt: debt, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
+		algorithm: a, fill: fill, policy: o.Name, maxDebt: debt, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
 		clock: steady(o.Clock), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		states: table.New(table.Options{
-			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: keyedShards, Linger: linger, Fresh: bucketIsFull,
+			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: shardsFor(o.MaxKeys), Linger: linger, Fresh: bucketIsFull,
 		}),
 	}, nil
 }
@@ -143,13 +157,18 @@ func (k *Keyed[K]) hash(key K) table.Hash {
 }
 
 // bucketOf reads the state of a key; slot is nil for a key that is not tracked.
-func bucketOf(slot table.Slot, now int64) algo.TokenBucketState {
+func (k *Keyed[K]) bucketOf(slot table.Slot, now int64) algo.TokenBucketState {
 	if slot == nil || bucketIsFull(slot.State(), 0, now) {
 		return algo.TokenBucketState{Last: now}
 	}
-	return algo.TokenBucketState{
-		Ahead: int64(slot.State()[fullAt]) - now, Part: int64(slot.State()[fullPart]), Last: now,
+	ahead := int64(slot.State()[fullAt]) - now
+	if ahead <= int64(k.fill) {
+		return algo.TokenBucketState{Ahead: ahead, Part: int64(slot.State()[fullPart]), Last: now}
 	}
+	// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
+	empty := algo.TokenBucketState{Ahead: int64(k.fill), Last: now}
+	keepBucket(slot, empty)
+	return empty
 }
 
 func keepBucket(slot table.Slot, s algo.TokenBucketState) {
@@ -169,7 +188,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 		return k.TryAcquire(key, 1).Allowed
 	}
 	now := k.now()
-	state := bucketOf(slot, now)
+	state := k.bucketOf(slot, now)
 	allowed := k.algorithm.Grant(&state, now, 1)
 	if allowed {
 		keepBucket(slot, state)
@@ -194,13 +213,16 @@ func (k *Keyed[K]) TryAcquire(key K, n int64) Decision {
 	case n < 0:
 		return k.refusal(ReasonInvalid)
 	case k.closed.Load():
+		if n > 0 {
+			k.refused.add()
+		}
 		return k.refusal(ReasonClosed)
 	}
 	h := k.hash(key)
 	shard := k.states.Lock(h)
 	now := k.now()
 	slot := shard.Find(h)
-	state, r := k.algorithm.Take(bucketOf(slot, now), now, n)
+	state, r := k.algorithm.Take(k.bucketOf(slot, now), now, n)
 	d := k.decision(r)
 	if n > 0 && r.Allowed {
 		if slot == nil {
@@ -212,9 +234,8 @@ func (k *Keyed[K]) TryAcquire(key K, n int64) Decision {
 		case k.whenFull == Admit:
 			k.untracked.Add(1)
 		default:
-			// Nothing is known of the keys that hold the table; a bucket of this size would be full again by then.
 			d = k.refusal(ReasonTableFull)
-			d.RetryAfter = r.ResetAfter
+			d.RetryAfter = k.fill // by then every key that is tracked now can be forgotten, if it is not used again
 		}
 	}
 	shard.Unlock()
@@ -235,7 +256,8 @@ func (k *Keyed[K]) decision(r algo.Result) Decision {
 	}
 }
 
-// Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now.
+// Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
+// key would find room.
 func (k *Keyed[K]) Peek(key K, n int64) Decision {
 	switch {
 	case n < 0:
@@ -247,7 +269,7 @@ func (k *Keyed[K]) Peek(key K, n int64) Decision {
 	shard := k.states.Lock(h)
 	defer shard.Unlock()
 	now := k.now()
-	return k.decision(k.algorithm.Peek(bucketOf(shard.Find(h), now), now, n))
+	return k.decision(k.algorithm.Peek(k.bucketOf(shard.Find(h), now), now, n))
 }
 
 // Refund gives key n permits back, at most until its bucket is full. An n below 1 is ignored.
@@ -257,7 +279,7 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 	defer shard.Unlock()
 	if slot := shard.Find(h); slot != nil && n > 0 {
 		now := k.now()
-		keepBucket(slot, k.algorithm.Refund(bucketOf(slot, now), now, n))
+		keepBucket(slot, k.algorithm.Refund(k.bucketOf(slot, now), now, n))
 	}
 }
 
