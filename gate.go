@@ -456,7 +456,8 @@ func (g *gate) settle(c *claim, how settlement, actual int64) {
 		}
 	case actual > c.permits:
 		over := actual - c.permits
-		g.forgiven += over - g.meter.charge(now, over, g.maxDebt)
+		forgiven := over - g.meter.charge(now, over, g.maxDebt)
+		g.forgiven += min(forgiven, math.MaxInt64-g.forgiven)
 		g.meter.replan()
 	}
 }

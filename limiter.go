@@ -49,7 +49,8 @@ type Stats struct {
 	// of misuse or an ended context are not counted.
 	Granted int64
 	Refused int64
-	// Forgiven counts permits that commits should have charged but that exceeded the largest debt.
+	// Forgiven counts permits that commits should have charged but that exceeded the largest debt. It ends at the largest
+	// int64.
 	Forgiven int64
 }
 

@@ -1,0 +1,29 @@
+package weir_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/weirhq/weir"
+)
+
+// TestForgivenSaturates: costs that are far too large do not turn the count negative.
+func TestForgivenSaturates(t *testing.T) {
+	clock := weir.NewManualClock(0)
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 3, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		limiter.Refund(3)
+		lease := limiter.TryReserve(1)
+		if !lease.Allowed() {
+			t.Fatalf("refused: %+v", lease.Decision())
+		}
+		lease.Commit(math.MaxInt64)
+		limiter.Refund(100)
+	}
+	if got := limiter.Stats().Forgiven; got != math.MaxInt64 {
+		t.Errorf("%d permits forgiven, want the largest number", got)
+	}
+}
