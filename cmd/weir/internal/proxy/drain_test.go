@@ -1,0 +1,51 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+)
+
+// TestRefusalsSurviveUnreadBodies: a client that asks for the connection to be closed gets the answer, although nobody
+// wants the body that it has sent. A connection that is closed with a body unread is reset.
+func TestRefusalsSurviveUnreadBodies(t *testing.T) {
+	const size = 200 << 10
+	for status, change := range map[int]func(*proxy.Options){
+		http.StatusTooManyRequests:       func(o *proxy.Options) { o.Limit = limit(t, 1) },
+		http.StatusRequestEntityTooLarge: func(o *proxy.Options) { o.MaxBody = 1 },
+	} {
+		p := start(t, upstream(t, ok), change)
+		p.get(t, "/")
+		for _, head := range []string{"HTTP/1.1\r\nConnection: close", "HTTP/1.0"} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = conn.SetDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "POST / %s\r\nHost: example.test\r\nContent-Length: %d\r\n\r\n", head, size)
+			if _, err = io.WriteString(conn, strings.Repeat("x", size)); err != nil {
+				t.Errorf("%d, %q: %v while sending the body", status, head, err)
+			}
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Errorf("%d, %q: %v", status, head, err)
+				_ = conn.Close()
+				continue
+			}
+			if _, err = io.ReadAll(res.Body); err != nil || res.StatusCode != status {
+				t.Errorf("%d, %q: %s, %v", status, head, res.Status, err)
+			}
+			_ = res.Body.Close()
+			_ = conn.Close()
+		}
+	}
+}
