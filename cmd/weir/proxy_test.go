@@ -82,6 +82,29 @@ func TestProxyAsItIsRun(t *testing.T) {
 	}
 }
 
+// TestEveryLineOfTheProxyIsLogged has a service that sends more than it was asked for. The transport reports that to the
+// default logger.
+func TestEveryLineOfTheProxyIsLogged(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n")
+	}))
+	defer service.Close()
+	s := startProxy(t, "--upstream", service.URL, "--log-format", "json")
+	if a, text := s.do(http.MethodGet, "/", ""); a.status != http.StatusOK || text != "hello" {
+		t.Errorf("status %d, %q", a.status, text)
+	}
+	line := s.logged("Unsolicited response")
+	if !strings.HasPrefix(line, "{") || !strings.Contains(line, `"level":"WARN"`) {
+		t.Errorf("the log has the line %s", line)
+	}
+}
+
 // TestSecondSignalEndsTheProxy has a request that never ends.
 func TestSecondSignalEndsTheProxy(t *testing.T) {
 	arrived := make(chan struct{})

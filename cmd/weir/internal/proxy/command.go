@@ -149,6 +149,9 @@ func (s *settings) run(cmd *cobra.Command) error {
 	if strings.HasSuffix(s.listen, ":0") {
 		fmt.Fprintln(cmd.OutOrStdout(), ln.Addr())
 	}
+	// The transport has no logger of its own: what an upstream sends unasked goes to the default one.
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	slog.SetDefault(p.faults)
 	s.announce(cmd.Context(), logger, ln)
 	return p.Serve(cmd.Context(), ln)
 }
