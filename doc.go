@@ -20,6 +20,8 @@
 // A refusal is a value, not an error: errors are for misuse and for contexts that ended. A request that can never be
 // granted has RetryAfter [Never].
 //
+// Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic.
+//
 // All limiters are safe for concurrent use. None starts a goroutine: waiters wait in the goroutine that called, and a
 // queue has one timer, which is armed only while somebody waits in it.
 package weir
