@@ -1,0 +1,293 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Admit ten requests a second, and twenty at once after a quiet time.
+func ExampleTokenBucket() {
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	admitted := 0
+	for range 100 {
+		if limiter.Allow() {
+			admitted++
+		}
+	}
+	fmt.Println("admitted at once:", admitted >= 20 && admitted < 25)
+	// Output:
+	// admitted at once: true
+}
+
+// Tell the caller when to come back.
+func ExampleTokenBucket_TryAcquire() {
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
+		Name: "search", Rate: weir.PerMinute(2), Burst: 3, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, n := range []int64{2, 2, 5} {
+		d := limiter.TryAcquire(n).Decision()
+		switch {
+		case d.Allowed:
+			fmt.Println(d.Policy, "admitted, left:", d.Remaining)
+		case d.RetryAfter == weir.Never:
+			fmt.Println(d.Policy, "refused: more than the", d.Limit, "that it ever holds")
+		default:
+			fmt.Println(d.Policy, "refused, come back after", d.RetryAfter)
+		}
+	}
+	// Output:
+	// search admitted, left: 1
+	// search refused, come back after 30s
+	// search refused: more than the 3 that it ever holds
+}
+
+// Wait in a queue for at most ten callers, in order.
+func ExampleTokenBucket_Acquire() {
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(200), Burst: 1, QueueLimit: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := time.Now()
+	for range 4 {
+		lease, err := limiter.Acquire(context.Background(), 1)
+		if err != nil || !lease.Allowed() {
+			fmt.Println("refused:", lease.Decision().Reason, err)
+			return
+		}
+	}
+	// The first permit was in the bucket, the other three came 5 ms apart.
+	fmt.Println("at least 15ms:", time.Since(start) >= 15*time.Millisecond)
+	// Output:
+	// at least 15ms: true
+}
+
+// Who could not be served before the deadline of its context is refused at once, and can do something else meanwhile.
+func ExampleTokenBucket_Acquire_deadline() {
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 2 {
+		lease, err := limiter.Acquire(ctx, 1)
+		fmt.Println(lease.Allowed(), lease.Decision().Reason, err)
+	}
+	// Output:
+	// true none <nil>
+	// false deadline <nil>
+}
+
+// Limit the tokens of a language model, the number of which is known only when the answer is there: reserve an estimate,
+// then commit what was used.
+func ExampleLease_Commit() {
+	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{
+		Rate: weir.PerMinute(60_000), Burst: 10_000, Clock: weir.NewManualClock(0),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ask := func(estimate, used int64) {
+		lease := tokens.TryReserve(estimate)
+		if !lease.Allowed() {
+			fmt.Println("come back after", lease.Decision().RetryAfter)
+			return
+		}
+		defer lease.Cancel() // does nothing after Commit, and gives everything back if the call below fails
+		fmt.Println("reserved", lease.Permits())
+		lease.Commit(used)
+		fmt.Println("used", used, "left", tokens.Stats().Available)
+	}
+	ask(4000, 1500)
+	ask(4000, 9000) // more than reserved, and more than there is: the rest is owed
+	ask(4000, 4000)
+	// Output:
+	// reserved 4000
+	// used 1500 left 8500
+	// reserved 4000
+	// used 9000 left 0
+	// come back after 4.5s
+}
+
+// Hold a client to a rate in the short and in the long term, and to a number of requests at a time. A request that one
+// of them refuses costs nothing of the others.
+func ExampleChain() {
+	clock := weir.NewManualClock(0)
+	perSecond, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "second", Rate: weir.PerSecond(2), Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	perDay, err := weir.NewFixedWindow(weir.FixedWindowOptions{Name: "day", Limit: 1000, Window: 24 * time.Hour, Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	atATime, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "at a time", Limit: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits, err := weir.NewChain(perSecond, perDay, atATime)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 3 {
+		lease := limits.TryAcquire(1)
+		defer lease.Release()
+		d := lease.Decision()
+		fmt.Println(d.Allowed, d.Policy, d.Remaining, d.RetryAfter)
+	}
+	fmt.Println("left of the day:", perDay.Stats().Available, "at a time:", atATime.Stats().Available)
+	// Output:
+	// true second 1 0s
+	// true second 0 0s
+	// false second 0 500ms
+	// left of the day: 998 at a time: 1
+}
+
+// Limit requests and tokens together where a request costs one of the one and many of the other: reserve both, and
+// cancel the first if the second refuses.
+func ExampleLease_Cancel() {
+	clock := weir.NewManualClock(0)
+	requests, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(60), Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(10_000), Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, estimate := range []int64{7000, 4000} {
+		request := requests.TryReserve(1)
+		lease := tokens.TryReserve(estimate)
+		if request.Allowed() && lease.Allowed() {
+			fmt.Println("ask for", estimate)
+			continue
+		}
+		request.Cancel()
+		lease.Cancel()
+		fmt.Println("come back after", max(request.Decision().RetryAfter, lease.Decision().RetryAfter))
+	}
+	fmt.Println("requests left:", requests.Stats().Available)
+	// Output:
+	// ask for 7000
+	// come back after 6s
+	// requests left: 59
+}
+
+// Let no more than two tasks run at a time.
+func ExampleConcurrency() {
+	limiter, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 2, QueueLimit: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan int64)
+	for range 5 {
+		go func() {
+			lease, err := limiter.Acquire(context.Background(), 1)
+			if err != nil || !lease.Allowed() {
+				done <- -1
+				return
+			}
+			defer lease.Release()
+			done <- 2 - limiter.Stats().Available // how many run now
+		}()
+	}
+	for range 5 {
+		if running := <-done; running < 1 || running > 2 {
+			fmt.Println("running:", running)
+		}
+	}
+	fmt.Println("never more than two")
+	// Output:
+	// never more than two
+}
+
+// Give every user a limit of their own.
+func ExampleKeyed() {
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerMinute(1), Burst: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, user := range []string{"ann", "ann", "ann", "bob"} {
+		fmt.Println(user, limiter.Allow(user))
+	}
+	// Output:
+	// ann true
+	// ann true
+	// ann false
+	// bob true
+}
+
+// Spread requests evenly over a sliding window.
+func ExampleSlidingWindow() {
+	clock := weir.NewManualClock(0)
+	limiter, err := weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 4, Window: 8 * time.Second, Segments: 4, Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter.TryAcquire(3)
+	clock.Advance(2 * time.Second)
+	limiter.TryAcquire(1)
+	fmt.Println("two more after", limiter.TryAcquire(2).Decision().RetryAfter)
+	// Output:
+	// two more after 6s
+}
+
+// Read a limit from a configuration.
+func ExampleParseRate() {
+	for _, text := range []string{"10/s", "1000/24h", "0.5/min", "fast"} {
+		rate, err := weir.ParseRate(text)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Printf("%v: one each %v\n", rate, rate.Interval())
+	}
+	// Output:
+	// 10/s: one each 100ms
+	// 1000/day: one each 1m26.4s
+	// 1/2m: one each 2m0s
+	// weir: rate "fast": must be permits/period such as 10/s, 8/min, 1000/24h or 0.5/s
+}
+
+// Simulate an hour of traffic in no time.
+func ExampleManualClock() {
+	clock := weir.NewManualClock(0)
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(1), Burst: 5, Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	admitted := 0
+	for range 3600 {
+		if limiter.Allow() {
+			admitted++
+		}
+		clock.Advance(time.Second)
+	}
+	fmt.Println(admitted)
+	// Output:
+	// 64
+}
