@@ -31,18 +31,24 @@ type request struct {
 type fault struct {
 	field    string // "" if the body is not such an object at all
 	value    string // what stands there, shortened
+	wrong    string // what is wrong with it, "" if that follows from what is accepted
 	accepted string
 }
 
-// Error is "field value: accepted".
+// Error is "field value: wrong; accepted", without what is not known.
 func (f *fault) Error() string {
+	text := f.wrong
+	if f.wrong != "" && f.accepted != "" {
+		text += "; "
+	}
+	text += f.accepted
 	switch {
 	case f.field == "":
-		return f.accepted
+		return text
 	case f.value == "":
-		return f.field + ": " + f.accepted
+		return f.field + ": " + text
 	default:
-		return f.field + " " + f.value + ": " + f.accepted
+		return f.field + " " + f.value + ": " + text
 	}
 }
 
@@ -65,12 +71,12 @@ func decode(body []byte) (request, error) {
 	}
 	switch {
 	case seen&keyField == 0:
-		return request{}, &fault{field: keyName, accepted: "is missing; " + acceptedKey}
+		return request{}, &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
 	case len(r.key) == 0:
 		return request{}, &fault{field: keyName, value: `""`, accepted: acceptedKey}
 	case len(r.key) > maxKey:
 		return request{}, &fault{
-			field: keyName, value: excerpt(r.key), accepted: fmt.Sprintf("has %d bytes; %s", len(r.key), acceptedKey),
+			field: keyName, value: excerpt(r.key), wrong: fmt.Sprintf("has %d bytes", len(r.key)), accepted: acceptedKey,
 		}
 	}
 	return r, nil
@@ -94,7 +100,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 			return 0, err
 		}
 		if seen&field != 0 {
-			return 0, &fault{field: fieldNames[field], accepted: "stands there twice"}
+			return 0, &fault{field: fieldNames[field], wrong: "stands there twice", accepted: "must be there once"}
 		}
 		seen |= field
 		s.space()
@@ -139,7 +145,7 @@ func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 	}
 	value, err := s.string()
 	if inner, ok := errors.AsType[*fault](err); ok {
-		inner.accepted = field + ": " + inner.accepted
+		inner.wrong = field + ": " + inner.wrong
 	}
 	return value, err
 }

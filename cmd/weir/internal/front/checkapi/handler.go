@@ -112,8 +112,10 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	policy, ok := h.policies[string(ask.policy)]
 	if !ok {
-		p := newProblem(http.StatusNotFound, "policy", excerpt(ask.policy),
-			"there is no such policy; there are "+strings.Join(h.names, ", "))
+		p := problemOf(http.StatusNotFound, &fault{
+			field: "policy", value: excerpt(ask.policy),
+			wrong: "there is no such policy", accepted: "must be one of: " + strings.Join(h.names, ", "),
+		})
 		p.Policies = h.names
 		return p
 	}

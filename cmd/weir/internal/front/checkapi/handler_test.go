@@ -149,10 +149,12 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/check", isJSON, `{"key":"` + strings.Repeat("k", 1025) + `"}`, 400, "key", "has 1025 bytes"},
 		{"POST", "/v1/check", isJSON, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
 		{"POST", "/v1/check", isJSON, `{"key":"a","quota":5}`, 400, "field", "must be policy, key or cost"},
+		{"POST", "/v1/check", isJSON, `{}`, 400, "key", "key: is missing; must be a string of 1 to 1024 bytes"},
+		{"POST", "/v1/check", isJSON, `{"key":"a","key":"a"}`, 400, "key", "key: stands there twice"},
 		{"POST", "/v1/check", isJSON, `{`, 400, "", "not JSON"},
 		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10+1), 413, "body", "must be at most 65536 bytes"},
 		{"POST", "/v1/check", isJSON, strings.Repeat(" ", 64<<10), 400, "", "not JSON"},
-		{"POST", "/v1/check", isJSON, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; there are default, small`},
+		{"POST", "/v1/check", isJSON, `{"policy":"gold","key":"a"}`, 404, "policy", `policy "gold": there is no such policy; must be one of: default, small`},
 		{"POST", "/v1/check", "multipart/form-data", `{"key":"a"}`, 415, "Content-Type", `Content-Type "multipart/form-data": must be application/json`},
 		{"POST", "/v1/check", "text/plain", `{"key":"a"}`, 415, "Content-Type", `Content-Type "text/plain": must be application/json`},
 		{"POST", "/v1/check", isJSON + "; charset=latin1", `{"key":"a"}`, 415, "Content-Type", "must be application/json"},
@@ -182,6 +184,9 @@ func TestProblems(t *testing.T) {
 		if p.Field != c.field || !strings.Contains(p.Detail, c.detail) {
 			t.Errorf("%s: field %q, detail %q, want %q, %q", what, p.Field, p.Detail, c.field, c.detail)
 		}
+		if p.Accepted != "" && !strings.HasPrefix(p.Accepted, "must be ") {
+			t.Errorf("%s: accepted is %q, which says something else", what, p.Accepted)
+		}
 		if (c.status == 405) != (r.Header().Get("Allow") != "") {
 			t.Errorf("%s: Allow %q", what, r.Header().Get("Allow"))
 		}
@@ -192,8 +197,8 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: tells a RateLimit", what)
 		}
 	}
-	if got := front.Rejected(); got != 16 {
-		t.Errorf("%d requests counted as rejected, want 16", got)
+	if got := front.Rejected(); got != 18 {
+		t.Errorf("%d requests counted as rejected, want 18", got)
 	}
 }
 

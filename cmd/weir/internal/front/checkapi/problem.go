@@ -38,8 +38,11 @@ func (p *problem) write(w http.ResponseWriter) {
 
 // newProblem answers the problem with a part of the request.
 func newProblem(status int, field, value, accepted string) *problem {
-	f := fault{field: field, value: value, accepted: accepted}
-	return &problem{Status: status, Detail: f.Error(), Field: field, Value: value, Accepted: accepted}
+	return problemOf(status, &fault{field: field, value: value, accepted: accepted})
+}
+
+func problemOf(status int, f *fault) *problem {
+	return &problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
 }
 
 // badBody answers the problem that decode found.
@@ -48,5 +51,5 @@ func badBody(err error) *problem {
 	if !errors.As(err, &f) {
 		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
-	return newProblem(http.StatusBadRequest, f.field, f.value, f.accepted)
+	return problemOf(http.StatusBadRequest, f)
 }

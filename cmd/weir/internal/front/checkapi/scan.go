@@ -43,9 +43,9 @@ func (s *scanner) space() {
 // fault says what was expected at this place.
 func (s *scanner) fault(expected string) *fault {
 	if s.at >= len(s.text) {
-		return &fault{accepted: fmt.Sprintf("not JSON: %s, but the body ends after %d bytes", expected, len(s.text))}
+		return &fault{wrong: fmt.Sprintf("not JSON: %s, but the body ends at byte %d", expected, len(s.text))}
 	}
-	return &fault{accepted: fmt.Sprintf("not JSON: %s at byte %d, not %s", expected, s.at, s.excerpt())}
+	return &fault{wrong: fmt.Sprintf("not JSON: %s at byte %d, not %s", expected, s.at, s.excerpt())}
 }
 
 // excerpt is the value that comes next, as far as it can be shown.
@@ -67,7 +67,7 @@ func (s *scanner) excerpt() string {
 			}
 			end++
 		}
-		end = min(end+1, len(rest))
+		return excerpt(rest[1:min(end, len(rest))])
 	default:
 		for end < len(rest) && end <= maxExcerpt && isBare(rest[end]) {
 			end++
