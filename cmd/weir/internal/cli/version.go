@@ -46,16 +46,16 @@ func version() build {
 // short is one line: "weir v1.2.3".
 func (b build) short() string { return "weir " + b.version }
 
-func (b build) write(w io.Writer) {
-	fmt.Fprintln(w, b.short())
+func (b build) String() string {
+	text := b.short() + "\n"
 	if b.revision != "" {
 		state := ""
 		if b.modified {
 			state = ", with local changes"
 		}
-		fmt.Fprintf(w, "revision %s of %s%s\n", b.revision, b.time, state)
+		text += fmt.Sprintf("revision %s of %s%s\n", b.revision, b.time, state)
 	}
-	fmt.Fprintf(w, "%s %s/%s\n", strings.Replace(runtime.Version(), "go", "go ", 1), runtime.GOOS, runtime.GOARCH)
+	return text + fmt.Sprintf("%s %s/%s\n", strings.Replace(runtime.Version(), "go", "go ", 1), runtime.GOOS, runtime.GOARCH)
 }
 
 func versionCommand() *cobra.Command {
@@ -69,7 +69,9 @@ prints the first line alone.`,
   weir --version`,
 		Args: misuse.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version().write(cmd.OutOrStdout())
+			if _, err := io.WriteString(cmd.OutOrStdout(), version().String()); err != nil {
+				return fmt.Errorf("weir: %w", err)
+			}
 			return nil
 		},
 	}
