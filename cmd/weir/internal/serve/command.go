@@ -69,7 +69,8 @@ is lost when the server ends.`,
 	o.limit.RegisterRate(fs)
 	o.log.Register(fs)
 	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
-		"how long /healthz answers 503 before new connections are refused, for load balancers to notice, from 0s to 1h")
+		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
+			"from 0s to 1h; longer if requests are in flight")
 	o.shutdownTimeout = 10 * time.Second
 	fs.Var(flagvalue.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
 		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
