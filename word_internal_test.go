@@ -419,7 +419,6 @@ func TestCallsAreDecidedInTheWord(t *testing.T) {
 			t.Errorf("%+v, %v", l.Decision(), err)
 		}
 	}
-	//nolint:staticcheck // each call takes a permit
 	if b.Allow() && b.Allow() && b.Allow() || b.TryAcquire(19).Allowed() || b.TryReserve(20).Allowed() {
 		t.Error("more than the burst is granted")
 	}
