@@ -162,7 +162,7 @@ func (g *gate) take(now, n int64) (algo.Result, Reason) {
 		return g.meter.peek(now, n), ReasonClosed
 	case n > 0 && n <= g.limit && g.overtakes():
 		r := g.meter.peek(now, n)
-		r.RetryAfter = g.wait(now, n)
+		r.RetryAfter = g.meter.wait(now, &g.queue, n)
 		return r, ReasonLimited
 	}
 	r := g.meter.take(now, n)
@@ -177,7 +177,7 @@ func (g *gate) peek(now, n int64) (algo.Result, Reason) {
 	case g.closed:
 		return r, ReasonClosed
 	case n > 0 && n <= g.limit && g.overtakes():
-		r.RetryAfter = g.wait(now, n)
+		r.RetryAfter = g.meter.wait(now, &g.queue, n)
 		return r, ReasonLimited
 	}
 	return r, reasonOf(r)
@@ -185,14 +185,6 @@ func (g *gate) peek(now, n int64) (algo.Result, Reason) {
 
 // overtakes tells whether granting a newcomer would overtake somebody who waits.
 func (g *gate) overtakes() bool { return g.queue.Len() > 0 && !g.queue.NewestFirst }
-
-// wait is how long a newcomer's n permits will take, those who are served before it included.
-func (g *gate) wait(now, n int64) time.Duration {
-	if g.overtakes() {
-		return g.meter.wait(now, &g.queue, n)
-	}
-	return g.meter.peek(now, n).RetryAfter
-}
 
 func reasonOf(r algo.Result) Reason {
 	switch {

@@ -25,9 +25,6 @@ type KeyedOptions struct {
 	// WhenFull is what a new key is told when MaxKeys are tracked and it has found none that can be forgotten. Default:
 	// Deny.
 	WhenFull WhenFull
-	// MaxDebt is how many permits commits may charge beyond those available: from 1 to 10^15, or NoDebt. Default:
-	// Burst.
-	MaxDebt int64
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock Clock
 }
@@ -66,7 +63,6 @@ type Keyed[K comparable] struct {
 	algorithm algo.TokenBucket
 	policy    string
 	fill      time.Duration // in which an empty bucket is full again
-	maxDebt   int64
 	maxKeys   int64
 	whenFull  WhenFull
 	clock     *steadyClock
@@ -128,13 +124,9 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 	if err != nil {
 		return nil, optionError(of, err)
 	}
-	debt, err := maxDebt(of, o.MaxDebt, o.Burst)
-	if err != nil {
-		return nil, err
-	}
 	_, fill := bucketQuota(a)
 	return &Keyed[K]{
-		algorithm: a, fill: fill, policy: o.Name, maxDebt: debt, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
+		algorithm: a, fill: fill, policy: o.Name, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
 		clock: steady(o.Clock), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		states: table.New(table.Options{
 			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: shardsFor(o.MaxKeys), Linger: linger, Fresh: bucketIsFull,

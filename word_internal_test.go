@@ -225,7 +225,7 @@ func (p *pair[S]) play(steps int) {
 		p.step()
 	}
 	p.settleEverything()
-	if p.words*2 < p.calls {
+	if p.words*5 < p.calls {
 		p.t.Errorf("only %d of %d calls found the word", p.words, p.calls)
 	}
 	if p.granted < steps/1000 || p.refused < steps/1000 {
