@@ -149,7 +149,7 @@ func ExampleChain() {
 	}
 	for range 3 {
 		lease := limits.TryAcquire(1)
-		defer lease.Release()
+		defer lease.Release() //nolint:gocritic // all are in flight until the end
 		d := lease.Decision()
 		fmt.Println(d.Allowed, d.Policy, d.Remaining, d.RetryAfter)
 	}
