@@ -9,6 +9,14 @@ import (
 	"time"
 )
 
+// fewer is n, or less under the race detector, which makes everything some ten times slower.
+func fewer(n int) int {
+	if raceEnabled {
+		return n / 8
+	}
+	return n
+}
+
 // The states of these tests are one word, the time at which the key is fresh.
 func freshAt(state []uint64, _ uint16, now int64) bool { return int64(state[0]) <= now }
 
@@ -61,7 +69,7 @@ func TestEqualsMap(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			table := New(Options{Words: 1, Shards: 4, Fresh: freshAt})
 			want := map[uint64]entry{}
-			for step := range 400_000 {
+			for step := range fewer(400_000) {
 				now := int64(step)
 				key := rng.Uint64N(uint64(step/20 + 10))
 				h := spread.hash(key)
@@ -141,7 +149,7 @@ func TestBoundHolds(t *testing.T) {
 			t.Fatalf("key %d does not get in", key)
 		}
 	}
-	for key := range uint64(1_000_000) {
+	for key := range uint64(fewer(1_000_000)) {
 		if table.put(hash(bound+key), 5000, 0, 999) {
 			t.Fatalf("key %d got into a full table", key)
 		}
@@ -187,11 +195,15 @@ func TestTenMillionKeysShareNothing(t *testing.T) {
 
 // TestBytesPerKey measures the memory of tables of many sizes. No collector has to walk it.
 func TestBytesPerKey(t *testing.T) {
+	sizes := []int{1_000_000, 300_000, 400_000, 500_000, 700_000}
+	if raceEnabled {
+		sizes = sizes[:1]
+	}
 	for _, c := range []struct {
 		words       int
 		least, most float64
 	}{{1, 24, 39}, {2, 32, 52}} {
-		for _, keys := range []int{300_000, 400_000, 500_000, 700_000, 1_000_000} {
+		for _, keys := range sizes {
 			before := heap()
 			table := New(Options{Words: c.words, Shards: 64, Fresh: freshAt})
 			for key := range uint64(keys) {
