@@ -2,6 +2,7 @@ package weir
 
 import (
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,8 @@ type arrival struct {
 	_       [64]byte
 	word    atomic.Uint64
 	granted atomic.Int64 // without those counted in the word
-	_       [48]byte
+	folding atomic.Int64 // how many callers are about to move a full count from the word to granted
+	_       [40]byte
 	epoch   atomic.Int64
 	scale   uint64 // one nanosecond in the word
 	one     int64  // one permit in the word
@@ -93,16 +95,28 @@ func (a *arrival) take(cost int64) (ahead, now, returned int64, v verdict) {
 		return 0, now, 0, locked
 	}
 	if ahead <= a.room+a.one-cost {
-		if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
-			if old&grantBits == grantBits {
-				a.granted.Add(grantsPerWord)
-			}
+		next := start + full + uint64(cost) | (old+oneGrant)&grantBits
+		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
 			return ahead + cost, now, returned, taken
 		}
 	} else if old == before {
 		return ahead, now, 0, short
 	}
 	return a.takeContended(cost, now)
+}
+
+// fold exchanges a word whose count is full, and moves the count to granted. Who stops between the two holds back the
+// count of requests that were answered long before, so counts waits for it.
+//
+//go:noinline
+func (a *arrival) fold(old, next uint64) bool {
+	a.folding.Add(1)
+	ok := a.word.CompareAndSwap(old, next)
+	if ok {
+		a.granted.Add(grantsPerWord)
+	}
+	a.folding.Add(-1)
+	return ok
 }
 
 // takeContended is take after somebody else changed the word at the same time. It tries again with the same time, which
@@ -120,10 +134,8 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, 
 		case old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch:
 			return 0, now, 0, locked
 		case ahead <= a.room+a.one-cost:
-			if a.word.CompareAndSwap(old, start+full+uint64(cost)|(old+oneGrant)&grantBits) {
-				if old&grantBits == grantBits {
-					a.granted.Add(grantsPerWord)
-				}
+			next := start + full + uint64(cost) | (old+oneGrant)&grantBits
+			if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
 				return ahead + cost, now, returned, taken
 			}
 		case old == before:
@@ -185,12 +197,12 @@ func (a *arrival) lower() {
 	a.word.Store((uint64(s.Last)*num + ahead) << arrivalShift)
 }
 
+// counts needs a raised word: nobody can begin to fold.
 func (a *arrival) counts() (granted, refused int64) {
-	granted = a.granted.Load()
-	if w := a.word.Load(); w&raised == 0 {
-		granted += int64(w & grantBits / oneGrant)
+	for a.folding.Load() > 0 {
+		runtime.Gosched()
 	}
-	return granted, a.refused.sum()
+	return a.granted.Load(), a.refused.sum()
 }
 
 // mark is the Mark of a take with these answers.

@@ -45,8 +45,9 @@ type Stats struct {
 	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
-	// Granted and Refused count the requests (not the permits) that were answered so far. Probes and refusals because
-	// of misuse or an ended context are not counted.
+	// Granted and Refused count the requests (not the permits) that were answered so far. One whose answer is on its
+	// way may have taken its permits and not be counted yet. Probes and refusals because of misuse or an ended context
+	// are not counted.
 	Granted int64
 	Refused int64
 	// Forgiven counts permits that commits should have charged but that exceeded the largest debt. It ends at the largest

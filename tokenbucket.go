@@ -112,10 +112,8 @@ func (b *TokenBucket) Allow() bool {
 		return b.gate.TryAcquire(1).decision.Allowed
 	}
 	if int64(full-at) <= a.room {
-		if a.word.CompareAndSwap(old, start+full+uint64(a.one)|(old+oneGrant)&grantBits) {
-			if old&grantBits == grantBits {
-				a.granted.Add(grantsPerWord)
-			}
+		next := start + full + uint64(a.one) | (old+oneGrant)&grantBits
+		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
 			return true
 		}
 	} else if old == before {

@@ -1,0 +1,46 @@
+package weir
+
+import (
+	"runtime"
+	"testing"
+)
+
+// TestStatsWaitForCountsOnTheirWay stops a caller between the exchange of a word whose count is full and the counting:
+// the 63 requests before it have been answered, so Stats must not leave them out.
+func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
+	b, err := NewTokenBucket(TokenBucketOptions{Rate: PerDay(1), Burst: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range grantsPerWord - 1 {
+		b.Allow()
+	}
+	a := &b.fast
+	old := a.word.Load()
+	if old&grantBits != grantBits {
+		t.Fatalf("the word counts %d", old&grantBits/oneGrant)
+	}
+	a.folding.Add(1) // what fold does, until the exchange
+	if !a.word.CompareAndSwap(old, (old+uint64(a.one))&^grantBits) {
+		t.Fatal("somebody else uses the bucket")
+	}
+	counted := make(chan int64, 1)
+	go func() { counted <- b.Stats().Granted }()
+	for b.mu.TryLock() { // until Stats holds the lock
+		b.mu.Unlock()
+		select {
+		case n := <-counted:
+			t.Fatalf("%d are counted", n)
+		default:
+			runtime.Gosched()
+		}
+	}
+	a.granted.Add(grantsPerWord) // and the rest
+	a.folding.Add(-1)
+	if n := <-counted; n != grantsPerWord {
+		t.Errorf("%d are counted, want %d", n, grantsPerWord)
+	}
+	if n := b.Stats().Available; n != 100-grantsPerWord {
+		t.Errorf("%d are available", n)
+	}
+}
