@@ -183,7 +183,7 @@ func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final 
 	verdict := foreign
 	for _, link := range c.gates {
 		g := link.limiter
-		g.at = g.now()
+		g.at = g.catchUp()
 		d := g.decision(g.peek(g.at, n))
 		g.refuses = !d.Allowed
 		verdict.add(d)
@@ -400,7 +400,7 @@ func (c *Chain) Peek(n int64) Decision {
 	c.lock()
 	for _, link := range c.gates {
 		g := link.limiter
-		verdict.add(g.decision(g.peek(g.now(), n)))
+		verdict.add(g.decision(g.peek(g.catchUp(), n)))
 	}
 	c.unlock()
 	if c.isClosed() {

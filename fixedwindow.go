@@ -33,6 +33,9 @@ type FixedWindowOptions struct {
 // It is the simplest algorithm, and the coarsest: around the border of two windows up to 2 x Limit permits are granted
 // in an arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
 //
+// Those who wait are served as of the moment at which their permits became available. If the timer is late, those of the
+// last 10 ms are served together: of all windows that began in them, where windows are shorter.
+//
 // While nobody waits, a limit below 2^31 is one word that calls exchange by compare-and-swap, like that of a
 // TokenBucket.
 type FixedWindow struct {

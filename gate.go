@@ -118,6 +118,22 @@ func (g *gate) lock() {
 	}
 }
 
+// enter locks, and answers the time.
+func (g *gate) enter() (now int64) {
+	g.lock()
+	return g.catchUp()
+}
+
+// catchUp serves those whose permits have come by now, and answers the time. If the timer is late, nobody may change the
+// state from which they are owed before.
+func (g *gate) catchUp() (now int64) {
+	if now = g.now(); g.due > now {
+		return now
+	}
+	g.serve(now)
+	return g.now() // which is not before the time of the last grant
+}
+
 func (g *gate) unlock() {
 	if g.word != nil && g.queue.Len() == 0 && !g.closed {
 		g.word.lower()
@@ -135,20 +151,20 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	if n < 0 {
 		return g.invalid(n)
 	}
-	g.lock()
+	now := g.enter()
 	defer g.unlock()
-	r, reason := g.take(g.now(), n)
+	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
 	return g.lease(n, r, reason, reserve)
 }
 
 // allow is try(1) where only the answer matters.
 func (g *gate) allow() bool {
-	g.lock()
+	now := g.enter()
 	allowed := false
 	if !g.closed && !g.overtakes() {
-		g.changed = g.now()
-		allowed = g.meter.grant(g.changed)
+		g.changed = now
+		allowed = g.meter.grant(now)
 	}
 	g.count(1, allowed)
 	g.unlock()
@@ -263,8 +279,7 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	if ctx.Err() != nil {
 		return g.canceled(ctx, n)
 	}
-	g.lock()
-	now := g.now()
+	now := g.enter()
 	r, reason := g.take(now, n)
 	if reason == ReasonLimited {
 		reason = g.admit(ctx, now, n, r)
@@ -304,8 +319,14 @@ func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 	if n > g.queueLimit || !g.queue.NewestFirst && n > g.queueLimit-g.queue.Permits() {
 		return ReasonQueueFull
 	}
-	if until, ok := ctx.Deadline(); ok && g.clock == nil && r.RetryAfter > time.Until(until) {
-		return ReasonDeadline
+	if until, ok := ctx.Deadline(); ok && g.clock == nil {
+		wait := r.RetryAfter
+		if n == 0 && g.overtakes() { // a probe ignores the queue until it stands in it
+			wait = g.meter.wait(now, &g.queue, 0)
+		}
+		if wait > time.Until(until) {
+			return ReasonDeadline
+		}
 	}
 	for n > g.queueLimit-g.queue.Permits() {
 		w := g.queue.Oldest()
@@ -349,6 +370,9 @@ func (g *gate) serve(now int64) {
 	at := now
 	if g.due < now {
 		at = min(max(g.due, now-maxLate, g.changed), now) // a clock may have gone back
+		if at > g.due {
+			g.meter.replan() // what is lost moves everybody back
+		}
 	}
 	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
 		if w.Value.ctx.Err() != nil {
@@ -405,23 +429,29 @@ func (g *gate) arm(now, due int64) {
 }
 
 func (g *gate) disarm() {
-	if g.armed {
-		g.armed = false
-		if g.clock != nil {
-			g.stop()
-		} else {
-			g.timer.Stop()
-		}
-	}
+	g.halt()
 	g.timer = nil // nor must a timer
 	g.due = math.MaxInt64
 }
 
-// wake is called by the timer.
+func (g *gate) halt() {
+	if !g.armed {
+		return
+	}
+	g.armed = false
+	if g.clock != nil {
+		g.stop()
+	} else {
+		g.timer.Stop()
+	}
+}
+
+// wake is called by the timer, perhaps after it has been stopped and set anew: so it is stopped again, or there would be
+// two.
 func (g *gate) wake() {
 	g.lock()
 	defer g.unlock()
-	g.armed = false
+	g.halt()
 	if !g.closed {
 		g.serve(g.now())
 	}
@@ -432,9 +462,8 @@ func (g *gate) settle(c *claim, how settlement, actual int64) {
 	if how == release && !g.returned {
 		return
 	}
-	g.lock()
+	now := g.enter()
 	defer g.unlock()
-	now := g.now()
 	g.touched, g.changed = now, now
 	switch {
 	case g.returned || actual < c.permits:
@@ -459,9 +488,8 @@ func (g *gate) refund(n int64) {
 	if n <= 0 {
 		return
 	}
-	g.lock()
+	now := g.enter()
 	defer g.unlock()
-	now := g.now()
 	g.touched, g.changed = now, now
 	g.meter.refund(now, n)
 	g.meter.replan()
@@ -475,9 +503,9 @@ func (g *gate) Peek(n int64) Decision {
 	if n < 0 {
 		return g.invalid(n).decision
 	}
-	g.lock()
+	now := g.enter()
 	defer g.unlock()
-	return g.decision(g.peek(g.now(), n))
+	return g.decision(g.peek(now, n))
 }
 
 // Stats implements [Limiter].

@@ -38,6 +38,10 @@ type SlidingWindowOptions struct {
 //
 // It never grants more than Limit permits within Window x (Segments-1) / Segments, and approaches that for whole
 // windows as segments grow finer (TestSlidingWindowBound).
+//
+// Those who wait are served as of the moment at which their permits became available. A timer that is late, by up to 10
+// ms, so shortens the time to the next grants by as much; where windows are shorter, those of several are served
+// together.
 type SlidingWindow struct {
 	gate
 
