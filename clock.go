@@ -13,7 +13,9 @@ type Clock interface {
 	// backward: if it does, no permits are gained or lost, and time goes on from there.
 	Now() int64
 	// AfterFunc calls f, in a goroutine of its own or not, once d has passed on this clock, unless stop is called
-	// first. The limiter never calls stop or AfterFunc while f of the same limiter waits for it.
+	// first; never before AfterFunc has returned. f may have to wait for callers of the limiter, which may be in Now,
+	// AfterFunc or stop at that moment: so a clock must not hold a lock that these need while it calls f, and stop
+	// must not wait for an f that has begun. f may call all three.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
 
@@ -127,13 +129,11 @@ func (c *ManualClock) Advance(d time.Duration) {
 	}
 }
 
-// Set moves the clock to now, like Advance.
+// Set moves the clock to now, like Advance. If it is moved beyond now meanwhile, by another goroutine or by what is
+// called, it stays there.
 func (c *ManualClock) Set(now int64) {
-	for {
-		d := time.Duration(now - c.Now())
-		if !c.step(&d) {
-			return
-		}
+	for d := time.Duration(now - c.Now()); c.step(&d); {
+		d = time.Duration(max(now-c.Now(), 0))
 	}
 }
 

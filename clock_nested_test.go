@@ -1,0 +1,46 @@
+package weir_test
+
+import (
+	"testing"
+
+	"github.com/weirhq/weir"
+)
+
+// TestManualClockIsMovedByWhatItCalls moves the clock from a function that it calls: it does not go back afterwards.
+func TestManualClockIsMovedByWhatItCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		inner, outer func(*weir.ManualClock)
+		want         int64
+	}{
+		"Advance in Advance": {
+			func(c *weir.ManualClock) { c.Advance(20) }, func(c *weir.ManualClock) { c.Advance(10) }, 30,
+		},
+		"Advance in Set": {
+			func(c *weir.ManualClock) { c.Advance(20) }, func(c *weir.ManualClock) { c.Set(10) }, 25,
+		},
+		"Set in Advance": {
+			func(c *weir.ManualClock) { c.Set(20) }, func(c *weir.ManualClock) { c.Advance(10) }, 25,
+		},
+		"Set in Set": {
+			func(c *weir.ManualClock) { c.Set(20) }, func(c *weir.ManualClock) { c.Set(10) }, 20,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := weir.NewManualClock(0)
+			clock.AfterFunc(5, func() { c.inner(clock) })
+			clock.AfterFunc(19, func() {
+				if now := clock.Now(); now != 19 {
+					t.Errorf("called at %d", now)
+				}
+			})
+			c.outer(clock)
+			if now := clock.Now(); now != c.want {
+				t.Errorf("it is %d, want %d", now, c.want)
+			}
+			clock.Set(7)
+			if now := clock.Now(); now != 7 {
+				t.Errorf("it is %d after Set(7)", now)
+			}
+		})
+	}
+}
