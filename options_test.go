@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ func TestOptionsOutOfRange(t *testing.T) {
 			return err
 		}
 	}
+	mostKeys := int64(1) << 31
+	tooManyKeys := int(mostKeys + 1) // negative where an int has 32 bits
 	for _, c := range []struct {
 		build  func() error
 		option string
@@ -107,7 +110,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		{keyed(func(o *weir.KeyedOptions) { o.Rate = weir.Rate{} }), "KeyedOptions.Rate", "0 permits per 0s: must be from 1 to 10^15 permits"},
 		{keyed(func(o *weir.KeyedOptions) { o.Burst = -1 }), "KeyedOptions.Burst", "-1: must be from 1 to 10^15"},
 		{keyed(func(o *weir.KeyedOptions) { o.MaxKeys = -1 }), "KeyedOptions.MaxKeys", "-1: must be from 1 to 2147483648"},
-		{keyed(func(o *weir.KeyedOptions) { o.MaxKeys = 1<<31 + 1 }), "KeyedOptions.MaxKeys", "2147483649: must be from 1 to 2147483648"},
+		{keyed(func(o *weir.KeyedOptions) { o.MaxKeys = tooManyKeys }), "KeyedOptions.MaxKeys", strconv.Itoa(tooManyKeys) + ": must be from 1 to 2147483648"},
 		{keyed(func(o *weir.KeyedOptions) { o.WhenFull = 2 }), "KeyedOptions.WhenFull", "WhenFull(2): must be Deny or Admit"},
 	} {
 		err := c.build()
