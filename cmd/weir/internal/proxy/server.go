@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/fresh"
 )
 
 const (
@@ -37,6 +39,7 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
+	fresh.CloseOnShutdown(server)
 	failed := make(chan error, 1)
 	go func() {
 		if p.o.TLS != nil {

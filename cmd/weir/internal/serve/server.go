@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/fresh"
 )
 
 // server is an HTTP server that ends gracefully.
@@ -21,6 +23,7 @@ type server struct {
 func newServer(h http.Handler, log *slog.Logger, delay, timeout time.Duration) *server {
 	d := newDrain(h)
 	s := &server{http: newHTTPServer(d), drain: d, log: log, delay: delay, timeout: timeout}
+	fresh.CloseOnShutdown(s.http)
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	return s
 }
