@@ -14,37 +14,57 @@ import (
 
 const goroutines = 64
 
-// hammer calls allow from 64 goroutines for a second. It answers how many calls were granted, and for how long at least
-// and at most the limiter was asked.
-func hammer(allow func() bool) (admitted int64, atLeast, atMost time.Duration) {
+// hammered is what became of a limiter that 64 goroutines asked for a second.
+type hammered struct {
+	calls, admitted int64
+	began           time.Time
+	// For how long it was asked, at least and at most.
+	atLeast, atMost time.Duration
+}
+
+// hammer calls allow from 64 goroutines for a second.
+func hammer(allow func() bool) hammered {
 	var (
-		total       atomic.Int64
-		ready, done sync.WaitGroup
-		stop        atomic.Bool
-		start       = make(chan struct{})
+		calls, admitted atomic.Int64
+		ready, done     sync.WaitGroup
+		stop            atomic.Bool
+		start           = make(chan struct{})
 	)
 	for range goroutines {
 		ready.Add(1)
 		done.Go(func() {
 			ready.Done()
 			<-start
-			n := int64(0)
-			for !stop.Load() {
+			n, granted := int64(0), int64(0)
+			for ; !stop.Load(); n++ {
 				if allow() {
-					n++
+					granted++
 				}
 			}
-			total.Add(n)
+			calls.Add(n)
+			admitted.Add(granted)
 		})
 	}
 	ready.Wait()
 	before := time.Now()
 	close(start)
 	<-time.After(time.Second)
-	atLeast = time.Since(before)
 	stop.Store(true)
 	done.Wait()
-	return total.Load(), atLeast, time.Since(before)
+	return hammered{calls: calls.Load(), admitted: admitted.Load(), began: before, atMost: time.Since(before)}
+}
+
+// drain calls allow until it refuses, so that what became available while the machine did something else is not left over.
+func (h *hammered) drain(allow func() bool) {
+	for {
+		h.calls++
+		h.atLeast = time.Since(h.began)
+		if !allow() {
+			break
+		}
+		h.admitted++
+	}
+	h.atMost = time.Since(h.began)
 }
 
 // TestContention asks every algorithm from 64 goroutines at once for a second. No more than the limit may be admitted,
@@ -107,15 +127,17 @@ func TestContention(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%s/%d per second", c.name, perSecond), func(t *testing.T) {
-				admitted, atLeast, atMost := hammer(c.limiter.Allow)
-				most, least := c.most(atMost), c.least(atLeast)
+				h := hammer(c.limiter.Allow)
+				h.drain(c.limiter.Allow)
+				admitted, most, least := h.admitted, c.most(h.atMost), c.least(h.atLeast)
 				t.Logf("admitted %d of at most %.0f (%.4f)", admitted, most, float64(admitted)/most)
 				if float64(admitted) > most {
-					t.Errorf("admitted %d, more than the %.0f allowed in %v", admitted, most, atMost)
+					t.Errorf("admitted %d, more than the %.0f allowed in %v", admitted, most, h.atMost)
 				}
-				// The race detector is too slow for the rates here; the test also runs without it.
-				if !raceEnabled && float64(admitted) < 0.99*least {
-					t.Errorf("admitted %d, less than 99 %% of the %.0f allowed in %v", admitted, least, atLeast)
+				// The race detector is too slow for the rates here, so the test also runs without it. A machine that did not
+				// even ask for twice of what it was due shows nothing.
+				if !raceEnabled && float64(h.calls) > 2*most && float64(admitted) < 0.99*least {
+					t.Errorf("admitted %d, less than 99 %% of the %.0f allowed in %v", admitted, least, h.atLeast)
 				}
 			})
 		}
@@ -133,7 +155,7 @@ func TestContentionOnChain(t *testing.T) {
 	wide := must(weir.NewTokenBucket(weir.TokenBucketOptions{Name: "wide", Rate: weir.PerDay(1), Burst: 10_000}))
 	narrow := must(weir.NewTokenBucket(weir.TokenBucketOptions{Name: "narrow", Rate: weir.PerSecond(1000), Burst: 100}))
 	chain := must(weir.NewChain(wide, narrow))
-	admitted, _, atMost := hammer(func() bool {
+	h := hammer(func() bool {
 		l := chain.TryAcquire(1)
 		defer l.Release()
 		if d := l.Decision(); !d.Allowed && d.Policy != "narrow" {
@@ -141,14 +163,14 @@ func TestContentionOnChain(t *testing.T) {
 		}
 		return l.Allowed()
 	})
-	if most := 100 + 1000*atMost.Seconds(); float64(admitted) > most {
-		t.Errorf("admitted %d, more than the %.0f allowed", admitted, most)
+	if most := 100 + 1000*h.atMost.Seconds(); float64(h.admitted) > most {
+		t.Errorf("admitted %d, more than the %.0f allowed", h.admitted, most)
 	}
-	if left := wide.Stats().Available; left != 10_000-admitted {
-		t.Errorf("%d admitted, but the wide limit has %d of 10000 left", admitted, left)
+	if left := wide.Stats().Available; left != 10_000-h.admitted {
+		t.Errorf("%d admitted, but the wide limit has %d of 10000 left", h.admitted, left)
 	}
-	if s := narrow.Stats(); s.Granted != admitted || s.Refused == 0 {
-		t.Errorf("%d admitted, but the narrow limit counts %+v", admitted, s)
+	if s := narrow.Stats(); s.Granted != h.admitted || s.Refused == 0 {
+		t.Errorf("%d admitted, but the narrow limit counts %+v", h.admitted, s)
 	}
 }
 
@@ -196,7 +218,7 @@ func TestContentionOnConcurrency(t *testing.T) {
 func TestCountsUnderContention(t *testing.T) {
 	b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(100_000), Burst: 1000}))
 	var calls atomic.Int64
-	admitted, _, _ := hammer(func() bool {
+	h := hammer(func() bool {
 		switch calls.Add(1) % 64 {
 		case 0: // sends the others under the lock
 			b.Peek(1)
@@ -205,8 +227,8 @@ func TestCountsUnderContention(t *testing.T) {
 		}
 		return b.Allow()
 	})
-	if s := b.Stats(); s.Granted != admitted || s.Granted+s.Refused != calls.Load() {
-		t.Errorf("%d calls, %d admitted, but %+v", calls.Load(), admitted, s)
+	if s := b.Stats(); s.Granted != h.admitted || s.Granted+s.Refused != calls.Load() {
+		t.Errorf("%d calls, %d admitted, but %+v", calls.Load(), h.admitted, s)
 	}
 }
 
