@@ -16,10 +16,10 @@ type Settings struct {
 	// many waits there are. WallCount is how often the latter are repeated.
 	Wall      time.Duration
 	WallCount int
-	// Attempts is how often a measurement is made until it was not disturbed, Meet how long goroutines try to get to
-	// different processors before they start anyway.
-	Attempts int
-	Meet     time.Duration
+	// Repeats is how many measurements of a row are made again because they were disturbed, Meet how long goroutines try to
+	// get to different processors before they start anyway.
+	Repeats int
+	Meet    time.Duration
 }
 
 // Figure is what was measured of one subject.
@@ -75,12 +75,15 @@ func (r RowResult) Best() (best Figure, ok bool) {
 // DefaultSettings are those of make bench: all of it takes about three minutes.
 func DefaultSettings() Settings {
 	return Settings{
-		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Attempts: 3, Meet: 2 * time.Second,
+		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
 	}
 }
 
 // busyEnough is how much of its processor a goroutine that never blocks must have had.
 const busyEnough = 0.95
+
+// attempts is how often one measurement is made at most.
+const attempts = 4
 
 // series are the measurements of one subject.
 type series struct {
@@ -99,13 +102,14 @@ func (r Row) Measure(ctx context.Context, set Settings) (RowResult, error) {
 	for i, s := range subjects {
 		calls[i] = calibrate(s, r.Goroutines, set.Time, set.Meet)
 	}
+	repeats := set.Repeats
 	for round := range set.Count {
 		for turn := range subjects {
 			if err := ctx.Err(); err != nil {
 				return RowResult{}, err
 			}
 			i := (round + turn) % len(subjects)
-			m := r.sample(i, calls[i], set)
+			m := r.sample(i, calls[i], set.Meet, &repeats)
 			if err := r.verify(subjects[i], m); err != nil && !r.isFloor(i) {
 				return RowResult{}, err
 			}
@@ -115,19 +119,20 @@ func (r Row) Measure(ctx context.Context, set Settings) (RowResult, error) {
 	return r.result(subjects, all), nil
 }
 
-// sample measures the i-th subject, again if something else had its processor meanwhile, and returns the measurement
-// that had the most of it.
-func (r Row) sample(i, calls int, set Settings) (best sample) {
+// sample measures the i-th subject, again if something else had its processor meanwhile and there are repeats left, and
+// returns the measurement that had the most of it.
+func (r Row) sample(i, calls int, meet time.Duration, repeats *int) (best sample) {
 	subject := r.subjects()[i]
-	for range max(set.Attempts, 1) {
+	for range attempts {
 		runtime.GC()
-		m := take(subject, r.Goroutines, calls, set.Meet)
+		m := take(subject, r.Goroutines, calls, meet)
 		if best.calls == 0 || m.apart && !best.apart || m.apart == best.apart && m.cpu > best.cpu {
 			best = m
 		}
-		if !r.disturbed(i, m) {
-			return m
+		if !r.disturbed(i, m) || *repeats == 0 {
+			break
 		}
+		*repeats--
 	}
 	return best
 }

@@ -37,15 +37,15 @@ func timersMade() (n int64) {
 	return n
 }
 
-// isTimer tells whether what was allocated is a timer, not the channel or the function that goes with it.
+// isTimer tells whether what was allocated is a timer, not the channel that goes with it or the room to keep it in.
 func isTimer(stack []uintptr) bool {
 	frames := runtime.CallersFrames(stack)
 	for {
 		frame, more := frames.Next()
 		switch {
-		case !strings.HasPrefix(frame.Function, "runtime."):
-			return frame.Function == "time.newTimer"
-		case !more, frame.Function == "runtime.makechan":
+		case frame.Function == "time.newTimer":
+			return true
+		case !more, frame.Function != "runtime.newobject" && !strings.HasPrefix(frame.Function, "runtime.mallocgc"):
 			return false
 		}
 	}
