@@ -63,7 +63,7 @@ func NewChain(limiters ...Limiter) (*Chain, error) {
 		if isNil(l) {
 			return nil, &OptionError{fmt.Sprintf("NewChain limiter %d", i+1), "nil", "a limiter"}
 		}
-		if err := c.add(l, seen); err != nil {
+		if err := c.add(l, i+1, seen); err != nil {
 			return nil, err
 		}
 	}
@@ -91,10 +91,10 @@ func ofThisPackage(l Limiter) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[Chain]().PkgPath()
 }
 
-func (c *Chain) add(l Limiter, seen map[any]bool) error {
+func (c *Chain) add(l Limiter, number int, seen map[any]bool) error {
 	if reflect.ValueOf(l).Comparable() { // otherwise nobody can tell whether it is the same
 		if seen[l] {
-			return &OptionError{"NewChain limiter", fmt.Sprintf("%T", l), "in the chain only once"}
+			return &OptionError{fmt.Sprintf("NewChain limiter %d", number), fmt.Sprintf("%T", l), "in the chain only once"}
 		}
 		seen[l] = true
 	}
@@ -102,7 +102,7 @@ func (c *Chain) add(l Limiter, seen map[any]bool) error {
 	if isChain {
 		c.chains = append(c.chains, chain)
 		for _, member := range chain.limits {
-			if err := c.add(member, seen); err != nil {
+			if err := c.add(member, number, seen); err != nil {
 				return err
 			}
 		}

@@ -88,9 +88,9 @@ func TestChainRefusesWhatItCannotHold(t *testing.T) {
 		{nil, "weir: NewChain limiters is empty: must be one or more"},
 		{[]weir.Limiter{b, nil}, "weir: NewChain limiter 2 is nil: must be a limiter"},
 		{[]weir.Limiter{none, b}, "weir: NewChain limiter 1 is nil: must be a limiter"},
-		{[]weir.Limiter{b, w, b}, "weir: NewChain limiter is *weir.TokenBucket: must be in the chain only once"},
-		{[]weir.Limiter{mustChain(t, b), w, b}, "weir: NewChain limiter is *weir.TokenBucket: must be in the chain only once"},
-		{[]weir.Limiter{p, mustChain(t, w, mustChain(t, p))}, "weir: NewChain limiter is *weir.Concurrency: must be in the chain only once"},
+		{[]weir.Limiter{b, w, b}, "weir: NewChain limiter 3 is *weir.TokenBucket: must be in the chain only once"},
+		{[]weir.Limiter{mustChain(t, b), w, b}, "weir: NewChain limiter 3 is *weir.TokenBucket: must be in the chain only once"},
+		{[]weir.Limiter{p, mustChain(t, w, mustChain(t, p))}, "weir: NewChain limiter 2 is *weir.Concurrency: must be in the chain only once"},
 	} {
 		_, err := weir.NewChain(c.limiters...)
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || err.Error() != c.want {

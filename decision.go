@@ -36,7 +36,7 @@ type Decision struct {
 type Reason uint8
 
 const (
-	// ReasonNone means: the request was allowed.
+	// ReasonNone means: the request was allowed. It is also that of a zero Decision, which is not Allowed.
 	ReasonNone Reason = iota
 	// ReasonLimited means: not enough permits are available now, or others wait for them.
 	ReasonLimited
