@@ -208,7 +208,7 @@ func parseInteger(s string, low, high int64) (int64, bool) {
 func parseMilli(s string) (int64, bool) {
 	if strings.ContainsAny(s, "eE") {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || strings.ContainsAny(s, "xX_") || s[0] == '+' || f < 0 || f > float64(MaxBucketTokens) {
+		if err != nil || strings.ContainsAny(s, "xX_") || s[0] == '+' {
 			return 0, false
 		}
 		s = strconv.FormatFloat(f, 'f', -1, 64)

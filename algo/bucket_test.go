@@ -122,13 +122,18 @@ func TestBucketHistoriesEqualReference(t *testing.T) {
 
 			sameTwice(t, b)
 
-			now = moveMilliseconds(src, now, tokens, rate)
+			now = moveMilliseconds(src, now, tokens*1000-b.MilliTokens(), rate)
 		}
 	}
 }
 
-func moveMilliseconds(src lockstep.Source, now, tokens, rate int64) int64 {
-	d := pick(src, 0, 0, 1, int64(src(10_000)), int64(src(uint64(2*(1+tokens*1000/rate)))), -1, -int64(src(100_000)), 1<<62, -1<<62)
+// moveMilliseconds moves now forward or backward, often by what it takes to regain what is missing.
+func moveMilliseconds(src lockstep.Source, now, missing, rate int64) int64 {
+	fill := missing / rate
+	d := pick(
+		src, 0, 0, 1, int64(src(10_000)), fill-1, fill, fill+1, int64(src(uint64(2*(1+fill)))), -1, -int64(src(100_000)), 1<<62, -1<<62,
+	)
+
 	if sum := now + d; (sum > now) == (d > 0) {
 		return sum
 	}
@@ -309,8 +314,8 @@ func TestBucketFromPairsIsExact(t *testing.T) {
 		}
 	}
 
-	for text, want := range map[string]int64{"1.0019": 1001, "0.9999999": 999, "1e-4": 0, "1.2345e1": 12_345, "1.001e0": 1001} {
-		b, err := algo.BucketFromPairs(pairs("tc", text, "lu", "", "mt", "1000", "tr", "1"))
+	for text, want := range map[string]int64{"1e12": 1e15, "1.0019": 1001, "0.9999999": 999, "1e-4": 0, "1.2345e1": 12_345, "1.001e0": 1001} {
+		b, err := algo.BucketFromPairs(pairs("tc", text, "lu", "", "mt", "1000000000000", "tr", "1"))
 		if err != nil || b.MilliTokens() != want {
 			t.Errorf("%s is read as %d thousandths, %v, want %d", text, b.MilliTokens(), err, want)
 		}

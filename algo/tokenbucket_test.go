@@ -235,7 +235,7 @@ func TestTokenBucketForeignMark(t *testing.T) {
 	_, windowed := must(algo.NewFixedWindow(10, time.Second, 0)).Take(algo.FixedWindowState{}, 1<<61, 1)
 
 	b := must(algo.NewTokenBucket(3, 7, 10))
-	for _, m := range []algo.Mark{{}, taken.Mark, windowed.Mark} {
+	for _, m := range []algo.Mark{{}, taken.Mark, windowed.Mark, algo.MarkAt(510, 3), algo.MarkAt(510, -1)} {
 		for now := int64(480); now < 560; now++ {
 			s, _ := b.Take(algo.TokenBucketState{}, 500, 10)
 			s = b.Cancel(s, now, 4, m)
@@ -243,6 +243,30 @@ func TestTokenBucketForeignMark(t *testing.T) {
 			if s.Part < 0 || s.Part >= 3 || s.Ahead < 0 || s.Ahead > 24 {
 				t.Fatalf("canceled at %d by the Mark %+v: the state became %+v", now, m, s)
 			}
+		}
+	}
+}
+
+// TestTokenBucketRemainingInFullWidth counts the permits of states that need all of the 128 bits, and their carry.
+func TestTokenBucketRemainingInFullWidth(t *testing.T) {
+	const num, per, burst = int64(999_999_999_999_989), int64(algo.MaxPeriod) - 1, algo.MaxPermits
+
+	b := must(algo.NewTokenBucket(num, time.Duration(per), burst))
+	rng := random(t)
+	full := new(big.Int).Mul(big.NewInt(burst), big.NewInt(per))
+	fill := new(big.Int).Div(full, big.NewInt(num)).Int64()
+	want := new(big.Int)
+
+	for range effort(t, 500_000) {
+		s := algo.TokenBucketState{Ahead: rng.Int64N(fill), Part: rng.Int64N(num)}
+
+		want.Mul(big.NewInt(s.Ahead), big.NewInt(num))
+		want.Add(want, big.NewInt(s.Part))
+		want.Sub(full, want)
+		want.Div(want, big.NewInt(per))
+
+		if got := b.Peek(s, 0, 1).Remaining; got != want.Int64() {
+			t.Fatalf("%+v: %d permits, want %v", s, got, want)
 		}
 	}
 }
