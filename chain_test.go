@@ -536,6 +536,38 @@ func (*stubborn) TryReserve(int64) weir.Lease { return weir.Lease{} }
 
 func (*stubborn) Peek(int64) weir.Decision { return weir.Decision{} }
 
+// TestChainLeaseThatIsNotReservedCostsWhatItTook ends leases of TryAcquire and Acquire, for which limiters of other packages, and
+// all when the caller had to wait, were reserved behind the scenes.
+func TestChainLeaseThatIsNotReservedCostsWhatItTook(t *testing.T) {
+	for name, end := range map[string]func(weir.Lease){
+		"release": weir.Lease.Release,
+		"cancel":  weir.Lease.Cancel,
+		"commit":  func(l weir.Lease) { l.Commit(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log []string
+				b, w, p := threeLimits(t)
+				c := mustChain(t, b, &recorder{w, "window", &log, nil}, p)
+				end(c.TryAcquire(2))
+				if got := available(b, w, p); got != "8 3 3" {
+					t.Errorf("tried, available: %s", got)
+				}
+				held := p.TryAcquire(3)
+				time.AfterFunc(time.Millisecond, held.Release)
+				l, err := c.Acquire(t.Context(), 2)
+				if err != nil || !l.Allowed() {
+					t.Fatalf("%+v, %v", l.Decision(), err)
+				}
+				end(l)
+				if got := available(b, w, p); got != "6 1 3" {
+					t.Errorf("waited, available: %s", got)
+				}
+			})
+		})
+	}
+}
+
 func TestProbeOfAChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string

@@ -214,6 +214,33 @@ func TestTimerThatIsSetTooLateIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// stuckClock calls nobody.
+type stuckClock struct{ weir.ManualClock }
+
+func (*stuckClock) AfterFunc(time.Duration, func()) (stop func() bool) {
+	return func() bool { return true }
+}
+
+func TestRetryAfterWhenTheTimerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &stuckClock{}
+		b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 4, QueueLimit: 10, Clock: clock})
+		b.TryAcquire(4)
+		s := &subject{Limiter: b, t: t}
+		c := s.wait(t.Context(), 2)
+		if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != 3*time.Second {
+			t.Errorf("%+v", d)
+		}
+		clock.Advance(time.Minute)
+		// Whoever waits should have been served long ago, and is about to be.
+		if d := s.refuse(3, weir.ReasonLimited); d.RetryAfter != time.Second {
+			t.Errorf("%+v", d)
+		}
+		closeLimiter(t, b)
+		expect(t, "closed", c)
+	})
+}
+
 func TestClockThatGoesBackNeitherMintsNorFreezes(t *testing.T) {
 	for _, jump := range []time.Duration{1, time.Second, regain, time.Hour, 30 * 365 * day} {
 		t.Run(jump.String(), func(t *testing.T) {

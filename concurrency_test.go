@@ -176,5 +176,14 @@ func TestConcurrencyIdleSinceTheLastRelease(t *testing.T) {
 		if d, idle := c.Idle(); d != 2*time.Second || !idle {
 			t.Errorf("idle: %v, %v, want 2s", d, idle)
 		}
+		// And after it has been closed.
+		l = c.TryAcquire(3)
+		closeLimiter(t, c)
+		time.Sleep(time.Second)
+		l.Release()
+		time.Sleep(3 * time.Second)
+		if d, idle := c.Idle(); d != 3*time.Second || !idle {
+			t.Errorf("idle: %v, %v, want 3s", d, idle)
+		}
 	})
 }
