@@ -65,9 +65,8 @@ type Mark struct {
 	at, part, taken int64
 }
 
-// MarkAt is a Mark for callers that keep states in another form: of permits that a [TokenBucket] will have regained at
-// a time of at + part/num nanoseconds, num being the permits of its rate in lowest terms, or of permits taken in the
-// window number at of a [FixedWindow].
+// MarkAt is the Mark of permits taken in the window number at of a [FixedWindow], with part 0: for callers that keep its
+// state in another form. For a [TokenBucket] use [TokenBucketState.Mark], which also knows what was returned.
 func MarkAt(at, part int64) Mark { return Mark{at, part, math.MinInt64} }
 
 // Algorithm is what all algorithms have in common; S is the state.
