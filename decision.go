@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirhq/weir/algo"
@@ -32,6 +33,9 @@ type Decision struct {
 	Policy string
 }
 
+// Credit is Remaining as a wire format of 16 bits needs it: 65535 stands for that and more.
+func (d Decision) Credit() uint16 { return uint16(min(max(d.Remaining, 0), math.MaxUint16)) }
+
 // Reason says why a request was refused.
 type Reason uint8
 
@@ -57,12 +61,29 @@ const (
 	ReasonTableFull
 	// ReasonInvalid means: the request was misuse, such as a negative number of permits. Lease.Err says more.
 	ReasonInvalid
+	// ReasonSoftThrottle means: the endpoint of a Guard has used up its tokens, and may come back after RetryAfter.
+	ReasonSoftThrottle
+	// ReasonHardLockout means: the endpoint of a Guard came back too early too often, and is locked out.
+	ReasonHardLockout
+	// ReasonTrackingCap means: a Guard tracks as many endpoints as it may, and this one is new.
+	ReasonTrackingCap
 
 	reasons
 )
 
+// Hard tells whether the refusal is more than a request to slow down: the caller is locked out, cannot be tracked, or
+// finds the limiter closed.
+func (r Reason) Hard() bool {
+	switch r {
+	case ReasonHardLockout, ReasonTrackingCap, ReasonTableFull, ReasonClosed:
+		return true
+	}
+	return false
+}
+
 var reasonNames = [reasons]string{
 	"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
+	"soft-throttle", "hard-lockout", "tracking-cap",
 }
 
 // String is the name of the reason in lower case, such as "queue-full".
