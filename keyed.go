@@ -81,9 +81,12 @@ const (
 	bucketWords
 )
 
-func bucketIsFull(state []uint64, _ uint16, now int64) bool {
+func bucketFullAt(state []uint64, _ uint16) int64 {
 	at := int64(state[fullAt])
-	return at < now || at == now && state[fullPart] == 0
+	if state[fullPart] > 0 {
+		at++
+	}
+	return at
 }
 
 const (
@@ -129,7 +132,7 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
 		algorithm: a, fill: fill, policy: o.Name, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
 		clock: steady(o.Clock), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		states: table.New(table.Options{
-			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: shardsFor(o.MaxKeys), Linger: linger, Fresh: bucketIsFull,
+			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: shardsFor(o.MaxKeys), Linger: linger, FreshAt: bucketFullAt,
 		}),
 	}, nil
 }
@@ -150,7 +153,7 @@ func (k *Keyed[K]) hash(key K) table.Hash {
 
 // bucketOf reads the state of a key; slot is nil for a key that is not tracked.
 func (k *Keyed[K]) bucketOf(slot table.Slot, now int64) algo.TokenBucketState {
-	if slot == nil || bucketIsFull(slot.State(), 0, now) {
+	if slot == nil || bucketFullAt(slot.State(), 0) <= now {
 		return algo.TokenBucketState{Last: now}
 	}
 	ahead := int64(slot.State()[fullAt]) - now
@@ -223,6 +226,7 @@ func (k *Keyed[K]) TryAcquire(key K, n int64) Decision {
 		switch {
 		case slot != nil:
 			keepBucket(slot, state)
+			shard.Due(h, bucketFullAt(slot.State(), 0))
 		case k.whenFull == Admit:
 			k.untracked.Add(1)
 		default:
@@ -272,6 +276,7 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 	if slot := shard.Find(h); slot != nil && n > 0 {
 		now := k.now()
 		keepBucket(slot, k.algorithm.Refund(k.bucketOf(slot, now), now, n))
+		shard.Due(h, bucketFullAt(slot.State(), 0))
 	}
 }
 

@@ -2,6 +2,7 @@
 package table
 
 import (
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -36,8 +37,15 @@ const (
 	mostSlots  = 4096
 	leastSlots = 8
 
-	// looks is how many slots a new key looks at for one to forget when the table is full.
-	looks = 64
+	// mostScans is how many segments Reclaim searches at a time: some 50,000 keys, which takes 100 us.
+	mostScans = 16
+)
+
+// Always is the time of FreshAt for a state that may be forgotten at any time, and NotByItself for one that no time makes
+// fresh.
+const (
+	Always      = math.MinInt64
+	NotByItself = math.MaxInt64
 )
 
 // Options configure a [Table].
@@ -51,9 +59,12 @@ type Options struct {
 	// Linger is for how long, in the units of now, a fresh key is kept while there is room, so that one that comes
 	// again soon finds its place.
 	Linger int64
-	// Fresh tells whether a state equals that of a key that has never been seen, so that it may be forgotten. It is
-	// called under a lock and must not call the table.
-	Fresh func(state []uint64, tag uint16, now int64) bool
+	// FreshAt is the time from which on a state equals that of a key that has never been seen, if nobody changes it. From then
+	// on it may be forgotten. It is called under a lock and must not call the table.
+	FreshAt func(state []uint64, tag uint16) int64
+	// Forgotten, if it is not nil, is told what was forgotten without having been removed. It is called under a lock and must not call the
+	// table.
+	Forgotten func(state []uint64, tag uint16)
 }
 
 // Table keeps a state of some words, and a tag of 16 bits, for each key. Keys are spread over shards, each with a lock
@@ -61,15 +72,20 @@ type Options struct {
 // pointers. A segment grows, and forgets fresh keys, when a new key finds it nearly full, and by itself alone: there is
 // no sweep and no moment at which the whole table stops (extendible hashing, Fagin et al. 1979).
 //
-// Only fresh keys are forgotten. A key costs 28 to 39 bytes with a state of one word, 37 to 52 with one of two (TestBytesPerKey).
+// Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time before which
+// nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of each shard,
+// and one that finds it full of fresh ones finds one of them. A key costs 28 to 39 bytes with a state of one word, 37 to 52 with one of two (TestBytesPerKey).
 type Table struct {
-	stride int
-	max    int64
-	linger int64
-	fresh  func(state []uint64, tag uint16, now int64) bool
-	keys   atomic.Int64
-	mask   uint64
-	shards []Shard
+	stride    int
+	max       int64
+	linger    int64
+	freshAt   func(state []uint64, tag uint16) int64
+	forgotten func(state []uint64, tag uint16)
+	keys      atomic.Int64
+	hand      atomic.Uint64 // where Reclaim begins
+	mask      uint64
+	shards    []Shard
+	due       []atomic.Int64 // of each shard, a time before which nothing in it is fresh
 }
 
 // Shard is the part of a table that one lock guards.
@@ -78,13 +94,14 @@ type Shard struct {
 	table *Table
 	depth uint8
 	dir   []*segment // by the top depth bits of the hash
-	hand  uint64
+	due   *atomic.Int64
 	_     [8]byte
 }
 
 type segment struct {
 	depth uint8 // how many top bits its keys have in common
 	used  int
+	due   int64 // a time before which nothing in it is fresh
 	size  uint64
 	slots []uint64
 }
@@ -92,18 +109,19 @@ type segment struct {
 // New answers an empty table.
 func New(o Options) *Table {
 	t := &Table{
-		stride: o.Words + overhead, max: o.MaxKeys, linger: o.Linger, fresh: o.Fresh,
-		mask: uint64(o.Shards - 1), shards: make([]Shard, o.Shards),
+		stride: o.Words + overhead, max: o.MaxKeys, linger: o.Linger, freshAt: o.FreshAt, forgotten: o.Forgotten,
+		mask: uint64(o.Shards - 1), shards: make([]Shard, o.Shards), due: make([]atomic.Int64, o.Shards),
 	}
 	for i := range t.shards {
-		t.shards[i].table = t
+		t.due[i].Store(NotByItself)
+		t.shards[i].table, t.shards[i].due = t, &t.due[i]
 		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
 	}
 	return t
 }
 
 func (t *Table) segment(depth uint8, size int) *segment {
-	return &segment{depth: depth, size: uint64(size), slots: make([]uint64, size*t.stride)}
+	return &segment{depth: depth, due: NotByItself, size: uint64(size), slots: make([]uint64, size*t.stride)}
 }
 
 // Len is how many keys are kept.
@@ -161,13 +179,16 @@ func (s *Shard) Find(h Hash) Slot {
 	}
 }
 
-// Add makes room for a key that Find did not find, with a state of zeros, forgetting keys that are fresh at time now.
-// It answers nil if the table is full and none was found that may be forgotten.
+// Add makes room for a key that Find did not find, with a state of zeros, and forgets keys of the shard that are fresh at time
+// now if it must. It answers nil if the table is full and none was found: see Reclaim. Once the state has been written, Due
+// must be called.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
-	if t.keys.Add(1) > t.max && t.max > 0 && !s.forgetOne(now) {
-		t.keys.Add(-1)
-		return nil
+	if t.keys.Add(1) > t.max && t.max > 0 {
+		if scans := mostScans; s.due.Load() > now || !s.forgetOne(now, &scans) {
+			t.keys.Add(-1)
+			return nil
+		}
 	}
 	g := s.segmentOf(h)
 	for g.used >= int(g.size)-int(g.size/8) {
@@ -235,53 +256,129 @@ func distance(from, to, size uint64) uint64 {
 	return to + size - from
 }
 
-// forgetOne looks at some slots of the shard, further on at each call, for one that is fresh.
-func (s *Shard) forgetOne(now int64) bool {
-	stride := s.table.stride
-	for looked := 0; looked < looks; {
-		// The hand counts slots of the directory's segments in turn.
-		g := s.dir[s.hand>>32%uint64(len(s.dir))]
-		i := s.hand & (1<<32 - 1)
-		for ; i < g.size && looked < looks; i++ {
-			looked++
-			slot := g.slot(i, stride)
-			if slot[0] != 0 && s.table.fresh(slot.State(), slot.Tag(), now) {
-				g.remove(i, stride)
-				s.table.keys.Add(-1)
-				s.hand = s.hand&^(1<<32-1) | i
-				return true
-			}
+// Due says that the state of a key becomes fresh at time at: for a key that was added, or whose state was changed so that
+// it becomes fresh earlier than before.
+func (s *Shard) Due(h Hash, at int64) {
+	if s.table.max <= 0 {
+		return
+	}
+	if g := s.segmentOf(h); at < g.due {
+		g.due = at
+		if at < s.due.Load() {
+			s.due.Store(at)
 		}
-		if i >= g.size {
-			s.hand = (s.hand>>32 + 1) << 32
-		} else {
-			s.hand = s.hand&^(1<<32-1) | i
+	}
+}
+
+// NextFresh is a time before which no key becomes fresh unless somebody makes it so.
+func (t *Table) NextFresh() int64 {
+	first := int64(NotByItself)
+	for i := range t.due {
+		first = min(first, t.due[i].Load())
+	}
+	return first
+}
+
+// Reclaim forgets a key that is fresh at time now, whichever it finds, and answers whether it found one. No shard may be locked by the
+// caller. It finds one if there is one, unless it has searched mostScans segments in vain before, which holds up nobody
+// but the caller.
+func (t *Table) Reclaim(now int64) bool {
+	scans := mostScans
+	first := t.hand.Load()
+	for i := range uint64(len(t.shards)) {
+		at := (first + i) & t.mask
+		if t.due[at].Load() > now {
+			continue
+		}
+		s := &t.shards[at]
+		s.mu.Lock()
+		found := s.forgetOne(now, &scans)
+		s.mu.Unlock()
+		if found || scans <= 0 {
+			t.hand.Store(at)
+			return found
 		}
 	}
 	return false
+}
+
+// forgetOne forgets a key of the shard that is fresh. It lowers scans for each segment that it searches in vain, and
+// ends when there are none left.
+func (s *Shard) forgetOne(now int64, scans *int) bool {
+	least := int64(NotByItself)
+	for at := 0; at < len(s.dir); {
+		g := s.dir[at]
+		if g.due <= now {
+			if s.forgetIn(g, now) {
+				return true
+			}
+			if *scans--; *scans <= 0 {
+				return false
+			}
+		}
+		least = min(least, g.due)
+		at += 1 << (s.depth - g.depth)
+	}
+	s.due.Store(least)
+	return false
+}
+
+// forgetIn forgets a key of the segment that is fresh, or learns when the first will be.
+func (s *Shard) forgetIn(g *segment, now int64) bool {
+	t := s.table
+	least := int64(NotByItself)
+	for i := range g.size {
+		slot := g.slot(i, t.stride)
+		if slot[0] == 0 {
+			continue
+		}
+		at := t.freshAt(slot.State(), slot.Tag())
+		if at <= now {
+			s.forget(slot)
+			g.remove(i, t.stride)
+			t.keys.Add(-1)
+			return true
+		}
+		least = min(least, at)
+	}
+	g.due = least
+	return false
+}
+
+func (s *Shard) forget(slot Slot) {
+	if s.table.forgotten != nil {
+		s.table.forgotten(slot.State(), slot.Tag())
+	}
 }
 
 // rebuild forgets what has been fresh for long enough in g and makes it as large as the rest needs, or splits it.
 func (s *Shard) rebuild(g *segment, now int64) {
 	t := s.table
 	kept := 0
+	least := int64(NotByItself)
 	for i := range g.size {
 		slot := g.slot(i, t.stride)
-		switch {
-		case slot[0] == 0:
-		case t.fresh(slot.State(), slot.Tag(), now-t.linger):
-			slot[0] = 0
-		default:
-			kept++
+		if slot[0] == 0 {
+			continue
 		}
+		at := t.freshAt(slot.State(), slot.Tag())
+		if at <= now-t.linger {
+			s.forget(slot)
+			slot[0] = 0
+			continue
+		}
+		least = min(least, at)
+		kept++
 	}
 	t.keys.Add(int64(kept - g.used))
+	g.due = least
 	size := max(kept*8/5+1, leastSlots)
 	if size > mostSlots && g.depth < 40 {
 		s.split(g)
 		return
 	}
 	replacement := t.segment(g.depth, size)
+	replacement.due = least
 	replacement.takeFrom(g, t.stride, func(uint64) bool { return true })
 	s.replace(g, replacement, replacement)
 }
@@ -309,6 +406,7 @@ func (s *Shard) split(g *segment) {
 	}
 	low := t.segment(g.depth+1, max((total-ones)*8/5+1, leastSlots))
 	high := t.segment(g.depth+1, max(ones*8/5+1, leastSlots))
+	low.due, high.due = g.due, g.due
 	low.takeFrom(g, t.stride, func(a uint64) bool { return a&bit == 0 })
 	high.takeFrom(g, t.stride, func(a uint64) bool { return a&bit != 0 })
 	s.replace(g, low, high)
@@ -351,41 +449,4 @@ func (g *segment) takeFrom(old *segment, stride int, want func(a uint64) bool) {
 		copy(g.slot(i, stride), slot)
 		g.used++
 	}
-}
-
-// Each calls f for every key, holding the lock of one shard for one segment at a time: it sees every key that stays
-// throughout, and holds up callers no longer than a rebuild does. f may change the state. It ends when f answers false.
-func (t *Table) Each(f func(h Hash, slot Slot) bool) {
-	for i := range t.shards {
-		if !t.shards[i].each(f) {
-			return
-		}
-	}
-}
-
-func (s *Shard) each(f func(h Hash, slot Slot) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var seen *segment
-	for at := 0; at < len(s.dir); at++ {
-		g := s.dir[at]
-		if g == seen {
-			continue
-		}
-		seen = g
-		for i := range g.size {
-			slot := g.slot(i, s.table.stride)
-			if slot[0] != 0 && !f(Hash{slot[0], slot[1] & identity}, slot) {
-				return false
-			}
-		}
-		// Between two segments others may have their turn, and may split what lies ahead.
-		depth, place := s.depth, uint64(at)
-		s.mu.Unlock()
-		s.mu.Lock()
-		if s.depth > depth {
-			at = int((place+1)<<(s.depth-depth)) - 1
-		}
-	}
-	return true
 }

@@ -18,7 +18,7 @@ func fewer(n int) int {
 }
 
 // The states of these tests are one word, the time at which the key is fresh.
-func freshAt(state []uint64, _ uint16, now int64) bool { return int64(state[0]) <= now }
+func freshAt(state []uint64, _ uint16) int64 { return int64(state[0]) }
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
@@ -37,6 +37,7 @@ func (t *Table) put(h Hash, state uint64, tag uint16, now int64) bool {
 	}
 	slot.State()[0] = state
 	slot.SetTag(tag)
+	s.Due(h, int64(state))
 	return true
 }
 
@@ -67,7 +68,7 @@ func TestEqualsMap(t *testing.T) {
 	} {
 		t.Run(spread.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
-			table := New(Options{Words: 1, Shards: 4, Fresh: freshAt})
+			table := New(Options{Words: 1, Shards: 4, FreshAt: freshAt})
 			want := map[uint64]entry{}
 			for step := range fewer(400_000) {
 				now := int64(step)
@@ -129,7 +130,7 @@ func check(t *testing.T, table *Table) {
 
 // TestSegmentsStaySmall fills a table and looks at what a call may have to move.
 func TestSegmentsStaySmall(t *testing.T) {
-	table := New(Options{Words: 1, Shards: 2, Fresh: freshAt})
+	table := New(Options{Words: 1, Shards: 2, FreshAt: freshAt})
 	for key := range uint64(200_000) {
 		table.put(hash(key), 1<<62, 0, 0)
 	}
@@ -143,7 +144,7 @@ func TestSegmentsStaySmall(t *testing.T) {
 // memory does not grow. When they are fresh, new ones take their places.
 func TestBoundHolds(t *testing.T) {
 	const bound = 10_000
-	table := New(Options{Words: 1, Shards: 4, MaxKeys: bound, Fresh: freshAt})
+	table := New(Options{Words: 1, Shards: 4, MaxKeys: bound, FreshAt: freshAt})
 	for key := range uint64(bound) {
 		if !table.put(hash(key), 1000+key%500, 7, 0) {
 			t.Fatalf("key %d does not get in", key)
@@ -177,7 +178,7 @@ func TestTenMillionKeysShareNothing(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		keys = 300_000
 	}
-	table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+	table := New(Options{Words: 1, Shards: 64, FreshAt: freshAt})
 	for key := range keys {
 		s := table.Lock(hash(key))
 		if s.Find(hash(key)) != nil {
@@ -205,7 +206,7 @@ func TestBytesPerKey(t *testing.T) {
 	}{{1, 24, 39}, {2, 32, 52}} {
 		for _, keys := range sizes {
 			before := heap()
-			table := New(Options{Words: c.words, Shards: 64, Fresh: freshAt})
+			table := New(Options{Words: c.words, Shards: 64, FreshAt: freshAt})
 			for key := range uint64(keys) {
 				table.put(hash(key), 1<<62, 0, 0)
 			}
@@ -228,7 +229,7 @@ func heap() int64 {
 
 // TestEachSeesWhoStays walks a table while others make it grow.
 func TestEachSeesWhoStays(t *testing.T) {
-	table := New(Options{Words: 1, Shards: 4, Fresh: freshAt})
+	table := New(Options{Words: 1, Shards: 4, FreshAt: freshAt})
 	const stay = 5000
 	for key := range uint64(stay) {
 		table.put(hash(key), 1<<62, 0, 0)
@@ -261,7 +262,7 @@ func TestEachSeesWhoStays(t *testing.T) {
 
 func BenchmarkFind(b *testing.B) {
 	const keys = 1 << 20
-	table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+	table := New(Options{Words: 1, Shards: 64, FreshAt: freshAt})
 	for key := range uint64(keys) {
 		table.put(hash(key), 1<<62, 0, 0)
 	}
@@ -279,7 +280,7 @@ func BenchmarkAdd(b *testing.B) {
 	key := uint64(0)
 	for b.Loop() {
 		if key%(1<<20) == 0 {
-			table = New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+			table = New(Options{Words: 1, Shards: 64, FreshAt: freshAt})
 		}
 		key++
 		table.put(hash(key), 1<<62, 0, 0)
@@ -290,7 +291,7 @@ func BenchmarkAdd(b *testing.B) {
 func BenchmarkLongestStop(b *testing.B) {
 	var longest time.Duration
 	for b.Loop() {
-		table := New(Options{Words: 1, Shards: 64, Fresh: freshAt})
+		table := New(Options{Words: 1, Shards: 64, FreshAt: freshAt})
 		longest = 0
 		for key := range uint64(1 << 20) {
 			before := time.Now()
