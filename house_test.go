@@ -24,6 +24,7 @@ const modulePath = "github.com/weirhq/weir"
 var rooms = [][]string{
 	{"algo"},
 	{"internal"},
+	{"clientip"},
 	{"."},
 	{"store", "durable"},
 	{"policy"},

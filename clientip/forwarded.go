@@ -1,0 +1,184 @@
+package clientip
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Client is the address of the client of a request: that of the peer, unless it is trusted. Then forwardedFor, the values
+// of the header field X-Forwarded-For in their order, are read from the right, past the trusted hops. remoteAddr is
+// the peer as [Parse] reads it, such as the RemoteAddr of an http.Request.
+//
+// The answer is not ok if there is no address: if the peer has none, and is not trusted or says none. All such peers should
+// be one client.
+//
+// An entry that is not an address, such as "unknown", an empty one, or one with a zone, which means nothing on another
+// machine, ends what is known. The client is then the hop that wrote it, and never what stands left of it, which nobody
+// has vouched for. If all entries are trusted, the leftmost is the client: a proxy that made a request itself.
+//
+// Give it the field that the trusted proxies set. One that they pass on untouched is written by the client, whoever is
+// trusted; so it is wrong to look into another field where this one is missing.
+func (r *Resolver) Client(remoteAddr string, forwardedFor []string) (netip.Addr, bool) {
+	return r.client(remoteAddr, forwardedFor, false)
+}
+
+// ClientForwarded is [Resolver.Client] for proxies that set the header field Forwarded of RFC 7239: forwarded are its values
+// in their order, and what counts in each element is the parameter "for".
+//
+// The values are cut at their commas from the right as well, so that a quote which a client leaves open cannot swallow what
+// a proxy has added. An element without "for", with several, with one that is "unknown" or an obfuscated name, or
+// of another form than that of the RFC ends what is known. Backslashes in an address are not read.
+func (r *Resolver) ClientForwarded(remoteAddr string, forwarded []string) (netip.Addr, bool) {
+	return r.client(remoteAddr, forwarded, true)
+}
+
+// client reads the lines from the right, each up to its last comma. A function for the form of the entries would make
+// them escape, hence the flag.
+func (r *Resolver) client(remoteAddr string, lines []string, rfc7239 bool) (client netip.Addr, ok bool) {
+	client, ok = Parse(remoteAddr)
+	if !ok && r.hops == 0 && !r.trustUnixSocket || ok && !r.Trusts(client) {
+		return client, ok
+	}
+	hops := 0
+	for _, line := range slices.Backward(lines) {
+		for more := true; more; {
+			var (
+				entry string
+				addr  netip.Addr
+				valid bool
+			)
+			if rfc7239 {
+				line, entry, more = cutElement(line)
+				addr, valid = parseElement(entry)
+			} else {
+				line, entry, more = cutEntry(line)
+				addr, valid = parseHop(entry)
+			}
+			if !valid {
+				return client, ok
+			}
+			client, ok = addr, true
+			hops++
+			if r.hops > 0 && hops == r.hops || r.hops == 0 && !r.contains(addr) {
+				return client, true
+			}
+		}
+	}
+	return client, ok
+}
+
+// cutEntry cuts the last entry off a list.
+func cutEntry(line string) (rest, entry string, more bool) {
+	if comma := strings.LastIndexByte(line, ','); comma >= 0 {
+		return line[:comma], trim(line[comma+1:]), true
+	}
+	return "", trim(line), false
+}
+
+func trim(s string) string { return strings.Trim(s, " \t") }
+
+// parseHop reads an entry that another machine has written.
+func parseHop(entry string) (netip.Addr, bool) {
+	if strings.IndexByte(entry, '%') >= 0 {
+		return netip.Addr{}, false
+	}
+	return Parse(entry)
+}
+
+// cutElement cuts the last element off a list whose commas may be in quotes. It counts quotes from the right, where they
+// are in pairs because a proxy wrote them.
+func cutElement(line string) (rest, element string, more bool) {
+	quoted := false
+	for i := len(line) - 1; i >= 0; i-- {
+		switch {
+		case line[i] == '"' && !isEscaped(line, i):
+			quoted = !quoted
+		case line[i] == ',' && !quoted:
+			return line[:i], trim(line[i+1:]), true
+		}
+	}
+	return "", trim(line), false
+}
+
+// isEscaped tells whether an odd number of backslashes stands before s[i].
+func isEscaped(s string, i int) bool {
+	start := i
+	for start > 0 && s[start-1] == '\\' {
+		start--
+	}
+	return (i-start)%2 == 1
+}
+
+// parseElement reads the parameter "for" of an element of Forwarded.
+func parseElement(element string) (addr netip.Addr, ok bool) {
+	found := false
+	for rest, more := element, true; more; {
+		var pair string
+		pair, rest, more = cutPair(rest)
+		if pair = trim(pair); pair == "" {
+			continue
+		}
+		name, value, isPair := strings.Cut(pair, "=")
+		if !isPair {
+			return netip.Addr{}, false
+		}
+		if !strings.EqualFold(name, "for") {
+			continue
+		}
+		if found {
+			return netip.Addr{}, false
+		}
+		found = true
+		if addr, ok = parseNode(value); !ok {
+			return netip.Addr{}, false
+		}
+	}
+	return addr, ok
+}
+
+// cutPair cuts the first parameter off an element, at a semicolon that is not in quotes.
+func cutPair(s string) (pair, rest string, more bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ';' && !quoted:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// parseNode reads a node: an address in quotes, with brackets if it is one of IPv6, and perhaps a port, which may be an
+// obfuscated one. An IPv4 address without a port needs no quotes.
+func parseNode(node string) (netip.Addr, bool) {
+	if strings.HasPrefix(node, `"`) {
+		if len(node) < 2 || node[len(node)-1] != '"' {
+			return netip.Addr{}, false
+		}
+		node = node[1 : len(node)-1]
+	}
+	if port := strings.LastIndexByte(node, ':'); port >= 0 && isObfuscated(node[port+1:]) {
+		node = node[:port]
+	}
+	return parseHop(node)
+}
+
+// isObfuscated tells whether s is a name that a proxy made up, such as "_SEVKISEK".
+func isObfuscated(s string) bool {
+	if len(s) < 2 || s[0] != '_' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		c := s[i]
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-' {
+			continue
+		}
+		return false
+	}
+	return true
+}

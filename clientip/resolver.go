@@ -1,0 +1,121 @@
+package clientip
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// OptionError says which option cannot be used, and why.
+type OptionError struct {
+	// Option is the field, such as "Options.TrustedProxies[1]", and Value what it was.
+	Option, Value string
+	// Accepted is what it may be.
+	Accepted string
+}
+
+// Error names the option, its value, and what it may be.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("weir: clientip.%s is %s; must be %s", e.Option, e.Value, e.Accepted)
+}
+
+// Options say which proxies are believed, and how many bits of an address make a client. The zero value believes nobody:
+// the client is the peer.
+type Options struct {
+	// TrustedProxies are the networks of the proxies in front of the server. Only what they say is believed: a list of
+	// addresses is read from its right end, where each proxy has added the address that it was reached from, up to the
+	// first address that is not in these networks. What stands left of it was written by the client, who would
+	// otherwise be a new client with each request, or somebody else, whose quota it could use up. A network in which
+	// clients are as well must not be listed: each of them could write what it likes. Networks of IPv4-mapped addresses
+	// are those of IPv4. It excludes TrustedHops. Default: none.
+	TrustedProxies []netip.Prefix
+	// TrustedHops is how many proxies are in front of the server, from 0 to 100, where their addresses are not known:
+	// the client is the address that stands so many places from the right. The peer is the first of the proxies, and has
+	// added the rightmost address. It holds only if nobody can reach the server but through all of
+	// them, and each adds one address: whoever comes by a shorter way has that many places to write what it likes. Where
+	// fewer addresses are there, the leftmost is the client. It excludes TrustedProxies and TrustUnixSocket. Default: 0.
+	TrustedHops int
+	// TrustUnixSocket makes a proxy of a peer without an IP address, which is one that connects by a Unix socket: every
+	// program that may open the socket is believed. Default: false.
+	TrustUnixSocket bool
+
+	// Prefixes are how many bits of an address make a client, for Key.
+	Prefixes
+}
+
+const maxHops = 100
+
+// Resolver tells the client of a request. It may be used by many goroutines at a time.
+type Resolver struct {
+	prefixes        Prefixes
+	trusted         []netip.Prefix
+	hops            int
+	trustUnixSocket bool
+}
+
+// New answers a Resolver, or an [OptionError] that names the option that cannot be used.
+func New(o Options) (*Resolver, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	r := &Resolver{prefixes: o.Prefixes, hops: o.TrustedHops, trustUnixSocket: o.TrustUnixSocket}
+	switch {
+	case o.TrustedHops < 0 || o.TrustedHops > maxHops:
+		return nil, &OptionError{"Options.TrustedHops", fmt.Sprint(o.TrustedHops), fmt.Sprintf("from 0 to %d", maxHops)}
+	case o.TrustedHops > 0 && len(o.TrustedProxies) > 0:
+		return nil, &OptionError{"Options.TrustedHops", fmt.Sprint(o.TrustedHops), "0 beside TrustedProxies, which it excludes"}
+	case o.TrustedHops > 0 && o.TrustUnixSocket:
+		return nil, &OptionError{
+			"Options.TrustedHops", fmt.Sprint(o.TrustedHops),
+			"0 beside TrustUnixSocket, as every peer is trusted with it",
+		}
+	}
+	for i, prefix := range o.TrustedProxies {
+		folded := foldPrefix(prefix)
+		if !folded.IsValid() {
+			return nil, &OptionError{
+				fmt.Sprintf("Options.TrustedProxies[%d]", i), prefix.String(),
+				"a network such as 10.0.0.0/8 or 2001:db8::/32",
+			}
+		}
+		r.trusted = append(r.trusted, folded)
+	}
+	return r, nil
+}
+
+// foldPrefix turns a network of IPv4-mapped addresses into one of IPv4. Addresses are compared after [Fold], so the network
+// would contain none of them.
+func foldPrefix(p netip.Prefix) netip.Prefix {
+	const mapped = 128 - 32
+	if p.Addr().Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+	}
+	return p.Masked()
+}
+
+// Prefixes are how many bits of an address make a client.
+func (r *Resolver) Prefixes() Prefixes { return r.prefixes }
+
+// Key is the client of an address as text, see [Prefixes.Key].
+func (r *Resolver) Key(a netip.Addr) string { return r.prefixes.Key(a) }
+
+// Trusts tells whether a peer is believed that has the address a: one in TrustedProxies, every one with TrustedHops, and
+// with TrustUnixSocket the zero Addr, which stands for a peer without an address.
+func (r *Resolver) Trusts(a netip.Addr) bool {
+	if r.hops > 0 {
+		return true
+	}
+	if !a.IsValid() {
+		return r.trustUnixSocket
+	}
+	return r.contains(Fold(a))
+}
+
+// contains tells whether a, which is folded, is in a trusted network.
+func (r *Resolver) contains(a netip.Addr) bool {
+	for _, p := range r.trusted {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
