@@ -63,11 +63,11 @@ func (a *arrival) init(b *TokenBucket, now int64) bool {
 	a.word.Store(raised)
 	a.owner = b
 	num, per := b.bucket.algorithm.Rate()
-	hi, full := bits.Mul64(uint64(b.limit), uint64(per))
+	hi, full := bits.Mul64(uint64(b.limit.Load()), uint64(per))
 	if b.clock != nil || hi != 0 || full > mostAhead || epochLife/num < int64(time.Millisecond) {
 		return false
 	}
-	a.burst = b.limit
+	a.burst = b.limit.Load()
 	a.scale = uint64(num) << arrivalShift
 	a.one = per << arrivalShift
 	a.room = int64(full)<<arrivalShift - a.one

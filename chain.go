@@ -278,13 +278,21 @@ func (b *binding) add(d Decision) {
 
 // settle implements settler.
 func (c *Chain) settle(cl *claim, how settlement, actual int64) {
-	if !cl.reserved {
+	switch {
+	case cl.reserved || how == drop:
+	case how == cancel:
+		how = ignore
+	default:
 		how = release
 	}
 	for _, part := range slices.Backward(cl.parts) {
 		switch how {
 		case release:
 			part.Release()
+		case drop:
+			part.Drop()
+		case ignore:
+			part.settle(ignore, part.permits)
 		case commit:
 			part.Commit(actual)
 		case cancel:

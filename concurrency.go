@@ -2,17 +2,19 @@ package weir
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/queue"
 )
 
 // ConcurrencyOptions configure a [Concurrency].
 type ConcurrencyOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// Limit is how many permits can be out at a time: from 1 to 10^15. Required.
+	// Limit is how many permits can be out at a time: from 1 to 10^15. Required. See [Concurrency.SetLimit].
 	Limit int64
 	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, nobody
 	// waits.
@@ -29,165 +31,227 @@ type ConcurrencyOptions struct {
 // A weighted semaphore would hand out too much if released too often, and lets a large request wait for ever behind
 // small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: nobody
 // overtakes.
-type Concurrency struct {
-	gate
-
-	permits metered[algo.ConcurrencyState, algo.Concurrency]
-	fast    inUse
-}
+type Concurrency struct{ pool }
 
 var _ Limiter = (*Concurrency)(nil)
 
 // NewConcurrency answers a limiter with all permits free, or an error that names the option that cannot be used.
 func NewConcurrency(o ConcurrencyOptions) (*Concurrency, error) {
 	const of = "ConcurrencyOptions"
-	a, err := algo.NewConcurrency(o.Limit)
-	if err != nil {
-		return nil, optionError(of, err)
-	}
 	c := new(Concurrency)
-	c.returned = true
-	c.permits.algorithm = a
-	err = c.init(&c.permits, gateOptions{of, o.Name, o.Limit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
+	err := c.pool.init(gateOptions{of, o.Name, o.Limit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
 	if err != nil {
 		return nil, err
 	}
-	c.owner, c.fast.owner = c, c
-	c.fast.idleSince.Store(c.born)
-	c.word = &c.fast
 	return c, nil
 }
 
-// inUse is the state of a Concurrency in one word: the permits that are out, shifted left by one; bit 0 is raised.
-type inUse struct {
+// SetLimit changes how many permits can be out at a time to n: from 1 to 10^15, anything else is an *OptionError and
+// changes nothing. It takes effect before it returns (TestContentionSetLimitIsNeverExceeded):
+//
+//   - Raised, it serves those who wait and now fit, in order.
+//   - Lowered, it revokes nothing. While more than n permits are out nobody is granted any; Stats.Available is 0 then.
+//   - Those who wait for more than n permits are refused with ReasonNever, or they would stop everybody behind them.
+func (c *Concurrency) SetLimit(n int64) error {
+	a, err := algo.NewConcurrency(n)
+	if err != nil {
+		return &OptionError{"Concurrency.SetLimit", fmt.Sprint(n), "from 1 to 10^15 permits"}
+	}
+	c.setLimit(a)
+	return nil
+}
+
+// pool is a gate whose permits come back when they are released.
+type pool struct {
+	gate
+
+	permits metered[algo.ConcurrencyState, algo.Concurrency]
+	fast    free
+}
+
+func (p *pool) init(o gateOptions) error {
+	a, err := algo.NewConcurrency(o.limit)
+	if err != nil {
+		return optionError(o.of, err)
+	}
+	p.returned = true
+	p.permits.algorithm = a
+	if err = p.gate.init(&p.permits, o); err != nil {
+		return err
+	}
+	p.owner, p.fast.owner = p, p
+	p.fast.idleSince.Store(p.born)
+	p.word = &p.fast
+	p.fast.lower()
+	return nil
+}
+
+// free is the state of a pool in one word: the permits that are free, shifted left by one; bit 0 is raised. Below zero it
+// is how many more permits are out than the limit, which was lowered.
+//
+// That the word holds what is free, and not what is out, makes the limit a part of it: who exchanges it needs to know
+// no limit, so a limit that changes meanwhile cannot be exceeded.
+type free struct {
 	_         [64]byte
 	word      atomic.Int64
 	granted   atomic.Int64
 	_         [48]byte
 	refused   tally
 	idleSince atomic.Int64
-	owner     *Concurrency
+	owner     *pool
 }
 
-func (u *inUse) take(n int64) (left int64, v verdict) {
+func (f *free) take(n int64) (left int64, v verdict) {
 	for {
-		old := u.word.Load()
+		old := f.word.Load()
 		if old&raised != 0 {
 			return 0, locked
 		}
-		left = u.owner.limit - old>>1
+		left = old >> 1
 		if left < n {
 			return left, short
 		}
-		if u.word.CompareAndSwap(old, old+n<<1) {
-			u.granted.Add(1)
+		if f.word.CompareAndSwap(old, old-n<<1) {
+			f.granted.Add(1)
 			return left - n, taken
 		}
 	}
 }
 
 // release gives n permits back; not ok if it needs the lock.
-func (u *inUse) release(n int64) (ok bool) {
+func (f *free) release(n int64) (ok bool) {
 	for {
-		old := u.word.Load()
+		limit := f.owner.limit.Load()
+		old := f.word.Load()
 		if old&raised != 0 {
 			return false
 		}
-		if old == n<<1 {
-			u.touch() // before the permits are back: Idle must not see an old time
+		if old>>1+n == limit {
+			f.touch() // before the permits are back: Idle must not see an old time
 		}
-		if u.word.CompareAndSwap(old, old-n<<1) {
+		if f.word.CompareAndSwap(old, old+n<<1) {
+			if f.owner.limit.Load() != limit { // the permits may have been the last that were out
+				f.touch()
+			}
 			return true
 		}
 	}
 }
 
 // touch moves idleSince forward to now.
-func (u *inUse) touch() {
-	now := u.owner.now()
+func (f *free) touch() {
+	now := f.owner.now()
 	for {
-		old := u.idleSince.Load()
-		if old >= now || u.idleSince.CompareAndSwap(old, now) {
+		old := f.idleSince.Load()
+		if old >= now || f.idleSince.CompareAndSwap(old, now) {
 			return
 		}
 	}
 }
 
-func (u *inUse) raise() {
+func (f *free) raise() {
 	for {
-		old := u.word.Load()
+		old := f.word.Load()
 		if old&raised != 0 {
 			return
 		}
-		if u.word.CompareAndSwap(old, old|raised) {
-			u.owner.permits.state.InUse = old >> 1
+		if f.word.CompareAndSwap(old, old|raised) {
+			f.owner.permits.state.InUse = f.owner.limit.Load() - old>>1
 			return
 		}
 	}
 }
 
-func (u *inUse) lower() { u.word.Store(u.owner.permits.state.InUse << 1) }
+func (f *free) lower() { f.word.Store((f.owner.limit.Load() - f.owner.permits.state.InUse) << 1) }
 
-func (u *inUse) counts() (granted, refused int64) { return u.granted.Load(), u.refused.sum() }
+func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.sum() }
 
 // try decides on n permits without the lock; not ok if it needs the lock.
-func (c *Concurrency) try(l *Lease, n int64, refuse bool) (ok bool) {
-	if n <= 0 || n > c.limit {
+func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
+	limit := p.limit.Load()
+	if n <= 0 || n > limit {
 		return false
 	}
-	left, v := c.fast.take(n)
+	left, v := p.fast.take(n)
 	if v == locked || v == short && !refuse {
 		return false
 	}
 	l.permits = n
 	d := &l.decision
-	d.Limit, d.Remaining, d.Policy = c.limit, left, c.policy
+	d.Limit, d.Remaining, d.Policy = limit, min(max(left, 0), limit), p.policy
 	if v == short {
 		d.Reason = ReasonLimited
-		c.fast.refused.add()
+		p.fast.refused.add()
 		return true
 	}
 	d.Allowed = true
-	l.claim, l.generation = newClaim(c, n, algo.Mark{})
+	l.claim, l.generation = newClaim(p.owner, n, algo.Mark{})
+	if p.grants != nil {
+		p.grants.granted(l.claim, *d)
+	}
 	return true
 }
 
 // TryAcquire implements [Limiter].
-func (c *Concurrency) TryAcquire(n int64) (l Lease) {
-	if c.try(&l, n, true) {
+func (p *pool) TryAcquire(n int64) (l Lease) {
+	if p.try(&l, n, true) {
 		return l
 	}
-	return c.gate.TryAcquire(n)
+	return p.gate.TryAcquire(n)
 }
 
 // TryReserve is TryAcquire: permits are released when the lease ends, whatever it cost.
-func (c *Concurrency) TryReserve(n int64) Lease { return c.TryAcquire(n) }
+func (p *pool) TryReserve(n int64) Lease { return p.TryAcquire(n) }
 
 // Acquire implements [Limiter].
-func (c *Concurrency) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && c.try(&l, n, false) {
+func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
+	if ctx.Err() == nil && p.try(&l, n, false) {
 		return l, nil
 	}
-	return c.gate.Acquire(ctx, n)
+	return p.gate.Acquire(ctx, n)
 }
 
 // Reserve is Acquire: permits are released when the lease ends, whatever it cost.
-func (c *Concurrency) Reserve(ctx context.Context, n int64) (Lease, error) { return c.Acquire(ctx, n) }
+func (p *pool) Reserve(ctx context.Context, n int64) (Lease, error) { return p.Acquire(ctx, n) }
 
 // settle implements settler.
-func (c *Concurrency) settle(cl *claim, how settlement, actual int64) {
-	if !c.fast.release(cl.permits) {
-		c.fast.touch()
-		c.gate.settle(cl, how, actual)
+func (p *pool) settle(cl *claim, how settlement, actual int64) {
+	if !p.fast.release(cl.permits) {
+		p.fast.touch()
+		p.gate.settle(cl, how, actual)
+	}
+}
+
+// setLimit makes a the algorithm, and answers those who wait for more than it ever grants.
+func (p *pool) setLimit(a algo.Concurrency) {
+	p.lock()
+	defer p.unlock()
+	p.permits.algorithm = a
+	p.limit.Store(a.Limit())
+	now := p.now()
+	var older *queue.Waiter[caller]
+	for w := p.queue.Newest(); w != nil; w = older {
+		older = w.Older()
+		switch {
+		case w.Permits <= a.Limit():
+		case w.Value.ctx.Err() != nil:
+			p.answer(w, algo.Result{}, ReasonCanceled)
+		default:
+			p.answer(w, p.meter.peek(now, w.Permits), ReasonNever)
+		}
+	}
+	p.meter.replan()
+	if !p.closed {
+		p.serve(now)
 	}
 }
 
 // Idle implements [Limiter].
-func (c *Concurrency) Idle() (time.Duration, bool) {
-	c.lock()
-	defer c.unlock()
-	if c.permits.state.InUse > 0 || c.queue.Len() > 0 {
+func (p *pool) Idle() (time.Duration, bool) {
+	p.lock()
+	defer p.unlock()
+	if p.permits.state.InUse > 0 || p.queue.Len() > 0 {
 		return 0, false
 	}
-	return time.Duration(max(c.now()-c.fast.idleSince.Load(), 0)), true
+	return time.Duration(max(p.now()-p.fast.idleSince.Load(), 0)), true
 }

@@ -67,6 +67,8 @@ const (
 	ReasonHardLockout
 	// ReasonTrackingCap means: a Guard tracks as many endpoints as it may, and this one is new.
 	ReasonTrackingCap
+	// ReasonOverloaded means: a Shedder refuses requests of this priority, as what it watches is under pressure.
+	ReasonOverloaded
 
 	reasons
 )
@@ -84,6 +86,7 @@ func (r Reason) Hard() bool {
 var reasonNames = [reasons]string{
 	"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
 	"soft-throttle", "hard-lockout", "tracking-cap",
+	"overloaded",
 }
 
 // String is the name of the reason in lower case, such as "queue-full".

@@ -21,8 +21,9 @@ type gate struct {
 	clock  *steadyClock
 	policy string
 	owner  settler // of the leases
+	grants granter // nil: nobody wants to know
 
-	limit      int64
+	limit      atomic.Int64 // changes only under the lock, and only that of a pool
 	queueLimit int64
 	maxDebt    int64
 	born       int64
@@ -47,6 +48,11 @@ type word interface {
 	raise() // moves the state into the meter; nothing changes without the lock until lower
 	lower() // moves it back, if it fits
 	counts() (granted, refused int64)
+}
+
+// granter is told of every claim before its caller has it.
+type granter interface {
+	granted(c *claim, d Decision)
 }
 
 // caller is who waits.
@@ -82,7 +88,8 @@ func (g *gate) init(m meter, o gateOptions) error {
 	}
 	g.id = gates.Add(1)
 	g.owner = g
-	g.meter, g.policy, g.limit, g.queueLimit, g.clock = m, o.policy, o.limit, o.queueLimit, steady(o.clock)
+	g.meter, g.policy, g.queueLimit, g.clock = m, o.policy, o.queueLimit, steady(o.clock)
+	g.limit.Store(o.limit)
 	g.queue.NewestFirst = o.order == NewestFirst
 	g.maxDebt = debt
 	g.born = g.now()
@@ -176,7 +183,7 @@ func (g *gate) take(now, n int64) (algo.Result, Reason) {
 	switch {
 	case g.closed:
 		return g.meter.peek(now, n), ReasonClosed
-	case n > 0 && n <= g.limit && g.overtakes():
+	case n > 0 && n <= g.limit.Load() && g.overtakes():
 		r := g.meter.peek(now, n)
 		r.RetryAfter = g.meter.wait(now, &g.queue, n)
 		return r, ReasonLimited
@@ -192,7 +199,7 @@ func (g *gate) peek(now, n int64) (algo.Result, Reason) {
 	switch {
 	case g.closed:
 		return r, ReasonClosed
-	case n > 0 && n <= g.limit && g.overtakes():
+	case n > 0 && n <= g.limit.Load() && g.overtakes():
 		r.RetryAfter = g.meter.wait(now, &g.queue, n)
 		return r, ReasonLimited
 	}
@@ -227,7 +234,7 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 	d := Decision{
 		Allowed:    reason == ReasonNone,
 		Reason:     reason,
-		Limit:      g.limit,
+		Limit:      g.limit.Load(),
 		Remaining:  r.Remaining,
 		RetryAfter: r.RetryAfter,
 		ResetAfter: r.ResetAfter,
@@ -243,13 +250,16 @@ func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool) Lease 
 	l := Lease{decision: g.decision(r, reason), permits: n}
 	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
 		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
+		if g.grants != nil {
+			g.grants.granted(l.claim, l.decision)
+		}
 	}
 	return l
 }
 
 func (g *gate) invalid(n int64) Lease {
 	return Lease{
-		decision: Decision{Reason: ReasonInvalid, Limit: g.limit, RetryAfter: Never, Policy: g.policy},
+		decision: Decision{Reason: ReasonInvalid, Limit: g.limit.Load(), RetryAfter: Never, Policy: g.policy},
 		permits:  n,
 	}
 }
@@ -265,7 +275,7 @@ func (g *gate) Reserve(ctx context.Context, n int64) (Lease, error) {
 }
 
 func (g *gate) canceled(ctx context.Context, n int64) (Lease, error) {
-	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit, Policy: g.policy}, permits: n}, ended(ctx, n)
+	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit.Load(), Policy: g.policy}, permits: n}, ended(ctx, n)
 }
 
 func ended(ctx context.Context, n int64) error {
@@ -459,7 +469,7 @@ func (g *gate) wake() {
 
 // settle implements settler.
 func (g *gate) settle(c *claim, how settlement, actual int64) {
-	if how == release && !g.returned {
+	if how < commit && !g.returned {
 		return
 	}
 	now := g.enter()

@@ -40,6 +40,8 @@ type Limiter interface {
 
 // Stats are the counts of a limiter.
 type Stats struct {
+	// Limit is the limit that an Adaptive has found by now. It is 0 for all others, whose limit is that of their options.
+	Limit int64
 	// Available is how many permits could be taken now.
 	Available int64
 	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.

@@ -16,19 +16,19 @@ func (b *TokenBucket) Quota() (permits int64, window time.Duration) {
 
 // Quota is Limit permits, and the length of a window.
 func (w *FixedWindow) Quota() (permits int64, window time.Duration) {
-	return w.limit, w.window.algorithm.Window()
+	return w.limit.Load(), w.window.algorithm.Window()
 }
 
 // Quota is Limit permits, and the length of the window.
 func (w *SlidingWindow) Quota() (permits int64, window time.Duration) {
 	if w.approx.algorithm.Limit() > 0 {
-		return w.limit, w.approx.algorithm.Window()
+		return w.limit.Load(), w.approx.algorithm.Window()
 	}
-	return w.limit, w.exact.algorithm.Window()
+	return w.limit.Load(), w.exact.algorithm.Window()
 }
 
 // Quota is Limit permits at a time, and a window of 0: permits come back when they are released, not with time.
-func (c *Concurrency) Quota() (permits int64, window time.Duration) { return c.limit, 0 }
+func (c *Concurrency) Quota() (permits int64, window time.Duration) { return c.limit.Load(), 0 }
 
 // Quota is what each key has: Burst permits, and the time in which an empty bucket regains them, rounded up to a
 // nanosecond.

@@ -39,10 +39,10 @@ const (
 func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 	a.word.Store(raised)
 	a.owner = w
-	if w.clock != nil || w.limit > windowPermits/2 {
+	if w.clock != nil || w.limit.Load() > windowPermits/2 {
 		return false
 	}
-	a.length, a.limit = int64(window), w.limit
+	a.length, a.limit = int64(window), w.limit.Load()
 	if a.origin = w.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
 		a.origin += a.length
 	}

@@ -1,0 +1,308 @@
+package weir
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that answers within a second.
+type AdaptiveOptions struct {
+	// Name is the Policy of the decisions. Default: "".
+	Name string
+	// InitialLimit is the limit until something has been measured: from MinLimit to MaxLimit. It should be what the
+	// service can surely do at a time, as the first latencies are taken for those of a service that is not overloaded.
+	// Default: 20, or what is nearest to it from MinLimit to MaxLimit.
+	InitialLimit int64
+	// MinLimit and MaxLimit are what the limit never leaves: from 1 to 10^9, MinLimit at most MaxLimit. Requests for
+	// more than MinLimit permits may be refused with ReasonNever at times. Defaults: 1 and 1000, or MinLimit if it is
+	// more.
+	MinLimit, MaxLimit int64
+	// Tolerance is how many times the latency without load is still good: from 1.01 to 1.9. More of it makes for a higher
+	// limit, which keeps the service busy though its latencies vary, and for a longer queue in it. Default: 1.25.
+	Tolerance float64
+	// Smoothing is how far the limit goes at each step toward what was just measured: from 0.01 to 1, all the way.
+	// Default: 0.5.
+	Smoothing float64
+	// Window is the shortest time between two steps: from 1 ms to 1 min. It is extended until WindowSamples requests
+	// that began within it have ended, and to twice the latency without load. Default: 100 ms.
+	Window time.Duration
+	// WindowSamples is of how many requests, the last of the window, the median is taken: from 1 to 10,000. Default:
+	// 100.
+	WindowSamples int
+	// ProbeInterval is how long the latency without load is relied upon: from 100 ms to 1 h. If more than half of the
+	// limit was always out for so long, the limit is halved for one window to measure it again. Default: 10 s.
+	ProbeInterval time.Duration
+	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, nobody
+	// waits.
+	QueueLimit int64
+	// QueueOrder is who is served first. Default: OldestFirst.
+	QueueOrder Order
+	// Clock replaces the monotonic clock of the process. Default: nil.
+	Clock Clock
+}
+
+func (o *AdaptiveOptions) defaults() {
+	if o.MinLimit == 0 {
+		o.MinLimit = 1
+	}
+	if o.MaxLimit == 0 {
+		o.MaxLimit = max(1000, o.MinLimit)
+	}
+	if o.InitialLimit == 0 {
+		o.InitialLimit = min(max(20, o.MinLimit), o.MaxLimit)
+	}
+	if o.Tolerance == 0 {
+		o.Tolerance = 1.25
+	}
+	if o.Smoothing == 0 {
+		o.Smoothing = 0.5
+	}
+	if o.Window == 0 {
+		o.Window = 100 * time.Millisecond
+	}
+	if o.WindowSamples == 0 {
+		o.WindowSamples = 100
+	}
+	if o.ProbeInterval == 0 {
+		o.ProbeInterval = 10 * time.Second
+	}
+}
+
+// mostAdaptive is the highest limit: it and all that is computed of it are exact in a float64.
+const mostAdaptive = 1_000_000_000
+
+func (o *AdaptiveOptions) check() error {
+	const of = "AdaptiveOptions."
+	within := func(low, x, high float64) bool { return low <= x && x <= high } // NaN is not
+	switch {
+	case o.MinLimit < 1 || o.MinLimit > mostAdaptive:
+		return &OptionError{of + "MinLimit", fmt.Sprint(o.MinLimit), "from 1 to 10^9 permits"}
+	case o.MaxLimit < o.MinLimit || o.MaxLimit > mostAdaptive:
+		return &OptionError{of + "MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit)}
+	case o.InitialLimit < o.MinLimit || o.InitialLimit > o.MaxLimit:
+		return &OptionError{
+			of + "InitialLimit", fmt.Sprint(o.InitialLimit),
+			fmt.Sprintf("from MinLimit to MaxLimit, %d to %d permits", o.MinLimit, o.MaxLimit),
+		}
+	case !within(1.01, o.Tolerance, 1.9):
+		return &OptionError{of + "Tolerance", fmt.Sprint(o.Tolerance), "from 1.01 to 1.9"}
+	case !within(0.01, o.Smoothing, 1):
+		return &OptionError{of + "Smoothing", fmt.Sprint(o.Smoothing), "from 0.01 to 1"}
+	case o.Window < time.Millisecond || o.Window > time.Minute:
+		return &OptionError{of + "Window", o.Window.String(), "from 1ms to 1m"}
+	case o.WindowSamples < 1 || o.WindowSamples > 10_000:
+		return &OptionError{of + "WindowSamples", fmt.Sprint(o.WindowSamples), "from 1 to 10000"}
+	case o.ProbeInterval < 100*time.Millisecond || o.ProbeInterval > time.Hour:
+		return &OptionError{of + "ProbeInterval", o.ProbeInterval.String(), "from 100ms to 1h"}
+	}
+	return nil
+}
+
+// Adaptive is a [Concurrency] limiter that finds its limit by itself: as many permits as are out while the service
+// behind it is busy, but hardly queues. If the service becomes slower the limit follows down, so that it answers those
+// who are admitted in time, instead of all too late; when it recovers the limit follows up.
+//
+// What it learns from is the time from the grant of a lease to its Release, whatever its permits. So a lease must be
+// held exactly while the request is with the service, and:
+//
+//   - Release says that the request was answered.
+//   - [Lease.Drop] says that it was lost to an overload: the service refused it, or it ran into a timeout.
+//   - [Lease.Cancel] says that nothing can be learned: the client has gone, or the answer came from a cache.
+//
+// The algorithm is the gradient controller of Envoy's adaptive concurrency filter
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter): the limit
+// times the gradient, which is the latency without load, with a tolerance, by the latency now, plus the square
+// root of that as headroom to grow into. As requests out are throughput times latency, that is what the service carries
+// without a queue, after one step. These are the differences:
+//
+//   - The latency without load is measured by halving the limit for one window, only when traffic has not shown it by
+//     itself for ProbeInterval, and moves half-way to each such measurement. Envoy goes down to a few requests.
+//   - A latency counts only if its request began after the last step, so that none is made twice on the same news.
+//   - Nothing is learned from idleness: the limit does not grow while at most half of it is out.
+//   - If a share of the requests of a window is dropped, the gradient is at most 1 less that share.
+//
+// A change takes effect at once, as described at [Concurrency.SetLimit]: never more than the limit is out when a lease is
+// granted, and lowering it revokes nothing. Floating point is used to estimate the limit, never to count permits.
+// Adaptive starts no goroutine: the Release that ends a window makes the step.
+type Adaptive struct {
+	pool
+
+	window  time.Duration
+	samples int64
+
+	learned struct {
+		_       [64]byte
+		begin   atomic.Int64 // of the window, on the clock of the gate
+		end     atomic.Int64 // the window is not shorter than up to here
+		ended   atomic.Int64 // requests that began in it and have ended
+		dropped atomic.Int64 // of these
+		peak    atomic.Int64 // the most permits that were out in it when one was granted
+		_       [24]byte
+	}
+	latencies []atomic.Int64 // of the last requests that were answered, 0: none yet
+
+	mu       sync.Mutex // one step at a time
+	gradient gradient
+	sorted   []int64
+}
+
+var _ Limiter = (*Adaptive)(nil)
+
+// NewAdaptive answers a limiter with all permits free, or an error that names the option that cannot be used.
+func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
+	const of = "AdaptiveOptions"
+	o.defaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a := &Adaptive{
+		window: o.Window, samples: int64(o.WindowSamples),
+		latencies: make([]atomic.Int64, o.WindowSamples),
+		sorted:    make([]int64, 0, o.WindowSamples),
+		gradient: gradient{
+			least: float64(o.MinLimit), most: float64(o.MaxLimit), limit: float64(o.InitialLimit),
+			tolerance: o.Tolerance, smoothing: o.Smoothing, interval: int64(o.ProbeInterval),
+		},
+	}
+	err := a.pool.init(gateOptions{of, o.Name, o.InitialLimit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
+	if err != nil {
+		return nil, err
+	}
+	a.owner, a.grants = a, a
+	a.gradient.measured = a.born
+	a.begin(a.born)
+	return a, nil
+}
+
+// begin begins a window.
+func (a *Adaptive) begin(now int64) {
+	for i := range a.latencies {
+		a.latencies[i].Store(0)
+	}
+	l := &a.learned
+	l.peak.Store(0)
+	l.dropped.Store(0)
+	l.end.Store(after(now, max(a.window, time.Duration(2*a.gradient.base))))
+	l.begin.Store(now)
+	l.ended.Store(0)
+}
+
+// granted implements granter.
+func (a *Adaptive) granted(c *claim, d Decision) {
+	c.since = a.now()
+	out := d.Limit - d.Remaining
+	for old := a.learned.peak.Load(); out > old && !a.learned.peak.CompareAndSwap(old, out); {
+		old = a.learned.peak.Load()
+	}
+}
+
+// settle implements settler.
+func (a *Adaptive) settle(cl *claim, how settlement, actual int64) {
+	since := cl.since
+	now := a.now()
+	a.pool.settle(cl, how, actual)
+	if how == cancel || how == ignore || since < a.learned.begin.Load() {
+		return
+	}
+	ended := a.learned.ended.Add(1)
+	if how == drop {
+		a.learned.dropped.Add(1)
+	} else {
+		a.latencies[uint64(ended)%uint64(len(a.latencies))].Store(max(now-since, 1))
+	}
+	if ended >= a.samples && now >= a.learned.end.Load() {
+		a.step(now)
+	}
+}
+
+// step ends a window and begins the next, unless somebody else just does it.
+func (a *Adaptive) step(now int64) {
+	if !a.mu.TryLock() {
+		return
+	}
+	defer a.mu.Unlock()
+	l := &a.learned
+	ended := l.ended.Load()
+	if ended < a.samples || now < l.end.Load() {
+		return
+	}
+	w := window{
+		now: now, latency: a.median(), peak: float64(l.peak.Load()),
+		dropped: float64(l.dropped.Load()) / float64(ended),
+	}
+	limit := a.gradient.step(w)
+	if limit != a.limit.Load() {
+		to, err := algo.NewConcurrency(limit)
+		if err != nil {
+			panic(err) // the gradient keeps the limit in range
+		}
+		a.setLimit(to)
+	}
+	a.begin(now)
+}
+
+// median answers 0 if no request was answered.
+func (a *Adaptive) median() float64 {
+	s := a.sorted[:0]
+	for i := range a.latencies {
+		if d := a.latencies[i].Load(); d > 0 {
+			s = append(s, d)
+		}
+	}
+	if len(s) == 0 {
+		return 0
+	}
+	slices.Sort(s)
+	return float64(s[(len(s)-1)/2])
+}
+
+// Acquire implements [Limiter]. The time for which it waits is no part of the latency.
+func (a *Adaptive) Acquire(ctx context.Context, n int64) (Lease, error) {
+	return a.pool.Acquire(ctx, n)
+}
+
+// Stats implements [Limiter]. Limit is the limit of this moment.
+func (a *Adaptive) Stats() Stats {
+	a.lock()
+	defer a.unlock()
+	s := a.stats()
+	s.Limit = a.limit.Load()
+	return s
+}
+
+// Quota is as many permits at a time as the limit is now, and a window of 0: permits come back when they are released.
+func (a *Adaptive) Quota() (permits int64, window time.Duration) { return a.limit.Load(), 0 }
+
+// AdaptiveEstimate is what an [Adaptive] made of what it has measured.
+type AdaptiveEstimate struct {
+	// Limit is the limit of this moment, which while Probing is half of what it is otherwise.
+	Limit int64
+	// Probing tells whether the latency without load is just being measured.
+	Probing bool
+	// Unloaded is the latency without load, 0 before the first window has ended.
+	Unloaded time.Duration
+	// Latency is the median of the last window in which a request was answered, and Dropped the share of the last
+	// window that was dropped, from 0 to 1.
+	Latency time.Duration
+	Dropped float64
+	// Windows counts those that have ended, and Probes how many of them were begun to measure Unloaded.
+	Windows, Probes int64
+}
+
+// Estimate is for those who watch the limiter: how it came to its limit.
+func (a *Adaptive) Estimate() AdaptiveEstimate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := &a.gradient
+	return AdaptiveEstimate{
+		Limit: a.limit.Load(), Probing: g.probing, Unloaded: time.Duration(math.Round(g.base)),
+		Latency: time.Duration(math.Round(g.latency)), Dropped: g.dropped, Windows: g.windows, Probes: g.probes,
+	}
+}

@@ -1,0 +1,257 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+func setLimit(t *testing.T, c *weir.Concurrency, n int64) {
+	t.Helper()
+	if err := c.SetLimit(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSetLimitRaisedServesThoseWhoWaitInOrder(t *testing.T) {
+	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
+		synctest.Test(t, func(t *testing.T) {
+			c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: 10, QueueOrder: order})
+			c.TryAcquire(2)
+			var (
+				mu     sync.Mutex
+				served []int
+				all    sync.WaitGroup
+			)
+			for i := range 3 { // each asks for 2 permits
+				all.Go(func() {
+					l, err := c.Acquire(t.Context(), 2)
+					if err != nil || !l.Allowed() {
+						t.Errorf("%+v, %v", l.Decision(), err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					served = append(served, i)
+				})
+				synctest.Wait()
+			}
+			check := func(want ...int) {
+				t.Helper()
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if order == weir.NewestFirst {
+					for i := range want {
+						want[i] = 2 - want[i]
+					}
+				}
+				if len(served) != len(want) {
+					t.Fatalf("%v: served %v, want %v", order, served, want)
+				}
+				for i := range want {
+					if served[i] != want[i] {
+						t.Fatalf("%v: served %v, want %v", order, served, want)
+					}
+				}
+			}
+			setLimit(t, c, 3)
+			check()
+			setLimit(t, c, 5)
+			check(0)
+			setLimit(t, c, 6)
+			check(0, 1)
+			setLimit(t, c, 8)
+			check(0, 1, 2)
+			all.Wait()
+		})
+	}
+}
+
+func TestSetLimitLoweredRevokesNothing(t *testing.T) {
+	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5})
+	leases := make([]weir.Lease, 5)
+	for i := range leases {
+		leases[i] = c.TryAcquire(1)
+	}
+	setLimit(t, c, 2)
+	for released := range 4 {
+		d := c.TryAcquire(1).Decision()
+		if d.Allowed || d.Reason != weir.ReasonLimited || d.Limit != 2 || d.Remaining != 0 {
+			t.Errorf("after %d releases: %+v", released, d)
+		}
+		if st := c.Stats(); st.Available != 0 {
+			t.Errorf("after %d releases: %+v", released, st)
+		}
+		leases[released].Release()
+	}
+	if d := c.TryAcquire(1).Decision(); !d.Allowed || d.Remaining != 0 {
+		t.Errorf("%+v", d)
+	}
+	if d := c.TryAcquire(3).Decision(); d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
+		t.Errorf("%+v", d)
+	}
+	if n, window := c.Quota(); n != 2 || window != 0 {
+		t.Errorf("quota %d, %v", n, window)
+	}
+}
+
+func TestSetLimitRefusesThoseWhoWaitForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5, QueueLimit: 20})
+		all := c.TryAcquire(5)
+		s := &subject{Limiter: c, t: t}
+		small := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 2) })
+		large := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 4) })
+		last := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 1) })
+		setLimit(t, c, 3)
+		synctest.Wait()
+		if small.state() != "waiting" || large.state() != "never" || last.state() != "waiting" {
+			t.Errorf("%s, %s, %s", small.state(), large.state(), last.state())
+		}
+		all.Release()
+		synctest.Wait()
+		if small.state() != "granted" || last.state() != "granted" {
+			t.Errorf("%s, %s", small.state(), last.state())
+		}
+		if st := c.Stats(); st.Available != 0 || st.Waiters != 0 || st.Refused != 1 || st.Granted != 3 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestSetLimitRefusesWhatNewConcurrencyRefuses(t *testing.T) {
+	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5})
+	for _, n := range []int64{-1, 0, 1e15 + 1} {
+		var misuse *weir.OptionError
+		if err := c.SetLimit(n); !errors.As(err, &misuse) || misuse.Option != "Concurrency.SetLimit" {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	if d := c.Peek(5); !d.Allowed || d.Limit != 5 {
+		t.Errorf("%+v", d)
+	}
+	setLimit(t, c, 1e15)
+	l := c.TryAcquire(1e15)
+	setLimit(t, c, 1)
+	l.Release()
+	if d := c.TryAcquire(1).Decision(); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestSetLimitAfterClose(t *testing.T) {
+	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1, QueueLimit: 5})
+	l := c.TryAcquire(1)
+	closeLimiter(t, c)
+	setLimit(t, c, 5)
+	if d := c.TryAcquire(1).Decision(); d.Reason != weir.ReasonClosed {
+		t.Errorf("%+v", d)
+	}
+	l.Release()
+	if st := c.Stats(); st.Available != 5 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestIdleFollowsTheLimit lowers the limit to less than what is out, and raises it, while permits come back.
+func TestIdleFollowsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 4})
+		a, b := c.TryAcquire(2), c.TryAcquire(2)
+		setLimit(t, c, 2)
+		a.Release()
+		if d, idle := c.Idle(); idle {
+			t.Errorf("idle for %v with 2 permits out", d)
+		}
+		time.Sleep(time.Second)
+		b.Release()
+		setLimit(t, c, 9)
+		time.Sleep(time.Second)
+		if d, idle := c.Idle(); d != time.Second || !idle {
+			t.Errorf("%v, %v", d, idle)
+		}
+	})
+}
+
+// TestContentionSetLimitIsNeverExceeded has 64 goroutines take permits while the limit goes up and down. Each time it is
+// lowered below what is out nothing is released for a while, and whoever asks after SetLimit has returned must be refused.
+func TestContentionSetLimitIsNeverExceeded(t *testing.T) {
+	const high, low = 48, 5
+	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: high, QueueLimit: 1000})
+	var (
+		phase     atomic.Int64 // odd: the limit was lowered below what is out, and nobody releases
+		asked     atomic.Int64
+		stop      atomic.Bool
+		mu        sync.Mutex
+		held      []weir.Lease
+		out, most atomic.Int64
+		all       sync.WaitGroup
+	)
+	for g := range 64 {
+		all.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				before := phase.Load()
+				var l weir.Lease
+				if g%4 == 0 && before%2 == 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					l, _ = c.Acquire(ctx, 1)
+					cancel()
+				} else {
+					l = c.TryAcquire(1)
+				}
+				asked.Add(1)
+				if l.Allowed() {
+					if before%2 == 1 && phase.Load() == before {
+						t.Error("granted while more than the limit was out")
+					}
+					if now := out.Add(1); now > most.Load() {
+						most.Store(now)
+					}
+					mu.Lock()
+					held = append(held, l)
+					mu.Unlock()
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	until := func(what func() bool) {
+		for !what() {
+			runtime.Gosched()
+		}
+	}
+	for range 60 {
+		until(func() bool { return out.Load() > 2*low })
+		setLimit(t, c, low)
+		phase.Add(1)
+		from := asked.Load()
+		until(func() bool { return asked.Load() > from+500 })
+		phase.Add(1) // before anything is released
+		mu.Lock()
+		for _, l := range held {
+			out.Add(-1) // before it is back
+			l.Release()
+		}
+		held = held[:0]
+		mu.Unlock()
+		setLimit(t, c, high)
+	}
+	stop.Store(true)
+	all.Wait()
+	for _, l := range held {
+		l.Release()
+	}
+	if most.Load() > high {
+		t.Errorf("%d permits were out, of %d", most.Load(), high)
+	}
+	if st := c.Stats(); st.Available != high || st.Queued != 0 || st.Waiters != 0 {
+		t.Errorf("permits were lost or made: %+v", st)
+	}
+}
