@@ -2,79 +2,351 @@ package weir
 
 import (
 	"errors"
+	"hash/maphash"
+	"math"
 	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/internal/names"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // ErrNoEndpoint is returned where an endpoint is asked for that has no name, or an address that is not valid.
 var ErrNoEndpoint = errors.New("weir: no endpoint")
 
-var errGuardUnfinished = errors.New("weir: the guard is not finished")
+// Guard is one token bucket for each endpoint, for servers that must tell the hasty from the hostile: an endpoint without
+// a token is told to slow down (ReasonSoftThrottle), and one that keeps coming early all the same is locked out for a
+// while (ReasonHardLockout).
+//
+// An endpoint is who stands behind an address: ports and zones make no difference, an IPv4-mapped address is the IPv4
+// address, and of an IPv6 address the first 64 bits count. Endpoints that are not addresses, such as paths of sockets, are
+// told apart by their names.
+//
+// It is exact: over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests,
+// and one that keeps asking gets all of them, unless it is locked out.
+//
+// Memory is bounded by MaxTrackedEndpoints: an endpoint costs 70 to 105 bytes, without a pointer for the collector
+// to follow. An endpoint is forgotten only if that gives it nothing: it is not locked out, it has at least the tokens of a
+// new one, its violations do not count any more, and it has cooled down. So neither cleanups nor a flood of new
+// endpoints can end a lockout (TestGuardLockoutSurvivesOtherEndpoints).
+//
+// A guard has a timer of its own that runs its cleanups, so it must be closed when it is not needed any more. All
+// methods are safe for concurrent use; Check takes one of ShardCount locks and allocates nothing.
+type Guard struct {
+	o         GuardOptions
+	algorithm algo.TokenBucket
+	initial   algo.TokenBucketState // of a new endpoint, at time 0
+	fill      time.Duration
+	prefixes  clientip.Prefixes
+	clock     *steadyClock
+	seeds     [4]maphash.Seed
+	states    *table.Table
+	names     *names.Names[subject]
 
-// Guard is one token bucket for each endpoint.
-type Guard struct{ o GuardOptions }
+	maxTracked atomic.Int64
+	closed     atomic.Bool
+	cleaning   sync.Mutex // held by a cleanup
+	rotation   int        // the shard with which the next one begins
+	timer      sync.Mutex // guards stop
+	stop       func() bool
+
+	allowed, throttled, lockedOut, lockouts, crowded tally
+	forgotten, evicted, cleanups                     atomic.Int64
+	reported                                         int64 // refusals because of the cap that the log knows of
+}
 
 // NewGuard answers a guard without any endpoint, or an error that names the option that cannot be used.
 func NewGuard(o GuardOptions) (*Guard, error) {
-	if _, err := o.check(); err != nil {
+	a, err := o.check()
+	if err != nil {
 		return nil, err
 	}
-	return &Guard{o}, nil
+	if o.InitialTokens < 0 {
+		o.InitialTokens = o.CapacityTokens
+	}
+	g := &Guard{
+		o: o, algorithm: a, clock: steady(o.Clock), prefixes: clientip.Prefixes{IPv4: o.IPv4Prefix, IPv6: o.IPv6Prefix},
+		names: names.New[subject](o.MinReportCapacity),
+	}
+	for i := range g.seeds {
+		g.seeds[i] = maphash.MakeSeed()
+	}
+	_, g.fill = bucketQuota(a)
+	g.initial, _ = a.Take(algo.TokenBucketState{}, 0, int64(o.CapacityTokens-o.InitialTokens))
+	g.maxTracked.Store(int64(o.MaxTrackedEndpoints))
+	g.states = table.New(table.Options{
+		Words: guardWords, MaxKeys: int64(o.MaxTrackedEndpoints), Shards: o.shards(), Linger: int64(o.StaleEntry),
+		FreshAt: func(state []uint64, _ uint16) int64 { return g.forgettableAt((*guardState)(state)) },
+	})
+	g.schedule(g.now())
+	return g, nil
 }
 
-// Check takes one token of the endpoint.
-func (g *Guard) Check(endpoint string) (Decision, error) { return Decision{}, errGuardUnfinished }
+func (g *Guard) now() int64 {
+	if g.clock == nil {
+		return processNow()
+	}
+	return g.clock.now()
+}
 
-// CheckAddr is Check for an address.
-func (g *Guard) CheckAddr(addr netip.Addr) (Decision, error) { return Decision{}, errGuardUnfinished }
+// subject is what has a bucket: an endpoint, or one operation of an endpoint.
+type subject struct {
+	network   netip.Prefix // valid for an address
+	operation bool
+	op        uint64
+	name      string
+}
 
-// CheckOperation is CheckAddr with a bucket for each operation of the address.
+func (s *subject) String() string {
+	if !s.network.IsValid() {
+		return s.name
+	}
+	text := s.network.String()
+	if s.network.IsSingleIP() {
+		text = s.network.Addr().String()
+	}
+	if s.operation {
+		text += " operation " + strconv.FormatUint(s.op, 10)
+	}
+	return text
+}
+
+// keep is the subject as it can be kept: its name may be a part of a packet.
+func (s subject) keep() subject {
+	s.name = strings.Clone(s.name)
+	return s
+}
+
+func (g *Guard) endpoint(endpoint string) (s subject, ok bool) {
+	if addr, ok := clientip.Parse(endpoint); ok {
+		return subject{network: g.prefixes.Mask(addr)}, true
+	}
+	return subject{name: endpoint}, endpoint != ""
+}
+
+func (g *Guard) hash(s *subject) table.Hash {
+	if !s.network.IsValid() {
+		return table.NewHash(maphash.String(g.seeds[0], s.name), maphash.String(g.seeds[1], s.name))
+	}
+	// All networks of a family are equally long, and those of two families differ as they do in 16 bytes.
+	key := struct {
+		addr      [16]byte
+		op        uint64
+		operation bool
+	}{s.network.Addr().As16(), s.op, s.operation}
+	return table.NewHash(maphash.Comparable(g.seeds[2], key), maphash.Comparable(g.seeds[3], key))
+}
+
+// Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other
+// name, which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, otherwise nil.
+//
+// The reason of a refusal is ReasonSoftThrottle, and RetryAfter the wait for the next token; ReasonHardLockout, and
+// RetryAfter the rest of the lockout, rounded up to a millisecond, or if lockouts have no length the wait for the next
+// token; ReasonTrackingCap, if the endpoint is new, MaxTrackedEndpoints are tracked and none of them can be forgotten,
+// and RetryAfter HardLockout, or if that is 0 the wait until one may be; or ReasonClosed, and RetryAfter 0. Tokens come
+// back during a lockout too, but Remaining is 0 until its end.
+func (g *Guard) Check(endpoint string) (Decision, error) {
+	if g.closed.Load() {
+		return g.closedDecision(), nil
+	}
+	s, ok := g.endpoint(endpoint)
+	if !ok {
+		return g.refusal(ReasonInvalid, Never), ErrNoEndpoint
+	}
+	return g.check(&s), nil
+}
+
+// CheckAddr is Check for an address. The error is ErrNoEndpoint for an address that is not valid, otherwise nil.
+func (g *Guard) CheckAddr(addr netip.Addr) (Decision, error) {
+	return g.checkNetwork(subject{}, addr)
+}
+
+// CheckOperation is CheckAddr with a bucket, violations and lockouts for each operation of the address, apart from those
+// that the address itself has.
 func (g *Guard) CheckOperation(op uint64, addr netip.Addr) (Decision, error) {
-	return Decision{}, errGuardUnfinished
+	return g.checkNetwork(subject{operation: true, op: op}, addr)
 }
 
-// Peek answers what Check would, and changes nothing.
-func (g *Guard) Peek(endpoint string) (Decision, error) { return Decision{}, errGuardUnfinished }
+func (g *Guard) checkNetwork(s subject, addr netip.Addr) (Decision, error) {
+	if g.closed.Load() {
+		return g.closedDecision(), nil
+	}
+	if s.network = g.prefixes.Mask(addr); !s.network.IsValid() {
+		return g.refusal(ReasonInvalid, Never), ErrNoEndpoint
+	}
+	return g.check(&s), nil
+}
 
-// PeekOperation answers what CheckOperation would, and changes nothing.
+func (g *Guard) refusal(reason Reason, retry time.Duration) Decision {
+	return Decision{Reason: reason, Limit: int64(g.o.CapacityTokens), RetryAfter: retry, Policy: g.o.Name}
+}
+
+func (g *Guard) closedDecision() Decision { return g.refusal(ReasonClosed, 0) }
+
+func (g *Guard) check(s *subject) Decision {
+	h := g.hash(s)
+	shard := g.states.Lock(h)
+	now := g.now()
+	slot := shard.Find(h)
+	isNew := slot == nil
+	if isNew {
+		if shard, slot, now = g.enter(shard, h, now); slot == nil {
+			g.crowded.add()
+			return g.crowdedDecision(now)
+		}
+	}
+	state := (*guardState)(slot.State())
+	earlier := g.arrive(state, now)
+	d, v := g.decide(state, now)
+	if isNew || earlier || v == forgiven {
+		shard.Due(h, g.forgettableAt(state))
+	}
+	shard.Unlock()
+	switch {
+	case d.Allowed:
+		g.allowed.add()
+		if isNew {
+			g.names.Offer(h, *s, subject.keep)
+		}
+		return d
+	case d.Reason == ReasonSoftThrottle:
+		g.throttled.add()
+	default:
+		g.lockedOut.add()
+		if v == lockout {
+			g.lockouts.add()
+		}
+	}
+	g.names.NoteCopy(h, *s, subject.keep)
+	return d
+}
+
+// enter makes room for an endpoint that is not tracked. The slot is nil if there is none, and then the shard is not locked.
+func (g *Guard) enter(shard *table.Shard, h table.Hash, now int64) (*table.Shard, table.Slot, int64) {
+	slot := shard.Add(h, 0, now)
+	for slot == nil {
+		shard.Unlock()
+		if !g.states.Reclaim(now) {
+			return nil, nil, now
+		}
+		shard = g.states.Lock(h)
+		now = g.now()
+		if slot = shard.Find(h); slot != nil { // another caller was first
+			return shard, slot, now
+		}
+		slot = shard.Add(h, 0, now)
+		if slot == nil {
+			shard.Unlock()
+			return nil, nil, now
+		}
+	}
+	g.begin((*guardState)(slot.State()), now)
+	return shard, slot, now
+}
+
+func (g *Guard) crowdedDecision(now int64) Decision {
+	if g.o.HardLockout > 0 {
+		return g.refusal(ReasonTrackingCap, ceilMillisecond(int64(g.o.HardLockout)))
+	}
+	wait := Never
+	if at := g.states.NextFresh(); at != math.MaxInt64 {
+		// What seemed to be due was not found in time, or taken by another new endpoint: an instant later is soon enough.
+		wait = time.Duration(max(at-now, int64(time.Millisecond)))
+	}
+	return g.refusal(ReasonTrackingCap, min(wait, g.longestWait()))
+}
+
+// Peek answers what Check would, and changes nothing. Remaining is what is left now. It does not tell whether a new
+// endpoint would find room.
+func (g *Guard) Peek(endpoint string) (Decision, error) {
+	s, ok := g.endpoint(endpoint)
+	return g.peek(&s, ok)
+}
+
+// PeekOperation answers what CheckOperation would, like Peek.
 func (g *Guard) PeekOperation(op uint64, addr netip.Addr) (Decision, error) {
-	return Decision{}, errGuardUnfinished
+	s := subject{network: g.prefixes.Mask(addr), operation: true, op: op}
+	return g.peek(&s, s.network.IsValid())
 }
 
-// Unblock lifts the lockout of an endpoint and answers whether there was one.
-func (g *Guard) Unblock(endpoint string) bool { return false }
+func (g *Guard) peek(s *subject, ok bool) (Decision, error) {
+	switch {
+	case g.closed.Load():
+		return g.closedDecision(), nil
+	case !ok:
+		return g.refusal(ReasonInvalid, Never), ErrNoEndpoint
+	}
+	h := g.hash(s)
+	shard := g.states.Lock(h)
+	defer shard.Unlock()
+	now := g.now()
+	var state guardState
+	if slot := shard.Find(h); slot != nil {
+		state = guardState(slot.State())
+	} else {
+		g.begin(&state, now)
+	}
+	g.arrive(&state, now)
+	d, _ := g.decide(&state, now)
+	if d.Allowed {
+		d.Remaining++ // the token is not taken
+		d.ResetAfter = g.algorithm.Peek(state.bucket(now), now, 0).ResetAfter
+	}
+	return d, nil
+}
 
-// UnblockOperation is Unblock for the subject of CheckOperation.
-func (g *Guard) UnblockOperation(op uint64, addr netip.Addr) bool { return false }
+// Unblock lifts the lockout of an endpoint, and forgets its violations and how often it was locked out. Its tokens
+// stay as they are. It answers whether the endpoint was locked out.
+func (g *Guard) Unblock(endpoint string) bool {
+	s, _ := g.endpoint(endpoint)
+	return g.unblock(&s)
+}
 
-// Reset forgets an endpoint and answers whether it was tracked.
-func (g *Guard) Reset(endpoint string) bool { return false }
+// UnblockOperation is Unblock for the operation of an address.
+func (g *Guard) UnblockOperation(op uint64, addr netip.Addr) bool {
+	return g.unblock(&subject{network: g.prefixes.Mask(addr), operation: true, op: op})
+}
 
-// ResetOperation is Reset for the subject of CheckOperation.
-func (g *Guard) ResetOperation(op uint64, addr netip.Addr) bool { return false }
+func (g *Guard) unblock(s *subject) bool {
+	h := g.hash(s)
+	shard := g.states.Lock(h)
+	defer shard.Unlock()
+	slot := shard.Find(h)
+	if slot == nil {
+		return false
+	}
+	state := (*guardState)(slot.State())
+	now := g.now()
+	was := state.blocked(now)
+	state.forgive(now)
+	shard.Due(h, g.forgettableAt(state))
+	return was
+}
 
-// SetMaxTrackedEndpoints changes the option of this name.
-func (g *Guard) SetMaxTrackedEndpoints(n int) error { return errGuardUnfinished }
+// Reset forgets an endpoint, which is then a new one, and answers whether it was tracked.
+func (g *Guard) Reset(endpoint string) bool {
+	s, _ := g.endpoint(endpoint)
+	return g.reset(&s)
+}
 
-// GuardCleanup is what a cleanup has done.
-type GuardCleanup struct{}
+// ResetOperation is Reset for the operation of an address.
+func (g *Guard) ResetOperation(op uint64, addr netip.Addr) bool {
+	return g.reset(&subject{network: g.prefixes.Mask(addr), operation: true, op: op})
+}
 
-// Cleanup forgets endpoints.
-func (g *Guard) Cleanup() GuardCleanup { return GuardCleanup{} }
+func (g *Guard) reset(s *subject) bool {
+	h := g.hash(s)
+	shard := g.states.Lock(h)
+	defer shard.Unlock()
+	return shard.Remove(h)
+}
 
-// GuardStats are the counts of a guard.
-type GuardStats struct{}
-
-// Stats answers the counts.
-func (g *Guard) Stats() GuardStats { return GuardStats{} }
-
-// GuardReport is a report.
-type GuardReport struct{}
-
-// Report answers a report.
-func (g *Guard) Report() GuardReport { return GuardReport{} }
-
-// String is the report as text.
-func (r GuardReport) String() string { return "" }
-
-// Close refuses everybody who comes later, with ReasonClosed.
-func (g *Guard) Close() error { return nil }
+// Quota is what each endpoint has: CapacityTokens, and the time in which an empty bucket regains them, rounded up to a
+// nanosecond.
+func (g *Guard) Quota() (permits int64, window time.Duration) { return bucketQuota(g.algorithm) }

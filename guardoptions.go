@@ -65,9 +65,9 @@ type GuardOptions struct {
 	// MinReportCapacity is how many names of endpoints are kept for the report, at least: from 64 to 8192. Those of the
 	// endpoints that are refused most are kept. Default: 256.
 	MinReportCapacity int
-	// IPv4Prefix is how many bits of an IPv4 address make the endpoint: from 0 to 32. Default: 32.
+	// IPv4Prefix is how many bits of an IPv4 address make the endpoint: from 1 to 32. Default: 32.
 	IPv4Prefix int
-	// IPv6Prefix is how many bits of an IPv6 address make the endpoint: from 0 to 128. One who has a network of his
+	// IPv6Prefix is how many bits of an IPv6 address make the endpoint: from 1 to 128. One who has a network of his
 	// own can choose the rest at will. Default: 64.
 	IPv6Prefix int
 	// Clock replaces the monotonic clock of the process. Default: nil.
@@ -112,8 +112,8 @@ func (o *GuardOptions) check() (algo.TokenBucket, error) {
 		{"MaxTrackedEndpoints", o.MaxTrackedEndpoints, 0, math.MaxInt32},
 		{"MaxEvictionCapacity", o.MaxEvictionCapacity, 64, 65536},
 		{"MinReportCapacity", o.MinReportCapacity, 64, 8192},
-		{"IPv4Prefix", o.IPv4Prefix, 0, 32},
-		{"IPv6Prefix", o.IPv6Prefix, 0, 128},
+		{"IPv4Prefix", o.IPv4Prefix, 1, 32},
+		{"IPv6Prefix", o.IPv6Prefix, 1, 128},
 	} {
 		if c.value < c.low || c.value > c.high {
 			return none, &OptionError{ofGuard + c.name, strconv.Itoa(c.value), fmt.Sprintf("from %d to %d", c.low, c.high)}

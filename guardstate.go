@@ -1,0 +1,192 @@
+package weir
+
+import (
+	"math"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// guardState is the state of an endpoint as the table keeps it. With the two words of its key it fills a cache line.
+// Times are in nanoseconds of the guard's clock.
+type guardState [guardWords]uint64
+
+const (
+	guardFullAt       = iota // when its bucket is full
+	guardFullPart            // and part of a nanosecond
+	guardSeen                // when it came last
+	guardViolated            // when its last violation was
+	guardCounts              // violations, and above them lockouts since it has cooled down
+	guardBlockedUntil        // when its last lockout ends
+	guardWords
+)
+
+func (s *guardState) time(word int) int64      { return int64(s[word]) }
+func (s *guardState) set(word int, time int64) { s[word] = uint64(time) }
+func (s *guardState) violations() uint32       { return uint32(s[guardCounts]) }
+func (s *guardState) level() uint32            { return uint32(s[guardCounts] >> 32) }
+func (s *guardState) count(violations, level uint32) {
+	s[guardCounts] = uint64(level)<<32 | uint64(violations)
+}
+func (s *guardState) blocked(now int64) bool { return s.time(guardBlockedUntil) > now }
+
+func (s *guardState) bucket(now int64) algo.TokenBucketState {
+	ahead := s.time(guardFullAt) - now
+	if ahead < 0 {
+		return algo.TokenBucketState{Last: now}
+	}
+	return algo.TokenBucketState{Ahead: ahead, Part: int64(s[guardFullPart]), Last: now}
+}
+
+func (s *guardState) keep(b algo.TokenBucketState) {
+	s.set(guardFullAt, b.Last+b.Ahead)
+	s[guardFullPart] = uint64(b.Part)
+}
+
+// forgive lifts the lockout and forgets what led to it.
+func (s *guardState) forgive(now int64) {
+	s.set(guardBlockedUntil, min(s.time(guardBlockedUntil), now))
+	s[guardCounts] = 0
+}
+
+// begin makes s the state of an endpoint that comes for the first time.
+func (g *Guard) begin(s *guardState, now int64) {
+	initial := g.initial
+	initial.Last = now
+	s.keep(initial)
+	s.set(guardSeen, now)
+	s.set(guardViolated, now)
+	s.set(guardBlockedUntil, now)
+	s[guardCounts] = 0
+}
+
+// arrive notes that the endpoint came, and answers whether it had to move its times.
+func (g *Guard) arrive(s *guardState, now int64) (moved bool) {
+	if back := s.time(guardSeen) - now; back > 0 {
+		// No endpoint comes before it came last: the process clock stands elsewhere in a bubble of testing/synctest.
+		for _, word := range [...]int{guardFullAt, guardViolated, guardBlockedUntil} {
+			s.set(word, s.time(word)-back)
+		}
+		moved = true
+	}
+	s.set(guardSeen, now)
+	return moved
+}
+
+// guardEffect is what a decision has done to an endpoint besides taking a token.
+type guardEffect uint8
+
+const (
+	unchanged guardEffect = iota
+	forgiven              // its violations are forgotten
+	violation
+	lockout // a lockout has begun
+)
+
+// decide answers an endpoint that came at time now.
+func (g *Guard) decide(s *guardState, now int64) (d Decision, v guardEffect) {
+	if rest := s.time(guardBlockedUntil) - now; rest > 0 {
+		d = g.refusal(ReasonHardLockout, ceilMillisecond(rest))
+		d.ResetAfter = g.resetAfter(s, now)
+		return d, unchanged
+	}
+	bucket := s.bucket(now)
+	r := g.algorithm.TakeIn(&bucket, now, 1)
+	if r.Allowed {
+		s.keep(bucket)
+		if s.violations() > 0 {
+			s.count(0, s.level())
+			v = forgiven
+		}
+		return Decision{
+			Allowed: true, Limit: int64(g.o.CapacityTokens), Remaining: r.Remaining, ResetAfter: r.ResetAfter, Policy: g.o.Name,
+		}, v
+	}
+	d = g.refusal(ReasonSoftThrottle, r.RetryAfter)
+	d.ResetAfter = r.ResetAfter
+	n, level := g.counted(s, now)
+	s.set(guardViolated, now)
+	if n++; n < uint32(g.o.MaxSoftViolations) {
+		s.count(n, level)
+		return d, violation
+	}
+	d.Reason = ReasonHardLockout
+	if length := g.lockout(level); length > 0 {
+		s.set(guardBlockedUntil, now+int64(length))
+		d.RetryAfter = ceilMillisecond(int64(length))
+		d.ResetAfter = g.resetAfter(s, now)
+	}
+	if g.o.LockoutFactor > 1 && level < math.MaxUint32 {
+		level++
+	}
+	s.count(0, level)
+	return d, lockout
+}
+
+// counted is how many violations of the endpoint still count at time now, and how many lockouts.
+func (g *Guard) counted(s *guardState, now int64) (violations, level uint32) {
+	if now < g.violationsEnd(s) {
+		violations = s.violations()
+	}
+	if now < g.coolAt(s) {
+		level = s.level()
+	}
+	return violations, level
+}
+
+// violationsEnd is when the violations of the endpoint no longer count.
+func (g *Guard) violationsEnd(s *guardState) int64 {
+	return s.time(guardViolated) + min(int64(g.o.SoftViolationWindow)+1, int64(g.o.CooldownReset))
+}
+
+// coolAt is when the endpoint has cooled down. During a lockout there are no violations, so its time does not count.
+func (g *Guard) coolAt(s *guardState) int64 {
+	return max(s.time(guardViolated), s.time(guardBlockedUntil)) + int64(g.o.CooldownReset)
+}
+
+// lockout is the length of a lockout after as many others.
+func (g *Guard) lockout(level uint32) time.Duration {
+	length := g.o.HardLockout
+	if g.o.LockoutFactor == 1 {
+		return length
+	}
+	for ; level > 0 && length > 0 && length < g.o.MaxLockout; level-- {
+		if length > g.o.MaxLockout/time.Duration(g.o.LockoutFactor) {
+			return g.o.MaxLockout
+		}
+		length *= time.Duration(g.o.LockoutFactor)
+	}
+	return length
+}
+
+func (g *Guard) resetAfter(s *guardState, now int64) time.Duration {
+	r := g.algorithm.Peek(s.bucket(now), now, 0)
+	return max(r.ResetAfter, time.Duration(s.time(guardBlockedUntil)-now))
+}
+
+// forgettableAt is when forgetting the endpoint gives it nothing any more, if it does not come again before.
+func (g *Guard) forgettableAt(s *guardState) int64 {
+	at := s.time(guardFullAt) - g.initial.Ahead
+	if int64(s[guardFullPart]) > g.initial.Part {
+		at++
+	}
+	at = max(at, s.time(guardSeen)+1, s.time(guardBlockedUntil))
+	if s.violations() > 0 {
+		at = max(at, g.violationsEnd(s))
+	}
+	if s.level() > 0 {
+		at = max(at, g.coolAt(s))
+	}
+	return at
+}
+
+// longestWait is when an endpoint that does not come again can be forgotten at the latest, whatever it did before.
+func (g *Guard) longestWait() time.Duration {
+	return max(g.fill, g.o.SoftViolationWindow, g.o.CooldownReset, time.Millisecond)
+}
+
+// ceilMillisecond is d nanoseconds, rounded up to a millisecond.
+func ceilMillisecond(d int64) time.Duration {
+	const ms = int64(time.Millisecond)
+	return time.Duration((d + ms - 1) / ms * ms)
+}

@@ -1,0 +1,180 @@
+// Package names keeps the names of those keys of a table that are refused most, as the table itself keeps only hashes.
+package names
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/internal/table"
+)
+
+const (
+	ways = 4
+
+	// mostPlaced is how many names are placed in a second: each is an allocation, and who rotates keys must not have one for
+	// every refusal.
+	mostPlaced = 1024
+
+	// mostHeld is how many times others must have missed their place in a set until a name gives way that is not noted
+	// any more, whatever it was noted before.
+	mostHeld = 1 << 16
+)
+
+// Names is a record of the names of some keys: of those that are noted often. It is divided into small sets. A key that is noted
+// and has no place in its set takes a free one; if there is none, it takes one count from the name with the least, or its
+// place when that has none left. So a name stays that is noted more often than the keys that others make up for this set are,
+// each of which wears off but one count (Misra and Gries 1982, by the set).
+//
+// Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once, and happens at
+// most 1024 times a second; when more want a place, or two at the same moment, one goes without until it is noted again.
+type Names[K any] struct {
+	sets   []set[K]
+	start  time.Time
+	mu     sync.Mutex
+	second int64
+	placed int
+}
+
+type set[K any] [ways]atomic.Pointer[name[K]]
+
+type name[K any] struct {
+	hash  table.Hash
+	key   K
+	noted atomic.Uint64
+	lost  atomic.Uint64 // what others took off
+}
+
+// held is the count of the name.
+func (e *name[K]) held() uint64 {
+	lost := e.lost.Load() // first, as it never exceeds what is noted by then
+	return min(e.noted.Load()-lost, mostHeld)
+}
+
+// New answers an empty record with room for size names, rounded up to a power of two, at least 4.
+func New[K any](size int) *Names[K] {
+	sets := 1
+	for sets*ways < size {
+		sets *= 2
+	}
+	return &Names[K]{sets: make([]set[K], sets), start: time.Now()}
+}
+
+// Len is how many names there is room for.
+func (n *Names[K]) Len() int { return len(n.sets) * ways }
+
+func (n *Names[K]) set(h table.Hash) *set[K] {
+	return &n.sets[h.Fingerprint()>>32&uint64(len(n.sets)-1)]
+}
+
+func (s *set[K]) find(h table.Hash) *name[K] {
+	for i := range s {
+		if e := s[i].Load(); e != nil && e.hash == h {
+			return e
+		}
+	}
+	return nil
+}
+
+// Note counts one more refusal of the key with this hash. It keeps key as it is, and with it whatever key refers to: if that
+// is a part of something large, or is going to change, see NoteCopy.
+func (n *Names[K]) Note(h table.Hash, key K) { n.NoteCopy(h, key, nil) }
+
+// NoteCopy is Note that keeps clone(key), which is called only if key is kept.
+func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
+	s := n.set(h)
+	if e := s.find(h); e != nil {
+		e.noted.Add(1)
+		return
+	}
+	place, least := s.place()
+	if least == 0 {
+		n.put(s, place, h, key, clone, 1)
+		return
+	}
+	if e := s[place].Load(); e != nil {
+		lost := e.lost.Load()
+		if noted := e.noted.Load(); noted > lost {
+			// If somebody else takes one off at this moment, one is enough.
+			e.lost.CompareAndSwap(lost, max(lost, noted-min(noted, mostHeld))+1)
+		}
+	}
+}
+
+// Offer keeps clone(key) if there is a free place for it, without counting a refusal, so that while there are few keys
+// all of them have names. The first key that is noted may take the place.
+func (n *Names[K]) Offer(h table.Hash, key K, clone func(K) K) {
+	s := n.set(h)
+	for i := range s {
+		if s[i].Load() == nil {
+			n.put(s, i, h, key, clone, 0)
+			return
+		}
+	}
+}
+
+// place is the way of the name with the least count, which is 0 for a free one.
+func (s *set[K]) place() (way int, least uint64) {
+	least = ^uint64(0)
+	for i := range s {
+		e := s[i].Load()
+		if e == nil {
+			return i, 0
+		}
+		if held := e.held(); held < least {
+			way, least = i, held
+		}
+	}
+	return way, least
+}
+
+func (n *Names[K]) put(s *set[K], way int, h table.Hash, key K, clone func(K) K, noted uint64) {
+	if !n.mu.TryLock() {
+		return
+	}
+	defer n.mu.Unlock()
+	if second := int64(time.Since(n.start) / time.Second); second != n.second {
+		n.second, n.placed = second, 0
+	}
+	if n.placed == mostPlaced || s.find(h) != nil {
+		return
+	}
+	n.placed++
+	if clone != nil {
+		key = clone(key)
+	}
+	e := &name[K]{hash: h, key: key}
+	e.noted.Store(noted)
+	s[way].Store(e)
+}
+
+// Lookup answers the name of the key with this hash, and how often it was noted since the name is kept.
+func (n *Names[K]) Lookup(h table.Hash) (key K, refusals uint64, ok bool) {
+	if e := n.set(h).find(h); e != nil {
+		return e.key, e.noted.Load(), true
+	}
+	return key, 0, false
+}
+
+// Forget removes the name of the key with this hash.
+func (n *Names[K]) Forget(h table.Hash) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.set(h)
+	for i := range s {
+		if e := s[i].Load(); e != nil && e.hash == h {
+			s[i].Store(nil)
+		}
+	}
+}
+
+// Each calls f for every name that is kept, in no order, until it answers false.
+func (n *Names[K]) Each(f func(h table.Hash, key K, refusals uint64) bool) {
+	for i := range n.sets {
+		for j := range n.sets[i] {
+			if e := n.sets[i][j].Load(); e != nil && !f(e.hash, e.key, e.noted.Load()) {
+				return
+			}
+		}
+	}
+}
