@@ -41,6 +41,9 @@ type gate struct {
 	stop    func() bool // the timer of a clock that was given
 
 	granted, refused, forgiven int64
+
+	terms *terms // of a key: the limit that the meter applies
+	keyed *keyed // whose counts are counted too
 }
 
 // word is a state that calls may change without the lock, until it is raised.
@@ -61,6 +64,7 @@ type caller struct {
 	answer chan struct{} // holds at most one
 	result algo.Result
 	reason Reason
+	terms  *terms
 }
 
 var gates atomic.Uint64
@@ -162,7 +166,7 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, r, reason, reserve)
+	return g.lease(n, r, reason, reserve, g.terms)
 }
 
 // allow is try(1) where only the answer matters.
@@ -223,6 +227,8 @@ func reasonOf(r algo.Result) Reason {
 func (g *gate) count(n int64, granted bool) {
 	switch {
 	case n == 0:
+	case g.keyed != nil:
+		g.keyed.count(granted)
 	case granted:
 		g.granted++
 	default:
@@ -246,10 +252,11 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 	return d
 }
 
-func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool) Lease {
+func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool, t *terms) Lease {
 	l := Lease{decision: g.decision(r, reason), permits: n}
 	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
 		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
+		l.claim.terms = t
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
 		}
@@ -289,7 +296,11 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	if ctx.Err() != nil {
 		return g.canceled(ctx, n)
 	}
-	now := g.enter()
+	return g.acquireEntered(ctx, g.enter(), n, reserve)
+}
+
+// acquireEntered is acquire at time now, under the lock, which it unlocks.
+func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (Lease, error) {
 	r, reason := g.take(now, n)
 	if reason == ReasonLimited {
 		reason = g.admit(ctx, now, n, r)
@@ -297,7 +308,7 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	if reason != ReasonLimited { // there is nothing to wait for
 		g.count(n, reason == ReasonNone)
 		defer g.unlock()
-		return g.lease(n, r, reason, reserve), nil
+		return g.lease(n, r, reason, reserve, g.terms), nil
 	}
 	if g.queue.Len() == 0 {
 		g.meter.replan()
@@ -320,7 +331,7 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	if reason == ReasonCanceled {
 		return g.canceled(ctx, n)
 	}
-	return g.lease(n, r, reason, reserve), nil
+	return g.lease(n, r, reason, reserve, w.Value.terms), nil
 }
 
 // admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -364,7 +375,7 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	if reason != ReasonCanceled {
 		g.count(w.Permits, reason == ReasonNone)
 	}
-	w.Value.result, w.Value.reason = r, reason
+	w.Value.result, w.Value.reason, w.Value.terms = r, reason, g.terms
 	w.Value.answer <- struct{}{}
 }
 
@@ -474,6 +485,11 @@ func (g *gate) settle(c *claim, how settlement, actual int64) {
 	}
 	now := g.enter()
 	defer g.unlock()
+	g.settleEntered(now, c, actual)
+}
+
+// settleEntered is settle at time now, under the lock.
+func (g *gate) settleEntered(now int64, c *claim, actual int64) {
 	g.touched, g.changed = now, now
 	switch {
 	case g.returned || actual < c.permits:

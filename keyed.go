@@ -1,12 +1,14 @@
 package weir
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
-	"sync/atomic"
+	"strings"
 	"time"
+	"unsafe"
 
-	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -14,17 +16,28 @@ import (
 type KeyedOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// Rate is how fast the permits of each key come back. Required.
-	Rate Rate
-	// Burst is how many permits each key holds: from 1 to 10^15. Default: the permits of Rate.
-	Burst int64
-	// MaxKeys is how many keys are tracked at a time: from 1 to 2^31. Keys whose bucket is full again are forgotten
-	// to make room, as they behave like new ones; no other key ever is. A new key that finds the table full looks at
-	// some forty others, further on each time, for one that can be forgotten. Default: 1,000,000.
+	// Algorithm, Rate, Burst and Segments are the limit of each key: see [Limit]. Rate is required, except for
+	// AlgorithmConcurrency, which needs Burst instead.
+	Algorithm Algorithm
+	Rate      Rate
+	Burst     int64
+	Segments  int
+	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0,
+	// nobody waits. A queue costs nothing while nobody stands in it.
+	QueueLimit int64
+	// QueueOrder is who is served first by the queue of a key. Default: OldestFirst.
+	QueueOrder Order
+	// MaxDebt is how many permits commits may charge a key beyond those available: from 1 to 10^15, or NoDebt. Default:
+	// as many as its limit.
+	MaxDebt int64
+	// MaxKeys is how many keys are tracked at a time: from 1 to 2^31. Keys that behave like new ones, because all their
+	// permits are back, are forgotten to make room; no other key ever is. Default: 1,000,000.
 	MaxKeys int
-	// WhenFull is what a new key is told when MaxKeys are tracked and it has found none that can be forgotten. Default:
-	// Deny.
+	// WhenFull is what a new key is told when MaxKeys are tracked and none of them can be forgotten. Default: Deny.
 	WhenFull WhenFull
+	// MaxNames is how many keys are remembered by name, so that Top and All can tell which they are: from 1 to 65536. It
+	// is those that are refused most. Default: 1024.
+	MaxNames int
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock Clock
 }
@@ -50,99 +63,69 @@ func (w WhenFull) String() string {
 	return fmt.Sprintf("WhenFull(%d)", uint8(w))
 }
 
-// Keyed is one token bucket for each key: addresses, users, tokens. All keys have the same rate and burst.
+// Keyed is one limit for each of millions of keys: addresses, users, tokens. Every key has a state of its own; the limit
+// is the same for all, or chosen for each by a function: see [NewKeyedFunc]. All methods are safe for concurrent use.
 //
-// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 49 bytes,
-// without a pointer for the collector to follow. See the package internal/table for the chance that two keys share a
-// state: 1 in 10^20 for ten million keys.
+// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 52 bytes
+// with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
+// these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
+// window costs the same; a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like
+// 1001/s, but not 1000/s), 8 bytes more; concurrency 8 less; a sliding window 8 bytes for each segment.
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
-// buckets that are full again are forgotten, one by one as new keys need their places. There is no sweep that would
-// stop callers.
+// keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
+// stop callers: no call moves more than 4096 keys (TestSegmentsStaySmall).
+//
+// A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
+// [Limiter].
 type Keyed[K comparable] struct {
-	algorithm algo.TokenBucket
-	policy    string
-	fill      time.Duration // in which an empty bucket is full again
-	maxKeys   int64
-	whenFull  WhenFull
-	clock     *steadyClock
-	seeds     [2]maphash.Seed
-	states    *table.Table
-	closed    atomic.Bool
-	untracked atomic.Int64
-	granted   tally
-	refused   tally
-}
+	keyed
 
-// The state of a key is the time at which its bucket is full, in nanoseconds and parts of one.
-const (
-	fullAt = iota
-	fullPart
-	bucketWords
-)
-
-func bucketFullAt(state []uint64, _ uint16) int64 {
-	at := int64(state[fullAt])
-	if state[fullPart] > 0 {
-		at++
-	}
-	return at
-}
-
-const (
-	defaultMaxKeys = 1_000_000
-	mostShards     = 64
-	keysPerShard   = 1024
-	linger         = int64(10 * time.Second)
-)
-
-// shardsFor is into how many shards a table is divided: a new key makes room in its own, so that one must hold some keys.
-func shardsFor(maxKeys int) int {
-	shards := 1
-	for shards < mostShards && shards*keysPerShard < maxKeys {
-		shards *= 2
-	}
-	return shards
+	seeds   [2]maphash.Seed
+	limitOf func(K) Limit
+	names   *names.Names[K]
 }
 
 // NewKeyed answers a limiter without any key, or an error that names the option that cannot be used.
-func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) {
-	const of = "KeyedOptions"
-	if err := o.Rate.option(of + ".Rate"); err != nil {
-		return nil, err
+func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed[K](o, nil) }
+
+// NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
+// call, must be quick and safe for concurrent use, and must not call the limiter; a lookup in a map is fine. A zero
+// Limit stands for that of the options.
+//
+// What it answers takes effect at once, and the key keeps its state: permits that are available stay so, up to the new limit, and
+// are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a sliding window,
+// must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys may have up to 65,534
+// different limits at a time; one that would have another one is treated like a new key that finds the table full.
+//
+// A token bucket costs 8 bytes a key more than with NewKeyed.
+func NewKeyedFunc[K comparable](o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
+	if limitOf == nil {
+		return nil, &OptionError{"NewKeyedFunc.limitOf", "nil", "a function"}
 	}
-	if o.Burst == 0 {
-		o.Burst = o.Rate.Permits
-	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
-		return nil, &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
-	}
-	if o.WhenFull > Admit {
-		return nil, &OptionError{of + ".WhenFull", o.WhenFull.String(), "Deny or Admit"}
-	}
-	a, err := algo.NewTokenBucket(o.Rate.Permits, o.Rate.Period, o.Burst)
-	if err != nil {
-		return nil, optionError(of, err)
-	}
-	_, fill := bucketQuota(a)
-	return &Keyed[K]{
-		algorithm: a, fill: fill, policy: o.Name, maxKeys: int64(o.MaxKeys), whenFull: o.WhenFull,
-		clock: steady(o.Clock), seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		states: table.New(table.Options{
-			Words: bucketWords, MaxKeys: int64(o.MaxKeys), Shards: shardsFor(o.MaxKeys), Linger: linger, FreshAt: bucketFullAt,
-		}),
-	}, nil
+	return newKeyed(o, limitOf)
 }
 
-func (k *Keyed[K]) now() int64 {
-	if k.clock == nil {
-		return processNow()
+func newKeyed[K comparable](o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], error) {
+	if o.MaxNames == 0 {
+		o.MaxNames = defaultNames
 	}
-	return k.clock.now()
+	if o.MaxNames < 1 || o.MaxNames > mostNames {
+		return nil, &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
+	}
+	k := &Keyed[K]{
+		limitOf: limitOf, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, names: names.New[K](o.MaxNames),
+	}
+	if err := k.init(o, limitOf != nil); err != nil {
+		return nil, err
+	}
+	return k, nil
 }
+
+const (
+	defaultNames = 1024
+	mostNames    = 1 << 16
+)
 
 func (k *Keyed[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
@@ -151,163 +134,147 @@ func (k *Keyed[K]) hash(key K) table.Hash {
 	return table.NewHash(maphash.Comparable(k.seeds[0], key), maphash.Comparable(k.seeds[1], key))
 }
 
-// bucketOf reads the state of a key; slot is nil for a key that is not tracked.
-func (k *Keyed[K]) bucketOf(slot table.Slot, now int64) algo.TokenBucketState {
-	if slot == nil || bucketFullAt(slot.State(), 0) <= now {
-		return algo.TokenBucketState{Last: now}
+// termsOf is the limit of a key; nil if it cannot be used, and then why is it told.
+func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
+	if k.limitOf == nil {
+		return k.base, ReasonNone
 	}
-	ahead := int64(slot.State()[fullAt]) - now
-	if ahead <= int64(k.fill) {
-		return algo.TokenBucketState{Ahead: ahead, Part: int64(slot.State()[fullPart]), Last: now}
+	limit := k.limitOf(key)
+	if limit == (Limit{}) {
+		return k.base, ReasonNone
 	}
-	// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
-	empty := algo.TokenBucketState{Ahead: int64(k.fill), Last: now}
-	keepBucket(slot, empty)
-	return empty
+	return k.plans.intern(limit)
 }
 
-func keepBucket(slot table.Slot, s algo.TokenBucketState) {
-	slot.State()[fullAt], slot.State()[fullPart] = uint64(s.Last+s.Ahead), uint64(s.Part)
+// note remembers the name of a key that was refused.
+func (k *Keyed[K]) note(h table.Hash, key K) { k.names.NoteCopy(h, key, ownKey[K]) }
+
+// ownKey is a key that shares no memory with what the caller may change or keep alive by it.
+func ownKey[K comparable](key K) K {
+	if s, ok := any(key).(string); ok {
+		return any(strings.Clone(s)).(K)
+	}
+	return key
 }
 
-// Allow takes one permit of key if it is available. It is TryAcquire(key, 1) where the decision does not matter.
+// Allow takes one permit of key if it is available and nobody waits for it. It is TryAcquire(key, 1) where the decision
+// does not matter and nothing needs to be released: with AlgorithmConcurrency it always answers false.
 func (k *Keyed[K]) Allow(key K) bool {
-	if k.closed.Load() {
-		return k.TryAcquire(key, 1).Allowed
-	}
 	h := k.hash(key)
-	shard := k.states.Lock(h)
-	slot := shard.Find(h)
-	if slot == nil {
-		shard.Unlock()
-		return k.TryAcquire(key, 1).Allowed
-	}
-	now := k.now()
-	state := k.bucketOf(slot, now)
-	allowed := k.algorithm.Grant(&state, now, 1)
-	if allowed {
-		keepBucket(slot, state)
-	}
-	shard.Unlock()
-	k.count(allowed)
-	return allowed
-}
-
-func (k *Keyed[K]) count(allowed bool) {
-	if allowed {
-		k.granted.add()
-	} else {
-		k.refused.add()
-	}
-}
-
-// TryAcquire takes n permits of key if they are available. It never waits. See [Limiter] for n = 0, n above the burst,
-// and negative n.
-func (k *Keyed[K]) TryAcquire(key K, n int64) Decision {
-	switch {
-	case n < 0:
-		return k.refusal(ReasonInvalid)
-	case k.closed.Load():
-		if n > 0 {
+	if k.limitOf == nil {
+		switch k.allowWord(h) {
+		case taken:
+			k.granted.add()
+			return true
+		case short:
 			k.refused.add()
+			k.note(h, key)
+			return false
 		}
-		return k.refusal(ReasonClosed)
+	}
+	return !k.returns() && k.tryAcquire(key, h, 1, false).decision.Allowed
+}
+
+// TryAcquire takes n permits of key if they are available and nobody waits for them, and never waits itself. See
+// [Limiter] for n = 0, n above the limit, and negative n. The lease must be released with AlgorithmConcurrency; otherwise
+// releasing it does nothing.
+func (k *Keyed[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
+
+// Take is TryAcquire where nothing needs to be released, and answers the decision alone. With AlgorithmConcurrency, where
+// permits come back by releasing them only, it is refused with ReasonInvalid.
+func (k *Keyed[K]) Take(key K, n int64) Decision {
+	if k.returns() {
+		return k.refuse(ReasonInvalid, n).decision
+	}
+	return k.tryAcquire(key, k.hash(key), n, false).decision
+}
+
+// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost, or
+// Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was regained at the
+// faster of the two rates, and nothing to windows of another length.
+func (k *Keyed[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
+
+func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
+	t, why := k.termsOf(key)
+	if t == nil {
+		return k.refuse(why, n)
+	}
+	l := k.try(h, t, n, reserve)
+	if !l.decision.Allowed && n > 0 {
+		k.note(h, key)
+	}
+	return l
+}
+
+// Acquire takes n permits of key, waiting for them in the queue of the key. See [Limiter] for what is answered at once, and
+// for the error.
+func (k *Keyed[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
+	return k.acquireKey(ctx, key, n, false)
+}
+
+// Reserve is Acquire with a cost that is settled later, like TryReserve.
+func (k *Keyed[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
+	return k.acquireKey(ctx, key, n, true)
+}
+
+func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
+	t, why := k.termsOf(key)
+	if t == nil {
+		return k.refuse(why, n), nil
 	}
 	h := k.hash(key)
-	shard := k.states.Lock(h)
-	now := k.now()
-	slot := shard.Find(h)
-	state, r := k.algorithm.Take(k.bucketOf(slot, now), now, n)
-	d := k.decision(r)
-	if n > 0 && r.Allowed {
-		if slot == nil {
-			slot = shard.Add(h, 0, now)
-		}
-		switch {
-		case slot != nil:
-			keepBucket(slot, state)
-			shard.Due(h, bucketFullAt(slot.State(), 0))
-		case k.whenFull == Admit:
-			k.untracked.Add(1)
-		default:
-			d = k.refusal(ReasonTableFull)
-			d.RetryAfter = k.fill // by then every key that is tracked now can be forgotten, if it is not used again
-		}
+	l, err := k.acquire(ctx, h, t, n, reserve)
+	if !l.decision.Allowed && n > 0 {
+		k.note(h, key)
 	}
-	shard.Unlock()
-	if n > 0 {
-		k.count(d.Allowed)
-	}
-	return d
-}
-
-func (k *Keyed[K]) refusal(reason Reason) Decision {
-	return Decision{Reason: reason, Limit: k.algorithm.Limit(), RetryAfter: Never, Policy: k.policy}
-}
-
-func (k *Keyed[K]) decision(r algo.Result) Decision {
-	return Decision{
-		Allowed: r.Allowed, Reason: reasonOf(r), Limit: k.algorithm.Limit(), Remaining: r.Remaining,
-		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: k.policy,
-	}
+	return l, err
 }
 
 // Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
 // key would find room.
 func (k *Keyed[K]) Peek(key K, n int64) Decision {
-	switch {
-	case n < 0:
-		return k.refusal(ReasonInvalid)
-	case k.closed.Load():
-		return k.refusal(ReasonClosed)
+	t, why := k.termsOf(key)
+	if t == nil {
+		return k.refuse(why, n).decision
 	}
-	h := k.hash(key)
-	shard := k.states.Lock(h)
-	defer shard.Unlock()
-	now := k.now()
-	return k.decision(k.algorithm.Peek(k.bucketOf(shard.Find(h), now), now, n))
+	return k.peek(k.hash(key), t, n)
 }
 
-// Refund gives key n permits back, at most until its bucket is full. An n below 1 is ignored.
+// Refund gives key n permits back whatever their origin, at most until all are available, and serves those who wait for
+// them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is
+// ignored.
 func (k *Keyed[K]) Refund(key K, n int64) {
-	h := k.hash(key)
-	shard := k.states.Lock(h)
-	defer shard.Unlock()
-	if slot := shard.Find(h); slot != nil && n > 0 {
-		now := k.now()
-		keepBucket(slot, k.algorithm.Refund(k.bucketOf(slot, now), now, n))
-		shard.Due(h, bucketFullAt(slot.State(), 0))
+	if n > 0 {
+		k.refund(k.hash(key), n)
 	}
 }
 
-// Reset forgets key, whose bucket is then full.
-func (k *Keyed[K]) Reset(key K) {
-	h := k.hash(key)
-	shard := k.states.Lock(h)
-	defer shard.Unlock()
-	shard.Remove(h)
-}
+// Reset makes all permits of key available, as if it had never been seen, and serves those who wait for them. Permits that
+// are out with AlgorithmConcurrency stay out: only their leases give them back.
+func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 
-// KeyedStats are the counts of a [Keyed].
-type KeyedStats struct {
-	// Keys is how many keys are tracked, and MaxKeys how many may be.
-	Keys, MaxKeys int64
-	// Granted and Refused count the requests that were answered so far, probes and misuse left out.
-	Granted, Refused int64
-	// Untracked counts the requests that were granted because the table was full and WhenFull is Admit.
-	Untracked int64
-}
-
-// Stats answers the counts of all keys together.
-func (k *Keyed[K]) Stats() KeyedStats {
-	return KeyedStats{
-		Keys: k.states.Len(), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(),
-		Granted: k.granted.sum(), Refused: k.refused.sum(),
+// Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called. It takes effect
+// at once and keeps the state, as does the end; another Override replaces it. The algorithm, and the segments of a sliding
+// window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys can be overridden at a
+// time, each of which takes a place in the table, and some 700 bytes.
+func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
+	t, _ := k.termsOf(key)
+	if t == nil {
+		t = k.base
 	}
+	return k.override(k.hash(key), t, limit, d)
 }
 
-// Close refuses everybody who comes later, with ReasonClosed. The error is always nil.
-func (k *Keyed[K]) Close() error {
-	k.closed.Store(true)
-	return nil
+// Restore ends the override of key, and answers whether there was one.
+func (k *Keyed[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
+
+// AllowBytes is k.Allow(string(key)) without a copy of key.
+func AllowBytes(k *Keyed[string], key []byte) bool { return k.Allow(borrowed(key)) }
+
+// TakeBytes is k.Take(string(key), n) without a copy of key.
+func TakeBytes(k *Keyed[string], key []byte, n int64) Decision { return k.Take(borrowed(key), n) }
+
+// borrowed is b as a string that is valid until b changes: the limiter keeps clones only.
+func borrowed(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b in this call
 }

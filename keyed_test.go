@@ -31,7 +31,7 @@ func TestEveryKeyHasItsOwnPermits(t *testing.T) {
 	if got, want := k.Stats(), (weir.KeyedStats{Keys: 5, MaxKeys: 1_000_000, Granted: 10, Refused: 5}); got != want {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
-	d := k.TryAcquire("c", 1)
+	d := k.Take("c", 1)
 	if !d.Allowed || d.Limit != 2 || d.Remaining != 1 || d.Policy != "by address" || d.RetryAfter != 0 || d.ResetAfter <= 0 {
 		t.Errorf("%+v", d)
 	}
@@ -81,7 +81,7 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 					case 3:
 						time.Sleep(time.Duration(rng.Int64N(int64(rate.Interval())/2 + 2)))
 					default:
-						if got, want := keyed.TryAcquire(key, n), bucket.TryAcquire(n).Decision(); got != want {
+						if got, want := keyed.Take(key, n), bucket.TryAcquire(n).Decision(); got != want {
 							t.Fatalf("TryAcquire(%d, %d) = %+v, want %+v", key, n, got, want)
 						}
 					}
@@ -103,16 +103,16 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 func TestProbeOfAKeyIsNotTracked(t *testing.T) {
 	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
 	for range 3 {
-		if d := k.TryAcquire("a", 0); !d.Allowed || d.Remaining != 1 {
+		if d := k.Take("a", 0); !d.Allowed || d.Remaining != 1 {
 			t.Errorf("%+v", d)
 		}
 		if d := k.Peek("a", 1); !d.Allowed || d.Remaining != 1 {
 			t.Errorf("%+v", d)
 		}
-		if d := k.TryAcquire("a", 2); d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
+		if d := k.Take("a", 2); d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
 			t.Errorf("%+v", d)
 		}
-		if d := k.TryAcquire("a", -1); d.Allowed || d.Reason != weir.ReasonInvalid || d.RetryAfter != weir.Never {
+		if d := k.Take("a", -1); d.Allowed || d.Reason != weir.ReasonInvalid || d.RetryAfter != weir.Never {
 			t.Errorf("%+v", d)
 		}
 		if d := k.Peek("a", -1); d.Reason != weir.ReasonInvalid {
@@ -125,7 +125,7 @@ func TestProbeOfAKeyIsNotTracked(t *testing.T) {
 		t.Errorf("Stats() = %+v, want %+v", got, want)
 	}
 	k.Allow("a")
-	if d := k.TryAcquire("a", 0); d.Allowed || d.RetryAfter <= 0 {
+	if d := k.Take("a", 0); d.Allowed || d.RetryAfter <= 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -149,13 +149,13 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
 				k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 3, MaxKeys: maxKeys, Clock: clock})
 				for key := range maxKeys {
-					if d := k.TryAcquire(key, 2); !d.Allowed {
+					if d := k.Take(key, 2); !d.Allowed {
 						t.Fatalf("key %d of %d: %+v", key, maxKeys, d)
 					}
 				}
 				time.Sleep(time.Second)
 				for key := maxKeys; key < maxKeys+200; key++ {
-					d := k.TryAcquire(key, 1)
+					d := k.Take(key, 1)
 					if d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter != 3*time.Second || d.Limit != 3 {
 						t.Fatalf("new key %d: %+v", key, d)
 					}
@@ -168,15 +168,15 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 				if st := k.Stats(); st.Keys != int64(maxKeys) || st.Refused != 200 || st.Untracked != 0 {
 					t.Errorf("%+v", st)
 				}
-				k.TryAcquire(0, 2)
+				k.Take(0, 2)
 				time.Sleep(time.Second)
 				// All but key 0 are full again, and make room for as many.
 				for key := range maxKeys - 1 {
-					if d := k.TryAcquire(1000+key, 3); !d.Allowed {
+					if d := k.Take(1000+key, 3); !d.Allowed {
 						t.Fatalf("new key %d: %+v", 1000+key, d)
 					}
 				}
-				if d := k.TryAcquire(5000, 1); d.Reason != weir.ReasonTableFull {
+				if d := k.Take(5000, 1); d.Reason != weir.ReasonTableFull {
 					t.Errorf("%+v", d)
 				}
 				if d := k.Peek(0, 3); d.Remaining != 1 {
@@ -184,7 +184,7 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 				}
 				// What the refused were told is enough.
 				time.Sleep(3 * time.Second)
-				if d := k.TryAcquire(5000, 1); !d.Allowed {
+				if d := k.Take(5000, 1); !d.Allowed {
 					t.Errorf("%+v", d)
 				}
 			})
@@ -200,7 +200,7 @@ func TestLargeFullTableFindsRoom(t *testing.T) {
 		for key := range maxKeys {
 			k.Allow(key)
 		}
-		if d := k.TryAcquire(-1, 1); d.Reason != weir.ReasonTableFull {
+		if d := k.Take(-1, 1); d.Reason != weir.ReasonTableFull {
 			t.Errorf("%+v", d)
 		}
 		time.Sleep(time.Second)
@@ -237,7 +237,7 @@ func TestClosedKeyed(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Error(err)
 		}
-		for _, d := range []weir.Decision{k.TryAcquire("a", 1), k.TryAcquire("a", 0), k.Peek("a", 1), k.TryAcquire("a", 9)} {
+		for _, d := range []weir.Decision{k.Take("a", 1), k.Take("a", 0), k.Peek("a", 1), k.Take("a", 9)} {
 			if d.Allowed || d.Reason != weir.ReasonClosed || d.RetryAfter != weir.Never || d.Policy != "p" || d.Limit != 1 {
 				t.Errorf("%+v", d)
 			}
@@ -258,7 +258,7 @@ func TestKeyedOnAClockThatGoesBack(t *testing.T) {
 		var clock weir.ManualClock
 		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 4, Clock: &clock})
 		clock.Advance(time.Hour)
-		k.TryAcquire("a", 3)
+		k.Take("a", 3)
 		clock.Advance(-jump)
 		if d := k.Peek("a", 1); d.Remaining != 1 {
 			t.Errorf("%v back: %+v", jump, d)
@@ -268,7 +268,7 @@ func TestKeyedOnAClockThatGoesBack(t *testing.T) {
 			t.Errorf("%v back, 2 s on: %+v", jump, d)
 		}
 		clock.Advance(100 * 365 * day)
-		if d := k.TryAcquire("a", 4); !d.Allowed {
+		if d := k.Take("a", 4); !d.Allowed {
 			t.Errorf("%v back, far on: %+v", jump, d)
 		}
 	}
@@ -293,12 +293,12 @@ func TestKeyedOfAProgramIsUsedInBubbles(t *testing.T) {
 		use(t)
 		synctest.Test(t, func(t *testing.T) {
 			use(t)
-			d := k.TryAcquire("a", 2)
+			d := k.Take("a", 2)
 			if d.Allowed || d.RetryAfter > 2*time.Second {
 				t.Errorf("%+v", d)
 			}
 			time.Sleep(d.RetryAfter)
-			if !k.TryAcquire("a", 2).Allowed {
+			if !k.Take("a", 2).Allowed {
 				t.Error("refused after RetryAfter")
 			}
 		})
@@ -315,7 +315,7 @@ func TestKeyedUnderLoad(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			for range 5000 {
 				key := rng.IntN(len(granted))
-				if k.TryAcquire(key, 1).Allowed {
+				if k.Take(key, 1).Allowed {
 					granted[key].Add(1)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // Lease is the answer to a request for permits: the [Decision], and the permits if it was allowed.
@@ -25,9 +26,11 @@ type claim struct {
 	settler    settler
 	permits    int64
 	mark       algo.Mark
-	since      int64   // of an Adaptive: when it was granted
-	parts      []Lease // of a Chain
-	reserved   bool    // of a Chain: commit and cancel count
+	key        table.Hash // of a Keyed: whose permits they are
+	terms      *terms     // and under which limit they were taken
+	since      int64      // of an Adaptive: when it was granted
+	parts      []Lease    // of a Chain
+	reserved   bool       // of a Chain: commit and cancel count
 }
 
 // settler ends claims: it keeps actual of the permits that were taken.
@@ -106,7 +109,7 @@ func (l Lease) settle(how settlement, actual int64) {
 		return
 	}
 	c.settler.settle(c, how, actual)
-	c.settler, c.mark = nil, algo.Mark{}
+	c.settler, c.mark, c.terms = nil, algo.Mark{}, nil
 	clear(c.parts)
 	c.parts = c.parts[:0]
 	claims.Put(c)

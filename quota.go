@@ -30,9 +30,15 @@ func (w *SlidingWindow) Quota() (permits int64, window time.Duration) {
 // Quota is Limit permits at a time, and a window of 0: permits come back when they are released, not with time.
 func (c *Concurrency) Quota() (permits int64, window time.Duration) { return c.limit.Load(), 0 }
 
-// Quota is what each key has: Burst permits, and the time in which an empty bucket regains them, rounded up to a
-// nanosecond.
-func (k *Keyed[K]) Quota() (permits int64, window time.Duration) { return bucketQuota(k.algorithm) }
+// Quota is what each key has that has no limit of its own: as many permits as its limit, and the window in which they come
+// back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond; 0 for
+// AlgorithmConcurrency.
+func (k *Keyed[K]) Quota() (permits int64, window time.Duration) {
+	if k.base.limit.Algorithm == AlgorithmSlidingCounter {
+		return k.base.permits, k.base.limit.Rate.Period
+	}
+	return k.base.permits, k.base.refill
+}
 
 // Limiters are the limiters of the chain, in its order. The slice is a copy.
 func (c *Chain) Limiters() []Limiter { return slices.Clone(c.limits) }

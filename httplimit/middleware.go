@@ -128,7 +128,7 @@ func (m *middleware) askKeyed(key string, cost int64) weir.Decision {
 	if cost == 0 {
 		return m.Keyed.Peek(key, 0)
 	}
-	return m.Keyed.TryAcquire(key, cost)
+	return m.Keyed.Take(key, cost)
 }
 
 // acquire asks the limiter. An error means that nobody is there to be answered any more, or that the limiter failed.
@@ -178,25 +178,24 @@ func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decisi
 }
 
 func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, cost int64, d weir.Decision) {
-	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonTableFull {
-		d.Remaining = 0 // there may be some, but not for this client
-	}
 	var s State
 	policies := m.state(&s, r, key, &d)
-	seconds := m.Headers.SetRefused(w.Header(), policies, d.RetryAfter, s)
-	numbers := m.Headers.fields() != NoFields
-	refusal := Refusal{
-		Decision: d, Cost: cost, Key: key, Header: w.Header(), Status: m.Status,
-		Problem: newProblem(d, cost, &policies.items[s.Policy].Policy, numbers, seconds),
+	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, cost, d)
+	refusal.Key = key
+	if m.Status != 0 {
+		refusal.Status, refusal.Problem.Status = m.Status, m.Status
 	}
-	if refusal.Status == 0 {
-		refusal.Status = usualStatus(refusal.Problem.Type)
-	}
-	refusal.Problem.Status = refusal.Status
 	if m.OnRefused != nil {
 		m.OnRefused(r, &refusal)
 	}
-	refusal.write(w, r, m.Logger)
+	m.send(&refusal, w, r)
+}
+
+func (m *middleware) send(f *Refusal, w http.ResponseWriter, r *http.Request) {
+	status := f.Status
+	if f.Send(w, r) != nil {
+		m.Logger.ErrorContext(r.Context(), "httplimit: the hook set a status that is not from 200 to 599", "status", status)
+	}
 }
 
 // abandon ends a request whose limiter answered an error instead of a decision.
@@ -213,5 +212,5 @@ func (m *middleware) fail(w http.ResponseWriter, r *http.Request, message string
 	m.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
 	status := http.StatusInternalServerError
 	f := Refusal{Status: status, Problem: Problem{Type: "about:blank", Title: http.StatusText(status)}}
-	f.write(w, r, m.Logger)
+	m.send(&f, w, r)
 }

@@ -69,7 +69,7 @@ func perClient(tb testing.TB, burst int64) *weir.Keyed[string] {
 // recordingKeyed allows everything and remembers the keys.
 type recordingKeyed struct{ keys []string }
 
-func (k *recordingKeyed) TryAcquire(key string, n int64) weir.Decision {
+func (k *recordingKeyed) Take(key string, n int64) weir.Decision {
 	k.keys = append(k.keys, key)
 	return weir.Decision{Allowed: true, Limit: 9, Remaining: 9 - n, Policy: "recording"}
 }
@@ -93,7 +93,7 @@ func (f *fixed) Acquire(context.Context, int64) (weir.Lease, error) { return wei
 
 type fixedKeyed struct{ decision weir.Decision }
 
-func (f *fixedKeyed) TryAcquire(string, int64) weir.Decision { return f.decision }
+func (f *fixedKeyed) Take(string, int64) weir.Decision { return f.decision }
 
 func (f *fixedKeyed) Peek(string, int64) weir.Decision {
 	return weir.Decision{Limit: 5, Policy: "fixed"}

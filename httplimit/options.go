@@ -12,7 +12,7 @@ import (
 // Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has a method Quota like that,
 // the policy that is told to clients is derived from it.
 type Keyed interface {
-	TryAcquire(key string, n int64) weir.Decision
+	Take(key string, n int64) weir.Decision
 	Peek(key string, n int64) weir.Decision
 }
 

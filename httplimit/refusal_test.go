@@ -201,7 +201,7 @@ func TestRealLimitersOutOfCapacity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed.TryAcquire("somebody else", 1)
+	keyed.Take("somebody else", 1)
 	resp = get(limit(t, httplimit.Options{Keyed: keyed})(ok))
 	expectRetry := resp.header.Get("Retry-After")
 	if resp.status != http.StatusServiceUnavailable || expectRetry != "1" || resp.header.Get("Ratelimit") != `"default";r=0;t=1` {

@@ -95,7 +95,7 @@ type Shard struct {
 	depth uint8
 	dir   []*segment // by the top depth bits of the hash
 	due   *atomic.Int64
-	_     [8]byte
+	index int
 }
 
 type segment struct {
@@ -114,7 +114,7 @@ func New(o Options) *Table {
 	}
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
-		t.shards[i].table, t.shards[i].due = t, &t.due[i]
+		t.shards[i].table, t.shards[i].due, t.shards[i].index = t, &t.due[i], i
 		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
 	}
 	return t
@@ -133,6 +133,15 @@ func (t *Table) Lock(h Hash) *Shard {
 	s.mu.Lock()
 	return s
 }
+
+// LockShard answers the shard with this index, locked.
+func (t *Table) LockShard(i int) *Shard {
+	t.shards[i].mu.Lock()
+	return &t.shards[i]
+}
+
+// Index is which of the shards it is, from 0 on.
+func (s *Shard) Index() int { return s.index }
 
 // Unlock unlocks the shard.
 func (s *Shard) Unlock() { s.mu.Unlock() }

@@ -61,7 +61,7 @@ func (x *exchange) serve() {
 	if x.trusted = p.trusted.contain(x.peer); x.trusted {
 		x.client = p.trusted.client(x.peer, x.in.Header[forwardedFor])
 	}
-	x.decision = p.o.Limit.TryAcquire(p.o.By.FromRequest(x.in, x.client), 1)
+	x.decision = p.o.Limit.Take(p.o.By.FromRequest(x.in, x.client), 1)
 	if !x.decision.Allowed {
 		x.refuse(refused, x.decision)
 		return

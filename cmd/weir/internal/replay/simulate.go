@@ -108,10 +108,10 @@ func (s *simulation) take(at int64, keyOf []byte) {
 	k := s.keys.find(keyOf)
 	var d weir.Decision
 	if k != nil {
-		d = s.limiter.TryAcquire(k.key, 1)
+		d = s.limiter.Take(k.key, 1)
 	} else {
 		key := string(keyOf)
-		d = s.limiter.TryAcquire(key, 1)
+		d = s.limiter.Take(key, 1)
 		k = s.keys.add(key, !d.Allowed)
 	}
 	s.result.requests++

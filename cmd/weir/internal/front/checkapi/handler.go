@@ -119,7 +119,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 		p.Policies = h.names
 		return p
 	}
-	d := policy.limiter.TryAcquire(string(ask.key), ask.cost)
+	d := policy.limiter.Take(string(ask.key), ask.cost)
 
 	header := w.Header()
 	header["Content-Type"] = jsonType

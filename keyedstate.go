@@ -1,0 +1,361 @@
+package weir
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// keyed is a Keyed without its keys: it knows their hashes only.
+type keyed struct {
+	policy     string
+	base       *terms // the limit of those that have no other
+	plans      plans
+	wordNum    int64 // not 0 if states are those of bucketUnits of base
+	wordStep   int64 // one permit in these units
+	wordFull   int64 // an empty bucket
+	clock      *steadyClock
+	origin     int64
+	states     *table.Table
+	maxKeys    int64
+	whenFull   WhenFull
+	queueLimit int64
+	order      Order
+	maxDebt    int64
+	busy       []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
+	overrides  atomic.Int64
+	closed     atomic.Bool
+	returned   atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
+
+	granted, refused    tally
+	untracked, forgiven atomic.Int64
+}
+
+const (
+	defaultMaxKeys = 1_000_000
+	mostShards     = 64
+	keysPerShard   = 1024
+	linger         = int64(10 * time.Second)
+)
+
+// shardsFor is into how many shards a table is divided.
+func shardsFor(maxKeys int) int {
+	shards := 1
+	for shards < mostShards && shards*keysPerShard < maxKeys {
+		shards *= 2
+	}
+	return shards
+}
+
+func (k *keyed) init(o KeyedOptions, chosen bool) error {
+	const of = "KeyedOptions"
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
+		return &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
+	}
+	if o.WhenFull > Admit {
+		return &OptionError{of + ".WhenFull", o.WhenFull.String(), "Deny or Admit"}
+	}
+	if o.QueueLimit < 0 || o.QueueLimit > algo.MaxPermits {
+		return &OptionError{of + ".QueueLimit", fmt.Sprint(o.QueueLimit), "from 0 to 10^15 permits"}
+	}
+	if o.QueueOrder > NewestFirst {
+		return &OptionError{of + ".QueueOrder", o.QueueOrder.String(), "OldestFirst or NewestFirst"}
+	}
+	if _, err := maxDebt(of, o.MaxDebt, 0); err != nil {
+		return err
+	}
+	k.policy, k.maxKeys, k.whenFull = o.Name, int64(o.MaxKeys), o.WhenFull
+	k.queueLimit, k.order, k.maxDebt = o.QueueLimit, o.QueueOrder, o.MaxDebt
+	k.clock = steady(o.Clock)
+	k.origin = k.now()
+	limit := Limit{o.Algorithm, o.Rate, o.Burst, o.Segments}
+	var err error
+	// Where limits differ, a bucket needs the words for any rate; and a clock that was given may show any time.
+	if k.base, err = k.compile(of, limit, !chosen && o.Clock == nil); err != nil {
+		return err
+	}
+	if chosen {
+		k.plans.init(k)
+	}
+	if p, ok := k.base.packed.(*packedUnits); ok {
+		_, per := k.base.bucket.Rate()
+		if full := float64(per) * float64(k.base.permits); full < 1<<61 {
+			k.wordNum, k.wordStep, k.wordFull = p.packing.num, per, per*k.base.permits
+		}
+	}
+	shards := shardsFor(o.MaxKeys)
+	k.busy = make([]map[table.Hash]*keyGate, shards)
+	k.states = table.New(table.Options{
+		Words: k.base.packed.words(), MaxKeys: k.maxKeys, Shards: shards, Linger: linger,
+		FreshAt: k.freshAt, Forgotten: k.forgotten,
+	})
+	return nil
+}
+
+// The tag of a key says which terms its state is held to, or that the state is in a gate.
+const (
+	baseTag   = 0
+	raisedTag = math.MaxUint16
+)
+
+func (k *keyed) termsWith(tag uint16) *terms {
+	if tag == baseTag {
+		return k.base
+	}
+	return k.plans.byTag[tag].Load()
+}
+
+func (k *keyed) freshAt(state []uint64, tag uint16) int64 {
+	if tag == raisedTag {
+		return table.NotByItself
+	}
+	return k.termsWith(tag).packed.freshAt(state)
+}
+
+// forgotten keeps what must outlive the state of a key: a Mark of it is worth nothing in the state that comes after.
+func (k *keyed) forgotten(state []uint64, tag uint16) {
+	t := k.termsWith(tag)
+	if k.base.limit.Algorithm == AlgorithmTokenBucket {
+		returned := int64(state[len(state)-1])
+		for {
+			old := k.returned.Load()
+			if returned-old <= 0 || k.returned.CompareAndSwap(old, returned) {
+				break
+			}
+		}
+	}
+	t.leave()
+}
+
+func (k *keyed) now() int64 {
+	if k.clock == nil {
+		return processNow()
+	}
+	return k.clock.now()
+}
+
+func (k *keyed) count(granted bool) {
+	if granted {
+		k.granted.add()
+	} else {
+		k.refused.add()
+	}
+}
+
+// compile checks a limit for keys.
+func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
+	t, err := l.compile(of, k.origin, narrow)
+	if err == nil && l.Algorithm == AlgorithmTokenBucket {
+		debt := t.bucket.Wait(algo.TokenBucketState{}, 0, t.permits+k.debt(t))
+		t.most = int64(t.refill + min(debt, algo.MaxFill) + 1)
+	}
+	return t, err
+}
+
+// debt is the largest debt of a key with this limit.
+func (k *keyed) debt(t *terms) int64 {
+	most, _ := maxDebt("", k.maxDebt, t.permits)
+	return most
+}
+
+// refuse is the answer for a reason that has nothing to do with the state of a key.
+func (k *keyed) refuse(why Reason, n int64) Lease {
+	if n > 0 && why != ReasonInvalid {
+		k.refused.add()
+	}
+	return Lease{decision: Decision{Reason: why, Limit: k.base.permits, RetryAfter: Never, Policy: k.policy}, permits: n}
+}
+
+func (k *keyed) decision(t *terms, r algo.Result) Decision {
+	return Decision{
+		Allowed: r.Allowed, Reason: reasonOf(r), Limit: t.permits, Remaining: r.Remaining,
+		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: k.policy,
+	}
+}
+
+// allowWord is try(1) for the states of bucketUnits, if the key is known.
+func (k *keyed) allowWord(h table.Hash) verdict {
+	if k.wordNum == 0 || k.closed.Load() {
+		return locked
+	}
+	shard := k.states.Lock(h)
+	slot := shard.Find(h)
+	if slot == nil || slot.Tag() != baseTag {
+		shard.Unlock()
+		return locked
+	}
+	at := k.now() * k.wordNum
+	word := &slot.State()[0]
+	full := max(int64(*word), at) + k.wordStep
+	if full-at > k.wordFull {
+		v := short
+		if full-at > 2*k.wordFull { // deep in debt, or of another time: see misplaced
+			v = locked
+		}
+		shard.Unlock()
+		return v
+	}
+	*word = uint64(full)
+	shard.Unlock()
+	return taken
+}
+
+// fresh is what the algorithm says of a key that has never been seen. More than 0 permits are not taken.
+func (t *terms) fresh(n int64) algo.Result {
+	r := algo.Result{Allowed: n <= t.permits, Remaining: t.permits}
+	if !r.Allowed {
+		r.RetryAfter = Never
+	}
+	return r
+}
+
+// try decides on n permits of a key without waiting.
+func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) Lease {
+	if n < 0 {
+		return k.refuse(ReasonInvalid, n)
+	}
+	for attempt := 0; ; attempt++ {
+		shard := k.states.Lock(h)
+		if k.closed.Load() {
+			shard.Unlock()
+			return k.refuse(ReasonClosed, n)
+		}
+		slot := shard.Find(h)
+		if slot != nil && slot.Tag() == raisedTag {
+			g := k.busy[shard.Index()][h]
+			shard.Unlock()
+			if l, alive := g.try(t, n, reserve); alive {
+				return l
+			}
+			continue
+		}
+		now := k.now()
+		d, m, ok := k.decide(shard, slot, h, t, now, n)
+		shard.Unlock()
+		switch {
+		case ok:
+			return k.lease(h, t, d, m, n, reserve)
+		case !k.makeRoom(&t, now, attempt):
+			return k.full(t, now, n)
+		}
+	}
+}
+
+// makeRoom prepares another attempt to add a key that is held to t, or answers false.
+func (k *keyed) makeRoom(t **terms, now int64, attempt int) bool {
+	if attempt >= mostReclaims {
+		return false
+	}
+	if again := k.renew(*t); again != *t {
+		*t = again
+		return true
+	}
+	return k.states.Reclaim(now)
+}
+
+// lease counts a decision and makes it a lease.
+func (k *keyed) lease(h table.Hash, t *terms, d Decision, m algo.Mark, n int64, reserve bool) Lease {
+	l := Lease{decision: d, permits: n}
+	if n == 0 {
+		return l
+	}
+	k.count(d.Allowed)
+	if d.Allowed && (reserve || k.returns()) {
+		l.claim, l.generation = newClaim(k, n, m)
+		l.claim.key, l.claim.terms = h, t
+	}
+	return l
+}
+
+// returns tells whether permits come back on release, not with time.
+func (k *keyed) returns() bool { return k.base.limit.Algorithm == AlgorithmConcurrency }
+
+// full is the answer to a new key for which there is no room.
+func (k *keyed) full(t *terms, now, n int64) Lease {
+	if k.whenFull == Admit {
+		k.untracked.Add(1)
+		k.granted.add()
+		return Lease{decision: Decision{
+			Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: k.policy,
+		}, permits: n}
+	}
+	l := k.refuse(ReasonTableFull, n)
+	l.decision.Limit = t.permits
+	// Then, at the earliest, a key can be forgotten. If no time makes one fresh, nobody knows.
+	l.decision.RetryAfter = time.Second
+	if next := k.states.NextFresh(); next != table.NotByItself {
+		l.decision.RetryAfter = time.Duration(max(next-now, int64(time.Millisecond)))
+	}
+	return l
+}
+
+// mostReclaims is how often a new key makes room that somebody else takes.
+const mostReclaims = 4
+
+// decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room.
+func (k *keyed) decide(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64) (d Decision, m algo.Mark, ok bool) {
+	var r algo.Result
+	switch {
+	case slot != nil:
+		if !k.adopt(shard, slot, h, t, now) {
+			return d, m, false
+		}
+		r = t.packed.take(slot.State(), now, n)
+	case n == 0 || n > t.permits:
+		r = t.fresh(n)
+	default:
+		if slot = k.add(shard, h, t, now); slot == nil {
+			return d, m, false
+		}
+		r = t.packed.take(slot.State(), now, n)
+		shard.Due(h, t.packed.freshAt(slot.State()))
+	}
+	return k.decision(t, r), r.Mark, true
+}
+
+// add makes room for a key that has none, and answers nil if there is none.
+func (k *keyed) add(shard *table.Shard, h table.Hash, t *terms, now int64) table.Slot {
+	if !t.enter() {
+		return nil
+	}
+	slot := shard.Add(h, t.tag, now)
+	if slot == nil {
+		t.leave()
+		return nil
+	}
+	t.packed.begin(slot.State(), now, k.returned.Load())
+	return slot
+}
+
+// adopt makes the state of a slot one that is held to t, and answers false if t cannot be used any more.
+func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now int64) bool {
+	old := t
+	if tag := slot.Tag(); tag != t.tag {
+		old = k.termsWith(tag)
+	}
+	if old.most > 0 {
+		if at := old.packed.freshAt(slot.State()); at-now > old.most {
+			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
+			old.packed.begin(slot.State(), now, int64(slot.State()[len(slot.State())-1]))
+			old.packed.charge(slot.State(), now, old.permits, 0)
+		}
+	}
+	if old == t {
+		return true
+	}
+	if !t.enter() {
+		return false
+	}
+	t.packed.carry(old.packed, slot.State(), now)
+	slot.SetTag(t.tag)
+	old.leave()
+	shard.Due(h, t.packed.freshAt(slot.State()))
+	return true
+}

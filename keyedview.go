@@ -1,0 +1,173 @@
+package weir
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir/internal/table"
+)
+
+// KeyedStats are the counts of a [Keyed].
+type KeyedStats struct {
+	// Keys is how many keys are tracked, and MaxKeys how many may be.
+	Keys, MaxKeys int64
+	// Granted and Refused count the requests that were answered so far, probes and misuse left out.
+	Granted, Refused int64
+	// Untracked counts the requests that were granted because the table was full and WhenFull is Admit.
+	Untracked int64
+	// Forgiven counts permits that commits should have charged but that exceeded the largest debt of a key. It ends at
+	// the largest int64.
+	Forgiven int64
+	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are, for all keys
+	// together.
+	Queued  int64
+	Waiters int
+	// Overridden is how many keys have another limit for a while.
+	Overridden int64
+}
+
+// Stats answers the counts of all keys together.
+func (k *Keyed[K]) Stats() KeyedStats {
+	s := KeyedStats{
+		Keys: k.states.Len(), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
+		Granted: k.granted.sum(), Refused: k.refused.sum(), Overridden: k.overrides.Load(),
+	}
+	for _, g := range k.gates() {
+		g.lock()
+		s.Queued += g.queue.Permits()
+		s.Waiters += g.queue.Len()
+		g.unlock()
+	}
+	return s
+}
+
+// Close refuses everybody who waits and everybody who comes later, with ReasonClosed. Leases may still be released.
+// Closing twice is harmless. The error is always nil.
+func (k *Keyed[K]) Close() error {
+	k.shut()
+	return nil
+}
+
+// KeyState is what is known of one key of a [Keyed].
+type KeyState[K comparable] struct {
+	// Key is the key, if it is Named: only those that are refused most are remembered by name, up to MaxNames, and new ones
+	// while there is room.
+	Key   K
+	Named bool
+	// ID stands for the key: it is the same as long as the limiter lives, and tells nothing about the key.
+	ID string
+	// Limit, Remaining and ResetAfter are those of a decision now.
+	Limit, Remaining int64
+	ResetAfter       time.Duration
+	// Queued is how many permits those who wait for the key are waiting for, and Waiters how many callers they are.
+	Queued  int64
+	Waiters int
+	// Refused is how often the key was refused since it is remembered by name.
+	Refused uint64
+	// Overridden is for how long another limit is still in force; 0 if none is.
+	Overridden time.Duration
+}
+
+// pressure compares by how much keys suffer from their limit: those that are waited for first, then by the part of the limit that
+// is used, then by refusals.
+func pressure[K comparable](a, b KeyState[K]) int {
+	used := func(s KeyState[K]) float64 { return float64(s.Limit-s.Remaining) / float64(s.Limit) }
+	return cmp.Or(
+		cmp.Compare(a.Queued, b.Queued), cmp.Compare(used(a), used(b)), cmp.Compare(a.Refused, b.Refused),
+		cmp.Compare(a.ResetAfter, b.ResetAfter), cmp.Compare(b.ID, a.ID),
+	)
+}
+
+// All walks through all keys that are tracked, in no order. It sees every key that stays throughout exactly once, holds
+// up callers for no longer than it takes to look at 4096 keys, and may be stopped at any time.
+func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
+	return func(yield func(KeyState[K]) bool) {
+		var cursor table.Cursor
+		var states []keyState
+		for more := true; more; {
+			states, more = k.look(&cursor, states[:0])
+			for i := range states {
+				if !yield(k.named(&states[i])) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Top answers the n keys under the most pressure, the one with the most first: those that are waited for first, then by the part
+// of their limit that is used, then by refusals. It looks at all keys, like All.
+func (k *Keyed[K]) Top(n int) []KeyState[K] {
+	if n <= 0 {
+		return nil
+	}
+	var top leastFirst[K]
+	for s := range k.All() {
+		switch {
+		case len(top) < n:
+			heap.Push(&top, s)
+		case pressure(top[0], s) < 0:
+			top[0] = s
+			heap.Fix(&top, 0)
+		}
+	}
+	slices.SortFunc(top, func(a, b KeyState[K]) int { return pressure(b, a) })
+	return top
+}
+
+// leastFirst is a heap of keys, the one under the least pressure first.
+type leastFirst[K comparable] []KeyState[K]
+
+func (h leastFirst[K]) Len() int           { return len(h) }
+func (h leastFirst[K]) Less(i, j int) bool { return pressure(h[i], h[j]) < 0 }
+func (h leastFirst[K]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) }
+func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from this heap") }
+
+// keyState is what the table knows of a key.
+type keyState struct {
+	hash     table.Hash
+	gate     *keyGate // nil, or where the rest is
+	decision Decision
+}
+
+// look appends the states of some keys, and moves the cursor behind them.
+func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more bool) {
+	now := k.now()
+	shard := c.Shard()
+	more = k.states.Next(c, func(h table.Hash, slot table.Slot) bool {
+		s := keyState{hash: h}
+		if slot.Tag() == raisedTag {
+			s.gate = k.busy[shard][h]
+		} else {
+			t := k.termsWith(slot.Tag())
+			s.decision = k.decision(t, t.packed.peek(slot.State(), now, 0))
+		}
+		states = append(states, s)
+		return true
+	})
+	return states, more
+}
+
+// named makes a keyState one for the caller.
+func (k *Keyed[K]) named(of *keyState) (s KeyState[K]) {
+	s.ID = fmt.Sprintf("%016x", of.hash.Fingerprint())
+	d := of.decision
+	if g := of.gate; g != nil {
+		g.lock()
+		now := g.now()
+		d = g.decision(g.gate.peek(now, 0))
+		s.Queued, s.Waiters = g.queue.Permits(), g.queue.Len()
+		if g.until > now {
+			s.Overridden = time.Duration(g.until - now)
+		}
+		g.unlock()
+	}
+	s.Limit, s.Remaining, s.ResetAfter = d.Limit, d.Remaining, d.ResetAfter
+	s.Key, s.Refused, s.Named = k.names.Lookup(of.hash)
+	return s
+}

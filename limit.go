@@ -1,0 +1,174 @@
+package weir
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// Algorithm is how a [Limit] counts.
+type Algorithm uint8
+
+const (
+	// AlgorithmTokenBucket counts like a [TokenBucket].
+	AlgorithmTokenBucket Algorithm = iota
+	// AlgorithmFixedWindow counts like a [FixedWindow].
+	AlgorithmFixedWindow
+	// AlgorithmSlidingWindow counts like a [SlidingWindow], in segments.
+	AlgorithmSlidingWindow
+	// AlgorithmSlidingCounter counts like a [SlidingWindow] that is approximate, by two counters.
+	AlgorithmSlidingCounter
+	// AlgorithmConcurrency counts like a [Concurrency].
+	AlgorithmConcurrency
+
+	algorithms
+)
+
+var algorithmNames = [algorithms]string{
+	"token-bucket", "fixed-window", "sliding-window", "sliding-counter", "concurrency",
+}
+
+// String is the name of the algorithm in lower case, such as "token-bucket".
+func (a Algorithm) String() string {
+	if a < algorithms {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+// MarshalText is String.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for i, name := range algorithmNames {
+		if name == string(text) {
+			*a = Algorithm(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown algorithm %.40q: must be one of %q", text, algorithmNames)
+}
+
+// Limit is an algorithm and its parameters: what a key of a [Keyed] is held to. Limits can be compared with ==.
+type Limit struct {
+	// Algorithm is how permits are counted. Default: AlgorithmTokenBucket.
+	Algorithm Algorithm
+	// Rate is how fast permits come back: of a token bucket evenly, of the windows Rate.Permits in each window of the
+	// length Rate.Period. Required, except for AlgorithmConcurrency, where it must be zero.
+	Rate Rate
+	// Burst is how many permits a token bucket holds, or how many can be out at a time with AlgorithmConcurrency: from 1
+	// to 10^15. Default: the permits of Rate. With the windows, which hold the permits of Rate, it must be 0.
+	Burst int64
+	// Segments is into how many segments a sliding window is cut: from 1 to 64. Default: 10. With other algorithms it must
+	// be 0.
+	Segments int
+}
+
+// Check returns an error that says what is wrong with l, or nil.
+func (l Limit) Check() error {
+	_, err := l.compile("Limit", 0, true)
+	return err
+}
+
+// String is the limit in words: "10/s, burst 20", "fixed-window 100/min".
+func (l Limit) String() string {
+	switch l.Algorithm {
+	case AlgorithmTokenBucket:
+		return fmt.Sprintf("%v, burst %d", l.Rate, l.permits())
+	case AlgorithmSlidingWindow:
+		return fmt.Sprintf("%v %v in %d segments", l.Algorithm, l.Rate, l.segments())
+	case AlgorithmConcurrency:
+		return fmt.Sprintf("%v %d", l.Algorithm, l.Burst)
+	}
+	return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
+}
+
+// permits is the most permits that can be granted at once.
+func (l Limit) permits() int64 {
+	if l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Rate.Permits
+}
+
+func (l Limit) segments() int {
+	if l.Segments == 0 {
+		return defaultSegments
+	}
+	return l.Segments
+}
+
+// compile checks l, whose name is of in errors. Windows begin at origin.
+// Buckets take two words where they can if they may be narrow.
+func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
+	if l.Algorithm >= algorithms {
+		return nil, &OptionError{of + ".Algorithm", l.Algorithm.String(), "token-bucket, fixed-window, sliding-window, sliding-counter or concurrency"}
+	}
+	if l.Algorithm != AlgorithmConcurrency {
+		if err := l.Rate.option(of + ".Rate"); err != nil {
+			return nil, err
+		}
+	} else if l.Rate != (Rate{}) {
+		return nil, &OptionError{of + ".Rate", l.Rate.String(), "zero with concurrency, where permits come back when they are released"}
+	}
+	if l.Segments != 0 && l.Algorithm != AlgorithmSlidingWindow {
+		return nil, &OptionError{of + ".Segments", fmt.Sprint(l.Segments), "0 with " + l.Algorithm.String()}
+	}
+	if l.Burst != 0 && l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmConcurrency {
+		return nil, &OptionError{of + ".Burst", fmt.Sprint(l.Burst), "0 with " + l.Algorithm.String() + ", which holds the permits of Rate"}
+	}
+	var err error
+	t := &terms{limit: l, permits: l.permits(), refill: l.Rate.Period}
+	n, window := l.Rate.Permits, l.Rate.Period
+	switch l.Algorithm {
+	case AlgorithmTokenBucket:
+		if t.bucket, err = algo.NewTokenBucket(n, window, t.permits); err == nil {
+			_, t.refill = bucketQuota(t.bucket)
+			t.packed = packBucket(t.bucket, narrow)
+		}
+	case AlgorithmFixedWindow:
+		p := new(packedFixed)
+		p.algorithm, err = algo.NewFixedWindow(n, window, origin)
+		t.packed = p
+	case AlgorithmSlidingWindow:
+		p := &packedSliding{packing: slidingWords{l.segments()}}
+		p.algorithm, err = algo.NewSlidingWindow(n, window, l.segments(), origin)
+		t.packed = p
+	case AlgorithmSlidingCounter:
+		p := new(packedCounter)
+		p.algorithm, err = algo.NewSlidingCounter(n, window, origin)
+		t.packed, t.refill = p, 2*window
+	case AlgorithmConcurrency:
+		p := new(packedInUse)
+		p.algorithm, err = algo.NewConcurrency(l.Burst)
+		t.packed = p
+	}
+	if err != nil {
+		return nil, optionError(of, err)
+	}
+	return t, nil
+}
+
+// packBucket packs the states of a bucket, into two words if it can and may.
+func packBucket(b algo.TokenBucket, narrow bool) packed {
+	if num, _ := b.Rate(); narrow && num <= mostUnits {
+		return &packedUnits{b, bucketUnits{num: num}}
+	}
+	return &packedBucket{algorithm: b}
+}
+
+// terms are a limit that has been checked.
+type terms struct {
+	limit   Limit
+	permits int64
+	refill  time.Duration // in which all permits come back
+	packed  packed
+	bucket  algo.TokenBucket
+	most    int64 // nanoseconds that a bucket can lack; 0 for all others
+
+	tag   uint16       // under which keys refer to it
+	users atomic.Int64 // how many keys do; negative once the tag may be given to others
+}

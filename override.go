@@ -1,0 +1,129 @@
+package weir
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// mostOverrides is how many keys can be overridden at a time.
+const mostOverrides = 1 << 16
+
+var (
+	// ErrClosed is returned by calls that change a limiter that has been closed.
+	ErrClosed = errors.New("weir: the limiter is closed")
+	// ErrTableFull is returned when a new key cannot be tracked, because as many as may be are, and none of them can be forgotten.
+	ErrTableFull = errors.New("weir: no room for another key: raise MaxKeys")
+	// ErrTooManyOverrides is returned when 65,536 keys are overridden.
+	ErrTooManyOverrides = errors.New("weir: 65536 keys are overridden already: restore some")
+)
+
+// override implements Keyed.Override.
+func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Duration) error {
+	t, err := k.alike("Override.limit", limit, false)
+	if err != nil {
+		return err
+	}
+	if d < 1 || d > algo.MaxPeriod {
+		return &OptionError{"Override.d", d.String(), "from 1ns to 87840h (3660 days)"}
+	}
+	g, err := k.lockGate(h, normal)
+	if err != nil {
+		return err
+	}
+	defer g.unlock()
+	if g.until == 0 {
+		if k.overrides.Add(1) > mostOverrides {
+			k.overrides.Add(-1)
+			return ErrTooManyOverrides
+		}
+		g.normal = g.terms
+	} else {
+		g.end()
+	}
+	now := g.now()
+	g.until = after(now, d)
+	g.hold(t, now)
+	expire := func() {
+		if _, alive := g.arrive(nil); alive {
+			g.unlock()
+		}
+	}
+	if g.clock != nil {
+		g.end = g.clock.at(g.until, expire)
+	} else {
+		g.end = time.AfterFunc(d, expire).Stop
+	}
+	return nil
+}
+
+// endOverride goes back to the normal limit.
+func (g *keyGate) endOverride(now int64) {
+	g.end()
+	g.until = 0
+	g.keyed.overrides.Add(-1)
+	g.hold(g.normal, now)
+	g.normal = nil
+}
+
+// restore implements Keyed.Restore.
+func (k *keyed) restore(h table.Hash) bool {
+	for {
+		g := k.gateOf(h)
+		if g == nil {
+			return false
+		}
+		now, alive := g.arrive(nil)
+		if !alive {
+			continue
+		}
+		overridden := g.until != 0
+		if overridden {
+			g.endOverride(now)
+		}
+		g.unlock()
+		return overridden
+	}
+}
+
+// gateOf is the gate of a key, or nil.
+func (k *keyed) gateOf(h table.Hash) *keyGate {
+	shard := k.states.Lock(h)
+	defer shard.Unlock()
+	return k.busy[shard.Index()][h]
+}
+
+// lockGate answers the gate of a key, locked. If the key has none, it makes one.
+func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
+	for attempt := 0; ; attempt++ {
+		shard := k.states.Lock(h)
+		if k.closed.Load() {
+			shard.Unlock()
+			return nil, ErrClosed
+		}
+		g := k.busy[shard.Index()][h]
+		if g == nil {
+			now := k.now()
+			slot := shard.Find(h)
+			room := slot != nil && k.adopt(shard, slot, h, t, now)
+			if slot == nil {
+				slot = k.add(shard, h, t, now)
+				room = slot != nil
+			}
+			if !room {
+				shard.Unlock()
+				if k.makeRoom(&t, now, attempt) {
+					continue
+				}
+				return nil, ErrTableFull
+			}
+			g = k.raise(shard, slot, h, now)
+		}
+		shard.Unlock()
+		if _, alive := g.arrive(t); alive {
+			return g, nil
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package weir
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// plans are the limits of the keys of a Keyed, each under a tag that its keys refer to.
+type plans struct {
+	keyed *keyed
+	byTag []atomic.Pointer[terms]
+
+	mu      sync.RWMutex
+	byLimit map[Limit]*terms
+	invalid map[Limit]struct{} // some that were refused, so that they need not be checked again
+	free    []uint16
+	next    int // the lowest tag that was never used
+	swept   int // how many limits there may be before the next sweep
+}
+
+const (
+	firstSweep  = 1024
+	mostInvalid = 256
+)
+
+func (p *plans) init(k *keyed) {
+	p.keyed = k
+	p.byTag = make([]atomic.Pointer[terms], raisedTag)
+	p.byLimit = map[Limit]*terms{k.base.limit: k.base}
+	p.invalid = map[Limit]struct{}{}
+	p.next, p.swept = baseTag+1, firstSweep
+}
+
+// intern answers the terms of a limit; nil, and why, if it cannot be used.
+func (p *plans) intern(l Limit) (*terms, Reason) {
+	p.mu.RLock()
+	t := p.byLimit[l]
+	_, invalid := p.invalid[l]
+	p.mu.RUnlock()
+	if t != nil {
+		return t, ReasonNone
+	}
+	if invalid {
+		return nil, ReasonInvalid
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t = p.byLimit[l]; t != nil {
+		return t, ReasonNone
+	}
+	t, err := p.keyed.alike("", l, false)
+	if err != nil {
+		if len(p.invalid) >= mostInvalid {
+			clear(p.invalid)
+		}
+		p.invalid[l] = struct{}{}
+		return nil, ReasonInvalid
+	}
+	if len(p.byLimit) >= p.swept || len(p.free) == 0 && p.next == raisedTag {
+		p.sweep()
+	}
+	switch {
+	case len(p.free) > 0:
+		t.tag = p.free[len(p.free)-1]
+		p.free = p.free[:len(p.free)-1]
+	case p.next < raisedTag:
+		t.tag = uint16(p.next)
+		p.next++
+	default:
+		return nil, ReasonTableFull
+	}
+	p.byTag[t.tag].Store(t)
+	p.byLimit[l] = t
+	return t, ReasonNone
+}
+
+// sweep forgets the limits that no key has. It is called once for each doubling of their number, so that a new limit costs
+// the looking at two others.
+func (p *plans) sweep() {
+	for l, t := range p.byLimit {
+		if t.tag != baseTag && t.users.CompareAndSwap(0, retired) {
+			delete(p.byLimit, l)
+			p.free = append(p.free, t.tag)
+		}
+	}
+	p.swept = max(firstSweep, 2*len(p.byLimit))
+}
+
+// retired are the users of terms whose tag may be given to others.
+const retired = -1 << 40
+
+// enter counts a key that begins to be held to t. It answers false if t has been retired meanwhile.
+func (t *terms) enter() bool {
+	if t.tag == baseTag {
+		return true
+	}
+	for {
+		users := t.users.Load()
+		if users < 0 {
+			return false
+		}
+		if t.users.CompareAndSwap(users, users+1) {
+			return true
+		}
+	}
+}
+
+// leave is the opposite of enter.
+func (t *terms) leave() {
+	if t.tag != baseTag {
+		t.users.Add(-1)
+	}
+}
+
+// renew answers terms that can be used in place of t, which may have been retired since they were interned.
+func (k *keyed) renew(t *terms) *terms {
+	if t.users.Load() < 0 {
+		if again, _ := k.plans.intern(t.limit); again != nil {
+			return again
+		}
+	}
+	return t
+}
+
+// alike compiles a limit that states of base can be carried to.
+func (k *keyed) alike(of string, l Limit, narrow bool) (*terms, error) {
+	t, err := k.compile(of, l, narrow)
+	if err != nil {
+		return nil, err
+	}
+	base := k.base.limit
+	if l.Algorithm != base.Algorithm {
+		return nil, &OptionError{of + ".Algorithm", l.Algorithm.String(), base.Algorithm.String() + ", as for all keys"}
+	}
+	if l.Algorithm == AlgorithmSlidingWindow && l.segments() != base.segments() {
+		return nil, &OptionError{of + ".Segments", strconv.Itoa(l.segments()), strconv.Itoa(base.segments()) + ", as for all keys"}
+	}
+	return t, nil
+}
