@@ -1,11 +1,12 @@
 package httplimit
 
 import (
-	"fmt"
+	"errors"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
+
+	"github.com/weirhq/weir/clientip"
 )
 
 // ClientOptions say whose address is the address of a client.
@@ -27,141 +28,51 @@ type ClientOptions struct {
 
 // ByClient keys requests by the network address of the client: "192.0.2.1" for IPv4, "2001:db8:1:2::/64" for IPv6. The port
 // does not count, an IPv4-mapped IPv6 address is the IPv4 address, and a zone is ignored. All peers without an IP address,
-// which connect by a Unix socket, share the key of their RemoteAddr.
+// which connect by a Unix socket, share the key of their RemoteAddr. Package clientip says which attack each of these
+// rules prevents, and knows other ways to tell the proxies in front of a server.
 func ByClient(o ClientOptions) (KeyFunc, error) {
-	c := client{v4: 32, v6: 64, trustUnixSocket: o.TrustUnixSocket}
-	if o.IPv4Prefix < 0 || o.IPv4Prefix > 32 {
-		return nil, optionError("ClientOptions.IPv4Prefix", fmt.Sprint(o.IPv4Prefix), "from 1 to 32, or 0 for 32")
+	resolver, err := clientip.New(clientip.Options{
+		TrustedProxies: o.TrustedProxies, TrustUnixSocket: o.TrustUnixSocket,
+		Prefixes: clientip.Prefixes{IPv4: o.IPv4Prefix, IPv6: o.IPv6Prefix},
+	})
+	if err != nil {
+		return nil, clientOptionError(err)
 	}
-	if o.IPv6Prefix < 0 || o.IPv6Prefix > 128 {
-		return nil, optionError("ClientOptions.IPv6Prefix", fmt.Sprint(o.IPv6Prefix), "from 1 to 128, or 0 for 64")
-	}
-	if o.IPv4Prefix > 0 {
-		c.v4 = o.IPv4Prefix
-	}
-	if o.IPv6Prefix > 0 {
-		c.v6 = o.IPv6Prefix
-	}
-	for i, prefix := range o.TrustedProxies {
-		folded, ok := unmapPrefix(prefix)
+	return func(r *http.Request) (string, error) {
+		client, ok := resolver.Client(r.RemoteAddr, r.Header["X-Forwarded-For"])
 		if !ok {
-			return nil, optionError(fmt.Sprintf("ClientOptions.TrustedProxies[%d]", i), prefix.String(),
-				"a network such as 10.0.0.0/8 or 2001:db8::/32")
-		}
-		c.trusted = append(c.trusted, folded)
-	}
-	return c.key, nil
-}
-
-// unmapPrefix turns a network of IPv4-mapped addresses into one of IPv4.
-func unmapPrefix(p netip.Prefix) (netip.Prefix, bool) {
-	if p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	return p.Masked(), p.IsValid()
-}
-
-type client struct {
-	trusted         []netip.Prefix
-	trustUnixSocket bool
-	v4, v6          int
-}
-
-func (c client) key(r *http.Request) (string, error) {
-	addr, host, ok := peer(r.RemoteAddr)
-	if !ok && !c.trustUnixSocket {
-		return r.RemoteAddr, nil
-	}
-	if !ok || c.isTrusted(addr) {
-		forwarded, found := c.forwarded(r.Header["X-Forwarded-For"])
-		switch {
-		case found:
-			addr, host = forwarded, ""
-		case !ok:
 			return r.RemoteAddr, nil
 		}
-	}
-	return c.name(addr, host), nil
-}
-
-// peer reads a RemoteAddr: an address with a port, or without one if somebody has set it. host is its text.
-func peer(remote string) (addr netip.Addr, host string, ok bool) {
-	if withPort, err := netip.ParseAddrPort(remote); err == nil {
-		if i := strings.LastIndexByte(remote, ':'); remote[0] != '[' {
-			host = remote[:i]
+		var scratch [64]byte
+		key := resolver.Prefixes().AppendKey(scratch[:0], client)
+		if text, isPeer := peerText(r.RemoteAddr, key); isPeer {
+			return text, nil
 		}
-		return fold(withPort.Addr()), host, true
-	}
-	addr, err := netip.ParseAddr(remote)
-	return fold(addr), remote, err == nil
+		return string(key), nil
+	}, nil
 }
 
-func fold(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
-
-func (c client) isTrusted(a netip.Addr) bool {
-	for _, p := range c.trusted {
-		if p.Contains(a) {
-			return true
-		}
+// clientOptionError names the option of ClientOptions for one of clientip.
+func clientOptionError(err error) error {
+	option, ok := errors.AsType[*clientip.OptionError](err)
+	if !ok {
+		return err
 	}
-	return false
+	name := option.Option
+	switch name {
+	case "Prefixes.IPv4", "Prefixes.IPv6":
+		name = strings.TrimPrefix(name, "Prefixes.") + "Prefix"
+	default:
+		name = strings.TrimPrefix(name, "Options.")
+	}
+	return optionError("ClientOptions."+name, option.Value, option.Accepted)
 }
 
-// forwarded is the address of the client that the trusted proxies saw: reading from the right, the first that is not
-// trusted, or the last that can be read. It is not ok if there is none.
-func (c client) forwarded(fields []string) (client netip.Addr, ok bool) {
-	for _, field := range slices.Backward(fields) {
-		rest, more := field, true
-		for more {
-			entry := rest
-			if comma := strings.LastIndexByte(rest, ','); comma >= 0 {
-				rest, entry = rest[:comma], rest[comma+1:]
-			} else {
-				more = false
-			}
-			addr, valid := hop(strings.Trim(entry, " \t"))
-			if !valid {
-				return client, ok
-			}
-			client, ok = addr, true
-			if !c.isTrusted(addr) {
-				return client, true
-			}
-		}
+// peerText is the part of remote that is key, if it begins with it: most peers are their own client, and the text needs no
+// memory of its own.
+func peerText(remote string, key []byte) (text string, ok bool) {
+	if len(remote) < len(key) || remote[:len(key)] != string(key) {
+		return "", false
 	}
-	return client, ok
-}
-
-// hop reads an entry of X-Forwarded-For: an address, with or without a port, or with brackets only.
-func hop(entry string) (netip.Addr, bool) {
-	if strings.IndexByte(entry, '%') >= 0 { // the zone of another machine means nothing here
-		return netip.Addr{}, false
-	}
-	if withPort, err := netip.ParseAddrPort(entry); err == nil {
-		return fold(withPort.Addr()), true
-	}
-	if len(entry) > 2 && entry[0] == '[' && entry[len(entry)-1] == ']' {
-		entry = entry[1 : len(entry)-1]
-	}
-	addr, err := netip.ParseAddr(entry)
-	return fold(addr), err == nil
-}
-
-// name is the key of an address. Where host is its text in canonical form it is used as it is, which needs no memory.
-func (c client) name(a netip.Addr, host string) string {
-	bits := c.v6
-	if a.Is4() {
-		if bits = c.v4; bits == 32 && host != "" && host[0] != '[' && strings.IndexByte(host, ':') < 0 {
-			return host
-		}
-	}
-	if bits == a.BitLen() {
-		return a.String()
-	}
-	prefix, err := a.Prefix(bits)
-	if err != nil { // the bits were checked against the length of the address
-		return a.String()
-	}
-	var scratch [64]byte
-	return string(prefix.AppendTo(scratch[:0]))
+	return remote[:len(key)], len(remote) == len(key) || remote[len(key)] == ':'
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
 )
 
@@ -136,6 +137,35 @@ func ExampleByClient() {
 	}
 	key, err := byClient(r)
 	fmt.Println(key, err)
+	// Output: 2001:db8:1:2::/64 <nil>
+}
+
+// byHops keys requests by the client, which is two proxies away.
+func byHops() (httplimit.KeyFunc, error) {
+	clients, err := clientip.New(clientip.Options{TrustedHops: 2})
+	if err != nil {
+		return nil, err
+	}
+	return func(r *http.Request) (string, error) {
+		client, ok := clients.Client(r.RemoteAddr, r.Header["X-Forwarded-For"])
+		if !ok {
+			return r.RemoteAddr, nil
+		}
+		return clients.Key(client), nil
+	}, nil
+}
+
+// A KeyFunc may tell clients in another way than ByClient: nobody can reach this server but through two proxies, whose
+// addresses are not known.
+func ExampleKeyFunc() {
+	key, err := byHops()
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(key(&http.Request{
+		RemoteAddr: "203.0.113.1:40000",
+		Header:     http.Header{"X-Forwarded-For": {"127.0.0.1, 2001:db8:1:2::3, 203.0.113.2"}},
+	}))
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 

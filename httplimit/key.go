@@ -2,9 +2,12 @@ package httplimit
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // KeyFunc answers the key of a request, the name under which it is limited. It is called once for each request. An error
@@ -30,7 +33,13 @@ func boundedKey(key string) string {
 //
 // Use it only for fields that have been checked before, such as an API key that is known to be valid: a client that can choose
 // the value at will gets a new quota with each value.
+//
+// ByHeader panics if name cannot be that of a header field: "" or with a character such as a space, a colon or a line
+// break. No request would have it, and all would share one limit.
 func ByHeader(name string) KeyFunc {
+	if name == "" || strings.ContainsFunc(name, isNoToken) {
+		panic(fmt.Sprintf("weir: httplimit: ByHeader(%.40q): must be the name of a header field, such as X-Api-Key", name))
+	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	if name == "Host" {
 		return func(r *http.Request) (string, error) { return r.Host, nil }
@@ -41,6 +50,15 @@ func ByHeader(name string) KeyFunc {
 		}
 		return "", nil
 	}
+}
+
+// isNoToken tells whether c cannot stand in the name of a header field (RFC 9110, 5.6.2).
+func isNoToken(c rune) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return false
+	}
+	return !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 }
 
 // ByPattern keys requests by the pattern of the route that serves them, such as "GET /items/{id}". An [http.ServeMux]
@@ -57,8 +75,9 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 }
 
 // ByAll keys requests by several keys together, such as client and route. No two different combinations have the same
-// key, whatever is in them.
+// key, whatever is in them. It panics if there is none, which would be one key for all requests, and if one is nil.
 func ByAll(keys ...KeyFunc) KeyFunc {
+	keys = present("ByAll", keys)
 	return func(r *http.Request) (string, error) {
 		var scratch [2 * maxKey]byte
 		all := scratch[:0]
@@ -76,8 +95,9 @@ func ByAll(keys ...KeyFunc) KeyFunc {
 }
 
 // ByFirst keys requests by the first of several keys that is not "", such as an API key, or else the address of the
-// client. Keys from different functions are never the same.
+// client. Keys from different functions are never the same. It panics if there is none, and if one is nil.
 func ByFirst(keys ...KeyFunc) KeyFunc {
+	keys = present("ByFirst", keys)
 	return func(r *http.Request) (string, error) {
 		for i, k := range keys {
 			key, err := k(r)
@@ -90,4 +110,17 @@ func ByFirst(keys ...KeyFunc) KeyFunc {
 		}
 		return "", nil
 	}
+}
+
+// present is a copy of keys, of which the caller may change its own. It panics where a request would do so later.
+func present(call string, keys []KeyFunc) []KeyFunc {
+	if len(keys) == 0 {
+		panic("weir: httplimit: " + call + "(): must be given one key at least")
+	}
+	for i, k := range keys {
+		if k == nil {
+			panic(fmt.Sprintf("weir: httplimit: %s: key %d of %d is nil: must be a function", call, i+1, len(keys)))
+		}
+	}
+	return slices.Clone(keys)
 }

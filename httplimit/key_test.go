@@ -60,7 +60,6 @@ func TestByPattern(t *testing.T) {
 func TestByAllKeepsCombinationsApart(t *testing.T) {
 	seen := map[string][]string{}
 	for _, parts := range [][]string{
-		{},
 		{""},
 		{"", ""},
 		{"a"},
@@ -111,6 +110,39 @@ func TestKeysPassErrorsOn(t *testing.T) {
 		if _, err := key(nil); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestKeysPanicWhereTheyAreMade has mistakes that would otherwise be found by the first request, or never.
+func TestKeysPanicWhereTheyAreMade(t *testing.T) {
+	for want, make := range map[string]func(){
+		"weir: httplimit: ByAll(): must be given one key at least":             func() { httplimit.ByAll() },
+		"weir: httplimit: ByFirst(): must be given one key at least":           func() { httplimit.ByFirst(nil...) },
+		"weir: httplimit: ByAll: key 2 of 2 is nil: must be a function":        func() { httplimit.ByAll(constant("a"), nil) },
+		"weir: httplimit: ByFirst: key 1 of 1 is nil: must be a function":      func() { httplimit.ByFirst(nil) },
+		`weir: httplimit: ByHeader(""): must be the name of a header field`:    func() { httplimit.ByHeader("") },
+		`weir: httplimit: ByHeader("X Key"): must be the name of a header fie`: func() { httplimit.ByHeader("X Key") },
+		`weir: httplimit: ByHeader("Key:"): must be the name of a header fiel`: func() { httplimit.ByHeader("Key:") },
+		`weir: httplimit: ByHeader("Schlüssel"): must be the name of a header`: func() { httplimit.ByHeader("Schlüssel") },
+	} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, want) {
+					t.Errorf("panic %q, want %q", text, want)
+				}
+			}()
+			make()
+		}()
+	}
+}
+
+// TestKeysAreCopied changes the slice after the key has been made of it.
+func TestKeysAreCopied(t *testing.T) {
+	keys := []httplimit.KeyFunc{constant("a")}
+	all, first := httplimit.ByAll(keys...), httplimit.ByFirst(keys...)
+	keys[0] = nil
+	if a, f := keyOf(t, all, nil), keyOf(t, first, nil); a != "1:a" || f != "0:a" {
+		t.Errorf("keys %q and %q", a, f)
 	}
 }
 

@@ -1,8 +1,9 @@
 package httplimit
 
 import (
-	"log/slog"
+	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/weirhq/weir"
 )
@@ -32,10 +33,32 @@ const (
 	textType    = "text/plain; charset=utf-8"
 )
 
-// write sends the refusal.
-func (f *Refusal) write(w http.ResponseWriter, r *http.Request, logger *slog.Logger) {
+// NewRefusal is the refusal of a request that one limit has refused, as the middleware makes it, for servers that decide
+// themselves: [Refusal.Send] sends it. state is that of the limit, which has its place in policies. NewRefusal sets the
+// fields that tell the limit and Retry-After in dst, the header of the response, as [Headers.SetRefused] does. The
+// Status is 429, or 503 if the server has no capacity for anybody.
+func NewRefusal(dst http.Header, h *Headers, policies *Policies, state State, cost int64, d weir.Decision) Refusal {
+	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonTableFull {
+		d.Remaining, state.Remaining = 0, 0 // there may be some, but not for this client
+	}
+	seconds := h.SetRefused(dst, policies, d.RetryAfter, state)
+	f := Refusal{
+		Decision: d, Cost: cost, Header: dst,
+		Problem: newProblem(d, cost, &policies.items[state.Policy].Policy, h.fields() != NoFields, seconds),
+	}
+	f.Status = usualStatus(f.Problem.Type)
+	f.Problem.Status = f.Status
+	return f
+}
+
+// Send answers a request with the refusal: in JSON or in one line of text, whichever the client prefers, and without fields
+// such as ETag that were set for the answer that is not given. It sets the Status of the Problem to that of the
+// refusal; one that is not from 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the
+// connection to end it calls [Drain].
+func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
+	var err error
 	if f.Status < http.StatusOK || f.Status > 599 {
-		logger.ErrorContext(r.Context(), "httplimit: the hook set a status that is not from 200 to 599", "status", f.Status)
+		err = fmt.Errorf("weir: httplimit: Refusal.Status is %d: must be from 200 to 599", f.Status)
 		f.Status = usualStatus(f.Problem.Type)
 	}
 	f.Problem.Status = f.Status
@@ -60,8 +83,16 @@ func (f *Refusal) write(w http.ResponseWriter, r *http.Request, logger *slog.Log
 		header.Set("Content-Type", contentType)
 		header.Set("X-Content-Type-Options", "nosniff")
 	}
+	drains := leavesBody(r)
+	if drains && hasBody { // the end of the answer must not wait for that of the request
+		header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	w.WriteHeader(f.Status)
 	if hasBody && r.Method != http.MethodHead {
 		_, _ = w.Write(body) // if the client is gone, nobody is there to be told
 	}
+	if drains {
+		Drain(w, r)
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,8 @@ func TestRefusalsSurviveUnreadBodies(t *testing.T) {
 			if _, err = io.WriteString(conn, strings.Repeat("x", size)); err != nil {
 				t.Errorf("%d, %q: %v while sending the body", status, head, err)
 			}
-			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			reader := bufio.NewReader(conn)
+			res, err := http.ReadResponse(reader, nil)
 			if err != nil {
 				t.Errorf("%d, %q: %v", status, head, err)
 				_ = conn.Close()
@@ -43,6 +45,9 @@ func TestRefusalsSurviveUnreadBodies(t *testing.T) {
 			}
 			if _, err = io.ReadAll(res.Body); err != nil || res.StatusCode != status {
 				t.Errorf("%d, %q: %s, %v", status, head, res.Status, err)
+			}
+			if _, err = reader.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Errorf("%d, %q: after the answer: %v, want the end of the connection", status, head, err)
 			}
 			_ = res.Body.Close()
 			_ = conn.Close()

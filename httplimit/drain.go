@@ -1,0 +1,44 @@
+package httplimit
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// What Drain reads at most, and for how long: what net/http reads of a body that a handler has left where it keeps the
+// connection, and how long it waits with one that it closes.
+const (
+	drainBytes   = 256 << 10
+	drainTimeout = 500 * time.Millisecond
+)
+
+// Drain reads what is left of the body of a request that has been answered without it, and throws it away. A server that
+// closes a connection with bytes unread resets it, and a client that is still sending may lose the answer: it
+// would see a broken connection in place of a refusal, and come back at once. net/http prevents that where it keeps
+// the connection, but not where the client has asked for its end, by "Connection: close" or by HTTP/1.0.
+//
+// Call it as the last thing of a handler, after the whole answer has been written, with a Content-Length, as otherwise
+// its end comes only with that of the handler. It does nothing unless there is a body, of HTTP/1, on a connection that the
+// client wants to end, and nothing for a client that waits for "100 Continue", which has not sent its body. It reads at most
+// 256 KiB, and for at most 500 ms, for which it sets the read deadline of the connection; then the client has
+// itself to blame. Behind a ResponseWriter that cannot set it, or has no Unwrap, Drain reads nothing.
+func Drain(w http.ResponseWriter, r *http.Request) {
+	if !leavesBody(r) {
+		return
+	}
+	control := http.NewResponseController(w)
+	// What cannot have a deadline is not read at all, as the client could hold the handler for ever.
+	if control.SetReadDeadline(time.Now().Add(drainTimeout)) != nil || control.Flush() != nil {
+		return
+	}
+	// If there is more, the reader tells the server: then that waits a moment before it closes the connection.
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, drainBytes)) // the answer has been given
+}
+
+// leavesBody tells whether the server will close the connection without reading what the client still sends of the body of
+// r. Where the server itself wants the end of the connection, net/http reads it.
+func leavesBody(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.Close && r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 &&
+		len(r.Header["Expect"]) == 0
+}
