@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"encoding/binary"
 	"errors"
 	"hash/maphash"
 	"math"
@@ -32,8 +33,9 @@ var ErrNoEndpoint = errors.New("weir: no endpoint")
 // and one that keeps asking gets all of them, unless it is locked out.
 //
 // Memory is bounded by MaxTrackedEndpoints: an endpoint costs 70 to 105 bytes, without a pointer for the collector
-// to follow. An endpoint is forgotten only if that gives it nothing: it is not locked out, it has at least the tokens of a
-// new one, its violations do not count any more, and it has cooled down. So neither cleanups nor a flood of new
+// to follow. An endpoint is forgotten only if that gives it nothing: it is not locked out, its bucket is full, its
+// violations do not count any more, and it has cooled down if lockouts escalate. (If InitialTokens is 0, not even then, until
+// another token would have come: so one that was told to wait for a token finds it.) So neither cleanups nor a flood of new
 // endpoints can end a lockout (TestGuardLockoutSurvivesOtherEndpoints).
 //
 // A guard has a timer of its own that runs its cleanups, so it must be closed when it is not needed any more. All
@@ -43,6 +45,7 @@ type Guard struct {
 	algorithm algo.TokenBucket
 	initial   algo.TokenBucketState // of a new endpoint, at time 0
 	fill      time.Duration
+	grace     int64 // for how long an endpoint with a full bucket is not forgotten
 	prefixes  clientip.Prefixes
 	clock     *steadyClock
 	seeds     [4]maphash.Seed
@@ -50,6 +53,7 @@ type Guard struct {
 	names     *names.Names[subject]
 
 	maxTracked atomic.Int64
+	sharpened  atomic.Int64 // when it was last looked up when a place becomes free
 	closed     atomic.Bool
 	cleaning   sync.Mutex // held by a cleanup
 	rotation   int        // the shard with which the next one begins
@@ -78,7 +82,13 @@ func NewGuard(o GuardOptions) (*Guard, error) {
 		g.seeds[i] = maphash.MakeSeed()
 	}
 	_, g.fill = bucketQuota(a)
+	if o.InitialTokens == 0 {
+		// Who was told to wait for a token, and comes for it, must not find that it begins anew with none.
+		_, r := a.Take(algo.TokenBucketState{}, 0, 1)
+		g.grace = int64(r.ResetAfter)
+	}
 	g.initial, _ = a.Take(algo.TokenBucketState{}, 0, int64(o.CapacityTokens-o.InitialTokens))
+	g.sharpened.Store(math.MinInt64 / 2)
 	g.maxTracked.Store(int64(o.MaxTrackedEndpoints))
 	g.states = table.New(table.Options{
 		Words: guardWords, MaxKeys: int64(o.MaxTrackedEndpoints), Shards: o.shards(), Linger: int64(o.StaleEntry),
@@ -135,12 +145,14 @@ func (g *Guard) hash(s *subject) table.Hash {
 		return table.NewHash(maphash.String(g.seeds[0], s.name), maphash.String(g.seeds[1], s.name))
 	}
 	// All networks of a family are equally long, and those of two families differ as they do in 16 bytes.
-	key := struct {
-		addr      [16]byte
-		op        uint64
-		operation bool
-	}{s.network.Addr().As16(), s.op, s.operation}
-	return table.NewHash(maphash.Comparable(g.seeds[2], key), maphash.Comparable(g.seeds[3], key))
+	var key [25]byte
+	addr := s.network.Addr().As16()
+	copy(key[:], addr[:])
+	binary.LittleEndian.PutUint64(key[16:], s.op)
+	if s.operation {
+		key[24] = 1
+	}
+	return table.NewHash(maphash.Bytes(g.seeds[2], key[:]), maphash.Bytes(g.seeds[3], key[:]))
 }
 
 // Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other
@@ -250,9 +262,16 @@ func (g *Guard) enter(shard *table.Shard, h table.Hash, now int64) (*table.Shard
 	return shard, slot, now
 }
 
+// scansForRetry is at how many parts of the table a new endpoint may look to learn when there is room for it.
+const scansForRetry = 64
+
 func (g *Guard) crowdedDecision(now int64) Decision {
 	if g.o.HardLockout > 0 {
 		return g.refusal(ReasonTrackingCap, ceilMillisecond(int64(g.o.HardLockout)))
+	}
+	// Who knocks must not have a search for each time.
+	if last := g.sharpened.Load(); now-last >= int64(time.Millisecond) && g.sharpened.CompareAndSwap(last, now) {
+		g.states.Sharpen(scansForRetry)
 	}
 	wait := Never
 	if at := g.states.NextFresh(); at != math.MaxInt64 {

@@ -87,7 +87,7 @@ const (
 func (g *Guard) decide(s *guardState, now int64) (d Decision, v guardEffect) {
 	if rest := s.time(guardBlockedUntil) - now; rest > 0 {
 		d = g.refusal(ReasonHardLockout, ceilMillisecond(rest))
-		d.ResetAfter = g.resetAfter(s, now)
+		d.ResetAfter = s.resetAfter(now)
 		return d, unchanged
 	}
 	bucket := s.bucket(now)
@@ -114,7 +114,7 @@ func (g *Guard) decide(s *guardState, now int64) (d Decision, v guardEffect) {
 	if length := g.lockout(level); length > 0 {
 		s.set(guardBlockedUntil, now+int64(length))
 		d.RetryAfter = ceilMillisecond(int64(length))
-		d.ResetAfter = g.resetAfter(s, now)
+		d.ResetAfter = s.resetAfter(now)
 	}
 	if g.o.LockoutFactor > 1 && level < math.MaxUint32 {
 		level++
@@ -159,17 +159,22 @@ func (g *Guard) lockout(level uint32) time.Duration {
 	return length
 }
 
-func (g *Guard) resetAfter(s *guardState, now int64) time.Duration {
-	r := g.algorithm.Peek(s.bucket(now), now, 0)
-	return max(r.ResetAfter, time.Duration(s.time(guardBlockedUntil)-now))
+// resetAfter is how long it takes until a lockout has ended and the bucket is full.
+func (s *guardState) resetAfter(now int64) time.Duration {
+	full := s.time(guardFullAt)
+	if s[guardFullPart] > 0 {
+		full++
+	}
+	return time.Duration(max(full, s.time(guardBlockedUntil), now) - now)
 }
 
 // forgettableAt is when forgetting the endpoint gives it nothing any more, if it does not come again before.
 func (g *Guard) forgettableAt(s *guardState) int64 {
-	at := s.time(guardFullAt) - g.initial.Ahead
-	if int64(s[guardFullPart]) > g.initial.Part {
+	at := s.time(guardFullAt)
+	if s[guardFullPart] > 0 {
 		at++
 	}
+	at += g.grace
 	at = max(at, s.time(guardSeen)+1, s.time(guardBlockedUntil))
 	if s.violations() > 0 {
 		at = max(at, g.violationsEnd(s))
@@ -182,7 +187,7 @@ func (g *Guard) forgettableAt(s *guardState) int64 {
 
 // longestWait is when an endpoint that does not come again can be forgotten at the latest, whatever it did before.
 func (g *Guard) longestWait() time.Duration {
-	return max(g.fill, g.o.SoftViolationWindow, g.o.CooldownReset, time.Millisecond)
+	return max(g.fill+time.Duration(g.grace), g.o.SoftViolationWindow, g.o.CooldownReset, time.Millisecond)
 }
 
 // ceilMillisecond is d nanoseconds, rounded up to a millisecond.

@@ -18,3 +18,42 @@ func (t *Table) Bound(maxKeys int64) {
 		t.shards[i].mu.Unlock()
 	}
 }
+
+// Sharpen makes NextFresh more exact, which does not hear of keys that were used since: it looks again at the segments, at most
+// at scans of them, of which the first key to become fresh should be one, until one is.
+func (t *Table) Sharpen(scans int) {
+	for sharp := false; scans > 0 && !sharp; scans-- {
+		first := 0
+		for i := range t.due {
+			if t.due[i].Load() < t.due[first].Load() {
+				first = i
+			}
+		}
+		sharp = t.shards[first].sharpen()
+	}
+}
+
+// sharpen looks at the segment whose keys should become fresh first, and answers whether one of them does by then.
+func (s *Shard) sharpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.dir[0]
+	for _, g := range s.dir {
+		if g.due < first.due {
+			first = g
+		}
+	}
+	before, t := first.due, s.table
+	first.due = NotByItself
+	for i := range first.size {
+		if slot := first.slot(i, t.stride); slot[0] != 0 {
+			first.due = min(first.due, t.freshAt(slot.State(), slot.Tag()))
+		}
+	}
+	least := int64(NotByItself)
+	for _, g := range s.dir {
+		least = min(least, g.due)
+	}
+	s.due.Store(least)
+	return first.due <= before
+}
