@@ -123,7 +123,8 @@ func (o *AdaptiveOptions) check() error {
 // without a queue, after one step. These are the differences:
 //
 //   - The latency without load is measured by halving the limit for one window, only when traffic has not shown it by
-//     itself for ProbeInterval, and moves half-way to each such measurement. Envoy goes down to a few requests.
+//     itself for ProbeInterval, and moves half-way to each such measurement. Envoy goes down to a few requests. It also
+//     follows if requests take longer although only half as many are out as when it was measured.
 //   - A latency counts only if its request began after the last step, so that none is made twice on the same news.
 //   - Nothing is learned from idleness: the limit does not grow while at most half of it is out.
 //   - If a share of the requests of a window is dropped, the gradient is at most 1 less that share.

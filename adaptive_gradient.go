@@ -19,6 +19,7 @@ type gradient struct {
 	limit    float64
 	base     float64 // the latency without load, 0: not yet known
 	measured int64   // when base was last measured
+	carried  float64 // and the most permits that were out then
 	probing  bool    // the window that has begun measures it
 	latency  float64 // of the last window
 	dropped  float64
@@ -39,7 +40,9 @@ func (g *gradient) step(w window) int64 {
 	if w.latency > 0 {
 		g.latency = w.latency
 	}
-	quiet := g.probing || 2*w.peak <= g.limit
+	// Slower though only half as much is out as when it was last measured: the service itself has become slower.
+	slower := 2*w.peak <= g.carried && w.latency > g.tolerance*g.base
+	quiet := g.probing || slower || 2*w.peak <= g.limit
 	g.measure(w, quiet)
 	if g.probing {
 		g.probing = false
@@ -63,7 +66,7 @@ func (g *gradient) step(w window) int64 {
 func (g *gradient) measure(w window, quiet bool) {
 	switch {
 	case quiet || g.base == 0:
-		g.measured = w.now
+		g.measured, g.carried = w.now, w.peak
 	case w.latency*g.tolerance >= g.base:
 		return
 	}

@@ -1,0 +1,69 @@
+// Command adaptive simulates a service whose capacity halves and comes back, behind no limit, a fixed one, and one that
+// adapts. It prints what became of the requests, as a table, and draws it. It takes some seconds, and always answers the
+// same.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/weirhq/weir/bench/adaptive"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitMisuse = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("adaptive", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	image := flags.String("image", "docs/images/adaptive.svg", "write the picture to this file; \"\" for none")
+	seed := flags.Uint64("seed", adaptive.Standard().Seed, "of the random arrivals and service times")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitMisuse
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "weir: adaptive: unexpected argument %q: there are only flags\n", flags.Arg(0))
+		return exitMisuse
+	}
+	scenario := adaptive.Standard()
+	scenario.Seed = *seed
+	if err := simulate(scenario, *image, stdout); err != nil {
+		fmt.Fprintf(stderr, "weir: adaptive: %v\n", err)
+		return exitFailed
+	}
+	return 0
+}
+
+func simulate(scenario adaptive.Scenario, image string, stdout io.Writer) error {
+	var courses []*adaptive.Course
+	for _, guard := range scenario.Guards() {
+		course, err := scenario.Run(guard)
+		if err != nil {
+			return err
+		}
+		courses = append(courses, course)
+	}
+	adaptive.WriteTable(stdout, courses)
+	if image == "" {
+		return nil
+	}
+	f, err := os.Create(image)
+	if err != nil {
+		return err
+	}
+	err = adaptive.Draw(f, courses)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,60 @@
+package weir
+
+import (
+	"errors"
+	"os"
+	"runtime"
+)
+
+// Pressure is a source of pressure for a [Shedder].
+type Pressure interface {
+	// Pressure is how much of what there is is used at time now, in nanoseconds on any scale: 0 is nothing, 1 all of
+	// it, and more, up to 100, is more asked for than there is. A source that measures something over time measures it
+	// from one call to the next. The error is ErrNoPressure if there is nothing to read on this machine. Calls do not
+	// overlap, and should not take long: somebody's request waits meanwhile.
+	Pressure(now int64) (float64, error)
+	// String names the source in statistics, such as "cgroup cpu".
+	String() string
+}
+
+// ErrNoPressure is the error of a source that does not exist on this machine, or not yet.
+var ErrNoPressure = errors.New("weir: nothing to read the pressure from")
+
+const mostPressure = 100
+
+// NewPressure is a source that calls f.
+func NewPressure(name string, f func(now int64) (float64, error)) Pressure {
+	return pressureFunc{name, f}
+}
+
+type pressureFunc struct {
+	name string
+	f    func(now int64) (float64, error)
+}
+
+func (p pressureFunc) Pressure(now int64) (float64, error) { return p.f(now) }
+
+func (p pressureFunc) String() string { return p.name }
+
+// LimiterPressure is the share of the permits of l that is not available: of an [Adaptive] or a [Concurrency] what is out.
+// In front of such a limiter a [Shedder] keeps permits free for critical requests, by shedding others before all
+// are out. It must not be used with a limiter that takes time to answer Peek.
+func LimiterPressure(name string, l Limiter) Pressure {
+	return NewPressure(name, func(int64) (float64, error) {
+		d := l.Peek(0)
+		if d.Limit <= 0 {
+			return 0, ErrNoPressure
+		}
+		return float64(d.Limit-d.Remaining) / float64(d.Limit), nil
+	})
+}
+
+// SystemPressure is the pressure on the processors that this process may use: [ProcessCPUPressure],
+// [SchedulerPressure] with 20 ms, and on Linux the three of [NewCgroupPressure].
+func SystemPressure() []Pressure {
+	sources := []Pressure{ProcessCPUPressure(), SchedulerPressure(defaultSchedulerLatency)}
+	if runtime.GOOS == "linux" {
+		sources = append(sources, NewCgroupPressure(os.DirFS("/"))...)
+	}
+	return sources
+}
