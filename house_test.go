@@ -29,6 +29,7 @@ var rooms = [][]string{
 	{"store", "durable"},
 	{"policy"},
 	{"httplimit"},
+	{"examples"},
 }
 
 // standing are the packages that the order must not lose, so that a renamed package cannot escape from it.
