@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bufio"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,36 +9,6 @@ import (
 	"testing"
 	"time"
 )
-
-// startProxy starts weir proxy on a free port, and ends it with the test. Its address is read from standard output.
-func startProxy(t *testing.T, args ...string) *server {
-	t.Helper()
-	cmd := command(t, append([]string{"proxy", "--listen", "127.0.0.1:0"}, args...)...)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, cmd: cmd, log: bufio.NewScanner(stderr)}
-	t.Cleanup(func() {
-		if !s.waited {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	})
-	address, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("no address: %v", err)
-	}
-	s.address = strings.TrimSpace(address)
-	return s
-}
 
 // TestProxyAsItIsRun limits real requests, and ends by a signal while one of them is in flight.
 func TestProxyAsItIsRun(t *testing.T) {

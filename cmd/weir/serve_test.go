@@ -17,7 +17,7 @@ import (
 
 func asExit(err error, exit **exec.ExitError) bool { return errors.As(err, exit) }
 
-// server is a running weir serve.
+// server is a running weir serve or weir proxy.
 type server struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -30,7 +30,19 @@ type server struct {
 // startServer starts weir serve on a free port, and ends it with the test.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	cmd := command(t, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)
+	return start(t, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)
+}
+
+// startProxy starts weir proxy on a free port, and ends it with the test.
+func startProxy(t *testing.T, args ...string) *server {
+	t.Helper()
+	return start(t, append([]string{"proxy", "--listen", "127.0.0.1:0"}, args...)...)
+}
+
+// start starts a command that listens on a free port and prints it, and ends it with the test.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	cmd := command(t, args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -280,21 +292,25 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-func TestServeOnAPortInUse(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	got := weir(t, nil, "serve", "--http", l.Addr().String())
-	want := fmt.Sprintf("weir: --http %q: another program listens there: stop it, or use another port, "+
-		"such as --http 127.0.0.1:0 for any that is free", l.Addr())
-	if got.status != 1 || !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
-		t.Errorf("%d: %s", got.status, got.stderr)
-	}
-	got = weir(t, nil, "serve", "--http", "192.0.2.1:7070")
-	if got.status != 1 || !strings.Contains(got.stderr, "this machine does not have that address") {
-		t.Errorf("%d: %s", got.status, got.stderr)
+	for flag, args := range map[string][]string{
+		"--http": {"serve"}, "--listen": {"proxy", "--upstream", "http://127.0.0.1:1"},
+	} {
+		got := weir(t, nil, append(args, flag, l.Addr().String())...)
+		want := fmt.Sprintf("weir: %s %q: another program listens there: stop it, or use another port, "+
+			"such as %s 127.0.0.1:0 for any that is free", flag, l.Addr(), flag)
+		if got.status != 1 || !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%d: %s\nwant %s", got.status, got.stderr, want)
+		}
+		got = weir(t, nil, append(args, flag, "192.0.2.1:7070")...)
+		if got.status != 1 || !strings.Contains(got.stderr, "this machine does not have that address") {
+			t.Errorf("%d: %s", got.status, got.stderr)
+		}
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// terminal opens a terminal of 24 rows and 80 columns. What a program writes to tty is read from screen.
-func terminal(t *testing.T) (screen, tty *os.File) {
+// terminal opens a terminal of 24 rows. What a program writes to tty is read from screen.
+func terminal(t *testing.T, columns uint16) (screen, tty *os.File) {
 	t.Helper()
 	screen, tty, err := pty.Open()
 	if err != nil {
@@ -23,16 +23,21 @@ func terminal(t *testing.T) (screen, tty *os.File) {
 		_ = tty.Close()
 		_ = screen.Close()
 	})
-	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
 		t.Fatal(err)
 	}
 	return screen, tty
 }
 
-// onTerminal runs the program with its output on a terminal.
+// onTerminal runs the program with its output on a terminal of 80 columns.
 func onTerminal(t *testing.T, environment string, args ...string) string {
 	t.Helper()
-	screen, tty := terminal(t)
+	return onTerminalOf(t, 80, environment, args...)
+}
+
+func onTerminalOf(t *testing.T, columns uint16, environment string, args ...string) string {
+	t.Helper()
+	screen, tty := terminal(t, columns)
 	cmd := command(t, args...)
 	cmd.Env = append(os.Environ(), "NO_COLOR=", "TERM=xterm", environment)
 	cmd.Stdout, cmd.Stderr = tty, tty
@@ -78,10 +83,27 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// TestChartFitsTheTerminal: a chart that is broken into several lines says nothing.
+func TestChartFitsTheTerminal(t *testing.T) {
+	for columns, most := range map[uint16]int{200: 75, 80: 75, 60: 60, 40: 40} {
+		text := escape.ReplaceAllString(onTerminalOf(t, columns, "NO_COLOR=1", inExamples...), "")
+		_, chart, found := strings.Cut(text, "when, in steps of")
+		lines := strings.Split(chart, "\n")
+		if !found || len(lines) < 4 {
+			t.Fatalf("%d columns: no chart in %q", columns, text)
+		}
+		for _, line := range lines[1:4] {
+			if n := len([]rune(strings.TrimRight(line, "\r"))); n > most || n < most/2 {
+				t.Errorf("a line of %d columns, on a terminal of %d: %s", n, columns, line)
+			}
+		}
+	}
+}
+
 // TestProgressOnATerminal holds the input open until the bar is seen, which is on standard error only, and then not
 // there any more.
 func TestProgressOnATerminal(t *testing.T) {
-	screen, tty := terminal(t)
+	screen, tty := terminal(t, 80)
 	cmd := command(t, "replay", "-")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
@@ -23,6 +23,7 @@ import (
 const policy = "default"
 
 const (
+	defaultListen          = "127.0.0.1:8080"
 	defaultUpstreamTimeout = time.Minute
 	defaultShutdownTimeout = 30 * time.Second
 	longest                = 24 * time.Hour
@@ -53,7 +54,7 @@ type settings struct {
 // Command is weir proxy. It serves until the context of the command ends.
 func Command() *cobra.Command {
 	s := settings{
-		listen:          "127.0.0.1:8080",
+		listen:          defaultListen,
 		upstreamTimeout: defaultUpstreamTimeout,
 		shutdownTimeout: defaultShutdownTimeout,
 	}
@@ -141,12 +142,11 @@ func (s *settings) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var config net.ListenConfig
-	ln, err := config.Listen(cmd.Context(), "tcp", s.listen)
+	ln, err := listen.On(cmd.Context(), "listen", s.listen, defaultListen)
 	if err != nil {
-		return fmt.Errorf("weir: --listen %s: %w", s.listen, err)
+		return err
 	}
-	if strings.HasSuffix(s.listen, ":0") {
+	if listen.IsAnyPort(s.listen) {
 		fmt.Fprintln(cmd.OutOrStdout(), ln.Addr())
 	}
 	// The transport has no logger of its own: what an upstream sends unasked goes to the default one.

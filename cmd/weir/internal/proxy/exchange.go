@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
 )
 
 // exchange is one request and what becomes of it.
@@ -56,11 +57,10 @@ var errStalled = errors.New("weir: proxy: the upstream does not read the body of
 
 func (x *exchange) serve() {
 	p := x.proxy
-	x.peer = peerOf(x.in)
-	x.client = x.peer
-	if x.trusted = p.trusted.contain(x.peer); x.trusted {
-		x.client = p.trusted.client(x.peer, x.in.Header[forwardedFor])
-	}
+	// Without an address, as of a connection that is not one of IP, it is the zero Addr.
+	x.peer, _ = clientip.Parse(x.in.RemoteAddr)
+	x.trusted = p.clients.Trusts(x.peer)
+	x.client, _ = p.clients.Client(x.in.RemoteAddr, x.in.Header[forwardedFor])
 	x.decision = p.o.Limit.Take(p.o.By.FromRequest(x.in, x.client), 1)
 	if !x.decision.Allowed {
 		x.refuse(refused, x.decision)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 )
 
@@ -51,7 +52,7 @@ type Options struct {
 // Proxy is a handler that passes requests on to an upstream as far as its limits allow.
 type Proxy struct {
 	o           Options
-	trusted     proxies
+	clients     *clientip.Resolver
 	concurrency *weir.Concurrency // nil: no bound
 	limits      limits
 	transport   transport
@@ -76,7 +77,11 @@ func New(o Options) (*Proxy, error) {
 	case o.Logger == nil:
 		return nil, errors.New("weir: proxy: Options.Logger is missing")
 	}
-	p := &Proxy{o: o, trusted: o.TrustedProxies}
+	clients, err := clientip.New(clientip.Options{TrustedProxies: o.TrustedProxies})
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{o: o, clients: clients}
 	if o.Concurrency > 0 {
 		concurrency, err := weir.NewConcurrency(weir.ConcurrencyOptions{
 			Name: crowdedPolicy, Limit: o.Concurrency, QueueLimit: o.Queue,
@@ -86,7 +91,6 @@ func New(o Options) (*Proxy, error) {
 		}
 		p.concurrency = concurrency
 	}
-	var err error
 	if p.limits, err = newLimits(o.Limit, p.concurrency); err != nil {
 		return nil, err
 	}

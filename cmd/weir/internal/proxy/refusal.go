@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
@@ -158,27 +156,9 @@ func (x *exchange) write(status int, text []byte) {
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	x.out.WriteHeader(status)
 	_, _ = x.out.Write(text) // if the client is gone, nobody is there to be told
-	x.drain()
-}
-
-const (
-	drainBytes   = 256 << 10 // what the server reads of an unread body where it keeps the connection
-	drainTimeout = 500 * time.Millisecond
-)
-
-// drain reads what is left of the body if the client asked for the connection to be closed. The server then closes it with
-// the body unread, which resets it, and the client may lose the answer.
-func (x *exchange) drain() {
-	r := x.in
-	if r.ProtoMajor != 1 || !r.Close || r.ContentLength == 0 || x.body != nil || r.Header["Expect"] != nil {
-		return
+	if x.body == nil {       // nobody else reads what is left of it
+		httplimit.Drain(x.out.ResponseWriter, x.in)
 	}
-	control := http.NewResponseController(x.out.ResponseWriter)
-	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(drainTimeout)) != nil {
-		return
-	}
-	// The reader tells the server if there is more: then it waits a moment before it closes the connection.
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(x.out.ResponseWriter, r.Body, drainBytes)) // the answer has been given
 }
 
 var (

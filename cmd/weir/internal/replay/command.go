@@ -48,9 +48,10 @@ A FILE is in the common or combined format, or has a JSON object on each line,
 also mixed, and may be compressed with gzip. "-" is the standard input. Lines
 that are no request are counted as malformed and skipped.
 
-In the table, "wait" is the longest time that a refused request of the key was
-told to wait, and "peak" the most requests of the key in one period of --limit,
-at least a second. Memory is bounded: statistics of keys are kept for --max-keys
+The table has the keys that were refused most, --top of them, worst first. In it,
+"wait" is the longest time that a refused request of the key was told to wait,
+and "peak" the most requests of the key in one period of --limit, at least a
+second. Memory is bounded: statistics of keys are kept for --max-keys
 of them; past that, keys that are not refused are left out, and of those that
 are, the half with the fewest refusals makes room for others, so what the table
 says is then a lower bound.
@@ -141,8 +142,8 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	if err := r.write(cmd.OutOrStdout(), o.json); err != nil {
 		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s lines in %s, %s lines/s\n",
-		thousands(r.Lines), seconds(elapsed.Seconds()), thousands(int64(float64(r.Lines)/max(elapsed.Seconds(), 1e-6))))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s in %s, %s lines/s\n",
+		plural(r.Lines, "line"), seconds(elapsed.Seconds()), thousands(int64(float64(r.Lines)/max(elapsed.Seconds(), 1e-6))))
 	return failed
 }
 

@@ -16,7 +16,7 @@ import (
 func (r *report) print(w io.Writer, out terminal.Output) {
 	p := printer{w, out}
 	p.summary(r)
-	p.timeline(r.Timeline, r.Refused)
+	p.timeline(r)
 	p.top(r)
 	p.malformed(r)
 	if !r.Complete {
@@ -30,7 +30,7 @@ type printer struct {
 }
 
 func (p printer) rowf(name, format string, args ...any) {
-	fmt.Fprintf(p.w, "%-10s %s\n", name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.w, "%-*s %s\n", labelWidth-1, name, fmt.Sprintf(format, args...))
 }
 
 func (p printer) summary(r *report) {
@@ -53,7 +53,7 @@ func (p printer) summary(r *report) {
 		refused = p.out.Red(refused)
 	}
 	if r.TableFull > 0 {
-		refused += fmt.Sprintf("  (%s because --max-keys were tracked)", thousands(r.TableFull))
+		refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", thousands(r.TableFull))
 	}
 	p.rowf("refused", "%s", refused)
 	p.rowf("malformed", "%s", count(r.Malformed))
@@ -62,7 +62,11 @@ func (p printer) summary(r *report) {
 		if r.Late > 0 {
 			how = fmt.Sprintf("put in order except %s, taken late", thousands(r.Late))
 		}
-		p.rowf("reordered", "%s  lines behind later ones, by up to %s: %s", count(r.Reordered), seconds(r.FurthestReordered), how)
+		lines := "lines behind later ones, by up to"
+		if r.Reordered == 1 {
+			lines = "line behind a later one, by"
+		}
+		p.rowf("reordered", "%s  %s %s: %s", count(r.Reordered), lines, seconds(r.FurthestReordered), how)
 	} else {
 		p.rowf("reordered", "%s", count(0))
 	}
@@ -73,15 +77,23 @@ func (p printer) summary(r *report) {
 	p.rowf("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
 }
 
-func (p printer) timeline(t *timelineReport, refused int64) {
-	if t == nil || refused == 0 {
+// labelWidth is the columns of a label, with the space after it.
+const labelWidth = 11
+
+// leastSteps is the least width of the chart. Its two times need that much room too.
+const leastSteps = 24
+
+// timeline draws the chart, in no more steps than the width of the output has room for.
+func (p printer) timeline(r *report) {
+	if r.times == nil || r.Refused == 0 {
 		return
 	}
+	t := r.times.report(min(max(p.out.Width-labelWidth, leastSteps), timelineSteps))
 	step := time.Duration(math.Round(t.Step * float64(time.Second)))
 	requests, mostRequests := spark(t.Requests)
 	refusals, mostRefusals := spark(t.Refused)
-	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s requests, %s refused)",
-		span(step), thousands(mostRequests), thousands(mostRefusals))))
+	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s, %s refused)",
+		span(step), plural(mostRequests, "request"), thousands(mostRefusals))))
 	p.rowf("requests", "%s", requests)
 	p.rowf("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
 	start, end := t.Start, t.Start.Add(step*time.Duration(len(t.Requests)))
@@ -162,6 +174,14 @@ func thousands(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// plural is n with a noun, which is made a plural unless n is 1.
+func plural(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return thousands(n) + " " + noun
 }
 
 func percent(n, of int64) string {

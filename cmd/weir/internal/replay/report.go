@@ -45,6 +45,8 @@ type report struct {
 	Top            []topKey        `json:"top"`
 	Timeline       *timelineReport `json:"timeline"`
 	MalformedLines []malformedLine `json:"malformed_lines"`
+
+	times *timeline // of which Timeline is made; nil without a request
 }
 
 // topKey is a key that was refused.
@@ -78,6 +80,17 @@ type malformedLine struct {
 // timelineSteps is how many steps the timeline has at most: with its labels it fits 80 columns.
 const timelineSteps = 64
 
+// report is t in at most that many steps.
+func (t *timeline) report(most int) *timelineReport {
+	steps, start, width := t.fit(most)
+	r := &timelineReport{Start: at(start), Step: width.Seconds()}
+	for _, step := range steps {
+		r.Requests = append(r.Requests, step.requests)
+		r.Refused = append(r.Refused, step.refused)
+	}
+	return r
+}
+
 // newReport answers a report without what the files say about lines.
 func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 	r := &report{
@@ -104,12 +117,8 @@ func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 			LastRefused: at(k.lastRefused), WorstRetryAfter: k.worstWait.Seconds(), Peak: k.peak,
 		})
 	}
-	steps, start, width := s.timeline.fit(timelineSteps)
-	r.Timeline = &timelineReport{Start: at(start), Step: width.Seconds()}
-	for _, step := range steps {
-		r.Timeline.Requests = append(r.Timeline.Requests, step.requests)
-		r.Timeline.Refused = append(r.Timeline.Refused, step.refused)
-	}
+	r.times = &s.timeline
+	r.Timeline = r.times.report(timelineSteps)
 	return r
 }
 

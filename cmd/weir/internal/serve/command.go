@@ -15,10 +15,13 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/policies"
 )
+
+const defaultHTTP = "127.0.0.1:7070"
 
 // options are the flags of the command.
 type options struct {
@@ -64,7 +67,7 @@ is lost when the server ends.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	o.http = "127.0.0.1:7070"
+	o.http = defaultHTTP
 	fs.Var(flagvalue.Listen(&o.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
 	o.limit.RegisterRate(fs)
 	o.log.Register(fs)
@@ -90,12 +93,12 @@ func run(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(cmd.Context(), "http", o.http)
+	listener, err := listen.On(cmd.Context(), "http", o.http, defaultHTTP)
 	if err != nil {
 		return err
 	}
 	log := o.log.New(cmd.ErrOrStderr())
-	if isAnyPort(o.http) {
+	if listen.IsAnyPort(o.http) {
 		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
 	}
 	s := newServer(front, log, o.shutdownDelay, o.shutdownTimeout)
@@ -111,7 +114,7 @@ func run(cmd *cobra.Command, o *options) error {
 // announce logs that the server is up, with a command to try it. In a text log quotes would be escaped, and the command
 // could not be copied into a shell, so there it has a line of its own.
 func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) {
-	try := checkapi.Example(reachable(address))
+	try := checkapi.Example(listen.Reachable(address))
 	attributes := []any{
 		"address", address.String(), "policy", "default", "limit", o.limit.EffectiveRate().String(),
 		"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys,

@@ -1,4 +1,5 @@
-package serve
+// Package listen opens the addresses that commands listen on.
+package listen
 
 import (
 	"context"
@@ -9,8 +10,9 @@ import (
 	"syscall"
 )
 
-// listen listens on the address of a flag. Its errors say what to do.
-func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+// On listens on the TCP address of a flag. Its errors name the flag and say what to do; usual is the address that they
+// give as an example of one that works, such as the default of the flag.
+func On(ctx context.Context, flag, address, usual string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err == nil {
@@ -23,10 +25,10 @@ func listen(ctx context.Context, flag, address string) (net.Listener, error) {
 		example = "127.0.0.1:0 for any that is free"
 	case errors.Is(err, syscall.EACCES):
 		advice = "not permitted: ports below 1024 may need privileges; use a higher one, such as"
-		example = "127.0.0.1:7070"
+		example = usual
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		advice = "this machine does not have that address; use one that it has, such as"
-		example = "127.0.0.1:7070"
+		example = usual
 	default:
 		return nil, fmt.Errorf("weir: --%s %q: %w", flag, address, err)
 	}
@@ -44,9 +46,9 @@ func innermost(err error) error {
 	}
 }
 
-// reachable is the address under which a client on this machine reaches a listener: one that listens on all addresses is
+// Reachable is the address under which a client on this machine reaches a listener: one that listens on all addresses is
 // reached on the loopback address.
-func reachable(a net.Addr) string {
+func Reachable(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
@@ -57,5 +59,5 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// isAnyPort tells whether the system is asked to choose the port.
-func isAnyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+// IsAnyPort tells whether the system is asked to choose the port.
+func IsAnyPort(address string) bool { return strings.HasSuffix(address, ":0") }
