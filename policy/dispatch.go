@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,8 +116,8 @@ func (d *Dispatcher[C, M]) Handle(op uint64, a *Attribute, h Handler[C, M], arou
 	if h == nil {
 		return fmt.Errorf("weir: handler of opcode %d is nil: must be given", op)
 	}
-	for i := len(around) - 1; i >= 0; i-- {
-		h = around[i](h)
+	for _, m := range slices.Backward(around) {
+		h = m(h)
 	}
 	_, err := d.register(op, a, h)
 	return err
@@ -177,7 +178,7 @@ func (d *Dispatcher[C, M]) serve(ctx context.Context, conn C, msg M, op uint64, 
 	if peer == nil {
 		return ErrNoPeer
 	}
-	decision, err := d.decide(op, r, peer)
+	decision, err := d.decide(op, r, peer) //nolint:contextcheck // what limiters do by themselves outlives the message
 	switch {
 	case err != nil:
 		return err

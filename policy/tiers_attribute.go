@@ -113,8 +113,9 @@ func (t Tier) String() string {
 		return "forbidden"
 	case invalid:
 		return "invalid"
+	default:
+		return t.tiers.pair(t.at).String()
 	}
-	return t.tiers.pair(t.at).String()
 }
 
 // checkTiers answers an error if values are not ascending from low to high.
@@ -126,7 +127,7 @@ func checkTiers[T int | float64](option string, values []T, low, high T) error {
 	}
 	for i, v := range values {
 		name := fmt.Sprintf("%s[%d]", option, i)
-		if !(v >= low && v <= high) { // what is not a number is neither
+		if math.IsNaN(float64(v)) || v < low || v > high {
 			return &weir.OptionError{Option: name, Value: fmt.Sprint(v), Accepted: fmt.Sprintf("from %v to %v", low, high)}
 		}
 		if i > 0 && v <= values[i-1] {

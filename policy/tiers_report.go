@@ -22,11 +22,11 @@ type TiersReport struct {
 	// Checks counts the checks that came to a limiter since the Tiers were made.
 	Checks uint64 `json:"checks"`
 	// Policies are the limiters by descending RPS and, where that is equal, descending burst: the first 32.
-	Policies []PolicyRow `json:"policies"`
+	Policies []TierRow `json:"policies"`
 }
 
-// PolicyRow is one limiter in a [TiersReport].
-type PolicyRow struct {
+// TierRow is one limiter in a [TiersReport].
+type TierRow struct {
 	// RPS and Burst are its tiers.
 	RPS   float64 `json:"rps"`
 	Burst int     `json:"burst"`
@@ -44,18 +44,18 @@ func (t *Tiers) String() string { return t.report(mostPolicies).String() }
 
 func (t *Tiers) report(rows int) TiersReport {
 	now := time.Now().UTC().Round(0)
-	r := TiersReport{Time: now, MaxPolicies: t.max, Checks: t.checks.Load(), Policies: []PolicyRow{}}
+	r := TiersReport{Time: now, MaxPolicies: t.max, Checks: t.checks.Load(), Policies: []TierRow{}}
 	t.mu.Lock()
 	clock := t.now()
 	r.Active = len(t.entries)
 	for _, e := range t.entries {
-		r.Policies = append(r.Policies, PolicyRow{
+		r.Policies = append(r.Policies, TierRow{
 			RPS: e.rps, Burst: e.burst, Shared: len(e.bindings) - 1,
 			LastUsed: now.Add(-time.Duration(max(clock-e.lastUsed(), 0))),
 		})
 	}
 	t.mu.Unlock()
-	slices.SortFunc(r.Policies, func(a, b PolicyRow) int {
+	slices.SortFunc(r.Policies, func(a, b TierRow) int {
 		return cmp.Or(cmp.Compare(b.RPS, a.RPS), cmp.Compare(b.Burst, a.Burst))
 	})
 	r.Policies = r.Policies[:min(len(r.Policies), rows)]

@@ -166,14 +166,14 @@ func TestTiersLockoutSurvivesSweep(t *testing.T) {
 // TestTiersSlowBucketSurvivesSweep has a tier that takes longer than Unused to fill.
 func TestTiersSlowBucketSurvivesSweep(t *testing.T) {
 	tiers, clock := newTiers(t, policy.TiersOptions{RPS: []float64{0.001}, Burst: []int{4}})
-	if n := burstOf(tiers, attribute(1, 1), 1, alice); n != 4 {
+	if n := burstOf(tiers, attribute(1, 1)); n != 4 {
 		t.Fatal(n)
 	}
 	clock.Advance(1801 * time.Second)
 	if n := tiers.Sweep(); n != 0 {
 		t.Errorf("%d swept", n)
 	}
-	if n := burstOf(tiers, attribute(1, 1), 1, alice); n != 1 {
+	if n := burstOf(tiers, attribute(1, 1)); n != 1 {
 		t.Errorf("%d tokens after 1801 s at 0.001/s", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tiers.Close()
+		t.Cleanup(func() { tiers.Close() })
 		a := &policy.Attribute{RPS: 100, Burst: 50}
 		tier, err := tiers.Tier(a)
 		if err != nil {

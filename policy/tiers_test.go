@@ -33,8 +33,8 @@ func newTiers(t *testing.T, o policy.TiersOptions) (*policy.Tiers, *weir.ManualC
 }
 
 // burstOf is how many requests are allowed at once.
-func burstOf(tiers *policy.Tiers, a *policy.Attribute, op uint64, addr netip.Addr) (n int) {
-	for tiers.Check(a, op, addr).Allowed {
+func burstOf(tiers *policy.Tiers, a *policy.Attribute) (n int) {
+	for tiers.Check(a, 1, alice).Allowed {
 		n++
 	}
 	return n
@@ -211,13 +211,13 @@ func TestTiersEqualTiersShareOneLimiter(t *testing.T) {
 	if err1 != nil || err2 != nil || first != second {
 		t.Fatalf("%v, %v, %v, %v", first, second, err1, err2)
 	}
-	if n := burstOf(tiers, a, 1, alice); n != 4 {
+	if n := burstOf(tiers, a); n != 4 {
 		t.Errorf("%d", n)
 	}
 	if tiers.Check(b, 1, alice).Allowed {
 		t.Error("the same tier had another bucket")
 	}
-	if n := burstOf(tiers, other, 1, alice); n != 8 || tiers.Report().Active != 2 {
+	if n := burstOf(tiers, other); n != 8 || tiers.Report().Active != 2 {
 		t.Errorf("another tier shared the bucket: %d allowed, %d active", n, tiers.Report().Active)
 	}
 }
@@ -328,7 +328,7 @@ func TestTiersInitialTokensAreAtMostTheBurst(t *testing.T) {
 	o.CapacityTokens, o.InitialTokens = 100, 3
 	tiers, _ := newTiers(t, policy.TiersOptions{Guard: &o})
 	for want, burst := range map[int]float64{1: 1, 2: 2, 3: 64} {
-		if n := burstOf(tiers, &policy.Attribute{RPS: 1, Burst: burst}, 1, alice); n != want {
+		if n := burstOf(tiers, &policy.Attribute{RPS: 1, Burst: burst}); n != want {
 			t.Errorf("a burst of %v begins with %d tokens, want %d", burst, n, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
+//nolint:dupword // LOGIN comes twice in a session
 const help = `Usage: dispatcher [-listen address]
 
 A server of a text protocol: one command a line, one line of answer.
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "dispatcher: %v\nTry dispatcher -help.\n", err)
 		return 2
 	}
-	s, err := newServer(nil, slog.New(slog.NewTextHandler(stderr, nil)))
+	s, err := newServer(nil, slog.New(slog.NewTextHandler(stderr, nil))) //nolint:contextcheck // limiters end by Close
 	if err != nil {
 		fmt.Fprintf(stderr, "dispatcher: %v\n", err)
 		return 1

@@ -100,8 +100,8 @@ func TestReconnectingFromNewPortsGainsNothing(t *testing.T) {
 
 	many, ports := 0, map[int]bool{}
 	for range attempts {
-		answer, port := rotating.ask(t, "127.0.0.1", "LOGIN eve\n")
-		many += strings.Count(answer, "OK welcome eve\n")
+		welcome, port := rotating.ask(t, "127.0.0.1", "LOGIN eve\n")
+		many += strings.Count(welcome, "OK welcome eve\n")
 		ports[port] = true
 	}
 	if one != 2 || many != one {
@@ -222,7 +222,7 @@ func TestShutdownEndsIdleConnections(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	s.stop()
-	if line, err := answers.ReadString('\n'); line != "" || err != io.EOF { //nolint:errorlint // it is not wrapped
+	if line, err := answers.ReadString('\n'); line != "" || err != io.EOF {
 		t.Errorf("%q, %v", line, err)
 	}
 	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr); err == nil {
@@ -235,8 +235,8 @@ func TestShutdownEndsIdleConnections(t *testing.T) {
 func TestSession(t *testing.T) {
 	var lines []string
 	for line := range strings.Lines(help) {
-		if line, ok := strings.CutPrefix(line, "  "); ok && (strings.HasPrefix(line, "$ ") || len(lines) > 0) {
-			lines = append(lines, line)
+		if shown, ok := strings.CutPrefix(line, "  "); ok && (strings.HasPrefix(shown, "$ ") || len(lines) > 0) {
+			lines = append(lines, shown)
 		} else if len(lines) > 0 {
 			break
 		}
