@@ -82,7 +82,7 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 						time.Sleep(time.Duration(rng.Int64N(int64(rate.Interval())/2 + 2)))
 					default:
 						if got, want := keyed.Take(key, n), bucket.TryAcquire(n).Decision(); got != want {
-							t.Fatalf("TryAcquire(%d, %d) = %+v, want %+v", key, n, got, want)
+							t.Fatalf("Take(%d, %d) = %+v, want %+v", key, n, got, want)
 						}
 					}
 				}
@@ -156,7 +156,7 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 				time.Sleep(time.Second)
 				for key := maxKeys; key < maxKeys+200; key++ {
 					d := k.Take(key, 1)
-					if d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter != 3*time.Second || d.Limit != 3 {
+					if d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter != time.Second || d.Limit != 3 {
 						t.Fatalf("new key %d: %+v", key, d)
 					}
 				}

@@ -20,7 +20,7 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 		shard := k.states.Lock(h)
 		if k.closed.Load() {
 			shard.Unlock()
-			return k.refuse(ReasonClosed, n), nil
+			return k.refuseClosed(h, t, n), nil
 		}
 		slot := shard.Find(h)
 		if slot != nil && slot.Tag() == raisedTag {
@@ -68,32 +68,37 @@ func (k *keyed) peek(h table.Hash, t *terms, n int64) Decision {
 	}
 	for {
 		shard := k.states.Lock(h)
-		if k.closed.Load() {
-			shard.Unlock()
-			return Decision{Reason: ReasonClosed, Limit: t.permits, RetryAfter: Never, Policy: k.policy}
-		}
 		slot := shard.Find(h)
-		switch {
-		case slot == nil:
-			shard.Unlock()
-			return k.decision(t, t.fresh(n))
-		case slot.Tag() == raisedTag:
+		if slot != nil && slot.Tag() == raisedTag {
 			g := k.busy[shard.Index()][h]
 			shard.Unlock()
 			if d, alive := g.peek(t, n); alive {
 				return d
 			}
-		default:
+			continue
+		}
+		r := t.fresh(n)
+		if slot != nil {
 			now := k.now()
-			ok := k.adopt(shard, slot, h, t, now)
-			if !ok { // t was retired: the next request will have its successor
+			if !k.adopt(shard, slot, h, t, now) { // t was retired: the next request will have its successor
 				t = k.termsWith(slot.Tag())
 			}
-			d := k.decision(t, t.packed.peek(slot.State(), now, n))
-			shard.Unlock()
-			return d
+			r = t.packed.peek(slot.State(), now, n)
 		}
+		d := k.decision(t, r)
+		if k.closed.Load() {
+			d.Allowed, d.Reason, d.RetryAfter = false, ReasonClosed, Never
+		}
+		shard.Unlock()
+		return d
 	}
+}
+
+// refuseClosed is the answer of a limiter that is closed.
+func (k *keyed) refuseClosed(h table.Hash, t *terms, n int64) Lease {
+	l := k.refuse(ReasonClosed, n)
+	l.decision = k.peek(h, t, n)
+	return l
 }
 
 // resetAll is what Reset refunds.

@@ -225,7 +225,7 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) Lease {
 		shard := k.states.Lock(h)
 		if k.closed.Load() {
 			shard.Unlock()
-			return k.refuse(ReasonClosed, n)
+			return k.refuseClosed(h, t, n)
 		}
 		slot := shard.Find(h)
 		if slot != nil && slot.Tag() == raisedTag {

@@ -293,11 +293,11 @@ func TestDebtIsPaidBack(t *testing.T) {
 		if _, idle := s.Idle(); idle {
 			t.Error("a limiter in debt is idle")
 		}
-		if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != want[s.kind.name] {
-			t.Errorf("RetryAfter is %v, want %v", d.RetryAfter, want[s.kind.name])
+		if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != want[s.kind.of()] {
+			t.Errorf("RetryAfter is %v, want %v", d.RetryAfter, want[s.kind.of()])
 		}
 		s.refuse(5, weir.ReasonNever)
-		time.Sleep(want[s.kind.name] - 1)
+		time.Sleep(want[s.kind.of()] - 1)
 		s.refuse(1, weir.ReasonLimited)
 		s.refuse(0, weir.ReasonLimited)
 		time.Sleep(1)

@@ -345,8 +345,8 @@ func TestWaitersAreServedWhenPermitsAreBack(t *testing.T) {
 		for _, c := range calls {
 			got = append(got, c.took)
 		}
-		if !slices.Equal(got, want[s.kind.name]) {
-			t.Errorf("they are served after %v, want %v", got, want[s.kind.name])
+		if !slices.Equal(got, want[s.kind.of()]) {
+			t.Errorf("they are served after %v, want %v", got, want[s.kind.of()])
 		}
 	})
 }
