@@ -87,7 +87,7 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 		e.noted.Add(1)
 		return
 	}
-	place, least := s.place()
+	place, least := s.place(int(h.Fingerprint() % ways))
 	if least == 0 {
 		n.put(s, place, h, key, clone, 1)
 		return
@@ -113,10 +113,12 @@ func (n *Names[K]) Offer(h table.Hash, key K, clone func(K) K) {
 	}
 }
 
-// place is the way of the name with the least count, which is 0 for a free one.
-func (s *set[K]) place() (way int, least uint64) {
+// place is the way of the name with the least count, which is 0 for a free one. Of several it is the first one from the given
+// way on, so that not always the same one has to make room.
+func (s *set[K]) place(from int) (way int, least uint64) {
 	least = ^uint64(0)
-	for i := range s {
+	for j := range s {
+		i := (from + j) % ways
 		e := s[i].Load()
 		if e == nil {
 			return i, 0
