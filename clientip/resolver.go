@@ -21,6 +21,9 @@ func (e *OptionError) Error() string {
 // Options say which proxies are believed, and how many bits of an address make a client. The zero value believes nobody:
 // the client is the peer.
 type Options struct {
+	// Prefixes are how many bits of an address make a client, for Key.
+	Prefixes
+
 	// TrustedProxies are the networks of the proxies in front of the server. Only what they say is believed: a list of
 	// addresses is read from its right end, where each proxy has added the address that it was reached from, up to the
 	// first address that is not in these networks. What stands left of it was written by the client, who would
@@ -37,9 +40,6 @@ type Options struct {
 	// TrustUnixSocket makes a proxy of a peer without an IP address, which is one that connects by a Unix socket: every
 	// program that may open the socket is believed. Default: false.
 	TrustUnixSocket bool
-
-	// Prefixes are how many bits of an address make a client, for Key.
-	Prefixes
 }
 
 const maxHops = 100

@@ -115,7 +115,7 @@ func TestKeysPassErrorsOn(t *testing.T) {
 
 // TestKeysPanicWhereTheyAreMade has mistakes that would otherwise be found by the first request, or never.
 func TestKeysPanicWhereTheyAreMade(t *testing.T) {
-	for want, make := range map[string]func(){
+	for want, call := range map[string]func(){
 		"weir: httplimit: ByAll(): must be given one key at least":             func() { httplimit.ByAll() },
 		"weir: httplimit: ByFirst(): must be given one key at least":           func() { httplimit.ByFirst(nil...) },
 		"weir: httplimit: ByAll: key 2 of 2 is nil: must be a function":        func() { httplimit.ByAll(constant("a"), nil) },
@@ -131,7 +131,7 @@ func TestKeysPanicWhereTheyAreMade(t *testing.T) {
 					t.Errorf("panic %q, want %q", text, want)
 				}
 			}()
-			make()
+			call()
 		}()
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	gopath "path"
 	"strings"
+
+	"github.com/weirhq/weir/clientip"
 )
 
 const (
@@ -78,19 +80,10 @@ func (p part) appendClient(b []byte, client netip.Addr, name []byte) []byte {
 		}
 		return appendPart(b, name)
 	}
-	client = client.Unmap().WithZone("")
 	if p.attribute == clientIP {
-		return client.AppendTo(b)
+		return clientip.Fold(client).AppendTo(b)
 	}
-	bits := p.v6
-	if client.Is4() {
-		bits = p.v4
-	}
-	network, err := client.Prefix(bits)
-	if err != nil { // cannot be: the bits have been checked
-		return append(b, missing...)
-	}
-	return network.AppendTo(b)
+	return clientip.Prefixes{IPv4: p.v4, IPv6: p.v6}.Mask(client).AppendTo(b)
 }
 
 // appendPart appends s, or what stands for it if it is long.

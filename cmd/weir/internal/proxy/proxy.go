@@ -83,13 +83,11 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{o: o, clients: clients}
 	if o.Concurrency > 0 {
-		concurrency, err := weir.NewConcurrency(weir.ConcurrencyOptions{
+		if p.concurrency, err = weir.NewConcurrency(weir.ConcurrencyOptions{
 			Name: crowdedPolicy, Limit: o.Concurrency, QueueLimit: o.Queue,
-		})
-		if err != nil {
+		}); err != nil {
 			return nil, err
 		}
-		p.concurrency = concurrency
 	}
 	if p.limits, err = newLimits(o.Limit, p.concurrency); err != nil {
 		return nil, err
