@@ -73,17 +73,18 @@ var (
 //
 // A check takes no lock of Tiers, whose table it reads by one atomic load, and allocates nothing (TestCheckAllocatesNothing).
 type Tiers struct {
-	name   string
-	rps    []float64
-	burst  []int
-	guard  weir.GuardOptions
-	max    int
-	unused int64
-	every  uint64
-	clock  weir.Clock
-	start  time.Time
-	logger *slog.Logger
-	slots  []atomic.Pointer[binding] // for each pair of tiers, who serves it
+	name      string
+	rps       []float64
+	burst     []int
+	guard     weir.GuardOptions
+	max       int
+	unused    int64
+	every     uint64
+	everyMask uint64 // of the bits that are 0 in every multiple of every, which is cheaper to see than a remainder
+	clock     weir.Clock
+	start     time.Time
+	logger    *slog.Logger
+	slots     []atomic.Pointer[binding] // for each pair of tiers, who serves it
 
 	closed atomic.Bool
 	sweep  func() // in a variable, so that a goroutine starts without an allocation
@@ -151,7 +152,8 @@ func NewTiers(o TiersOptions) (*Tiers, error) {
 	guard.Clock, guard.Logger = o.Clock, o.Logger
 	t := &Tiers{
 		name: o.Name, rps: slices.Clone(o.RPS), burst: slices.Clone(o.Burst), guard: guard, max: o.MaxPolicies,
-		unused: int64(o.Unused), every: uint64(o.SweepEvery), clock: o.Clock, start: time.Now(), logger: o.Logger,
+		unused: int64(o.Unused), every: uint64(o.SweepEvery), everyMask: uint64(o.SweepEvery&-o.SweepEvery) - 1,
+		clock: o.Clock, start: time.Now(), logger: o.Logger,
 		slots: make([]atomic.Pointer[binding], len(o.RPS)*len(o.Burst)),
 	}
 	t.sweep = t.sweepInTurn
@@ -223,39 +225,40 @@ func (t *Tiers) check(at place, op uint64, addr netip.Addr) weir.Decision {
 		return weir.Decision{Reason: weir.ReasonClosed, Policy: t.name}
 	case at == unlimited:
 		return unlimitedDecision(t.name)
-	case at == forbidden:
-		return weir.Decision{Reason: weir.ReasonHardLockout, RetryAfter: weir.Never, Policy: t.name}
-	case at == invalid:
-		return weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never, Policy: t.name}
+	case at < firstPair:
+		return t.refusal(at)
 	case !addr.IsValid():
 		return t.later()
 	}
-	n := t.checks.Add(1)
-	d := t.ask(at, op, addr)
-	if n%t.every == 0 {
-		t.startSweep()
+	if n := t.checks.Add(1); n&t.everyMask == 0 && n%t.every == 0 {
+		defer t.startSweep() // when the limiter is left
 	}
-	return d
-}
-
-// ask asks the limiter that serves a place, which cannot be torn away meanwhile.
-func (t *Tiers) ask(at place, op uint64, addr netip.Addr) weir.Decision {
 	b := t.slots[at-firstPair].Load()
 	if b == nil {
 		if b = t.bind(at); b == nil {
 			return t.later()
 		}
 	}
-	if !b.entry.enter() {
+	e := b.entry
+	if !e.enter() {
 		return t.later()
 	}
-	defer b.entry.leave() // also if the clock panics
+	defer e.leave() // also if the clock panics
 	b.used.Store(t.now())
-	d, err := b.entry.guard.CheckOperation(op, addr)
+	d, err := e.guard.CheckOperation(op, addr)
 	if err != nil {
 		return t.later()
 	}
 	return d
+}
+
+// refusal is the answer to those whose attribute allows nothing.
+func (t *Tiers) refusal(at place) weir.Decision {
+	reason := weir.ReasonHardLockout
+	if at == invalid {
+		reason = weir.ReasonInvalid
+	}
+	return weir.Decision{Reason: reason, RetryAfter: weir.Never, Policy: t.name}
 }
 
 // later is the answer of a limiter that cannot be asked.

@@ -16,14 +16,16 @@ import (
 type entry struct {
 	pair
 
-	guard    *weir.Guard
 	settle   int64      // after which time without a check every bucket in it is like a new one
-	bindings []*binding // the first is that of its own tier
+	bindings []*binding // the first is own
 	disposed sync.Once
 
-	_     [64]byte // every check writes users
+	// A check writes two of the following words and reads the others, all of which a cache line can hold.
+	_     [64]byte
 	users atomic.Int64
-	_     [56]byte
+	guard *weir.Guard
+	own   binding // that of its own tier
+	_     [64]byte
 }
 
 // retired in users of an entry says that nobody may enter any more.
@@ -33,10 +35,7 @@ const retired = 1 << 62
 type binding struct {
 	entry *entry
 	at    place
-
-	_    [64]byte
-	used atomic.Int64
-	_    [56]byte
+	used  atomic.Int64
 }
 
 // enter keeps an entry from being disposed of until leave. It fails if that has begun.
@@ -86,6 +85,7 @@ func (t *Tiers) bind(at place) *binding {
 	}
 	want := t.pair(at)
 	var e *entry
+	b := &binding{at: at}
 	if len(t.entries) < t.max {
 		g, err := weir.NewGuard(t.guardOptions(want))
 		if err != nil { // tryCorners has tried it
@@ -93,6 +93,7 @@ func (t *Tiers) bind(at place) *binding {
 			return nil
 		}
 		e = &entry{pair: want, guard: g, settle: t.settle(want)}
+		b, e.own.at = &e.own, at
 		t.entries = append(t.entries, e)
 		t.log(slog.LevelDebug, "policy limiter made", slog.String("policy", want.String()), slog.Int("active", len(t.entries)))
 	} else {
@@ -100,7 +101,7 @@ func (t *Tiers) bind(at place) *binding {
 		t.log(slog.LevelWarn, "too many policies: one is served by another",
 			slog.String("policy", want.String()), slog.String("by", e.String()), slog.Int("max", t.max))
 	}
-	b := &binding{entry: e, at: at}
+	b.entry = e
 	b.used.Store(t.now())
 	e.bindings = append(e.bindings, b)
 	t.slots[at-firstPair].Store(b)
@@ -160,7 +161,7 @@ func (t *Tiers) sweepEntries() int {
 	})
 	if len(t.entries) < t.max {
 		for _, e := range t.entries {
-			quiet := func(b *binding) bool { return t.pair(b.at) != e.pair && now-b.used.Load() > e.settle }
+			quiet := func(b *binding) bool { return b != &e.own && now-b.used.Load() > e.settle }
 			for i := len(e.bindings) - 1; i > 0; i-- {
 				if quiet(e.bindings[i]) {
 					t.unbind(e.bindings[i : i+1])
