@@ -592,7 +592,7 @@ func TestGuardOnAClockThatGoesBack(t *testing.T) {
 // is another.
 func TestGuardOfAProgramIsUsedInBubbles(t *testing.T) {
 	o := weir.DefaultGuardOptions()
-	o.CapacityTokens, o.MaxSoftViolations, o.HardLockout = 2, 1, time.Hour
+	o.CapacityTokens, o.MaxSoftViolations, o.HardLockout, o.MaxTrackedEndpoints = 2, 1, time.Hour, 1
 	g, err := weir.NewGuard(o)
 	if err != nil {
 		t.Fatal(err)
@@ -606,10 +606,13 @@ func TestGuardOfAProgramIsUsedInBubbles(t *testing.T) {
 		if d.Reason != weir.ReasonHardLockout || d.RetryAfter > time.Hour || d.RetryAfter < time.Hour-time.Minute {
 			t.Errorf("%+v", d)
 		}
+		guardSays(t, g, "192.0.2.2", weir.ReasonTrackingCap, time.Hour)
 		time.Sleep(d.RetryAfter)
 		drain(t, g, "192.0.2.1", 2)
+		time.Sleep(time.Second)
+		drain(t, g, "192.0.2.2", 1) // which has found the place of the other one
 	})
-	if d := check(t, g, "192.0.2.1"); d.RetryAfter > time.Hour {
+	if d := check(t, g, "192.0.2.2"); !d.Allowed {
 		t.Errorf("%+v", d)
 	}
 }
