@@ -199,8 +199,11 @@ func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease 
 	if t == nil {
 		return k.refuse(why, n)
 	}
-	l := k.try(h, t, n, reserve)
-	if !l.decision.Allowed && n > 0 {
+	l, added := k.try(h, t, n, reserve)
+	switch {
+	case added:
+		k.names.Offer(h, key, ownKey[K])
+	case !l.decision.Allowed && n > 0:
 		k.note(h, key)
 	}
 	return l

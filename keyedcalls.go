@@ -200,7 +200,7 @@ func (k *keyed) shut() {
 	}
 	for _, g := range k.gates() {
 		g.lock()
-		if g.until != 0 {
+		if g.normal != nil {
 			g.end()
 		}
 		g.unlock()

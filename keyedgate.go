@@ -15,8 +15,8 @@ type keyGate struct {
 
 	hash   table.Hash
 	gone   bool        // the state is back in the table
-	until  int64       // the end of an override; 0 if there is none
-	normal *terms      // what it is instead of
+	normal *terms      // what the limit was before it was overridden; nil if it is not
+	until  int64       // the end of the override
 	end    func() bool // stops the timer at its end
 }
 
@@ -46,7 +46,7 @@ func (g *keyGate) raise() {}
 
 // lower implements word: it moves the state back, if nobody waits and the limit is the normal one.
 func (g *keyGate) lower() {
-	if g.gone || g.until != 0 {
+	if g.gone || g.normal != nil {
 		return
 	}
 	k := g.keyed
@@ -71,7 +71,7 @@ func (g *keyGate) arrive(t *terms) (now int64, alive bool) {
 		g.unlock()
 		return now, false
 	}
-	if g.until != 0 {
+	if g.normal != nil {
 		if now < g.until {
 			return now, true
 		}

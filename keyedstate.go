@@ -217,22 +217,22 @@ func (t *terms) fresh(n int64) algo.Result {
 }
 
 // try decides on n permits of a key without waiting.
-func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) Lease {
+func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, added bool) {
 	if n < 0 {
-		return k.refuse(ReasonInvalid, n)
+		return k.refuse(ReasonInvalid, n), false
 	}
 	for attempt := 0; ; attempt++ {
 		shard := k.states.Lock(h)
 		if k.closed.Load() {
 			shard.Unlock()
-			return k.refuseClosed(h, t, n)
+			return k.refuseClosed(h, t, n), false
 		}
 		slot := shard.Find(h)
 		if slot != nil && slot.Tag() == raisedTag {
 			g := k.busy[shard.Index()][h]
 			shard.Unlock()
 			if l, alive := g.try(t, n, reserve); alive {
-				return l
+				return l, false
 			}
 			continue
 		}
@@ -241,9 +241,9 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) Lease {
 		shard.Unlock()
 		switch {
 		case ok:
-			return k.lease(h, t, d, m, n, reserve)
+			return k.lease(h, t, d, m, n, reserve), slot == nil && n > 0
 		case !k.makeRoom(&t, now, attempt):
-			return k.full(t, now, n)
+			return k.full(t, now, n), false
 		}
 	}
 }

@@ -162,8 +162,8 @@ func (k *Keyed[K]) named(of *keyState) (s KeyState[K]) {
 		now := g.now()
 		d = g.decision(g.gate.peek(now, 0))
 		s.Queued, s.Waiters = g.queue.Permits(), g.queue.Len()
-		if g.until > now {
-			s.Overridden = time.Duration(g.until - now)
+		if g.normal != nil {
+			s.Overridden = time.Duration(max(g.until-now, 0))
 		}
 		g.unlock()
 	}

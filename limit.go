@@ -143,7 +143,9 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		t.packed, t.refill = p, 2*window
 	case AlgorithmConcurrency:
 		p := new(packedInUse)
-		p.algorithm, err = algo.NewConcurrency(l.Burst)
+		if p.algorithm, err = algo.NewConcurrency(l.Burst); err != nil {
+			return nil, &OptionError{of + ".Burst", fmt.Sprint(l.Burst), "from 1 to 10^15"}
+		}
 		t.packed = p
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 		return err
 	}
 	defer g.unlock()
-	if g.until == 0 {
+	if g.normal == nil {
 		if k.overrides.Add(1) > mostOverrides {
 			k.overrides.Add(-1)
 			return ErrTooManyOverrides
@@ -62,10 +62,10 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 // endOverride goes back to the normal limit.
 func (g *keyGate) endOverride(now int64) {
 	g.end()
-	g.until = 0
-	g.keyed.overrides.Add(-1)
-	g.hold(g.normal, now)
+	normal := g.normal
 	g.normal = nil
+	g.keyed.overrides.Add(-1)
+	g.hold(normal, now)
 }
 
 // restore implements Keyed.Restore.
@@ -79,7 +79,7 @@ func (k *keyed) restore(h table.Hash) bool {
 		if !alive {
 			continue
 		}
-		overridden := g.until != 0
+		overridden := g.normal != nil
 		if overridden {
 			g.endOverride(now)
 		}

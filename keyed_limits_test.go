@@ -1,0 +1,400 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// chosen answers a Keyed whose keys are held to what limit is at the moment.
+func chosen(t *testing.T, o weir.KeyedOptions, limit *atomic.Pointer[weir.Limit]) *weir.Keyed[string] {
+	t.Helper()
+	k, err := weir.NewKeyedFunc(o, func(string) weir.Limit {
+		if l := limit.Load(); l != nil {
+			return *l
+		}
+		return weir.Limit{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func remaining[K comparable](t *testing.T, k *weir.Keyed[K], key K, want int64) {
+	t.Helper()
+	if got := k.Peek(key, 0).Remaining; got != want {
+		t.Fatalf("%d permits remain, want %d", got, want)
+	}
+}
+
+func TestKeyedFuncChoosesForEachKey(t *testing.T) {
+	plans := map[string]weir.Limit{
+		"free": {Rate: weir.PerMinute(1), Burst: 1},
+		"paid": {Rate: weir.PerMinute(100), Burst: 10},
+	}
+	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerMinute(3)}, func(key string) weir.Limit { return plans[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, limit := range map[string]int64{"free": 1, "paid": 10, "anybody": 3} {
+		d := k.Take(key, limit)
+		if !d.Allowed || d.Limit != limit || d.Remaining != 0 {
+			t.Errorf("%s: %+v", key, d)
+		}
+		if d := k.Take(key, 1); d.Allowed || d.RetryAfter <= 0 {
+			t.Errorf("%s: %+v", key, d)
+		}
+		if d := k.Take(key, limit+1); d.Reason != weir.ReasonNever {
+			t.Errorf("%s: %+v", key, d)
+		}
+	}
+	if _, err := weir.NewKeyedFunc[string](weir.KeyedOptions{Rate: weir.PerMinute(3)}, nil); err == nil {
+		t.Error("no function is no error")
+	}
+}
+
+// TestChangedLimitKeepsTheState changes the limit of a key that has used a part of it.
+func TestChangedLimitKeepsTheState(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		old, new             weir.Limit
+		taken, before, after int64
+	}{
+		{"raised", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(50)}, 7, 3, 3},
+		{"lowered, still enough", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 7, 3, 3},
+		{"lowered below what is left", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 1, 9, 5},
+		{
+			"fixed window raised", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(50)}, 7, 3, 43,
+		},
+		{
+			"fixed window lowered", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)}, 7, 3, 0,
+		},
+		{
+			"fixed window of another length", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(20)}, 7, 3, 13,
+		},
+		{
+			"sliding window", weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerDay(8)}, 7, 3, 1,
+		},
+		{
+			"sliding counter", weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(8)}, 7, 3, 1,
+		},
+		{
+			"concurrency", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20}, 7, 3, 13,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var limit atomic.Pointer[weir.Limit]
+				o := weir.KeyedOptions{Algorithm: c.old.Algorithm, Rate: c.old.Rate, Burst: c.old.Burst}
+				k := chosen(t, o, &limit)
+				k.TryAcquire("a", c.taken)
+				remaining(t, k, "a", c.before)
+				limit.Store(&c.new)
+				remaining(t, k, "a", c.after)
+				if d := k.Peek("a", 1); d.Limit != max(c.new.Burst, c.new.Rate.Permits) {
+					t.Errorf("%+v", d)
+				}
+				if c.new.Algorithm == weir.AlgorithmConcurrency {
+					return
+				}
+				d := k.Peek("a", 0)
+				if d.ResetAfter > 0 {
+					time.Sleep(d.ResetAfter - 1)
+					if d := k.Peek("a", d.Limit); d.Allowed {
+						t.Errorf("all permits are back too early: %+v", d)
+					}
+					time.Sleep(1)
+				}
+				if d := k.Take("a", d.Limit); !d.Allowed {
+					t.Errorf("not all permits are back: %+v", d)
+				}
+			})
+		})
+	}
+}
+
+// TestChangeServesWaiters raises the limit of a key that somebody waits for, and lowers it below what somebody else waits for.
+func TestChangeServesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limit atomic.Pointer[weir.Limit]
+		k := chosen(t, weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 10}, &limit)
+		defer k.Close()
+		held := k.TryAcquire("a", 4)
+		results := make(chan string, 3)
+		for _, n := range []int64{1, 4, 2} {
+			go func() {
+				l, err := k.Acquire(t.Context(), "a", n)
+				results <- fmt.Sprintf("%d %v %v", n, l.Decision().Reason, err)
+			}()
+			synctest.Wait()
+		}
+		limit.Store(&weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+		if d := k.Peek("a", 1); d.Limit != 3 || d.Allowed {
+			t.Errorf("%+v", d)
+		}
+		if got := <-results; got != "4 never <nil>" {
+			t.Errorf("%s", got)
+		}
+		limit.Store(&weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7})
+		k.Peek("a", 0)
+		got := []string{<-results, <-results}
+		slices.Sort(got)
+		if want := []string{"1 none <nil>", "2 none <nil>"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		remaining(t, k, "a", 0)
+		held.Release()
+		remaining(t, k, "a", 4)
+		if st := k.Stats(); st.Waiters != 0 || st.Queued != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestUnusableLimitsAreRefused(t *testing.T) {
+	for _, l := range []weir.Limit{
+		{Rate: weir.PerSecond(-1)},
+		{Rate: weir.PerSecond(1), Burst: -1},
+		{Rate: weir.PerSecond(1), Segments: 3},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)},
+		{Algorithm: 77, Rate: weir.PerSecond(1)},
+	} {
+		var limit atomic.Pointer[weir.Limit]
+		limit.Store(&l)
+		k := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1)}, &limit)
+		for range 2 {
+			if d := k.Take("a", 1); d.Allowed || d.Reason != weir.ReasonInvalid || d.RetryAfter != weir.Never {
+				t.Errorf("%v: %+v", l, d)
+			}
+		}
+		if k.Allow("a") || k.Peek("a", 1).Allowed || k.TryReserve("a", 1).Allowed() {
+			t.Errorf("%v is used", l)
+		}
+		if l, err := k.Acquire(t.Context(), "a", 1); l.Allowed() || err != nil {
+			t.Errorf("Acquire: %+v, %v", l.Decision(), err)
+		}
+	}
+}
+
+func TestOverride(t *testing.T) {
+	anyClock(t, func(t *testing.T, clock weir.Clock) {
+		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerMinute(60), Burst: 10, Clock: clock})
+		defer k.Close()
+		k.Take("a", 4)
+		if err := k.Override("a", weir.Limit{Rate: weir.PerMinute(60), Burst: 3}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		remaining(t, k, "a", 3)
+		remaining(t, k, "b", 10)
+		if d := k.Take("a", 4); d.Reason != weir.ReasonNever || d.Limit != 3 {
+			t.Errorf("%+v", d)
+		}
+		if st := k.Stats(); st.Overridden != 1 {
+			t.Errorf("%+v", st)
+		}
+		// Another one takes its place; what is available is kept.
+		if err := k.Override("a", weir.Limit{Rate: weir.PerSecond(1001), Burst: 5000}, 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		remaining(t, k, "a", 3)
+		time.Sleep(2*time.Second - 1)
+		remaining(t, k, "a", 2004)
+		time.Sleep(1)
+		remaining(t, k, "a", 10)
+		synctest.Wait()
+		if st := k.Stats(); st.Overridden != 0 || k.Restore("a") {
+			t.Errorf("%+v", st)
+		}
+		if err := k.Override("new", weir.Limit{Rate: weir.PerMinute(1)}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if !k.Allow("new") || k.Allow("new") {
+			t.Error("a new key is not held to its override")
+		}
+		if !k.Restore("new") || k.Restore("new") {
+			t.Error("Restore")
+		}
+		remaining(t, k, "new", 0)
+	})
+}
+
+func TestOverrideNamesWhatIsWrong(t *testing.T) {
+	k := mustKeyed[string](t, weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 3, MaxKeys: 1})
+	for _, c := range []struct {
+		limit weir.Limit
+		d     time.Duration
+		want  string
+	}{
+		{weir.Limit{Rate: weir.PerSecond(1)}, 1, "weir: Override.limit.Algorithm is token-bucket: must be sliding-window, as for all keys"},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 4}, 1, "weir: Override.limit.Segments is 4: must be 3, as for all keys"},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 3}, 0, "weir: Override.d is 0s: must be from 1ns to 87840h (3660 days)"},
+	} {
+		var o *weir.OptionError
+		if err := k.Override("a", c.limit, c.d); !errors.As(err, &o) || err.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+	fits := weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(9), Segments: 3}
+	if err := k.Override("a", fits, time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := k.Override("b", fits, time.Hour); !errors.Is(err, weir.ErrTableFull) {
+		t.Error(err)
+	}
+	k.Close()
+	if err := k.Override("a", fits, time.Hour); !errors.Is(err, weir.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestOverriddenKeyIsNotForgotten lets other keys take every place.
+func TestOverriddenKeyIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerSecond(1), MaxKeys: 10})
+		defer k.Close()
+		if err := k.Override(-1, weir.Limit{Rate: weir.PerSecond(5)}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for key := range 1000 {
+			if !k.Allow(key) {
+				time.Sleep(time.Second)
+			}
+		}
+		if d := k.Peek(-1, 5); !d.Allowed || d.Limit != 5 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestTopAndAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(10), QueueLimit: 5})
+		defer k.Close()
+		for i := range int64(9) {
+			k.Take(fmt.Sprint("user ", i), i+1)
+		}
+		for range 3 {
+			k.Take("user 8", 5)
+		}
+		if top := k.Top(0); top != nil {
+			t.Errorf("%+v", top)
+		}
+		top := k.Top(2)
+		if len(top) != 2 {
+			t.Fatalf("%+v", top)
+		}
+		for i, want := range []weir.KeyState[string]{
+			{Key: "user 8", Named: true, Limit: 10, Remaining: 1, ResetAfter: 54 * time.Minute, Refused: 3},
+			{Key: "user 7", Named: true, Limit: 10, Remaining: 2, ResetAfter: 48 * time.Minute},
+		} {
+			got := top[i]
+			if got.ID == "" {
+				t.Error("a key has no ID")
+			}
+			if got.ID = ""; got != want {
+				t.Errorf("%d: %+v, want %+v", i, got, want)
+			}
+		}
+		seen := map[string]bool{}
+		for s := range k.All() {
+			if seen[s.ID] {
+				t.Errorf("%s is seen twice", s.ID)
+			}
+			seen[s.ID] = true
+		}
+		if len(seen) != 9 {
+			t.Errorf("%d keys are seen, want 9", len(seen))
+		}
+		for range k.All() {
+			break
+		}
+	})
+}
+
+func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(10), QueueLimit: 5})
+		defer k.Close()
+		k.Take("busy", 10)
+		k.Take("waited for", 8)
+		go k.Acquire(t.Context(), "waited for", 3) //nolint:errcheck // it waits until the limiter is closed
+		synctest.Wait()
+		if err := k.Override("overridden", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		top := k.Top(10)
+		if len(top) != 3 || top[0].Key != "waited for" || top[0].Queued != 3 || top[0].Waiters != 1 || top[1].Key != "busy" ||
+			top[2].Overridden != time.Hour || top[2].Limit != 1 {
+			t.Errorf("%+v", top)
+		}
+	})
+}
+
+func TestBytesAreKeysLikeStrings(t *testing.T) {
+	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 3})
+	key := []byte("alice")
+	if !weir.AllowBytes(k, key) || !k.Allow("alice") || !weir.TakeBytes(k, key, 1).Allowed || weir.AllowBytes(k, key) {
+		t.Error("alice has not three permits")
+	}
+	copy(key, "bobby")
+	if !weir.AllowBytes(k, key) {
+		t.Error("the key of a refusal is kept, not a copy of it")
+	}
+	if !weir.AllowBytes(k, nil) || !k.Allow("") || k.Peek("", 1).Remaining != 1 {
+		t.Error("no bytes are not the empty string")
+	}
+	if top := k.Top(1); len(top) != 1 || top[0].Key != "alice" || top[0].Refused != 1 {
+		t.Errorf("%+v", top)
+	}
+	if n := testing.AllocsPerRun(100, func() { weir.AllowBytes(k, key); weir.TakeBytes(k, key, 1) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestLimitText(t *testing.T) {
+	for text, l := range map[string]weir.Limit{
+		"10/s, burst 20":                    {Rate: weir.PerSecond(10), Burst: 20},
+		"8/min, burst 8":                    {Rate: weir.PerMinute(8)},
+		"fixed-window 100/min":              {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)},
+		"sliding-window 5/s in 10 segments": {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(5)},
+		"sliding-counter 5/h":               {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(5)},
+		"concurrency 3":                     {Algorithm: weir.AlgorithmConcurrency, Burst: 3},
+	} {
+		if l.String() != text || l.Check() != nil {
+			t.Errorf("%q, %v, want %q", l.String(), l.Check(), text)
+		}
+	}
+	var a weir.Algorithm
+	for _, name := range []string{"token-bucket", "fixed-window", "sliding-window", "sliding-counter", "concurrency"} {
+		if err := a.UnmarshalText([]byte(name)); err != nil || a.String() != name {
+			t.Errorf("%s: %v, %v", name, a, err)
+		}
+	}
+	if err := a.UnmarshalText([]byte("leaky-bucket")); err == nil {
+		t.Error("an unknown algorithm is no error")
+	}
+	for want, l := range map[string]weir.Limit{
+		"weir: Limit.Rate is 0 permits per 0s: must be from 1 to 10^15 permits":                                  {},
+		"weir: Limit.Burst is 5: must be 0 with fixed-window, which holds the permits of Rate":                   {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1), Burst: 5},
+		"weir: Limit.Segments is 5: must be 0 with token-bucket":                                                 {Rate: weir.PerSecond(1), Segments: 5},
+		"weir: Limit.Rate is 1/s: must be zero with concurrency, where permits come back when they are released": {Algorithm: weir.AlgorithmConcurrency, Rate: weir.PerSecond(1), Burst: 1},
+		"weir: Limit.Burst is 0: must be from 1 to 10^15":                                                        {Algorithm: weir.AlgorithmConcurrency},
+	} {
+		if err := l.Check(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
