@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -420,6 +421,30 @@ type textAddr string
 
 func (textAddr) Network() string  { return "test" }
 func (a textAddr) String() string { return string(a) }
+
+// TestDispatcherKeepsNothingOfAConnection waits until the collector has taken what a flood of connections left.
+func TestDispatcherKeepsNothingOfAConnection(t *testing.T) {
+	d := newDispatch(t)
+	d.handle(t, 1, &policy.Attribute{RPS: 1})
+	var gone atomic.Int64
+	const connections = 1000
+	for i := range connections {
+		c := connFrom(fmt.Sprintf("192.0.2.1:%d", 1000+i))
+		d.send(t, c, 1, 2)
+		if len(c.told) != 1 {
+			t.Fatalf("told %d times", len(c.told))
+		}
+		runtime.AddCleanup(c.peer, func(int) { gone.Add(1) }, 0)
+	}
+	for deadline := time.Now().Add(20 * time.Second); gone.Load() < connections-1; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d peers are gone", gone.Load(), connections)
+		}
+	}
+	if s := d.Stats(); s.Notices != connections {
+		t.Errorf("%+v", s)
+	}
+}
 
 // TestDispatcherContention refuses messages of one connection in many goroutines: one of them tells it.
 func TestDispatcherContention(t *testing.T) {

@@ -242,7 +242,11 @@ func FuzzTierRounding(f *testing.F) {
 		}
 		// The tiers are powers of two: the least one that is not below, at most the top, at least 1.
 		power := func(v, top float64) float64 {
-			return math.Max(1, math.Min(top, math.Exp2(math.Ceil(math.Log2(math.Min(v, 2*top))))))
+			fraction, exponent := math.Frexp(min(v, top)) // v is fraction x 2^exponent, and the fraction at least 1/2
+			if fraction == 0.5 {
+				exponent--
+			}
+			return math.Ldexp(1, max(exponent, 0))
 		}
 		if wantRPS, wantBurst := power(rps, 128), power(burst, 64); !ok || gotRPS != wantRPS || float64(gotBurst) != wantBurst {
 			t.Errorf("%v, %v: %v, want %v, %v", rps, burst, tier, wantRPS, wantBurst)

@@ -78,34 +78,43 @@ func (e *entry) lastUsed() int64 {
 
 // bind finds out who serves a place, and makes a limiter if there is room. The answer is nil after Close.
 func (t *Tiers) bind(at place) *binding {
+	want := slog.String("policy", t.pair(at).String())
+	b, change, err := t.bindLocked(at, t.now())
+	switch {
+	case err != nil: // tryCorners has tried it
+		t.log(slog.LevelError, "no limiter for a policy", want, slog.Any("error", err))
+	case change && b.entry.own.at == at:
+		t.log(slog.LevelDebug, "policy limiter made", want)
+	case change:
+		t.log(slog.LevelWarn, "too many policies: one is served by another",
+			want, slog.String("by", b.entry.String()), slog.Int("max", t.max))
+	}
+	return b
+}
+
+func (t *Tiers) bindLocked(at place, now int64) (b *binding, change bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b := t.slots[at-firstPair].Load(); b != nil || t.closed.Load() {
-		return b
+	if b = t.slots[at-firstPair].Load(); b != nil || t.closed.Load() {
+		return b, false, nil
 	}
-	want := t.pair(at)
-	var e *entry
-	b := &binding{at: at}
-	if len(t.entries) < t.max {
+	if want := t.pair(at); len(t.entries) < t.max {
 		g, err := weir.NewGuard(t.guardOptions(want))
-		if err != nil { // tryCorners has tried it
-			t.log(slog.LevelError, "no limiter for a policy", slog.String("policy", want.String()), slog.Any("error", err))
-			return nil
+		if err != nil {
+			return nil, false, err
 		}
-		e = &entry{pair: want, guard: g, settle: t.settle(want)}
-		b, e.own.at = &e.own, at
+		e := &entry{pair: want, guard: g, settle: t.settle(want)}
 		t.entries = append(t.entries, e)
-		t.log(slog.LevelDebug, "policy limiter made", slog.String("policy", want.String()), slog.Int("active", len(t.entries)))
+		b = &e.own
+		b.entry = e
 	} else {
-		e = closest(t.entries, want)
-		t.log(slog.LevelWarn, "too many policies: one is served by another",
-			slog.String("policy", want.String()), slog.String("by", e.String()), slog.Int("max", t.max))
+		b = &binding{entry: closest(t.entries, want)}
 	}
-	b.entry = e
-	b.used.Store(t.now())
-	e.bindings = append(e.bindings, b)
+	b.at = at
+	b.used.Store(now)
+	b.entry.bindings = append(b.entry.bindings, b)
 	t.slots[at-firstPair].Store(b)
-	return b
+	return b, true, nil
 }
 
 // settle is after which time without a check all buckets of a limiter are full, its lockouts over and forgotten.
@@ -206,6 +215,6 @@ func (t *Tiers) Close() error {
 
 func (t *Tiers) log(level slog.Level, text string, attributes ...slog.Attr) {
 	if t.logger != nil {
-		t.logger.LogAttrs(context.Background(), level, "weir: "+text, attributes...)
+		t.logger.LogAttrs(context.Background(), level, text, attributes...)
 	}
 }

@@ -43,10 +43,9 @@ func (t *Tiers) Report() TiersReport { return t.report(mostRows) }
 func (t *Tiers) String() string { return t.report(mostPolicies).String() }
 
 func (t *Tiers) report(rows int) TiersReport {
-	now := time.Now().UTC().Round(0)
+	now, clock := time.Now().UTC().Round(0), t.now()
 	r := TiersReport{Time: now, MaxPolicies: t.max, Checks: t.checks.Load(), Policies: []TierRow{}}
 	t.mu.Lock()
-	clock := t.now()
 	r.Active = len(t.entries)
 	for _, e := range t.entries {
 		r.Policies = append(r.Policies, TierRow{

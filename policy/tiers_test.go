@@ -347,9 +347,9 @@ func TestTiersLog(t *testing.T) {
 	clock.Advance(2 * time.Hour)
 	tiers.Sweep()
 	for line, want := range map[string]int{
-		`level=DEBUG msg="weir: policy limiter made" policy="4/s burst 2" active=1`:                                1,
-		`level=WARN msg="weir: too many policies: one is served by another" policy="8/s burst 2" by="4/s burst 2"`: 1,
-		`level=DEBUG msg="weir: policy limiter swept away" policy="4/s burst 2"`:                                   1,
+		`level=DEBUG msg="policy limiter made" policy="4/s burst 2"`:                                         1,
+		`level=WARN msg="too many policies: one is served by another" policy="8/s burst 2" by="4/s burst 2"`: 1,
+		`level=DEBUG msg="policy limiter swept away" policy="4/s burst 2"`:                                   1,
 	} {
 		if got := strings.Count(text.String(), line); got != want {
 			t.Errorf("%d of %s in\n%s", got, line, text.String())
