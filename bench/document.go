@@ -42,13 +42,14 @@ type documentView struct {
 	Crowds       []named
 	Streams      []named
 	Peers        []Peer
+	Keyed        keyedView
 }
 
 // WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
 func (r Report) WriteMarkdown(w io.Writer) error {
 	v := documentView{
-		Report: r, MachineTable: r.machineTable(), Ratios: r.ratioTable(), Every: r.everyTable(),
-		Admission: r.admissionTable(), Goals: r.goalTable(), Peers: Peers(),
+		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
+		Admission: r.admissionTable(), Goals: r.goalTable(), Peers: Peers(), Keyed: r.Keyed.view(),
 	}
 	for _, c := range r.Crowds {
 		v.Crowds = append(v.Crowds, named{c.Name, c.table()})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -86,7 +87,12 @@ func versions(info *debug.BuildInfo) (all []ModuleVersion) {
 		}
 		built[m.Path] = m.Version
 	}
-	for _, p := range Peers() {
+	seen := map[string]bool{}
+	for _, p := range slices.Concat(Peers(), KeyedPeers()) {
+		if seen[p.Module] {
+			continue
+		}
+		seen[p.Module] = true
 		version := built[p.Module]
 		if version == "" { // the programs that go test builds know no versions
 			version = "(unknown version)"

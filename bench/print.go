@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ func (r Report) WriteText(w io.Writer) {
 	if len(r.Rows) > 0 {
 		fmt.Fprintf(w, "\nNanoseconds a call: medians of %d interleaved rounds of %s. ±: half of the rounds are as close to\n"+
 			"the ratio. go: goroutines. al: allocations a call of weir.\n\n", r.Count, r.Time)
-		r.ratioTable().writeText(w)
+		ratioTable(r.Rows).writeText(w)
 	}
 	if len(r.Admission) > 0 {
 		fmt.Fprint(w, "\n64 goroutines ask one limiter as fast as they can: granted / allowed (met: 0.99 to 1.01)\n\n")
@@ -28,6 +29,10 @@ func (r Report) WriteText(w io.Writer) {
 	for _, s := range r.Streams {
 		fmt.Fprintf(w, "\n%s\n\n", s.Name)
 		s.table().writeText(w)
+	}
+	for _, t := range r.Keyed.tables() {
+		fmt.Fprintf(w, "\n%s\n\n", t.Name)
+		t.Table.writeText(w)
 	}
 	r.writeGoals(w)
 }
@@ -65,7 +70,7 @@ func (r Report) Warnings() (all []string) {
 			r.Machine.Load, r.Machine.Cores))
 	}
 	var disturbed []string
-	for _, row := range r.Rows {
+	for _, row := range slices.Concat(r.Rows, r.Keyed.Rows()) {
 		if !row.Undisturbed {
 			disturbed = append(disturbed, fmt.Sprintf("%s x%d", row.Name, row.Goroutines))
 		}
@@ -73,6 +78,12 @@ func (r Report) Warnings() (all []string) {
 	if len(disturbed) > 0 {
 		all = append(all, "in some round somebody did not have a processor for each goroutine all of the time, in the rows "+
 			strings.Join(disturbed, "; "))
+	}
+	for _, size := range r.Keyed.Sizes {
+		if len(size.Skipped) > 0 {
+			all = append(all, fmt.Sprintf("the machine had no memory for %s keys of %s", count(size.Keys),
+				strings.Join(size.Skipped, ", ")))
+		}
 	}
 	return all
 }

@@ -17,6 +17,7 @@ type Report struct {
 	Admission []AdmissionResult `json:"admission"`
 	Crowds    []CrowdResult     `json:"waiters"`
 	Streams   []StreamTable     `json:"streams"`
+	Keyed     KeyedReport       `json:"keyed"`
 	// Whole tells that nothing was left out.
 	Whole bool `json:"whole"`
 }
@@ -76,11 +77,12 @@ func sections() []section {
 		}})
 	}
 	relay := fmt.Sprintf("%d waiters: one permit, taken and released", streamCallers)
-	return append(all, section{relay, func(ctx context.Context, set Settings, r *Report) error {
+	all = append(all, section{relay, func(ctx context.Context, set Settings, r *Report) error {
 		results, err := measureStreams(ctx, streamsOfRelays(), set.Wall/relayPart, set.WallCount)
 		r.Streams = append(r.Streams, StreamTable{relay, results})
 		return err
 	}})
+	return append(all, keyedSections()...)
 }
 
 // cancelable are those limiters that a caller can stop waiting for.
@@ -129,14 +131,7 @@ type Goal struct {
 
 // Goals are all numbers that weir is to hold, of what was measured.
 func (r Report) Goals() (all []Goal) {
-	for _, row := range r.Rows {
-		for _, f := range row.Floors {
-			if f.Target > 0 {
-				name := fmt.Sprintf("%s, goroutines: %d, <= %.2f x %s", row.Name, row.Goroutines, f.Target, f.By)
-				all = append(all, Goal{name, f.Met, fmt.Sprintf("%.3f", f.Ratio)})
-			}
-		}
-	}
+	all = append(all, rowGoals(r.Rows)...)
 	for _, a := range r.Admission {
 		if a.By != byWeir {
 			continue
@@ -148,6 +143,18 @@ func (r Report) Goals() (all []Goal) {
 	}
 	for _, c := range r.Crowds {
 		all = append(all, c.goals()...)
+	}
+	return append(all, r.Keyed.goals()...)
+}
+
+func rowGoals(rows []RowResult) (all []Goal) {
+	for _, row := range rows {
+		for _, f := range row.Floors {
+			if f.Target > 0 {
+				name := fmt.Sprintf("%s, goroutines: %d, <= %.2f x %s", row.Name, row.Goroutines, f.Target, f.By)
+				all = append(all, Goal{name, f.Met, fmt.Sprintf("%.3f", f.Ratio)})
+			}
+		}
 	}
 	return all
 }

@@ -74,7 +74,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 // tables are all tables for the terminal.
 func (r Report) tables() []*table {
 	all := make([]*table, 0, 2+len(r.Crowds)+len(r.Streams))
-	all = append(all, r.ratioTable(), r.admissionTable())
+	all = append(all, ratioTable(r.Rows), r.admissionTable())
 	for _, c := range r.Crowds {
 		all = append(all, c.table())
 	}
@@ -234,7 +234,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(encoded, &back); err != nil || back.Rows[0].Ours != r.Rows[0].Ours {
 		t.Errorf("JSON does not come back: %v\n%s", err, encoded)
 	}
-	if n := len(Names()); n != len(Rows())+len(AskedLimiters())+len(crowds)+len(streams)+1 {
+	if n := len(Names()); n != len(Rows())+len(AskedLimiters())+len(crowds)+len(streams)+1+len(keyedSections()) {
 		t.Errorf("there are %d names", n)
 	}
 }

@@ -20,6 +20,14 @@ type Settings struct {
 	// get to different processors before they start anyway.
 	Repeats int
 	Meet    time.Duration
+
+	// Keys are the two numbers of keys that limiters of many keys hold, AttackKeys how many different keys attack them.
+	Keys       [2]int
+	AttackKeys int
+	// KeyedRounds is how often first sights and pauses are measured, KeyedIdle after which time without a request keys
+	// may be removed where that is measured.
+	KeyedRounds int
+	KeyedIdle   time.Duration
 }
 
 // Figure is what was measured of one subject.
@@ -72,10 +80,11 @@ func (r RowResult) Best() (best Figure, ok bool) {
 	return best, len(r.Peers) > 0
 }
 
-// DefaultSettings are those of make bench: all of it takes about three minutes.
+// DefaultSettings are those of make bench: all of it takes about ten minutes.
 func DefaultSettings() Settings {
 	return Settings{
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
+		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 5, KeyedIdle: 2 * time.Second,
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 )
 
 // ratioTable compares weir with its floors and its best peer, in at most 100 columns.
-func (r Report) ratioTable() *table {
+func ratioTable(rows []RowResult) *table {
 	t := &table{columns: []column{
 		text("row"), number("go"), text("floor"), number("ns"), number("weir"), number("±"), number("ratio"),
 		number("target"), text("met"), text("best peer"), number("ns"), number("al"),
 	}}
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		for i, f := range row.Floors {
 			target, met := "-", "-"
 			if f.Target > 0 {
@@ -35,7 +35,7 @@ func (r Report) ratioTable() *table {
 }
 
 // everyTable is the whole of what was measured of each row.
-func (r Report) everyTable() *table {
+func everyTable(rows []RowResult) *table {
 	t := &table{columns: []column{
 		text("row"), number("goroutines"), text("by"), text("call"), number("ns a call"), number("±"),
 		number("allocations"), number("CPU / wall"),
@@ -44,7 +44,7 @@ func (r Report) everyTable() *table {
 		t.add(row.Name, strconv.Itoa(row.Goroutines), f.By, "`"+f.Call+"`", nanos(f.Nanos), percent(f.Spread), each(f.Allocs),
 			fmt.Sprintf("%.2f", f.Busy))
 	}
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		line(row, row.Ours)
 		for _, f := range row.Floors {
 			line(row, f.Figure)

@@ -30,6 +30,8 @@ func TestMisuse(t *testing.T) {
 		{"--count=0", "--count is 0: must be from 1 to 1000"},
 		{"--wall=1ns", "--wall is 1ns: must be from 1ms to 1m"},
 		{"--wall-count=-1", "--wall-count is -1: must be"},
+		{"--shrink=0", "--shrink is 0: must be from 1 to 1000"},
+		{"--shrink=2", "must come with --rows or --out"},
 		{"--rows=(", "must be a regular expression"},
 		{"--rows=no such row", "must match one of\n  allow, always full\n"},
 		{"--no-such-flag", "not defined"},

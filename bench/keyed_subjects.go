@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// keyedLimiter is a limiter of many keys.
+type keyedLimiter struct {
+	// ask asks for one permit of each key, one after the other, and answers how many were granted. Several goroutines may
+	// call it at once. It names its limiter's type, so that the compiler sees the same call as it would in a program.
+	ask func(keys []string) (granted int)
+	// allow asks for one permit of one key.
+	allow func(key string) bool
+	// takeN asks for n permits of one key at once, where the limiter can.
+	takeN func(key string, n int) bool
+	// clean removes the keys that have expired, for those limiters that leave it to their user to call it.
+	clean func()
+	// tracked is how many keys are kept, where the limiter tells.
+	tracked func() int
+	// stop ends what the limiter has started.
+	stop func()
+}
+
+// keyedOptions are what a limiter of many keys is made for.
+type keyedOptions struct {
+	budget budget
+	// keys is how many keys there will be. It bounds those limiters that must have a bound.
+	keys int
+	// bounded tells to bound also those that need not have one.
+	bounded bool
+	// idle is after which time without a request a key may be removed, and sweep how often keys are removed that may be; 0
+	// leaves both as they are.
+	idle, sweep time.Duration
+}
+
+// keyedSubject is one of those that keyed measurements compare.
+type keyedSubject struct {
+	By, Call string
+	New      func(o keyedOptions) keyedLimiter
+	// Cleaning says who removes keys, and when.
+	Cleaning string
+	// NoLimit tells that it is a floor, which limits nothing.
+	NoLimit bool
+}
+
+// drainedSlowly has a burst that outlasts any measurement and regains one permit in 30 seconds, so that no key of a
+// measurement is full again, and may be forgotten, before it ends.
+var drainedSlowly = budget{10_000_000, 10_000_000 * 30 * time.Second, 10_000_000}
+
+// keyedWeir is what all others are compared with.
+func keyedWeir() keyedSubject {
+	return keyedSubject{
+		By: byWeir, Call: "Keyed[string].Allow(key)", Cleaning: "each new key, of one or a segment of old ones",
+		New: func(o keyedOptions) keyedLimiter {
+			k := must(weir.NewKeyed[string](weir.KeyedOptions{
+				Rate: weir.Per(o.budget.permits, o.budget.period), Burst: o.budget.burst, MaxKeys: o.keys,
+			}))
+			return keyedLimiter{
+				ask: func(keys []string) (granted int) {
+					for _, key := range keys {
+						if k.Allow(key) {
+							granted++
+						}
+					}
+					return granted
+				},
+				allow:   func(key string) bool { return k.Allow(key) },
+				takeN:   func(key string, n int) bool { return k.Take(key, int64(n)).Allowed },
+				tracked: func() int { return int(k.Stats().Keys) },
+				stop:    func() { _ = k.Close() },
+			}
+		},
+	}
+}
+
+func keyedTable() keyedSubject {
+	return keyedSubject{
+		By: byTable, Call: tableCall, NoLimit: true, Cleaning: "nobody",
+		New: func(o keyedOptions) keyedLimiter { return newBareTable(o.keys).limiter() },
+	}
+}
+
+// keyedSubjects are weir, the floor and the peers.
+func keyedSubjects() []keyedSubject {
+	return append([]keyedSubject{keyedWeir(), keyedTable()}, keyedPeers()...)
+}
