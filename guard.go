@@ -201,7 +201,7 @@ func (g *Guard) refusal(reason Reason, retry time.Duration) Decision {
 
 func (g *Guard) closedDecision() Decision { return g.refusal(ReasonClosed, 0) }
 
-func (g *Guard) check(s *subject) Decision {
+func (g *Guard) check(s *subject) (d Decision) {
 	h := g.hash(s)
 	shard := g.states.Lock(h)
 	now := g.now()
@@ -215,7 +215,7 @@ func (g *Guard) check(s *subject) Decision {
 	}
 	state := (*guardState)(slot.State())
 	earlier := g.arrive(state, now)
-	d, v := g.decide(state, now)
+	v := g.decide(state, now, &d)
 	if isNew || earlier || v == forgiven {
 		shard.Due(h, g.forgettableAt(state))
 	}
@@ -242,18 +242,17 @@ func (g *Guard) check(s *subject) Decision {
 // enter makes room for an endpoint that is not tracked. The slot is nil if there is none, and then the shard is not locked.
 func (g *Guard) enter(shard *table.Shard, h table.Hash, now int64) (*table.Shard, table.Slot, int64) {
 	slot := shard.Add(h, 0, now)
-	for slot == nil {
+	if slot == nil {
 		shard.Unlock()
 		if !g.states.Reclaim(now) {
 			return nil, nil, now
 		}
 		shard = g.states.Lock(h)
 		now = g.now()
-		if slot = shard.Find(h); slot != nil { // another caller was first
-			return shard, slot, now
+		if known := shard.Find(h); known != nil { // another caller was first
+			return shard, known, now
 		}
-		slot = shard.Add(h, 0, now)
-		if slot == nil {
+		if slot = shard.Add(h, 0, now); slot == nil { // and another one took the place
 			shard.Unlock()
 			return nil, nil, now
 		}
@@ -312,7 +311,8 @@ func (g *Guard) peek(s *subject, ok bool) (Decision, error) {
 		g.begin(&state, now)
 	}
 	g.arrive(&state, now)
-	d, _ := g.decide(&state, now)
+	var d Decision
+	g.decide(&state, now, &d)
 	if d.Allowed {
 		d.Remaining++ // the token is not taken
 		d.ResetAfter = g.algorithm.Peek(state.bucket(now), now, 0).ResetAfter

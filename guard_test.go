@@ -414,9 +414,10 @@ func TestGuardLockoutsEscalate(t *testing.T) {
 		o.MaxSoftViolations, o.HardLockout, o.LockoutFactor, o.MaxLockout = 1, time.Second, 3, 20*time.Second
 	})
 	const cooldown = 10 * time.Second
-	for _, want := range []time.Duration{1, 3, 9, 20, 20, 20} {
-		guardSays(t, g, "192.0.2.1", weir.ReasonHardLockout, want*time.Second)
-		clock.Advance(want*time.Second + cooldown - 1) // the lockout itself is no time without violations
+	for _, seconds := range []int64{1, 3, 9, 20, 20, 20} {
+		want := time.Duration(seconds * 1e9)
+		guardSays(t, g, "192.0.2.1", weir.ReasonHardLockout, want)
+		clock.Advance(want + cooldown - 1) // the lockout itself is no time without violations
 	}
 	if r := g.Report(); len(r.Top) != 1 || r.Top[0].Lockouts != 6 || r.Lockouts != 6 {
 		t.Errorf("%+v", r)
@@ -570,6 +571,20 @@ func TestGuardUnblockedEndpointMakesRoom(t *testing.T) {
 		guardSays(t, g, "192.0.2.2", weir.ReasonTrackingCap, time.Hour)
 	}
 	g.Unblock("192.0.2.1")
+	guardSays(t, g, "192.0.2.2", weir.ReasonNone, 0)
+}
+
+// TestGuardForgivenEndpointMakesRoom has a full guard learn that the violations of an endpoint do not count any more.
+func TestGuardForgivenEndpointMakesRoom(t *testing.T) {
+	g, clock := guardOn(t, func(o *weir.GuardOptions) {
+		o.MaxTrackedEndpoints, o.CapacityTokens, o.SoftViolationWindow, o.CooldownReset = 1, 1, time.Minute, time.Hour
+	})
+	drain(t, g, "192.0.2.1", 1)
+	guardSays(t, g, "192.0.2.1", weir.ReasonSoftThrottle, 166666667)
+	clock.Advance(time.Second)
+	guardSays(t, g, "192.0.2.2", weir.ReasonTrackingCap, 59*time.Second+1)
+	drain(t, g, "192.0.2.1", 1)
+	clock.Advance(166666667)
 	guardSays(t, g, "192.0.2.2", weir.ReasonNone, 0)
 }
 

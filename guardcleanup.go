@@ -49,7 +49,7 @@ func (g *Guard) Cleanup() GuardCleanup {
 	}
 	over := g.maxTracked.Load() > 0 && g.states.Len() > g.maxTracked.Load()
 	c := GuardCleanup{
-		Complete: !run.ended && !(over && run.left == 0), Stale: run.stale, Evicted: run.evicted, Tracked: g.states.Len(),
+		Complete: !run.ended && (!over || run.left > 0), Stale: run.stale, Evicted: run.evicted, Tracked: g.states.Len(),
 	}
 	crowded := g.crowded.sum()
 	refused := crowded - g.reported
@@ -114,7 +114,7 @@ func (c *cleanup) walk(f func(h table.Hash, s *guardState) (keep bool)) {
 func (c *cleanup) sweep() {
 	stale := int64(c.g.o.StaleEntry)
 	c.walk(func(_ table.Hash, s *guardState) bool {
-		if c.now-s.time(guardSeen) <= stale || c.g.forgettableAt(s) > c.now {
+		if c.now-s.at(guardSeen) <= stale || c.g.forgettableAt(s) > c.now {
 			return true
 		}
 		if c.left == 0 {
@@ -152,7 +152,7 @@ func (c *cleanup) evict(n int) {
 		}
 	}
 	c.walk(func(h table.Hash, s *guardState) bool {
-		if seen := s.time(guardSeen); seen < newest && c.g.forgettableAt(s) <= c.now {
+		if seen := s.at(guardSeen); seen < newest && c.g.forgettableAt(s) <= c.now {
 			if oldest = append(oldest, candidate{h, seen}); len(oldest) == cap(oldest) {
 				trim()
 			}
@@ -164,7 +164,7 @@ func (c *cleanup) evict(n int) {
 		shard := c.g.states.Lock(old.hash)
 		if slot := shard.Find(old.hash); slot != nil {
 			s := (*guardState)(slot.State())
-			if s.time(guardSeen) == old.seen && c.g.forgettableAt(s) <= c.now {
+			if s.at(guardSeen) == old.seen && c.g.forgettableAt(s) <= c.now {
 				shard.Remove(old.hash)
 				c.evicted++
 				c.left--

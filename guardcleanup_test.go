@@ -129,8 +129,11 @@ func TestGuardCleanupBoundsRemovals(t *testing.T) {
 	}
 	clock.Advance(301 * time.Second)
 	for _, want := range []weir.GuardCleanup{
-		{Stale: 64, Tracked: 136}, {Stale: 64, Tracked: 72}, {Stale: 64, Tracked: 8},
-		{Stale: 8, Complete: true}, {Complete: true},
+		{Stale: 64, Tracked: 136},
+		{Stale: 64, Tracked: 72},
+		{Stale: 64, Tracked: 8},
+		{Stale: 8, Complete: true},
+		{Complete: true},
 	} {
 		if c := g.Cleanup(); c != want {
 			t.Errorf("%+v, want %+v", c, want)
@@ -233,7 +236,10 @@ func TestGuardOverTheCapForgetsTheOldestSeen(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, want := range []weir.GuardCleanup{
-		{Evicted: 64, Tracked: 146}, {Evicted: 64, Tracked: 82}, {Evicted: 32, Tracked: 50, Complete: true}, {Complete: true, Tracked: 50},
+		{Evicted: 64, Tracked: 146},
+		{Evicted: 64, Tracked: 82},
+		{Evicted: 32, Tracked: 50, Complete: true},
+		{Complete: true, Tracked: 50},
 	} {
 		if c := g.Cleanup(); c != want {
 			t.Fatalf("%+v, want %+v", c, want)

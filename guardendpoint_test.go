@@ -126,7 +126,7 @@ func FuzzGuardEndpoint(f *testing.F) {
 			t.Fatalf("%q: %+v, %v", endpoint, d, err)
 		}
 		if p, err := netip.ParseAddrPort(endpoint); err == nil {
-			if d, err := g.CheckAddr(p.Addr()); d.Remaining != 10 || err != nil {
+			if d, err = g.CheckAddr(p.Addr()); d.Remaining != 10 || err != nil {
 				t.Fatalf("%q is not its address: %+v, %v", endpoint, d, err)
 			}
 			d, err = g.Check(netip.AddrPortFrom(p.Addr(), ^p.Port()).String())

@@ -76,7 +76,7 @@ func TestGuardContentionAtTheCap(t *testing.T) {
 	for _, work := range []func(){
 		func() { g.Cleanup() },
 		func() {
-			if r := g.Report(); len(r.Top) > 20 || len(r.String()) == 0 {
+			if r := g.Report(); len(r.Top) > 20 || r.String() == "" {
 				t.Errorf("%+v", r)
 			}
 		},

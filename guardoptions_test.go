@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-const mostSeconds = math.MaxInt32 * time.Second
+const longestOption = math.MaxInt32 * time.Second
 
 func TestGuardDefaults(t *testing.T) {
 	want := weir.GuardOptions{
@@ -97,9 +97,9 @@ func TestGuardOptionRanges(t *testing.T) {
 			[]change{scaledRate(0.49, 1), scaledRate(0.001, 499)},
 			"0.49: must be at least half of 1 / TokenScale, here 0.5",
 		},
-		{"lockout", "HardLockout", []change{lockout(0), lockout(1), lockout(mostSeconds)}, []change{lockout(-1), lockout(mostSeconds + 1)}, "-1ns: must be from 0s to 596523h14m7s"},
-		{"stale", "StaleEntry", []change{stale(time.Second), stale(mostSeconds)}, []change{stale(time.Second - 1), stale(0), stale(-time.Second), stale(mostSeconds + 1)}, "999.999999ms:" + seconds},
-		{"cleanup", "CleanupInterval", []change{cleanup(time.Second), cleanup(mostSeconds)}, []change{cleanup(0), cleanup(time.Second - 1), cleanup(mostSeconds + 1)}, "0s:" + seconds},
+		{"lockout", "HardLockout", []change{lockout(0), lockout(1), lockout(longestOption)}, []change{lockout(-1), lockout(longestOption + 1)}, "-1ns: must be from 0s to 596523h14m7s"},
+		{"stale", "StaleEntry", []change{stale(time.Second), stale(longestOption)}, []change{stale(time.Second - 1), stale(0), stale(-time.Second), stale(longestOption + 1)}, "999.999999ms:" + seconds},
+		{"cleanup", "CleanupInterval", []change{cleanup(time.Second), cleanup(longestOption)}, []change{cleanup(0), cleanup(time.Second - 1), cleanup(longestOption + 1)}, "0s:" + seconds},
 		{"scale", "TokenScale", []change{scale(1), scale(1_000_000)}, []change{scale(0), scale(-1), scale(1_000_001)}, "0: must be from 1 to 1000000"},
 		{
 			"shards", "ShardCount",
@@ -107,9 +107,9 @@ func TestGuardOptionRanges(t *testing.T) {
 			[]change{shards(3), shards(0), shards(-1), shards(-32), shards(31), shards(math.MinInt), shards(math.MaxInt32)},
 			"3: must be a power of two from 1 to 1073741824",
 		},
-		{"window", "SoftViolationWindow", []change{window(time.Second), window(mostSeconds)}, []change{window(0), window(time.Second - 1), window(mostSeconds + 1)}, "0s:" + seconds},
+		{"window", "SoftViolationWindow", []change{window(time.Second), window(longestOption)}, []change{window(0), window(time.Second - 1), window(longestOption + 1)}, "0s:" + seconds},
 		{"violations", "MaxSoftViolations", []change{violations(1), violations(math.MaxInt32)}, []change{violations(0), violations(-1)}, "0: must be from 1 to 2147483647"},
-		{"cooldown", "CooldownReset", []change{cooldown(time.Second), cooldown(mostSeconds)}, []change{cooldown(0), cooldown(time.Second - 1), cooldown(mostSeconds + 1)}, "0s:" + seconds},
+		{"cooldown", "CooldownReset", []change{cooldown(time.Second), cooldown(longestOption)}, []change{cooldown(0), cooldown(time.Second - 1), cooldown(longestOption + 1)}, "0s:" + seconds},
 		{"tracked", "MaxTrackedEndpoints", []change{tracked(0), tracked(1), tracked(math.MaxInt32)}, []change{tracked(-1)}, "-1: must be from 0 to 2147483647"},
 		{"initial", "InitialTokens", []change{initial(math.MinInt), initial(-1), initial(0), initial(12)}, []change{initial(13)}, "13: must be at most CapacityTokens, here 12, or below 0 for as many"},
 		{"eviction", "MaxEvictionCapacity", []change{eviction(64), eviction(65536)}, []change{eviction(63), eviction(65537)}, "63: must be from 64 to 65536"},
@@ -118,24 +118,24 @@ func TestGuardOptionRanges(t *testing.T) {
 		{
 			"longest lockout", "MaxLockout",
 			[]change{
-				escalating(time.Hour, time.Hour), escalating(0, 0), escalating(0, mostSeconds), lockout(48 * time.Hour),
+				escalating(time.Hour, time.Hour), escalating(0, 0), escalating(0, longestOption), lockout(48 * time.Hour),
 				func(o *weir.GuardOptions) { o.MaxLockout = -1 }, // which means nothing
 			},
-			[]change{escalating(time.Hour, time.Hour-1), escalating(0, -1), escalating(0, mostSeconds+1)},
+			[]change{escalating(time.Hour, time.Hour-1), escalating(0, -1), escalating(0, longestOption+1)},
 			"59m59.999999999s: must be from HardLockout, here 1h0m0s, to 596523h14m7s",
 		},
 		{"IPv4 prefix", "IPv4Prefix", []change{prefix4(1), prefix4(32)}, []change{prefix4(0), prefix4(-1), prefix4(33)}, "0: must be from 1 to 32"},
 		{"IPv6 prefix", "IPv6Prefix", []change{prefix6(1), prefix6(128)}, []change{prefix6(0), prefix6(-1), prefix6(129)}, "0: must be from 1 to 128"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			make := func(f change) (*weir.Guard, error) {
+			build := func(f change) (*weir.Guard, error) {
 				o := weir.DefaultGuardOptions()
 				o.Clock = weir.NewManualClock(0)
 				f(&o)
 				return weir.NewGuard(o)
 			}
 			for i, f := range c.accept {
-				g, err := make(f)
+				g, err := build(f)
 				if err != nil {
 					t.Errorf("accepted value %d: %v", i, err)
 					continue
@@ -144,7 +144,7 @@ func TestGuardOptionRanges(t *testing.T) {
 				_ = g.Close()
 			}
 			for i, f := range c.refuse {
-				_, err := make(f)
+				_, err := build(f)
 				option, ok := errors.AsType[*weir.OptionError](err)
 				if !ok || option.Option != "GuardOptions."+c.option {
 					t.Errorf("refused value %d: %v", i, err)

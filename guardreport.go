@@ -175,11 +175,11 @@ func (g *Guard) Report() GuardReport {
 			Endpoint: p.subject.String(), Blocked: p.blocked, Refusals: p.refusals,
 			Credit:         g.algorithm.Peek(p.state.bucket(now), now, 0).Remaining,
 			Deficit:        (float64(p.ahead)*float64(units) + float64(p.part)) / float64(period),
-			SeenSecondsAgo: time.Duration(max(now-p.state.time(guardSeen), 0)).Seconds(),
+			SeenSecondsAgo: time.Duration(max(now-p.state.at(guardSeen), 0)).Seconds(),
 		}
 		e.Violations, e.Lockouts = g.counted(&p.state, now)
 		if p.blocked {
-			e.BlockedSeconds = time.Duration(p.state.time(guardBlockedUntil) - now).Seconds()
+			e.BlockedSeconds = time.Duration(p.state.at(guardBlockedUntil) - now).Seconds()
 		}
 		if !p.named {
 			e.Endpoint = fmt.Sprintf("(unnamed) %08x", p.hash.Fingerprint()>>32)

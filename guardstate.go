@@ -21,17 +21,17 @@ const (
 	guardWords
 )
 
-func (s *guardState) time(word int) int64      { return int64(s[word]) }
-func (s *guardState) set(word int, time int64) { s[word] = uint64(time) }
-func (s *guardState) violations() uint32       { return uint32(s[guardCounts]) }
-func (s *guardState) level() uint32            { return uint32(s[guardCounts] >> 32) }
+func (s *guardState) at(word int) int64      { return int64(s[word]) }
+func (s *guardState) set(word int, at int64) { s[word] = uint64(at) }
+func (s *guardState) violations() uint32     { return uint32(s[guardCounts]) }
+func (s *guardState) level() uint32          { return uint32(s[guardCounts] >> 32) }
 func (s *guardState) count(violations, level uint32) {
 	s[guardCounts] = uint64(level)<<32 | uint64(violations)
 }
-func (s *guardState) blocked(now int64) bool { return s.time(guardBlockedUntil) > now }
+func (s *guardState) blocked(now int64) bool { return s.at(guardBlockedUntil) > now }
 
 func (s *guardState) bucket(now int64) algo.TokenBucketState {
-	ahead := s.time(guardFullAt) - now
+	ahead := s.at(guardFullAt) - now
 	if ahead < 0 {
 		return algo.TokenBucketState{Last: now}
 	}
@@ -45,7 +45,7 @@ func (s *guardState) keep(b algo.TokenBucketState) {
 
 // forgive lifts the lockout and forgets what led to it.
 func (s *guardState) forgive(now int64) {
-	s.set(guardBlockedUntil, min(s.time(guardBlockedUntil), now))
+	s.set(guardBlockedUntil, min(s.at(guardBlockedUntil), now))
 	s[guardCounts] = 0
 }
 
@@ -62,10 +62,10 @@ func (g *Guard) begin(s *guardState, now int64) {
 
 // arrive notes that the endpoint came, and answers whether it had to move its times.
 func (g *Guard) arrive(s *guardState, now int64) (moved bool) {
-	if back := s.time(guardSeen) - now; back > 0 {
+	if back := s.at(guardSeen) - now; back > 0 {
 		// No endpoint comes before it came last: the process clock stands elsewhere in a bubble of testing/synctest.
 		for _, word := range [...]int{guardFullAt, guardViolated, guardBlockedUntil} {
-			s.set(word, s.time(word)-back)
+			s.set(word, s.at(word)-back)
 		}
 		moved = true
 	}
@@ -83,44 +83,42 @@ const (
 	lockout // a lockout has begun
 )
 
-// decide answers an endpoint that came at time now.
-func (g *Guard) decide(s *guardState, now int64) (d Decision, v guardEffect) {
-	if rest := s.time(guardBlockedUntil) - now; rest > 0 {
-		d = g.refusal(ReasonHardLockout, ceilMillisecond(rest))
-		d.ResetAfter = s.resetAfter(now)
-		return d, unchanged
+// decide answers an endpoint that came at time now, in d, which is zero.
+func (g *Guard) decide(s *guardState, now int64, d *Decision) guardEffect {
+	d.Limit, d.Policy = int64(g.o.CapacityTokens), g.o.Name
+	if rest := s.at(guardBlockedUntil) - now; rest > 0 {
+		d.Reason, d.RetryAfter, d.ResetAfter = ReasonHardLockout, ceilMillisecond(rest), s.resetAfter(now)
+		return unchanged
 	}
 	bucket := s.bucket(now)
 	r := g.algorithm.TakeIn(&bucket, now, 1)
+	d.ResetAfter = r.ResetAfter
 	if r.Allowed {
 		s.keep(bucket)
+		d.Allowed, d.Remaining = true, r.Remaining
 		if s.violations() > 0 {
 			s.count(0, s.level())
-			v = forgiven
+			return forgiven
 		}
-		return Decision{
-			Allowed: true, Limit: int64(g.o.CapacityTokens), Remaining: r.Remaining, ResetAfter: r.ResetAfter, Policy: g.o.Name,
-		}, v
+		return unchanged
 	}
-	d = g.refusal(ReasonSoftThrottle, r.RetryAfter)
-	d.ResetAfter = r.ResetAfter
+	d.Reason, d.RetryAfter = ReasonSoftThrottle, r.RetryAfter
 	n, level := g.counted(s, now)
 	s.set(guardViolated, now)
 	if n++; n < uint32(g.o.MaxSoftViolations) {
 		s.count(n, level)
-		return d, violation
+		return violation
 	}
 	d.Reason = ReasonHardLockout
 	if length := g.lockout(level); length > 0 {
 		s.set(guardBlockedUntil, now+int64(length))
-		d.RetryAfter = ceilMillisecond(int64(length))
-		d.ResetAfter = s.resetAfter(now)
+		d.RetryAfter, d.ResetAfter = ceilMillisecond(int64(length)), s.resetAfter(now)
 	}
 	if g.o.LockoutFactor > 1 && level < math.MaxUint32 {
 		level++
 	}
 	s.count(0, level)
-	return d, lockout
+	return lockout
 }
 
 // counted is how many violations of the endpoint still count at time now, and how many lockouts.
@@ -136,12 +134,12 @@ func (g *Guard) counted(s *guardState, now int64) (violations, level uint32) {
 
 // violationsEnd is when the violations of the endpoint no longer count.
 func (g *Guard) violationsEnd(s *guardState) int64 {
-	return s.time(guardViolated) + min(int64(g.o.SoftViolationWindow)+1, int64(g.o.CooldownReset))
+	return s.at(guardViolated) + min(int64(g.o.SoftViolationWindow)+1, int64(g.o.CooldownReset))
 }
 
 // coolAt is when the endpoint has cooled down. During a lockout there are no violations, so its time does not count.
 func (g *Guard) coolAt(s *guardState) int64 {
-	return max(s.time(guardViolated), s.time(guardBlockedUntil)) + int64(g.o.CooldownReset)
+	return max(s.at(guardViolated), s.at(guardBlockedUntil)) + int64(g.o.CooldownReset)
 }
 
 // lockout is the length of a lockout after as many others.
@@ -161,21 +159,21 @@ func (g *Guard) lockout(level uint32) time.Duration {
 
 // resetAfter is how long it takes until a lockout has ended and the bucket is full.
 func (s *guardState) resetAfter(now int64) time.Duration {
-	full := s.time(guardFullAt)
+	full := s.at(guardFullAt)
 	if s[guardFullPart] > 0 {
 		full++
 	}
-	return time.Duration(max(full, s.time(guardBlockedUntil), now) - now)
+	return time.Duration(max(full, s.at(guardBlockedUntil), now) - now)
 }
 
 // forgettableAt is when forgetting the endpoint gives it nothing any more, if it does not come again before.
 func (g *Guard) forgettableAt(s *guardState) int64 {
-	at := s.time(guardFullAt)
+	at := s.at(guardFullAt)
 	if s[guardFullPart] > 0 {
 		at++
 	}
 	at += g.grace
-	at = max(at, s.time(guardSeen)+1, s.time(guardBlockedUntil))
+	at = max(at, s.at(guardSeen)+1, s.at(guardBlockedUntil))
 	if s.violations() > 0 {
 		at = max(at, g.violationsEnd(s))
 	}
