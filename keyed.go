@@ -162,9 +162,11 @@ func ownKey[K comparable](key K) K {
 func (k *Keyed[K]) Allow(key K) bool {
 	h := k.hash(key)
 	if k.limitOf == nil {
-		switch k.allowWord(h) {
+		switch v, added := k.allowWord(h); v {
 		case taken:
-			k.granted.add()
+			if k.granted.add(); added {
+				k.names.Offer(h, key, ownKey[K])
+			}
 			return true
 		case short:
 			k.refused.add()

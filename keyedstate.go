@@ -15,9 +15,7 @@ type keyed struct {
 	policy     string
 	base       *terms // the limit of those that have no other
 	plans      plans
-	wordNum    int64 // not 0 if states are those of bucketUnits of base
-	wordStep   int64 // one permit in these units
-	wordFull   int64 // an empty bucket
+	word       bucketWord
 	clock      *steadyClock
 	origin     int64
 	states     *table.Table
@@ -84,12 +82,7 @@ func (k *keyed) init(o KeyedOptions, chosen bool) error {
 	if chosen {
 		k.plans.init(k)
 	}
-	if p, ok := k.base.packed.(*packedUnits); ok {
-		_, per := k.base.bucket.Rate()
-		if full := float64(per) * float64(k.base.permits); full < 1<<61 {
-			k.wordNum, k.wordStep, k.wordFull = p.packing.num, per, per*k.base.permits
-		}
-	}
+	k.word.init(k.base)
 	shards := shardsFor(o.MaxKeys)
 	k.busy = make([]map[table.Hash]*keyGate, shards)
 	k.states = table.New(table.Options{
@@ -180,33 +173,6 @@ func (k *keyed) decision(t *terms, r algo.Result) Decision {
 	}
 }
 
-// allowWord is try(1) for the states of bucketUnits, if the key is known.
-func (k *keyed) allowWord(h table.Hash) verdict {
-	if k.wordNum == 0 || k.closed.Load() {
-		return locked
-	}
-	shard := k.states.Lock(h)
-	slot := shard.Find(h)
-	if slot == nil || slot.Tag() != baseTag {
-		shard.Unlock()
-		return locked
-	}
-	at := k.now() * k.wordNum
-	word := &slot.State()[0]
-	full := max(int64(*word), at) + k.wordStep
-	if full-at > k.wordFull {
-		v := short
-		if full-at > 2*k.wordFull { // deep in debt, or of another time: see misplaced
-			v = locked
-		}
-		shard.Unlock()
-		return v
-	}
-	*word = uint64(full)
-	shard.Unlock()
-	return taken
-}
-
 // fresh is what the algorithm says of a key that has never been seen. More than 0 permits are not taken.
 func (t *terms) fresh(n int64) algo.Result {
 	r := algo.Result{Allowed: n <= t.permits, Remaining: t.permits}
@@ -237,6 +203,11 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 			continue
 		}
 		now := k.now()
+		if slot != nil && !reserve && k.word.fits(slot, t, now, n) {
+			r := k.word.take(slot, now, n)
+			shard.Unlock()
+			return k.lease(h, t, k.decision(t, r), algo.Mark{}, n, false), false
+		}
 		d, m, ok := k.decide(shard, slot, h, t, now, n)
 		shard.Unlock()
 		switch {

@@ -388,7 +388,7 @@ func (s *Shard) rebuild(g *segment, now int64) {
 	}
 	replacement := t.segment(g.depth, size)
 	replacement.due = least
-	replacement.takeFrom(g, t.stride, func(uint64) bool { return true })
+	replacement.takeFrom(g, t.stride, 0, 0)
 	s.replace(g, replacement, replacement)
 }
 
@@ -416,8 +416,8 @@ func (s *Shard) split(g *segment) {
 	low := t.segment(g.depth+1, max((total-ones)*8/5+1, leastSlots))
 	high := t.segment(g.depth+1, max(ones*8/5+1, leastSlots))
 	low.due, high.due = g.due, g.due
-	low.takeFrom(g, t.stride, func(a uint64) bool { return a&bit == 0 })
-	high.takeFrom(g, t.stride, func(a uint64) bool { return a&bit != 0 })
+	low.takeFrom(g, t.stride, bit, 0)
+	high.takeFrom(g, t.stride, bit, bit)
 	s.replace(g, low, high)
 }
 
@@ -442,20 +442,26 @@ func (s *Shard) replace(g, low, high *segment) {
 	}
 }
 
-// takeFrom adds copies of the slots of g for which want answers true.
-func (g *segment) takeFrom(old *segment, stride int, want func(a uint64) bool) {
-	for j := range old.size {
-		slot := old.slot(j, stride)
-		if slot[0] == 0 || !want(slot[0]) {
+// takeFrom adds copies of those slots of old whose hash has the given bits under the mask.
+func (g *segment) takeFrom(old *segment, stride int, mask, bits uint64) {
+	from, to := old.slots, g.slots
+	for len(from) >= stride {
+		slot := from[:stride:stride]
+		from = from[stride:]
+		a := slot[0]
+		if a == 0 || a&mask != bits {
 			continue
 		}
-		i := g.home(slot[1] & identity)
-		for g.slots[int(i)*stride] != 0 {
-			if i++; i == g.size {
+		i := int(g.home(slot[1]&identity)) * stride
+		for to[i] != 0 {
+			if i += stride; i == len(to) {
 				i = 0
 			}
 		}
-		copy(g.slot(i, stride), slot)
+		place := to[i : i+stride : i+stride]
+		for w, word := range slot {
+			place[w] = word
+		}
 		g.used++
 	}
 }

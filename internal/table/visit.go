@@ -51,7 +51,7 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 func (s *Shard) compact(g *segment) {
 	kept := s.table.segment(g.depth, int(g.size))
 	kept.due = g.due
-	kept.takeFrom(g, s.table.stride, func(uint64) bool { return true })
+	kept.takeFrom(g, s.table.stride, 0, 0)
 	s.table.keys.Add(int64(kept.used - g.used))
 	s.replace(g, kept, kept)
 }

@@ -1,0 +1,112 @@
+package weir
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// bucketWord is packedUnits, written out for the limit that most keys have: algo.TokenBucket in the one unit that is a part of
+// everything, 1/num nanosecond.
+type bucketWord struct {
+	base *terms // nil if states have another form
+	num  int64
+	step int64 // one permit
+	full int64 // an empty bucket
+	most int64 // the most that a bucket lacks
+}
+
+func (w *bucketWord) init(base *terms) {
+	p, ok := base.packed.(*packedUnits)
+	if !ok {
+		return
+	}
+	num, per := base.bucket.Rate()
+	if most := float64(base.most) * float64(num); most > 1<<60 {
+		return
+	}
+	*w = bucketWord{base: base, num: p.packing.num, step: per, full: per * base.permits, most: base.most * num}
+}
+
+// fits tells whether take can take n permits from the state of a slot.
+func (w *bucketWord) fits(slot table.Slot, t *terms, now, n int64) bool {
+	return t == w.base && uint64(n-1) < uint64(t.permits) && slot.Tag() == baseTag && int64(slot.State()[0])-now*w.num <= w.most
+}
+
+// allow is take(1) where only the answer matters.
+func (w *bucketWord) allow(slot table.Slot, now int64) bool {
+	at := now * w.num
+	word := &slot.State()[0]
+	full := max(int64(*word), at) + w.step
+	if full-at > w.full {
+		return false
+	}
+	*word = uint64(full)
+	return true
+}
+
+// begin takes n permits of a key that has never been seen.
+func (w *bucketWord) begin(slot table.Slot, now, n, returned int64) (freshAt int64) {
+	full := now*w.num + n*w.step
+	state := slot.State()
+	state[0], state[1] = uint64(full), uint64(returned)
+	return w.ceil(full)
+}
+
+func (w *bucketWord) take(slot table.Slot, now, n int64) (r algo.Result) {
+	at := now * w.num
+	word := &slot.State()[0]
+	lacks := max(int64(*word)-at, 0)
+	if over := lacks + n*w.step - w.full; over > 0 {
+		r.RetryAfter = time.Duration(w.ceil(over))
+	} else {
+		lacks += n * w.step
+		*word = uint64(at + lacks)
+		r.Allowed = true
+	}
+	if lacks < w.full {
+		r.Remaining = (w.full - lacks) / w.step
+	}
+	r.ResetAfter = time.Duration(w.ceil(lacks))
+	return r
+}
+
+// ceil is units in nanoseconds, rounded up.
+func (w *bucketWord) ceil(units int64) int64 {
+	if w.num == 1 {
+		return units
+	}
+	ns := units / w.num
+	if units > ns*w.num {
+		ns++
+	}
+	return ns
+}
+
+// allowWord is Allow for the limit that most keys have. It does not count.
+func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
+	if k.word.base == nil || k.closed.Load() {
+		return locked, false
+	}
+	shard := k.states.Lock(h)
+	slot := shard.Find(h)
+	now := k.now()
+	switch {
+	case slot == nil:
+		if slot = shard.Add(h, baseTag, now); slot == nil {
+			v = locked
+			break
+		}
+		shard.Due(h, k.word.begin(slot, now, 1, k.returned.Load()))
+		v, added = taken, true
+	case !k.word.fits(slot, k.base, now, 1):
+		v = locked
+	case k.word.allow(slot, now):
+		v = taken
+	default:
+		v = short
+	}
+	shard.Unlock()
+	return v, added
+}
