@@ -41,6 +41,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &middleware{Options: o, policies: policies}
+	m.queue, _ = o.Keyed.(KeyedQueue)
 	return m.around, nil
 }
 
@@ -49,6 +50,7 @@ type middleware struct {
 	Options
 
 	policies *Policies
+	queue    KeyedQueue // Keyed, if it is one
 }
 
 // around is the middleware in front of next.
@@ -93,18 +95,20 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		key      string
 		err      error
 	)
-	switch {
-	case m.Keyed != nil:
+	if m.Keyed != nil {
 		if key, err = m.Key(r); err != nil {
 			m.fail(w, r, "httplimit: the key could not be told", slog.Any("error", err))
 			return
 		}
 		key = boundedKey(key)
-		decision = m.askKeyed(key, cost)
+	}
+	switch {
 	case cost == 0:
-		decision = m.Limiter.Peek(0)
+		decision = m.peek(key, 0)
+	case m.Keyed != nil && m.queue == nil:
+		decision = m.Keyed.Take(key, cost)
 	default:
-		lease, decision, err = m.acquire(r.Context(), cost)
+		lease, decision, err = m.acquire(r.Context(), key, cost)
 		if err != nil {
 			m.abandon(w, r, err)
 			return
@@ -124,17 +128,21 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-func (m *middleware) askKeyed(key string, cost int64) weir.Decision {
-	if cost == 0 {
-		return m.Keyed.Peek(key, 0)
+func (m *middleware) peek(key string, cost int64) weir.Decision {
+	if m.Keyed != nil {
+		return m.Keyed.Peek(key, cost)
 	}
-	return m.Keyed.Take(key, cost)
+	return m.Limiter.Peek(cost)
 }
 
 // acquire asks the limiter. An error means that nobody is there to be answered any more, or that the limiter failed.
-func (m *middleware) acquire(ctx context.Context, cost int64) (weir.Lease, weir.Decision, error) {
+func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l weir.Lease, _ weir.Decision, err error) {
 	if m.MaxWait == 0 {
-		l := m.Limiter.TryAcquire(cost)
+		if m.queue != nil {
+			l = m.queue.TryAcquire(key, cost)
+		} else {
+			l = m.Limiter.TryAcquire(cost)
+		}
 		return l, l.Decision(), nil
 	}
 	wait := ctx
@@ -143,7 +151,11 @@ func (m *middleware) acquire(ctx context.Context, cost int64) (weir.Lease, weir.
 		wait, cancel = context.WithTimeout(ctx, m.MaxWait)
 		defer cancel()
 	}
-	l, err := m.Limiter.Acquire(wait, cost)
+	if m.queue != nil {
+		l, err = m.queue.Acquire(wait, key, cost)
+	} else {
+		l, err = m.Limiter.Acquire(wait, cost)
+	}
 	if err == nil {
 		return l, l.Decision(), nil
 	}
@@ -151,7 +163,7 @@ func (m *middleware) acquire(ctx context.Context, cost int64) (weir.Lease, weir.
 		return l, weir.Decision{}, err
 	}
 	// The time was up, here or by a deadline of the server: the client is still there and wants an answer.
-	d := m.Limiter.Peek(cost)
+	d := m.peek(key, cost)
 	if d.Allowed {
 		d.RetryAfter = 1 // a permit came too late for this request
 	}

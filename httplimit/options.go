@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,24 +11,32 @@ import (
 )
 
 // Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has a method Quota like that,
-// the policy that is told to clients is derived from it.
+// the policy that is told to clients is derived from it. If it is also a [KeyedQueue], permits are released when the handler
+// returns, and requests can wait for them.
 type Keyed interface {
 	Take(key string, n int64) weir.Decision
 	Peek(key string, n int64) weir.Decision
+}
+
+// KeyedQueue is a [Keyed] whose permits can be released and waited for. A [weir.Keyed] of strings is one.
+type KeyedQueue interface {
+	Keyed
+	TryAcquire(key string, n int64) weir.Lease
+	Acquire(ctx context.Context, key string, n int64) (weir.Lease, error)
 }
 
 // Options configure a middleware. One of Limiter and Keyed is required.
 type Options struct {
 	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing.
 	Limiter weir.Limiter
-	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter and MaxWait.
+	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter.
 	Keyed Keyed
 	// Key answers the key of a request, for Keyed. Default: ByClient(ClientOptions{}), the network address of the peer.
 	Key KeyFunc
 	// Cost is how many permits a request takes. A request that costs 0 passes, whatever the state of the limiter. A
 	// negative cost is a programming error: it is logged and answered with 500. Default: every request costs 1.
 	Cost func(*http.Request) int64
-	// MaxWait is how long a request may wait in the queue of Limiter, if that has one, instead of being refused at
+	// MaxWait is how long a request may wait in the queue of Limiter or of its key, if there is one, instead of being refused at
 	// once; weir.Never for as long as the client waits. A client that goes away while it waits is neither
 	// served nor refused: the handler is not called, and the response has status 499, which nobody receives.
 	// Default: 0, requests do not wait.
@@ -69,12 +78,17 @@ func (o *Options) check() error {
 		return optionError("Options.Key", "set", "nil without Keyed")
 	case o.MaxWait < 0:
 		return optionError("Options.MaxWait", o.MaxWait.String(), "0 or more, or weir.Never")
-	case o.MaxWait > 0 && keyed:
-		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with Keyed, which has no queue")
+	case o.MaxWait > 0 && keyed && !queues(o.Keyed):
+		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with a Keyed that has no queues")
 	case o.Status != 0 && (o.Status < 400 || o.Status > 599):
 		return optionError("Options.Status", fmt.Sprint(o.Status), "from 400 to 599, or 0 for 429 and 503")
 	}
 	return o.Headers.Check()
+}
+
+func queues(k Keyed) bool {
+	_, ok := k.(KeyedQueue)
+	return ok
 }
 
 func (o *Options) policies() (*Policies, error) {

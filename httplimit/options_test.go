@@ -22,7 +22,7 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		"Options.Keyed is set beside Limiter":                   {Limiter: limiter, Keyed: keyed},
 		"Options.Key is set":                                    {Limiter: limiter, Key: constant("")},
 		"Options.MaxWait is -1s":                                {Limiter: limiter, MaxWait: -time.Second},
-		"Options.MaxWait is 1s":                                 {Keyed: keyed, MaxWait: time.Second},
+		"Options.MaxWait is 1s":                                 {Keyed: &recordingKeyed{}, MaxWait: time.Second},
 		"Options.Status is 200":                                 {Limiter: limiter, Status: 200},
 		"Options.Status is 600":                                 {Limiter: limiter, Status: 600},
 		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: httplimit.Headers{Jitter: -1}},
