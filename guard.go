@@ -158,11 +158,13 @@ func (g *Guard) hash(s *subject) table.Hash {
 // Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other
 // name, which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, otherwise nil.
 //
-// The reason of a refusal is ReasonSoftThrottle, and RetryAfter the wait for the next token; ReasonHardLockout, and
-// RetryAfter the rest of the lockout, rounded up to a millisecond, or if lockouts have no length the wait for the next
-// token; ReasonTrackingCap, if the endpoint is new, MaxTrackedEndpoints are tracked and none of them can be forgotten,
-// and RetryAfter HardLockout, or if that is 0 the wait until one may be; or ReasonClosed, and RetryAfter 0. Tokens come
-// back during a lockout too, but Remaining is 0 until its end.
+// The reason of a refusal says what RetryAfter is:
+//   - ReasonSoftThrottle: the wait for the next token.
+//   - ReasonHardLockout: the rest of the lockout, rounded up to a millisecond; if HardLockout is 0, the wait for the next
+//     token. Tokens come back during a lockout too, but Remaining is 0 until its end.
+//   - ReasonTrackingCap: the endpoint is new, MaxTrackedEndpoints are tracked and none of them can be forgotten. HardLockout;
+//     if that is 0, the wait until one may be forgotten, as far as was known up to 100 ms ago.
+//   - ReasonClosed: 0.
 func (g *Guard) Check(endpoint string) (Decision, error) {
 	if g.closed.Load() {
 		return g.closedDecision(), nil
@@ -261,15 +263,18 @@ func (g *Guard) enter(shard *table.Shard, h table.Hash, now int64) (*table.Shard
 	return shard, slot, now
 }
 
-// scansForRetry is at how many parts of the table a new endpoint may look to learn when there is room for it.
-const scansForRetry = 64
+// When there is room for a new endpoint is looked up in at most scansForRetry parts of the table, as often as lookupPause allows.
+// A part has up to 4096 places, so this takes a hundredth of a processor at most, however many knock.
+const (
+	scansForRetry = 64
+	lookupPause   = 100 * time.Millisecond
+)
 
 func (g *Guard) crowdedDecision(now int64) Decision {
 	if g.o.HardLockout > 0 {
 		return g.refusal(ReasonTrackingCap, ceilMillisecond(int64(g.o.HardLockout)))
 	}
-	// Who knocks must not have a search for each time.
-	if last := g.sharpened.Load(); now-last >= int64(time.Millisecond) && g.sharpened.CompareAndSwap(last, now) {
+	if last := g.sharpened.Load(); now-last >= int64(lookupPause) && g.sharpened.CompareAndSwap(last, now) {
 		g.states.Sharpen(scansForRetry)
 	}
 	wait := Never

@@ -3,6 +3,7 @@ package weir
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -134,20 +135,24 @@ func (p *pressed) compareNames(q *pressed) int {
 // ranking keeps the endpoints under the most pressure in order.
 type ranking []pressed
 
-func (r *ranking) add(g *Guard, p pressed) {
-	if len(*r) == topEndpoints && (*r)[topEndpoints-1].compare(&p) < 0 {
+// add gives an endpoint its place. Nearly all have none, and those must cost little, as callers wait for their lock.
+func (r *ranking) add(g *Guard, h table.Hash, s *guardState, now int64) {
+	b := s.bucket(now)
+	p := pressed{hash: h, blocked: s.blocked(now), ahead: b.Ahead, part: b.Part}
+	full := len(*r) == topEndpoints
+	if full && (*r)[topEndpoints-1].compare(&p) < 0 {
 		return
 	}
-	p.subject, p.refusals, p.named = g.names.Lookup(p.hash)
-	at, _ := slices.BinarySearchFunc(*r, p, func(q, p pressed) int {
-		return cmp.Or(q.compare(&p), q.compareNames(&p))
-	})
-	if at == topEndpoints {
+	p.subject, p.refusals, p.named = g.names.Lookup(h)
+	order := func(q, p pressed) int { return cmp.Or(q.compare(&p), q.compareNames(&p)) }
+	if full && order((*r)[topEndpoints-1], p) <= 0 {
 		return
 	}
-	if len(*r) == topEndpoints {
+	p.state = *s
+	if full {
 		*r = (*r)[:topEndpoints-1]
 	}
+	at, _ := slices.BinarySearchFunc(*r, p, order)
 	*r = slices.Insert(*r, at, p)
 }
 
@@ -155,18 +160,18 @@ func (r *ranking) add(g *Guard, p pressed) {
 func (g *Guard) Report() GuardReport {
 	now := g.now()
 	report := GuardReport{GuardStats: g.Stats()}
-	top := make(ranking, 0, topEndpoints+1)
-	g.states.Each(func(h table.Hash, slot table.Slot) bool {
+	top := make(ranking, 0, topEndpoints)
+	look := func(h table.Hash, slot table.Slot) bool {
 		s := (*guardState)(slot.State())
-		p := pressed{hash: h, state: *s, blocked: s.blocked(now)}
-		b := s.bucket(now)
-		p.ahead, p.part = b.Ahead, b.Part
-		if p.blocked {
+		if s.blocked(now) {
 			report.HardBlockedCount++
 		}
-		top.add(g, p)
+		top.add(g, h, s, now)
 		return true
-	})
+	}
+	for at := g.states.StartAt(0); g.states.Next(&at, look); {
+		runtime.Gosched() // whoever waits for the lock goes first
+	}
 	units, period := g.algorithm.Rate()
 	report.Top = make([]GuardEndpoint, len(top))
 	for i := range top {
