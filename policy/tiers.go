@@ -71,7 +71,8 @@ var (
 // Sweeping is done by a goroutine that one in SweepEvery checks starts and that ends when it is done, after some
 // microseconds; between sweeps there is none. A limiter is not swept away while somebody asks it.
 //
-// A check takes no lock of Tiers, whose table it reads by one atomic load, and allocates nothing (TestCheckAllocatesNothing).
+// A check reads the table of Tiers by one atomic load, takes none of its locks and allocates nothing
+// (TestCheckAllocatesNothing), except for the one that makes a limiter or finds out which other one serves its tier.
 type Tiers struct {
 	name      string
 	rps       []float64
