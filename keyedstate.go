@@ -28,6 +28,7 @@ type keyed struct {
 	overrides  atomic.Int64
 	closed     atomic.Bool
 	returned   atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
+	mostDebt   atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
 
 	granted, refused    tally
 	untracked, forgiven atomic.Int64
@@ -146,10 +147,19 @@ func (k *keyed) count(granted bool) {
 func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 	t, err := l.compile(of, k.origin, narrow)
 	if err == nil && l.Algorithm == AlgorithmTokenBucket {
-		debt := t.bucket.Wait(algo.TokenBucketState{}, 0, t.permits+k.debt(t))
-		t.most = int64(t.refill + min(debt, algo.MaxFill) + 1)
+		debt := k.debt(t)
+		for old := k.mostDebt.Load(); old < debt && !k.mostDebt.CompareAndSwap(old, debt); {
+			old = k.mostDebt.Load()
+		}
+		t.most = t.lacks(debt)
 	}
 	return t, err
+}
+
+// lacks is how many nanoseconds a bucket lacks that owes debt permits.
+func (t *terms) lacks(debt int64) int64 {
+	owed := t.bucket.Wait(algo.TokenBucketState{}, 0, t.permits+debt)
+	return int64(t.refill + min(owed, algo.MaxFill) + 1)
 }
 
 // debt is the largest debt of a key with this limit.
@@ -312,7 +322,7 @@ func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *term
 		old = k.termsWith(tag)
 	}
 	if old.most > 0 {
-		if at := old.packed.freshAt(slot.State()); at-now > old.most {
+		if at := old.packed.freshAt(slot.State()); at-now > old.most && at-now > old.lacks(k.mostDebt.Load()) {
 			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
 			old.packed.begin(slot.State(), now, int64(slot.State()[len(slot.State())-1]))
 			old.packed.charge(slot.State(), now, old.permits, 0)
