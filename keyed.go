@@ -66,7 +66,7 @@ func (w WhenFull) String() string {
 // Keyed is one limit for each of millions of keys: addresses, users, tokens. Every key has a state of its own; the limit
 // is the same for all, or chosen for each by a function: see [NewKeyedFunc]. All methods are safe for concurrent use.
 //
-// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 52 bytes
+// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 47 bytes
 // with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
 // these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
 // window costs the same; a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like

@@ -31,8 +31,8 @@ const (
 	identity = 1<<(64-tagBits) - 1
 	overhead = 2 // words of a slot besides the state
 
-	// A segment is rebuilt when it is seven eighths full, with room for 8/5 of the keys that are left in it, so that it
-	// is between five and seven eighths full. One that would become larger than mostSlots is split. So no call ever
+	// A segment is rebuilt when it is seven eighths full, with room for 10/7 of the keys that are left in it, so that it
+	// is between seven tenths and seven eighths full. One that would become larger than mostSlots is split. So no call ever
 	// moves more than mostSlots slots, which takes some 50 us (TestSegmentsStaySmall, BenchmarkLongestStop).
 	mostSlots  = 4096
 	leastSlots = 8
@@ -74,7 +74,7 @@ type Options struct {
 //
 // Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time before which
 // nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of each shard,
-// and one that finds it full of fresh ones finds one of them. A key costs 28 to 39 bytes with a state of one word, 37 to 52 with one of two (TestBytesPerKey).
+// and one that finds it full of fresh ones finds one of them. A key costs 28 to 35 bytes with a state of one word, 37 to 47 with one of two (TestBytesPerKey).
 type Table struct {
 	stride    int
 	max       int64
@@ -381,7 +381,7 @@ func (s *Shard) rebuild(g *segment, now int64) {
 	}
 	t.keys.Add(int64(kept - g.used))
 	g.due = least
-	size := max(kept*8/5+1, leastSlots)
+	size := max(kept*10/7+1, leastSlots)
 	if size > mostSlots && g.depth < 40 {
 		s.split(g)
 		return
@@ -413,8 +413,8 @@ func (s *Shard) split(g *segment) {
 			}
 		}
 	}
-	low := t.segment(g.depth+1, max((total-ones)*8/5+1, leastSlots))
-	high := t.segment(g.depth+1, max(ones*8/5+1, leastSlots))
+	low := t.segment(g.depth+1, max((total-ones)*10/7+1, leastSlots))
+	high := t.segment(g.depth+1, max(ones*10/7+1, leastSlots))
 	low.due, high.due = g.due, g.due
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)

@@ -1,0 +1,153 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Give users the limit of their plan, which may change at any time.
+func ExampleNewKeyedFunc() {
+	plans := map[string]weir.Limit{
+		"free": {Rate: weir.PerMinute(2)},
+		"paid": {Rate: weir.PerMinute(600), Burst: 100},
+	}
+	var planOf sync.Map
+	planOf.Store("ann", "free")
+	limiter, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerMinute(1)}, func(user string) weir.Limit {
+		plan, _ := planOf.Load(user)
+		name, _ := plan.(string)
+		return plans[name] // the limit of the options for users without a plan
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(limiter.Allow("ann"), limiter.Allow("ann"), limiter.Allow("ann"))
+	planOf.Store("ann", "paid") // ann pays: what she has used stays used, and comes back 300 times as fast
+	fmt.Println(limiter.Peek("ann", 1).RetryAfter.Round(10 * time.Millisecond))
+	fmt.Println(limiter.Allow("bob"), limiter.Allow("bob"))
+	// Output:
+	// true true false
+	// 100ms
+	// true false
+}
+
+// Hold one key to another limit for an hour, and see who is under pressure.
+func ExampleKeyed_Override() {
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(100)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter.Take("scraper", 60)
+	limiter.Take("ann", 10)
+	if err := limiter.Override("scraper", weir.Limit{Rate: weir.PerHour(5)}, time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter.Take("scraper", 5)
+	for _, s := range limiter.Top(2) {
+		fmt.Printf("%-8s %d of %d left\n", s.Key, s.Remaining, s.Limit)
+	}
+	// Output:
+	// scraper  0 of 5 left
+	// ann      90 of 100 left
+}
+
+// The functions below are the code of docs/keyed.md, line by line.
+
+func docsKeyed(address string, body []byte) error {
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Name: "per-client", Rate: weir.PerSecond(10), Burst: 20, MaxKeys: 1_000_000,
+	})
+	if err != nil {
+		return err
+	}
+	if !limiter.Allow(address) {
+		return errTooManyRequests
+	}
+	d := limiter.Take(address, 5)
+	if !d.Allowed {
+		return fmt.Errorf("come back in %v", d.RetryAfter)
+	}
+	allowed := weir.AllowBytes(limiter, body[:16]) // no copy of the key
+	if !allowed {
+		return errTooManyRequests
+	}
+	return nil
+}
+
+func docsKeyedWait(ctx context.Context, tenant string) error {
+	slots, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 20,
+	})
+	if err != nil {
+		return err
+	}
+	lease, err := slots.Acquire(ctx, tenant, 1)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	if !lease.Allowed() {
+		return errTooManyRequests
+	}
+	return nil
+}
+
+func docsKeyedOperate(limiter *weir.Keyed[string]) error {
+	if err := limiter.Override("203.0.113.7", weir.Limit{Rate: weir.PerMinute(1)}, time.Hour); err != nil {
+		return err
+	}
+	limiter.Restore("203.0.113.7")
+	limiter.Reset("198.51.100.1")
+	for _, s := range limiter.Top(20) {
+		fmt.Println(s.Key, s.ID, s.Remaining, s.Limit, s.Refused)
+	}
+	return nil
+}
+
+// TestKeyedDocs runs the code of docs/keyed.md, and holds the document to it.
+func TestKeyedDocs(t *testing.T) {
+	if err := docsKeyed("192.0.2.1", make([]byte, 16)); err != nil {
+		t.Error(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := docsKeyedWait(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+	})
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerMinute(10)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := docsKeyedOperate(limiter); err != nil {
+		t.Error(err)
+	}
+	page, err := os.ReadFile("docs/keyed.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("keyed_example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := lines(string(source))
+	for _, block := range strings.Split(string(page), "```go\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for _, line := range lines(block) {
+			if !slices.Contains(code, line) {
+				t.Errorf("this line of docs/keyed.md is not in a test: %s", line)
+			}
+		}
+	}
+}
