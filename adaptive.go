@@ -33,8 +33,8 @@ type AdaptiveOptions struct {
 	// Window is the shortest time between two steps: from 1 ms to 1 min. It is extended until WindowSamples requests
 	// that began within it have ended, and to twice the latency without load. Default: 100 ms.
 	Window time.Duration
-	// WindowSamples is of how many requests, the last of the window, the median is taken: from 1 to 10,000. Default:
-	// 100.
+	// WindowSamples is of how many requests, the last of the window, the median latency is taken, without those that were
+	// dropped: from 1 to 10,000. Default: 100.
 	WindowSamples int
 	// ProbeInterval is how long the latency without load is relied upon: from 100 ms to 1 h. If more than half of the
 	// limit was always out for so long, the limit is halved for one window to measure it again. Default: 10 s.
@@ -147,7 +147,7 @@ type Adaptive struct {
 		peak    atomic.Int64 // the most permits that were out in it when one was granted
 		_       [24]byte
 	}
-	latencies []atomic.Int64 // of the last requests that were answered, 0: none yet
+	latencies []atomic.Int64 // of the last requests, 0: none, or dropped
 
 	mu       sync.Mutex // one step at a time
 	gradient gradient
@@ -212,12 +212,12 @@ func (a *Adaptive) settle(cl *claim, how settlement, actual int64) {
 	if how == cancel || how == ignore || since < a.learned.begin.Load() {
 		return
 	}
-	ended := a.learned.ended.Add(1)
+	ended, latency := a.learned.ended.Add(1), max(now-since, 1)
 	if how == drop {
 		a.learned.dropped.Add(1)
-	} else {
-		a.latencies[uint64(ended)%uint64(len(a.latencies))].Store(max(now-since, 1))
+		latency = 0
 	}
+	a.latencies[uint64(ended)%uint64(len(a.latencies))].Store(latency)
 	if ended >= a.samples && now >= a.learned.end.Load() {
 		a.step(now)
 	}

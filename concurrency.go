@@ -184,7 +184,7 @@ func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 		p.fast.refused.add()
 		return true
 	}
-	d.Allowed = true
+	d.Allowed, d.Remaining = true, min(left, limit-n) // of a limit that was raised meanwhile more is left
 	l.claim, l.generation = newClaim(p.owner, n, algo.Mark{})
 	if p.grants != nil {
 		p.grants.granted(l.claim, *d)

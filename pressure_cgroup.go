@@ -48,11 +48,10 @@ func (s *cgroupSource) String() string { return s.name }
 // Pressure implements [Pressure].
 func (s *cgroupSource) Pressure(now int64) (float64, error) {
 	p, err := s.read(s, now)
-	if err != nil {
-		s.started = false
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, ErrNoPressure
-		}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, ErrNoPressure
+	case err != nil:
 		return 0, err
 	}
 	return p, nil

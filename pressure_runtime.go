@@ -2,41 +2,36 @@ package weir
 
 import (
 	"math"
+	"runtime"
 	"runtime/metrics"
 	"time"
 )
 
 const defaultSchedulerLatency = 20 * time.Millisecond
 
-// ProcessCPUPressure is the share of the processor time that this process has used, of what GOMAXPROCS processors
-// offer, which follows the quota of a cgroup: from 0 to 1. It is an estimate of the Go runtime, which counts what the
-// operating system takes away from the process as used. The first call answers [ErrNoPressure].
+// ProcessCPUPressure is the processor time that this process has used since the last call, by what GOMAXPROCS processors
+// offer in that time, which follows the quota of a cgroup: from 0 to 1. It is what the operating system tells, as the
+// classes of processor time in runtime/metrics stand still from one garbage collection to the next. The first call
+// answers [ErrNoPressure], and so does every call where the operating system is neither a Unix nor Windows.
 func ProcessCPUPressure() Pressure {
-	samples := []metrics.Sample{
-		{Name: "/cpu/classes/total:cpu-seconds"},
-		{Name: "/cpu/classes/idle:cpu-seconds"},
-		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}, // collected only because nothing else was to be done
-	}
-	var before [3]float64
-	return NewPressure("process cpu", func(int64) (float64, error) {
-		metrics.Read(samples)
-		var total, unused float64
-		for i, s := range samples {
-			if s.Value.Kind() != metrics.KindFloat64 {
-				return 0, ErrNoPressure
-			}
-			v := s.Value.Float64()
-			if d := v - before[i]; i == 0 {
-				total = d
-			} else {
-				unused += d
-			}
-			before[i] = v
+	var (
+		began      bool
+		used, then int64
+	)
+	return NewPressure("process cpu", func(now int64) (float64, error) {
+		use, err := processTime()
+		if err != nil {
+			return 0, err
 		}
-		if before[0] == total || total <= 0 { // the first call, or nothing has passed
+		wasBegun, spent, passed := began, use-used, now-then
+		began, used, then = true, use, now
+		switch {
+		case !wasBegun:
 			return 0, ErrNoPressure
+		case spent <= 0 || passed <= 0:
+			return 0, nil
 		}
-		return min(max(1-unused/total, 0), 1), nil
+		return min(float64(spent)/float64(passed)/float64(runtime.GOMAXPROCS(0)), 1), nil
 	})
 }
 

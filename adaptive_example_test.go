@@ -1,0 +1,82 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+var errOverloaded = errors.New("backend overloaded")
+
+// A backend is called with as many requests at a time as it answers without queueing.
+func ExampleAdaptive() {
+	limiter, err := weir.NewAdaptive(weir.AdaptiveOptions{Name: "backend", InitialLimit: 10, QueueLimit: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call := func(ctx context.Context, backend func() error) error {
+		lease, err := limiter.Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if !lease.Allowed() {
+			return fmt.Errorf("refused: %v", lease.Decision().Reason)
+		}
+		switch err = backend(); {
+		case errors.Is(err, errOverloaded):
+			lease.Drop() // the limit is too high
+		case errors.Is(err, context.Canceled):
+			lease.Cancel() // our caller has gone, which says nothing about the backend
+		default:
+			lease.Release() // how long it took is what the limiter learns from
+		}
+		return err
+	}
+
+	ctx := context.Background()
+	fmt.Println(call(ctx, func() error { return nil }))
+	fmt.Println(call(ctx, func() error { return errOverloaded }))
+	fmt.Println("limit:", limiter.Stats().Limit)
+	// Output:
+	// <nil>
+	// backend overloaded
+	// limit: 10
+}
+
+// When four fifths of the permits are out, background work is refused, and normal and critical requests are not.
+func ExampleShedder() {
+	limiter, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 10})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	shedder, err := weir.NewShedder(weir.ShedderOptions{
+		Sources:    []weir.Pressure{weir.LimiterPressure("permits in use", limiter)}, // default: the processors
+		Interval:   time.Millisecond,
+		Rise:       -1, // this example does not wait until an average has risen
+		Bands:      map[weir.Priority]weir.ShedBand{weir.PriorityBackground: {From: 0.5, To: 0.75}},
+		RetryAfter: 2 * time.Second,
+		Clock:      exampleClock,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.TryAcquire(8).Release()
+	exampleClock.Advance(time.Second)
+
+	for _, p := range []weir.Priority{weir.PriorityBackground, weir.PriorityNormal, weir.PriorityCritical} {
+		d := shedder.Decide(p)
+		fmt.Println(p, d.Allowed, d.Reason, d.RetryAfter)
+	}
+	// Output:
+	// background false overloaded 10s
+	// normal true none 0s
+	// critical true none 0s
+}
+
+var exampleClock = weir.NewManualClock(0)

@@ -1,0 +1,6 @@
+//go:build !unix && !windows
+
+package weir
+
+// processTime is not known here.
+func processTime() (int64, error) { return 0, ErrNoPressure }
