@@ -89,19 +89,30 @@ type GuardEndpoint struct {
 
 const topEndpoints = 20
 
-// pressed is an endpoint with what its place in the report depends on.
-type pressed struct {
-	hash        table.Hash
-	state       guardState
+// guardPressure is what the place of an endpoint in the report depends on first.
+type guardPressure struct {
 	blocked     bool
 	ahead, part int64 // what is missing to a full bucket
-	named       bool
-	subject     subject
-	refusals    uint64
+}
+
+func guardPressureOf(s *guardState, now int64) guardPressure {
+	b := s.bucket(now)
+	return guardPressure{s.blocked(now), b.Ahead, b.Part}
+}
+
+// pressed is an endpoint in the report.
+type pressed struct {
+	guardPressure
+
+	hash     table.Hash
+	state    guardState
+	named    bool
+	subject  subject
+	refusals uint64
 }
 
 // compare orders by pressure, the highest first.
-func (p *pressed) compare(q *pressed) int {
+func (p guardPressure) compare(q guardPressure) int {
 	if p.blocked != q.blocked {
 		if p.blocked {
 			return -1
@@ -132,46 +143,92 @@ func (p *pressed) compareNames(q *pressed) int {
 	)
 }
 
-// ranking keeps the endpoints under the most pressure in order.
+// compareAll is the order of the report.
+func (p *pressed) compareAll(q *pressed) int {
+	return cmp.Or(p.compare(q.guardPressure), p.compareNames(q))
+}
+
+// ranking keeps the endpoints under the most pressure in the order of the report.
 type ranking []pressed
 
-// add gives an endpoint its place. Nearly all have none, and those must cost little, as callers wait for their lock.
-func (r *ranking) add(g *Guard, h table.Hash, s *guardState, now int64) {
-	b := s.bucket(now)
-	p := pressed{hash: h, blocked: s.blocked(now), ahead: b.Ahead, part: b.Part}
-	full := len(*r) == topEndpoints
-	if full && (*r)[topEndpoints-1].compare(&p) < 0 {
+// add gives p its place, if it has one.
+func (r *ranking) add(p pressed) {
+	at, _ := slices.BinarySearchFunc(*r, p, func(q, p pressed) int { return q.compareAll(&p) })
+	if at == topEndpoints {
 		return
 	}
-	p.subject, p.refusals, p.named = g.names.Lookup(h)
-	order := func(q, p pressed) int { return cmp.Or(q.compare(&p), q.compareNames(&p)) }
-	if full && order((*r)[topEndpoints-1], p) <= 0 {
-		return
-	}
-	p.state = *s
-	if full {
+	if len(*r) == topEndpoints {
 		*r = (*r)[:topEndpoints-1]
 	}
-	at, _ := slices.BinarySearchFunc(*r, p, order)
 	*r = slices.Insert(*r, at, p)
+}
+
+// beats tells whether the ranking is full of endpoints that come before one without a name.
+func (r ranking) beats(p guardPressure, h table.Hash) bool {
+	if len(r) < topEndpoints {
+		return false
+	}
+	last := &r[topEndpoints-1]
+	order := last.compare(p)
+	return order < 0 || order == 0 && last.hash.Fingerprint() <= h.Fingerprint()
+}
+
+// rank answers the endpoints of the report, and how many are locked out. All endpoints are ranked without their names, which
+// would take too long to look up while callers wait for the lock, and then those that have names. As these go before others
+// under the same pressure, nobody is among the first of all who is not among the first of one of the two.
+func (g *Guard) rank(now int64) (top ranking, blocked int64) {
+	all, named := make(ranking, 0, topEndpoints), make(ranking, 0, 2*topEndpoints)
+	look := func(h table.Hash, slot table.Slot) bool {
+		s := (*guardState)(slot.State())
+		p := guardPressureOf(s, now)
+		if p.blocked {
+			blocked++
+		}
+		if !all.beats(p, h) {
+			all.add(pressed{guardPressure: p, hash: h, state: *s})
+		}
+		return true
+	}
+	// One part of each shard in turn, so that whoever waits for a lock has it before it is needed again.
+	at := make([]table.Cursor, g.states.Shards())
+	for i := range at {
+		at[i] = g.states.StartAt(i)
+	}
+	for left := len(at); left > 0; {
+		for i := range at {
+			if at[i].Shard() == i && g.states.Next(&at[i], look) && at[i].Shard() != i {
+				left--
+			}
+		}
+		runtime.Gosched()
+	}
+	g.names.Each(func(h table.Hash, name subject, refusals uint64) bool {
+		shard := g.states.Lock(h)
+		defer shard.Unlock()
+		if slot := shard.Find(h); slot != nil {
+			s := (*guardState)(slot.State())
+			named.add(pressed{
+				guardPressure: guardPressureOf(s, now), hash: h, state: *s, named: true, subject: name, refusals: refusals,
+			})
+		}
+		return true
+	})
+	for i := range all {
+		if p := &all[i]; !slices.ContainsFunc(named, func(q pressed) bool { return q.hash == p.hash }) {
+			p.subject, p.refusals, p.named = g.names.Lookup(p.hash)
+			named = append(named, *p)
+		}
+	}
+	slices.SortFunc(named, func(p, q pressed) int { return p.compareAll(&q) })
+	return named[:min(len(named), topEndpoints)], blocked
 }
 
 // Report looks at all endpoints, one part of the table at a time. Balances are as of now.
 func (g *Guard) Report() GuardReport {
 	now := g.now()
 	report := GuardReport{GuardStats: g.Stats()}
-	top := make(ranking, 0, topEndpoints)
-	look := func(h table.Hash, slot table.Slot) bool {
-		s := (*guardState)(slot.State())
-		if s.blocked(now) {
-			report.HardBlockedCount++
-		}
-		top.add(g, h, s, now)
-		return true
-	}
-	for at := g.states.StartAt(0); g.states.Next(&at, look); {
-		runtime.Gosched() // whoever waits for the lock goes first
-	}
+	var top ranking
+	top, report.HardBlockedCount = g.rank(now)
 	units, period := g.algorithm.Rate()
 	report.Top = make([]GuardEndpoint, len(top))
 	for i := range top {
