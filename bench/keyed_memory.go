@@ -23,16 +23,12 @@ type KeyedMemory struct {
 // collection is the state of the heap after one.
 type collection struct{ live, scanned, cpu, wall float64 }
 
-// collections is of how many the median is taken.
-const collections = 5
-
-// collected collects, and answers the state of the heap if it is wanted.
-func collected(wanted bool) (c collection) {
+// collected collects, and answers the state of the heap: the median of so many collections, nothing if that is 0.
+func collected(collections int) (c collection) {
 	runtime.GC()
-	if !wanted {
+	if collections == 0 {
 		return c
 	}
-	runtime.GC()
 	var cpus, walls []float64
 	for range collections {
 		cpu, start := cpuTime(), time.Now()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -64,7 +63,8 @@ type keyedWork struct {
 	budget  budget
 	refused bool
 	loads   []keyedLoad
-	memory  bool
+	// collections is how many are measured of a limiter, 0 for none, and then its memory is not measured either.
+	collections int
 }
 
 // rows are the rows, without peers: these are measured one after the other, as not all of them find room at a time.
@@ -97,7 +97,7 @@ func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []Row, keys [
 // for what lay there before.
 func (w keyedWork) filled(s keyedSubject) (keyedLimiter, KeyedMemory, error) {
 	l, m := keyedLimiter{}, KeyedMemory{By: s.By}
-	before := collected(w.memory)
+	before := collected(w.collections)
 	l = s.New(keyedOptions{budget: w.budget, keys: w.keys})
 	granted := 0
 	ownKeys(0, w.keys, func(keys []string) { granted += l.ask(keys) })
@@ -105,7 +105,7 @@ func (w keyedWork) filled(s keyedSubject) (keyedLimiter, KeyedMemory, error) {
 		return l, m, fmt.Errorf("bench: %s granted %d of %d new keys their first permit, but all should have been granted",
 			s.By, granted, w.keys)
 	}
-	m.between(before, collected(w.memory), w.keys)
+	m.between(before, collected(w.collections), w.keys)
 	return l, m, nil
 }
 
@@ -129,12 +129,12 @@ func (w keyedWork) measure(ctx context.Context, set Settings) (size KeyedSize, e
 }
 
 func (w keyedWork) oursAndFloors(ctx context.Context, set Settings, size *KeyedSize) ([]Row, error) {
-	before := collected(w.memory)
+	before := collected(w.collections)
 	table := newBareTable(w.keys)
 	bare := table.limiter()
 	ownKeys(0, w.keys, func(keys []string) { bare.ask(keys) })
 	floor := KeyedMemory{By: byTable, Floor: true}
-	floor.between(before, collected(w.memory), w.keys)
+	floor.between(before, collected(w.collections), w.keys)
 	ours, m, err := w.filled(keyedWeir())
 	if err != nil {
 		return nil, err
@@ -182,7 +182,6 @@ func (l keyedLimiter) end() {
 func (r Row) alone(ctx context.Context, set Settings, s Subject) (Figure, error) {
 	calls := calibrate(s, r.Goroutines, set.Time, set.Meet)
 	var all series
-	runtime.GC()
 	for range set.Count {
 		if err := ctx.Err(); err != nil {
 			return Figure{}, err
