@@ -1,0 +1,336 @@
+package verify_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir"
+)
+
+// plain makes the limiter of which every key of a Keyed with these options should behave like one.
+func plain(o weir.KeyedOptions) (weir.Limiter, error) {
+	switch o.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		return weir.NewTokenBucket(weir.TokenBucketOptions{
+			Rate: o.Rate, Burst: o.Burst, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
+		})
+	case weir.AlgorithmFixedWindow:
+		return weir.NewFixedWindow(weir.FixedWindowOptions{
+			Limit: o.Rate.Permits, Window: o.Rate.Period, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
+		})
+	case weir.AlgorithmConcurrency:
+		return weir.NewConcurrency(weir.ConcurrencyOptions{Limit: o.Burst, QueueLimit: o.QueueLimit, Clock: o.Clock})
+	default:
+		return weir.NewSlidingWindow(weir.SlidingWindowOptions{
+			Limit: o.Rate.Permits, Window: o.Rate.Period, Segments: o.Segments, QueueLimit: o.QueueLimit,
+			Approximate: o.Algorithm == weir.AlgorithmSlidingCounter, MaxDebt: o.MaxDebt, Clock: o.Clock,
+		})
+	}
+}
+
+// awkward are rates whose permits, or the parts of them, are no whole numbers of nanoseconds, beside some that are.
+var awkward = []weir.Rate{
+	weir.PerSecond(1), weir.PerSecond(3), weir.PerMinute(7), weir.PerSecond(1000), weir.PerSecond(999_999_937),
+	weir.Per(1, 3660*24*time.Hour), weir.Per(8, 3660*24*time.Hour), weir.Per(9, 7*time.Nanosecond*1000), weir.Per(1, 1),
+	weir.Per(5, 7), weir.Per(11, 13*time.Second), weir.Per(1001, time.Second), weir.Per(8, 11*time.Second),
+}
+
+// bubbleTime is the time of a bubble as a Clock.
+type bubbleTime struct{}
+
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (bubbleTime) Now() int64 { return time.Since(bubbleStart).Nanoseconds() }
+
+func (bubbleTime) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+
+// TestKeyedIsPlainForEachKey compares three keys of a Keyed with three limiters, call by call, in all algorithms, with a Clock and
+// without, where states are packed differently.
+func TestKeyedIsPlainForEachKey(t *testing.T) {
+	histories(t, "400")
+	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmConcurrency; algorithm++ {
+		for _, clocked := range []bool{false, true} {
+			for _, chosen := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v/clock %v/function %v", algorithm, clocked, chosen), func(t *testing.T) {
+					rapid.Check(t, func(r *rapid.T) {
+						bubble(t, func() { alongside(r, algorithm, clocked, chosen) })
+					})
+				})
+			}
+		}
+	}
+}
+
+// bubble calls f in a bubble. A failure, which rapid wants to see in its own goroutine, ends f by a panic.
+func bubble(t *testing.T, f func()) {
+	t.Helper()
+	var failed any
+	synctest.Test(t, func(*testing.T) {
+		defer func() { failed = recover() }()
+		f()
+	})
+	if failed != nil {
+		panic(failed)
+	}
+}
+
+// pair is a key and a limiter that should be the same.
+type pair struct {
+	key    int
+	plain  weir.Limiter
+	leases [][2]weir.Lease
+}
+
+func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
+	const keys = 3
+	o := weir.KeyedOptions{
+		Algorithm: algorithm, QueueLimit: rapid.SampledFrom([]int64{0, 1, 5, 100}).Draw(t, "queue"),
+		MaxDebt: rapid.SampledFrom([]int64{0, 1, 7, weir.NoDebt}).Draw(t, "debt"), MaxKeys: rapid.SampledFrom([]int{keys, 5000}).Draw(t, "max"),
+	}
+	if algorithm != weir.AlgorithmConcurrency {
+		o.Rate = rapid.SampledFrom(awkward).Draw(t, "rate")
+	}
+	switch algorithm {
+	case weir.AlgorithmTokenBucket:
+		o.Burst = rapid.SampledFrom([]int64{1, 2, 5}).Draw(t, "burst")
+	case weir.AlgorithmConcurrency:
+		o.Burst, o.MaxDebt = rapid.Int64Range(1, 6).Draw(t, "burst"), 0
+	case weir.AlgorithmSlidingWindow:
+		o.Segments = rapid.IntRange(1, int(min(7, o.Rate.Period))).Draw(t, "segments")
+	}
+	if clocked {
+		o.Clock = bubbleTime{}
+	}
+	limit := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Segments: o.Segments}
+	if limit.Check() != nil {
+		t.Skip("such a limit cannot be")
+	}
+	var k *weir.Keyed[int]
+	var err error
+	if chosen {
+		k, err = weir.NewKeyedFunc(o, func(int) weir.Limit { return limit })
+	} else {
+		k, err = weir.NewKeyed[int](o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close() }()
+	most := max(limit.Burst, limit.Rate.Permits)
+	if algorithm == weir.AlgorithmTokenBucket {
+		most = limit.Burst
+	}
+	var pairs [keys]pair
+	for i := range pairs {
+		pairs[i] = pair{key: i, plain: must(plain(o))}
+		defer func() { _ = pairs[i].plain.Close() }()
+	}
+	others := keys
+	step := int64(max(o.Rate.Period, 1))
+	any := func(t *rapid.T) *pair { return &pairs[rapid.IntRange(0, keys-1).Draw(t, "key")] }
+	permits := func(t *rapid.T) int64 {
+		return rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, most+1), rapid.Just(most)).Draw(t, "n")
+	}
+	differ := func(what string, p *pair, got, want weir.Decision) {
+		if got != want {
+			t.Fatalf("%s of key %d: %+v, the limiter says %+v", what, p.key, got, want)
+		}
+	}
+	keep := func(p *pair, got, want weir.Lease) {
+		if got.Allowed() {
+			p.leases = append(p.leases, [2]weir.Lease{got, want})
+		}
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"time": func(t *rapid.T) {
+			time.Sleep(time.Duration(rapid.OneOf(
+				rapid.Int64Range(0, 3), rapid.Int64Range(0, step/max(o.Rate.Permits, 1)+1), rapid.Int64Range(0, 2*step),
+			).Draw(t, "ns")))
+		},
+		"forgotten": func(*rapid.T) { // a new key needs the place of one that is fresh
+			for range 20 {
+				k.Allow(others)
+				k.TryAcquire(others, 1).Release()
+				k.Reset(others)
+				others++
+			}
+		},
+		"allow": func(t *rapid.T) {
+			p := any(t)
+			if l, ok := p.plain.(interface{ Allow() bool }); ok {
+				if got, want := k.Allow(p.key), l.Allow(); got != want {
+					t.Fatalf("Allow of key %d: %v, the limiter says %v", p.key, got, want)
+				}
+			}
+		},
+		"peek": func(t *rapid.T) {
+			p, n := any(t), permits(t)
+			differ("Peek", p, k.Peek(p.key, n), p.plain.Peek(n))
+		},
+		"take": func(t *rapid.T) {
+			p, n := any(t), permits(t)
+			got, want := k.TryAcquire(p.key, n), p.plain.TryAcquire(n)
+			differ("TryAcquire", p, got.Decision(), want.Decision())
+			keep(p, got, want)
+		},
+		"reserve": func(t *rapid.T) {
+			p, n := any(t), permits(t)
+			got, want := k.TryReserve(p.key, n), p.plain.TryReserve(n)
+			differ("TryReserve", p, got.Decision(), want.Decision())
+			keep(p, got, want)
+		},
+		"acquire": func(t *rapid.T) {
+			p, n := any(t), permits(t)
+			timeout := time.Duration(rapid.Int64Range(0, 2*step).Draw(t, "timeout"))
+			if timeout == p.plain.Peek(n).RetryAfter {
+				timeout++ // or either of two that are due at the same time might come first
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
+			defer cancel()
+			var want weir.Lease
+			var failed error
+			done := make(chan struct{})
+			go func() {
+				want, failed = p.plain.Reserve(ctx, n)
+				close(done)
+			}()
+			got, err := k.Reserve(ctx, p.key, n)
+			<-done
+			if (err == nil) != (failed == nil) {
+				t.Fatalf("Reserve of key %d: %v, the limiter says %v", p.key, err, failed)
+			}
+			differ("Reserve", p, got.Decision(), want.Decision())
+			keep(p, got, want)
+		},
+		"end": func(t *rapid.T) {
+			p := any(t)
+			if len(p.leases) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(p.leases)-1).Draw(t, "lease")
+			l := p.leases[i]
+			switch rapid.IntRange(0, 2).Draw(t, "how") {
+			case 0:
+				l[0].Cancel()
+				l[1].Cancel()
+			case 1:
+				l[0].Release()
+				l[1].Release()
+			default:
+				actual := rapid.Int64Range(0, 2*most).Draw(t, "actual")
+				l[0].Commit(actual)
+				l[1].Commit(actual)
+			}
+			p.leases = append(p.leases[:i:i], p.leases[i+1:]...)
+		},
+		"refund": func(t *rapid.T) {
+			p, n := any(t), permits(t)
+			if l, ok := p.plain.(interface{ Refund(n int64) }); ok {
+				k.Refund(p.key, n)
+				l.Refund(n)
+			}
+		},
+		"": func(t *rapid.T) {
+			for i := range pairs {
+				p := &pairs[i]
+				differ("Peek", p, k.Peek(p.key, 1), p.plain.Peek(1))
+			}
+		},
+	})
+}
+
+// TestKeyedNeverMints lets one key take, reserve, cancel, commit and refund while others make the limiter forget it whenever it
+// is fresh, and adds up in exact fractions what may have been admitted in any span of time: burst + rate x span + refunds +
+// debt.
+func TestKeyedNeverMints(t *testing.T) {
+	histories(t, "2000")
+	for _, clocked := range []bool{false, true} {
+		t.Run(fmt.Sprintf("clock %v", clocked), func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				bubble(t, func() { mints(r, clocked) })
+			})
+		})
+	}
+}
+
+// admitted is one grant that was not canceled.
+type admitted struct {
+	at    time.Duration
+	n     int64 // what it cost
+	lease weir.Lease
+	ended bool
+}
+
+func mints(t *rapid.T, clocked bool) {
+	rate := rapid.SampledFrom(awkward).Draw(t, "rate")
+	o := weir.KeyedOptions{Rate: rate, Burst: rapid.Int64Range(1, 6).Draw(t, "burst"), MaxKeys: 1, MaxDebt: weir.NoDebt}
+	if clocked {
+		o.Clock = bubbleTime{}
+	}
+	k, err := weir.NewKeyed[int](o)
+	if err != nil {
+		t.Skip("such a limit cannot be")
+	}
+	start := time.Now()
+	var all []admitted
+	refunds := int64(0)
+	other := 1
+	t.Repeat(map[string]func(*rapid.T){
+		"time": func(t *rapid.T) {
+			time.Sleep(time.Duration(rapid.OneOf(
+				rapid.Int64Range(0, 3), rapid.Int64Range(0, int64(rate.Period)/rate.Permits+1), rapid.Int64Range(0, 2*int64(rate.Period)),
+			).Draw(t, "ns")))
+		},
+		"reserve": func(t *rapid.T) {
+			n := rapid.Int64Range(1, o.Burst).Draw(t, "n")
+			if l := k.TryReserve(0, n); l.Allowed() {
+				all = append(all, admitted{at: time.Since(start), n: n, lease: l})
+			}
+		},
+		"end": func(t *rapid.T) {
+			if len(all) == 0 {
+				return
+			}
+			a := &all[rapid.IntRange(0, len(all)-1).Draw(t, "lease")]
+			if a.ended {
+				return
+			}
+			a.ended = true
+			actual := rapid.Int64Range(0, a.n).Draw(t, "actual")
+			a.lease.Commit(actual)
+			a.n = actual
+		},
+		"refund": func(t *rapid.T) {
+			if rapid.IntRange(0, 5).Draw(t, "rarely") == 0 {
+				n := rapid.Int64Range(1, 3).Draw(t, "n")
+				k.Refund(0, n)
+				refunds += n
+			}
+		},
+		"forgotten": func(*rapid.T) {
+			if k.Allow(other) {
+				other++
+				time.Sleep(time.Duration(int64(rate.Period)/rate.Permits + 1)) // until that one is fresh
+			}
+		},
+		"": func(t *rapid.T) {
+			for from := range all {
+				sum := big.NewRat(0, 1)
+				for _, a := range all[from:] {
+					sum.Add(sum, big.NewRat(a.n, 1))
+					may := big.NewRat(int64(a.at-all[from].at), int64(rate.Period))
+					may.Mul(may, big.NewRat(rate.Permits, 1)).Add(may, big.NewRat(o.Burst+refunds, 1))
+					if sum.Cmp(may) > 0 {
+						t.Fatalf("%v were granted from %v to %v, more than %v: %+v", sum, all[from].at, a.at, may, all)
+					}
+				}
+			}
+		},
+	})
+}
