@@ -1,6 +1,6 @@
 // Command adaptive simulates a service whose capacity halves and comes back, behind no limit, a fixed one, and one that
-// adapts. It prints what became of the requests, as a table, and draws it. It takes some seconds, and always answers the
-// same.
+// adapts. It prints what became of the requests, as a table, and draws it. It takes some seconds, and answers the same
+// every time.
 package main
 
 import (
