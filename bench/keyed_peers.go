@@ -54,7 +54,7 @@ func KeyedPeers() []Peer {
 			byTollbooth, "github.com/didip/tollbooth/v7",
 			"Limiter.LimitReached(key), which is the call behind its middleware once the key is known. One lock for all keys and " +
 				"another in the cache behind it, which is a map of elements of a list, each with a copy of x/time/rate. Expired " +
-				"keys are removed by inserting others, two at most, or by DeleteExpiredTokenBuckets, which the program has to call.",
+				"keys are removed by inserting others, one by each, or by DeleteExpiredTokenBuckets, which the program has to call.",
 		},
 		{
 			byMutexMap, "golang.org/x/time",
