@@ -76,11 +76,7 @@ const (
 // Hard tells whether the refusal is more than a request to slow down: the caller is locked out, cannot be tracked, or
 // finds the limiter closed.
 func (r Reason) Hard() bool {
-	switch r {
-	case ReasonHardLockout, ReasonTrackingCap, ReasonTableFull, ReasonClosed:
-		return true
-	}
-	return false
+	return r == ReasonHardLockout || r == ReasonTrackingCap || r == ReasonTableFull || r == ReasonClosed
 }
 
 var reasonNames = [reasons]string{

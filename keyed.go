@@ -93,10 +93,11 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed
 // call, must be quick and safe for concurrent use, and must not call the limiter; a lookup in a map is fine. A zero
 // Limit stands for that of the options.
 //
-// What it answers takes effect at once, and the key keeps its state: permits that are available stay so, up to the new limit, and
-// are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a sliding window,
-// must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys may have up to 65,534
-// different limits at a time; one that would have another one is treated like a new key that finds the table full.
+// What it answers takes effect at once, and the key keeps its state: permits that are available stay so, up to the new
+// limit, and are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a
+// sliding window, must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys
+// may have up to 65,534 different limits at a time; one that would have another one is treated like a new key that
+// finds the table full.
 //
 // A token bucket costs 8 bytes a key more than with NewKeyed.
 func NewKeyedFunc[K comparable](o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
@@ -152,7 +153,7 @@ func (k *Keyed[K]) note(h table.Hash, key K) { k.names.NoteCopy(h, key, ownKey[K
 // ownKey is a key that shares no memory with what the caller may change or keep alive by it.
 func ownKey[K comparable](key K) K {
 	if s, ok := any(key).(string); ok {
-		return any(strings.Clone(s)).(K)
+		return any(strings.Clone(s)).(K) //nolint:errcheck,forcetypeassert // K is string
 	}
 	return key
 }
@@ -172,6 +173,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 			k.refused.add()
 			k.note(h, key)
 			return false
+		case locked:
 		}
 	}
 	return !k.returns() && k.tryAcquire(key, h, 1, false).decision.Allowed
@@ -192,8 +194,8 @@ func (k *Keyed[K]) Take(key K, n int64) Decision {
 }
 
 // TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost, or
-// Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was regained at the
-// faster of the two rates, and nothing to windows of another length.
+// Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was
+// regained at the faster of the two rates, and nothing to windows of another length.
 func (k *Keyed[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
 
 func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
@@ -258,10 +260,10 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 // are out with AlgorithmConcurrency stay out: only their leases give them back.
 func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 
-// Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called. It takes effect
-// at once and keeps the state, as does the end; another Override replaces it. The algorithm, and the segments of a sliding
-// window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys can be overridden at a
-// time, each of which takes a place in the table, and some 700 bytes.
+// Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called.
+// It takes effect at once and keeps the state, as does the end; another Override replaces it. The algorithm, and the
+// segments of a sliding window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys
+// can be overridden at a time, each of which takes a place in the table, and some 700 bytes.
 func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
 	t, _ := k.termsOf(key)
 	if t == nil {

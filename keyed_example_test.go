@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -111,7 +112,7 @@ func docsKeyedOperate(limiter *weir.Keyed[string]) error {
 	limiter.Restore("203.0.113.7")
 	limiter.Reset("198.51.100.1")
 	for _, s := range limiter.Top(20) {
-		fmt.Println(s.Key, s.ID, s.Remaining, s.Limit, s.Refused)
+		slog.Info("busy", "key", s.Key, "id", s.ID, "remaining", s.Remaining, "limit", s.Limit, "refused", s.Refused)
 	}
 	return nil
 }
@@ -130,7 +131,10 @@ func TestKeyedDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := docsKeyedOperate(limiter); err != nil {
+	log := slog.Default()
+	defer slog.SetDefault(log)
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	if err = docsKeyedOperate(limiter); err != nil {
 		t.Error(err)
 	}
 	page, err := os.ReadFile("docs/keyed.md")

@@ -80,11 +80,8 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 				of.Clock = bubbleClock{}
 			}
 			of.Rate = weir.Per(o.limit, regain)
-			switch of.Algorithm {
-			case weir.AlgorithmConcurrency:
+			if !k.timed {
 				of.Rate, of.Burst = weir.Rate{}, o.limit
-			case weir.AlgorithmTokenBucket:
-				of.Burst = o.limit
 			}
 			l, err := weir.NewKeyed[string](of)
 			if k.timed {

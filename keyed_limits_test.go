@@ -71,28 +71,40 @@ func TestChangedLimitKeepsTheState(t *testing.T) {
 		{"lowered, still enough", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 7, 3, 3},
 		{"lowered below what is left", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 1, 9, 5},
 		{
-			"fixed window raised", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(50)}, 7, 3, 43,
+			"fixed window raised",
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(50)},
+			7, 3, 43,
 		},
 		{
-			"fixed window lowered", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)}, 7, 3, 0,
+			"fixed window lowered",
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)},
+			7, 3, 0,
 		},
 		{
-			"fixed window of another length", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(20)}, 7, 3, 13,
+			"fixed window of another length",
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(20)},
+			7, 3, 13,
 		},
 		{
-			"sliding window", weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerDay(8)}, 7, 3, 1,
+			"sliding window",
+			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerDay(8)},
+			7, 3, 1,
 		},
 		{
-			"sliding counter", weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(8)}, 7, 3, 1,
+			"sliding counter",
+			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(10)},
+			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(8)},
+			7, 3, 1,
 		},
 		{
-			"concurrency", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
-			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20}, 7, 3, 13,
+			"concurrency",
+			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20},
+			7, 3, 13,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,12 +125,12 @@ func TestChangedLimitKeepsTheState(t *testing.T) {
 				d := k.Peek("a", 0)
 				if d.ResetAfter > 0 {
 					time.Sleep(d.ResetAfter - 1)
-					if d := k.Peek("a", d.Limit); d.Allowed {
-						t.Errorf("all permits are back too early: %+v", d)
+					if early := k.Peek("a", d.Limit); early.Allowed {
+						t.Errorf("all permits are back too early: %+v", early)
 					}
 					time.Sleep(1)
 				}
-				if d := k.Take("a", d.Limit); !d.Allowed {
+				if d = k.Take("a", d.Limit); !d.Allowed {
 					t.Errorf("not all permits are back: %+v", d)
 				}
 			})
@@ -330,7 +342,7 @@ func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
 		defer k.Close()
 		k.Take("busy", 10)
 		k.Take("waited for", 8)
-		go k.Acquire(t.Context(), "waited for", 3) //nolint:errcheck // it waits until the limiter is closed
+		go k.Acquire(t.Context(), "waited for", 3) // it waits until the limiter is closed
 		synctest.Wait()
 		if err := k.Override("overridden", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
 			t.Fatal(err)

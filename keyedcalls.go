@@ -26,7 +26,7 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 		if slot != nil && slot.Tag() == raisedTag {
 			g := k.busy[shard.Index()][h]
 			shard.Unlock()
-			if l, err, alive := g.acquire(ctx, t, n, reserve); alive {
+			if l, alive, err := g.acquire(ctx, t, n, reserve); alive {
 				return l, err
 			}
 			continue
@@ -204,7 +204,7 @@ func (k *keyed) shut() {
 			g.end()
 		}
 		g.unlock()
-		_ = g.gate.Close()
+		_ = g.Close()
 	}
 }
 

@@ -116,13 +116,13 @@ func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
 	return g.lease(n, r, reason, reserve, g.terms), true
 }
 
-func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) (l Lease, err error, alive bool) {
+func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) (l Lease, alive bool, err error) {
 	now, alive := g.arrive(t)
 	if !alive {
-		return l, nil, false
+		return l, false, nil
 	}
 	l, err = g.acquireEntered(ctx, now, n, reserve)
-	return l, err, true
+	return l, true, err
 }
 
 func (g *keyGate) peek(t *terms, n int64) (d Decision, alive bool) {

@@ -281,7 +281,9 @@ func (k *keyed) full(t *terms, now, n int64) Lease {
 const mostReclaims = 4
 
 // decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room.
-func (k *keyed) decide(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64) (d Decision, m algo.Mark, ok bool) {
+func (k *keyed) decide(
+	shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64,
+) (d Decision, m algo.Mark, ok bool) {
 	var r algo.Result
 	switch {
 	case slot != nil:

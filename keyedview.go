@@ -72,8 +72,8 @@ type KeyState[K comparable] struct {
 	Overridden time.Duration
 }
 
-// pressure compares by how much keys suffer from their limit: those that are waited for first, then by the part of the limit that
-// is used, then by refusals.
+// pressure compares by how much keys suffer from their limit: those that are waited for first, then by the part of the
+// limit that is used, then by refusals.
 func pressure[K comparable](a, b KeyState[K]) int {
 	used := func(s KeyState[K]) float64 { return float64(s.Limit-s.Remaining) / float64(s.Limit) }
 	return cmp.Or(
@@ -99,8 +99,8 @@ func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
 	}
 }
 
-// Top answers the n keys under the most pressure, the one with the most first: those that are waited for first, then by the part
-// of their limit that is used, then by refusals. It looks at all keys, like All.
+// Top answers the n keys under the most pressure, the one with the most first: those that are waited for first, then by
+// the part of their limit that is used, then by refusals. It looks at all keys, like All.
 func (k *Keyed[K]) Top(n int) []KeyState[K] {
 	if n <= 0 {
 		return nil
@@ -125,7 +125,7 @@ type leastFirst[K comparable] []KeyState[K]
 func (h leastFirst[K]) Len() int           { return len(h) }
 func (h leastFirst[K]) Less(i, j int) bool { return pressure(h[i], h[j]) < 0 }
 func (h leastFirst[K]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) }
+func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) } //nolint:errcheck,forcetypeassert // Top's
 func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from this heap") }
 
 // keyState is what the table knows of a key.

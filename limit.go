@@ -82,8 +82,11 @@ func (l Limit) String() string {
 		return fmt.Sprintf("%v %v in %d segments", l.Algorithm, l.Rate, l.segments())
 	case AlgorithmConcurrency:
 		return fmt.Sprintf("%v %d", l.Algorithm, l.Burst)
+	case AlgorithmFixedWindow, AlgorithmSlidingCounter:
+		return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
+	default:
+		return l.Algorithm.String()
 	}
-	return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
 }
 
 // permits is the most permits that can be granted at once.
@@ -105,20 +108,27 @@ func (l Limit) segments() int {
 // Buckets take two words where they can if they may be narrow.
 func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 	if l.Algorithm >= algorithms {
-		return nil, &OptionError{of + ".Algorithm", l.Algorithm.String(), "token-bucket, fixed-window, sliding-window, sliding-counter or concurrency"}
+		return nil, &OptionError{
+			of + ".Algorithm", l.Algorithm.String(),
+			"token-bucket, fixed-window, sliding-window, sliding-counter or concurrency",
+		}
 	}
 	if l.Algorithm != AlgorithmConcurrency {
 		if err := l.Rate.option(of + ".Rate"); err != nil {
 			return nil, err
 		}
 	} else if l.Rate != (Rate{}) {
-		return nil, &OptionError{of + ".Rate", l.Rate.String(), "zero with concurrency, where permits come back when they are released"}
+		return nil, &OptionError{
+			of + ".Rate", l.Rate.String(), "zero with concurrency, where permits come back when they are released",
+		}
 	}
 	if l.Segments != 0 && l.Algorithm != AlgorithmSlidingWindow {
 		return nil, &OptionError{of + ".Segments", fmt.Sprint(l.Segments), "0 with " + l.Algorithm.String()}
 	}
 	if l.Burst != 0 && l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmConcurrency {
-		return nil, &OptionError{of + ".Burst", fmt.Sprint(l.Burst), "0 with " + l.Algorithm.String() + ", which holds the permits of Rate"}
+		return nil, &OptionError{
+			of + ".Burst", fmt.Sprint(l.Burst), "0 with " + l.Algorithm.String() + ", which holds the permits of Rate",
+		}
 	}
 	var err error
 	t := &terms{limit: l, permits: l.permits(), refill: l.Rate.Period}
@@ -141,7 +151,7 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		p := new(packedCounter)
 		p.algorithm, err = algo.NewSlidingCounter(n, window, origin)
 		t.packed, t.refill = p, 2*window
-	case AlgorithmConcurrency:
+	default: // AlgorithmConcurrency
 		p := new(packedInUse)
 		if p.algorithm, err = algo.NewConcurrency(l.Burst); err != nil {
 			return nil, &OptionError{of + ".Burst", fmt.Sprint(l.Burst), "from 1 to 10^15"}
@@ -155,7 +165,7 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 }
 
 // packBucket packs the states of a bucket, into two words if it can and may.
-func packBucket(b algo.TokenBucket, narrow bool) packed {
+func packBucket(b algo.TokenBucket, narrow bool) packed { //nolint:ireturn // one of two
 	if num, _ := b.Rate(); narrow && num <= mostUnits {
 		return &packedUnits{b, bucketUnits{num: num}}
 	}

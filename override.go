@@ -14,7 +14,8 @@ const mostOverrides = 1 << 16
 var (
 	// ErrClosed is returned by calls that change a limiter that has been closed.
 	ErrClosed = errors.New("weir: the limiter is closed")
-	// ErrTableFull is returned when a new key cannot be tracked, because as many as may be are, and none of them can be forgotten.
+	// ErrTableFull is returned when a new key cannot be tracked, because as many as may be are, and none of them can be
+	// forgotten.
 	ErrTableFull = errors.New("weir: no room for another key: raise MaxKeys")
 	// ErrTooManyOverrides is returned when 65,536 keys are overridden.
 	ErrTooManyOverrides = errors.New("weir: 65536 keys are overridden already: restore some")

@@ -5,7 +5,7 @@ import (
 )
 
 // packed applies an algorithm to a state that is kept in some words of a table.
-type packed interface {
+type packed interface { //nolint:interfacebloat // what a key needs of an algorithm
 	// words is how many words a state takes.
 	words() int
 	// law is the algorithm.
@@ -43,6 +43,15 @@ type packing[S any, A algo.Algorithm[S]] interface {
 	state(m meter) S
 }
 
+var (
+	_ packing[algo.TokenBucketState, algo.TokenBucket]       = bucketWords{}
+	_ packing[algo.TokenBucketState, algo.TokenBucket]       = bucketUnits{}
+	_ packing[algo.FixedWindowState, algo.FixedWindow]       = fixedWords{}
+	_ packing[algo.SlidingWindowState, algo.SlidingWindow]   = slidingWords{}
+	_ packing[algo.SlidingCounterState, algo.SlidingCounter] = counterWords{}
+	_ packing[algo.ConcurrencyState, algo.Concurrency]       = inUseWord{}
+)
+
 // packedAs implements packed.
 type packedAs[S any, A algo.Algorithm[S], P packing[S, A]] struct {
 	algorithm A
@@ -79,7 +88,7 @@ func (p *packedAs[S, A, P]) refund(state []uint64, now, n int64) {
 func (p *packedAs[S, A, P]) cancel(state []uint64, now, n int64, m algo.Mark, of packed) {
 	s := p.packing.unpack(state, now)
 	if of != packed(p) {
-		s = p.packing.across(p.algorithm, of.law().(A), s, now, n, m)
+		s = p.packing.across(p.algorithm, lawOf[A](of), s, now, n, m)
 	} else {
 		s = p.algorithm.Cancel(s, now, n, m)
 	}
@@ -97,10 +106,10 @@ func (p *packedAs[S, A, P]) freshAt(state []uint64) int64 {
 }
 
 func (p *packedAs[S, A, P]) carry(old packed, state []uint64, now int64) {
-	p.packing.pack(state, p.packing.carried(p.algorithm, old.law().(A), p.packing.unpack(state, now), now))
+	p.packing.pack(state, p.packing.carried(p.algorithm, lawOf[A](old), p.packing.unpack(state, now), now))
 }
 
-func (p *packedAs[S, A, P]) meter(state []uint64, now int64) meter {
+func (p *packedAs[S, A, P]) meter(state []uint64, now int64) meter { //nolint:ireturn // meters differ
 	return p.packing.metered(p.algorithm, p.packing.unpack(state, now))
 }
 
@@ -108,9 +117,12 @@ func (p *packedAs[S, A, P]) keep(m meter, state []uint64) {
 	p.packing.pack(state, p.packing.state(m))
 }
 
-func (p *packedAs[S, A, P]) carryMeter(old packed, m meter, now int64) meter {
-	return p.packing.metered(p.algorithm, p.packing.carried(p.algorithm, old.law().(A), p.packing.state(m), now))
+func (p *packedAs[S, A, P]) carryMeter(old packed, m meter, now int64) meter { //nolint:ireturn // meters differ
+	return p.packing.metered(p.algorithm, p.packing.carried(p.algorithm, lawOf[A](old), p.packing.state(m), now))
 }
+
+// lawOf is the algorithm of another state of the same Keyed, whose keys all have the same.
+func lawOf[A any](p packed) A { return p.law().(A) } //nolint:errcheck,forcetypeassert // see above
 
 // beforeAll is a time before any that a clock shows.
 const beforeAll = -1 << 62
@@ -151,18 +163,19 @@ func (bucketWords) across(a, old algo.TokenBucket, s algo.TokenBucketState, now,
 	return a.CancelAcross(old, s, now, n, m)
 }
 
-func (bucketWords) metered(a algo.TokenBucket, s algo.TokenBucketState) meter {
+func (bucketWords) metered(a algo.TokenBucket, s algo.TokenBucketState) meter { //nolint:ireturn // meters differ
 	return &metered[algo.TokenBucketState, algo.TokenBucket]{algorithm: a, state: s}
 }
 
 func (bucketWords) state(m meter) algo.TokenBucketState {
-	return m.(*metered[algo.TokenBucketState, algo.TokenBucket]).state
+	return m.(*metered[algo.TokenBucketState, algo.TokenBucket]).state //nolint:errcheck,forcetypeassert // it made the meter
 }
 
 // bucketUnits is a token bucket in two words, for rates of few permits in lowest terms: the time at which it is full in
 // units of 1/num nanosecond, and what the state's Returned is.
 type bucketUnits struct {
 	bucketWords
+
 	num int64
 }
 
@@ -209,19 +222,21 @@ func (fixedWords) carried(a, old algo.FixedWindow, s algo.FixedWindowState, now 
 	return a.Carry(old, s, now)
 }
 
-func (fixedWords) across(a, old algo.FixedWindow, s algo.FixedWindowState, now, n int64, m algo.Mark) algo.FixedWindowState {
+func (fixedWords) across(
+	a, old algo.FixedWindow, s algo.FixedWindowState, now, n int64, m algo.Mark,
+) algo.FixedWindowState {
 	if !a.SameWindows(old) {
 		return s
 	}
 	return a.Cancel(s, now, n, m)
 }
 
-func (fixedWords) metered(a algo.FixedWindow, s algo.FixedWindowState) meter {
+func (fixedWords) metered(a algo.FixedWindow, s algo.FixedWindowState) meter { //nolint:ireturn // meters differ
 	return &metered[algo.FixedWindowState, algo.FixedWindow]{algorithm: a, state: s}
 }
 
 func (fixedWords) state(m meter) algo.FixedWindowState {
-	return m.(*metered[algo.FixedWindowState, algo.FixedWindow]).state
+	return m.(*metered[algo.FixedWindowState, algo.FixedWindow]).state //nolint:errcheck,forcetypeassert // it made the meter
 }
 
 // slidingWords is a sliding window in one word and one for each segment.
@@ -253,18 +268,22 @@ func (slidingWords) carried(a, old algo.SlidingWindow, s algo.SlidingWindowState
 	return a.Carry(old, s, now)
 }
 
-func (slidingWords) across(a, old algo.SlidingWindow, s algo.SlidingWindowState, now, n int64, m algo.Mark) algo.SlidingWindowState {
+func (slidingWords) across(
+	a, old algo.SlidingWindow, s algo.SlidingWindowState, now, n int64, m algo.Mark,
+) algo.SlidingWindowState {
 	if !a.SameWindows(old) {
 		return s
 	}
 	return a.Cancel(s, now, n, m)
 }
 
-func (slidingWords) metered(a algo.SlidingWindow, s algo.SlidingWindowState) meter {
+func (slidingWords) metered(a algo.SlidingWindow, s algo.SlidingWindowState) meter { //nolint:ireturn // meters differ
 	return &slidingMeter{metered[algo.SlidingWindowState, algo.SlidingWindow]{algorithm: a, state: s}}
 }
 
-func (slidingWords) state(m meter) algo.SlidingWindowState { return m.(*slidingMeter).metered.state }
+func (slidingWords) state(m meter) algo.SlidingWindowState {
+	return m.(*slidingMeter).state //nolint:errcheck,forcetypeassert // it made the meter
+}
 
 // counterWords is a sliding counter in three words.
 type counterWords struct{}
@@ -287,18 +306,22 @@ func (counterWords) carried(a, old algo.SlidingCounter, s algo.SlidingCounterSta
 	return a.Carry(old, s, now)
 }
 
-func (counterWords) across(a, old algo.SlidingCounter, s algo.SlidingCounterState, now, n int64, m algo.Mark) algo.SlidingCounterState {
+func (counterWords) across(
+	a, old algo.SlidingCounter, s algo.SlidingCounterState, now, n int64, m algo.Mark,
+) algo.SlidingCounterState {
 	if !a.SameWindows(old) {
 		return s
 	}
 	return a.Cancel(s, now, n, m)
 }
 
-func (counterWords) metered(a algo.SlidingCounter, s algo.SlidingCounterState) meter {
+func (counterWords) metered(a algo.SlidingCounter, s algo.SlidingCounterState) meter { //nolint:ireturn // meters differ
 	return &counterMeter{metered[algo.SlidingCounterState, algo.SlidingCounter]{algorithm: a, state: s}}
 }
 
-func (counterWords) state(m meter) algo.SlidingCounterState { return m.(*counterMeter).metered.state }
+func (counterWords) state(m meter) algo.SlidingCounterState {
+	return m.(*counterMeter).state //nolint:errcheck,forcetypeassert // it made the meter
+}
 
 // inUseWord is the permits that are out in one word.
 type inUseWord struct{}
@@ -323,10 +346,10 @@ func (inUseWord) across(a, _ algo.Concurrency, s algo.ConcurrencyState, now, n i
 	return a.Cancel(s, now, n, m)
 }
 
-func (inUseWord) metered(a algo.Concurrency, s algo.ConcurrencyState) meter {
+func (inUseWord) metered(a algo.Concurrency, s algo.ConcurrencyState) meter { //nolint:ireturn // meters differ
 	return &metered[algo.ConcurrencyState, algo.Concurrency]{algorithm: a, state: s}
 }
 
 func (inUseWord) state(m meter) algo.ConcurrencyState {
-	return m.(*metered[algo.ConcurrencyState, algo.Concurrency]).state
+	return m.(*metered[algo.ConcurrencyState, algo.Concurrency]).state //nolint:errcheck,forcetypeassert // it made the meter
 }

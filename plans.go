@@ -46,8 +46,8 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t = p.byLimit[l]; t != nil {
-		return t, ReasonNone
+	if other := p.byLimit[l]; other != nil {
+		return other, ReasonNone
 	}
 	t, err := p.keyed.alike("", l, false)
 	if err != nil {
@@ -131,10 +131,14 @@ func (k *keyed) alike(of string, l Limit, narrow bool) (*terms, error) {
 	}
 	base := k.base.limit
 	if l.Algorithm != base.Algorithm {
-		return nil, &OptionError{of + ".Algorithm", l.Algorithm.String(), base.Algorithm.String() + ", as for all keys"}
+		return nil, &OptionError{
+			of + ".Algorithm", l.Algorithm.String(), base.Algorithm.String() + ", as for all keys",
+		}
 	}
 	if l.Algorithm == AlgorithmSlidingWindow && l.segments() != base.segments() {
-		return nil, &OptionError{of + ".Segments", strconv.Itoa(l.segments()), strconv.Itoa(base.segments()) + ", as for all keys"}
+		return nil, &OptionError{
+			of + ".Segments", strconv.Itoa(l.segments()), strconv.Itoa(base.segments()) + ", as for all keys",
+		}
 	}
 	return t, nil
 }

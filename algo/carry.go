@@ -1,8 +1,8 @@
 package algo
 
-// Carry converts a state of the windows old into one of w: permits that were taken in the current window stay taken, in the window of w
-// that is current at time now. What is available is held at the new limit, and a debt stays owed. A Mark from before is
-// good for w if the windows have the same length and phase.
+// Carry converts a state of the windows old into one of w: permits that were taken in the current window stay taken, in
+// the window of w that is current at time now. What is available is held at the new limit, and a debt stays owed. A
+// Mark from before is good for w if the windows have the same length and phase.
 func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) FixedWindowState {
 	x := old.at(s, now)
 	debt := max(0, x.Used-old.limit)

@@ -62,7 +62,7 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 		if served++; served > 5 {
 			panic(http.ErrAbortHandler)
 		}
-		resp := send(handler, from("192.0.2.1:1"))
+		resp := send(handler, from("192.0.2.1:1")) //nolint:contextcheck // another request
 		w.WriteHeader(resp.status)
 	}))
 	if resp := send(handler, from("192.0.2.1:1")); resp.status != http.StatusTooManyRequests && resp.status != http.StatusServiceUnavailable || served != 2 {
@@ -73,7 +73,7 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 	}
 	served = 4
 	func() {
-		defer func() { recover() }() //nolint:errcheck // the handler panics
+		defer func() { recover() }()
 		send(handler, from("192.0.2.1:1"))
 	}()
 	if d := k.Peek("192.0.2.1", 2); !d.Allowed {

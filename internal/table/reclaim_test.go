@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReclaimFindsTheOnlyFreshKey fills a table with keys in use but for one, wherever that is, and expects that a new key takes its
-// place at once.
+// TestReclaimFindsTheOnlyFreshKey fills a table with keys in use but for one, wherever that is, and expects that a new
+// key takes its place at once.
 func TestReclaimFindsTheOnlyFreshKey(t *testing.T) {
 	const bound = 20_000
 	table := New(Options{Words: 1, Shards: 16, MaxKeys: bound, FreshAt: freshAt})

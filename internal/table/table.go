@@ -62,8 +62,8 @@ type Options struct {
 	// FreshAt is the time from which on a state equals that of a key that has never been seen, if nobody changes it. From then
 	// on it may be forgotten. It is called under a lock and must not call the table.
 	FreshAt func(state []uint64, tag uint16) int64
-	// Forgotten, if it is not nil, is told what was forgotten without having been removed. It is called under a lock and must not call the
-	// table.
+	// Forgotten, if it is not nil, is told what was forgotten without having been removed. It is called under a lock
+	// and must not call the table.
 	Forgotten func(state []uint64, tag uint16)
 }
 
@@ -72,9 +72,10 @@ type Options struct {
 // pointers. A segment grows, and forgets fresh keys, when a new key finds it nearly full, and by itself alone: there is
 // no sweep and no moment at which the whole table stops (extendible hashing, Fagin et al. 1979).
 //
-// Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time before which
-// nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of each shard,
-// and one that finds it full of fresh ones finds one of them. A key costs 28 to 35 bytes with a state of one word, 37 to 47 with one of two (TestBytesPerKey).
+// Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time
+// before which nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of
+// each shard, and one that finds it full of fresh ones finds one of them. A key costs 28 to 36 bytes with a state of
+// one word, 37 to 47 with one of two (TestBytesPerKey).
 type Table struct {
 	stride    int
 	max       int64
@@ -288,9 +289,9 @@ func (t *Table) NextFresh() int64 {
 	return first
 }
 
-// Reclaim forgets a key that is fresh at time now, whichever it finds, and answers whether it found one. No shard may be locked by the
-// caller. It finds one if there is one, unless it has searched mostScans segments in vain before, which holds up nobody
-// but the caller.
+// Reclaim forgets a key that is fresh at time now, whichever it finds, and answers whether it found one. No shard may
+// be locked by the caller. It finds one if there is one, unless it has searched mostScans segments in vain before,
+// which holds up nobody but the caller.
 func (t *Table) Reclaim(now int64) bool {
 	scans := mostScans
 	first := t.hand.Load()
@@ -442,14 +443,14 @@ func (s *Shard) replace(g, low, high *segment) {
 	}
 }
 
-// takeFrom adds copies of those slots of old whose hash has the given bits under the mask.
-func (g *segment) takeFrom(old *segment, stride int, mask, bits uint64) {
+// takeFrom adds copies of those slots of old whose hash under the mask is want.
+func (g *segment) takeFrom(old *segment, stride int, mask, want uint64) {
 	from, to := old.slots, g.slots
 	for len(from) >= stride {
 		slot := from[:stride:stride]
 		from = from[stride:]
 		a := slot[0]
-		if a == 0 || a&mask != bits {
+		if a == 0 || a&mask != want {
 			continue
 		}
 		i := int(g.home(slot[1]&identity)) * stride
@@ -458,10 +459,7 @@ func (g *segment) takeFrom(old *segment, stride int, mask, bits uint64) {
 				i = 0
 			}
 		}
-		place := to[i : i+stride : i+stride]
-		for w, word := range slot {
-			place[w] = word
-		}
+		copy(to[i:i+stride], slot)
 		g.used++
 	}
 }

@@ -6,8 +6,8 @@ type Cursor struct {
 	prefix uint64 // of the hashes of the shard that come next
 }
 
-// StartAt is a cursor at the beginning of a shard. A walk from there ends with the last shard and has to go on from the beginning to
-// see all.
+// StartAt is a cursor at the beginning of a shard. A walk from there ends with the last shard and has to go on from the
+// beginning to see all.
 func (t *Table) StartAt(shard int) Cursor { return Cursor{shard: shard % len(t.shards)} }
 
 // Shards is how many shards there are.
