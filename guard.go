@@ -36,7 +36,7 @@ var ErrNoEndpoint = errors.New("weir: no endpoint")
 // to follow. An endpoint is forgotten only if that gives it nothing: it is not locked out, its bucket is full, its
 // violations do not count any more, and it has cooled down if lockouts escalate. (If InitialTokens is 0, not even then, until
 // another token would have come: so one that was told to wait for a token finds it.) So neither cleanups nor a flood of new
-// endpoints can end a lockout (TestGuardLockoutSurvivesOtherEndpoints).
+// endpoints can end a lockout (TestGuardLockoutSurvivesTenMillionEndpoints).
 //
 // A guard has a timer of its own that runs its cleanups, so it must be closed when it is not needed any more. All
 // methods are safe for concurrent use; Check takes one of ShardCount locks and allocates nothing.

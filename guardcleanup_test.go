@@ -426,8 +426,8 @@ func TestGuardLogsCleanups(t *testing.T) {
 	}
 }
 
-// TestGuardLockoutSurvivesOtherEndpoints has ten million others pass through a small guard, and cleanups between them.
-func TestGuardLockoutSurvivesOtherEndpoints(t *testing.T) {
+// TestGuardLockoutSurvivesTenMillionEndpoints has ten million others pass through a small guard, and cleanups between them.
+func TestGuardLockoutSurvivesTenMillionEndpoints(t *testing.T) {
 	for _, most := range []int{200, 0} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			others := 10_000_000
