@@ -85,7 +85,9 @@ func (o *AdaptiveOptions) check() error {
 	case o.MinLimit < 1 || o.MinLimit > mostAdaptive:
 		return &OptionError{of + "MinLimit", fmt.Sprint(o.MinLimit), "from 1 to 10^9 permits"}
 	case o.MaxLimit < o.MinLimit || o.MaxLimit > mostAdaptive:
-		return &OptionError{of + "MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit)}
+		return &OptionError{
+			of + "MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit),
+		}
 	case o.InitialLimit < o.MinLimit || o.InitialLimit > o.MaxLimit:
 		return &OptionError{
 			of + "InitialLimit", fmt.Sprint(o.InitialLimit),
@@ -172,7 +174,7 @@ func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
 			tolerance: o.Tolerance, smoothing: o.Smoothing, interval: int64(o.ProbeInterval),
 		},
 	}
-	err := a.pool.init(gateOptions{of, o.Name, o.InitialLimit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
+	err := a.init(gateOptions{of, o.Name, o.InitialLimit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ var _ Limiter = (*Concurrency)(nil)
 func NewConcurrency(o ConcurrencyOptions) (*Concurrency, error) {
 	const of = "ConcurrencyOptions"
 	c := new(Concurrency)
-	err := c.pool.init(gateOptions{of, o.Name, o.Limit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
+	err := c.init(gateOptions{of, o.Name, o.Limit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (p *pool) init(o gateOptions) error {
 	}
 	p.returned = true
 	p.permits.algorithm = a
-	if err = p.gate.init(&p.permits, o); err != nil {
+	if err := p.gate.init(&p.permits, o); err != nil {
 		return err
 	}
 	p.owner, p.fast.owner = p, p

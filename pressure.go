@@ -8,7 +8,7 @@ import (
 
 // Pressure is a source of pressure for a [Shedder].
 type Pressure interface {
-	// Pressure is how much of what there is is used at time now, in nanoseconds on any scale: 0 is nothing, 1 all of
+	// Pressure is how much is used of what there is at time now, in nanoseconds on any scale: 0 is nothing, 1 all of
 	// it, and more, up to 100, is more asked for than there is. A source that measures something over time measures it
 	// from one call to the next. The error is ErrNoPressure if there is nothing to read on this machine. Calls do not
 	// overlap, and should not take long: somebody's request waits meanwhile.
@@ -23,7 +23,7 @@ var ErrNoPressure = errors.New("weir: nothing to read the pressure from")
 const mostPressure = 100
 
 // NewPressure is a source that calls f.
-func NewPressure(name string, f func(now int64) (float64, error)) Pressure {
+func NewPressure(name string, f func(now int64) (float64, error)) Pressure { //nolint:ireturn // any source
 	return pressureFunc{name, f}
 }
 
@@ -39,7 +39,7 @@ func (p pressureFunc) String() string { return p.name }
 // LimiterPressure is the share of the permits of l that is not available: of an [Adaptive] or a [Concurrency] what is out.
 // In front of such a limiter a [Shedder] keeps permits free for critical requests, by shedding others before all
 // are out. It must not be used with a limiter that takes time to answer Peek.
-func LimiterPressure(name string, l Limiter) Pressure {
+func LimiterPressure(name string, l Limiter) Pressure { //nolint:ireturn // a source is what the interface says
 	return NewPressure(name, func(int64) (float64, error) {
 		d := l.Peek(0)
 		if d.Limit <= 0 {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"time"
 )
 
@@ -13,7 +14,7 @@ const defaultSchedulerLatency = 20 * time.Millisecond
 // offer in that time, which follows the quota of a cgroup: from 0 to 1. It is what the operating system tells, as the
 // classes of processor time in runtime/metrics stand still from one garbage collection to the next. The first call
 // answers [ErrNoPressure], and so does every call where the operating system is neither a Unix nor Windows.
-func ProcessCPUPressure() Pressure {
+func ProcessCPUPressure() Pressure { //nolint:ireturn // a source is what the interface says
 	var (
 		began      bool
 		used, then int64
@@ -38,7 +39,7 @@ func ProcessCPUPressure() Pressure {
 // SchedulerPressure is for how long goroutines that could run had to wait for a processor, relative to most: the 99th
 // percentile since the last call, by most, and never more than 2. The first call answers [ErrNoPressure]. A most of
 // 0 or less means 20 ms.
-func SchedulerPressure(most time.Duration) Pressure {
+func SchedulerPressure(most time.Duration) Pressure { //nolint:ireturn // a source is what the interface says
 	if most <= 0 {
 		most = defaultSchedulerLatency
 	}
@@ -75,8 +76,8 @@ func latePercentile(h *metrics.Float64Histogram, before []uint64) float64 {
 		return 0
 	}
 	beyond := n / 100
-	for i := len(h.Counts) - 1; i >= 0; i-- {
-		c := h.Counts[i] - before[i]
+	for i, c := range slices.Backward(h.Counts) {
+		c -= before[i]
 		if c > beyond {
 			if low := h.Buckets[i]; !math.IsInf(low, -1) {
 				return max(low, 0)

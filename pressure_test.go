@@ -212,6 +212,17 @@ func FuzzCgroup(f *testing.F) {
 	})
 }
 
+// work keeps a processor busy for d.
+func work(d time.Duration) {
+	for left := d; left > 0; {
+		began := time.Now()
+		for range 100 {
+			runtime.KeepAlive(began)
+		}
+		left -= time.Since(began)
+	}
+}
+
 // TestProcessCPUPressureSeesWork lets a goroutine work for as long as it takes to be seen: at least half of what one processor
 // can do, unless other processes take it away.
 func TestProcessCPUPressureSeesWork(t *testing.T) {
@@ -223,8 +234,7 @@ func TestProcessCPUPressureSeesWork(t *testing.T) {
 		if _, err := p.Pressure(int64(from)); err != nil { // begins anew
 			t.Fatal(err)
 		}
-		for time.Since(began) < from+50*time.Millisecond {
-		}
+		work(50 * time.Millisecond)
 		got, err := p.Pressure(int64(time.Since(began)))
 		if err != nil || got < 0 || got > 1 {
 			t.Fatalf("%v, %v", got, err)
@@ -251,8 +261,7 @@ func TestSchedulerPressureSeesWaiting(t *testing.T) {
 		done := make(chan struct{})
 		for range 1000 {
 			go func() {
-				for began := time.Now(); time.Since(began) < 100*time.Microsecond; {
-				}
+				work(100 * time.Microsecond)
 				done <- struct{}{}
 			}()
 		}

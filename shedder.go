@@ -135,7 +135,9 @@ func (o *ShedderOptions) check() error {
 	case o.RetryAfter < time.Millisecond || o.RetryAfter > time.Hour:
 		return &OptionError{of + "RetryAfter", o.RetryAfter.String(), "from 1ms to 1h"}
 	case o.MaxRetryAfter < o.RetryAfter || o.MaxRetryAfter > time.Hour:
-		return &OptionError{of + "MaxRetryAfter", o.MaxRetryAfter.String(), "from RetryAfter, " + o.RetryAfter.String() + ", to 1h"}
+		return &OptionError{
+			of + "MaxRetryAfter", o.MaxRetryAfter.String(), "from RetryAfter, " + o.RetryAfter.String() + ", to 1h",
+		}
 	}
 	for i, s := range o.Sources {
 		if s == nil {

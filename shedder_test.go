@@ -163,11 +163,18 @@ func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
 	}
 	for _, c := range []struct{ read, want float64 }{
 		{0.8, 0.8},
-		{0.75, 0.8}, {0.79, 0.8}, {0.71, 0.8}, {0.8, 0.8}, // trembles
-		{0.85, 0.85},           // up at once
-		{0.7, 0.8}, {0.6, 0.7}, // down, but for the hysteresis
-		{0.65, 0.7}, {0.69, 0.7}, {0.72, 0.72},
-		{0, 0.1}, {0, 0.1},
+		{0.75, 0.8},
+		{0.79, 0.8},
+		{0.71, 0.8},
+		{0.8, 0.8},   // trembles
+		{0.85, 0.85}, // up at once
+		{0.7, 0.8},
+		{0.6, 0.7}, // down, but for the hysteresis
+		{0.65, 0.7},
+		{0.69, 0.7},
+		{0.72, 0.72},
+		{0, 0.1},
+		{0, 0.1},
 	} {
 		g.set(c.read, nil)
 		clock.Advance(time.Second)

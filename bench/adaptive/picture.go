@@ -30,8 +30,10 @@ const (
 
 // ink is one colour for each course, which also the colour-blind can tell apart.
 var ink = []color.Color{
-	color.RGBA{0x8c, 0x8c, 0x8c, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff},
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+	color.RGBA{0x8c, 0x8c, 0x8c, 0xff},
+	color.RGBA{0xd5, 0x5e, 0x00, 0xff},
+	color.RGBA{0x00, 0x72, 0xb2, 0xff},
+	color.RGBA{0x00, 0x9e, 0x73, 0xff},
 }
 
 var (
@@ -69,11 +71,16 @@ func panels(s Scenario) []panel {
 			values: each(func(p Point) float64 { return p.Goodput }),
 		},
 		{
-			title: fmt.Sprintf("99th percentile of latency (dashed: the deadline, %d ms)", s.Deadline.Milliseconds()), low: 50, high: 30000, log: true,
+			title: fmt.Sprintf("99th percentile of latency (dashed: the deadline, %d ms)", s.Deadline.Milliseconds()),
+			low:   50, high: 30000, log: true,
 			mark: s.Deadline.Seconds() * 1000,
 			ticks: []plot.Tick{
-				{Value: 50, Label: "50 ms"}, {Value: 100, Label: "100 ms"}, {Value: 250, Label: "250 ms"}, {Value: 1000, Label: "1 s"},
-				{Value: 5000, Label: "5 s"}, {Value: 20000, Label: "20 s"},
+				{Value: 50, Label: "50 ms"},
+				{Value: 100, Label: "100 ms"},
+				{Value: 250, Label: "250 ms"},
+				{Value: 1000, Label: "1 s"},
+				{Value: 5000, Label: "5 s"},
+				{Value: 20000, Label: "20 s"},
 			},
 			values: each(func(p Point) float64 {
 				if p.P99 == 0 {
@@ -113,7 +120,7 @@ func Draw(w io.Writer, courses []*Course) error {
 	image := vgsvg.New(width, height)
 	canvas := draw.New(image)
 	canvas.SetColor(paper)
-	canvas.Fill(canvas.Rectangle.Path())
+	canvas.Fill(canvas.Path())
 
 	s := courses[0].Scenario
 	title(canvas, s)
@@ -188,7 +195,7 @@ func (p panel) plot(courses []*Course, first, last bool) (*plot.Plot, error) {
 	for _, axis := range []*plot.Axis{&drawn.X, &drawn.Y} {
 		axis.Tick.Label.Font = style(9, grey, false).Font
 		axis.Tick.Label.Color = grey
-		axis.LineStyle.Color, axis.Tick.LineStyle.Color = grey, grey
+		axis.Color, axis.Tick.LineStyle.Color = grey, grey
 		axis.Padding = 0
 	}
 	if p.log {
@@ -207,7 +214,7 @@ func (p panel) plot(courses []*Course, first, last bool) (*plot.Plot, error) {
 	if err != nil {
 		return nil, err
 	}
-	band.Color, band.LineStyle.Width = shade, 0
+	band.Color, band.Width = shade, 0
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Horizontal.Width = rule, vg.Points(0.5)
 	grid.Vertical.Width, grid.Vertical.Color = 0, nil

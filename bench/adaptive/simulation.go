@@ -62,7 +62,7 @@ type workers []*request
 func (w workers) Len() int           { return len(w) }
 func (w workers) Less(i, j int) bool { return w[i].finished < w[j].finished }
 func (w workers) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-func (w *workers) Push(x any)        { *w = append(*w, x.(*request)) } //nolint:forcetypeassert // heap pushes what it is given
+func (w *workers) Push(x any)        { *w = append(*w, x.(*request)) } //nolint:errcheck,forcetypeassert // only requests are pushed
 func (w *workers) Pop() any {
 	last := len(*w) - 1
 	r := (*w)[last]
@@ -114,7 +114,7 @@ func (s *simulation) run() {
 		s.clock.Set(int64(next))
 		switch {
 		case len(s.working) > 0 && s.working[0].finished == next:
-			s.finish(heap.Pop(&s.working).(*request)) //nolint:forcetypeassert // as above
+			s.finish(heap.Pop(&s.working).(*request)) //nolint:errcheck,forcetypeassert // as above
 		case arrival == next && next < s.scenario.End:
 			s.arrive()
 			arrival = s.nextArrival()
