@@ -16,7 +16,7 @@ func newHistogram() *histogram { return &histogram{long: make([]int64, 0, 1<<16)
 
 func (h *histogram) add(d time.Duration) {
 	h.n++
-	if uint64(d) < uint64(len(h.counts)) { //nolint:gosec // negative ones are long
+	if uint64(d) < uint64(len(h.counts)) {
 		h.counts[d]++
 	} else {
 		h.long = append(h.long, int64(d))
@@ -26,7 +26,7 @@ func (h *histogram) add(d time.Duration) {
 // quantile is the least duration that at least the share q of all is not longer than: 1 for the longest.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := max(1, int64(q*float64(h.n)))
-	for d, count := range h.counts {
+	for d, count := range &h.counts {
 		if rank -= int64(count); rank <= 0 {
 			return time.Duration(d)
 		}

@@ -199,7 +199,7 @@ func measureAttack(ctx context.Context, set Settings, s keyedSubject) (AttackRes
 	}
 	attack(l, other, honest.keys, a, set.AttackKeys/besidePart, set.Meet, beside, func() {})
 	other.end()
-	other = keyedLimiter{} // its memory is not to be counted
+	other = keyedLimiter{} //nolint:wastedassign // so that its memory is not counted
 	liveAfterCollection()
 
 	peak, watched := heapObjects(), 0

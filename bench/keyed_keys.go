@@ -10,7 +10,7 @@ import (
 // have little in common.
 func appendKey(b []byte, i int) []byte {
 	const odd = 2654435769 // so that the product is another one for each i
-	a := uint32(i) * odd   //nolint:gosec // meant to wrap
+	a := uint32(i) * odd   // meant to wrap
 	for shift := 24; shift >= 0; shift -= 8 {
 		b = strconv.AppendUint(b, uint64(a>>shift&255), 10)
 		if shift > 0 {

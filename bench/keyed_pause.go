@@ -15,13 +15,12 @@ const PauseTarget = time.Millisecond
 
 // KeyedPause is how long callers had to wait, in nanoseconds: the median of the rounds for each number.
 type KeyedPause struct {
+	Latency
+
 	By    string `json:"by"`
 	Floor bool   `json:"floor,omitempty"`
 	Keys  int    `json:"keys"`
 	Calls int64  `json:"calls"`
-
-	Latency
-
 	// Worst is the longest call of all rounds.
 	Worst float64 `json:"worst"`
 	// Kept is how much of the heap that held the keys is still in use afterwards, negative if that was not measured.
@@ -177,7 +176,7 @@ func cleanOnce(s keyedSubject, more []string, idle time.Duration) (*histogram, f
 			return h, 0, fmt.Errorf("bench: %s tracks %d keys, more than %d", s.By, l.tracked(), n)
 		}
 	case l.clean != nil: // whoever has to be told
-		time.Sleep(idle + idle/4)
+		<-time.After(idle + idle/4)
 		done := new(atomic.Bool)
 		go func() {
 			defer done.Store(true)

@@ -29,36 +29,49 @@ func KeyedPeers() []Peer {
 	return []Peer{
 		{
 			byGoLimiter, "github.com/sethvargo/go-limiter",
-			"memorystore.Store.Take. A map of pointers to buckets of 56 bytes under a lock that readers share. Each bucket has a " +
+			"memorystore.Store.Take. A map of pointers to buckets of 56 bytes under a lock that " +
+				"readers share. Each bucket has a " +
 				"mutex. Its goroutine sweeps all keys under the exclusive lock. InitialAlloc is left as it is.",
 		},
 		{
 			byThrottled, "github.com/throttled/throttled/v2",
-			"GCRARateLimiterCtx.RateLimitCtx over memstore.NewCtx(0), the fastest of its stores: a map of pointers to one word " +
-				"under a lock that readers share, from which no key is ever removed. With a bound it is an LRU cache that forgets " +
-				"the key used least recently, whatever it owes. A call fails after 10 lost swaps; here it may lose any number.",
+			"GCRARateLimiterCtx.RateLimitCtx over memstore.NewCtx(0), the fastest of its stores: a map " +
+				"of pointers to one word " +
+				"under a lock that readers share, from which no key is ever removed. With a bound it is an " +
+				"LRU cache that forgets " +
+				"the key used least recently, whatever it owes. A call fails after 10 lost swaps; here it " +
+				"may lose any number.",
 		},
 		{
 			byUlule, "github.com/ulule/limiter/v3",
-			"limiter.Get over the memory store. A sync.Map of counters, each with a lock, and fixed windows. The key is put " +
-				"together with a prefix for each call, which is left empty here. A goroutine looks at all keys for expired ones.",
+			"limiter.Get over the memory store. A sync.Map of counters, each with a lock, and fixed " +
+				"windows. The key is put " +
+				"together with a prefix for each call, which is left empty here. A goroutine looks at all " +
+				"keys for expired ones.",
 		},
 		{
 			byHTTPRate, "github.com/go-chi/httprate",
-			"RateLimiter.OnLimit(w, r, key) with its local counter, which is the call behind its middleware once the key is " +
-				"known; the names of the response headers are set empty, so that none is written. One lock for all keys, two maps " +
-				"from a hash of the key to a count, one for each of two windows. The 64 bit hash has a seed that is known to all, " +
+			"RateLimiter.OnLimit(w, r, key) with its local counter, which is the call behind its " +
+				"middleware once the key is " +
+				"known; the names of the response headers are set empty, so that none is written. One lock " +
+				"for all keys, two maps " +
+				"from a hash of the key to a count, one for each of two windows. The 64 bit hash has a " +
+				"seed that is known to all, " +
 				"so that a client can choose keys that share a count.",
 		},
 		{
 			byTollbooth, "github.com/didip/tollbooth/v7",
-			"Limiter.LimitReached(key), which is the call behind its middleware once the key is known. One lock for all keys and " +
-				"another in the cache behind it, which is a map of elements of a list, each with a copy of x/time/rate. Expired " +
-				"keys are removed by inserting others, one by each, or by DeleteExpiredTokenBuckets, which the program has to call.",
+			"Limiter.LimitReached(key), which is the call behind its middleware once the key is known. " +
+				"One lock for all keys and " +
+				"another in the cache behind it, which is a map of elements of a list, each with a copy of " +
+				"x/time/rate. Expired " +
+				"keys are removed by inserting others, one by each, or by DeleteExpiredTokenBuckets, which " +
+				"the program has to call.",
 		},
 		{
 			byMutexMap, "golang.org/x/time",
-			"The usual code without a library: sync.Mutex, map[string]*rate.Limiter, and a loop under the lock that deletes the " +
+			"The usual code without a library: sync.Mutex, map[string]*rate.Limiter, and a loop under " +
+				"the lock that deletes the " +
 				"limiters that are full again.",
 		},
 		{

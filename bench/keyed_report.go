@@ -119,8 +119,8 @@ func (k KeyedReport) goals() (all []Goal) {
 	pause := func(what string, all []KeyedPause) {
 		for _, p := range all {
 			if p.By == byWeir {
-				goal(p.Max <= float64(PauseTarget), micros(p.Max)+" µs", "longest call while %s keys %s, <= %v", count(p.Keys), what,
-					PauseTarget)
+				goal(p.Max <= float64(PauseTarget), micros(p.Max)+" µs", "longest call while %s keys %s, <= %v", count(p.Keys),
+					what, PauseTarget)
 			}
 		}
 	}

@@ -96,9 +96,9 @@ func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []Row, keys [
 // filled answers a limiter that holds the keys, and what that costs. The limiter that is measured is alone on the heap but
 // for what lay there before.
 func (w keyedWork) filled(s keyedSubject) (keyedLimiter, KeyedMemory, error) {
-	l, m := keyedLimiter{}, KeyedMemory{By: s.By}
+	m := KeyedMemory{By: s.By}
 	before := collected(w.collections)
-	l = s.New(keyedOptions{budget: w.budget, keys: w.keys})
+	l := s.New(keyedOptions{budget: w.budget, keys: w.keys})
 	granted := 0
 	ownKeys(0, w.keys, func(keys []string) { granted += l.ask(keys) })
 	if granted != w.keys {

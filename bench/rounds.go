@@ -84,7 +84,7 @@ func (r RowResult) Best() (best Figure, ok bool) {
 func DefaultSettings() Settings {
 	return Settings{
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
-		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 5, KeyedIdle: 2 * time.Second,
+		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 3, KeyedIdle: 2 * time.Second,
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
-// it to docs/benchmarks.md. It takes about ten minutes, most of them
-// for limiters of ten million keys and an attack by fifty million, and up to 4 GB of memory. A target that was missed is shown, and is no failure.
+// it to docs/benchmarks.md. It takes about ten minutes, most of them for limiters of ten million keys and an attack by fifty
+// million, and up to 4 GB of memory. A target that was missed is shown, and is no failure.
 package main
 
 import (
