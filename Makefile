@@ -62,6 +62,10 @@ fuzz-short: bin/ci ## fuzz every target of every module for 5s
 bench: ## measure weir beside its peers and write docs/benchmarks.md
 	@go run ./bench/cmd/numbers
 
+.PHONY: adaptive
+adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg
+	@go run ./bench/cmd/adaptive
+
 .PHONY: lint
 lint: ## run golangci-lint on every module; the first run builds it
 	@$(call each,lint,$(TOOL) golangci-lint run --config=$(CURDIR)/.golangci.yml ./...)

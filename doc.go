@@ -1,8 +1,10 @@
 // Package weir keeps every flow below what its downstream can take.
 //
 // A limiter holds permits. [TokenBucket], [FixedWindow] and [SlidingWindow] regain theirs with time; [Concurrency] gets
-// them back when they are released; [Chain] asks several limiters as one step. All of them decide exactly, also when
-// many goroutines ask at once:
+// them back when they are released, and [Adaptive] finds out how many there should be; [Chain] asks several limiters as one
+// step. [Keyed] is any of these for each of millions of keys, [Guard] throttles endpoints and locks out those that keep
+// pushing, and [Shedder] turns away by priority what a machine under pressure cannot do. All of them decide exactly, also
+// when many goroutines ask at once:
 //
 //	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
 //	...
@@ -23,5 +25,6 @@
 // Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic.
 //
 // All limiters are safe for concurrent use. None starts a goroutine: waiters wait in the goroutine that called, and a
-// queue has one timer, which is armed only while somebody waits in it.
+// queue has one timer, which is armed only while somebody waits in it. A [Guard] has a timer that cleans up, until it
+// is closed.
 package weir

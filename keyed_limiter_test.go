@@ -68,7 +68,7 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 			of.Algorithm = weir.AlgorithmSlidingCounter
 		case "concurrency":
 			of.Algorithm = weir.AlgorithmConcurrency
-		case "chain":
+		case "chain", "adaptive":
 			continue
 		}
 		clocked := k.clocked

@@ -69,6 +69,13 @@ func newConcurrency(o setup) (weir.Limiter, error) {
 	})
 }
 
+func newAdaptive(o setup) (weir.Limiter, error) {
+	return weir.NewAdaptive(weir.AdaptiveOptions{
+		Name: o.name, InitialLimit: o.limit, MinLimit: o.limit, MaxLimit: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
+		Clock: o.clock,
+	})
+}
+
 // kinds are the limiters that hold permits of their own.
 var kinds = []kind{
 	{name: "token bucket", timed: true, regain: regain, build: newBucket},
@@ -82,8 +89,8 @@ var kinds = []kind{
 	{name: "concurrency", build: newConcurrency},
 }
 
-// withChain is kinds and a chain of two of them.
-var withChain = append(slices.Clip(kinds), kind{
+// withChain is kinds, an adaptive limiter that is held to one limit, and a chain of two of kinds.
+var withChain = append(slices.Clip(kinds), kind{name: "adaptive", build: newAdaptive}, kind{
 	name: "chain", timed: true, regain: regain, build: func(o setup) (weir.Limiter, error) {
 		first, err := newBucket(o)
 		if err != nil {
@@ -114,6 +121,13 @@ type subject struct {
 	kind    kind
 	held    []weir.Lease
 	waiting sync.WaitGroup
+}
+
+// Stats are those of the limiter without the limit, which only an Adaptive tells.
+func (s *subject) Stats() weir.Stats {
+	st := s.Limiter.Stats()
+	st.Limit = 0
+	return st
 }
 
 // forEach runs f once for every kind, in a bubble of its own, in which time is virtual.
