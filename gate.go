@@ -254,6 +254,9 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 
 func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool, t *terms) Lease {
 	l := Lease{decision: g.decision(r, reason), permits: n}
+	if t != nil {
+		l.decision.Limit = t.permits // not what it has become while the caller woke up
+	}
 	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
 		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
 		l.claim.terms = t
