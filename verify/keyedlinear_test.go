@@ -23,6 +23,7 @@ type keyedCall struct {
 	n     int64 // permits; of tick nanoseconds
 	lease int   // of take and cancel: which
 	other bool  // the key has the other limit in this call
+	keep  bool  // the key has whichever limit is in force
 }
 
 func (c keyedCall) String() string {
@@ -42,12 +43,15 @@ func seen(d weir.Decision) keyedAnswer {
 
 const mostLeases = 64
 
+const second = int64(time.Second)
+
 // keyedState is a key of which every call comes after the other: the algorithm itself, and a clock.
 type keyedState[S comparable] struct {
 	s     S
 	now   int64
-	other bool // the limit that the state is held to
-	reset bool // to no limit at all yet
+	other bool  // the limit that the state is held to
+	reset bool  // to no limit at all yet
+	until int64 // the end of an override; 0 if there is none
 	marks [mostLeases]algo.Mark
 }
 
@@ -64,11 +68,30 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 		Init: func() any { return keyedState[S]{reset: true} },
 		Step: func(state, input, output any) (bool, any) {
 			x, in, out := state.(keyedState[S]), input.(keyedCall), output.(keyedAnswer) //nolint:forcetypeassert // as Init and do made them
-			if in.op == "tick" {
-				x.now += in.n
+			switch in.op {
+			case "tick":
+				if x.now += in.n; x.until > 0 && x.now >= x.until {
+					x.s, x.other, x.until = base.Carry(other, x.s, x.until), false, 0
+				}
+				return true, x
+			case "override":
+				if x.reset {
+					x.s, x.reset = *new(S), false
+				}
+				if x.other {
+					x.s = other.Carry(other, x.s, x.now)
+				} else {
+					x.s = other.Carry(base, x.s, x.now)
+				}
+				x.other, x.until = true, x.now+in.n
+				return true, x
+			case "restore":
+				if x.other {
+					x.s, x.other, x.until = base.Carry(other, x.s, x.now), false, 0
+				}
 				return true, x
 			}
-			if in.other != x.other && out.reason != weir.ReasonCanceled && in.op != "refund" && in.op != "reset" {
+			if in.other != x.other && !in.keep && out.reason != weir.ReasonCanceled && in.op != "refund" && in.op != "reset" {
 				if x.other = in.other; x.reset {
 					x.s = *new(S)
 				} else if x.other {
@@ -116,12 +139,13 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 
 // keyedClash is how clients use one key at once.
 type keyedClash struct {
-	name  string
-	o     weir.KeyedOptions
-	model porcupine.Model
-	waits bool       // some wait
-	other weir.Limit // what the function answers for every second call
-	tick  int64      // how far the clock moves at a time: not 0 if always by the same
+	name     string
+	o        weir.KeyedOptions
+	model    porcupine.Model
+	waits    bool       // some wait
+	other    weir.Limit // what the function answers for every second call
+	override weir.Limit // what it is held to for some time
+	tick     int64      // how far the clock moves at a time: not 0 if always by the same
 }
 
 // TestKeyedLinearizable has clients use one key at once, by every call there is, while others make the limiter forget it whenever
@@ -130,7 +154,6 @@ func TestKeyedLinearizable(t *testing.T) {
 	bucket := func(permits int64, period time.Duration, burst int64) algo.TokenBucket {
 		return must(algo.NewTokenBucket(permits, period, burst))
 	}
-	second := int64(time.Second)
 	three := weir.Per(3, time.Second)
 	fixed := must(algo.NewFixedWindow(6, time.Second, 0))
 	sliding := must(algo.NewSlidingWindow(6, time.Second, 3, 0))
@@ -169,6 +192,16 @@ func TestKeyedLinearizable(t *testing.T) {
 			model: keyedModel(sliding, must(algo.NewSlidingWindow(4, time.Second, 3, 0)), false),
 			other: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(4), Segments: 3},
 		},
+		{
+			name: "token bucket with overrides", o: weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 6},
+			model: keyedModel(bucket(1, time.Second, 6), bucket(3, time.Second, 4), false), tick: second,
+			override: weir.Limit{Rate: three, Burst: 4},
+		},
+		{
+			name: "token bucket with waiters and overrides", o: weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 6, QueueLimit: 100},
+			model: keyedModel(bucket(1, time.Second, 6), bucket(1, time.Second, 9), true), tick: second, waits: true,
+			override: weir.Limit{Rate: weir.PerSecond(1), Burst: 9},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rounds := 400
@@ -187,7 +220,7 @@ func TestKeyedLinearizable(t *testing.T) {
 				waited += p.waited.Load()
 			}
 			t.Logf("others found room for want of the key %d times; %d calls waited, %d in vain", forgotten, waited, canceled)
-			if c.other == (weir.Limit{}) && forgotten < int64(rounds)/10 || c.waits && (waited == 0 || canceled == 0) {
+			if c.other == c.override && forgotten < int64(rounds)/10 || c.waits && (waited == 0 || canceled == 0) {
 				t.Error("too little happened")
 			}
 		})
@@ -212,7 +245,7 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 	p.names = [2]string{string([]byte("the key")), string([]byte("the key"))}
 	o := c.o
 	o.Clock, o.MaxKeys = clock, 1
-	if c.other != (weir.Limit{}) {
+	if c.other != c.override {
 		o.MaxKeys = 2 // what is full under one limit need not be under the other
 		p.keyed = must(weir.NewKeyedFunc(o, func(key string) weir.Limit {
 			if unsafe.StringData(key) == unsafe.StringData(p.names[1]) {
@@ -264,6 +297,23 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 			if d == 0 {
 				d = rng.Int64N(int64(time.Second))
 			}
+			if c.override != (weir.Limit{}) {
+				d := second * (1 + rng.Int64N(3))
+				if c.waits { // who is served at the very end of an override may be held to either limit
+					d = int64(time.Hour)
+				}
+				switch rng.IntN(5) {
+				case 0, 3:
+					p.do(clients, keyedCall{op: "restore"}, func() keyedAnswer { p.keyed.Restore(p.names[0]); return keyedAnswer{} })
+				case 1, 2:
+					p.do(clients, keyedCall{op: "override", n: d}, func() keyedAnswer {
+						if err := p.keyed.Override(p.names[0], c.override, time.Duration(d)); err != nil {
+							panic(err)
+						}
+						return keyedAnswer{}
+					})
+				}
+			}
 			p.do(clients, keyedCall{op: "tick", n: d}, func() keyedAnswer { clock.Advance(time.Duration(d)); return keyedAnswer{} })
 			for range rng.IntN(20 * ticks / 12) {
 				runtime.Gosched()
@@ -289,6 +339,7 @@ func (p *keyedPlay) client(client int, rng *rand.Rand) {
 	k := p.keyed
 	for step := range 14 {
 		in := keyedCall{n: rng.Int64N(4) + 1, lease: client*20 + step, other: p.other != (weir.Limit{}) && rng.IntN(2) == 0}
+		in.keep = p.override != (weir.Limit{})
 		name := p.names[0]
 		if in.other {
 			name = p.names[1]
@@ -319,7 +370,7 @@ func (p *keyedPlay) client(client int, rng *rand.Rand) {
 			in.op = "take"
 			p.do(client, in, func() keyedAnswer { lease = k.TryReserve(name, in.n); return seen(lease.Decision()) })
 		}
-		if lease.Allowed() && p.other == (weir.Limit{}) && rng.IntN(3) > 0 {
+		if lease.Allowed() && p.other == p.override && rng.IntN(3) > 0 {
 			if rng.IntN(3) > 0 {
 				runtime.Gosched()
 			}
