@@ -33,7 +33,8 @@ type KeyedStats struct {
 // Stats answers the counts of all keys together.
 func (k *Keyed[K]) Stats() KeyedStats {
 	s := KeyedStats{
-		Keys: k.states.Len(), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
+		// Whoever is about to find the table full is counted for a moment.
+		Keys: min(k.states.Len(), k.maxKeys), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
 		Granted: k.granted.sum(), Refused: k.refused.sum(), Overridden: k.overrides.Load(),
 	}
 	for _, g := range k.gates() {
