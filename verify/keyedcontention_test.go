@@ -1,0 +1,272 @@
+package verify_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall of
+// the machine of a quarter of a second pass, and what they may admit in a time.
+func keyedQuotas(perSecond int64) []keyedQuota {
+	quarter := perSecond / 4
+	window := weir.Per(quarter, 250*time.Millisecond)
+	windows := func(d time.Duration) float64 { return d.Seconds() * 4 }
+	bucket := func(d time.Duration) float64 { return float64(quarter) + float64(perSecond)*d.Seconds() }
+	most := func(d time.Duration) float64 { return float64(quarter) * (math.Ceil(windows(d)) + 1) }
+	least := func(d time.Duration) float64 { return float64(quarter) * math.Floor(windows(d)) }
+	return []keyedQuota{
+		{"token bucket", weir.KeyedOptions{Rate: weir.PerSecond(perSecond), Burst: quarter}, bucket, bucket},
+		{"token bucket at an awkward rate", weir.KeyedOptions{Rate: weir.PerSecond(perSecond - 1), Burst: quarter}, bucket, func(d time.Duration) float64 {
+			return bucket(d) - d.Seconds()
+		}},
+		{"fixed window", weir.KeyedOptions{Algorithm: weir.AlgorithmFixedWindow, Rate: window}, most, least},
+		{"sliding window", weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingWindow, Rate: window}, most, least},
+		{"sliding counter", weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingCounter, Rate: window}, most, func(d time.Duration) float64 {
+			return 0.9 * least(d)
+		}},
+	}
+}
+
+type keyedQuota struct {
+	name        string
+	o           weir.KeyedOptions
+	most, least func(time.Duration) float64
+}
+
+// TestKeyedContentionOnOneKey asks for one key at 1 M/s from 64 goroutines: no more than the limit is admitted, and no less than
+// 99 % of it.
+func TestKeyedContentionOnOneKey(t *testing.T) {
+	perSecond := int64(1_000_000)
+	if raceEnabled { // which is too slow to ask so often
+		perSecond = 100_000
+	}
+	for _, c := range keyedQuotas(perSecond) {
+		for _, chosen := range []bool{false, true} {
+			if chosen && c.o.Algorithm != weir.AlgorithmTokenBucket {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/function %v", c.name, chosen), func(t *testing.T) {
+				k := must(weir.NewKeyed[string](c.o))
+				if chosen {
+					k = must(weir.NewKeyedFunc(c.o, func(string) weir.Limit { return weir.Limit{} }))
+				}
+				allow := func() bool { return k.Allow("key") }
+				h := hammer(allow)
+				h.drain(allow)
+				most, least := c.most(h.atMost), c.least(h.atLeast)
+				t.Logf("admitted %d of at most %.0f (%.4f) in %d calls", h.admitted, most, float64(h.admitted)/most, h.calls)
+				if float64(h.admitted) > most {
+					t.Errorf("admitted %d, more than the %.0f allowed in %v", h.admitted, most, h.atMost)
+				}
+				// See TestContention.
+				if !raceEnabled && float64(h.calls) > 2*most && float64(h.admitted) < 0.99*least {
+					t.Errorf("admitted %d, less than 99 %% of the %.0f allowed in %v", h.admitted, least, h.atLeast)
+				}
+				if s := k.Stats(); s.Granted != h.admitted || s.Granted+s.Refused != h.calls || s.Keys != 1 {
+					t.Errorf("%d calls, %d admitted, but %+v", h.calls, h.admitted, s)
+				}
+			})
+		}
+	}
+}
+
+// TestKeyedContentionOnManyKeys asks for 1000 keys, some of them much more often than others, in several ways at once: no key is
+// admitted more than its limit, and those that are asked for all the time no less than 99 % of it.
+func TestKeyedContentionOnManyKeys(t *testing.T) {
+	const keys, perSecond = 1000, 1000
+	for _, c := range keyedQuotas(perSecond) {
+		if c.o.Algorithm == weir.AlgorithmSlidingCounter || raceEnabled && c.o.Algorithm != weir.AlgorithmTokenBucket {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			k := must(weir.NewKeyed[int](c.o))
+			var asked, admitted [keys]atomic.Int64
+			var seed atomic.Uint64
+			var sources sync.Pool
+			sources.New = func() any {
+				return rand.NewZipf(rand.New(rand.NewPCG(seed.Add(1), 1)), 1.1, 1, keys-1)
+			}
+			h := hammer(func() bool {
+				zipf := sources.Get().(*rand.Zipf) //nolint:forcetypeassert // as New made it
+				key := int(zipf.Uint64())
+				sources.Put(zipf)
+				if asked[key].Add(1)%100 == 0 { // what is canceled was not taken
+					k.TryReserve(key, 3).Cancel()
+				}
+				if !k.Take(key, 1).Allowed {
+					return false
+				}
+				admitted[key].Add(1)
+				return true
+			})
+			for key := range keys {
+				for k.Allow(key) {
+					admitted[key].Add(1)
+				}
+				h.atMost = time.Since(h.began)
+				if got, most := admitted[key].Load(), c.most(h.atMost); float64(got) > most {
+					t.Errorf("key %d was admitted %d times, more than %.0f", key, got, most)
+				}
+			}
+			if got, least := admitted[0].Load(), c.least(time.Second); !raceEnabled && asked[0].Load() > 20*perSecond && float64(got) < 0.97*least {
+				t.Errorf("the first key was admitted %d times of %d, want %.0f", got, asked[0].Load(), least)
+			}
+			t.Logf("%d calls, %d of them for the first key, which was admitted %d times", h.calls, asked[0].Load(), admitted[0].Load())
+		})
+	}
+}
+
+// TestKeyedContentionOnConcurrency takes and releases permits of a few keys from 64 goroutines, some of which wait: never are
+// more than the limit out, and in the end none is.
+func TestKeyedContentionOnConcurrency(t *testing.T) {
+	const limit, keys = 10, 5
+	k := must(weir.NewKeyed[int64](weir.KeyedOptions{
+		Algorithm: weir.AlgorithmConcurrency, Burst: limit, QueueLimit: 1000, MaxKeys: keys, WhenFull: weir.Deny,
+	}))
+	var turn atomic.Int64
+	var out, most, served [keys]atomic.Int64
+	hammer(func() bool {
+		n := turn.Add(1)
+		key := n / 7 % keys
+		var l weir.Lease
+		switch n % 4 {
+		case 0:
+			l, _ = k.Acquire(t.Context(), key, n%3+1)
+		case 1:
+			l = k.TryReserve(key, n%3+1)
+		default:
+			l = k.TryAcquire(key, n%3+1)
+		}
+		if !l.Allowed() {
+			return false
+		}
+		now := out[key].Add(l.Permits())
+		if now > limit {
+			t.Errorf("%d permits of key %d are out", now, key)
+		}
+		most[key].Store(max(most[key].Load(), now))
+		if served[key].Add(1)%64 == 0 {
+			runtime.Gosched()
+		}
+		out[key].Add(-l.Permits())
+		switch n % 3 {
+		case 0:
+			l.Release()
+		case 1:
+			l.Cancel()
+		default:
+			l.Commit(n % 20)
+		}
+		l.Release()
+		return true
+	})
+	total := int64(0)
+	for key := range int64(keys) {
+		if d := k.Peek(key, limit); !d.Allowed || d.Remaining != limit {
+			t.Errorf("key %d has not got all permits back: %+v", key, d)
+		}
+		if most[key].Load() < limit/2 {
+			t.Errorf("no more than %d permits of key %d were ever out", most[key].Load(), key)
+		}
+		total += served[key].Load()
+	}
+	if s := k.Stats(); s.Waiters != 0 || s.Queued != 0 || s.Granted != total || s.Keys > keys || s.Forgiven != 0 {
+		t.Errorf("%d served, but in the end %+v", total, s)
+	}
+	for key := range k.All() {
+		if key.Remaining != limit {
+			t.Errorf("%+v", key)
+		}
+	}
+}
+
+// TestKeyedContentionOnFullTable fills a table with keys that are exhausted for a day, and sends others from 64 goroutines: not
+// one gets in, nobody's state is lost, and no more keys than may be are ever tracked.
+func TestKeyedContentionOnFullTable(t *testing.T) {
+	const maxKeys, burst = 5000, 3
+	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
+		t.Run(whenFull.String(), func(t *testing.T) {
+			k := must(weir.NewKeyed[int64](weir.KeyedOptions{Rate: weir.PerDay(1), Burst: burst, MaxKeys: maxKeys, WhenFull: whenFull}))
+			for key := range int64(maxKeys) {
+				if !k.Take(key, burst).Allowed {
+					t.Fatalf("key %d is refused", key)
+				}
+			}
+			var turn, untracked, most atomic.Int64
+			h := hammer(func() bool {
+				n := turn.Add(1)
+				if n%8 == 0 {
+					if key := n % maxKeys; k.Allow(key) {
+						t.Errorf("key %d is admitted again", key)
+					}
+				}
+				if n%1024 == 0 {
+					most.Store(max(most.Load(), k.Stats().Keys))
+				}
+				allowed := k.Allow(maxKeys + n)
+				if allowed {
+					untracked.Add(1)
+				}
+				return allowed
+			})
+			if allowed := h.admitted > 0; allowed != (whenFull == weir.Admit) || h.admitted != k.Stats().Untracked {
+				t.Errorf("%d of %d new keys got in: %+v", h.admitted, h.calls, k.Stats())
+			}
+			t.Logf("%d new keys, at most %d were tracked at a time", h.calls, most.Load())
+			if s := k.Stats(); s.Keys != maxKeys || most.Load() > maxKeys {
+				t.Errorf("%d keys are tracked, at most %d were, want %d", s.Keys, most.Load(), maxKeys)
+			}
+			for key := range int64(maxKeys) {
+				if d := k.Peek(key, 1); d.Allowed || d.Remaining != 0 {
+					t.Fatalf("key %d: %+v", key, d)
+				}
+			}
+		})
+	}
+}
+
+// TestKeyedContentionOnPlaces has 64 goroutines use ever new keys that are fresh again a moment later, in a table with room for few: it
+// takes all of them, never more than it has room for, and forgets none that is exhausted.
+func TestKeyedContentionOnPlaces(t *testing.T) {
+	const maxKeys, exhausted = 2000, 1000
+	short := weir.Limit{Rate: weir.Per(1, time.Microsecond), Burst: 1}
+	k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1), Burst: 1, MaxKeys: maxKeys}, func(key int64) weir.Limit {
+		if key < exhausted {
+			return weir.Limit{}
+		}
+		return short
+	}))
+	for key := range int64(exhausted) {
+		k.Allow(key)
+	}
+	var turn, most, full atomic.Int64
+	h := hammer(func() bool {
+		n := turn.Add(1)
+		if n%16 == 0 && k.Allow(n%exhausted) {
+			t.Errorf("key %d is admitted again", n%exhausted)
+		}
+		if n%256 == 0 {
+			most.Store(max(most.Load(), k.Stats().Keys))
+		}
+		d := k.Take(exhausted+n, 1)
+		if d.Reason == weir.ReasonTableFull {
+			full.Add(1)
+		}
+		return d.Allowed
+	})
+	t.Logf("%d of %d admitted, %d found the table full, at most %d were tracked at a time", h.admitted, h.calls, full.Load(), most.Load())
+	if h.admitted+full.Load() != h.calls || full.Load() > h.calls/100 {
+		t.Errorf("of %d calls %d were admitted, and %d found the table full", h.calls, h.admitted, full.Load())
+	}
+	if s := k.Stats(); s.Keys > maxKeys || most.Load() > maxKeys {
+		t.Errorf("%d keys are tracked, at most %d were, want %d at most", s.Keys, most.Load(), maxKeys)
+	}
+}
