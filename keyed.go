@@ -165,12 +165,11 @@ func (k *Keyed[K]) Allow(key K) bool {
 	if k.limitOf == nil {
 		switch v, added := k.allowWord(h); v {
 		case taken:
-			if k.granted.add(); added {
+			if added {
 				k.names.Offer(h, key, ownKey[K])
 			}
 			return true
 		case short:
-			k.refused.add()
 			k.note(h, key)
 			return false
 		case locked:

@@ -36,7 +36,7 @@ type keyed struct {
 
 const (
 	defaultMaxKeys = 1_000_000
-	mostShards     = 64
+	mostShards     = 256
 	keysPerShard   = 1024
 	linger         = int64(10 * time.Second)
 )
@@ -197,6 +197,7 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 	if n < 0 {
 		return k.refuse(ReasonInvalid, n), false
 	}
+	now := k.now()
 	for attempt := 0; ; attempt++ {
 		shard := k.states.Lock(h)
 		if k.closed.Load() {
@@ -212,12 +213,17 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 			}
 			continue
 		}
-		now := k.now()
 		if slot != nil && !reserve && k.word.fits(slot, t, now, n) {
 			r := k.word.take(slot, now, n)
+			if !r.Allowed {
+				now = k.now() // see allowWord
+				r = k.word.take(slot, now, n)
+			}
+			shard.Tally[tallied(r.Allowed)]++
 			shard.Unlock()
-			return k.lease(h, t, k.decision(t, r), algo.Mark{}, n, false), false
+			return Lease{decision: k.decision(t, r), permits: n}, false
 		}
+		now = k.now()
 		d, m, ok := k.decide(shard, slot, h, t, now, n)
 		shard.Unlock()
 		switch {

@@ -37,6 +37,12 @@ func (k *Keyed[K]) Stats() KeyedStats {
 		Keys: min(k.states.Len(), k.maxKeys), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
 		Granted: k.granted.sum(), Refused: k.refused.sum(), Overridden: k.overrides.Load(),
 	}
+	for i := range k.busy {
+		shard := k.states.LockShard(i)
+		s.Granted += shard.Tally[tallied(true)]
+		s.Refused += shard.Tally[tallied(false)]
+		shard.Unlock()
+	}
 	for _, g := range k.gates() {
 		g.lock()
 		s.Queued += g.queue.Permits()

@@ -84,28 +84,44 @@ func (w *bucketWord) ceil(units int64) int64 {
 	return ns
 }
 
-// allowWord is Allow for the limit that most keys have. It does not count.
+// tallied is where a shard counts requests.
+func tallied(granted bool) int {
+	if granted {
+		return 0
+	}
+	return 1
+}
+
+// allowWord is Allow for the limit that most keys have, and counts.
+//
+// The clock is read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
+// was made then, as nobody has touched the state since; if somebody has, the state knows a later time already. A refusal
+// must not rest on an old time, so it reads the clock again.
 func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
 	if k.word.base == nil || k.closed.Load() {
 		return locked, false
 	}
+	now := k.now()
 	shard := k.states.Lock(h)
 	slot := shard.Find(h)
-	now := k.now()
 	switch {
 	case slot == nil:
+		now = k.now()
 		if slot = shard.Add(h, baseTag, now); slot == nil {
 			v = locked
 			break
 		}
 		shard.Due(h, k.word.begin(slot, now, 1, k.returned.Load()))
 		v, added = taken, true
+		shard.Tally[0]++
 	case !k.word.fits(slot, k.base, now, 1):
 		v = locked
-	case k.word.allow(slot, now):
+	case k.word.allow(slot, now) || k.word.allow(slot, k.now()):
 		v = taken
+		shard.Tally[0]++
 	default:
 		v = short
+		shard.Tally[1]++
 	}
 	shard.Unlock()
 	return v, added

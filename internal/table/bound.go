@@ -1,5 +1,7 @@
 package table
 
+import "slices"
+
 // Fingerprint is 64 bits of the hash, by which other tables may spread the same keys. It tells nothing about the key.
 func (h Hash) Fingerprint() uint64 { return (h.a ^ h.b<<tagBits) * 0x9E3779B97F4A7C15 }
 
@@ -13,8 +15,11 @@ func (t *Table) Bound(maxKeys int64) {
 		// While there is no bound, nobody keeps the times at which keys become fresh.
 		for _, g := range t.shards[i].dir {
 			g.due = Always
+			for j := range g.dues {
+				g.dues[j] = Always
+			}
 		}
-		t.shards[i].due.Store(Always)
+		t.due[i].Store(Always)
 		t.shards[i].mu.Unlock()
 	}
 }
@@ -44,16 +49,20 @@ func (s *Shard) sharpen() bool {
 		}
 	}
 	before, t := first.due, s.table
-	first.due = NotByItself
+	for i := range first.dues {
+		first.dues[i] = NotByItself
+	}
 	for i := range first.size {
 		if slot := first.slot(i, t.stride); slot[0] != 0 {
-			first.due = min(first.due, t.freshAt(slot.State(), slot.Tag()))
+			due := &first.dues[i>>blockBits]
+			*due = min(*due, t.freshAt(slot.State(), slot.Tag()))
 		}
 	}
+	first.due = slices.Min(first.dues)
 	least := int64(NotByItself)
 	for _, g := range s.dir {
 		least = min(least, g.due)
 	}
-	s.due.Store(least)
+	t.due[s.index].Store(least)
 	return first.due <= before
 }

@@ -4,6 +4,7 @@ package table
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -31,8 +32,8 @@ const (
 	identity = 1<<(64-tagBits) - 1
 	overhead = 2 // words of a slot besides the state
 
-	// A segment is rebuilt when it is seven eighths full, with room for 10/7 of the keys that are left in it, so that it
-	// is between seven tenths and seven eighths full. One that would become larger than mostSlots is split. So no call ever
+	// A segment is rebuilt when it is seven eighths full, with room for 1.4 to 1.8 times the keys that are left in it, so that
+	// it is between 57 and 88 % full. One that would become larger than mostSlots is split. So no call ever
 	// moves more than mostSlots slots, which takes some 50 us (TestSegmentsStaySmall, BenchmarkLongestStop).
 	mostSlots  = 4096
 	leastSlots = 8
@@ -89,23 +90,33 @@ type Table struct {
 	due       []atomic.Int64 // of each shard, a time before which nothing in it is fresh
 }
 
-// Shard is the part of a table that one lock guards.
+// Shard is the part of a table that one lock guards. It fills a cache line.
 type Shard struct {
 	mu    sync.Mutex
 	table *Table
-	depth uint8
 	dir   []*segment // by the top depth bits of the hash
-	due   *atomic.Int64
-	index int
+	index uint32
+	depth uint8
+
+	// Tally is for the owner of the table to count what it likes, under the lock.
+	Tally [2]int64
 }
 
 type segment struct {
-	depth uint8 // how many top bits its keys have in common
-	used  int
-	due   int64 // a time before which nothing in it is fresh
 	size  uint64
 	slots []uint64
+	used  int
+	due   int64   // a time before which nothing in it is fresh
+	dues  []int64 // the same of each block of slots
+	hand  int     // the block in which forgetIn begins
+	depth uint8   // how many top bits its keys have in common
 }
+
+// block is how many slots have a due of their own.
+const (
+	blockBits = 6
+	block     = 1 << blockBits
+)
 
 // New answers an empty table.
 func New(o Options) *Table {
@@ -115,14 +126,27 @@ func New(o Options) *Table {
 	}
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
-		t.shards[i].table, t.shards[i].due, t.shards[i].index = t, &t.due[i], i
+		t.shards[i].table, t.shards[i].index = t, uint32(i) //nolint:gosec // there are fewer
 		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
 	}
 	return t
 }
 
 func (t *Table) segment(depth uint8, size int) *segment {
-	return &segment{depth: depth, due: NotByItself, size: uint64(size), slots: make([]uint64, size*t.stride)}
+	g := &segment{
+		depth: depth, due: NotByItself, size: uint64(size), slots: make([]uint64, size*t.stride),
+		dues: make([]int64, (size+block-1)/block),
+	}
+	for i := range g.dues {
+		g.dues[i] = NotByItself
+	}
+	return g
+}
+
+// roomFor is how many slots a segment gets that holds so many keys. It is not the same for all, by some random bits, so that
+// they do not all grow at the same time.
+func roomFor(keys int, random uint64) int {
+	return max(keys*int(92+3*(random&7))/64+1, leastSlots)
 }
 
 // Len is how many keys are kept.
@@ -142,7 +166,7 @@ func (t *Table) LockShard(i int) *Shard {
 }
 
 // Index is which of the shards it is, from 0 on.
-func (s *Shard) Index() int { return s.index }
+func (s *Shard) Index() int { return int(s.index) }
 
 // Unlock unlocks the shard.
 func (s *Shard) Unlock() { s.mu.Unlock() }
@@ -194,15 +218,17 @@ func (s *Shard) Find(h Hash) Slot {
 // must be called.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
+	g := s.segmentOf(h)
 	if t.keys.Add(1) > t.max && t.max > 0 {
-		if scans := mostScans; s.due.Load() > now || !s.forgetOne(now, &scans) {
+		// In its own segment first: then none grows because keys come where others go.
+		scans := mostScans
+		if !(g.due <= now && s.forgetIn(g, now)) && !(t.due[s.index].Load() <= now && s.forgetOne(now, &scans)) {
 			t.keys.Add(-1)
 			return nil
 		}
 	}
-	g := s.segmentOf(h)
 	for g.used >= int(g.size)-int(g.size/8) {
-		s.rebuild(g, now)
+		s.rebuild(g, now, h.b)
 		g = s.segmentOf(h)
 	}
 	i := g.home(h.b)
@@ -251,6 +277,9 @@ func (g *segment) remove(i uint64, stride int) {
 		home := g.home(slot[1] & identity)
 		if distance(home, i, g.size) >= distance(hole, i, g.size) {
 			copy(g.slot(hole, stride), slot)
+			if from, to := i>>blockBits, hole>>blockBits; from != to {
+				g.dues[to] = min(g.dues[to], g.dues[from])
+			}
 			hole = i
 		}
 	}
@@ -269,13 +298,26 @@ func distance(from, to, size uint64) uint64 {
 // Due says that the state of a key becomes fresh at time at: for a key that was added, or whose state was changed so that
 // it becomes fresh earlier than before.
 func (s *Shard) Due(h Hash, at int64) {
-	if s.table.max <= 0 {
+	t := s.table
+	if t.max <= 0 {
 		return
 	}
-	if g := s.segmentOf(h); at < g.due {
+	g := s.segmentOf(h)
+	for i := g.home(h.b); ; {
+		if slot := g.slot(i, t.stride); slot[0] == h.a && slot[1]&identity == h.b {
+			g.dues[i>>blockBits] = min(g.dues[i>>blockBits], at)
+			break
+		} else if slot[0] == 0 {
+			return
+		}
+		if i++; i == g.size {
+			i = 0
+		}
+	}
+	if at < g.due {
 		g.due = at
-		if at < s.due.Load() {
-			s.due.Store(at)
+		if due := &t.due[s.index]; at < due.Load() {
+			due.Store(at)
 		}
 	}
 }
@@ -329,29 +371,44 @@ func (s *Shard) forgetOne(now int64, scans *int) bool {
 		least = min(least, g.due)
 		at += 1 << (s.depth - g.depth)
 	}
-	s.due.Store(least)
+	s.table.due[s.index].Store(least)
 	return false
 }
 
-// forgetIn forgets a key of the segment that is fresh, or learns when the first will be.
+// forgetIn forgets a key of the segment that is fresh, or learns when the first will be. It begins where the last one was
+// found, and looks only at blocks in which one can be.
 func (s *Shard) forgetIn(g *segment, now int64) bool {
+	for range g.dues {
+		if g.dues[g.hand] <= now && s.forgetInBlock(g, g.hand, now) {
+			return true
+		}
+		if g.hand++; g.hand == len(g.dues) {
+			g.hand = 0
+		}
+	}
+	g.due = slices.Min(g.dues)
+	return false
+}
+
+func (s *Shard) forgetInBlock(g *segment, at int, now int64) bool {
 	t := s.table
 	least := int64(NotByItself)
-	for i := range g.size {
+	first := uint64(at) << blockBits
+	for i := first; i < min(first+block, g.size); i++ {
 		slot := g.slot(i, t.stride)
 		if slot[0] == 0 {
 			continue
 		}
-		at := t.freshAt(slot.State(), slot.Tag())
-		if at <= now {
+		freshAt := t.freshAt(slot.State(), slot.Tag())
+		if freshAt <= now {
 			s.forget(slot)
 			g.remove(i, t.stride)
 			t.keys.Add(-1)
 			return true
 		}
-		least = min(least, at)
+		least = min(least, freshAt)
 	}
-	g.due = least
+	g.dues[at] = least
 	return false
 }
 
@@ -362,39 +419,41 @@ func (s *Shard) forget(slot Slot) {
 }
 
 // rebuild forgets what has been fresh for long enough in g and makes it as large as the rest needs, or splits it.
-func (s *Shard) rebuild(g *segment, now int64) {
+func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 	t := s.table
 	kept := 0
-	least := int64(NotByItself)
-	for i := range g.size {
-		slot := g.slot(i, t.stride)
-		if slot[0] == 0 {
-			continue
+	for at := range g.dues {
+		least := int64(NotByItself)
+		first := uint64(at) << blockBits
+		for i := first; i < min(first+block, g.size); i++ {
+			slot := g.slot(i, t.stride)
+			if slot[0] == 0 {
+				continue
+			}
+			freshAt := t.freshAt(slot.State(), slot.Tag())
+			if freshAt <= now-t.linger {
+				s.forget(slot)
+				slot[0] = 0
+				continue
+			}
+			least = min(least, freshAt)
+			kept++
 		}
-		at := t.freshAt(slot.State(), slot.Tag())
-		if at <= now-t.linger {
-			s.forget(slot)
-			slot[0] = 0
-			continue
-		}
-		least = min(least, at)
-		kept++
+		g.dues[at] = least
 	}
 	t.keys.Add(int64(kept - g.used))
-	g.due = least
-	size := max(kept*10/7+1, leastSlots)
+	size := roomFor(kept, random)
 	if size > mostSlots && g.depth < 40 {
-		s.split(g)
+		s.split(g, random)
 		return
 	}
 	replacement := t.segment(g.depth, size)
-	replacement.due = least
 	replacement.takeFrom(g, t.stride, 0, 0)
 	s.replace(g, replacement, replacement)
 }
 
 // split replaces g by two segments, by the next bit of the hash.
-func (s *Shard) split(g *segment) {
+func (s *Shard) split(g *segment, random uint64) {
 	if g.depth == s.depth {
 		s.depth++
 		dir := make([]*segment, len(s.dir)*2)
@@ -414,9 +473,8 @@ func (s *Shard) split(g *segment) {
 			}
 		}
 	}
-	low := t.segment(g.depth+1, max((total-ones)*10/7+1, leastSlots))
-	high := t.segment(g.depth+1, max(ones*10/7+1, leastSlots))
-	low.due, high.due = g.due, g.due
+	low := t.segment(g.depth+1, roomFor(total-ones, random>>3))
+	high := t.segment(g.depth+1, roomFor(ones, random>>6))
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)
 	s.replace(g, low, high)
@@ -446,20 +504,26 @@ func (s *Shard) replace(g, low, high *segment) {
 // takeFrom adds copies of those slots of old whose hash under the mask is want.
 func (g *segment) takeFrom(old *segment, stride int, mask, want uint64) {
 	from, to := old.slots, g.slots
-	for len(from) >= stride {
+	for j := 0; len(from) >= stride; j++ {
 		slot := from[:stride:stride]
 		from = from[stride:]
 		a := slot[0]
 		if a == 0 || a&mask != want {
 			continue
 		}
-		i := int(g.home(slot[1]&identity)) * stride
-		for to[i] != 0 {
-			if i += stride; i == len(to) {
-				i = 0
+		i := g.home(slot[1] & identity)
+		at := int(i) * stride
+		for to[at] != 0 {
+			i++
+			if at += stride; at == len(to) {
+				i, at = 0, 0
 			}
 		}
-		copy(to[i:i+stride], slot)
+		copy(to[at:at+stride], slot)
+		if due := old.dues[j>>blockBits]; due < g.dues[i>>blockBits] {
+			g.dues[i>>blockBits] = due
+		}
 		g.used++
 	}
+	g.due = slices.Min(g.dues)
 }

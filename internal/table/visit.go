@@ -50,7 +50,6 @@ func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more boo
 // compact restores the order of a segment in which slots were emptied.
 func (s *Shard) compact(g *segment) {
 	kept := s.table.segment(g.depth, int(g.size))
-	kept.due = g.due
 	kept.takeFrom(g, s.table.stride, 0, 0)
 	s.table.keys.Add(int64(kept.used - g.used))
 	s.replace(g, kept, kept)
