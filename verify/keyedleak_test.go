@@ -1,0 +1,230 @@
+package verify_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestKeyedCloseAnswersEverybody closes a limiter while callers come for keys and wait for them, and others override, restore and
+// settle. TestMain sees that nobody is left.
+func TestKeyedCloseAnswersEverybody(t *testing.T) {
+	for round := range 30 {
+		k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 2, QueueLimit: 100}))
+		var callers sync.WaitGroup
+		for caller := range 12 {
+			callers.Go(func() {
+				for {
+					l, err := k.Reserve(t.Context(), caller%4, 1)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if caller%2 == 0 {
+						l.Cancel()
+					}
+					if l.Decision().Reason == weir.ReasonClosed {
+						return
+					}
+				}
+			})
+		}
+		callers.Go(func() {
+			for n := int64(0); ; n++ {
+				if err := k.Override(int(n%4), weir.Limit{Rate: weir.PerMinute(1), Burst: n%5 + 1}, time.Hour); err != nil {
+					return
+				}
+				k.Restore(int(n % 4))
+				k.Reset(int(n % 4))
+			}
+		})
+		for range round % 20 {
+			runtime.Gosched()
+		}
+		callers.Go(func() { _ = k.Close() })
+		callers.Wait()
+		if s := k.Stats(); s.Waiters != 0 || s.Queued != 0 {
+			t.Fatalf("%+v", s)
+		}
+		for key := range 4 {
+			if d := k.Take(key, 1); d.Reason != weir.ReasonClosed {
+				t.Fatalf("%+v", d)
+			}
+		}
+	}
+}
+
+// TestKeyedNoWaiterIsLost has callers arrive for a few keys, give up and finish at random, until everybody has an answer and
+// everything is back.
+func TestKeyedNoWaiterIsLost(t *testing.T) {
+	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
+		t.Run(order.String(), func(t *testing.T) {
+			out := must(weir.NewKeyed[int64](weir.KeyedOptions{
+				Algorithm: weir.AlgorithmConcurrency, Burst: 3, QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+			}))
+			timed := must(weir.NewKeyed[int64](weir.KeyedOptions{
+				Rate: weir.PerSecond(100_000), Burst: 3, QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+			}))
+			var callers sync.WaitGroup
+			for worker := range int64(32) {
+				callers.Go(func() {
+					for step := range int64(200) {
+						n := (worker*7919 + step*104729) % 1000
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Microsecond)
+						k, key := timed, n%4
+						if n%3 == 0 {
+							k = out
+						}
+						switch {
+						case n%50 == 1:
+							_ = timed.Override(key, weir.Limit{Rate: weir.PerSecond(50_000), Burst: 2}, time.Duration(n)*time.Microsecond)
+						case n%50 == 2:
+							timed.Restore(key)
+						}
+						l, _ := k.Reserve(ctx, key, n%4)
+						if n%2 == 0 {
+							l.Cancel()
+						}
+						l.Commit(n % 8)
+						cancel()
+					}
+				})
+			}
+			callers.Wait()
+			for key := range int64(4) {
+				timed.Restore(key)
+				if d := out.Peek(key, 3); !d.Allowed || d.Remaining != 3 {
+					t.Errorf("permits of key %d are missing: %+v", key, d)
+				}
+			}
+			for _, k := range []*weir.Keyed[int64]{out, timed} {
+				if s := k.Stats(); s.Queued != 0 || s.Waiters != 0 || s.Overridden != 0 {
+					t.Errorf("%+v", s)
+				}
+			}
+		})
+	}
+}
+
+// live is the memory that is in use.
+func live() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestKeyedQueuesLeaveNothing waits once for each of many keys, all at the same time, and overrides each: afterwards they cost no more
+// than keys that nobody ever waited for, but for the tables of the gates, which stay as large as they were.
+func TestKeyedQueuesLeaveNothing(t *testing.T) {
+	keys := 100_000
+	if raceEnabled || testing.Short() {
+		keys = 10_000
+	}
+	fill := func(use func(t *testing.T, k *weir.Keyed[int])) (perKey int64) {
+		synctest.Test(t, func(t *testing.T) {
+			k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 1}))
+			// The runtime keeps what it made of goroutines for others.
+			done := make(chan struct{})
+			for range min(keys, 50_000) {
+				go func() { <-done }()
+			}
+			synctest.Wait()
+			close(done)
+			synctest.Wait()
+			before := live()
+			for key := range keys {
+				k.Allow(key)
+			}
+			use(t, k)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if s := k.Stats(); s.Waiters != 0 || s.Overridden != 0 {
+				t.Errorf("%+v", s)
+			}
+			perKey = (live() - before) / int64(keys)
+			runtime.KeepAlive(k)
+			_ = k.Close()
+		})
+		return perKey
+	}
+	plain := fill(func(*testing.T, *weir.Keyed[int]) {})
+	waited := fill(func(t *testing.T, k *weir.Keyed[int]) {
+		for from := 0; from < keys; from += 10_000 {
+			for key := range 10_000 {
+				go func() {
+					if l, err := k.Acquire(t.Context(), from+key, 1); err != nil || !l.Allowed() {
+						t.Errorf("key %d: %+v %v", from+key, l.Decision(), err)
+					}
+				}()
+			}
+			synctest.Wait()
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+	})
+	overridden := fill(func(t *testing.T, k *weir.Keyed[int]) {
+		for key := range min(keys, 50_000) {
+			if err := k.Override(key, weir.Limit{Rate: weir.PerSecond(3), Burst: 2}, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Logf("bytes for each key: %d, once waited for %d, once overridden %d", plain, waited, overridden)
+	if waited > plain+60 || overridden > plain+60 {
+		t.Errorf("a key costs %d bytes, %d once it was waited for, and %d once it was overridden", plain, waited, overridden)
+	}
+}
+
+// TestKeyedOverridesEnd expects the timers of overrides to end with them, whether they are restored, replaced, or cut off by Close.
+func TestKeyedOverridesEnd(t *testing.T) {
+	var clock timers
+	k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 5, QueueLimit: 5, Clock: &clock}))
+	wide := weir.Limit{Rate: weir.PerSecond(2), Burst: 9}
+	for key := range 10 {
+		for range 3 {
+			if err := k.Override(key, wide, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if clock.pending != 10 {
+		t.Errorf("%d timers for 10 overrides", clock.pending)
+	}
+	for key := range 5 {
+		k.Restore(key)
+	}
+	if clock.pending != 5 {
+		t.Errorf("%d timers for 5 overrides", clock.pending)
+	}
+	_ = k.Close()
+	if clock.pending != 0 {
+		t.Errorf("%d timers of a limiter that is closed", clock.pending)
+	}
+	if err := k.Override(1, wide, time.Hour); err == nil || clock.pending != 0 {
+		t.Errorf("%v, %d timers", err, clock.pending)
+	}
+}
+
+// timers is a clock that stands, and counts what it is to call. One goroutine may use it.
+type timers struct{ pending int }
+
+func (*timers) Now() int64 { return 0 }
+
+func (c *timers) AfterFunc(time.Duration, func()) func() bool {
+	c.pending++
+	ended := false
+	return func() bool {
+		if !ended {
+			c.pending--
+		}
+		ended = true
+		return true
+	}
+}
