@@ -1,0 +1,111 @@
+package verify_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+const mostLimits = 65_534
+
+// TestKeyedManyLimits gives ever new keys ever new limits, more than there can be at a time: once the keys are fresh, others get
+// their limits.
+func TestKeyedManyLimits(t *testing.T) {
+	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
+		t.Run(whenFull.String(), func(t *testing.T) {
+			var clock weir.ManualClock
+			k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1), WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
+				return weir.Limit{Rate: weir.PerSecond(1), Burst: int64(key) + 2}
+			}))
+			defer func() { _ = k.Close() }()
+			for key := range mostLimits {
+				if !k.Allow(key) {
+					t.Fatalf("key %d is refused: %+v", key, k.Peek(key, 1))
+				}
+			}
+			d := k.Take(mostLimits, 1)
+			if whenFull == weir.Deny && d.Reason != weir.ReasonTableFull || whenFull == weir.Admit && !d.Allowed {
+				t.Errorf("the limit for which there is no tag: %+v", d)
+			}
+			clock.Advance(time.Hour)
+			for key := mostLimits; key < 70_000; key++ {
+				if d := k.Take(key, 1); !d.Allowed || d.Limit != int64(key)+2 {
+					t.Fatalf("key %d is told %+v, though all others can be forgotten", key, d)
+				}
+			}
+		})
+	}
+}
+
+// TestKeyedLimitsAreRecycled gives one key 70,000 different limits, one after the other. Its permits are carried along, also
+// those of reservations whose limit is long gone.
+func TestKeyedLimitsAreRecycled(t *testing.T) {
+	const burst = 1_000_000
+	var clock weir.ManualClock
+	k, limit := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: burst}, &clock)
+	left := int64(burst)
+	var out []weir.Lease
+	for n := range int64(70_000) {
+		limit(weir.Limit{Rate: weir.PerSecond(1), Burst: burst + n})
+		l := k.TryReserve(0, 2)
+		left -= 2
+		if d := l.Decision(); !d.Allowed || d.Limit != burst+n || d.Remaining != left {
+			t.Fatalf("limit %d: %+v, want %d left", n, d, left)
+		}
+		if out = append(out, l); len(out) > 3000 {
+			out[0].Cancel()
+			left += 2
+			if d := k.Peek(0, 1); d.Remaining != left {
+				t.Fatalf("limit %d: %d are left after a cancellation, want %d", n, d.Remaining, left)
+			}
+			out = out[1:]
+		}
+	}
+}
+
+// TestKeyedLimitsRetireInUse has limits forgotten, and their tags given to others, while keys begin to use them: no key is
+// ever told another limit than its own, is granted more than that holds, or is refused for lack of room.
+func TestKeyedLimitsRetireInUse(t *testing.T) {
+	const limits = 5000
+	steps := 30_000
+	if raceEnabled || testing.Short() {
+		steps = 4000
+	}
+	var clock weir.ManualClock // stands still
+	type key struct{ id, limit int64 }
+	k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1), Burst: 3, Clock: &clock}, func(of key) weir.Limit {
+		return weir.Limit{Rate: weir.Per(1+of.limit%7, time.Minute), Burst: 3 + of.limit}
+	}))
+	defer func() { _ = k.Close() }()
+	var shared atomic.Int64
+	var all sync.WaitGroup
+	for worker := range int64(4) {
+		rng := rand.New(rand.NewPCG(uint64(worker), 5))
+		all.Go(func() {
+			for step := range steps {
+				of := key{worker<<32 + int64(step), rng.Int64N(limits)}
+				if step%2 == 0 {
+					of = key{-1, 40 + shared.Load()%50} // that of others, a short time after it was made
+				}
+				l := k.TryReserve(of, 2)
+				if d := l.Decision(); d.Limit != 3+of.limit || !d.Allowed && d.Reason != weir.ReasonLimited {
+					t.Errorf("%+v is told %+v", of, d)
+					return
+				}
+				l.Cancel()
+				if of.id >= 0 {
+					if d := k.Peek(of, 1); d.Remaining != 3+of.limit {
+						t.Errorf("%+v has not got back what was canceled: %+v", of, d)
+					}
+				}
+				k.Reset(of)
+				shared.Add(1)
+			}
+		})
+	}
+	all.Wait()
+}
