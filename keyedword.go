@@ -106,7 +106,9 @@ func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
 	slot := shard.Find(h)
 	switch {
 	case slot == nil:
-		now = k.now()
+		if k.states.Len() >= k.maxKeys {
+			now = k.now() // the key may have been forgotten meanwhile, which was fresh later
+		}
 		if slot = shard.Add(h, baseTag, now); slot == nil {
 			v = locked
 			break

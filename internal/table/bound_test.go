@@ -11,6 +11,7 @@ func TestBoundIsChanged(t *testing.T) {
 			h := hash(next)
 			next++
 			s := table.Lock(h)
+			s.Find(h)
 			if slot := s.Add(h, 0, now); slot != nil {
 				slot.State()[0] = due
 				s.Due(h, int64(due))
@@ -58,6 +59,7 @@ func TestSharpenFindsTheFirst(t *testing.T) {
 	for key := range uint64(5000) {
 		h := hash(key)
 		s := table.Lock(h)
+		s.Find(h)
 		s.Add(h, 0, 0).State()[0] = 10
 		s.Due(h, 10)
 		s.Find(h).State()[0] = 1000 + key // used since

@@ -95,7 +95,8 @@ type Shard struct {
 	mu    sync.Mutex
 	table *Table
 	dir   []*segment // by the top depth bits of the hash
-	index uint32
+	place uint32     // where the last Find ended: at the key, or where it would be
+	index uint16
 	depth uint8
 
 	// Tally is for the owner of the table to count what it likes, under the lock.
@@ -126,7 +127,7 @@ func New(o Options) *Table {
 	}
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
-		t.shards[i].table, t.shards[i].index = t, uint32(i) //nolint:gosec // there are fewer
+		t.shards[i].table, t.shards[i].index = t, uint16(i) //nolint:gosec // there are fewer
 		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
 	}
 	return t
@@ -202,9 +203,11 @@ func (s *Shard) Find(h Hash) Slot {
 	for i := g.home(h.b); ; {
 		slot := g.slot(i, stride)
 		if slot[0] == h.a && slot[1]&identity == h.b {
+			s.place = uint32(i) //nolint:gosec // segments are smaller
 			return slot
 		}
 		if slot[0] == 0 {
+			s.place = uint32(i) //nolint:gosec // as above
 			return nil
 		}
 		if i++; i == g.size {
@@ -213,12 +216,13 @@ func (s *Shard) Find(h Hash) Slot {
 	}
 }
 
-// Add makes room for a key that Find did not find, with a state of zeros, and forgets keys of the shard that are fresh at time
+// Add makes room for the key that Find has just not found, with a state of zeros, and forgets keys of the shard that are fresh at time
 // now if it must. It answers nil if the table is full and none was found: see Reclaim. Once the state has been written, Due
 // must be called.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
 	g := s.segmentOf(h)
+	i := uint64(s.place)
 	if t.keys.Add(1) > t.max && t.max > 0 {
 		// In its own segment first: then none grows because keys come where others go.
 		scans := mostScans
@@ -226,17 +230,19 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 			t.keys.Add(-1)
 			return nil
 		}
+		i = g.home(h.b) // what is behind the one that was forgotten has moved
 	}
 	for g.used >= int(g.size)-int(g.size/8) {
 		s.rebuild(g, now, h.b)
 		g = s.segmentOf(h)
+		i = g.home(h.b)
 	}
-	i := g.home(h.b)
 	for g.slots[int(i)*t.stride] != 0 {
 		if i++; i == g.size {
 			i = 0
 		}
 	}
+	s.place = uint32(i) //nolint:gosec // segments are smaller
 	g.used++
 	slot := g.slot(i, t.stride)
 	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
@@ -295,24 +301,16 @@ func distance(from, to, size uint64) uint64 {
 	return to + size - from
 }
 
-// Due says that the state of a key becomes fresh at time at: for a key that was added, or whose state was changed so that
-// it becomes fresh earlier than before.
+// Due says that the state of the key that was just found or added becomes fresh at time at: for one that was added, or
+// whose state was changed so that it becomes fresh earlier than before.
 func (s *Shard) Due(h Hash, at int64) {
 	t := s.table
 	if t.max <= 0 {
 		return
 	}
 	g := s.segmentOf(h)
-	for i := g.home(h.b); ; {
-		if slot := g.slot(i, t.stride); slot[0] == h.a && slot[1]&identity == h.b {
-			g.dues[i>>blockBits] = min(g.dues[i>>blockBits], at)
-			break
-		} else if slot[0] == 0 {
-			return
-		}
-		if i++; i == g.size {
-			i = 0
-		}
+	if due := &g.dues[s.place>>blockBits]; at < *due {
+		*due = at
 	}
 	if at < g.due {
 		g.due = at
@@ -421,6 +419,22 @@ func (s *Shard) forget(slot Slot) {
 // rebuild forgets what has been fresh for long enough in g and makes it as large as the rest needs, or splits it.
 func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 	t := s.table
+	if t.max <= 0 || g.due <= now-t.linger {
+		s.sift(g, now)
+	}
+	size := roomFor(g.used, random)
+	if size > mostSlots && g.depth < 40 {
+		s.split(g, random)
+		return
+	}
+	replacement := t.segment(g.depth, size)
+	replacement.takeFrom(g, t.stride, 0, 0)
+	s.replace(g, replacement, replacement)
+}
+
+// sift forgets what has been fresh for long enough in g, and leaves holes.
+func (s *Shard) sift(g *segment, now int64) {
+	t := s.table
 	kept := 0
 	for at := range g.dues {
 		least := int64(NotByItself)
@@ -442,14 +456,7 @@ func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 		g.dues[at] = least
 	}
 	t.keys.Add(int64(kept - g.used))
-	size := roomFor(kept, random)
-	if size > mostSlots && g.depth < 40 {
-		s.split(g, random)
-		return
-	}
-	replacement := t.segment(g.depth, size)
-	replacement.takeFrom(g, t.stride, 0, 0)
-	s.replace(g, replacement, replacement)
+	g.used = kept
 }
 
 // split replaces g by two segments, by the next bit of the hash.
@@ -519,7 +526,11 @@ func (g *segment) takeFrom(old *segment, stride int, mask, want uint64) {
 				i, at = 0, 0
 			}
 		}
-		copy(to[at:at+stride], slot)
+		if stride == 4 { // twice as fast as copy
+			*(*[4]uint64)(to[at:]) = [4]uint64(slot)
+		} else {
+			copy(to[at:at+stride], slot)
+		}
 		if due := old.dues[j>>blockBits]; due < g.dues[i>>blockBits] {
 			g.dues[i>>blockBits] = due
 		}
