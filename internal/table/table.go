@@ -156,8 +156,20 @@ func (t *Table) Len() int64 { return t.keys.Load() }
 // Lock answers the shard of the key, locked.
 func (t *Table) Lock(h Hash) *Shard {
 	s := &t.shards[h.a&t.mask]
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		s.wait()
+	}
 	return s
+}
+
+// wait locks a shard that somebody else holds, mostly for some 20 ns: a Mutex would look again after a microsecond only.
+func (s *Shard) wait() {
+	for range 100 {
+		if s.mu.TryLock() {
+			return
+		}
+	}
+	s.mu.Lock()
 }
 
 // LockShard answers the shard with this index, locked.
