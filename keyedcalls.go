@@ -166,7 +166,7 @@ func (k *keyed) settleSlot(shard *table.Shard, slot table.Slot, c *claim, now, a
 		if t.tag == baseTag { // of an override, perhaps
 			t = k.base
 		}
-		if slot = k.add(shard, c.key, t, now); slot == nil {
+		if slot = k.add(shard, c.key, k.renew(t), now); slot == nil {
 			k.forgive(over)
 			return
 		}

@@ -325,10 +325,7 @@ func (k *keyed) add(shard *table.Shard, h table.Hash, t *terms, now int64) table
 
 // adopt makes the state of a slot one that is held to t, and answers false if t cannot be used any more.
 func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now int64) bool {
-	old := t
-	if tag := slot.Tag(); tag != t.tag {
-		old = k.termsWith(tag)
-	}
+	old := k.termsWith(slot.Tag()) // not t if that was retired and its tag given to others
 	if old.most > 0 {
 		if at := old.packed.freshAt(slot.State()); at-now > old.most && at-now > old.lacks(k.mostDebt.Load()) {
 			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.
