@@ -109,3 +109,23 @@ func TestKeyedLimitsRetireInUse(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestKeyedCommitAfterLimitRetired commits more than was reserved for a key that was forgotten since, under a limit that was
+// forgotten too: it is charged all the same.
+func TestKeyedCommitAfterLimitRetired(t *testing.T) {
+	var clock weir.ManualClock
+	k, limit := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 10}, &clock)
+	mine := weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+	limit(mine)
+	l := k.TryReserve(0, 1)
+	k.Reset(0)
+	for n := range int64(3000) {
+		limit(weir.Limit{Rate: weir.PerSecond(1), Burst: 20 + n})
+		k.Peek(1, 1)
+	}
+	l.Commit(6)
+	limit(mine)
+	if d, s := k.Peek(0, 1), k.Stats(); d.Remaining != 0 || d.RetryAfter != time.Second || s.Forgiven != 0 {
+		t.Errorf("after 5 permits more than were reserved: %+v %+v", d, s)
+	}
+}
