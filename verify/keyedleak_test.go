@@ -132,7 +132,7 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 			k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 1}))
 			// The runtime keeps what it made of goroutines for others.
 			done := make(chan struct{})
-			for range min(keys, 50_000) {
+			for range 2 * min(keys, 50_000) {
 				go func() { <-done }()
 			}
 			synctest.Wait()
