@@ -144,7 +144,10 @@ func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
 	if limit == (Limit{}) {
 		return k.base, ReasonNone
 	}
-	return k.plans.intern(limit)
+	if t, why = k.plans.intern(limit); why == ReasonTableFull {
+		return k.untag(limit)
+	}
+	return t, why
 }
 
 // note remembers the name of a key that was refused.
@@ -199,8 +202,8 @@ func (k *Keyed[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k
 
 func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
 	t, why := k.termsOf(key)
-	if t == nil {
-		return k.refuse(why, n)
+	if why != ReasonNone {
+		return k.untaggable(t, why, n)
 	}
 	l, added := k.try(h, t, n, reserve)
 	switch {
@@ -225,8 +228,8 @@ func (k *Keyed[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
 
 func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
 	t, why := k.termsOf(key)
-	if t == nil {
-		return k.refuse(why, n), nil
+	if why != ReasonNone {
+		return k.untaggable(t, why, n), nil
 	}
 	h := k.hash(key)
 	l, err := k.acquire(ctx, h, t, n, reserve)
@@ -240,7 +243,7 @@ func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool)
 // key would find room.
 func (k *Keyed[K]) Peek(key K, n int64) Decision {
 	t, why := k.termsOf(key)
-	if t == nil {
+	if why != ReasonNone {
 		return k.refuse(why, n).decision
 	}
 	return k.peek(k.hash(key), t, n)
@@ -264,8 +267,8 @@ func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 // segments of a sliding window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys
 // can be overridden at a time, each of which takes a place in the table, and some 700 bytes.
 func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
-	t, _ := k.termsOf(key)
-	if t == nil {
+	t, why := k.termsOf(key)
+	if why != ReasonNone {
 		t = k.base
 	}
 	return k.override(k.hash(key), t, limit, d)

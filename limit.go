@@ -183,4 +183,5 @@ type terms struct {
 
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
+	idle  *atomic.Int64
 }

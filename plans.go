@@ -4,6 +4,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // plans are the limits of the keys of a Keyed, each under a tag that its keys refer to.
@@ -17,6 +20,8 @@ type plans struct {
 	free    []uint16
 	next    int // the lowest tag that was never used
 	swept   int // how many limits there may be before the next sweep
+
+	idle atomic.Int64 // how many limits have lost their last key, or had none yet, since the last sweep
 }
 
 const (
@@ -32,7 +37,7 @@ func (p *plans) init(k *keyed) {
 	p.next, p.swept = baseTag+1, firstSweep
 }
 
-// intern answers the terms of a limit; nil, and why, if it cannot be used.
+// intern answers the terms of a limit. They can be used if the reason is ReasonNone only, and are nil if it is ReasonInvalid.
 func (p *plans) intern(l Limit) (*terms, Reason) {
 	p.mu.RLock()
 	t := p.byLimit[l]
@@ -57,7 +62,7 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 		p.invalid[l] = struct{}{}
 		return nil, ReasonInvalid
 	}
-	if len(p.byLimit) >= p.swept || len(p.free) == 0 && p.next == raisedTag {
+	if len(p.byLimit) >= p.swept || len(p.free) == 0 && p.next == raisedTag && p.idle.Load() > 0 {
 		p.sweep()
 	}
 	switch {
@@ -68,8 +73,10 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 		t.tag = uint16(p.next)
 		p.next++
 	default:
-		return nil, ReasonTableFull
+		return t, ReasonTableFull
 	}
+	t.idle = &p.idle
+	p.idle.Add(1)
 	p.byTag[t.tag].Store(t)
 	p.byLimit[l] = t
 	return t, ReasonNone
@@ -78,6 +85,7 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 // sweep forgets the limits that no key has. It is called once for each doubling of their number, so that a new limit costs
 // the looking at two others.
 func (p *plans) sweep() {
+	p.idle.Store(0)
 	for l, t := range p.byLimit {
 		if t.tag != baseTag && t.users.CompareAndSwap(0, retired) {
 			delete(p.byLimit, l)
@@ -85,6 +93,34 @@ func (p *plans) sweep() {
 		}
 	}
 	p.swept = max(firstSweep, 2*len(p.byLimit))
+}
+
+// untag forgets keys that are fresh, until one of them was the last that had its limit, and answers the terms of l like intern.
+func (k *keyed) untag(l Limit) (t *terms, why Reason) {
+	for range mostReclaims {
+		forgotten := 0
+		for now := k.now(); forgotten < keysAtATime && k.states.Reclaim(now); {
+			forgotten++
+		}
+		if t, why = k.plans.intern(l); why != ReasonTableFull || forgotten == 0 {
+			break
+		}
+	}
+	return t, why
+}
+
+// keysAtATime is how many keys give way for another limit, so that the next ones need not look at all limits again.
+const keysAtATime = 64
+
+// untaggable is the answer to a request under a limit that cannot be used.
+func (k *keyed) untaggable(t *terms, why Reason, n int64) Lease {
+	switch {
+	case why != ReasonTableFull || n < 0:
+		return k.refuse(ReasonInvalid, n)
+	case n == 0 || n > t.permits:
+		return k.lease(table.Hash{}, t, k.decision(t, t.fresh(n)), algo.Mark{}, n, false)
+	}
+	return k.full(t, k.now(), n)
 }
 
 // retired are the users of terms whose tag may be given to others.
@@ -108,15 +144,15 @@ func (t *terms) enter() bool {
 
 // leave is the opposite of enter.
 func (t *terms) leave() {
-	if t.tag != baseTag {
-		t.users.Add(-1)
+	if t.tag != baseTag && t.users.Add(-1) == 0 {
+		t.idle.Add(1)
 	}
 }
 
 // renew answers terms that can be used in place of t, which may have been retired since they were interned.
 func (k *keyed) renew(t *terms) *terms {
 	if t.users.Load() < 0 {
-		if again, _ := k.plans.intern(t.limit); again != nil {
+		if again, why := k.plans.intern(t.limit); why == ReasonNone {
 			return again
 		}
 	}
