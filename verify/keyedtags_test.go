@@ -10,6 +10,37 @@ import (
 	"github.com/weirhq/weir"
 )
 
+const mostLimits = 65_534
+
+// TestKeyedManyLimits gives ever new keys ever new limits, more than there can be at a time: once the keys are fresh, others get
+// their limits.
+func TestKeyedManyLimits(t *testing.T) {
+	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
+		t.Run(whenFull.String(), func(t *testing.T) {
+			var clock weir.ManualClock
+			k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1), WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
+				return weir.Limit{Rate: weir.PerSecond(1), Burst: int64(key) + 2}
+			}))
+			defer func() { _ = k.Close() }()
+			for key := range mostLimits {
+				if !k.Allow(key) {
+					t.Fatalf("key %d is refused: %+v", key, k.Peek(key, 1))
+				}
+			}
+			d := k.Take(mostLimits, 1)
+			if whenFull == weir.Deny && d.Reason != weir.ReasonTableFull || whenFull == weir.Admit && !d.Allowed {
+				t.Errorf("the limit for which there is no tag: %+v", d)
+			}
+			clock.Advance(time.Hour)
+			for key := mostLimits; key < 70_000; key++ {
+				if d := k.Take(key, 1); !d.Allowed || d.Limit != int64(key)+2 {
+					t.Fatalf("key %d is told %+v, though all others can be forgotten", key, d)
+				}
+			}
+		})
+	}
+}
+
 // TestKeyedLimitsAreRecycled gives one key 70,000 different limits, one after the other. Its permits are carried along, also
 // those of reservations whose limit is long gone.
 func TestKeyedLimitsAreRecycled(t *testing.T) {
