@@ -264,7 +264,7 @@ func (g *Guard) enter(shard *table.Shard, h table.Hash, now int64) (*table.Shard
 }
 
 // When there is room for a new endpoint is looked up in at most scansForRetry parts of the table, as often as lookupPause allows.
-// A part has up to 4096 places, so this takes a hundredth of a processor at most, however many knock.
+// A part has up to 2048 places, so this takes a hundredth of a processor at most, however many knock.
 const (
 	scansForRetry = 64
 	lookupPause   = 100 * time.Millisecond

@@ -35,7 +35,7 @@ type GuardCleanup struct {
 // which gain nothing by it: see [Guard].
 //
 // It forgets at most MaxEvictionCapacity endpoints, takes at most 5 s, and begins further on each time, so that what one does
-// not come to is the first for the next one. It holds one lock at a time, for a part of the table of at most 4096
+// not come to is the first for the next one. It holds one lock at a time, for a part of the table of at most 2048
 // places, some 100 us. If a cleanup is running, it does nothing.
 func (g *Guard) Cleanup() GuardCleanup {
 	if !g.cleaning.TryLock() {

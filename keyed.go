@@ -66,7 +66,7 @@ func (w WhenFull) String() string {
 // Keyed is one limit for each of millions of keys: addresses, users, tokens. Every key has a state of its own; the limit
 // is the same for all, or chosen for each by a function: see [NewKeyedFunc]. All methods are safe for concurrent use.
 //
-// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 37 to 47 bytes
+// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 43 to 47 bytes
 // with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
 // these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
 // window costs the same; a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like
@@ -74,7 +74,7 @@ func (w WhenFull) String() string {
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
 // keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
-// stop callers: no call moves more than 4096 keys (TestSegmentsStaySmall).
+// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall).
 //
 // A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
 // [Limiter].

@@ -90,7 +90,7 @@ func pressure[K comparable](a, b KeyState[K]) int {
 }
 
 // All walks through all keys that are tracked, in no order. It sees every key that stays throughout exactly once, holds
-// up callers for no longer than it takes to look at 4096 keys, and may be stopped at any time.
+// up callers for no longer than it takes to look at 2048 keys, and may be stopped at any time.
 func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
 	return func(yield func(KeyState[K]) bool) {
 		var cursor table.Cursor

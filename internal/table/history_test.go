@@ -38,13 +38,13 @@ type modeled struct {
 }
 
 // newModeled answers an empty table with so many shards.
-func newModeled(t *testing.T, spread func(uint64) Hash, shards int, max, linger int64) *modeled {
+func newModeled(t *testing.T, spread func(uint64) Hash, shards int, most, linger int64) *modeled {
 	m := &modeled{
-		t: t, hash: spread, max: max, linger: linger,
+		t: t, hash: spread, max: most, linger: linger,
 		want: map[uint64]entry{}, keys: map[Hash]uint64{}, seen: map[uint64]bool{}, stayed: map[uint64]bool{},
 	}
 	m.table = New(Options{
-		Words: 2, MaxKeys: max, Shards: shards, Linger: linger, FreshAt: freshAt, Forgotten: m.forgotten,
+		Words: 2, MaxKeys: most, Shards: shards, Linger: linger, FreshAt: freshAt, Forgotten: m.forgotten,
 	})
 	return m
 }
@@ -83,14 +83,8 @@ func (m *modeled) put(key uint64, e entry) {
 		m.t.Fatalf("key %d is there: %v, want %v", key, slot != nil, known)
 	}
 	if slot == nil {
-		if slot = s.Add(h, e.tag, m.now); slot == nil {
-			if m.max == 0 || int64(len(m.want)) < m.max {
-				m.t.Fatalf("a table with %d of %d keys is full", len(m.want), m.max)
-			}
+		if slot = m.add(s, h, e.tag); slot == nil {
 			return
-		}
-		if slot.State()[0] != 0 || slot.State()[1] != 0 || slot.Tag() != e.tag {
-			m.t.Fatalf("a new state is %v", slot)
 		}
 		slot.State()[1] = key
 	} else if slot.State()[0] != old.state || slot.State()[1] != key || slot.Tag() != old.tag {
@@ -102,6 +96,18 @@ func (m *modeled) put(key uint64, e entry) {
 		s.Due(h, int64(e.state))
 	}
 	m.want[key] = e
+}
+
+// add adds a key to a locked shard, or answers nil if there is no room.
+func (m *modeled) add(s *Shard, h Hash, tag uint16) Slot {
+	slot := s.Add(h, tag, m.now)
+	if slot == nil && (m.max == 0 || int64(len(m.want)) < m.max) {
+		m.t.Fatalf("a table with %d of %d keys is full", len(m.want), m.max)
+	}
+	if slot != nil && (slot.State()[0] != 0 || slot.State()[1] != 0 || slot.Tag() != tag) {
+		m.t.Fatalf("a new state is %v", slot)
+	}
+	return slot
 }
 
 func (m *modeled) remove(key uint64) {
@@ -162,9 +168,9 @@ func (m *modeled) next(thin uint64) {
 	}
 }
 
-func (m *modeled) bound(max int64) {
-	m.max = max
-	m.table.Bound(max)
+func (m *modeled) bound(most int64) {
+	m.max = most
+	m.table.Bound(most)
 }
 
 // agrees looks at everything.

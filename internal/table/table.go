@@ -32,11 +32,14 @@ const (
 	identity = 1<<(64-tagBits) - 1
 	overhead = 2 // words of a slot besides the state
 
-	// A segment is rebuilt when it is seven eighths full, with room for 1.4 to 1.8 times the keys that are left in it, so that
-	// it is between 57 and 88 % full. One that would become larger than mostSlots is split. So no call ever
-	// moves more than mostSlots slots, which takes some 50 us (TestSegmentsStaySmall, BenchmarkLongestStop).
-	mostSlots  = 4096
+	// A segment is rebuilt when it is seven eighths full, so that it is between 55 and 75 % full. One that would become
+	// larger than mostSlots is split. So no call ever moves more than mostSlots slots, which takes some 30 us
+	// (TestSegmentsStaySmall, BenchmarkLongestStop).
+	mostSlots  = 2048
 	leastSlots = 8
+
+	// deepest is the most bits by which segments are told apart. No more than a few keys have so many in common by chance.
+	deepest = 40
 
 	// mostScans is how many segments Reclaim searches at a time: some 50,000 keys, which takes 100 us.
 	mostScans = 16
@@ -75,14 +78,15 @@ type Options struct {
 //
 // Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time
 // before which nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of
-// each shard, and one that finds it full of fresh ones finds one of them. A key costs 28 to 36 bytes with a state of
-// one word, 37 to 47 with one of two (TestBytesPerKey).
+// each shard, and one that finds it full of fresh ones finds one of them. A key costs 34 to 39 bytes with a state of
+// one word, 43 to 47 with one of two (TestBytesPerKey).
 type Table struct {
 	stride    int
 	max       int64
 	linger    int64
 	freshAt   func(state []uint64, tag uint16) int64
 	forgotten func(state []uint64, tag uint16)
+	slabs     slabs
 	keys      atomic.Int64
 	hand      atomic.Uint64 // where Reclaim begins
 	mask      uint64
@@ -135,19 +139,13 @@ func New(o Options) *Table {
 
 func (t *Table) segment(depth uint8, size int) *segment {
 	g := &segment{
-		depth: depth, due: NotByItself, size: uint64(size), slots: make([]uint64, size*t.stride),
+		depth: depth, due: NotByItself, size: uint64(size), slots: t.slabs.take(size * t.stride),
 		dues: make([]int64, (size+block-1)/block),
 	}
 	for i := range g.dues {
 		g.dues[i] = NotByItself
 	}
 	return g
-}
-
-// roomFor is how many slots a segment gets that holds so many keys. It is not the same for all, by some random bits, so that
-// they do not all grow at the same time.
-func roomFor(keys int, random uint64) int {
-	return max(keys*int(92+3*(random&7))/64+1, leastSlots)
 }
 
 // Len is how many keys are kept.
@@ -236,6 +234,9 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	g := s.segmentOf(h)
 	i := uint64(s.place)
 	if t.keys.Add(1) > t.max && t.max > 0 {
+		if slot := s.replaceOnTheWay(g, h, tag, now); slot != nil {
+			return slot
+		}
 		// In its own segment first: then none grows because keys come where others go.
 		scans := mostScans
 		if !(g.due <= now && s.forgetIn(g, now)) && !(t.due[s.index].Load() <= now && s.forgetOne(now, &scans)) {
@@ -259,6 +260,31 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	slot := g.slot(i, t.stride)
 	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
 	return slot
+}
+
+// replaceOnTheWay puts a new key in the place of one that is fresh, if there is one where a search for the new one comes by.
+func (s *Shard) replaceOnTheWay(g *segment, h Hash, tag uint16, now int64) Slot {
+	t := s.table
+	if g.due > now {
+		return nil
+	}
+	for i := g.home(h.b); ; {
+		slot := g.slot(i, t.stride)
+		if slot[0] == 0 {
+			return nil
+		}
+		if g.dues[i>>blockBits] <= now && t.freshAt(slot.State(), slot.Tag()) <= now {
+			s.forget(slot)
+			t.keys.Add(-1)
+			clear(slot.State())
+			slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
+			s.place = uint32(i) //nolint:gosec // segments are smaller
+			return slot
+		}
+		if i++; i == g.size {
+			i = 0
+		}
+	}
 }
 
 // Remove forgets the key, if it is kept.
@@ -435,13 +461,14 @@ func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 		s.sift(g, now)
 	}
 	size := roomFor(g.used, random)
-	if size > mostSlots && g.depth < 40 {
+	if size > mostSlots && g.depth < deepest {
 		s.split(g, random)
 		return
 	}
 	replacement := t.segment(g.depth, size)
 	replacement.takeFrom(g, t.stride, 0, 0)
 	s.replace(g, replacement, replacement)
+	t.slabs.give(g.slots)
 }
 
 // sift forgets what has been fresh for long enough in g, and leaves holes.
@@ -497,6 +524,7 @@ func (s *Shard) split(g *segment, random uint64) {
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)
 	s.replace(g, low, high)
+	t.slabs.give(g.slots)
 }
 
 // replace puts low and high where g was in the directory.
