@@ -95,7 +95,7 @@ func TestKeyedContentionOnManyKeys(t *testing.T) {
 				return rand.NewZipf(rand.New(rand.NewPCG(seed.Add(1), 1)), 1.1, 1, keys-1)
 			}
 			h := hammer(func() bool {
-				zipf := sources.Get().(*rand.Zipf) //nolint:forcetypeassert // as New made it
+				zipf := sources.Get().(*rand.Zipf)
 				key := int(zipf.Uint64())
 				sources.Put(zipf)
 				if asked[key].Add(1)%100 == 0 { // what is canceled was not taken

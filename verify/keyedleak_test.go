@@ -80,10 +80,10 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 						if n%3 == 0 {
 							k = out
 						}
-						switch {
-						case n%50 == 1:
+						switch n % 50 {
+						case 1:
 							_ = timed.Override(key, weir.Limit{Rate: weir.PerSecond(50_000), Burst: 2}, time.Duration(n)*time.Microsecond)
-						case n%50 == 2:
+						case 2:
 							timed.Restore(key)
 						}
 						l, _ := k.Reserve(ctx, key, n%4)

@@ -230,6 +230,7 @@ func TestKeyedLinearizable(t *testing.T) {
 // keyedPlay is one round.
 type keyedPlay struct {
 	keyedClash
+
 	keyed                       *weir.Keyed[string]
 	history                     []porcupine.Operation
 	mu                          sync.Mutex
@@ -298,16 +299,16 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 				d = rng.Int64N(int64(time.Second))
 			}
 			if c.override != (weir.Limit{}) {
-				d := second * (1 + rng.Int64N(3))
+				length := second * (1 + rng.Int64N(3))
 				if c.waits { // who is served at the very end of an override may be held to either limit
-					d = int64(time.Hour)
+					length = int64(time.Hour)
 				}
 				switch rng.IntN(5) {
 				case 0, 3:
 					p.do(clients, keyedCall{op: "restore"}, func() keyedAnswer { p.keyed.Restore(p.names[0]); return keyedAnswer{} })
 				case 1, 2:
-					p.do(clients, keyedCall{op: "override", n: d}, func() keyedAnswer {
-						if err := p.keyed.Override(p.names[0], c.override, time.Duration(d)); err != nil {
+					p.do(clients, keyedCall{op: "override", n: length}, func() keyedAnswer {
+						if err := p.keyed.Override(p.names[0], c.override, time.Duration(length)); err != nil {
 							panic(err)
 						}
 						return keyedAnswer{}

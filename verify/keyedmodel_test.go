@@ -106,6 +106,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		o.Burst, o.MaxDebt = rapid.Int64Range(1, 6).Draw(t, "burst"), 0
 	case weir.AlgorithmSlidingWindow:
 		o.Segments = rapid.IntRange(1, int(min(7, o.Rate.Period))).Draw(t, "segments")
+	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingCounter:
 	}
 	if clocked {
 		o.Clock = bubbleTime{}
@@ -132,11 +133,15 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	var pairs [keys]pair
 	for i := range pairs {
 		pairs[i] = pair{key: i, plain: must(plain(o))}
-		defer func() { _ = pairs[i].plain.Close() }()
 	}
+	defer func() {
+		for i := range pairs {
+			_ = pairs[i].plain.Close()
+		}
+	}()
 	others := keys
 	step := int64(max(o.Rate.Period, 1))
-	any := func(t *rapid.T) *pair { return &pairs[rapid.IntRange(0, keys-1).Draw(t, "key")] }
+	one := func(t *rapid.T) *pair { return &pairs[rapid.IntRange(0, keys-1).Draw(t, "key")] }
 	permits := func(t *rapid.T) int64 {
 		return rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, most+1), rapid.Just(most)).Draw(t, "n")
 	}
@@ -168,7 +173,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 			}
 		},
 		"allow": func(t *rapid.T) {
-			p := any(t)
+			p := one(t)
 			if l, ok := p.plain.(interface{ Allow() bool }); ok {
 				if got, want := k.Allow(p.key), l.Allow(); got != want {
 					t.Fatalf("Allow of key %d: %v, the limiter says %v", p.key, got, want)
@@ -176,23 +181,23 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 			}
 		},
 		"peek": func(t *rapid.T) {
-			p, n := any(t), permits(t)
+			p, n := one(t), permits(t)
 			differ("Peek", p, k.Peek(p.key, n), p.plain.Peek(n))
 		},
 		"take": func(t *rapid.T) {
-			p, n := any(t), permits(t)
+			p, n := one(t), permits(t)
 			got, want := k.TryAcquire(p.key, n), p.plain.TryAcquire(n)
 			differ("TryAcquire", p, got.Decision(), want.Decision())
 			keep(p, got, want)
 		},
 		"reserve": func(t *rapid.T) {
-			p, n := any(t), permits(t)
+			p, n := one(t), permits(t)
 			got, want := k.TryReserve(p.key, n), p.plain.TryReserve(n)
 			differ("TryReserve", p, got.Decision(), want.Decision())
 			keep(p, got, want)
 		},
 		"acquire": func(t *rapid.T) {
-			p, n := any(t), permits(t)
+			p, n := one(t), permits(t)
 			timeout := time.Duration(rapid.Int64Range(0, 2*step).Draw(t, "timeout"))
 			if time.Since(bubbleStart) > mostTime {
 				timeout = 0
@@ -218,7 +223,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 			keep(p, got, want)
 		},
 		"end": func(t *rapid.T) {
-			p := any(t)
+			p := one(t)
 			if len(p.leases) == 0 {
 				return
 			}
@@ -239,7 +244,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 			p.leases = append(p.leases[:i:i], p.leases[i+1:]...)
 		},
 		"refund": func(t *rapid.T) {
-			p, n := any(t), permits(t)
+			p, n := one(t), permits(t)
 			if l, ok := p.plain.(interface{ Refund(n int64) }); ok {
 				k.Refund(p.key, n)
 				l.Refund(n)
