@@ -60,6 +60,9 @@ func TestKeyedIsPlainForEachKey(t *testing.T) {
 	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmConcurrency; algorithm++ {
 		for _, clocked := range []bool{false, true} {
 			for _, chosen := range []bool{false, true} {
+				if clocked && chosen {
+					continue // packed as with one of them
+				}
 				t.Run(fmt.Sprintf("%v/clock %v/function %v", algorithm, clocked, chosen), func(t *testing.T) {
 					rapid.Check(t, func(r *rapid.T) {
 						bubble(t, func() { alongside(r, algorithm, clocked, chosen) })
