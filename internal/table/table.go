@@ -32,14 +32,14 @@ const (
 	identity = 1<<(64-tagBits) - 1
 	overhead = 2 // words of a slot besides the state
 
-	// A segment is rebuilt when it is seven eighths full, so that it is between 55 and 75 % full. One that would become
-	// larger than mostSlots is split. So no call ever moves more than mostSlots slots, which takes some 30 us
+	// A segment is rebuilt when it is seven eighths full, and is two thirds full then. One that would become larger than
+	// mostSlots is split. So no call ever moves more than mostSlots slots, which takes some 30 us
 	// (TestSegmentsStaySmall, BenchmarkLongestStop).
 	mostSlots  = 2048
 	leastSlots = 8
 
-	// deepest is the most bits by which segments are told apart. No more than a few keys have so many in common by chance.
-	deepest = 40
+	// deepest is the most bits by which segments are told apart. Segments of 2^31 keys need 14.
+	deepest = 20
 
 	// mostScans is how many segments Reclaim searches at a time: some 50,000 keys, which takes 100 us.
 	mostScans = 16
@@ -86,7 +86,6 @@ type Table struct {
 	linger    int64
 	freshAt   func(state []uint64, tag uint16) int64
 	forgotten func(state []uint64, tag uint16)
-	slabs     slabs
 	keys      atomic.Int64
 	hand      atomic.Uint64 // where Reclaim begins
 	mask      uint64
@@ -139,7 +138,7 @@ func New(o Options) *Table {
 
 func (t *Table) segment(depth uint8, size int) *segment {
 	g := &segment{
-		depth: depth, due: NotByItself, size: uint64(size), slots: t.slabs.take(size * t.stride),
+		depth: depth, due: NotByItself, size: uint64(size), slots: make([]uint64, size*t.stride),
 		dues: make([]int64, (size+block-1)/block),
 	}
 	for i := range g.dues {
@@ -460,7 +459,7 @@ func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 	if t.max <= 0 || g.due <= now-t.linger {
 		s.sift(g, now)
 	}
-	size := roomFor(g.used, random)
+	size := max(g.used*3/2+1, leastSlots)
 	if size > mostSlots && g.depth < deepest {
 		s.split(g, random)
 		return
@@ -468,7 +467,6 @@ func (s *Shard) rebuild(g *segment, now int64, random uint64) {
 	replacement := t.segment(g.depth, size)
 	replacement.takeFrom(g, t.stride, 0, 0)
 	s.replace(g, replacement, replacement)
-	t.slabs.give(g.slots)
 }
 
 // sift forgets what has been fresh for long enough in g, and leaves holes.
@@ -498,6 +496,12 @@ func (s *Shard) sift(g *segment, now int64) {
 	g.used = kept
 }
 
+// roomFor is how many slots a half of a segment gets that holds so many keys. It is not the same for all, by some random bits,
+// or they would all grow at the same time, and the table would be two thirds full now and seven eighths then.
+func roomFor(keys int, random uint64) int {
+	return max(keys*int(76+3*(random&7))/64+1, leastSlots)
+}
+
 // split replaces g by two segments, by the next bit of the hash.
 func (s *Shard) split(g *segment, random uint64) {
 	if g.depth == s.depth {
@@ -524,7 +528,6 @@ func (s *Shard) split(g *segment, random uint64) {
 	low.takeFrom(g, t.stride, bit, 0)
 	high.takeFrom(g, t.stride, bit, bit)
 	s.replace(g, low, high)
-	t.slabs.give(g.slots)
 }
 
 // replace puts low and high where g was in the directory.

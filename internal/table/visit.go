@@ -53,7 +53,6 @@ func (s *Shard) compact(g *segment) {
 	kept.takeFrom(g, s.table.stride, 0, 0)
 	s.table.keys.Add(int64(kept.used - g.used))
 	s.replace(g, kept, kept)
-	s.table.slabs.give(g.slots)
 }
 
 // Each calls f for every key like Next, until it answers false.
