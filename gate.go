@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/queue"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // gate is what all limiters of this package share: a lock, a queue and its timer around an algorithm and its state.
@@ -42,8 +43,9 @@ type gate struct {
 
 	granted, refused, forgiven int64
 
-	terms *terms // of a key: the limit that the meter applies
-	keyed *keyed // whose counts are counted too
+	keyed *keyed     // of a key: where it belongs
+	key   table.Hash // which it is
+	terms *terms     // the limit that the meter applies
 }
 
 // word is a state that calls may change without the lock, until it is raised.
@@ -64,7 +66,7 @@ type caller struct {
 	answer chan struct{} // holds at most one
 	result algo.Result
 	reason Reason
-	terms  *terms
+	under  under
 }
 
 var gates atomic.Uint64
@@ -166,7 +168,7 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, r, reason, reserve, g.terms)
+	return g.lease(n, r, reason, reserve, g.under())
 }
 
 // allow is try(1) where only the answer matters.
@@ -252,14 +254,14 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 	return d
 }
 
-func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool, t *terms) Lease {
+func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool, u under) Lease {
 	l := Lease{decision: g.decision(r, reason), permits: n}
-	if t != nil {
-		l.decision.Limit = t.permits // not what it has become while the caller woke up
+	if u.terms != nil {
+		l.decision.Limit = u.terms.permits // not what it has become while the caller woke up
 	}
 	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
 		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
-		l.claim.terms = t
+		l.claim.key, l.claim.under = g.key, u
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
 		}
@@ -311,7 +313,7 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if reason != ReasonLimited { // there is nothing to wait for
 		g.count(n, reason == ReasonNone)
 		defer g.unlock()
-		return g.lease(n, r, reason, reserve, g.terms), nil
+		return g.lease(n, r, reason, reserve, g.under()), nil
 	}
 	if g.queue.Len() == 0 {
 		g.meter.replan()
@@ -334,7 +336,7 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if reason == ReasonCanceled {
 		return g.canceled(ctx, n)
 	}
-	return g.lease(n, r, reason, reserve, w.Value.terms), nil
+	return g.lease(n, r, reason, reserve, w.Value.under), nil
 }
 
 // admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -378,7 +380,7 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	if reason != ReasonCanceled {
 		g.count(w.Permits, reason == ReasonNone)
 	}
-	w.Value.result, w.Value.reason, w.Value.terms = r, reason, g.terms
+	w.Value.result, w.Value.reason, w.Value.under = r, reason, g.under()
 	w.Value.answer <- struct{}{}
 }
 

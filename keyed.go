@@ -69,8 +69,8 @@ func (w WhenFull) String() string {
 // Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 43 to 47 bytes
 // with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
 // these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
-// window costs the same; a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like
-// 1001/s, but not 1000/s), 8 bytes more; concurrency 8 less; a sliding window 8 bytes for each segment.
+// window, a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like 1001/s, but not
+// 1000/s), cost 8 bytes more; concurrency 8 less; a sliding window 8 bytes for each segment.
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
 // keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
@@ -98,6 +98,9 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed
 // sliding window, must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys
 // may have up to 65,534 different limits at a time; one that would have another one is treated like a new key that
 // finds the table full.
+//
+// A key is forgotten when all permits of its limit are back. So one that is held to a small limit for a while, and is not used
+// until it is forgotten, comes back with all permits of the large one.
 //
 // A token bucket costs 8 bytes a key more than with NewKeyed.
 func NewKeyedFunc[K comparable](o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
@@ -197,7 +200,7 @@ func (k *Keyed[K]) Take(key K, n int64) Decision {
 
 // TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost, or
 // Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was
-// regained at the faster of the two rates, and nothing to windows of another length.
+// regained at the fastest rate that any key has had, and nothing to windows where there are several lengths.
 func (k *Keyed[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
 
 func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {

@@ -42,7 +42,7 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 		}
 		shard.Unlock()
 		if ok {
-			return k.lease(h, t, d, m, n, reserve), nil
+			return k.lease(h, d, m, n, reserve), nil
 		}
 		if !k.makeRoom(&t, now, attempt) {
 			return k.full(t, now, n), nil
@@ -162,7 +162,7 @@ func (k *keyed) settle(c *claim, how settlement, actual int64) {
 func (k *keyed) settleSlot(shard *table.Shard, slot table.Slot, c *claim, now, actual int64) {
 	over := actual - c.permits
 	if slot == nil && over > 0 {
-		t := c.terms
+		t := c.under.terms
 		if t.tag == baseTag { // of an override, perhaps
 			t = k.base
 		}
@@ -178,7 +178,7 @@ func (k *keyed) settleSlot(shard *table.Shard, slot table.Slot, c *claim, now, a
 	if over > 0 {
 		k.forgive(over - t.packed.charge(slot.State(), now, over, k.debt(t)))
 	} else {
-		t.packed.cancel(slot.State(), now, -over, c.mark, c.terms.packed)
+		k.giveBack(slot.State(), t, now, -over, c)
 	}
 	shard.Due(c.key, t.packed.freshAt(slot.State()))
 }

@@ -13,7 +13,6 @@ import (
 type keyGate struct {
 	gate
 
-	hash   table.Hash
 	gone   bool        // the state is back in the table
 	normal *terms      // what the limit was before it was overridden; nil if it is not
 	until  int64       // the end of the override
@@ -23,15 +22,15 @@ type keyGate struct {
 // raise moves the state of a slot into a gate. The shard must be locked.
 func (k *keyed) raise(shard *table.Shard, slot table.Slot, h table.Hash, now int64) *keyGate {
 	t := k.termsWith(slot.Tag())
-	g := &keyGate{hash: h}
-	g.keyed, g.terms = k, t
+	g := new(keyGate)
+	g.keyed, g.key, g.terms = k, h, t
 	g.returned = k.returns()
 	// The options were checked.
 	_ = g.init(t.packed.meter(slot.State(), now), gateOptions{
 		policy: k.policy, limit: t.permits, queueLimit: k.queueLimit, order: k.order, maxDebt: k.maxDebt,
 	})
 	g.clock = k.clock
-	g.owner, g.word = g, g
+	g.owner, g.word = k, g
 	slot.SetTag(raisedTag)
 	i := shard.Index()
 	if k.busy[i] == nil {
@@ -50,12 +49,16 @@ func (g *keyGate) lower() {
 		return
 	}
 	k := g.keyed
-	shard := k.states.Lock(g.hash)
-	slot := shard.Find(g.hash)
+	shard := k.states.Lock(g.key)
+	slot := shard.Find(g.key)
 	g.terms.packed.keep(g.meter, slot.State())
 	slot.SetTag(g.terms.tag)
-	shard.Due(g.hash, g.terms.packed.freshAt(slot.State()))
-	delete(k.busy[shard.Index()], g.hash)
+	shard.Due(g.key, g.terms.packed.freshAt(slot.State()))
+	if i := shard.Index(); len(k.busy[i]) == 1 {
+		k.busy[i] = nil // a map keeps the memory of those that have gone
+	} else {
+		delete(k.busy[i], g.key)
+	}
 	shard.Unlock()
 	g.gone = true
 	k.forgive(g.forgiven)
@@ -89,6 +92,7 @@ func (g *keyGate) arrive(t *terms) (now int64, alive bool) {
 func (g *keyGate) hold(t *terms, now int64) {
 	g.meter = t.packed.carryMeter(g.terms.packed, g.meter, now)
 	g.terms = t
+	g.keyed.movesOf(g.key).Add(1)
 	g.limit.Store(t.permits)
 	g.maxDebt = g.keyed.debt(t)
 	g.touched, g.changed = now, now
@@ -113,7 +117,7 @@ func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, r, reason, reserve, g.terms), true
+	return g.lease(n, r, reason, reserve, g.under()), true
 }
 
 func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) (l Lease, alive bool, err error) {
@@ -149,31 +153,22 @@ func (g *keyGate) refund(n int64) (alive bool) {
 	return true
 }
 
-// settle implements settler, for permits that were taken here: the state may have moved since.
-func (g *keyGate) settle(c *claim, how settlement, actual int64) {
-	c.key = g.hash
-	g.keyed.settle(c, how, actual)
-}
-
 func (g *keyGate) settleHere(c *claim, actual int64) (alive bool) {
 	now, alive := g.arrive(nil)
 	if !alive {
 		return false
 	}
 	defer g.unlock()
-	if c.terms == g.terms || actual > c.permits {
+	k := g.keyed
+	if actual > c.permits || k.returns() || c.under == g.under() {
 		g.settleEntered(now, c, actual)
 		return true
 	}
-	// The permits were taken under another limit: only words know how to give them back.
+	// The limit has changed since: only words know how to give the permits back.
 	var state [mostWords]uint64
 	words := state[:g.terms.packed.words()]
 	g.terms.packed.keep(g.meter, words)
-	k := g.keyed
-	if k.returns() {
-		actual = 0
-	}
-	g.terms.packed.cancel(words, now, c.permits-actual, c.mark, c.terms.packed)
+	k.giveBack(words, g.terms, now, c.permits-actual, c)
 	g.meter = g.terms.packed.meter(words, now)
 	g.touched, g.changed = now, now
 	g.meter.replan()

@@ -26,6 +26,9 @@ type keyed struct {
 	maxDebt    int64
 	busy       []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
 	overrides  atomic.Int64
+	moves      moves
+	fastest    atomic.Pointer[terms] // of all limits that there have ever been
+	mixed      atomic.Bool           // whether there have been windows of several lengths
 	closed     atomic.Bool
 	returned   atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
 	mostDebt   atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
@@ -153,6 +156,9 @@ func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 		}
 		t.most = t.lacks(debt)
 	}
+	if err == nil && l.Algorithm != AlgorithmConcurrency {
+		k.learn(t)
+	}
 	return t, err
 }
 
@@ -228,7 +234,7 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 		shard.Unlock()
 		switch {
 		case ok:
-			return k.lease(h, t, d, m, n, reserve), slot == nil && n > 0
+			return k.lease(h, d, m, n, reserve), slot == nil && n > 0
 		case !k.makeRoom(&t, now, attempt):
 			return k.full(t, now, n), false
 		}
@@ -248,15 +254,15 @@ func (k *keyed) makeRoom(t **terms, now int64, attempt int) bool {
 }
 
 // lease counts a decision and makes it a lease.
-func (k *keyed) lease(h table.Hash, t *terms, d Decision, m algo.Mark, n int64, reserve bool) Lease {
+func (k *keyed) lease(h table.Hash, d Decision, m taking, n int64, reserve bool) Lease {
 	l := Lease{decision: d, permits: n}
 	if n == 0 {
 		return l
 	}
 	k.count(d.Allowed)
 	if d.Allowed && (reserve || k.returns()) {
-		l.claim, l.generation = newClaim(k, n, m)
-		l.claim.key, l.claim.terms = h, t
+		l.claim, l.generation = newClaim(k, n, m.mark)
+		l.claim.key, l.claim.under = h, m.under
 	}
 	return l
 }
@@ -289,7 +295,7 @@ const mostReclaims = 4
 // decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room.
 func (k *keyed) decide(
 	shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64,
-) (d Decision, m algo.Mark, ok bool) {
+) (d Decision, m taking, ok bool) {
 	var r algo.Result
 	switch {
 	case slot != nil:
@@ -306,7 +312,7 @@ func (k *keyed) decide(
 		r = t.packed.take(slot.State(), now, n)
 		shard.Due(h, t.packed.freshAt(slot.State()))
 	}
-	return k.decision(t, r), r.Mark, true
+	return k.decision(t, r), taking{r.Mark, k.under(h, t)}, true
 }
 
 // add makes room for a key that has none, and answers nil if there is none.
@@ -342,6 +348,7 @@ func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *term
 	t.packed.carry(old.packed, slot.State(), now)
 	slot.SetTag(t.tag)
 	old.leave()
+	k.movesOf(h).Add(1)
 	shard.Due(h, t.packed.freshAt(slot.State()))
 	return true
 }

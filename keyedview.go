@@ -45,6 +45,7 @@ func (k *Keyed[K]) Stats() KeyedStats {
 	}
 	for _, g := range k.gates() {
 		g.lock()
+		s.Forgiven += g.forgiven
 		s.Queued += g.queue.Permits()
 		s.Waiters += g.queue.Len()
 		g.unlock()

@@ -106,9 +106,7 @@ func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
 	slot := shard.Find(h)
 	switch {
 	case slot == nil:
-		if k.states.Len() >= k.maxKeys {
-			now = k.now() // the key may have been forgotten meanwhile, which was fresh later
-		}
+		now = k.now() // the key may have been forgotten meanwhile, which was fresh later
 		if slot = shard.Add(h, baseTag, now); slot == nil {
 			v = locked
 			break

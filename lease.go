@@ -27,7 +27,7 @@ type claim struct {
 	permits    int64
 	mark       algo.Mark
 	key        table.Hash // of a Keyed: whose permits they are
-	terms      *terms     // and under which limit they were taken
+	under      under      // and what they were taken under
 	since      int64      // of an Adaptive: when it was granted
 	parts      []Lease    // of a Chain
 	reserved   bool       // of a Chain: commit and cancel count
@@ -109,7 +109,7 @@ func (l Lease) settle(how settlement, actual int64) {
 		return
 	}
 	c.settler.settle(c, how, actual)
-	c.settler, c.mark, c.terms = nil, algo.Mark{}, nil
+	c.settler, c.mark, c.under = nil, algo.Mark{}, under{}
 	clear(c.parts)
 	c.parts = c.parts[:0]
 	claims.Put(c)

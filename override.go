@@ -35,6 +35,9 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 		return err
 	}
 	defer g.unlock()
+	if g.closed {
+		return ErrClosed
+	}
 	if g.normal == nil {
 		if k.overrides.Add(1) > mostOverrides {
 			k.overrides.Add(-1)

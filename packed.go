@@ -15,9 +15,9 @@ type packed interface { //nolint:interfacebloat // what a key needs of an algori
 	take(state []uint64, now, n int64) algo.Result
 	peek(state []uint64, now, n int64) algo.Result
 	refund(state []uint64, now, n int64)
-	// cancel is that of the algorithm; of is what the permits were taken from, which had the same algorithm and perhaps another
-	// limit.
-	cancel(state []uint64, now, n int64, m algo.Mark, of packed)
+	cancel(state []uint64, now, n int64, m algo.Mark)
+	// cancelAcross is cancel of permits that were taken from old, and carried to this since.
+	cancelAcross(state []uint64, now, n int64, m algo.Mark, old packed)
 	charge(state []uint64, now, n, maxDebt int64) int64
 	freshAt(state []uint64) int64
 	// carry makes a state of old, which has the same algorithm and the same number of words, one of this.
@@ -85,14 +85,12 @@ func (p *packedAs[S, A, P]) refund(state []uint64, now, n int64) {
 	p.packing.pack(state, p.algorithm.Refund(p.packing.unpack(state, now), now, n))
 }
 
-func (p *packedAs[S, A, P]) cancel(state []uint64, now, n int64, m algo.Mark, of packed) {
-	s := p.packing.unpack(state, now)
-	if of != packed(p) {
-		s = p.packing.across(p.algorithm, lawOf[A](of), s, now, n, m)
-	} else {
-		s = p.algorithm.Cancel(s, now, n, m)
-	}
-	p.packing.pack(state, s)
+func (p *packedAs[S, A, P]) cancel(state []uint64, now, n int64, m algo.Mark) {
+	p.packing.pack(state, p.algorithm.Cancel(p.packing.unpack(state, now), now, n, m))
+}
+
+func (p *packedAs[S, A, P]) cancelAcross(state []uint64, now, n int64, m algo.Mark, old packed) {
+	p.packing.pack(state, p.packing.across(p.algorithm, lawOf[A](old), p.packing.unpack(state, now), now, n, m))
 }
 
 func (p *packedAs[S, A, P]) charge(state []uint64, now, n, maxDebt int64) int64 {
@@ -201,19 +199,19 @@ func (p bucketUnits) pack(state []uint64, s algo.TokenBucketState) {
 	state[0], state[1] = uint64((s.Last+s.Ahead)*p.num+s.Part), uint64(s.Returned)
 }
 
-// fixedWords is a fixed window in two words.
+// fixedWords is a fixed window in three words.
 type fixedWords struct{}
 
 type packedFixed = packedAs[algo.FixedWindowState, algo.FixedWindow, fixedWords]
 
-func (fixedWords) words() int { return 2 }
+func (fixedWords) words() int { return 3 }
 
 func (fixedWords) unpack(state []uint64, _ int64) algo.FixedWindowState {
-	return algo.FixedWindowState{Window: int64(state[0]), Used: int64(state[1])}
+	return algo.FixedWindowState{Window: int64(state[0]), Used: int64(state[1]), Excess: int64(state[2])}
 }
 
 func (fixedWords) pack(state []uint64, s algo.FixedWindowState) {
-	state[0], state[1] = uint64(s.Window), uint64(s.Used)
+	state[0], state[1], state[2] = uint64(s.Window), uint64(s.Used), uint64(s.Excess)
 }
 
 func (fixedWords) begun(_, _ int64) algo.FixedWindowState { return algo.FixedWindowState{} }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -118,7 +117,7 @@ func (k *keyed) untaggable(t *terms, why Reason, n int64) Lease {
 	case why != ReasonTableFull || n < 0:
 		return k.refuse(ReasonInvalid, n)
 	case n == 0 || n > t.permits:
-		return k.lease(table.Hash{}, t, k.decision(t, t.fresh(n)), algo.Mark{}, n, false)
+		return k.lease(table.Hash{}, k.decision(t, t.fresh(n)), taking{}, n, false)
 	}
 	return k.full(t, k.now(), n)
 }

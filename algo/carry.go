@@ -6,7 +6,9 @@ package algo
 func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) FixedWindowState {
 	x := old.at(s, now)
 	debt := max(0, x.Used-old.limit)
-	return FixedWindowState{Window: w.window.index(now), Used: min(x.Used-debt, w.limit) + debt}
+	taken := x.Used - debt + x.Excess
+	used := min(taken, w.limit)
+	return FixedWindowState{Window: w.window.index(now), Used: used + debt, Excess: taken - used}
 }
 
 // SameWindows tells whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.

@@ -66,6 +66,9 @@ type FixedWindow struct {
 type FixedWindowState struct {
 	Window int64 // its number; window 0 is the one that begins first at or after time 0
 	Used   int64 // permits taken in it and owed from before
+	// Excess is how many more permits were taken in it, under a limit that Carry has lowered: they are not owed, but may
+	// count again if the limit is raised before the window ends.
+	Excess int64
 }
 
 // NewFixedWindow answers windows of the given length, one of which begins at origin: limit from 1 to [MaxPermits],
@@ -117,16 +120,22 @@ func (w FixedWindow) Peek(s FixedWindowState, now, n int64) Result {
 
 // Refund implements [Algorithm].
 func (w FixedWindow) Refund(s FixedWindowState, now, n int64) FixedWindowState {
-	x := w.at(s, now)
-	x.Used -= min(max(n, 0), x.Used)
-	return x
+	return w.at(s, now).back(n)
+}
+
+// back gives back n permits.
+func (s FixedWindowState) back(n int64) FixedWindowState {
+	excess := min(max(n, 0), s.Excess)
+	s.Excess -= excess
+	s.Used -= min(max(n-excess, 0), s.Used)
+	return s
 }
 
 // Cancel implements [Algorithm]. Permits of a window that has ended are not given back to a later one.
 func (w FixedWindow) Cancel(s FixedWindowState, now, n int64, m Mark) FixedWindowState {
 	x := w.at(s, now)
 	if m.at == x.Window {
-		x.Used -= min(max(n, 0), x.Used)
+		x = x.back(n)
 	}
 	return x
 }
@@ -166,6 +175,7 @@ func (w FixedWindow) at(s FixedWindowState, now int64) FixedWindowState {
 		} else {
 			s.Used = max(0, s.Used-passed*w.limit)
 		}
+		s.Excess = 0
 	}
 	s.Window = i
 	return s

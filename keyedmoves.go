@@ -1,0 +1,76 @@
+package weir
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// under is what permits of a key were taken under: a limit, and how often states have moved to another one by then.
+type under struct {
+	terms *terms
+	moves uint32
+}
+
+// taking is how to give back permits that were taken.
+type taking struct {
+	mark  algo.Mark
+	under under
+}
+
+// moves counts how often states of keys were carried to another limit. A few keys share a count: who finds that it has moved
+// does not know whether it was for the own key, and gives back what is right in either case.
+type moves [256]atomic.Uint32
+
+func (k *keyed) movesOf(h table.Hash) *atomic.Uint32 {
+	return &k.moves[h.Fingerprint()%uint64(len(k.moves))]
+}
+
+// under is what permits that are taken now are taken under. The state of the key must be locked.
+func (k *keyed) under(h table.Hash, t *terms) under { return under{t, k.movesOf(h).Load()} }
+
+func (g *gate) under() under {
+	if g.keyed == nil {
+		return under{}
+	}
+	return g.keyed.under(g.key, g.terms)
+}
+
+// learn keeps what all limits that there have ever been have in common.
+func (k *keyed) learn(t *terms) {
+	for {
+		old := k.fastest.Load()
+		if old != nil && !faster(t.limit.Rate, old.limit.Rate) || k.fastest.CompareAndSwap(old, t) {
+			break
+		}
+	}
+	if k.base != nil && t.limit.Rate.Period != k.base.limit.Rate.Period {
+		k.mixed.Store(true)
+	}
+}
+
+func faster(a, b Rate) bool {
+	hiA, loA := bits.Mul64(uint64(a.Permits), uint64(b.Period))
+	hiB, loB := bits.Mul64(uint64(b.Permits), uint64(a.Period))
+	return hiA > hiB || hiA == hiB && loA > loB
+}
+
+// giveBack cancels n permits, of a claim, in a state that is held to t.
+//
+// If the state was held to another limit meanwhile, it is not known how many of them have been regained. A bucket then
+// gives back what is missing even if they were regained at the fastest rate that there has ever been. Windows give
+// them back if all limits have the same windows, or if the one that they were taken under has those of t.
+func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
+	moved := k.movesOf(c.key).Load() - c.under.moves
+	same := moved == 0 && c.under.terms == t
+	switch {
+	case same || k.returns():
+		t.packed.cancel(state, now, n, c.mark)
+	case k.base.limit.Algorithm == AlgorithmTokenBucket:
+		t.packed.cancelAcross(state, now, n, c.mark, k.fastest.Load().packed)
+	case !k.mixed.Load() || moved <= 1 && c.under.terms != t:
+		t.packed.cancelAcross(state, now, n, c.mark, c.under.terms.packed)
+	}
+}
