@@ -138,13 +138,13 @@ func (m *syncMap) allow(key string) bool {
 	if !ok {
 		l, _ = m.limiters.LoadOrStore(key, m.budget.xtime())
 	}
-	return l.(*rate.Limiter).Allow() //nolint:forcetypeassert // there is nothing else in it
+	return l.(*rate.Limiter).Allow() //nolint:errcheck,forcetypeassert // there is nothing else in it
 }
 
 func (m *syncMap) clean() {
 	now := time.Now()
 	m.limiters.Range(func(key, l any) bool {
-		if full(l.(*rate.Limiter), now) { //nolint:forcetypeassert // there is nothing else in it
+		if full(l.(*rate.Limiter), now) { //nolint:errcheck,forcetypeassert // there is nothing else in it
 			m.limiters.Delete(key)
 		}
 		return true

@@ -31,7 +31,9 @@ type KeyedPause struct {
 
 // summarize sets the latencies to those of some rounds.
 func (p *KeyedPause) summarize(rounds []*histogram) {
-	var medians, p99s, p9999s, longest []float64
+	n := len(rounds)
+	medians, p99s := make([]float64, 0, n), make([]float64, 0, n)
+	p9999s, longest := make([]float64, 0, n), make([]float64, 0, n)
 	p.Worst, p.Calls = 0, 0
 	for _, h := range rounds {
 		l := h.latency()

@@ -69,17 +69,17 @@ func KeyedPeers() []Peer {
 				"the program has to call.",
 		},
 		{
-			byMutexMap, "golang.org/x/time",
+			byMutexMap, xtimeModule,
 			"The usual code without a library: sync.Mutex, map[string]*rate.Limiter, and a loop under " +
 				"the lock that deletes the " +
 				"limiters that are full again.",
 		},
 		{
-			byRWMutexMap, "golang.org/x/time",
+			byRWMutexMap, xtimeModule,
 			"The same with sync.RWMutex: the exclusive lock only for new keys and for cleaning.",
 		},
 		{
-			bySyncMap, "golang.org/x/time",
+			bySyncMap, xtimeModule,
 			"The same with sync.Map, Load and then LoadOrStore. Cleaning locks out nobody.",
 		},
 	}

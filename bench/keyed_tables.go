@@ -89,8 +89,10 @@ func (k KeyedReport) honestTable() *table {
 	}}
 	for _, r := range k.Attacks {
 		line := func(when string, l Latency, ratios ...string) {
-			cells := []string{r.By, when, nanos(l.Median), nanos(l.P99), micros(l.P9999), micros(l.Max)}
-			t.add(append(append(cells, ratios...), make([]string, 2-len(ratios))...)...)
+			cells := make([]string, 8)
+			copy(cells, []string{r.By, when, nanos(l.Median), nanos(l.P99), micros(l.P9999), micros(l.Max)})
+			copy(cells[6:], ratios)
+			t.add(cells...)
 		}
 		line("clock alone", r.Clock)
 		line("without attack", r.Alone)

@@ -36,10 +36,13 @@ const (
 )
 
 // Peers are the libraries that weir is measured beside, in the versions that the go.mod of this module requires.
+// xtimeModule is the module of several of them.
+const xtimeModule = "golang.org/x/time"
+
 func Peers() []Peer {
 	return []Peer{
 		{
-			byXTime, "golang.org/x/time",
+			byXTime, xtimeModule,
 			"A token bucket of float64 tokens under a lock. Allow reads the clock before it takes the lock. Wait books a " +
 				"place in time and sleeps on a timer of its own.",
 		},

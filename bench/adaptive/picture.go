@@ -195,7 +195,7 @@ func (p panel) plot(courses []*Course, first, last bool) (*plot.Plot, error) {
 	for _, axis := range []*plot.Axis{&drawn.X, &drawn.Y} {
 		axis.Tick.Label.Font = style(9, grey, false).Font
 		axis.Tick.Label.Color = grey
-		axis.Color, axis.Tick.LineStyle.Color = grey, grey
+		axis.Color, axis.Tick.Color = grey, grey
 		axis.Padding = 0
 	}
 	if p.log {

@@ -62,7 +62,7 @@ type workers []*request
 func (w workers) Len() int           { return len(w) }
 func (w workers) Less(i, j int) bool { return w[i].finished < w[j].finished }
 func (w workers) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-func (w *workers) Push(x any)        { *w = append(*w, x.(*request)) } //nolint:errcheck,forcetypeassert // only requests are pushed
+func (w *workers) Push(x any)        { *w = append(*w, x.(*request)) } //nolint:errcheck,forcetypeassert // only requests
 func (w *workers) Pop() any {
 	last := len(*w) - 1
 	r := (*w)[last]

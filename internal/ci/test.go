@@ -41,9 +41,9 @@ type pass struct {
 	args  []string
 }
 
-// passes lists what runs. The contention tests are those with Contention in their name, and those with Million in
-// it need as many of something. The race detector slows them down by an order of magnitude, so they run once more without it, one package at a time so that nothing else competes
-// for the processors.
+// passes lists what runs. The contention tests are those with Contention in their name, and those with Million in it need
+// as many of something. The race detector slows them down by an order of magnitude, so they run once more without it,
+// one package at a time so that nothing else competes for the processors.
 func passes(opts testOptions) []pass {
 	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on"}}
 

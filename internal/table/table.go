@@ -130,7 +130,7 @@ func New(o Options) *Table {
 	}
 	for i := range t.shards {
 		t.due[i].Store(NotByItself)
-		t.shards[i].table, t.shards[i].index = t, uint16(i) //nolint:gosec // there are fewer
+		t.shards[i].table, t.shards[i].index = t, uint16(i)
 		t.shards[i].dir = []*segment{t.segment(0, leastSlots)}
 	}
 	return t
@@ -212,11 +212,11 @@ func (s *Shard) Find(h Hash) Slot {
 	for i := g.home(h.b); ; {
 		slot := g.slot(i, stride)
 		if slot[0] == h.a && slot[1]&identity == h.b {
-			s.place = uint32(i) //nolint:gosec // segments are smaller
+			s.place = uint32(i)
 			return slot
 		}
 		if slot[0] == 0 {
-			s.place = uint32(i) //nolint:gosec // as above
+			s.place = uint32(i)
 			return nil
 		}
 		if i++; i == g.size {
@@ -253,7 +253,7 @@ func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 			i = 0
 		}
 	}
-	s.place = uint32(i) //nolint:gosec // segments are smaller
+	s.place = uint32(i)
 	g.used++
 	slot := g.slot(i, t.stride)
 	slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
@@ -276,7 +276,7 @@ func (s *Shard) replaceOnTheWay(g *segment, h Hash, tag uint16, now int64) Slot 
 			t.keys.Add(-1)
 			clear(slot.State())
 			slot[0], slot[1] = h.a, h.b|uint64(tag)<<(64-tagBits)
-			s.place = uint32(i) //nolint:gosec // segments are smaller
+			s.place = uint32(i)
 			return slot
 		}
 		if i++; i == g.size {
