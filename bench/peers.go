@@ -36,9 +36,6 @@ const (
 )
 
 // Peers are the libraries that weir is measured beside, in the versions that the go.mod of this module requires.
-// xtimeModule is the module of several of them.
-const xtimeModule = "golang.org/x/time"
-
 func Peers() []Peer {
 	return []Peer{
 		{
@@ -137,3 +134,6 @@ func (b budget) bursty() ratelimiter.RateLimiter[any] {
 func (b budget) golimiter() limiter.Store {
 	return must(memorystore.New(&memorystore.Config{Tokens: uint64(b.burst), Interval: b.refill()}))
 }
+
+// xtimeModule is the module of several of them.
+const xtimeModule = "golang.org/x/time"
