@@ -36,7 +36,7 @@ type KeyedOptions struct {
 	// WhenFull is what a new key is told when MaxKeys are tracked and none of them can be forgotten. Default: Deny.
 	WhenFull WhenFull
 	// MaxNames is how many keys are remembered by name, so that Top and All can tell which they are: from 1 to 65536. It
-	// is those that are refused most. Default: 1024.
+	// is those that are refused most. A name is as long as its key. Default: 1024.
 	MaxNames int
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock Clock
@@ -46,7 +46,8 @@ type KeyedOptions struct {
 type WhenFull uint8
 
 const (
-	// Deny refuses new keys with ReasonTableFull, so that nobody gets past the limit by inventing keys.
+	// Deny refuses new keys with ReasonTableFull, so that nobody gets past the limit by inventing keys. RetryAfter is until a
+	// key can be forgotten at the earliest, or 1 s where none can before a lease is released.
 	Deny WhenFull = iota
 	// Admit grants new keys their permits without tracking them: they are not limited until there is room.
 	Admit
@@ -66,15 +67,17 @@ func (w WhenFull) String() string {
 // Keyed is one limit for each of millions of keys: addresses, users, tokens. Every key has a state of its own; the limit
 // is the same for all, or chosen for each by a function: see [NewKeyedFunc]. All methods are safe for concurrent use.
 //
-// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 43 to 47 bytes
+// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 43 to 50 bytes
 // with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
 // these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
-// window, a sliding counter, and a token bucket whose rate has more than 8 permits in its lowest terms (like 1001/s, but not
-// 1000/s), cost 8 bytes more; concurrency 8 less; a sliding window 8 bytes for each segment.
+// window, a sliding counter, and a token bucket that has a Clock or a rate of more than 8 permits in its lowest terms (like
+// 1001/s, but not 1000/s), cost some 10 bytes more; concurrency some 12 less; a sliding window some 11 more for each segment
+// but the first.
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
 // keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
-// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall).
+// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall). Up to MaxNames keys are kept by name as well,
+// whatever their length: where strangers choose it, bound it, or give the limiter a hash of the key.
 //
 // A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
 // [Limiter].
@@ -102,7 +105,7 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed
 // A key is forgotten when all permits of its limit are back. So one that is held to a small limit for a while, and is not used
 // until it is forgotten, comes back with all permits of the large one.
 //
-// A token bucket costs 8 bytes a key more than with NewKeyed.
+// A token bucket costs some 10 bytes a key more than with NewKeyed.
 func NewKeyedFunc[K comparable](o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
 	if limitOf == nil {
 		return nil, &OptionError{"NewKeyedFunc.limitOf", "nil", "a function"}
@@ -268,7 +271,8 @@ func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 // Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called.
 // It takes effect at once and keeps the state, as does the end; another Override replaces it. The algorithm, and the
 // segments of a sliding window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys
-// can be overridden at a time, each of which takes a place in the table, and some 700 bytes.
+// can be overridden at a time, each of which takes a place in the table, and some 700 bytes. The error is an *[OptionError]
+// for limit or d, [ErrTableFull], [ErrTooManyOverrides] or [ErrClosed], and then nothing has changed.
 func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
 	t, why := k.termsOf(key)
 	if why != ReasonNone {

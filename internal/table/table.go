@@ -78,8 +78,8 @@ type Options struct {
 //
 // Only fresh keys are forgotten. Where the number of keys is bounded, each segment, and each shard, remembers a time
 // before which nothing in it is fresh. So a new key that finds the table full of keys in use learns it from one word of
-// each shard, and one that finds it full of fresh ones finds one of them. A key costs 34 to 39 bytes with a state of
-// one word, 43 to 47 with one of two (TestBytesPerKey).
+// each shard, and one that finds it full of fresh ones finds one of them. A key costs 30 to 36 bytes with a state of
+// one word, 43 to 50 with one of two (TestBytesPerKey).
 type Table struct {
 	stride    int
 	max       int64
