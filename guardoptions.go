@@ -47,7 +47,7 @@ type GuardOptions struct {
 	// later begins a new count. It still adds when it comes exactly then. From 1 s to 2147483647 s. Default: 5 s.
 	SoftViolationWindow time.Duration
 	// MaxSoftViolations is the number of violations at which the endpoint is locked out: from 1, the first one locks it out,
-	// to 2147483647. Default: 3.
+	// to 2147483647. A violation is a request without a token; one that is allowed begins a new count. Default: 3.
 	MaxSoftViolations int
 	// CooldownReset is after how long without a violation the violations of an endpoint, and how often it has been locked
 	// out, are forgotten: from 1 s to 2147483647 s. The time of a lockout does not count, as there are no violations in
@@ -63,7 +63,7 @@ type GuardOptions struct {
 	// MaxEvictionCapacity is the most endpoints that one cleanup forgets: from 64 to 65536. Default: 4096.
 	MaxEvictionCapacity int
 	// MinReportCapacity is how many names of endpoints are kept for the report, at least: from 64 to 8192. Those of the
-	// endpoints that are refused most are kept. Default: 256.
+	// endpoints that are refused most are kept, at their full length. Default: 256.
 	MinReportCapacity int
 	// IPv4Prefix is how many bits of an IPv4 address make the endpoint: from 1 to 32. Default: 32.
 	IPv4Prefix int
