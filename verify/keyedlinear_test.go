@@ -208,16 +208,22 @@ func TestKeyedLinearizable(t *testing.T) {
 			if raceEnabled || testing.Short() {
 				rounds = 40
 			}
-			var forgotten, canceled, waited int64
+			var forgotten, canceled, waited, undecided int64
 			for round := range rounds {
 				p := c.play(uint64(round))
-				result := porcupine.CheckOperationsTimeout(c.model, p.history, 30*time.Second)
-				if result != porcupine.Ok {
+				switch result := porcupine.CheckOperationsTimeout(c.model, p.history, 3*time.Second); result {
+				case porcupine.Ok:
+				case porcupine.Unknown: // too many orders are possible to try them all
+					undecided++
+				default:
 					t.Fatalf("round %d: %v: %d operations:\n%v", round, result, len(p.history), p.history)
 				}
 				forgotten += p.forgotten.Load()
 				canceled += p.canceled.Load()
 				waited += p.waited.Load()
+			}
+			if undecided > int64(rounds)/10 {
+				t.Errorf("%d of %d histories could not be decided", undecided, rounds)
 			}
 			t.Logf("others found room for want of the key %d times; %d calls waited, %d in vain", forgotten, waited, canceled)
 			if c.other == c.override && forgotten < int64(rounds)/10 || c.waits && (waited == 0 || canceled == 0) {
