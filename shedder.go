@@ -218,7 +218,8 @@ type Shedder struct {
 	failed   bool // all sources
 }
 
-// NewShedder answers a shedder that has read its sources once, and whose pressure begins at 0 all the same, or an error that names the option that cannot be used.
+// NewShedder answers a shedder that has read its sources once, and whose pressure rises from 0 as Rise says, or an error
+// that names the option that cannot be used.
 func NewShedder(o ShedderOptions) (*Shedder, error) {
 	o.defaults()
 	if err := o.check(); err != nil {
