@@ -24,7 +24,8 @@ type Decision struct {
 	Remaining int64
 	// RetryAfter is how long to wait before the same request can succeed, counting those who already wait in the queue:
 	// 0 if it was allowed, Never if it cannot succeed. It is rounded up, so that coming back after it is never too
-	// early. For a refusal of a Concurrency limiter it is 0: nobody knows when permits will be released.
+	// early. For a refusal of a Concurrency limiter it is 0: nobody knows when permits will be released. Of a limiter that
+	// is closed it is Never, or 0 of a Guard.
 	RetryAfter time.Duration
 	// ResetAfter is how long it takes until all permits are back if nobody takes any more. It is 0 for a
 	// Concurrency limiter.

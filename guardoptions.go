@@ -63,7 +63,7 @@ type GuardOptions struct {
 	// MaxEvictionCapacity is the most endpoints that one cleanup forgets: from 64 to 65536. Default: 4096.
 	MaxEvictionCapacity int
 	// MinReportCapacity is how many names of endpoints are kept for the report, at least: from 64 to 8192. Those of the
-	// endpoints that are refused most are kept, at their full length. Default: 256.
+	// endpoints that are refused most are kept, of at most 256 bytes each. Default: 256.
 	MinReportCapacity int
 	// IPv4Prefix is how many bits of an IPv4 address make the endpoint: from 1 to 32. Default: 32.
 	IPv4Prefix int

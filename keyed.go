@@ -36,7 +36,7 @@ type KeyedOptions struct {
 	// WhenFull is what a new key is told when MaxKeys are tracked and none of them can be forgotten. Default: Deny.
 	WhenFull WhenFull
 	// MaxNames is how many keys are remembered by name, so that Top and All can tell which they are: from 1 to 65536. It
-	// is those that are refused most. A name is as long as its key. Default: 1024.
+	// is those that are refused most. Keys of more than 256 bytes have no name. Default: 1024.
 	MaxNames int
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock Clock
@@ -76,8 +76,8 @@ func (w WhenFull) String() string {
 //
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
 // keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
-// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall). Up to MaxNames keys are kept by name as well,
-// whatever their length: where strangers choose it, bound it, or give the limiter a hash of the key.
+// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall). Up to MaxNames keys are kept by name as well, if
+// they are no longer than 256 bytes (TestLongKeysAreNotKept).
 //
 // A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
 // [Limiter].
@@ -157,7 +157,26 @@ func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
 }
 
 // note remembers the name of a key that was refused.
-func (k *Keyed[K]) note(h table.Hash, key K) { k.names.NoteCopy(h, key, ownKey[K]) }
+func (k *Keyed[K]) note(h table.Hash, key K) {
+	if canBeName(key) {
+		k.names.NoteCopy(h, key, ownKey[K])
+	}
+}
+
+// offer remembers the name of a key that is new, while there is room.
+func (k *Keyed[K]) offer(h table.Hash, key K) {
+	if canBeName(key) {
+		k.names.Offer(h, key, ownKey[K])
+	}
+}
+
+// longestName is how long a name may be that is kept: or who sends long keys would fill the memory with them.
+const longestName = 256
+
+func canBeName[K comparable](key K) bool {
+	s, ok := any(key).(string)
+	return !ok || len(s) <= longestName
+}
 
 // ownKey is a key that shares no memory with what the caller may change or keep alive by it.
 func ownKey[K comparable](key K) K {
@@ -175,7 +194,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 		switch v, added := k.allowWord(h); v {
 		case taken:
 			if added {
-				k.names.Offer(h, key, ownKey[K])
+				k.offer(h, key)
 			}
 			return true
 		case short:
@@ -214,7 +233,7 @@ func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease 
 	l, added := k.try(h, t, n, reserve)
 	switch {
 	case added:
-		k.names.Offer(h, key, ownKey[K])
+		k.offer(h, key)
 	case !l.decision.Allowed && n > 0:
 		k.note(h, key)
 	}
@@ -235,7 +254,12 @@ func (k *Keyed[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
 func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
 	t, why := k.termsOf(key)
 	if why != ReasonNone {
-		return k.untaggable(t, why, n), nil
+		l := k.untaggable(t, why, n)
+		if why == ReasonInvalid && n >= 0 {
+			_, wrong := k.alike("limitOf(key)", k.limitOf(key), false)
+			return l, fmt.Errorf("%w: %w", ErrInvalidLimit, wrong)
+		}
+		return l, nil
 	}
 	h := k.hash(key)
 	l, err := k.acquire(ctx, h, t, n, reserve)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -195,8 +196,13 @@ func TestUnusableLimitsAreRefused(t *testing.T) {
 		if k.Allow("a") || k.Peek("a", 1).Allowed || k.TryReserve("a", 1).Allowed() {
 			t.Errorf("%v is used", l)
 		}
-		if l, err := k.Acquire(t.Context(), "a", 1); l.Allowed() || err != nil {
+		var o *weir.OptionError
+		l, err := k.Acquire(t.Context(), "a", 1)
+		if l.Allowed() || !errors.Is(err, weir.ErrInvalidLimit) || !errors.As(err, &o) {
 			t.Errorf("Acquire: %+v, %v", l.Decision(), err)
+		}
+		if err = k.TryAcquire("a", 1).Err(); !errors.Is(err, weir.ErrInvalidLimit) {
+			t.Errorf("Err() = %v", err)
 		}
 	}
 }
@@ -373,6 +379,22 @@ func TestBytesAreKeysLikeStrings(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { weir.AllowBytes(k, key); weir.TakeBytes(k, key, 1) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestLongKeysAreNotKept has strangers send keys that would fill the memory if they were remembered by name.
+func TestLongKeysAreNotKept(t *testing.T) {
+	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	long := strings.Repeat("x", 256)
+	for _, key := range []string{long, long + "y"} {
+		if !k.Allow(key) || k.Allow(key) || k.Take(key, 1).Allowed {
+			t.Errorf("a key of %d bytes has not one permit", len(key))
+		}
+	}
+	for _, s := range k.Top(2) {
+		if s.Named != (s.Refused == 2) || s.Named != (s.Key == long) {
+			t.Errorf("%+v", s)
+		}
 	}
 }
 

@@ -70,12 +70,15 @@ func (l Lease) Permits() int64 {
 	return l.permits
 }
 
-// Err is nil unless the request was misuse, that is if the reason is ReasonInvalid.
+// Err is nil unless the request was misuse, that is if the reason is ReasonInvalid: ErrNegativePermits, or ErrInvalidLimit.
 func (l Lease) Err() error {
-	if l.decision.Reason == ReasonInvalid {
+	switch {
+	case l.decision.Reason != ReasonInvalid:
+		return nil
+	case l.permits < 0:
 		return negative("TryAcquire", l.permits)
 	}
-	return nil
+	return ErrInvalidLimit
 }
 
 // Release ends the lease. The permits of a [Concurrency] limiter are given back; of other limiters they are spent, and

@@ -85,6 +85,10 @@ const NoDebt int64 = -1
 // ErrNegativePermits is returned where a negative number of permits is asked for.
 var ErrNegativePermits = errors.New("weir: negative number of permits")
 
+// ErrInvalidLimit is returned where the function that chooses the limits of keys answers one that cannot be used. Keyed.Acquire
+// and Reserve wrap it together with what is wrong with it.
+var ErrInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
+
 // An OptionError says which option of a constructor cannot be used, and why.
 type OptionError struct {
 	Option   string // such as TokenBucketOptions.Burst

@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,7 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 		resp := send(handler, from("192.0.2.1:1")) //nolint:contextcheck // another request
 		w.WriteHeader(resp.status)
 	}))
-	if resp := send(handler, from("192.0.2.1:1")); resp.status != http.StatusTooManyRequests && resp.status != http.StatusServiceUnavailable || served != 2 {
+	if resp := send(handler, from("192.0.2.1:1")); resp.status != http.StatusTooManyRequests || served != 2 {
 		t.Errorf("status %d, served %d", resp.status, served)
 	}
 	if d := k.Peek("192.0.2.1", 2); !d.Allowed {
@@ -78,5 +79,61 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 	}()
 	if d := k.Peek("192.0.2.1", 2); !d.Allowed {
 		t.Errorf("after a panic: %+v", d)
+	}
+}
+
+// TestToldLimitIsThatOfTheKey has clients with different limits, and one whose limit is overridden.
+func TestToldLimitIsThatOfTheKey(t *testing.T) {
+	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20}, func(key string) weir.Limit {
+		if key == "192.0.2.9" {
+			return weir.Limit{Rate: weir.PerHour(100)}
+		}
+		return weir.Limit{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := limit(t, httplimit.Options{Keyed: k})(ok)
+	for _, c := range []struct{ addr, policy, state string }{
+		{"192.0.2.1:1", `"per-client";q=20;w=2`, `"per-client";r=19;t=1`},
+		{"192.0.2.9:1", `"per-client";q=100`, `"per-client";r=99;t=36`},
+		{"192.0.2.9:1", `"per-client";q=100`, `"per-client";r=98;t=72`},
+	} {
+		resp := send(handler, from(c.addr))
+		if got := resp.header.Get("Ratelimit-Policy"); got != c.policy {
+			t.Errorf("%s: %s, want %s", c.addr, got, c.policy)
+		}
+		if got := resp.header.Get("Ratelimit"); got != c.state {
+			t.Errorf("%s: %s, want %s", c.addr, got, c.state)
+		}
+	}
+	if err = k.Override("192.0.2.1", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	send(handler, from("192.0.2.1:1"))
+	resp := send(handler, from("192.0.2.1:1"))
+	if got := resp.header.Get("Ratelimit-Policy"); resp.status != http.StatusTooManyRequests || got != `"per-client";q=1` {
+		t.Errorf("status %d, %s", resp.status, got)
+	}
+	if !strings.Contains(resp.body, "allows 1 request and has 0 left") {
+		t.Errorf("%s", resp.body)
+	}
+}
+
+// TestPermitsOfAKeyAreToldAsConcurrent is about what a limit of requests at a time says of itself.
+func TestPermitsOfAKeyAreToldAsConcurrent(t *testing.T) {
+	k := keyedLimit(t, weir.KeyedOptions{Name: "per-client", Algorithm: weir.AlgorithmConcurrency, Burst: 2})
+	resp := send(limit(t, httplimit.Options{Keyed: k})(ok), from("192.0.2.1:1"))
+	if got := resp.header.Get("Ratelimit-Policy"); got != `"per-client";q=2;qu="concurrent-requests"` {
+		t.Errorf("%s", got)
+	}
+	a, err := weir.NewAdaptive(weir.AdaptiveOptions{Name: "backend", InitialLimit: 5, MinLimit: 5, MaxLimit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp = send(limit(t, httplimit.Options{Limiter: a})(ok), from("192.0.2.1:1"))
+	if got := resp.header.Get("Ratelimit-Policy"); got != `"backend";q=5;qu="concurrent-requests"` {
+		t.Errorf("%s", got)
 	}
 }

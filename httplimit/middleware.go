@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 
 	"github.com/weirhq/weir"
 )
@@ -40,7 +42,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &middleware{Options: o, policies: policies}
+	m := &middleware{Options: o, policies: policies, derived: len(o.Policies) == 0}
 	m.queue, _ = o.Keyed.(KeyedQueue)
 	return m.around, nil
 }
@@ -50,7 +52,39 @@ type middleware struct {
 	Options
 
 	policies *Policies
+	derived  bool       // from the limiters, and not given
 	queue    KeyedQueue // Keyed, if it is one
+
+	// Where the limit of a request is not that of the policies: of a key that has its own, or since it was changed.
+	others      sync.Map // limitOf to *Policies
+	othersCount atomic.Int64
+}
+
+// limitOf is the limit of a decision under the policy at index.
+type limitOf struct {
+	index int
+	limit int64
+}
+
+// mostOthers is how many limits are remembered with the text of their policies.
+const mostOthers = 1024
+
+// under is the policies with the limit that a decision names.
+func (m *middleware) under(policies *Policies, index int, limit int64) *Policies {
+	if !m.derived || limit <= 0 || limit == policies.items[index].Quota {
+		return policies
+	}
+	key := limitOf{index, limit}
+	if other, ok := m.others.Load(key); ok {
+		return other.(*Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	other := policies.withQuota(index, limit)
+	if m.othersCount.Load() < mostOthers {
+		if _, loaded := m.others.LoadOrStore(key, other); !loaded {
+			m.othersCount.Add(1)
+		}
+	}
+	return other
 }
 
 // around is the middleware in front of next.
@@ -181,6 +215,8 @@ func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decisi
 			unheard = policies
 		}
 		policies, index = unheard, 0
+	} else {
+		policies = m.under(policies, index, d.Limit)
 	}
 	s.Policy, s.Remaining, s.Reset = index, d.Remaining, d.ResetAfter
 	if m.PartitionKey != nil {
@@ -194,6 +230,9 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, 
 	policies := m.state(&s, r, key, &d)
 	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, cost, d)
 	refusal.Key = key
+	if m.Keyed != nil && d.Reason != weir.ReasonClosed && d.Reason != weir.ReasonTableFull {
+		refusal.ofClient()
+	}
 	if m.Status != 0 {
 		refusal.Status, refusal.Problem.Status = m.Status, m.Status
 	}

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -188,18 +189,26 @@ func policiesOf(limiter peeked) []Policy {
 		return all
 	}
 	d := limiter.Peek(0)
-	p := Policy{Name: d.Policy, Quota: d.Limit}
-	if _, ok := limiter.(*weir.Concurrency); ok {
-		p.Unit = ConcurrentRequests
-	}
-	return []Policy{p.quoting(limiter)}
+	return []Policy{Policy{Name: d.Policy, Quota: d.Limit}.quoting(limiter)}
 }
 
 func (p Policy) quoting(limiter any) Policy {
 	if q, ok := limiter.(quoted); ok {
-		p.Quota, p.Window = q.Quota()
+		if p.Quota, p.Window = q.Quota(); p.Window == 0 { // permits come back when they are released
+			p.Unit = ConcurrentRequests
+		}
 	}
 	return p
+}
+
+// withQuota is p with another quota of one policy, of which no window is known.
+func (p *Policies) withQuota(index int, quota int64) *Policies {
+	changed := &Policies{items: slices.Clone(p.items)}
+	policy := changed.items[index].Policy
+	policy.Quota, policy.Window = quota, 0
+	changed.items[index] = newPolicyItem(policy)
+	changed.field = string(changed.appendField(nil, nil))
+	return changed
 }
 
 // isNil tells whether v is a nil pointer in an interface, which is how a forgotten error check arrives here.

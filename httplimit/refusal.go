@@ -51,6 +51,13 @@ func NewRefusal(dst http.Header, h *Headers, policies *Policies, state State, co
 	return f
 }
 
+// ofClient makes it a refusal that is about the client, as the limit of a key is, whatever it counts.
+func (f *Refusal) ofClient() {
+	f.Problem.Type, f.Problem.Title = QuotaExceeded, quotaExceededTitle
+	f.Status = usualStatus(f.Problem.Type)
+	f.Problem.Status = f.Status
+}
+
 // Send answers a request with the refusal: in JSON or in one line of text, whichever the client prefers, and without fields
 // such as ETag that were set for the answer that is not given. It sets the Status of the Problem to that of the
 // refusal; one that is not from 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the

@@ -2,6 +2,7 @@
 package names
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,19 +25,26 @@ const (
 // Names is a record of the names of some keys: of those that are noted often. It is divided into small sets. A key that is noted
 // and has no place in its set takes a free one; if there is none, it takes one count from the name with the least, or its
 // place when that has none left. So a name stays that is noted more often than the keys that others make up for this set are,
-// each of which wears off but one count (Misra and Gries 1982, by the set).
+// each of which wears off but one count (Misra and Gries 1982, by the set; one of eight by chance does it for all eight).
 //
 // Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once, and happens at
 // most 1024 times a second; when more want a place, or two at the same moment, one goes without until it is noted again.
 type Names[K any] struct {
 	sets   []set[K]
 	start  time.Time
+	sample uint32
 	mu     sync.Mutex
 	second int64
 	placed int
 }
 
-type set[K any] [ways]atomic.Pointer[name[K]]
+// set fills a cache line. Of each name it knows 32 bits of the hash, so that a key that has none here is told by that line
+// alone: 0 if there is no name. The lowest bit is set once the key was noted.
+type set[K any] struct {
+	names [ways]atomic.Pointer[name[K]]
+	known [ways]atomic.Uint32
+	_     [16]byte
+}
 
 type name[K any] struct {
 	hash  table.Hash
@@ -57,7 +65,7 @@ func New[K any](size int) *Names[K] {
 	for sets*ways < size {
 		sets *= 2
 	}
-	return &Names[K]{sets: make([]set[K], sets), start: time.Now()}
+	return &Names[K]{sets: make([]set[K], sets), start: time.Now(), sample: sample}
 }
 
 // Len is how many names there is room for.
@@ -68,13 +76,53 @@ func (n *Names[K]) set(h table.Hash) *set[K] {
 }
 
 func (s *set[K]) find(h table.Hash) *name[K] {
-	for i := range s {
-		if e := s[i].Load(); e != nil && e.hash == h {
+	known := knownBy(h)
+	for i := range s.known {
+		if s.known[i].Load()|notedBit != known|notedBit {
+			continue
+		}
+		if e := s.names[i].Load(); e != nil && e.hash == h {
 			return e
 		}
 	}
 	return nil
 }
+
+const notedBit = 1
+
+// knownBy is not 0, and has no notedBit.
+func knownBy(h table.Hash) uint32 {
+	return uint32(h.Fingerprint())&^notedBit | 2 //nolint:gosec // its lower half
+}
+
+// note counts a refusal of e, which has its place here.
+func (s *set[K]) note(e *name[K]) {
+	if e.noted.Add(1) > 1 {
+		return
+	}
+	for i := range s.names {
+		if s.names[i].Load() == e {
+			s.known[i].CompareAndSwap(knownBy(e.hash), knownBy(e.hash)|notedBit)
+		}
+	}
+}
+
+// store puts a name, or nil, in its place.
+func (s *set[K]) store(way int, e *name[K]) {
+	s.known[way].Store(0)
+	s.names[way].Store(e)
+	if e == nil {
+		return
+	}
+	known := knownBy(e.hash)
+	if e.noted.Load() > 0 {
+		known |= notedBit
+	}
+	s.known[way].Store(known)
+}
+
+// sample is of how many refusals of keys without a name one takes from the others, and for all of them.
+const sample = 8
 
 // Note counts one more refusal of the key with this hash. It keeps key as it is, and with it whatever key refers to: if that
 // is a part of something large, or is going to change, see NoteCopy.
@@ -84,7 +132,10 @@ func (n *Names[K]) Note(h table.Hash, key K) { n.NoteCopy(h, key, nil) }
 func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 	s := n.set(h)
 	if e := s.find(h); e != nil {
-		e.noted.Add(1)
+		s.note(e)
+		return
+	}
+	if s.full() && rand.Uint32()%n.sample > 0 {
 		return
 	}
 	place, least := s.place(int(h.Fingerprint() % ways))
@@ -92,21 +143,31 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 		n.put(s, place, h, key, clone, 1)
 		return
 	}
-	if e := s[place].Load(); e != nil {
+	if e := s.names[place].Load(); e != nil {
 		lost := e.lost.Load()
 		if noted := e.noted.Load(); noted > lost {
-			// If somebody else takes one off at this moment, one is enough.
-			e.lost.CompareAndSwap(lost, max(lost, noted-min(noted, mostHeld))+1)
+			// If somebody else takes some off at this moment, those are enough.
+			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+uint64(n.sample), noted))
 		}
 	}
+}
+
+// full tells whether there is no place that is free, or of a name that was never noted.
+func (s *set[K]) full() bool {
+	for i := range s.known {
+		if s.known[i].Load()&notedBit == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Offer keeps clone(key) if there is a free place for it, without counting a refusal, so that while there are few keys
 // all of them have names. The first key that is noted may take the place.
 func (n *Names[K]) Offer(h table.Hash, key K, clone func(K) K) {
 	s := n.set(h)
-	for i := range s {
-		if s[i].Load() == nil {
+	for i := range s.known {
+		if s.known[i].Load() == 0 {
 			n.put(s, i, h, key, clone, 0)
 			return
 		}
@@ -117,9 +178,9 @@ func (n *Names[K]) Offer(h table.Hash, key K, clone func(K) K) {
 // way on, so that not always the same one has to make room.
 func (s *set[K]) place(from int) (way int, least uint64) {
 	least = ^uint64(0)
-	for j := range s {
+	for j := range s.names {
 		i := (from + j) % ways
-		e := s[i].Load()
+		e := s.names[i].Load()
 		if e == nil {
 			return i, 0
 		}
@@ -147,7 +208,7 @@ func (n *Names[K]) put(s *set[K], way int, h table.Hash, key K, clone func(K) K,
 	}
 	e := &name[K]{hash: h, key: key}
 	e.noted.Store(noted)
-	s[way].Store(e)
+	s.store(way, e)
 }
 
 // Lookup answers the name of the key with this hash, and how often it was noted since the name is kept.
@@ -163,9 +224,9 @@ func (n *Names[K]) Forget(h table.Hash) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.set(h)
-	for i := range s {
-		if e := s[i].Load(); e != nil && e.hash == h {
-			s[i].Store(nil)
+	for i := range s.names {
+		if e := s.names[i].Load(); e != nil && e.hash == h {
+			s.store(i, nil)
 		}
 	}
 }
@@ -173,8 +234,8 @@ func (n *Names[K]) Forget(h table.Hash) {
 // Each calls f for every name that is kept, in no order, until it answers false.
 func (n *Names[K]) Each(f func(h table.Hash, key K, refusals uint64) bool) {
 	for i := range n.sets {
-		for j := range n.sets[i] {
-			if e := n.sets[i][j].Load(); e != nil && !f(e.hash, e.key, e.noted.Load()) {
+		for j := range n.sets[i].names {
+			if e := n.sets[i].names[j].Load(); e != nil && !f(e.hash, e.key, e.noted.Load()) {
 				return
 			}
 		}

@@ -86,6 +86,7 @@ func TestFewKeysAllHaveNames(t *testing.T) {
 // TestLeastGivesWay looks at each step of a full set.
 func TestLeastGivesWay(t *testing.T) {
 	n := New[string](4)
+	n.sample = 1
 	keys := mates(n, 6)
 	for i, key := range keys[:4] {
 		for range i + 2 { // 2, 3, 4, 5 times
@@ -135,6 +136,7 @@ func TestFloodFlushesNoHeavyName(t *testing.T) {
 // TestOldNameGivesWayInTheEnd has a name that was noted a hundred thousand times, and never again.
 func TestOldNameGivesWayInTheEnd(t *testing.T) {
 	n := New[string](4)
+	n.sample = 1
 	for _, key := range []string{"a", "b", "c", "d"} {
 		for range 100_000 {
 			note(n, key)
@@ -237,8 +239,8 @@ func TestNotesUnderContention(t *testing.T) {
 			seen := map[*name[string]]bool{}
 			for i := range n.sets {
 				hashes := map[table.Hash]bool{}
-				for j := range n.sets[i] {
-					e := n.sets[i][j].Load()
+				for j := range n.sets[i].names {
+					e := n.sets[i].names[j].Load()
 					if e == nil {
 						continue
 					}
