@@ -230,7 +230,7 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, 
 	policies := m.state(&s, r, key, &d)
 	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, cost, d)
 	refusal.Key = key
-	if m.Keyed != nil && d.Reason != weir.ReasonClosed && d.Reason != weir.ReasonTableFull {
+	if m.queue != nil && d.Reason != weir.ReasonClosed && d.Reason != weir.ReasonTableFull {
 		refusal.ofClient()
 	}
 	if m.Status != 0 {
