@@ -92,7 +92,7 @@ const notedBit = 1
 
 // knownBy is not 0, and has no notedBit.
 func knownBy(h table.Hash) uint32 {
-	return uint32(h.Fingerprint())&^notedBit | 2 //nolint:gosec // its lower half
+	return uint32(h.Fingerprint())&^notedBit | 2
 }
 
 // note counts a refusal of e, which has its place here.
@@ -135,7 +135,7 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 		s.note(e)
 		return
 	}
-	if s.full() && rand.Uint32()%n.sample > 0 {
+	if s.full() && rand.Uint32()%n.sample > 0 { //nolint:gosec // a sample, no secret
 		return
 	}
 	place, least := s.place(int(h.Fingerprint() % ways))
