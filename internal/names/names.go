@@ -25,7 +25,7 @@ const (
 // Names is a record of the names of some keys: of those that are noted often. It is divided into small sets. A key that is noted
 // and has no place in its set takes a free one; if there is none, it takes one count from the name with the least, or its
 // place when that has none left. So a name stays that is noted more often than the keys that others make up for this set are,
-// each of which wears off but one count (Misra and Gries 1982, by the set; one of eight by chance does it for all eight).
+// each of which wears off but one count (Misra and Gries 1982, by the set, and of one in eight).
 //
 // Noting a key whose name is kept takes no lock and allocates nothing. Placing a name allocates once, and happens at
 // most 1024 times a second; when more want a place, or two at the same moment, one goes without until it is noted again.
@@ -121,7 +121,7 @@ func (s *set[K]) store(way int, e *name[K]) {
 	s.known[way].Store(known)
 }
 
-// sample is of how many refusals of keys without a name one takes from the others, and for all of them.
+// sample is of how many refusals of keys without a name one, by chance, takes from the others, where no place is free.
 const sample = 8
 
 // Note counts one more refusal of the key with this hash. It keeps key as it is, and with it whatever key refers to: if that
@@ -146,8 +146,8 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 	if e := s.names[place].Load(); e != nil {
 		lost := e.lost.Load()
 		if noted := e.noted.Load(); noted > lost {
-			// If somebody else takes some off at this moment, those are enough.
-			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+uint64(n.sample), noted))
+			// If somebody else takes one off at this moment, one is enough.
+			e.lost.CompareAndSwap(lost, min(max(lost, noted-min(noted, mostHeld))+1, noted))
 		}
 	}
 }
