@@ -305,7 +305,9 @@ func TestAdaptiveServesThoseWhoWait(t *testing.T) {
 					return
 				}
 				defer l.Release()
-				most.Store(max(most.Load(), out.Add(1)))
+				for now, seen := out.Add(1), most.Load(); now > seen && !most.CompareAndSwap(seen, now); {
+					seen = most.Load()
+				}
 				time.Sleep(10 * time.Millisecond)
 				out.Add(-1)
 				served.Add(1)

@@ -7,43 +7,6 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TestKeyedFixedWindowKeepsWhatIsTaken lowers the limit of a key in the middle of a window and raises it again, in both ways in which
-// limits change: what was taken in the window stays taken, and nothing is owed by the next one.
-func TestKeyedFixedWindowKeepsWhatIsTaken(t *testing.T) {
-	for _, algorithm := range []weir.Algorithm{weir.AlgorithmFixedWindow} {
-		wide := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(100)}
-		narrow := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(10)}
-		for _, way := range []string{"function", "override"} {
-			t.Run(algorithm.String()+"/"+way, func(t *testing.T) {
-				var clock weir.ManualClock
-				k, limit := chosen(t, weir.KeyedOptions{Algorithm: algorithm, Rate: wide.Rate}, &clock)
-				granted := drained(k)
-				if way == "function" {
-					limit(narrow)
-				} else if err := k.Override(0, narrow, time.Second); err != nil {
-					t.Fatal(err)
-				}
-				granted += drained(k)
-				if way == "function" {
-					limit(wide)
-				} else {
-					k.Restore(0)
-				}
-				granted += drained(k)
-				if granted != 100 {
-					t.Errorf("%d permits are granted in a window, want 100", granted)
-				}
-				limit(narrow)
-				k.Peek(0, 1)
-				clock.Advance(2 * time.Minute)
-				if again := drained(k); again != 10 {
-					t.Errorf("%d permits are granted two windows later, want 10", again)
-				}
-			})
-		}
-	}
-}
-
 // TestKeyedCancelAcrossFasterLimit cancels permits of a limit that is in force again, after a faster one has regained them.
 func TestKeyedCancelAcrossFasterLimit(t *testing.T) {
 	for _, c := range []struct {

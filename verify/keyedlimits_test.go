@@ -31,7 +31,9 @@ func drained(k *weir.Keyed[int]) (granted int64) {
 // TestKeyedWindowKeepsWhatIsTaken lowers the limit of a key in the middle of a window and raises it again, in both ways in which
 // limits change: what was taken in the window stays taken, and nothing is owed by the next one.
 func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
-	for _, algorithm := range []weir.Algorithm{weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter} {
+	for _, algorithm := range []weir.Algorithm{
+		weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter,
+	} {
 		wide := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(100)}
 		narrow := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(10)}
 		for _, way := range []string{"function", "override"} {

@@ -116,7 +116,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	}
 	limit := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Segments: o.Segments}
 	if limit.Check() != nil {
-		t.Skip("such a limit cannot be")
+		t.Skip("such a limit cannot be: rapid draws another one")
 	}
 	var k *weir.Keyed[int]
 	var err error
@@ -292,7 +292,7 @@ func mints(t *rapid.T, clocked bool) {
 	}
 	k, err := weir.NewKeyed[int](o)
 	if err != nil {
-		t.Skip("such a limit cannot be")
+		t.Skip("such a limit cannot be: rapid draws another one")
 	}
 	start := time.Now()
 	var all []admitted
