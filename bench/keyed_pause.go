@@ -57,9 +57,9 @@ func (l keyedLimiter) timeEach(keys []string, h *histogram) (granted int) {
 	return granted
 }
 
-// timeUntil asks for one key again and again until it is told to stop.
+// timeUntil asks for one key again and again until it is told to stop, and once if it is told so before it begins.
 func (l keyedLimiter) timeUntil(key string, h *histogram, done *atomic.Bool) {
-	for !done.Load() {
+	for more := true; more; more = !done.Load() {
 		start := time.Since(epoch)
 		l.allow(key)
 		h.add(time.Since(epoch) - start)
