@@ -70,6 +70,8 @@ const (
 	ReasonTrackingCap
 	// ReasonOverloaded means: a Shedder refuses requests of this priority, as what it watches is under pressure.
 	ReasonOverloaded
+	// ReasonUnavailable means: what the decision depends on could not be told, or could not be reached.
+	ReasonUnavailable
 
 	reasons
 )
@@ -83,7 +85,7 @@ func (r Reason) Hard() bool {
 var reasonNames = [reasons]string{
 	"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
 	"soft-throttle", "hard-lockout", "tracking-cap",
-	"overloaded",
+	"overloaded", "unavailable",
 }
 
 // String is the name of the reason in lower case, such as "queue-full".

@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhq/weir"
+)
+
+// EngineOptions configure an [Engine].
+type EngineOptions struct {
+	// Clock replaces the monotonic clock of the process. Default: nil.
+	Clock weir.Clock
+	// Shedder is asked first, with the highest priority of the policies that hold for a request. Default: nil, none.
+	Shedder *weir.Shedder
+	// ExplainEvery explains one in so many requests that are taken: from 1 to 10^9. Default: 0, none.
+	ExplainEvery int
+	// OnExplain gets these explanations. It is called by the goroutine of the request. Required with ExplainEvery.
+	OnExplain func(Explanation)
+	// Logger is told of changes and of failures. Default: nil, silent.
+	Logger *slog.Logger
+}
+
+// Engine answers which limits hold for a request, and whether they grant it. Its rules and policies can be replaced while it
+// works, without losing a count. All methods are safe for concurrent use.
+type Engine struct {
+	options EngineOptions
+	live    atomic.Pointer[snapshot]
+	loading sync.Mutex
+}
+
+// Take decides on a request, and charges it to all limits that hold for it or to none. It never waits. The verdict must be
+// released once the request has been served.
+func (e *Engine) Take(r *Request, v *Verdict) { e.decide(r, v, false) }
+
+// Reserve is Take with a cost that is settled later: the verdict must end in Commit or Cancel.
+func (e *Engine) Reserve(r *Request, v *Verdict) { e.decide(r, v, true) }
+
+// Peek answers what Take would, and takes nothing.
+func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
+
+// Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
+// those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
+// given back if a later one refuses. The error is that of ctx, if it was canceled.
+func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error { return e.wait(ctx, r, v, false) }
+
+// WaitReserve is Wait with a cost that is settled later, like Reserve.
+func (e *Engine) WaitReserve(ctx context.Context, r *Request, v *Verdict) error {
+	return e.wait(ctx, r, v, true)
+}

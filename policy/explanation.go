@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Explanation tells why a request is answered as it is: every rule, and every limit of those that match.
+type Explanation struct {
+	// Allowed, Exempt, Reason, RetryAfter and Binding are those of the verdict; Binding is the place of the limit in Limits, or -1.
+	Allowed    bool          `json:"allowed"`
+	Exempt     bool          `json:"exempt,omitempty"`
+	Reason     weir.Reason   `json:"reason"`
+	RetryAfter time.Duration `json:"retry_after_ns"`
+	Binding    int           `json:"binding"`
+	// Rules are all rules in their order.
+	Rules []ExplainedRule `json:"rules"`
+	// Limits are those that hold for the request, with those in shadow and the candidates.
+	Limits []ExplainedLimit `json:"limits"`
+}
+
+// ExplainedRule is a rule as seen by one request.
+type ExplainedRule struct {
+	Name    string `json:"name"`
+	Source  string `json:"source,omitempty"`
+	Matched bool   `json:"matched"`
+	// Condition is the first condition that did not hold, such as `method: GET is none of POST, PUT`, "" if all held. Of a rule
+	// behind a final one that matched it says so.
+	Condition string `json:"condition,omitempty"`
+}
+
+// ExplainedLimit is a limit as seen by one request.
+type ExplainedLimit struct {
+	// Policy and Limit name the limit, Rule the one that has applied it, and Tier the tier of the request, if there is one.
+	Policy string `json:"policy"`
+	Limit  string `json:"limit"`
+	Rule   string `json:"rule"`
+	Tier   string `json:"tier,omitempty"`
+	// Role is "enforce", "shadow" or "candidate".
+	Role string `json:"role"`
+	// Holds is the limit in words, such as "10/s, burst 20".
+	Holds string `json:"holds"`
+	// Key is what the request is counted under, KeyFrom how it was made, and Cost how many permits it asks for.
+	Key     string `json:"key"`
+	KeyFrom string `json:"key_from,omitempty"`
+	Cost    int64  `json:"cost"`
+	// Failure says why the key or the cost cannot be told, if so.
+	Failure string `json:"failure,omitempty"`
+	// Before and After are how many permits are left without the request and with it.
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	// Decision is the answer of this limit alone.
+	Decision weir.Decision `json:"decision"`
+	// Would says what would have passed: "a cost of up to 3 now, this one in 1.2s", for instance.
+	Would string `json:"would"`
+}

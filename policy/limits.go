@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Policy is one or several limits with a name, each of which has a state for every key.
+type Policy struct {
+	// Name identifies the policy: required, from 1 to 128 printable ASCII characters except "/", and different from all others. State
+	// is kept by it when a set is replaced by another one.
+	Name string
+	// Limits are the limits, all of which must grant a request: from 1 to 8. Required, except with ModeOff.
+	Limits []Limit
+	// Key is what requests are counted under where a rule does not say so. Default: nil, all share one state.
+	Key Text
+	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request.
+	Cost Number
+	// Mode says whether requests are refused. Default: ModeEnforce.
+	Mode Mode
+	// Candidate are limits to be measured beside the live ones, as if they had taken their place. Default: none.
+	Candidate []Limit
+	// TierBy chooses the tier of a request: a name in Tiers. Default: nil, there are no tiers.
+	TierBy Text
+	// Tiers are limits that hold instead of Limits: as many, with the same names and algorithms. A name that is not there has
+	// Limits.
+	Tiers map[string][]Limit
+	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms. At
+	// most 65,536.
+	Keys map[string][]Limit
+	// Parent is the name of a policy that holds as well wherever this one does, with a key of its own: so none of its
+	// children ever exceeds it. Default: "", none.
+	Parent string
+	// QueueLimit, QueueOrder and MaxWait are for callers that are ready to wait: see [weir.KeyedOptions]. MaxWait is how long
+	// a request waits at most: from 1 ms to 1 h. Default of MaxWait: 1 s, if there is a queue.
+	QueueLimit int64
+	QueueOrder weir.Order
+	MaxWait    time.Duration
+	// MaxKeys is how many keys each limit tracks at a time, and WhenFull what a new one is told if none can be
+	// forgotten: see [weir.KeyedOptions].
+	MaxKeys  int
+	WhenFull weir.WhenFull
+	// Lockout shuts those out who do not stop. Default: nil, nobody.
+	Lockout *Lockout
+	// Fail says what happens to a request whose key, tier or cost cannot be told. Default: FailClosed.
+	Fail Fail
+	// Priority is that of requests that the policy holds for, where the engine has a [weir.Shedder]. Of several policies the
+	// highest counts.
+	Priority weir.Priority
+	// Source tells where the policy stands, such as "weir.yaml:12:5". Default: "".
+	Source string
+}
+
+// Limit is a limit of a policy.
+type Limit struct {
+	// Name tells the limits of a policy apart: from 1 to 64 printable ASCII characters except "/". Default: that of its
+	// window, such as "1m", or of its algorithm. State is kept by it.
+	Name string
+	// Limit is how much is granted.
+	weir.Limit
+}
+
+// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count. While
+// it lasts, nothing is taken.
+type Lockout struct {
+	// Refusals is how many refusals, none more than Within after the one before, lead to it: from 1 to 65535. Required.
+	Refusals int
+	// Within is how long a refusal counts: from 1 ms to 24 h. Required.
+	Within time.Duration
+	// For is how long it lasts: from 1 ms to 3660 days. Required.
+	For time.Duration
+}
+
+// Mode says whether a policy is in force.
+type Mode uint8
+
+const (
+	// ModeEnforce refuses what is beyond the limits.
+	ModeEnforce Mode = iota
+	// ModeShadow refuses nothing, and counts what it would refuse.
+	ModeShadow
+	// ModeOff does nothing.
+	ModeOff
+
+	modes
+)
+
+var modeNames = [modes]string{"enforce", "shadow", "off"}
+
+// String is "enforce", "shadow" or "off".
+func (m Mode) String() string {
+	if m < modes {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("Mode(%d)", uint8(m))
+}
+
+// MarshalText is String.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (m *Mode) UnmarshalText(text []byte) error {
+	for i, name := range modeNames {
+		if name == string(text) {
+			*m = Mode(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown mode %.40q: must be enforce, shadow or off", text)
+}
+
+// Fail says what happens to a request that cannot be decided.
+type Fail uint8
+
+const (
+	// FailClosed refuses it, with ReasonUnavailable.
+	FailClosed Fail = iota
+	// FailOpen lets it pass, as far as this policy is concerned.
+	FailOpen
+
+	fails
+)
+
+var failNames = [fails]string{"closed", "open"}
+
+// String is "closed" or "open".
+func (f Fail) String() string {
+	if f < fails {
+		return failNames[f]
+	}
+	return fmt.Sprintf("Fail(%d)", uint8(f))
+}
+
+// MarshalText is String.
+func (f Fail) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (f *Fail) UnmarshalText(text []byte) error {
+	for i, name := range failNames {
+		if name == string(text) {
+			*f = Fail(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown fail mode %.40q: must be closed or open", text)
+}
+
+// Set is a whole configuration: policies, and the rules that apply them.
+type Set struct {
+	Policies []Policy
+	Rules    []Rule
+}

@@ -1,0 +1,78 @@
+package policy
+
+import "time"
+
+// Report is the state of an [Engine].
+type Report struct {
+	// Version counts the sets that have been loaded, and Loaded is when the one in force was.
+	Version uint64    `json:"version"`
+	Loaded  time.Time `json:"loaded"`
+	// LastError is why the last set was refused, "" if it was not, and LastAttempt when that was.
+	LastError   string    `json:"last_error,omitempty"`
+	LastAttempt time.Time `json:"last_attempt"`
+	// Requests counts those that were decided, Refused those that were refused, Exempt those that a rule has freed, Unlimited
+	// those that no limit held for.
+	Requests  uint64         `json:"requests"`
+	Refused   uint64         `json:"refused"`
+	Exempt    uint64         `json:"exempt"`
+	Unlimited uint64         `json:"unlimited"`
+	Policies  []PolicyReport `json:"policies"`
+	Rules     []RuleReport   `json:"rules"`
+}
+
+// RuleReport is the state of a rule.
+type RuleReport struct {
+	Name    string `json:"name"`
+	Matched uint64 `json:"matched"`
+	// Failed counts the requests for which its condition could not be told.
+	Failed uint64 `json:"failed"`
+}
+
+// PolicyReport is the state of a policy.
+type PolicyReport struct {
+	Name string `json:"name"`
+	Mode Mode   `json:"mode"`
+	// Granted and Refused count requests for which it held; those that were refused are those that it has refused itself, or
+	// would have in shadow.
+	Granted uint64 `json:"granted"`
+	Refused uint64 `json:"refused"`
+	// LockedOut counts the refusals of those who are shut out, and Failed the requests for which its key, tier or cost could
+	// not be told.
+	LockedOut uint64 `json:"locked_out"`
+	Failed    uint64 `json:"failed"`
+	// Keys is how many keys its limits track, MaxKeys how many they may.
+	Keys    int64 `json:"keys"`
+	MaxKeys int64 `json:"max_keys"`
+	// Difference is that between the policy and its candidate, nil if it has none.
+	Difference *Difference `json:"difference,omitempty"`
+}
+
+// Difference is what a candidate, or a policy in shadow, would have changed.
+type Difference struct {
+	// Requests counts those that were asked of both.
+	Requests uint64 `json:"requests"`
+	// NewlyRefused counts those that were admitted and would have been refused, NewlyAdmitted those that were refused and
+	// would have been admitted.
+	NewlyRefused  uint64 `json:"newly_refused"`
+	NewlyAdmitted uint64 `json:"newly_admitted"`
+	// RefusedKeys and AdmittedKeys are the keys that this happened to most, the first the most often.
+	RefusedKeys  []KeyCount `json:"refused_keys,omitempty"`
+	AdmittedKeys []KeyCount `json:"admitted_keys,omitempty"`
+}
+
+// KeyCount is how often something happened to a key.
+type KeyCount struct {
+	Key   string `json:"key"`
+	Count uint64 `json:"count"`
+}
+
+// Change is a difference between two sets.
+type Change struct {
+	// Path is what has changed, such as "policies.per-client.limits.1m.rate" or "rules.login".
+	Path string `json:"path"`
+	// Old and New are what it was and is, "" for what was not or is no more there.
+	Old string `json:"old"`
+	New string `json:"new"`
+	// State says what becomes of the state of keys, "" if nothing does: "kept", "begins anew" or "forgotten".
+	State string `json:"state,omitempty"`
+}

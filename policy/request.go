@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"net/netip"
+)
+
+// Request is what rules see of a request, whatever brought it: HTTP, gRPC, a line of an access log. What is not known is left
+// out. A Request is used by one call of an [Engine] at a time, which may keep notes in it, and can be used again afterwards.
+type Request struct {
+	// Protocol is what the request came by in lower case, such as "http" or "grpc".
+	Protocol string
+	// Method is the method of HTTP in upper case. For gRPC it is POST.
+	Method string
+	// Host is the host that was asked, with its port or without.
+	Host string
+	// Path is the path without the query, decoded: that of the URL, or the full method of gRPC, "/package.Service/Method".
+	Path string
+	// Query is what follows the "?" of the URL, as it was sent.
+	Query string
+	// Route is the name that the server itself has for what is asked for, such as the pattern of [net/http.ServeMux].
+	Route string
+	// Header has the fields of the header; nil is an empty one.
+	Header Header
+	// Client is the address of the client, not of a proxy in between. The zero Addr is that of a client that is not known.
+	Client netip.Addr
+	// Attributes are whatever else is known: the subject of a token, the entries of a descriptor.
+	Attributes map[string]string
+	// Cost is how many permits the request costs where neither the rule nor the policy says so: from 1 to 10^15. 0 stands
+	// for 1.
+	Cost int64
+
+	path variables // of the rule that is looked at
+}
+
+// Header is a lookup of header fields: [net/http.Header] is one.
+type Header interface {
+	// Values are all values of the field with this name, in canonical form such as "X-Api-Key". It must not be changed.
+	Values(name string) []string
+}
+
+// HeaderValue is the first value of a field, and whether there is one. The name is in canonical form.
+func (r *Request) HeaderValue(name string) (string, bool) {
+	if r.Header == nil {
+		return "", false
+	}
+	if values := r.Header.Values(name); len(values) > 0 {
+		return values[0], true
+	}
+	return "", false
+}
+
+// PathValue is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of this
+// name.
+func (r *Request) PathValue(name string) string { return r.path.value(r.Path, name) }
+
+// cost is Cost with its default.
+func (r *Request) cost() int64 {
+	if r.Cost == 0 {
+		return 1
+	}
+	return r.Cost
+}

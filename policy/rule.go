@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"net/netip"
+)
+
+// Rule says which limits hold for which requests. Every rule that matches a request adds its limits, in the order of the
+// rules; a request that no rule matches is not limited.
+type Rule struct {
+	// Name identifies the rule in explanations and counts: required, from 1 to 128 printable ASCII characters, and different
+	// from all others.
+	Name string
+	// Match says which requests the rule is for. The zero Match is all.
+	Match Match
+	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be answered, the rule
+	// matches, except if it is Exempt.
+	When Condition
+	// Limits are the limits of the request. Default: none.
+	Limits []Use
+	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
+	Exempt bool
+	// Final says that the rules behind this one are not looked at if this one matches. Exempt rules are looked at nevertheless.
+	Final bool
+	// Source tells where the rule stands, such as "weir.yaml:12:5". Default: "".
+	Source string
+}
+
+// Use is a policy that a rule applies.
+type Use struct {
+	// Policy is its name. Required.
+	Policy string
+	// Key is what the request is counted under. Default: nil, the Key of the policy.
+	Key Text
+	// Cost is how many permits the request costs: what it answers must be from 0 to 10^15, where 0 takes nothing and is
+	// refused only if no permit is available. Default: nil, the Cost of the policy.
+	Cost Number
+}
+
+// Match is what can be told of a request without an expression. All conditions must hold; one that is empty always does.
+type Match struct {
+	// Methods are the methods of which the request has one, in upper case.
+	Methods []string
+	// Hosts are the hosts of which the request has one, without port: "api.example.com", or "*.example.com" for all below
+	// example.com. Case does not matter.
+	Hosts []string
+	// Paths are patterns of which the path matches one, as those of [net/http.ServeMux]: "/users/{id}" has a wildcard for
+	// one segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash.
+	Paths []string
+	// Headers are conditions on the header, all of which must hold.
+	Headers []HeaderMatch
+	// Clients are networks of which one contains the address of the client. Mapped IPv4 addresses count as IPv4.
+	Clients []netip.Prefix
+	// Routes are the names of routes of which the request has one.
+	Routes []string
+	// Protocols are the protocols of which the request has one.
+	Protocols []string
+}
+
+// HeaderMatch is a condition on a field of the header. Only the first value of a field counts.
+type HeaderMatch struct {
+	// Name is the name of the field. Case does not matter. Required.
+	Name string
+	// Value is what the field must be; with a "*" at its end, what it must begin with, so that "*" is any value. Case
+	// matters.
+	Value string
+	// Absent turns it round: there must be no such field. Then Value must be "".
+	Absent bool
+}

@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"github.com/weirhq/weir"
+)
+
+// Verdict is the answer to a request: the decisions of its limits, and the one that binds. A Verdict is filled by a call of
+// an [Engine], and can be used for the next request once it was settled; its memory is used again, so keep verdicts in a
+// [sync.Pool]. It is not safe for concurrent use.
+type Verdict struct {
+	// Allowed tells whether the request may pass. Then it has been charged to all limits that are enforced, otherwise to none.
+	Allowed bool
+	// Exempt tells that a rule has freed the request of all limits.
+	Exempt bool
+	// Binding is the place in Parts of the limit that binds: among those that refuse the one with the longest RetryAfter; if
+	// none refuses the one with the fewest permits left. It is -1 if no limit holds for the request.
+	Binding int
+	// Parts are the limits that hold for the request and are enforced.
+	Parts []Part
+	// Priority is the highest priority among the policies that hold for the request.
+	Priority weir.Priority
+
+	work work
+}
+
+// Part is one limit that holds for a request.
+type Part struct {
+	// Policy is the policy, Limit the place of the limit in its Limits. They must not be changed.
+	Policy *Policy
+	Limit  int
+	// Rule is the rule that has applied it.
+	Rule *Rule
+	// Key is what the request was counted under. It is valid until the Verdict is used again.
+	Key []byte
+	// Cost is how many permits the request costs.
+	Cost int64
+	// Decision is the answer of the limit. Its Policy is the name of the policy and, if that has several limits, "/" and the
+	// name of the limit.
+	Decision weir.Decision
+
+	lease weir.Lease
+}
+
+// Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass.
+func (v *Verdict) Decision() weir.Decision {
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		return v.Parts[v.Binding].Decision
+	}
+	return weir.Decision{Allowed: v.Allowed, Limit: unlimited, Remaining: unlimited}
+}
+
+// unlimited is the Limit and Remaining where there is no limit.
+const unlimited = 1_000_000_000_000_000
+
+// Release ends the request: permits that are held while it is served are given back. A request that was reserved has cost what
+// was reserved. Only the first call of Release, Commit or Cancel counts.
+func (v *Verdict) Release() {
+	for i := range v.Parts {
+		v.Parts[i].lease.Release()
+	}
+}
+
+// Cancel ends a request that was reserved as if it had never come.
+func (v *Verdict) Cancel() {
+	for i := range v.Parts {
+		v.Parts[i].lease.Cancel()
+	}
+}
+
+// Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
+// for what was reserved. See [weir.Lease.Commit].
+func (v *Verdict) Commit(actual func(p *Part) int64) {
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		n := actual(p)
+		if n < 0 {
+			n = p.Cost
+		}
+		p.lease.Commit(n)
+	}
+}
