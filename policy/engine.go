@@ -44,7 +44,9 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
 // given back if a later one refuses. The error is that of ctx, if it was canceled.
-func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error { return e.wait(ctx, r, v, false) }
+func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
+	return e.wait(ctx, r, v, false)
+}
 
 // WaitReserve is Wait with a cost that is settled later, like Reserve.
 func (e *Engine) WaitReserve(ctx context.Context, r *Request, v *Verdict) error {

@@ -46,11 +46,11 @@ func (v *Verdict) Decision() weir.Decision {
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		return v.Parts[v.Binding].Decision
 	}
-	return weir.Decision{Allowed: v.Allowed, Limit: unlimited, Remaining: unlimited}
+	return weir.Decision{Allowed: v.Allowed, Limit: mostPermits, Remaining: mostPermits}
 }
 
-// unlimited is the Limit and Remaining where there is no limit.
-const unlimited = 1_000_000_000_000_000
+// mostPermits is the Limit and Remaining where there is no limit.
+const mostPermits = 1_000_000_000_000_000
 
 // Release ends the request: permits that are held while it is served are given back. A request that was reserved has cost what
 // was reserved. Only the first call of Release, Commit or Cancel counts.
