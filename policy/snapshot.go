@@ -12,10 +12,6 @@ type snapshot struct{ set *Set }
 // work is the memory of a Verdict.
 type work struct{}
 
-type variables struct{}
-
-func (variables) value(string, string) string { return "" }
-
 // NewEngine answers an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
 // *[weir.OptionError] where there are several.
 func NewEngine(set *Set, o EngineOptions) (*Engine, error) {

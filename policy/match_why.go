@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/weirhq/weir/clientip"
+)
+
+// why answers the first condition of a rule that does not hold for r, in words, and "" if all hold.
+func (x *index) why(rule int32, r *Request) string {
+	m := &x.matchers[rule]
+	switch {
+	case !m.methodHolds(r):
+		return "method: " + shown(r.Method) + " is none of " + list(m.methods)
+	case !m.hostHolds(r):
+		return "host: " + shown(r.cleanHost()) + " is none of " + listOf(m.hosts, hostPattern.String)
+	case !m.pathHolds(r):
+		return m.whyPath(r)
+	case !m.headerHolds(r):
+		return m.whyHeader(r)
+	case !m.clientHolds(r):
+		return m.whyClient(r)
+	case !m.routeHolds(r):
+		return "route: " + shown(r.Route) + " is none of " + list(m.routes)
+	case !m.protocolHolds(r):
+		return "protocol: " + shown(r.Protocol) + " is none of " + list(m.protocols)
+	}
+	return ""
+}
+
+func (m *matcher) whyPath(r *Request) string {
+	of := func(p *pattern) string { return p.source }
+	if len(m.paths) == 1 {
+		return "path: " + shown(r.matchPath()) + " does not match " + listOf(m.paths, of)
+	}
+	return "path: " + shown(r.matchPath()) + " matches none of " + listOf(m.paths, of)
+}
+
+func (m *matcher) whyClient(r *Request) string {
+	client := "not known, so it"
+	if r.Client.IsValid() {
+		client = clientip.Fold(r.Client).String()
+	}
+	return "client: " + client + " is in none of " + listOf(m.clients, netip.Prefix.String)
+}
+
+func (m *matcher) whyHeader(r *Request) string {
+	for _, c := range m.headers {
+		value, present := r.HeaderValue(c.name)
+		if c.matches(value, present) {
+			continue
+		}
+		about := "header " + c.name + ": "
+		switch {
+		case c.kind == headerAbsent:
+			return about + quote(value) + " is there, but must be absent"
+		case c.kind == headerPrefix && c.text == "":
+			return about + "there is none"
+		case c.kind == headerPrefix && !present:
+			return about + "there is none that begins with " + quote(c.text)
+		case c.kind == headerPrefix:
+			return about + quote(value) + " does not begin with " + quote(c.text)
+		case !present:
+			return about + "there is none that is " + quote(c.text)
+		default:
+			return about + quote(value) + " is not " + quote(c.text)
+		}
+	}
+	return ""
+}
+
+// shown is s as it stands in a sentence: in quotes if it could be misread.
+func shown(s string) string {
+	if quoted := quote(s); s == "" || strings.ContainsAny(s, " ,") || quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
+}
+
+func list(all []string) string { return listOf(all, shown) }
+
+// listOf are the first of all, and how many there are besides.
+func listOf[T any](all []T, of func(T) string) string {
+	const most = 8
+	var words []string
+	for _, v := range all[:min(len(all), most)] {
+		words = append(words, of(v))
+	}
+	text := strings.Join(words, ", ")
+	if n := len(all) - most; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"fmt"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/internal/keytext"
+)
+
+// native is a Text of this package. Its AppendTo never fails, and what it appends is bounded.
+type native struct {
+	spelling string
+	appendTo func(b []byte, r *Request) []byte
+}
+
+func (t *native) AppendTo(b []byte, r *Request) ([]byte, error) { return t.appendTo(b, r), nil }
+func (t *native) String() string                                { return t.spelling }
+
+// appendText appends what t is of r, or what stands for it if it is long and t has not bounded it itself.
+func appendText(b []byte, t Text, r *Request) ([]byte, error) {
+	start := len(b)
+	b, err := t.AppendTo(b, r)
+	if err != nil {
+		return b, err
+	}
+	switch t.(type) {
+	case *native, *joined, *concatenated:
+		return b, nil
+	default:
+		return keytext.Bound(b, start), nil
+	}
+}
+
+// simple answers the text of a part that a request has as a string.
+func simple(spelling string, of func(r *Request) string) Text {
+	return &native{spelling, func(b []byte, r *Request) []byte { return keytext.AppendPart(b, of(r)) }}
+}
+
+var (
+	clientIPText = &native{"client.ip", func(b []byte, r *Request) []byte {
+		if !r.Client.IsValid() {
+			return append(b, keytext.Missing...)
+		}
+		return clientip.Fold(r.Client).AppendTo(b)
+	}}
+	methodText   = simple("request.method", func(r *Request) string { return r.Method })
+	hostText     = simple("request.host", (*Request).cleanHost)
+	pathText     = simple("request.path", (*Request).cleanPath)
+	routeText    = simple("request.route", func(r *Request) string { return r.Route })
+	protocolText = simple("request.protocol", func(r *Request) string { return r.Protocol })
+)
+
+// The texts of this package take a part of a request that is longer than 128 bytes for its first 60 bytes and a SHA-256, so
+// that keys are bounded however long a header is. They never fail, and allocate nothing if the bytes that they append to have
+// room, except for a part that is long, or a path or a host that must be spelled anew.
+
+// ClientIP is the address of the client, "-" if it is not known. A mapped IPv4 address is the IPv4 address, and a zone is left
+// out.
+func ClientIP() Text { return clientIPText }
+
+// The sizes of networks that are usually assigned as a whole.
+const usualNet4, usualNet6 = 24, 64
+
+// ClientNet is the network of the client, such as "192.0.2.0/24", and "-" if the client is not known. The numbers are the bits of
+// an IPv4 network, from 1 to 32, and of an IPv6 network, from 1 to 128. Usual are 24 and 64.
+func ClientNet(v4, v6 int) (Text, error) {
+	if v4 < 1 || v4 > 32 {
+		return nil, &weir.OptionError{Option: "ClientNet: bits of IPv4", Value: strconv.Itoa(v4), Accepted: "from 1 to 32"}
+	}
+	if v6 < 1 || v6 > 128 {
+		return nil, &weir.OptionError{Option: "ClientNet: bits of IPv6", Value: strconv.Itoa(v6), Accepted: "from 1 to 128"}
+	}
+	spelling := "client.net"
+	if v4 != usualNet4 || v6 != usualNet6 {
+		spelling = fmt.Sprintf("client.net(%d, %d)", v4, v6)
+	}
+	net := clientip.Prefixes{IPv4: v4, IPv6: v6}
+	return &native{spelling, func(b []byte, r *Request) []byte {
+		if !r.Client.IsValid() {
+			return append(b, keytext.Missing...)
+		}
+		return net.Mask(r.Client).AppendTo(b)
+	}}, nil
+}
+
+// HeaderText is the first value of a field of the header, "" if there is none. Case of the name does not matter. The field
+// Host is [HostText], as servers take it out of the header.
+func HeaderText(name string) Text {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if name == "Host" {
+		return hostText
+	}
+	return simple("request.headers["+strconv.Quote(strings.ToLower(name))+"]", func(r *Request) string {
+		value, _ := r.HeaderValue(name)
+		return value
+	})
+}
+
+// MethodText is the method of the request.
+func MethodText() Text { return methodText }
+
+// HostText is the host of the request, in lower case and without port, brackets and a dot at the end.
+func HostText() Text { return hostText }
+
+// PathText is the path of the request. Empty and dot segments are resolved, so that the many ways to spell one path are one text;
+// a slash at the end counts.
+func PathText() Text { return pathText }
+
+// RouteText is the name of the route.
+func RouteText() Text { return routeText }
+
+// ProtocolText is what the request came by.
+func ProtocolText() Text { return protocolText }
+
+// PathValueText is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of
+// this name.
+func PathValueText(name string) Text {
+	return simple("path["+strconv.Quote(name)+"]", func(r *Request) string { return r.PathValue(name) })
+}
+
+// AttributeText is an attribute of the request, "" if there is none of this name.
+func AttributeText(name string) Text {
+	return simple("attributes["+strconv.Quote(name)+"]", func(r *Request) string { return r.Attributes[name] })
+}
+
+// ConstantText is s.
+func ConstantText(s string) Text {
+	part := keytext.AppendPart(nil, s)
+	return &native{strconv.Quote(s), func(b []byte, _ *Request) []byte { return append(b, part...) }}
+}
+
+// FixedNumber is n.
+func FixedNumber(n int64) Number { return fixedNumber(n) }
+
+type fixedNumber int64
+
+func (n fixedNumber) Int(*Request) (int64, error) { return int64(n), nil }
+func (n fixedNumber) String() string              { return strconv.FormatInt(int64(n), 10) }
