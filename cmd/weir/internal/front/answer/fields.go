@@ -1,0 +1,148 @@
+package answer
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+)
+
+// Fields writes the header fields of verdicts. The zero value is ready, and safe for concurrent use.
+type Fields struct {
+	headers httplimit.Headers
+
+	mu sync.RWMutex
+	// told are the policies of verdicts that have come, by what they say: of most configurations a handful.
+	told map[string]*httplimit.Policies
+}
+
+// mostTold is how many combinations of policies are kept prepared. Tiers and limits of single keys make new ones.
+const mostTold = 1024
+
+// Tell sets the fields about v, the verdict on r, in h. It answers the seconds of Retry-After, 0 if there is none. Without a
+// limit nothing is told. A policy that holds more than once, with several keys, is told once: as the one that binds, or else
+// the first.
+func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
+	if len(v.Parts) == 0 {
+		return 0
+	}
+	var (
+		few    [4]int
+		space  [256]byte
+		states [4]httplimit.State
+	)
+	order := parts(few[:0], v)
+	prepared := f.prepare(space[:0], order, r, v)
+	if prepared == nil {
+		return 0
+	}
+	all := states[:0]
+	for place, i := range order {
+		d := &v.Parts[i].Decision
+		state := httplimit.State{Policy: place, Remaining: d.Remaining, Reset: d.ResetAfter}
+		if d.Reason == weir.ReasonTableFull || d.Reason == weir.ReasonClosed {
+			state.Remaining = 0 // there may be some, but not for this client
+		}
+		all = append(all, state)
+	}
+	if v.Allowed {
+		f.headers.SetAdmitted(h, prepared, all...)
+		return 0
+	}
+	return f.headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
+}
+
+// parts appends to order the places of the parts that are told, that which binds first.
+func parts(order []int, v *policy.Verdict) []int {
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		order = append(order, v.Binding)
+	}
+next:
+	for i := range v.Parts {
+		for _, j := range order {
+			if v.Parts[j].Decision.Policy == v.Parts[i].Decision.Policy {
+				continue next
+			}
+		}
+		order = append(order, i)
+	}
+	return order
+}
+
+// prepare answers the policies of a verdict, nil if they cannot be told.
+func (f *Fields) prepare(key []byte, order []int, r *policy.Request, v *policy.Verdict) *httplimit.Policies {
+	var few [4]httplimit.Policy
+	all := few[:0]
+	for _, i := range order {
+		p := told(&v.Parts[i], r)
+		all = append(all, p)
+		key = append(key, p.Name...)
+		key = append(key, 0) // is in no name
+		key = strconv.AppendInt(key, p.Quota, 36)
+		key = append(key, ' ')
+		key = strconv.AppendInt(key, int64(p.Window), 36)
+		key = append(append(key, p.Unit...), 0)
+	}
+	f.mu.RLock()
+	prepared := f.told[string(key)]
+	f.mu.RUnlock()
+	if prepared != nil {
+		return prepared
+	}
+	prepared, err := httplimit.NewPolicies(all...)
+	if err != nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.told) >= mostTold || f.told == nil {
+		f.told = make(map[string]*httplimit.Policies)
+	}
+	f.told[string(key)] = prepared
+	return prepared
+}
+
+// told is a part as clients are told of it: the limit that was in force for its key.
+func told(p *policy.Part, r *policy.Request) httplimit.Policy {
+	limit := inForce(p, r)
+	answer := httplimit.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
+	switch {
+	case limit.Algorithm == weir.AlgorithmConcurrency:
+		answer.Unit = httplimit.ConcurrentRequests
+	case limit.Rate.Permits <= 0: // a window of the calendar, whose length changes
+	case limit.Algorithm == weir.AlgorithmTokenBucket:
+		answer.Window = fillTime(p.Decision.Limit, limit.Rate)
+	default:
+		answer.Window = limit.Rate.Period
+	}
+	return answer
+}
+
+// fillTime is how long it takes until so many permits are back.
+func fillTime(permits int64, r weir.Rate) time.Duration {
+	const longest = 3660 * 24 * float64(time.Hour)
+	// A window is told in whole seconds, so what a float64 loses does not matter.
+	return time.Duration(min(float64(permits)*float64(r.Period)/float64(r.Permits), longest))
+}
+
+// inForce is the limit that the key of p was held to: its own, that of its tier, or that of the policy.
+func inForce(p *policy.Part, r *policy.Request) weir.Limit {
+	limits := p.Policy.Limits
+	if own, ok := p.Policy.Keys[string(p.Key)]; ok {
+		limits = own
+	} else if p.Policy.TierBy != nil {
+		if tier, err := p.Policy.TierBy.AppendTo(nil, r); err == nil {
+			if of, ok := p.Policy.Tiers[string(tier)]; ok {
+				limits = of
+			}
+		}
+	}
+	if p.Limit < 0 || p.Limit >= len(limits) {
+		return weir.Limit{}
+	}
+	return limits[p.Limit].Limit
+}

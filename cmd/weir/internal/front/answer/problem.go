@@ -1,0 +1,61 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+)
+
+// Problem is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] answers them. Its Status is
+// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made.
+func Problem(v *policy.Verdict, seconds int64) httplimit.Problem {
+	d := v.Decision()
+	p := httplimit.Problem{
+		Type:  httplimit.QuotaExceeded,
+		Title: "Request cannot be satisfied as assigned quota has been exceeded", Status: http.StatusTooManyRequests,
+		ViolatedPolicies: violated(v), RetryAfter: seconds,
+	}
+	wait := ""
+	if seconds > 0 {
+		wait = fmt.Sprintf("; retry after %d s", seconds)
+	}
+	switch d.Reason {
+	case weir.ReasonNever:
+		p.Detail = "The request costs more than the limit grants at once; no wait helps."
+	case weir.ReasonHardLockout:
+		p.Detail = "The limit was exceeded too often" + wait + "."
+	case weir.ReasonTableFull, weir.ReasonClosed, weir.ReasonUnavailable:
+		p.Type, p.Status = httplimit.TemporaryReducedCapacity, http.StatusServiceUnavailable
+		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
+		p.Detail = "The limit cannot be decided at the moment" + wait + "."
+	default:
+		p.Detail = "The limit is exceeded" + wait + "."
+	}
+	return p
+}
+
+// violated are the names of the limits that have refused, that which binds first.
+func violated(v *policy.Verdict) []string {
+	var few [8]int
+	var names []string
+	for _, i := range parts(few[:0], v) {
+		if d := &v.Parts[i].Decision; !d.Allowed {
+			names = append(names, d.Policy)
+		}
+	}
+	return names
+}
+
+// JSON is a problem detail in one line, without a line ending, in ASCII but for what a policy is named. All of it can stand in
+// a header field.
+func JSON(p httplimit.Problem) []byte {
+	text, err := json.Marshal(p)
+	if err != nil { // a struct of strings and integers can always be encoded
+		return []byte("{}")
+	}
+	return text
+}

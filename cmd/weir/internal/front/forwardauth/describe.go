@@ -1,0 +1,152 @@
+package forwardauth
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/policy"
+)
+
+// kind is how the original request is described.
+type kind uint8
+
+const (
+	forwarded kind = iota
+	nginx
+	envoy
+)
+
+func kindOf(path string) kind {
+	switch {
+	case path == nginxPath:
+		return nginx
+	case path == envoyPath, strings.HasPrefix(path, envoyPath+"/"):
+		return envoy
+	default:
+		return forwarded
+	}
+}
+
+func (k kind) path() string { return [...]string{Path, nginxPath, envoyPath}[k] }
+
+// describe fills p with the original request, of which r is the description.
+func (h *Handler) describe(p *policy.Request, r *http.Request, k kind) error {
+	peer, ok := clientip.Parse(r.RemoteAddr)
+	if !ok || !h.client.Trusts(peer) {
+		return fmt.Errorf("weir: %s may not ask: it is in none of the networks of --trust-proxy", r.RemoteAddr)
+	}
+	p.Protocol, p.Header = "http", r.Header
+	switch k {
+	case nginx:
+		return describeNginx(p, r)
+	case envoy:
+		return h.describeEnvoy(p, r)
+	default:
+		return h.describeForwarded(p, r)
+	}
+}
+
+// describeNginx reads the fields that the documented configuration of nginx sets.
+func describeNginx(p *policy.Request, r *http.Request) (err error) {
+	if p.Method, err = one(r, "X-Original-Method"); err != nil {
+		return err
+	}
+	if err = target(p, r, "X-Original-Uri"); err != nil {
+		return err
+	}
+	p.Host = r.Host
+	p.Client, err = realIP(r)
+	return err
+}
+
+// describeForwarded reads the fields that Caddy and Traefik set.
+func (h *Handler) describeForwarded(p *policy.Request, r *http.Request) (err error) {
+	if p.Method, err = one(r, "X-Forwarded-Method"); err != nil {
+		return err
+	}
+	if err = target(p, r, "X-Forwarded-Uri"); err != nil {
+		return err
+	}
+	if p.Host, err = one(r, "X-Forwarded-Host"); err != nil {
+		return err
+	}
+	p.Client, err = h.forwardedFor(r)
+	return err
+}
+
+// describeEnvoy reads the request that Envoy has made of the original one. Its path is the original one behind the prefix.
+func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) {
+	p.Method, p.Host, p.Query = r.Method, r.Host, r.URL.RawQuery
+	if p.Path = strings.TrimPrefix(r.URL.Path, envoyPath); p.Path == "" {
+		p.Path = "/"
+	}
+	if len(r.Header["X-Real-Ip"]) > 0 {
+		p.Client, err = realIP(r)
+	} else {
+		p.Client, err = h.forwardedFor(r)
+	}
+	return err
+}
+
+// one is the value of a field that must be there once. With two of them nobody knows which of them the proxy has set.
+func one(r *http.Request, name string) (string, error) {
+	values := r.Header[name]
+	if len(values) != 1 || values[0] == "" {
+		return "", fmt.Errorf("weir: %d fields %s: must be one, set by the proxy", len(values), name)
+	}
+	return values[0], nil
+}
+
+// target reads the target of the original request, such as "/search?q=weir", from a field.
+func target(p *policy.Request, r *http.Request, name string) error {
+	text, err := one(r, name)
+	if err != nil {
+		return err
+	}
+	if text == "*" { // of OPTIONS
+		p.Path = text
+		return nil
+	}
+	u, err := url.ParseRequestURI(text)
+	if err != nil || u.Opaque != "" {
+		return fmt.Errorf("weir: %s %.80q: must be the target of a request, such as /search?q=weir", name, text)
+	}
+	if p.Path, p.Query = u.Path, u.RawQuery; p.Path == "" {
+		p.Path = "/"
+	}
+	return nil
+}
+
+// realIP is the address in X-Real-IP.
+func realIP(r *http.Request) (netip.Addr, error) {
+	text, err := one(r, "X-Real-Ip")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if text == "unix:" { // what nginx says of a client that has come by a Unix socket
+		return netip.Addr{}, nil
+	}
+	addr, ok := clientip.Parse(text)
+	if !ok {
+		return netip.Addr{}, fmt.Errorf("weir: X-Real-IP %.80q: must be the address of the client", text)
+	}
+	return addr, nil
+}
+
+// forwardedFor is the client in X-Forwarded-For: the last address that is not one of a trusted proxy.
+func (h *Handler) forwardedFor(r *http.Request) (netip.Addr, error) {
+	values := r.Header["X-Forwarded-For"]
+	if len(values) == 0 {
+		return netip.Addr{}, fmt.Errorf("weir: no field X-Forwarded-For: must be set by the proxy")
+	}
+	addr, ok := h.client.Client(r.RemoteAddr, values)
+	if !ok {
+		return netip.Addr{}, fmt.Errorf("weir: X-Forwarded-For %.80q: must end with the address of the client",
+			strings.Join(values, ", "))
+	}
+	return addr, nil
+}
