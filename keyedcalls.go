@@ -32,7 +32,7 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 			continue
 		}
 		now := k.now()
-		d, m, ok := k.decide(shard, slot, h, t, now, n)
+		d, m, ok := k.decide(shard, slot, h, t, now, n, reserve)
 		if ok && d.Reason == ReasonLimited {
 			if d.Reason = k.mayWait(ctx, d, n); d.Reason == ReasonLimited {
 				k.raise(shard, slot, h, now)
@@ -53,7 +53,7 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 
 // mayWait says whether a caller may wait in a queue that does not exist yet: ReasonLimited if it may, otherwise why not.
 func (k *keyed) mayWait(ctx context.Context, d Decision, n int64) Reason {
-	if n > k.queueLimit {
+	if n > k.bounds.Load().QueueLimit {
 		return ReasonQueueFull
 	}
 	if until, ok := ctx.Deadline(); ok && k.clock == nil && d.RetryAfter > time.Until(until) {

@@ -26,8 +26,9 @@ func (k *keyed) raise(shard *table.Shard, slot table.Slot, h table.Hash, now int
 	g.keyed, g.key, g.terms = k, h, t
 	g.returned = k.returns()
 	// The options were checked.
+	b := k.bounds.Load()
 	_ = g.init(t.packed.meter(slot.State(), now), gateOptions{
-		policy: k.policy, limit: t.permits, queueLimit: k.queueLimit, order: k.order, maxDebt: k.maxDebt,
+		policy: k.policy, limit: t.permits, queueLimit: b.QueueLimit, order: b.QueueOrder, maxDebt: b.MaxDebt,
 	})
 	g.clock = k.clock
 	g.owner, g.word = k, g

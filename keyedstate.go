@@ -1,8 +1,8 @@
 package weir
 
 import (
-	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,26 +12,25 @@ import (
 
 // keyed is a Keyed without its keys: it knows their hashes only.
 type keyed struct {
-	policy     string
-	base       *terms // the limit of those that have no other
-	plans      plans
-	word       bucketWord
-	clock      *steadyClock
-	origin     int64
-	states     *table.Table
-	maxKeys    int64
-	whenFull   WhenFull
-	queueLimit int64
-	order      Order
-	maxDebt    int64
-	busy       []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
-	overrides  atomic.Int64
-	moves      moves
-	fastest    atomic.Pointer[terms] // of all limits that there have ever been
-	mixed      atomic.Bool           // whether there have been windows of several lengths
-	closed     atomic.Bool
-	returned   atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
-	mostDebt   atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
+	policy    string
+	base      *terms // the limit of those that have no other
+	plans     plans
+	word      bucketWord
+	clock     *steadyClock
+	origin    int64
+	states    *table.Table
+	id        uint64 // orders the locks of several
+	bounds    atomic.Pointer[Bounds]
+	bounding  sync.Mutex                // while the bounds are changed
+	highest   atomic.Int64              // the most that MaxKeys has been
+	busy      []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
+	overrides atomic.Int64
+	moves     moves
+	fastest   atomic.Pointer[terms] // of all limits that there have ever been
+	mixed     atomic.Bool           // whether there have been windows of several lengths
+	closed    atomic.Bool
+	returned  atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
+	mostDebt  atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
 
 	granted, refused    tally
 	untracked, forgiven atomic.Int64
@@ -55,26 +54,13 @@ func shardsFor(maxKeys int) int {
 
 func (k *keyed) init(o KeyedOptions, chosen bool) error {
 	const of = "KeyedOptions"
-	if o.MaxKeys == 0 {
-		o.MaxKeys = defaultMaxKeys
-	}
-	if o.MaxKeys < 1 || int64(o.MaxKeys) > 1<<31 {
-		return &OptionError{of + ".MaxKeys", fmt.Sprint(o.MaxKeys), "from 1 to 2147483648"}
-	}
-	if o.WhenFull > Admit {
-		return &OptionError{of + ".WhenFull", o.WhenFull.String(), "Deny or Admit"}
-	}
-	if o.QueueLimit < 0 || o.QueueLimit > algo.MaxPermits {
-		return &OptionError{of + ".QueueLimit", fmt.Sprint(o.QueueLimit), "from 0 to 10^15 permits"}
-	}
-	if o.QueueOrder > NewestFirst {
-		return &OptionError{of + ".QueueOrder", o.QueueOrder.String(), "OldestFirst or NewestFirst"}
-	}
-	if _, err := maxDebt(of, o.MaxDebt, 0); err != nil {
+	bounds := Bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
+	if err := bounds.check(of); err != nil {
 		return err
 	}
-	k.policy, k.maxKeys, k.whenFull = o.Name, int64(o.MaxKeys), o.WhenFull
-	k.queueLimit, k.order, k.maxDebt = o.QueueLimit, o.QueueOrder, o.MaxDebt
+	k.policy, k.id = o.Name, limiterIDs.Add(1)
+	k.bounds.Store(&bounds)
+	k.highest.Store(int64(bounds.MaxKeys))
 	k.clock = steady(o.Clock)
 	k.origin = k.now()
 	limit := Limit{o.Algorithm, o.Rate, o.Burst, o.Segments}
@@ -87,10 +73,10 @@ func (k *keyed) init(o KeyedOptions, chosen bool) error {
 		k.plans.init(k)
 	}
 	k.word.init(k.base)
-	shards := shardsFor(o.MaxKeys)
+	shards := shardsFor(bounds.MaxKeys)
 	k.busy = make([]map[table.Hash]*keyGate, shards)
 	k.states = table.New(table.Options{
-		Words: k.base.packed.words(), MaxKeys: k.maxKeys, Shards: shards, Linger: linger,
+		Words: k.base.packed.words(), MaxKeys: int64(bounds.MaxKeys), Shards: shards, Linger: linger,
 		FreshAt: k.freshAt, Forgotten: k.forgotten,
 	})
 	return nil
@@ -151,15 +137,19 @@ func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 	t, err := l.compile(of, k.origin, narrow)
 	if err == nil && l.Algorithm == AlgorithmTokenBucket {
 		debt := k.debt(t)
-		for old := k.mostDebt.Load(); old < debt && !k.mostDebt.CompareAndSwap(old, debt); {
-			old = k.mostDebt.Load()
-		}
+		k.raiseMostDebt(debt)
 		t.most = t.lacks(debt)
 	}
 	if err == nil && l.Algorithm != AlgorithmConcurrency {
 		k.learn(t)
 	}
 	return t, err
+}
+
+func (k *keyed) raiseMostDebt(debt int64) {
+	for old := k.mostDebt.Load(); old < debt && !k.mostDebt.CompareAndSwap(old, debt); {
+		old = k.mostDebt.Load()
+	}
 }
 
 // lacks is how many nanoseconds a bucket lacks that owes debt permits.
@@ -170,7 +160,7 @@ func (t *terms) lacks(debt int64) int64 {
 
 // debt is the largest debt of a key with this limit.
 func (k *keyed) debt(t *terms) int64 {
-	most, _ := maxDebt("", k.maxDebt, t.permits)
+	most, _ := maxDebt("", k.bounds.Load().MaxDebt, t.permits)
 	return most
 }
 
@@ -230,7 +220,7 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 			return Lease{decision: k.decision(t, r), permits: n}, false
 		}
 		now = k.now()
-		d, m, ok := k.decide(shard, slot, h, t, now, n)
+		d, m, ok := k.decide(shard, slot, h, t, now, n, reserve)
 		shard.Unlock()
 		switch {
 		case ok:
@@ -272,29 +262,34 @@ func (k *keyed) returns() bool { return k.base.limit.Algorithm == AlgorithmConcu
 
 // full is the answer to a new key for which there is no room.
 func (k *keyed) full(t *terms, now, n int64) Lease {
-	if k.whenFull == Admit {
+	d := k.fullDecision(t, now, n)
+	if d.Allowed {
 		k.untracked.Add(1)
-		k.granted.add()
-		return Lease{decision: Decision{
-			Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: k.policy,
-		}, permits: n}
 	}
-	l := k.refuse(ReasonTableFull, n)
-	l.decision.Limit = t.permits
+	k.count(d.Allowed)
+	return Lease{decision: d, permits: n}
+}
+
+// fullDecision is what full answers, uncounted.
+func (k *keyed) fullDecision(t *terms, now, n int64) Decision {
+	if k.bounds.Load().WhenFull == Admit {
+		return Decision{Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: k.policy}
+	}
+	d := Decision{Reason: ReasonTableFull, Limit: t.permits, RetryAfter: time.Second, Policy: k.policy}
 	// Then, at the earliest, a key can be forgotten. If no time makes one fresh, nobody knows.
-	l.decision.RetryAfter = time.Second
 	if next := k.states.NextFresh(); next != table.NotByItself {
-		l.decision.RetryAfter = time.Duration(max(next-now, int64(time.Millisecond)))
+		d.RetryAfter = time.Duration(max(next-now, int64(time.Millisecond)))
 	}
-	return l
+	return d
 }
 
 // mostReclaims is how often a new key makes room that somebody else takes.
 const mostReclaims = 4
 
-// decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room.
+// decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room. There is a
+// mark only if they are reserved.
 func (k *keyed) decide(
-	shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64,
+	shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now, n int64, reserve bool,
 ) (d Decision, m taking, ok bool) {
 	var r algo.Result
 	switch {
@@ -302,7 +297,11 @@ func (k *keyed) decide(
 		if !k.adopt(shard, slot, h, t, now) {
 			return d, m, false
 		}
-		r = t.packed.take(slot.State(), now, n)
+		if !reserve && t.wide.fits(n) {
+			r = t.wide.take(slot.State(), now, n)
+		} else {
+			r = t.packed.take(slot.State(), now, n)
+		}
 	case n == 0 || n > t.permits:
 		r = t.fresh(n)
 	default:
@@ -332,6 +331,9 @@ func (k *keyed) add(shard *table.Shard, h table.Hash, t *terms, now int64) table
 // adopt makes the state of a slot one that is held to t, and answers false if t cannot be used any more.
 func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now int64) bool {
 	old := k.termsWith(slot.Tag()) // not t if that was retired and its tag given to others
+	if old == t && t.wide.most > 0 && int64(slot.State()[0])-now < t.most {
+		return true
+	}
 	if old.most > 0 {
 		if at := old.packed.freshAt(slot.State()); at-now > old.most && at-now > old.lacks(k.mostDebt.Load()) {
 			// No key lacks so much: the process clock stands elsewhere in a bubble of testing/synctest.

@@ -13,7 +13,7 @@ import (
 
 // KeyedStats are the counts of a [Keyed].
 type KeyedStats struct {
-	// Keys is how many keys are tracked, and MaxKeys how many may be.
+	// Keys is how many keys are tracked, and MaxKeys how many may be: Keys can be more after that was lowered.
 	Keys, MaxKeys int64
 	// Granted and Refused count the requests that were answered so far, probes and misuse left out.
 	Granted, Refused int64
@@ -34,7 +34,7 @@ type KeyedStats struct {
 func (k *Keyed[K]) Stats() KeyedStats {
 	s := KeyedStats{
 		// Whoever is about to find the table full is counted for a moment.
-		Keys: min(k.states.Len(), k.maxKeys), MaxKeys: k.maxKeys, Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
+		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys), Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
 		Granted: k.granted.sum(), Refused: k.refused.sum(), Overridden: k.overrides.Load(),
 	}
 	for i := range k.busy {

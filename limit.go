@@ -138,6 +138,7 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		if t.bucket, err = algo.NewTokenBucket(n, window, t.permits); err == nil {
 			_, t.refill = bucketQuota(t.bucket)
 			t.packed = packBucket(t.bucket, narrow)
+			t.wide.init(t)
 		}
 	case AlgorithmFixedWindow:
 		p := new(packedFixed)
@@ -179,6 +180,7 @@ type terms struct {
 	refill  time.Duration // in which all permits come back
 	packed  packed
 	bucket  algo.TokenBucket
+	wide    wideBucket
 	most    int64 // nanoseconds that a bucket can lack; 0 for all others
 
 	tag   uint16       // under which keys refer to it

@@ -209,7 +209,7 @@ func TestTextOfOrdersAndReasons(t *testing.T) {
 	}
 	want := []string{
 		"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
-		"soft-throttle", "hard-lockout", "tracking-cap", "overloaded",
+		"soft-throttle", "hard-lockout", "tracking-cap", "overloaded", "unavailable",
 	}
 	for i, name := range want {
 		r := weir.Reason(i)
@@ -222,7 +222,7 @@ func TestTextOfOrdersAndReasons(t *testing.T) {
 			t.Errorf("%q is read as %v, %v", text, back, err)
 		}
 	}
-	if got := weir.Reason(len(want)).String(); got != "Reason(14)" {
+	if got := weir.Reason(len(want)).String(); got != "Reason(15)" {
 		t.Errorf("an unknown reason is %q", got)
 	}
 	r := weir.ReasonClosed

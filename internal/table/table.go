@@ -169,6 +169,9 @@ func (s *Shard) wait() {
 	s.mu.Lock()
 }
 
+// IndexOf is the index of the shard that Lock answers.
+func (t *Table) IndexOf(h Hash) int { return int(h.a & t.mask) }
+
 // LockShard answers the shard with this index, locked.
 func (t *Table) LockShard(i int) *Shard {
 	t.shards[i].mu.Lock()

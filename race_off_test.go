@@ -2,4 +2,4 @@
 
 package weir_test
 
-const guardUnderRace = false
+const underRace = false

@@ -2,4 +2,4 @@
 
 package weir_test
 
-const guardUnderRace = true
+const underRace = true

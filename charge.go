@@ -1,0 +1,613 @@
+package weir
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// Charge is a part of a request that asks several limits as one: N permits of Key from Limiter.
+type Charge struct {
+	// Limiter has the limit. Required.
+	Limiter *Keyed[string]
+	// Key is whose permits they are.
+	Key string
+	// N is how many permits are asked for: see [Limiter] for 0, and for more than the limit. A negative N refuses the
+	// request with ReasonInvalid.
+	N int64
+	// Plan is the limit that the key is held to, one of Limiter. Default: nil, the one that Limiter has for the key.
+	Plan *Plan
+}
+
+// MostCharges is how many charges a request may have.
+const MostCharges = 64
+
+// TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases, and
+// answers the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
+// the longest RetryAfter; if it is granted, the one with the fewest permits left; -1 if there are no charges. The request is
+// granted if leases[binding] is, counted from where the first was appended.
+//
+// It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
+// (TestChargesAreOneStep). If the request is refused, no lease holds anything, and each decision is what its limit alone would
+// have answered. Where somebody waits for a key, or its limit is overridden, the limits are reserved one after the other instead,
+// and canceled if one of them refuses: nothing is charged in the end, but another request may have been refused meanwhile.
+//
+// The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
+// ReasonInvalid. Nothing is allocated if leases has room.
+func TryAcquireAll(leases []Lease, charges ...Charge) (all []Lease, binding int) {
+	return chargeAll(leases, charges, false)
+}
+
+// TryReserveAll is TryAcquireAll with costs that are settled later: each lease must end in Commit or Cancel.
+func TryReserveAll(leases []Lease, charges ...Charge) (all []Lease, binding int) {
+	return chargeAll(leases, charges, true)
+}
+
+// PeekAll answers what TryAcquireAll would, and takes nothing.
+func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
+	c := newCharging(charges)
+	if c == nil {
+		return refuseCharges(decisions, charges, func(d Decision, _ int64) Decision { return d }), bindingOf(len(charges))
+	}
+	defer c.free()
+	for c.lock(); ; c.lock() {
+		c.begin()
+		state := c.look(0)
+		c.unlock()
+		if state == lookedAgain {
+			continue
+		}
+		if state == lookedRaised {
+			for i := range c.parts {
+				p := &c.parts[i]
+				p.decision = p.k.peek(p.hash, p.terms, p.n)
+			}
+		}
+		break
+	}
+	for i := range c.parts {
+		decisions = append(decisions, c.parts[i].decision)
+	}
+	return decisions, c.binding()
+}
+
+// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the other
+// in the order of the charges, holding what it has already got, and giving it back if a later one refuses. The error is that of
+// [Limiter.Acquire].
+func AcquireAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
+	return waitAll(ctx, leases, charges, false)
+}
+
+// ReserveAll is AcquireAll with costs that are settled later, like TryReserveAll.
+func ReserveAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
+	return waitAll(ctx, leases, charges, true)
+}
+
+// Plan is a limit that a Keyed has checked, for [Charge.Plan].
+type Plan struct {
+	k     *keyed
+	terms atomic.Pointer[terms]
+}
+
+// Plan checks a limit that keys can be held to by a [Charge]: it takes effect at once and keeps the state, as described at
+// [NewKeyedFunc], which k must have been made by. The zero Limit is that of the options. The error is an *[OptionError], or
+// [ErrTableFull] if keys have 65,534 other limits.
+func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
+	if k.limitOf == nil {
+		return nil, &OptionError{"Keyed.Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
+	}
+	p := &Plan{k: &k.keyed}
+	if l == (Limit{}) || l == k.base.limit {
+		p.terms.Store(k.base)
+		return p, nil
+	}
+	t, why := k.plans.intern(l)
+	if why == ReasonTableFull {
+		t, why = k.untag(l)
+	}
+	switch why {
+	case ReasonNone:
+	case ReasonTableFull:
+		return nil, ErrTableFull
+	default:
+		_, err := k.alike("Limit", l, false)
+		return nil, err
+	}
+	p.terms.Store(t)
+	return p, nil
+}
+
+// Limit is the limit of the plan.
+func (p *Plan) Limit() Limit { return p.terms.Load().limit }
+
+// current is the terms of the plan, which may have been retired while no key had them.
+func (p *Plan) current() *terms {
+	t := p.terms.Load()
+	if again := p.k.renew(t); again != t {
+		p.terms.Store(again)
+		return again
+	}
+	return t
+}
+
+// charging is the work on the charges of one request.
+type charging struct {
+	parts []chargePart
+	order []int          // parts in the order in which their shards are locked
+	held  []*table.Shard // those that are locked
+	saved []uint64       // states as they were
+}
+
+// chargePart is the work on one charge.
+type chargePart struct {
+	k        *keyed
+	of       *Keyed[string]
+	key      string
+	hash     table.Hash
+	terms    *terms
+	n        int64
+	at       uint64 // the shard, in an order of all shards of all limiters
+	shard    *table.Shard
+	now      int64
+	why      Reason // the terms cannot be used
+	full     bool   // there is no room for the key
+	took     bool   // permits, from a state that was
+	added    bool   // by this request, or
+	saved    int    // what stands here in charging.saved
+	attempts int
+	decision Decision
+	taking   taking
+}
+
+var chargings = sync.Pool{New: func() any { return new(charging) }}
+
+// limiterIDs orders the locks of limiters.
+var limiterIDs atomic.Uint64
+
+// newCharging prepares the work, and answers nil if the charges cannot be worked on.
+func newCharging(charges []Charge) *charging {
+	if len(charges) > MostCharges {
+		return nil
+	}
+	c := chargings.Get().(*charging) //nolint:errcheck,forcetypeassert // nothing else is in it
+	for i := range charges {
+		charge := &charges[i]
+		if charge.Limiter == nil || charge.N < 0 || charge.Plan != nil && charge.Plan.k != &charge.Limiter.keyed {
+			c.free()
+			return nil
+		}
+		k := &charge.Limiter.keyed
+		p := chargePart{k: k, of: charge.Limiter, key: charge.Key, n: charge.N, hash: charge.Limiter.hash(charge.Key)}
+		if charge.Plan != nil {
+			p.terms = charge.Plan.current()
+		} else if p.terms, p.why = charge.Limiter.termsOf(charge.Key); p.why == ReasonInvalid {
+			c.free()
+			return nil
+		}
+		p.full = p.why == ReasonTableFull
+		p.at = k.id<<16 | uint64(k.states.IndexOf(p.hash))
+		c.parts = append(c.parts, p)
+		c.order = append(c.order, i)
+		for j := i; j > 0 && c.parts[c.order[j]].at < c.parts[c.order[j-1]].at; j-- {
+			c.order[j], c.order[j-1] = c.order[j-1], c.order[j]
+		}
+	}
+	return c
+}
+
+func (c *charging) free() {
+	clear(c.parts)
+	c.parts, c.order, c.held, c.saved = c.parts[:0], c.order[:0], c.held[:0], c.saved[:0]
+	chargings.Put(c)
+}
+
+// lock locks the shards of all keys, each once, in an order that is the same for all requests.
+func (c *charging) lock() {
+	last := ^uint64(0)
+	for _, i := range c.order {
+		p := &c.parts[i]
+		if p.at != last {
+			last = p.at
+			c.held = append(c.held, p.k.states.Lock(p.hash))
+		}
+		p.shard = c.held[len(c.held)-1]
+	}
+}
+
+func (c *charging) unlock() {
+	for _, shard := range c.held {
+		shard.Unlock()
+	}
+	c.held = c.held[:0]
+}
+
+// looked is what look has found.
+type looked uint8
+
+const (
+	lookedWell   looked = iota
+	lookedRaised        // the state of a key is in a gate
+	lookedAgain         // terms were retired: look once more
+)
+
+// begin reads the clocks. The shards must be locked.
+func (c *charging) begin() {
+	var clock int64 // of the process
+	for i := range c.parts {
+		p := &c.parts[i]
+		switch {
+		case p.k.clock != nil:
+			p.now = p.k.now()
+		case clock == 0:
+			clock = processNow()
+			fallthrough
+		default:
+			p.now = clock
+		}
+	}
+}
+
+// look asks the limits of some parts what they would answer. The shards must be locked.
+func (c *charging) look(from int) looked {
+	for i := from; i < len(c.parts); i++ {
+		p := &c.parts[i]
+		slot := p.shard.Find(p.hash)
+		switch {
+		case slot == nil && !p.full:
+			p.decision = p.k.decision(p.terms, p.terms.fresh(p.n))
+		case slot != nil && slot.Tag() == raisedTag:
+			return lookedRaised
+		case slot == nil || p.why != ReasonNone:
+			p.noRoom()
+		case !p.k.adopt(p.shard, slot, p.hash, p.terms, p.now):
+			p.terms = p.k.renew(p.terms)
+			return lookedAgain
+		default:
+			p.decision = p.k.decision(p.terms, p.terms.packed.peek(slot.State(), p.now, p.n))
+		}
+		p.refuseClosed()
+	}
+	return lookedWell
+}
+
+// noRoom decides on a key that has no state and finds no room, or that cannot be held to its limit.
+func (p *chargePart) noRoom() {
+	p.full = true
+	if p.n == 0 || p.n > p.terms.permits {
+		p.decision = p.k.decision(p.terms, p.terms.fresh(p.n))
+	} else {
+		p.decision = p.k.fullDecision(p.terms, p.now, p.n)
+	}
+}
+
+func (p *chargePart) refuseClosed() {
+	if p.k.closed.Load() {
+		p.decision.Allowed, p.decision.Reason, p.decision.RetryAfter = false, ReasonClosed, Never
+	}
+}
+
+// binding is the part that speaks for all.
+func (c *charging) binding() int {
+	b := -1
+	for i := range c.parts {
+		if b < 0 || binds(&c.parts[i].decision, &c.parts[b].decision) {
+			b = i
+		}
+	}
+	return b
+}
+
+// binds tells whether a speaks for both rather than b.
+func binds(a, b *Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return a.RetryAfter > b.RetryAfter
+}
+
+// take takes the permits of all parts. If one of them cannot be taken, none is.
+func (c *charging) take(reserve bool) (state looked, roomless int) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		slot := p.shard.Find(p.hash)
+		if slot != nil && slot.Tag() == raisedTag {
+			c.undo(i)
+			return lookedRaised, -1
+		}
+		p.took = false
+		if p.full = p.why != ReasonNone || p.full && slot == nil; p.full {
+			p.noRoom()
+		} else {
+			if slot != nil {
+				if !p.k.adopt(p.shard, slot, p.hash, p.terms, p.now) {
+					c.undo(i)
+					p.terms = p.k.renew(p.terms)
+					return lookedAgain, -1
+				}
+				p.saved = len(c.saved)
+				c.saved = append(c.saved, slot.State()...)
+			}
+			if !p.take(slot, reserve) {
+				c.undo(i)
+				return lookedAgain, i
+			}
+		}
+		p.refuseClosed()
+		if p.decision.Allowed {
+			continue
+		}
+		c.undo(i + 1)
+		return c.look(i + 1), -1
+	}
+	return lookedWell, -1
+}
+
+// take takes the permits from the state in a slot, or from a new one. It answers false if there is no room for that.
+func (p *chargePart) take(slot table.Slot, reserve bool) bool {
+	var r algo.Result
+	p.added = false
+	switch {
+	case slot != nil && !reserve && p.terms.wide.fits(p.n):
+		r = p.terms.wide.take(slot.State(), p.now, p.n)
+	case slot != nil:
+		r = p.terms.packed.take(slot.State(), p.now, p.n)
+	case p.n == 0 || p.n > p.terms.permits:
+		r = p.terms.fresh(p.n)
+	default:
+		if slot = p.k.add(p.shard, p.hash, p.terms, p.now); slot == nil {
+			return false
+		}
+		r = p.terms.packed.take(slot.State(), p.now, p.n)
+		p.shard.Due(p.hash, p.terms.packed.freshAt(slot.State()))
+		p.added = true
+	}
+	p.decision = p.k.decision(p.terms, r)
+	p.taking = taking{r.Mark, p.k.under(p.hash, p.terms)}
+	p.took = r.Allowed && p.n > 0
+	return true
+}
+
+// undo makes the states of the first parts what they were.
+func (c *charging) undo(parts int) {
+	for i := parts - 1; i >= 0; i-- {
+		p := &c.parts[i]
+		if !p.took {
+			continue
+		}
+		slot := p.shard.Find(p.hash)
+		state := slot.State()
+		if p.added {
+			p.terms.packed.begin(state, p.now, p.k.returned.Load())
+		} else {
+			copy(state, c.saved[p.saved:])
+		}
+		p.shard.Due(p.hash, p.terms.packed.freshAt(state))
+	}
+}
+
+func bindingOf(charges int) int {
+	if charges == 0 {
+		return -1
+	}
+	return 0
+}
+
+// refuseCharges is the answer to charges that cannot be worked on.
+func refuseCharges[A any](all []A, charges []Charge, answer func(Decision, int64) A) []A {
+	for i := range charges {
+		d := Decision{Reason: ReasonInvalid, RetryAfter: Never}
+		if k := charges[i].Limiter; k != nil {
+			d.Limit, d.Policy = k.base.permits, k.policy
+		}
+		all = append(all, answer(d, charges[i].N))
+	}
+	return all
+}
+
+func chargeAll(leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int) {
+	c := newCharging(charges)
+	if c == nil {
+		return refuseCharges(leases, charges, func(d Decision, n int64) Lease { return Lease{decision: d, permits: n} }),
+			bindingOf(len(charges))
+	}
+	defer c.free()
+	return c.charge(leases, reserve, true)
+}
+
+// charge decides. Limits that refuse count it if the refusal is final.
+func (c *charging) charge(leases []Lease, reserve, final bool) (all []Lease, binding int) {
+	if len(c.parts) == 0 {
+		return leases, -1
+	}
+	for {
+		c.lock()
+		c.begin()
+		c.saved = c.saved[:0]
+		state, roomless := c.take(reserve)
+		c.unlock()
+		switch state {
+		case lookedRaised:
+			return c.oneByOne(leases, reserve)
+		case lookedAgain:
+			if roomless < 0 {
+				continue
+			}
+			p := &c.parts[roomless]
+			p.full = !p.k.makeRoom(&p.terms, p.now, p.attempts)
+			p.attempts++
+		case lookedWell:
+			if binding = c.binding(); c.parts[binding].decision.Allowed {
+				return c.granted(leases, reserve), binding
+			}
+			return c.refused(leases, final), binding
+		}
+	}
+}
+
+func (c *charging) granted(leases []Lease, reserve bool) []Lease {
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.full && p.n > 0 {
+			p.k.untracked.Add(1)
+			p.k.granted.add()
+			leases = append(leases, Lease{decision: p.decision, permits: p.n})
+			continue
+		}
+		leases = append(leases, p.k.lease(p.hash, p.decision, p.taking, p.n, reserve))
+		if p.added {
+			p.of.offer(p.hash, p.key)
+		}
+	}
+	return leases
+}
+
+func (c *charging) refused(leases []Lease, final bool) []Lease {
+	for i := range c.parts {
+		p := &c.parts[i]
+		l := Lease{decision: p.decision}
+		if !p.decision.Allowed {
+			l.permits = p.n
+			if p.n > 0 && final {
+				p.k.refused.add()
+				p.of.note(p.hash, p.key)
+			}
+		}
+		leases = append(leases, l)
+	}
+	return leases
+}
+
+// oneByOne reserves the permits of one part after the other, and cancels them if one refuses.
+func (c *charging) oneByOne(leases []Lease, reserve bool) (all []Lease, binding int) {
+	first, refused := len(leases), false
+	for i := range c.parts {
+		p := &c.parts[i]
+		if refused {
+			leases = append(leases, Lease{decision: p.k.peek(p.hash, p.terms, p.n)})
+			continue
+		}
+		l, added := p.k.try(p.hash, p.terms, p.n, true)
+		leases = append(leases, l)
+		switch {
+		case !l.decision.Allowed:
+			refused = true
+			if p.n > 0 {
+				p.of.note(p.hash, p.key)
+			}
+		case added:
+			p.of.offer(p.hash, p.key)
+		}
+	}
+	own := leases[first:]
+	settleAll(own, refused, reserve)
+	return leases, bindingLease(own)
+}
+
+// settleAll ends leases that were reserved one after the other: they are canceled if one was refused, and those that
+// need not be settled later are spent.
+func settleAll(own []Lease, refused, reserve bool) {
+	for i := len(own) - 1; i >= 0; i-- {
+		l := &own[i]
+		switch {
+		case refused:
+			l.Cancel()
+			if l.decision.Allowed {
+				l.permits = 0
+			}
+			l.claim = nil
+		case !reserve && l.claim != nil && !l.claim.settler.(*keyed).returns(): //nolint:errcheck,forcetypeassert // one of a Keyed
+			l.Release()
+			l.claim = nil
+		}
+	}
+}
+
+func bindingLease(own []Lease) int {
+	b := -1
+	for i := range own {
+		if b < 0 || binds(&own[i].decision, &own[b].decision) {
+			b = i
+		}
+	}
+	return b
+}
+
+func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int, err error) {
+	c := newCharging(charges)
+	if c == nil {
+		all, binding = chargeAll(leases, charges, reserve)
+		for i := range charges {
+			if charges[i].N < 0 {
+				return all, binding, negative("AcquireAll", charges[i].N)
+			}
+		}
+		return all, binding, nil
+	}
+	defer c.free()
+	if ctx.Err() != nil {
+		var n int64
+		for i := range c.parts {
+			n = max(n, c.parts[i].n)
+		}
+		leases = refuseCharges(leases, charges, func(d Decision, n int64) Lease {
+			d.Reason, d.RetryAfter = ReasonCanceled, 0
+			return Lease{decision: d, permits: n}
+		})
+		return leases, bindingOf(len(charges)), ended(ctx, n)
+	}
+	first := len(leases)
+	leases, binding = c.charge(leases, reserve, false)
+	if binding < 0 || leases[first+binding].decision.Allowed || c.hopeless(leases[first:]) {
+		if binding >= 0 && !leases[first+binding].decision.Allowed {
+			leases = c.refused(leases[:first], true)
+		}
+		return leases, binding, nil
+	}
+	clear(leases[first:])
+	return c.wait(ctx, leases[:first], reserve)
+}
+
+// hopeless tells whether a limit refuses that no waiting helps with.
+func (c *charging) hopeless(own []Lease) bool {
+	for i := range own {
+		d := &own[i].decision
+		c.parts[i].decision = *d
+		if !d.Allowed && (d.Reason != ReasonLimited || c.parts[i].k.bounds.Load().QueueLimit == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// wait gets the permits of one part after the other.
+func (c *charging) wait(ctx context.Context, leases []Lease, reserve bool) (all []Lease, binding int, err error) {
+	first, refused := len(leases), false
+	for i := range c.parts {
+		p := &c.parts[i]
+		if refused {
+			leases = append(leases, Lease{decision: p.k.peek(p.hash, p.terms, p.n)})
+			continue
+		}
+		var l Lease
+		l, err = p.k.acquire(ctx, p.hash, p.terms, p.n, true)
+		leases = append(leases, l)
+		if err != nil || !l.decision.Allowed {
+			refused, binding = true, i
+			if p.n > 0 && err == nil {
+				p.of.note(p.hash, p.key)
+			}
+		}
+	}
+	own := leases[first:]
+	settleAll(own, refused, reserve)
+	if !refused {
+		binding = bindingLease(own)
+	}
+	return leases, binding, err
+}

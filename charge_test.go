@@ -1,0 +1,535 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// keyedOf is a limiter by name whose keys can be held to plans.
+func keyedOf(t testing.TB, o weir.KeyedOptions) *weir.Keyed[string] {
+	t.Helper()
+	k, err := weir.NewKeyedFunc(o, func(string) weir.Limit { return weir.Limit{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func hourly(t testing.TB, name string, n int64) *weir.Keyed[string] {
+	t.Helper()
+	return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: n, Clock: weir.NewManualClock(1)})
+}
+
+func leftOf(k *weir.Keyed[string], key string) int64 { return k.Peek(key, 0).Remaining }
+
+func every(d time.Duration) weir.Rate { return weir.Rate{Permits: 1, Period: d} }
+
+func TestChargesAreAllOrNothing(t *testing.T) {
+	a, b := hourly(t, "a", 5), hourly(t, "b", 2)
+	charges := []weir.Charge{{Limiter: a, Key: "x", N: 1}, {Limiter: b, Key: "y", N: 1}}
+	for i := range 4 {
+		leases, binding := weir.TryAcquireAll(nil, charges...)
+		if len(leases) != 2 || binding != 1 || leases[binding].Allowed() != (i < 2) {
+			t.Errorf("request %d: binding %d of %+v", i, binding, leases)
+		}
+		if d := leases[1].Decision(); d.Policy != "b" || !d.Allowed && (d.Reason != weir.ReasonLimited || d.RetryAfter != time.Hour) {
+			t.Errorf("request %d: %+v", i, d)
+		}
+		if d := leases[0].Decision(); !d.Allowed || i >= 2 && leases[0].Permits() != 0 {
+			t.Errorf("request %d: the other limit says %+v, %d permits", i, d, leases[0].Permits())
+		}
+	}
+	if r := leftOf(a, "x"); r != 3 {
+		t.Errorf("a has %d permits left, want 3: only the two grants", r)
+	}
+	if s := a.Stats(); s.Granted != 2 || s.Refused != 0 {
+		t.Errorf("a counts %+v", s)
+	}
+	if s := b.Stats(); s.Granted != 2 || s.Refused != 2 {
+		t.Errorf("b counts %+v", s)
+	}
+	if top := b.Top(1); len(top) != 1 || top[0].Key != "y" || top[0].Refused != 2 {
+		t.Errorf("the key that was refused is known as %+v", top)
+	}
+}
+
+// TestChargesNameTheLimitThatBinds: the one with the longest RetryAfter among those that refuse.
+func TestChargesNameTheLimitThatBinds(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	limiter := func(name string, each time.Duration) *weir.Keyed[string] {
+		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(each), Burst: 1, Clock: clock})
+	}
+	second, hour, minute := limiter("second", time.Second), limiter("hour", time.Hour), limiter("minute", time.Minute)
+	charges := []weir.Charge{{Limiter: second, N: 1}, {Limiter: hour, N: 1}, {Limiter: minute, N: 1}}
+	if leases, b := weir.TryAcquireAll(nil, charges...); !leases[b].Allowed() {
+		t.Fatal(leases)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+		retry time.Duration
+	}{{0, "hour", time.Hour}, {30 * time.Minute, "hour", 30 * time.Minute}, {30 * time.Minute, "", 0}, {time.Second, "hour", time.Hour - time.Second}} {
+		clock.Advance(c.after)
+		leases, b := weir.TryAcquireAll(nil, charges...)
+		if d := leases[b].Decision(); c.want == "" != d.Allowed || !d.Allowed && (d.Policy != c.want || d.RetryAfter != c.retry) {
+			t.Errorf("after %v: %+v", c.after, d)
+		}
+	}
+	charges[2].N = 2
+	leases, b := weir.TryAcquireAll(nil, charges...)
+	if d := leases[b].Decision(); d.Policy != "minute" || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
+		t.Errorf("more than the limit ever holds: %+v", d)
+	}
+	peeked, b := weir.PeekAll(nil, charges...)
+	if len(peeked) != 3 || b != 2 || peeked[2].Reason != weir.ReasonNever {
+		t.Errorf("peek: %d of %+v", b, peeked)
+	}
+}
+
+func TestChargesOfOneKeyTwice(t *testing.T) {
+	k, other := hourly(t, "k", 3), hourly(t, "other", 100)
+	twice := []weir.Charge{{Limiter: other, Key: "o", N: 1}, {Limiter: k, Key: "a", N: 1}, {Limiter: k, Key: "a", N: 1}}
+	if l, b := weir.TryAcquireAll(nil, twice...); !l[b].Allowed() || leftOf(k, "a") != 1 {
+		t.Fatalf("%+v, %d left", l, leftOf(k, "a"))
+	}
+	l, b := weir.TryAcquireAll(nil, twice...)
+	if l[b].Allowed() || b != 2 || leftOf(k, "a") != 1 || leftOf(other, "o") != 99 {
+		t.Errorf("binding %d of %+v; %d and %d left, want 1 and 99", b, l, leftOf(k, "a"), leftOf(other, "o"))
+	}
+}
+
+func TestChargesThatCannotBeWorkedOn(t *testing.T) {
+	k := hourly(t, "k", 3)
+	other := hourly(t, "other", 3)
+	plan, err := other.Plan(weir.Limit{Rate: weir.PerSecond(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, charges := range map[string][]weir.Charge{
+		"negative":      {{Limiter: k, N: 1}, {Limiter: k, N: -1}},
+		"no limiter":    {{Limiter: k, N: 1}, {N: 1}},
+		"too many":      make([]weir.Charge, weir.MostCharges+1),
+		"plan of other": {{Limiter: k, N: 1, Plan: plan}},
+	} {
+		leases, b := weir.TryAcquireAll(nil, charges...)
+		if len(leases) != len(charges) || leases[b].Allowed() || leases[b].Decision().Reason != weir.ReasonInvalid {
+			t.Errorf("%s: %d of %+v", name, b, leases)
+		}
+		if d, b := weir.PeekAll(nil, charges...); len(d) != len(charges) || d[b].Reason != weir.ReasonInvalid {
+			t.Errorf("%s: peek answers %d of %+v", name, b, d)
+		}
+	}
+	if leftOf(k, "") != 3 {
+		t.Errorf("%d left", leftOf(k, ""))
+	}
+	if leases, b := weir.TryAcquireAll(nil); len(leases) != 0 || b != -1 {
+		t.Errorf("no charges: %d of %+v", b, leases)
+	}
+	if _, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := weir.AcquireAll(t.Context(), nil, weir.Charge{Limiter: k, N: -1}); !errors.Is(err, weir.ErrNegativePermits) {
+		t.Errorf("negative: %v", err)
+	}
+}
+
+func TestChargesProbe(t *testing.T) {
+	a, b := hourly(t, "a", 1), hourly(t, "b", 1)
+	charges := []weir.Charge{{Limiter: a, N: 0}, {Limiter: b, N: 1}}
+	if l, i := weir.TryAcquireAll(nil, charges...); !l[i].Allowed() || leftOf(a, "") != 1 || leftOf(b, "") != 0 {
+		t.Fatalf("%+v", l)
+	}
+	a.Take("", 1)
+	b.Reset("")
+	if l, i := weir.TryAcquireAll(nil, charges...); l[i].Allowed() || i != 0 || leftOf(b, "") != 1 {
+		t.Errorf("no permit is available where one is probed for: %d of %+v", i, l)
+	}
+}
+
+func TestChargesOnFullTables(t *testing.T) {
+	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
+		t.Run(when.String(), func(t *testing.T) {
+			a := hourly(t, "a", 5)
+			full := keyedOf(t, weir.KeyedOptions{
+				Name: "full", Rate: every(time.Hour), Burst: 5, MaxKeys: 1, WhenFull: when, Clock: weir.NewManualClock(1),
+			})
+			full.Take("first", 5)
+			leases, b := weir.TryAcquireAll(nil, weir.Charge{Limiter: a, Key: "x", N: 1}, weir.Charge{Limiter: full, Key: "second", N: 1})
+			if allowed := leases[b].Allowed(); allowed != (when == weir.Admit) {
+				t.Errorf("%d of %+v", b, leases)
+			}
+			if when == weir.Admit {
+				if s := full.Stats(); s.Untracked != 1 || leftOf(a, "x") != 4 {
+					t.Errorf("%+v, %d left", s, leftOf(a, "x"))
+				}
+			} else if d := leases[b].Decision(); d.Reason != weir.ReasonTableFull || d.Policy != "full" || leftOf(a, "x") != 5 {
+				t.Errorf("%+v, %d left", d, leftOf(a, "x"))
+			}
+		})
+	}
+}
+
+// TestChargesWhereAKeyIsOverridden: the state is in a gate then.
+func TestChargesWhereAKeyIsOverridden(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	limiter := func(name string) *weir.Keyed[string] {
+		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: 2, Clock: clock})
+	}
+	a, b, c := limiter("a"), limiter("b"), limiter("c")
+	if err := b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: 4}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 2}, {Limiter: c, Key: "k", N: 1}}
+	c.Take("k", 1)
+	for i := range 3 {
+		leases, at := weir.TryAcquireAll(nil, charges...)
+		if leases[at].Allowed() != (i == 0) {
+			t.Errorf("request %d: %d of %+v", i, at, leases)
+		}
+		if i > 0 && (at != 1 && at != 2) {
+			t.Errorf("request %d: %d binds", i, at)
+		}
+	}
+	if leftOf(a, "k") != 1 || leftOf(b, "k") != 0 || leftOf(c, "k") != 0 {
+		t.Errorf("%d, %d and %d left, want 1, 0 and 0", leftOf(a, "k"), leftOf(b, "k"), leftOf(c, "k"))
+	}
+}
+
+func TestChargesAreSettledApart(t *testing.T) {
+	requests, tokens := hourly(t, "requests", 10), hourly(t, "tokens", 1000)
+	leases, b := weir.TryReserveAll(nil, weir.Charge{Limiter: requests, Key: "k", N: 1}, weir.Charge{Limiter: tokens, Key: "k", N: 600})
+	if !leases[b].Allowed() || leftOf(tokens, "k") != 400 {
+		t.Fatal(leases)
+	}
+	leases[0].Commit(1)
+	leases[1].Commit(150)
+	if leftOf(requests, "k") != 9 || leftOf(tokens, "k") != 850 {
+		t.Errorf("%d and %d left, want 9 and 850", leftOf(requests, "k"), leftOf(tokens, "k"))
+	}
+	leases, _ = weir.TryReserveAll(leases[:0], weir.Charge{Limiter: requests, Key: "k", N: 1}, weir.Charge{Limiter: tokens, Key: "k", N: 600})
+	for _, l := range leases {
+		l.Cancel()
+	}
+	if leftOf(requests, "k") != 9 || leftOf(tokens, "k") != 850 {
+		t.Errorf("%d and %d left after a cancellation, want 9 and 850", leftOf(requests, "k"), leftOf(tokens, "k"))
+	}
+}
+
+func TestChargesHoldConcurrencyUntilReleased(t *testing.T) {
+	inUse := keyedOf(t, weir.KeyedOptions{Name: "in-use", Algorithm: weir.AlgorithmConcurrency, Burst: 1})
+	rate := hourly(t, "rate", 10)
+	charges := []weir.Charge{{Limiter: inUse, Key: "k", N: 1}, {Limiter: rate, Key: "k", N: 1}}
+	first, b := weir.TryAcquireAll(nil, charges...)
+	if !first[b].Allowed() {
+		t.Fatal(first)
+	}
+	if l, b := weir.TryAcquireAll(nil, charges...); l[b].Allowed() || b != 0 || leftOf(rate, "k") != 9 {
+		t.Errorf("%d of %+v, %d left", b, l, leftOf(rate, "k"))
+	}
+	for _, l := range first {
+		l.Release()
+	}
+	if l, b := weir.TryAcquireAll(nil, charges...); !l[b].Allowed() {
+		t.Errorf("%d of %+v", b, l)
+	}
+}
+
+func TestChargesAfterClose(t *testing.T) {
+	a, b := hourly(t, "a", 1), hourly(t, "b", 1)
+	_ = b.Close()
+	l, i := weir.TryAcquireAll(nil, weir.Charge{Limiter: a, N: 1}, weir.Charge{Limiter: b, N: 1})
+	if d := l[i].Decision(); d.Allowed || d.Reason != weir.ReasonClosed || d.Policy != "b" || leftOf(a, "") != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAcquireAllWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := func(name string, each time.Duration) *weir.Keyed[string] {
+			return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(each), Burst: 1, QueueLimit: 10})
+		}
+		a, b := limiter("a", time.Second), limiter("b", 10*time.Second)
+		charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+		start := time.Now()
+		for i := range 3 {
+			l, at, err := weir.AcquireAll(t.Context(), nil, charges...)
+			if err != nil || !l[at].Allowed() {
+				t.Fatal(l, err)
+			}
+			if want := time.Duration(i) * 10 * time.Second; time.Since(start) != want {
+				t.Errorf("request %d was granted after %v, want %v", i, time.Since(start), want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		time.Sleep(2 * time.Second)
+		l, at, err := weir.AcquireAll(ctx, nil, charges...)
+		if err != nil || l[at].Allowed() || at != 1 || l[at].Decision().Reason != weir.ReasonDeadline {
+			t.Errorf("%d of %+v, %v", at, l, err)
+		}
+		if d := a.Peek("k", 1); !d.Allowed {
+			t.Errorf("a is charged for a request that b refused: %+v", d)
+		}
+		cancel()
+		if _, _, err := weir.AcquireAll(ctx, nil, charges...); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: %v", err)
+		}
+	})
+}
+
+// TestAcquireAllWithoutQueue: nobody waits for a limit that has no queue, and nothing is held meanwhile.
+func TestAcquireAllWithoutQueue(t *testing.T) {
+	a, b := hourly(t, "a", 2), hourly(t, "b", 1)
+	charges := []weir.Charge{{Limiter: a, N: 1}, {Limiter: b, N: 1}}
+	for i := range 2 {
+		l, at, err := weir.AcquireAll(t.Context(), nil, charges...)
+		if err != nil || l[at].Allowed() != (i == 0) {
+			t.Errorf("request %d: %d of %+v, %v", i, at, l, err)
+		}
+	}
+	if s := b.Stats(); s.Refused != 1 || leftOf(a, "") != 1 {
+		t.Errorf("%+v, %d left", s, leftOf(a, ""))
+	}
+}
+
+func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
+	k := hourly(t, "k", 100)
+	k.Take("a", 40)
+	plan := func(burst int64) *weir.Plan {
+		p, err := k.Plan(weir.Limit{Rate: every(time.Hour), Burst: burst})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct{ burst, want int64 }{{80, 59}, {50, 49}, {100, 48}} {
+		l, b := weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "a", N: 1, Plan: plan(c.burst)})
+		if d := l[b].Decision(); !d.Allowed || d.Limit != c.burst || d.Remaining != c.want {
+			t.Errorf("burst %d: %+v, want %d left", c.burst, d, c.want)
+		}
+	}
+	if _, err := k.Plan(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)}); err == nil {
+		t.Error("a plan of another algorithm")
+	}
+	plain, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plain.Plan(weir.Limit{}); err == nil {
+		t.Error("a plan of a limiter without plans")
+	}
+	base, err := k.Plan(weir.Limit{})
+	if err != nil || base.Limit() != (weir.Limit{Rate: every(time.Hour), Burst: 100}) {
+		t.Errorf("%v, %v", base.Limit(), err)
+	}
+}
+
+// TestChargesAreOneStep: nobody ever sees one of two limits charged without the other.
+func TestChargesAreOneStep(t *testing.T) {
+	const permits = 20_000
+	a, b := hourly(t, "a", permits), hourly(t, "b", permits)
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	for g := range 6 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+			var leases []weir.Lease
+			for range permits / 6 {
+				n := 1 + random.Int64N(3)
+				charges[0].N, charges[1].N = n, n
+				random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
+				var binding int
+				if random.IntN(4) == 0 {
+					leases, binding = weir.TryReserveAll(leases[:0], charges...)
+					if leases[binding].Allowed() {
+						leases[0].Release()
+						leases[1].Release()
+					}
+				} else {
+					leases, binding = weir.TryAcquireAll(leases[:0], charges...)
+				}
+				if leases[0].Allowed() != leases[1].Allowed() {
+					t.Error("one limit has granted what the other refuses")
+				}
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	var decisions []weir.Decision
+	for looks := 0; ; looks++ {
+		decisions, _ = weir.PeekAll(decisions[:0], weir.Charge{Limiter: b, Key: "k", N: 0}, weir.Charge{Limiter: a, Key: "k", N: 0})
+		if decisions[0].Remaining != decisions[1].Remaining {
+			t.Fatalf("look %d: %d left of one, %d of the other", looks, decisions[0].Remaining, decisions[1].Remaining)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// TestChargesContention: many keys of several limiters, asked in all orders, never admit more than each allows, and never
+// wait for one another forever.
+func TestChargesContention(t *testing.T) {
+	const limiters, keys, permits = 4, 3, 2000
+	var all []*weir.Keyed[string]
+	for i := range limiters {
+		all = append(all, hourly(t, strconv.Itoa(i), permits))
+	}
+	var granted [limiters][keys]int64
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for g := range 64 {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(2, uint64(g)))
+			var own [limiters][keys]int64
+			var leases []weir.Lease
+			for range 1000 {
+				var charges []weir.Charge
+				var at [][2]int
+				for range 1 + random.IntN(4) {
+					l, k := random.IntN(limiters), random.IntN(keys)
+					at = append(at, [2]int{l, k})
+					charges = append(charges, weir.Charge{Limiter: all[l], Key: strconv.Itoa(k), N: 1})
+				}
+				var b int
+				leases, b = weir.TryAcquireAll(leases[:0], charges...)
+				if leases[b].Allowed() {
+					for _, i := range at {
+						own[i[0]][i[1]]++
+					}
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for l := range own {
+				for k := range own[l] {
+					granted[l][k] += own[l][k]
+				}
+			}
+		})
+	}
+	group.Wait()
+	for l := range granted {
+		for k, n := range granted[l] {
+			if left := leftOf(all[l], strconv.Itoa(k)); n+left != permits {
+				t.Errorf("limiter %d, key %d: %d granted and %d left of %d", l, k, n, left, permits)
+			}
+		}
+	}
+}
+
+func TestChargesAllocateNothing(t *testing.T) {
+	var charges []weir.Charge
+	for i := range 3 {
+		k := keyedOf(t, weir.KeyedOptions{Name: fmt.Sprint(i), Rate: weir.PerSecond(1), Burst: 3})
+		plan, err := k.Plan(weir.Limit{Rate: weir.PerSecond(2), Burst: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 1, Plan: plan})
+	}
+	var leases []weir.Lease
+	leases, _ = weir.TryAcquireAll(leases, charges...)
+	if n := testing.AllocsPerRun(100, func() { leases, _ = weir.TryAcquireAll(leases[:0], charges...) }); n > 0 && !underRace {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkCharges(b *testing.B) {
+	for _, n := range []int{1, 3, 8} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			var charges []weir.Charge
+			for i := range n {
+				k := keyedOf(b, weir.KeyedOptions{Name: strconv.Itoa(i), Rate: weir.PerSecond(1_000_000), Burst: 1_000_000_000})
+				charges = append(charges, weir.Charge{Limiter: k, Key: "192.0.2.1", N: 1})
+			}
+			var leases []weir.Lease
+			for b.Loop() {
+				leases, _ = weir.TryAcquireAll(leases[:0], charges...)
+			}
+		})
+	}
+}
+
+func TestSetBounds(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 1, MaxKeys: 2, Clock: clock})
+	for _, key := range []string{"a", "b"} {
+		k.Take(key, 1)
+	}
+	if d := k.Take("c", 1); d.Reason != weir.ReasonTableFull {
+		t.Fatalf("%+v", d)
+	}
+	b := k.Bounds()
+	b.MaxKeys = 3
+	if err := k.SetBounds(b); err != nil {
+		t.Fatal(err)
+	}
+	if d := k.Take("c", 1); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	b.MaxKeys, b.WhenFull = 1, weir.Admit
+	if err := k.SetBounds(b); err != nil {
+		t.Fatal(err)
+	}
+	if d := k.Take("d", 1); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	if s := k.Stats(); s.Untracked != 1 || s.MaxKeys != 1 || s.Keys != 3 {
+		t.Errorf("%+v", s)
+	}
+	if d := k.Take("a", 1); d.Allowed {
+		t.Errorf("a key in use was forgotten: %+v", d)
+	}
+	for _, wrong := range []weir.Bounds{{MaxKeys: -1}, {WhenFull: 7}, {QueueLimit: -1}, {QueueOrder: 9}, {MaxDebt: -7}} {
+		if err := k.SetBounds(wrong); err == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+}
+
+func TestSetBoundsOfAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1})
+		k.Take("a", 1)
+		if l, _ := k.Acquire(t.Context(), "a", 1); l.Decision().Reason != weir.ReasonQueueFull {
+			t.Fatalf("%+v", l.Decision())
+		}
+		if err := k.SetBounds(weir.Bounds{QueueLimit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan weir.Lease)
+		go func() {
+			l, _ := k.Acquire(t.Context(), "a", 1)
+			waited <- l
+		}()
+		synctest.Wait()
+		if l, _ := k.Acquire(t.Context(), "a", 1); l.Decision().Reason != weir.ReasonQueueFull {
+			t.Errorf("%+v", l.Decision())
+		}
+		if err := k.SetBounds(weir.Bounds{QueueLimit: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if l, _ := k.Acquire(t.Context(), "a", 1); !l.Allowed() {
+			t.Errorf("%+v", l.Decision())
+		}
+		if l := <-waited; !l.Allowed() {
+			t.Errorf("%+v", l.Decision())
+		}
+	})
+}
