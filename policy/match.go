@@ -17,6 +17,9 @@ type matcher struct {
 	clients   []netip.Prefix
 	routes    []string
 	protocols []string
+
+	has  conditions // that are not empty
+	wild bool       // whether a pattern has wildcards with a name
 }
 
 // hostPattern is a host in lower case, or what a host below a domain ends with, such as ".example.com".
@@ -76,17 +79,34 @@ const (
 	onClient
 	onRoute
 	onProtocol
+	onHeaders // more than one field; of a rule with one it is onHeader
 )
 
-// holds tells whether all conditions hold but those that are known to.
-func (m *matcher) holds(r *Request, known conditions) bool {
-	return (known&onMethod != 0 || m.methodHolds(r)) &&
-		(known&onPath != 0 || m.pathHolds(r)) &&
-		(known&onHost != 0 || m.hostHolds(r)) &&
-		(known&onProtocol != 0 || m.protocolHolds(r)) &&
-		(known&onRoute != 0 || m.routeHolds(r)) &&
-		(known&onClient != 0 || m.clientHolds(r)) &&
-		(known&onHeader != 0 || m.headerHolds(r))
+// note notes which conditions there are.
+func (m *matcher) note() {
+	for condition, n := range map[conditions]int{
+		onMethod: len(m.methods), onHost: len(m.hosts), onPath: len(m.paths), onHeader: len(m.headers), onClient: len(m.clients),
+		onRoute: len(m.routes), onProtocol: len(m.protocols),
+	} {
+		if n > 0 {
+			m.has |= condition
+		}
+	}
+	if len(m.headers) > 1 {
+		m.has ^= onHeader | onHeaders
+	}
+	m.wild = slices.ContainsFunc(m.paths, func(p *pattern) bool { return p.wild })
+}
+
+// hold tells whether the given conditions hold.
+func (m *matcher) hold(r *Request, open conditions) bool {
+	return (open&onMethod == 0 || m.methodHolds(r)) &&
+		(open&onProtocol == 0 || m.protocolHolds(r)) &&
+		(open&onRoute == 0 || m.routeHolds(r)) &&
+		(open&onPath == 0 || m.pathHolds(r)) &&
+		(open&onHost == 0 || m.hostHolds(r)) &&
+		(open&onClient == 0 || m.clientHolds(r)) &&
+		(open&(onHeader|onHeaders) == 0 || m.headerHolds(r))
 }
 
 func (m *matcher) methodHolds(r *Request) bool {

@@ -44,6 +44,7 @@ func newMatcher(rule *Rule) (matcher, []error) {
 		routes:    texts(&c, "Routes", rule.Match.Routes, isPrintable, routeForm),
 		protocols: texts(&c, "Protocols", rule.Match.Protocols, isProtocol, protocolForm),
 	}
+	m.note()
 	return m, c.errs
 }
 

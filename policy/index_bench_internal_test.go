@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"testing"
+)
+
+// shape makes rules of one shape, and requests that match them.
+type shape struct {
+	name    string
+	rule    func(i int) Match
+	request func(i int) Request
+}
+
+func network(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
+}
+
+var shapes = []shape{
+	{
+		"host", func(i int) Match { return Match{Hosts: []string{fmt.Sprintf("h%d.example.com", i)}} },
+		func(i int) Request { return Request{Host: fmt.Sprintf("h%d.example.com:8080", i)} },
+	},
+	{
+		"below", func(i int) Match { return Match{Hosts: []string{fmt.Sprintf("*.h%d.example.com", i)}} },
+		func(i int) Request { return Request{Host: fmt.Sprintf("a.b.h%d.example.com", i)} },
+	},
+	{
+		"header", func(i int) Match { return Match{Headers: []HeaderMatch{{Name: "X-Api-Key", Value: fmt.Sprintf("key-%d", i)}}} },
+		func(i int) Request { return Request{Header: http.Header{"X-Api-Key": {fmt.Sprintf("key-%d", i)}}} },
+	},
+	{
+		"client", func(i int) Match { return Match{Clients: []netip.Prefix{network(i)}} },
+		func(i int) Request { return Request{Client: network(i).Addr().Next()} },
+	},
+	{
+		"tenant", func(i int) Match { return Match{Paths: []string{fmt.Sprintf("/{tenant}/x/%d", i)}} },
+		func(i int) Request { return Request{Path: fmt.Sprintf("/acme/x/%d", i)} },
+	},
+	{
+		"path", func(i int) Match {
+			return Match{Methods: []string{"POST"}, Paths: []string{fmt.Sprintf("/v1/r%d/{id}", i)}}
+		},
+		func(i int) Request { return Request{Path: fmt.Sprintf("/v1/r%d/7", i)} },
+	},
+	{
+		"host and path", func(i int) Match {
+			return Match{Hosts: []string{fmt.Sprintf("h%d.example.com", i/100)}, Paths: []string{fmt.Sprintf("/r%d/", i%100)}}
+		},
+		func(i int) Request {
+			return Request{Host: fmt.Sprintf("h%d.example.com", i/100), Path: fmt.Sprintf("/r%d/x", i%100)}
+		},
+	},
+}
+
+// mixed has rules of all shapes, one after the other.
+var mixed = shape{
+	"mixed", func(i int) Match { return shapes[i%len(shapes)].rule(i) },
+	func(i int) Request {
+		r := shapes[i%len(shapes)].request(i)
+		// What else the request has, no rule knows.
+		if r.Host == "" {
+			r.Host = "www.example.com"
+		}
+		if r.Path == "" {
+			r.Path = "/index.html"
+		}
+		if r.Header == nil {
+			r.Header = http.Header{"User-Agent": {"test"}}
+		}
+		if !r.Client.IsValid() {
+			r.Client = netip.MustParseAddr("192.0.2.1")
+		}
+		return r
+	},
+}
+
+func (s shape) index(tb testing.TB, n int) *index {
+	tb.Helper()
+	rules := make([]Rule, n)
+	for i := range rules {
+		rules[i] = Rule{Name: fmt.Sprint("rule ", i), Match: s.rule(i)}
+	}
+	x, err := newIndex(rules)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return x
+}
+
+// requests are as many for few rules as for many, so that the requests themselves cost the same.
+func (s shape) requests(rules int) []Request {
+	random := rand.New(rand.NewPCG(1, 2))
+	requests := make([]Request, 256)
+	for i := range requests {
+		requests[i] = s.request(random.IntN(rules))
+		requests[i].Method = "POST"
+	}
+	return requests
+}
+
+// BenchmarkMatch compares few rules with many: what a request costs must not grow with their number.
+func BenchmarkMatch(b *testing.B) {
+	for _, s := range append([]shape{mixed}, shapes...) {
+		for _, n := range []int{10, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", s.name, n), func(b *testing.B) {
+				x, requests := s.index(b, n), s.requests(n)
+				found := make([]int32, 0, 16)
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					if found = x.match(&requests[i&255], found[:0]); len(found) != 1 {
+						b.Fatalf("%d rules match %+v", len(found), requests[i&255])
+					}
+					i++
+				}
+			})
+		}
+	}
+}
