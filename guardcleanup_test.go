@@ -432,7 +432,7 @@ func TestGuardLockoutSurvivesTenMillionEndpoints(t *testing.T) {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			others := 10_000_000
 			switch {
-			case guardUnderRace || testing.Short():
+			case underRace || testing.Short():
 				others = 100_000
 			case most == 0:
 				others = 1_000_000

@@ -113,7 +113,7 @@ func ceilMs(ns int64) time.Duration { return time.Duration((ns + 999_999) / 1_00
 // kinds. The real one runs cleanups and has other endpoints pass through, which must make no difference.
 func TestGuardEqualsModel(t *testing.T) {
 	histories, steps := 150, 400
-	if guardUnderRace {
+	if underRace {
 		histories = 20
 	}
 	seen := map[weir.Reason]int{}
