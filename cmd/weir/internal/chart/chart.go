@@ -100,7 +100,7 @@ const (
 	edge        = 0.7 * vg.Centimeter
 	heading     = 2.75 * vg.Centimeter // title, subtitle and legend
 	groupName   = 0.85 * vg.Centimeter
-	caption     = 0.6 * vg.Centimeter
+	caption     = 0.75 * vg.Centimeter
 	panelHeight = 2.6 * vg.Centimeter
 	axisHeight  = 0.95 * vg.Centimeter // the labels of the times below a group
 	yLabels     = 1.5 * vg.Centimeter

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -41,14 +42,16 @@ func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tic
 		label := ""
 		if labels {
 			label, shown = timeLabel(at, spacing, shown)
+			if !strings.Contains(label, "\n") {
+				label += "\n " // so that all have two lines, and their first ones are level
+			}
 		}
 		ticks = append(ticks, plot.Tick{Value: float64(at.Sub(start)) / float64(step), Label: label})
 	}
 	return ticks
 }
 
-// timeLabel answers the label of a time, and its date: that of the label before is shown already. A label that is "" would make
-// a mark without one, so that all have the same length a blank stands for no label.
+// timeLabel answers the label of a time, and the date that it is of. The date shown stands at a label before already.
 func timeLabel(at time.Time, spacing time.Duration, shown string) (label, date string) {
 	switch {
 	case spacing >= 28*day:

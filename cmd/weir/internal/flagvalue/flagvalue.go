@@ -163,3 +163,29 @@ func (v *HostPort) Set(s string) error {
 
 // Type is what help shows in place of a value.
 func (*HostPort) Type() string { return "host:port" }
+
+// Path is the name of a file.
+type Path struct{ p *string }
+
+// File answers a flag value that stores into p, whose value is the default, the name of a file, which must not be empty.
+func File(p *string) *Path { return &Path{p} }
+
+// String is the current value.
+func (v *Path) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return *v.p
+}
+
+// Set stores s.
+func (v *Path) Set(s string) error {
+	if s == "" {
+		return errors.New("must be the name of a file")
+	}
+	*v.p = s
+	return nil
+}
+
+// Type is what help shows in place of a value, and lets shells complete files.
+func (*Path) Type() string { return "FILE" }

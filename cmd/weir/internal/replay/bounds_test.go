@@ -31,7 +31,7 @@ func TestKeyTableIsBounded(t *testing.T) {
 				path = fmt.Sprintf("/%d", second)
 			}
 			s.read(&accesslog.Record{Time: second * int64(time.Second), Path: []byte(path)})
-			s.drain()
+			s.sequence.drain()
 			if len(s.keys.stats) > room {
 				t.Fatalf("%d keys of at most %d", len(s.keys.stats), room)
 			}
@@ -137,9 +137,9 @@ func TestExtremeTimes(t *testing.T) {
 	latest := time.Date(2261, 12, 31, 23, 59, 59, 0, time.UTC).UnixNano()
 	for _, at := range []int64{0, 0, int64(100 * 365 * day), latest, latest, 0} {
 		s.read(&accesslog.Record{Time: at})
-		s.drain() // so that the last comes too late to be put in order
+		s.sequence.drain() // so that the last comes too late to be put in order
 	}
-	if s.result.requests != 6 || s.result.refused != 3 || s.result.reordered != 1 || s.result.late != 1 {
+	if s.result.requests != 6 || s.result.refused != 3 || s.sequence.reordered != 1 || s.result.late != 1 {
 		t.Errorf("%+v", s.result)
 	}
 	if steps, _, width := s.timeline.fit(64); len(steps) > 64 || len(steps) < 2 {

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
@@ -22,9 +20,12 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	limit limitflags.Limit
-	top   int
-	json  bool
+	limit   limitflags.Limit
+	config  string
+	against string
+	chart   string
+	top     int
+	json    bool
 }
 
 // Command answers the command "replay".
@@ -90,6 +91,9 @@ read, and 130 after SIGINT; what was done until then is printed.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	o.limit.Register(fs)
+	fs.Var(flagvalue.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
+	fs.Var(flagvalue.File(&o.against), "against", "another one to compare it with (default: none)")
+	fs.Var(chartFile{&o.chart}, "chart", "draw what was admitted and refused over time into this file,\n.svg or .png (default: none)")
 	o.top = 10
 	fs.Var(flagvalue.Int(&o.top, 0, 10_000), "top", "keys in the table, those with the most refusals, from 0 to 10000")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
@@ -113,6 +117,12 @@ func arguments(_ *cobra.Command, files []string) error {
 }
 
 func run(cmd *cobra.Command, o *options, files []string) error {
+	if o.config != "" {
+		return compare(cmd, o, files)
+	}
+	if o.against != "" {
+		return misuse.Errorf("--against needs --config, with which it is compared")
+	}
 	if err := o.limit.By.CheckRecords(); err != nil {
 		return err
 	}
@@ -126,29 +136,50 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	}
 	start := time.Now()
 	lines := &lineCounts{}
-	failed := lines.readAll(cmd.Context(), s, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
+	failed := lines.readAll(cmd.Context(), s.read, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
+	s.sequence.drain()
 	elapsed := time.Since(start)
 
 	r := newReport(s, &o.limit, o.top)
 	r.Files = files
 	r.Lines, r.Malformed = lines.lines, lines.malformed
 	r.MalformedLines = append(r.MalformedLines, lines.examples...)
-	if failed != nil {
-		r.Complete, r.Error = false, failed.Error()
-		if errors.Is(failed, context.Canceled) {
-			r.Error = "interrupted"
-		}
+	r.Complete, r.Error = outcomeOf(failed)
+	if o.chart != "" {
+		failed = errors.Join(failed, draw(o.chart, r.picture()))
 	}
-	if err := r.write(cmd.OutOrStdout(), o.json); err != nil {
+	return finish(cmd, o, r, lines.lines, elapsed, failed)
+}
+
+// outcomeOf answers what a report says of how a replay ended.
+func outcomeOf(failed error) (complete bool, text string) {
+	switch {
+	case failed == nil:
+		return true, ""
+	case errors.Is(failed, context.Canceled):
+		return false, "interrupted"
+	default:
+		return false, failed.Error()
+	}
+}
+
+// finish writes a report, and how fast it was made.
+func finish(cmd *cobra.Command, o *options, r printed, lines int64, elapsed time.Duration, failed error) error {
+	if err := write(cmd.OutOrStdout(), r, o.json); err != nil {
 		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s in %s, %s lines/s\n",
-		plural(r.Lines, "line"), seconds(elapsed.Seconds()), thousands(int64(float64(r.Lines)/max(elapsed.Seconds(), 1e-6))))
+		plural(lines, "line"), seconds(elapsed.Seconds()), thousands(int64(float64(lines)/max(elapsed.Seconds(), 1e-6))))
 	return failed
 }
 
+// printed is a report.
+type printed interface {
+	print(w io.Writer, out terminal.Output)
+}
+
 // write writes the report to w, at once.
-func (r *report) write(w io.Writer, asJSON bool) error {
+func write(w io.Writer, r printed, asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
@@ -158,68 +189,4 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 	r.print(&text, terminal.Of(w))
 	_, err := w.Write(text.Bytes())
 	return err
-}
-
-// totalSize is the size of all files together, 0 if it is not known. A file that is not there is an error, so that nothing
-// is done for a name that was misspelt.
-func totalSize(files []string) (int64, error) {
-	var total int64
-	known := true
-	for _, name := range files {
-		if name == "-" {
-			known = false
-			continue
-		}
-		info, err := os.Stat(name)
-		if err != nil {
-			return 0, fmt.Errorf("weir: access log: %w", err)
-		}
-		known = known && info.Mode().IsRegular()
-		total += info.Size()
-	}
-	if !known {
-		return 0, nil
-	}
-	return total, nil
-}
-
-// mostExamples is how many malformed lines are shown.
-const mostExamples = 5
-
-// lineCounts are the counts of the lines of all logs.
-type lineCounts struct {
-	lines, malformed int64
-	examples         []malformedLine
-}
-
-// readAll runs all files through s. If it ends early, what was read until then is taken.
-func (c *lineCounts) readAll(ctx context.Context, s *simulation, files []string, stdin io.Reader, b *bar) error {
-	defer b.end()
-	defer s.drain()
-	for _, name := range files {
-		source, err := accesslog.Open(name, stdin)
-		if err != nil {
-			return err
-		}
-		reader := accesslog.NewReader(newReadAhead(ctx, source))
-		err = s.run(ctx, reader, func() { b.at(source.Offset()) })
-		b.next(source.Offset())
-		c.add(name, reader)
-		// The source is only read, so nothing is lost if it cannot be closed.
-		_ = source.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *lineCounts) add(name string, r *accesslog.Reader) {
-	c.lines += int64(r.Lines())
-	c.malformed += int64(r.Malformed())
-	for _, e := range r.Errors() {
-		if len(c.examples) < mostExamples {
-			c.examples = append(c.examples, malformedLine{File: name, Line: e.Line, Reason: e.Reason, Text: e.Text})
-		}
-	}
 }

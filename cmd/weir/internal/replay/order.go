@@ -4,10 +4,14 @@ package replay
 // files of their own, and neither comes sorted. It holds back up to size requests and hands out the earliest, the first
 // read where times are equal. So a log of up to size requests is sorted as a whole, and in a longer one a request is
 // late only if size others were read since those of its time.
+//
+// Most requests of a log are in order. Those stand in a line, where the next is found at once; only the others go through a heap.
 type order struct {
 	size  int
 	read  uint64
 	bytes int // of the keys
+	line  []held
+	head  int // the first in line
 	heap  []held
 	keys  [][]byte // of the requests held back, by slot
 	free  []int32  // slots
@@ -31,10 +35,12 @@ func (h held) before(other held) bool {
 const mostBytes = 256 << 20
 
 // full tells whether a request must be taken out before another is added.
-func (o *order) full() bool { return len(o.heap) >= o.size || o.bytes >= mostBytes }
+func (o *order) full() bool { return o.held() >= o.size || o.bytes >= mostBytes }
 
 // empty tells whether none is held back.
-func (o *order) empty() bool { return len(o.heap) == 0 }
+func (o *order) empty() bool { return o.held() == 0 }
+
+func (o *order) held() int { return len(o.line) - o.head + len(o.heap) }
 
 // add holds back a request. The key is copied.
 func (o *order) add(at int64, key []byte) {
@@ -49,9 +55,13 @@ func (o *order) add(at int64, key []byte) {
 	}
 	o.read++
 	o.bytes += len(key)
+	added := held{at, o.read, slot}
+	if n := len(o.line); n == o.head || !added.before(o.line[n-1]) {
+		o.queue(added)
+		return
+	}
 	o.heap = append(o.heap, held{})
 	i := len(o.heap) - 1
-	added := held{at, o.read, slot}
 	for i > 0 {
 		parent := (i - 1) / arity
 		if !added.before(o.heap[parent]) {
@@ -63,8 +73,35 @@ func (o *order) add(at int64, key []byte) {
 	o.heap[i] = added
 }
 
+// queue puts a request at the end of the line. What has left the line makes room for it once that is half of the space.
+func (o *order) queue(added held) {
+	if len(o.line) == cap(o.line) && o.head > len(o.line)/2 {
+		o.line = o.line[:copy(o.line, o.line[o.head:])]
+		o.head = 0
+	}
+	o.line = append(o.line, added)
+}
+
 // next takes out the earliest. The key is valid until the next add.
 func (o *order) next() (at int64, key []byte) {
+	var first held
+	if o.head < len(o.line) && (len(o.heap) == 0 || o.line[o.head].before(o.heap[0])) {
+		first = o.line[o.head]
+		o.head++
+	} else {
+		first = o.pop()
+	}
+	key = o.keys[first.slot]
+	o.bytes -= len(key)
+	if cap(key) > 1024 { // not worth keeping the space
+		o.keys[first.slot] = nil
+	}
+	o.free = append(o.free, first.slot)
+	return first.at, key
+}
+
+// pop takes the first out of the heap.
+func (o *order) pop() held {
 	first, last := o.heap[0], o.heap[len(o.heap)-1]
 	o.heap = o.heap[:len(o.heap)-1]
 	if n := len(o.heap); n > 0 {
@@ -88,11 +125,5 @@ func (o *order) next() (at int64, key []byte) {
 		}
 		o.heap[i] = last
 	}
-	key = o.keys[first.slot]
-	o.bytes -= len(key)
-	if cap(key) > 1024 { // not worth keeping the space
-		o.keys[first.slot] = nil
-	}
-	o.free = append(o.free, first.slot)
-	return first.at, key
+	return first
 }

@@ -18,7 +18,7 @@ func (r *report) print(w io.Writer, out terminal.Output) {
 	p.summary(r)
 	p.timeline(r)
 	p.top(r)
-	p.malformed(r)
+	p.malformed(r.Malformed, r.MalformedLines)
 	if !r.Complete {
 		fmt.Fprintf(w, "\n%s\n", out.Red("incomplete: "+printable(r.Error)))
 	}
@@ -35,15 +35,7 @@ func (p printer) rowf(name, format string, args ...any) {
 
 func (p printer) summary(r *report) {
 	p.rowf("limit", "%s, burst %d, by %s", r.Limit, r.Burst, r.By)
-	names := make([]string, len(r.Files))
-	for i, f := range r.Files {
-		names[i] = printable(f)
-	}
-	p.rowf("log", "%s", strings.Join(names, ", "))
-	if r.First != nil {
-		p.rowf("span", "%s to %s UTC (%s)",
-			r.First.Format(time.DateTime), r.Last.Format(time.DateTime), span(r.Last.Sub(*r.First)))
-	}
+	p.log(r.Files, r.First, r.Last)
 	width := len(thousands(max(r.Requests, r.Malformed)))
 	count := func(n int64) string { return fmt.Sprintf("%*s", width, thousands(n)) }
 	p.rowf("requests", "%s", count(r.Requests))
@@ -57,24 +49,41 @@ func (p printer) summary(r *report) {
 	}
 	p.rowf("refused", "%s", refused)
 	p.rowf("malformed", "%s", count(r.Malformed))
-	if r.Reordered > 0 {
-		how := "put in order"
-		if r.Late > 0 {
-			how = fmt.Sprintf("put in order except %s, taken late", thousands(r.Late))
-		}
-		lines := "lines behind later ones, by up to"
-		if r.Reordered == 1 {
-			lines = "line behind a later one, by"
-		}
-		p.rowf("reordered", "%s  %s %s: %s", count(r.Reordered), lines, seconds(r.FurthestReordered), how)
-	} else {
-		p.rowf("reordered", "%s", count(0))
-	}
+	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
 	more := ""
 	if !r.KeysExact {
 		more = "more than "
 	}
 	p.rowf("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
+}
+
+// log writes what was replayed.
+func (p printer) log(files []string, first, last *time.Time) {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = printable(f)
+	}
+	p.rowf("log", "%s", strings.Join(names, ", "))
+	if first != nil {
+		p.rowf("span", "%s to %s UTC (%s)", first.Format(time.DateTime), last.Format(time.DateTime), span(last.Sub(*first)))
+	}
+}
+
+// reordered writes how many requests stand behind later ones.
+func (p printer) reordered(width int, reordered, late int64, furthest float64) {
+	if reordered == 0 {
+		p.rowf("reordered", "%*s", width, "0")
+		return
+	}
+	how := "put in order"
+	if late > 0 {
+		how = fmt.Sprintf("put in order except %s, taken late", thousands(late))
+	}
+	lines := "lines behind later ones, by up to"
+	if reordered == 1 {
+		lines = "line behind a later one, by"
+	}
+	p.rowf("reordered", "%*s  %s %s: %s", width, thousands(reordered), lines, seconds(furthest), how)
 }
 
 // labelWidth is the columns of a label, with the space after it.
@@ -96,14 +105,7 @@ func (p printer) timeline(r *report) {
 		span(step), plural(mostRequests, "request"), thousands(mostRefusals))))
 	p.rowf("requests", "%s", requests)
 	p.rowf("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
-	start, end := t.Start, t.Start.Add(step*time.Duration(len(t.Requests)))
-	layout := time.TimeOnly
-	if end.Sub(start) >= day {
-		layout = "01-02 15:04"
-	}
-	left, right := start.Format(layout), end.Format(layout)
-	gap := max(1, len(t.Requests)-len(left)-len(right))
-	p.rowf("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
+	p.timeAxis(t.Start, step, len(t.Requests))
 }
 
 // bars are the levels of a spark line, the first for 0.
@@ -114,6 +116,11 @@ func spark(counts []int64) (line string, most int64) {
 	for _, n := range counts {
 		most = max(most, n)
 	}
+	return sparkOf(counts, most), most
+}
+
+// sparkOf draws counts as bars of a height from 1 to 8, of which the highest stands for most.
+func sparkOf(counts []int64, most int64) string {
 	var b strings.Builder
 	for _, n := range counts {
 		level := int64(0)
@@ -122,18 +129,30 @@ func spark(counts []int64) (line string, most int64) {
 		}
 		b.WriteRune(bars[level])
 	}
-	return b.String(), most
+	return b.String()
 }
 
-func (p printer) malformed(r *report) {
-	if len(r.MalformedLines) == 0 {
+// timeAxis writes the time of the first step, and the end of the last, below a chart.
+func (p printer) timeAxis(start time.Time, step time.Duration, steps int) {
+	end := start.Add(step * time.Duration(steps))
+	layout := time.TimeOnly
+	if end.Sub(start) >= day {
+		layout = "01-02 15:04"
+	}
+	left, right := start.Format(layout), end.Format(layout)
+	gap := max(1, steps-len(left)-len(right))
+	p.rowf("", "%s", p.out.Dim(left+strings.Repeat(" ", gap)+right))
+}
+
+func (p printer) malformed(count int64, lines []malformedLine) {
+	if len(lines) == 0 {
 		return
 	}
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold("malformed lines"))
-	for _, l := range r.MalformedLines {
+	for _, l := range lines {
 		fmt.Fprintf(p.w, "  %s:%d: %s: %s\n", printable(l.File), l.Line, l.Reason, l.Text)
 	}
-	if rest := r.Malformed - int64(len(r.MalformedLines)); rest > 0 {
+	if rest := count - int64(len(lines)); rest > 0 {
 		fmt.Fprintf(p.w, "  and %s more\n", thousands(rest))
 	}
 }

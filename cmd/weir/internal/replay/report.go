@@ -96,8 +96,8 @@ func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 	r := &report{
 		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), Complete: true,
 		Requests: s.result.requests, Admitted: s.result.requests - s.result.refused, Refused: s.result.refused,
-		TableFull: s.result.tableFull, Reordered: s.result.reordered, Late: s.result.late,
-		FurthestReordered: s.result.furthest.Seconds(),
+		TableFull: s.result.tableFull, Reordered: s.sequence.reordered, Late: s.result.late,
+		FurthestReordered: s.sequence.furthest.Seconds(),
 		Keys:              s.keys.seen, KeysExact: !s.keys.dropped, PeakWindow: s.keys.window.Seconds(),
 		Top: []topKey{}, MalformedLines: []malformedLine{},
 	}

@@ -1,9 +1,6 @@
 package replay
 
 import (
-	"context"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -14,12 +11,6 @@ import (
 // latestTime bounds the virtual time: limiters compute with times within 2^62 nanoseconds.
 const latestTime = 1 << 62
 
-// checkEvery is how many records are read between two looks at the context and the progress.
-const checkEvery = 1 << 12
-
-// heldBack bounds how many requests are held back to put them in order.
-const heldBack = 1 << 20
-
 // simulation runs requests through a limit, in the order of their times as far as that can be made of the log. Its clock
 // stands at the time of the latest request so far, counted from the first, and never goes backward.
 type simulation struct {
@@ -27,8 +18,7 @@ type simulation struct {
 	limiter *weir.Keyed[string]
 	clock   *weir.ManualClock
 
-	order         order
-	latestRead    int64 // of the lines, in nanoseconds since 1970
+	sequence      *sequence
 	first, latest int64 // of the requests that were taken
 	result        result
 	keys          *keyTable
@@ -40,66 +30,25 @@ type simulation struct {
 type result struct {
 	requests  int64
 	refused   int64
-	tableFull int64         // of the refused, those that found no room for their key
-	reordered int64         // those that stand behind a later one in the log
-	furthest  time.Duration // by how much at most
-	late      int64         // of them, those that could not be put in order any more
+	tableFull int64 // of the refused, those that found no room for their key
+	late      int64 // those that could not be put in order any more
 }
 
 func newSimulation(l *limitflags.Limit) (*simulation, error) {
 	s := &simulation{
-		by: l.By, clock: weir.NewManualClock(0), order: order{size: heldBack},
+		by: l.By, clock: weir.NewManualClock(0),
 		keys: newKeyTable(l.MaxKeys, peakWindow(l.EffectiveRate())),
 	}
+	s.sequence = newSequence(s.take)
 	limiter, err := l.New("replay", s.clock)
 	s.limiter = limiter
 	return s, err
 }
 
-// run reads all records of r; the last of them are held back until drain. It ends early, with the error, if ctx ends or the
-// log cannot be read. It calls progress now and then.
-func (s *simulation) run(ctx context.Context, r *accesslog.Reader, progress func()) error {
-	var rec accesslog.Record
-	for n := 1; ; n++ {
-		if n%checkEvery == 0 {
-			progress()
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-		}
-		switch err := r.Next(&rec); {
-		case err == nil:
-			s.read(&rec)
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			return err
-		}
-	}
-}
-
 // read puts a record in its place.
 func (s *simulation) read(rec *accesslog.Record) {
-	if s.result.requests == 0 && s.order.empty() {
-		s.latestRead = rec.Time
-	}
-	if rec.Time < s.latestRead {
-		s.result.reordered++
-		s.result.furthest = max(s.result.furthest, time.Duration(s.latestRead-rec.Time))
-	}
-	s.latestRead = max(s.latestRead, rec.Time)
-	if s.order.full() {
-		s.take(s.order.next())
-	}
 	s.key = s.by.AppendRecord(s.key[:0], rec)
-	s.order.add(rec.Time, s.key)
-}
-
-// drain takes the requests that are held back.
-func (s *simulation) drain() {
-	for !s.order.empty() {
-		s.take(s.order.next())
-	}
+	s.sequence.add(rec.Time, s.key)
 }
 
 // take decides on one request.

@@ -85,17 +85,22 @@ func (t *timeline) fit(most int) (steps []step, start int64, width time.Duration
 	if len(t.steps) == 0 {
 		return nil, 0, 0
 	}
-	fine := widths[t.width]
+	factor, width := readableStep(t.width, t.base, int64(len(t.steps))-1, most)
+	merged, base := merge(t.steps, t.base, factor)
+	return merged, base * int64(width), width
+}
+
+// readableStep answers how many steps of a length in widths make one of a readable length, so that there are at most that many of
+// them from the one with the number base to the one that is last after it, and how long these are.
+func readableStep(fine int, base, last int64, most int) (factor int64, width time.Duration) {
 	for _, width = range readable {
-		if width < fine || width%fine != 0 {
+		if width < widths[fine] || width%widths[fine] != 0 {
 			continue
 		}
-		factor := int64(width / fine)
-		last := t.base + int64(len(t.steps)) - 1
-		if last/factor-t.base/factor < int64(most) || width == readable[len(readable)-1] {
-			merged, base := merge(t.steps, t.base, factor)
-			return merged, base * int64(width), width
+		factor = int64(width / widths[fine])
+		if (base+last)/factor-base/factor < int64(most) {
+			break
 		}
 	}
-	return nil, 0, 0
+	return factor, width
 }

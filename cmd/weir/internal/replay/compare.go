@@ -1,0 +1,49 @@
+package replay
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+)
+
+// compare runs the files through a configuration, or through two.
+func compare(cmd *cobra.Command, o *options, files []string) error {
+	for _, name := range []string{"limit", "burst", "by", "max-keys"} {
+		if cmd.Flags().Changed(name) {
+			return misuse.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+		}
+	}
+	var configurations []configuration
+	for _, name := range []string{o.config, o.against} {
+		if name == "" {
+			continue
+		}
+		set, err := load(name)
+		if err != nil {
+			return err
+		}
+		configurations = append(configurations, configuration{name, set})
+	}
+	total, err := totalSize(files)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	lines := &lineCounts{}
+	c := newComparison(configurations...)
+	failed := c.run(cmd.Context(), lines, files, cmd.InOrStdin(), newBar(cmd.ErrOrStderr(), total))
+	elapsed := time.Since(start)
+
+	r := c.report(o.top)
+	r.Files = files
+	r.Lines, r.Malformed = lines.lines, lines.malformed
+	r.MalformedLines = append(r.MalformedLines, lines.examples...)
+	r.Complete, r.Error = outcomeOf(failed)
+	if o.chart != "" {
+		failed = errors.Join(failed, draw(o.chart, r.picture()))
+	}
+	return finish(cmd, o, r, lines.lines, elapsed, failed)
+}

@@ -1,0 +1,264 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir/policy"
+)
+
+// comparisonReport is what a replay through configurations found, in the form of --json.
+type comparisonReport struct {
+	Config  string   `json:"config"`
+	Against string   `json:"against,omitempty"`
+	Files   []string `json:"files"`
+
+	// Complete is false if the replay ended early, for the reason in Error.
+	Complete bool   `json:"complete"`
+	Error    string `json:"error,omitempty"`
+
+	Lines     int64 `json:"lines"`
+	Requests  int64 `json:"requests"`
+	Malformed int64 `json:"malformed"`
+	Reordered int64 `json:"reordered"`
+	Late      int64 `json:"late"`
+	// FurthestReordered is by how many seconds a request was late at most.
+	FurthestReordered float64 `json:"furthest_reordered"`
+
+	// First and Last are the times of the log, and Span the seconds between them.
+	First *time.Time `json:"first"`
+	Last  *time.Time `json:"last"`
+	Span  float64    `json:"span"`
+
+	// Notes say what the log does not tell.
+	Notes []string `json:"notes"`
+	// All is what became of all requests, and Policies what each policy did.
+	All      subject   `json:"all"`
+	Policies []subject `json:"policies"`
+	// TimelineStart is when the first step of each timeline begins, and TimelineStep how many seconds a step is long.
+	TimelineStart  *time.Time      `json:"timeline_start"`
+	TimelineStep   float64         `json:"timeline_step"`
+	MalformedLines []malformedLine `json:"malformed_lines"`
+
+	c   *comparison
+	top int
+}
+
+// subject is a policy, or all requests.
+type subject struct {
+	Name string `json:"name,omitempty"`
+	// Config and Against are what the two configurations did. They are nil where there is no such policy.
+	Config  *verdicts `json:"config,omitempty"`
+	Against *verdicts `json:"against,omitempty"`
+	// Change is nil without --against.
+	Change *change `json:"change,omitempty"`
+
+	number int // of the policy, -1 for all requests
+}
+
+// verdicts are what a configuration did.
+type verdicts struct {
+	Mode     policy.Mode `json:"mode"`
+	Requests int64       `json:"requests"`
+	Admitted int64       `json:"admitted"`
+	Refused  int64       `json:"refused"`
+	// Exempt counts requests that a rule has freed, Unlimited those that no policy held for. They are those of all requests.
+	Exempt    int64 `json:"exempt,omitempty"`
+	Unlimited int64 `json:"unlimited,omitempty"`
+	// RefusedKeys are those that were refused most.
+	RefusedKeys []countedKey `json:"refused_keys,omitempty"`
+	// Difference is that of the candidate of the policy, or of a policy in shadow.
+	Difference *policy.Difference `json:"difference,omitempty"`
+	Timeline   *verdictTimes      `json:"timeline,omitempty"`
+}
+
+type verdictTimes struct {
+	Admitted []int64 `json:"admitted"`
+	Refused  []int64 `json:"refused"`
+}
+
+// change is what the second configuration would change.
+type change struct {
+	NewlyRefused      int64        `json:"newly_refused"`
+	NewlyAdmitted     int64        `json:"newly_admitted"`
+	NewlyRefusedKeys  []countedKey `json:"newly_refused_keys,omitempty"`
+	NewlyAdmittedKeys []countedKey `json:"newly_admitted_keys,omitempty"`
+}
+
+type countedKey struct {
+	Key   string `json:"key"`
+	Count int64  `json:"count"`
+}
+
+func countedKeys(t *tally, n int) []countedKey {
+	var keys []countedKey
+	for _, k := range t.top(n) {
+		keys = append(keys, countedKey{valid(k.key), k.count})
+	}
+	return keys
+}
+
+// report answers a report without what the files say about lines. It may be called once finish has returned.
+func (c *comparison) report(top int) *comparisonReport {
+	r := &comparisonReport{
+		Config: c.configurations[0].name, Complete: true, Notes: c.notes(), MalformedLines: []malformedLine{},
+		Policies: []subject{}, Reordered: c.sequence.reordered, Late: c.late, FurthestReordered: c.sequence.furthest.Seconds(), c: c, top: top,
+	}
+	if len(c.configurations) > 1 {
+		r.Against = c.configurations[1].name
+	}
+	r.All = c.subject("", -1, top)
+	for number, name := range c.policies {
+		r.Policies = append(r.Policies, c.subject(name, number, top))
+	}
+	if !c.begun {
+		return r
+	}
+	r.Requests = c.requests()
+	first, last := at(c.first), at(c.last)
+	r.First, r.Last, r.Span = &first, &last, last.Sub(first).Seconds()
+	courses := c.courses(timelineSteps)
+	if len(courses) == 0 {
+		return r
+	}
+	start := at(courses[0].start)
+	r.TimelineStart, r.TimelineStep = &start, courses[0].width.Seconds()
+	for _, s := range append([]subject{r.All}, r.Policies...) {
+		for i, v := range []*verdicts{s.Config, s.Against} {
+			if v != nil && v.Mode == policy.ModeEnforce {
+				times := courses[i].times(s.number)
+				v.Timeline = &times
+			}
+		}
+	}
+	return r
+}
+
+func (c *comparison) requests() int64 {
+	if len(c.trials) == 0 {
+		return 0
+	}
+	return c.trials[0].total.requests
+}
+
+// courses are the histories of all configurations, whose steps are the same.
+func (c *comparison) courses(most int) []course {
+	var all []course
+	for _, t := range c.trials {
+		all = append(all, t.history.fit(len(c.policies)+1, most))
+	}
+	return all
+}
+
+// times are those of a policy, or with -1 those of all requests.
+func (c course) times(number int) verdictTimes {
+	steps := c.series[number+1]
+	times := verdictTimes{Admitted: make([]int64, len(steps)), Refused: make([]int64, len(steps))}
+	for i, s := range steps {
+		times.Admitted[i], times.Refused[i] = s.requests-s.refused, s.refused
+	}
+	return times
+}
+
+func (c *comparison) subject(name string, number, top int) subject {
+	s := subject{Name: name, number: number}
+	s.Config = c.verdicts(0, name, number, top)
+	if len(c.configurations) < 2 {
+		return s
+	}
+	s.Against = c.verdicts(1, name, number, top)
+	s.Change = &change{}
+	switch d := c.difference; {
+	case d == nil:
+	case number < 0:
+		s.Change.NewlyRefused, s.Change.NewlyAdmitted = d.newlyRefused, d.newlyAdmitted
+	default:
+		p := &d.policies[number]
+		*s.Change = change{
+			p.newlyRefused, p.newlyAdmitted, countedKeys(&p.refusedKeys, top), countedKeys(&p.admittedKeys, top),
+		}
+	}
+	return s
+}
+
+// verdicts answers what a configuration did, nil if it has no such policy.
+func (c *comparison) verdicts(which int, name string, number, top int) *verdicts {
+	v := &verdicts{}
+	if number >= 0 {
+		set := c.configurations[which].set
+		i := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
+		if i < 0 {
+			return nil
+		}
+		v.Mode = set.Policies[i].Mode
+	}
+	if which >= len(c.trials) {
+		return v
+	}
+	t := c.trials[which]
+	if number < 0 {
+		v.Requests, v.Admitted, v.Refused = t.total.requests, t.total.requests-t.total.refused, t.total.refused
+		v.Exempt, v.Unlimited = t.total.exempt, t.total.unlimited
+		return v
+	}
+	of := t.counts[number]
+	v.Requests, v.Admitted, v.Refused = of.requests, of.requests-of.refused, of.refused
+	v.RefusedKeys = countedKeys(&t.refused[number], top)
+	for i := range t.report.Policies {
+		p := &t.report.Policies[i]
+		if p.Name != name {
+			continue
+		}
+		v.Difference = p.Difference
+		if v.Mode == policy.ModeShadow { // verdicts do not have these
+			v.Requests, v.Admitted, v.Refused = int64(p.Granted+p.Refused), int64(p.Granted), int64(p.Refused)
+		}
+	}
+	return v
+}
+
+// notes say what the log does not tell.
+func (c *comparison) notes() []string {
+	notes := []string{}
+	for _, one := range c.configurations {
+		name := ""
+		if len(c.configurations) > 1 {
+			name = one.name
+		}
+		notes = append(notes, notesOf(one.set, name)...)
+		if c.begun && !c.withHost && looksAtHost(one.set) {
+			if name != "" {
+				name += ": "
+			}
+			notes = append(notes, name+"hosts are looked at, which this log does not have: rules for a host never match")
+		}
+	}
+	if c.unnamed > 0 {
+		notes = append(notes, plural(c.unnamed, "request")+" came from a client whose address the log does not tell: they count as one client")
+	}
+	return notes
+}
+
+// busiest are the policies that were asked at all, those with the most refusals first, at most that many.
+func (r *comparisonReport) busiest(most int) []subject {
+	var policies []subject
+	refusals := func(s subject) (n int64) {
+		for _, v := range []*verdicts{s.Config, s.Against} {
+			if v != nil && v.Mode == policy.ModeEnforce {
+				n += v.Refused
+			}
+		}
+		return n
+	}
+	for _, s := range r.Policies {
+		for _, v := range []*verdicts{s.Config, s.Against} {
+			if v != nil && v.Mode == policy.ModeEnforce && v.Requests > 0 {
+				policies = append(policies, s)
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(policies, func(a, b subject) int { return cmp.Compare(refusals(b), refusals(a)) })
+	return policies[:min(most, len(policies))]
+}
