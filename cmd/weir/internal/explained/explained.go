@@ -1,0 +1,166 @@
+// Package explained writes explanations of the engine, for people and as JSON.
+package explained
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
+)
+
+// Write writes what is decided and why: the rules that match, the limits with their states, and with all the rules that do not
+// match as well. Each line begins with indent.
+func Write(w io.Writer, out terminal.Output, e *policy.Explanation, indent string, all bool) {
+	p := writer{w, out, indent}
+	p.linef("%s", p.verdict(e))
+	p.rules(e, all)
+	for i := range e.Limits {
+		p.limit(&e.Limits[i], i == e.Binding)
+	}
+}
+
+type writer struct {
+	w      io.Writer
+	out    terminal.Output
+	indent string
+}
+
+func (p writer) linef(format string, args ...any) {
+	fmt.Fprintf(p.w, "%s%s\n", p.indent, fmt.Sprintf(format, args...))
+}
+
+func (p writer) verdict(e *policy.Explanation) string {
+	switch {
+	case e.Exempt:
+		return p.out.Bold("exempt") + ": a rule frees it of all limits"
+	case e.Allowed && len(e.Limits) == 0:
+		return p.out.Bold("allowed") + ": no limit holds for it"
+	case e.Allowed:
+		return p.out.Bold("allowed") + boundBy(e)
+	default:
+		return p.out.Red("refused") + boundBy(e) + ": " + refusal(e.Reason, e.RetryAfter)
+	}
+}
+
+func boundBy(e *policy.Explanation) string {
+	if e.Binding < 0 || e.Binding >= len(e.Limits) {
+		return ""
+	}
+	return ", bound by " + name(&e.Limits[e.Binding])
+}
+
+func refusal(reason weir.Reason, retry time.Duration) string {
+	return reason.String() + ", " + retryText(retry)
+}
+
+func retryText(retry time.Duration) string {
+	switch {
+	case retry == weir.Never:
+		return "and it never can pass"
+	case retry <= 0:
+		return "and when it can pass is not known"
+	default:
+		return "retry after " + Duration(retry)
+	}
+}
+
+// Duration is d rounded up to milliseconds.
+func Duration(d time.Duration) string {
+	if d == weir.Never {
+		return "never"
+	}
+	if rest := d % time.Millisecond; rest > 0 {
+		d += time.Millisecond - rest
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func (p writer) rules(e *policy.Explanation, all bool) {
+	others := 0
+	for _, r := range e.Rules {
+		where := ""
+		if r.Source != "" {
+			where = p.out.Dim(" (" + r.Source + ")")
+		}
+		switch {
+		case r.Matched:
+			p.linef("rule %s%s: matches", printable(r.Name), where)
+		case all:
+			p.linef("rule %s%s: does not match: %s", printable(r.Name), where, printable(r.Condition))
+		default:
+			others++
+		}
+	}
+	switch {
+	case others == 1:
+		p.linef("1 other rule does not match")
+	case others > 1:
+		p.linef("%d other rules do not match", others)
+	}
+}
+
+// name is "policy/limit", or the policy alone if its limit has no name.
+func name(l *policy.ExplainedLimit) string {
+	if l.Limit == "" {
+		return printable(l.Policy)
+	}
+	return printable(l.Policy) + "/" + printable(l.Limit)
+}
+
+func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
+	text := fmt.Sprintf("limit %s: %s", p.out.Bold(name(l)), l.Holds)
+	if l.Role != "" && l.Role != "enforce" {
+		text += ", " + l.Role
+	}
+	if l.Tier != "" {
+		text += ", tier " + printable(l.Tier)
+	}
+	if binds {
+		text += p.out.Dim(" (binds)")
+	}
+	p.linef("%s", text)
+	inner := writer{p.w, p.out, p.indent + "  "}
+	from := ""
+	if l.KeyFrom != "" {
+		from = " from " + printable(l.KeyFrom)
+	}
+	if l.KeyFrom == "" && l.Key == "" {
+		inner.linef("one state for all requests, by rule %s", printable(l.Rule))
+	} else {
+		inner.linef("key %s%s, by rule %s", strconv.Quote(l.Key), from, printable(l.Rule))
+	}
+	if l.Failure != "" {
+		inner.linef("%s", p.out.Red("cannot be told: "+printable(l.Failure)))
+	}
+	answer := "grants it"
+	if !l.Decision.Allowed {
+		answer = p.out.Red("refuses it") + ": " + refusal(l.Decision.Reason, l.Decision.RetryAfter)
+	}
+	inner.linef("%d left before, %d after; costs %d: %s", l.Before, l.After, l.Cost, answer)
+	if l.Would != "" {
+		inner.linef("would pass: %s", printable(l.Would))
+	}
+}
+
+// printable is s with escapes for what does not print.
+func printable(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) {
+			quoted := strconv.Quote(s)
+			return quoted[1 : len(quoted)-1]
+		}
+	}
+	return s
+}

@@ -1,0 +1,77 @@
+package explained_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
+)
+
+func refused() *policy.Explanation {
+	return &policy.Explanation{
+		Reason: weir.ReasonLimited, RetryAfter: 1500*time.Millisecond + 1, Binding: 0,
+		Rules: []policy.ExplainedRule{
+			{Name: "login", Source: "weir.yaml:9:5", Matched: true},
+			{Name: "api", Condition: "method: GET is none of POST"},
+		},
+		Limits: []policy.ExplainedLimit{{
+			Policy: "login", Limit: "1m", Rule: "login", Role: "enforce", Holds: "5/min, burst 5", Key: "192.0.2.1\n", KeyFrom: "client.ip",
+			Cost: 1, Decision: weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1500 * time.Millisecond}, Would: "this one in 1.5s",
+		}},
+	}
+}
+
+func TestWrite(t *testing.T) {
+	var b strings.Builder
+	explained.Write(&b, terminal.Output{}, refused(), "  ", true)
+	const want = `  refused, bound by login/1m: limited, retry after 1.501s
+  rule login (weir.yaml:9:5): matches
+  rule api: does not match: method: GET is none of POST
+  limit login/1m: 5/min, burst 5 (binds)
+    key "192.0.2.1\n" from client.ip, by rule login
+    0 left before, 0 after; costs 1: refuses it: limited, retry after 1.5s
+    would pass: this one in 1.5s
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	explained.Write(&b, terminal.Output{}, refused(), "", false)
+	if !strings.Contains(b.String(), "1 other rule does not match\n") || strings.Contains(b.String(), "rule api") {
+		t.Error(b.String())
+	}
+}
+
+func TestWriteWithoutLimits(t *testing.T) {
+	for want, e := range map[string]*policy.Explanation{
+		"exempt: a rule frees it of all limits\n": {Allowed: true, Exempt: true, Binding: -1},
+		"allowed: no limit holds for it\n":        {Allowed: true, Binding: -1},
+	} {
+		var b strings.Builder
+		explained.Write(&b, terminal.Output{}, e, "", true)
+		if b.String() != want {
+			t.Errorf("%q, want %q", b.String(), want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	text, err := json.Marshal(explained.Of(refused()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"binding":0`, `"retry_after":1.5`, `"reason":"limited"`, `"rule":"login"`, `"matched":true`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	never := explained.Of(&policy.Explanation{RetryAfter: weir.Never, Binding: -1})
+	if never.RetryAfter != -1 || never.Binding != nil {
+		t.Errorf("%+v", never)
+	}
+}

@@ -1,0 +1,78 @@
+// Package requestline reads requests as people write them: "GET /login", "GET https://api.example.com/login?next=/".
+package requestline
+
+import (
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/policy"
+)
+
+// Accepted says what Parse reads.
+const Accepted = `a method and a path or a URL, such as "GET /login" or "GET https://api.example.com/login"`
+
+// Parse sets the method, the host, the path and the query of r. The method is GET if it is left out; the host stays as it is if the
+// line has none. An error says what must be there, and is a [*misuse.Error].
+func Parse(line string, r *policy.Request) error {
+	method, target, both := strings.Cut(strings.TrimSpace(line), " ")
+	if !both {
+		method, target = http.MethodGet, method
+	}
+	target = strings.TrimSpace(target)
+	switch {
+	case method == "" || strings.Trim(method, token) != "":
+		return misuse.Errorf("%s is not a method: must be %s", misuse.Quote(method), Accepted)
+	case target == "" || strings.ContainsAny(target, " \t"):
+		return misuse.Errorf("must be %s", Accepted)
+	case target[0] != '/' && !strings.Contains(target, "://") && target != "*":
+		return misuse.Errorf("%s is neither a path, which begins with /, nor a URL", misuse.Quote(target))
+	}
+	u, err := url.Parse(target)
+	if err != nil {
+		return misuse.Errorf("%s is not a URL: must be %s", misuse.Quote(target), Accepted)
+	}
+	r.Method = strings.ToUpper(method)
+	r.Path, r.Query = u.Path, u.RawQuery
+	if r.Path == "" {
+		r.Path = "/"
+	}
+	if u.Host != "" {
+		r.Host = u.Host
+	}
+	return nil
+}
+
+// token are the bytes of methods and of names of header fields (RFC 9110, 5.6.2).
+const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// AddHeader adds a field to the header of r, and sets the host if it is that.
+func AddHeader(r *policy.Request, name, value string) error {
+	if name == "" || strings.Trim(name, token) != "" {
+		return misuse.Errorf("%s is not the name of a header field", misuse.Quote(name))
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if name == "Host" {
+		r.Host = value
+		return nil
+	}
+	h, _ := r.Header.(http.Header)
+	if h == nil {
+		h = http.Header{}
+		r.Header = h
+	}
+	h[name] = append(h[name], value)
+	return nil
+}
+
+// ParseClient reads the address of a client.
+func ParseClient(s string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}, misuse.Errorf("%s is not an address such as 192.0.2.1 or 2001:db8::1", misuse.Quote(s))
+	}
+	return address.WithZone("").Unmap(), nil
+}
