@@ -1,0 +1,126 @@
+package grpclimit
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirhq/weir"
+)
+
+// Stream is the interceptor of streams. The opening waits like a unary call, and what it holds is held until the stream ends. With
+// MessageCost, SendMsg waits on a stream that the client streams, and holds what it took until the next message is sent or
+// the stream ends. A message that the limits refuse is answered with a [NotSentError], and ends the stream, as every
+// error of SendMsg does. Streams are not opened again after a refusal.
+func (c *Client) Stream() grpc.StreamClientInterceptor {
+	return func(
+		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		out := Outgoing{Target: cc.Target(), Method: method}
+		if c.o.Skip != nil && c.o.Skip(ctx, &out) {
+			return streamer(ctx, desc, cc, method, opts...)
+		}
+		lease, err := c.open(ctx, &out)
+		if err != nil {
+			return nil, err
+		}
+		if c.o.MessageCost == nil || !desc.ClientStreams {
+			opened := false
+			defer func() {
+				if !opened { // a panic below
+					lease.Release()
+				}
+			}()
+			stream, err := streamer(ctx, desc, cc, method, append(slices.Clip(opts), grpc.OnFinish(func(err error) {
+				c.obey(ctx, &out, err)
+				c.learn(lease, err)
+			}))...)
+			opened = err == nil
+			return stream, err
+		}
+		return c.pacedStream(ctx, &out, lease, func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
+			return streamer(ctx, desc, cc, method, append(slices.Clip(opts), finished)...)
+		})
+	}
+}
+
+// pacedStream opens a stream whose messages are paced.
+func (c *Client) pacedStream(
+	ctx context.Context, out *Outgoing, lease weir.Lease,
+	open func(context.Context, grpc.CallOption) (grpc.ClientStream, error),
+) (grpc.ClientStream, error) {
+	inner, cancel := context.WithCancel(ctx)
+	s := &pacedStream{client: c, ctx: inner, cancel: cancel, out: *out}
+	opened := false
+	defer func() {
+		if !opened {
+			lease.Release()
+			cancel()
+		}
+	}()
+	stream, err := open(inner, grpc.OnFinish(func(err error) {
+		c.obey(ctx, out, err)
+		c.learn(lease, err)
+		s.end()
+	}))
+	if err != nil {
+		return nil, err
+	}
+	opened = true
+	s.ClientStream = stream
+	return s, nil
+}
+
+// pacedStream is a stream whose messages are paced.
+type pacedStream struct {
+	grpc.ClientStream
+
+	client *Client
+	ctx    context.Context // ends with the stream
+	cancel context.CancelFunc
+	out    Outgoing
+
+	mu    sync.Mutex
+	last  weir.Lease // of the last message
+	ended bool
+}
+
+// SendMsg implements [grpc.ClientStream]. Like that it is called by one goroutine at a time.
+func (s *pacedStream) SendMsg(m any) error {
+	c := s.client
+	s.keep(weir.Lease{})
+	if s.ctx.Err() == nil { // otherwise the stream itself says why it has ended
+		wait, cancel := c.bounded(s.ctx)
+		defer cancel()
+		out := s.out
+		out.Message = m
+		lease, err := c.acquire(s.ctx, wait, &out, c.o.MessageCost(s.ctx, &out))
+		s.keep(lease)
+		if err != nil && s.ctx.Err() == nil {
+			s.cancel()
+			return err
+		}
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// keep releases what the last message holds, and keeps the lease of the next one.
+func (s *pacedStream) keep(lease weir.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last.Release()
+	s.last = lease
+	if s.ended {
+		lease.Release()
+	}
+}
+
+func (s *pacedStream) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.last.Release()
+	s.mu.Unlock()
+	s.cancel()
+}

@@ -1,0 +1,173 @@
+package grpclimit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// decide asks the limits for a call or a message. The error is a status; if it is nil, h has what must be released.
+func (s *Server) decide(ctx context.Context, c *Call, cost int64, wait time.Duration, h *hold, a answer) error {
+	switch {
+	case ctx.Err() != nil:
+		return gone(ctx)
+	case cost < 0:
+		return s.fail(ctx, c, "grpclimit: the cost is negative", slog.Int64("cost", cost))
+	case cost == 0:
+		return nil
+	}
+	if s.o.Shedder != nil {
+		priority := weir.PriorityNormal
+		if s.o.Priority != nil {
+			priority = s.o.Priority(ctx, c)
+		}
+		if d := s.o.Shedder.Decide(priority); !d.Allowed {
+			return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost}, nil, a)
+		}
+	}
+	switch {
+	case s.o.Engine != nil:
+		return s.byEngine(ctx, c, wait, h, a)
+	case s.o.Limiter != nil || s.o.Keyed != nil:
+		return s.byLimiter(ctx, c, cost, wait, h, a)
+	}
+	return nil // there is only a shedder
+}
+
+// waiting bounds ctx by wait. The timer is spared where ctx ends earlier anyway.
+func waiting(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); wait == weir.Never || ok && time.Until(deadline) <= wait {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, wait)
+}
+
+func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.Duration, h *hold, a answer) error {
+	var key string
+	if s.o.Keyed != nil {
+		var err error
+		if key, err = s.o.Key(ctx, c); err != nil {
+			return s.fail(ctx, c, "grpclimit: the key could not be told", slog.Any("error", err))
+		}
+		key = boundedKey(key)
+	}
+	l, d, err := s.acquire(ctx, key, cost, wait)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return gone(ctx)
+	case err != nil:
+		return s.fail(ctx, c, "grpclimit: the limiter failed", slog.Any("error", err))
+	case d.Allowed:
+		h.lease = l
+		if s.o.Headers != nil && c.Protocol == ProtocolCall {
+			s.told.admitted(ctx, &s.o, a, s.told.one(&d))
+		}
+		return nil
+	case d.Reason == weir.ReasonInvalid:
+		return s.fail(ctx, c, "grpclimit: the limiter does not accept the call", slog.Int64("cost", cost))
+	}
+	return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}, s.told.one(&d), a)
+}
+
+func (s *Server) acquire(ctx context.Context, key string, cost int64, wait time.Duration) (l weir.Lease, _ weir.Decision, err error) {
+	if wait == 0 {
+		if s.o.Keyed != nil {
+			l = s.o.Keyed.TryAcquire(key, cost)
+		} else {
+			l = s.o.Limiter.TryAcquire(cost)
+		}
+		return l, l.Decision(), nil
+	}
+	bounded, cancel := waiting(ctx, wait)
+	defer cancel()
+	if s.o.Keyed != nil {
+		l, err = s.o.Keyed.Acquire(bounded, key, cost)
+	} else {
+		l, err = s.o.Limiter.Acquire(bounded, cost)
+	}
+	if err == nil || ctx.Err() != nil || bounded.Err() == nil {
+		return l, l.Decision(), err
+	}
+	// MaxWait is over, and the client is still there.
+	var d weir.Decision
+	if s.o.Keyed != nil {
+		d = s.o.Keyed.Peek(key, cost)
+	} else {
+		d = s.o.Limiter.Peek(cost)
+	}
+	return l, late(d), nil
+}
+
+// late is the answer to who has waited as long as it may, from what the limit would answer now.
+func late(d weir.Decision) weir.Decision {
+	if d.Allowed {
+		d.RetryAfter = 1 // a permit came too late
+	}
+	d.Allowed, d.Reason = false, weir.ReasonDeadline
+	return d
+}
+
+func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *hold, a answer) error {
+	v := verdicts.Get().(*policy.Verdict)
+	free := func() {
+		v.Release()
+		verdicts.Put(v)
+	}
+	if wait == 0 {
+		s.o.Engine.Take(&c.Request, v)
+	} else if err := s.wait(ctx, c, wait, v); err != nil {
+		free()
+		if ctx.Err() != nil {
+			return gone(ctx)
+		}
+		return s.fail(ctx, c, "grpclimit: the engine failed", slog.Any("error", err))
+	}
+	if v.Allowed {
+		h.verdict = v
+		if s.o.Headers != nil && c.Protocol == ProtocolCall {
+			s.told.admitted(ctx, &s.o, a, s.told.parts(v))
+		}
+		return nil
+	}
+	defer free()
+	return s.refuse(ctx, refusalOf(c, v), s.told.parts(v), a)
+}
+
+// wait asks the engine for a call that may wait.
+func (s *Server) wait(ctx context.Context, c *Call, wait time.Duration, v *policy.Verdict) error {
+	bounded, cancel := waiting(ctx, wait)
+	defer cancel()
+	err := s.o.Engine.Wait(bounded, &c.Request, v)
+	if err == nil || ctx.Err() != nil || bounded.Err() == nil {
+		return err
+	}
+	// MaxWait is over, and the client is still there.
+	s.o.Engine.Peek(&c.Request, v)
+	v.Allowed = false
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		d := &v.Parts[v.Binding].Decision
+		*d = late(*d)
+	}
+	return nil
+}
+
+// refusalOf is what a verdict says of a call that it refuses.
+func refusalOf(c *Call, v *policy.Verdict) *Refusal {
+	r := &Refusal{Call: c, Decision: v.Decision(), Cost: max(c.Cost, 1)}
+	if v.Binding < 0 {
+		r.Decision.Reason = weir.ReasonOverloaded // no limit has refused it
+	} else if v.Binding < len(v.Parts) {
+		r.Cost = v.Parts[v.Binding].Cost
+		r.Key = string(v.Parts[v.Binding].Key)
+	}
+	r.Decision.Allowed = false
+	for i := range v.Parts {
+		if d := v.Parts[i].Decision; !d.Allowed {
+			r.Refused = append(r.Refused, d)
+		}
+	}
+	return r
+}

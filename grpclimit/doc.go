@@ -1,0 +1,2 @@
+// Package grpclimit limits gRPC.
+package grpclimit

@@ -1,0 +1,168 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/policy"
+)
+
+// Server limits the calls of a gRPC server by two interceptors. All methods are safe for concurrent use. It has no goroutine
+// and nothing to close; what it asks stays the caller's.
+type Server struct {
+	o       ServerOptions
+	clients *clientip.Resolver
+	told    told
+}
+
+// NewServer answers a Server, or an error that names the option that cannot be used.
+func NewServer(o ServerOptions) (*Server, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	clients, err := clientip.New(o.Clients)
+	if err != nil {
+		return nil, err
+	}
+	if o.Keyed != nil && o.Key == nil {
+		o.Key = ByClient
+	}
+	if o.Skip == nil {
+		o.Skip = SkipHealth
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{o: o, clients: clients}
+	s.told.init(&s.o)
+	return s, nil
+}
+
+// charged is the context of a call that a Server has admitted. The Server itself is the key.
+type charged struct {
+	context.Context //nolint:containedctx // it is a context
+
+	by *Server
+}
+
+// Value implements [context.Context].
+func (c *charged) Value(key any) any {
+	if by, ok := key.(*Server); ok && by == c.by {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// passes tells whether a call is not limited, or has been charged already.
+func (s *Server) passes(ctx context.Context, fullMethod string) bool {
+	return s.o.Skip(ctx, fullMethod) || ctx.Value(s) != nil
+}
+
+// Unary is the interceptor of unary calls. It admits a call or answers with a refusal; what the call holds, such as the permit of
+// a [weir.Concurrency], it holds until the handler returns or panics. A call is charged once, however often it passes the
+// same Server; two Servers charge independently of each other, and what the outer one took is not given back if the
+// inner one refuses.
+func (s *Server) Unary() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if s.passes(ctx, info.FullMethod) {
+			return handler(ctx, req)
+		}
+		var h hold
+		if err := s.openUnary(ctx, req, info.FullMethod, &h); err != nil {
+			return nil, err
+		}
+		defer h.release()
+		reply, err := handler(&charged{ctx, s}, req)
+		h.end(err)
+		return reply, err
+	}
+}
+
+func (s *Server) openUnary(ctx context.Context, req any, fullMethod string, h *hold) error {
+	c := calls.Get().(*Call)
+	c.fill(ctx, s, fullMethod)
+	c.Message = req
+	err := s.open(ctx, c, h, unaryAnswer{})
+	*c = Call{}
+	calls.Put(c)
+	return err
+}
+
+// answer is where metadata for the client goes.
+type answer interface {
+	SetHeader(ctx context.Context, md metadata.MD) error
+	SetTrailer(ctx context.Context, md metadata.MD) error
+}
+
+type unaryAnswer struct{}
+
+func (unaryAnswer) SetHeader(ctx context.Context, md metadata.MD) error  { return grpc.SetHeader(ctx, md) }
+func (unaryAnswer) SetTrailer(ctx context.Context, md metadata.MD) error { return grpc.SetTrailer(ctx, md) }
+
+// open decides on a call. The error is a status.
+func (s *Server) open(ctx context.Context, c *Call, h *hold, a answer) error {
+	if s.o.Prepare != nil {
+		s.o.Prepare(ctx, c)
+	}
+	cost := int64(1)
+	if s.o.Cost != nil {
+		cost = s.o.Cost(ctx, c)
+		c.Cost = cost
+	}
+	return s.decide(ctx, c, cost, s.o.MaxWait, h, a)
+}
+
+// hold is what a call or a message holds while it is served.
+type hold struct {
+	lease   weir.Lease
+	verdict *policy.Verdict
+}
+
+var verdicts = sync.Pool{New: func() any { return new(policy.Verdict) }}
+
+func (h *hold) release() {
+	h.lease.Release()
+	if v := h.verdict; v != nil {
+		h.verdict = nil
+		v.Release()
+		verdicts.Put(v)
+	}
+}
+
+// end is release after a handler has answered: a limit that adapts learns whether what it protects was overloaded.
+func (h *hold) end(err error) {
+	if err != nil {
+		switch status.Code(err) {
+		case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
+			h.lease.Drop()
+		case codes.Canceled:
+			h.lease.Cancel()
+		default:
+		}
+	}
+	h.release()
+}
+
+// fail is the answer to what cannot be decided. Clients are not told why.
+func (s *Server) fail(ctx context.Context, c *Call, message string, why slog.Attr) error {
+	s.o.Logger.LogAttrs(ctx, slog.LevelError, message, slog.String("method", c.Path), why)
+	return status.Error(codes.Internal, "the limits of this call could not be decided")
+}
+
+// gone is the answer to a client that does not wait for one any more.
+func gone(ctx context.Context) error {
+	err := ctx.Err()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed before it was admitted")
+	}
+	return status.Error(codes.Canceled, "the call was canceled before it was admitted")
+}

@@ -1,0 +1,218 @@
+package grpclimit
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+)
+
+// told makes the metadata that tells clients the state of limits.
+type told struct {
+	quotas map[string]quota // of Limiter or Keyed, by name
+	texts  sync.Map         // [mostParts]named to *httplimit.Policies
+	count  atomic.Int64
+}
+
+type quota struct {
+	permits int64
+	window  time.Duration
+	unit    httplimit.Unit
+}
+
+// named is what the policy of a part is made from.
+type named struct {
+	name string
+	quota
+}
+
+// part is one limit as clients are told of it.
+type part struct {
+	named
+
+	remaining int64
+	reset     time.Duration
+}
+
+const (
+	mostParts = 4    // how many policies of a call are remembered with their text
+	mostTexts = 1024 // and for how many combinations
+)
+
+type quoted interface {
+	Quota() (permits int64, window time.Duration)
+}
+
+func (t *told) init(o *ServerOptions) {
+	t.quotas = map[string]quota{}
+	switch {
+	case o.Limiter != nil:
+		t.add(o.Limiter.Peek(0).Policy, o.Limiter)
+	case o.Keyed != nil:
+		t.add(o.Keyed.Peek("", 0).Policy, o.Keyed)
+	}
+}
+
+func (t *told) add(name string, limiter any) {
+	if chain, ok := limiter.(interface{ Limiters() []weir.Limiter }); ok {
+		for _, member := range chain.Limiters() {
+			t.add(member.Peek(0).Policy, member)
+		}
+		return
+	}
+	q, ok := limiter.(quoted)
+	if !ok {
+		return
+	}
+	permits, window := q.Quota()
+	t.quotas[name] = newQuota(permits, window)
+}
+
+func newQuota(permits int64, window time.Duration) quota {
+	if window == 0 { // permits come back when they are released
+		return quota{permits, 0, httplimit.ConcurrentRequests}
+	}
+	return quota{permits, window, httplimit.Requests}
+}
+
+// one is the decision of a Limiter or a Keyed. It is told with its window while its limit is that which was set up.
+func (t *told) one(d *weir.Decision) []part {
+	q := t.quotas[d.Policy]
+	if q.permits != d.Limit {
+		q.permits, q.window = d.Limit, 0
+	}
+	return []part{{named{d.Policy, q}, d.Remaining, d.ResetAfter}}
+}
+
+// parts are the limits of a verdict, the one that binds first. Of several states of one limit the lowest is told.
+func (t *told) parts(v *policy.Verdict) []part {
+	parts := make([]part, 0, len(v.Parts))
+	add := func(p *policy.Part) {
+		d := &p.Decision
+		for i := range parts {
+			if parts[i].name == d.Policy {
+				parts[i].remaining = min(parts[i].remaining, d.Remaining)
+				return
+			}
+		}
+		parts = append(parts, part{named{d.Policy, quotaOf(p)}, d.Remaining, d.ResetAfter})
+	}
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		add(&v.Parts[v.Binding])
+	}
+	for i := range v.Parts {
+		if i != v.Binding {
+			add(&v.Parts[i])
+		}
+	}
+	return parts
+}
+
+// quotaOf is the quota of a limit of a policy: with its window if the limit that was applied is that of the policy, and not
+// one of a tier or of a key.
+func quotaOf(p *policy.Part) quota {
+	q := quota{permits: p.Decision.Limit, unit: httplimit.Requests}
+	if p.Policy == nil || p.Limit < 0 || p.Limit >= len(p.Policy.Limits) {
+		return q
+	}
+	switch l := p.Policy.Limits[p.Limit].Limit; l.Algorithm {
+	case weir.AlgorithmConcurrency:
+		q.unit = httplimit.ConcurrentRequests
+	case weir.AlgorithmTokenBucket:
+		if burst := max(l.Burst, 0); (burst == q.permits || burst == 0 && l.Rate.Permits == q.permits) && l.Rate.Permits > 0 {
+			q.window = time.Duration(float64(l.Rate.Period) / float64(l.Rate.Permits) * float64(q.permits))
+		}
+	default:
+		if l.Rate.Permits == q.permits {
+			q.window = l.Rate.Period
+		}
+	}
+	return q
+}
+
+// policies are the parts as httplimit writes them; nil if they cannot be written.
+func (t *told) policies(parts []part) *httplimit.Policies {
+	var key [mostParts]named
+	if len(parts) <= mostParts {
+		for i := range parts {
+			key[i] = parts[i].named
+		}
+		if known, ok := t.texts.Load(key); ok {
+			return known.(*httplimit.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
+		}
+	}
+	all := make([]httplimit.Policy, 0, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		all = append(all, httplimit.Policy{Name: p.name, Quota: p.permits, Window: p.window, Unit: p.unit})
+	}
+	made, err := httplimit.NewPolicies(all...)
+	if err != nil {
+		return nil
+	}
+	if len(parts) <= mostParts && t.count.Load() < mostTexts {
+		if _, loaded := t.texts.LoadOrStore(key, made); !loaded {
+			t.count.Add(1)
+		}
+	}
+	return made
+}
+
+func states(parts []part) []httplimit.State {
+	all := make([]httplimit.State, 0, len(parts))
+	for i := range parts {
+		all = append(all, httplimit.State{Policy: i, Remaining: parts[i].remaining, Reset: parts[i].reset})
+	}
+	return all
+}
+
+// admitted tells the state of the limits in the header of a call.
+func (t *told) admitted(ctx context.Context, o *ServerOptions, a answer, parts []part) {
+	if len(parts) == 0 {
+		return
+	}
+	policies := t.policies(parts)
+	if policies == nil {
+		return
+	}
+	fields := http.Header{}
+	o.Headers.SetAdmitted(fields, policies, states(parts)...)
+	if len(fields) == 0 {
+		return
+	}
+	md := metadata.MD{}
+	copyLower(md, fields)
+	if err := a.SetHeader(ctx, md); err != nil {
+		o.Logger.LogAttrs(ctx, slog.LevelError, "grpclimit: the header could not be set", slog.Any("error", err))
+	}
+}
+
+// refused adds the state of the limits to the trailer of a refusal.
+func (t *told) refused(o *ServerOptions, r *Refusal, parts []part) {
+	policies := t.policies(parts)
+	if len(parts) == 0 || policies == nil {
+		if d := r.Decision.RetryAfter; d > 0 && d != weir.Never {
+			r.Trailer[retryAfterName] = []string{strconv.FormatInt((ceilMilliseconds(d)+999)/1000, 10)}
+		}
+		return
+	}
+	fields := http.Header{}
+	o.Headers.SetRefused(fields, policies, r.Decision.RetryAfter, states(parts)...)
+	copyLower(r.Trailer, fields)
+}
+
+func copyLower(md metadata.MD, fields http.Header) {
+	for name, values := range fields {
+		md[strings.ToLower(name)] = values
+	}
+}
