@@ -36,9 +36,9 @@ type bucket struct {
 // node is a set of rules, each of which is filed by one of its conditions.
 type node struct {
 	known     conditions // hold for all who come here
-	methods   table
-	protocols table
-	routes    table
+	methods   textTable
+	protocols textTable
+	routes    textTable
 	hosts     hostTable
 	paths     *pathTable
 	headers   []headerTable

@@ -29,7 +29,9 @@ var shapes = []shape{
 		func(i int) Request { return Request{Host: fmt.Sprintf("a.b.h%d.example.com", i)} },
 	},
 	{
-		"header", func(i int) Match { return Match{Headers: []HeaderMatch{{Name: "X-Api-Key", Value: fmt.Sprintf("key-%d", i)}}} },
+		"header", func(i int) Match {
+			return Match{Headers: []HeaderMatch{{Name: "X-Api-Key", Value: fmt.Sprintf("key-%d", i)}}}
+		},
 		func(i int) Request { return Request{Header: http.Header{"X-Api-Key": {fmt.Sprintf("key-%d", i)}}} },
 	},
 	{
@@ -48,10 +50,10 @@ var shapes = []shape{
 	},
 	{
 		"host and path", func(i int) Match {
-			return Match{Hosts: []string{fmt.Sprintf("h%d.example.com", i/100)}, Paths: []string{fmt.Sprintf("/r%d/", i%100)}}
+			return Match{Hosts: []string{fmt.Sprintf("t%d.example.com", i/100)}, Paths: []string{fmt.Sprintf("/r%d/", i%100)}}
 		},
 		func(i int) Request {
-			return Request{Host: fmt.Sprintf("h%d.example.com", i/100), Path: fmt.Sprintf("/r%d/x", i%100)}
+			return Request{Host: fmt.Sprintf("t%d.example.com", i/100), Path: fmt.Sprintf("/r%d/x", i%100)}
 		},
 	},
 }

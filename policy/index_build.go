@@ -185,7 +185,7 @@ func (f *filing) put(n *node, v value, p slot) {
 }
 
 // header is the table of a field.
-func (n *node) header(name string) *table {
+func (n *node) header(name string) *textTable {
 	for i := range n.headers {
 		if n.headers[i].name == name {
 			return &n.headers[i].values

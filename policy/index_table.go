@@ -7,13 +7,13 @@ import (
 	"github.com/weirhq/weir/clientip"
 )
 
-// table files rules by a text.
-type table struct {
+// textTable files rules by a text.
+type textTable struct {
 	places  map[string]slot
 	longest int
 }
 
-func (t *table) get(s string) slot {
+func (t *textTable) get(s string) slot {
 	if len(t.places) == 0 || len(s) > t.longest {
 		return nowhere
 	}
@@ -23,7 +23,7 @@ func (t *table) get(s string) slot {
 	return nowhere
 }
 
-func (t *table) put(s string, p slot) {
+func (t *textTable) put(s string, p slot) {
 	if t.places == nil {
 		t.places = map[string]slot{}
 	}
@@ -34,13 +34,13 @@ func (t *table) put(s string, p slot) {
 // headerTable files rules by the value of a field.
 type headerTable struct {
 	name   string
-	values table
+	values textTable
 }
 
 // hostTable files rules by the host.
 type hostTable struct {
-	exact   table
-	below   table                      // by what hosts end with
+	exact   textTable
+	below   textTable                  // by what hosts end with
 	lengths [(maxHost+1)/64 + 1]uint64 // of the texts in below
 }
 

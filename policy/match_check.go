@@ -160,7 +160,7 @@ func parseHost(s string) (h hostPattern, accepted string) {
 		h.below, text = true, domain
 	}
 	clean := keytext.CleanHost(text)
-	if text == "" || len(text) > maxHost || hasPort(text) || strings.HasPrefix(clean, ".") {
+	if clean == "" || len(text) > maxHost || hasPort(text) || clean[0] == '.' {
 		return h, hostForm
 	}
 	for i := range len(clean) {
