@@ -1,0 +1,148 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// Version is the version of the format that this package reads.
+const Version = 1
+
+// Options say how a file is read.
+type Options struct {
+	// Env looks up variables of the environment. Default: nil, os.LookupEnv.
+	Env func(name string) (value string, ok bool)
+	// Now is the time that expressions know as now. Default: nil, time.Now.
+	Now func() time.Time
+}
+
+// File is a configuration that was read. It does not change.
+type File struct {
+	// Name is the name of the file.
+	Name string
+	// Set is what the file says, for [policy.NewEngine]. It must not be changed.
+	Set *policy.Set
+	// Warnings are what is likely not meant, in the order of the file.
+	Warnings []Mistake
+
+	shown    map[string]string
+	policies []*placedPolicy
+	rules    []*placedRule
+}
+
+// Load reads a file of at most 16 MB. The error is an *[Errors] if something is wrong with what stands in it.
+func Load(path string, o Options) (*File, error) {
+	f, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
+	if err != nil {
+		return nil, fmt.Errorf("weir: configuration: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("weir: configuration: %w", err)
+	}
+	return Parse(path, data, o)
+}
+
+// Parse reads a configuration. The name is that of the file in messages. The error is an *[Errors] with all mistakes.
+func Parse(name string, data []byte, o Options) (*File, error) {
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s, root, wrong := parse(name, data)
+	switch {
+	case wrong != nil:
+		return nil, &Errors{File: name, Mistakes: []Mistake{*wrong}}
+	case root == nil:
+		m := s.mistake(1, 1, "the file is empty", "begin with version: 1")
+		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
+	}
+	x, err := newExpressions(o.Now)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{source: s, env: o.Env, expressions: x, shown: map[string]string{}}
+	f := d.file(value{node: d.resolve(root)})
+	if len(d.all) > 0 {
+		return nil, &Errors{File: name, Mistakes: d.sorted(), Omitted: d.omitted}
+	}
+	if err := f.Set.Check(); err != nil {
+		return nil, &Errors{File: name, Mistakes: d.refused(f, err)}
+	}
+	f.Warnings = d.warnings.sorted()
+	return f, nil
+}
+
+// file reads the whole.
+func (d *decoder) file(v value) *File {
+	f := &File{Name: d.source.name, Set: &policy.Set{}, shown: d.shown}
+	o, ok := d.object(v, fileKind)
+	if !ok {
+		return f
+	}
+	if version, given := o.get("version"); given {
+		d.version(version)
+	} else {
+		o.missing("version", "is missing: it must be 1", "add version: 1")
+	}
+	if policies, given := o.get("policies"); given {
+		f.policies = d.policies(policies)
+	}
+	if rules, given := o.get("rules"); given {
+		f.rules = d.rules(rules)
+	}
+	d.relations(f)
+	if d.aliased > mostAliased {
+		d.wrong(v, fmt.Sprintf("aliases stand for more than %d values", mostAliased), "write out fewer values by aliases")
+	}
+	for _, p := range f.policies {
+		f.Set.Policies = append(f.Set.Policies, p.Policy)
+	}
+	for _, r := range f.rules {
+		f.Set.Rules = append(f.Set.Rules, r.Rule)
+	}
+	return f
+}
+
+// version reads the version of the format.
+func (d *decoder) version(v value) {
+	s, ok := d.scalar(v, "the version of the format, 1", "write version: 1")
+	if ok && (s.text != "1" || !s.env && s.node.ShortTag() != "!!int") {
+		d.wrong(v, "must be 1, the only version of the format", "write version: 1")
+	}
+}
+
+// refused are mistakes that only the engine has found.
+func (d *decoder) refused(f *File, err error) []Mistake {
+	var all []Mistake
+	errs := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of errors.Join
+		errs = joined.Unwrap()
+	}
+	for _, err := range errs {
+		m := d.source.mistake(1, 1, "the engine refuses it: "+err.Error(), "change the option that it names")
+		var o *weir.OptionError
+		if errors.As(err, &o) {
+			m.Message = o.Option + " must be " + o.Accepted
+			m.Value = shorten(o.Value)
+		}
+		if len(d.shown) > 0 { // the value may be one of the environment
+			m.Value = ""
+			m.Message = "the engine refuses it once the environment is put in"
+			if o != nil {
+				m.Message += ": must be " + o.Accepted
+			}
+		}
+		all = append(all, *m)
+	}
+	return all
+}

@@ -1,0 +1,242 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"net/textproto"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/policy"
+)
+
+// evaluation is a compiled expression with what it needs to be evaluated.
+type evaluation struct {
+	program cel.Program
+	source  string // as the configuration writes it
+	secret  bool   // the environment was put in, so that errors say nothing
+	now     func() time.Time
+}
+
+// String is the expression as the configuration writes it.
+func (e *evaluation) String() string { return e.source }
+
+// eval answers the result.
+func (e *evaluation) eval(r *policy.Request) (ref.Val, error) {
+	a, _ := activations.Get().(*activation)
+	a.request, a.now = r, e.now
+	out, _, err := e.program.Eval(a)
+	a.request, a.now = nil, nil
+	activations.Put(a)
+	switch {
+	case err == nil:
+		return out, nil
+	case e.secret:
+		return nil, fmt.Errorf("weir: expression %q cannot be evaluated", e.source)
+	}
+	return nil, fmt.Errorf("weir: expression %q: %w", e.source, err)
+}
+
+// celText is an expression of the type string.
+type celText struct{ evaluation }
+
+func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
+	out, err := t.eval(r)
+	if err != nil {
+		return b, err
+	}
+	s, ok := out.(types.String)
+	if !ok {
+		return b, fmt.Errorf("weir: expression %q is no string", t.source)
+	}
+	return keytext.AppendPart(b, string(s)), nil
+}
+
+// celCondition is an expression of the type bool.
+type celCondition struct{ evaluation }
+
+func (c *celCondition) Holds(r *policy.Request) (bool, error) {
+	out, err := c.eval(r)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := out.(types.Bool)
+	if !ok {
+		return false, fmt.Errorf("weir: expression %q is no bool", c.source)
+	}
+	return bool(yes), nil
+}
+
+// celNumber is an expression of the type int.
+type celNumber struct{ evaluation }
+
+func (n *celNumber) Int(r *policy.Request) (int64, error) {
+	out, err := n.eval(r)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := out.(types.Int)
+	if !ok {
+		return 0, fmt.Errorf("weir: expression %q is no int", n.source)
+	}
+	return permits(int64(i), n.source, n.secret)
+}
+
+// permits checks a cost.
+func permits(n int64, source string, secret bool) (int64, error) {
+	switch {
+	case n >= 0 && n <= algo.MaxPermits:
+		return n, nil
+	case secret:
+		return 0, fmt.Errorf("weir: cost %q is out of range: must be from 0 to 10^15", source)
+	}
+	return 0, fmt.Errorf("weir: cost %q is %d: must be from 0 to 10^15", source, n)
+}
+
+var activations = sync.Pool{New: func() any {
+	a := new(activation)
+	a.headers, a.wildcards, a.attributes = lookup{a, headersOf}, lookup{a, wildcardsOf}, lookup{a, attributesOf}
+	return a
+}}
+
+// activation is what the variables of expressions stand for in one request.
+type activation struct {
+	request                        *policy.Request
+	now                            func() time.Time
+	headers, wildcards, attributes lookup
+}
+
+// Parent is that of cel.Activation: there is none.
+func (a *activation) Parent() cel.Activation { return nil } //nolint:ireturn // that of the interface
+
+// ResolveName is the value of a variable.
+func (a *activation) ResolveName(name string) (any, bool) {
+	r := a.request
+	switch name {
+	case nameMethod:
+		return r.Method, true
+	case nameHost:
+		return keytext.CleanHost(r.Host), true
+	case namePath:
+		return keytext.CleanPath(r.Path), true
+	case nameQuery:
+		return r.Query, true
+	case nameRoute:
+		return r.Route, true
+	case nameProtocol:
+		return r.Protocol, true
+	case nameCost:
+		return costOf(r), true
+	case nameClientIP:
+		return spell(policy.ClientIP(), r), true
+	case nameClientNet:
+		return spell(clientNet, r), true
+	case nameHeaders:
+		return &a.headers, true
+	case nameWildcards:
+		return &a.wildcards, true
+	case nameAttributes:
+		return &a.attributes, true
+	case nameNow:
+		return a.now(), true
+	}
+	return nil, false
+}
+
+// spell is a text of package policy as a string.
+func spell(t policy.Text, r *policy.Request) string {
+	b, err := t.AppendTo(make([]byte, 0, 64), r)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// costOf is the cost that a request brings itself.
+func costOf(r *policy.Request) int64 {
+	if r.Cost == 0 {
+		return 1
+	}
+	return r.Cost
+}
+
+// lookup is a map of texts for CEL, in which what is missing is "". Expressions can only ask it for a name: see
+// [decoder.permitted].
+type lookup struct {
+	of   *activation
+	what int
+}
+
+const (
+	headersOf = iota
+	wildcardsOf
+	attributesOf
+)
+
+// find answers a text, and whether there is one.
+func (l *lookup) find(name string) (string, bool) {
+	r := l.of.request
+	switch l.what {
+	case headersOf:
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if name == "Host" {
+			return keytext.CleanHost(r.Host), r.Host != ""
+		}
+		return r.HeaderValue(name)
+	case wildcardsOf:
+		text := r.PathValue(name)
+		return text, text != ""
+	default:
+		text, ok := r.Attributes[name]
+		return text, ok
+	}
+}
+
+// Get is that of traits.Indexer.
+func (l *lookup) Get(index ref.Val) ref.Val {
+	name, ok := index.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(index)
+	}
+	text, _ := l.find(string(name))
+	return types.String(text)
+}
+
+// IsSet is that of traits.FieldTester.
+func (l *lookup) IsSet(field ref.Val) ref.Val { return l.Contains(field) }
+
+// Contains is that of traits.Container.
+func (l *lookup) Contains(v ref.Val) ref.Val {
+	name, ok := v.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(v)
+	}
+	_, present := l.find(string(name))
+	return types.Bool(present)
+}
+
+// ConvertToNative is that of ref.Val: there is no other form.
+func (l *lookup) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("weir: a lookup cannot be converted to %v", t)
+}
+
+// ConvertToType is that of ref.Val: there is no other type.
+func (l *lookup) ConvertToType(ref.Type) ref.Val {
+	return types.NewErr("weir: a lookup cannot be converted")
+}
+
+// Equal is that of ref.Val: it is equal to nothing.
+func (l *lookup) Equal(ref.Val) ref.Val { return types.False }
+
+// Type is that of ref.Val.
+func (l *lookup) Type() ref.Type { return types.MapType }
+
+// Value is that of ref.Val.
+func (l *lookup) Value() any { return l }

@@ -1,0 +1,293 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	mostExpression = 4096
+	mostKeyParts   = 16
+	// mostCost bounds what one evaluation may do, in the units of CEL: some milliseconds.
+	mostCost = 100_000
+	// mostMemory bounds what one evaluation may hold, in elements and characters.
+	mostMemory = 4 << 20
+	// mostIssues is how many mistakes of one expression are told.
+	mostIssues = 5
+)
+
+// expressions compiles expressions, the same one once.
+type expressions struct {
+	env      *cel.Env
+	now      func() time.Time
+	names    []string // of variables and functions
+	compiled map[string]*compiled
+}
+
+// compiled is an expression that is free of mistakes.
+type compiled struct {
+	program cel.Program
+	text    policy.Text // what it is without CEL, nil if it needs CEL
+	ast     *cel.Ast
+}
+
+func newExpressions(now func() time.Time) (*expressions, error) {
+	env, err := newEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("weir: expressions: %w", err)
+	}
+	e := &expressions{env: env, now: now, compiled: map[string]*compiled{}}
+	for _, v := range env.Variables() {
+		if strings.HasPrefix(v.Name(), "request.") || strings.HasPrefix(v.Name(), "client.") ||
+			v.Name() == "path" || v.Name() == "attributes" || v.Name() == "now" {
+			e.names = append(e.names, v.Name())
+		}
+	}
+	for name := range env.Functions() {
+		if isVariableName(name) {
+			e.names = append(e.names, name)
+		}
+	}
+	slices.Sort(e.names)
+	return e, nil
+}
+
+// compile reads an expression whose result is of a type. The mistakes are added.
+func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compiled) {
+	example := map[*cel.Type]string{
+		cel.StringType: `write client.ip or request.headers["x-api-key"], for instance`,
+		cel.BoolType:   `write request.path.startsWith("/v2"), for instance`,
+		cel.IntType:    `write 5 or int(request.headers["x-cost"]), for instance`,
+	}[want]
+	s, ok := d.scalar(v, must, example)
+	if !ok {
+		return s, nil
+	}
+	if len(s.text) > mostExpression {
+		d.wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.text), mostExpression), "split it among several rules")
+		return s, nil
+	}
+	if strings.TrimSpace(s.text) == "" {
+		d.wrong(v, "is empty: must be "+must, example)
+		return s, nil
+	}
+	cached := want.String() + " " + s.text
+	if c := d.expressions.compiled[cached]; c != nil {
+		return s, c
+	}
+	parsed, issues := d.expressions.env.Parse(s.text)
+	if issues.Err() != nil {
+		d.issues(s, issues.Errors()[:1], "is not an expression: ")
+		return s, nil
+	}
+	checked, issues := d.expressions.env.Check(parsed)
+	if issues.Err() != nil {
+		errs := issues.Errors()
+		d.issues(s, errs[:min(len(errs), mostIssues)], "")
+		return s, nil
+	}
+	if got := checked.OutputType(); !got.IsExactType(want) {
+		fix := example
+		switch {
+		case want.IsExactType(cel.StringType) && got.IsExactType(cel.IntType):
+			fix = "write string(" + shorten(v.node.Value) + ")"
+		case want.IsExactType(cel.IntType) && got.IsExactType(cel.StringType), want.IsExactType(cel.IntType) && got.IsExactType(cel.DoubleType):
+			fix = "write int(" + shorten(v.node.Value) + ")"
+		case want.IsExactType(cel.StringType) && got.Kind() == cel.ListKind:
+			fix = "write a list of YAML: [client.ip, request.method], for instance"
+		}
+		d.wrong(v, fmt.Sprintf("is of the type %s: must be %s", got, must), fix)
+		return s, nil
+	}
+	if !d.permitted(s, checked) {
+		return s, nil
+	}
+	program, err := d.expressions.env.Program(
+		checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(mostCost), cel.MemoryLimit(mostMemory),
+	)
+	if err != nil {
+		message := "cannot be used: " + err.Error()
+		if s.env {
+			message = "cannot be used once the environment is put in"
+		}
+		d.wrong(v, message, example)
+		return s, nil
+	}
+	c := &compiled{program: program, ast: checked}
+	if want == cel.StringType {
+		c.text = native(checked.NativeRep().Expr())
+	}
+	d.expressions.compiled[cached] = c
+	return s, c
+}
+
+var (
+	undeclared = regexp.MustCompile(`undeclared reference to '([^']*)'`)
+	container  = regexp.MustCompile(` \(in container '[^']*'\)`)
+	identifier = regexp.MustCompile(`^[A-Za-z_][\w.]*`)
+)
+
+// issues adds the mistakes that CEL has found.
+func (d *decoder) issues(s scalar, all []*cel.Error, before string) {
+	for _, issue := range all {
+		at := offset(s.text, issue.Location.Line(), issue.Location.Column())
+		message := container.ReplaceAllString(issue.Message, "")
+		message, _, _ = strings.Cut(message, "\n")
+		fix := "see the documentation of expressions for what there is"
+		switch {
+		case s.env:
+			message, fix = "does not compile; why is not shown, as the environment has been put in", "try it without ${...}"
+			before = ""
+		case strings.HasPrefix(message, "undeclared reference"):
+			message, fix = d.expressions.undeclared(s.text, at, undeclared.FindStringSubmatch(message))
+		case strings.HasPrefix(message, "Syntax error: "):
+			message = strings.TrimPrefix(message, "Syntax error: ")
+			fix = "see the brackets, quotes and operators before it"
+		case strings.HasPrefix(message, "found no matching overload"):
+			fix = "see the types: string(x) makes a string, int(x) a number"
+		}
+		d.wrongAt(s, at, before+message, fix)
+	}
+}
+
+// undeclared says that there is no such variable or function.
+func (e *expressions) undeclared(text string, at int, found []string) (message, fix string) {
+	name := ""
+	if len(found) > 1 {
+		name = found[1]
+	}
+	if chain := identifier.FindString(text[min(at, len(text)):]); len(chain) > len(name) && strings.HasPrefix(chain, name) {
+		name = strings.TrimSuffix(chain, ".")
+	}
+	var variables []string
+	for _, n := range e.names {
+		if strings.Contains(n, ".") || n == "path" || n == "attributes" || n == "now" {
+			variables = append(variables, n)
+		}
+	}
+	message = "there is no variable or function " + strconv.Quote(shorten(name))
+	for _, n := range e.names {
+		if strings.HasSuffix(n, "."+name) || strings.HasPrefix(n, name+".") {
+			return message, "did you mean " + strconv.Quote(n) + "?"
+		}
+	}
+	near := nearest(name, e.names)
+	if near == "" { // a method of something: request.path.startWith
+		if i := strings.LastIndexByte(name, '.'); i > 0 {
+			near = nearest(name[i+1:], e.names)
+		}
+	}
+	if near == "" {
+		return message, "there are " + oneOf(variables) + "; a constant text needs quotes of its own"
+	}
+	return message, "did you mean " + strconv.Quote(near) + "?"
+}
+
+// offset is the byte of a text that a line, counted from 1, and a column, counted from 0, stand for.
+func offset(text string, line, column int) int {
+	at := 0
+	for ; line > 1; line-- {
+		i := strings.IndexByte(text[at:], '\n')
+		if i < 0 {
+			return len(text)
+		}
+		at += i + 1
+	}
+	for ; column > 0 && at < len(text); column-- {
+		_, size := utf8.DecodeRuneInString(text[at:])
+		at += size
+	}
+	return at
+}
+
+// key reads what requests are counted under: an expression, or a list of them.
+func (d *decoder) key(v value) policy.Text {
+	const must = "an expression of the type string, or a list of them"
+	if v.node.Kind != yaml.SequenceNode {
+		return d.textExpression(v, must)
+	}
+	items, ok := d.list(v, false, must)
+	if !ok {
+		return nil
+	}
+	if len(items) > mostKeyParts {
+		d.wrong(v, fmt.Sprintf("has %d parts: there must be at most %d", len(items), mostKeyParts), "join some of them by +")
+		return nil
+	}
+	parts := make([]policy.Text, 0, len(items))
+	for _, item := range items {
+		if t := d.textExpression(item, "an expression of the type string"); t != nil {
+			parts = append(parts, t)
+		}
+	}
+	return policy.JoinText(parts...)
+}
+
+// tierBy reads what chooses a tier.
+func (d *decoder) tierBy(v value) policy.Text {
+	if v.node.Kind == yaml.MappingNode {
+		d.wrong(v, "by is the expression that chooses the tier: no tier can have this name", "choose another name for the tier")
+		return nil
+	}
+	return d.textExpression(v, "an expression of the type string")
+}
+
+func (d *decoder) textExpression(v value, must string) policy.Text {
+	s, c := d.compile(v, must, cel.StringType)
+	switch {
+	case c == nil:
+		return nil
+	case c.text != nil && s.env:
+		return &secretText{c.text, v.node.Value}
+	case c.text != nil:
+		return c.text
+	}
+	return &celText{d.evaluation(s, c)}
+}
+
+// when reads a condition.
+func (d *decoder) when(v value) policy.Condition {
+	s, c := d.compile(v, "an expression of the type bool", cel.BoolType)
+	if c == nil {
+		return nil
+	}
+	return &celCondition{d.evaluation(s, c)}
+}
+
+// cost reads a number of permits.
+func (d *decoder) cost(v value) policy.Number {
+	const must = "a number of permits from 0 to 10^15, or an expression of the type int"
+	s, c := d.compile(v, must, cel.IntType)
+	if c == nil {
+		return nil
+	}
+	n, constant := constantInt(c.ast.NativeRep().Expr())
+	switch {
+	case constant && (n < 0 || n > algo.MaxPermits):
+		d.wrong(v, "must be "+must, "write 0 or more")
+		return nil
+	case constant && s.env:
+		return &secretNumber{policy.FixedNumber(n), v.node.Value}
+	case constant:
+		return policy.FixedNumber(n)
+	}
+	if number := nativeNumber(c.ast.NativeRep().Expr()); number != nil && !s.env {
+		return number
+	}
+	return &celNumber{d.evaluation(s, c)}
+}
+
+func (d *decoder) evaluation(s scalar, c *compiled) evaluation {
+	return evaluation{program: c.program, source: strings.TrimSpace(s.node.Value), secret: s.env, now: d.expressions.now}
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// kind is a mapping whose keys are fixed.
+type kind struct {
+	// what it is, in the words of a mistake.
+	what string
+	// keys are those that it has, with what each is for.
+	keys map[string]string
+	// hints are proposals for keys that people expect here.
+	hints map[string]string
+	// extensions tells that keys which begin with "x-" are free: anchors are put there.
+	extensions bool
+}
+
+func (k kind) names() []string {
+	names := make([]string, 0, len(k.keys))
+	for name := range k.keys {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (k kind) ignored(key string) bool { return k.extensions && strings.HasPrefix(key, "x-") }
+
+// with is a kind with further keys.
+func (k kind) with(what string, keys map[string]string) kind {
+	all := map[string]string{}
+	for _, m := range []map[string]string{k.keys, keys} {
+		for name, about := range m {
+			all[name] = about
+		}
+	}
+	k.what, k.keys = what, all
+	return k
+}
+
+// The kinds of the format. The schema has a definition for each, and the documentation a table: tests compare them.
+var (
+	fileKind = kind{
+		what: "the file",
+		keys: map[string]string{
+			"version":  "the version of the format",
+			"policies": "limits by name",
+			"rules":    "which limits hold for which requests",
+		},
+		hints: map[string]string{
+			"limits": `limits stand in a policy: write policies: {name: {limits: [...]}}`,
+		},
+		extensions: true,
+	}
+	limitsKind = kind{
+		what: "a choice of limits",
+		keys: map[string]string{
+			"limit":  "one token bucket",
+			"burst":  "the burst of limit",
+			"limits": "one or several limits",
+		},
+		hints: map[string]string{
+			"rate":      `did you mean "limit"? rate is a key of the items of limits`,
+			"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}]`,
+			"permits":   `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
+		},
+	}
+	policyKind = limitsKind.with("a policy", map[string]string{
+		"key":       "what requests are counted under",
+		"cost":      "how many permits a request costs",
+		"mode":      "whether requests are refused",
+		"candidate": "limits to be measured beside the live ones",
+		"tiers":     "other limits for some classes of clients",
+		"keys":      "other limits for some keys",
+		"parent":    "another policy that holds as well",
+		"queue":     "who waits, in which order, for how long",
+		"max_keys":  "how many keys are tracked",
+		"when_full": "what a new key is told when as many are tracked",
+		"lockout":   "shuts out those who do not stop",
+		"fail":      "what happens to requests whose key, tier or cost cannot be told",
+		"priority":  "the priority of requests when the server is overloaded",
+	})
+	limitKind = kind{
+		what: "a limit",
+		keys: map[string]string{
+			"name":      "tells the limits of a policy apart",
+			"algorithm": "how permits are counted",
+			"rate":      "permits per period",
+			"burst":     "how many permits a token bucket holds",
+			"segments":  "into how many segments a sliding window is cut",
+			"permits":   "how many permits are out at a time, or granted in a calendar window",
+			"every":     "the unit of the calendar",
+			"zone":      "the time zone of the calendar",
+			"month":     "the month that a year begins with",
+			"day":       "the day that a month or a year begins with",
+			"weekday":   "the day that a week begins with",
+			"hour":      "the hour that a day begins with",
+			"minute":    "the minute that an hour or a day begins with",
+		},
+		hints: map[string]string{
+			"window":   `the window is the period of rate: write rate: 100/1m`,
+			"period":   `the period is in rate: write rate: 100/1m`,
+			"limit":    `did you mean "rate"? limit is the short form beside limits`,
+			"requests": `permits and period are in rate: write rate: 100/1m`,
+			"timezone": `did you mean "zone"?`,
+		},
+	}
+	tiersKind = kind{
+		what: "tiers",
+		keys: map[string]string{"by": "chooses the tier of a request"},
+	}
+	queueKind = kind{
+		what: "a queue",
+		keys: map[string]string{
+			"limit":    "how many permits callers wait for at a time",
+			"order":    "who is served first",
+			"max_wait": "how long a request waits at most",
+		},
+		hints: map[string]string{
+			"timeout": `did you mean "max_wait"?`,
+			"size":    `did you mean "limit"?`,
+		},
+	}
+	lockoutKind = kind{
+		what: "a lockout",
+		keys: map[string]string{
+			"refusals": "how many refusals lead to it",
+			"within":   "how long a refusal counts",
+			"for":      "how long it lasts",
+		},
+	}
+	ruleKind = kind{
+		what: "a rule",
+		keys: map[string]string{
+			"name":   "identifies the rule",
+			"match":  "which requests it is for",
+			"when":   "narrows that down",
+			"limits": "the policies that it applies",
+			"exempt": "frees requests of all limits",
+			"final":  "the rules behind are not looked at",
+		},
+		hints: map[string]string{
+			"policy":   `did you mean "limits"?`,
+			"policies": `did you mean "limits"?`,
+			"limit":    `did you mean "limits"?`,
+			"if":       `did you mean "when"?`,
+			"path":     `write it below match: match: {path: ...}`,
+			"host":     `write it below match: match: {host: ...}`,
+			"method":   `write it below match: match: {method: ...}`,
+			"header":   `write it below match: match: {header: ...}`,
+			"client":   `write it below match: match: {client: ...}`,
+		},
+	}
+	matchKind = kind{
+		what: "match",
+		keys: map[string]string{
+			"method":   "methods",
+			"host":     "hosts",
+			"path":     "patterns of paths",
+			"header":   "fields of the header",
+			"client":   "addresses and networks",
+			"route":    "names of routes",
+			"protocol": "protocols",
+		},
+		hints: map[string]string{
+			"ip": `did you mean "client"?`,
+		},
+	}
+	useKind = kind{
+		what: "a use of a policy",
+		keys: map[string]string{
+			"policy": "the policy",
+			"key":    "what requests are counted under here",
+			"cost":   "how many permits a request costs here",
+		},
+	}
+)
+
+// kinds are all of them by the names of their definitions in the schema.
+var kinds = map[string]kind{
+	"file": fileKind, "limits": limitsKind, "policy": policyKind, "limit": limitKind, "tiers": tiersKind, "queue": queueKind,
+	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind,
+}

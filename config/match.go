@@ -1,0 +1,264 @@
+package config
+
+import (
+	"errors"
+	"net/netip"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// mostMatches is how many values a condition may have.
+const mostMatches = 10_000
+
+// match reads the conditions of a rule. Each value is checked by itself, so that a mistake tells its place.
+func (d *decoder) match(v value, r *placedRule) {
+	o, ok := d.object(v, matchKind)
+	if !ok {
+		return
+	}
+	m := &r.Match
+	for _, field := range []struct {
+		key, what, example string
+		to                 *[]string
+		one                func(s string) (policy.Match, string)
+	}{
+		{"method", "a method in upper case", "GET", &m.Methods, func(s string) (policy.Match, string) {
+			if upper := strings.ToUpper(s); upper != s {
+				return policy.Match{}, "must be in upper case"
+			}
+			return policy.Match{Methods: []string{s}}, ""
+		}},
+		{"host", "a host without port", "api.example.com", &m.Hosts, func(s string) (policy.Match, string) {
+			return policy.Match{Hosts: []string{s}}, ""
+		}},
+		{"path", "a pattern of paths", "/users/{id}", &m.Paths, func(s string) (policy.Match, string) {
+			if !strings.HasPrefix(s, "/") {
+				return policy.Match{}, "must begin with a slash"
+			}
+			return policy.Match{Paths: []string{s}}, ""
+		}},
+		{"route", "the name of a route", "GET /users/{id}", &m.Routes, func(s string) (policy.Match, string) {
+			return policy.Match{Routes: []string{s}}, ""
+		}},
+		{"protocol", "a protocol in lower case", "http", &m.Protocols, func(s string) (policy.Match, string) {
+			if lower := strings.ToLower(s); lower != s {
+				return policy.Match{}, "must be in lower case"
+			}
+			return policy.Match{Protocols: []string{s}}, ""
+		}},
+	} {
+		entry, given := o.get(field.key)
+		if !given {
+			continue
+		}
+		fix := "write " + field.example + ", for instance"
+		for _, item := range d.matches(entry, field.what) {
+			s, ok := d.text(item, field.what, fix)
+			if !ok {
+				continue
+			}
+			one, message := field.one(s.text)
+			if message == "" {
+				message = refusal(one)
+			}
+			if message != "" {
+				d.wrong(item, message, matchFix(field.key, s, fix))
+				continue
+			}
+			*field.to = append(*field.to, s.text)
+		}
+	}
+	if entry, given := o.get("client"); given {
+		for _, item := range d.matches(entry, "an address or a network") {
+			if p, ok := d.network(item); ok {
+				m.Clients = append(m.Clients, p)
+			}
+		}
+	}
+	if entry, given := o.get("header"); given {
+		d.headers(entry, r)
+	}
+}
+
+// matches answers the values of a condition.
+func (d *decoder) matches(v value, what string) []value {
+	items, _ := d.list(v, true, what)
+	if len(items) > mostMatches {
+		d.wrong(v, "has "+strconv.Itoa(len(items))+" values: there must be at most "+strconv.Itoa(mostMatches), "use a pattern or an expression")
+		return nil
+	}
+	return items
+}
+
+// matchFix proposes what to write.
+func matchFix(key string, s scalar, otherwise string) string {
+	if s.env {
+		return otherwise
+	}
+	switch {
+	case key == "method" && strings.ToUpper(s.text) != s.text:
+		return "write " + strings.ToUpper(s.text)
+	case key == "protocol" && strings.ToLower(s.text) != s.text:
+		return "write " + strings.ToLower(s.text)
+	case key == "path" && !strings.ContainsAny(s.text, "/ "):
+		return "write /" + s.text
+	case key == "path" && strings.Contains(s.text, " /"):
+		return "write the method in match.method, and the path alone here"
+	case key == "host":
+		host, _, hasPort := strings.Cut(s.text, ":")
+		if _, rest, hasScheme := strings.Cut(s.text, "://"); hasScheme {
+			host, _, _ = strings.Cut(rest, "/")
+			host, _, _ = strings.Cut(host, ":")
+			hasPort = true
+		}
+		if hasPort && host != "" {
+			return "write " + host
+		}
+	}
+	return otherwise
+}
+
+// refusal is what the engine has against a match, "" if nothing.
+func refusal(m policy.Match) string {
+	set := policy.Set{Rules: []policy.Rule{{Name: "x", Match: m, Exempt: true}}}
+	var e *weir.OptionError
+	switch err := set.Check(); {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return "must be " + e.Accepted
+	default:
+		return "cannot be used"
+	}
+}
+
+// network reads an address or a network.
+func (d *decoder) network(v value) (netip.Prefix, bool) {
+	const must, fix = "an address or a network", "write 10.0.0.0/8 or 192.0.2.1, for instance"
+	s, ok := d.text(v, must, fix)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	if a, err := netip.ParseAddr(s.text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(s.text)
+	if err != nil {
+		d.wrong(v, "must be "+must, fix)
+		return netip.Prefix{}, false
+	}
+	if p.Masked() != p {
+		fix := "write the network"
+		if !s.env {
+			fix = "write " + p.Masked().String() + " for the network, or " + p.Addr().String() + " for the address"
+		}
+		d.wrong(v, "has bits behind its length, so that it is neither a network nor an address", fix)
+		return netip.Prefix{}, false
+	}
+	return p, true
+}
+
+// headers reads the conditions on fields of the header.
+func (d *decoder) headers(v value, r *placedRule) {
+	o, ok := d.mapping(v, "field: value")
+	if !ok {
+		return
+	}
+	if len(o.keys) == 0 {
+		d.wrong(v, "names no field", `write {X-Plan: gold}, for instance`)
+	}
+	names := map[string]string{}
+	for _, name := range o.keys {
+		field := o.fields[name]
+		h := policy.HeaderMatch{Name: name, Absent: field.isNull()}
+		bad := func(message, fix string) {
+			m := d.about(value{field.key, field.path, nil}, message, fix)
+			d.add(m)
+		}
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if first, twice := names[canonical]; twice {
+			bad("is the same field as "+first+": case does not matter", "remove one of them")
+			continue
+		}
+		names[canonical] = name
+		if canonical == "Host" {
+			bad("the host is no field of the header here", "write it in match.host")
+			continue
+		}
+		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{{Name: name, Absent: true}}}); message != "" {
+			bad(message, "write X-Api-Key, for instance")
+			continue
+		}
+		if h.Absent {
+			r.Match.Headers = append(r.Match.Headers, h)
+			continue
+		}
+		s, ok := d.text(field, "a value, prefix* or *, or null for a field that must be absent", `write "*" for any value`)
+		if !ok {
+			continue
+		}
+		h.Value = s.text
+		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{h}}); message != "" {
+			d.wrong(field, message, "remove what cannot be in a value")
+			continue
+		}
+		if s.env { // the engine would show the value in explanations
+			r.When = and(r.When, &secretHeader{match: h, shown: field.node.Value})
+			continue
+		}
+		r.Match.Headers = append(r.Match.Headers, h)
+	}
+}
+
+// secretHeader is a condition on a field whose value came from the environment.
+type secretHeader struct {
+	match policy.HeaderMatch
+	shown string
+}
+
+func (h *secretHeader) Holds(r *policy.Request) (bool, error) {
+	got, present := r.HeaderValue(textproto.CanonicalMIMEHeaderKey(h.match.Name))
+	if prefix, isPrefix := strings.CutSuffix(h.match.Value, "*"); isPrefix {
+		return present && strings.HasPrefix(got, prefix), nil
+	}
+	return present && got == h.match.Value, nil
+}
+
+func (h *secretHeader) String() string {
+	return "request.headers[" + strconv.Quote(strings.ToLower(h.match.Name)) + "] == " + strconv.Quote(h.shown)
+}
+
+// conjunction holds if all do.
+type conjunction []policy.Condition
+
+// and answers both conditions, of which each can be nil.
+func and(a, b policy.Condition) policy.Condition {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return conjunction{a, b}
+}
+
+func (c conjunction) Holds(r *policy.Request) (bool, error) {
+	for _, one := range c {
+		if ok, err := one.Holds(r); !ok || err != nil {
+			return ok, err
+		}
+	}
+	return true, nil
+}
+
+func (c conjunction) String() string {
+	words := make([]string, len(c))
+	for i, one := range c {
+		words[i] = one.String()
+	}
+	return strings.Join(words, " && ")
+}

@@ -1,0 +1,259 @@
+package config
+
+import (
+	"errors"
+	"regexp/syntax"
+	"strconv"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/weirhq/weir/policy"
+)
+
+// clientNet is client.net.
+var clientNet = func() policy.Text {
+	t, err := policy.ClientNet(24, 64)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}()
+
+// native answers what a checked expression of the type string is without CEL, nil if it needs CEL.
+func native(e ast.Expr) policy.Text {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if s, ok := e.AsLiteral().(types.String); ok {
+			return policy.ConstantText(string(s))
+		}
+	case ast.IdentKind:
+		return nativeVariable(e.AsIdent())
+	case ast.SelectKind:
+		if s := e.AsSelect(); !s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind {
+			return nativeIndex(s.Operand().AsIdent(), s.FieldName())
+		}
+	case ast.CallKind:
+		return nativeCall(e.AsCall())
+	default:
+	}
+	return nil
+}
+
+func nativeVariable(name string) policy.Text {
+	switch name {
+	case nameClientIP:
+		return policy.ClientIP()
+	case nameClientNet:
+		return clientNet
+	case nameMethod:
+		return policy.MethodText()
+	case nameHost:
+		return policy.HostText()
+	case namePath:
+		return policy.PathText()
+	case nameRoute:
+		return policy.RouteText()
+	case nameProtocol:
+		return policy.ProtocolText()
+	}
+	return nil
+}
+
+func nativeIndex(variable, name string) policy.Text {
+	switch variable {
+	case nameHeaders:
+		return policy.HeaderText(name)
+	case nameWildcards:
+		return policy.PathValueText(name)
+	case nameAttributes:
+		return policy.AttributeText(name)
+	}
+	return nil
+}
+
+func nativeCall(c ast.CallExpr) policy.Text {
+	args := c.Args()
+	switch {
+	case c.IsMemberFunction() || len(args) != 2:
+		return nil
+	case c.FunctionName() == operators.Index && args[0].Kind() == ast.IdentKind:
+		if name, ok := constantString(args[1]); ok {
+			return nativeIndex(args[0].AsIdent(), name)
+		}
+	case c.FunctionName() == nameQueryParam && args[0].Kind() == ast.IdentKind && args[0].AsIdent() == nameQuery:
+		if name, ok := constantString(args[1]); ok {
+			return policy.QueryText(name)
+		}
+	case c.FunctionName() == operators.Add:
+		if left, right := native(args[0]), native(args[1]); left != nil && right != nil {
+			return policy.ConcatText(left, right)
+		}
+	}
+	return nil
+}
+
+func constantString(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
+
+// constantInt answers the number that an expression is.
+func constantInt(e ast.Expr) (int64, bool) {
+	if e.Kind() == ast.LiteralKind {
+		n, ok := e.AsLiteral().(types.Int)
+		return int64(n), ok
+	}
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Negate {
+		n, ok := constantInt(e.AsCall().Args()[0])
+		return -n, ok
+	}
+	return 0, false
+}
+
+// nativeNumber answers what a checked expression of the type int is without CEL, nil if it needs CEL: request.cost, and int() of
+// a text that needs no CEL.
+func nativeNumber(e ast.Expr) policy.Number {
+	switch {
+	case e.Kind() == ast.IdentKind && e.AsIdent() == nameCost:
+		return requestCost{}
+	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.TypeConvertInt && len(e.AsCall().Args()) == 1:
+		if t := native(e.AsCall().Args()[0]); t != nil {
+			return &parsedNumber{t}
+		}
+	default:
+	}
+	return nil
+}
+
+// requestCost is request.cost.
+type requestCost struct{}
+
+func (requestCost) Int(r *policy.Request) (int64, error) { return permits(costOf(r), nameCost, false) }
+func (requestCost) String() string                       { return nameCost }
+
+// parsedNumber is a text that is read as a decimal number.
+type parsedNumber struct{ text policy.Text }
+
+var errNoNumber = errors.New("is no whole number")
+
+func (n *parsedNumber) Int(r *policy.Request) (int64, error) {
+	var memory [64]byte
+	b, err := n.text.AppendTo(memory[:0], r)
+	if err != nil {
+		return 0, err
+	}
+	i, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0, &numberError{n.String(), string(b)}
+	}
+	return permits(i, n.String(), false)
+}
+
+func (n *parsedNumber) String() string { return "int(" + n.text.String() + ")" }
+
+// numberError is the error of a text that is no number.
+type numberError struct{ source, got string }
+
+func (e *numberError) Error() string {
+	return "weir: cost " + strconv.Quote(e.source) + ": " + strconv.Quote(shorten(e.got)) + " " + errNoNumber.Error()
+}
+
+func (e *numberError) Unwrap() error { return errNoNumber }
+
+// secretText is a text whose source has values of the environment.
+type secretText struct {
+	policy.Text
+	shown string
+}
+
+// String is the text as the configuration writes it.
+func (t *secretText) String() string { return t.shown }
+
+// secretNumber is a number whose source has values of the environment.
+type secretNumber struct {
+	policy.Number
+	shown string
+}
+
+// String is the number as the configuration writes it.
+func (n *secretNumber) String() string { return n.shown }
+
+// permitted adds a mistake for what is of the right type and can nevertheless not be evaluated: the names in a header are not
+// known, patterns must be constant, and networks must be networks.
+func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
+	ok := true
+	info := checked.NativeRep().SourceInfo()
+	refuse := func(e ast.Expr, message, fix string) {
+		ok = false
+		at := 0
+		if r, known := info.GetOffsetRange(e.ID()); known {
+			location := info.GetLocationByOffset(r.Start)
+			at = offset(s.text, location.Line(), location.Column())
+		}
+		d.wrongAt(s, at, message, fix)
+	}
+	root := ast.NavigateAST(checked.NativeRep())
+	for _, e := range ast.MatchDescendants(root, ast.AllMatcher()) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			if name := e.AsIdent(); (name == nameHeaders || name == nameWildcards || name == nameAttributes) && !asked(e) {
+				refuse(e, name+" can only be asked for a name", "write "+name+`["name"], or "name" in `+name)
+			}
+		case ast.CallKind:
+			c := e.AsCall()
+			args := c.Args()
+			switch c.FunctionName() {
+			case overloads.Matches:
+				pattern := args[len(args)-1]
+				text, constant := constantString(pattern)
+				if !constant {
+					refuse(pattern, "the pattern of matches must be a constant", `write matches("^/v[0-9]+/"), for instance`)
+				} else if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+					message := "is not a regular expression"
+					if !s.env {
+						message = "is not a regular expression: " + err.Error()
+					}
+					refuse(pattern, message, "see the syntax of RE2")
+				}
+			case nameInNetwork:
+				if text, constant := constantString(args[1]); constant {
+					if _, valid := parseNetwork(text); !valid {
+						refuse(args[1], "must be a network, or an address", `write "10.0.0.0/8", for instance`)
+					}
+				}
+			}
+		default:
+		}
+	}
+	return ok
+}
+
+// asked tells whether a lookup is asked for a name.
+func asked(e ast.NavigableExpr) bool {
+	parent, ok := e.Parent()
+	if !ok {
+		return false
+	}
+	switch parent.Kind() {
+	case ast.SelectKind:
+		return true
+	case ast.CallKind:
+		c := parent.AsCall()
+		args := c.Args()
+		switch c.FunctionName() {
+		case operators.Index:
+			return len(args) == 2 && args[0].ID() == e.ID()
+		case operators.In:
+			return len(args) == 2 && args[1].ID() == e.ID()
+		}
+	default:
+	}
+	return false
+}

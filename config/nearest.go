@@ -1,0 +1,69 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// mostCompared bounds the names that a misspelled one is compared to.
+const mostCompared = 10_000
+
+// nearest answers the name that somebody who wrote s may have meant, "" if none is near.
+func nearest(s string, names []string) string {
+	if len(s) > 128 || s == "" {
+		return ""
+	}
+	s = strings.ToLower(s)
+	best, least := "", max(1, len(s)/3)+1
+	for _, name := range names[:min(len(names), mostCompared)] {
+		lower := strings.ToLower(name)
+		if d := len(lower) - len(s); d >= least || -d >= least {
+			continue
+		}
+		if d := levenshtein.ComputeDistance(s, lower); d < least {
+			best, least = name, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	flat := strings.NewReplacer("-", "", "_", "", " ", "")
+	for _, name := range names[:min(len(names), mostCompared)] {
+		if flat.Replace(s) == flat.Replace(strings.ToLower(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// meant proposes the nearest name, or otherwise says which there are.
+func meant(s string, names []string, otherwise string) string {
+	if name := nearest(s, names); name != "" {
+		return "did you mean " + strconv.Quote(name) + "?"
+	}
+	return otherwise
+}
+
+// oneOf lists names: "a, b or c".
+func oneOf(names []string) string {
+	switch len(names) {
+	case 0:
+		return "nothing"
+	case 1:
+		return names[0]
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// sortedKeys are the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,313 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	mostPolicies   = 10_000
+	mostTiers      = 65_536
+	mostKeys       = 65_536
+	mostPolicyName = 128
+	mostKeyLength  = 4096
+
+	policyNameIs = "a name of 1 to 128 printable ASCII characters without /"
+)
+
+// placedPolicy is a policy with the places of what it consists of.
+type placedPolicy struct {
+	value
+	policy.Policy
+	live   limitSet
+	parent value // without a node if there is none
+	ok     bool  // nothing is wrong with it, so that more can be said
+}
+
+// policies reads all of them, in the order of the file.
+func (d *decoder) policies(v value) []*placedPolicy {
+	if v.isNull() {
+		return nil
+	}
+	o, ok := d.mapping(v, "name: policy")
+	if !ok {
+		return nil
+	}
+	if len(o.keys) > mostPolicies {
+		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(o.keys), mostPolicies), "use tiers or keys for limits that differ")
+		return nil
+	}
+	all := make([]*placedPolicy, 0, len(o.keys))
+	for _, name := range o.keys {
+		field := o.fields[name]
+		p := d.policy(name, field)
+		if !isName(name, mostPolicyName, "/") {
+			m := d.about(value{field.key, field.path, nil}, "must be "+policyNameIs, "use letters, digits and hyphens")
+			d.add(m)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// policy reads one.
+func (d *decoder) policy(name string, v value) *placedPolicy {
+	p := &placedPolicy{value: v}
+	p.Name, p.Source = name, d.place(v)
+	before := len(d.all)
+	defer func() { p.ok = len(d.all) == before }()
+	o, ok := d.object(v, policyKind)
+	if !ok {
+		return p
+	}
+	if mode, given := o.get("mode"); given {
+		if word, ok := d.choice(mode, []string{"enforce", "shadow", "off"}, modeHints); ok {
+			_ = p.Mode.UnmarshalText([]byte(word)) //nolint:errcheck // one of its words
+		}
+	}
+	var given bool
+	p.live, given = d.limitSet(o)
+	if !given && p.Mode != policy.ModeOff {
+		o.missing("limits", "is missing: a policy needs limit or limits, except with mode: off", "add limit: 100/s, for instance")
+		p.live.ok = false
+	}
+	p.Limits = p.live.plain()
+	if key, given := o.get("key"); given {
+		p.Key = d.key(key)
+	}
+	if cost, given := o.get("cost"); given {
+		p.Cost = d.cost(cost)
+	}
+	if candidate, given := o.get("candidate"); given {
+		p.Candidate = d.limitsOf(candidate).plain()
+	}
+	if tiers, given := o.get("tiers"); given {
+		d.tiers(tiers, p)
+	}
+	if keys, given := o.get("keys"); given {
+		p.Keys = d.alternatives(keys, "key: limits", mostKeys, p, nil)
+	}
+	if parent, given := o.get("parent"); given {
+		if s, ok := d.text(parent, "the name of a policy", "write the name of a policy"); ok {
+			p.Parent, p.parent = s.text, parent
+		}
+	}
+	d.policyOptions(o, p)
+	return p
+}
+
+var modeHints = map[string]string{
+	"on": "enforce", "active": "enforce", "dry-run": "shadow", "dryrun": "shadow", "log": "shadow", "monitor": "shadow",
+	"disabled": "off", "none": "off", "false": "off",
+}
+
+// policyOptions reads what is not about limits and keys.
+func (d *decoder) policyOptions(o *object, p *placedPolicy) {
+	if queue, given := o.get("queue"); given {
+		d.queue(queue, p)
+	}
+	if keys, given := o.get("max_keys"); given {
+		n, _ := d.number(keys, 1, 1<<31, "a number of keys")
+		p.MaxKeys = int(n)
+	}
+	if full, given := o.get("when_full"); given {
+		if word, _ := d.choice(full, []string{"deny", "admit"}, nil); word == "admit" {
+			p.WhenFull = weir.Admit
+		}
+	}
+	if lockout, given := o.get("lockout"); given {
+		p.Lockout = d.lockout(lockout)
+	}
+	if fail, given := o.get("fail"); given {
+		if word, _ := d.choice(fail, []string{"closed", "open"}, nil); word == "open" {
+			p.Fail = policy.FailOpen
+		}
+	}
+	if priority, given := o.get("priority"); given {
+		words := []string{"background", "sheddable", "normal", "critical"}
+		hints := map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
+		if word, ok := d.choice(priority, words, hints); ok {
+			_ = p.Priority.UnmarshalText([]byte(word)) //nolint:errcheck // one of its words
+		}
+	}
+}
+
+// limitsOf reads the mapping of a candidate, a tier or a key.
+func (d *decoder) limitsOf(v value) limitSet {
+	o, ok := d.object(v, limitsKind)
+	if !ok {
+		return limitSet{value: v}
+	}
+	set, given := d.limitSet(o)
+	if !given {
+		o.missing("limits", "is missing: there must be limit or limits", "add limit: 100/s, for instance")
+		set.ok = false
+	}
+	set.ok = set.ok && !o.failed
+	return set
+}
+
+// tiers reads by and the tiers.
+func (d *decoder) tiers(v value, p *placedPolicy) {
+	o, ok := d.mapping(v, "by: expression, and name: limits for each tier")
+	if !ok {
+		return
+	}
+	by, given := o.get("by")
+	switch {
+	case !given:
+		o.missing("by", "is missing: tiers need an expression that chooses one", `add by: request.headers["x-plan"], for instance`)
+	default:
+		p.TierBy = d.tierBy(by)
+	}
+	p.Tiers = d.alternatives(v, "name: limits", mostTiers, p, []string{"by"})
+	if len(o.keys) == 1 && given {
+		d.wrong(v, "has no tier beside by", "add gold: {limit: 1000/s}, for instance")
+	}
+}
+
+// alternatives reads limits that hold instead of those of the policy.
+func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, except []string) map[string][]policy.Limit {
+	o, ok := d.mapping(v, what)
+	if !ok {
+		return nil
+	}
+	if len(o.keys) > most {
+		d.wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.keys), most), "use tiers for classes of keys")
+		return nil
+	}
+	all := make(map[string][]policy.Limit, len(o.keys))
+	for _, name := range o.keys {
+		if contains(except, name) {
+			continue
+		}
+		if len(name) > mostKeyLength || name == "" && except != nil {
+			m := d.about(value{o.fields[name].key, o.fields[name].path, nil}, "must be a name of 1 to 4096 bytes", "write a shorter one")
+			d.add(m)
+			continue
+		}
+		set := d.limitsOf(o.fields[name])
+		d.alike(p.live, &set)
+		all[name] = set.plain()
+	}
+	return all
+}
+
+func contains(all []string, s string) bool {
+	for _, a := range all {
+		if a == s {
+			return true
+		}
+	}
+	return false
+}
+
+// alike compares limits with those that they hold instead of.
+func (d *decoder) alike(live limitSet, set *limitSet) {
+	if !live.ok || !set.ok || len(live.limits) == 0 {
+		return
+	}
+	if len(set.limits) != len(live.limits) {
+		d.wrong(set.value, fmt.Sprintf("has %s, and the policy has %d: there must be as many",
+			plural(len(set.limits), "limit"), len(live.limits)), "write one for each limit of the policy, in its order")
+		return
+	}
+	for i := range set.limits {
+		l, base := &set.limits[i], live.limits[i]
+		switch {
+		case l.Name != "" && l.Name != base.Name:
+			fix := "remove the name, as that of the policy has none"
+			if base.Name != "" {
+				fix = "write " + strconv.Quote(base.Name) + ", or leave it out"
+			}
+			d.wrong(l.nameOf(d), "names must be those of the limits of the policy, in their order", fix)
+		case l.Algorithm != base.Algorithm:
+			fix := "write algorithm: " + base.Algorithm.String()
+			if base.Algorithm == weir.AlgorithmTokenBucket {
+				fix = "leave algorithm out"
+			}
+			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same", l.Algorithm, base.Algorithm), fix)
+		case l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments != base.Segments:
+			if l.Segments == 0 {
+				l.Segments = base.Segments
+				continue
+			}
+			d.wrong(l.value, "has other segments than that of the policy: they must be the same",
+				fmt.Sprintf("write segments: %d, or leave it out", max(base.Segments, 10*boolToInt(base.Segments == 0))))
+		}
+		if l.Name == "" {
+			l.Name = base.Name
+		}
+	}
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// queue reads who waits.
+func (d *decoder) queue(v value, p *placedPolicy) {
+	o, ok := d.object(v, queueKind)
+	if !ok {
+		return
+	}
+	limit, given := o.get("limit")
+	if given {
+		p.QueueLimit, _ = d.number(limit, 0, algo.MaxPermits, "a number of permits")
+	} else {
+		o.missing("limit", "is missing: a queue needs it", "add limit: 100, for instance")
+	}
+	if order, given := o.get("order"); given {
+		hints := map[string]string{"fifo": "oldest-first", "lifo": "newest-first"}
+		if word, _ := d.choice(order, []string{"oldest-first", "newest-first"}, hints); word == "newest-first" {
+			p.QueueOrder = weir.NewestFirst
+		}
+	}
+	if wait, given := o.get("max_wait"); given {
+		p.MaxWait, _ = d.duration(wait, time.Millisecond, time.Hour)
+	}
+	if p.QueueLimit == 0 {
+		p.QueueOrder, p.MaxWait = weir.OldestFirst, 0
+	}
+}
+
+// lockout reads who is shut out.
+func (d *decoder) lockout(v value) *policy.Lockout {
+	o, ok := d.object(v, lockoutKind)
+	if !ok {
+		return nil
+	}
+	l := new(policy.Lockout)
+	if refusals, given := o.get("refusals"); given {
+		n, _ := d.number(refusals, 1, 65535, "a number of refusals")
+		l.Refusals = int(n)
+	} else {
+		o.missing("refusals", "is missing: a lockout needs it", "add refusals: 10, for instance")
+	}
+	if within, given := o.get("within"); given {
+		l.Within, _ = d.duration(within, time.Millisecond, 24*time.Hour)
+	} else {
+		o.missing("within", "is missing: a lockout needs it", "add within: 1m, for instance")
+	}
+	if length, given := o.get("for"); given {
+		l.For, _ = d.duration(length, time.Millisecond, algo.MaxPeriod)
+	} else {
+		o.missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
+	}
+	return l
+}
