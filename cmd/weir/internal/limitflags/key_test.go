@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
+	"github.com/weirhq/weir/policy"
 )
 
 func key(t testing.TB, by string) limitflags.Key {
@@ -207,4 +208,33 @@ func FuzzBy(f *testing.F) {
 		r, client := request("192.0.2.7", nil)
 		k.FromRequest(r, client)
 	})
+}
+
+// TestKeysAreThoseOfPolicies: what --by makes of a request is what a policy with the same parts makes of it.
+func TestKeysAreThoseOfPolicies(t *testing.T) {
+	network, err := policy.ClientNet(24, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []policy.Text{
+		policy.ClientIP(), network, policy.HeaderText("x-api-key"), policy.PathText(), policy.MethodText(), policy.HostText(),
+	}
+	words := strings.Split("client.ip,client.net,header:x-api-key,path,method,host", ",")
+	for _, client := range []string{"192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1%eth0", ""} {
+		for _, value := range []string{"a", `a,b\`, strings.Repeat("x", 200), ""} {
+			r, address := request(client, func(r *http.Request) {
+				r.Header.Set("X-Api-Key", value)
+				r.URL.Path = "//" + value + "/./"
+			})
+			p := policy.Request{Method: r.Method, Host: r.Host, Path: r.URL.Path, Header: r.Header, Client: address}
+			for i := range words {
+				for j := i + 1; j <= len(words); j++ {
+					want := key(t, strings.Join(words[i:j], ",")).FromRequest(r, address)
+					if got, err := policy.JoinText(texts[i:j]...).AppendTo(nil, &p); err != nil || string(got) != want {
+						t.Errorf("%v: %q, %v, want %q", words[i:j], got, err, want)
+					}
+				}
+			}
+		}
+	}
 }

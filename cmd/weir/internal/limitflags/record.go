@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // FromRecord answers the key of a request in an access log: the one that FromRequest answered when it was made, as far
@@ -17,7 +18,7 @@ func (k Key) FromRecord(rec *accesslog.Record) string { return string(k.AppendRe
 func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 	for i, p := range k.parts {
 		if i > 0 {
-			b = append(b, ',')
+			b = append(b, keytext.Separator)
 		}
 		start := len(b)
 		switch p.attribute {
@@ -26,14 +27,14 @@ func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 		case path:
 			b = appendPath(b, rec.Path)
 		case method:
-			b = appendPart(b, rec.Method)
+			b = keytext.AppendPart(b, rec.Method)
 		case host:
 			b = appendHost(b, rec.Host)
 		case header:
 			if p.header == "Referer" {
-				b = appendPart(b, rec.Referer)
+				b = keytext.AppendPart(b, rec.Referer)
 			} else {
-				b = appendPart(b, rec.UserAgent)
+				b = keytext.AppendPart(b, rec.UserAgent)
 			}
 		}
 		b = k.escape(b, start)
@@ -52,24 +53,24 @@ func (k Key) CheckRecords() error {
 }
 
 func appendPath(b, logged []byte) []byte {
-	if !slices.Contains(logged, '%') && isCleanPath(logged) {
-		return appendPart(b, logged)
+	if !slices.Contains(logged, '%') && keytext.IsCleanPath(logged) {
+		return keytext.AppendPart(b, logged)
 	}
 	decoded, err := url.PathUnescape(string(logged))
 	if err != nil { // net/http answers 400 to such a path; the log has it nevertheless
 		decoded = string(logged)
 	}
-	return appendPart(b, cleanPath(decoded))
+	return keytext.AppendPart(b, keytext.CleanPath(decoded))
 }
 
 func appendHost(b, logged []byte) []byte {
 	for _, c := range logged {
 		if c == ':' || c == '[' || c >= 'A' && c <= 'Z' {
-			return appendPart(b, cleanHost(string(logged)))
+			return keytext.AppendPart(b, keytext.CleanHost(string(logged)))
 		}
 	}
 	if n := len(logged); n > 0 && logged[n-1] == '.' {
 		logged = logged[:n-1]
 	}
-	return appendPart(b, logged)
+	return keytext.AppendPart(b, logged)
 }
