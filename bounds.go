@@ -37,6 +37,9 @@ func (b *Bounds) check(of string) error {
 	return err
 }
 
+// Check returns an error that says what is wrong with b, or nil.
+func (b Bounds) Check() error { return b.check("Bounds") }
+
 // Bounds answers the bounds in force.
 func (k *Keyed[K]) Bounds() Bounds { return *k.bounds.Load() }
 

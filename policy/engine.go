@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -28,7 +29,13 @@ type EngineOptions struct {
 type Engine struct {
 	options EngineOptions
 	live    atomic.Pointer[snapshot]
-	loading sync.Mutex
+	sampled atomic.Uint64
+	closed  atomic.Bool
+	counts  struct{ requests, refused, exempt, unlimited, canceled atomic.Uint64 }
+
+	loading     sync.Mutex
+	lastError   error
+	lastAttempt time.Time
 }
 
 // Take decides on a request, and charges it to all limits that hold for it or to none. It never waits. The verdict must be

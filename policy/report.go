@@ -11,11 +11,12 @@ type Report struct {
 	LastError   string    `json:"last_error,omitempty"`
 	LastAttempt time.Time `json:"last_attempt"`
 	// Requests counts those that were decided, Refused those that were refused, Exempt those that a rule has freed, Unlimited
-	// those that no limit held for.
+	// those that no limit held for, Canceled those whose callers went away while they waited.
 	Requests  uint64         `json:"requests"`
 	Refused   uint64         `json:"refused"`
 	Exempt    uint64         `json:"exempt"`
 	Unlimited uint64         `json:"unlimited"`
+	Canceled  uint64         `json:"canceled"`
 	Policies  []PolicyReport `json:"policies"`
 	Rules     []RuleReport   `json:"rules"`
 }
@@ -40,9 +41,12 @@ type PolicyReport struct {
 	// not be told.
 	LockedOut uint64 `json:"locked_out"`
 	Failed    uint64 `json:"failed"`
-	// Keys is how many keys its limits track, MaxKeys how many they may.
+	// Keys is how many keys its limits track, MaxKeys how many they may, Queued how many permits are waited for, Locked how
+	// many keys are shut out.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
+	Queued  int64 `json:"queued"`
+	Locked  int64 `json:"locked"`
 	// Difference is that between the policy and its candidate, nil if it has none.
 	Difference *Difference `json:"difference,omitempty"`
 }

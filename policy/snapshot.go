@@ -1,55 +1,260 @@
 package policy
 
 import (
-	"context"
+	"fmt"
+	"hash/maphash"
+	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/names"
+	"github.com/weirhq/weir/internal/table"
 )
 
 // snapshot is a set as the engine uses it. It does not change.
-type snapshot struct{ set *Set }
+type snapshot struct {
+	program
 
-// work is the memory of a Verdict.
-type work struct{}
-
-// NewEngine answers an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
-// *[weir.OptionError] where there are several.
-func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
-	e := &Engine{options: o}
-	_, err := e.Load(set)
-	return e, err
+	version  uint64
+	loaded   time.Time
+	live     []livePolicy
+	matched  []*ruleCount
+	lockouts bool // some policy has one
 }
 
-// Load replaces the set, at once for all requests that come later, and answers what has changed. If the set cannot be used, the
-// old one stays.
-func (e *Engine) Load(set *Set) ([]Change, error) {
-	e.loading.Lock()
-	defer e.loading.Unlock()
-	e.live.Store(&snapshot{set})
-	return nil, nil
+// ruleCount counts for a rule.
+type ruleCount struct{ matched, failed atomic.Uint64 }
+
+// livePolicy is a policy in force.
+type livePolicy struct {
+	*Policy
+
+	state     *policyState
+	limits    []liveLimit
+	candidate []liveLimit
+	tiers     map[string][]*weir.Plan
+	keys      map[string][]*weir.Plan
+	parent    int // -1 for none
+	queue     bool
+	maxWait   time.Duration
 }
 
-// Check answers what is wrong with a set, nil if nothing is: what Load would.
-func (s *Set) Check() error { return nil }
-
-func (e *Engine) decide(_ *Request, v *Verdict, _ bool) { v.Allowed, v.Binding = true, -1 }
-func (e *Engine) peek(_ *Request, v *Verdict)           { v.Allowed, v.Binding = true, -1 }
-func (e *Engine) wait(_ context.Context, _ *Request, v *Verdict, _ bool) error {
-	v.Allowed, v.Binding = true, -1
-	return nil
+// liveLimit is a limit in force.
+type liveLimit struct {
+	name    string // in decisions
+	state   *limitState
+	plan    *weir.Plan
+	returns bool // permits come back on release
 }
 
-// Explain tells how a request would be answered now, and takes nothing.
-func (e *Engine) Explain(_ *Request) Explanation { return Explanation{Allowed: true, Binding: -1} }
+// limitState is what stays of a limit when the set is replaced.
+type limitState struct {
+	limit   weir.Limit // that it began with
+	limiter *weir.Keyed[string]
+}
 
-// Report answers the state of the engine.
-func (e *Engine) Report() Report { return Report{} }
+// policyState is what stays of a policy when the set is replaced.
+type policyState struct {
+	limits     map[string]*limitState
+	candidates map[string]*limitState
+	lockouts   *lockouts
+	difference *difference
+	counts     *policyCounts
+}
 
-// Set is the one in force. It must not be changed.
-func (e *Engine) Set() *Set { return e.live.Load().set }
+// policyCounts counts for a policy.
+type policyCounts struct{ granted, refused, lockedOut, failed atomic.Uint64 }
 
-// Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none.
-func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] { return nil }
+// difference counts what a candidate, or a policy in shadow, would have changed.
+type difference struct {
+	requests, refused, admitted atomic.Uint64
 
-// Close refuses everybody who waits and everybody who comes later.
-func (e *Engine) Close() error { return nil }
+	seeds    [2]maphash.Seed
+	refusals *names.Names[string]
+	grants   *names.Names[string]
+}
+
+const mostDifferent = 256
+
+func newDifference() *difference {
+	return &difference{
+		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		refusals: names.New[string](mostDifferent), grants: names.New[string](mostDifferent),
+	}
+}
+
+func (d *difference) note(in *names.Names[string], key []byte) {
+	h := table.NewHash(maphash.Bytes(d.seeds[0], key), maphash.Bytes(d.seeds[1], key))
+	in.NoteCopy(h, borrow(key), func(string) string { return string(key) })
+}
+
+// build makes a program that was checked one that can be used, with the states of the one in force.
+func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
+	s := &snapshot{program: *p, loaded: time.Now(), version: 1}
+	if old != nil {
+		s.version = old.version + 1
+	}
+	s.live = make([]livePolicy, len(p.set.Policies))
+	s.matched = make([]*ruleCount, len(p.set.Rules))
+	for i := range p.set.Rules {
+		s.matched[i] = new(ruleCount)
+		if old != nil {
+			if at, ok := old.rules[p.set.Rules[i].Name]; ok {
+				s.matched[i] = old.matched[at]
+			}
+		}
+	}
+	for i := range p.set.Policies {
+		live := &s.live[i]
+		live.Policy = &p.set.Policies[i]
+		live.parent = -1
+		if live.Parent != "" {
+			live.parent = p.policies[live.Parent]
+		}
+		live.queue, live.maxWait = live.QueueLimit > 0, live.MaxWait
+		if live.maxWait == 0 {
+			live.maxWait = defaultWait
+		}
+		var was *policyState
+		if old != nil {
+			if at, ok := old.policies[live.Name]; ok {
+				was = old.live[at].state
+			}
+		}
+		if err := live.build(was, e.options.Clock); err != nil {
+			return nil, fmt.Errorf("policy %q: %w", live.Name, err)
+		}
+		s.lockouts = s.lockouts || live.Lockout != nil
+	}
+	return s, nil
+}
+
+func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
+	p.state = &policyState{}
+	if was != nil {
+		p.state.lockouts, p.state.difference, p.state.counts = was.lockouts, was.difference, was.counts
+	} else {
+		p.state.counts = new(policyCounts)
+		was = p.state
+	}
+	switch {
+	case p.Lockout == nil:
+		p.state.lockouts = nil
+	case p.state.lockouts == nil:
+		p.state.lockouts = newLockouts(p.MaxKeys)
+	}
+	measured := len(p.Candidate) > 0 || p.Mode == ModeShadow
+	switch {
+	case !measured:
+		p.state.difference = nil
+	case p.state.difference == nil:
+		p.state.difference = newDifference()
+	}
+	if p.limits, p.state.limits, err = p.buildLimits(p.Limits, was.limits, clock, ""); err != nil {
+		return err
+	}
+	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, was.candidates, clock, "candidate "); err != nil {
+		return err
+	}
+	if p.tiers, err = p.plans(p.Tiers); err != nil {
+		return err
+	}
+	p.keys, err = p.plans(p.Keys)
+	return err
+}
+
+// buildLimits answers limits with the states of those that there were: of the same name, or, of those whose names are new, the
+// first of its algorithm.
+func (p *livePolicy) buildLimits(
+	limits []Limit, was map[string]*limitState, clock weir.Clock, role string,
+) (all []liveLimit, states map[string]*limitState, err error) {
+	states = make(map[string]*limitState, len(limits))
+	for i, from := range inherit(limits, was) {
+		l := &limits[i]
+		state := was[from]
+		if state == nil {
+			state = &limitState{limit: l.Limit}
+			state.limiter, err = weir.NewKeyedFunc(weir.KeyedOptions{
+				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments,
+				QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull, Clock: clock,
+			}, ownLimit)
+			if err != nil {
+				return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
+			}
+		}
+		live := liveLimit{name: p.Name, state: state, returns: l.Algorithm == weir.AlgorithmConcurrency}
+		if len(limits) > 1 {
+			live.name += "/" + l.Name
+		}
+		if live.plan, err = state.limiter.Plan(l.Limit); err != nil {
+			return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
+		}
+		states[l.Name] = state
+		all = append(all, live)
+	}
+	return all, states, nil
+}
+
+func ownLimit(string) weir.Limit { return weir.Limit{} }
+
+// inherit answers from which of the states that there were each limit goes on, "" for none.
+func inherit(limits []Limit, was map[string]*limitState) []string {
+	from, taken := make([]string, len(limits)), map[string]bool{}
+	for i := range limits {
+		if s := was[limits[i].Name]; s != nil {
+			taken[limits[i].Name] = true
+			if alike(s.limit, limits[i].Limit) {
+				from[i] = limits[i].Name
+			}
+		}
+	}
+	for i := range limits {
+		if was[limits[i].Name] != nil {
+			continue
+		}
+		for _, name := range sortedKeys(was) {
+			if !taken[name] && alike(was[name].limit, limits[i].Limit) {
+				from[i], taken[name] = name, true
+				break
+			}
+		}
+	}
+	return from
+}
+
+// plans checks limits that take the place of those of the policy.
+func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*weir.Plan, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	plans := make(map[string][]*weir.Plan, len(all))
+	for name, limits := range all {
+		for i := range limits {
+			plan, err := p.limits[i].state.limiter.Plan(limits[i].Limit)
+			if err != nil {
+				return nil, fmt.Errorf("limit %q of %q: %w", limits[i].Name, name, err)
+			}
+			plans[name] = append(plans[name], plan)
+		}
+	}
+	return plans, nil
+}
+
+// bound makes the bounds of all limits those of the set. Nothing can fail any more.
+func (s *snapshot) bound() {
+	for i := range s.live {
+		p := &s.live[i]
+		b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+		if b.MaxKeys == 0 {
+			b.MaxKeys = defaultMaxKeys
+		}
+		for _, limits := range [][]liveLimit{p.limits, p.candidate} {
+			for j := range limits {
+				k := limits[j].state.limiter
+				if k.Bounds() != b {
+					_ = k.SetBounds(b) // was checked
+				}
+			}
+		}
+	}
+}

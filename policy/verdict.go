@@ -20,6 +20,7 @@ type Verdict struct {
 	// Priority is the highest priority among the policies that hold for the request.
 	Priority weir.Priority
 
+	own  weir.Decision // where no limit binds and the request is refused nevertheless
 	work work
 }
 
@@ -41,12 +42,16 @@ type Part struct {
 	lease weir.Lease
 }
 
-// Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass.
+// Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
+// [weir.Shedder] that has refused the request.
 func (v *Verdict) Decision() weir.Decision {
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		return v.Parts[v.Binding].Decision
 	}
-	return weir.Decision{Allowed: v.Allowed, Limit: mostPermits, Remaining: mostPermits}
+	if !v.Allowed {
+		return v.own
+	}
+	return weir.Decision{Allowed: true, Limit: mostPermits, Remaining: mostPermits}
 }
 
 // mostPermits is the Limit and Remaining where there is no limit.
@@ -58,6 +63,7 @@ func (v *Verdict) Release() {
 	for i := range v.Parts {
 		v.Parts[i].lease.Release()
 	}
+	v.releaseExtra()
 }
 
 // Cancel ends a request that was reserved as if it had never come.
@@ -65,6 +71,7 @@ func (v *Verdict) Cancel() {
 	for i := range v.Parts {
 		v.Parts[i].lease.Cancel()
 	}
+	v.releaseExtra()
 }
 
 // Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
@@ -78,4 +85,13 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 		}
 		p.lease.Commit(n)
 	}
+	v.releaseExtra()
+}
+
+// releaseExtra gives back what policies in shadow and candidates hold.
+func (v *Verdict) releaseExtra() {
+	for i := range v.work.extra {
+		v.work.extra[i].Release()
+	}
+	v.work.extra = v.work.extra[:0]
 }

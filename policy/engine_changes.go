@@ -1,0 +1,198 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirhq/weir"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// field is something that a set says.
+type field struct{ path, value string }
+
+// compare answers what has changed from one set to the next.
+func compare(old, now *snapshot) []Change {
+	changes := compareFields(describeSet(old.set), describeSet(now.set))
+	for i := range changes {
+		changes[i].State = becomes(old, now, changes[i].Path)
+	}
+	return changes
+}
+
+// becomes tells what becomes of the state of keys by a change.
+func becomes(old, now *snapshot, path string) string {
+	parts := strings.SplitN(path, ".", 5)
+	if len(parts) < 4 || parts[0] != "policies" || parts[2] != "limits" && parts[2] != "candidate" {
+		if len(parts) == 2 && parts[0] == "policies" && now.policies[parts[1]] == 0 {
+			if _, ok := now.policies[parts[1]]; !ok {
+				return "forgotten"
+			}
+		}
+		return ""
+	}
+	states := func(s *snapshot) map[string]*limitState {
+		at, ok := s.policies[parts[1]]
+		switch {
+		case !ok:
+			return nil
+		case parts[2] == "candidate":
+			return s.live[at].state.candidates
+		}
+		return s.live[at].state.limits
+	}
+	before, after := states(old), states(now)
+	name := parts[3]
+	if state := after[name]; state != nil {
+		for _, was := range before {
+			if was == state {
+				return "kept"
+			}
+		}
+		if len(before) > 0 {
+			return "begins anew"
+		}
+		return ""
+	}
+	if was := before[name]; was != nil {
+		for _, state := range after {
+			if was == state {
+				return "kept"
+			}
+		}
+		return "forgotten"
+	}
+	return ""
+}
+
+func compareFields(old, now []field) []Change {
+	was := make(map[string]string, len(old))
+	for _, f := range old {
+		was[f.path] = f.value
+	}
+	is := make(map[string]bool, len(now))
+	var changes []Change
+	for _, f := range now {
+		is[f.path] = true
+		if v, ok := was[f.path]; !ok || v != f.value {
+			changes = append(changes, Change{Path: f.path, Old: v, New: f.value})
+		}
+	}
+	for _, f := range old {
+		if !is[f.path] {
+			changes = append(changes, Change{Path: f.path, Old: f.value})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return changes
+}
+
+// describeSet lists all that a set says. What has its default is left out.
+func describeSet(s *Set) (all []field) {
+	for i := range s.Policies {
+		all = describePolicy(all, &s.Policies[i])
+	}
+	for i := range s.Rules {
+		all = describeRule(all, &s.Rules[i], i)
+	}
+	return all
+}
+
+func describePolicy(all []field, p *Policy) []field {
+	at := "policies." + p.Name
+	add := func(name, value string, isDefault bool) {
+		if !isDefault {
+			all = append(all, field{at + "." + name, value})
+		}
+	}
+	limits := func(at string, limits []Limit) {
+		for i := range limits {
+			add(at+"."+limits[i].Name, limits[i].String(), false)
+		}
+	}
+	all = append(all, field{at, "policy"})
+	limits("limits", p.Limits)
+	limits("candidate", p.Candidate)
+	add("key", spelled(p.Key), p.Key == nil)
+	add("cost", spelled(p.Cost), p.Cost == nil)
+	add("mode", p.Mode.String(), p.Mode == ModeEnforce)
+	add("tiers.by", spelled(p.TierBy), p.TierBy == nil)
+	for _, name := range sortedKeys(p.Tiers) {
+		limits("tiers."+name, p.Tiers[name])
+	}
+	for _, name := range sortedKeys(p.Keys) {
+		limits("keys."+name, p.Keys[name])
+	}
+	add("parent", p.Parent, p.Parent == "")
+	add("queue.limit", strconv.FormatInt(p.QueueLimit, 10), p.QueueLimit == 0)
+	add("queue.order", p.QueueOrder.String(), p.QueueOrder == weir.OldestFirst)
+	add("queue.max_wait", p.MaxWait.String(), p.MaxWait == 0)
+	add("max_keys", strconv.Itoa(p.MaxKeys), p.MaxKeys == 0)
+	add("when_full", p.WhenFull.String(), p.WhenFull == weir.Deny)
+	if o := p.Lockout; o != nil {
+		add("lockout", fmt.Sprintf("%d refusals within %v, for %v", o.Refusals, o.Within, o.For), false)
+	}
+	add("fail", p.Fail.String(), p.Fail == FailClosed)
+	add("priority", p.Priority.String(), p.Priority == weir.PriorityNormal)
+	return all
+}
+
+func describeRule(all []field, r *Rule, place int) []field {
+	at := "rules." + r.Name
+	add := func(name, value string, isDefault bool) {
+		if !isDefault {
+			all = append(all, field{at + "." + name, value})
+		}
+	}
+	list := func(name string, values []string) { add("match."+name, strings.Join(values, ", "), len(values) == 0) }
+	all = append(all, field{at, "rule " + strconv.Itoa(place+1)})
+	m := &r.Match
+	list("method", m.Methods)
+	list("host", m.Hosts)
+	list("path", m.Paths)
+	for i := range m.Headers {
+		h := &m.Headers[i]
+		value := h.Value
+		if h.Absent {
+			value = "absent"
+		}
+		add("match.header."+h.Name, value, false)
+	}
+	var clients []string
+	for _, c := range m.Clients {
+		clients = append(clients, c.String())
+	}
+	list("client", clients)
+	list("route", m.Routes)
+	list("protocol", m.Protocols)
+	add("when", spelled(r.When), r.When == nil)
+	var uses []string
+	for i := range r.Limits {
+		u := &r.Limits[i]
+		text := u.Policy
+		if u.Key != nil {
+			text += " by " + u.Key.String()
+		}
+		if u.Cost != nil {
+			text += " at " + u.Cost.String()
+		}
+		uses = append(uses, text)
+	}
+	add("limits", strings.Join(uses, "; "), len(uses) == 0)
+	add("exempt", "true", !r.Exempt)
+	add("final", "true", !r.Final)
+	return all
+}
+
+// spelled is an expression as the configuration writes it.
+func spelled[E fmt.Stringer](e E) string {
+	if any(e) == nil {
+		return ""
+	}
+	return e.String()
+}

@@ -1,0 +1,441 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// start anchors the clock of lockouts.
+var start = time.Now()
+
+func (e *Engine) now() int64 {
+	if e.options.Clock != nil {
+		return e.options.Clock.Now()
+	}
+	return int64(time.Since(start))
+}
+
+// prepare finds the limits of a request, and answers false if the request is decided already.
+func (e *Engine) prepare(s *snapshot, r *Request, v *Verdict) bool {
+	if !v.gather(s, r, true) {
+		e.counts.exempt.Add(1)
+		return false
+	}
+	v.chargeAll()
+	for i := range v.work.items {
+		if it := &v.work.items[i]; it.failed != nil {
+			it.policy.state.counts.failed.Add(1)
+		}
+	}
+	if len(v.Parts) == 0 && len(v.work.items) == 0 {
+		e.counts.unlimited.Add(1)
+	}
+	return true
+}
+
+// chargeAll makes the parts of the policies that are enforced, and their charges.
+func (v *Verdict) chargeAll() {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		it.first, it.end = -1, -1
+		switch {
+		case it.policy.Mode != ModeEnforce:
+		case it.failed != nil:
+			if it.policy.Fail == FailClosed {
+				v.fail(it)
+			}
+		default:
+			it.first = len(v.Parts)
+			w.charge(it, it.policy.limits, it.plans)
+			for j := range it.policy.limits {
+				v.Parts = append(v.Parts, Part{
+					Policy: it.policy.Policy, Limit: j, Rule: &w.snapshot.set.Rules[it.rule], Key: w.key(it), Cost: it.cost,
+				})
+			}
+			it.end = len(v.Parts)
+		}
+	}
+}
+
+// fail refuses a request whose key, tier or cost cannot be told.
+func (v *Verdict) fail(it *item) {
+	if !v.own.Allowed && v.own.Reason != weir.ReasonNone {
+		return // the first one that failed binds
+	}
+	v.own = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
+}
+
+func (v *Verdict) failed() bool { return v.own.Reason == weir.ReasonUnavailable }
+
+// shed asks the shedder, if there is one.
+func (e *Engine) shed(v *Verdict) bool {
+	if e.options.Shedder == nil || len(v.work.items) == 0 {
+		return false
+	}
+	if d := e.options.Shedder.Decide(v.Priority); !d.Allowed {
+		v.own = d
+		return true
+	}
+	return false
+}
+
+func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
+	s := e.live.Load()
+	e.sample(s, r)
+	e.counts.requests.Add(1)
+	if !e.prepare(s, r, v) {
+		return
+	}
+	switch {
+	case e.refusedAhead(s, v):
+		return
+	case len(v.work.charges) > 0:
+		v.take(reserve)
+	}
+	e.conclude(s, v)
+}
+
+// refusedAhead refuses a request that no limit need be asked for, and tells the limits nothing.
+func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
+	switch {
+	case v.failed(), e.shed(v):
+		v.peekParts()
+		v.Binding, v.Allowed = -1, false
+	case s.lockouts && v.lockedOut(e.now()):
+		v.peekRest()
+		v.Allowed = false
+		for i := range v.work.items {
+			if it := &v.work.items[i]; it.first >= 0 && v.Parts[it.first].Decision.Reason == weir.ReasonHardLockout {
+				it.policy.state.counts.lockedOut.Add(1)
+				it.policy.state.counts.refused.Add(1)
+			}
+		}
+	default:
+		return false
+	}
+	e.counts.refused.Add(1)
+	return true
+}
+
+// lockedOut tells whether some policy shuts out the request.
+func (v *Verdict) lockedOut(now int64) (any bool) {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if it.first < 0 || it.policy.Lockout == nil {
+			continue
+		}
+		rest := it.policy.state.lockouts.rest(w.key(it), now)
+		if rest <= 0 {
+			continue
+		}
+		for j := it.first; j < it.end; j++ {
+			v.Parts[j].Decision = weir.Decision{
+				Reason: weir.ReasonHardLockout, RetryAfter: rest,
+				Policy: it.policy.limits[j-it.first].name,
+			}
+		}
+		any = true
+	}
+	return any
+}
+
+// peekParts fills the parts with what their limits would answer.
+func (v *Verdict) peekParts() {
+	w := &v.work
+	w.peeked, v.Binding = weir.PeekAll(w.peeked[:0], w.charges...)
+	for i := range v.Parts {
+		v.Parts[i].Decision = w.peeked[i]
+		v.Parts[i].lease = weir.Lease{}
+		v.name(i)
+	}
+}
+
+// peekRest is peekParts, except for those that are locked out.
+func (v *Verdict) peekRest() {
+	w := &v.work
+	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
+	v.Binding = -1
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		p.lease = weir.Lease{}
+		if p.Decision.Reason == weir.ReasonHardLockout {
+			p.Decision.Limit, p.Decision.Remaining = w.peeked[i].Limit, w.peeked[i].Remaining
+			p.Decision.ResetAfter = w.peeked[i].ResetAfter
+		} else {
+			p.Decision = w.peeked[i]
+			v.name(i)
+		}
+	}
+	v.bind()
+}
+
+// fill fills the parts with the leases that were got.
+func (v *Verdict) fill() {
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		p.lease = v.work.leases[i]
+		p.Decision = p.lease.Decision()
+		v.name(i)
+	}
+	v.Allowed = v.Parts[v.Binding].Decision.Allowed
+	if !v.Allowed {
+		for i := range v.Parts {
+			v.Parts[i].lease = weir.Lease{}
+		}
+	}
+}
+
+// name gives a decision the name that the limit has in the set in force.
+func (v *Verdict) name(part int) {
+	w := &v.work
+	for i := range w.items {
+		if it := &w.items[i]; part >= it.first && part < it.end {
+			v.Parts[part].Decision.Policy = it.policy.limits[part-it.first].name
+		}
+	}
+}
+
+// bind looks for the part that binds.
+func (v *Verdict) bind() {
+	v.Binding = -1
+	for i := range v.Parts {
+		if v.Binding < 0 || binds(&v.Parts[i].Decision, &v.Parts[v.Binding].Decision) {
+			v.Binding = i
+		}
+	}
+}
+
+// binds tells whether a speaks for both rather than b.
+func binds(a, b *weir.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return a.RetryAfter > b.RetryAfter
+}
+
+// refuses tells whether some limit of a policy refuses the request.
+func (v *Verdict) refuses(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if j >= 0 && !v.Parts[j].Decision.Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// conclude counts a request that was decided, and asks policies in shadow and candidates.
+func (e *Engine) conclude(s *snapshot, v *Verdict) {
+	w := &v.work
+	refusing, by := 0, -1
+	for i := range w.items {
+		it := &w.items[i]
+		if it.first < 0 {
+			continue
+		}
+		counts := it.policy.state.counts
+		if !v.refuses(it) {
+			if v.Allowed {
+				counts.granted.Add(1)
+				if it.policy.Lockout != nil {
+					it.policy.state.lockouts.granted(w.key(it))
+				}
+			}
+			continue
+		}
+		refusing++
+		by = i
+		counts.refused.Add(1)
+		if it.policy.Lockout != nil {
+			e.noteRefusal(v, it)
+		}
+	}
+	if !v.Allowed {
+		e.counts.refused.Add(1)
+		if s.lockouts {
+			v.bind()
+		}
+	}
+	for i := range w.items {
+		it := &w.items[i]
+		switch {
+		case it.failed != nil:
+		case it.policy.Mode == ModeShadow:
+			if v.Allowed {
+				w.shadow(it)
+			}
+		case len(it.policy.candidate) > 0 && it.first >= 0 && (refusing == 0 || refusing == 1 && by == i):
+			w.measure(it, refusing == 0)
+		}
+	}
+}
+
+// noteRefusal counts a refusal of a policy that locks out.
+func (e *Engine) noteRefusal(v *Verdict, it *item) {
+	limited := false
+	for j := it.first; j < it.end; j++ {
+		limited = limited || v.Parts[j].Decision.Reason == weir.ReasonLimited
+	}
+	if !limited {
+		return // it asks for more than there ever is, or finds no room
+	}
+	locked := it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
+	if locked <= 0 {
+		return
+	}
+	it.policy.state.counts.lockedOut.Add(1)
+	for j := it.first; j < it.end; j++ {
+		if d := &v.Parts[j].Decision; !d.Allowed {
+			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
+		}
+	}
+}
+
+// shadow asks a policy that is not enforced.
+func (w *work) shadow(it *item) {
+	d, counts := it.policy.state.difference, it.policy.state.counts
+	d.requests.Add(1)
+	if w.try(it, it.policy.limits, it.plans) {
+		counts.granted.Add(1)
+		return
+	}
+	counts.refused.Add(1)
+	d.refused.Add(1)
+	d.note(d.refusals, w.key(it))
+}
+
+// measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
+func (w *work) measure(it *item, admitted bool) {
+	d := it.policy.state.difference
+	d.requests.Add(1)
+	would := w.try(it, it.policy.candidate, nil)
+	switch {
+	case would == admitted:
+	case would:
+		d.admitted.Add(1)
+		d.note(d.grants, w.key(it))
+	default:
+		d.refused.Add(1)
+		d.note(d.refusals, w.key(it))
+	}
+}
+
+// try takes the permits of limits that refuse nobody.
+func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
+	w.charges = w.charges[:0]
+	w.charge(it, limits, plans)
+	before := len(w.leases)
+	var binding int
+	w.leases, binding = weir.TryAcquireAll(w.leases, w.charges...)
+	own := w.leases[before:]
+	granted := own[binding].Allowed()
+	if granted {
+		for i := range own {
+			if limits[i].returns {
+				w.extra = append(w.extra, own[i])
+			}
+		}
+	}
+	w.leases = w.leases[:before]
+	return granted
+}
+
+func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(e.live.Load(), r, v) }
+
+func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
+	if !v.gather(s, r, false) {
+		return
+	}
+	v.chargeAll()
+	switch {
+	case v.failed():
+		v.peekParts()
+		v.Binding, v.Allowed = -1, false
+	case s.lockouts && v.lockedOut(e.now()):
+		v.peekRest()
+		v.Allowed = false
+	case len(v.work.charges) > 0:
+		v.peekParts()
+		v.Allowed = v.Parts[v.Binding].Decision.Allowed
+	}
+}
+
+func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
+	s := e.live.Load()
+	e.sample(s, r)
+	e.counts.requests.Add(1)
+	if !e.prepare(s, r, v) || e.refusedAhead(s, v) {
+		return nil
+	}
+	w := &v.work
+	if len(w.charges) == 0 {
+		e.conclude(s, v)
+		return nil
+	}
+	longest, queue := mostWait, false
+	for i := range w.items {
+		if it := &w.items[i]; it.first >= 0 && it.policy.queue {
+			longest, queue = min(longest, it.policy.maxWait), true
+		}
+	}
+	if !queue {
+		v.take(reserve)
+		e.conclude(s, v)
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	var err error
+	if reserve {
+		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
+	} else {
+		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
+	}
+	switch {
+	case err == nil:
+		v.fill()
+	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		v.tooLate()
+	default:
+		v.peekParts()
+		v.Allowed = false
+		e.counts.canceled.Add(1)
+		return err
+	}
+	e.conclude(s, v)
+	return nil
+}
+
+// take decides at once.
+func (v *Verdict) take(reserve bool) {
+	w := &v.work
+	if reserve {
+		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
+	} else {
+		w.leases, v.Binding = weir.TryAcquireAll(w.leases, w.charges...)
+	}
+	v.fill()
+}
+
+// tooLate is the answer when the time was up before the permits came.
+func (v *Verdict) tooLate() {
+	waited := v.Binding
+	v.peekParts()
+	if v.Binding >= 0 && v.Parts[v.Binding].Decision.Allowed {
+		v.Binding = max(waited, 0) // permits came a moment too late
+		v.Parts[v.Binding].Decision.RetryAfter = 1
+	}
+	v.Allowed = false
+	d := &v.Parts[v.Binding].Decision
+	d.Allowed = false
+	if d.Reason == weir.ReasonNone || d.Reason == weir.ReasonLimited {
+		d.Reason = weir.ReasonDeadline
+	}
+}

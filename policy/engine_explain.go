@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// sample explains one in so many requests, before they are decided.
+func (e *Engine) sample(s *snapshot, r *Request) {
+	if n := e.options.ExplainEvery; n > 0 && e.sampled.Add(1)%uint64(n) == 0 {
+		e.options.OnExplain(e.explain(s, r))
+	}
+}
+
+// Explain tells how a request would be answered now, and takes nothing. It looks at all rules, and is not for every request.
+func (e *Engine) Explain(r *Request) Explanation { return e.explain(e.live.Load(), r) }
+
+func (e *Engine) explain(s *snapshot, r *Request) Explanation {
+	var v Verdict
+	e.peekAt(s, r, &v)
+	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r)}
+	d := v.Decision()
+	x.Reason, x.RetryAfter = d.Reason, d.RetryAfter
+	if v.Allowed {
+		x.Reason, x.RetryAfter = weir.ReasonNone, 0
+	}
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		role := "enforce"
+		if it.policy.Mode == ModeShadow {
+			role = "shadow"
+		}
+		before := len(x.Limits)
+		x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
+		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
+			x.Binding = before + v.Binding - it.first
+		}
+		for j := it.first; j >= 0 && j < it.end; j++ {
+			l := &x.Limits[before+j-it.first]
+			if l.Decision = v.Parts[j].Decision; !l.Decision.Allowed {
+				l.After = l.Before
+			}
+			l.Would = would(l)
+		}
+		if len(it.policy.candidate) > 0 {
+			x.Limits = s.explainLimits(x.Limits, w, it, r, "candidate", it.policy.Candidate, it.policy.candidate, nil)
+		}
+	}
+	return x
+}
+
+func (s *snapshot) explainRules(r *Request) []ExplainedRule {
+	all := make([]ExplainedRule, len(s.set.Rules))
+	final := ""
+	for i := range s.set.Rules {
+		rule := &s.set.Rules[i]
+		all[i] = ExplainedRule{Name: rule.Name, Source: rule.Source, Condition: s.index.why(int32(i), r)}
+		x := &all[i]
+		if x.Condition == "" && rule.When != nil {
+			s.index.bind(r, int32(i))
+			switch holds, err := rule.When.Holds(r); {
+			case err != nil && rule.Exempt:
+				x.Condition = fmt.Sprintf("when: %v cannot be told: %v", rule.When, err)
+			case err == nil && !holds:
+				x.Condition = fmt.Sprintf("when: %v is false", rule.When)
+			}
+		}
+		if x.Condition == "" && final != "" && !rule.Exempt {
+			x.Condition = fmt.Sprintf("rule %s before it matches and is final", final)
+		}
+		x.Matched = x.Condition == ""
+		if x.Matched && rule.Final && final == "" {
+			final = rule.Name
+		}
+	}
+	return all
+}
+
+// explainLimits appends the limits of a policy in one of its roles, each asked alone.
+func (s *snapshot) explainLimits(
+	all []ExplainedLimit, w *work, it *item, r *Request, role string, limits []Limit, live []liveLimit, plans []*weir.Plan,
+) []ExplainedLimit {
+	rule := &s.set.Rules[it.rule]
+	for i := range live {
+		l := ExplainedLimit{
+			Policy: it.policy.Name, Limit: limits[i].Name, Rule: rule.Name, Role: role,
+			Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
+		}
+		if it.failed != nil {
+			l.Failure = it.failed.Error()
+			l.Decision = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
+			l.Would = "nothing, as it cannot be told what to count: fail is " + it.policy.Fail.String()
+			all = append(all, l)
+			continue
+		}
+		plan := live[i].plan
+		if plans != nil {
+			plan = plans[i]
+		}
+		if role != "candidate" {
+			s.index.bind(r, it.rule)
+			l.Tier = tierOf(it.policy, r)
+		}
+		l.Holds = plan.Limit().String()
+		d, _ := weir.PeekAll(nil,
+			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
+			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
+		l.Before, l.After, l.Decision = d[0].Remaining, d[0].Remaining, d[1]
+		l.Decision.Policy = live[i].name
+		if l.Decision.Allowed {
+			l.After -= l.Cost
+		}
+		l.Would = would(&l)
+		all = append(all, l)
+	}
+	return all
+}
+
+func keyFrom(p *livePolicy, rule *Rule) string {
+	for i := range rule.Limits {
+		if u := &rule.Limits[i]; u.Policy == p.Name && u.Key != nil {
+			return u.Key.String()
+		}
+	}
+	if p.Key == nil {
+		return ""
+	}
+	return p.Key.String()
+}
+
+func tierOf(p *livePolicy, r *Request) string {
+	if p.TierBy == nil {
+		return ""
+	}
+	name, err := appendText(nil, p.TierBy, r)
+	if err != nil {
+		return ""
+	}
+	if _, ok := p.tiers[string(name)]; ok {
+		return string(name)
+	}
+	return ""
+}
+
+// would says what would pass.
+func would(l *ExplainedLimit) string {
+	d := &l.Decision
+	now := fmt.Sprintf("a cost of up to %d now", l.Before)
+	if l.Before <= 0 {
+		now = "nothing now"
+	}
+	switch {
+	case d.Allowed:
+		return now
+	case d.Reason == weir.ReasonNever:
+		return fmt.Sprintf("%s, and never more than %d", now, d.Limit)
+	case d.Reason == weir.ReasonHardLockout:
+		return fmt.Sprintf("nothing before the lockout ends in %v", rounded(d.RetryAfter))
+	case d.RetryAfter == 0 || d.RetryAfter == math.MaxInt64:
+		return now
+	}
+	return fmt.Sprintf("%s, this one in %v", now, rounded(d.RetryAfter))
+}
+
+// rounded is d as people read it, never too short.
+func rounded(d time.Duration) time.Duration {
+	unit := time.Millisecond
+	switch {
+	case d < time.Millisecond:
+		unit = time.Microsecond
+	case d >= time.Hour:
+		unit = time.Second
+	}
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	return d
+}

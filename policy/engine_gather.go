@@ -1,0 +1,173 @@
+package policy
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/weirhq/weir"
+)
+
+// work is the memory of a Verdict.
+type work struct {
+	snapshot *snapshot
+	found    []int32
+	keys     []byte
+	items    []item
+	charges  []weir.Charge
+	leases   []weir.Lease
+	extra    []weir.Lease // of policies in shadow and candidates, that must be released
+	peeked   []weir.Decision
+	exempt   int32 // the rule that has freed the request, -1 for none
+}
+
+// item is a policy that holds for a request.
+type item struct {
+	policy     *livePolicy
+	rule       int32
+	from, to   int // of the key in work.keys
+	cost       int64
+	plans      []*weir.Plan // nil for those of the policy
+	first, end int          // of its parts in Verdict.Parts, if it is enforced
+	failed     error        // why the key, the tier or the cost cannot be told
+}
+
+func (w *work) key(it *item) []byte { return w.keys[it.from:it.to:it.to] }
+
+// borrow is b as a string that is valid until b changes: limiters keep clones only.
+func borrow(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b meanwhile
+}
+
+// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules count what is
+// decided, not what is only looked at.
+func (v *Verdict) gather(s *snapshot, r *Request, counted bool) bool {
+	w := &v.work
+	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
+	v.own = weir.Decision{}
+	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
+	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
+	w.found = s.index.match(r, w.found[:0])
+	final := false
+	for _, n := range w.found {
+		rule := &s.set.Rules[n]
+		if final && !rule.Exempt {
+			continue
+		}
+		if rule.When != nil {
+			s.index.bind(r, n)
+			holds, err := rule.When.Holds(r)
+			if err != nil {
+				holds = !rule.Exempt
+				if counted {
+					s.matched[n].failed.Add(1)
+				}
+			}
+			if !holds {
+				continue
+			}
+		}
+		if counted {
+			s.matched[n].matched.Add(1)
+		}
+		if rule.Exempt {
+			v.Exempt, w.exempt, w.items = true, n, w.items[:0]
+			return false
+		}
+		final = rule.Final
+		if len(s.uses[n]) > 0 {
+			s.index.bind(r, n)
+		}
+		for i := range s.uses[n] {
+			u := &s.uses[n][i]
+			w.add(s, r, u.policy, n, u.Use)
+		}
+	}
+	for i := range w.items {
+		v.Priority = max(v.Priority, w.items[i].policy.Priority)
+	}
+	return true
+}
+
+// add adds a policy and its parents. A policy that holds already, with the same key, holds once.
+func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
+	for at >= 0 {
+		p := &s.live[at]
+		if p.Mode != ModeOff {
+			w.addOne(p, r, rule, u)
+		}
+		at, u = p.parent, nil
+	}
+}
+
+func (w *work) addOne(p *livePolicy, r *Request, rule int32, u *Use) {
+	it := item{policy: p, rule: rule, from: len(w.keys)}
+	key, cost := p.Key, p.Cost
+	if u != nil && u.Key != nil {
+		key = u.Key
+	}
+	if u != nil && u.Cost != nil {
+		cost = u.Cost
+	}
+	if key != nil {
+		w.keys, it.failed = appendText(w.keys, key, r)
+	}
+	it.to = len(w.keys)
+	for i := range w.items {
+		if other := &w.items[i]; other.policy == p && string(w.key(other)) == string(w.keys[it.from:it.to]) {
+			w.keys = w.keys[:it.from]
+			return
+		}
+	}
+	if it.failed == nil {
+		it.cost, it.failed = costOf(cost, r)
+	}
+	if it.failed == nil && p.TierBy != nil {
+		it.failed = w.chooseTier(&it, r)
+	}
+	if it.failed == nil && p.keys != nil {
+		if plans, ok := p.keys[string(w.key(&it))]; ok {
+			it.plans = plans
+		}
+	}
+	w.items = append(w.items, it)
+}
+
+func costOf(cost Number, r *Request) (int64, error) {
+	n := r.cost()
+	if cost != nil {
+		var err error
+		if n, err = cost.Int(r); err != nil {
+			return 0, err
+		}
+	}
+	if n < 0 || n > mostCost {
+		return 0, fmt.Errorf("weir: the cost is %d: must be from 0 to 10^15", n)
+	}
+	return n, nil
+}
+
+// chooseTier looks the tier up, whose name is needed for a moment only.
+func (w *work) chooseTier(it *item, r *Request) (err error) {
+	start := len(w.keys)
+	w.keys, err = appendText(w.keys, it.policy.TierBy, r)
+	if err == nil {
+		if plans, ok := it.policy.tiers[string(w.keys[start:])]; ok {
+			it.plans = plans
+		}
+	}
+	w.keys = w.keys[:start]
+	return err
+}
+
+// charge appends the charges of a policy under some limits.
+func (w *work) charge(it *item, limits []liveLimit, plans []*weir.Plan) {
+	for i := range limits {
+		plan := limits[i].plan
+		if plans != nil {
+			plan = plans[i]
+		}
+		w.charges = append(w.charges, weir.Charge{
+			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.cost, Plan: plan,
+		})
+	}
+}

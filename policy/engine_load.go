@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// NewEngine answers an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
+// *[weir.OptionError] where there are several.
+func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
+	if o.ExplainEvery < 0 || o.ExplainEvery > 1e9 {
+		return nil, &weir.OptionError{
+			Option: "EngineOptions.ExplainEvery", Value: strconv.Itoa(o.ExplainEvery), Accepted: "from 0 to 10^9",
+		}
+	}
+	if o.ExplainEvery > 0 && o.OnExplain == nil {
+		return nil, &weir.OptionError{Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0"}
+	}
+	e := &Engine{options: o}
+	if _, err := e.Load(set); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// ErrEngineClosed says that an engine has been closed.
+var ErrEngineClosed = errors.New("weir: the engine is closed")
+
+// Load replaces the set, at once for all requests that come later, and answers what has changed. If the set cannot be used, the
+// old one stays, and the error says why, as that of [Set.Check].
+//
+// State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
+// so up to the new limit, and are never multiplied (TestReloadMintsNothing). A limit whose name is new goes on from one of the
+// same algorithm whose name is gone, if there is one, so that 100/s may become 6000/m. Where the algorithm changes, or the
+// segments of a sliding window, the state begins anew, which the change says. What policies have counted stays.
+func (e *Engine) Load(set *Set) ([]Change, error) {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	changes, err := e.load(set)
+	e.lastError, e.lastAttempt = err, time.Now()
+	return changes, err
+}
+
+func (e *Engine) load(set *Set) ([]Change, error) {
+	if e.closed.Load() {
+		return nil, ErrEngineClosed
+	}
+	p, err := compile(set)
+	if err != nil {
+		return nil, err
+	}
+	old := e.live.Load()
+	s, err := e.build(p, old)
+	if err != nil {
+		return nil, fmt.Errorf("weir: %w", err)
+	}
+	s.bound()
+	e.live.Store(s)
+	if old == nil {
+		return nil, nil
+	}
+	return compare(old, s), nil
+}
+
+// Set is the one in force, its limits with names. It must not be changed.
+func (e *Engine) Set() *Set { return e.live.Load().set }
+
+// Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of the limit
+// may be "" if the policy has one only. Permits that are asked of it directly are those of the limit that it was made with:
+// see Charge for those of the set in force.
+func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] {
+	l := e.limit(policy, limit)
+	if l == nil {
+		return nil
+	}
+	return l.state.limiter
+}
+
+func (e *Engine) limit(policy, limit string) *liveLimit {
+	s := e.live.Load()
+	at, ok := s.policies[policy]
+	if !ok {
+		return nil
+	}
+	p := &s.live[at]
+	for i := range p.limits {
+		if p.Limits[i].Name == limit || limit == "" && len(p.limits) == 1 {
+			return &p.limits[i]
+		}
+	}
+	return nil
+}
+
+// Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of its parents the
+// key of which can be told from an empty request. They are for a caller that names the policy itself: see
+// [weir.TryAcquireAll]. Neither Mode nor Lockout nor tiers count. It answers false if there is no such policy.
+func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
+	s := e.live.Load()
+	at, ok := s.policies[policy]
+	if !ok {
+		return charges, false
+	}
+	p := &s.live[at]
+	plans := p.keys[key]
+	for i := range p.limits {
+		plan := p.limits[i].plan
+		if plans != nil {
+			plan = plans[i]
+		}
+		charges = append(charges, weir.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: plan})
+	}
+	return charges, true
+}
+
+// Unlock ends the lockout of a key of a policy, and answers whether there was one.
+func (e *Engine) Unlock(policy, key string) bool {
+	s := e.live.Load()
+	at, ok := s.policies[policy]
+	if !ok || s.live[at].state.lockouts == nil {
+		return false
+	}
+	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
+}
+
+// Close refuses everybody who waits and everybody who comes later, and every set. Closing twice is harmless. The error is
+// always nil.
+func (e *Engine) Close() error {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	e.closed.Store(true)
+	s := e.live.Load()
+	for i := range s.live {
+		for _, l := range [][]liveLimit{s.live[i].limits, s.live[i].candidate} {
+			for j := range l {
+				_ = l[j].state.limiter.Close()
+			}
+		}
+	}
+	return nil
+}

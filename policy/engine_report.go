@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirhq/weir/internal/names"
+	"github.com/weirhq/weir/internal/table"
+)
+
+// Report answers the state of the engine. It looks at all limits, and holds up nobody.
+func (e *Engine) Report() Report {
+	e.loading.Lock()
+	lastError, lastAttempt := e.lastError, e.lastAttempt
+	e.loading.Unlock()
+	s := e.live.Load()
+	r := Report{
+		Version: s.version, Loaded: s.loaded, LastAttempt: lastAttempt,
+		Requests: e.counts.requests.Load(), Refused: e.counts.refused.Load(), Exempt: e.counts.exempt.Load(),
+		Unlimited: e.counts.unlimited.Load(), Canceled: e.counts.canceled.Load(),
+	}
+	if lastError != nil {
+		r.LastError = lastError.Error()
+	}
+	for i := range s.live {
+		r.Policies = append(r.Policies, s.live[i].report(e.now()))
+	}
+	for i := range s.set.Rules {
+		c := s.matched[i]
+		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: c.matched.Load(), Failed: c.failed.Load()})
+	}
+	return r
+}
+
+func (p *livePolicy) report(now int64) PolicyReport {
+	c := p.state.counts
+	r := PolicyReport{
+		Name: p.Name, Mode: p.Mode, Granted: c.granted.Load(), Refused: c.refused.Load(), LockedOut: c.lockedOut.Load(),
+		Failed: c.failed.Load(),
+	}
+	for i := range p.limits {
+		st := p.limits[i].state.limiter.Stats()
+		r.Keys += st.Keys
+		r.MaxKeys += st.MaxKeys
+		r.Queued += st.Queued
+	}
+	if p.state.lockouts != nil {
+		r.Locked = p.state.lockouts.locked(now)
+	}
+	if d := p.state.difference; d != nil {
+		r.Difference = &Difference{
+			Requests: d.requests.Load(), NewlyRefused: d.refused.Load(), NewlyAdmitted: d.admitted.Load(),
+			RefusedKeys: topKeys(d.refusals), AdmittedKeys: topKeys(d.grants),
+		}
+	}
+	return r
+}
+
+// mostReported is how many keys a report names.
+const mostReported = 20
+
+func topKeys(in *names.Names[string]) (top []KeyCount) {
+	in.Each(func(_ table.Hash, key string, count uint64) bool {
+		if count > 0 {
+			top = append(top, KeyCount{key, count})
+		}
+		return true
+	})
+	slices.SortFunc(top, func(a, b KeyCount) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
+	return top[:min(len(top), mostReported)]
+}

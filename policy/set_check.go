@@ -1,0 +1,306 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+const (
+	mostLimits      = 8
+	mostKeyLimits   = 1 << 16
+	longestName     = 128
+	longestLimit    = 64
+	mostRefusals    = 65535
+	leastWait       = time.Millisecond
+	mostWait        = time.Hour
+	defaultWait     = time.Second
+	mostWithin      = 24 * time.Hour
+	mostLockout     = 3660 * 24 * time.Hour
+	acceptedName    = "from 1 to 128 printable ASCII characters except \"/\", and different from all others"
+	acceptedRule    = "from 1 to 128 printable ASCII characters, and different from all others"
+	acceptedLimit   = "from 1 to 64 printable ASCII characters except \"/\", and different from the other limits of the policy"
+	acceptedVariant = "as many limits as Limits, with the same names and algorithms"
+)
+
+// Check answers all that is wrong with a set, nil if nothing is: then an engine can be made of it. The error is an [errors.Join] of
+// *[weir.OptionError].
+func (s *Set) Check() error {
+	_, err := compile(s)
+	return err
+}
+
+// checker collects what is wrong with a set.
+type checker struct{ errs []error }
+
+func (c *checker) refuse(option, value, accepted string) {
+	c.errs = append(c.errs, &weir.OptionError{Option: option, Value: value, Accepted: accepted})
+}
+
+func (c *checker) add(err error) {
+	if err != nil {
+		c.errs = append(c.errs, err)
+	}
+}
+
+func isName(s string, longest int, slash bool) bool {
+	if s == "" || len(s) > longest {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '/' && !slash {
+			return false
+		}
+	}
+	return true
+}
+
+// program is a set that was checked and completed.
+type program struct {
+	set      *Set
+	policies map[string]int
+	rules    map[string]int
+	index    *index
+	uses     [][]use // of each rule
+}
+
+// use is a Use whose policy was looked up.
+type use struct {
+	*Use
+
+	policy int
+}
+
+// compile checks a set. What it answers refers to a copy of it, in which limits have names.
+func compile(s *Set) (*program, error) {
+	if s == nil {
+		return nil, &weir.OptionError{Option: "Set", Value: "nil", Accepted: "a set"}
+	}
+	c := new(checker)
+	p := &program{
+		set:      &Set{Policies: slices.Clone(s.Policies), Rules: slices.Clone(s.Rules)},
+		policies: make(map[string]int, len(s.Policies)),
+	}
+	for i := range p.set.Policies {
+		policy := &p.set.Policies[i]
+		at := fmt.Sprintf("policy %q", policy.Name)
+		if _, twice := p.policies[policy.Name]; twice || !isName(policy.Name, longestName, false) {
+			c.refuse(fmt.Sprintf("Policies[%d].Name", i), strconv.Quote(policy.Name), acceptedName)
+		}
+		p.policies[policy.Name] = i
+		c.policy(at, policy)
+	}
+	for i := range p.set.Policies {
+		c.parent(p, i)
+	}
+	p.rules = make(map[string]int, len(s.Rules))
+	p.uses = make([][]use, len(s.Rules))
+	for i := range p.set.Rules {
+		rule := &p.set.Rules[i]
+		if _, twice := p.rules[rule.Name]; twice || !isName(rule.Name, longestName, true) {
+			c.refuse(fmt.Sprintf("Rules[%d].Name", i), strconv.Quote(rule.Name), acceptedRule)
+		}
+		p.rules[rule.Name] = i
+		if rule.Exempt && len(rule.Limits) > 0 {
+			c.refuse(fmt.Sprintf("rule %q: Limits", rule.Name), fmt.Sprintf("%d of them", len(rule.Limits)), "none, as the rule is Exempt")
+		}
+		for j := range rule.Limits {
+			u := &rule.Limits[j]
+			policy, ok := p.policies[u.Policy]
+			if !ok {
+				c.refuse(fmt.Sprintf("rule %q: Limits[%d].Policy", rule.Name, j), strconv.Quote(u.Policy), "the name of a policy")
+			}
+			p.uses[i] = append(p.uses[i], use{u, policy})
+		}
+	}
+	var err error
+	if p.index, err = newIndex(p.set.Rules); err != nil {
+		c.add(err)
+	}
+	return p, errors.Join(c.errs...)
+}
+
+// policy checks a policy, and gives its limits names.
+func (c *checker) policy(at string, p *Policy) {
+	if p.Mode >= modes {
+		c.refuse(at+": Mode", p.Mode.String(), "enforce, shadow or off")
+	}
+	if p.Fail >= fails {
+		c.refuse(at+": Fail", p.Fail.String(), "closed or open")
+	}
+	if len(p.Limits) > mostLimits || len(p.Limits) == 0 && p.Mode != ModeOff {
+		c.refuse(at+": Limits", fmt.Sprintf("%d of them", len(p.Limits)), "from 1 to 8")
+	}
+	p.Limits = c.limits(at+": Limits", p.Limits)
+	if len(p.Candidate) > mostLimits {
+		c.refuse(at+": Candidate", fmt.Sprintf("%d of them", len(p.Candidate)), "from 1 to 8")
+	}
+	if len(p.Candidate) > 0 && p.Mode == ModeShadow {
+		c.refuse(at+": Candidate", "given", "none, as the policy itself is in shadow")
+	}
+	p.Candidate = c.limits(at+": Candidate", p.Candidate)
+	if len(p.Tiers) > 0 && p.TierBy == nil {
+		c.refuse(at+": TierBy", "nil", "what chooses one of Tiers")
+	}
+	if p.TierBy != nil && len(p.Tiers) == 0 {
+		c.refuse(at+": Tiers", "none", "those that TierBy chooses from")
+	}
+	p.Tiers = c.variants(at+": Tiers", p.Limits, p.Tiers)
+	p.Keys = c.variants(at+": Keys", p.Limits, p.Keys)
+	if len(p.Keys)+len(p.Tiers) > mostKeyLimits {
+		c.refuse(at+": Keys", strconv.Itoa(len(p.Keys)), "at most 65536, the tiers included")
+	}
+	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+	if err := b.Check(); err != nil {
+		c.add(fmt.Errorf("%s: %w", at, err))
+	}
+	if p.MaxWait != 0 && (p.MaxWait < leastWait || p.MaxWait > mostWait) {
+		c.refuse(at+": MaxWait", p.MaxWait.String(), "from 1ms to 1h, or 0 for 1s")
+	}
+	if p.MaxWait != 0 && p.QueueLimit == 0 {
+		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and nobody waits")
+	}
+	if p.Priority < weir.PriorityBackground || p.Priority > weir.PriorityCritical {
+		c.refuse(at+": Priority", p.Priority.String(), "background, sheddable, normal or critical")
+	}
+	c.lockout(at, p.Lockout)
+}
+
+func (c *checker) lockout(at string, o *Lockout) {
+	if o == nil {
+		return
+	}
+	if o.Refusals < 1 || o.Refusals > mostRefusals {
+		c.refuse(at+": Lockout.Refusals", strconv.Itoa(o.Refusals), "from 1 to 65535")
+	}
+	if o.Within < time.Millisecond || o.Within > mostWithin {
+		c.refuse(at+": Lockout.Within", o.Within.String(), "from 1ms to 24h")
+	}
+	if o.For < time.Millisecond || o.For > mostLockout {
+		c.refuse(at+": Lockout.For", o.For.String(), "from 1ms to 3660 days")
+	}
+}
+
+// limits checks limits, and answers them with names.
+func (c *checker) limits(at string, all []Limit) []Limit {
+	all = slices.Clone(all)
+	names := make(map[string]bool, len(all))
+	for i := range all {
+		if l := &all[i]; l.Name != "" {
+			if names[l.Name] || !isName(l.Name, longestLimit, false) {
+				c.refuse(fmt.Sprintf("%s[%d].Name", at, i), strconv.Quote(l.Name), acceptedLimit)
+			}
+			names[l.Name] = true
+		}
+	}
+	for i := range all {
+		l := &all[i]
+		if err := l.Check(); err != nil {
+			c.add(fmt.Errorf("%s[%d]: %w", at, i, err))
+		}
+		if l.Name != "" {
+			continue
+		}
+		name := defaultName(l.Limit)
+		for n := 2; names[name]; n++ {
+			name = defaultName(l.Limit) + "-" + strconv.Itoa(n)
+		}
+		l.Name, names[name] = name, true
+	}
+	return all
+}
+
+// variants checks limits that take the place of others.
+func (c *checker) variants(at string, of []Limit, all map[string][]Limit) map[string][]Limit {
+	if len(all) == 0 {
+		return nil
+	}
+	named := make(map[string][]Limit, len(all))
+	for name, limits := range all {
+		where := fmt.Sprintf("%s[%q]", at, name)
+		limits = slices.Clone(limits)
+		if len(limits) != len(of) {
+			c.refuse(where, fmt.Sprintf("%d of them", len(limits)), acceptedVariant)
+			continue
+		}
+		for i := range limits {
+			l := &limits[i]
+			if err := l.Check(); err != nil {
+				c.add(fmt.Errorf("%s[%d]: %w", where, i, err))
+				continue
+			}
+			if l.Name != "" && l.Name != of[i].Name || !alike(l.Limit, of[i].Limit) {
+				c.refuse(fmt.Sprintf("%s[%d]", where, i), l.Name+" "+l.String(), acceptedVariant)
+			}
+			l.Name = of[i].Name
+		}
+		named[name] = limits
+	}
+	return named
+}
+
+// alike tells whether a state of one limit can be held to the other.
+func alike(a, b weir.Limit) bool {
+	return a.Algorithm == b.Algorithm && (a.Algorithm != weir.AlgorithmSlidingWindow || segments(a) == segments(b))
+}
+
+func segments(l weir.Limit) int {
+	if l.Segments == 0 {
+		return defaultSegments
+	}
+	return l.Segments
+}
+
+const defaultSegments = 10
+
+// defaultName is the window of a limit, or what stands for it.
+func defaultName(l weir.Limit) string {
+	if l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0 {
+		return l.Algorithm.String()
+	}
+	return shortDuration(l.Rate.Period)
+}
+
+// shortDuration is d in the largest unit of which it is a multiple.
+func shortDuration(d time.Duration) string {
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
+		if d >= unit.of && d%unit.of == 0 {
+			return strconv.FormatInt(int64(d/unit.of), 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(int64(d), 10) + "ns"
+}
+
+// parent looks for the parent of a policy, and for a ring of parents.
+func (c *checker) parent(p *program, i int) {
+	policy := &p.set.Policies[i]
+	at := fmt.Sprintf("policy %q: Parent", policy.Name)
+	next := policy.Parent
+	for steps := 0; next != ""; steps++ {
+		at2, ok := p.policies[next]
+		switch {
+		case !ok && steps == 0:
+			c.refuse(at, strconv.Quote(next), "the name of a policy")
+			return
+		case !ok: // it is refused where it stands
+			return
+		case at2 == i:
+			c.refuse(at, strconv.Quote(policy.Parent), "a policy of which this one is not a parent itself")
+			return
+		case steps > len(p.set.Policies):
+			return // a ring of others
+		}
+		next = p.set.Policies[at2].Parent
+	}
+}
+
+// mostCost is the largest cost of a request.
+const mostCost = algo.MaxPermits
