@@ -2,6 +2,8 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"sync"
 
@@ -82,32 +84,52 @@ type pacedStream struct {
 	cancel context.CancelFunc
 	out    Outgoing
 
-	mu    sync.Mutex
-	last  weir.Lease // of the last message
-	ended bool
+	mu      sync.Mutex
+	last    weir.Lease // of the last message
+	refused error      // why a message was not sent
+	ended   bool
 }
 
 // SendMsg implements [grpc.ClientStream]. Like that it is called by one goroutine at a time.
 func (s *pacedStream) SendMsg(m any) error {
 	c := s.client
-	s.keep(weir.Lease{})
-	if s.ctx.Err() == nil { // otherwise the stream itself says why it has ended
-		wait, cancel := c.bounded(s.ctx)
-		defer cancel()
-		out := s.out
-		out.Message = m
-		lease, err := c.acquire(s.ctx, wait, &out, c.o.MessageCost(s.ctx, &out))
-		s.keep(lease)
-		if err != nil && s.ctx.Err() == nil {
-			s.cancel()
-			return err
-		}
+	if err := s.keep(weir.Lease{}, nil); err != nil {
+		return err
+	}
+	if s.ctx.Err() != nil {
+		return s.ClientStream.SendMsg(m) // which says why the stream has ended
+	}
+	wait, cancel := c.bounded(s.ctx)
+	defer cancel()
+	out := s.out
+	out.Message = m
+	lease, err := c.acquire(s.ctx, wait, &out, c.o.MessageCost(s.ctx, &out))
+	if s.ctx.Err() != nil {
+		err = nil
+	}
+	if err = s.keep(lease, err); err != nil {
+		s.cancel()
+		return err
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-// keep releases what the last message holds, and keeps the lease of the next one.
-func (s *pacedStream) keep(lease weir.Lease) {
+// RecvMsg implements [grpc.ClientStream]. The error of a stream that a message has ended is that of the message.
+func (s *pacedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused != nil {
+		return s.refused
+	}
+	return err
+}
+
+// keep releases what the last message holds, and keeps the lease of the next one, or why there is none.
+func (s *pacedStream) keep(lease weir.Lease, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last.Release()
@@ -115,6 +137,10 @@ func (s *pacedStream) keep(lease weir.Lease) {
 	if s.ended {
 		lease.Release()
 	}
+	if s.refused == nil {
+		s.refused = err
+	}
+	return s.refused
 }
 
 func (s *pacedStream) end() {
