@@ -17,7 +17,8 @@ import (
 // host are looked at than the longest pattern has, each node of the tree of paths is visited at most once, and what is longer than
 // any value of the rules is not even hashed. Only making a path clean reads all of it, once.
 type index struct {
-	matchers []matcher // by the number of the rule
+	matchers []matcher    // by the number of the rule
+	has      []conditions // of each matcher, close together: most rules have none but the one that they were found by
 	root     *node
 	buckets  []bucket
 }
@@ -48,13 +49,14 @@ type node struct {
 
 // newIndex answers the index of rules, or all that is wrong with their Match.
 func newIndex(rules []Rule) (*index, error) {
-	x := &index{matchers: make([]matcher, len(rules))}
+	x := &index{matchers: make([]matcher, len(rules)), has: make([]conditions, len(rules))}
 	var errs []error
 	all := make([]int32, len(rules))
 	for i := range rules {
 		var wrong []error
 		x.matchers[i], wrong = newMatcher(&rules[i])
 		errs = append(errs, wrong...)
+		x.has[i] = x.matchers[i].conditions()
 		all[i] = int32(i) //nolint:gosec // a number of rules that fits into memory
 	}
 	if len(errs) > 0 {
@@ -127,8 +129,7 @@ func (x *index) open(p slot, r *Request, known conditions, found []int32) []int3
 
 // check appends a rule if its conditions hold, of which some are known to.
 func (x *index) check(rule int32, r *Request, known conditions, found []int32) []int32 {
-	m := &x.matchers[rule]
-	if open := m.has &^ known; open != 0 && !m.hold(r, open) {
+	if open := x.has[rule] &^ known; open != 0 && !x.matchers[rule].hold(r, open) {
 		return found
 	}
 	return append(found, rule)

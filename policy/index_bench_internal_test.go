@@ -93,10 +93,11 @@ func (s shape) index(tb testing.TB, n int) *index {
 	return x
 }
 
-// requests are as many for few rules as for many, so that the requests themselves cost the same.
+// requests are as many for few rules as for many, so that the requests themselves cost the same, and so many that they come to most
+// of the rules, which are then not in the nearest cache.
 func (s shape) requests(rules int) []Request {
 	random := rand.New(rand.NewPCG(1, 2))
-	requests := make([]Request, 256)
+	requests := make([]Request, 1<<14)
 	for i := range requests {
 		requests[i] = s.request(random.IntN(rules))
 		requests[i].Method = "POST"
@@ -114,8 +115,8 @@ func BenchmarkMatch(b *testing.B) {
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
-					if found = x.match(&requests[i&255], found[:0]); len(found) != 1 {
-						b.Fatalf("%d rules match %+v", len(found), requests[i&255])
+					if found = x.match(&requests[i&(1<<14-1)], found[:0]); len(found) != 1 {
+						b.Fatalf("%d rules match %+v", len(found), requests[i&(1<<14-1)])
 					}
 					i++
 				}

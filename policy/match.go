@@ -18,8 +18,7 @@ type matcher struct {
 	routes    []string
 	protocols []string
 
-	has  conditions // that are not empty
-	wild bool       // whether a pattern has wildcards with a name
+	wild bool // whether a pattern has wildcards with a name
 }
 
 // hostPattern is a host in lower case, or what a host below a domain ends with, such as ".example.com".
@@ -82,20 +81,25 @@ const (
 	onHeaders // more than one field; of a rule with one it is onHeader
 )
 
-// note notes which conditions there are.
-func (m *matcher) note() {
+// conditions are those that are not empty.
+func (m *matcher) conditions() conditions {
+	var has conditions
 	for condition, n := range map[conditions]int{
-		onMethod: len(m.methods), onHost: len(m.hosts), onPath: len(m.paths), onHeader: len(m.headers), onClient: len(m.clients),
-		onRoute: len(m.routes), onProtocol: len(m.protocols),
+		onMethod: len(m.methods), onHost: len(m.hosts), onPath: len(m.paths), onClient: len(m.clients), onRoute: len(m.routes),
+		onProtocol: len(m.protocols),
 	} {
 		if n > 0 {
-			m.has |= condition
+			has |= condition
 		}
 	}
-	if len(m.headers) > 1 {
-		m.has ^= onHeader | onHeaders
+	switch len(m.headers) {
+	case 0:
+	case 1:
+		has |= onHeader
+	default:
+		has |= onHeaders
 	}
-	m.wild = slices.ContainsFunc(m.paths, func(p *pattern) bool { return p.wild })
+	return has
 }
 
 // hold tells whether the given conditions hold.

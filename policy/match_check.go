@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,7 +45,7 @@ func newMatcher(rule *Rule) (matcher, []error) {
 		routes:    texts(&c, "Routes", rule.Match.Routes, isPrintable, routeForm),
 		protocols: texts(&c, "Protocols", rule.Match.Protocols, isProtocol, protocolForm),
 	}
-	m.note()
+	m.wild = slices.ContainsFunc(m.paths, func(p *pattern) bool { return p.wild })
 	return m, c.errs
 }
 

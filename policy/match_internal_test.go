@@ -169,7 +169,7 @@ func TestPathValuesAreThoseOfTheRuleThatIsLookedAt(t *testing.T) {
 
 func TestMatchDoesNotAllocate(t *testing.T) {
 	x := mixed.index(t, 1000)
-	requests := mixed.requests(1000)
+	requests := mixed.requests(1000)[:500]
 	hostile := []Request{
 		{Path: strings.Repeat("/x", 100_000), Host: strings.Repeat("a.", 100_000) + "example.com"},
 		{Path: "/" + strings.Repeat("x", 100_000), Host: strings.Repeat("a", 100_000)},
