@@ -1,0 +1,108 @@
+package httplimit
+
+import (
+	"log/slog"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// MeteredAPIOptions are what a client of a metered API may send. The zero value is the preset: bursts of 5, 8 a minute, or what
+// the environment says in GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE.
+type MeteredAPIOptions struct {
+	// Name is that of the limit in errors. Default: "metered-api".
+	Name string
+	// BurstVariable and PerMinuteVariable are the names of the environment variables that replace Burst and PerMinute.
+	// Defaults: GEMINI_BURST, GEMINI_TOKENS_PER_MINUTE.
+	BurstVariable     string
+	PerMinuteVariable string
+	// Burst is how many requests may be sent at once, from 1 to 1,000,000, where the environment does not say so. Default: 5.
+	Burst int64
+	// PerMinute is how many may be sent in a minute, from 0.001 to 60,000,000, where the environment does not say so. Default: 8.
+	PerMinute float64
+	// LookupEnv replaces os.LookupEnv. Default: nil.
+	LookupEnv func(name string) (value string, ok bool)
+	// Logger is warned of variables that cannot be used. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+const (
+	mostMeteredBurst = 1_000_000
+	leastPerMinute   = 0.001
+	mostPerMinute    = 60_000_000
+)
+
+// MeteredAPI answers options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
+// hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up to 10,000,
+// and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
+//
+// Burst and PerMinute come from the environment. A variable that is not set, or is empty, leaves the default; one that cannot be
+// used, because it is no number or out of range, does so as well, with a warning in the log. PerMinute may have up to three
+// decimals. An error names an option that cannot be used.
+//
+// The options can be changed before they are given to [NewTransport], such as Base.
+func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
+	setDefault(&o.Name, "metered-api")
+	setDefault(&o.BurstVariable, "GEMINI_BURST")
+	setDefault(&o.PerMinuteVariable, "GEMINI_TOKENS_PER_MINUTE")
+	setDefault(&o.Burst, 5)
+	setDefault(&o.PerMinute, 8)
+	if o.LookupEnv == nil {
+		o.LookupEnv = os.LookupEnv
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case o.Burst < 1 || o.Burst > mostMeteredBurst:
+		return TransportOptions{}, optionError("MeteredAPIOptions.Burst", strconv.FormatInt(o.Burst, 10), "from 1 to 1000000, or 0 for 5")
+	case !isPerMinute(o.PerMinute):
+		return TransportOptions{}, optionError("MeteredAPIOptions.PerMinute", strconv.FormatFloat(o.PerMinute, 'g', -1, 64),
+			"from 0.001 to 60000000, or 0 for 8")
+	}
+	burst, perMinute := o.Burst, o.PerMinute
+	if text, ok := o.LookupEnv(o.BurstVariable); ok && text != "" {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1 && n <= mostMeteredBurst {
+			burst = n
+		} else {
+			o.warn(o.BurstVariable, text, "a whole number from 1 to 1000000", slog.Int64("default", burst))
+		}
+	}
+	if text, ok := o.LookupEnv(o.PerMinuteVariable); ok && text != "" {
+		if f, err := strconv.ParseFloat(text, 64); err == nil && isPerMinute(f) {
+			perMinute = f
+		} else {
+			o.warn(o.PerMinuteVariable, text, "a number from 0.001 to 60000000", slog.Float64("default", perMinute))
+		}
+	}
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
+		Name: o.Name, Rate: perMinuteRate(perMinute), Burst: burst, QueueLimit: 10_000,
+	})
+	if err != nil {
+		return TransportOptions{}, err
+	}
+	return TransportOptions{Limiter: limiter, MaxWait: 30 * time.Second}, nil
+}
+
+// warn tells of a variable that is not used.
+func (o *MeteredAPIOptions) warn(name, value, accepted string, instead slog.Attr) {
+	const longest = 80
+	if len(value) > longest {
+		value = value[:longest]
+	}
+	o.Logger.Warn("httplimit: an environment variable cannot be used, the default is", "name", name, "value", value,
+		"accepted", accepted, instead)
+}
+
+func isPerMinute(f float64) bool { return f >= leastPerMinute && f <= mostPerMinute } // NaN is not
+
+// perMinuteRate is a rate with up to three decimals.
+func perMinuteRate(f float64) weir.Rate {
+	if f == math.Trunc(f) {
+		return weir.PerMinute(int64(f))
+	}
+	return weir.Per(int64(math.Round(f*1000)), 1000*time.Minute)
+}

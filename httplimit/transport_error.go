@@ -1,0 +1,53 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// ErrLimited is wrapped by every error of a [Transport] that did not send a request because of a limit.
+var ErrLimited = errors.New("weir: httplimit: request not sent")
+
+// LimitedError says why a [Transport] did not send a request. [errors.As] finds it in what an http.Client answers.
+type LimitedError struct {
+	// Host is the partition of the request, usually its host.
+	Host string
+	// Limit is the name of the limit that held the request back: of the limiter of the client, or as the server calls it. It is
+	// "" where the server has named none.
+	Limit string
+	// Server tells that it was a limit of the server, and not one of the client.
+	Server bool
+	// Reason is why the request did not wait: ReasonDeadline because its turn would have come after the deadline of its context or
+	// after MaxWait, ReasonQueueFull because there was no room, or what the limiter answered.
+	Reason weir.Reason
+	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody knows.
+	RetryAfter time.Duration
+}
+
+// Error says which limit, why, and for how long.
+func (e *LimitedError) Error() string {
+	by := "the limit of the client"
+	if e.Server {
+		by = "the limit of the server"
+	}
+	if e.Limit != "" {
+		by += fmt.Sprintf(" %.80q", e.Limit)
+	}
+	text := fmt.Sprintf("%v to %.80q: %s (%v)", ErrLimited, e.Host, by, e.Reason)
+	switch {
+	case e.RetryAfter == weir.Never:
+		return text + "; no later attempt can succeed"
+	case e.RetryAfter > 0:
+		return text + fmt.Sprintf("; it would have had to wait for %v", e.RetryAfter)
+	}
+	return text
+}
+
+// Unwrap is [ErrLimited].
+func (e *LimitedError) Unwrap() error { return ErrLimited }
+
+// Timeout tells that the request would have had to wait for too long, as it does of errors of package net.
+func (e *LimitedError) Timeout() bool { return e.Reason == weir.ReasonDeadline }
