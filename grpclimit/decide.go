@@ -116,50 +116,36 @@ func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *h
 		v.Release()
 		verdicts.Put(v)
 	}
+	var err error
 	if wait == 0 {
 		s.o.Engine.Take(&c.Request, v)
-	} else if err := s.wait(ctx, c, wait, v); err != nil {
-		free()
-		if ctx.Err() != nil {
-			return gone(ctx)
-		}
-		return s.fail(ctx, c, "grpclimit: the engine failed", slog.Any("error", err))
+	} else {
+		bounded, cancel := waiting(ctx, wait)
+		err = s.o.Engine.Wait(bounded, &c.Request, v)
+		cancel()
 	}
-	if v.Allowed {
+	switch {
+	case err == nil && v.Allowed:
 		h.verdict = v
 		if s.o.Headers != nil && c.Protocol == ProtocolCall {
 			s.told.admitted(ctx, &s.o, a, s.told.parts(v))
 		}
 		return nil
+	case wait > 0 && ctx.Err() != nil:
+		free()
+		return gone(ctx)
+	case err != nil:
+		free()
+		return s.fail(ctx, c, "grpclimit: the engine failed", slog.Any("error", err))
 	}
 	defer free()
 	return s.refuse(ctx, refusalOf(c, v), s.told.parts(v), a)
 }
 
-// wait asks the engine for a call that may wait.
-func (s *Server) wait(ctx context.Context, c *Call, wait time.Duration, v *policy.Verdict) error {
-	bounded, cancel := waiting(ctx, wait)
-	defer cancel()
-	err := s.o.Engine.Wait(bounded, &c.Request, v)
-	if err == nil || ctx.Err() != nil || bounded.Err() == nil {
-		return err
-	}
-	// MaxWait is over, and the client is still there.
-	s.o.Engine.Peek(&c.Request, v)
-	v.Allowed = false
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		d := &v.Parts[v.Binding].Decision
-		*d = late(*d)
-	}
-	return nil
-}
-
 // refusalOf is what a verdict says of a call that it refuses.
 func refusalOf(c *Call, v *policy.Verdict) *Refusal {
 	r := &Refusal{Call: c, Decision: v.Decision(), Cost: max(c.Cost, 1)}
-	if v.Binding < 0 {
-		r.Decision.Reason = weir.ReasonOverloaded // no limit has refused it
-	} else if v.Binding < len(v.Parts) {
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		r.Cost = v.Parts[v.Binding].Cost
 		r.Key = string(v.Parts[v.Binding].Key)
 	}
