@@ -439,6 +439,9 @@ func (g *gate) arm(now, due int64) {
 		return
 	}
 	d := time.Duration(due - now)
+	if m, ok := g.meter.(*calendarMeter); ok && m.corrected() {
+		d = min(d, wallCheck) // to look whether due is still right
+	}
 	g.due = due
 	switch {
 	case g.clock != nil:

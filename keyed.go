@@ -16,12 +16,13 @@ import (
 type KeyedOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// Algorithm, Rate, Burst and Segments are the limit of each key: see [Limit]. Rate is required, except for
-	// AlgorithmConcurrency, which needs Burst instead.
+	// Algorithm, Rate, Burst, Segments and Calendar are the limit of each key: see [Limit]. Rate is required, except for
+	// AlgorithmConcurrency, which needs Burst instead, and AlgorithmCalendarWindow, which needs Burst and Calendar.
 	Algorithm Algorithm
 	Rate      Rate
 	Burst     int64
 	Segments  int
+	Calendar  Calendar
 	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0,
 	// nobody waits. A queue costs nothing while nobody stands in it.
 	QueueLimit int64

@@ -46,7 +46,7 @@ func (k *keyed) learn(t *terms) {
 			break
 		}
 	}
-	if k.base != nil && t.limit.Rate.Period != k.base.limit.Rate.Period {
+	if base := k.base; base != nil && (t.limit.Rate.Period != base.limit.Rate.Period || t.limit.Calendar != base.limit.Calendar) {
 		k.mixed.Store(true)
 	}
 }

@@ -63,7 +63,7 @@ func (k *keyed) init(o KeyedOptions, chosen bool) error {
 	k.highest.Store(int64(bounds.MaxKeys))
 	k.clock = steady(o.Clock)
 	k.origin = k.now()
-	limit := Limit{o.Algorithm, o.Rate, o.Burst, o.Segments}
+	limit := Limit{o.Algorithm, o.Rate, o.Burst, o.Segments, o.Calendar}
 	var err error
 	// Where limits differ, a bucket needs the words for any rate; and a clock that was given may show any time.
 	if k.base, err = k.compile(of, limit, !chosen && o.Clock == nil); err != nil {
@@ -135,6 +135,9 @@ func (k *keyed) count(granted bool) {
 // compile checks a limit for keys.
 func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 	t, err := l.compile(of, k.origin, narrow)
+	if err == nil && k.clock != nil {
+		t.follow(k.origin)
+	}
 	if err == nil && l.Algorithm == AlgorithmTokenBucket {
 		debt := k.debt(t)
 		k.raiseMostDebt(debt)

@@ -22,12 +22,15 @@ const (
 	AlgorithmSlidingCounter
 	// AlgorithmConcurrency counts like a [Concurrency].
 	AlgorithmConcurrency
+	// AlgorithmCalendarWindow counts like a [CalendarWindow].
+	AlgorithmCalendarWindow
 
 	algorithms
 )
 
 var algorithmNames = [algorithms]string{
 	"token-bucket", "fixed-window", "sliding-window", "sliding-counter", "concurrency",
+	"calendar-window",
 }
 
 // String is the name of the algorithm in lower case, such as "token-bucket".
@@ -57,14 +60,17 @@ type Limit struct {
 	// Algorithm is how permits are counted. Default: AlgorithmTokenBucket.
 	Algorithm Algorithm
 	// Rate is how fast permits come back: of a token bucket evenly, of the windows Rate.Permits in each window of the
-	// length Rate.Period. Required, except for AlgorithmConcurrency, where it must be zero.
+	// length Rate.Period. Required, except for AlgorithmConcurrency and AlgorithmCalendarWindow, where it must be zero.
 	Rate Rate
-	// Burst is how many permits a token bucket holds, or how many can be out at a time with AlgorithmConcurrency: from 1
-	// to 10^15. Default: the permits of Rate. With the windows, which hold the permits of Rate, it must be 0.
+	// Burst is how many permits a token bucket holds, how many can be out at a time with AlgorithmConcurrency, or how many each
+	// window of AlgorithmCalendarWindow has: from 1 to 10^15. Default: the permits of Rate. With the other windows, which
+	// hold the permits of Rate, it must be 0.
 	Burst int64
 	// Segments is into how many segments a sliding window is cut: from 1 to 64. Default: 10. With other algorithms it must
 	// be 0.
 	Segments int
+	// Calendar says where the windows of AlgorithmCalendarWindow begin. With other algorithms it must be zero.
+	Calendar Calendar
 }
 
 // Check returns an error that says what is wrong with l, or nil.
@@ -73,7 +79,8 @@ func (l Limit) Check() error {
 	return err
 }
 
-// String is the limit in words: "10/s, burst 20", "fixed-window 100/min".
+// String is the limit in words: "10/s, burst 20", "fixed-window 100/min", "calendar-window 1000000 per month from day 15,
+// Europe/Vienna".
 func (l Limit) String() string {
 	switch l.Algorithm {
 	case AlgorithmTokenBucket:
@@ -84,6 +91,8 @@ func (l Limit) String() string {
 		return fmt.Sprintf("%v %d", l.Algorithm, l.Burst)
 	case AlgorithmFixedWindow, AlgorithmSlidingCounter:
 		return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
+	case AlgorithmCalendarWindow:
+		return fmt.Sprintf("%v %d per %v", l.Algorithm, l.Burst, l.Calendar)
 	default:
 		return l.Algorithm.String()
 	}
@@ -110,22 +119,19 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 	if l.Algorithm >= algorithms {
 		return nil, &OptionError{
 			of + ".Algorithm", l.Algorithm.String(),
-			"token-bucket, fixed-window, sliding-window, sliding-counter or concurrency",
+			"token-bucket, fixed-window, sliding-window, sliding-counter, concurrency or calendar-window",
 		}
 	}
-	if l.Algorithm != AlgorithmConcurrency {
-		if err := l.Rate.option(of + ".Rate"); err != nil {
-			return nil, err
-		}
-	} else if l.Rate != (Rate{}) {
-		return nil, &OptionError{
-			of + ".Rate", l.Rate.String(), "zero with concurrency, where permits come back when they are released",
-		}
+	if err := l.checkRate(of + ".Rate"); err != nil {
+		return nil, err
 	}
 	if l.Segments != 0 && l.Algorithm != AlgorithmSlidingWindow {
 		return nil, &OptionError{of + ".Segments", fmt.Sprint(l.Segments), "0 with " + l.Algorithm.String()}
 	}
-	if l.Burst != 0 && l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmConcurrency {
+	if l.Calendar != (Calendar{}) && l.Algorithm != AlgorithmCalendarWindow {
+		return nil, &OptionError{of + ".Calendar", l.Calendar.String(), "zero with " + l.Algorithm.String()}
+	}
+	if l.Burst != 0 && l.Rate != (Rate{}) && l.Algorithm != AlgorithmTokenBucket {
 		return nil, &OptionError{
 			of + ".Burst", fmt.Sprint(l.Burst), "0 with " + l.Algorithm.String() + ", which holds the permits of Rate",
 		}
@@ -152,6 +158,12 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		p := new(packedCounter)
 		p.algorithm, err = algo.NewSlidingCounter(n, window, origin)
 		t.packed, t.refill = p, 2*window
+	case AlgorithmCalendarWindow:
+		p := new(packedCalendar)
+		if p.algorithm, err = newCalendarWindow(of, "Burst", l.Burst, l.Calendar, false); err != nil {
+			return nil, err
+		}
+		t.packed, t.refill = p, p.algorithm.Length(time.Now().UnixNano())
 	default: // AlgorithmConcurrency
 		p := new(packedInUse)
 		if p.algorithm, err = algo.NewConcurrency(l.Burst); err != nil {
@@ -165,12 +177,37 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 	return t, nil
 }
 
+// checkRate checks the rate, whose name is option in errors.
+func (l Limit) checkRate(option string) error {
+	var accepted string
+	switch l.Algorithm {
+	case AlgorithmConcurrency:
+		accepted = "zero with concurrency, where permits come back when they are released"
+	case AlgorithmCalendarWindow:
+		accepted = "zero with calendar-window, where Burst permits come back when a window of Calendar begins"
+	default:
+		return l.Rate.option(option)
+	}
+	if l.Rate != (Rate{}) {
+		return &OptionError{option, l.Rate.String(), accepted}
+	}
+	return nil
+}
+
 // packBucket packs the states of a bucket, into two words if it can and may.
 func packBucket(b algo.TokenBucket, narrow bool) packed { //nolint:ireturn // one of two
 	if num, _ := b.Rate(); narrow && num <= mostUnits {
 		return &packedUnits{b, bucketUnits{num: num}}
 	}
 	return &packedBucket{algorithm: b}
+}
+
+// follow has windows of a calendar go by a clock that was given, and shows now.
+func (t *terms) follow(now int64) {
+	if p, ok := t.packed.(*packedCalendar); ok {
+		p.algorithm.wall = nil
+		t.refill = p.algorithm.Length(now)
+	}
 }
 
 // terms are a limit that has been checked.

@@ -50,6 +50,7 @@ var (
 	_ packing[algo.SlidingWindowState, algo.SlidingWindow]   = slidingWords{}
 	_ packing[algo.SlidingCounterState, algo.SlidingCounter] = counterWords{}
 	_ packing[algo.ConcurrencyState, algo.Concurrency]       = inUseWord{}
+	_ packing[algo.CalendarWindowState, wallWindow]          = calendarWords{}
 )
 
 // packedAs implements packed.
@@ -350,4 +351,57 @@ func (inUseWord) metered(a algo.Concurrency, s algo.ConcurrencyState) meter { //
 
 func (inUseWord) state(m meter) algo.ConcurrencyState {
 	return m.(*metered[algo.ConcurrencyState, algo.Concurrency]).state //nolint:errcheck,forcetypeassert // it made the meter
+}
+
+// calendarWords is a calendar window in three words.
+type calendarWords struct{}
+
+// packedCalendar keeps states also when a refusal has taken them to an earlier window: see algo.CalendarWindow.
+type packedCalendar struct {
+	packedAs[algo.CalendarWindowState, wallWindow, calendarWords]
+}
+
+func (p *packedCalendar) take(state []uint64, now, n int64) algo.Result {
+	if n == 0 {
+		return p.peek(state, now, 0)
+	}
+	s := p.packing.unpack(state, now)
+	x, r := p.algorithm.Take(s, now, n)
+	if r.Allowed || x.Start < s.Start {
+		p.packing.pack(state, x)
+	}
+	return r
+}
+
+func (calendarWords) words() int { return 3 }
+
+func (calendarWords) unpack(state []uint64, _ int64) algo.CalendarWindowState {
+	return algo.CalendarWindowState{Start: int64(state[0]), Used: int64(state[1]), Excess: int64(state[2])}
+}
+
+func (calendarWords) pack(state []uint64, s algo.CalendarWindowState) {
+	state[0], state[1], state[2] = uint64(s.Start), uint64(s.Used), uint64(s.Excess)
+}
+
+func (calendarWords) begun(_, _ int64) algo.CalendarWindowState { return algo.CalendarWindowState{} }
+
+func (calendarWords) carried(a, old wallWindow, s algo.CalendarWindowState, now int64) algo.CalendarWindowState {
+	return a.Carry(old.CalendarWindow, s, a.unix(now))
+}
+
+func (calendarWords) across(
+	a, old wallWindow, s algo.CalendarWindowState, now, n int64, m algo.Mark,
+) algo.CalendarWindowState {
+	if !a.SameWindows(old.CalendarWindow) {
+		return s
+	}
+	return a.Cancel(s, now, n, m)
+}
+
+func (calendarWords) metered(a wallWindow, s algo.CalendarWindowState) meter { //nolint:ireturn // meters differ
+	return &calendarMeter{metered[algo.CalendarWindowState, wallWindow]{algorithm: a, state: s}}
+}
+
+func (calendarWords) state(m meter) algo.CalendarWindowState {
+	return m.(*calendarMeter).state //nolint:errcheck,forcetypeassert // it made the meter
 }
