@@ -29,8 +29,14 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 		return success
 	}
 	text, status := err.Error(), failure
-	var wrong *misuse.Error
+	var (
+		wrong   *misuse.Error
+		invalid *misuse.Invalid
+	)
 	switch {
+	case errors.As(err, &invalid):
+		fmt.Fprintf(stderr, "%s %s\n", terminal.Of(stderr).Red("weir:"), strings.TrimPrefix(text, "weir: "))
+		return misused
 	case errors.As(err, &wrong):
 		status = misused
 	case strings.HasPrefix(text, "unknown command "): // of cobra, which has no type for it

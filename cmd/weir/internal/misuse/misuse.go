@@ -67,3 +67,13 @@ func NoArguments(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
+
+// Invalid is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for it as
+// well, and adds nothing: help would not help.
+type Invalid struct{ text string }
+
+// Error is the text.
+func (e *Invalid) Error() string { return e.text }
+
+// Invalidf answers an [Invalid] with a text that is formatted as by [fmt.Sprintf].
+func Invalidf(format string, args ...any) *Invalid { return &Invalid{fmt.Sprintf(format, args...)} }

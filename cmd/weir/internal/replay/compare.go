@@ -21,11 +21,11 @@ func compare(cmd *cobra.Command, o *options, files []string) error {
 		if name == "" {
 			continue
 		}
-		set, err := load(name)
+		one, err := load(name, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		configurations = append(configurations, configuration{name, set})
+		configurations = append(configurations, one)
 	}
 	total, err := totalSize(files)
 	if err != nil {

@@ -12,12 +12,6 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// configuration is one of those that a log is run through.
-type configuration struct {
-	name string // of the file
-	set  *policy.Set
-}
-
 // comparison runs a log through one configuration, or through two at the same time. Reading, and each configuration, have a
 // goroutine of their own, which hand on batches of requests in the order of their times.
 type comparison struct {
@@ -98,7 +92,7 @@ func (c *comparison) start() error {
 		names[name] = i
 	}
 	for _, one := range c.configurations {
-		t, err := newTrial(one.set, c.fields, names, c.first)
+		t, err := newTrial(one, c.fields, names, c.first)
 		if err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}

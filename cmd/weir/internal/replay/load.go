@@ -1,9 +1,30 @@
 package replay
 
 import (
-	"errors"
+	"io"
+	"time"
 
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
 
-func load(string) (*policy.Set, error) { return nil, errors.New("weir: not yet") }
+// configuration is one of those that a log is run through. Its expressions tell the time by its clock.
+type configuration struct {
+	name  string // of the file
+	set   *policy.Set
+	clock *weir.ManualClock
+}
+
+// load reads a configuration. Mistakes and warnings are written to w.
+func load(name string, w io.Writer) (configuration, error) {
+	clock := &weir.ManualClock{}
+	file, err := config.Load(name, config.Options{Now: func() time.Time { return time.Unix(0, clock.Now()).UTC() }})
+	if err != nil {
+		return configuration{}, mistakes.Invalid(w, err)
+	}
+	mistakes.Warn(w, terminal.Of(w), file.Warnings)
+	return configuration{name, file.Set, clock}, nil
+}

@@ -31,17 +31,18 @@ type trial struct {
 type counts struct{ requests, refused, exempt, unlimited int64 }
 
 // newTrial answers a trial whose time begins with the first request.
-func newTrial(set *policy.Set, f fields, names map[string]int, first int64) (*trial, error) {
+func newTrial(c configuration, f fields, names map[string]int, first int64) (*trial, error) {
 	t := &trial{
-		fields: f, names: names, clock: weir.NewManualClock(clockTime(first)), numbers: make(map[*policy.Policy]int),
+		fields: f, names: names, clock: c.clock, numbers: make(map[*policy.Policy]int),
 		counts: make([]counts, len(names)), refused: make([]tally, len(names)), now: first,
 	}
 	for i := range t.refused {
 		t.refused[i].room = keysOf(len(names))
 	}
+	t.clock.Set(clockTime(first))
 	t.request.Protocol = "http"
 	t.request.Header = &t.header
-	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: t.clock})
+	engine, err := policy.NewEngine(c.set, policy.EngineOptions{Clock: t.clock})
 	t.engine = engine
 	return t, err
 }

@@ -1,0 +1,57 @@
+// Package mistakes writes what is wrong with configurations and other files that are read strictly.
+package mistakes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
+)
+
+// Write writes each mistake in a line: file, line and column, and what is wrong. What to do about it stands in the next line, so
+// that both can be read.
+func Write(w io.Writer, out terminal.Output, all []config.Mistake) {
+	for _, m := range all {
+		fix := m.Fix
+		m.Fix = ""
+		place := fmt.Sprintf("%s:%d:%d:", m.File, m.Line, m.Column)
+		fmt.Fprintf(w, "%s %s\n", out.Bold(place), strings.TrimPrefix(m.String(), place+" "))
+		if fix != "" {
+			fmt.Fprintf(w, "    %s\n", out.Dim(fix))
+		}
+	}
+}
+
+// Warn writes warnings.
+func Warn(w io.Writer, out terminal.Output, all []config.Mistake) {
+	for _, m := range all {
+		m.Message = "warning: " + m.Message
+		Write(w, out, []config.Mistake{m})
+	}
+}
+
+// Invalid turns an error of package config into one with which the program exits with 2, after it has written all mistakes to w.
+// Any other error stays as it is.
+func Invalid(w io.Writer, err error) error {
+	var wrong *config.Errors
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	Write(w, terminal.Of(w), wrong.Mistakes)
+	if wrong.Omitted > 0 {
+		fmt.Fprintf(w, "%s: %d more\n", wrong.File, wrong.Omitted)
+	}
+	return misuse.Invalidf("%s cannot be used: %s", wrong.File, Count(len(wrong.Mistakes)+wrong.Omitted))
+}
+
+// Count is "1 mistake" or "3 mistakes".
+func Count(n int) string {
+	if n == 1 {
+		return "1 mistake"
+	}
+	return fmt.Sprintf("%d mistakes", n)
+}

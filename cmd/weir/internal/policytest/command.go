@@ -1,0 +1,191 @@
+package policytest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
+)
+
+// options are the flags of the command.
+type options struct {
+	run     pattern
+	verbose bool
+	json    bool
+}
+
+// Command answers the command "test".
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "test [flags] FILE...",
+		Short: "Run unit tests of a configuration",
+		Long: `test sends requests to a configuration in virtual time, and compares what becomes
+of them with what a file expects. Nothing waits and nothing is sent over a
+network, so a month takes no time, and the same tests give the same result.
+
+A FILE is YAML. It names the configuration that it tests, as seen from the file,
+and has tests, each of which begins with fresh state:
+
+  config: weir.yaml
+  tests:
+    - name: five logins a minute
+      steps:
+        - request: POST /login
+          client: 192.0.2.1
+          times: 6
+          expect: {allowed: 5, policy: login, retry_after: 12s}
+        - wait: 12s
+          request: POST /login
+          client: 192.0.2.1
+          expect: {allowed: true}
+
+A step may wait, and then send a request: once, or as many "times" as it says, one
+"every" so often. What all requests have, such as the client, may stand in the
+test or at the top of the file. docs/testing.md lists all keys.
+
+A failure is told with its place in the file, what was expected and got, and why
+the configuration has decided so.
+
+The exit status is 0 if all tests pass, 1 if one fails, and 2 if a file or its
+configuration has mistakes.`,
+		Example: `  weir test weir_test.yaml
+  weir test weir_test.yaml --run login -v
+  weir test *_test.yaml --json | jq '.files[].tests[] | select(.passed | not)'`,
+		Args: func(_ *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return misuse.Errorf("test needs a FILE of tests")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, files []string) error { return run(cmd, &o, files) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.Var(&o.run, "run", "run only the tests whose names this regular expression matches\n(default: all)")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "list all tests, and not only those that fail")
+	fs.BoolVar(&o.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// pattern is a flag value: a regular expression.
+type pattern struct{ *regexp.Regexp }
+
+func (p *pattern) String() string {
+	if p.Regexp == nil {
+		return ""
+	}
+	return p.Regexp.String()
+}
+
+// Set compiles s.
+func (p *pattern) Set(s string) error {
+	compiled, err := regexp.Compile(s)
+	if err != nil {
+		return misuse.Errorf("is not a regular expression: %s", err)
+	}
+	p.Regexp = compiled
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*pattern) Type() string { return "regexp" }
+
+func run(cmd *cobra.Command, o *options, files []string) error {
+	w, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	all := &report{Files: []fileReport{}}
+	var invalid error
+	for _, name := range files {
+		r, err := runFile(name, o, stderr)
+		if err != nil {
+			if invalid = errors.Join(invalid, err); cmd.Context().Err() != nil {
+				return cmd.Context().Err()
+			}
+			continue
+		}
+		all.add(r)
+		if !o.json {
+			r.print(w, terminal.Of(w), o.verbose)
+		}
+	}
+	if o.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(all); err != nil {
+			return fmt.Errorf("weir: writing the result: %w", err)
+		}
+	}
+	switch {
+	case invalid != nil:
+		return invalid
+	case o.run.Regexp != nil && all.Passed+all.Failed == 0:
+		return misuse.Flag("run", o.run.String(), "matches the name of no test")
+	case all.Failed > 0:
+		return fmt.Errorf("weir: %d of %s failed", all.Failed, tests(all.Passed+all.Failed))
+	}
+	return nil
+}
+
+func tests(n int) string {
+	if n == 1 {
+		return "1 test"
+	}
+	return fmt.Sprintf("%d tests", n)
+}
+
+// mostBytes is how long a file may be.
+const mostBytes = 16 << 20
+
+// runFile runs the tests of a file. Its error is a [*misuse.Invalid] once it has written all mistakes to stderr.
+func runFile(name string, o *options, stderr io.Writer) (*fileReport, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, misuse.Invalidf("tests: %s", err)
+	case info.Size() > mostBytes:
+		return nil, misuse.Invalidf("tests: %s has more than %d MB", name, mostBytes>>20)
+	}
+	data, err := os.ReadFile(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, misuse.Invalidf("tests: %s", err)
+	}
+	s, err := read(name, data)
+	if err != nil {
+		return nil, mistakes.Invalid(stderr, err)
+	}
+	file, err := config.Load(s.config, config.Options{Env: s.lookup})
+	if err != nil {
+		if wrong := (*config.Errors)(nil); errors.As(err, &wrong) {
+			return nil, mistakes.Invalid(stderr, err)
+		}
+		s.place.Message, s.place.Fix = "the configuration cannot be read: "+err.Error(), "give its name as seen from this file"
+		return nil, mistakes.Invalid(stderr, &config.Errors{File: name, Mistakes: []config.Mistake{s.place}})
+	}
+	if err := s.checkNames(file.Set); err != nil {
+		return nil, mistakes.Invalid(stderr, err)
+	}
+	mistakes.Warn(stderr, terminal.Of(stderr), file.Warnings)
+	r := &fileReport{File: name, Config: s.config, Tests: []testReport{}}
+	for i := range s.tests {
+		t := &s.tests[i]
+		if o.run.Regexp != nil && !o.run.MatchString(t.name) {
+			r.Skipped++
+			continue
+		}
+		failures, err := s.run(t)
+		if err != nil {
+			return nil, err
+		}
+		r.add(t, failures)
+	}
+	return r, nil
+}

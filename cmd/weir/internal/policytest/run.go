@@ -1,0 +1,179 @@
+package policytest
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
+)
+
+// failure is an expectation that was not met.
+type failure struct {
+	place         place
+	step          int // from 1
+	field         string
+	expected, got string
+	request       *policy.Request
+	number, of    int64 // of the request that is explained, from 1
+	at            time.Time
+	explanation   policy.Explanation
+}
+
+// machine runs a test: an engine with state of its own and a clock that is moved by hand.
+type machine struct {
+	clock  *weir.ManualClock
+	engine *policy.Engine
+	held   []*policy.Verdict
+}
+
+// newMachine reads the configuration for a test, whose expressions have the clock of the test.
+func (s *suite) newMachine(at time.Time) (*machine, error) {
+	m := &machine{clock: weir.NewManualClock(at.UnixNano())}
+	file, err := config.Load(s.config, config.Options{
+		Env: s.lookup,
+		Now: func() time.Time { return time.Unix(0, m.clock.Now()).UTC() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.engine, err = policy.NewEngine(file.Set, policy.EngineOptions{Clock: m.clock})
+	return m, err
+}
+
+// lookup finds a variable in the file of tests, and otherwise in the environment.
+func (s *suite) lookup(name string) (string, bool) {
+	if value, ok := s.env[name]; ok {
+		return value, true
+	}
+	return os.LookupEnv(name)
+}
+
+func (m *machine) close() {
+	m.release()
+	// What is closed was used by nobody else, so there is nothing to be told.
+	_ = m.engine.Close()
+}
+
+func (m *machine) release() {
+	for _, v := range m.held {
+		v.Release()
+	}
+	m.held = nil
+}
+
+// run runs a test, and answers what was not as expected.
+func (s *suite) run(t *test) ([]failure, error) {
+	m, err := s.newMachine(t.at)
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	var failures []failure
+	for i := range t.steps {
+		one := &t.steps[i]
+		result := m.step(one, one.times)
+		for _, e := range one.expect {
+			got, ok := e.check(result)
+			if ok {
+				continue
+			}
+			f := failure{
+				place: e.place, step: i + 1, field: e.field, expected: e.expected, got: got, request: one.request,
+				number: result.telling(e.field) + 1, of: one.times,
+			}
+			if err := s.explain(t, &f); err != nil {
+				return nil, err
+			}
+			failures = append(failures, f)
+		}
+	}
+	return failures, nil
+}
+
+// telling is the request that tells most about an expectation that was not met: of a count the first that was refused, if there is
+// one, and otherwise the last.
+func (r *result) telling(field string) int64 {
+	if (field == "allowed" || field == "refused") && r.firstRefused >= 0 {
+		return r.firstRefused
+	}
+	return r.requests - 1
+}
+
+// step waits, sends the requests up to limit of them, and answers what became of them.
+func (m *machine) step(s *step, limit int64) *result {
+	m.clock.Advance(s.wait)
+	if s.release {
+		m.release()
+	}
+	r := &result{firstRefused: -1, lastAllowed: -1}
+	if s.request == nil {
+		return r
+	}
+	needsRules := slices.ContainsFunc(s.expect, func(e expectation) bool { return e.field == "rules" })
+	v := &policy.Verdict{}
+	for i := range limit {
+		if i > 0 {
+			m.clock.Advance(s.every)
+		}
+		if needsRules && i == s.times-1 {
+			explanation := m.engine.Explain(s.request)
+			for _, rule := range explanation.Rules {
+				if rule.Matched {
+					r.matched = append(r.matched, rule.Name)
+				}
+			}
+		}
+		m.engine.Take(s.request, v)
+		r.add(v)
+		if v.Allowed && s.hold {
+			m.held = append(m.held, v)
+			v = &policy.Verdict{}
+			continue
+		}
+		v.Release()
+	}
+	return r
+}
+
+// add counts a verdict, and keeps what is expected of the last.
+func (r *result) add(v *policy.Verdict) {
+	switch {
+	case v.Allowed:
+		r.allowed++
+		r.lastAllowed = r.requests
+	case r.firstRefused < 0:
+		r.firstRefused = r.requests
+	}
+	if v.Exempt {
+		r.exempt++
+	}
+	r.requests++
+	r.last = verdict{allowed: v.Allowed, decision: v.Decision()}
+	if v.Binding >= 0 {
+		p := &v.Parts[v.Binding]
+		r.last.policy, r.last.limit, r.last.key = p.Policy.Name, p.Decision.Policy, string(p.Key)
+	}
+}
+
+// explain runs the test once more up to the request that the failure is about, and explains that.
+func (s *suite) explain(t *test, f *failure) error {
+	m, err := s.newMachine(t.at)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	for i := range f.step - 1 {
+		m.step(&t.steps[i], t.steps[i].times)
+	}
+	last := &t.steps[f.step-1]
+	m.step(last, f.number-1)
+	if f.number > 1 {
+		m.clock.Advance(last.every)
+	}
+	f.at = time.Unix(0, m.clock.Now()).UTC()
+	f.explanation = m.engine.Explain(f.request)
+	return nil
+}

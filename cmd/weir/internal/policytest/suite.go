@@ -1,0 +1,71 @@
+// Package policytest is the command that runs the unit tests of a configuration in virtual time.
+package policytest
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
+)
+
+// suite is a file of tests.
+type suite struct {
+	name   string // of the file
+	config string // the file with the configuration
+	env    map[string]string
+	place  config.Mistake // where the configuration is named
+	tests  []test
+}
+
+// test begins with fresh state.
+type test struct {
+	name  string
+	place place
+	at    time.Time
+	steps []step
+}
+
+// place is where something stands in the file.
+type place struct{ line, column int }
+
+// step is a wait, then requests, then what is expected of them.
+type step struct {
+	place   place
+	wait    time.Duration
+	release bool // gives back what requests hold
+	request *policy.Request
+	times   int64
+	every   time.Duration // between two of the requests
+	hold    bool
+	expect  []expectation
+}
+
+// expectation is what must be true after the requests of a step.
+type expectation struct {
+	place    place
+	field    string
+	expected string // as it is shown
+	policy   string // whose name is expected, "" for none
+	rules    []string
+	path     string
+	// check answers what was got, as it is shown, and whether it is what was expected.
+	check func(*result) (got string, ok bool)
+}
+
+// result is what became of the requests of a step.
+type result struct {
+	requests, allowed, exempt int64
+	firstRefused, lastAllowed int64 // of the requests, counted from 0; -1 for none
+	last                      verdict
+	matched                   []string // rules, for the last request
+}
+
+// verdict is that of one request.
+type verdict struct {
+	allowed  bool
+	policy   string // of the limit that binds, "" for none
+	limit    string // the same with the name of the limit
+	key      string
+	decision weir.Decision
+}
