@@ -17,16 +17,16 @@ import (
 // host are looked at than the longest pattern has, each node of the tree of paths is visited at most once, and what is longer than
 // any value of the rules is not even hashed. Only making a path clean reads all of it, once.
 type index struct {
-	matchers []matcher    // by the number of the rule
-	has      []conditions // of each matcher, close together: most rules have none but the one that they were found by
+	matchers []matcher // by the number of the rule
+	briefs   []brief   // of the matchers
 	root     *node
 	buckets  []bucket
 }
 
 // slot is where rules are filed: the number of a single rule, or the complement of a place in index.buckets.
-type slot int32
+type slot = int32
 
-const nowhere slot = math.MinInt32
+const nowhere = math.MinInt32
 
 // bucket are several rules that share a value: in a list if they are few, otherwise filed by another condition.
 type bucket struct {
@@ -49,14 +49,14 @@ type node struct {
 
 // newIndex answers the index of rules, or all that is wrong with their Match.
 func newIndex(rules []Rule) (*index, error) {
-	x := &index{matchers: make([]matcher, len(rules)), has: make([]conditions, len(rules))}
+	x := &index{matchers: make([]matcher, len(rules)), briefs: make([]brief, len(rules))}
 	var errs []error
 	all := make([]int32, len(rules))
 	for i := range rules {
 		var wrong []error
 		x.matchers[i], wrong = newMatcher(&rules[i])
 		errs = append(errs, wrong...)
-		x.has[i] = x.matchers[i].conditions()
+		x.briefs[i] = x.matchers[i].brief()
 		all[i] = int32(i) //nolint:gosec // a number of rules that fits into memory
 	}
 	if len(errs) > 0 {
@@ -69,6 +69,7 @@ func newIndex(rules []Rule) (*index, error) {
 // match appends the numbers of the rules whose Match holds for r to found, in ascending order.
 func (x *index) match(r *Request, found []int32) []int32 {
 	before := len(found)
+	r.path.method = usualMethod(r.Method)
 	found = x.look(x.root, r, found)
 	// A rule is found twice if two of its patterns match.
 	if matched := found[before:]; len(matched) > 1 {
@@ -129,7 +130,15 @@ func (x *index) open(p slot, r *Request, known conditions, found []int32) []int3
 
 // check appends a rule if its conditions hold, of which some are known to.
 func (x *index) check(rule int32, r *Request, known conditions, found []int32) []int32 {
-	if open := x.has[rule] &^ known; open != 0 && !x.matchers[rule].hold(r, open) {
+	b := x.briefs[rule]
+	open := b.has &^ known
+	if open&onMethod != 0 && b.methods != 0 {
+		if b.methods&r.path.method == 0 {
+			return found
+		}
+		open &^= onMethod
+	}
+	if open != 0 && !x.matchers[rule].hold(r, open) {
 		return found
 	}
 	return append(found, rule)

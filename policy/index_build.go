@@ -64,6 +64,7 @@ func (x *index) file(rules []int32, known conditions, names []string) *node {
 	for _, v := range f.order {
 		f.put(n, v, f.place(v))
 	}
+	n.freeze()
 	return n
 }
 
@@ -181,6 +182,19 @@ func (f *filing) put(n *node, v value, p slot) {
 	case onClient:
 		network := netip.MustParsePrefix(v.text)
 		n.network(network).put(network, p)
+	}
+}
+
+// freeze makes the tables of n ready for use.
+func (n *node) freeze() {
+	for _, t := range []*textTable{&n.methods, &n.protocols, &n.routes, &n.hosts.exact, &n.hosts.below} {
+		t.freeze()
+	}
+	for i := range n.headers {
+		n.headers[i].values.freeze()
+	}
+	if n.paths != nil {
+		n.paths.freeze()
 	}
 }
 

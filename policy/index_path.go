@@ -2,58 +2,77 @@ package policy
 
 // pathTable files rules by the patterns of paths, in a tree whose levels are their segments.
 type pathTable struct {
-	root  pathNode
-	depth int // how many segments the longest pattern has
+	nodes []pathNode // the first one is the root
+	depth int        // how many segments the longest pattern has
+	// literals are the tables of nodes that can be followed by a literal.
+	literals []textTable
 }
 
-// pathNode is what can follow after some segments.
+// pathNode is what can follow after some segments. Nodes and tables are given as their places in the pathTable, where 0 is none.
 type pathNode struct {
-	literals map[string]*pathNode
-	longest  int       // of literals
-	wild     *pathNode // any segment
-	here     slot      // of patterns that end without a slash
-	end      slot      // of those that end with the slash
-	rest     slot      // of those that have a rest
+	literals int32
+	wild     int32 // the node behind any segment
+	here     slot  // of patterns that end without a slash
+	end      slot  // of those that end with the slash
+	rest     slot  // of those that have a rest
 }
 
-func newPathNode() *pathNode { return &pathNode{here: nowhere, end: nowhere, rest: nowhere} }
+func newPathTable() *pathTable {
+	return &pathTable{nodes: []pathNode{newPathNode()}, literals: make([]textTable, 1)}
+}
 
-func newPathTable() *pathTable { return &pathTable{root: *newPathNode()} }
+func newPathNode() pathNode { return pathNode{here: nowhere, end: nowhere, rest: nowhere} }
+
+// add adds a node and answers its place.
+func (t *pathTable) add() int32 {
+	t.nodes = append(t.nodes, newPathNode())
+	return int32(len(t.nodes) - 1) //nolint:gosec // as many as there are segments in memory
+}
 
 func (t *pathTable) put(pattern *pattern, p slot) {
 	t.depth = max(t.depth, len(pattern.segments))
-	n := &t.root
+	n := int32(0)
 	for _, s := range pattern.segments {
 		switch s.kind {
 		case restSegment:
-			n.rest = p
+			t.nodes[n].rest = p
 			return
 		case endSegment:
-			n.end = p
+			t.nodes[n].end = p
 			return
 		case wildSegment:
-			if n.wild == nil {
-				n.wild = newPathNode()
+			next := t.nodes[n].wild
+			if next == 0 {
+				next = t.add()
+				t.nodes[n].wild = next
 			}
-			n = n.wild
+			n = next
 		case literalSegment:
-			n = n.literal(s.text)
+			n = t.literal(n, s.text)
 		}
 	}
-	n.here = p
+	t.nodes[n].here = p
 }
 
-func (n *pathNode) literal(text string) *pathNode {
-	next := n.literals[text]
-	if next == nil {
-		if n.literals == nil {
-			n.literals = map[string]*pathNode{}
-		}
-		next = newPathNode()
-		n.literals[text] = next
-		n.longest = max(n.longest, len(text))
+// literal answers the node that follows n behind a literal, which is added if there is none.
+func (t *pathTable) literal(n int32, text string) int32 {
+	if t.nodes[n].literals == 0 {
+		t.literals = append(t.literals, textTable{})
+		t.nodes[n].literals = int32(len(t.literals) - 1) //nolint:gosec // see add
+	}
+	table := &t.literals[t.nodes[n].literals]
+	next, ok := table.filling[text]
+	if !ok {
+		next = t.add()
+		table.put(text, next)
 	}
 	return next
+}
+
+func (t *pathTable) freeze() {
+	for i := range t.literals {
+		t.literals[i].freeze()
+	}
 }
 
 // slashes are where the segments of a path begin, as far as they matter, and the length of the path if it has no more.
@@ -62,6 +81,7 @@ type slashes [maxSegments + 1]int
 // pathWalk is what a walk through the tree needs to know.
 type pathWalk struct {
 	x     *index
+	t     *pathTable
 	r     *Request
 	path  string
 	known conditions
@@ -79,12 +99,13 @@ func (x *index) lookPath(n *node, r *Request, found []int32) []int32 {
 		_, end = nextSegment(path, end)
 		at[i] = end
 	}
-	w := pathWalk{x, r, path, n.known | onPath, &at}
-	return w.visit(&n.paths.root, 0, found)
+	w := pathWalk{x, n.paths, r, path, n.known | onPath, &at}
+	return w.visit(0, 0, found)
 }
 
-// visit appends the rules at n and below, to which the first segments of the path have led.
-func (w *pathWalk) visit(n *pathNode, depth int, found []int32) []int32 {
+// visit appends the rules at a node and below, to which the first segments of the path have led.
+func (w *pathWalk) visit(place int32, depth int, found []int32) []int32 {
+	n := &w.t.nodes[place]
 	start := w.at[depth]
 	if start == len(w.path) {
 		return w.open(n.here, found)
@@ -94,16 +115,12 @@ func (w *pathWalk) visit(n *pathNode, depth int, found []int32) []int32 {
 	if start+1 == len(w.path) {
 		return w.open(n.end, found)
 	}
-	if n.wild == nil && len(n.literals) == 0 {
-		return found
-	}
-	text := w.path[start+1 : w.at[depth+1]]
-	if len(text) <= n.longest {
-		if next := n.literals[text]; next != nil {
+	if n.literals != 0 {
+		if next := w.t.literals[n.literals].get(w.path[start+1 : w.at[depth+1]]); next != nowhere {
 			found = w.visit(next, depth+1, found)
 		}
 	}
-	if n.wild != nil {
+	if n.wild != 0 {
 		found = w.visit(n.wild, depth+1, found)
 	}
 	return found

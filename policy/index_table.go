@@ -7,30 +7,6 @@ import (
 	"github.com/weirhq/weir/clientip"
 )
 
-// textTable files rules by a text.
-type textTable struct {
-	places  map[string]slot
-	longest int
-}
-
-func (t *textTable) get(s string) slot {
-	if len(t.places) == 0 || len(s) > t.longest {
-		return nowhere
-	}
-	if p, ok := t.places[s]; ok {
-		return p
-	}
-	return nowhere
-}
-
-func (t *textTable) put(s string, p slot) {
-	if t.places == nil {
-		t.places = map[string]slot{}
-	}
-	t.places[s] = p
-	t.longest = max(t.longest, len(s))
-}
-
 // headerTable files rules by the value of a field.
 type headerTable struct {
 	name   string
@@ -39,12 +15,12 @@ type headerTable struct {
 
 // hostTable files rules by the host.
 type hostTable struct {
-	exact   textTable
-	below   textTable                  // by what hosts end with
-	lengths [(maxHost+1)/64 + 1]uint64 // of the texts in below
+	exact  textTable
+	below  textTable                  // by what hosts end with
+	labels [(maxHost+1)/64 + 1]uint64 // how many the texts in below have
 }
 
-func (t *hostTable) empty() bool { return len(t.exact.places) == 0 && len(t.below.places) == 0 }
+func (t *hostTable) empty() bool { return t.exact.empty() && t.below.empty() }
 
 func (t *hostTable) put(h hostPattern, p slot) {
 	if !h.below {
@@ -52,7 +28,8 @@ func (t *hostTable) put(h hostPattern, p slot) {
 		return
 	}
 	t.below.put(h.text, p)
-	t.lengths[len(h.text)/64] |= 1 << (len(h.text) % 64)
+	labels := strings.Count(h.text, ".")
+	t.labels[labels/64] |= 1 << (labels % 64)
 }
 
 func (x *index) lookHost(n *node, r *Request, found []int32) []int32 {
@@ -61,19 +38,19 @@ func (x *index) lookHost(n *node, r *Request, found []int32) []int32 {
 		found = x.open(p, r, n.known|onHost, found)
 	}
 	below := &n.hosts.below
-	if len(below.places) == 0 {
+	if below.empty() {
 		return found
 	}
 	// Nothing that is looked for begins before low, and something must stand before the dot.
 	low := max(1, len(host)-below.longest)
-	for end := len(host); end > low; {
+	end := len(host)
+	for labels := 1; end > low; labels++ {
 		dot := strings.LastIndexByte(host[low:end], '.')
 		if dot < 0 {
 			break
 		}
 		end = low + dot
-		size := len(host) - end
-		if n.hosts.lengths[size/64]&(1<<(size%64)) == 0 {
+		if n.hosts.labels[labels/64]&(1<<(labels%64)) == 0 {
 			continue
 		}
 		if p := below.get(host[end:]); p != nowhere {
@@ -100,7 +77,7 @@ func (t *networkTable) put(network netip.Prefix, p slot) {
 
 // get answers the place of the network that an address is in. The address is folded and of the kind of the table.
 func (t *networkTable) get(client netip.Addr) slot {
-	p, ok := nowhere, false
+	p, ok := slot(nowhere), false
 	if t.v4 != nil {
 		p, ok = t.v4[number4(client)>>(32-t.bits)<<(32-t.bits)]
 	} else if network, err := client.Prefix(t.bits); err == nil {

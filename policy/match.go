@@ -81,27 +81,6 @@ const (
 	onHeaders // more than one field; of a rule with one it is onHeader
 )
 
-// conditions are those that are not empty.
-func (m *matcher) conditions() conditions {
-	var has conditions
-	for condition, n := range map[conditions]int{
-		onMethod: len(m.methods), onHost: len(m.hosts), onPath: len(m.paths), onClient: len(m.clients), onRoute: len(m.routes),
-		onProtocol: len(m.protocols),
-	} {
-		if n > 0 {
-			has |= condition
-		}
-	}
-	switch len(m.headers) {
-	case 0:
-	case 1:
-		has |= onHeader
-	default:
-		has |= onHeaders
-	}
-	return has
-}
-
 // hold tells whether the given conditions hold.
 func (m *matcher) hold(r *Request, open conditions) bool {
 	return (open&onMethod == 0 || m.methodHolds(r)) &&

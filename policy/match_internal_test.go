@@ -31,6 +31,7 @@ func TestMatchNamesWhatIsWrong(t *testing.T) {
 		{Match{Hosts: []string{"*"}}, `Match.Hosts[0] is "*"`},
 		{Match{Hosts: []string{"*."}}, `Match.Hosts[0] is "*."`},
 		{Match{Hosts: []string{"."}}, `Match.Hosts[0] is "."`},
+		{Match{Hosts: []string{"a..com"}}, `Match.Hosts[0] is "a..com"`},
 		{Match{Hosts: []string{"a.*.com"}}, `Match.Hosts[0] is "a.*.com"`},
 		{Match{Hosts: []string{"*.*.com"}}, `Match.Hosts[0] is "*.*.com"`},
 		{Match{Hosts: []string{"example.com:80"}}, `Match.Hosts[0] is "example.com:80"`},

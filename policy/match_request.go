@@ -9,6 +9,7 @@ import (
 type variables struct {
 	path, pathClean string
 	host, hostClean string
+	method          methodSet
 	pattern         *pattern // that the path matches, nil if the rule has none with wildcards
 }
 
