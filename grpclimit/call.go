@@ -105,7 +105,7 @@ func (c *Call) fill(ctx context.Context, s *Server, fullMethod string) {
 	*c = Call{incoming: header{ctx}, prefixes: s.clients.Prefixes()}
 	c.Protocol, c.Method, c.Path, c.Header = ProtocolCall, "POST", fullMethod, &c.incoming
 	c.Client = s.client(ctx)
-	if s.o.Engine != nil || s.o.Key != nil || s.o.Prepare != nil {
+	if s.host {
 		c.Host = c.Metadata(":authority")
 	}
 }

@@ -22,6 +22,7 @@ type Server struct {
 	o       ServerOptions
 	clients *clientip.Resolver
 	told    told
+	host    bool // somebody can see the Host of a Call
 }
 
 // NewServer answers a Server, or an error that names the option that cannot be used.
@@ -33,6 +34,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	sees := o.Engine != nil || o.Key != nil || o.Prepare != nil || o.Cost != nil || o.MessageCost != nil || o.Priority != nil ||
+		o.OnRefused != nil
 	if o.Keyed != nil && o.Key == nil {
 		o.Key = ByClient
 	}
@@ -42,7 +45,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, clients: clients}
+	s := &Server{o: o, clients: clients, host: sees}
 	s.told.init(&s.o)
 	return s, nil
 }
