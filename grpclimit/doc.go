@@ -1,2 +1,37 @@
-// Package grpclimit limits gRPC.
+// Package grpclimit limits the calls and the streams of gRPC with the limiters of package weir, or with the rules of package
+// policy, on both sides of a connection.
+//
+// A [Server] has two interceptors that admit a call or refuse it:
+//
+//	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+//	...
+//	limit, err := grpclimit.NewServer(grpclimit.ServerOptions{Keyed: perClient})
+//	...
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(limit.Unary()),
+//		grpc.ChainStreamInterceptor(limit.Stream()),
+//	)
+//
+// What is refused gets codes.ResourceExhausted with the details RetryInfo, which tells when to come back, and QuotaFailure,
+// which names every limit that refuses; or codes.Unavailable, if it is the server that has no room for anybody. [Code] lists
+// them all. The handler is not called.
+//
+// A client is its network address, and no metadata is believed about it unless ServerOptions.Clients names the proxies that may
+// be. [ByMetadata], [ByMethod] and [ByAll] make other keys, and an Engine decides by rules.
+//
+// A stream is charged when it is opened and, with ServerOptions.MessageCost, for each message that the client sends on it.
+//
+// A [Client] does the same from the other side: it paces the calls of a program, and holds them back when a server says
+// when to come back:
+//
+//	pace, err := grpclimit.NewClient(grpclimit.ClientOptions{Limiter: limiter, Retries: 2})
+//	...
+//	conn, err := grpc.NewClient(target,
+//		grpc.WithChainUnaryInterceptor(pace.Unary()),
+//		grpc.WithChainStreamInterceptor(pace.Stream()),
+//		...
+//	)
+//
+// The interceptor of a call that is admitted makes one allocation, a context that keeps the call from being charged twice, and
+// one more for a key (TestAdmittedAllocations).
 package grpclimit

@@ -96,7 +96,9 @@ func (s *service) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServe
 	}
 }
 
-type healthy struct{ healthgrpc.UnimplementedHealthServer }
+type healthy struct {
+	healthgrpc.UnimplementedHealthServer
+}
 
 func (healthy) Check(context.Context, *healthgrpc.HealthCheckRequest) (*healthgrpc.HealthCheckResponse, error) {
 	return &healthgrpc.HealthCheckResponse{Status: healthgrpc.HealthCheckResponse_SERVING}, nil

@@ -108,8 +108,12 @@ type answer interface {
 
 type unaryAnswer struct{}
 
-func (unaryAnswer) SetHeader(ctx context.Context, md metadata.MD) error  { return grpc.SetHeader(ctx, md) }
-func (unaryAnswer) SetTrailer(ctx context.Context, md metadata.MD) error { return grpc.SetTrailer(ctx, md) }
+func (unaryAnswer) SetHeader(ctx context.Context, md metadata.MD) error {
+	return grpc.SetHeader(ctx, md)
+}
+func (unaryAnswer) SetTrailer(ctx context.Context, md metadata.MD) error {
+	return grpc.SetTrailer(ctx, md)
+}
 
 // open decides on a call. The error is a status.
 func (s *Server) open(ctx context.Context, c *Call, h *hold, a answer) error {
