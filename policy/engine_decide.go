@@ -54,6 +54,7 @@ func (v *Verdict) chargeAll() {
 			for j := range it.policy.limits {
 				v.Parts = append(v.Parts, Part{
 					Policy: it.policy.Policy, Limit: j, Rule: &w.snapshot.set.Rules[it.rule], Key: w.key(it), Cost: it.cost,
+					name: it.policy.limits[j].name,
 				})
 			}
 			it.end = len(v.Parts)
@@ -135,8 +136,7 @@ func (v *Verdict) lockedOut(now int64) (any bool) {
 		}
 		for j := it.first; j < it.end; j++ {
 			v.Parts[j].Decision = weir.Decision{
-				Reason: weir.ReasonHardLockout, RetryAfter: rest,
-				Policy: it.policy.limits[j-it.first].name,
+				Reason: weir.ReasonHardLockout, RetryAfter: rest, Policy: v.Parts[j].name,
 			}
 		}
 		any = true
@@ -151,7 +151,7 @@ func (v *Verdict) peekParts() {
 	for i := range v.Parts {
 		v.Parts[i].Decision = w.peeked[i]
 		v.Parts[i].lease = weir.Lease{}
-		v.name(i)
+		v.Parts[i].Decision.Policy = v.Parts[i].name
 	}
 }
 
@@ -168,7 +168,7 @@ func (v *Verdict) peekRest() {
 			p.Decision.ResetAfter = w.peeked[i].ResetAfter
 		} else {
 			p.Decision = w.peeked[i]
-			v.name(i)
+			v.Parts[i].Decision.Policy = v.Parts[i].name
 		}
 	}
 	v.bind()
@@ -180,22 +180,12 @@ func (v *Verdict) fill() {
 		p := &v.Parts[i]
 		p.lease = v.work.leases[i]
 		p.Decision = p.lease.Decision()
-		v.name(i)
+		v.Parts[i].Decision.Policy = v.Parts[i].name
 	}
 	v.Allowed = v.Parts[v.Binding].Decision.Allowed
 	if !v.Allowed {
 		for i := range v.Parts {
 			v.Parts[i].lease = weir.Lease{}
-		}
-	}
-}
-
-// name gives a decision the name that the limit has in the set in force.
-func (v *Verdict) name(part int) {
-	w := &v.work
-	for i := range w.items {
-		if it := &w.items[i]; part >= it.first && part < it.end {
-			v.Parts[part].Decision.Policy = it.policy.limits[part-it.first].name
 		}
 	}
 }
@@ -271,7 +261,7 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 			if v.Allowed {
 				w.shadow(it)
 			}
-		case len(it.policy.candidate) > 0 && it.first >= 0 && (refusing == 0 || refusing == 1 && by == i):
+		case len(it.policy.candidate) > 0 && it.first >= 0 && it.plans == nil && (refusing == 0 || refusing == 1 && by == i):
 			w.measure(it, refusing == 0)
 		}
 	}

@@ -20,7 +20,8 @@ type Policy struct {
 	Cost Number
 	// Mode says whether requests are refused. Default: ModeEnforce.
 	Mode Mode
-	// Candidate are limits to be measured beside the live ones, as if they had taken their place. Default: none.
+	// Candidate are limits to be measured beside the live ones, as if they had taken their place: they are asked whenever all
+	// other policies admit a request that is held to Limits, and refuse nobody. Default: none.
 	Candidate []Limit
 	// TierBy chooses the tier of a request: a name in Tiers. Default: nil, there are no tiers.
 	TierBy Text
@@ -62,8 +63,9 @@ type Limit struct {
 	weir.Limit
 }
 
-// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count. While
-// it lasts, nothing is taken.
+// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if its mode is
+// ModeEnforce, and not those of requests that ask for more than there ever is. While it lasts, nothing is taken. A key is
+// remembered as long as its refusals count or it is shut out, at most MaxKeys of them at a time.
 type Lockout struct {
 	// Refusals is how many refusals, none more than Within after the one before, lead to it: from 1 to 65535. Required.
 	Refusals int

@@ -15,7 +15,8 @@ type Rule struct {
 	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be answered, the rule
 	// matches, except if it is Exempt.
 	When Condition
-	// Limits are the limits of the request. Default: none.
+	// Limits are the limits of the request. A policy that another rule has applied with the same key already is not applied
+	// again. Default: none.
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool

@@ -39,6 +39,7 @@ type Part struct {
 	// name of the limit.
 	Decision weir.Decision
 
+	name  string
 	lease weir.Lease
 }
 

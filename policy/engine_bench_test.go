@@ -1,0 +1,58 @@
+package policy_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// manyRules is a set of n rules, each for a path of its own, and a rule for all; a request is held to limits of the first.
+func manyRules(n, limits int) *policy.Set {
+	s := &policy.Set{}
+	for i := range limits {
+		s.Policies = append(s.Policies, policy.Policy{
+			Name: fmt.Sprintf("p%d", i), Key: policy.ClientIP(),
+			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1_000_000), Burst: 1_000_000_000}}},
+		})
+	}
+	s.Rules = append(s.Rules, policy.Rule{Name: "all", Limits: []policy.Use{{Policy: "p0"}}})
+	for i := range n {
+		rule := policy.Rule{Name: fmt.Sprintf("rule %d", i), Match: policy.Match{Paths: []string{fmt.Sprintf("/v1/things%d/{id}", i)}}}
+		for j := 1; j < limits; j++ {
+			rule.Limits = append(rule.Limits, policy.Use{Policy: fmt.Sprintf("p%d", j)})
+		}
+		s.Rules = append(s.Rules, rule)
+	}
+	return s
+}
+
+// BenchmarkEngine is a decision on a request for which some rules match, without expressions.
+func BenchmarkEngine(b *testing.B) {
+	for _, limits := range []int{1, 3} {
+		for _, rules := range []int{10, 10_000} {
+			b.Run(fmt.Sprintf("limits=%d/rules=%d", limits, rules), func(b *testing.B) {
+				e, err := policy.NewEngine(manyRules(rules, limits), policy.EngineOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r := policy.Request{
+					Protocol: "http", Method: "GET", Host: "api.example.com", Path: "/v1/things7/12", Header: http.Header{},
+					Client: netip.MustParseAddr("192.0.2.1"),
+				}
+				var v policy.Verdict
+				b.ReportAllocs()
+				for b.Loop() {
+					e.Take(&r, &v)
+					v.Release()
+				}
+				if !v.Allowed || len(v.Parts) != limits {
+					b.Fatalf("%d limits: %+v", len(v.Parts), v.Decision())
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+func load(t testing.TB, e *policy.Engine, set *policy.Set) []policy.Change {
+	t.Helper()
+	changes, err := e.Load(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+func setOf(l weir.Limit) *policy.Set {
+	return &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(l)}},
+		Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+	}
+}
+
+// TestReloadMintsNothing: what is available stays so, up to the new limit, and is never multiplied.
+func TestReloadMintsNothing(t *testing.T) {
+	e := engine(t, setOf(perHour(100)))
+	for range 40 {
+		take(e, policy.Request{})
+	}
+	for _, c := range []struct{ burst, want int64 }{{80, 60}, {1000, 60}, {50, 50}, {100, 50}} {
+		load(t, e, setOf(perHour(c.burst)))
+		wantLeft(t, e, "p", "", c.want)
+	}
+	// Another rate and another name of the window: the state goes on.
+	load(t, e, setOf(weir.Limit{Rate: weir.Rate{Permits: 24, Period: 24 * time.Hour}, Burst: 100}))
+	wantLeft(t, e, "p", "", 50)
+}
+
+func TestReloadOfAnotherAlgorithmBeginsAnew(t *testing.T) {
+	e := engine(t, setOf(perHour(10)))
+	take(e, policy.Request{})
+	changes := load(t, e, setOf(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: time.Hour}}))
+	wantLeft(t, e, "p", "", 10)
+	want := []policy.Change{{
+		Path: "policies.p.limits.1h", Old: "1/h, burst 10", New: "fixed-window 10/h", State: "begins anew",
+	}}
+	if !slices.Equal(changes, want) {
+		t.Errorf("%+v, want %+v", changes, want)
+	}
+}
+
+func TestReloadTellsWhatHasChanged(t *testing.T) {
+	old := &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "p", Limits: one(perHour(10)), Key: policy.ClientIP()},
+			{Name: "gone", Limits: one(perHour(10))},
+		},
+		Rules: []policy.Rule{
+			{Name: "a", Match: policy.Match{Methods: []string{"GET"}}, Limits: uses("p")},
+			{Name: "b", Limits: uses("gone")},
+		},
+	}
+	now := &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "p", Limits: one(perHour(20)), Key: policy.ClientIP(), Mode: policy.ModeShadow},
+			{Name: "new", Limits: one(perHour(1))},
+		},
+		Rules: []policy.Rule{
+			{Name: "a", Match: policy.Match{Methods: []string{"GET", "PUT"}}, Limits: uses("p", "new"), Final: true},
+		},
+	}
+	var got []string
+	for _, c := range load(t, engine(t, old), now) {
+		got = append(got, fmt.Sprintf("%s: %s -> %s (%s)", c.Path, c.Old, c.New, c.State))
+	}
+	want := []string{
+		"policies.gone: policy ->  (forgotten)",
+		"policies.gone.limits.1h: 1/h, burst 10 ->  (forgotten)",
+		"policies.new:  -> policy ()",
+		"policies.new.limits.1h:  -> 1/h, burst 1 ()",
+		"policies.p.limits.1h: 1/h, burst 10 -> 1/h, burst 20 (kept)",
+		"policies.p.mode:  -> shadow ()",
+		"rules.a.final:  -> true ()",
+		"rules.a.limits: p -> p; new ()",
+		"rules.a.match.method: GET -> GET, PUT ()",
+		"rules.b: rule 2 ->  ()",
+		"rules.b.limits: gone ->  ()",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if changes := load(t, engine(t, old), old); len(changes) != 0 {
+		t.Errorf("the same set: %+v", changes)
+	}
+}
+
+func TestReloadOfAnInvalidSetKeepsTheOldOne(t *testing.T) {
+	e := engine(t, setOf(perHour(10)))
+	take(e, policy.Request{})
+	before := e.Report()
+	if before.Version != 1 || before.LastError != "" {
+		t.Errorf("%+v", before)
+	}
+	wrong := setOf(weir.Limit{})
+	if _, err := e.Load(wrong); err == nil {
+		t.Fatal("no error")
+	}
+	if r := e.Report(); r.Version != 1 || r.LastError == "" || r.LastAttempt.Before(before.LastAttempt) {
+		t.Errorf("%+v", r)
+	}
+	wantLeft(t, e, "p", "", 9)
+	load(t, e, setOf(perHour(10)))
+	if r := e.Report(); r.Version != 2 || r.LastError != "" || r.Policies[0].Granted != 1 || r.Rules[0].Matched != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestReloadKeepsLockoutsAndDifferences(t *testing.T) {
+	set := func(lockout *policy.Lockout, candidate []policy.Limit) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Lockout: lockout, Candidate: candidate}},
+			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}
+	}
+	lockout := &policy.Lockout{Refusals: 1, Within: time.Second, For: time.Minute}
+	e := engine(t, set(lockout, one(perHour(5))))
+	take(e, policy.Request{})
+	take(e, policy.Request{})
+	load(t, e, set(lockout, one(perHour(4))))
+	if d := take(e, policy.Request{}).Decision(); d.Reason != weir.ReasonHardLockout {
+		t.Errorf("%+v", d)
+	}
+	if d := e.Report().Policies[0].Difference; d == nil || d.Requests != 2 || d.NewlyAdmitted != 1 {
+		t.Errorf("%+v", d)
+	}
+	load(t, e, set(nil, nil))
+	if d := take(e, policy.Request{}).Decision(); d.Reason != weir.ReasonLimited {
+		t.Errorf("%+v", d)
+	}
+	if d := e.Report().Policies[0].Difference; d != nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestReloadChangesBounds(t *testing.T) {
+	set := func(maxKeys int, full weir.WhenFull) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Key: policy.MethodText(), MaxKeys: maxKeys, WhenFull: full}},
+			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}
+	}
+	e := engine(t, set(1, weir.Deny))
+	want := func(method string, reason weir.Reason) {
+		t.Helper()
+		if d := take(e, policy.Request{Method: method}).Decision(); d.Reason != reason {
+			t.Errorf("%s: %+v", method, d)
+		}
+	}
+	want("A", weir.ReasonNone)
+	want("B", weir.ReasonTableFull)
+	load(t, e, set(2, weir.Deny))
+	want("B", weir.ReasonNone)
+	want("A", weir.ReasonLimited)
+	want("C", weir.ReasonTableFull)
+	load(t, e, set(2, weir.Admit))
+	want("C", weir.ReasonNone)
+	load(t, e, set(0, weir.Deny))
+	want("D", weir.ReasonNone)
+	if l := e.Limiter("p", ""); l == nil || l.Bounds().MaxKeys != 1_000_000 || e.Limiter("p", "1h") != l || e.Limiter("q", "") != nil {
+		t.Errorf("%+v", l.Bounds())
+	}
+}
+
+// TestReloadUnderLoadContention replaces the set a thousand times while eight clients are served: no request fails, no
+// permit is lost or minted, and memory does not grow.
+func TestReloadUnderLoadContention(t *testing.T) {
+	const clients, permits, reloads = 8, 30_000, 1000
+	set := func(i int) *policy.Set {
+		s := &policy.Set{
+			Policies: []policy.Policy{
+				// The budget whose total is checked: no permit of it comes back, and its limit is raised and lowered above what is there.
+				{Name: "budget", Limits: one(weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Hour}, Burst: permits + int64(i%7)}), MaxWait: 0},
+				{Name: "window", Limits: []policy.Limit{{Name: "w", Limit: weir.Limit{
+					Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: permits + int64(i%5), Period: 1000 * time.Hour},
+				}}}},
+				{Name: "free", Limits: one(weir.Limit{Rate: weir.Rate{Permits: 1000 + int64(i%100), Period: time.Microsecond * 100}, Burst: 1e9}), Key: policy.MethodText()},
+			},
+			Rules: []policy.Rule{
+				{Name: "all", Limits: uses("free", "budget")},
+				{Name: "window", Limits: uses("window")},
+			},
+		}
+		if i%3 == 0 {
+			slices.Reverse(s.Rules)
+		}
+		if i%4 == 0 {
+			s.Policies = append(s.Policies, policy.Policy{Name: "extra", Limits: one(perHour(10)), Mode: policy.ModeShadow})
+			s.Rules = append(s.Rules, policy.Rule{Name: "extra", Limits: uses("extra")})
+		}
+		return s
+	}
+	e := engine(t, set(0), func(o *policy.EngineOptions) { o.Clock = weir.NewManualClock(1) })
+	var granted, asked atomic.Int64
+	var done atomic.Bool
+	var all sync.WaitGroup
+	if !take(e, policy.Request{}).Allowed { // the key has its state from now on
+		t.Fatal("the first request is refused")
+	}
+	granted.Add(1)
+	asked.Add(1)
+	for c := range clients {
+		all.Go(func() {
+			v := new(policy.Verdict)
+			r := policy.Request{Method: string(rune('A' + c))}
+			for !done.Load() {
+				e.Take(&r, v)
+				asked.Add(1)
+				if len(v.Parts) != 3 {
+					t.Errorf("%d limits hold", len(v.Parts))
+					return
+				}
+				switch d := v.Decision(); {
+				case v.Allowed:
+					granted.Add(1)
+				case d.Reason != weir.ReasonLimited || d.Policy != "budget" && d.Policy != "window":
+					t.Errorf("%+v", d)
+					return
+				}
+				v.Release()
+				runtime.Gosched()
+			}
+		})
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var before uint64
+	for i := range reloads {
+		load(t, e, set(i))
+		if i == reloads/10 {
+			before = heap()
+		}
+		if i%10 == 0 {
+			runtime.Gosched()
+		}
+	}
+	after := heap()
+	for e.Report().Refused == 0 { // all is taken
+		runtime.Gosched()
+	}
+	done.Store(true)
+	all.Wait()
+	load(t, e, set(0))
+	left := left(t, e, "budget", "")
+	if got := granted.Load(); got+left != permits {
+		t.Errorf("%d granted and %d left of %d", got, left, permits)
+	}
+	if r := e.Report(); r.Version != reloads+2 || r.Requests != uint64(asked.Load()) {
+		t.Errorf("version %d, %d of %d requests", r.Version, r.Requests, asked.Load())
+	}
+	if after > before+before/2+4<<20 {
+		t.Errorf("the heap grew from %d to %d bytes", before, after)
+	}
+}
+
+// TestEngineAgainstReference compares verdicts with those of rules that are tried one by one, over budgets that never come
+// back.
+func TestEngineAgainstReference(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(5, seed))
+		methods := []string{"GET", "PUT", "POST"}
+		set := &policy.Set{}
+		budgets := map[string]int64{}
+		for i := range 1 + r.IntN(5) {
+			p := policy.Policy{Name: fmt.Sprint("p", i)}
+			for j := range 1 + r.IntN(3) {
+				n := 1 + r.Int64N(30)
+				p.Limits = append(p.Limits, policy.Limit{Name: fmt.Sprint(j), Limit: perHour(n)})
+				budgets[fmt.Sprint(p.Name, "/", j)] = n
+			}
+			if r.IntN(2) == 0 {
+				p.Key = policy.MethodText()
+			}
+			if i > 0 && r.IntN(3) == 0 {
+				p.Parent = fmt.Sprint("p", r.IntN(i))
+			}
+			p.Cost = policy.FixedNumber(1 + r.Int64N(3))
+			set.Policies = append(set.Policies, p)
+		}
+		for i := range 1 + r.IntN(6) {
+			rule := policy.Rule{Name: fmt.Sprint("r", i), Final: r.IntN(5) == 0}
+			if r.IntN(2) == 0 {
+				rule.Match.Methods = []string{methods[r.IntN(3)]}
+			}
+			if rule.Exempt = r.IntN(8) == 0; !rule.Exempt {
+				for range 1 + r.IntN(3) {
+					rule.Limits = append(rule.Limits, policy.Use{Policy: set.Policies[r.IntN(len(set.Policies))].Name})
+				}
+			}
+			set.Rules = append(set.Rules, rule)
+		}
+		e := engine(t, set)
+		used := map[string]int64{}
+		for step := range 100 {
+			method := methods[r.IntN(3)]
+			v := take(e, policy.Request{Method: method})
+			allowed, charges := reference(set, budgets, used, method)
+			if v.Allowed != allowed || len(v.Parts) != len(charges) {
+				t.Fatalf("seed %d, step %d, %s: %v with %d limits, want %v with %d", seed, step, method, v.Allowed, len(v.Parts), allowed, len(charges))
+			}
+			if allowed {
+				for at, n := range charges {
+					used[at] += n
+				}
+			}
+		}
+	}
+}
+
+// reference answers whether a request is granted, and what it costs: how much of each budget.
+func reference(set *policy.Set, budgets, used map[string]int64, method string) (bool, map[string]int64) {
+	matches := func(r *policy.Rule) bool { return len(r.Match.Methods) == 0 || r.Match.Methods[0] == method }
+	charges := map[string]int64{}
+	final, allowed := false, true
+	for i := range set.Rules {
+		rule := &set.Rules[i]
+		if !matches(rule) {
+			continue
+		}
+		if rule.Exempt {
+			return true, nil
+		}
+		if final {
+			continue
+		}
+		final = rule.Final
+		for _, use := range rule.Limits {
+			for name := use.Policy; name != ""; {
+				at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
+				p := &set.Policies[at]
+				key := ""
+				if p.Key != nil {
+					key = method
+				}
+				cost, _ := p.Cost.Int(nil)
+				for _, l := range p.Limits {
+					budget := fmt.Sprint(name, "/", l.Name)
+					charges[budget+" "+key] = cost
+					if used[budget+" "+key]+cost > budgets[budget] {
+						allowed = false
+					}
+				}
+				name = p.Parent
+			}
+		}
+	}
+	return allowed, charges
+}
