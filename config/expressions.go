@@ -107,7 +107,7 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 		case want.IsExactType(cel.StringType) && got.Kind() == cel.ListKind:
 			fix = "write a list of YAML: [client.ip, request.method], for instance"
 		}
-		d.wrong(v, fmt.Sprintf("is of the type %s: must be %s", got, must), fix)
+		d.wrong(v, fmt.Sprintf("is an expression of the type %s: must be %s", got, must), fix)
 		return s, nil
 	}
 	if !d.permitted(s, checked) {
@@ -150,9 +150,17 @@ func (d *decoder) issues(s scalar, all []*cel.Error, before string) {
 			message, fix = "does not compile; why is not shown, as the environment has been put in", "try it without ${...}"
 			before = ""
 		case strings.HasPrefix(message, "undeclared reference"):
-			message, fix = d.expressions.undeclared(s.text, at, undeclared.FindStringSubmatch(message))
+			found := undeclared.FindStringSubmatch(message)
+			message, fix = d.expressions.undeclared(s.text, at, found)
+			if len(found) > 1 { // CEL points behind the name of a function, and to the last dot of a variable
+				name := found[1]
+				if !strings.HasSuffix(s.text[:at], name) {
+					name = name[:max(0, strings.LastIndexByte(name, '.'))]
+				}
+				at -= len(s.text[:at]) - len(strings.TrimSuffix(s.text[:at], name))
+			}
 		case strings.HasPrefix(message, "Syntax error: "):
-			message = strings.TrimPrefix(message, "Syntax error: ")
+			message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting")
 			fix = "see the brackets, quotes and operators before it"
 		case strings.HasPrefix(message, "found no matching overload"):
 			fix = "see the types: string(x) makes a string, int(x) a number"

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cel.dev/cel-go v0.33.2
 	github.com/agnivade/levenshtein v1.2.2
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/weirhq/weir v0.0.0
 	go.yaml.in/yaml/v4 v4.0.0
 )

@@ -23,28 +23,29 @@ func (d *decoder) match(v value, r *placedRule) {
 	m := &r.Match
 	for _, field := range []struct {
 		key, what, example string
+		noun               string
 		to                 *[]string
 		one                func(s string) (policy.Match, string)
 	}{
-		{"method", "a method in upper case", "GET", &m.Methods, func(s string) (policy.Match, string) {
+		{"method", "a method in upper case", "GET", "a method", &m.Methods, func(s string) (policy.Match, string) {
 			if upper := strings.ToUpper(s); upper != s {
 				return policy.Match{}, "must be in upper case"
 			}
 			return policy.Match{Methods: []string{s}}, ""
 		}},
-		{"host", "a host without port", "api.example.com", &m.Hosts, func(s string) (policy.Match, string) {
+		{"host", "a host without port", "api.example.com", "a host", &m.Hosts, func(s string) (policy.Match, string) {
 			return policy.Match{Hosts: []string{s}}, ""
 		}},
-		{"path", "a pattern of paths", "/users/{id}", &m.Paths, func(s string) (policy.Match, string) {
+		{"path", "a pattern of paths", "/users/{id}", "a pattern", &m.Paths, func(s string) (policy.Match, string) {
 			if !strings.HasPrefix(s, "/") {
 				return policy.Match{}, "must begin with a slash"
 			}
 			return policy.Match{Paths: []string{s}}, ""
 		}},
-		{"route", "the name of a route", "GET /users/{id}", &m.Routes, func(s string) (policy.Match, string) {
+		{"route", "the name of a route", "GET /users/{id}", "a name", &m.Routes, func(s string) (policy.Match, string) {
 			return policy.Match{Routes: []string{s}}, ""
 		}},
-		{"protocol", "a protocol in lower case", "http", &m.Protocols, func(s string) (policy.Match, string) {
+		{"protocol", "a protocol in lower case", "http", "a protocol", &m.Protocols, func(s string) (policy.Match, string) {
 			if lower := strings.ToLower(s); lower != s {
 				return policy.Match{}, "must be in lower case"
 			}
@@ -63,7 +64,7 @@ func (d *decoder) match(v value, r *placedRule) {
 			}
 			one, message := field.one(s.text)
 			if message == "" {
-				message = refusal(one)
+				message = refusal(one, field.noun)
 			}
 			if message != "" {
 				d.wrong(item, message, matchFix(field.key, s, fix))
@@ -122,14 +123,19 @@ func matchFix(key string, s scalar, otherwise string) string {
 	return otherwise
 }
 
-// refusal is what the engine has against a match, "" if nothing.
-func refusal(m policy.Match) string {
+// refusal is what the engine has against a match of one value, which is a noun; "" if nothing.
+func refusal(m policy.Match, noun string) string {
 	set := policy.Set{Rules: []policy.Rule{{Name: "x", Match: m, Exempt: true}}}
 	var e *weir.OptionError
 	switch err := set.Check(); {
 	case err == nil:
 		return ""
 	case errors.As(err, &e):
+		for _, preposition := range []string{"with ", "without ", "of "} {
+			if strings.HasPrefix(e.Accepted, preposition) {
+				return "must be " + noun + " " + e.Accepted
+			}
+		}
 		return "must be " + e.Accepted
 	default:
 		return "cannot be used"
@@ -189,7 +195,7 @@ func (d *decoder) headers(v value, r *placedRule) {
 			bad("the host is no field of the header here", "write it in match.host")
 			continue
 		}
-		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{{Name: name, Absent: true}}}); message != "" {
+		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{{Name: name, Absent: true}}}, "a name"); message != "" {
 			bad(message, "write X-Api-Key, for instance")
 			continue
 		}
@@ -202,7 +208,7 @@ func (d *decoder) headers(v value, r *placedRule) {
 			continue
 		}
 		h.Value = s.text
-		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{h}}); message != "" {
+		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{h}}, "a value"); message != "" {
 			d.wrong(field, message, "remove what cannot be in a value")
 			continue
 		}
@@ -258,7 +264,7 @@ func (c conjunction) Holds(r *policy.Request) (bool, error) {
 func (c conjunction) String() string {
 	words := make([]string, len(c))
 	for i, one := range c {
-		words[i] = one.String()
+		words[i] = "(" + one.String() + ")"
 	}
 	return strings.Join(words, " && ")
 }

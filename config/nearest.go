@@ -17,7 +17,7 @@ func nearest(s string, names []string) string {
 		return ""
 	}
 	s = strings.ToLower(s)
-	best, least := "", max(1, len(s)/3)+1
+	best, least := "", tolerance(len(s))+1
 	for _, name := range names[:min(len(names), mostCompared)] {
 		lower := strings.ToLower(name)
 		if d := len(lower) - len(s); d >= least || -d >= least {
@@ -37,6 +37,17 @@ func nearest(s string, names []string) string {
 		}
 	}
 	return ""
+}
+
+// tolerance is how many letters of so many may be wrong.
+func tolerance(letters int) int {
+	switch {
+	case letters < 4:
+		return 1
+	case letters < 9:
+		return 2
+	}
+	return letters / 3
 }
 
 // meant proposes the nearest name, or otherwise says which there are.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,9 +25,15 @@ const (
 type placedPolicy struct {
 	value
 	policy.Policy
-	live   limitSet
-	parent value // without a node if there is none
-	ok     bool  // nothing is wrong with it, so that more can be said
+	live, candidate limitSet
+	tiers, keys     []namedLimits
+	parent          value // without a node if there is none
+}
+
+// namedLimits are the limits of a tier or a key.
+type namedLimits struct {
+	name string
+	limitSet
 }
 
 // policies reads all of them, in the order of the file.
@@ -59,8 +66,6 @@ func (d *decoder) policies(v value) []*placedPolicy {
 func (d *decoder) policy(name string, v value) *placedPolicy {
 	p := &placedPolicy{value: v}
 	p.Name, p.Source = name, d.place(v)
-	before := len(d.all)
-	defer func() { p.ok = len(d.all) == before }()
 	o, ok := d.object(v, policyKind)
 	if !ok {
 		return p
@@ -72,6 +77,7 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 	}
 	var given bool
 	p.live, given = d.limitSet(o)
+	p.live.ok = p.live.ok && !o.failed
 	if !given && p.Mode != policy.ModeOff {
 		o.missing("limits", "is missing: a policy needs limit or limits, except with mode: off", "add limit: 100/s, for instance")
 		p.live.ok = false
@@ -84,13 +90,20 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 		p.Cost = d.cost(cost)
 	}
 	if candidate, given := o.get("candidate"); given {
-		p.Candidate = d.limitsOf(candidate).plain()
+		p.candidate = d.limitsOf(candidate)
+		p.Candidate = p.candidate.plain()
+		if p.Mode == policy.ModeShadow {
+			d.wrong(candidate, "a policy in shadow has no candidate: it is measured itself", "remove it, or write mode: enforce")
+		}
 	}
 	if tiers, given := o.get("tiers"); given {
 		d.tiers(tiers, p)
 	}
 	if keys, given := o.get("keys"); given {
-		p.Keys = d.alternatives(keys, "key: limits", mostKeys, p, nil)
+		p.keys, p.Keys = d.alternatives(keys, "key: limits", mostKeys, p, nil)
+		if n := len(p.Keys) + len(p.Tiers); len(p.Keys) <= mostKeys && n > mostKeys {
+			d.wrong(keys, fmt.Sprintf("there are %d keys and tiers: there must be at most %d", n, mostKeys), "use fewer tiers or keys")
+		}
 	}
 	if parent, given := o.get("parent"); given {
 		if s, ok := d.text(parent, "the name of a policy", "write the name of a policy"); ok {
@@ -165,25 +178,26 @@ func (d *decoder) tiers(v value, p *placedPolicy) {
 	default:
 		p.TierBy = d.tierBy(by)
 	}
-	p.Tiers = d.alternatives(v, "name: limits", mostTiers, p, []string{"by"})
+	p.tiers, p.Tiers = d.alternatives(v, "name: limits", mostTiers, p, []string{"by"})
 	if len(o.keys) == 1 && given {
 		d.wrong(v, "has no tier beside by", "add gold: {limit: 1000/s}, for instance")
 	}
 }
 
 // alternatives reads limits that hold instead of those of the policy.
-func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, except []string) map[string][]policy.Limit {
+func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, except []string,
+) (named []namedLimits, plain map[string][]policy.Limit) {
 	o, ok := d.mapping(v, what)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	if len(o.keys) > most {
 		d.wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.keys), most), "use tiers for classes of keys")
-		return nil
+		return nil, nil
 	}
-	all := make(map[string][]policy.Limit, len(o.keys))
+	plain = make(map[string][]policy.Limit, len(o.keys))
 	for _, name := range o.keys {
-		if contains(except, name) {
+		if slices.Contains(except, name) {
 			continue
 		}
 		if len(name) > mostKeyLength || name == "" && except != nil {
@@ -193,23 +207,15 @@ func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, 
 		}
 		set := d.limitsOf(o.fields[name])
 		d.alike(p.live, &set)
-		all[name] = set.plain()
+		plain[name] = set.plain()
+		named = append(named, namedLimits{name, set})
 	}
-	return all
-}
-
-func contains(all []string, s string) bool {
-	for _, a := range all {
-		if a == s {
-			return true
-		}
-	}
-	return false
+	return named, plain
 }
 
 // alike compares limits with those that they hold instead of.
 func (d *decoder) alike(live limitSet, set *limitSet) {
-	if !live.ok || !set.ok || len(live.limits) == 0 {
+	if !live.ok || !set.ok {
 		return
 	}
 	if len(set.limits) != len(live.limits) {
@@ -232,13 +238,11 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 				fix = "leave algorithm out"
 			}
 			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same", l.Algorithm, base.Algorithm), fix)
-		case l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments != base.Segments:
-			if l.Segments == 0 {
-				l.Segments = base.Segments
-				continue
-			}
+		case l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments == 0:
+			l.Segments = base.Segments
+		case l.Algorithm == weir.AlgorithmSlidingWindow && segments(l.Limit.Limit) != segments(base.Limit.Limit):
 			d.wrong(l.value, "has other segments than that of the policy: they must be the same",
-				fmt.Sprintf("write segments: %d, or leave it out", max(base.Segments, 10*boolToInt(base.Segments == 0))))
+				fmt.Sprintf("write segments: %d, or leave it out", segments(base.Limit.Limit)))
 		}
 		if l.Name == "" {
 			l.Name = base.Name
@@ -246,16 +250,21 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 	}
 }
 
-func boolToInt(b bool) int {
-	if b {
-		return 1
+// segments is into how many segments a sliding window is cut.
+func segments(l weir.Limit) int {
+	const byDefault = 10
+	if l.Segments == 0 {
+		return byDefault
 	}
-	return 0
+	return l.Segments
 }
 
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if what == "policy" {
+		what = "policie"
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }

@@ -17,7 +17,6 @@ type placedRule struct {
 	value
 	policy.Rule
 	uses []placedUse
-	ok   bool
 }
 
 // placedUse is a use of a policy with its place.
@@ -60,8 +59,6 @@ func (d *decoder) rules(v value) []*placedRule {
 func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	r = &placedRule{value: v}
 	r.Source = d.place(v)
-	before := len(d.all)
-	defer func() { r.ok = len(d.all) == before }()
 	o, ok := d.object(v, ruleKind)
 	if !ok {
 		return r, v

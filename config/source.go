@@ -139,12 +139,14 @@ func (s *source) syntax(err error) *Mistake {
 			message += fmt.Sprintf(" that begins in line %d", c.Line)
 		}
 	}
-	rest := s.line(line)
+	before, rest := "", s.line(line)
 	for i := 1; i < column && rest != ""; i++ {
 		_, size := utf8.DecodeRuneInString(rest)
-		rest = rest[size:]
+		before, rest = rest[:size], rest[size:]
 	}
 	switch {
+	case strings.HasPrefix(rest, "{") && strings.Trim(before, " ,[{:") != "":
+		fix = "put a value that has braces in quotes, as it stands within others"
 	case strings.HasPrefix(rest, "\t"):
 		message, fix = "a tab cannot indent in YAML", "indent with spaces"
 	case strings.Contains(message, "cannot start any token"):

@@ -1,0 +1,322 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// explainWidth is how many columns an explanation has.
+const explainWidth = 80
+
+// mostListed is how many tiers or keys of a policy are listed.
+const mostListed = 20
+
+// Explain writes the effective configuration in words: every policy with its defaults filled in, and every rule in its order.
+// Lines have at most 80 columns, except for words that are longer. What came from the environment is shown as it is written
+// in the file.
+func (f *File) Explain(w io.Writer) {
+	b := bufio.NewWriter(w)
+	defer b.Flush() //nolint:errcheck // if it cannot be written, nobody is there to be told
+	fmt.Fprintf(b, "%s: %s, %s\n", f.Name, plural(len(f.policies), "policy"), plural(len(f.rules), "rule"))
+	for _, p := range f.policies {
+		fmt.Fprintf(b, "\npolicy %s\n", p.Name)
+		f.explainPolicy(b, p)
+	}
+	if len(f.rules) > 0 {
+		fmt.Fprint(b, "\nrules, in their order\n")
+	}
+	for i, r := range f.rules {
+		f.explainRule(b, i, r)
+	}
+	if len(f.Warnings) > 0 {
+		fmt.Fprint(b, "\nwarnings\n")
+	}
+	for _, m := range f.Warnings {
+		wrap(b, "  ", "    ", m.String())
+	}
+}
+
+// show is a value as it may be shown: what is written in the file, if it came from the environment.
+func (f *File) show(path, value string) string {
+	if written, env := f.shown[path]; env {
+		return written
+	}
+	return value
+}
+
+// labelWidth is that of the names of the settings of a policy.
+const labelWidth = 19
+
+func line(w io.Writer, label, text string) {
+	wrap(w, "  "+label+strings.Repeat(" ", max(1, labelWidth-utf8.RuneCountInString(label))), strings.Repeat(" ", 2+labelWidth), text)
+}
+
+func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
+	line(w, "mode", f.show(p.path+".mode", p.Mode.String()))
+	names := limitNames(p.Limits)
+	if len(p.live.limits) == 0 {
+		line(w, "limits", "none")
+	}
+	for i, l := range p.live.limits {
+		name := names[i]
+		if l.Name == "" && f.shows(l.path) {
+			name = ""
+		}
+		line(w, strings.TrimSpace("limit "+f.show(l.path+".name", name)), f.spellLimit(l))
+	}
+	key := "none: all requests share one state"
+	if p.Key != nil {
+		key = p.Key.String()
+	}
+	line(w, "key", key)
+	cost := "that of the request, usually 1"
+	if p.Cost != nil {
+		cost = p.Cost.String()
+	}
+	line(w, "cost", cost)
+	for i, l := range p.candidate.limits {
+		label := ""
+		if i == 0 {
+			label = "candidate"
+		}
+		line(w, label, f.spellLimit(l))
+	}
+	if p.TierBy != nil {
+		line(w, "tiers", "by "+p.TierBy.String())
+		f.explainAlternatives(w, "tier", p.tiers)
+	}
+	if len(p.keys) > 0 {
+		line(w, "keys", plural(len(p.keys), "key")+" with limits of their own")
+		f.explainAlternatives(w, "key", p.keys)
+	}
+	if p.Parent != "" {
+		line(w, "parent", f.show(p.path+".parent", p.Parent)+" holds as well")
+	}
+	queue := "none: nobody waits"
+	if p.QueueLimit > 0 {
+		wait := p.MaxWait
+		if wait == 0 {
+			wait = time.Second
+		}
+		queue = fmt.Sprintf("%s permits, %s, a request waits at most %s", f.show(p.path+".queue.limit", count(p.QueueLimit)),
+			f.show(p.path+".queue.order", p.QueueOrder.String()), f.show(p.path+".queue.max_wait", shortDuration(wait)))
+	}
+	line(w, "queue", queue)
+	keys := p.MaxKeys
+	if keys == 0 {
+		keys = 1_000_000
+	}
+	line(w, "keys tracked", fmt.Sprintf("%s; a new one beyond: %s", f.show(p.path+".max_keys", strconv.Itoa(keys)),
+		f.show(p.path+".when_full", p.WhenFull.String())))
+	lockout := "none"
+	if l := p.Lockout; l != nil {
+		lockout = fmt.Sprintf("for %s, after %s refusals, none more than %s after the one before", f.show(p.path+".lockout.for", shortDuration(l.For)),
+			f.show(p.path+".lockout.refusals", strconv.Itoa(l.Refusals)), f.show(p.path+".lockout.within", shortDuration(l.Within)))
+	}
+	line(w, "lockout", lockout)
+	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+map[policy.Fail]string{
+		policy.FailClosed: ": a request whose key or cost cannot be told is refused",
+		policy.FailOpen:   ": a request whose key or cost cannot be told passes",
+	}[p.Fail])
+	line(w, "priority", f.show(p.path+".priority", p.Priority.String()))
+}
+
+// explainAlternatives lists the limits of tiers or keys.
+func (f *File) explainAlternatives(w io.Writer, what string, all []namedLimits) {
+	for i, a := range all {
+		if i == mostListed {
+			line(w, "", fmt.Sprintf("and %d more", len(all)-i))
+			return
+		}
+		words := make([]string, 0, len(a.limits))
+		for _, l := range a.limits {
+			words = append(words, f.spellLimit(l))
+		}
+		line(w, "  "+what, shorten(a.name)+": "+strings.Join(words, "; "))
+	}
+}
+
+// shows tells whether something of a limit came from the environment.
+func (f *File) shows(path string) bool {
+	for shown := range f.shown {
+		if shown == path || strings.HasPrefix(shown, path+".") || short(path, "burst") == shown {
+			return true
+		}
+	}
+	return false
+}
+
+// short is the path of the key beside limit, if path is that of the short form.
+func short(path, key string) string {
+	if before, isShort := strings.CutSuffix(path, ".limit"); isShort {
+		return before + "." + key
+	}
+	return ""
+}
+
+// spellLimit is a limit in words.
+func (f *File) spellLimit(l placedLimit) string {
+	if len(f.shown) == 0 || !f.shows(l.path) {
+		return l.Limit.String()
+	}
+	words := []string{f.show(l.path+".algorithm", l.Algorithm.String())}
+	if l.Rate != (weir.Rate{}) {
+		words = append(words, f.show(l.path, f.show(l.path+".rate", l.Rate.String())))
+	}
+	if l.Burst != 0 {
+		what, path := "burst ", l.path+".burst"
+		if l.Algorithm != weir.AlgorithmTokenBucket {
+			what, path = "permits ", l.path+".permits"
+		}
+		if beside := short(l.path, "burst"); beside != "" {
+			path = beside
+		}
+		words = append(words, what+f.show(path, count(l.Burst)))
+	}
+	if l.Segments != 0 {
+		words = append(words, "segments "+f.show(l.path+".segments", strconv.Itoa(l.Segments)))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
+	number := fmt.Sprintf("%4d  ", i+1)
+	words := f.conditions(r)
+	if len(words) == 0 {
+		words = []string{"all requests"}
+	}
+	wrap(w, number, "        ", f.show(r.path+".name", r.Name)+": "+strings.Join(words, "; "))
+	var does []string
+	for _, u := range r.uses {
+		text := f.show(u.path, u.Policy)
+		if u.Key != nil {
+			text += " by " + u.Key.String()
+		}
+		if u.Cost != nil {
+			text += " at a cost of " + u.Cost.String()
+		}
+		does = append(does, text)
+	}
+	if r.Exempt {
+		does = append(does, "exempt from all limits")
+	}
+	if r.Final {
+		does = append(does, "no further rules")
+	}
+	if len(does) == 0 {
+		does = []string{"nothing"}
+	}
+	wrap(w, "      -> ", "         ", strings.Join(does, "; "))
+}
+
+// conditions are those of a rule in words.
+func (f *File) conditions(r *placedRule) []string {
+	var words []string
+	path := r.path + ".match."
+	texts := func(key string, all []string) {
+		if len(all) == 0 {
+			return
+		}
+		shown := make([]string, len(all))
+		for i, s := range all {
+			shown[i] = f.show(path+key, f.show(path+key+"["+strconv.Itoa(i)+"]", s))
+		}
+		words = append(words, key+" "+oneOf(shown))
+	}
+	m := r.Match
+	texts("method", m.Methods)
+	texts("host", m.Hosts)
+	texts("path", m.Paths)
+	texts("route", m.Routes)
+	texts("protocol", m.Protocols)
+	networks := make([]string, len(m.Clients))
+	for i, p := range m.Clients {
+		networks[i] = p.String()
+		if p.IsSingleIP() {
+			networks[i] = p.Addr().String()
+		}
+	}
+	texts("client", networks)
+	for _, h := range m.Headers {
+		switch {
+		case h.Absent:
+			words = append(words, "no header "+h.Name)
+		case h.Value == "*":
+			words = append(words, "header "+h.Name)
+		default:
+			words = append(words, "header "+h.Name+": "+strconv.Quote(h.Value))
+		}
+	}
+	if r.When != nil {
+		words = append(words, "when "+r.When.String())
+	}
+	return words
+}
+
+// wrap writes a text in lines of at most 80 columns, the first of which begins with first and the others with next.
+func wrap(w io.Writer, first, next, text string) {
+	used := utf8.RuneCountInString(first)
+	fmt.Fprint(w, first)
+	fresh := true
+	for word := range strings.FieldsSeq(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case fresh:
+		case used+1+length > explainWidth:
+			fmt.Fprint(w, "\n", next)
+			used = utf8.RuneCountInString(next)
+		default:
+			fmt.Fprint(w, " ")
+			used++
+		}
+		fmt.Fprint(w, word)
+		used += length
+		fresh = false
+	}
+	fmt.Fprintln(w)
+}
+
+// limitNames are the names of limits, with those that the engine gives to limits without one.
+func limitNames(all []policy.Limit) []string {
+	names := make([]string, len(all))
+	taken := map[string]bool{}
+	for i, l := range all {
+		names[i] = l.Name
+		taken[l.Name] = true
+	}
+	for i, l := range all {
+		if l.Name != "" {
+			continue
+		}
+		name := windowName(l.Limit)
+		for n := 2; taken[name]; n++ {
+			name = windowName(l.Limit) + "-" + strconv.Itoa(n)
+		}
+		names[i], taken[name] = name, true
+	}
+	return names
+}
+
+// windowName is the window of a limit, or its algorithm.
+func windowName(l weir.Limit) string {
+	if l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0 {
+		return l.Algorithm.String()
+	}
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
+		if l.Rate.Period%unit.of == 0 {
+			return strconv.FormatInt(int64(l.Rate.Period/unit.of), 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(int64(l.Rate.Period), 10) + "ns"
+}

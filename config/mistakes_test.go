@@ -1,0 +1,138 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files of this package anew")
+
+// golden compares a text with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; if it should, run go test -update\ngot:\n%s\nwant:\n%s", name, got, want)
+	}
+}
+
+// mistakesOf are those of a file that must have some.
+func mistakesOf(t *testing.T, name string, data []byte, o config.Options) []config.Mistake {
+	t.Helper()
+	f, err := config.Parse(name, data, o)
+	var errs *config.Errors
+	if f != nil || !errors.As(err, &errs) || len(errs.Mistakes) == 0 {
+		t.Fatalf("%v, %v: must be mistakes", f, err)
+	}
+	return errs.Mistakes
+}
+
+func TestThirtyMistakes(t *testing.T) {
+	data, err := os.ReadFile("testdata/thirty.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := func(string) (string, bool) { return "", false }
+	lines := strings.Split(string(data), "\n")
+	all := mistakesOf(t, "thirty.yaml", data, config.Options{Env: none})
+	if len(all) != 30 {
+		t.Errorf("%d mistakes", len(all))
+	}
+	messages := map[string]int{}
+	for _, m := range all {
+		if m.File != "thirty.yaml" || m.Line < 1 || m.Line > len(lines) || m.Column < 1 || m.Column > len(lines[m.Line-1]) {
+			t.Errorf("no place: %v", m)
+		}
+		if m.Path == "" || m.Message == "" || m.Fix == "" {
+			t.Errorf("something is missing: %+v", m)
+		}
+		if before := messages[m.Path+m.Message]; before > 0 {
+			t.Errorf("told in line %d already: %v", before, m)
+		}
+		messages[m.Path+m.Message] = m.Line
+	}
+	_, err = config.Parse("thirty.yaml", data, config.Options{Env: none})
+	golden(t, "testdata/thirty.txt", err.Error()+"\n")
+}
+
+func TestMistakes(t *testing.T) {
+	policy := func(s string) string { return "version: 1\npolicies:\n  p:\n    limit: 1/s\n    " + s + "\n" }
+	rule := func(s string) string {
+		return "version: 1\npolicies:\n  p: {limit: 1/s}\nrules:\n  - name: r\n    " + s + "\n"
+	}
+	env := func(name string) (string, bool) {
+		v, ok := map[string]string{"SECRET": "xyzzy", "EMPTY": ""}[name]
+		return v, ok
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":        {"", `1:1: the file is empty; begin with version: 1`},
+		"comment":      {"# nothing\n", `1:1: the file is empty; begin with version: 1`},
+		"null":         {"~\n", `1:1: "~": is empty: must be a mapping, the file; write key: value below it, or {key: value}`},
+		"byte":         {"version: 1\nx: \xff\n", `2:4: the byte 0xFF is not UTF-8; save the file as UTF-8`},
+		"control":      {"a: é\x01\n", `1:5: the control character U+0001 cannot stand in YAML; remove it, or write it as "\x01" in double quotes`},
+		"tab":          {"policies:\n\tp: {}\n", `2:1: is not YAML: a tab cannot indent in YAML; indent with spaces`},
+		"bracket":      {"policies: {p: {}\nrules: []\n", `2:1: is not YAML: did not find expected ',' or '}' while parsing a flow mapping that begins in line 1; see the indentation, quotes and brackets here and in the line above`},
+		"colon":        {"version: 1: 2\n", `1:11: is not YAML: mapping values are not allowed in this context; see the indentation here and in the line above, or put a value that has a colon in quotes`},
+		"braces":       {"version: 1\npolicies: {p: {limit: ${R}}}\n", `2:24: is not YAML: did not find expected ',' or '}' while parsing a flow mapping; put a value that has braces in quotes, as it stands within others`},
+		"anchor":       {"version: *v\n", `1:10: is not YAML: unknown anchor 'v' referenced; put the value in quotes if it is no alias, or define the anchor with & before`},
+		"documents":    {"version: 1\n---\nversion: 1\n", `2:1: begins a second document: a file has one only; remove the line ---`},
+		"duplicate":    {"version: 1\nversion: 1\n", `2:1: version: the key "version" stands here twice: first in line 1; remove one of them`},
+		"merge":        {"version: 1\npolicies:\n  p: {<<: 5, limit: 1/s}\n", `3:11: policies.p: "5": << must be a mapping, or a list of mappings, that are merged into this one; write <<: *name of an anchor &name`},
+		"crlf":         {"version: 1\r\npolicies:\r\n  p:\r\n    limit: no\r\n", `4:12: policies.p.limit: "no": must be a rate, which is permits/period; write 100/s, 8/min, 1000/24h or 0.5/s, for instance`},
+		"bom":          {"\ufeffversion: 3\n", `1:10: version: "3": must be 1, the only version of the format; write version: 1`},
+		"rate range":   {policy("candidate: {limit: 2000000000/s}"), `5:24: policies.p.candidate.limit: "2000000000/s": is not a rate: rate of 2000000000 permits per 1s: must be at most 1000000000 permits per second; write 100/s, 8/min, 1000/24h or 0.5/s, for instance`},
+		"rate number":  {policy("candidate: {limit: 100}"), `5:24: policies.p.candidate.limit: "100": must be a rate, which is permits/period; write 100/s or 100/min, for instance`},
+		"burst huge":   {policy("burst: 99999999999999999999"), `5:12: policies.p.burst: "99999999999999999999": is too large: must be a number of permits from 1 to 10^15; write 1000000000000000 or less`},
+		"octal":        {policy("burst: 010"), `5:12: policies.p.burst: "010": is not written as a decimal number: must be a number of permits from 1 to 10^15; write 100, for instance`},
+		"burst float":  {policy("burst: 1.5"), `5:12: policies.p.burst: "1.5": is not a whole number: must be a number of permits from 1 to 10^15; write 100, for instance`},
+		"shadow":       {policy("mode: shadow\n    candidate: {limit: 2/s}"), `6:5: policies.p.candidate: a policy in shadow has no candidate: it is measured itself; remove it, or write mode: enforce`},
+		"by":           {policy("tiers: {by: {limit: 1/s}, gold: {limit: 1/s}}"), `5:13: policies.p.tiers.by: by is the expression that chooses the tier: no tier can have this name; choose another name for the tier`},
+		"algorithm":    {policy("keys: {a: {limits: [{algorithm: fixed-window, rate: 1/s}]}}"), `5:25: policies.p.keys.a.limits[0]: is a fixed-window, and that of the policy a token-bucket: algorithms must be the same; leave algorithm out`},
+		"limit name":   {policy("keys: {a: {limits: [{name: x, rate: 1/s}]}}"), `5:32: policies.p.keys.a.limits[0].name: "x": names must be those of the limits of the policy, in their order; remove the name, as that of the policy has none`},
+		"self":         {policy("parent: p"), `5:13: policies.p.parent: "p": is a cycle of parents: p > p; remove one of these parents`},
+		"no parent":    {policy("parent: q"), `5:13: policies.p.parent: "q": there is no policy of this name; did you mean "p"?`},
+		"variable":     {policy("key: '${1}'"), `5:11: policies.p.key: "${1}": has a ${...} that is not ${NAME} or ${NAME:-default}, with a name of letters, digits and underscores; write $${ for the two characters`},
+		"unclosed":     {policy("key: 'client.ip + ${A'"), `5:23: policies.p.key: "client.ip + ${A": has a ${ without a }: a variable of the environment is ${NAME} or ${NAME:-default}; close it, or write $${ for the two characters`},
+		"secret rate":  {policy("candidate: {limit: '${SECRET}'}"), `5:24: policies.p.candidate.limit: "${SECRET}": is not a rate once the environment is put in: must be a rate, which is permits/period, of 1 to 10^15 permits per 1ns to 3660 days; write 100/s, 8/min, 1000/24h or 0.5/s, for instance`},
+		"secret mode":  {policy("mode: ${SECRET}"), `5:11: policies.p.mode: "${SECRET}": unknown: must be enforce, shadow or off; write enforce`},
+		"secret key":   {policy("key: client.ip + ${SECRET}"), `5:22: policies.p.key: "client.ip + ${SECRET}": does not compile; why is not shown, as the environment has been put in; try it without ${...}`},
+		"secret empty": {policy("parent: x${EMPTY}"), `5:13: policies.p.parent: "x${EMPTY}": there is no policy of this name; there are p`},
+		"expression":   {policy("key: \"client.ip +\\t\\\"a\\\" + nothing\""), `5:32: policies.p.key: "client.ip +\t\"a\" + nothing": there is no variable or function "nothing"; there are attributes, client.ip, client.net, now, path, request.cost, request.headers, request.host, request.method, request.path, request.protocol, request.query or request.route; a constant text needs quotes of its own`},
+		"block":        {rule("when: |\n      request.path == \"/a\" ||\n        request.pth == \"/b\""), `8:9: rules[0].when: "request.path == \"/a\" ||\n  request.pth == \"/b\"\n": there is no variable or function "request.pth"; did you mean "request.path"?`},
+		"folded":       {rule("when: >-\n      request.method == 'GET' &&\n\n      size(request.method) == request.host"), `9:28: rules[0].when: "request.method == 'GET' &&\nsize(request.method) == request.h...": found no matching overload for '_==_' applied to '(int, string)'; see the types: string(x) makes a string, int(x) a number`},
+		"function":     {rule(`when: request.path.startWith("/a")`), `6:24: rules[0].when: "request.path.startWith(\"/a\")": there is no variable or function "startWith"; did you mean "startsWith"?`},
+		"listed":       {rule(`when: request.headers.exists(h, h == "x")`), `6:18: rules[0].when: "request.headers.exists(h, h == \"x\")": request.headers can only be asked for a name; write request.headers["name"], or "name" in request.headers`},
+		"regex":        {rule(`when: request.path.matches("[")`), `6:32: rules[0].when: "request.path.matches(\"[\")": is not a regular expression: error parsing regexp: missing closing ]: ` + "`[`" + `; see the syntax of RE2`},
+		"regex open":   {rule(`when: request.path.matches(request.query)`), `6:39: rules[0].when: "request.path.matches(request.query)": the pattern of matches must be a constant; write matches("^/v[0-9]+/"), for instance`},
+		"network":      {rule(`when: inNetwork(client.ip, "10.0.0.0/33")`), `6:32: rules[0].when: "inNetwork(client.ip, \"10.0.0.0/33\")": must be a network, or an address; write "10.0.0.0/8", for instance`},
+		"double":       {policy("cost: 1.5"), `5:11: policies.p.cost: "1.5": is an expression of the type double: must be a number of permits from 0 to 10^15, or an expression of the type int; write int(1.5)`},
+		"key list":     {policy("key: '[client.ip, request.path]'"), `5:10: policies.p.key: "[client.ip, request.path]": is an expression of the type list(string): must be an expression of the type string, or a list of them; write a list of YAML: [client.ip, request.method], for instance`},
+		"header case":  {rule("exempt: true\n    match: {header: {X-A: a, x-a: b}}"), `7:30: rules[0].match.header.x-a: "x-a": is the same field as X-A: case does not matter; remove one of them`},
+		"host field":   {rule("exempt: true\n    match: {header: {Host: a}}"), `7:22: rules[0].match.header.Host: "Host": the host is no field of the header here; write it in match.host`},
+		"url":          {rule("exempt: true\n    match: {host: 'https://api.example.com:443/x'}"), `7:19: rules[0].match.host: "https://api.example.com:443/x": must be a host such as api.example.com or *.example.com, in ASCII and without port; write api.example.com`},
+		"pattern":      {rule("exempt: true\n    match: {path: '/a/{id'}"), `7:19: rules[0].match.path: "/a/{id": must be a pattern with wildcards that are whole segments, such as {id}; write /users/{id}, for instance`},
+		"protocol":     {rule("exempt: true\n    match: {protocol: HTTP}"), `7:23: rules[0].match.protocol: "HTTP": must be in lower case; write http`},
+		"top level":    {"version: 1\nlimits: []\n", `2:1: limits: unknown key: no "limits" is accepted in the file; limits stand in a policy: write policies: {name: {limits: [...]}}`},
+		"long":         {policy("key: '\"" + strings.Repeat("a", 4100) + "\"'"), `5:10: policies.p.key: "\"` + strings.Repeat("a", 59) + `...": has 4102 bytes: an expression has at most 4096; split it among several rules`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := mistakesOf(t, "f", []byte(c.text), config.Options{Env: env})
+			if len(all) != 1 || all[0].String() != "f:"+c.want {
+				t.Errorf("%d mistakes\ngot:  %v\nwant: f:%s", len(all), all, c.want)
+			}
+		})
+	}
+}
