@@ -68,7 +68,7 @@ func (e *NotSentError) GRPCStatus() *status.Status {
 }
 
 // Unary is the interceptor of unary calls. A call waits until no server holds it back and the limits grant it, is sent, and
-// tried again if it is refused and Retries says so.
+// tried again if it is refused and MaxRetries says so.
 func (c *Client) Unary() grpc.UnaryClientInterceptor {
 	return func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -87,7 +87,7 @@ func (c *Client) Unary() grpc.UnaryClientInterceptor {
 				return nil
 			}
 			delay := c.obey(ctx, &out, err)
-			if delay == 0 || try >= c.o.Retries || !c.pause(ctx, delay) {
+			if delay == 0 || try >= c.o.MaxRetries || !c.pause(ctx, delay) {
 				return err
 			}
 		}
@@ -143,9 +143,14 @@ func (c *Client) held(out *Outgoing) held {
 	return held{out.Target, out.Method}
 }
 
+// jittered is d with some more. It is at most 24 h, so that nothing overflows.
+func (c *Client) jittered(d time.Duration) time.Duration {
+	return d + time.Duration(c.o.Random()*c.o.Jitter*float64(d))
+}
+
 // pause waits for d, unless the context ends before: then it does not begin.
 func (c *Client) pause(ctx context.Context, d time.Duration) bool {
-	d += time.Duration(c.o.Random() * float64(c.o.Jitter))
+	d = c.jittered(d)
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
 	}
@@ -207,7 +212,7 @@ func (c *Client) outlast(ctx, wait context.Context, out *Outgoing) error {
 		if ctx.Err() != nil {
 			return gone(ctx)
 		}
-		rest += time.Duration(c.o.Random() * float64(c.o.Jitter))
+		rest = c.jittered(rest)
 		deadline, bounded := wait.Deadline()
 		if c.o.MaxWait < 0 || bounded && time.Until(deadline) <= rest {
 			return c.notSent(out, weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: rest}, 0, true)

@@ -186,7 +186,7 @@ func TestHoldIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{
 			service: answering(told(t, codes.ResourceExhausted, 1000*time.Hour), told(t, codes.ResourceExhausted, -time.Hour)),
-			client:  paced(t, grpclimit.ClientOptions{MaxHold: 5 * time.Second, Jitter: 2 * time.Second, Random: func() float64 { return 0.5 }, Retries: 3}),
+			client:  paced(t, grpclimit.ClientOptions{MaxHold: 5 * time.Second, Jitter: 0.4, Random: func() float64 { return 0.5 }, MaxRetries: 3}),
 		}.dial(t)
 		elapsed(t, 0, func() { want(t, call(t.Context(), client), codes.ResourceExhausted) })
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -211,7 +211,7 @@ func TestUnaryCallIsTriedAgain(t *testing.T) {
 			server: limited(t, grpclimit.ServerOptions{
 				Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerMinute(6), Burst: 1}),
 			}),
-			client: paced(t, grpclimit.ClientOptions{Retries: 1}),
+			client: paced(t, grpclimit.ClientOptions{MaxRetries: 1}),
 		}.dial(t)
 		want(t, call(t.Context(), client), codes.OK)
 		elapsed(t, 10*time.Second, func() { want(t, call(t.Context(), client), codes.OK) })
@@ -242,7 +242,7 @@ func TestTriesAreBounded(t *testing.T) {
 			{[]error{told(t, codes.Internal, time.Second)}, 0, codes.Internal, 1},
 		} {
 			s := answering(c.answers...)
-			client := setup{service: s, client: paced(t, grpclimit.ClientOptions{Retries: 2})}.dial(t)
+			client := setup{service: s, client: paced(t, grpclimit.ClientOptions{MaxRetries: 2})}.dial(t)
 			elapsed(t, c.took, func() { want(t, call(t.Context(), client), c.code) })
 			if s.served.Load() != c.tries {
 				t.Errorf("%d tries, want %d", s.served.Load(), c.tries)
@@ -479,8 +479,8 @@ func TestClientOptionsThatCannotBeUsed(t *testing.T) {
 		{grpclimit.ClientOptions{HoldBy: 3}, "ClientOptions.HoldBy is HoldScope(3)"},
 		{grpclimit.ClientOptions{MaxHold: time.Microsecond}, "ClientOptions.MaxHold is 1µs"},
 		{grpclimit.ClientOptions{MaxHold: 25 * time.Hour}, "ClientOptions.MaxHold is 25h0m0s"},
-		{grpclimit.ClientOptions{Jitter: -1}, "ClientOptions.Jitter is -1ns"},
-		{grpclimit.ClientOptions{Retries: 11}, "ClientOptions.Retries is 11"},
+		{grpclimit.ClientOptions{Jitter: -1}, "ClientOptions.Jitter is -1"},
+		{grpclimit.ClientOptions{MaxRetries: 11}, "ClientOptions.MaxRetries is 11"},
 	} {
 		if _, err := grpclimit.NewClient(c.o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "weir: ") {
 			t.Errorf("the error is %v, want %s", err, c.want)

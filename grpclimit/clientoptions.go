@@ -65,16 +65,16 @@ type ClientOptions struct {
 	// HoldBy says which calls are held back after a server has refused one with RetryInfo, until the time it has named.
 	// Default: HoldMethod.
 	HoldBy HoldScope
-	// MaxHold is the longest time that a server can hold calls back: from 1 ms to 24 h. What exceeds it is cut, and such a
-	// call is not tried again. Default: 1 minute.
+	// MaxHold is the longest time that a server can hold calls back: from 1 s to 24 h. What exceeds it is cut, and such a
+	// call is not tried again. Default: 5 min.
 	MaxHold time.Duration
-	// Jitter is the most that is added, at random, to the time for which a call is held back, so that those which were held
-	// together do not come back together: from 0 to 24 h. Default: 0.
-	Jitter time.Duration
-	// Retries is how often a unary call is tried again that a server has refused with RetryInfo, when its time has come:
+	// Jitter is the share of the time for which calls are held back that is added to it at random, at most, so that those
+	// which were held together do not come back together: from 0 to 1. Default: 0, which stands for 0.1.
+	Jitter float64
+	// MaxRetries is how often a unary call is tried again that a server has refused with RetryInfo, when its time has come:
 	// from 0 to 10. A call that was refused without it is not tried again: nobody has said that it was not executed. Nor is
 	// one whose context ends before. Each try is paced. Default: 0.
-	Retries int
+	MaxRetries int
 	// Skip tells which calls are neither paced nor held back. Default: none.
 	Skip func(ctx context.Context, o *Outgoing) bool
 	// OnHold is called when a server holds calls back, with the answer that does so. Default: nil.
@@ -85,7 +85,8 @@ type ClientOptions struct {
 }
 
 const (
-	defaultMaxHold = time.Minute
+	defaultMaxHold = 5 * time.Minute
+	defaultJitter  = 0.1
 	mostHold       = 24 * time.Hour
 	mostRetries    = 10
 )
@@ -107,12 +108,12 @@ func (o *ClientOptions) check() error {
 		return optionError(of+"MessageCost", "set", "nil without Limiter and Keyed")
 	case o.HoldBy > HoldNone:
 		return optionError(of+"HoldBy", o.HoldBy.String(), "HoldMethod, HoldTarget or HoldNone")
-	case o.MaxHold != 0 && (o.MaxHold < time.Millisecond || o.MaxHold > mostHold):
-		return optionError(of+"MaxHold", o.MaxHold.String(), "from 1ms to 24h, or 0 for 1m")
-	case o.Jitter < 0 || o.Jitter > mostHold:
-		return optionError(of+"Jitter", o.Jitter.String(), "from 0 to 24h")
-	case o.Retries < 0 || o.Retries > mostRetries:
-		return optionError(of+"Retries", fmt.Sprint(o.Retries), "from 0 to 10")
+	case o.MaxHold != 0 && (o.MaxHold < time.Second || o.MaxHold > mostHold):
+		return optionError(of+"MaxHold", o.MaxHold.String(), "from 1s to 24h, or 0 for 5m")
+	case !(o.Jitter >= 0 && o.Jitter <= 1): // NaN included
+		return optionError(of+"Jitter", fmt.Sprint(o.Jitter), "from 0 to 1")
+	case o.MaxRetries < 0 || o.MaxRetries > mostRetries:
+		return optionError(of+"MaxRetries", fmt.Sprint(o.MaxRetries), "from 0 to 10")
 	}
 	return nil
 }
@@ -120,6 +121,9 @@ func (o *ClientOptions) check() error {
 func (o *ClientOptions) defaults() {
 	if o.MaxHold == 0 {
 		o.MaxHold = defaultMaxHold
+	}
+	if o.Jitter == 0 {
+		o.Jitter = defaultJitter
 	}
 	if o.Keyed != nil && o.Key == nil {
 		o.Key = func(_ context.Context, out *Outgoing) string { return out.Method }

@@ -24,7 +24,7 @@
 // A [Client] does the same from the other side: it paces the calls of a program, and holds them back when a server says
 // when to come back:
 //
-//	pace, err := grpclimit.NewClient(grpclimit.ClientOptions{Limiter: limiter, Retries: 2})
+//	pace, err := grpclimit.NewClient(grpclimit.ClientOptions{Limiter: limiter, MaxRetries: 2})
 //	...
 //	conn, err := grpc.NewClient(target,
 //		grpc.WithChainUnaryInterceptor(pace.Unary()),

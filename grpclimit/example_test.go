@@ -44,7 +44,7 @@ func pacedClient(target string) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	pace, err := grpclimit.NewClient(grpclimit.ClientOptions{Limiter: limiter, Retries: 2})
+	pace, err := grpclimit.NewClient(grpclimit.ClientOptions{Limiter: limiter, MaxRetries: 2})
 	if err != nil {
 		return nil, err
 	}

@@ -192,9 +192,12 @@ func limited(t testing.TB, all ...grpclimit.ServerOptions) []grpc.ServerOption {
 	return options
 }
 
-// paced are the options of a client with the interceptors.
+// paced are the options of a client with the interceptors, and without jitter unless the test has some.
 func paced(t testing.TB, o grpclimit.ClientOptions) []grpc.DialOption {
 	t.Helper()
+	if o.Random == nil {
+		o.Random = func() float64 { return 0 }
+	}
 	c, err := grpclimit.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
