@@ -89,10 +89,13 @@ func compile(s *Set) (*program, error) {
 	for i := range p.set.Policies {
 		policy := &p.set.Policies[i]
 		at := fmt.Sprintf("policy %q", policy.Name)
-		if _, twice := p.policies[policy.Name]; twice || !isName(policy.Name, longestName, false) {
+		_, twice := p.policies[policy.Name]
+		if twice || !isName(policy.Name, longestName, false) {
 			c.refuse(fmt.Sprintf("Policies[%d].Name", i), strconv.Quote(policy.Name), acceptedName)
 		}
-		p.policies[policy.Name] = i
+		if !twice {
+			p.policies[policy.Name] = i
+		}
 		c.policy(at, policy)
 	}
 	for i := range p.set.Policies {
@@ -260,7 +263,10 @@ const defaultSegments = 10
 
 // defaultName is the window of a limit, or what stands for it.
 func defaultName(l weir.Limit) string {
-	if l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0 {
+	switch {
+	case l.Algorithm == weir.AlgorithmCalendarWindow:
+		return l.Calendar.Unit.String()
+	case l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0:
 		return l.Algorithm.String()
 	}
 	return shortDuration(l.Rate.Period)

@@ -175,7 +175,7 @@ func (p *livePolicy) buildLimits(
 		if state == nil {
 			state = &limitState{limit: l.Limit}
 			state.limiter, err = weir.NewKeyedFunc(weir.KeyedOptions{
-				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments,
+				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, Calendar: l.Calendar,
 				QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull, Clock: clock,
 			}, ownLimit)
 			if err != nil {

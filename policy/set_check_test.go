@@ -1,0 +1,109 @@
+package policy_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// TestSetCheck: every mistake is told, with what it is about, the value, and what is accepted.
+func TestSetCheck(t *testing.T) {
+	ok := one(perHour(1))
+	many := make([]policy.Limit, 9)
+	for i := range many {
+		many[i].Limit = perHour(1)
+	}
+	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)}
+	for _, c := range []struct {
+		want string
+		p    policy.Policy
+	}{
+		{`Policies[0].Name is "": must be from 1 to 128 printable ASCII characters except "/"`, policy.Policy{Limits: ok}},
+		{`Policies[0].Name is "a/b": must be`, policy.Policy{Name: "a/b", Limits: ok}},
+		{`policy "p": Limits is 0 of them: must be from 1 to 8`, policy.Policy{Name: "p"}},
+		{`policy "p": Limits is 9 of them: must be from 1 to 8`, policy.Policy{Name: "p", Limits: many}},
+		{`policy "p": Limits[0]: weir: Limit.Rate`, policy.Policy{Name: "p", Limits: one(weir.Limit{})}},
+		{`policy "p": Limits[1].Name is "x": must be`, policy.Policy{Name: "p", Limits: []policy.Limit{{Name: "x", Limit: perHour(1)}, {Name: "x", Limit: perHour(1)}}}},
+		{`policy "p": Mode is Mode(9): must be enforce, shadow or off`, policy.Policy{Name: "p", Limits: ok, Mode: 9}},
+		{`policy "p": Fail is Fail(9): must be closed or open`, policy.Policy{Name: "p", Limits: ok, Fail: 9}},
+		{`policy "p": Candidate is given: must be none`, policy.Policy{Name: "p", Limits: ok, Candidate: ok, Mode: policy.ModeShadow}},
+		{`policy "p": TierBy is nil: must be`, policy.Policy{Name: "p", Limits: ok, Tiers: map[string][]policy.Limit{"a": ok}}},
+		{`policy "p": Tiers is none: must be`, policy.Policy{Name: "p", Limits: ok, TierBy: policy.MethodText()}},
+		{`policy "p": Tiers["a"] is 2 of them: must be as many`, policy.Policy{
+			Name: "p", Limits: ok, TierBy: policy.MethodText(), Tiers: map[string][]policy.Limit{"a": append(ok, ok...)},
+		}},
+		{`policy "p": Keys["a"][0] is  fixed-window 1/s: must be as many limits as Limits, with the same names and algorithms`, policy.Policy{
+			Name: "p", Limits: ok, Keys: map[string][]policy.Limit{"a": one(window)},
+		}},
+		{`policy "p": Parent is "q": must be the name of a policy`, policy.Policy{Name: "p", Limits: ok, Parent: "q"}},
+		{`policy "p": Parent is "p": must be a policy of which this one is not a parent itself`, policy.Policy{Name: "p", Limits: ok, Parent: "p"}},
+		{`policy "p": weir: Bounds.QueueLimit is -1`, policy.Policy{Name: "p", Limits: ok, QueueLimit: -1}},
+		{`policy "p": weir: Bounds.MaxKeys is -1`, policy.Policy{Name: "p", Limits: ok, MaxKeys: -1}},
+		{`policy "p": MaxWait is 2h0m0s: must be from 1ms to 1h`, policy.Policy{Name: "p", Limits: ok, QueueLimit: 1, MaxWait: 2 * time.Hour}},
+		{`policy "p": MaxWait is 1s: must be 0, as QueueLimit is 0`, policy.Policy{Name: "p", Limits: ok, MaxWait: time.Second}},
+		{`policy "p": Priority is Priority(7): must be background`, policy.Policy{Name: "p", Limits: ok, Priority: 7}},
+		{`policy "p": Lockout.Refusals is 0: must be from 1 to 65535`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Within: 1e9, For: 1e9}}},
+		{`policy "p": Lockout.Within is 0s: must be from 1ms to 24h`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Refusals: 1, For: 1e9}}},
+		{`policy "p": Lockout.For is 0s: must be from 1ms to 3660 days`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Refusals: 1, Within: 1e9}}},
+	} {
+		err := (&policy.Set{Policies: []policy.Policy{c.p}}).Check()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		want string
+		r    policy.Rule
+	}{
+		{`Rules[0].Name is "": must be`, policy.Rule{}},
+		{`rule "r": Limits[0].Policy is "q": must be the name of a policy`, policy.Rule{Name: "r", Limits: uses("q")}},
+		{`rule "r": Limits is 1 of them: must be none, as the rule is Exempt`, policy.Rule{Name: "r", Exempt: true, Limits: uses("p")}},
+		{`Match.Paths[0] is "x": must`, policy.Rule{Name: "r", Match: policy.Match{Paths: []string{"x"}}}},
+		{`Match.Clients[0]`, policy.Rule{Name: "r", Match: policy.Match{Clients: []netip.Prefix{{}}}}},
+	} {
+		set := &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: ok}}, Rules: []policy.Rule{c.r}}
+		if err := set.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// TestSetCheckTellsAllMistakes at once, also of a ring of parents.
+func TestSetCheckTellsAllMistakes(t *testing.T) {
+	err := (&policy.Set{
+		Policies: []policy.Policy{
+			{Name: "a", Limits: one(perHour(1)), Parent: "b"}, {Name: "b", Limits: one(perHour(1)), Parent: "c"},
+			{Name: "c", Limits: one(perHour(1)), Parent: "b"}, {Name: "c", Mode: 5},
+		},
+		Rules: []policy.Rule{{Name: "r", Limits: uses("x")}, {Name: "r"}},
+	}).Check()
+	for _, want := range []string{
+		`policy "b": Parent is "c"`, `Policies[3].Name is "c"`, `policy "c": Mode`, `Limits[0].Policy is "x"`, `Rules[1].Name is "r"`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestSetNamesLimitsByTheirWindows(t *testing.T) {
+	limit := func(d time.Duration) policy.Limit {
+		return policy.Limit{Limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: d}}}
+	}
+	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{
+		limit(time.Second), limit(time.Minute), limit(24 * time.Hour), limit(90 * time.Second), limit(time.Second), limit(1500 * time.Millisecond),
+		{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}},
+		{Limit: weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}},
+	}}}})
+	var got []string
+	for _, l := range e.Set().Policies[0].Limits {
+		got = append(got, l.Name)
+	}
+	if want := "1s 1m 24h 90s 1s-2 1500ms concurrency month"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
