@@ -69,7 +69,7 @@ func newIndex(rules []Rule) (*index, error) {
 // match appends the numbers of the rules whose Match holds for r to found, in ascending order.
 func (x *index) match(r *Request, found []int32) []int32 {
 	before := len(found)
-	r.path.method = usualMethod(r.Method)
+	r.path = variables{method: usualMethod(r.Method)} // what was noted of an earlier request is not trusted
 	found = x.look(x.root, r, found)
 	// A rule is found twice if two of its patterns match.
 	if matched := found[before:]; len(matched) > 1 {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -122,5 +123,29 @@ func BenchmarkMatch(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkMatchHostile is what requests cost that are made to cost much, with 10,000 rules of all shapes.
+func BenchmarkMatchHostile(b *testing.B) {
+	x := mixed.index(b, 10_000)
+	const size = 8000 // as much as most servers take of a line
+	for _, c := range []struct {
+		name string
+		r    Request
+	}{
+		{"many segments", Request{Path: strings.Repeat("/x", size/2)}},
+		{"a long segment", Request{Path: "/" + strings.Repeat("x", size)}},
+		{"dots", Request{Path: "/v1/" + strings.Repeat(".", size)}},
+		{"many labels", Request{Host: strings.Repeat("a.", size/2) + "h1.example.com"}},
+		{"a long header", Request{Header: http.Header{"X-Api-Key": {strings.Repeat("x", size)}}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var found []int32
+			for b.Loop() {
+				found = x.match(&c.r, found[:0])
+			}
+		})
 	}
 }

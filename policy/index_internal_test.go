@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -24,5 +25,62 @@ func TestIndexFindsRulesInOrder(t *testing.T) {
 	}
 	if why := x.why(2, r); why != "method: GET is none of POST" {
 		t.Error(why)
+	}
+}
+
+// TestMatchOfManyMethods has every usual method, one that is not, and rules with both.
+func TestMatchOfManyMethods(t *testing.T) {
+	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PURGE"}
+	rules := []Rule{{Name: "some", Match: Match{Methods: []string{"PURGE", "GET"}, Paths: []string{"/"}}}}
+	for i, method := range methods {
+		rules = append(rules, Rule{Name: method, Match: Match{Methods: methods[i : i+1], Paths: []string{"/"}}})
+	}
+	for few := range rules { // with few rules they are not filed
+		x, err := newIndex(rules[:few+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, method := range append(methods, "", "get") {
+			var want []int32
+			if method == "PURGE" || method == "GET" {
+				want = append(want, 0)
+			}
+			if i < few {
+				want = append(want, int32(i+1))
+			}
+			if got := x.match(&Request{Method: method}, nil); !slices.Equal(got, want) {
+				t.Errorf("%d rules, %q: %v, want %v", few+1, method, got, want)
+			}
+		}
+	}
+}
+
+// TestHostilePathsAreBounded: however many segments a path has and however long they are, the tree of paths is walked no further
+// than its patterns reach.
+func TestHostilePathsAreBounded(t *testing.T) {
+	var rules []Rule
+	for i := range 1 << 10 { // each level has a literal and a wildcard
+		var pattern []byte
+		for bit := range 10 {
+			if i>>bit&1 == 0 {
+				pattern = append(pattern, "/x"...)
+			} else {
+				pattern = append(append(pattern, "/{w"...), byte('0'+bit), '}')
+			}
+		}
+		rules = append(rules, Rule{Name: string(pattern), Match: Match{Paths: []string{string(pattern)}}})
+	}
+	x, err := newIndex(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := len(x.root.paths.nodes)
+	if nodes != 1<<11-1 {
+		t.Errorf("%d nodes", nodes)
+	}
+	for segments, want := range map[int]int{9: 0, 10: 1 << 10, 11: 0, 100_000: 0} {
+		if got := x.match(&Request{Path: strings.Repeat("/x", segments)}, nil); len(got) != want {
+			t.Errorf("%d segments: %d rules, want %d", segments, len(got), want)
+		}
 	}
 }

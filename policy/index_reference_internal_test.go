@@ -108,13 +108,19 @@ func plainMatch(m *Match, r *Request) (bool, muxMatch) {
 }
 
 // world makes rules and requests out of few words, so that they meet often.
-type world struct{ *rand.Rand }
+type world struct {
+	*rand.Rand
+	dense bool // rules have most conditions, and so share their values with many others
+}
 
 func (w world) word(words ...string) string { return words[w.IntN(len(words))] }
 
 // some answers up to two values, or usually none.
 func some[T any](w world, likely int, make func() T) []T {
 	var values []T
+	if w.dense {
+		likely = 7
+	}
 	if w.IntN(10) < likely {
 		for range 1 + w.IntN(2) {
 			values = append(values, make())
@@ -135,6 +141,9 @@ func (w world) pattern() string {
 		}
 	}
 	b.WriteString(w.word("", "/", "/{$}", "/{rest...}", ""))
+	if w.dense {
+		return w.word("/a", "/{a}", "/{b}/{rest...}", "/")
+	}
 	if b.Len() == 0 || strings.Contains(b.String(), "{rest}") {
 		return "/a"
 	}
@@ -213,8 +222,8 @@ func (w world) request() Request {
 	return r
 }
 
-// compareWithReference checks everything that an index answers about a request.
-func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) {
+// compareWithReference checks everything that an index answers about a request, and answers how many rules match it.
+func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) int {
 	t.Helper()
 	var want []int32
 	values := map[int32]muxMatch{}
@@ -246,12 +255,17 @@ func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) {
 			}
 		}
 	}
+	return len(got)
 }
 
 func TestIndexIsTheReference(t *testing.T) {
-	for seed := range uint64(60) {
-		w := world{rand.New(rand.NewPCG(seed, 1))}
+	found, deeper := 0, 0
+	for seed := range uint64(70) {
+		w := world{rand.New(rand.NewPCG(seed, 1)), seed%10 == 0}
 		rules := make([]Rule, 1+w.IntN(120))
+		if w.dense {
+			rules = make([]Rule, 500)
+		}
 		for i := range rules {
 			rules[i] = Rule{Name: fmt.Sprint(i), Match: w.match()}
 		}
@@ -259,12 +273,20 @@ func TestIndexIsTheReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 30 {
-			r := w.request()
-			compareWithReference(t, x, rules, &r)
-			r.Path = w.path() // the same Request again
-			compareWithReference(t, x, rules, &r)
+		for _, b := range x.buckets {
+			if b.deeper != nil {
+				deeper++
+			}
 		}
+		for range 20 {
+			r := w.request()
+			found += compareWithReference(t, x, rules, &r)
+			r.Path = w.path() // the same Request again
+			found += compareWithReference(t, x, rules, &r)
+		}
+	}
+	if found < 1000 || deeper < 10 {
+		t.Fatalf("only %d rules matched, and rules were filed twice %d times: the test tests little", found, deeper)
 	}
 }
 
@@ -274,8 +296,8 @@ func FuzzIndexIsTheReference(f *testing.F) {
 	f.Add(uint64(2), "/a/{rest...}", "[::1]", "//a/./b/..", "[::1]:80")
 	f.Add(uint64(3), "/%41/{$}", "a", "/A/", "A.")
 	f.Fuzz(func(t *testing.T, seed uint64, pattern, host, path, asked string) {
-		w := world{rand.New(rand.NewPCG(seed, 2))}
-		rules := make([]Rule, 1+w.IntN(20))
+		w := world{rand.New(rand.NewPCG(seed, 2)), seed%4 == 0}
+		rules := make([]Rule, 1+w.IntN(40))
 		for i := range rules {
 			rules[i] = Rule{Name: fmt.Sprint(i), Match: w.match()}
 		}

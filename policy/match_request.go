@@ -4,8 +4,8 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// variables is what a Request keeps of the rule that is looked at, and the clean forms of what it was asked for, which are made
-// once while they are needed by one rule after the other.
+// variables is what a Request keeps of the rule that is looked at, and the clean forms of what was asked for, which are made once
+// and needed by one rule after the other. Each match begins with none.
 type variables struct {
 	path, pathClean string
 	host, hostClean string
@@ -23,10 +23,7 @@ func (v *variables) value(path, name string) string {
 
 // cleanPath is the path without empty and dot segments.
 func (r *Request) cleanPath() string {
-	if keytext.IsCleanPath(r.Path) {
-		return r.Path
-	}
-	if r.path.path != r.Path {
+	if r.path.path != r.Path { // of the same text at the same place this is known without reading it
 		r.path.path, r.path.pathClean, r.path.pattern = r.Path, keytext.CleanPath(r.Path), nil
 	}
 	return r.path.pathClean

@@ -24,7 +24,7 @@ func IsCleanPath[S string | []byte](p S) bool {
 		return len(p) == 1 && p[0] == '*'
 	}
 	for i := 1; i < len(p); i++ {
-		if p[i-1] == '/' && (p[i] == '/' || p[i] == '.' && isDots(p[i:])) {
+		if c := p[i]; (c == '/' || c == '.') && p[i-1] == '/' && (c == '/' || isDots(p[i:])) {
 			return false
 		}
 	}
