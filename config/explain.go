@@ -184,6 +184,22 @@ func (f *File) spellLimit(l placedLimit) string {
 	if l.Segments != 0 {
 		words = append(words, "segments "+f.show(l.path+".segments", strconv.Itoa(l.Segments)))
 	}
+	if l.Algorithm == weir.AlgorithmCalendarWindow {
+		c := l.Calendar
+		zone := "UTC"
+		if c.Zone != nil {
+			zone = c.Zone.String()
+		}
+		words = append(words, "every "+f.show(l.path+".every", c.Unit.String()), "zone "+f.show(l.path+".zone", zone))
+		for _, field := range []struct {
+			key string
+			n   int
+		}{{"month", int(c.Month)}, {"day", c.Day}, {"weekday", c.Weekday}, {"hour", c.Hour}, {"minute", c.Minute}} {
+			if field.n != 0 {
+				words = append(words, field.key+" "+f.show(l.path+"."+field.key, strconv.Itoa(field.n)))
+			}
+		}
+	}
 	return strings.Join(words, ", ")
 }
 
@@ -307,7 +323,10 @@ func limitNames(all []policy.Limit) []string {
 
 // windowName is the window of a limit, or its algorithm.
 func windowName(l weir.Limit) string {
-	if l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0 {
+	switch {
+	case l.Algorithm == weir.AlgorithmCalendarWindow:
+		return l.Calendar.Unit.String()
+	case l.Rate.Period == 0:
 		return l.Algorithm.String()
 	}
 	for _, unit := range []struct {

@@ -158,6 +158,7 @@ var fits = map[weir.Algorithm]struct{ needs, has []string }{
 	weir.AlgorithmSlidingWindow:  {needs: []string{"rate"}, has: []string{"segments"}},
 	weir.AlgorithmSlidingCounter: {needs: []string{"rate"}},
 	weir.AlgorithmConcurrency:    {needs: []string{"permits"}},
+	weir.AlgorithmCalendarWindow: {needs: []string{"permits", "every"}, has: []string{"zone", "month", "day", "weekday", "hour", "minute"}},
 }
 
 // algorithmHints are other names of the algorithms.
@@ -223,6 +224,10 @@ func (d *decoder) limit(v value) placedLimit {
 		l.Segments = int(n)
 		and(ok)
 	}
+	if !known || l.Algorithm == weir.AlgorithmCalendarWindow {
+		l.Calendar, ok = d.calendar(o)
+		and(ok)
+	}
 	l.ok = l.ok && d.checkLimit(v, l.Limit.Limit)
 	return l
 }
@@ -237,8 +242,11 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 			continue
 		}
 		fix := "add " + key + ": 100/s, for instance"
-		if key == "permits" {
+		switch key {
+		case "permits":
 			fix = "add permits: 10, for instance"
+		case "every":
+			fix = "add every: month, for instance"
 		}
 		o.missing(key, "is missing: "+a.String()+" needs it", fix)
 		ok = false

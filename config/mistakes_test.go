@@ -70,6 +70,7 @@ func TestThirtyMistakes(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	policy := func(s string) string { return "version: 1\npolicies:\n  p:\n    limit: 1/s\n    " + s + "\n" }
+	limit := func(s string) string { return "version: 1\npolicies:\n  p: {limits: [{" + s + "}]}\n" }
 	rule := func(s string) string {
 		return "version: 1\npolicies:\n  p: {limit: 1/s}\nrules:\n  - name: r\n    " + s + "\n"
 	}
@@ -125,6 +126,13 @@ func TestMistakes(t *testing.T) {
 		"url":          {rule("exempt: true\n    match: {host: 'https://api.example.com:443/x'}"), `7:19: rules[0].match.host: "https://api.example.com:443/x": must be a host such as api.example.com or *.example.com, in ASCII and without port; write api.example.com`},
 		"pattern":      {rule("exempt: true\n    match: {path: '/a/{id'}"), `7:19: rules[0].match.path: "/a/{id": must be a pattern with wildcards that are whole segments, such as {id}; write /users/{id}, for instance`},
 		"protocol":     {rule("exempt: true\n    match: {protocol: HTTP}"), `7:23: rules[0].match.protocol: "HTTP": must be in lower case; write http`},
+		"zone":         {limit("algorithm: calendar-window, permits: 5, every: day, zone: Europe/Viena"), `3:75: policies.p.limits[0].zone: "Europe/Viena": there is no such time zone: must be the name of a time zone in the IANA database; did you mean "Europe/Vienna"?`},
+		"city":         {limit("algorithm: calendar-window, permits: 5, every: day, zone: vienna"), `3:75: policies.p.limits[0].zone: "vienna": there is no such time zone: must be the name of a time zone in the IANA database; did you mean "Europe/Vienna"?`},
+		"local":        {limit("algorithm: calendar-window, permits: 5, every: day, zone: Local"), `3:75: policies.p.limits[0].zone: "Local": there is no such time zone: must be the name of a time zone in the IANA database; write Europe/Vienna or UTC, for instance`},
+		"weekday":      {limit("algorithm: calendar-window, permits: 5, every: week, weekday: Sun"), `3:79: policies.p.limits[0].weekday: "Sun": must be a day of the week: from 1 to 7, or monday, tuesday, wednesday, thursday, friday, saturday or sunday; did you mean "sunday"?`},
+		"unit":         {limit("algorithm: calendar-window, permits: 5, every: monthly"), `3:64: policies.p.limits[0].every: "monthly": unknown: must be minute, hour, day, week, month, quarter or year; did you mean "month"?`},
+		"no day":       {limit("algorithm: calendar-window, permits: 5, every: week, day: 3"), `3:75: policies.p.limits[0].day: "3": every: week has no day; remove it, or write every: month`},
+		"no calendar":  {limit("rate: 1/s, zone: UTC"), `3:28: policies.p.limits[0].zone: token-bucket has no zone; remove it, or write algorithm: calendar-window`},
 		"top level":    {"version: 1\nlimits: []\n", `2:1: limits: unknown key: no "limits" is accepted in the file; limits stand in a policy: write policies: {name: {limits: [...]}}`},
 		"long":         {policy("key: '\"" + strings.Repeat("a", 4100) + "\"'"), `5:10: policies.p.key: "\"` + strings.Repeat("a", 59) + `...": has 4102 bytes: an expression has at most 4096; split it among several rules`},
 	} {

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weirhq/weir"
 )
 
 // relations checks what policies and rules say about one another.
@@ -106,21 +108,36 @@ func matchesAll(r *placedRule) bool {
 func (d *decoder) exceeds(p, parent *placedPolicy) {
 	for _, l := range p.live.limits {
 		for _, above := range parent.live.limits {
-			if l.Rate.Period == 0 || l.Rate.Period != above.Rate.Period || l.Rate.Permits <= above.Rate.Permits {
+			if l.Rate.Period != above.Rate.Period || (l.Algorithm == weir.AlgorithmConcurrency) != (above.Algorithm == weir.AlgorithmConcurrency) ||
+				l.Calendar.Unit != above.Calendar.Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
 				continue
 			}
 			d.warn(l.value, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
-				p.Parent, d.spellRate(l), d.spellRate(above)), "lower it, or raise that of the parent")
+				d.written(p.path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)), "lower it, or raise that of the parent")
 		}
 	}
 }
 
-// spellRate is a rate as it may be shown.
-func (d *decoder) spellRate(l placedLimit) string {
-	for _, path := range []string{l.path, l.path + ".rate"} {
-		if written, env := d.shown[path]; env {
-			return written
-		}
+// granted is how many permits a limit grants in its period.
+func granted(l weir.Limit) int64 {
+	if l.Rate.Period == 0 {
+		return l.Burst
 	}
-	return l.Rate.String()
+	return l.Rate.Permits
+}
+
+// written is a value as it may be shown.
+func (d *decoder) written(path, value string) string {
+	if written, env := d.shown[path]; env {
+		return written
+	}
+	return value
+}
+
+// spellGranted is how many permits a limit grants, as it may be shown.
+func (d *decoder) spellGranted(l placedLimit) string {
+	if l.Rate.Period == 0 {
+		return d.written(l.path+".permits", count(l.Burst)+" permits")
+	}
+	return d.written(l.path, d.written(l.path+".rate", l.Rate.String()))
 }

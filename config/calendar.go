@@ -1,0 +1,153 @@
+package config
+
+import (
+	_ "embed"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	_ "time/tzdata" // a zone must mean the same where the system has no database
+
+	"github.com/weirhq/weir"
+)
+
+//go:embed zones.txt
+var zoneList string
+
+// zoneNames are names of the IANA database, to tell the nearest one.
+var zoneNames = sync.OnceValue(func() []string { return strings.Fields(zoneList) })
+
+// zones are those that were loaded: calendars are compared by the pointers, so a zone is loaded once.
+var zones sync.Map
+
+// loadZone answers a zone by its name. UTC is nil.
+func loadZone(name string) (*time.Location, bool) {
+	if name == "UTC" {
+		return nil, true
+	}
+	if name == "" || name == "Local" || len(name) > 64 {
+		return nil, false
+	}
+	if known, ok := zones.Load(name); ok {
+		zone, ok := known.(*time.Location)
+		return zone, ok
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, false
+	}
+	known, _ := zones.LoadOrStore(name, zone)
+	zone, ok := known.(*time.Location)
+	return zone, ok
+}
+
+var (
+	unitNames  = []string{"minute", "hour", "day", "week", "month", "quarter", "year"}
+	unitHints  = map[string]string{"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "quarterly": "quarter", "yearly": "year", "annually": "year"}
+	monthNames = []string{
+		"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+	}
+	weekdayNames = []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
+)
+
+// calendarKeys are the keys that say where in a unit windows begin, with the units that have them.
+var calendarKeys = []struct {
+	key         string
+	low, high   int64
+	names       []string // from low
+	what        string
+	first, last weir.CalendarUnit
+	set         func(c *weir.Calendar, n int)
+}{
+	{"month", 1, 12, monthNames, "a month", weir.CalendarQuarter, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Month = time.Month(n) }},
+	{"day", 1, 31, nil, "a day of the month", weir.CalendarMonth, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Day = n }},
+	{"weekday", 1, 7, weekdayNames, "a day of the week", weir.CalendarWeek, weir.CalendarWeek, func(c *weir.Calendar, n int) { c.Weekday = n }},
+	{"hour", 0, 23, nil, "an hour", weir.CalendarDay, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Hour = n }},
+	{"minute", 0, 59, nil, "a minute", weir.CalendarHour, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Minute = n }},
+}
+
+// calendar reads where windows begin.
+func (d *decoder) calendar(o *object) (c weir.Calendar, ok bool) {
+	ok = true
+	if every, given := o.get("every"); given {
+		word, known := d.choice(every, unitNames, unitHints)
+		ok = known && c.Unit.UnmarshalText([]byte(word)) == nil
+	}
+	if zone, given := o.get("zone"); given {
+		var known bool
+		c.Zone, known = d.zone(zone)
+		ok = ok && known
+	}
+	for _, k := range calendarKeys {
+		field, given := o.get(k.key)
+		if !given {
+			continue
+		}
+		n, valid := d.calendarNumber(field, k.low, k.high, k.names, k.what)
+		ok = ok && valid
+		if c.Unit != 0 && (c.Unit < k.first || c.Unit > k.last) {
+			if _, env := d.shown[o.path+".every"]; env {
+				d.wrong(field, "the unit of the calendar has no "+k.key, "remove it")
+			} else {
+				d.wrong(field, "every: "+c.Unit.String()+" has no "+k.key, "remove it, or write every: "+k.first.String())
+			}
+			ok = false
+			continue
+		}
+		k.set(&c, int(n))
+	}
+	return c, ok
+}
+
+// zone reads the name of a time zone.
+func (d *decoder) zone(v value) (*time.Location, bool) {
+	const must, fix = "the name of a time zone in the IANA database", "write Europe/Vienna or UTC, for instance"
+	s, ok := d.text(v, must, fix)
+	if !ok {
+		return nil, false
+	}
+	zone, known := loadZone(s.text)
+	if known {
+		return zone, true
+	}
+	propose := fix
+	if !s.env {
+		propose = meant(s.text, zoneNames(), fix)
+		for _, name := range zoneNames() {
+			if _, city, _ := strings.Cut(name, "/"); strings.EqualFold(city, s.text) {
+				propose = "did you mean " + strconv.Quote(name) + "?"
+			}
+		}
+	}
+	d.wrong(v, "there is no such time zone: must be "+must, propose)
+	return nil, false
+}
+
+// calendarNumber reads a number, or one of the names for them.
+func (d *decoder) calendarNumber(v value, low, high int64, names []string, what string) (int64, bool) {
+	if names == nil {
+		return d.number(v, low, high, what)
+	}
+	s, ok := d.scalar(v, what, "write "+names[0])
+	if !ok {
+		return 0, false
+	}
+	if i := slices.Index(names, s.text); i >= 0 {
+		return low + int64(i), true
+	}
+	if n, valid := integer(s.text); valid && (s.env || s.node.ShortTag() == "!!int") && n >= low && n <= high {
+		return n, true
+	}
+	fix := "write " + names[0]
+	if !s.env {
+		fix = meant(s.text, names, fix)
+		for _, name := range names {
+			if len(s.text) >= 3 && strings.HasPrefix(name, strings.ToLower(s.text)) {
+				fix = "did you mean " + strconv.Quote(name) + "?"
+			}
+		}
+	}
+	d.wrong(v, "must be "+what+": from "+strconv.FormatInt(low, 10)+" to "+strconv.FormatInt(high, 10)+", or "+oneOf(names), fix)
+	return 0, false
+}
