@@ -100,8 +100,9 @@ const (
 	edge        = 0.7 * vg.Centimeter
 	heading     = 2.75 * vg.Centimeter // title, subtitle and legend
 	groupName   = 0.85 * vg.Centimeter
-	caption     = 0.75 * vg.Centimeter
+	caption     = 0.65 * vg.Centimeter
 	panelHeight = 2.6 * vg.Centimeter
+	between     = 0.35 * vg.Centimeter // below a panel that has another one below it
 	axisHeight  = 0.95 * vg.Centimeter // the labels of the times below a group
 	yLabels     = 1.5 * vg.Centimeter
 	bottom      = 0.35 * vg.Centimeter
@@ -110,7 +111,7 @@ const (
 func (p *Picture) size() (width, height vg.Length) {
 	height = heading + bottom
 	for _, g := range p.Groups {
-		height += groupName + axisHeight + vg.Length(len(g.Panels))*(caption+panelHeight)
+		height += groupName + axisHeight + vg.Length(len(g.Panels))*(caption+panelHeight) + vg.Length(len(g.Panels)-1)*between
 	}
 	return wide, height
 }

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"image/color"
+	"slices"
 	"time"
 
 	xfont "golang.org/x/image/font"
@@ -70,6 +71,8 @@ func (p *Picture) draw(c draw.Canvas) error {
 			below := y - panelHeight
 			if last {
 				below -= axisHeight
+			} else {
+				below -= between
 			}
 			area := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
 				Min: vg.Point{X: c.Min.X + edge, Y: below},
@@ -153,7 +156,7 @@ func (p *Picture) panel(c draw.Canvas, panel Panel, top int64, last bool) error 
 			return err
 		}
 	}
-	if panel.Before != nil {
+	if panel.Before != nil && !slices.Equal(panel.Before, panel.Admitted) {
 		line, err := plotter.NewLine(stairs(panel.Before))
 		if err != nil {
 			return err
@@ -164,11 +167,9 @@ func (p *Picture) panel(c draw.Canvas, panel Panel, top int64, last bool) error 
 	// The labels of the axes take as much room as they need. Make up for the rest, so that all panels line up.
 	area := drawn.DataCanvas(c)
 	left := yLabels - (area.Min.X - c.Min.X)
-	below := vg.Length(0)
+	below := between - (area.Min.Y - c.Min.Y)
 	if last {
 		below = axisHeight - (area.Min.Y - c.Min.Y)
-	} else {
-		below = -(area.Min.Y - c.Min.Y)
 	}
 	right := c.Max.X - area.Max.X
 	drawn.Draw(draw.Crop(c, left, right-vg.Points(1), below, 0))

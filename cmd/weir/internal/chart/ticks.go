@@ -39,7 +39,7 @@ func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tic
 		if at.Before(start) {
 			continue
 		}
-		label := ""
+		label := " " // a mark without a label has no line
 		if labels {
 			label, shown = timeLabel(at, spacing, shown)
 			if !strings.Contains(label, "\n") {
@@ -51,7 +51,8 @@ func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tic
 	return ticks
 }
 
-// timeLabel answers the label of a time, and the date that it is of. The date shown stands at a label before already.
+// timeLabel answers the label of a time, and the date that it is of. The date shown stands at
+// a label before already.
 func timeLabel(at time.Time, spacing time.Duration, shown string) (label, date string) {
 	switch {
 	case spacing >= 28*day:

@@ -14,7 +14,7 @@ import (
 
 const (
 	// pictureSteps is how many steps a picture has at most.
-	pictureSteps = 240
+	pictureSteps = 120
 	// mostGroups is how many policies a picture has at most, beside all requests.
 	mostGroups = 5
 )
