@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // arrival is the state of a token bucket in one word: the time at which the bucket will be full, which is what the
@@ -36,7 +37,7 @@ type arrival struct {
 	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
 	// the word and exchanging it has the right one.
 	returned atomic.Int64
-	refused  tally
+	refused  tally.Tally
 }
 
 const (
@@ -202,7 +203,7 @@ func (a *arrival) counts() (granted, refused int64) {
 	for a.folding.Load() > 0 {
 		runtime.Gosched()
 	}
-	return a.granted.Load(), a.refused.sum()
+	return a.granted.Load(), a.refused.Sum()
 }
 
 // mark is the Mark of a take with these answers.
@@ -231,7 +232,7 @@ func (a *arrival) try(l *Lease, n int64, reserve bool) (ok bool) {
 		}
 		return true
 	}
-	a.refused.add()
+	a.refused.Add()
 	d.Reason, d.RetryAfter = ReasonLimited, a.duration(ahead-a.room-a.one+n*a.one)
 	return true
 }

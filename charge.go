@@ -455,7 +455,7 @@ func (c *charging) granted(leases []Lease, reserve bool) []Lease {
 		p := &c.parts[i]
 		if p.full && p.n > 0 {
 			p.k.untracked.Add(1)
-			p.k.granted.add()
+			p.k.granted.Add()
 			leases = append(leases, Lease{decision: p.decision, permits: p.n})
 			continue
 		}
@@ -474,7 +474,7 @@ func (c *charging) refused(leases []Lease, final bool) []Lease {
 		if !p.decision.Allowed {
 			l.permits = p.n
 			if p.n > 0 && final {
-				p.k.refused.add()
+				p.k.refused.Add()
 				p.of.note(p.hash, p.key)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/queue"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // ConcurrencyOptions configure a [Concurrency].
@@ -96,7 +97,7 @@ type free struct {
 	word      atomic.Int64
 	granted   atomic.Int64
 	_         [48]byte
-	refused   tally
+	refused   tally.Tally
 	idleSince atomic.Int64
 	owner     *pool
 }
@@ -164,7 +165,7 @@ func (f *free) raise() {
 
 func (f *free) lower() { f.word.Store((f.owner.limit.Load() - f.owner.permits.state.InUse) << 1) }
 
-func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.sum() }
+func (f *free) counts() (granted, refused int64) { return f.granted.Load(), f.refused.Sum() }
 
 // try decides on n permits without the lock; not ok if it needs the lock.
 func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
@@ -181,7 +182,7 @@ func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 	d.Limit, d.Remaining, d.Policy = limit, min(max(left, 0), limit), p.policy
 	if v == short {
 		d.Reason = ReasonLimited
-		p.fast.refused.add()
+		p.fast.refused.Add()
 		return true
 	}
 	d.Allowed, d.Remaining = true, min(left, limit-n) // of a limit that was raised meanwhile more is left

@@ -71,10 +71,10 @@ func NewFixedWindow(o FixedWindowOptions) (*FixedWindow, error) {
 func (w *FixedWindow) Allow() bool {
 	switch _, _, _, v := w.fast.take(1); v {
 	case taken:
-		w.fast.granted.add()
+		w.fast.granted.Add()
 		return true
 	case short:
-		w.fast.refused.add()
+		w.fast.refused.Add()
 		return false
 	default:
 		return w.allow()

@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // ErrNoEndpoint is returned where an endpoint is asked for that has no name, or an address that is not valid.
@@ -60,7 +61,7 @@ type Guard struct {
 	timer      sync.Mutex // guards stop
 	stop       func() bool
 
-	allowed, throttled, lockedOut, lockouts, crowded tally
+	allowed, throttled, lockedOut, lockouts, crowded tally.Tally
 	forgotten, evicted, cleanups                     atomic.Int64
 	reported                                         int64 // refusals because of the cap that the log knows of
 }
@@ -211,7 +212,7 @@ func (g *Guard) check(s *subject) (d Decision) {
 	isNew := slot == nil
 	if isNew {
 		if shard, slot, now = g.enter(shard, h, now); slot == nil {
-			g.crowded.add()
+			g.crowded.Add()
 			return g.crowdedDecision(now)
 		}
 	}
@@ -224,17 +225,17 @@ func (g *Guard) check(s *subject) (d Decision) {
 	shard.Unlock()
 	switch {
 	case d.Allowed:
-		g.allowed.add()
+		g.allowed.Add()
 		if isNew {
 			g.offer(h, s)
 		}
 		return d
 	case d.Reason == ReasonSoftThrottle:
-		g.throttled.add()
+		g.throttled.Add()
 	default:
-		g.lockedOut.add()
+		g.lockedOut.Add()
 		if v == lockout {
-			g.lockouts.add()
+			g.lockouts.Add()
 		}
 	}
 	if len(s.name) <= longestName {

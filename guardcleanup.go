@@ -51,7 +51,7 @@ func (g *Guard) Cleanup() GuardCleanup {
 	c := GuardCleanup{
 		Complete: !run.ended && (!over || run.left > 0), Stale: run.stale, Evicted: run.evicted, Tracked: g.states.Len(),
 	}
-	crowded := g.crowded.sum()
+	crowded := g.crowded.Sum()
 	refused := crowded - g.reported
 	g.reported = crowded
 	g.cleaning.Unlock()

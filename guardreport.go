@@ -50,8 +50,8 @@ func (g *Guard) Stats() GuardStats {
 		HardLockoutSeconds: g.o.HardLockout.Seconds(), StaleEntrySeconds: g.o.StaleEntry.Seconds(),
 		CleanupIntervalSecs: g.o.CleanupInterval.Seconds(), MaxTrackedEndpoints: g.maxTracked.Load(),
 		TrackedEndpoints: g.states.Len(),
-		Allowed:          g.allowed.sum(), SoftThrottled: g.throttled.sum(), LockedOut: g.lockedOut.sum(),
-		TrackingCapped: g.crowded.sum(), Lockouts: g.lockouts.sum(),
+		Allowed:          g.allowed.Sum(), SoftThrottled: g.throttled.Sum(), LockedOut: g.lockedOut.Sum(),
+		TrackingCapped: g.crowded.Sum(), Lockouts: g.lockouts.Sum(),
 		Cleanups: g.cleanups.Load(), Stale: g.forgotten.Load(), Evicted: g.evicted.Load(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/table"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // keyed is a Keyed without its keys: it knows their hashes only.
@@ -32,7 +33,7 @@ type keyed struct {
 	returned  atomic.Int64 // what the Returned of new buckets begins with: no less than that of any that was forgotten
 	mostDebt  atomic.Int64 // the largest debt, in permits, that any limit has allowed: it stays owed when the limit changes
 
-	granted, refused    tally
+	granted, refused    tally.Tally
 	untracked, forgiven atomic.Int64
 }
 
@@ -126,9 +127,9 @@ func (k *keyed) now() int64 {
 
 func (k *keyed) count(granted bool) {
 	if granted {
-		k.granted.add()
+		k.granted.Add()
 	} else {
-		k.refused.add()
+		k.refused.Add()
 	}
 }
 
@@ -170,7 +171,7 @@ func (k *keyed) debt(t *terms) int64 {
 // refuse is the answer for a reason that has nothing to do with the state of a key.
 func (k *keyed) refuse(why Reason, n int64) Lease {
 	if n > 0 && why != ReasonInvalid {
-		k.refused.add()
+		k.refused.Add()
 	}
 	return Lease{decision: Decision{Reason: why, Limit: k.base.permits, RetryAfter: Never, Policy: k.policy}, permits: n}
 }

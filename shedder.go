@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // Priority says how long a request is still served while pressure grows. The zero value is that of normal requests.
@@ -209,7 +211,7 @@ type Shedder struct {
 	next     atomic.Int64  // when to read again
 	pressure atomic.Uint64 // the bits of the float
 
-	admitted, shed [priorities]tally
+	admitted, shed [priorities]tally.Tally
 
 	mu       sync.Mutex // of a reading; those who find it locked go on
 	last     int64
@@ -278,9 +280,9 @@ func (s *Shedder) decide(p Priority) (share float64, shed bool) {
 	i := p.index()
 	share = s.share(i, math.Float64frombits(s.pressure.Load()))
 	if shed = share > 0 && s.random() < share; shed {
-		s.shed[i].add()
+		s.shed[i].Add()
 	} else {
-		s.admitted[i].add()
+		s.admitted[i].Add()
 	}
 	return share, shed
 }
@@ -386,7 +388,7 @@ func (s *Shedder) Stats() ShedderStats {
 	}
 	for i := range st.Priorities {
 		st.Priorities[i] = PriorityStats{
-			Priority: PriorityBackground + Priority(i), Admitted: s.admitted[i].sum(), Shed: s.shed[i].sum(),
+			Priority: PriorityBackground + Priority(i), Admitted: s.admitted[i].Sum(), Shed: s.shed[i].Sum(),
 			Share: s.share(i, st.Pressure),
 		}
 	}

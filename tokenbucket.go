@@ -117,7 +117,7 @@ func (b *TokenBucket) Allow() bool {
 			return true
 		}
 	} else if old == before {
-		a.refused.add()
+		a.refused.Add()
 		return false
 	}
 	return b.allowContended(now)
@@ -128,7 +128,7 @@ func (b *TokenBucket) allowContended(now int64) bool {
 	case taken:
 		return true
 	case short:
-		b.fast.refused.add()
+		b.fast.refused.Add()
 		return false
 	default:
 		return b.gate.TryAcquire(1).decision.Allowed

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // windowWord is the state of a fixed window in one word:
@@ -24,8 +25,8 @@ type windowWord struct {
 	limit   int64
 	owner   *FixedWindow
 	_       [24]byte
-	granted tally
-	refused tally
+	granted tally.Tally
+	refused tally.Tally
 }
 
 const (
@@ -126,7 +127,7 @@ func (a *windowWord) lower() {
 	a.word.Store(uint64(s.Window)<<windowShift | uint64(s.Used)<<1)
 }
 
-func (a *windowWord) counts() (granted, refused int64) { return a.granted.sum(), a.refused.sum() }
+func (a *windowWord) counts() (granted, refused int64) { return a.granted.Sum(), a.refused.Sum() }
 
 // try decides on n permits without the lock; not ok if it needs the lock, or if it would refuse and must not.
 func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
@@ -141,11 +142,11 @@ func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 	d := &l.decision
 	d.Limit, d.Remaining, d.ResetAfter, d.Policy = a.limit, a.limit-used, left, a.owner.policy
 	if v == short {
-		a.refused.add()
+		a.refused.Add()
 		d.Reason, d.RetryAfter = ReasonLimited, left
 		return true
 	}
-	a.granted.add()
+	a.granted.Add()
 	d.Allowed = true
 	if reserve {
 		l.claim, l.generation = newClaim(&a.owner.gate, n, algo.MarkAt(number, 0))

@@ -186,7 +186,7 @@ func newBucketPair(t *testing.T, rate Rate, burst int64) *pair[algo.TokenBucketS
 			t.Fatalf("%d permits: verdict %d at %d of %d, want %+v", n, v, at, now, want)
 		}
 		if v == short {
-			b.fast.refused.add()
+			b.fast.refused.Add()
 		}
 		if got := b.fast.duration(ahead); got != want.ResetAfter {
 			t.Fatalf("%d permits: full in %v, want %v", n, got, want.ResetAfter)
