@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // EngineOptions configure an [Engine].
@@ -20,7 +21,8 @@ type EngineOptions struct {
 	ExplainEvery int
 	// OnExplain gets these explanations. It is called by the goroutine of the request. Required with ExplainEvery.
 	OnExplain func(Explanation)
-	// Logger is told of changes and of failures. Default: nil, silent.
+	// Logger is told, at level Warn and at most once a minute for each rule and policy, that a condition, a key, a tier or a cost
+	// cannot be told. Default: nil, silent.
 	Logger *slog.Logger
 }
 
@@ -31,7 +33,7 @@ type Engine struct {
 	live    atomic.Pointer[snapshot]
 	sampled atomic.Uint64
 	closed  atomic.Bool
-	counts  struct{ requests, refused, exempt, unlimited, canceled atomic.Uint64 }
+	counts  struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
 	loading     sync.Mutex
 	lastError   error

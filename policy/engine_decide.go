@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -20,20 +21,33 @@ func (e *Engine) now() int64 {
 
 // prepare finds the limits of a request, and answers false if the request is decided already.
 func (e *Engine) prepare(s *snapshot, r *Request, v *Verdict) bool {
-	if !v.gather(s, r, true) {
-		e.counts.exempt.Add(1)
+	if !v.gather(s, r, e) {
+		e.counts.exempt.Add()
 		return false
 	}
 	v.chargeAll()
 	for i := range v.work.items {
 		if it := &v.work.items[i]; it.failed != nil {
-			it.policy.state.counts.failed.Add(1)
+			it.policy.state.counts.failed.Add()
+			e.warn(&it.policy.state.counts.warned, "policy", it.policy.Name, it.failed)
 		}
 	}
 	if len(v.Parts) == 0 && len(v.work.items) == 0 {
-		e.counts.unlimited.Add(1)
+		e.counts.unlimited.Add()
 	}
 	return true
+}
+
+// warn logs what cannot be told, at most once a minute.
+func (e *Engine) warn(last *atomic.Int64, kind, name string, err error) {
+	if e.options.Logger == nil {
+		return
+	}
+	now, before := int64(time.Since(start))+1, last.Load()
+	if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
+		return
+	}
+	e.options.Logger.Warn("an expression failed", kind, name, "error", err.Error())
 }
 
 // chargeAll makes the parts of the policies that are enforced, and their charges.
@@ -87,7 +101,7 @@ func (e *Engine) shed(v *Verdict) bool {
 func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
 	s := e.live.Load()
 	e.sample(s, r)
-	e.counts.requests.Add(1)
+	e.counts.requests.Add()
 	if !e.prepare(s, r, v) {
 		return
 	}
@@ -111,14 +125,14 @@ func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
 		v.Allowed = false
 		for i := range v.work.items {
 			if it := &v.work.items[i]; it.first >= 0 && v.Parts[it.first].Decision.Reason == weir.ReasonHardLockout {
-				it.policy.state.counts.lockedOut.Add(1)
-				it.policy.state.counts.refused.Add(1)
+				it.policy.state.counts.lockedOut.Add()
+				it.policy.state.counts.refused.Add()
 			}
 		}
 	default:
 		return false
 	}
-	e.counts.refused.Add(1)
+	e.counts.refused.Add()
 	return true
 }
 
@@ -233,7 +247,7 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 		counts := it.policy.state.counts
 		if !v.refuses(it) {
 			if v.Allowed {
-				counts.granted.Add(1)
+				counts.granted.Add()
 				if it.policy.Lockout != nil {
 					it.policy.state.lockouts.granted(w.key(it))
 				}
@@ -242,13 +256,13 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 		}
 		refusing++
 		by = i
-		counts.refused.Add(1)
+		counts.refused.Add()
 		if it.policy.Lockout != nil {
 			e.noteRefusal(v, it)
 		}
 	}
 	if !v.Allowed {
-		e.counts.refused.Add(1)
+		e.counts.refused.Add()
 		if s.lockouts {
 			v.bind()
 		}
@@ -280,7 +294,7 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	if locked <= 0 {
 		return
 	}
-	it.policy.state.counts.lockedOut.Add(1)
+	it.policy.state.counts.lockedOut.Add()
 	for j := it.first; j < it.end; j++ {
 		if d := &v.Parts[j].Decision; !d.Allowed {
 			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
@@ -291,28 +305,28 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 // shadow asks a policy that is not enforced.
 func (w *work) shadow(it *item) {
 	d, counts := it.policy.state.difference, it.policy.state.counts
-	d.requests.Add(1)
+	d.requests.Add()
 	if w.try(it, it.policy.limits, it.plans) {
-		counts.granted.Add(1)
+		counts.granted.Add()
 		return
 	}
-	counts.refused.Add(1)
-	d.refused.Add(1)
+	counts.refused.Add()
+	d.refused.Add()
 	d.note(d.refusals, w.key(it))
 }
 
 // measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
 func (w *work) measure(it *item, admitted bool) {
 	d := it.policy.state.difference
-	d.requests.Add(1)
+	d.requests.Add()
 	would := w.try(it, it.policy.candidate, nil)
 	switch {
 	case would == admitted:
 	case would:
-		d.admitted.Add(1)
+		d.admitted.Add()
 		d.note(d.grants, w.key(it))
 	default:
-		d.refused.Add(1)
+		d.refused.Add()
 		d.note(d.refusals, w.key(it))
 	}
 }
@@ -340,7 +354,7 @@ func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
 func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(e.live.Load(), r, v) }
 
 func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
-	if !v.gather(s, r, false) {
+	if !v.gather(s, r, nil) {
 		return
 	}
 	v.chargeAll()
@@ -360,7 +374,7 @@ func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
 func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
 	s := e.live.Load()
 	e.sample(s, r)
-	e.counts.requests.Add(1)
+	e.counts.requests.Add()
 	if !e.prepare(s, r, v) || e.refusedAhead(s, v) {
 		return nil
 	}
@@ -396,7 +410,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	default:
 		v.peekParts()
 		v.Allowed = false
-		e.counts.canceled.Add(1)
+		e.counts.canceled.Add()
 		return err
 	}
 	e.conclude(s, v)

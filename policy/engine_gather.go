@@ -38,9 +38,9 @@ func borrow(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b meanwhile
 }
 
-// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules count what is
-// decided, not what is only looked at.
-func (v *Verdict) gather(s *snapshot, r *Request, counted bool) bool {
+// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules of an engine that
+// is counting count what they match.
+func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 	w := &v.work
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
 	v.own = weir.Decision{}
@@ -58,16 +58,17 @@ func (v *Verdict) gather(s *snapshot, r *Request, counted bool) bool {
 			holds, err := rule.When.Holds(r)
 			if err != nil {
 				holds = !rule.Exempt
-				if counted {
+				if counting != nil {
 					s.matched[n].failed.Add(1)
+					counting.warn(&s.matched[n].warned, "rule", rule.Name, err)
 				}
 			}
 			if !holds {
 				continue
 			}
 		}
-		if counted {
-			s.matched[n].matched.Add(1)
+		if counting != nil {
+			s.matched[n].add()
 		}
 		if rule.Exempt {
 			v.Exempt, w.exempt, w.items = true, n, w.items[:0]

@@ -16,8 +16,8 @@ func (e *Engine) Report() Report {
 	s := e.live.Load()
 	r := Report{
 		Version: s.version, Loaded: s.loaded, LastAttempt: lastAttempt,
-		Requests: e.counts.requests.Load(), Refused: e.counts.refused.Load(), Exempt: e.counts.exempt.Load(),
-		Unlimited: e.counts.unlimited.Load(), Canceled: e.counts.canceled.Load(),
+		Requests: uint64(e.counts.requests.Sum()), Refused: uint64(e.counts.refused.Sum()), Exempt: uint64(e.counts.exempt.Sum()),
+		Unlimited: uint64(e.counts.unlimited.Sum()), Canceled: uint64(e.counts.canceled.Sum()),
 	}
 	if lastError != nil {
 		r.LastError = lastError.Error()
@@ -27,7 +27,7 @@ func (e *Engine) Report() Report {
 	}
 	for i := range s.set.Rules {
 		c := s.matched[i]
-		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: c.matched.Load(), Failed: c.failed.Load()})
+		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: c.sum(), Failed: c.failed.Load()})
 	}
 	return r
 }
@@ -35,8 +35,8 @@ func (e *Engine) Report() Report {
 func (p *livePolicy) report(now int64) PolicyReport {
 	c := p.state.counts
 	r := PolicyReport{
-		Name: p.Name, Mode: p.Mode, Granted: c.granted.Load(), Refused: c.refused.Load(), LockedOut: c.lockedOut.Load(),
-		Failed: c.failed.Load(),
+		Name: p.Name, Mode: p.Mode, Granted: uint64(c.granted.Sum()), Refused: uint64(c.refused.Sum()), LockedOut: uint64(c.lockedOut.Sum()),
+		Failed: uint64(c.failed.Sum()),
 	}
 	for i := range p.limits {
 		st := p.limits[i].state.limiter.Stats()
@@ -49,7 +49,7 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	}
 	if d := p.state.difference; d != nil {
 		r.Difference = &Difference{
-			Requests: d.requests.Load(), NewlyRefused: d.refused.Load(), NewlyAdmitted: d.admitted.Load(),
+			Requests: uint64(d.requests.Sum()), NewlyRefused: uint64(d.refused.Sum()), NewlyAdmitted: uint64(d.admitted.Sum()),
 			RefusedKeys: topKeys(d.refusals), AdmittedKeys: topKeys(d.grants),
 		}
 	}

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -302,6 +303,31 @@ func TestEngineConditionThatFails(t *testing.T) {
 	if x := e.Explain(&policy.Request{}); !x.Rules[0].Matched || x.Rules[1].Condition != "when: failing cannot be told: cannot be told" {
 		t.Errorf("%+v", x.Rules)
 	}
+}
+
+func TestEngineLogsFailuresSparingly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		e := engine(t, &policy.Set{
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Key: failing{}}},
+			Rules:    []policy.Rule{{Name: "r", When: failing{}, Limits: uses("p")}},
+		}, func(o *policy.EngineOptions) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
+		lines := func(want int) {
+			t.Helper()
+			for range 5 {
+				take(e, policy.Request{})
+			}
+			if n := strings.Count(text.String(), "an expression failed"); n != want {
+				t.Errorf("%d lines, want %d:\n%s", n, want, text.String())
+			}
+		}
+		lines(2)
+		time.Sleep(time.Minute)
+		lines(4)
+		if !strings.Contains(text.String(), "rule=r error=\"cannot be told\"") {
+			t.Error(text.String())
+		}
+	})
 }
 
 func TestEngineShadowRefusesNobody(t *testing.T) {

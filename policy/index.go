@@ -14,8 +14,8 @@ import (
 // condition that they could be filed under, such as those for all requests, are checked one after the other.
 //
 // What a request costs is bounded by the rules, and not by what it says: no more segments of a path and no more labels of a
-// host are looked at than the longest pattern has, each node of the tree of paths is visited at most once, and what is longer than
-// any value of the rules is not even hashed. Only making a path clean reads all of it, once.
+// host are looked at than the longest pattern has, each node of the tree of paths is visited at most once, and what is longer
+// than any value of the rules is not even hashed. Only to make the path and the host clean they are read as a whole, once.
 type index struct {
 	matchers []matcher // by the number of the rule
 	briefs   []brief   // of the matchers
@@ -57,7 +57,7 @@ func newIndex(rules []Rule) (*index, error) {
 		x.matchers[i], wrong = newMatcher(&rules[i])
 		errs = append(errs, wrong...)
 		x.briefs[i] = x.matchers[i].brief()
-		all[i] = int32(i) //nolint:gosec // a number of rules that fits into memory
+		all[i] = int32(i)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -116,7 +116,7 @@ func (x *index) look(n *node, r *Request, found []int32) []int32 {
 // open appends the rules at a place that match r.
 func (x *index) open(p slot, r *Request, known conditions, found []int32) []int32 {
 	if p >= 0 {
-		return x.check(int32(p), r, known, found)
+		return x.check(p, r, known, found)
 	}
 	b := &x.buckets[^p]
 	if b.deeper != nil {

@@ -78,7 +78,7 @@ func (f *filing) alternatives(m *matcher) [][]value {
 			all = append(all, slices.Compact(values))
 		}
 	}
-	var paths []value
+	paths := make([]value, 0, len(m.paths))
 	for _, p := range m.paths {
 		shape := p.shape()
 		f.patterns[shape] = p
@@ -143,7 +143,7 @@ func (f *filing) choose(m *matcher) []value {
 func (f *filing) place(v value) slot {
 	rules := f.filed[v]
 	if len(rules) == 1 {
-		return slot(rules[0])
+		return rules[0]
 	}
 	b := bucket{rules: rules}
 	if len(rules) > fewRules {
@@ -156,12 +156,13 @@ func (f *filing) place(v value) slot {
 		}
 	}
 	f.x.buckets = append(f.x.buckets, b)
-	return ^slot(len(f.x.buckets) - 1) //nolint:gosec // at most as many as there are conditions in memory
+	return ^slot(len(f.x.buckets) - 1)
 }
 
 // put files a place at n.
 func (f *filing) put(n *node, v value, p slot) {
 	switch v.kind {
+	case onHeaders: // rules are filed by one field at a time
 	case onPath:
 		if n.paths == nil {
 			n.paths = newPathTable()

@@ -26,7 +26,7 @@ func newPathNode() pathNode { return pathNode{here: nowhere, end: nowhere, rest:
 // add adds a node and answers its place.
 func (t *pathTable) add() int32 {
 	t.nodes = append(t.nodes, newPathNode())
-	return int32(len(t.nodes) - 1) //nolint:gosec // as many as there are segments in memory
+	return int32(len(t.nodes) - 1)
 }
 
 func (t *pathTable) put(pattern *pattern, p slot) {
@@ -58,7 +58,7 @@ func (t *pathTable) put(pattern *pattern, p slot) {
 func (t *pathTable) literal(n int32, text string) int32 {
 	if t.nodes[n].literals == 0 {
 		t.literals = append(t.literals, textTable{})
-		t.nodes[n].literals = int32(len(t.literals) - 1) //nolint:gosec // see add
+		t.nodes[n].literals = int32(len(t.literals) - 1)
 	}
 	table := &t.literals[t.nodes[n].literals]
 	next, ok := table.filling[text]

@@ -110,20 +110,21 @@ func plainMatch(m *Match, r *Request) (bool, muxMatch) {
 // world makes rules and requests out of few words, so that they meet often.
 type world struct {
 	*rand.Rand
+
 	dense bool // rules have most conditions, and so share their values with many others
 }
 
 func (w world) word(words ...string) string { return words[w.IntN(len(words))] }
 
 // some answers up to two values, or usually none.
-func some[T any](w world, likely int, make func() T) []T {
+func some[T any](w world, likely int, one func() T) []T {
 	var values []T
 	if w.dense {
 		likely = 7
 	}
 	if w.IntN(10) < likely {
 		for range 1 + w.IntN(2) {
-			values = append(values, make())
+			values = append(values, one())
 		}
 	}
 	return values
@@ -297,9 +298,9 @@ func FuzzIndexIsTheReference(f *testing.F) {
 	f.Add(uint64(3), "/%41/{$}", "a", "/A/", "A.")
 	f.Fuzz(func(t *testing.T, seed uint64, pattern, host, path, asked string) {
 		w := world{rand.New(rand.NewPCG(seed, 2)), seed%4 == 0}
-		rules := make([]Rule, 1+w.IntN(40))
-		for i := range rules {
-			rules[i] = Rule{Name: fmt.Sprint(i), Match: w.match()}
+		var rules []Rule
+		for i := range 1 + w.IntN(40) {
+			rules = append(rules, Rule{Name: fmt.Sprint(i), Match: w.match()})
 		}
 		for _, m := range []Match{{Paths: []string{pattern}}, {Hosts: []string{host}}, {Paths: []string{"/a", pattern}, Hosts: []string{host}}} {
 			rule := Rule{Name: fmt.Sprint(len(rules)), Match: m}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// textTable finds numbers by texts. It is filled once, by put and then freeze, and is read thereafter. It reads less memory for an
-// answer than a map: with thousands of rules, memory that is not at hand is most of what a lookup costs.
+// textTable finds numbers by texts. It is filled by put, and after freeze it is only read. It reads less memory for an answer than
+// a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. All texts together must be shorter
+// than 4 GB, which those of a configuration are.
 type textTable struct {
 	filling map[string]int32 // until freeze
 	entries []textEntry      // a power of two, at most half of them in use
@@ -37,7 +38,6 @@ func (t *textTable) put(s string, number int32) {
 
 func (t *textTable) empty() bool { return len(t.entries) == 0 }
 
-//nolint:gosec // the texts of a configuration are shorter than 4 GB
 func (t *textTable) freeze() {
 	if len(t.filling) == 0 {
 		return
@@ -66,9 +66,9 @@ func (t *textTable) get(s string) int32 {
 		return nowhere
 	}
 	hash := maphash.String(textSeed, s)
-	high := uint32(hash >> 32) //nolint:gosec // the high half
+	high := uint32(hash >> 32)
 	mask := len(t.entries) - 1
-	for i := int(hash) & mask; ; i = (i + 1) & mask { //nolint:gosec // the low bits
+	for i := int(hash) & mask; ; i = (i + 1) & mask {
 		e := &t.entries[i]
 		if e.number == nowhere || e.hash == high && int(e.size) == len(s) && t.texts[e.begin:int(e.begin)+len(s)] == s {
 			return e.number

@@ -94,21 +94,25 @@ func TestMatch(t *testing.T) {
 		{Match{Headers: []HeaderMatch{{Name: "X-Key", Value: "k*"}}}, Request{}, `header X-Key: there is none that begins with "k"`},
 		{Match{Headers: []HeaderMatch{{Name: "X-Key"}}}, Request{Header: gold}, `header X-Key: there is none that is ""`},
 		{
-			Match{Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, Request{Client: netip.MustParseAddr("192.0.2.1")},
+			Match{Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+			Request{Client: netip.MustParseAddr("192.0.2.1")},
 			"client: 192.0.2.1 is in none of 10.0.0.0/8",
 		},
 		{
-			Match{Clients: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}, Request{},
+			Match{Clients: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
+			Request{},
 			"client: not known, so it is in none of 0.0.0.0/0, ::/0",
 		},
 		{
 			Match{Clients: []netip.Prefix{netip.MustParsePrefix("::ffff:10.1.0.0/112")}},
-			Request{Client: netip.MustParseAddr("::ffff:10.1.2.3")}, "",
+			Request{Client: netip.MustParseAddr("::ffff:10.1.2.3")},
+			"",
 		},
 		{Match{Routes: []string{"POST /login"}}, Request{Route: "GET /"}, `route: "GET /" is none of "POST /login"`},
 		{Match{Protocols: []string{"grpc"}}, Request{Protocol: "http"}, "protocol: http is none of grpc"},
 		{
-			Match{Methods: strings.Split("A B C D E F G H I J", " ")}, Request{Method: "\x1b[31m"},
+			Match{Methods: strings.Split("A B C D E F G H I J", " ")},
+			Request{Method: "\x1b[31m"},
 			`method: "\x1b[31m" is none of A, B, C, D, E, F, G, H and 2 more`,
 		},
 	} {

@@ -84,8 +84,9 @@ func list(all []string) string { return listOf(all, shown) }
 // listOf are the first of all, and how many there are besides.
 func listOf[T any](all []T, of func(T) string) string {
 	const most = 8
-	var words []string
-	for _, v := range all[:min(len(all), most)] {
+	first := all[:min(len(all), most)]
+	words := make([]string, 0, len(first))
+	for _, v := range first {
 		words = append(words, of(v))
 	}
 	text := strings.Join(words, ", ")

@@ -182,13 +182,13 @@ func (p *pattern) value(path, name string) string {
 	if !ok {
 		return ""
 	}
-	at, text := 0, ""
+	at := 0
 	for range place {
 		_, at = nextSegment(path, at)
 	}
 	if p.segments[place].kind == restSegment {
 		return path[at+1:]
 	}
-	text, _ = nextSegment(path, at)
+	text, _ := nextSegment(path, at)
 	return text
 }

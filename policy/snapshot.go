@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
+	"github.com/weirhq/weir/internal/tally"
 )
 
 // snapshot is a set as the engine uses it. It does not change.
@@ -23,7 +24,27 @@ type snapshot struct {
 }
 
 // ruleCount counts for a rule.
-type ruleCount struct{ matched, failed atomic.Uint64 }
+type ruleCount struct {
+	matched, failed atomic.Uint64
+	often           *tally.Tally // instead of matched, of a rule that matches nearly all requests
+	warned          atomic.Int64
+}
+
+func (c *ruleCount) add() {
+	if c.often != nil {
+		c.often.Add()
+	} else {
+		c.matched.Add(1)
+	}
+}
+
+func (c *ruleCount) sum() uint64 {
+	n := c.matched.Load()
+	if c.often != nil {
+		n += uint64(c.often.Sum())
+	}
+	return n
+}
 
 // livePolicy is a policy in force.
 type livePolicy struct {
@@ -63,11 +84,14 @@ type policyState struct {
 }
 
 // policyCounts counts for a policy.
-type policyCounts struct{ granted, refused, lockedOut, failed atomic.Uint64 }
+type policyCounts struct {
+	granted, refused, lockedOut, failed tally.Tally
+	warned                              atomic.Int64
+}
 
 // difference counts what a candidate, or a policy in shadow, would have changed.
 type difference struct {
-	requests, refused, admitted atomic.Uint64
+	requests, refused, admitted tally.Tally
 
 	seeds    [2]maphash.Seed
 	refusals *names.Names[string]
@@ -102,6 +126,12 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 			if at, ok := old.rules[p.set.Rules[i].Name]; ok {
 				s.matched[i] = old.matched[at]
 			}
+		}
+		if s.matched[i].often == nil && s.index.matchers[i].has == 0 {
+			often := &ruleCount{often: new(tally.Tally)}
+			often.matched.Store(s.matched[i].matched.Load())
+			often.failed.Store(s.matched[i].failed.Load())
+			s.matched[i] = often
 		}
 	}
 	for i := range p.set.Policies {

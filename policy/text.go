@@ -1,4 +1,4 @@
-package policy
+package policy //nolint:ireturn // texts are of several types, which callers need not know
 
 import (
 	"fmt"
@@ -54,10 +54,6 @@ var (
 	protocolText = simple("request.protocol", func(r *Request) string { return r.Protocol })
 )
 
-// The texts of this package take a part of a request that is longer than 128 bytes for its first 60 bytes and a SHA-256, so
-// that keys are bounded however long a header is. They never fail, and allocate nothing if the bytes that they append to have
-// room, except for a part that is long, or a path or a host that must be spelled anew.
-
 // ClientIP is the address of the client, "-" if it is not known. A mapped IPv4 address is the IPv4 address, and a zone is left
 // out.
 func ClientIP() Text { return clientIPText }
@@ -88,7 +84,7 @@ func ClientNet(v4, v6 int) (Text, error) {
 }
 
 // HeaderText is the first value of a field of the header, "" if there is none. Case of the name does not matter. The field
-// Host is [HostText], as servers take it out of the header.
+// Host is [HostText], as servers take it out of the header. A long value is bounded: see [JoinText].
 func HeaderText(name string) Text {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	if name == "Host" {
@@ -100,34 +96,35 @@ func HeaderText(name string) Text {
 	})
 }
 
-// MethodText is the method of the request.
+// MethodText is the method of the request. A long one is bounded: see [JoinText].
 func MethodText() Text { return methodText }
 
-// HostText is the host of the request, in lower case and without port, brackets and a dot at the end.
+// HostText is the host of the request, in lower case and without port, brackets and a dot at the end. A long one is bounded: see
+// [JoinText].
 func HostText() Text { return hostText }
 
 // PathText is the path of the request. Empty and dot segments are resolved, so that the many ways to spell one path are one text;
-// a slash at the end counts.
+// a slash at the end counts. A long one is bounded: see [JoinText].
 func PathText() Text { return pathText }
 
-// RouteText is the name of the route.
+// RouteText is the name of the route. A long one is bounded: see [JoinText].
 func RouteText() Text { return routeText }
 
-// ProtocolText is what the request came by.
+// ProtocolText is what the request came by. A long name is bounded: see [JoinText].
 func ProtocolText() Text { return protocolText }
 
 // PathValueText is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of
-// this name.
+// this name. A long one is bounded: see [JoinText].
 func PathValueText(name string) Text {
 	return simple("path["+strconv.Quote(name)+"]", func(r *Request) string { return r.PathValue(name) })
 }
 
-// AttributeText is an attribute of the request, "" if there is none of this name.
+// AttributeText is an attribute of the request, "" if there is none of this name. A long one is bounded: see [JoinText].
 func AttributeText(name string) Text {
 	return simple("attributes["+strconv.Quote(name)+"]", func(r *Request) string { return r.Attributes[name] })
 }
 
-// ConstantText is s.
+// ConstantText is s. A long one is bounded: see [JoinText].
 func ConstantText(s string) Text {
 	part := keytext.AppendPart(nil, s)
 	return &native{strconv.Quote(s), func(b []byte, _ *Request) []byte { return append(b, part...) }}

@@ -1,4 +1,4 @@
-package policy
+package policy //nolint:ireturn // texts are of several types, which callers need not know
 
 import (
 	"slices"
@@ -11,8 +11,13 @@ import (
 type joined struct{ parts []Text }
 
 // JoinText is the parts with a comma between each two of them. A comma or a backslash within one of several parts is escaped by a
-// backslash, so that parts that differ never make the same text. A part of another package that is longer than 128 bytes is
-// bounded like those of this one. It fails if a part fails.
+// backslash, so that parts that differ never make the same text.
+//
+// Texts are bounded however long a header is: for a part that is longer than 128 bytes its first 60 bytes and a SHA-256 stand. That
+// holds for each text of this package that is taken from one place of a request, and for parts of other packages once they are
+// joined. The texts of this package never fail; JoinText and [ConcatText] do if a part of another package does. They
+// allocate nothing if the bytes that they append to have room, except for a part that is long and for a path or host that is not
+// spelled in the usual way.
 func JoinText(parts ...Text) Text { return &joined{slices.Clone(parts)} }
 
 func (t *joined) AppendTo(b []byte, r *Request) ([]byte, error) {
@@ -37,8 +42,8 @@ func (t *joined) String() string { return "[" + spell(t.parts, ", ") + "]" }
 // concatenated is ConcatText.
 type concatenated struct{ parts []Text }
 
-// ConcatText is the parts one after the other, with nothing in between: parts that differ can make the same text. A part of
-// another package that is longer than 128 bytes is bounded like those of this one. It fails if a part fails.
+// ConcatText is the parts one after the other, with nothing in between: parts that differ can make the same text. Long parts are
+// bounded, and it fails if a part fails: see [JoinText].
 func ConcatText(parts ...Text) Text { return &concatenated{slices.Clone(parts)} }
 
 func (t *concatenated) AppendTo(b []byte, r *Request) ([]byte, error) {

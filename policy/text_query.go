@@ -1,4 +1,4 @@
-package policy
+package policy //nolint:ireturn // texts are of several types, which callers need not know
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 
 // QueryText is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is
 // none. Like [net/url.ParseQuery] it passes over parameters that hold a semicolon or a percent sign without two hexadecimal
-// digits.
+// digits. A long value is bounded: see [JoinText].
 func QueryText(name string) Text {
 	return &native{"queryParam(" + strconv.Quote(name) + ")", func(b []byte, r *Request) []byte {
 		start := len(b)
@@ -31,7 +31,7 @@ func QueryText(name string) Text {
 
 // decodesTo tells whether s is an encoded form of want.
 func decodesTo(s, want string) bool {
-	for len(s) > 0 && len(want) > 0 {
+	for s != "" && want != "" {
 		c, n, ok := decodeByte(s)
 		if !ok || c != want[0] {
 			return false
@@ -42,7 +42,7 @@ func decodesTo(s, want string) bool {
 }
 
 func appendDecoded(b []byte, s string) ([]byte, bool) {
-	for len(s) > 0 {
+	for s != "" {
 		c, n, ok := decodeByte(s)
 		if !ok {
 			return b, false
