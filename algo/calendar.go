@@ -229,12 +229,32 @@ func (e *edges) era(sec int64) era {
 	return s
 }
 
+// following is the era that begins when s ends.
+func (e *edges) following(s era) era {
+	next := e.era(s.end)
+	next.start = s.end
+	return next
+}
+
+// steady tells whether the clock is never changed from sec on.
+func (e *edges) steady(sec int64) bool {
+	const most = 8 // eras that may follow with the same offset
+	s := e.era(sec)
+	for offset, i := s.offset, 0; i < most && s.offset == offset; i++ {
+		if s.end == noEnd {
+			return true
+		}
+		s = e.following(s)
+	}
+	return false
+}
+
 // mostOffset is more than the time of any zone differs from UTC.
 const mostOffset = 26 * 60 * 60
 
 // instant is when the clock first shows the civil time, or a later one if it skips that.
 func (e *edges) instant(civil int64) int64 {
-	for s := e.era(civil - mostOffset); ; s = e.era(s.end) {
+	for s := e.era(civil - mostOffset); ; s = e.following(s) {
 		if at := max(civil-s.offset, s.start); at < s.end {
 			return at
 		}
@@ -283,7 +303,7 @@ func (e *edges) skip(sec, k int64) int64 {
 		}
 		k -= (s.end - 1 - last) / e.length
 		sec = s.end - 1 // the last second of s, seen from the next
-		s = e.era(s.end)
+		s = e.following(s)
 		if e.skipped(s) {
 			if k--; k == 0 {
 				return s.start
@@ -294,13 +314,13 @@ func (e *edges) skip(sec, k int64) int64 {
 
 // count is how many edges there are after begin, up to and including now.
 func (e *edges) count(begin, now int64) (n int64) {
-	for s := e.era(begin); begin < now; s = e.era(s.end) {
+	for s := e.era(begin); begin < now; s = e.following(s) {
 		upTo := min(now, s.end-1)
 		n += (upTo + e.since(s, begin) - begin) / e.length
 		if begin = upTo; upTo == now {
 			break
 		}
-		if e.skipped(e.era(s.end)) {
+		if e.skipped(e.following(s)) {
 			n++
 		}
 	}

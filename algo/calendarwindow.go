@@ -77,7 +77,7 @@ func (w CalendarWindow) Window(now int64) (begin, end int64) { return w.calendar
 // whose clock is changed all but minutes.
 func (w CalendarWindow) Length(now int64) time.Duration {
 	c := w.calendar
-	if c.Unit > CalendarWeek || c.Unit > CalendarMinute && c.edges.era(floorDiv(now, int64(time.Second))).end != noEnd {
+	if c.Unit > CalendarWeek || c.Unit > CalendarMinute && !c.edges.steady(floorDiv(now, int64(time.Second))) {
 		return 0
 	}
 	return time.Duration(c.nominal)

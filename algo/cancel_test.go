@@ -124,6 +124,16 @@ func TestCancelNeverMints(t *testing.T) {
 
 			return cancelHistory(src, scale, p, anew, debts, !debts)
 		}},
+		{"CalendarWindow", func(src lockstep.Source, limit int64, _ time.Duration) error {
+			c := algo.Calendar{Unit: pick(src, algo.CalendarMinute, algo.CalendarHour, algo.CalendarDay)}
+			anew := func() reference.Limiter { return reference.NewCalendarWindow(limit, c) }
+			w := must(algo.NewCalendarWindow(limit, c))
+			window := int64(w.Length(0))
+			p := &lockstep.Pair[algo.CalendarWindowState]{Algorithm: w, Reference: anew()}
+			debts := src(2) == 0
+
+			return cancelHistory(src, lockstep.Scale{Limit: limit, Tick: window / 8, Long: window}, p, anew, debts, !debts)
+		}},
 		{"SlidingWindow", func(src lockstep.Source, limit int64, window time.Duration) error {
 			segments := 1 + int(src(uint64(min(10, int64(window)))))
 			anew := func() reference.Limiter { return reference.NewSlidingWindow(limit, window, segments, 0) }

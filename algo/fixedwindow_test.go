@@ -61,6 +61,10 @@ func TestWindowsNeverUsed(t *testing.T) {
 		neverUsed(t, must(algo.NewSlidingWindow(3, time.Minute, 7, origin)))
 		neverUsed(t, must(algo.NewSlidingCounter(3, time.Minute, origin)))
 	}
+
+	for unit := algo.CalendarMinute; unit <= algo.CalendarYear; unit++ {
+		neverUsed(t, must(algo.NewCalendarWindow(3, algo.Calendar{Unit: unit, Zone: zone("America/New_York")})))
+	}
 }
 
 func neverUsed[S any](t *testing.T, a algo.Algorithm[S]) {

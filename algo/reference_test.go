@@ -132,6 +132,7 @@ func TestHistoriesEqualReference(t *testing.T) {
 		{"SlidingWindow", slidingWindowHistory, 800_000},
 		{"SlidingCounter", slidingCounterHistory, 300_000},
 		{"Concurrency", concurrencyHistory, 2_000_000},
+		{"CalendarWindow", calendarHistory, 20_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rng := random(t)

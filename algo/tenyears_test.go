@@ -46,6 +46,11 @@ func TestTenYearsExact(t *testing.T) {
 		tenYearsOfWindow(t, must(algo.NewFixedWindow(7, time.Hour, int64(time.Minute))), 7*(1+3653*24))
 	})
 
+	t.Run("CalendarWindow", func(t *testing.T) {
+		days := algo.Calendar{Unit: algo.CalendarDay, Zone: zone("Europe/Vienna"), Hour: 1} // when 1970 begins in UTC
+		tenYearsOfWindow(t, must(algo.NewCalendarWindow(7, days)), 7*3653)
+	})
+
 	t.Run("SlidingWindow", func(t *testing.T) {
 		tenYearsOfWindow(t, must(algo.NewSlidingWindow(7, time.Hour, 10, int64(time.Minute))), 7*(1+3653*24))
 	})
