@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
 	"github.com/weirhq/weir/cmd/weir/internal/replay"
@@ -11,5 +12,5 @@ import (
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
-	return []*cobra.Command{serve.Command(), proxy.Command(), replay.Command(), policytest.Command()}
+	return []*cobra.Command{serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command()}
 }

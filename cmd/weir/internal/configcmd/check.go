@@ -1,0 +1,139 @@
+package configcmd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
+)
+
+func checkCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "check [flags] FILE...",
+		Short: "Find all mistakes of configurations",
+		Long: `check reads configurations as the server does, and tells every mistake in one run:
+its file, line and column, what is wrong, and in the next line what to do about
+it. Variables such as ${NAME} are taken from the environment; their values are
+never shown.
+
+A warning is about what is likely not meant, such as a rule behind one that is
+final. It does not keep a configuration from being used.
+
+The exit status is 0 if all configurations can be used, and 2 otherwise.`,
+		Example: `  weir config check weir.yaml
+  weir config check /etc/weir/*.yaml
+  weir config check weir.yaml --json | jq -r '.files[].mistakes[].message'`,
+		Args: func(_ *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return misuse.Errorf("check needs a FILE")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// checked is what is said of a file, in the form of --json.
+type checked struct {
+	File string `json:"file"`
+	OK   bool   `json:"ok"`
+	// Error says why the file could not be read at all, "" if it could.
+	Error    string           `json:"error,omitempty"`
+	Policies int              `json:"policies"`
+	Rules    int              `json:"rules"`
+	Mistakes []config.Mistake `json:"mistakes"`
+	// Omitted counts further mistakes.
+	Omitted  int              `json:"omitted,omitempty"`
+	Warnings []config.Mistake `json:"warnings"`
+}
+
+func checkFile(name string) *checked {
+	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
+	file, err := config.Load(name, config.Options{})
+	var wrong *config.Errors
+	switch {
+	case errors.As(err, &wrong):
+		c.Mistakes, c.Omitted = append(c.Mistakes, wrong.Mistakes...), wrong.Omitted
+	case err != nil:
+		c.Error = err.Error()
+	default:
+		c.OK, c.Policies, c.Rules = true, len(file.Set.Policies), len(file.Set.Rules)
+		c.Warnings = append(c.Warnings, file.Warnings...)
+	}
+	return c
+}
+
+// print writes the mistakes and warnings, and of a file that can be used a line that says so.
+func (c *checked) print(w io.Writer, out terminal.Output) {
+	mistakes.Write(w, out, c.Mistakes)
+	mistakes.Warn(w, out, c.Warnings)
+	switch {
+	case c.OK:
+		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
+	case c.Omitted > 0:
+		fmt.Fprintf(w, "%s: %d more\n", c.File, c.Omitted)
+	}
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+func check(cmd *cobra.Command, files []string, asJSON bool) error {
+	w := cmd.OutOrStdout()
+	out := terminal.Of(w)
+	result := struct {
+		OK    bool       `json:"ok"`
+		Files []*checked `json:"files"`
+	}{OK: true}
+	unusable, found := 0, 0
+	last := ""
+	for _, name := range files {
+		c := checkFile(name)
+		result.Files = append(result.Files, c)
+		if !asJSON {
+			c.print(w, out)
+		}
+		if c.OK {
+			continue
+		}
+		unusable++
+		found += len(c.Mistakes) + c.Omitted
+		last = name + " cannot be used: " + mistakes.Count(found)
+		if c.Error != "" {
+			last = c.Error
+			if !asJSON && len(files) > 1 {
+				fmt.Fprintf(w, "%s: %s\n", name, c.Error)
+			}
+		}
+	}
+	result.OK = unusable == 0
+	if asJSON {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(result); err != nil {
+			return fmt.Errorf("weir: writing the result: %w", err)
+		}
+	}
+	switch {
+	case unusable == 0:
+		return nil
+	case len(files) == 1:
+		return misuse.Invalidf("%s", last)
+	default:
+		return misuse.Invalidf("%d of %d configurations cannot be used: %s", unusable, len(files), mistakes.Count(found))
+	}
+}

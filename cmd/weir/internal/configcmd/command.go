@@ -1,0 +1,37 @@
+// Package configcmd is the command that checks and explains configurations.
+package configcmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+)
+
+// Command answers the command "config".
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check and explain configurations",
+		Long: `config tells whether a configuration can be used, and what it says: which limits
+hold for which requests. It changes nothing, and asks no server.`,
+		Example: `  weir config check weir.yaml
+  weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
+  weir config schema > weir.schema.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				var names []string
+				for _, sub := range cmd.Commands() {
+					names = append(names, sub.Name())
+				}
+				hint := ""
+				if nearest, ok := misuse.Nearest(args[0], names); ok {
+					hint = "; did you mean " + misuse.Quote(nearest) + "?"
+				}
+				return misuse.Errorf("config has no command %s%s", misuse.Quote(args[0]), hint)
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(checkCommand(), explainCommand(), schemaCommand())
+	return cmd
+}

@@ -1,0 +1,188 @@
+package configcmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/requestline"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
+)
+
+// mostRepeats bounds --repeat.
+const mostRepeats = 1_000_000
+
+// explainOptions are the flags of the command.
+type explainOptions struct {
+	request    requestFlag
+	headers    pairs
+	client     string
+	route      string
+	protocol   string
+	cost       int64
+	attributes pairs
+	repeat     int64
+	at         moment
+	json       bool
+}
+
+// aboutRequest are the flags that need --request.
+var aboutRequest = []string{"header", "client", "route", "protocol", "cost", "attribute", "repeat", "at", "json"}
+
+func explainCommand() *cobra.Command {
+	o := explainOptions{
+		headers: pairs{separator: ":", form: "Name: value"}, attributes: pairs{separator: "=", form: "name=value"},
+		cost: 1, repeat: 1, protocol: "http",
+	}
+	cmd := &cobra.Command{
+		Use:   "explain [flags] FILE",
+		Short: "Explain a configuration, or what it says to a request",
+		Long: `explain writes in words which limits a configuration has, and which requests they
+hold for.
+
+With --request it tells what would become of a request: which rules match and
+which do not, and on which condition; of each limit the key, how many permits are
+left before and after, and what would have passed. The limits begin with fresh
+state, as when a server starts, and --repeat tells what is said to the last of so
+many such requests. Nothing is sent to a server.
+
+--json prints one object: request, at, repeat, and of the requests before the
+last how many were allowed; then explanation, with rules and limits. Durations
+are in seconds, and -1 stands for never.
+
+The exit status is 0 whether the request is allowed or refused, and 2 if the
+configuration has mistakes.`,
+		Example: `  weir config explain weir.yaml
+  weir config explain weir.yaml --request 'GET https://api.example.com/login' --client 192.0.2.1
+  weir config explain weir.yaml --request 'POST /login' -H 'X-Plan: gold' --repeat 100
+  weir config explain weir.yaml --request 'POST /v1/chat' --cost 900 --attribute team=blue --json`,
+		Args: func(_ *cobra.Command, files []string) error {
+			if len(files) != 1 {
+				return misuse.Errorf("explain needs one FILE, not %d", len(files))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, files []string) error { return explain(cmd, &o, files[0]) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.Var(&o.request, "request", "explain what becomes of this request: "+requestline.Accepted+"\n(default: none)")
+	fs.VarP(&o.headers, "header", "H", "a field of its header, such as 'X-Plan: gold'; may be repeated (default: none)")
+	fs.Var(clientFlag{&o.client}, "client", "the address of its client (default: not known)")
+	fs.Var(word{&o.route}, "route", "the route, such as 'POST /users/{id}' (default: none)")
+	fs.Var(word{&o.protocol}, "protocol", "what it comes by")
+	fs.Var(flagvalue.Int(&o.cost, 1, algo.MaxPermits), "cost", "how many permits it costs where the configuration does not say so, from 1 to 10^15")
+	fs.Var(&o.attributes, "attribute", "an attribute, such as team=blue; may be repeated (default: none)")
+	fs.Var(flagvalue.Int(&o.repeat, 1, mostRepeats), "repeat", "send it so often at the same moment, and explain the last, from 1 to 1000000")
+	fs.Var(&o.at, "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
+	fs.BoolVar(&o.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+func explain(cmd *cobra.Command, o *explainOptions, name string) error {
+	if o.request.line == "" {
+		for _, flag := range aboutRequest {
+			if cmd.Flags().Changed(flag) {
+				return misuse.Errorf("--%s needs --request", flag)
+			}
+		}
+	}
+	at := o.at.Time
+	if at.IsZero() {
+		at = time.Now()
+	}
+	file, err := config.Load(name, config.Options{Now: func() time.Time { return at }})
+	if err != nil {
+		return mistakes.Invalid(cmd.ErrOrStderr(), err)
+	}
+	mistakes.Warn(cmd.ErrOrStderr(), terminal.Of(cmd.ErrOrStderr()), file.Warnings)
+	w := cmd.OutOrStdout()
+	if o.request.line == "" {
+		file.Explain(w)
+		return nil
+	}
+	r, err := o.describe()
+	if err != nil {
+		return err
+	}
+	engine, err := policy.NewEngine(file.Set, policy.EngineOptions{Clock: weir.NewManualClock(at.UnixNano())})
+	if err != nil {
+		return err
+	}
+	defer engine.Close() //nolint:errcheck // nobody waits
+	allowed := int64(0)
+	for range o.repeat - 1 {
+		var v policy.Verdict
+		if engine.Take(r, &v); v.Allowed { // and not released: all come at the same moment
+			allowed++
+		}
+	}
+	explanation := engine.Explain(r)
+	return o.write(w, &explanation, r, at, allowed)
+}
+
+// describe answers the request.
+func (o *explainOptions) describe() (*policy.Request, error) {
+	r := &policy.Request{Protocol: strings.ToLower(o.protocol), Route: o.route, Cost: o.cost}
+	if err := requestline.Parse(o.request.line, r); err != nil {
+		return nil, err
+	}
+	for _, h := range o.headers.all {
+		if err := requestline.AddHeader(r, h[0], h[1]); err != nil {
+			return nil, misuse.Flag("header", h[0], err.Error())
+		}
+	}
+	if o.client != "" {
+		client, err := requestline.ParseClient(o.client)
+		if err != nil {
+			return nil, err
+		}
+		r.Client = client
+	}
+	for _, a := range o.attributes.all {
+		if r.Attributes == nil {
+			r.Attributes = map[string]string{}
+		}
+		r.Attributes[a[0]] = a[1]
+	}
+	return r, nil
+}
+
+func (o *explainOptions) write(w io.Writer, e *policy.Explanation, r *policy.Request, at time.Time, allowed int64) error {
+	if o.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(struct {
+			Request       string          `json:"request"`
+			Client        string          `json:"client,omitempty"`
+			At            time.Time       `json:"at"`
+			Repeat        int64           `json:"repeat"`
+			AllowedBefore int64           `json:"allowed_before"`
+			Explanation   *explained.JSON `json:"explanation"`
+		}{o.request.line, o.client, at.UTC(), o.repeat, allowed, explained.Of(e)})
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s%s", r.Method, r.Host, r.Path)
+	if r.Client.IsValid() {
+		fmt.Fprintf(&text, " from %s", r.Client)
+	}
+	if o.repeat > 1 {
+		fmt.Fprintf(&text, ", request %d of %d at the same moment (%d of those before were allowed)", o.repeat, o.repeat, allowed)
+	}
+	text.WriteString(":\n")
+	explained.Write(&text, terminal.Of(w), e, "  ", true)
+	_, err := io.WriteString(w, text.String())
+	return err
+}
