@@ -127,7 +127,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 				s.matched[i] = old.matched[at]
 			}
 		}
-		if s.matched[i].often == nil && s.index.matchers[i].has == 0 {
+		if s.matched[i].often == nil && s.index.briefs[i].has == 0 {
 			often := &ruleCount{often: new(tally.Tally)}
 			often.matched.Store(s.matched[i].matched.Load())
 			often.failed.Store(s.matched[i].failed.Load())
