@@ -1,4 +1,28 @@
-// Package policy limits the messages of a server by who sends them and what they ask for.
+// Package policy limits the requests of a server by who sends them and what they ask for.
+//
+// An [Engine] has policies, which are limits with a name, and rules, which say for which requests they hold. Every rule that
+// matches a request adds its limits, and the request is charged to all of them or to none, as one step:
+//
+//	engine, err := policy.NewEngine(&policy.Set{
+//		Policies: []policy.Policy{
+//			{Name: "client", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10)}}}, Key: policy.ClientIP()},
+//			{Name: "login", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(5)}}}, Key: policy.ClientIP()},
+//		},
+//		Rules: []policy.Rule{
+//			{Name: "all", Limits: []policy.Use{{Policy: "client"}}},
+//			{Name: "login", Match: policy.Match{Paths: []string{"/login"}}, Limits: []policy.Use{{Policy: "login"}}},
+//			{Name: "health", Match: policy.Match{Paths: []string{"/healthz"}}, Exempt: true},
+//		},
+//	}, policy.EngineOptions{})
+//	...
+//	engine.Take(&policy.Request{Path: "/login", Client: addr}, verdict)
+//	defer verdict.Release()
+//
+// [Engine.Load] replaces the set while requests are served, without losing a count. A policy can be in shadow, or have a
+// candidate beside it, of which the [Report] tells whom it would have refused; and [Engine.Explain] tells of a request which
+// rules match, which do not and why, and what its limits would say. The module config reads sets from a file.
+//
+// The rest of the package is for servers whose messages have opcodes.
 //
 // [Tiers] give handlers limits of their own. A handler says what it wants in an [Attribute], 5 requests a second and bursts
 // of 3, and gets the tier above, 8 and 4. Handlers whose tiers are equal share one limiter, a [weir.Guard], in which each

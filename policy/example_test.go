@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -92,4 +93,63 @@ func ExampleDispatcher() {
 	// welcome ada
 	// refused: soft-throttle
 	// 2 dropped
+}
+
+// A rule for all requests and one for a path; a health check is free.
+func ExampleEngine() {
+	engine, err := policy.NewEngine(&policy.Set{
+		Policies: []policy.Policy{
+			{Name: "client", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10)}}}, Key: policy.ClientIP()},
+			{Name: "login", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(2)}}}, Key: policy.ClientIP()},
+		},
+		Rules: []policy.Rule{
+			{Name: "all", Limits: []policy.Use{{Policy: "client"}}},
+			{Name: "login", Match: policy.Match{Paths: []string{"/login"}}, Limits: []policy.Use{{Policy: "login"}}},
+			{Name: "health", Match: policy.Match{Paths: []string{"/healthz"}}, Exempt: true},
+		},
+	}, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var verdict policy.Verdict
+	for _, path := range []string{"/login", "/login", "/login", "/healthz"} {
+		engine.Take(&policy.Request{Path: path, Client: netip.MustParseAddr("192.0.2.1")}, &verdict)
+		d := verdict.Decision()
+		fmt.Println(path, verdict.Allowed, d.Policy, d.RetryAfter)
+		verdict.Release()
+	}
+	// Output:
+	// /login true login 0s
+	// /login true login 0s
+	// /login false login 30s
+	// /healthz true  0s
+}
+
+// What would happen to a request, and why, without taking anything.
+func ExampleEngine_Explain() {
+	engine, err := policy.NewEngine(&policy.Set{
+		Policies: []policy.Policy{
+			{Name: "writes", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(3)}}}, Key: policy.PathValueText("user")},
+		},
+		Rules: []policy.Rule{
+			{Name: "write", Match: policy.Match{Methods: []string{"PUT", "POST"}, Paths: []string{"/users/{user}"}}, Limits: []policy.Use{{Policy: "writes"}}},
+			{Name: "internal", Match: policy.Match{Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, Exempt: true},
+		},
+	}, policy.EngineOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	x := engine.Explain(&policy.Request{Method: "PUT", Path: "/users/ann", Client: netip.MustParseAddr("192.0.2.1"), Cost: 2})
+	for _, rule := range x.Rules {
+		fmt.Printf("%s: %t %s\n", rule.Name, rule.Matched, cmp.Or(rule.Condition, "as all conditions hold"))
+	}
+	for _, l := range x.Limits {
+		fmt.Printf("%s by %s: %d left, then %d\n", l.Policy, l.Key, l.Before, l.After)
+	}
+	// Output:
+	// write: true as all conditions hold
+	// internal: false client: 192.0.2.1 is in none of 10.0.0.0/8
+	// writes by ann: 3 left, then 1
 }
