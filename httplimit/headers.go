@@ -162,7 +162,7 @@ func (h *Headers) set(
 			buf = h.appendState(buf, policies, states, i, retryAfter, jitter)
 		}
 		values.add(rateLimitField, len(buf))
-		if hasPartitionKey(states) {
+		if hasPartitionKey(states) || policies.field == "" {
 			buf = policies.appendField(buf, states)
 			values.add(policyField, len(buf))
 		} else {

@@ -81,9 +81,13 @@ func (o *Options) check() error {
 	case o.MaxWait > 0 && keyed && !queues(o.Keyed):
 		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with a Keyed that has no queues")
 	case o.Status != 0 && (o.Status < 400 || o.Status > 599):
-		return optionError("Options.Status", fmt.Sprint(o.Status), "from 400 to 599, or 0 for 429 and 503")
+		return statusError("Options.Status", o.Status)
 	}
 	return o.Headers.Check()
+}
+
+func statusError(option string, status int) error {
+	return optionError(option, fmt.Sprint(status), "from 400 to 599, or 0 for 429 and 503")
 }
 
 func queues(k Keyed) bool {

@@ -44,7 +44,7 @@ const (
 // value serves any number of requests at a time.
 type Policies struct {
 	items []policyItem
-	field string
+	field string // "" if it is made anew for each response
 }
 
 type policyItem struct {

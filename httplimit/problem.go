@@ -71,9 +71,9 @@ func printable(r rune) rune {
 // as many keys as it may, or has all permits in use, for a time that nobody knows.
 func isCapacity(d weir.Decision, unit Unit) bool {
 	switch d.Reason {
-	case weir.ReasonClosed, weir.ReasonTableFull:
+	case weir.ReasonClosed, weir.ReasonTableFull, weir.ReasonOverloaded, weir.ReasonUnavailable:
 		return true
-	case weir.ReasonNever:
+	case weir.ReasonNever, weir.ReasonHardLockout:
 		return false
 	default:
 	}
@@ -98,9 +98,19 @@ func newProblem(d weir.Decision, cost int64, policy *Policy, numbers bool, secon
 //
 //	The limit "per-client" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; retry after 1 second.
 func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) []byte {
+	if d.Reason == weir.ReasonOverloaded {
+		b = append(b, "The server is under load and does not serve this request"...)
+		return appendRetry(b, d, seconds)
+	}
 	b = append(b, `The limit "`...)
 	b = append(b, policy.Name...)
 	switch {
+	case d.Reason == weir.ReasonUnavailable:
+		b = append(b, `" cannot be told for this request`...)
+		return appendRetry(b, d, seconds)
+	case d.Reason == weir.ReasonHardLockout:
+		b = append(b, `" was exceeded too often, and shuts this client out`...)
+		return appendRetry(b, d, seconds)
 	case d.Reason == weir.ReasonClosed:
 		return append(b, `" is closed and lets no request pass.`...)
 	case d.Reason == weir.ReasonTableFull:

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
 // Refusal is the answer to a refused request before it is written. A hook may change what it likes.
@@ -15,6 +16,9 @@ type Refusal struct {
 	Cost     int64
 	// Key is the key of the request, "" where the limiter has none.
 	Key string
+	// Verdict is what the engine of a [Gate] has answered, with all limits and the rules that have applied them. It is valid until
+	// the hook returns. It is nil where no engine decides.
+	Verdict *policy.Verdict
 	// Header is the header of the response, in which the RateLimit fields and Retry-After are already set.
 	Header http.Header
 	// Status is the status code: from 200 to 599.
@@ -38,17 +42,21 @@ const (
 // fields that tell the limit and Retry-After in dst, the header of the response, as [Headers.SetRefused] does. The
 // Status is 429, or 503 if the server has no capacity for anybody.
 func NewRefusal(dst http.Header, h *Headers, policies *Policies, state State, cost int64, d weir.Decision) Refusal {
+	return newRefusal(dst, h, policies, []State{state}, cost, d)
+}
+
+// newRefusal is NewRefusal with the states of other limits behind that of the one that has refused.
+func newRefusal(dst http.Header, h *Headers, policies *Policies, states []State, cost int64, d weir.Decision) Refusal {
 	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonTableFull {
-		d.Remaining, state.Remaining = 0, 0 // there may be some, but not for this client
+		d.Remaining, states[0].Remaining = 0, 0 // there may be some, but not for this client
 	}
-	seconds := h.SetRefused(dst, policies, d.RetryAfter, state)
-	f := Refusal{
-		Decision: d, Cost: cost, Header: dst,
-		Problem: newProblem(d, cost, &policies.items[state.Policy].Policy, h.fields() != NoFields, seconds),
-	}
-	f.Status = usualStatus(f.Problem.Type)
-	f.Problem.Status = f.Status
-	return f
+	seconds := h.SetRefused(dst, policies, d.RetryAfter, states...)
+	return refusalOf(d, cost, dst, newProblem(d, cost, &policies.items[states[0].Policy].Policy, h.fields() != NoFields, seconds))
+}
+
+func refusalOf(d weir.Decision, cost int64, dst http.Header, p Problem) Refusal {
+	p.Status = usualStatus(p.Type)
+	return Refusal{Decision: d, Cost: cost, Header: dst, Problem: p, Status: p.Status}
 }
 
 // ofClient makes it a refusal that is about the client, as the limit of a key is, whatever it counts.

@@ -1,0 +1,231 @@
+package httplimit
+
+import (
+	"math/bits"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// mostToldParts is how many limits of a verdict are told at most, those that bind or refuse first.
+const mostToldParts = 16
+
+// toldTexts are the texts of the limits of an engine, as far as they have been told.
+type toldTexts struct {
+	mu    sync.Mutex
+	set   *policy.Set // the texts are of its policies
+	items map[quotaKey]*policyItem
+}
+
+// quotaKey is a limit of a policy under which so much is granted; of tiers and keys that is not always the same.
+type quotaKey struct {
+	policy *policy.Policy
+	limit  int
+	quota  int64
+}
+
+// recentTexts are texts that one pass has used before: in them it finds most without touching what all passes share.
+type recentTexts [16]struct {
+	key  quotaKey
+	item *policyItem
+}
+
+// mostTexts is how many texts are remembered.
+const mostTexts = 4096
+
+func (g *Gate) text(p *pass, part *policy.Part) *policyItem {
+	key := quotaKey{part.Policy, part.Limit, part.Decision.Limit}
+	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(part.Policy.Name))*7)%uint64(len(p.recent))]
+	if slot.item == nil || slot.key != key {
+		slot.key, slot.item = key, g.texts.find(key, part, g.options.Engine.Set(), g.options.Units)
+	}
+	return slot.item
+}
+
+func (t *toldTexts) find(key quotaKey, part *policy.Part, set *policy.Set, units map[string]Unit) *policyItem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.set != set || len(t.items) == mostTexts {
+		t.set, t.items = set, map[quotaKey]*policyItem{}
+	}
+	item := t.items[key]
+	if item == nil {
+		made := newPolicyItem(toldPolicy(part, units))
+		item = &made
+		t.items[key] = item
+	}
+	return item
+}
+
+// toldPolicy is a limit as clients are told of it.
+func toldPolicy(part *policy.Part, units map[string]Unit) Policy {
+	p := Policy{Name: part.Decision.Policy, Quota: part.Decision.Limit, Unit: units[part.Policy.Name]}
+	if p.Unit == "" {
+		p.Unit = Requests
+	}
+	if part.Limit >= len(part.Policy.Limits) {
+		return p
+	}
+	limit := part.Policy.Limits[part.Limit].Limit
+	if limit.Algorithm == weir.AlgorithmConcurrency {
+		p.Unit = ConcurrentRequests
+		return p
+	}
+	p.Window = windowOfQuota(part, p.Quota)
+	return p
+}
+
+// windowOfQuota is the window of the limit of a policy, one of its tiers or of its keys, that grants quota; 0 if several
+// do, with different windows.
+func windowOfQuota(part *policy.Part, quota int64) (window time.Duration) {
+	if granted, w := quotaOf(part.Policy.Limits[part.Limit].Limit); granted == quota {
+		return w
+	}
+	for _, all := range [...]map[string][]policy.Limit{part.Policy.Tiers, part.Policy.Keys} {
+		for _, limits := range all {
+			if part.Limit >= len(limits) {
+				continue
+			}
+			granted, w := quotaOf(limits[part.Limit].Limit)
+			if granted != quota {
+				continue
+			}
+			if window != 0 && window != w {
+				return 0
+			}
+			window = w
+		}
+	}
+	return window
+}
+
+// quotaOf is what a limit grants in which window.
+func quotaOf(l weir.Limit) (permits int64, window time.Duration) {
+	switch l.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		if permits = l.Burst; permits == 0 {
+			permits = l.Rate.Permits
+		}
+		return permits, refillTime(permits, l.Rate)
+	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
+		return l.Rate.Permits, l.Rate.Period
+	default:
+		return 0, 0
+	}
+}
+
+// refillTime is how long permits take to come back at a rate, rounded up.
+func refillTime(permits int64, rate weir.Rate) time.Duration {
+	if rate.Permits <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(permits), uint64(rate.Period))
+	if hi >= uint64(rate.Permits) {
+		return 0
+	}
+	d, rest := bits.Div64(hi, lo, uint64(rate.Permits))
+	if rest > 0 {
+		d++
+	}
+	if d > uint64(weir.Never) {
+		return 0
+	}
+	return time.Duration(d)
+}
+
+// tell collects what is told of a verdict. Of several states of one limit, which are of different keys, the one that binds
+// or else the lowest is told.
+func (g *Gate) tell(p *pass) {
+	v := &p.verdict
+	p.policies.items, p.states = p.policies.items[:0], p.states[:0]
+	if v.Binding < 0 || v.Binding >= len(v.Parts) {
+		return // of what has not decided nothing is told
+	}
+	g.tellPart(p, &v.Parts[v.Binding])
+	if !v.Allowed { // those that have refused as well must not be left out
+		for i := range v.Parts {
+			if i != v.Binding && !v.Parts[i].Decision.Allowed {
+				g.tellPart(p, &v.Parts[i])
+			}
+		}
+	}
+	for i := range v.Parts {
+		if i != v.Binding && (v.Allowed || v.Parts[i].Decision.Allowed) {
+			g.tellPart(p, &v.Parts[i])
+		}
+	}
+}
+
+func (g *Gate) tellPart(p *pass, part *policy.Part) {
+	d := &part.Decision
+	for i := range p.policies.items {
+		if p.policies.items[i].Name == d.Policy {
+			if i > 0 && d.Remaining < p.states[i].Remaining {
+				p.states[i].Remaining, p.states[i].Reset = d.Remaining, d.ResetAfter
+			}
+			return
+		}
+	}
+	if len(p.states) == mostToldParts || d.Policy == "" {
+		return
+	}
+	p.policies.items = append(p.policies.items, *g.text(p, part))
+	p.states = append(p.states, State{Policy: len(p.states), Remaining: d.Remaining, Reset: d.ResetAfter})
+}
+
+func (g *Gate) tellAdmitted(dst http.Header, p *pass) {
+	if len(p.verdict.Parts) == 0 {
+		return
+	}
+	if g.tell(p); len(p.states) > 0 {
+		g.options.Headers.SetAdmitted(dst, &p.policies, p.states...)
+	}
+}
+
+// refusal is the answer to a request that was refused with d.
+func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Refusal {
+	h := &g.options.Headers
+	v := &p.verdict
+	g.tell(p)
+	if len(p.states) == 0 { // no limit has refused it
+		seconds := h.SetRefused(dst, &p.policies, d.RetryAfter)
+		f := refusalOf(d, cost, dst, newProblem(d, cost, &Policy{Name: d.Policy, Unit: Requests}, false, seconds))
+		if d.Policy == "" {
+			f.Problem.ViolatedPolicies = nil
+		}
+		f.Verdict = v
+		return f
+	}
+	binding := &v.Parts[v.Binding]
+	f := newRefusal(dst, h, &p.policies, p.states, binding.Cost, d)
+	f.Key, f.Verdict = string(binding.Key), v
+	for i := range v.Parts {
+		if part := &v.Parts[i]; !part.Decision.Allowed && i != v.Binding {
+			f.Problem.violated(part.Decision.Policy)
+		}
+	}
+	if len(binding.Key) > 0 && !isServers(d.Reason) {
+		f.ofClient()
+	}
+	return f
+}
+
+// violated adds a policy to those that have refused.
+func (p *Problem) violated(name string) {
+	for _, known := range p.ViolatedPolicies {
+		if known == name {
+			return
+		}
+	}
+	if len(p.ViolatedPolicies) < mostToldParts {
+		p.ViolatedPolicies = append(p.ViolatedPolicies, name)
+	}
+}
+
+// isServers tells whether a refusal of the limit of a key is about the server nevertheless.
+func isServers(r weir.Reason) bool {
+	return r == weir.ReasonClosed || r == weir.ReasonTableFull || r == weir.ReasonOverloaded || r == weir.ReasonUnavailable
+}
