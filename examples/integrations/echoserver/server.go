@@ -1,0 +1,82 @@
+// Package echoserver limits the routes of a server with the framework echo, each client and route by itself.
+package echoserver
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+// New answers a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
+// which serves 2 requests at a time.
+func New() (http.Handler, error) {
+	perRoute, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-route", Rate: weir.PerMinute(6), Burst: 3})
+	if err != nil {
+		return nil, err
+	}
+	slots, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "slots", Limit: 2})
+	if err != nil {
+		return nil, err
+	}
+	byClient, err := httplimit.ByClient(httplimit.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	// WrapMiddleware sets the Pattern of the request to the path of the route, such as "/items/:id".
+	limit, err := httplimit.New(httplimit.Options{
+		Keyed: perRoute, Key: httplimit.ByAll(byClient, httplimit.ByPattern(nil)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	atATime, err := httplimit.New(httplimit.Options{Limiter: slots})
+	if err != nil {
+		return nil, err
+	}
+
+	e := echo.New()
+	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	e.Use(middleware.Recover(), numbered)
+	e.GET("/healthz", func(c *echo.Context) error { return c.String(http.StatusOK, "ok\n") })
+	limits := []echo.MiddlewareFunc{echo.WrapMiddleware(limit), echo.WrapMiddleware(atATime), served}
+	e.GET("/items/:id", func(c *echo.Context) error { return c.String(http.StatusOK, "item "+c.Param("id")+"\n") }, limits...)
+	e.GET("/search", func(c *echo.Context) error {
+		return c.String(http.StatusOK, "results for "+c.QueryParam("q")+"\n")
+	}, limits...)
+	e.GET("/panic", func(*echo.Context) error { panic("a mistake") }, limits...)
+	admin := e.Group("/admin", authorized)
+	admin.GET("/report", func(c *echo.Context) error { return c.String(http.StatusOK, "report\n") }, limits...)
+	return e, nil
+}
+
+// numbered gives each request a number, those that are refused as well.
+func numbered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		c.Response().Header().Set("X-Request-Id", c.Request().RemoteAddr)
+		return next(c)
+	}
+}
+
+// authorized lets those pass who have the token. What it refuses is not charged.
+func authorized(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		if c.Request().Header.Get("X-Token") != "secret" {
+			return echo.NewHTTPError(http.StatusUnauthorized, "the token is missing")
+		}
+		return next(c)
+	}
+}
+
+// served marks the answers of requests that were admitted.
+func served(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		c.Response().Header().Set("X-Served", "yes")
+		return next(c)
+	}
+}

@@ -1,0 +1,91 @@
+// Package httpserver limits the routes of a server of net/http, each client and route by itself.
+package httpserver
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+)
+
+// New answers a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
+// which serves 2 requests at a time.
+func New() (http.Handler, error) {
+	perRoute, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-route", Rate: weir.PerMinute(6), Burst: 3})
+	if err != nil {
+		return nil, err
+	}
+	slots, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "slots", Limit: 2})
+	if err != nil {
+		return nil, err
+	}
+	byClient, err := httplimit.ByClient(httplimit.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	// A ServeMux has set the pattern of the route when it calls the handlers that are registered with it.
+	byRoute := httplimit.ByAll(byClient, httplimit.ByPattern(nil))
+	limit, err := httplimit.New(httplimit.Options{Keyed: perRoute, Key: byRoute})
+	if err != nil {
+		return nil, err
+	}
+	atATime, err := httplimit.New(httplimit.Options{Limiter: slots})
+	if err != nil {
+		return nil, err
+	}
+	limited := func(h http.HandlerFunc) http.Handler { return limit(atATime(served(h))) }
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", limited(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "item", r.PathValue("id"))
+	}))
+	mux.Handle("GET /search", limited(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "results for", r.FormValue("q"))
+	}))
+	mux.Handle("GET /panic", limited(func(http.ResponseWriter, *http.Request) { panic("a mistake") }))
+	mux.Handle("GET /admin/report", authorized(limited(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "report")
+	})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return recovered(numbered(mux)), nil
+}
+
+// numbered gives each request a number, those that are refused as well.
+func numbered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", r.RemoteAddr)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// authorized lets those pass who have the token. What it refuses is not charged.
+func authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Token") != "secret" {
+			http.Error(w, "the token is missing", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// served marks the answers of requests that were admitted.
+func served(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Served", "yes")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// recovered answers panics.
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				http.Error(w, "something went wrong", http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
