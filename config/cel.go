@@ -21,6 +21,10 @@ const (
 	mostNodes   = 2000
 	// stringsVersion is the version of the extensions of CEL for strings.
 	stringsVersion = 5
+	// mostPrecision is how many decimals format writes, and mostReplacement how long a text may be that replace puts in for
+	// each place: both grow a text before its size is looked at.
+	mostPrecision   = 100
+	mostReplacement = 64
 )
 
 // The names of what a request has in expressions.
@@ -43,6 +47,12 @@ const (
 	nameInNetwork  = "inNetwork"
 )
 
+// variableNames are those of all variables.
+var variableNames = []string{
+	nameMethod, nameHost, namePath, nameQuery, nameRoute, nameProtocol, nameHeaders, nameCost, nameClientIP, nameClientNet,
+	nameWildcards, nameAttributes, nameNow,
+}
+
 // newEnvironment declares what expressions can use.
 func newEnvironment() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.StringType)
@@ -60,7 +70,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.Variable(nameWildcards, texts),
 		cel.Variable(nameAttributes, texts),
 		cel.Variable(nameNow, cel.TimestampType),
-		ext.Strings(ext.StringsVersion(stringsVersion)),
+		ext.Strings(ext.StringsVersion(stringsVersion), ext.StringsMaxPrecision(mostPrecision)),
 		cel.Function(nameQueryParam, cel.Overload(
 			"queryParam_string_string", []*cel.Type{cel.StringType, cel.StringType}, cel.StringType,
 			cel.BinaryBinding(func(query, name ref.Val) ref.Val {

@@ -222,6 +222,9 @@ func (l *lookup) Contains(v ref.Val) ref.Val {
 	return types.Bool(present)
 }
 
+// AggregateSize is that of types.AggregateSizeVisitor: what a request has is there already.
+func (l *lookup) AggregateSize(types.AggregateSizer) uint32 { return 1 }
+
 // ConvertToNative is that of ref.Val: there is no other form.
 func (l *lookup) ConvertToNative(t reflect.Type) (any, error) {
 	return nil, fmt.Errorf("weir: a lookup cannot be converted to %v", t)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -21,17 +22,16 @@ const (
 	mostKeyParts   = 16
 	// mostCost bounds what one evaluation may do, in the units of CEL: some milliseconds.
 	mostCost = 100_000
-	// mostMemory bounds what one evaluation may hold, in elements and characters.
-	mostMemory = 4 << 20
+	// mostMemory bounds what one evaluation may hold, in elements of lists and tens of characters.
+	mostMemory = 1 << 18
 	// mostIssues is how many mistakes of one expression are told.
 	mostIssues = 5
 )
 
 // expressions compiles expressions, the same one once.
 type expressions struct {
-	env      *cel.Env
+	vocabulary
 	now      func() time.Time
-	names    []string // of variables and functions
 	compiled map[string]*compiled
 }
 
@@ -42,25 +42,36 @@ type compiled struct {
 	ast     *cel.Ast
 }
 
-func newExpressions(now func() time.Time) (*expressions, error) {
+// vocabulary is what expressions can use.
+type vocabulary struct {
+	env   *cel.Env
+	names []string // of variables and functions
+}
+
+// words are made once: they are the same for all files.
+var words = sync.OnceValues(func() (vocabulary, error) {
 	env, err := newEnvironment()
 	if err != nil {
-		return nil, fmt.Errorf("weir: expressions: %w", err)
+		return vocabulary{}, fmt.Errorf("weir: expressions: %w", err)
 	}
-	e := &expressions{env: env, now: now, compiled: map[string]*compiled{}}
-	for _, v := range env.Variables() {
-		if strings.HasPrefix(v.Name(), "request.") || strings.HasPrefix(v.Name(), "client.") ||
-			v.Name() == "path" || v.Name() == "attributes" || v.Name() == "now" {
-			e.names = append(e.names, v.Name())
+	v := vocabulary{env: env}
+	for _, declared := range env.Variables() {
+		if name := declared.Name(); slices.Contains(variableNames, name) {
+			v.names = append(v.names, name)
 		}
 	}
 	for name := range env.Functions() {
 		if isVariableName(name) {
-			e.names = append(e.names, name)
+			v.names = append(v.names, name)
 		}
 	}
-	slices.Sort(e.names)
-	return e, nil
+	slices.Sort(v.names)
+	return v, nil
+})
+
+func newExpressions(now func() time.Time) (*expressions, error) {
+	v, err := words()
+	return &expressions{vocabulary: v, now: now, compiled: map[string]*compiled{}}, err
 }
 
 // compile reads an expression whose result is of a type. The mistakes are added.
@@ -178,12 +189,6 @@ func (e *expressions) undeclared(text string, at int, found []string) (message, 
 	if chain := identifier.FindString(text[min(at, len(text)):]); len(chain) > len(name) && strings.HasPrefix(chain, name) {
 		name = strings.TrimSuffix(chain, ".")
 	}
-	var variables []string
-	for _, n := range e.names {
-		if strings.Contains(n, ".") || n == "path" || n == "attributes" || n == "now" {
-			variables = append(variables, n)
-		}
-	}
 	message = "there is no variable or function " + strconv.Quote(shorten(name))
 	for _, n := range e.names {
 		if strings.HasSuffix(n, "."+name) || strings.HasPrefix(n, name+".") {
@@ -197,7 +202,7 @@ func (e *expressions) undeclared(text string, at int, found []string) (message, 
 		}
 	}
 	if near == "" {
-		return message, "there are " + oneOf(variables) + "; a constant text needs quotes of its own"
+		return message, "there are " + oneOf(variableNames) + "; a constant text needs quotes of its own"
 	}
 	return message, "did you mean " + strconv.Quote(near) + "?"
 }

@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
+	"math"
 	"regexp/syntax"
 	"strconv"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -11,6 +13,7 @@ import (
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -143,17 +146,53 @@ type parsedNumber struct{ text policy.Text }
 
 var errNoNumber = errors.New("is no whole number")
 
+// numberTexts are buffers for texts that are read as numbers.
+var numberTexts = sync.Pool{New: func() any { return new([]byte) }}
+
 func (n *parsedNumber) Int(r *policy.Request) (int64, error) {
-	var memory [64]byte
-	b, err := n.text.AppendTo(memory[:0], r)
+	buffer, _ := numberTexts.Get().(*[]byte)
+	defer numberTexts.Put(buffer)
+	b, err := n.text.AppendTo((*buffer)[:0], r)
 	if err != nil {
 		return 0, err
 	}
-	i, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
+	*buffer = b
+	i, ok := parseInt(b)
+	if !ok {
 		return 0, &numberError{n.String(), string(b)}
 	}
-	return permits(i, n.String(), false)
+	if i < 0 || i > algo.MaxPermits {
+		return permits(i, n.String(), false)
+	}
+	return i, nil
+}
+
+// parseInt reads a decimal number with or without a sign, as int() of CEL does.
+func parseInt(b []byte) (n int64, ok bool) {
+	digits := b
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		digits = b[1:]
+	}
+	const most = 19 // digits of an int64
+	if len(digits) == 0 || len(digits) > most {
+		i, err := strconv.ParseInt(string(b), 10, 64)
+		return i, err == nil
+	}
+	var u uint64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		u = 10*u + uint64(c-'0')
+	}
+	negative := b[0] == '-'
+	switch {
+	case !negative && u > math.MaxInt64, negative && u > -math.MinInt64:
+		return 0, false
+	case negative:
+		return int64(-u), true
+	}
+	return int64(u), true
 }
 
 func (n *parsedNumber) String() string { return "int(" + n.text.String() + ")" }
@@ -221,6 +260,10 @@ func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
 						message = "is not a regular expression: " + err.Error()
 					}
 					refuse(pattern, message, "see the syntax of RE2")
+				}
+			case "replace":
+				if text, constant := constantString(args[1]); !constant || len(text) > mostReplacement {
+					refuse(args[1], "what replace puts in must be a constant of at most 64 bytes", `write replace("-", "_"), for instance`)
 				}
 			case nameInNetwork:
 				if text, constant := constantString(args[1]); constant {
