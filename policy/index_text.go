@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// textTable finds numbers by texts. It is filled by put, and after freeze it is only read. It reads less memory for an answer than
-// a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. All texts together must be shorter
-// than 4 GB, which those of a configuration are.
+// textTable finds numbers by texts. It is filled by put, and after freeze it is only read. For an answer it reads less memory
+// than a map: with thousands of rules, memory that is not at hand is most of what a lookup costs. All texts together must be
+// shorter than 4 GB, which those of a configuration are.
 type textTable struct {
 	filling map[string]int32 // until freeze
 	entries []textEntry      // a power of two, at most half of them in use

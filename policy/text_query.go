@@ -1,4 +1,5 @@
-package policy //nolint:ireturn // texts are of several types, which callers need not know
+//nolint:ireturn // texts are of several types, which callers need not know
+package policy
 
 import (
 	"strconv"
