@@ -17,6 +17,7 @@ hold for which requests. It changes nothing, and asks no server.`,
 		Example: `  weir config check weir.yaml
   weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
   weir config schema > weir.schema.json`,
+		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				var names []string

@@ -157,7 +157,9 @@ func (r *reader) step(n *yaml.Node, path string, defaults *policy.Request) step 
 				}
 			}
 		case "times":
-			s.times, _ = r.number(f, 1, mostTimes)
+			if n, ok := r.number(f, 1, mostTimes); ok {
+				s.times = n
+			}
 		case "every":
 			s.every = r.duration(f)
 		case "hold":

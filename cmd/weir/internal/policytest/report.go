@@ -102,8 +102,13 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 		switch {
 		case !t.Passed:
 			fmt.Fprintf(w, "%s  %s\n", out.Red("FAIL"), out.Bold(t.Name))
+			first := 0 // of a step
 			for j := range t.Failures {
 				t.Failures[j].print(w, out, r.File)
+				if j+1 == len(t.Failures) || t.Failures[j+1].Step != t.Failures[j].Step {
+					t.Failures[first].explain(w, out)
+					first = j + 1
+				}
 			}
 		case verbose:
 			fmt.Fprintf(w, "ok    %s\n", t.Name)
@@ -123,10 +128,17 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 func (f *failureReport) print(w io.Writer, out terminal.Output, file string) {
 	fmt.Fprintf(w, "  %s step %d: %s: expected %s, got %s\n", out.Bold(fmt.Sprintf("%s:%d:%d:", file, f.Line, f.Column)),
 		f.Step, f.Field, f.Expected, out.Red(f.Got))
+}
+
+// mostRules is how many rules are listed with those that do not match.
+const mostRules = 20
+
+// explain tells why the request was answered as it was.
+func (f *failureReport) explain(w io.Writer, out terminal.Output) {
 	which := ""
 	if f.Of > 1 {
 		which = fmt.Sprintf(", request %d of %d,", f.Number, f.Of)
 	}
 	fmt.Fprintf(w, "    %s%s at %s:\n", f.Request, which, f.At.Format(time.RFC3339Nano))
-	explained.Write(w, out, f.explanation, "      ", true)
+	explained.Write(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules)
 }

@@ -1,0 +1,234 @@
+package configcmd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+)
+
+const good = `
+version: 1
+policies:
+  per-client: {limit: 1/s, burst: 3, key: client.ip}
+  plan: {limit: 10/s, burst: 20, key: 'request.headers["x-plan"]', cost: 2}
+  team: {limit: 10/s, burst: 50, key: 'attributes["team"]'}
+rules:
+  - {name: login, match: {method: POST, host: api.example.com, path: /login}, limits: per-client}
+  - {name: gold, match: {header: {X-Plan: "*"}}, limits: plan}
+  - {name: chat, match: {path: /chat}, limits: team}
+  - {name: evening, match: {path: /night}, when: 'now.getHours("UTC") >= 22', exempt: true}
+`
+
+const bad = `
+version: 1
+policies:
+  a: {limit: fast}
+  b: {limit: 1/s, key: client.port}
+rules:
+  - {name: r, limits: c}
+`
+
+func files(t *testing.T) (goodFile, badFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	goodFile, badFile = filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	for name, text := range map[string]string{goodFile: good, badFile: bad} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return goodFile, badFile
+}
+
+func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := configcmd.Command() //nolint:contextcheck // ExecuteContext gives it its context
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	var out, errs bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+func isInvalid(err error) bool {
+	var invalid *misuse.Invalid
+	return errors.As(err, &invalid)
+}
+
+func TestCheck(t *testing.T) {
+	goodFile, badFile := files(t)
+	if stdout, _, err := run(t, "check", goodFile); err != nil || stdout != goodFile+": ok: 3 policies, 4 rules\n" {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err := run(t, "check", badFile)
+	if !isInvalid(err) || !strings.HasSuffix(err.Error(), "bad.yaml cannot be used: 3 mistakes") {
+		t.Error(err)
+	}
+	for _, want := range []string{badFile + ":4:", badFile + ":5:", badFile + ":7:"} {
+		if strings.Count(stdout, want) != 1 {
+			t.Errorf("%q does not stand once in\n%s", want, stdout)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	stdout, _, err = run(t, "check", goodFile, badFile, missing)
+	if !isInvalid(err) || err.Error() != "2 of 3 configurations cannot be used: 3 mistakes" ||
+		!strings.Contains(stdout, "good.yaml: ok") || !strings.Contains(stdout, "missing.yaml: ") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	if _, _, err := run(t, "check", missing); !isInvalid(err) || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+}
+
+func TestCheckAsJSON(t *testing.T) {
+	goodFile, badFile := files(t)
+	stdout, _, err := run(t, "check", goodFile, badFile, "--json")
+	if !isInvalid(err) {
+		t.Error(err)
+	}
+	var got struct {
+		OK    bool
+		Files []struct {
+			File     string
+			OK       bool
+			Policies int
+			Mistakes []struct {
+				Line, Column       int
+				Path, Message, Fix string
+			}
+			Warnings []any
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v in %s", err, stdout)
+	}
+	if got.OK || len(got.Files) != 2 || !got.Files[0].OK || got.Files[0].Policies != 3 || got.Files[1].OK || len(got.Files[1].Mistakes) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	for _, m := range got.Files[1].Mistakes {
+		if m.Line == 0 || m.Column == 0 || m.Path == "" || m.Message == "" || m.Fix == "" {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+func TestExplainConfiguration(t *testing.T) {
+	goodFile, badFile := files(t)
+	stdout, _, err := run(t, "explain", goodFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"per-client", "1/s", "client.ip", "login", "evening"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	if _, stderr, err := run(t, "explain", badFile); !isInvalid(err) || strings.Count(stderr, badFile+":") != 3 {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+}
+
+func TestExplainRequest(t *testing.T) {
+	goodFile, _ := files(t)
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{
+			[]string{"--request", "POST https://api.example.com/login", "--client", "192.0.2.1", "--repeat", "4"},
+			[]string{
+				"POST api.example.com/login from 192.0.2.1, request 4 of 4 at the same moment (3 of those before were allowed):\n",
+				"  refused, bound by per-client/1s: limited, retry after 1s\n", "rule login (", ": matches\n",
+				": does not match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 left before, 0 after; costs 1: refuses it",
+			},
+		},
+		{
+			[]string{"--request", "POST /login", "-H", "Host: api.example.com", "-H", "X-Plan: gold"},
+			[]string{"allowed, bound by", `key "gold"`, "20 left before, 18 after; costs 2: grants it"},
+		},
+		{[]string{"--request", "/chat", "--attribute", "team=blue", "--cost", "7"}, []string{`key "blue"`, "50 left before, 43 after; costs 7"}},
+		{[]string{"--request", "/night", "--at", "2026-11-21T22:00:00Z"}, []string{"exempt: a rule frees it of all limits"}},
+		{[]string{"--request", "/night", "--at", "2026-11-21T21:59:59Z"}, []string{"allowed: no limit holds for it"}},
+	} {
+		stdout, stderr, err := run(t, append([]string{"explain", goodFile}, c.args...)...)
+		if err != nil || stderr != "" {
+			t.Fatalf("%q: %v\n%s", c.args, err, stderr)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%q: no %q in\n%s", c.args, want, stdout)
+			}
+		}
+	}
+}
+
+func TestExplainAsJSON(t *testing.T) {
+	goodFile, _ := files(t)
+	stdout, _, err := run(t, "explain", goodFile, "--request", "/chat", "--attribute", "team=blue", "--repeat", "51", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Request       string
+		Repeat        int
+		AllowedBefore int `json:"allowed_before"`
+		Explanation   struct {
+			Allowed bool
+			Reason  string
+			Binding *int
+			Rules   []struct{ Matched bool }
+			Limits  []struct {
+				Policy, Key string
+				Before      int
+				RetryAfter  float64 `json:"retry_after"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v in %s", err, stdout)
+	}
+	e := got.Explanation
+	if got.AllowedBefore != 50 || e.Allowed || e.Reason != "limited" || e.Binding == nil || len(e.Rules) != 4 || len(e.Limits) != 1 ||
+		e.Limits[0].Key != "blue" || e.Limits[0].RetryAfter != 0.1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	stdout, _, err := run(t, "schema")
+	if err != nil || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"policies"`) {
+		t.Errorf("%v\n%.200s", err, stdout)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	goodFile, _ := files(t)
+	for args, want := range map[string]string{
+		"check":                               "check needs a FILE",
+		"explain":                             "explain needs one FILE, not 0",
+		"explain a.yaml b.yaml":               "explain needs one FILE, not 2",
+		"schema x":                            `unexpected argument "x"`,
+		"chek":                                `did you mean "check"?`,
+		"explain " + goodFile + " --repeat 3": "--repeat needs --request",
+		"explain " + goodFile + " --json":     "--json needs --request",
+		"explain " + goodFile + " --request login":       "is neither a path",
+		"explain " + goodFile + " --request /a -H x":     "must be 'Name: value'",
+		"explain " + goodFile + " --client me":           "is not an address",
+		"explain " + goodFile + " --at noon":             "must be a time with its zone",
+		"explain " + goodFile + " --request /a --cost 0": "from 1 to",
+	} {
+		_, _, err := run(t, strings.Fields(args)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+}
