@@ -66,6 +66,8 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 			of.Algorithm, of.Segments = weir.AlgorithmSlidingWindow, 4
 		case "approximate sliding window":
 			of.Algorithm = weir.AlgorithmSlidingCounter
+		case "calendar window":
+			of.Algorithm, of.Calendar = weir.AlgorithmCalendarWindow, weir.Calendar{Unit: weir.CalendarMinute}
 		case "concurrency":
 			of.Algorithm = weir.AlgorithmConcurrency
 		case "chain", "adaptive":
@@ -80,7 +82,7 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 				of.Clock = bubbleClock{}
 			}
 			of.Rate = weir.Per(o.limit, regain)
-			if !k.timed {
+			if !k.timed || of.Algorithm == weir.AlgorithmCalendarWindow {
 				of.Rate, of.Burst = weir.Rate{}, o.limit
 			}
 			l, err := weir.NewKeyed[string](of)

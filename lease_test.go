@@ -285,6 +285,7 @@ func TestDebtIsPaidBack(t *testing.T) {
 		"fixed window":               15 * time.Second, // the windows from 8 s and from 16 s on are overdrawn by 6 and 2
 		"sliding window":             7 * time.Second,  // what was charged leaves the window
 		"approximate sliding window": 7*time.Second + 8*7*time.Second/10,
+		"calendar window":            119 * time.Second, // as the fixed window, in minutes
 	}
 	forEach(t, timed, setup{limit: 4, maxDebt: 100}, func(t *testing.T, s *subject) {
 		time.Sleep(time.Second)

@@ -63,6 +63,14 @@ func newApproximate(o setup) (weir.Limiter, error) {
 	})
 }
 
+// newCalendar makes windows of a minute: a bubble begins with one.
+func newCalendar(o setup) (weir.Limiter, error) {
+	return weir.NewCalendarWindow(weir.CalendarWindowOptions{
+		Name: o.name, Limit: o.limit, Calendar: weir.Calendar{Unit: weir.CalendarMinute}, QueueLimit: o.queue, QueueOrder: o.order,
+		MaxDebt: o.maxDebt, Clock: o.clock,
+	})
+}
+
 func newConcurrency(o setup) (weir.Limiter, error) {
 	return weir.NewConcurrency(weir.ConcurrencyOptions{
 		Name: o.name, Limit: o.limit, QueueLimit: o.queue, QueueOrder: o.order, Clock: o.clock,
@@ -86,6 +94,7 @@ var kinds = []kind{
 	{name: "fixed window", timed: true, regain: regain, build: newFixed},
 	{name: "sliding window", timed: true, regain: regain, build: newSliding},
 	{name: "approximate sliding window", timed: true, regain: 2 * regain, build: newApproximate},
+	{name: "calendar window", timed: true, regain: time.Minute, build: newCalendar},
 	{name: "concurrency", build: newConcurrency},
 }
 
@@ -705,7 +714,7 @@ func TestLongIdleNeverExceedsTheLimit(t *testing.T) {
 	forEach(t, withChain, setup{limit: 4}, func(t *testing.T, s *subject) {
 		for _, d := range []time.Duration{regain, 100 * regain, 365 * 24 * time.Hour, 20 * 365 * 24 * time.Hour} {
 			s.drain(4)
-			time.Sleep(d + regain)
+			time.Sleep(d + max(regain, s.kind.regain))
 			if !s.kind.timed {
 				s.available(0)
 				s.free(4)

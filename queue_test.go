@@ -329,6 +329,7 @@ func TestWaitersAreServedWhenPermitsAreBack(t *testing.T) {
 		"fixed window":               second(7, 7, 7, 15, 23),
 		"sliding window":             second(7, 7, 7, 15, 23),
 		"approximate sliding window": second(9, 13, 15, 31, 41),
+		"calendar window":            second(59, 59, 59, 119, 179),
 	}
 	forEach(t, kinds, setup{limit: 4, queue: 8}, func(t *testing.T, s *subject) {
 		if !s.kind.timed {

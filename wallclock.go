@@ -10,7 +10,10 @@ import (
 
 // wallClock tells what the wall clock shows at a time of the process clock. It compares the two once a second, and when a window
 // ends, so that it follows a wall clock that is corrected; in between they go alike.
-type wallClock struct{ reading atomic.Pointer[wallReading] }
+type wallClock struct {
+	reading atomic.Pointer[wallReading]
+	look    func() time.Time // nil for time.Now
+}
 
 // wallReading is how far the clocks were apart, and for how long that is taken for granted.
 type wallReading struct{ at, lasts, apart int64 }
@@ -32,6 +35,9 @@ func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
 	}
 	t := time.Now()
 	wall := t.UnixNano()
+	if c.look != nil {
+		wall = c.look().UnixNano()
+	}
 	r := &wallReading{at: int64(t.Sub(processStart)), lasts: int64(wallCheck)}
 	r.apart = wall - r.at
 	if _, end := w.Window(wall); end > wall {

@@ -1,0 +1,327 @@
+package weir_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "time/tzdata"
+
+	"github.com/weirhq/weir"
+)
+
+func inZone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+func on(t *testing.T, z *time.Location, text string) int64 {
+	t.Helper()
+	at, err := time.ParseInLocation("2006-01-02 15:04", text, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UnixNano()
+}
+
+// calendarKeys are keys, and a limiter, with the same windows on the same clock.
+func calendarKeys(t *testing.T, start int64, limit int64, c weir.Calendar) (
+	*weir.Keyed[string], *weir.CalendarWindow, *weir.ManualClock,
+) {
+	t.Helper()
+	clock := weir.NewManualClock(start)
+	k, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: limit, Calendar: c, Clock: clock, MaxKeys: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: limit, Calendar: c, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, w, clock
+}
+
+// TestAMonthIsAMonth takes a quota on a billing day, in a month in which the clocks are changed.
+func TestAMonthIsAMonth(t *testing.T) {
+	vienna := inZone(t, "Europe/Vienna")
+	c := weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15}
+	k, w, clock := calendarKeys(t, on(t, vienna, "2026-03-20 12:00"), 100, c)
+	for _, step := range []struct {
+		at      string
+		n       int64
+		allowed bool
+		retry   time.Duration
+	}{
+		{"2026-03-20 12:00", 60, true, 0},
+		{"2026-03-20 12:00", 60, false, 26*24*time.Hour - 12*time.Hour - time.Hour},
+		{"2026-04-14 23:59", 60, false, time.Minute},
+		{"2026-04-14 23:59", 40, true, 0},
+		{"2026-04-15 00:00", 100, true, 0},
+		{"2026-05-14 00:00", 1, false, 24 * time.Hour},
+	} {
+		clock.Set(on(t, vienna, step.at))
+		keyed, plain := k.Take("a", step.n), w.TryAcquire(step.n).Decision()
+		if keyed != plain || keyed.Allowed != step.allowed || keyed.RetryAfter != step.retry {
+			t.Errorf("%+v: %+v, and %+v of the limiter", step, keyed, plain)
+		}
+	}
+	if k.Allow("b") {
+		t.Error("the only place is taken")
+	}
+	clock.Set(on(t, vienna, "2026-05-15 00:00"))
+	if !k.Allow("b") {
+		t.Error("a key is not forgotten when its window ends")
+	}
+}
+
+// TestCalendarWindowsInABubble goes by the time of a bubble, which begins at the turn of a year in UTC.
+func TestCalendarWindowsInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kathmandu := inZone(t, "Asia/Kathmandu")
+		k, err := weir.NewKeyed[int](weir.KeyedOptions{
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 2, Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: kathmandu},
+			QueueLimit: 5,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		k.TryAcquire(1, 2)
+		if d := k.Peek(1, 1); d.RetryAfter != 18*time.Hour+15*time.Minute || d.ResetAfter != d.RetryAfter {
+			t.Errorf("%+v", d)
+		}
+		l, err := k.Reserve(t.Context(), 1, 2)
+		if waited := time.Since(start); err != nil || !l.Allowed() || waited != 18*time.Hour+15*time.Minute {
+			t.Errorf("%+v after %v, %v", l.Decision(), waited, err)
+		}
+		l.Cancel()
+		if d := k.Peek(1, 2); !d.Allowed {
+			t.Errorf("canceled: %+v", d)
+		}
+		k.TryReserve(1, 1).Commit(4)
+		if d := k.Peek(1, 1); d.RetryAfter != 48*time.Hour {
+			t.Errorf("in debt: %+v", d)
+		}
+		k.Refund(1, 3)
+		if d := k.Peek(1, 1); !d.Allowed || d.Remaining != 1 {
+			t.Errorf("refunded: %+v", d)
+		}
+		k.Reset(1)
+		if d := k.Peek(1, 2); !d.Allowed {
+			t.Errorf("reset: %+v", d)
+		}
+	})
+}
+
+// TestCalendarLimitsOfKeys gives keys limits of their own and overrides one: what was taken in the window stays taken.
+func TestCalendarLimitsOfKeys(t *testing.T) {
+	limit := func(burst int64, unit weir.CalendarUnit) weir.Limit {
+		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: burst, Calendar: weir.Calendar{Unit: unit}}
+	}
+	limits := map[string]weir.Limit{"small": limit(5, weir.CalendarDay), "months": limit(50, weir.CalendarMonth)}
+	clock := weir.NewManualClock(on(t, time.UTC, "2026-03-20 12:00"))
+	k, err := weir.NewKeyedFunc(weir.KeyedOptions{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}, Clock: clock,
+	}, func(key string) weir.Limit { return limits[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]weir.Decision{
+		"other":  {Limit: 10, RetryAfter: 12 * time.Hour},
+		"small":  {Limit: 5, RetryAfter: 12 * time.Hour},
+		"months": {Limit: 50, RetryAfter: 11*24*time.Hour + 12*time.Hour},
+	} {
+		if d := k.Take(key, want.Limit); !d.Allowed || d.Limit != want.Limit {
+			t.Errorf("%s: %+v", key, d)
+		}
+		if d := k.Take(key, 1); d.Allowed || d.RetryAfter != want.RetryAfter {
+			t.Errorf("%s: %+v, want %+v", key, d, want)
+		}
+	}
+	if err := k.Override("small", limit(8, weir.CalendarMonth), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if d := k.Take("small", 3); !d.Allowed || d.Remaining != 0 || d.ResetAfter != 11*24*time.Hour+12*time.Hour {
+		t.Errorf("overridden: %+v", d)
+	}
+	k.Restore("small")
+	if d := k.Take("small", 1); d.Allowed || d.RetryAfter != 12*time.Hour {
+		t.Errorf("restored: %+v", d)
+	}
+	if err := k.Override("small", weir.Limit{Rate: weir.PerSecond(1)}, time.Hour); err == nil {
+		t.Error("another algorithm is no error")
+	}
+}
+
+// TestCalendarCancelAcrossLimits goes from days to months and back, and cancels what was taken in the meantime.
+func TestCalendarCancelAcrossLimits(t *testing.T) {
+	k, _, clock := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 10, weir.Calendar{Unit: weir.CalendarMonth})
+	l := k.TryReserve("a", 10)
+	days := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}}
+	if err := k.Override("a", days, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(24 * time.Hour)
+	if d := k.Take("a", 10); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+	k.Restore("a")
+	l.Cancel()
+	if d := k.Take("a", 1); d.Allowed {
+		t.Errorf("minted: %+v", d)
+	}
+}
+
+func TestCalendarText(t *testing.T) {
+	vienna := inZone(t, "Europe/Vienna")
+	for want, c := range map[string]weir.Calendar{
+		"minute, UTC":                         {Unit: weir.CalendarMinute},
+		"hour from minute 30, Asia/Kathmandu": {Unit: weir.CalendarHour, Minute: 30, Zone: inZone(t, "Asia/Kathmandu")},
+		"day from 02:30, Europe/Vienna":       {Unit: weir.CalendarDay, Hour: 2, Minute: 30, Zone: vienna},
+		"week from Sunday 08:00, UTC":         {Unit: weir.CalendarWeek, Weekday: 7, Hour: 8},
+		"week, UTC":                           {Unit: weir.CalendarWeek, Weekday: 1},
+		"month from day 15, Europe/Vienna":    {Unit: weir.CalendarMonth, Day: 15, Zone: vienna},
+		"quarter from February 1, UTC":        {Unit: weir.CalendarQuarter, Month: time.February},
+		"year from January 6 01:00, UTC":      {Unit: weir.CalendarYear, Day: 6, Hour: 1},
+		"year, Europe/Vienna":                 {Unit: weir.CalendarYear, Zone: vienna},
+	} {
+		l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000000, Calendar: c}
+		if got := c.String(); got != want || l.String() != "calendar-window 1000000 per "+want || l.Check() != nil {
+			t.Errorf("%s, %v, %v; want %s", got, l, l.Check(), want)
+		}
+	}
+	var u weir.CalendarUnit
+	for _, name := range []string{"minute", "hour", "day", "week", "month", "quarter", "year"} {
+		if err := u.UnmarshalText([]byte(name)); err != nil {
+			t.Error(err)
+		}
+		if text, err := u.MarshalText(); err != nil || string(text) != name {
+			t.Errorf("%s, %v, want %s", text, err, name)
+		}
+	}
+	if err := u.UnmarshalText([]byte("decade")); err == nil || u != weir.CalendarYear {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+func TestCalendarOptionsThatCannotBeUsed(t *testing.T) {
+	month := weir.Calendar{Unit: weir.CalendarMonth}
+	for want, l := range map[string]weir.Limit{
+		"weir: Limit.Calendar is month, UTC: must be zero with token-bucket": {Rate: weir.PerSecond(1), Calendar: month},
+		"weir: Limit.Rate is 1/s: must be zero with calendar-window, where Burst permits come back when a window of Calendar begins": {
+			Algorithm: weir.AlgorithmCalendarWindow, Rate: weir.PerSecond(1), Burst: 5, Calendar: month,
+		},
+		"weir: Limit.Burst is 0: must be from 1 to 10^15": {Algorithm: weir.AlgorithmCalendarWindow, Calendar: month},
+		"weir: Limit.Calendar.Unit is CalendarUnit(0): must be minute, hour, day, week, month, quarter or year": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1,
+		},
+		"weir: Limit.Calendar.Day is 32: must be from 1 to 31": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Day: 32},
+		},
+		"weir: Limit.Calendar.Weekday is 3: must be 0 with the unit month": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Weekday: 3},
+		},
+		"weir: Limit.Segments is 2: must be 0 with calendar-window": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: month, Segments: 2,
+		},
+	} {
+		if err := l.Check(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		o := weir.KeyedOptions{Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, Calendar: l.Calendar}
+		if _, err := weir.NewKeyed[int](o); err == nil {
+			t.Errorf("NewKeyed accepts %+v", o)
+		}
+	}
+	for option, o := range map[string]weir.CalendarWindowOptions{
+		"CalendarWindowOptions.Limit":         {Calendar: month},
+		"CalendarWindowOptions.Calendar.Unit": {Limit: 1},
+		"CalendarWindowOptions.QueueLimit":    {Limit: 1, Calendar: month, QueueLimit: -1},
+		"CalendarWindowOptions.MaxDebt":       {Limit: 1, Calendar: month, MaxDebt: -2},
+	} {
+		var wrong *weir.OptionError
+		if _, err := weir.NewCalendarWindow(o); !errors.As(err, &wrong) || wrong.Option != option {
+			t.Errorf("%v, want one about %s", err, option)
+		}
+	}
+}
+
+func TestCalendarQuota(t *testing.T) {
+	for _, c := range []struct {
+		calendar weir.Calendar
+		want     time.Duration
+	}{
+		{weir.Calendar{Unit: weir.CalendarMonth}, 0},
+		{weir.Calendar{Unit: weir.CalendarDay}, 24 * time.Hour},
+		{weir.Calendar{Unit: weir.CalendarDay, Zone: inZone(t, "Europe/Vienna")}, 0},
+		{weir.Calendar{Unit: weir.CalendarMinute, Zone: inZone(t, "Europe/Vienna")}, time.Minute},
+	} {
+		k, w, _ := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 7, c.calendar)
+		if n, window := w.Quota(); n != 7 || window != c.want {
+			t.Errorf("%v: %d, %v", c.calendar, n, window)
+		}
+		if n, window := k.Quota(); n != 7 || window != c.want {
+			t.Errorf("%v: %d, %v of keys", c.calendar, n, window)
+		}
+		one, ok := w.Calendar()
+		if all, too := k.Calendar(); !ok || !too || one != c.calendar || all != c.calendar {
+			t.Errorf("%v, %v", one, all)
+		}
+	}
+	k, err := weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := k.Calendar(); ok {
+		t.Error("a token bucket has no calendar")
+	}
+}
+
+func TestCalendarWindowDoesNotAllocate(t *testing.T) {
+	c := weir.Calendar{Unit: weir.CalendarMonth, Zone: inZone(t, "Europe/Vienna")}
+	k, err := weir.NewKeyed[string](weir.KeyedOptions{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1e6, Calendar: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1e6, Calendar: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func(){
+		"Allow": func() { w.Allow() }, "TryAcquire": func() { w.TryAcquire(1) },
+		"Allow of a key": func() { k.Allow("a") }, "Take of a key": func() { k.Take("a", 1) },
+	} {
+		if n := testing.AllocsPerRun(1000, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkCalendarWindow(b *testing.B) {
+	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1e15, Calendar: weir.Calendar{Unit: weir.CalendarMonth}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1e15, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("limiter", func(b *testing.B) {
+		for b.Loop() {
+			w.Allow()
+		}
+	})
+	b.Run("key", func(b *testing.B) {
+		for b.Loop() {
+			k.Allow("a")
+		}
+	})
+}
