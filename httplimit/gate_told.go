@@ -53,8 +53,7 @@ func (t *toldTexts) find(key quotaKey, part *policy.Part, set *policy.Set, units
 	}
 	item := t.items[key]
 	if item == nil {
-		made := newPolicyItem(toldPolicy(part, units))
-		item = &made
+		item = newPolicyItem(toldPolicy(part, units))
 		t.items[key] = item
 	}
 	return item
@@ -172,7 +171,7 @@ func (g *Gate) tellPart(p *pass, part *policy.Part) {
 	if len(p.states) == mostToldParts || d.Policy == "" {
 		return
 	}
-	p.policies.items = append(p.policies.items, *g.text(p, part))
+	p.policies.items = append(p.policies.items, g.text(p, part))
 	p.states = append(p.states, State{Policy: len(p.states), Remaining: d.Remaining, Reset: d.ResetAfter})
 }
 

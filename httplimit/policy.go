@@ -43,7 +43,7 @@ const (
 // Policies are the policies that apply to a request, checked and prepared for the fields. They do not change, so one
 // value serves any number of requests at a time.
 type Policies struct {
-	items []policyItem
+	items []*policyItem
 	field string // "" if it is made anew for each response
 }
 
@@ -57,7 +57,7 @@ type policyItem struct {
 // NewPolicies prepares policies, in the order in which they are told. It answers an error that names the policy, the field
 // and what is accepted, if a name cannot be written into a header field or occurs twice, or a number is out of range.
 func NewPolicies(policies ...Policy) (*Policies, error) {
-	p := &Policies{items: make([]policyItem, 0, len(policies))}
+	p := &Policies{items: make([]*policyItem, 0, len(policies))}
 	if len(policies) == 0 {
 		return nil, optionError("Policies", "empty", "one or more")
 	}
@@ -103,7 +103,7 @@ func optionError(option, value, accepted string) error {
 	return &weir.OptionError{Option: "httplimit." + option, Value: value, Accepted: accepted}
 }
 
-func newPolicyItem(p Policy) policyItem {
+func newPolicyItem(p Policy) *policyItem {
 	item := appendString(nil, p.Name)
 	name := string(item)
 	item = append(item, ";q="...)
@@ -116,7 +116,7 @@ func newPolicyItem(p Policy) policyItem {
 		item = append(item, ";w="...)
 		item = appendInteger(item, ceilSeconds(p.Window))
 	}
-	return policyItem{Policy: p, name: name, quota: string(item)}
+	return &policyItem{Policy: p, name: name, quota: string(item)}
 }
 
 // appendField appends the value of RateLimit-Policy. Partition keys of states go before those of the policies.
