@@ -406,13 +406,16 @@ func TestLimitText(t *testing.T) {
 		"sliding-window 5/s in 10 segments": {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(5)},
 		"sliding-counter 5/h":               {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(5)},
 		"concurrency 3":                     {Algorithm: weir.AlgorithmConcurrency, Burst: 3},
+		"calendar-window 3 per month, UTC": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
+		},
 	} {
 		if l.String() != text || l.Check() != nil {
 			t.Errorf("%q, %v, want %q", l.String(), l.Check(), text)
 		}
 	}
 	var a weir.Algorithm
-	for _, name := range []string{"token-bucket", "fixed-window", "sliding-window", "sliding-counter", "concurrency"} {
+	for _, name := range []string{"token-bucket", "fixed-window", "sliding-window", "sliding-counter", "concurrency", "calendar-window"} {
 		if err := a.UnmarshalText([]byte(name)); err != nil || a.String() != name {
 			t.Errorf("%s: %v, %v", name, a, err)
 		}

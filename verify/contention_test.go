@@ -115,6 +115,12 @@ func TestContention(t *testing.T) {
 				func(d time.Duration) float64 { return float64(burst) * math.Floor(windows(d)) },
 			},
 			{
+				"calendar window", // of a minute, which begins at most once more in the test
+				must(weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: burst, Calendar: weir.Calendar{Unit: weir.CalendarMinute}})),
+				func(d time.Duration) float64 { return float64(burst) * (2 + math.Floor(d.Minutes())) },
+				func(time.Duration) float64 { return float64(burst) },
+			},
+			{
 				"sliding window",
 				must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: burst, Window: window})),
 				func(d time.Duration) float64 { return float64(burst) * (math.Ceil(windows(d)) + 1) },

@@ -55,6 +55,16 @@ func TestHistoriesShrink(t *testing.T) {
 			Reference: reference.NewSlidingCounter(limit, window, origin),
 		})
 	}))
+	t.Run("CalendarWindow", rapid.MakeCheck(func(t *rapid.T) {
+		c := algo.Calendar{Unit: algo.CalendarMinute + algo.CalendarUnit(rapid.IntRange(0, 6).Draw(t, "unit"))}
+		limit := limits.Draw(t, "limit")
+		begin, end := must(algo.NewCalendarWindow(1, c)).Window(0)
+
+		machineOf(t, limit, (end-begin)/10, &lockstep.Pair[algo.CalendarWindowState]{
+			Algorithm: must(algo.NewCalendarWindow(limit, c)),
+			Reference: reference.NewCalendarWindow(limit, c),
+		})
+	}))
 	t.Run("Concurrency", rapid.MakeCheck(func(t *rapid.T) {
 		limit := limits.Draw(t, "limit")
 
@@ -85,7 +95,12 @@ func histories(t *testing.T, count string) {
 
 // machine makes calls in any order at times that go forward and backward.
 func machine[S comparable](t *rapid.T, limit int64, p *lockstep.Pair[S]) {
-	now := rapid.Int64Range(-1000, 1000).Draw(t, "start")
+	machineOf(t, limit, 1, p)
+}
+
+// machineOf is machine with longer steps.
+func machineOf[S comparable](t *rapid.T, limit, step int64, p *lockstep.Pair[S]) {
+	now := rapid.Int64Range(-1000, 1000).Draw(t, "start") * step
 	permits := rapid.Int64Range(-1, limit+1)
 	debts := rapid.Int64Range(0, 2*limit)
 
@@ -97,8 +112,8 @@ func machine[S comparable](t *rapid.T, limit int64, p *lockstep.Pair[S]) {
 	}
 
 	t.Repeat(map[string]func(*rapid.T){
-		"forward":  func(t *rapid.T) { now += rapid.Int64Range(1, 150).Draw(t, "ns") },
-		"backward": func(t *rapid.T) { now -= rapid.Int64Range(1, 150).Draw(t, "ns") },
+		"forward":  func(t *rapid.T) { now += rapid.Int64Range(1, 150).Draw(t, "ns") * step },
+		"backward": func(t *rapid.T) { now -= rapid.Int64Range(1, 150).Draw(t, "ns") * step },
 		"take":     func(t *rapid.T) { do(lockstep.Call{Kind: lockstep.Take, N: permits.Draw(t, "n")}) },
 		"take one": func(*rapid.T) { do(lockstep.Call{Kind: lockstep.Take, N: 1}) },
 		"peek":     func(t *rapid.T) { do(lockstep.Call{Kind: lockstep.Peek, N: permits.Draw(t, "n")}) },

@@ -157,6 +157,7 @@ func TestKeyedLinearizable(t *testing.T) {
 	three := weir.Per(3, time.Second)
 	fixed := must(algo.NewFixedWindow(6, time.Second, 0))
 	sliding := must(algo.NewSlidingWindow(6, time.Second, 3, 0))
+	minutes := must(algo.NewCalendarWindow(6, algo.Calendar{Unit: algo.CalendarMinute}))
 	for _, c := range []keyedClash{
 		{
 			name: "token bucket", o: weir.KeyedOptions{Rate: three, Burst: 6},
@@ -179,6 +180,16 @@ func TestKeyedLinearizable(t *testing.T) {
 				Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6), QueueLimit: 100,
 			},
 			model: keyedModel(fixed, fixed, true), waits: true, tick: second,
+		},
+		{
+			name: "calendar window with waiters and overrides", o: weir.KeyedOptions{
+				Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarMinute}, QueueLimit: 100,
+			},
+			model: keyedModel(minutes, must(algo.NewCalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute})), true), waits: true,
+			tick: int64(time.Minute),
+			override: weir.Limit{
+				Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute},
+			},
 		},
 		{
 			name: "token bucket with another limit in every second call", o: weir.KeyedOptions{Rate: three, Burst: 6},

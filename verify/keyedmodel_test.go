@@ -24,6 +24,10 @@ func plain(o weir.KeyedOptions) (weir.Limiter, error) {
 		return weir.NewFixedWindow(weir.FixedWindowOptions{
 			Limit: o.Rate.Permits, Window: o.Rate.Period, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
 		})
+	case weir.AlgorithmCalendarWindow:
+		return weir.NewCalendarWindow(weir.CalendarWindowOptions{
+			Limit: o.Burst, Calendar: o.Calendar, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
+		})
 	case weir.AlgorithmConcurrency:
 		return weir.NewConcurrency(weir.ConcurrencyOptions{Limit: o.Burst, QueueLimit: o.QueueLimit, Clock: o.Clock})
 	default:
@@ -57,7 +61,7 @@ func (bubbleTime) AfterFunc(d time.Duration, f func()) func() bool { return time
 // without, where states are packed differently.
 func TestKeyedIsPlainForEachKey(t *testing.T) {
 	histories(t, "400")
-	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmConcurrency; algorithm++ {
+	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmCalendarWindow; algorithm++ {
 		for _, clocked := range []bool{false, true} {
 			for _, chosen := range []bool{false, true} {
 				if clocked && chosen {
@@ -99,7 +103,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		Algorithm: algorithm, QueueLimit: rapid.SampledFrom([]int64{0, 1, 5, 100}).Draw(t, "queue"),
 		MaxDebt: rapid.SampledFrom([]int64{0, 1, 7, weir.NoDebt}).Draw(t, "debt"), MaxKeys: rapid.SampledFrom([]int{keys, 5000}).Draw(t, "max"),
 	}
-	if algorithm != weir.AlgorithmConcurrency {
+	if algorithm != weir.AlgorithmConcurrency && algorithm != weir.AlgorithmCalendarWindow {
 		o.Rate = rapid.SampledFrom(awkward).Draw(t, "rate")
 	}
 	switch algorithm {
@@ -109,12 +113,15 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		o.Burst, o.MaxDebt = rapid.Int64Range(1, 6).Draw(t, "burst"), 0
 	case weir.AlgorithmSlidingWindow:
 		o.Segments = rapid.IntRange(1, int(min(7, o.Rate.Period))).Draw(t, "segments")
+	case weir.AlgorithmCalendarWindow:
+		o.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
+		o.Calendar.Unit = rapid.SampledFrom([]weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay}).Draw(t, "unit")
 	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingCounter:
 	}
 	if clocked {
 		o.Clock = bubbleTime{}
 	}
-	limit := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Segments: o.Segments}
+	limit := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Segments: o.Segments, Calendar: o.Calendar}
 	if limit.Check() != nil {
 		t.Skip("such a limit cannot be: rapid draws another one")
 	}
@@ -144,6 +151,9 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	}()
 	others := keys
 	step := int64(max(o.Rate.Period, 1))
+	if algorithm == weir.AlgorithmCalendarWindow {
+		step = int64(time.Hour)
+	}
 	one := func(t *rapid.T) *pair { return &pairs[rapid.IntRange(0, keys-1).Draw(t, "key")] }
 	permits := func(t *rapid.T) int64 {
 		return rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, most+1), rapid.Just(most)).Draw(t, "n")

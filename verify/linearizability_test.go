@@ -91,6 +91,11 @@ func TestLinearizable(t *testing.T) {
 		"fixed window": func() weir.Limiter {
 			return must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: limit, Window: 24 * time.Hour}))
 		},
+		"calendar window": func() weir.Limiter {
+			return must(weir.NewCalendarWindow(weir.CalendarWindowOptions{
+				Limit: limit, Calendar: weir.Calendar{Unit: weir.CalendarYear}, Clock: weir.NewManualClock(0),
+			}))
+		},
 		"sliding window": func() weir.Limiter {
 			return must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: limit, Window: 24 * time.Hour}))
 		},
