@@ -45,7 +45,7 @@ func TestAdmittedAllocations(t *testing.T) {
 	ctx := incoming(t)
 	info := &grpc.UnaryServerInfo{FullMethod: "/grpc.testing.TestService/UnaryCall"}
 	request, reply := &testgrpc.SimpleRequest{}, &testgrpc.SimpleResponse{}
-	handler := func(context.Context, any) (any, error) { return reply, nil }
+	handler := func(context.Context, any) (any, error) { return reply, nil } //nolint:unparam // a handler has an error
 	for name, most := range map[string]float64{
 		"limiter": 1, // the context that says that the call has been charged
 		"keyed":   2, // and the key
@@ -72,7 +72,7 @@ func TestAdmittedAllocations(t *testing.T) {
 func BenchmarkInterceptor(b *testing.B) {
 	info := &grpc.UnaryServerInfo{FullMethod: "/grpc.testing.TestService/UnaryCall"}
 	request, reply := &testgrpc.SimpleRequest{}, &testgrpc.SimpleResponse{}
-	handler := func(context.Context, any) (any, error) { return reply, nil }
+	handler := func(context.Context, any) (any, error) { return reply, nil } //nolint:unparam // a handler has an error
 	for _, name := range []string{"limiter", "keyed", "engine"} {
 		b.Run(name, func(b *testing.B) {
 			s, err := grpclimit.NewServer(plenty(b)[name])

@@ -71,7 +71,8 @@ func (e *NotSentError) GRPCStatus() *status.Status {
 // tried again if it is refused and MaxRetries says so.
 func (c *Client) Unary() grpc.UnaryClientInterceptor {
 	return func(
-		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
+		opts ...grpc.CallOption,
 	) error {
 		out := Outgoing{Target: cc.Target(), Method: method, Message: req}
 		if c.o.Skip != nil && c.o.Skip(ctx, &out) {
@@ -143,18 +144,17 @@ func (c *Client) held(out *Outgoing) held {
 	return held{out.Target, out.Method}
 }
 
-// jittered is d with some more. It is at most 24 h, so that nothing overflows.
-func (c *Client) jittered(d time.Duration) time.Duration {
-	return d + time.Duration(c.o.Random()*c.o.Jitter*float64(d))
-}
-
-// pause waits for d, unless the context ends before: then it does not begin.
+// pause waits for d and some more, and never to the end of the context. It does not begin if there is not enough time.
 func (c *Client) pause(ctx context.Context, d time.Duration) bool {
-	d = c.jittered(d)
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
+	more := time.Duration(c.o.Random() * c.o.Jitter * float64(d)) // d is at most 24 h
+	if deadline, ok := ctx.Deadline(); ok {
+		spare := time.Until(deadline) - d
+		if spare <= 0 {
+			return false
+		}
+		more = min(more, spare/2)
 	}
-	return sleep(ctx, d)
+	return sleep(ctx, d+more)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -212,13 +212,11 @@ func (c *Client) outlast(ctx, wait context.Context, out *Outgoing) error {
 		if ctx.Err() != nil {
 			return gone(ctx)
 		}
-		rest = c.jittered(rest)
-		deadline, bounded := wait.Deadline()
-		if c.o.MaxWait < 0 || bounded && time.Until(deadline) <= rest {
+		if c.o.MaxWait < 0 || !c.pause(wait, rest) {
+			if wait.Err() != nil {
+				return gone(wait)
+			}
 			return c.notSent(out, weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: rest}, 0, true)
-		}
-		if !sleep(wait, rest) {
-			return gone(wait)
 		}
 	}
 	return nil
@@ -234,7 +232,8 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 	case ctx.Err() != nil:
 		return l, gone(ctx)
 	case cost < 0:
-		return l, status.Error(codes.Internal, fmt.Sprintf("weir: grpclimit: the cost of %s is %d: must be 0 or more", out.Method, cost))
+		text := fmt.Sprintf("weir: grpclimit: the cost of %s is %d: must be 0 or more", out.Method, cost)
+		return l, status.Error(codes.Internal, text)
 	case cost == 0 || c.o.Limiter == nil && c.o.Keyed == nil:
 		return l, nil
 	}
@@ -253,15 +252,16 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 	case ctx.Err() != nil:
 		return l, gone(ctx)
 	case errors.Is(wait.Err(), context.DeadlineExceeded): // MaxWait is over
-		d := l.Decision()
-		if c.o.Keyed != nil {
-			d = c.o.Keyed.Peek(key, cost)
-		} else {
-			d = c.o.Limiter.Peek(cost)
-		}
-		return l, c.notSent(out, late(d), cost, false)
+		return l, c.notSent(out, late(c.peek(key, cost)), cost, false)
 	}
 	return l, status.Error(codes.Internal, err.Error())
+}
+
+func (c *Client) peek(key string, cost int64) weir.Decision {
+	if c.o.Keyed != nil {
+		return c.o.Keyed.Peek(key, cost)
+	}
+	return c.o.Limiter.Peek(cost)
 }
 
 func (c *Client) reserve(wait context.Context, key string, cost int64) (weir.Lease, error) {

@@ -194,7 +194,7 @@ func TestHoldIsBounded(t *testing.T) {
 		elapsed(t, 0, func() {
 			err := call(short, client)
 			want(t, err, codes.ResourceExhausted)
-			if e, ok := errors.AsType[*grpclimit.NotSentError](err); !ok || !e.Held || e.Decision.RetryAfter != 6*time.Second {
+			if e, ok := errors.AsType[*grpclimit.NotSentError](err); !ok || !e.Held || e.Decision.RetryAfter != 5*time.Second {
 				t.Errorf("the error is %v", err)
 			}
 		})

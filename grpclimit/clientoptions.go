@@ -93,11 +93,10 @@ const (
 
 func (o *ClientOptions) check() error {
 	const of = "ClientOptions."
+	if err := checkLimiters(of, o.Limiter, o.Keyed); err != nil {
+		return err
+	}
 	switch {
-	case o.Limiter != nil && isNil(o.Limiter):
-		return optionError(of+"Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
-	case o.Keyed != nil && isNil(o.Keyed):
-		return optionError(of+"Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case o.Limiter != nil && o.Keyed != nil:
 		return optionError(of+"Keyed", "set beside Limiter", "the only one of the two")
 	case o.Key != nil && o.Keyed == nil:

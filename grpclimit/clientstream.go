@@ -12,13 +12,14 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Stream is the interceptor of streams. The opening waits like a unary call, and what it holds is held until the stream ends. With
-// MessageCost, SendMsg waits on a stream that the client streams, and holds what it took until the next message is sent or
+// Stream is the interceptor of streams. The opening waits like a unary call, and what it holds is held until the stream ends.
+// With MessageCost, SendMsg waits on a stream that the client streams, and holds what it took until the next message is sent or
 // the stream ends. A message that the limits refuse is answered with a [NotSentError], and ends the stream, as every
 // error of SendMsg does. Streams are not opened again after a refusal.
 func (c *Client) Stream() grpc.StreamClientInterceptor {
 	return func(
-		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		out := Outgoing{Target: cc.Target(), Method: method}
 		if c.o.Skip != nil && c.o.Skip(ctx, &out) {
@@ -42,9 +43,14 @@ func (c *Client) Stream() grpc.StreamClientInterceptor {
 			opened = err == nil
 			return stream, err
 		}
-		return c.pacedStream(ctx, &out, lease, func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
+		open := func(ctx context.Context, finished grpc.CallOption) (grpc.ClientStream, error) {
 			return streamer(ctx, desc, cc, method, append(slices.Clip(opts), finished)...)
-		})
+		}
+		paced, err := c.pacedStream(ctx, &out, lease, open)
+		if err != nil {
+			return nil, err // and no pointer in the interface
+		}
+		return paced, nil
 	}
 }
 
@@ -52,7 +58,7 @@ func (c *Client) Stream() grpc.StreamClientInterceptor {
 func (c *Client) pacedStream(
 	ctx context.Context, out *Outgoing, lease weir.Lease,
 	open func(context.Context, grpc.CallOption) (grpc.ClientStream, error),
-) (grpc.ClientStream, error) {
+) (*pacedStream, error) {
 	inner, cancel := context.WithCancel(ctx)
 	s := &pacedStream{client: c, ctx: inner, cancel: cancel, out: *out}
 	opened := false

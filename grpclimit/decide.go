@@ -72,7 +72,9 @@ func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.D
 	return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}, s.told.one(&d), a)
 }
 
-func (s *Server) acquire(ctx context.Context, key string, cost int64, wait time.Duration) (l weir.Lease, _ weir.Decision, err error) {
+func (s *Server) acquire(
+	ctx context.Context, key string, cost int64, wait time.Duration,
+) (l weir.Lease, _ weir.Decision, err error) {
 	if wait == 0 {
 		if s.o.Keyed != nil {
 			l = s.o.Keyed.TryAcquire(key, cost)

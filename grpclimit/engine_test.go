@@ -110,7 +110,7 @@ func TestEngineHoldsPermitsUntilTheCallEnds(t *testing.T) {
 	var client testgrpc.TestServiceClient
 	s := &service{unary: func(ctx context.Context) error {
 		if _, again := metadata.FromIncomingContext(ctx); again && len(metadata.ValueFromIncomingContext(ctx, "x-outer")) > 0 {
-			inside <- call(context.WithoutCancel(t.Context()), client)
+			inside <- call(context.WithoutCancel(ctx), client)
 		}
 		return nil
 	}}

@@ -84,7 +84,7 @@ func (s *Server) Unary() grpc.UnaryServerInterceptor {
 			return nil, err
 		}
 		defer h.release()
-		reply, err := handler(&charged{ctx, s}, req)
+		reply, err := handler(&charged{ctx, s}, req) //nolint:contextcheck // it inherits
 		h.end(err)
 		return reply, err
 	}

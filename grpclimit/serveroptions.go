@@ -87,6 +87,16 @@ func isNil(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
+func checkLimiters(of string, limiter weir.Limiter, keyed Keyed) error {
+	if limiter != nil && isNil(limiter) {
+		return optionError(of+"Limiter", fmt.Sprintf("a nil %T", limiter), "a limiter")
+	}
+	if keyed != nil && isNil(keyed) {
+		return optionError(of+"Keyed", fmt.Sprintf("a nil %T", keyed), "a limiter")
+	}
+	return nil
+}
+
 func (o *ServerOptions) check() error {
 	const of = "ServerOptions."
 	deciders := 0
@@ -95,11 +105,10 @@ func (o *ServerOptions) check() error {
 			deciders++
 		}
 	}
+	if err := checkLimiters(of, o.Limiter, o.Keyed); err != nil {
+		return err
+	}
 	switch {
-	case o.Limiter != nil && isNil(o.Limiter):
-		return optionError(of+"Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
-	case o.Keyed != nil && isNil(o.Keyed):
-		return optionError(of+"Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case deciders > 1:
 		return optionError(of+"Engine, Limiter and Keyed", fmt.Sprintf("%d of them", deciders), "exactly one of the three")
 	case deciders == 0 && o.Shedder == nil:

@@ -32,9 +32,7 @@ func (s *Server) Stream() grpc.StreamServerInterceptor {
 			h.end(err)
 			return err
 		}
-		inner, cancel := context.WithCancelCause(ctx)
-		w.ctx.Context = inner
-		m := &countedStream{stream: w, cancel: cancel}
+		m := newCountedStream(w)
 		defer m.end()
 		err := handler(srv, m)
 		if refused := m.refusal(); refused != nil {
@@ -79,6 +77,13 @@ type countedStream struct {
 	held    hold // by the message that the handler has
 	refused error
 	ended   bool
+}
+
+// newCountedStream counts the messages of w, and gives it a context that ends with a refusal.
+func newCountedStream(w *stream) *countedStream {
+	m := &countedStream{stream: w}
+	w.ctx.Context, m.cancel = context.WithCancelCause(w.ctx.Context)
+	return m
 }
 
 // RecvMsg implements [grpc.ServerStream]. Like that it is called by one goroutine at a time, which may outlive the handler.

@@ -24,7 +24,7 @@ func countMessages(t *testing.T, client testgrpc.TestServiceClient, n int) error
 		return err
 	}
 	for range n {
-		if err := stream.Send(&testgrpc.StreamingInputCallRequest{}); err != nil {
+		if err = stream.Send(&testgrpc.StreamingInputCallRequest{}); err != nil {
 			break // CloseAndRecv tells why
 		}
 	}

@@ -32,8 +32,9 @@ type quota struct {
 
 // named is what the policy of a part is made from.
 type named struct {
-	name string
 	quota
+
+	name string
 }
 
 // part is one limit as clients are told of it.
@@ -91,7 +92,7 @@ func (t *told) one(d *weir.Decision) []part {
 	if q.permits != d.Limit {
 		q.permits, q.window = d.Limit, 0
 	}
-	return []part{{named{d.Policy, q}, d.Remaining, d.ResetAfter}}
+	return []part{{named{q, d.Policy}, d.Remaining, d.ResetAfter}}
 }
 
 // parts are the limits of a verdict, the one that binds first. Of several states of one limit the lowest is told.
@@ -105,7 +106,7 @@ func (t *told) parts(v *policy.Verdict) []part {
 				return
 			}
 		}
-		parts = append(parts, part{named{d.Policy, quotaOf(p)}, d.Remaining, d.ResetAfter})
+		parts = append(parts, part{named{quotaOf(p), d.Policy}, d.Remaining, d.ResetAfter})
 	}
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		add(&v.Parts[v.Binding])
