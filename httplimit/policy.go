@@ -194,11 +194,22 @@ func policiesOf(limiter peeked) []Policy {
 
 func (p Policy) quoting(limiter any) Policy {
 	if q, ok := limiter.(quoted); ok {
-		if p.Quota, p.Window = q.Quota(); p.Window == 0 { // permits come back when they are released
+		// The windows of a calendar may have no length that could be told: months are not alike.
+		if p.Quota, p.Window = q.Quota(); p.Window == 0 && !hasCalendar(limiter) { // permits come back when they are released
 			p.Unit = ConcurrentRequests
 		}
 	}
 	return p
+}
+
+func hasCalendar(limiter any) bool {
+	c, ok := limiter.(interface {
+		Calendar() (c weir.Calendar, ok bool)
+	})
+	if ok {
+		_, ok = c.Calendar()
+	}
+	return ok
 }
 
 // withQuota is p with another quota of one policy, of which no window is known.
