@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/policies"
+	"github.com/weirhq/weir/policy"
 )
 
 const defaultHTTP = "127.0.0.1:7070"
@@ -26,6 +27,7 @@ const defaultHTTP = "127.0.0.1:7070"
 // options are the flags of the command.
 type options struct {
 	http            string
+	config          configFlags
 	limit           limitflags.Limit
 	log             logflags.Log
 	shutdownDelay   time.Duration
@@ -52,16 +54,42 @@ each second.
   GET /healthz    200, or 503 while the server shuts down.
   GET /           what this is, with an example.
 
+With --config the limits are those of a file, and there are also:
+
+  POST /v1/decide    {"method": "POST", "path": "/login", "client": "192.0.2.1"}
+                     the same for a request, by the rules of the file: with
+                     "host", "query", "headers", "attributes", "route",
+                     "protocol" and "cost", as far as they are known.
+  /v1/auth           for Caddy and Traefik, /v1/auth/nginx for nginx and
+                     /v1/auth/envoy for Envoy, who ask whether a request may
+                     pass: docs/front.md has their configurations.
+  POST /v1/explain   why a request would be answered as it is, taking nothing.
+  GET /v1/status     policies, rules and counts; the last reload, and what was
+                     wrong with it.
+  POST /v1/reload    reads the file again.
+
+The file is read again when it changes, on SIGHUP and by /v1/reload, and takes
+the place of the old one at once, without losing a count. One with a mistake is
+refused, and everything stays as it is. Both are logged.
+
 On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
 the server ends; a second signal ends it at once. State is kept in memory and
 is lost when the server ends.`,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
+  weir serve --config weir.yaml
+  weir serve --config weir.yaml --http :7070 --trust-proxy 10.0.0.0/8 --admin-token-file token
   weir serve --http :8080 --log-format json
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
 		Args:              misuse.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.config.check(cmd.Flags()); err != nil {
+				return err
+			}
+			if o.config.path != "" {
+				return runConfigured(cmd, &o)
+			}
 			return run(cmd, &o)
 		},
 	}
@@ -70,6 +98,7 @@ is lost when the server ends.`,
 	o.http = defaultHTTP
 	fs.Var(flagvalue.Listen(&o.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
 	o.limit.RegisterRate(fs)
+	o.config.register(fs)
 	o.log.Register(fs)
 	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
@@ -118,6 +147,22 @@ func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) 
 	attributes := []any{
 		"address", address.String(), "policy", "default", "limit", o.limit.EffectiveRate().String(),
 		"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys,
+	}
+	if o.log.Format == "json" {
+		log.Info("serving", append(attributes, "try", try)...)
+		return
+	}
+	log.Info("serving", attributes...)
+	if log.Enabled(context.Background(), slog.LevelInfo) {
+		fmt.Fprintln(stderr, "try:", try)
+	}
+}
+
+// announceConfigured is announce with a configuration.
+func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set) {
+	try := checkapi.DecideExample(listen.Reachable(address))
+	attributes := []any{
+		"address", address.String(), "config", o.config.path, "policies", len(set.Policies), "rules", len(set.Rules) - len(set.Policies),
 	}
 	if o.log.Format == "json" {
 		log.Info("serving", append(attributes, "try", try)...)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// appendDecision appends d as a JSON object and a line ending. policy is the name of the policy in JSON.
+// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON.
 func appendDecision(b []byte, d weir.Decision, policy string) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
@@ -23,7 +23,7 @@ func appendDecision(b []byte, d weir.Decision, policy string) []byte {
 	b = appendSeconds(b, d.RetryAfter)
 	b = append(b, `,"reset_after":`...)
 	b = appendSeconds(b, d.ResetAfter)
-	return append(b, "}\n"...)
+	return b
 }
 
 // appendSeconds appends d in seconds, rounded up to a millisecond and without zeros at its end; null for weir.Never.

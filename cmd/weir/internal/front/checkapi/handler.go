@@ -29,6 +29,8 @@ type Handler struct {
 	names    []string
 	draining atomic.Bool
 	rejected atomic.Int64
+	// configured is nil without a configuration.
+	configured *configured
 }
 
 // answering is a policy with what is the same in all of its answers.
@@ -64,23 +66,46 @@ func (h *Handler) Rejected() int64 { return h.rejected.Load() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var p *problem
-	switch r.URL.Path {
-	case checkPath:
-		p = h.check(w, r)
-	case healthPath:
-		p = h.health(w, r)
-	case "/":
-		p = h.about(w, r)
-	default:
-		p = &problem{
-			Status: http.StatusNotFound,
-			Detail: "there is no such page; there are POST " + checkPath + ", GET " + healthPath + " and GET /",
-		}
-	}
-	if p != nil {
+	if p := h.page(r.URL.Path)(w, r); p != nil {
 		h.rejected.Add(1)
 		p.write(w)
+	}
+}
+
+// page is what answers at path.
+func (h *Handler) page(path string) func(http.ResponseWriter, *http.Request) *problem {
+	switch path {
+	case checkPath:
+		return h.check
+	case healthPath:
+		return h.health
+	case "/":
+		return h.about
+	}
+	if h.configured != nil {
+		switch path {
+		case decidePath:
+			return h.decide
+		case explainPath:
+			return h.explain
+		case statusPath:
+			return h.status
+		case reloadPath:
+			return h.reload
+		}
+	}
+	return h.missing
+}
+
+// missing answers at all other paths.
+func (h *Handler) missing(http.ResponseWriter, *http.Request) *problem {
+	pages := "POST " + checkPath
+	if h.configured != nil {
+		pages += ", POST " + decidePath + ", POST " + explainPath + ", GET " + statusPath + ", POST " + reloadPath
+	}
+	return &problem{
+		Status: http.StatusNotFound,
+		Detail: "there is no such page; there are " + pages + ", GET " + healthPath + " and GET /",
 	}
 }
 
@@ -110,14 +135,13 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if ask.policy == nil {
 		ask.policy = []byte(defaultPolicy)
 	}
+	if h.configured != nil {
+		// The key may still stand in small.
+		return h.checkConfigured(w, ask, nil)
+	}
 	policy, ok := h.policies[string(ask.policy)]
 	if !ok {
-		p := problemOf(http.StatusNotFound, &fault{
-			field: "policy", value: excerpt(ask.policy),
-			wrong: "there is no such policy", accepted: "must be one of: " + strings.Join(h.names, ", "),
-		})
-		p.Policies = h.names
-		return p
+		return unknownPolicy(ask.policy, h.names)
 	}
 	d := policy.limiter.Take(string(ask.key), ask.cost)
 
@@ -127,7 +151,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if !d.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(appendDecision(small[:0], d, policy.json)) // if the client is gone, nobody is there to be told
+	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json), "}\n"...)) // if the client is gone, nobody is there to be told
 	return nil
 }
 
@@ -142,7 +166,7 @@ func readBody(r *http.Request, space []byte) ([]byte, *problem) {
 			if len(body) > maxBody {
 				return nil, tooLarge()
 			}
-			body = append(make([]byte, 0, min(4*cap(body), maxBody+1)), body...)
+			body = append(make([]byte, 0, min(max(4*cap(body), 512), maxBody+1)), body...)
 		}
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/weirhq/weir/policy"
 )
 
 // health answers GET /healthz.
@@ -33,6 +35,9 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
 	b.WriteString(Example(r.Host))
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
+	if h.configured != nil {
+		h.aboutConfigured(&b, r.Host)
+	}
 	for _, name := range h.names {
 		quota, window := h.policies[name].limiter.Quota()
 		fmt.Fprintf(&b, "  %s: up to %d at once for each key, all back after %v\n", name, quota, window)
@@ -40,6 +45,32 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	b.WriteString("\nGET /healthz tells whether the server is up.\n")
 	_, _ = io.WriteString(w, b.String())
 	return nil
+}
+
+// aboutConfigured lists the policies of the configuration.
+func (h *Handler) aboutConfigured(b *strings.Builder, host string) {
+	set := h.configured.limits.Engine().Set()
+	for i := range set.Policies {
+		p := &set.Policies[i]
+		fmt.Fprintf(b, "  %s:", p.Name)
+		for j := range p.Limits {
+			if j > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(" " + h.configured.limits.Clean(p.Limits[j].Limit.String()))
+		}
+		if p.Mode != policy.ModeEnforce {
+			fmt.Fprintf(b, " (%v)", p.Mode)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("\nPOST " + decidePath + " answers for a whole request, by the rules of the configuration:\n\n  ")
+	b.WriteString(DecideExample(host) + "\n")
+}
+
+// DecideExample is a command for a shell that asks the server at address to decide on a request.
+func DecideExample(address string) string {
+	return fmt.Sprintf(`curl -i -d '{"method":"GET","path":"/","client":"192.0.2.1"}' http://%s%s`, address, decidePath)
 }
 
 // Example is a command for a shell that sends a check to the server at address.

@@ -19,6 +19,8 @@ type problem struct {
 	Accepted string `json:"accepted,omitempty"`
 	// Policies are the names of all policies, if the one that was asked for is not among them.
 	Policies []string `json:"policies,omitempty"`
+	// Mistakes are what is wrong with a configuration.
+	Mistakes []string `json:"mistakes,omitempty"`
 }
 
 // write answers with p.

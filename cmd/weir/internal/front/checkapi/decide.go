@@ -1,0 +1,175 @@
+package checkapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	decidePath  = "/v1/decide"
+	explainPath = "/v1/explain"
+	statusPath  = "/v1/status"
+	reloadPath  = "/v1/reload"
+)
+
+// configured is what a handler has that answers for the limits of a configuration.
+type configured struct {
+	limits *live.Limits
+	admin  Admin
+	fields answer.Fields
+	// extra is added to the status.
+	extra func() map[string]any
+}
+
+// NewConfigured answers a handler for the limits of a configuration: as that of [New], with checks of its policies, and
+// decisions on described requests. extra, if it is not nil, answers what the status has besides.
+func NewConfigured(limits *live.Limits, admin Admin, extra func() map[string]any) *Handler {
+	return &Handler{configured: &configured{limits: limits, admin: admin, extra: extra}}
+}
+
+// exchange is the memory of one decision.
+type exchange struct {
+	request policy.Request
+	verdict policy.Verdict
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// checkConfigured answers a check of a policy of the configuration.
+func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []byte) *problem {
+	c := h.configured
+	if !c.limits.Has(string(ask.policy)) {
+		return unknownPolicy(ask.policy, h.policyNames())
+	}
+	x, _ := exchanges.Get().(*exchange)
+	defer exchanges.Put(x)
+	live.CheckRequest(&x.request, ask.policy, ask.key, ask.cost)
+	c.limits.Engine().Take(&x.request, &x.verdict)
+	defer x.verdict.Release()
+
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	c.fields.Tell(header, &x.request, &x.verdict)
+	d := x.verdict.Decision()
+	name := d.Policy
+	if name == "" { // it is not enforced
+		name = string(ask.policy)
+	}
+	if !x.verdict.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(append(appendDecision(space, d, quoted(name)), "}\n"...)) // if the client is gone, nobody is there to be told
+	return nil
+}
+
+// quoted is text in JSON.
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil { // a string can always be encoded
+		return `""`
+	}
+	return string(b)
+}
+
+// policyNames are those of all policies.
+func (h *Handler) policyNames() []string {
+	if h.configured == nil {
+		return h.names
+	}
+	set := h.configured.limits.Engine().Set()
+	names := make([]string, len(set.Policies))
+	for i := range set.Policies {
+		names[i] = set.Policies[i].Name
+	}
+	return names
+}
+
+func unknownPolicy(name []byte, names []string) *problem {
+	p := problemOf(http.StatusNotFound, &fault{
+		field: "policy", value: excerpt(name),
+		wrong: "there is no such policy", accepted: "must be one of: " + strings.Join(names, ", "),
+	})
+	p.Policies = names
+	return p
+}
+
+// readDescribed reads a POST whose body describes a request.
+func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) *problem {
+	if r.Method != http.MethodPost {
+		return methodProblem(w, r, "POST")
+	}
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	body, p := readBody(r, space)
+	if p != nil {
+		return p
+	}
+	if err := decodeDescribed(body, into); err != nil {
+		return badBody(err)
+	}
+	return nil
+}
+
+// decide answers POST /v1/decide, or the problem with it.
+func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
+	small, _ := buffers.Get().(*[512]byte)
+	defer buffers.Put(small)
+	x, _ := exchanges.Get().(*exchange)
+	defer exchanges.Put(x)
+	if p := readDescribed(w, r, small[:0], &x.request); p != nil {
+		return p
+	}
+	h.configured.limits.Engine().Take(&x.request, &x.verdict)
+	defer x.verdict.Release()
+
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	h.configured.fields.Tell(header, &x.request, &x.verdict)
+	if !x.verdict.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(appendVerdict(small[:0], &x.verdict)) // if the client is gone, nobody is there to be told
+	return nil
+}
+
+// appendVerdict appends the decision that binds, and all of them.
+func appendVerdict(b []byte, v *policy.Verdict) []byte {
+	d := v.Decision()
+	b = appendDecision(b, d, quoted(d.Policy))
+	b = append(b, `,"exempt":`...)
+	b = strconv.AppendBool(b, v.Exempt)
+	b = append(b, `,"binding":`...)
+	if v.Binding < 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, int64(v.Binding), 10)
+	}
+	b = append(b, `,"decisions":[`...)
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendDecision(b, p.Decision, quoted(p.Decision.Policy))
+		b = append(b, `,"rule":`...)
+		if p.Rule != nil {
+			b = append(b, quoted(p.Rule.Name)...)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, `,"key":`...)
+		b = append(b, quoted(string(p.Key))...)
+		b = append(b, `,"cost":`...)
+		b = strconv.AppendInt(b, p.Cost, 10)
+		b = append(b, '}')
+	}
+	return append(b, "]}\n"...)
+}

@@ -1,0 +1,195 @@
+package checkapi
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	acceptedText       = "must be a string"
+	acceptedHeaders    = "must be an object of strings, or of arrays of strings"
+	acceptedAttributes = "must be an object of strings"
+	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
+	acceptedTakenCost  = "must be a whole number from 1 to 10^15, without point or exponent"
+	acceptedPath       = "must begin with a slash, without the query"
+	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes or cost"
+
+	pathName, clientName, headersName, attributesName = "path", "client", "headers", "attributes"
+)
+
+// described is a request that a body describes, with memory that is used again.
+type described struct {
+	policy.Request
+
+	seen map[string]bool
+}
+
+// decodeDescribed reads the object that describes a request. It is as strict as decode, and overwrites body where strings are
+// escaped. Everything may be missing.
+func decodeDescribed(body []byte, r *policy.Request) error {
+	*r = policy.Request{Protocol: "http"}
+	d := described{seen: make(map[string]bool)}
+	s := scanner{text: body}
+	s.space()
+	if s.next() != '{' {
+		return s.fault("the body must be a JSON object")
+	}
+	err := s.members(func(name string) error {
+		if d.seen[name] {
+			return &fault{field: name, wrong: "stands there twice", accepted: "must be there once"}
+		}
+		d.seen[name] = true
+		return d.member(&s, name)
+	})
+	if err != nil {
+		return err
+	}
+	s.space()
+	if s.at < len(s.text) {
+		return s.fault("expected nothing after the object")
+	}
+	if d.Protocol == "" {
+		d.Protocol = r.Protocol
+	}
+	*r = d.Request
+	return nil
+}
+
+// member reads the value of a name.
+func (d *described) member(s *scanner, name string) (err error) {
+	switch name {
+	case "protocol":
+		d.Protocol, err = s.textField(name)
+	case "method":
+		d.Method, err = s.textField(name)
+	case "host":
+		d.Host, err = s.textField(name)
+	case "query":
+		d.Query, err = s.textField(name)
+	case "route":
+		d.Route, err = s.textField(name)
+	case pathName:
+		if d.Path, err = s.textField(name); err == nil && (d.Path == "" || d.Path[0] != '/') && d.Path != "*" {
+			return &fault{field: name, value: excerpt([]byte(d.Path)), accepted: acceptedPath}
+		}
+	case clientName:
+		text, err := s.textField(name)
+		if err != nil {
+			return err
+		}
+		addr, ok := clientip.Parse(text)
+		if !ok {
+			return &fault{field: name, value: excerpt([]byte(text)), accepted: acceptedClient}
+		}
+		d.Client = addr
+	case headersName:
+		return d.headers(s)
+	case attributesName:
+		return d.attributes(s)
+	case "cost":
+		wrong := &fault{field: name, value: s.excerpt(), accepted: acceptedTakenCost}
+		if d.Cost, err = s.cost(); err != nil || d.Cost == 0 {
+			return wrong
+		}
+	default:
+		return &fault{field: "field", value: excerpt([]byte(name)), accepted: acceptedDescribed}
+	}
+	return err
+}
+
+// headers reads the fields of a header.
+func (d *described) headers(s *scanner) error {
+	if s.next() != '{' {
+		return &fault{field: headersName, value: s.excerpt(), accepted: acceptedHeaders}
+	}
+	header := http.Header{}
+	err := s.members(func(name string) error {
+		if s.next() == '"' {
+			value, err := s.textField(headersName + "." + name)
+			header.Add(name, value)
+			return err
+		}
+		if s.next() != '[' {
+			return &fault{field: headersName + "." + name, value: s.excerpt(), accepted: acceptedHeaders}
+		}
+		s.take('[')
+		s.space()
+		for first := true; !s.take(']'); first = false {
+			if !first && !s.take(',') {
+				return s.fault("expected , or ]")
+			}
+			s.space()
+			value, err := s.textField(headersName + "." + name)
+			if err != nil {
+				return err
+			}
+			header.Add(name, value)
+			s.space()
+		}
+		return nil
+	})
+	d.Header = header
+	return err
+}
+
+// attributes reads the attributes.
+func (d *described) attributes(s *scanner) error {
+	if s.next() != '{' {
+		return &fault{field: attributesName, value: s.excerpt(), accepted: acceptedAttributes}
+	}
+	d.Attributes = map[string]string{}
+	return s.members(func(name string) error {
+		if _, there := d.Attributes[name]; there {
+			return &fault{field: attributesName + "." + name, wrong: "stands there twice", accepted: "must be there once"}
+		}
+		value, err := s.textField(attributesName + "." + name)
+		d.Attributes[name] = value
+		return err
+	})
+}
+
+// members reads an object and calls member for each name, when its value comes next.
+func (s *scanner) members(member func(name string) error) error {
+	s.take('{')
+	s.space()
+	for first := true; !s.take('}'); first = false {
+		if !first {
+			if !s.take(',') {
+				return s.fault("expected , or }")
+			}
+			s.space()
+		}
+		name, err := s.string()
+		if err != nil {
+			return err
+		}
+		text := string(name)
+		s.space()
+		if !s.take(':') {
+			return s.fault("expected : after a name")
+		}
+		s.space()
+		if err := member(text); err != nil {
+			return err
+		}
+		s.space()
+	}
+	return nil
+}
+
+// textField reads the string of a field.
+func (s *scanner) textField(field string) (string, error) {
+	value, err := s.stringField(shortField(field), acceptedText)
+	return string(value), err
+}
+
+// shortField is the name of a field as it is told.
+func shortField(name string) string {
+	if len(name) <= maxExcerpt {
+		return name
+	}
+	return fmt.Sprintf("%.*s...", maxExcerpt, name)
+}

@@ -1,0 +1,90 @@
+package live
+
+import (
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weirhq/weir/policy"
+)
+
+// A check names a policy and a key, where a request is matched by rules. So that one engine does both with one state, each
+// policy has a rule for its checks, which is not told to anybody.
+const (
+	checkProtocol = "weir-check"
+	checkRule     = "weir-check "
+)
+
+// check is the header of a request that stands for a check.
+type check struct {
+	key  []byte
+	cost int64
+}
+
+// Values are none.
+func (*check) Values(string) []string { return nil }
+
+// CheckRequest makes r a check of the policy with this name, which [Limits.Has]: cost permits for the key. The slice must not be
+// changed before r has been decided.
+func CheckRequest(r *policy.Request, name, key []byte, cost int64) {
+	path := make([]byte, 1, 1+hex.EncodedLen(len(name)))
+	path[0] = '/'
+	*r = policy.Request{
+		Protocol: checkProtocol, Path: string(hex.AppendEncode(path, name)), Header: &check{key, cost},
+	}
+}
+
+// checkKey is the key of a check, checkCost its cost.
+type (
+	checkKey  struct{}
+	checkCost struct{}
+)
+
+// AppendTo appends the key.
+func (checkKey) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
+	if c, ok := r.Header.(*check); ok {
+		b = append(b, c.key...)
+	}
+	return b, nil
+}
+
+// String is how the key is told.
+func (checkKey) String() string { return "key" }
+
+// Int is the cost.
+func (checkCost) Int(r *policy.Request) (int64, error) {
+	if c, ok := r.Header.(*check); ok {
+		return c.cost, nil
+	}
+	return 1, nil
+}
+
+// String is how the cost is told.
+func (checkCost) String() string { return "cost" }
+
+// withChecks is set with a rule for the checks of each policy before its own.
+func withChecks(set *policy.Set) *policy.Set {
+	rules := make([]policy.Rule, 0, len(set.Policies)+len(set.Rules))
+	for i := range set.Policies {
+		name := set.Policies[i].Name
+		rules = append(rules, policy.Rule{
+			Name: checkRule + strconv.Itoa(i),
+			Match: policy.Match{
+				Protocols: []string{checkProtocol}, Paths: []string{"/" + hex.EncodeToString([]byte(name))},
+			},
+			Limits: []policy.Use{{Policy: name, Key: checkKey{}, Cost: checkCost{}}},
+			Final:  true,
+		})
+	}
+	return &policy.Set{Policies: set.Policies, Rules: append(rules, set.Rules...)}
+}
+
+// withoutChecks leaves out what has changed about the rules for checks.
+func withoutChecks(changes []policy.Change) []policy.Change {
+	return slices.DeleteFunc(changes, func(c policy.Change) bool {
+		return strings.HasPrefix(c.Path, "rules."+checkRule) || strings.HasPrefix(c.Path, "rules."+strconv.Quote(checkRule)[:len(checkRule)])
+	})
+}
+
+func isCheck(rule string) bool { return strings.HasPrefix(rule, checkRule) }

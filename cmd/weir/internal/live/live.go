@@ -1,0 +1,260 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/policy"
+)
+
+// Parsed is what a configuration says.
+type Parsed struct {
+	Set *policy.Set
+	// Warnings are what is likely not meant, a line each.
+	Warnings []string
+	// Secrets are the values that came from the environment, by name. They are never told.
+	Secrets map[string]string
+}
+
+// Mistakes is an error that lists what is wrong with a configuration, a line each.
+type Mistakes interface {
+	error
+	Mistakes() []string
+}
+
+// Options configure [Limits].
+type Options struct {
+	// Path is the configuration file. Required.
+	Path string
+	// Parse reads it. Its error should be a [Mistakes]. Required.
+	Parse func(name string, data []byte) (Parsed, error)
+	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
+	Engine policy.EngineOptions
+	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
+	Logger *slog.Logger
+}
+
+// Limits are those of a configuration file. All methods are safe for concurrent use.
+type Limits struct {
+	o      Options
+	engine *policy.Engine
+	log    *slog.Logger
+
+	loading sync.Mutex // one load at a time; guards digest
+	digest  [sha256.Size]byte
+
+	names   atomic.Pointer[map[string]bool]
+	secrets atomic.Pointer[redactor]
+
+	mu       sync.Mutex // guards attempts
+	attempts attempts
+}
+
+// ErrUnchanged says that a file has the same content as when it was read last.
+var ErrUnchanged = errors.New("weir: the configuration is as it was")
+
+// mostBytes is how long a configuration may be.
+const mostBytes = 16 << 20
+
+// Load reads the configuration for the first time. The error says all that is wrong with it.
+func Load(o Options) (*Limits, error) {
+	l := &Limits{o: o, log: o.Logger}
+	l.secrets.Store(&redactor{})
+	data, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := o.Parse(o.Path, data)
+	if err != nil {
+		return nil, err
+	}
+	options := o.Engine
+	if explain := options.OnExplain; explain != nil {
+		options.OnExplain = func(e policy.Explanation) { explain(l.clean(e)) }
+	}
+	l.secrets.Store(newRedactor(parsed.Secrets, nil))
+	l.engine, err = policy.NewEngine(withChecks(parsed.Set), options)
+	if err != nil {
+		return nil, fmt.Errorf("weir: %s cannot be used: %w", o.Path, err)
+	}
+	l.digest = sha256.Sum256(data)
+	l.accept(parsed.Set)
+	l.attempts = attempts{lastAttempt: time.Now()}
+	l.warn(parsed.Warnings)
+	return l, nil
+}
+
+func (l *Limits) read() ([]byte, error) {
+	f, err := os.Open(l.o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("weir: configuration: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("weir: configuration: %w", err)
+	case len(data) > mostBytes:
+		return nil, fmt.Errorf("weir: configuration: %s is longer than %d bytes", l.o.Path, mostBytes)
+	}
+	return data, nil
+}
+
+// Reload reads the configuration again and puts it in force, or says all that is wrong with it and leaves everything as it
+// is. cause is why, for the log: "SIGHUP", for instance. It answers how many changes there are.
+func (l *Limits) Reload(cause string) (changes int, err error) {
+	return l.reload(cause, false)
+}
+
+// reloadIfChanged is Reload, unless the file has the content that was read last: then the error is [ErrUnchanged].
+func (l *Limits) reloadIfChanged(cause string) error {
+	_, err := l.reload(cause, true)
+	return err
+}
+
+func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	data, err := l.read()
+	digest := sha256.Sum256(data)
+	if err != nil {
+		digest = sha256.Sum256([]byte(err.Error())) // a file that is gone is told of once
+	}
+	if onlyIfChanged && bytes.Equal(digest[:], l.digest[:]) {
+		return 0, ErrUnchanged
+	}
+	l.digest = digest
+	if err != nil {
+		return 0, l.refuse(cause, err)
+	}
+	parsed, err := l.o.Parse(l.o.Path, data)
+	if err != nil {
+		return 0, l.refuse(cause, err)
+	}
+	// What is told of a change is old and new.
+	secrets := newRedactor(parsed.Secrets, l.secrets.Load())
+	before := l.secrets.Swap(secrets)
+	changes, err := l.engine.Load(withChecks(parsed.Set))
+	if err != nil {
+		l.secrets.Store(before)
+		return 0, l.refuse(cause, err)
+	}
+	l.accept(parsed.Set)
+	changes = withoutChecks(changes)
+	l.mu.Lock()
+	l.attempts.loaded(cause)
+	l.mu.Unlock()
+	l.tell(cause, changes)
+	l.warn(parsed.Warnings)
+	return len(changes), nil
+}
+
+func (l *Limits) accept(set *policy.Set) {
+	names := make(map[string]bool, len(set.Policies))
+	for i := range set.Policies {
+		names[set.Policies[i].Name] = true
+	}
+	l.names.Store(&names)
+}
+
+// mostTold is how many changes or mistakes are logged each by itself.
+const mostTold = 200
+
+// tell logs what has changed.
+func (l *Limits) tell(cause string, changes []policy.Change) {
+	secrets := l.secrets.Load()
+	l.log.Info("configuration loaded", "file", l.o.Path, "cause", cause, "version", l.engine.Report().Version,
+		"changes", len(changes))
+	for i, c := range changes {
+		if i == mostTold {
+			l.log.Info("more has changed", "changes", len(changes)-i)
+			break
+		}
+		attributes := []any{
+			"path", secrets.clean(c.Path), "old", secrets.clean(c.Old), "new", secrets.clean(c.New),
+		}
+		if c.State != "" {
+			attributes = append(attributes, "state", c.State)
+		}
+		l.log.Info("changed", attributes...)
+	}
+}
+
+func (l *Limits) warn(warnings []string) {
+	for _, w := range warnings[:min(len(warnings), mostTold)] {
+		l.log.Warn("configuration", "warning", w)
+	}
+}
+
+// refuse notes that a configuration cannot be used, and answers err.
+func (l *Limits) refuse(cause string, err error) error {
+	lines := Lines(err)
+	for i := range lines {
+		lines[i] = l.secrets.Load().clean(lines[i])
+	}
+	l.mu.Lock()
+	l.attempts.failed(cause, lines)
+	l.mu.Unlock()
+	l.log.Error("configuration refused, the one before stays in force", "file", l.o.Path, "cause", cause,
+		"mistakes", len(lines))
+	for _, line := range lines[:min(len(lines), mostTold)] {
+		l.log.Error("mistake", "text", line)
+	}
+	return err
+}
+
+// Lines are what is wrong, a line each.
+func Lines(err error) []string {
+	if list, ok := errors.AsType[Mistakes](err); ok {
+		return list.Mistakes()
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of errors.Join
+		var lines []string
+		for _, e := range joined.Unwrap() {
+			lines = append(lines, e.Error())
+		}
+		return lines
+	}
+	return []string{err.Error()}
+}
+
+// ReloadOn reloads each time when a value comes, until ctx ends or the channel is closed.
+func (l *Limits) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case s, ok := <-signals:
+			if !ok {
+				return
+			}
+			// The error is logged and kept for the status.
+			_, _ = l.Reload(signalName(s))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func signalName(s os.Signal) string {
+	if s.String() == "hangup" {
+		return "SIGHUP"
+	}
+	return s.String()
+}
+
+// Engine decides on requests.
+func (l *Limits) Engine() *policy.Engine { return l.engine }
+
+// Has tells whether there is a policy with this name.
+func (l *Limits) Has(name string) bool { return (*l.names.Load())[name] }
+
+// Explain tells how a request would be answered now, without what came from the environment.
+func (l *Limits) Explain(r *policy.Request) policy.Explanation { return l.clean(l.engine.Explain(r)) }

@@ -1,0 +1,205 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
+)
+
+// configFlags are those that hold with --config only.
+type configFlags struct {
+	path          string
+	trusted       []netip.Prefix
+	refusalStatus int
+	tokenFile     string
+	explainEvery  int
+}
+
+const defaultRefusalStatus = 429
+
+func (f *configFlags) register(fs *pflag.FlagSet) {
+	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	f.refusalStatus = defaultRefusalStatus
+	fs.Var(flagvalue.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
+	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
+		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
+	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
+		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
+	fs.Var(flagvalue.File(&f.tokenFile), "admin-token-file",
+		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain and /v1/reload need (default: none: "+
+			"they are answered if weir listens on a loopback address)")
+	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
+		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none (default 0)")
+}
+
+// check finds flags that do not go together.
+func (f *configFlags) check(fs *pflag.FlagSet) error {
+	if f.path != "" {
+		for _, name := range []string{"limit", "burst", "max-keys"} {
+			if fs.Changed(name) {
+				return misuse.Errorf("--%s cannot stand with --config, which has the limits", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"trust-proxy", "auth-refusal-status", "admin-token-file", "explain-every"} {
+		if fs.Changed(name) {
+			return misuse.Errorf("--%s needs --config", name)
+		}
+	}
+	return nil
+}
+
+// mistakes are those of a configuration.
+type mistakes struct{ *config.Errors }
+
+// Mistakes are a line each.
+func (m mistakes) Mistakes() []string {
+	lines := make([]string, 0, len(m.Errors.Mistakes)+1)
+	for _, mistake := range m.Errors.Mistakes {
+		lines = append(lines, mistake.String())
+	}
+	if m.Omitted > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %d more", m.File, m.Omitted))
+	}
+	return lines
+}
+
+// parse reads a configuration.
+func parse(name string, data []byte) (live.Parsed, error) {
+	secrets := make(map[string]string)
+	f, err := config.Parse(name, data, config.Options{Env: func(name string) (string, bool) {
+		value, ok := os.LookupEnv(name)
+		if ok {
+			secrets[name] = value
+		}
+		return value, ok
+	}})
+	if list, ok := errors.AsType[*config.Errors](err); ok {
+		return live.Parsed{}, mistakes{list}
+	}
+	if err != nil {
+		return live.Parsed{}, err
+	}
+	warnings := make([]string, len(f.Warnings))
+	for i, w := range f.Warnings {
+		warnings[i] = w.String()
+	}
+	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
+}
+
+// runConfigured serves the limits of a configuration.
+func runConfigured(cmd *cobra.Command, o *options) error {
+	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
+	// Before anything else, as this signal ends a program that does not expect it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+
+	var admin checkapi.Admin
+	if o.config.tokenFile != "" {
+		var err error
+		if admin.Token, err = checkapi.ReadToken(o.config.tokenFile); err != nil {
+			return err
+		}
+	}
+	engine := policy.EngineOptions{Logger: log}
+	if o.config.explainEvery > 0 {
+		engine.ExplainEvery, engine.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
+	}
+	limits, err := live.Load(live.Options{Path: o.config.path, Parse: parse, Engine: engine, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer limits.Engine().Close() //nolint:errcheck // is always nil
+	auth, err := forwardauth.New(forwardauth.Options{
+		Decider: limits.Engine(), Trusted: o.config.trusted, Status: o.config.status(cmd.Flags()), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := listen.On(ctx, "http", o.http, defaultHTTP)
+	if err != nil {
+		return err
+	}
+	admin.Local = isLoopback(listener.Addr())
+	front := checkapi.NewConfigured(limits, admin, func() map[string]any {
+		return map[string]any{"forward_auth": auth.Counts()}
+	})
+	go limits.ReloadOn(ctx, hangups)
+	if _, err := limits.Watch(ctx); err != nil {
+		log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", err.Error())
+	}
+	if listen.IsAnyPort(o.http) {
+		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
+	}
+	s := newServer(byPath(front, auth), log, o.shutdownDelay, o.shutdownTimeout)
+	start, set := time.Now(), limits.Engine().Set()
+	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set)
+	err = s.serve(ctx, listener, front.Drain)
+	report := limits.Status()
+	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
+		"reloads", report.Reloads, "reloads_refused", report.Refused, "uptime", time.Since(start).Round(time.Millisecond).String())
+	return err
+}
+
+// status is that of refusals, 0 if it was not given.
+func (f *configFlags) status(fs *pflag.FlagSet) int {
+	if !fs.Changed("auth-refusal-status") {
+		return 0
+	}
+	return f.refusalStatus
+}
+
+// byPath gives each request to the front that it is for.
+func byPath(front, auth http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if forwardauth.Serves(r.URL.Path) {
+			auth.ServeHTTP(w, r)
+		} else {
+			front.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopback tells whether nobody reaches an address from another machine.
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// logExplanation logs an explanation.
+func logExplanation(log *slog.Logger, format string) func(policy.Explanation) {
+	return func(e policy.Explanation) {
+		text, err := json.Marshal(explained.Of(&e))
+		switch {
+		case err != nil:
+			log.Error("explanation", "error", err.Error())
+		case format == "json":
+			log.Info("explanation", "explanation", json.RawMessage(text))
+		default:
+			log.Info("explanation", "explanation", string(text))
+		}
+	}
+}
