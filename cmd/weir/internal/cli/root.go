@@ -17,10 +17,16 @@ when to come back.
 
 Use it in one of three ways: "serve" answers other programs that ask whether a
 request is within its limit, "proxy" stands in front of an HTTP service, and
-"replay" shows what a limit would have done to the traffic in an access log.`,
+"replay" shows what a limit would have done to the traffic in an access log.
+
+A configuration has many limits, and rules that say which hold for which
+requests: "config" checks and explains one, "test" runs its unit tests, and
+"replay" tells what another one would change.`,
 		Example: `  weir serve
   weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20
-  weir replay access.log --limit 1/s --burst 5 --by client.ip`,
+  weir replay access.log --limit 1/s --burst 5 --by client.ip
+  weir config check weir.yaml
+  weir test weir_test.yaml`,
 		Version:           version().short(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

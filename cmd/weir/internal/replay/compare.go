@@ -9,14 +9,22 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// compare runs the files through a configuration, or through two.
+// compare runs the files through a configuration, or through two: if there is no --config, the first is the limit of the flags.
 func compare(cmd *cobra.Command, o *options, files []string) error {
-	for _, name := range []string{"limit", "burst", "by", "max-keys"} {
-		if cmd.Flags().Changed(name) {
-			return misuse.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+	var configurations []configuration
+	if o.config == "" {
+		one, err := ofLimit(&o.limit)
+		if err != nil {
+			return err
+		}
+		configurations = append(configurations, one)
+	} else {
+		for _, name := range []string{"limit", "burst", "by", "max-keys"} {
+			if cmd.Flags().Changed(name) {
+				return misuse.Errorf("--%s cannot be combined with --config, which has its own limits", name)
+			}
 		}
 	}
-	var configurations []configuration
 	for _, name := range []string{o.config, o.against} {
 		if name == "" {
 			continue

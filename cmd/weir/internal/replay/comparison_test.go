@@ -348,7 +348,7 @@ func TestChartOfTheCommand(t *testing.T) {
 	}
 	const log = "../../../../examples/access.log"
 	loose, tight := filepath.Join(dir, "loose.yaml"), filepath.Join(dir, "tight.yaml")
-	for i, args := range [][]string{{"--config", loose, "--against", tight}, {"--config", loose}, {"--limit", "1/s"}} {
+	for i, args := range [][]string{{"--config", loose, "--against", tight}, {"--config", loose}, {"--limit", "1/s"}, {"--limit", "1/s", "--against", tight}} {
 		for _, format := range []string{"svg", "png"} {
 			name := filepath.Join(dir, fmt.Sprintf("chart%d.%s", i, format))
 			if _, stderr, err := runCommand(t.Context(), append(args, "--chart", name, log)...); err != nil {
@@ -396,6 +396,38 @@ func TestComparisonAsJSON(t *testing.T) {
 	for _, key := range []string{"config", "against", "requests", "notes", "all", "policies", "timeline_start", "timeline_step"} {
 		if _, ok := got[key]; !ok {
 			t.Errorf("no %s", key)
+		}
+	}
+}
+
+// TestLimitAgainstConfiguration: the limit of the flags is compared as if it were a configuration.
+func TestLimitAgainstConfiguration(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "same.yaml")
+	text := "version: 1\npolicies: {limit: {limit: 1/s, burst: 5, key: client.ip}}\nrules: [{name: all, limits: limit}]\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const log = "../../../../examples/access.log"
+	stdout, stderr, err := runCommand(t.Context(), "--limit", "1/s", "--burst", "5", "--against", name, "--json", log)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	var got comparisonReport
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	if all := got.All; all.Config.Refused != 120 || all.Against.Refused != 120 || all.Change.NewlyRefused+all.Change.NewlyAdmitted != 0 {
+		t.Errorf("%+v, %+v, %+v", all.Config, all.Against, all.Change)
+	}
+	for args, want := range map[string]string{
+		"--limit 1/s --config " + name:               "--limit cannot be combined with --config",
+		"--by header:Cookie --against " + name:       "an access log has no header but",
+		"--chart x.gif":                              "must be a file whose name ends in .svg or .png",
+		"--config " + name + ".missing":              "no such file",
+		"--config " + name + " --against /nowhere.y": "no such file",
+	} {
+		if _, _, err := runCommand(t.Context(), append(strings.Fields(args), log)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package replay
 
 import (
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
@@ -27,4 +29,13 @@ func load(name string, w io.Writer) (configuration, error) {
 	}
 	mistakes.Warn(w, terminal.Of(w), file.Warnings)
 	return configuration{name, file.Set, clock}, nil
+}
+
+// ofLimit is a configuration of one policy, that of the flags.
+func ofLimit(l *limitflags.Limit) (configuration, error) {
+	if _, err := l.New("limit", nil); err != nil { // which names the flag
+		return configuration{}, err
+	}
+	set, err := l.Set("limit")
+	return configuration{fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By), set, &weir.ManualClock{}}, err
 }

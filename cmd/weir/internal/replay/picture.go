@@ -117,10 +117,10 @@ func caption(name string, requests, refused int64) string {
 // picture draws all requests, and the policies with the most refusals. Of two configurations the panels stand one above the
 // other.
 func (r *comparisonReport) picture() *chart.Picture {
-	names := []string{printable(filepath.Base(r.Config))}
+	names := []string{fileName(r.Config)}
 	p := &chart.Picture{Title: "What " + names[0] + " would have done"}
 	if r.Against != "" {
-		names = append(names, printable(filepath.Base(r.Against)))
+		names = append(names, fileName(r.Against))
 		if names[0] == names[1] {
 			names = []string{printable(r.Config), printable(r.Against)}
 		}
@@ -149,6 +149,14 @@ func (r *comparisonReport) picture() *chart.Picture {
 		p.Subtitle += fmt.Sprintf("; the %d of %d policies with the most refusals", len(busiest), asked)
 	}
 	return p
+}
+
+// fileName is the last part of the name of a file. What is no file, such as "1/s, burst 5", stays as it is.
+func fileName(name string) string {
+	if _, err := os.Stat(name); err == nil {
+		name = filepath.Base(name)
+	}
+	return printable(name)
 }
 
 func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses []course, i int) chart.Panel {
