@@ -54,6 +54,19 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 	four := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 4})
 	four.TryAcquire(4)
 	busy := serve(t, limit(t, httplimit.Options{Limiter: four})(ok), 1, "")
+	mux := http.NewServeMux()
+	mux.Handle("/", ok)
+	rules, err := serveByRules(apiSet(), mux)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byRules := serve(t, rules, 1, "")
+	mistaken, err := httplimit.NewMux(httplimit.MuxOptions{Set: apiSet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistaken.Handle("GET /items", ok, httplimit.WithPolicy("per-cleint"))
+	_, mistake := mistaken.Handler()
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, []byte(refused.body), "", "  "); err != nil {
 		t.Fatal(err)
@@ -64,7 +77,7 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 		language string
 		want     []string
 	}{
-		{"http", []string{shown(t, admitted), shown(t, refused), shown(t, busy), shown(t, trio)}},
+		{"http", []string{shown(t, admitted), shown(t, refused), shown(t, busy), shown(t, trio), shown(t, byRules)}},
 		{"json", []string{indented.String()}},
 	} {
 		if got := blocks[c.language]; !slices.Equal(got, c.want) {
@@ -73,6 +86,9 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 	}
 	if !slices.Contains(blocks["text"], text.body) {
 		t.Errorf("docs/http.md does not show the text %s", text.body)
+	}
+	if !slices.Contains(blocks["text"], mistake.Error()+"\n") {
+		t.Errorf("docs/http.md does not show the error %v", mistake)
 	}
 }
 

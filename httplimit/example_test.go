@@ -2,16 +2,20 @@ package httplimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
 )
 
 // try prints the status and the RateLimit field that a handler answers, and returns the body.
@@ -219,4 +223,241 @@ func ExampleHeaders() {
 	// Ratelimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 	// Retry-After: 36000
 	// X-Ratelimit-Remaining: 0
+}
+
+// apiSet says who is limited by what: all requests together, each client, and reports, which need tokens.
+func apiSet() *policy.Set {
+	return &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "all", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1000)}}}},
+			{Name: "per-client", Key: policy.ClientIP(), Limits: []policy.Limit{
+				{Name: "burst", Limit: weir.Limit{Rate: weir.PerMinute(10), Burst: 20}},
+				{Name: "hour", Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(3)}},
+			}},
+			{Name: "tokens", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerDay(6000)}}}},
+		},
+		Rules: []policy.Rule{
+			{Name: "everything", Limits: []policy.Use{{Policy: "all"}, {Policy: "per-client"}}},
+			{Name: "health", Match: policy.Match{Paths: []string{"/healthz"}}, Exempt: true},
+		},
+	}
+}
+
+// serveByRules is a server whose limits are rules.
+func serveByRules(set *policy.Set, mux *http.ServeMux) (http.Handler, error) {
+	engine, err := policy.NewEngine(set, policy.EngineOptions{})
+	if err != nil {
+		return nil, err
+	}
+	gate, err := httplimit.NewGate(httplimit.GateOptions{Engine: engine, Routes: mux})
+	if err != nil {
+		return nil, err
+	}
+	return gate.Handler(mux), nil
+}
+
+// Rules say which limits hold for a request. It is charged to all of them or to none, and told the one that binds first.
+func ExampleNewGate() {
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", items)
+	handler, err := serveByRules(apiSet(), mux)
+	if err != nil {
+		panic(err)
+	}
+
+	for range 3 {
+		try(handler)
+	}
+	// Output:
+	// 200 "per-client/hour";r=2;t=3600, "all";r=999;t=4, "per-client/burst";r=19;t=6
+	// 200 "per-client/hour";r=1;t=3600, "all";r=998;t=8, "per-client/burst";r=18;t=12
+	// 200 "per-client/hour";r=0;t=3600, "all";r=997;t=11, "per-client/burst";r=17;t=18
+}
+
+// routes are handlers that say which policy holds for them.
+func routes(set *policy.Set, handler http.Handler) (http.Handler, error) {
+	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: set})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("GET /status", handler, httplimit.Disabled())
+	api := mux.Group(httplimit.WithPolicy("per-key"))
+	api.Handle("GET /items", handler)
+	api.Handle("POST /login", handler, httplimit.WithPolicy("login"))
+	return mux.Handler()
+}
+
+// A server whose policies are set in code: one limit for everybody, and one for each route.
+func ExampleMux() {
+	handler, err := routes(&policy.Set{
+		Policies: []policy.Policy{
+			{Name: "all", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(100)}}}},
+			{Name: "per-key", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(2)}}}},
+			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(5)}}}},
+		},
+		Rules: []policy.Rule{{Name: "everything", Limits: []policy.Use{{Policy: "all"}}}},
+	}, items)
+	if err != nil {
+		panic(err)
+	}
+
+	for range 3 {
+		try(handler, "X-Api-Key", "carol")
+	}
+	try(handler, "X-Api-Key", "dave")
+	// Output:
+	// 200 "per-key";r=1;t=30, "all";r=99;t=36
+	// 200 "per-key";r=0;t=60, "all";r=98;t=72
+	// 429 "per-key";r=0;t=30, "all";r=97;t=30
+	// 200 "per-key";r=1;t=30, "all";r=97;t=108
+}
+
+// A spelling mistake is found before the first request comes.
+func ExampleMux_Handler() {
+	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: apiSet()})
+	if err != nil {
+		panic(err)
+	}
+	mux.Handle("GET /items", items, httplimit.WithPolicy("per-cleint"))
+	_, err = mux.Handler()
+	fmt.Println(err)
+	// Output:
+	// weir: httplimit.Mux: the policy of "GET /items" is "per-cleint": must be the name of a policy in the Set: "all", "per-client", "tokens"
+}
+
+// complete answers a prompt, and how many tokens that has taken.
+func complete(*http.Request) (text string, tokens int64) { return "42", 130 }
+
+// prompt is a handler that knows only when it is done how many tokens the answer has cost.
+func prompt(w http.ResponseWriter, r *http.Request) {
+	text, tokens := complete(r)
+	httplimit.Reservation(r.Context()).CommitPolicy("tokens", tokens)
+	fmt.Fprint(w, text)
+}
+
+// A request reserves 1000 tokens, and pays for those that it has used.
+func ExampleReservation() {
+	set := apiSet()
+	set.Rules = []policy.Rule{{
+		Name:   "prompts",
+		Limits: []policy.Use{{Policy: "tokens", Cost: policy.FixedNumber(1000)}},
+	}}
+	engine, err := policy.NewEngine(set, policy.EngineOptions{})
+	if err != nil {
+		panic(err)
+	}
+	gate, err := httplimit.NewGate(httplimit.GateOptions{
+		Engine: engine, Reserve: true, Units: map[string]httplimit.Unit{"tokens": httplimit.Tokens},
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := gate.Handler(http.HandlerFunc(prompt))
+
+	try(handler, "X-Api-Key", "carol")
+	fmt.Println(engine.Limiter("tokens", "24h").Peek("carol", 0).Remaining, "tokens are left")
+	// Output:
+	// 200 "tokens";r=5000;t=14400
+	// 5870 tokens are left
+}
+
+// obedient is a client that sends 5 requests a second at most, and waits where a server says that it should.
+func obedient() (*http.Client, error) {
+	own, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(5), QueueLimit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	transport, err := httplimit.NewTransport(httplimit.TransportOptions{Limiter: own, MaxWait: 30 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// report calls an API, and says when it can be called again if that would take too long.
+func report(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if limited, ok := errors.AsType[*httplimit.LimitedError](err); ok {
+		return fmt.Sprintf("%s is busy for another %v", limited.Host, limited.RetryAfter.Round(time.Minute)), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}
+
+// A client that obeys: the server has admitted one request an hour, and the second one is not even sent.
+func ExampleNewTransport() {
+	limiter, err := weir.NewFixedWindow(weir.FixedWindowOptions{Name: "hourly", Limit: 1, Window: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	limit, err := httplimit.New(httplimit.Options{Limiter: limiter})
+	if err != nil {
+		panic(err)
+	}
+	server := httptest.NewServer(limit(items))
+	defer server.Close()
+
+	client, err := obedient()
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		text, err := report(context.Background(), client, server.URL)
+		fmt.Println(strings.ReplaceAll(text, server.Listener.Addr().String(), "the API"), err)
+	}
+	fmt.Println(limiter.Stats().Refused, "refused")
+	// Output:
+	// items <nil>
+	// the API is busy for another 5m0s <nil>
+	// 0 refused
+}
+
+// meteredClient calls an API that is paid for: bursts of 5, 8 a minute, or what GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE say.
+func meteredClient() (*http.Client, error) {
+	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{})
+	if err != nil {
+		return nil, err
+	}
+	transport, err := httplimit.NewTransport(options)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// A client of a metered API.
+func ExampleMeteredAPI() {
+	if _, err := meteredClient(); err != nil {
+		panic(err)
+	}
+	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{
+		LookupEnv: func(name string) (string, bool) {
+			value, ok := map[string]string{"GEMINI_BURST": "50", "GEMINI_TOKENS_PER_MINUTE": "1000"}[name]
+			return value, ok
+		},
+	})
+	fmt.Println(options.Limiter.Peek(1).Limit, options.MaxWait, err)
+	// Output: 50 30s <nil>
+}
+
+// What a response tells, for clients that decide themselves.
+func ExampleReadTold() {
+	told := httplimit.ReadTold(http.Header{
+		"Ratelimit":        {`"burst";r=50;t=30, "daily";r=0;t=36000`},
+		"Ratelimit-Policy": {`"burst";q=100;w=60, "daily";q=1000;w=86400`},
+	}, time.Now())
+	for _, l := range told.Limits {
+		fmt.Println(l.Name, l.Remaining, "of", l.Limit, l.Reset)
+	}
+	// Output:
+	// burst 50 of 100 30s
+	// daily 0 of 1000 10h0m0s
 }
