@@ -70,8 +70,12 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{source: s, env: o.Env, expressions: x, shown: map[string]string{}}
+	d := &decoder{source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased}
 	f := d.file(value{node: d.resolve(root)})
+	if d.budget < 0 { // what was left out may have made other mistakes
+		m := s.mistake(1, 1, fmt.Sprintf("aliases lead to more than %d values", mostAliased), "use fewer aliases, or tiers and keys in one policy")
+		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
+	}
 	if len(d.all) > 0 {
 		return nil, &Errors{File: name, Mistakes: d.sorted(), Omitted: d.omitted}
 	}
@@ -101,9 +105,6 @@ func (d *decoder) file(v value) *File {
 		f.rules = d.rules(rules)
 	}
 	d.relations(f)
-	if d.aliased > mostAliased {
-		d.wrong(v, fmt.Sprintf("aliases stand for more than %d values", mostAliased), "write out fewer values by aliases")
-	}
 	for _, p := range f.policies {
 		f.Set.Policies = append(f.Set.Policies, p.Policy)
 	}

@@ -121,7 +121,7 @@ func (l placedLimit) nameOf(d *decoder) value {
 
 // mappingOf reads a mapping that was read before, without adding its mistakes once more.
 func (d *decoder) mappingOf(v value) (*object, bool) {
-	quiet := &decoder{source: d.source, env: d.env, shown: map[string]string{}}
+	quiet := &decoder{source: d.source, env: d.env, shown: map[string]string{}, budget: mostAliased}
 	return quiet.mapping(v, "")
 }
 

@@ -17,12 +17,27 @@ type decoder struct {
 	warnings mistakes
 	// shown are the values that came from the environment as they are written, by their paths.
 	shown map[string]string
-	// aliased counts the nodes that were looked at through an alias.
-	aliased, inAlias int
+	// budget is how many more nodes may be looked at.
+	budget int
 }
 
-// mostAliased bounds how often aliases lead to the same nodes again.
+// mostAliased is how many nodes may be looked at again, as aliases lead to them.
 const mostAliased = 1_000_000
+
+// nodes counts those of a tree. Aliases are not followed.
+func nodes(n *yaml.Node) int {
+	count := 1
+	for _, c := range n.Content {
+		count += nodes(c)
+	}
+	return count
+}
+
+// spend takes nodes from the budget, and answers whether there were enough.
+func (d *decoder) spend(n int) bool {
+	d.budget -= n
+	return d.budget >= 0
+}
 
 // value is a node with its place in the structure.
 type value struct {
@@ -161,6 +176,9 @@ const deepestMerge = 8
 
 // collect reads the entries of a mapping, and those that it merges: what stands in the mapping itself wins.
 func (d *decoder) collect(o *object, n *yaml.Node, depth int) {
+	if !d.spend(1 + len(n.Content)) {
+		return
+	}
 	var merged []*yaml.Node
 	own := make(map[string]*yaml.Node, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -187,11 +205,6 @@ func (d *decoder) collect(o *object, n *yaml.Node, depth int) {
 		if _, overridden := o.fields[name]; overridden {
 			continue
 		}
-		if content.Kind == yaml.AliasNode || depth > 0 {
-			if d.aliased++; d.aliased > mostAliased {
-				continue
-			}
-		}
 		o.keys = append(o.keys, name)
 		o.fields[name] = d.child(content, n.Content[i], join(o.path, name))
 	}
@@ -200,6 +213,9 @@ func (d *decoder) collect(o *object, n *yaml.Node, depth int) {
 		sources := []*yaml.Node{m}
 		if m.Kind == yaml.SequenceNode {
 			sources = m.Content
+		}
+		if !d.spend(len(sources)) {
+			return
 		}
 		for _, s := range sources {
 			s = d.resolve(s)
@@ -244,6 +260,9 @@ func (d *decoder) list(v value, single bool, what string) ([]value, bool) {
 	}
 	if len(v.node.Content) == 0 {
 		d.wrong(v, "the list is empty: must be "+what, "add an item, or remove the key")
+		return nil, false
+	}
+	if !d.spend(1 + len(v.node.Content)) {
 		return nil, false
 	}
 	items := make([]value, 0, len(v.node.Content))

@@ -25,6 +25,7 @@ func (d *decoder) relations(f *File) {
 		}
 		d.wrong(v, "there is no policy of this name", fix)
 	}
+	delete(byName, "") // which is told already, and is no parent
 	for _, p := range f.policies {
 		if p.Parent != "" && byName[p.Parent] == nil {
 			unknown(p.parent, p.Parent)
