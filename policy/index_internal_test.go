@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,49 @@ func TestIndexFindsRulesInOrder(t *testing.T) {
 	}
 	if why := x.why(2, r); why != "method: GET is none of POST" {
 		t.Error(why)
+	}
+}
+
+// TestRulesThatAreAllTheSame cannot be told apart by filing them again.
+func TestRulesThatAreAllTheSame(t *testing.T) {
+	for _, m := range []Match{
+		{},
+		{Headers: []HeaderMatch{{Name: "A", Value: "x"}}},
+		{Headers: []HeaderMatch{{Name: "A", Value: "x"}, {Name: "B", Value: "y"}}},
+		{Headers: []HeaderMatch{{Name: "A", Value: "*"}}},
+		{Hosts: []string{"a", "*.a"}, Paths: []string{"/", "/{x}", "/{y}"}, Methods: []string{"GET"}},
+	} {
+		rules := make([]Rule, 30)
+		for i := range rules {
+			rules[i].Match = m
+		}
+		x, err := newIndex(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Request{Method: "GET", Host: "a", Path: "/x", Header: http.Header{"A": {"x"}, "B": {"y"}}}
+		if got := x.match(&r, nil); len(got) != 30 {
+			t.Errorf("%+v: %d of 30 rules", m, len(got))
+		}
+		r = Request{Path: "x"}
+		if got := x.match(&r, nil); len(got) != 0 && len(m.Headers)+len(m.Hosts) > 0 {
+			t.Errorf("%+v: %d rules for another request", m, len(got))
+		}
+	}
+}
+
+// TestMatchForgetsTheRequestBefore: memory of a Request that is used again, and bytes that a caller reads the next path into, say
+// nothing about the next request.
+func TestMatchForgetsTheRequestBefore(t *testing.T) {
+	x := one(t, Match{Hosts: []string{"a"}, Paths: []string{"/new/{id}"}})
+	r := &Request{Host: "a", Path: "/new/7"}
+	r.path = variables{path: r.Path, pathClean: "/old/8", host: r.Host, hostClean: "old"}
+	if got := x.match(r, nil); len(got) != 1 {
+		t.Error("the path or the host of an earlier request was matched")
+	}
+	x.bind(r, 0)
+	if id := r.PathValue("id"); id != "7" {
+		t.Errorf("id is %q", id)
 	}
 }
 

@@ -164,7 +164,7 @@ func (w world) host() string {
 }
 
 func (w world) network() netip.Prefix {
-	return netip.MustParsePrefix(w.word("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "0.0.0.0/0", "::/0", "2001:db8::/32", "2001:db8::1/128"))
+	return netip.MustParsePrefix(w.word("10.0.0.0/8", "10.7.7.7/12", "10.1.0.0/16", "10.1.2.3/32", "0.0.0.0/0", "::/0", "2001:db8::/32", "2001:db8::1/128"))
 }
 
 func (w world) match() Match {
@@ -197,7 +197,7 @@ func (w world) match() Match {
 func (w world) request() Request {
 	r := Request{
 		Method:   w.word("GET", "POST", "HEAD", "get", ""),
-		Host:     w.word("", "", "A.") + w.host(),
+		Host:     w.word("", "", "A.", ".") + w.host(),
 		Path:     w.path(),
 		Route:    w.word("", "r1", "r2"),
 		Protocol: w.word("http", "grpc", ""),

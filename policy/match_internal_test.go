@@ -108,6 +108,10 @@ func TestMatch(t *testing.T) {
 			Request{Client: netip.MustParseAddr("::ffff:10.1.2.3")},
 			"",
 		},
+		{
+			Match{Clients: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/80")}}, // a network of IPv6
+			Request{Client: netip.MustParseAddr("::1")}, "",
+		},
 		{Match{Routes: []string{"POST /login"}}, Request{Route: "GET /"}, `route: "GET /" is none of "POST /login"`},
 		{Match{Protocols: []string{"grpc"}}, Request{Protocol: "http"}, "protocol: http is none of grpc"},
 		{
