@@ -1,7 +1,9 @@
 package weir
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,9 +33,8 @@ const MostCharges = 64
 // granted if leases[binding] is, counted from where the first was appended.
 //
 // It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
-// (TestChargesAreOneStep). If the request is refused, no lease holds anything, and each decision is what its limit alone would
-// have answered. Where somebody waits for a key, or its limit is overridden, the limits are reserved one after the other instead,
-// and canceled if one of them refuses: nothing is charged in the end, but another request may have been refused meanwhile.
+// (TestChargesAreOneStep), also where somebody waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
+// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered.
 //
 // The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
 // ReasonInvalid. Nothing is allocated if leases has room.
@@ -160,6 +161,7 @@ type chargePart struct {
 	attempts int
 	decision Decision
 	taking   taking
+	gate     *keyGate // where the state is, if somebody waits for the key or its limit is overridden
 }
 
 var chargings = sync.Pool{New: func() any { return new(charging) }}
@@ -254,6 +256,9 @@ func (c *charging) begin() {
 func (c *charging) look(from int) looked {
 	for i := from; i < len(c.parts); i++ {
 		p := &c.parts[i]
+		if p.gate != nil {
+			continue
+		}
 		slot := p.shard.Find(p.hash)
 		switch {
 		case slot == nil && !p.full:
@@ -315,12 +320,19 @@ func binds(a, b *Decision) bool {
 func (c *charging) take(reserve bool) (state looked, roomless int) {
 	for i := range c.parts {
 		p := &c.parts[i]
+		p.took = false
+		if p.gate != nil { // was asked already
+			if p.decision.Allowed {
+				continue
+			}
+			c.undo(i)
+			return c.look(i + 1), -1
+		}
 		slot := p.shard.Find(p.hash)
 		if slot != nil && slot.Tag() == raisedTag {
 			c.undo(i)
 			return lookedRaised, -1
 		}
-		p.took = false
 		if p.full = p.why != ReasonNone || p.full && slot == nil; p.full {
 			p.noRoom()
 		} else {
@@ -433,14 +445,15 @@ func (c *charging) charge(leases []Lease, reserve, final bool) (all []Lease, bin
 		c.unlock()
 		switch state {
 		case lookedRaised:
+			if all, binding, ok := c.chargeGates(leases, reserve, final); ok {
+				return all, binding
+			}
 			return c.oneByOne(leases, reserve)
 		case lookedAgain:
 			if roomless < 0 {
 				continue
 			}
-			p := &c.parts[roomless]
-			p.full = !p.k.makeRoom(&p.terms, p.now, p.attempts)
-			p.attempts++
+			c.makeRoom(roomless)
 		case lookedWell:
 			if binding = c.binding(); c.parts[binding].decision.Allowed {
 				return c.granted(leases, reserve), binding
@@ -448,6 +461,13 @@ func (c *charging) charge(leases []Lease, reserve, final bool) (all []Lease, bin
 			return c.refused(leases, final), binding
 		}
 	}
+}
+
+// makeRoom prepares another attempt to add the key of a part.
+func (c *charging) makeRoom(part int) {
+	p := &c.parts[part]
+	p.full = !p.k.makeRoom(&p.terms, p.now, p.attempts)
+	p.attempts++
 }
 
 func (c *charging) granted(leases []Lease, reserve bool) []Lease {
@@ -481,6 +501,119 @@ func (c *charging) refused(leases []Lease, final bool) []Lease {
 		leases = append(leases, l)
 	}
 	return leases
+}
+
+// mostGateAttempts is how often the gates of a request are looked up before its limits are asked one after the other: they come
+// and go while others wait.
+const mostGateAttempts = 16
+
+// chargeGates is charge where the states of some keys are in gates, which it locks first, in the order of their numbers. It is not
+// ok if they cannot be locked all together.
+func (c *charging) chargeGates(leases []Lease, reserve, final bool) (all []Lease, binding int, ok bool) {
+	for range mostGateAttempts {
+		gates, distinct := c.findGates()
+		if !distinct {
+			break
+		}
+		if !c.enterGates(gates) {
+			continue
+		}
+		c.lock()
+		state, roomless := lookedAgain, -1
+		if c.gatesStand() {
+			state, roomless = c.takeWithGates(reserve)
+		}
+		c.unlock() // before the gates, which may want to put their states back
+		for _, g := range gates {
+			g.unlock()
+		}
+		if roomless >= 0 {
+			c.makeRoom(roomless)
+		}
+		if state != lookedWell {
+			continue
+		}
+		if binding = c.binding(); c.parts[binding].decision.Allowed {
+			return c.granted(leases, reserve), binding, true
+		}
+		return c.refused(leases, final), binding, true
+	}
+	for i := range c.parts {
+		c.parts[i].gate = nil
+	}
+	return leases, -1, false
+}
+
+// findGates looks up in which gates states are. They are not distinct if two charges are for one of them.
+func (c *charging) findGates() (gates []*keyGate, distinct bool) {
+	c.lock()
+	defer c.unlock()
+	distinct = true
+	for i := range c.parts {
+		p := &c.parts[i]
+		p.gate = nil
+		if slot := p.shard.Find(p.hash); slot != nil && slot.Tag() == raisedTag {
+			p.gate = p.k.busy[p.shard.Index()][p.hash]
+			distinct = distinct && !slices.Contains(gates, p.gate)
+			gates = append(gates, p.gate)
+		}
+	}
+	slices.SortFunc(gates, func(a, b *keyGate) int { return cmp.Compare(a.id, b.id) })
+	return gates, distinct
+}
+
+// enterGates locks the gates, unless a state has left one.
+func (c *charging) enterGates(gates []*keyGate) bool {
+	for n, g := range gates {
+		i := slices.IndexFunc(c.parts, func(p chargePart) bool { return p.gate == g })
+		p := &c.parts[i]
+		t := p.terms
+		if p.why != ReasonNone {
+			t = nil
+		}
+		if _, alive := g.arrive(t); !alive {
+			for _, locked := range gates[:n] {
+				locked.unlock()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// gatesStand tells whether states are still where they were found.
+func (c *charging) gatesStand() bool {
+	for i := range c.parts {
+		p := &c.parts[i]
+		slot := p.shard.Find(p.hash)
+		if raised := slot != nil && slot.Tag() == raisedTag; raised != (p.gate != nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeWithGates is take with all gates locked as well. Those are charged once all others have been.
+func (c *charging) takeWithGates(reserve bool) (state looked, roomless int) {
+	c.begin()
+	c.saved = c.saved[:0]
+	for i := range c.parts {
+		if p := &c.parts[i]; p.gate != nil {
+			p.now = p.gate.now()
+			p.decision = p.gate.decision(p.gate.gate.peek(p.now, p.n))
+		}
+	}
+	if state, roomless = c.take(reserve); state != lookedWell || !c.parts[c.binding()].decision.Allowed {
+		return state, roomless
+	}
+	for i := range c.parts {
+		if p := &c.parts[i]; p.gate != nil {
+			r, reason := p.gate.gate.take(p.now, p.n) // as it was just asked, under the same lock
+			p.decision = p.gate.decision(r, reason)
+			p.taking = taking{r.Mark, p.gate.under()}
+		}
+	}
+	return state, roomless
 }
 
 // oneByOne reserves the permits of one part after the other, and cancels them if one refuses.

@@ -204,6 +204,25 @@ func TestChargesWhereAKeyIsOverridden(t *testing.T) {
 	}
 }
 
+// TestChargesOfAnOverriddenKeyTwice are asked one after the other.
+func TestChargesOfAnOverriddenKeyTwice(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	a := keyedOf(t, weir.KeyedOptions{Name: "a", Rate: every(time.Hour), Burst: 2, Clock: clock})
+	b := keyedOf(t, weir.KeyedOptions{Name: "b", Rate: every(time.Hour), Burst: 9, Clock: clock})
+	if err := a.Override("k", weir.Limit{Rate: every(time.Hour), Burst: 3}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	charges := []weir.Charge{{Limiter: b, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}}
+	for i := range 2 {
+		if l, at := weir.TryAcquireAll(nil, charges...); l[at].Allowed() != (i == 0) || i == 1 && at == 0 {
+			t.Errorf("request %d: %d of %+v", i, at, l)
+		}
+	}
+	if leftOf(a, "k") != 0 || leftOf(b, "k") != 8 {
+		t.Errorf("%d and %d left, want 0 and 8", leftOf(a, "k"), leftOf(b, "k"))
+	}
+}
+
 func TestChargesAreSettledApart(t *testing.T) {
 	requests, tokens := hourly(t, "requests", 10), hourly(t, "tokens", 1000)
 	leases, b := weir.TryReserveAll(nil, weir.Charge{Limiter: requests, Key: "k", N: 1}, weir.Charge{Limiter: tokens, Key: "k", N: 600})
@@ -376,6 +395,71 @@ func TestChargesAreOneStep(t *testing.T) {
 		}
 		select {
 		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// TestChargesWithGatesAreOneStep is TestChargesAreOneStep while a limit is overridden again and again, and while others wait.
+func TestChargesWithGatesAreOneStep(t *testing.T) {
+	const permits = 5000
+	limiter := func(name string) *weir.Keyed[string] {
+		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: permits, QueueLimit: 100})
+	}
+	a, b := limiter("a"), limiter("b")
+	a.Take("k", 2) // so that those who wait for all permits never get them
+	b.Take("k", 2)
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiters sync.WaitGroup
+	for range 2 {
+		waiters.Go(func() {
+			for ctx.Err() == nil {
+				short, stop := context.WithTimeout(ctx, 100*time.Microsecond)
+				_, _ = b.Acquire(short, "k", permits)
+				stop()
+			}
+		})
+	}
+	for g := range 4 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+			var leases []weir.Lease
+			for i := range permits {
+				if i%50 == 0 {
+					if err := b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: permits + 1}, time.Hour); err != nil {
+						t.Error(err)
+					}
+				} else if i%50 == 25 {
+					b.Restore("k")
+				}
+				random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
+				leases, _ = weir.TryAcquireAll(leases[:0], charges...)
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	probe := []weir.Charge{{Limiter: b, Key: "k", N: 0}, {Limiter: a, Key: "k", N: 0}}
+	var leases []weir.Lease
+	for looks := 0; ; looks++ {
+		leases, _ = weir.TryAcquireAll(leases[:0], probe...)
+		if one, other := leases[0].Decision().Remaining, leases[1].Decision().Remaining; one != other {
+			t.Fatalf("look %d: %d left of one, %d of the other", looks, one, other)
+		}
+		select {
+		case <-done:
+			cancel()
+			waiters.Wait()
+			if s, u := a.Stats(), b.Stats(); s.Granted != u.Granted {
+				t.Errorf("%d granted by one, %d by the other", s.Granted, u.Granted)
+			}
 			return
 		default:
 		}
