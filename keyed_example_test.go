@@ -87,6 +87,24 @@ func docsKeyed(address string, body []byte) error {
 	return nil
 }
 
+func docsKeyedCalendar(customer string) error {
+	vienna, err := time.LoadLocation("Europe/Vienna")
+	if err != nil {
+		return err
+	}
+	quota, err := weir.NewKeyed[string](weir.KeyedOptions{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1_000_000,
+		Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15, Hour: 8},
+	})
+	if err != nil {
+		return err
+	}
+	if !quota.Allow(customer) {
+		return errTooManyRequests
+	}
+	return nil
+}
+
 func docsKeyedWait(ctx context.Context, tenant string) error {
 	slots, err := weir.NewKeyed[string](weir.KeyedOptions{
 		Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 20,
@@ -120,6 +138,9 @@ func docsKeyedOperate(limiter *weir.Keyed[string]) error {
 // TestKeyedDocs runs the code of docs/keyed.md, and holds the document to it.
 func TestKeyedDocs(t *testing.T) {
 	if err := docsKeyed("192.0.2.1", make([]byte, 16)); err != nil {
+		t.Error(err)
+	}
+	if err := docsKeyedCalendar("ann"); err != nil {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
