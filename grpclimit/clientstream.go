@@ -30,13 +30,14 @@ func (c *Client) Stream() grpc.StreamClientInterceptor {
 			return nil, err
 		}
 		if c.o.MessageCost == nil || !desc.ClientStreams {
+			var stream grpc.ClientStream
 			opened := false
 			defer func() {
 				if !opened { // a panic below
 					lease.Release()
 				}
 			}()
-			stream, err := streamer(ctx, desc, cc, method, append(slices.Clip(opts), grpc.OnFinish(func(err error) {
+			stream, err = streamer(ctx, desc, cc, method, append(slices.Clip(opts), grpc.OnFinish(func(err error) {
 				c.obey(ctx, &out, err)
 				c.learn(lease, err)
 			}))...)

@@ -111,6 +111,7 @@ type unaryAnswer struct{}
 func (unaryAnswer) SetHeader(ctx context.Context, md metadata.MD) error {
 	return grpc.SetHeader(ctx, md)
 }
+
 func (unaryAnswer) SetTrailer(ctx context.Context, md metadata.MD) error {
 	return grpc.SetTrailer(ctx, md)
 }

@@ -290,7 +290,7 @@ func TestKeys(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			limiter := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})
-			client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Key: c.key})}.dial(t)
+			client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Key: c.key})}.dial(t) //nolint:contextcheck // a server has its own
 			want(t, call(ctx, client), codes.OK)
 			if limiter.Peek(c.want, 1).Allowed {
 				t.Errorf("%q was not charged", c.want)

@@ -82,7 +82,8 @@ type countedStream struct {
 // newCountedStream counts the messages of w, and gives it a context that ends with a refusal.
 func newCountedStream(w *stream) *countedStream {
 	m := &countedStream{stream: w}
-	w.ctx.Context, m.cancel = context.WithCancelCause(w.ctx.Context)
+	ctx, cancel := context.WithCancelCause(w.ServerStream.Context())
+	w.ctx.Context, m.cancel = ctx, cancel
 	return m
 }
 

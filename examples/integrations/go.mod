@@ -7,6 +7,9 @@ require (
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v5 v5.3.1
 	github.com/weirhq/weir v0.0.0
+	github.com/weirhq/weir/grpclimit v0.0.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
+	google.golang.org/grpc v1.85.0
 )
 
 require (

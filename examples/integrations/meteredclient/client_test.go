@@ -1,0 +1,105 @@
+package meteredclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/examples/integrations/meteredclient"
+	"github.com/weirhq/weir/httplimit"
+)
+
+// api counts its requests, and answers with the status that it is told.
+func api(t *testing.T, asked *atomic.Int64, status int) (url string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if status != http.StatusOK {
+			w.Header().Set("Retry-After", "60")
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// get sends a request that may wait for 2 s.
+func get(t *testing.T, client *http.Client, url string) (status int, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+func TestBurstAndThenThePace(t *testing.T) {
+	for name, c := range map[string]struct {
+		env   map[string]string
+		burst int64
+	}{
+		"preset":          {nil, 5},
+		"environment":     {map[string]string{"GEMINI_BURST": "2", "GEMINI_TOKENS_PER_MINUTE": "6"}, 2},
+		"no numbers":      {map[string]string{"GEMINI_BURST": "many"}, 5},
+		"out of range":    {map[string]string{"GEMINI_BURST": "0", "GEMINI_TOKENS_PER_MINUTE": "-1"}, 5},
+		"not set at all ": {map[string]string{"GEMINI_BURST": ""}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GEMINI_BURST", "")
+			t.Setenv("GEMINI_TOKENS_PER_MINUTE", "")
+			for variable, value := range c.env {
+				t.Setenv(variable, value)
+			}
+			client, err := meteredclient.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var asked atomic.Int64
+			url := api(t, &asked, http.StatusOK)
+			for range c.burst {
+				if status, err := get(t, client, url); err != nil || status != http.StatusOK {
+					t.Fatal(status, err)
+				}
+			}
+			// The next permit is 7.5 s away, and the request has 2 s: it is told so at once, and not sent.
+			start := time.Now()
+			_, err = get(t, client, url)
+			limited, ok := errors.AsType[*httplimit.LimitedError](err)
+			if !ok || limited.RetryAfter < 2*time.Second || limited.RetryAfter > 10*time.Second {
+				t.Errorf("the error is %v", err)
+			}
+			if took := time.Since(start); took > 2*time.Second || asked.Load() != c.burst {
+				t.Errorf("after %v the API was asked %d times", took, asked.Load())
+			}
+		})
+	}
+}
+
+func TestRefusalOfTheAPIHoldsRequestsBack(t *testing.T) {
+	t.Setenv("GEMINI_BURST", "")
+	client, err := meteredclient.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	url := api(t, &asked, http.StatusTooManyRequests)
+	if status, err := get(t, client, url); err != nil || status != http.StatusTooManyRequests {
+		t.Fatal(status, err)
+	}
+	if _, err := get(t, client, url); !errors.Is(err, httplimit.ErrLimited) || asked.Load() != 1 {
+		t.Errorf("the error is %v, and the API was asked %d times", err, asked.Load())
+	}
+}
