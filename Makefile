@@ -42,12 +42,23 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
+# The servers that the tests of interop run. Where they cannot be installed, those tests fail, and no others.
+.PHONY: deps
+deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
+	@command -v nginx >/dev/null || { \
+		$(HEADING) 'installing nginx'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends nginx-light; } || \
+			echo 'nginx is missing: install it, or the tests of interop fail'; \
+	}
+
 .PHONY: test
-test: bin/ci ## vet and test every module with the race detector, then contention tests without it
+test: bin/ci deps ## vet and test every module with the race detector, then contention tests without it
 	@bin/ci test -race -contention $(MODULES)
 
 .PHONY: test-short
-test-short: bin/ci ## test every module without the race detector, with -short
+test-short: bin/ci deps ## test every module without the race detector, with -short
 	@bin/ci test -short $(MODULES)
 
 .PHONY: fuzz

@@ -1,0 +1,15 @@
+//go:build caddy
+
+// Caddy is the server of that name with those of its parts that the tests need. It takes minutes to build, so it is left
+// out where nobody asks for it: the tests build it with its tag, and without the race detector.
+package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
+)
+
+func main() { caddycmd.Main() }

@@ -1,0 +1,308 @@
+package interop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// limits lets each client of an address pass three times in an hour, so that the tests need not hurry.
+const limits = `version: 1
+policies:
+  per-client: {limit: 1/h, burst: 3, key: client.ip}
+  orders: {limit: 1/h, key: 'request.headers["x-account"]'}
+rules:
+  - name: health
+    match: {path: /healthz}
+    exempt: true
+  - name: orders
+    match: {method: POST, host: shop.example, path: "/orders/{id}"}
+    limits: orders
+    final: true
+  - name: everybody
+    limits: per-client
+`
+
+// app is the service behind the front. It answers what it has got.
+func app(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if r.URL.Path == "/forbidden" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprintf(w, "%s %s %s", r.Method, r.URL.RequestURI(), body)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// front is one of the servers under test.
+type front struct {
+	start func(t *testing.T, a addresses)
+	// open lets everything pass if weir is gone.
+	open func(t *testing.T, a addresses)
+	// gone is the status without weir.
+	gone int
+}
+
+var fronts = map[string]front{
+	"nginx": {
+		start: func(t *testing.T, a addresses) {
+			t.Helper()
+			nginxServer(t, a.front, a.in(t, snippet(t, "nginx", "weir.conf")))
+		},
+		open: func(t *testing.T, a addresses) {
+			t.Helper()
+			config := a.in(t, snippet(t, "nginx", "weir.conf"))
+			config = insert(t, config, "internal;", snippet(t, "nginx", "weir-open.conf"))
+			config = insert(t, config, "listen "+a.front+";", snippet(t, "nginx", "weir-gone.conf"))
+			nginxServer(t, a.front, config)
+		},
+		gone: http.StatusInternalServerError,
+	},
+	"Caddy": {
+		start: func(t *testing.T, a addresses) {
+			t.Helper()
+			caddyServer(t, a.front, a.in(t, snippet(t, "caddyfile", "Caddyfile")))
+		},
+		open: func(t *testing.T, a addresses) {
+			t.Helper()
+			errors := strings.ReplaceAll(snippet(t, "caddyfile", "Caddyfile-open"), documentApp, a.app)
+			caddyServer(t, a.front, insert(t, a.in(t, snippet(t, "caddyfile", "Caddyfile")), "bind 127.0.0.1", errors))
+		},
+		gone: http.StatusBadGateway,
+	},
+}
+
+// insert puts lines behind the line that ends with mark.
+func insert(t *testing.T, text, mark, lines string) string {
+	t.Helper()
+	at := strings.Index(text, mark+"\n")
+	if at < 0 {
+		t.Fatalf("%q is not in\n%s", mark, text)
+	}
+	at += len(mark) + 1
+	return text[:at] + lines + text[at:]
+}
+
+// eachFront runs a test with weir, each front and the service behind it.
+func eachFront(t *testing.T, test func(t *testing.T, f front, a addresses, weir *process)) {
+	t.Helper()
+	for name, f := range fronts {
+		t.Run(name, func(t *testing.T) {
+			weir, address := weirServer(t, limits)
+			test(t, f, addresses{weir: address, front: freeAddress(t), app: app(t)}, weir)
+		})
+	}
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// ask sends a request from a source address, with fields as "Name: value".
+func ask(t *testing.T, from, method, url, body string, fields ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		if name == "Host" {
+			r.Host = value
+		}
+		r.Header.Add(name, value)
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range response.Header {
+		if slices.Sort(values); len(slices.Compact(slices.Clone(values))) != len(values) {
+			t.Errorf("%s twice: %q", name, values)
+		}
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// checkRefusal: a refusal tells the client everything.
+func checkRefusal(t *testing.T, a answer, policy string) {
+	t.Helper()
+	var problem struct {
+		Type       string   `json:"type"`
+		Status     int      `json:"status"`
+		Violated   []string `json:"violated-policies"` //nolint:tagliatelle // registered
+		RetryAfter int      `json:"retry-after"`       //nolint:tagliatelle // registered
+	}
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
+		t.Errorf("%v in %q", err, a.body)
+	}
+	retry := a.header.Get("Retry-After")
+	if a.status != 429 || problem.Status != 429 || !strings.HasSuffix(problem.Type, "#quota-exceeded") ||
+		!slices.Equal(problem.Violated, []string{policy}) || fmt.Sprint(problem.RetryAfter) != retry {
+		t.Errorf("%d %s, Retry-After %s", a.status, a.body, retry)
+	}
+	if got := a.header.Get("Ratelimit"); got != fmt.Sprintf("%q;r=0;t=%s", policy, retry) || retry == "" {
+		t.Errorf("RateLimit: %s, Retry-After: %s", got, retry)
+	}
+	if got := a.header.Get("Ratelimit-Policy"); !strings.HasPrefix(got, fmt.Sprintf("%q;q=", policy)) {
+		t.Errorf("RateLimit-Policy: %s", got)
+	}
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type: %s", got)
+	}
+	if got := a.header.Get("X-Weir-Problem"); got != "" {
+		t.Errorf("X-Weir-Problem: %s", got)
+	}
+}
+
+// TestFrontRefuses: what is within the limit reaches the service as it is, what is beyond reaches the client as 429.
+func TestFrontRefuses(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+		f.start(t, a)
+		for left := 2; left >= 0; left-- {
+			got := ask(t, "127.0.0.2", "POST", "http://"+a.front+"/a%20b/c?x=1&y=%2F", "the body")
+			if got.status != 200 || got.body != "POST /a%20b/c?x=1&y=%2F the body" {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+			if limit := got.header.Get("Ratelimit"); !strings.HasPrefix(limit, fmt.Sprintf(`"per-client";r=%d;t=`, left)) {
+				t.Errorf("RateLimit: %s, want r=%d", limit, left)
+			}
+			if policy := got.header.Get("Ratelimit-Policy"); policy != `"per-client";q=3;w=10800` {
+				t.Errorf("RateLimit-Policy: %s", policy)
+			}
+		}
+		checkRefusal(t, ask(t, "127.0.0.2", "POST", "http://"+a.front+"/a", "more"), "per-client")
+		checkRefusal(t, ask(t, "127.0.0.2", "GET", "http://"+a.front+"/forbidden", ""), "per-client")
+
+		// Another client is another one, and 403 of the service is its own.
+		got := ask(t, "127.0.0.3", "GET", "http://"+a.front+"/forbidden", "")
+		if got.status != 403 || got.body != "GET /forbidden " {
+			t.Errorf("another client: %d %s", got.status, got.body)
+		}
+		// Nothing is told where nothing is limited.
+		got = ask(t, "127.0.0.2", "GET", "http://"+a.front+"/healthz", "")
+		_, told := got.header["Ratelimit"]
+		if got.status != 200 || told {
+			t.Errorf("exempt: %d %v", got.status, got.header)
+		}
+	})
+}
+
+// TestFrontTellsWhatRulesNeed: method, host, path and header reach the rules.
+func TestFrontTellsWhatRulesNeed(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+		f.start(t, a)
+		order := func(from, method, host, path, account string) answer {
+			return ask(t, from, method, "http://"+a.front+path, "1 weir", "Host: "+host, "X-Account: "+account)
+		}
+		if got := order("127.0.0.2", "POST", "shop.example", "/orders/1", "a"); got.status != 200 {
+			t.Errorf("the first order: %d %s", got.status, got.body)
+		}
+		checkRefusal(t, order("127.0.0.3", "POST", "shop.example", "/orders/2?x", "a"), "orders")
+		for _, c := range [][4]string{
+			{"POST", "shop.example", "/orders/2", "b"}, {"PUT", "shop.example", "/orders/2", "a"},
+			{"POST", "other.example", "/orders/2", "a"}, {"POST", "shop.example", "/orders/2/3", "a"},
+		} {
+			if got := order("127.0.0.2", c[0], c[1], c[2], c[3]); got.status != 200 {
+				t.Errorf("%q: %d %s", c, got.status, got.body)
+			}
+		}
+	})
+}
+
+// TestFrontForgedFields: a client gains nothing from the fields that the front sets.
+func TestFrontForgedFields(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+		f.start(t, a)
+		last := answer{}
+		for i := range 4 {
+			forged := []string{
+				fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i), fmt.Sprintf("X-Real-IP: 203.0.113.%d", i),
+				fmt.Sprintf("Forwarded: for=203.0.113.%d", i), "X-Envoy-External-Address: 203.0.113.1",
+				"X-Original-URI: /healthz", "X-Forwarded-Uri: /healthz", "X-Original-Method: GET", "X-Forwarded-Method: GET",
+				"X-Forwarded-Host: shop.example", "X-Rewrite-Url: /healthz", "X-Weir-Problem: {}", "RateLimit: none",
+			}
+			last = ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", "", forged...)
+			if i < 3 && last.status != 200 {
+				t.Errorf("request %d: %d %s", i, last.status, last.body)
+			}
+		}
+		checkRefusal(t, last, "per-client")
+		// Nor does it reach weir itself.
+		for _, path := range []string{"/_weir", "/v1/status", "/v1/reload"} {
+			if got := ask(t, "127.0.0.4", "POST", "http://"+a.front+path, ""); strings.Contains(got.body, "version") {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
+			}
+		}
+	})
+}
+
+// TestFrontWithoutWeir: what happens if weir is gone is as documented.
+func TestFrontWithoutWeir(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, weir *process) {
+		f.start(t, a)
+		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
+			t.Errorf("with weir: %d %s", got.status, got.body)
+		}
+		weir.stop()
+		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != f.gone || strings.HasPrefix(got.body, "GET ") {
+			t.Errorf("without weir: %d %s, want %d", got.status, got.body, f.gone)
+		}
+	})
+}
+
+// TestFrontOpen: with the documented change everything passes if weir is gone, and only then.
+func TestFrontOpen(t *testing.T) {
+	eachFront(t, func(t *testing.T, f front, a addresses, weir *process) {
+		f.open(t, a)
+		for i := range 3 {
+			if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
+				t.Errorf("request %d: %d %s", i, got.status, got.body)
+			}
+		}
+		checkRefusal(t, ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""), "per-client")
+		weir.stop()
+		if got := ask(t, "127.0.0.2", "POST", "http://"+a.front+"/a?b", "body"); got.status != 200 || got.body != "POST /a?b body" {
+			t.Errorf("without weir: %d %s", got.status, got.body)
+		}
+	})
+}
+
+// TestFrontDocument: the configuration of weir in the document does what it says.
+func TestFrontDocument(t *testing.T) {
+	_, address := weirServer(t, snippet(t, "yaml", "weir.yaml"))
+	fields := []string{
+		"X-Forwarded-Method: GET", "X-Forwarded-Uri: /a", "X-Forwarded-Host: example.com", "X-Forwarded-For: 203.0.113.7",
+	}
+	got := ask(t, "127.0.0.1", "GET", "http://"+address+"/v1/auth", "", fields...)
+	if policy := got.header.Get("Ratelimit-Policy"); got.status != 200 || policy != `"per-client";q=20;w=2` {
+		t.Errorf("%d, RateLimit-Policy %s", got.status, policy)
+	}
+	fields[1] = "X-Forwarded-Uri: /healthz"
+	got = ask(t, "127.0.0.1", "GET", "http://"+address+"/v1/auth", "", fields...)
+	if policy := got.header.Get("Ratelimit-Policy"); got.status != 200 || policy != "" {
+		t.Errorf("/healthz: %d, RateLimit-Policy %s", got.status, policy)
+	}
+}
