@@ -29,6 +29,6 @@
 // limiter, and [Mux] lets handlers say which policy holds for them. A Gate makes the same 4 allocations
 // (TestGateAllocations).
 //
-// For clients there is [Transport], which sends nothing before a server will accept it, and [ReadTold], which reads the fields of all
-// this, and those of others.
+// For clients there is [Transport], which sends nothing before a server will accept it, and [ReadTold], which reads the fields
+// of this package and of many others.
 package httplimit

@@ -20,10 +20,10 @@ import (
 //	...
 //	err = http.ListenAndServe(":8080", gate.Handler(mux))
 //
-// Every answer tells all limits that held for its request, the one that binds first. A refusal names those that have refused in its
-// body. Otherwise a Gate behaves as the middleware of [New] does: fields are set before the handler is called; the handler gets
-// the ResponseWriter as it is; permits are given back when the handler returns or panics; the status of a refusal is set before the
-// hook, which may change it.
+// Every answer tells all limits that held for its request, the one that binds first. A refusal names those that have refused
+// in its body. Otherwise a Gate behaves as the middleware of [New] does: fields are set before the handler is called; the
+// handler gets the ResponseWriter as it is; permits are given back when the handler returns or panics; the status of a refusal
+// is set before the hook, which may change it.
 //
 // A request is charged once, however many gates with the same engine it passes.
 //
@@ -224,10 +224,13 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, p *pass, cost int6
 	g.send(&refusal, w, r)
 }
 
+// badStatus is logged of a hook that is wrong.
+const badStatus = "httplimit: the hook set a status that is not from 200 to 599"
+
 func (g *Gate) send(f *Refusal, w http.ResponseWriter, r *http.Request) {
 	status := f.Status
 	if f.Send(w, r) != nil {
-		g.options.Logger.ErrorContext(r.Context(), "httplimit: the hook set a status that is not from 200 to 599", "status", status)
+		g.options.Logger.ErrorContext(r.Context(), badStatus, "status", status)
 	}
 }
 

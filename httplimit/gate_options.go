@@ -43,7 +43,8 @@ type GateOptions struct {
 	Status int
 	// OnRefused is called with each refusal before it is written, and may change it. Default: nil.
 	OnRefused func(*http.Request, *Refusal)
-	// Units are what policies count, by their names, where that is not requests: "content-bytes", "tokens". It is told to clients.
+	// Units are what policies count, by their names, where that is not requests: "content-bytes", "tokens". Clients are
+	// told so.
 	Units map[string]Unit
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers Headers

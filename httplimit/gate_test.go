@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,10 +26,10 @@ func hourly(name string, n int64, key policy.Text) policy.Policy {
 	return policy.Policy{Name: name, Key: key, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(n)}}}}
 }
 
-// atATime is a policy with n slots, and a queue for as many.
-func atATime(name string, n int64) policy.Policy {
+// atATime is the policy "slots" with n of them, and a queue for as many.
+func atATime(n int64) policy.Policy {
 	return policy.Policy{
-		Name: name, QueueLimit: n, MaxWait: time.Minute,
+		Name: "slots", QueueLimit: n, MaxWait: time.Minute,
 		Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n}}},
 	}
 }
@@ -86,7 +87,7 @@ func TestMiddlewareTellsEveryPolicy(t *testing.T) {
 				{Name: "hour", Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(2)}},
 			}},
 			hourly("all", 100, nil),
-			atATime("slots", 9),
+			atATime(9),
 		},
 		Rules: []policy.Rule{everything("per-client", "all", "slots")},
 	})
@@ -236,7 +237,7 @@ func TestMiddlewareWaitsInTheQueue(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c.options.Engine = engineOf(t, policy.EngineOptions{}, &policy.Set{
-				Policies: []policy.Policy{atATime("slots", 1)}, Rules: []policy.Rule{everything("slots")},
+				Policies: []policy.Policy{atATime(1)}, Rules: []policy.Rule{everything("slots")},
 			})
 			h := gate(t, c.options).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/slow" {
@@ -259,7 +260,7 @@ func TestMiddlewareWaitsInTheQueue(t *testing.T) {
 func TestMiddlewareClientAbortIsNotARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engineOf(t, policy.EngineOptions{}, &policy.Set{
-			Policies: []policy.Policy{atATime("slots", 1)}, Rules: []policy.Rule{everything("slots")},
+			Policies: []policy.Policy{atATime(1)}, Rules: []policy.Rule{everything("slots")},
 		})
 		refused, served := 0, 0
 		g := gate(t, httplimit.GateOptions{
@@ -301,7 +302,7 @@ func TestMiddlewareLeasesAreReleased(t *testing.T) {
 		"aborts":  func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 	} {
 		for _, reserve := range []bool{false, true} {
-			e := standing(t, &policy.Set{Policies: []policy.Policy{atATime("slots", 2)}, Rules: []policy.Rule{everything("slots")}})
+			e := standing(t, &policy.Set{Policies: []policy.Policy{atATime(2)}, Rules: []policy.Rule{everything("slots")}})
 			h := gate(t, httplimit.GateOptions{Engine: e, Reserve: reserve}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if n := available(t, e, "slots", ""); n != 1 {
 					t.Errorf("%s: while it is served %d slots are free, want 1", name, n)
@@ -493,7 +494,7 @@ func TestMiddlewareRefusalsThatNoLimitMade(t *testing.T) {
 
 type failingText struct{}
 
-func (failingText) AppendTo(b []byte, _ *policy.Request) ([]byte, error) { return b, fmt.Errorf("no") }
+func (failingText) AppendTo(b []byte, _ *policy.Request) ([]byte, error) { return b, errors.New("no") }
 func (failingText) String() string                                       { return "failing" }
 
 // TestMiddlewareToldLimitIsThatOfTheTier is about limits that depend on the request.
@@ -514,6 +515,29 @@ func TestMiddlewareToldLimitIsThatOfTheTier(t *testing.T) {
 		r.Header.Set("X-Plan", plan)
 		if got := send(h, r).header.Get("Ratelimit-Policy"); got != want {
 			t.Errorf("%q: %s, want %s", plan, got, want)
+		}
+	}
+}
+
+// TestMiddlewareTellsCalendarWindows is about windows that are not all alike.
+func TestMiddlewareTellsCalendarWindows(t *testing.T) {
+	vienna := time.FixedZone("anywhere", 3600)
+	for want, c := range map[string]weir.Calendar{
+		`"quota";q=9;w=60`:     {Unit: weir.CalendarMinute},
+		`"quota";q=9;w=3600`:   {Unit: weir.CalendarHour, Zone: vienna},
+		`"quota";q=9;w=86400`:  {Unit: weir.CalendarDay, Zone: time.UTC},
+		`"quota";q=9;w=604800`: {Unit: weir.CalendarWeek},
+		`"quota";q=9`:          {Unit: weir.CalendarMonth, Zone: vienna, Day: 15},
+	} {
+		e := engineOf(t, policy.EngineOptions{}, &policy.Set{
+			Policies: []policy.Policy{{Name: "quota", Limits: []policy.Limit{{
+				Limit: weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: c},
+			}}}},
+			Rules: []policy.Rule{everything("quota")},
+		})
+		resp := get(gate(t, httplimit.GateOptions{Engine: e}).Handler(ok))
+		if got := resp.header.Get("Ratelimit-Policy"); got != want {
+			t.Errorf("%v: %s, want %s", c, got, want)
 		}
 	}
 }

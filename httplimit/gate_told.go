@@ -3,6 +3,7 @@ package httplimit
 import (
 	"math/bits"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,9 +112,27 @@ func quotaOf(l weir.Limit) (permits int64, window time.Duration) {
 		return permits, refillTime(permits, l.Rate)
 	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
 		return l.Rate.Permits, l.Rate.Period
+	case weir.AlgorithmCalendarWindow:
+		return l.Burst, calendarWindow(l.Calendar)
 	default:
 		return 0, 0
 	}
+}
+
+// calendarWindow is how long a window of a calendar is, 0 if they are not all alike.
+func calendarWindow(c weir.Calendar) time.Duration {
+	utc := c.Zone == nil || c.Zone == time.UTC
+	switch {
+	case c.Unit == weir.CalendarMinute:
+		return time.Minute
+	case c.Unit == weir.CalendarHour:
+		return time.Hour
+	case c.Unit == weir.CalendarDay && utc:
+		return 24 * time.Hour
+	case c.Unit == weir.CalendarWeek && utc:
+		return 7 * 24 * time.Hour
+	}
+	return 0
 }
 
 // refillTime is how long permits take to come back at a rate, rounded up.
@@ -214,12 +233,7 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 
 // violated adds a policy to those that have refused.
 func (p *Problem) violated(name string) {
-	for _, known := range p.ViolatedPolicies {
-		if known == name {
-			return
-		}
-	}
-	if len(p.ViolatedPolicies) < mostToldParts {
+	if len(p.ViolatedPolicies) < mostToldParts && !slices.Contains(p.ViolatedPolicies, name) {
 		p.ViolatedPolicies = append(p.ViolatedPolicies, name)
 	}
 }

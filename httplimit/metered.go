@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"os"
@@ -36,8 +37,8 @@ const (
 )
 
 // MeteredAPI answers options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
-// hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up to 10,000,
-// and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
+// hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up
+// to 10,000, and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
 //
 // Burst and PerMinute come from the environment. A variable that is not set, or is empty, leaves the default; one that cannot be
 // used, because it is no number or out of range, does so as well, with a warning in the log. PerMinute may have up to three
@@ -58,7 +59,8 @@ func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 	}
 	switch {
 	case o.Burst < 1 || o.Burst > mostMeteredBurst:
-		return TransportOptions{}, optionError("MeteredAPIOptions.Burst", strconv.FormatInt(o.Burst, 10), "from 1 to 1000000, or 0 for 5")
+		return TransportOptions{}, optionError("MeteredAPIOptions.Burst", strconv.FormatInt(o.Burst, 10),
+			"from 1 to 1000000, or 0 for 5")
 	case !isPerMinute(o.PerMinute):
 		return TransportOptions{}, optionError("MeteredAPIOptions.PerMinute", strconv.FormatFloat(o.PerMinute, 'g', -1, 64),
 			"from 0.001 to 60000000, or 0 for 8")
@@ -93,8 +95,8 @@ func (o *MeteredAPIOptions) warn(name, value, accepted string, instead slog.Attr
 	if len(value) > longest {
 		value = value[:longest]
 	}
-	o.Logger.Warn("httplimit: an environment variable cannot be used, the default is", "name", name, "value", value,
-		"accepted", accepted, instead)
+	o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "httplimit: an environment variable cannot be used, the default is",
+		slog.String("name", name), slog.String("value", value), slog.String("accepted", accepted), instead)
 }
 
 func isPerMinute(f float64) bool { return f >= leastPerMinute && f <= mostPerMinute } // NaN is not

@@ -245,7 +245,7 @@ func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, 
 func (m *middleware) send(f *Refusal, w http.ResponseWriter, r *http.Request) {
 	status := f.Status
 	if f.Send(w, r) != nil {
-		m.Logger.ErrorContext(r.Context(), "httplimit: the hook set a status that is not from 200 to 599", "status", status)
+		m.Logger.ErrorContext(r.Context(), badStatus, "status", status)
 	}
 }
 

@@ -33,8 +33,8 @@ type MuxOptions struct {
 //	handler, err := mux.Handler()
 //
 // For each request the rules of the Set hold, and then the policy of the route, if it has one: that which was named last, by the
-// route itself or else by the innermost group. It is charged to all of these limits or to none, and counted once. Requests that match no
-// route are limited by the rules of the Set. A route for which [Disabled] was said anywhere, by itself or a group around it, is
+// route itself or else by the innermost group. It is charged to all of these limits or to none, and counted once. Requests that
+// match no route are limited by the rules of the Set. A route for which [Disabled] was said anywhere, by itself or a group around it, is
 // limited by nothing at all. A policy counts for itself: the same key in another policy is another one.
 //
 // Handlers are registered first. Then Handler checks the whole, and a route with a policy that is not in the Set is an error: a
@@ -184,8 +184,8 @@ func (m *Mux) Gate() *Gate {
 // ErrNotStarted is returned where a [Mux] needs its engine, before Handler was called.
 var ErrNotStarted = errors.New("weir: httplimit: Mux.Handler was not called yet")
 
-// Load replaces the set while requests are served, as [policy.Engine.Load] does. A set that lacks the policy of a route is refused, and the
-// old one stays.
+// Load replaces the set while requests are served, as [policy.Engine.Load] does. A set that lacks the policy of a route is
+// refused, and the old one stays.
 func (m *Mux) Load(set *policy.Set) ([]policy.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +216,8 @@ func (m *Mux) merge(set *policy.Set) (*policy.Set, error) {
 	)
 	for _, r := range m.routes {
 		if r.policy != "" && !known[r.policy] { // also of one that is disabled: it may be enabled again
-			errs = append(errs, optionError(fmt.Sprintf("Mux: the policy of %q", r.pattern), fmt.Sprintf("%.80q", r.policy), namesOf(set)))
+			option := fmt.Sprintf("Mux: the policy of %q", r.pattern)
+			errs = append(errs, optionError(option, fmt.Sprintf("%.80q", r.policy), namesOf(set)))
 			continue
 		}
 		switch {

@@ -67,8 +67,8 @@ func TestMiddlewareGlobalLimiterThenTheEndpointsPolicy(t *testing.T) {
 	}
 	left(98, 0)
 	for range 98 {
-		if resp := send(h, request(http.MethodGet, "/free")); resp.status != 200 {
-			t.Errorf("a route without a policy: %d", resp.status)
+		if free := send(h, request(http.MethodGet, "/free")); free.status != 200 {
+			t.Errorf("a route without a policy: %d", free.status)
 		}
 	}
 	m.Engine().Limiter("login", "1h").Reset("192.0.2.1")
@@ -77,8 +77,8 @@ func TestMiddlewareGlobalLimiterThenTheEndpointsPolicy(t *testing.T) {
 		t.Errorf("%d, %+v", resp.status, p)
 	}
 	left(0, 2)
-	if resp := send(h, request(http.MethodGet, "/nowhere")); resp.status != 429 {
-		t.Errorf("a request without a route has status %d: it must pass the global limiter too", resp.status)
+	if lost := send(h, request(http.MethodGet, "/nowhere")); lost.status != 429 {
+		t.Errorf("a request without a route has status %d: it must pass the global limiter too", lost.status)
 	}
 	if s := m.Gate().Stats(); s.Admitted != 100 || s.Refused != 3 {
 		t.Errorf("%+v", s)
@@ -86,9 +86,9 @@ func TestMiddlewareGlobalLimiterThenTheEndpointsPolicy(t *testing.T) {
 }
 
 // policyOf tells which policies hold for a request.
-func policyOf(t *testing.T, h http.Handler, method, path string) string {
+func policyOf(t *testing.T, h http.Handler, path string) string {
 	t.Helper()
-	resp := send(h, request(method, path))
+	resp := send(h, request(http.MethodGet, path))
 	var names []string
 	for item := range strings.SplitSeq(resp.header.Get("Ratelimit"), ", ") {
 		name, _, _ := strings.Cut(item, ";")
@@ -113,12 +113,12 @@ func TestMiddlewareDisableAnywhereWins(t *testing.T) {
 	h := handlerOf(t, m)
 	for _, path := range []string{"/route", "/before", "/behind", "/group", "/group/enabled", "/outermost", "/inner"} {
 		for range 6 {
-			if got := policyOf(t, h, http.MethodGet, path); got != "200 " {
+			if got := policyOf(t, h, path); got != "200 " {
 				t.Errorf("%s: %s, want no limit", path, got)
 			}
 		}
 	}
-	if got := policyOf(t, h, http.MethodGet, "/control"); got != "200 login global" {
+	if got := policyOf(t, h, "/control"); got != "200 login global" {
 		t.Errorf("/control: %s", got)
 	}
 	if n := available(t, m.Engine(), "global", ""); n != 99 {
@@ -143,7 +143,7 @@ func TestMiddlewareLastEnableCounts(t *testing.T) {
 	} {
 		m.Engine().Limiter("login", "1h").Reset("192.0.2.1")
 		m.Engine().Limiter("items", "1h").Reset("192.0.2.1")
-		if got := policyOf(t, h, http.MethodGet, path); got != strings.TrimSpace("200 "+want)+" global" {
+		if got := policyOf(t, h, path); got != strings.TrimSpace("200 "+want)+" global" {
 			t.Errorf("%s: %s, want %q", path, got, want)
 		}
 	}
@@ -163,7 +163,7 @@ func TestMiddlewarePolicyKeysAreNamespaced(t *testing.T) {
 		{"/signup", "429 login global"},
 		{"/items", "200 items global"},
 	} {
-		if got := policyOf(t, h, http.MethodGet, c.path); got != c.want {
+		if got := policyOf(t, h, c.path); got != c.want {
 			t.Errorf("request %d to %s: %s, want %s", i, c.path, got, c.want)
 		}
 	}
@@ -217,7 +217,7 @@ func TestMuxLoad(t *testing.T) {
 	if got := resp.header.Get("Ratelimit-Policy"); !strings.HasPrefix(got, `"login";q=3;w=3600`) {
 		t.Errorf("after the change: %s", got)
 	}
-	if got := policyOf(t, h, http.MethodGet, "/health"); got != "200 " {
+	if got := policyOf(t, h, "/health"); got != "200 " {
 		t.Errorf("/health: %s", got)
 	}
 	set = muxSet()
@@ -228,7 +228,7 @@ func TestMuxLoad(t *testing.T) {
 	if _, err := m.Load(nil); err == nil {
 		t.Error("no set is accepted")
 	}
-	if got := policyOf(t, h, http.MethodGet, "/login"); !strings.HasPrefix(got, "200 login") && !strings.HasPrefix(got, "429 login") {
+	if got := policyOf(t, h, "/login"); !strings.HasPrefix(got, "200 login") && !strings.HasPrefix(got, "429 login") {
 		t.Errorf("after a refused set: %s", got)
 	}
 }
@@ -253,7 +253,7 @@ func TestMuxRuleNames(t *testing.T) {
 	for path, want := range map[string]string{
 		"/login": "200 login global", "/x": "200 " + long + " global", "/y": "200 " + long[:127] + "y global", "/off": "200 ",
 	} {
-		if got := policyOf(t, h, http.MethodGet, path); got != want {
+		if got := policyOf(t, h, path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}

@@ -161,6 +161,8 @@ func appendCount(b []byte, n int64, unit Unit) []byte {
 		return appendPlural(b, n, "request")
 	case ContentBytes:
 		return appendPlural(b, n, "byte")
+	case Tokens:
+		return appendPlural(b, n, "token")
 	case ConcurrentRequests:
 		return append(appendPlural(b, n, "request"), " at a time"...)
 	}

@@ -16,8 +16,8 @@ type Refusal struct {
 	Cost     int64
 	// Key is the key of the request, "" where the limiter has none.
 	Key string
-	// Verdict is what the engine of a [Gate] has answered, with all limits and the rules that have applied them. It is valid until
-	// the hook returns. It is nil where no engine decides.
+	// Verdict is what the engine of a [Gate] has answered, with all limits and the rules that have applied them. It is valid
+	// until the hook returns. It is nil where no engine decides.
 	Verdict *policy.Verdict
 	// Header is the header of the response, in which the RateLimit fields and Retry-After are already set.
 	Header http.Header

@@ -17,22 +17,23 @@ type Reserved struct {
 
 type reservationKey struct{}
 
-// Reservation is what the request with this context has reserved in a [Gate] whose option Reserve is set; nil if there is nothing.
-// It ends when the handler returns.
+// Reservation is what the request with this context has reserved in a [Gate] whose option Reserve is set; nil if there is
+// nothing. It ends when the handler returns.
 func Reservation(ctx context.Context) *Reserved {
-	r, _ := ctx.Value(reservationKey{}).(*Reserved) //nolint:errcheck // nil if there is none
+	r, _ := ctx.Value(reservationKey{}).(*Reserved)
 	return r
 }
 
 // Commit settles the request with what it really cost: actual is asked for each limit, and a negative number stands for what was
 // reserved. What was reserved too much is given back; what is missing is charged, and may lead into debt: see
-// [weir.Lease.Commit]. It answers false, and does nothing, if the request was settled before or its handler has returned. actual must not
-// call methods of the Reserved.
+// [weir.Lease.Commit]. It answers false, and does nothing, if the request was settled before or its handler has returned.
+// actual must not call methods of the Reserved.
 func (r *Reserved) Commit(actual func(part *policy.Part) int64) bool {
 	return r.settle(func(v *policy.Verdict) { v.Commit(actual) })
 }
 
-// CommitPolicy is Commit of the limits of one policy, such as that which counts tokens. Those of others have cost what was reserved.
+// CommitPolicy is Commit of the limits of one policy, such as that which counts tokens. Those of others have cost what was
+// reserved. A negative cost counts as 0.
 func (r *Reserved) CommitPolicy(name string, actual int64) bool {
 	return r.Commit(func(part *policy.Part) int64 {
 		if part.Policy.Name == name {

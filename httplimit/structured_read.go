@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,9 +41,9 @@ type fieldItem struct {
 
 // parameter answers the last one of this name.
 func (f *fieldItem) parameter(name string) (v bareItem, ok bool) {
-	for i := len(f.parameters) - 1; i >= 0; i-- {
-		if f.parameters[i].name == name {
-			return f.parameters[i].value, true
+	for _, p := range slices.Backward(f.parameters) {
+		if p.name == name {
+			return p.value, true
 		}
 	}
 	return bareItem{}, false
@@ -183,9 +184,8 @@ func (r *fieldReader) bare() (b bareItem, ok bool) {
 		b.text, ok = r.quoted()
 		return b, ok
 	case c == '*' || isAlpha(c):
-		const inToken = "!#$%&'*+-.^_`|~:/"
 		b.kind = tokenItem
-		b.text = r.span(func(c byte) bool { return isAlpha(c) || isDigit(c) || strings.IndexByte(inToken, c) >= 0 })
+		b.text = r.span(func(c byte) bool { return isAlpha(c) || isDigit(c) || strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0 })
 		return b, true
 	case c == ':':
 		return r.bytes()

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"slices"
@@ -47,9 +48,10 @@ const mostTold = 16
 // ReadTold reads what a response tells about limits. now is the time at which it came. It understands
 //
 //   - Retry-After, in seconds or as a date, and retry-after-ms;
-//   - RateLimit and RateLimit-Policy, as drafts since -08 write them (a list of policies) and as -07 does (limit=, remaining=, reset=);
-//   - the trio -Limit, -Remaining and -Reset of RateLimit, X-RateLimit and X-Rate-Limit, and X-RateLimit-Reset-After, with a reset in
-//     seconds from now, in seconds, milliseconds or microseconds since 1970, or as a date;
+//   - RateLimit and RateLimit-Policy, as drafts since -08 write them (a list of policies), and as -07 does (limit=, remaining=,
+//     reset=);
+//   - the trio -Limit, -Remaining and -Reset of RateLimit, X-RateLimit and X-Rate-Limit, and X-RateLimit-Reset-After, with a
+//     reset in seconds from now, in seconds, milliseconds or microseconds since 1970, or as a date;
 //   - trios for several limits, such as X-RateLimit-Remaining-Requests and -Tokens with a reset like "6m0s", and
 //     Anthropic-RateLimit-Input-Tokens-Remaining with a reset as in RFC 3339.
 //
@@ -125,8 +127,8 @@ func structured(h http.Header) []ToldLimit {
 	}
 	limits := make([]ToldLimit, 0, min(len(states), mostTold))
 	for i := range states {
-		l, ok := stateOf(&states[i])
-		if !ok {
+		l, valid := stateOf(&states[i])
+		if !valid {
 			return nil
 		}
 		limits = append(limits, l)
@@ -191,7 +193,7 @@ func addPolicy(limits []ToldLimit, item *fieldItem) (ok bool) {
 	}
 	for i := range limits {
 		l := &limits[i]
-		if l.Name == item.value.text && (key == nil || l.PartitionKey == nil || string(key) == string(l.PartitionKey)) {
+		if l.Name == item.value.text && (key == nil || l.PartitionKey == nil || bytes.Equal(key, l.PartitionKey)) {
 			l.Limit, l.Window, l.Unit = quota, secondsLong(window), unit
 		}
 	}
@@ -286,7 +288,7 @@ func trio(h http.Header, clock time.Time) []ToldLimit {
 			l.Reset, ok = decimal(text, time.Second)
 		}
 		if text, has := first(h, names.reset); has && !ok {
-			l.Reset, _ = untilReset(text, clock) // 0 where it cannot be read
+			l.Reset = untilReset(text, clock)
 		}
 		return []ToldLimit{l}
 	}
@@ -340,7 +342,7 @@ func vendors(h http.Header, clock time.Time) (limits []ToldLimit) {
 		}
 		l.Limit, l.Window = toldLimit(h[limit])
 		if text, has := first(h, reset); has {
-			l.Reset, _ = untilReset(text, clock) // 0 where it cannot be read
+			l.Reset = untilReset(text, clock)
 		}
 		limits = append(limits, l)
 	}

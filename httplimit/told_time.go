@@ -63,37 +63,39 @@ const (
 	unixMicroseconds = unixMilliseconds * 1000
 )
 
-// untilReset reads a -Reset field: seconds, seconds, milliseconds or microseconds since 1970, "6m0s", or a date.
-func untilReset(text string, clock time.Time) (d time.Duration, ok bool) {
+// untilReset reads a -Reset field: seconds, or such since 1970, perhaps in thousandths or millionths, "6m0s", or a date. It is 0 for
+// what is none of these.
+func untilReset(text string, clock time.Time) time.Duration {
 	if whole, fraction, dotted := strings.Cut(text, "."); isNumber(whole) && (!dotted || isNumber(fraction)) {
 		n, err := strconv.ParseInt(whole, 10, 64)
 		switch {
 		case err != nil:
-			return 0, false
+			return 0
 		case n >= unixMicroseconds:
-			return since(time.UnixMicro(n), clock), true
+			return since(time.UnixMicro(n), clock)
 		case n >= unixMilliseconds:
-			return since(time.UnixMilli(n), clock), true
+			return since(time.UnixMilli(n), clock)
 		case n >= unixSeconds:
 			if dotted {
 				n++
 			}
-			return since(time.Unix(n, 0), clock), true
+			return since(time.Unix(n, 0), clock)
 		}
-		return decimal(text, time.Second)
+		d, _ := decimal(text, time.Second)
+		return d
 	}
 	if d, ok := goLike(text); ok {
-		return d, true
+		return d
 	}
 	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02 15:04:05Z07:00"} {
 		if t, err := time.Parse(layout, text); err == nil {
-			return since(t, clock), true
+			return since(t, clock)
 		}
 	}
 	if t, err := http.ParseTime(text); err == nil {
-		return since(t, clock), true
+		return since(t, clock)
 	}
-	return 0, false
+	return 0
 }
 
 // since is the time from clock to t, at least 0. Sub saturates.
@@ -115,7 +117,7 @@ func goLike(text string) (d time.Duration, ok bool) {
 	}
 	if days, rest, ok := strings.Cut(text, "d"); ok {
 		n, ok := wholeNumber(days)
-		if !ok || n > int64(math.MaxInt64/(24*time.Hour))-1 {
+		if !ok || n >= int64(math.MaxInt64/(24*time.Hour)) {
 			return 0, false
 		}
 		d = time.Duration(n) * 24 * time.Hour

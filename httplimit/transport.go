@@ -23,11 +23,12 @@ import (
 //     nothing is left.
 //
 // Those who are held back stand in a queue, oldest first. When the time has come they are let go one by one, at the pace of
-// the limit: they never come back all together (TestTransportReleasesAtThePaceOfTheLimit). A request whose turn would come after the
-// deadline of its context, or after MaxWait, fails at once with a [LimitedError], which says how long it would have taken.
+// the limit: they never come back all together (TestTransportReleasesAtThePaceOfTheLimit). A request whose turn would come
+// after the deadline of its context, or after MaxWait, fails at once with a [LimitedError], which says how long it would have
+// taken.
 //
-// What a server says is believed within bounds: it can hold a host back for MaxHold at most after each answer, and what is no valid value is
-// ignored. Memory is bounded by MaxHosts and QueueLimit.
+// What a server says is believed within bounds: it can hold a host back for MaxHold at most after each answer, and what is no
+// valid value is ignored. Memory is bounded by MaxHosts and QueueLimit.
 //
 // A Transport starts no goroutine. All methods are safe for concurrent use.
 type Transport struct {
@@ -67,7 +68,7 @@ func returnsPermits(limiter any) bool {
 		return true
 	}
 	_, window := q.Quota()
-	return window == 0
+	return window == 0 && !hasCalendar(limiter)
 }
 
 // RoundTrip implements [http.RoundTripper]. If the request was not sent because of a limit, the error is a *[LimitedError];
@@ -81,7 +82,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	req, retries := r, 0
 	var refused *http.Response // the answer that req is sent again for
 	for {
-		h, f, err := turn.wait()
+		h, f, err := turn.wait() //nolint:contextcheck // the turn has the context of the request
 		if err != nil {
 			closeBody(req)
 			if refused != nil && turn.ctx.Err() == nil { // better than no answer

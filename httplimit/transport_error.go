@@ -20,10 +20,11 @@ type LimitedError struct {
 	Limit string
 	// Server tells that it was a limit of the server, and not one of the client.
 	Server bool
-	// Reason is why the request did not wait: ReasonDeadline because its turn would have come after the deadline of its context or
-	// after MaxWait, ReasonQueueFull because there was no room, or what the limiter answered.
+	// Reason is why the request did not wait: ReasonDeadline because its turn would have come after the deadline of its
+	// context or after MaxWait, ReasonQueueFull because there was no room, or what the limiter answered.
 	Reason weir.Reason
-	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody knows.
+	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody
+	// knows.
 	RetryAfter time.Duration
 }
 

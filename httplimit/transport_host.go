@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"math/rand/v2"
@@ -91,7 +92,7 @@ func (h *host) refuseAt(now, until time.Time, position int) *LimitedError {
 	at, by := h.readyAt()
 	wait := max(at.Sub(now), 0)
 	if step := h.between(); position > 0 && step > 0 {
-		wait = saturatingAdd(wait, min(time.Duration(position), weir.Never/step-1)*step)
+		wait = saturatingAdd(wait, time.Duration(min(int64(position), int64(weir.Never/step)-1)*int64(step)))
 	}
 	if wait == 0 || !now.Add(wait).After(until) {
 		return nil
@@ -162,6 +163,11 @@ func (h *host) wait(ctx context.Context, until time.Time) (*flight, error) {
 func (h *host) stand(ctx context.Context, w *waiter, place *list.Element) (*flight, error) {
 	var timer *time.Timer
 	var due <-chan time.Time
+	defer func() {
+		if timer != nil {
+			timer.Stop()
+		}
+	}()
 	for {
 		h.mu.Lock()
 		if w.failed != nil {
@@ -180,7 +186,6 @@ func (h *host) stand(ctx context.Context, w *waiter, place *list.Element) (*flig
 			}
 			if timer == nil {
 				timer = time.NewTimer(at.Sub(now))
-				defer timer.Stop()
 				due = timer.C
 			} else {
 				timer.Reset(at.Sub(now))
@@ -411,7 +416,7 @@ func (h *host) budget(l *ToldLimit, now time.Time) *budget {
 	over := -1
 	for i := range h.budgets {
 		b := &h.budgets[i]
-		if b.Name == l.Name && string(b.PartitionKey) == string(l.PartitionKey) {
+		if b.Name == l.Name && bytes.Equal(b.PartitionKey, l.PartitionKey) {
 			return b
 		}
 		if !b.end.After(now) {

@@ -34,16 +34,16 @@ type TransportOptions struct {
 	// A server with separate limits for parts of it, or for each API key, needs one. It is the key for Keyed, and the name for
 	// [Transport.Status]. Default: the host of the URL in lower case, without a port that is usual.
 	Partition func(*http.Request) string
-	// MaxWait is how long a request waits in all, with the waits before it is sent again: from 1 ns, or weir.Never for as long as its
-	// context lasts. Default: 1 min.
+	// MaxWait is how long a request waits in all, with the waits before it is sent again: from 1 ns, or weir.Never for as
+	// long as its context lasts. Default: 1 min.
 	MaxWait time.Duration
 	// MaxHold is the longest time for which one answer can hold requests back: from 1 s to 24 h. After it, one request after the
 	// other is sent, and the server can say again what it wants. Default: 5 min.
 	MaxHold time.Duration
 	// MaxRetries is how often a request is sent again that was refused with status 429 or 503, if the server said when: from 1
-	// to 10, or NoRetries. It is not sent again if its body cannot be read twice (GetBody is nil), if the time would come after
-	// MaxWait or the deadline of its context, or, with 503, if its method is not idempotent and it has no Idempotency-Key. Then the
-	// caller gets the refusal. Default: 2.
+	// to 10, or NoRetries. It is not sent again if its body cannot be read twice (GetBody is nil), if the time would come
+	// after MaxWait or the deadline of its context, or, with 503, if its method is not idempotent and it has no
+	// Idempotency-Key. Then the caller gets the refusal. Default: 2.
 	MaxRetries int
 	// Spread spreads what is left of a limit evenly over the rest of its window, so that requests do not use it up at once and
 	// then wait. Default: false.
@@ -111,6 +111,14 @@ func (o *TransportOptions) check() error {
 		return optionError(of+"Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case o.Limiter != nil && o.Keyed != nil:
 		return optionError(of+"Keyed", "set beside Limiter", "the only one of the two")
+	case o.ReleaseRate != (weir.Rate{}) && o.ReleaseRate.Check() != nil:
+		return optionError(of+"ReleaseRate", o.ReleaseRate.String(), "a valid rate, or zero for 10/s")
+	}
+	return o.checkNumbers(of)
+}
+
+func (o *TransportOptions) checkNumbers(of string) error {
+	switch {
 	case o.MaxWait < 0:
 		return optionError(of+"MaxWait", o.MaxWait.String(), "from 1ns, or 0 for 1m, or weir.Never")
 	case o.MaxHold != 0 && (o.MaxHold < time.Second || o.MaxHold > 24*time.Hour):
@@ -125,9 +133,6 @@ func (o *TransportOptions) check() error {
 		return optionError(of+"MaxHosts", fmt.Sprint(o.MaxHosts), "from 1 to 1000000, or 0 for 10000")
 	case o.WhenFull > weir.Admit:
 		return optionError(of+"WhenFull", o.WhenFull.String(), "Deny or Admit")
-	}
-	if o.ReleaseRate != (weir.Rate{}) && o.ReleaseRate.Check() != nil {
-		return optionError(of+"ReleaseRate", o.ReleaseRate.String(), "a valid rate, or zero for 10/s")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -68,11 +69,11 @@ func fetchFrom(ctx context.Context, t http.RoundTripper, url string) (status int
 type script struct {
 	mu      sync.Mutex
 	start   time.Time
-	answers []func() *http.Response
+	answers []said
 	at      []time.Duration
 }
 
-func newScript(answers ...func() *http.Response) *script {
+func newScript(answers ...said) *script {
 	return &script{start: time.Now(), answers: answers}
 }
 
@@ -84,7 +85,7 @@ func (s *script) serve(*http.Request) (*http.Response, error) {
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
 	}
-	return answer(), nil
+	return says(answer.status, answer.lines...), nil
 }
 
 func (s *script) times() []time.Duration {
@@ -93,9 +94,13 @@ func (s *script) times() []time.Duration {
 	return slices.Clone(s.at)
 }
 
-func answering(status int, lines ...string) func() *http.Response {
-	return func() *http.Response { return says(status, lines...) }
+// said is an answer that a script gives.
+type said struct {
+	status int
+	lines  []string
 }
+
+func answering(status int, lines ...string) said { return said{status, lines} }
 
 func expectTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
 	t.Helper()
@@ -111,7 +116,7 @@ func TestTransportObeys(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		hold time.Duration // 0: nothing is held
-		with func() *http.Response
+		with said
 	}{
 		{"nothing said", 0, answering(200)},
 		{"Retry-After of 429", 30 * time.Second, answering(429, "Retry-After: 30")},
@@ -497,9 +502,7 @@ func TestTransportRetries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, values := range header(lines...) {
-				r.Header[name] = values
-			}
+			maps.Copy(r.Header, header(lines...))
 			return r
 		}
 	}
@@ -507,7 +510,7 @@ func TestTransportRetries(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		request func(*testing.T) *http.Request
-		refusal func() *http.Response
+		refusal said
 		retries int
 		status  int
 		times   []time.Duration
