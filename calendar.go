@@ -101,12 +101,12 @@ func (c Calendar) zone() *time.Location {
 // newCalendarWindow makes windows whose options belong to of, where the number of permits is called limit.
 func newCalendarWindow(of, limit string, permits int64, c Calendar, unixed bool) (wallWindow, error) {
 	w, err := algo.NewCalendarWindow(permits, algo.Calendar{
-		Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday, Hour: c.Hour, Minute: c.Minute,
+		Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
+		Hour: c.Hour, Minute: c.Minute,
 	})
-	var wrong *algo.ParameterError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
 		option := limit
-		if field, ok := strings.CutPrefix(wrong.Parameter, "calendar."); ok {
+		if field, named := strings.CutPrefix(wrong.Parameter, "calendar."); named {
 			option = "Calendar." + field
 		}
 		return wallWindow{}, &OptionError{of + "." + option, wrong.Value, wrong.Accepted}

@@ -24,7 +24,7 @@ type CalendarWindowOptions struct {
 	Clock Clock
 }
 
-// CalendarWindow grants up to Limit permits in each window of a [Calendar]: in each month of a time zone, however long it is, from
+// CalendarWindow grants up to Limit permits in each window of a [Calendar]: in each month of a zone, however long it is, from
 // its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are changed.
 //
 // Like a [FixedWindow] it grants up to 2 x Limit permits in an arbitrarily short time around the border of two windows.

@@ -29,7 +29,7 @@ func on(t *testing.T, z *time.Location, text string) int64 {
 }
 
 // calendarKeys are keys, and a limiter, with the same windows on the same clock.
-func calendarKeys(t *testing.T, start int64, limit int64, c weir.Calendar) (
+func calendarKeys(t *testing.T, start, limit int64, c weir.Calendar) (
 	*weir.Keyed[string], *weir.CalendarWindow, *weir.ManualClock,
 ) {
 	t.Helper()

@@ -202,14 +202,6 @@ func packBucket(b algo.TokenBucket, narrow bool) packed { //nolint:ireturn // on
 	return &packedBucket{algorithm: b}
 }
 
-// follow has windows of a calendar go by a clock that was given, and shows now.
-func (t *terms) follow(now int64) {
-	if p, ok := t.packed.(*packedCalendar); ok {
-		p.algorithm.wall = nil
-		t.refill = p.algorithm.Length(now)
-	}
-}
-
 // terms are a limit that has been checked.
 type terms struct {
 	limit   Limit
@@ -223,4 +215,12 @@ type terms struct {
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
 	idle  *atomic.Int64
+}
+
+// follow has windows of a calendar go by a clock that was given, and shows now.
+func (t *terms) follow(now int64) {
+	if p, ok := t.packed.(*packedCalendar); ok {
+		p.algorithm.wall = nil
+		t.refill = p.algorithm.Length(now)
+	}
 }

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,9 @@ import (
 
 // corrected is windows of a calendar under a wall clock that is ahead of the machine by what correct says.
 func corrected(w *wallWindow) (correct func(ahead time.Duration)) {
-	ahead := time.Duration(0)
-	w.wall.look = func() time.Time { return time.Now().Add(ahead) }
-	return func(d time.Duration) { ahead = d }
+	var ahead atomic.Int64
+	w.wall.look = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
 func hourly(t *testing.T, limit, queue int64) (*CalendarWindow, func(ahead time.Duration)) {
@@ -114,7 +115,7 @@ func TestWallClockOfKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		packed := k.base.packed.(*packedCalendar) //nolint:errcheck,forcetypeassert // it is
+		packed := k.base.packed.(*packedCalendar) //nolint:forcetypeassert // it is
 		correct := corrected(&packed.algorithm)
 		expect := func(allowed bool, retry time.Duration) {
 			t.Helper()

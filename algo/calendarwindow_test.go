@@ -191,9 +191,9 @@ func TestCalendarWindowDebt(t *testing.T) {
 
 	for unit := algo.CalendarMinute; unit <= algo.CalendarYear; unit++ {
 		w := must(algo.NewCalendarWindow(1, algo.Calendar{Unit: unit, Zone: zone("Europe/Vienna")}))
-		s, _ := w.Charge(algo.CalendarWindowState{}, now, math.MaxInt64, math.MaxInt64)
+		owing, _ := w.Charge(algo.CalendarWindowState{}, now, math.MaxInt64, math.MaxInt64)
 
-		if r := w.Peek(s, now, 1); r.RetryAfter < algo.MaxFill/10*9 || r.RetryAfter > algo.MaxFill+400*day {
+		if r := w.Peek(owing, now, 1); r.RetryAfter < algo.MaxFill/10*9 || r.RetryAfter > algo.MaxFill+400*day {
 			t.Errorf("%v: %+v, want a wait of about %v", unit, r, algo.MaxFill)
 		}
 	}

@@ -22,15 +22,18 @@ func TestCalendarWindowsTellNoWrongLength(t *testing.T) {
 		want     map[string]string
 	}{
 		{
-			weir.Calendar{Unit: weir.CalendarMonth, Day: 15}, time.Date(2026, 2, 15, 0, 0, 0, 0, time.UTC),
+			weir.Calendar{Unit: weir.CalendarMonth, Day: 15},
+			time.Date(2026, 2, 15, 0, 0, 0, 0, time.UTC),
 			map[string]string{"Ratelimit": `"p";r=4;t=2419200`, "Ratelimit-Policy": `"p";q=5`},
 		},
 		{
-			weir.Calendar{Unit: weir.CalendarDay, Zone: vienna}, time.Date(2026, 3, 29, 0, 0, 0, 0, vienna),
+			weir.Calendar{Unit: weir.CalendarDay, Zone: vienna},
+			time.Date(2026, 3, 29, 0, 0, 0, 0, vienna),
 			map[string]string{"Ratelimit": `"p";r=4;t=82800`, "Ratelimit-Policy": `"p";q=5`},
 		},
 		{
-			weir.Calendar{Unit: weir.CalendarDay}, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC),
+			weir.Calendar{Unit: weir.CalendarDay},
+			time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC),
 			map[string]string{"Ratelimit": `"p";r=4;t=86400`, "Ratelimit-Policy": `"p";q=5;w=86400`},
 		},
 	} {

@@ -105,14 +105,9 @@ func (d *Dates) Window(sec int64) (begin, end int64) {
 	clock := int64(d.calendar.Hour)*60*minute + int64(d.calendar.Minute)*minute
 	date := time.Unix(d.local(sec), 0).UTC().Truncate(day*time.Second).AddDate(0, 0, 3)
 
-	for end = d.show(date.Unix() + clock); ; date = date.AddDate(0, 0, -1) {
-		if !d.begins(date) {
-			continue
-		}
-
-		begin = d.show(date.Unix() + clock)
-		if begin <= sec {
-			break
+	for begin = sec + 1; begin > sec; {
+		if date = date.AddDate(0, 0, -1); d.begins(date) {
+			begin = d.show(date.Unix() + clock)
 		}
 	}
 
