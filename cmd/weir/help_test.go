@@ -68,10 +68,10 @@ func TestHelpOfEveryCommand(t *testing.T) {
 
 // TestFlagsSayTheirDefault: each flag with a value says what it is if it is not given.
 func TestFlagsSayTheirDefault(t *testing.T) {
-	flag := regexp.MustCompile(`(?m)^ {2}--([a-z-]+) \S+\n((?: {6}.*\n)+)`)
-	for _, name := range []string{"serve", "replay"} {
-		found := flag.FindAllStringSubmatch(weir(t, nil, name, "--help").stdout, -1)
-		if len(found) < 5 {
+	flag := regexp.MustCompile(`(?m)^ {2}(?:-., )?--([a-z-]+) \S.*\n((?: {6}.*\n)+)`)
+	for name, least := range map[string]int{"serve": 5, "replay": 5, "config explain": 7, "test": 1} {
+		found := flag.FindAllStringSubmatch(weir(t, nil, append(strings.Fields(name), "--help")...).stdout, -1)
+		if len(found) < least {
 			t.Errorf("%s: flags %q", name, found)
 		}
 		for _, f := range found {
@@ -122,6 +122,11 @@ func TestCompletionScripts(t *testing.T) {
 		"replay --by":       "client.ip\nclient.net\nheader:\npath\nmethod\nhost\nnone\n:4\n",
 		"serve --http":      ":4\n",
 		"replay":            ":0\n",
+		"replay --config":   ":0\n",
+		"config":            "check\tFind all mistakes of configurations\nexplain\tExplain a configuration, or what it says to a request\nschema\tPrint the JSON Schema of configurations\n:4\n",
+		"config check":      "yaml\nyml\n:8\n",
+		"config explain":    "yaml\nyml\n:8\n",
+		"test":              "yaml\nyml\n:8\n",
 	} {
 		got := weir(t, nil, slices.Concat([]string{"__complete"}, strings.Fields(args), []string{""})...)
 		if got.stdout != want {

@@ -41,6 +41,16 @@ func TestMisuse(t *testing.T) {
 		"replay x.log --by header:Cookie":     `--by "header:Cookie": an access log has no header but header:Referer and header:User-Agent`,
 		"replay x.log --top -1":               `--top "-1": must be a whole number from 0 to 10000`,
 		"replay x.log --json=perhaps":         `--json "perhaps": must be true or false`,
+		"replay x.log --config a --burst 3":   `--burst cannot be combined with --config`,
+		"replay x.log --chart x.gif":          `--chart "x.gif": must be a file whose name ends in .svg or .png`,
+		"config chek":                         `config has no command "chek"; did you mean "check"?`,
+		"config check":                        `check needs a FILE; run "weir config check --help"`,
+		"config explain":                      `explain needs one FILE, not 0`,
+		"config explain x --client 192.0.2.1": `--client needs --request`,
+		"config explain x -x y":               `unknown flag "-x": flags of one letter are not known but -h, -H`,
+		"config schema now":                   `unexpected argument "now"`,
+		"test":                                `test needs a FILE of tests`,
+		"test x --run (":                      `--run "(": is not a regular expression`,
 		"replay x.log --limit \x1b[31m":       `--limit "\x1b[31m": must be permits/period`,
 	} {
 		got := weir(t, nil, strings.Fields(args)...)

@@ -79,8 +79,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		return misuse.Errorf("--%s needs a value: %s", flag.Name, flag.Value.Type())
 	case errors.As(err, &unknown):
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
-			return misuse.Errorf("unknown flag %s: flags of one letter are not known but -h%s",
-				misuse.Quote("-"+shorthands), nearestFlag(cmd, shorthands))
+			known := "-h"
+			cmd.Flags().VisitAll(func(f *pflag.Flag) {
+				if f.Shorthand != "" && f.Shorthand != "h" {
+					known += ", -" + f.Shorthand
+				}
+			})
+			return misuse.Errorf("unknown flag %s: flags of one letter are not known but %s%s",
+				misuse.Quote("-"+shorthands), known, nearestFlag(cmd, shorthands))
 		}
 		name := unknown.GetSpecifiedName()
 		return misuse.Errorf("unknown flag %s%s", misuse.Quote("--"+name), nearestFlag(cmd, name))

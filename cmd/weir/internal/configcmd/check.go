@@ -37,7 +37,8 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON) },
+		ValidArgsFunction: yamlFiles,
+		RunE:              func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd

@@ -36,3 +36,8 @@ hold for which requests. It changes nothing, and asks no server.`,
 	cmd.AddCommand(checkCommand(), explainCommand(), schemaCommand())
 	return cmd
 }
+
+// yamlFiles lets shells complete files of YAML.
+func yamlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}

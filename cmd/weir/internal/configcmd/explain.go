@@ -74,7 +74,8 @@ configuration has mistakes.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, files []string) error { return explain(cmd, &o, files[0]) },
+		ValidArgsFunction: yamlFiles,
+		RunE:              func(cmd *cobra.Command, files []string) error { return explain(cmd, &o, files[0]) },
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false

@@ -67,6 +67,9 @@ configuration has mistakes.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 		RunE: func(cmd *cobra.Command, files []string) error { return run(cmd, &o, files) },
 	}
 	fs := cmd.Flags()

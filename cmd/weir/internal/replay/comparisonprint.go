@@ -163,6 +163,9 @@ func (p printer) policyTimelines(r *comparisonReport) {
 			plural(mostRequests, "request"), thousands(most))))
 		p.rowf("requests", "%s", line)
 		for i, counts := range refused {
+			if v := []*verdicts{s.Config, s.Against}[i]; v == nil {
+				continue // it has no such policy
+			}
 			p.rowf([]string{"refused", "against"}[i], "%s", p.out.Red(strings.TrimRight(sparkOf(counts, most), " ")))
 		}
 	}

@@ -175,7 +175,7 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 	}
 	times := courses[i].times(s.number)
 	panel.Admitted, panel.Refused = times.Admitted, times.Refused
-	if i == 1 {
+	if i == 1 && s.Config != nil {
 		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "admitted by "+names[0]
 	}
 	return panel
