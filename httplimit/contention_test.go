@@ -21,8 +21,13 @@ import (
 // end nobody waits, and nothing is on its way.
 func TestTransportContention(t *testing.T) {
 	lines := [][]string{
-		{}, {`RateLimit: "a";r=100;t=1`}, {"Retry-After: 0.001"}, {`RateLimit: "b";r=0`}, {"x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1ms"},
-		{"x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 500us"}, {"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 0.002"},
+		{},
+		{`RateLimit: "a";r=100;t=1`},
+		{"Retry-After: 0.001"},
+		{`RateLimit: "b";r=0`},
+		{"x-ratelimit-remaining-requests: 0", "x-ratelimit-reset-requests: 1ms"},
+		{"x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 500us"},
+		{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 0.002"},
 	}
 	var served atomic.Int64
 	rt := transport(t, httplimit.TransportOptions{
@@ -83,7 +88,10 @@ func TestGateContention(t *testing.T) {
 	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		for m := most.Load(); n > m; m = most.Load() {
+			if most.CompareAndSwap(m, n) {
+				break
+			}
 		}
 		admitted.Add(1)
 		if r.URL.Path == "/panic" {

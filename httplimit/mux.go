@@ -34,8 +34,8 @@ type MuxOptions struct {
 //
 // For each request the rules of the Set hold, and then the policy of the route, if it has one: that which was named last, by the
 // route itself or else by the innermost group. It is charged to all of these limits or to none, and counted once. Requests that
-// match no route are limited by the rules of the Set. A route for which [Disabled] was said anywhere, by itself or a group around it, is
-// limited by nothing at all. A policy counts for itself: the same key in another policy is another one.
+// match no route are limited by the rules of the Set. A route for which [Disabled] was said anywhere, by itself or a group around
+// it, is limited by nothing at all. A policy counts for itself: the same key in another policy is another one.
 //
 // Handlers are registered first. Then Handler checks the whole, and a route with a policy that is not in the Set is an error: a
 // spelling mistake cannot leave a route without a limit.

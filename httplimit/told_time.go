@@ -63,8 +63,8 @@ const (
 	unixMicroseconds = unixMilliseconds * 1000
 )
 
-// untilReset reads a -Reset field: seconds, or such since 1970, perhaps in thousandths or millionths, "6m0s", or a date. It is 0 for
-// what is none of these.
+// untilReset reads a -Reset field: seconds, or such since 1970, perhaps in thousandths or millionths, "6m0s", or a date. It is 0
+// for what is none of these.
 func untilReset(text string, clock time.Time) time.Duration {
 	if whole, fraction, dotted := strings.Cut(text, "."); isNumber(whole) && (!dotted || isNumber(fraction)) {
 		n, err := strconv.ParseInt(whole, 10, 64)

@@ -189,7 +189,7 @@ func TestTransportPartition(t *testing.T) {
 		for _, token := range []string{"a", "b", "a"} {
 			r := request(http.MethodGet, apiURL)
 			r.Header.Set("Authorization", token)
-			if _, err := rt.RoundTrip(r); err != nil {
+			if resp, err := rt.RoundTrip(r); err != nil || resp.Body.Close() != nil {
 				t.Error(err)
 			}
 		}
