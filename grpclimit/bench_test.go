@@ -90,6 +90,24 @@ func BenchmarkInterceptor(b *testing.B) {
 	}
 }
 
+// BenchmarkClientInterceptor is what the interceptor of a client costs alone.
+func BenchmarkClientInterceptor(b *testing.B) {
+	c, err := grpclimit.NewClient(grpclimit.ClientOptions{
+		Limiter: bucket(b, weir.TokenBucketOptions{Rate: weir.PerSecond(100_000_000), QueueLimit: 1}),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	cc, unary, ctx := setup{}.connect(b), c.Unary(), b.Context()
+	invoker := func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := unary(ctx, "/grpc.testing.TestService/UnaryCall", nil, nil, cc, invoker); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkUnaryCall is a call over a connection in memory, beside a server without limits.
 func BenchmarkUnaryCall(b *testing.B) {
 	for _, name := range []string{"bare", "limiter", "keyed", "headers", "engine", "refused"} {

@@ -122,9 +122,12 @@ func (s *Server) open(ctx context.Context, c *Call, h *hold, a answer) error {
 		s.o.Prepare(ctx, c)
 	}
 	cost := int64(1)
-	if s.o.Cost != nil {
+	switch {
+	case s.o.Cost != nil:
 		cost = s.o.Cost(ctx, c)
 		c.Cost = cost
+	case c.Cost != 0:
+		cost = c.Cost
 	}
 	return s.decide(ctx, c, cost, s.o.MaxWait, h, a)
 }

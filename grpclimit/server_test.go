@@ -389,6 +389,29 @@ func TestCostsOfCalls(t *testing.T) {
 	}
 }
 
+func TestCostThatPrepareSets(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 10})
+	client := setup{server: limited(t, grpclimit.ServerOptions{
+		Limiter: limiter, Prepare: func(_ context.Context, c *grpclimit.Call) { c.Cost = 4 },
+	})}.dial(t)
+	for _, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		want(t, call(t.Context(), client), code)
+	}
+}
+
+func TestGracefulStopAnswersThoseWhoWaitWhenTheirLimiterIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := slots(t, 1, 5)
+		limiter.TryAcquire(1)
+		client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, MaxWait: weir.Never})}.dial(t)
+		answer := make(chan error, 1)
+		go func() { answer <- call(t.Context(), client) }()
+		synctest.Wait()
+		limiter.Close()
+		want(t, <-answer, codes.Unavailable)
+	})
+}
+
 func TestServerOptionsThatCannotBeUsed(t *testing.T) {
 	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
 	perClient := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})

@@ -42,8 +42,8 @@ type ServerOptions struct {
 	Prepare func(ctx context.Context, c *Call)
 	// Cost is how many permits a call takes: a unary call, of which Message is the request, or the opening of a stream, of
 	// which no message is known yet. A call that costs 0 passes, whatever the state of the limits; a negative cost is a
-	// programming error, which is logged and answered with codes.Internal. Default: every call costs 1, or the Cost that
-	// Prepare has set where an Engine decides.
+	// programming error, which is logged and answered with codes.Internal. Default: every call costs 1, or what Prepare has
+	// set.
 	Cost func(ctx context.Context, c *Call) int64
 	// MessageCost is how many permits each message takes that the server receives on a stream of the client, in addition to
 	// what the opening has cost: see Cost for 0 and negative ones. The one request of a call that only the server streams is
@@ -52,7 +52,8 @@ type ServerOptions struct {
 	// MaxWait is how long a call may wait in the queues of the limits, if they have some, instead of being refused at once:
 	// weir.Never for as long as its deadline allows. A call whose deadline comes before its turn is refused at once, and one
 	// whose client cancels while it waits is neither served nor refused. With an Engine the MaxWait of its policies holds as
-	// well. Default: 0, calls do not wait.
+	// well. A server that stops gracefully waits for those who wait, unless their limiter is closed first, which answers them
+	// with codes.Unavailable. Default: 0, calls do not wait.
 	MaxWait time.Duration
 	// MessageMaxWait is the same for messages. While one waits, the server reads no further ones, so that a client which
 	// sends faster is held up by flow control. A message that is refused ends its stream. Default: 0, messages do not

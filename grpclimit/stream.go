@@ -83,7 +83,7 @@ type countedStream struct {
 func newCountedStream(w *stream) *countedStream {
 	m := &countedStream{stream: w}
 	ctx, cancel := context.WithCancelCause(w.ServerStream.Context())
-	w.ctx.Context, m.cancel = ctx, cancel
+	w.ctx.Context, m.cancel = ctx, cancel //nolint:fatcontext // once for each stream
 	return m
 }
 

@@ -38,18 +38,25 @@ func New() (http.Handler, error) {
 
 	r := chi.NewRouter()
 	r.Use(middleware.Recoverer, numbered)
-	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok") })
 	r.Group(func(r chi.Router) { // whose middlewares run once the route is known
 		r.Use(limit, atATime, served)
-		r.Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", chi.URLParam(r, "id")) })
-		r.Get("/search", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "results for", r.FormValue("q")) })
+		r.Get("/items/{id}", func(w http.ResponseWriter, r *http.Request) { answer(w, "item", chi.URLParam(r, "id")) })
+		r.Get("/search", func(w http.ResponseWriter, r *http.Request) { answer(w, "results for", r.FormValue("q")) })
 		r.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("a mistake") })
 	})
 	r.Route("/admin", func(r chi.Router) {
 		r.Use(authorized)
-		r.With(limit, atATime, served).Get("/report", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "report") })
+		r.With(limit, atATime, served).Get("/report", func(w http.ResponseWriter, _ *http.Request) { answer(w, "report") })
 	})
 	return r, nil
+}
+
+// answer answers in plain text, whatever is in it.
+func answer(w http.ResponseWriter, text ...any) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	fmt.Fprintln(w, text...) //nolint:gosec // a browser does not read it as HTML
 }
 
 // byRoute keys requests by the pattern of their route, such as "/items/{id}". It is complete in the middlewares of a Group and
@@ -61,7 +68,7 @@ func byRoute(r *http.Request) (string, error) {
 // numbered gives each request a number, those that are refused as well.
 func numbered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Request-Id", r.RemoteAddr)
+		w.Header().Set("X-Request-ID", r.RemoteAddr)
 		next.ServeHTTP(w, r)
 	})
 }

@@ -2,7 +2,6 @@
 package echoserver
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 
@@ -41,7 +40,7 @@ func New() (http.Handler, error) {
 	}
 
 	e := echo.New()
-	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	e.Logger = slog.New(slog.DiscardHandler)
 	e.Use(middleware.Recover(), numbered)
 	e.GET("/healthz", func(c *echo.Context) error { return c.String(http.StatusOK, "ok\n") })
 	limits := []echo.MiddlewareFunc{echo.WrapMiddleware(limit), echo.WrapMiddleware(atATime), served}
@@ -58,7 +57,7 @@ func New() (http.Handler, error) {
 // numbered gives each request a number, those that are refused as well.
 func numbered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
-		c.Response().Header().Set("X-Request-Id", c.Request().RemoteAddr)
+		c.Response().Header().Set("X-Request-ID", c.Request().RemoteAddr)
 		return next(c)
 	}
 }

@@ -69,7 +69,7 @@ func New() (http.Handler, error) {
 }
 
 // numbered gives each request a number, those that are refused as well.
-func numbered(c *gin.Context) { c.Header("X-Request-Id", c.Request.RemoteAddr) }
+func numbered(c *gin.Context) { c.Header("X-Request-ID", c.Request.RemoteAddr) }
 
 // authorized lets those pass who have the token. What it refuses is not charged.
 func authorized(c *gin.Context) {

@@ -160,12 +160,12 @@ func TestClientObeysTheServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for range 3 {
-		if err := call(ctx, client); err != nil {
+		if err = call(ctx, client); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// The fourth has to wait for 10 s, which is more than the context allows: the refusal of the server is the answer.
-	if err := call(ctx, client); status.Code(err) != codes.ResourceExhausted {
+	if err = call(ctx, client); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}
 	// The server is not asked again before that.

@@ -38,23 +38,30 @@ func New() (http.Handler, error) {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /items/{id}", limited(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "item", r.PathValue("id"))
+		answer(w, "item", r.PathValue("id"))
 	}))
 	mux.Handle("GET /search", limited(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "results for", r.FormValue("q"))
+		answer(w, "results for", r.FormValue("q"))
 	}))
 	mux.Handle("GET /panic", limited(func(http.ResponseWriter, *http.Request) { panic("a mistake") }))
 	mux.Handle("GET /admin/report", authorized(limited(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "report")
+		answer(w, "report")
 	})))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok") })
 	return recovered(numbered(mux)), nil
+}
+
+// answer answers in plain text, whatever is in it.
+func answer(w http.ResponseWriter, text ...any) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	fmt.Fprintln(w, text...) //nolint:gosec // a browser does not read it as HTML
 }
 
 // numbered gives each request a number, those that are refused as well.
 func numbered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Request-Id", r.RemoteAddr)
+		w.Header().Set("X-Request-ID", r.RemoteAddr)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -83,7 +90,7 @@ func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if recover() != nil {
-				http.Error(w, "something went wrong", http.StatusInternalServerError)
+				http.Error(w, "something went wrong", http.StatusInternalServerError) //nolint:gocritic // nothing follows
 			}
 		}()
 		next.ServeHTTP(w, r)

@@ -137,12 +137,13 @@ func (c *Client) send(ctx context.Context, r Request) (answer Answer, err error)
 	if err != nil {
 		return answer, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // what was to be read has been read
 	if resp.StatusCode != http.StatusOK {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 		return answer, fmt.Errorf("%w: %s", errRefused, resp.Status)
 	}
-	return answer, json.NewDecoder(resp.Body).Decode(&answer)
+	err = json.NewDecoder(resp.Body).Decode(&answer)
+	return answer, err
 }
 
 // Remaining is how many requests and tokens can be asked for now.

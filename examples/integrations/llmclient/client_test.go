@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -33,9 +34,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.header)
 	if status := p.status.Load(); status != 0 {
 		w.WriteHeader(int(status))
 		return

@@ -1,5 +1,5 @@
-// Package meteredclient is a client of an API that is paid for, or refuses what comes too fast: 5 requests at once and 8 a minute, or
-// what GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE say. Requests that come faster wait.
+// Package meteredclient is a client of an API that is paid for, or refuses what comes too fast: 5 requests at once and 8 a
+// minute, or what GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE say. Requests that come faster wait.
 package meteredclient
 
 import (

@@ -70,8 +70,9 @@ func TestBurstAndThenThePace(t *testing.T) {
 			var asked atomic.Int64
 			url := api(t, &asked, http.StatusOK)
 			for range c.burst {
-				if status, err := get(t, client, url); err != nil || status != http.StatusOK {
-					t.Fatal(status, err)
+				status, failure := get(t, client, url)
+				if failure != nil || status != http.StatusOK {
+					t.Fatal(status, failure)
 				}
 			}
 			// The next permit is 7.5 s away, and the request has 2 s: it is told so at once, and not sent.

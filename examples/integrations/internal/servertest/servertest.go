@@ -40,7 +40,11 @@ func Send(t *testing.T, method, url string, header ...string) Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() {
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +64,7 @@ const Burst = 3
 //	GET /admin/report   for those with "X-Token: secret", limited likewise, behind the check
 //	GET /healthz        not limited
 //
-// A middleware in front of the limits sets X-Request-Id, one behind them X-Served.
+// A middleware in front of the limits sets X-Request-ID, one behind them X-Served.
 func Run(t *testing.T, newHandler func() (http.Handler, error)) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, string){
@@ -113,6 +117,7 @@ func refused(t *testing.T, a Answer) {
 }
 
 func parameters(t *testing.T, url string) {
+	t.Helper()
 	for i := range Burst {
 		a := Get(t, fmt.Sprintf("%s/items/%d", url, 40+i))
 		want(t, a, http.StatusOK, fmt.Sprintf("item %d", 40+i))
@@ -121,13 +126,15 @@ func parameters(t *testing.T, url string) {
 			t.Errorf("request %d: Ratelimit is %s", i, told)
 		}
 		policies := strings.Join(a.Header.Values("Ratelimit-Policy"), ", ")
-		if !strings.Contains(policies, `"per-route";q=3;w=30`) || !strings.Contains(policies, `"slots";q=2;qu="concurrent-requests"`) {
+		if !strings.Contains(policies, `"per-route";q=3;w=30`) ||
+			!strings.Contains(policies, `"slots";q=2;qu="concurrent-requests"`) {
 			t.Errorf("request %d: Ratelimit-Policy is %s", i, policies)
 		}
 	}
 }
 
 func routes(t *testing.T, url string) {
+	t.Helper()
 	for i := range Burst {
 		want(t, Get(t, fmt.Sprintf("%s/items/%d?n=%d", url, i, i)), http.StatusOK, "")
 	}
@@ -139,21 +146,23 @@ func routes(t *testing.T, url string) {
 }
 
 func order(t *testing.T, url string) {
+	t.Helper()
 	for range Burst {
 		a := Get(t, url+"/search")
 		want(t, a, http.StatusOK, "")
-		if a.Header.Get("X-Request-Id") == "" || a.Header.Get("X-Served") != "yes" {
+		if a.Header.Get("X-Request-ID") == "" || a.Header.Get("X-Served") != "yes" {
 			t.Errorf("the header is %v", a.Header)
 		}
 	}
 	a := Get(t, url+"/search")
 	refused(t, a)
-	if a.Header.Get("X-Request-Id") == "" {
+	if a.Header.Get("X-Request-ID") == "" {
 		t.Errorf("the header is %v", a.Header)
 	}
 }
 
 func groups(t *testing.T, url string) {
+	t.Helper()
 	for range 2 * Burst {
 		want(t, Get(t, url+"/admin/report"), http.StatusUnauthorized, "")
 	}
@@ -165,6 +174,7 @@ func groups(t *testing.T, url string) {
 }
 
 func panics(t *testing.T, url string) {
+	t.Helper()
 	for range Burst { // more than there are slots
 		want(t, Get(t, url+"/panic"), http.StatusInternalServerError, "")
 	}
@@ -173,6 +183,7 @@ func panics(t *testing.T, url string) {
 }
 
 func unknown(t *testing.T, url string) {
+	t.Helper()
 	for range 2 * Burst {
 		want(t, Get(t, url+"/nothing"), http.StatusNotFound, "")
 		want(t, Send(t, http.MethodDelete, url+"/items/1"), http.StatusMethodNotAllowed, "")
