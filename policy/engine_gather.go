@@ -18,6 +18,8 @@ type work struct {
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
 	peeked   []weir.Decision
 	exempt   int32 // the rule that has freed the request, -1 for none
+
+	clientFrom, clientTo int // the key ClientIP in keys, if there is one
 }
 
 // item is a policy that holds for a request.
@@ -45,6 +47,7 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
 	v.own = weir.Decision{}
 	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
+	w.clientFrom, w.clientTo = 0, 0
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
 	w.found = s.index.match(r, w.found[:0])
 	final := false
@@ -109,14 +112,20 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, u *Use) {
 	if u != nil && u.Cost != nil {
 		cost = u.Cost
 	}
-	if key != nil {
+	switch {
+	case key == nil:
+		it.to = it.from
+	case key == ClientIP() && w.clientTo > 0: // the most usual key is made once
+		it.from, it.to = w.clientFrom, w.clientTo
+	default:
 		w.keys, it.failed = appendText(w.keys, key, r)
+		if it.to = len(w.keys); key == ClientIP() {
+			w.clientFrom, w.clientTo = it.from, it.to
+		}
 	}
-	it.to = len(w.keys)
 	for i := range w.items {
-		if other := &w.items[i]; other.policy == p && string(w.key(other)) == string(w.keys[it.from:it.to]) {
-			w.keys = w.keys[:it.from]
-			return
+		if other := &w.items[i]; other.policy == p && string(w.key(other)) == string(w.key(&it)) {
+			return // what was appended for it stays, unused
 		}
 	}
 	if it.failed == nil {

@@ -144,12 +144,11 @@ func (x *index) check(rule int32, r *Request, known conditions, found []int32) [
 	return append(found, rule)
 }
 
-// bind makes r.PathValue answer the wildcards of the first pattern of the rule that the path of r matches.
+// bind makes r.PathValue answer the wildcards of the first pattern of the rule that the path of r matches. It is looked for when
+// somebody asks.
 func (x *index) bind(r *Request, rule int32) {
-	m := &x.matchers[rule]
-	if !m.wild {
-		r.bind(nil)
-		return
+	r.path.pattern, r.path.unbound = nil, nil
+	if m := &x.matchers[rule]; m.wild {
+		r.path.unbound = m
 	}
-	r.bind(m.pathPattern(r))
 }

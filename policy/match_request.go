@@ -11,14 +11,19 @@ type variables struct {
 	host, hostClean string
 	method          methodSet
 	pattern         *pattern // that the path matches, nil if the rule has none with wildcards
+	unbound         *matcher // of the rule whose pattern is still to be found
 }
 
-// value answers what stands for a wildcard in path.
-func (v *variables) value(path, name string) string {
-	if v.pattern == nil || v.path != path {
+// pathValue answers what stands for a wildcard in the path.
+func (r *Request) pathValue(name string) string {
+	if m := r.path.unbound; m != nil {
+		r.path.unbound = nil
+		r.bind(m.pathPattern(r))
+	}
+	if r.path.pattern == nil || r.path.path != r.Path {
 		return ""
 	}
-	return v.pattern.value(v.pathClean, name)
+	return r.path.pattern.value(r.path.pathClean, name)
 }
 
 // cleanPath is the path without empty and dot segments.

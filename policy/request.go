@@ -51,7 +51,7 @@ func (r *Request) HeaderValue(name string) (string, bool) {
 
 // PathValue is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of this
 // name.
-func (r *Request) PathValue(name string) string { return r.path.value(r.Path, name) }
+func (r *Request) PathValue(name string) string { return r.pathValue(name) }
 
 // cost is Cost with its default.
 func (r *Request) cost() int64 {
