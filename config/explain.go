@@ -123,8 +123,8 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	}
 	line(w, "lockout", lockout)
 	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+map[policy.Fail]string{
-		policy.FailClosed: ": a request whose key or cost cannot be told is refused",
-		policy.FailOpen:   ": a request whose key or cost cannot be told passes",
+		policy.FailClosed: ": refuses requests whose key cannot be told",
+		policy.FailOpen:   ": lets requests pass whose key cannot be told",
 	}[p.Fail])
 	line(w, "priority", f.show(p.path+".priority", p.Priority.String()))
 }

@@ -249,6 +249,9 @@ func and(a, b policy.Condition) policy.Condition {
 	case b == nil:
 		return a
 	}
+	if c, several := a.(conjunction); several {
+		return append(c, b)
+	}
 	return conjunction{a, b}
 }
 

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
 // relations checks what policies and rules say about one another.
@@ -81,6 +83,16 @@ func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[stri
 		if parent := byName[p.Parent]; parent != nil {
 			d.exceeds(p, parent)
 		}
+		if p.Cost != nil {
+			d.unaffordable(p.value, p.Cost, p)
+		}
+	}
+	for _, r := range f.rules {
+		for _, u := range r.uses {
+			if u.Cost != nil {
+				d.unaffordable(u.value, u.Cost, byName[u.Policy])
+			}
+		}
 	}
 	var last *placedRule
 	for _, r := range f.rules {
@@ -116,6 +128,29 @@ func (d *decoder) exceeds(p, parent *placedPolicy) {
 			d.warn(l.value, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
 				d.written(p.path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)), "lower it, or raise that of the parent")
 		}
+	}
+}
+
+// unaffordable warns of a constant cost that a limit can never grant.
+func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
+	n, err := strconv.ParseInt(cost.String(), 10, 64) // no expression that is not constant is spelled like a number
+	if err != nil {
+		return
+	}
+	for _, l := range p.live.limits {
+		most := l.Burst
+		if most == 0 {
+			most = l.Rate.Permits
+		}
+		if n <= most {
+			continue
+		}
+		shown := "than it can"
+		if !d.showsEnvironment(l.path) {
+			shown = "than the " + count(most) + " that it can"
+		}
+		d.warn(v, fmt.Sprintf("costs %d, more %s ever grant at a time: every request is refused", n, shown), "lower the cost, or raise the burst")
+		return
 	}
 }
 

@@ -145,8 +145,9 @@ func (s *source) syntax(err error) *Mistake {
 		before, rest = rest[:size], rest[size:]
 	}
 	switch {
-	case strings.HasPrefix(rest, "{") && strings.Trim(before, " ,[{:") != "":
-		fix = "put a value that has braces in quotes, as it stands within others"
+	case strings.HasPrefix(message, "did not find expected ',' or") && rest != "" && strings.Contains(`{["`, rest[:1]) &&
+		strings.Trim(before, " ,{:") != "":
+		fix = "put a value that has brackets or braces in quotes, as it stands within others"
 	case strings.HasPrefix(rest, "\t"):
 		message, fix = "a tab cannot indent in YAML", "indent with spaces"
 	case strings.Contains(message, "cannot start any token"):

@@ -1,0 +1,77 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/config"
+)
+
+func explained(t *testing.T, name string) string {
+	t.Helper()
+	f, err := config.Load(name, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	f.Explain(&b)
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+		if strings.TrimRight(line, " \n") != strings.TrimRight(line, "\n") {
+			t.Errorf("space at the end: %q", line)
+		}
+	}
+	return b.String()
+}
+
+func TestExplain(t *testing.T) {
+	golden(t, "testdata/whole.txt", explained(t, "testdata/whole.yaml"))
+	golden(t, "testdata/example.txt", explained(t, "../examples/weir.yaml"))
+}
+
+func TestWarnings(t *testing.T) {
+	const text = `version: 1
+policies:
+  big: {limit: 10/s, key: client.ip}
+  small: {limit: 5/s, parent: big}
+  wide: {limits: [{rate: 11/s}, {algorithm: concurrency, permits: 9}], parent: big}
+  year: {limits: [{algorithm: calendar-window, permits: 10, every: year}]}
+  month: {limits: [{algorithm: calendar-window, permits: 11, every: year}, {algorithm: concurrency, permits: 99}], parent: year}
+  unused: {limit: 1/s}
+  dear: {limit: 10/s, burst: 20, cost: 21}
+rules:
+  - {name: a, limits: [small, wide, month, dear, {policy: big, cost: 11}, {policy: dear, cost: 20}]}
+  - {name: b, match: {path: /x}}
+  - {name: c, match: {path: /x}, final: true, limits: big}
+  - {name: d, exempt: true}
+  - {name: e, final: true}
+  - {name: f, limits: big}
+  - {name: g, exempt: true, match: {path: /y}}
+  - {name: h, limits: big, final: true}
+`
+	f, err := config.Parse("f", []byte(text), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range f.Warnings {
+		got = append(got, w.String())
+	}
+	want := []string{
+		`f:5:19: policies.wide.limits[0]: grants more than the same period of its parent big: 11/s and 10/s; lower it, or raise that of the parent`,
+		`f:7:20: policies.month.limits[0]: grants more than the same period of its parent year: 11 permits and 10 permits; lower it, or raise that of the parent`,
+		`f:8:3: policies.unused: "unused": no rule uses this policy; use it in a rule, or remove it`,
+		`f:9:3: policies.dear: costs 21, more than the 20 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
+		`f:11:59: rules[0].limits[4].policy: "big": costs 11, more than the 10 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
+		`f:12:5: rules[1]: does nothing: it has no limits, and is neither exempt nor final; add limits, or remove it`,
+		`f:14:5: rules[3]: frees all requests of all limits: it has no match and no when; add match: {path: /healthz}, for instance`,
+		`f:16:5: rules[5]: is never reached: the rule in line 15 is final and matches all requests; move it in front of that rule`,
+		`f:18:5: rules[7]: is never reached: the rule in line 15 is final and matches all requests; move it in front of that rule`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
