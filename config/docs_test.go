@@ -1,0 +1,149 @@
+package config
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sections are the tables of the documentation in which the keys of each kind stand.
+var sections = map[string]string{
+	"file": "The file", "policy": "Policies", "limit": "Limits", "tiers": "Tiers", "queue": "Queue", "lockout": "Lockout", "rule": "Rules",
+	"match": "Match", "use": "Uses of a policy",
+}
+
+func documentation(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+var (
+	heading  = regexp.MustCompile(`(?m)^##+ (.*)$`)
+	tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|(.*)$")
+	block    = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+)
+
+// section is what stands below a heading.
+func section(t *testing.T, text, title string) string {
+	t.Helper()
+	places := heading.FindAllStringSubmatchIndex(text, -1)
+	for i, p := range places {
+		if text[p[2]:p[3]] != title {
+			continue
+		}
+		end := len(text)
+		if i+1 < len(places) {
+			end = places[i+1][0]
+		}
+		return text[p[1]:end]
+	}
+	t.Fatalf("there is no section %s", title)
+	return ""
+}
+
+// TestEveryKeyIsDocumented compares the tables of the documentation with the keys of the decoder.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text := documentation(t)
+	for name, k := range kinds {
+		title, ok := sections[name]
+		if !ok {
+			if name != "limits" { // its keys are those of a policy as well
+				t.Errorf("%s has no section", name)
+			}
+			continue
+		}
+		documented := map[string]bool{}
+		first, _, _ := strings.Cut(strings.TrimLeft(section(t, text, title), "\n"), "\n\n|") // the first table only
+		rows := first
+		if !strings.Contains(rows, "|---|") {
+			rows = section(t, text, title)
+			_, rows, _ = strings.Cut(rows, "|---|")
+			rows, _, _ = strings.Cut(rows, "\n\n")
+		}
+		for _, row := range tableRow.FindAllStringSubmatch(rows, -1) {
+			documented[row[1]] = true
+		}
+		if got, want := slices.Sorted(maps.Keys(documented)), k.names(); !slices.Equal(got, want) {
+			t.Errorf("%s: documented are %v, the decoder has %v", title, got, want)
+		}
+	}
+}
+
+// TestDocumentedExpressionsExist compares the tables of variables and functions with what is declared.
+func TestDocumentedExpressionsExist(t *testing.T) {
+	text := section(t, documentation(t), "Expressions")
+	documented := map[string]bool{}
+	for _, row := range tableRow.FindAllStringSubmatch(text, -1) {
+		name, _, _ := strings.Cut(row[1], "(")
+		documented[name] = true
+	}
+	for _, name := range append(slices.Clone(variableNames), nameQueryParam, nameInNetwork) {
+		if !documented[name] {
+			t.Errorf("%s is not documented", name)
+		}
+		delete(documented, name)
+	}
+	for name := range documented {
+		t.Errorf("%s is documented and does not exist", name)
+	}
+}
+
+// TestDocumentedFilesAreRight parses the examples of the documentation, which show every key.
+func TestDocumentedFilesAreRight(t *testing.T) {
+	blocks := block.FindAllStringSubmatch(documentation(t), -1)
+	if len(blocks) < 8 {
+		t.Errorf("only %d examples", len(blocks))
+	}
+	s := compiledSchema(t, "")
+	shown := ""
+	for _, b := range blocks {
+		f, err := Parse("example.yaml", []byte(b[1]), Options{Env: testEnv})
+		if err != nil {
+			t.Errorf("%v in\n%s", err, b[1])
+			continue
+		}
+		for _, w := range f.Warnings {
+			t.Errorf("%v in\n%s", w, b[1])
+		}
+		if err := s.Validate(plainYAML(t, b[1])); err != nil {
+			t.Errorf("the schema refuses\n%s%v", b[1], err)
+		}
+		shown += b[1]
+	}
+	for name, k := range kinds {
+		for key := range k.keys {
+			if !regexp.MustCompile(`\b`+key+`:`).MatchString(shown) && key != "mode" {
+				t.Errorf("no example shows %s of %s", key, name)
+			}
+		}
+	}
+}
+
+// TestExampleFile reads the example for users: without mistakes, without warnings, and as the schema says.
+func TestExampleFile(t *testing.T) {
+	const name = "../examples/weir.yaml"
+	f, err := Load(name, Options{Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range f.Warnings {
+		t.Error(w)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compiledSchema(t, "").Validate(plainYAML(t, string(content))); err != nil {
+		t.Error(err)
+	}
+	if len(f.Set.Policies) < 8 || len(f.Set.Rules) < 6 {
+		t.Errorf("%d policies, %d rules", len(f.Set.Policies), len(f.Set.Rules))
+	}
+}
