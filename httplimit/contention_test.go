@@ -127,3 +127,40 @@ func TestGateContention(t *testing.T) {
 		t.Errorf("%d slots are free in the end, want %d", n, slots)
 	}
 }
+
+// TestReservationContention settles requests from goroutines that outlive their handlers: each is settled once, with its own
+// verdict, and the rest costs what was reserved.
+func TestReservationContention(t *testing.T) {
+	const limit = 1_000_000
+	e := standing(t, &policy.Set{
+		Policies: []policy.Policy{hourly("tokens", limit, nil)},
+		Rules:    []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "tokens", Cost: policy.FixedNumber(100)}}}},
+	})
+	var settled, total atomic.Int64
+	var late sync.WaitGroup
+	h := gate(t, httplimit.GateOptions{Engine: e, Reserve: true}).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		total.Add(1)
+		reserved := httplimit.Reservation(r.Context())
+		for range 2 {
+			late.Go(func() {
+				if reserved.CommitPolicy("tokens", 10) {
+					settled.Add(1)
+				}
+			})
+		}
+	}))
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 200 {
+				get(h)
+			}
+		})
+	}
+	wait.Wait()
+	late.Wait()
+	want := limit - 10*settled.Load() - 100*(total.Load()-settled.Load())
+	if n := available(t, e, "tokens", ""); n != want || settled.Load() > total.Load() {
+		t.Errorf("%d tokens are left after %d of %d were settled, want %d", n, settled.Load(), total.Load(), want)
+	}
+}

@@ -66,7 +66,7 @@ func ReadTold(h http.Header, now time.Time) Told {
 			return Told{Cached: true}
 		}
 	}
-	clock := serverClock(h, now)
+	clock := &serverClock{header: h, now: now}
 	told.RetryAfter, told.HasRetryAfter = retryAfter(h, clock)
 	told.Limits = structured(h)
 	if len(told.Limits) == 0 {
@@ -90,17 +90,27 @@ func first(h http.Header, name string) (string, bool) {
 }
 
 // serverClock is the time of the server when it answered, rounded down to a second: what is told as a time of day is then
-// not told too early by a client whose clock is wrong.
-func serverClock(h http.Header, now time.Time) time.Time {
-	if text, ok := first(h, "Date"); ok {
-		if date, err := http.ParseTime(text); err == nil {
-			return date
-		}
-	}
-	return now
+// not told too early by a client whose clock is wrong. It is read only if it is needed.
+type serverClock struct {
+	header http.Header
+	now    time.Time
+	read   bool
 }
 
-func retryAfter(h http.Header, clock time.Time) (time.Duration, bool) {
+// until is the time until t, at least 0. Sub saturates.
+func (c *serverClock) until(t time.Time) time.Duration {
+	if !c.read {
+		c.read = true
+		if text, ok := first(c.header, "Date"); ok {
+			if date, err := http.ParseTime(text); err == nil {
+				c.now = date
+			}
+		}
+	}
+	return max(t.Sub(c.now), 0)
+}
+
+func retryAfter(h http.Header, clock *serverClock) (time.Duration, bool) {
 	if text, ok := first(h, "Retry-After-Ms"); ok {
 		if d, ok := decimal(text, time.Millisecond); ok {
 			return d, true
@@ -114,7 +124,7 @@ func retryAfter(h http.Header, clock time.Time) (time.Duration, bool) {
 		return d, true
 	}
 	if date, err := http.ParseTime(text); err == nil {
-		return max(date.Sub(clock), 0), true
+		return clock.until(date), true
 	}
 	return 0, false
 }
@@ -272,7 +282,7 @@ var trios = [...]struct{ limit, remaining, reset, resetAfter string }{
 	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", ""},
 }
 
-func trio(h http.Header, clock time.Time) []ToldLimit {
+func trio(h http.Header, clock *serverClock) []ToldLimit {
 	for i := range trios {
 		names := &trios[i]
 		text, ok := first(h, names.remaining)
@@ -312,7 +322,7 @@ const (
 )
 
 // vendors reads the trios of which a response has several: X-RateLimit-Remaining-Tokens, Anthropic-RateLimit-Tokens-Remaining.
-func vendors(h http.Header, clock time.Time) (limits []ToldLimit) {
+func vendors(h http.Header, clock *serverClock) (limits []ToldLimit) {
 	for field, values := range h {
 		if len(limits) > 16*mostTold { // nobody has so many
 			return nil

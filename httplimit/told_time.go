@@ -65,21 +65,21 @@ const (
 
 // untilReset reads a -Reset field: seconds, or such since 1970, perhaps in thousandths or millionths, "6m0s", or a date. It is 0
 // for what is none of these.
-func untilReset(text string, clock time.Time) time.Duration {
+func untilReset(text string, clock *serverClock) time.Duration {
 	if whole, fraction, dotted := strings.Cut(text, "."); isNumber(whole) && (!dotted || isNumber(fraction)) {
 		n, err := strconv.ParseInt(whole, 10, 64)
 		switch {
 		case err != nil:
 			return 0
 		case n >= unixMicroseconds:
-			return since(time.UnixMicro(n), clock)
+			return clock.until(time.UnixMicro(n))
 		case n >= unixMilliseconds:
-			return since(time.UnixMilli(n), clock)
+			return clock.until(time.UnixMilli(n))
 		case n >= unixSeconds:
 			if dotted {
 				n++
 			}
-			return since(time.Unix(n, 0), clock)
+			return clock.until(time.Unix(n, 0))
 		}
 		d, _ := decimal(text, time.Second)
 		return d
@@ -89,17 +89,14 @@ func untilReset(text string, clock time.Time) time.Duration {
 	}
 	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02 15:04:05Z07:00"} {
 		if t, err := time.Parse(layout, text); err == nil {
-			return since(t, clock)
+			return clock.until(t)
 		}
 	}
 	if t, err := http.ParseTime(text); err == nil {
-		return since(t, clock)
+		return clock.until(t)
 	}
 	return 0
 }
-
-// since is the time from clock to t, at least 0. Sub saturates.
-func since(t, clock time.Time) time.Duration { return max(t.Sub(clock), 0) }
 
 func isNumber(text string) bool {
 	for i := range len(text) {

@@ -925,3 +925,30 @@ func TestTransportOptionsThatCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkTransport is what a Transport adds to a request.
+func BenchmarkTransport(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		lines []string
+	}{
+		{"nothing told", []string{"Content-Type: text/plain", "Date: Sat, 21 Nov 2026 12:00:00 GMT"}},
+		{"RateLimit", []string{`RateLimit: "a";r=900000;t=60`, `RateLimit-Policy: "a";q=1000000;w=60`}},
+		{"OpenAI", []string{
+			"x-ratelimit-remaining-requests: 900000", "x-ratelimit-reset-requests: 1m", "x-ratelimit-limit-requests: 1000000",
+			"x-ratelimit-remaining-tokens: 900000", "x-ratelimit-reset-tokens: 1m", "x-ratelimit-limit-tokens: 1000000",
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			answer := says(200, c.lines...)
+			rt := transport(b, httplimit.TransportOptions{}, func(*http.Request) (*http.Response, error) { return answer, nil })
+			r := request(http.MethodGet, apiURL)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := rt.RoundTrip(r); err != nil { //nolint:bodyclose // it has none
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
