@@ -117,7 +117,7 @@ func (r *reader) policy(f field, e *expectation) {
 		if got == "" {
 			got = none
 		}
-		return got, got == want || r.last.policy == want
+		return got, want == got || want == r.last.policy || want == r.last.full && want != ""
 	}
 }
 

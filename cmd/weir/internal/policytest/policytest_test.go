@@ -75,6 +75,7 @@ tests:
   - name: a burst, and then one a second
     steps:
       - {request: GET /a, times: 4, expect: {allowed: 3, refused: 1, policy: per-client, key: 192.0.2.1, reason: limited, retry_after: 1s, remaining: 0, limit: 3, rule: all}}
+      - {request: GET /a, expect: {policy: per-client/1s}}
       - {wait: 999ms, request: GET /a, expect: {allowed: false, retry_after: 1ms}}
       - {wait: 1ms, request: GET /a, expect: {allowed: true, reason: none, retry_after: 0s}}
       - {request: GET /a, client: 192.0.2.2, expect: {allowed: true, remaining: 2}}
@@ -156,7 +157,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 		"rule: gold":            "rules: expected gold, got all",
 		"rules: [all, gold]":    "rules: expected all, gold, got all",
 		"rules: []":             "rules: expected none, got all",
-		"policy: per-client/1s": "policy: expected per-client/1s, got per-client",
+		"policy: per-client/2s": "policy: expected per-client/2s, got per-client",
 	} {
 		file := write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n"+
 			"  - {request: GET /a, client: 192.0.2.1, times: 4, expect: {"+expect+"}}\n")

@@ -155,6 +155,9 @@ func (r *result) add(v *policy.Verdict) {
 	if v.Binding >= 0 {
 		p := &v.Parts[v.Binding]
 		r.last.policy, r.last.limit, r.last.key = p.Policy.Name, p.Decision.Policy, string(p.Key)
+		if p.Limit < len(p.Policy.Limits) {
+			r.last.full = p.Policy.Name + "/" + p.Policy.Limits[p.Limit].Name
+		}
 	}
 }
 

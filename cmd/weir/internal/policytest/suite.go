@@ -65,7 +65,8 @@ type result struct {
 type verdict struct {
 	allowed  bool
 	policy   string // of the limit that binds, "" for none
-	limit    string // the same with the name of the limit
+	limit    string // the same, with the name of the limit if the policy has several
+	full     string // the same, with the name of the limit
 	key      string
 	decision weir.Decision
 }
