@@ -12,16 +12,22 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// comparison runs a log through one configuration, or through two at the same time. Reading, and each configuration, have a
-// goroutine of their own, which hand on batches of requests in the order of their times.
+// comparison runs a log through one configuration, or through two at the same time. Reading, putting in order, and each
+// configuration have a goroutine of their own, which hand on batches of requests.
 type comparison struct {
 	configurations []configuration
 	policies       []string // names of all policies, in the order of the sets
 	fields         fields
-	sequence       *sequence
 	encoded        []byte
-	batch          *batch
-	err            error // of making an engine
+
+	reading   *batch // what is read, in the order of the log
+	unordered chan *batch
+	unused    chan *batch
+	ordering  sync.WaitGroup
+
+	sequence *sequence
+	batch    *batch // what comes out of sequence
+	err      error  // of making an engine
 
 	begun       bool
 	first, last int64
@@ -52,21 +58,42 @@ func newComparison(configurations ...configuration) *comparison {
 	}
 	c.fields = fieldsOf(sets...)
 	c.sequence = newSequence(c.take)
+	c.unordered, c.unused = make(chan *batch, inFlight), make(chan *batch, inFlight)
 	for range inFlight {
 		c.free <- &batch{}
+		c.unused <- &batch{}
 	}
-	c.batch = <-c.free
+	c.batch, c.reading = <-c.free, <-c.unused
+	c.ordering.Go(c.order)
 	return c
 }
 
-// read puts a record in its place.
+// order puts in order what was read.
+func (c *comparison) order() {
+	for b := range c.unordered {
+		start := uint32(0)
+		for _, e := range b.entries {
+			c.sequence.add(e.at, b.space[start:e.end])
+			start = e.end
+		}
+		b.reset()
+		c.unused <- b
+	}
+	c.sequence.drain()
+}
+
+// read takes a record.
 func (c *comparison) read(rec *accesslog.Record) {
 	c.withHost = c.withHost || len(rec.Host) > 0
 	if !rec.Client.IsValid() {
 		c.unnamed++
 	}
 	c.encoded = c.fields.appendRequest(c.encoded[:0], rec)
-	c.sequence.add(rec.Time, c.encoded)
+	c.reading.add(rec.Time, c.encoded)
+	if c.reading.full() {
+		c.unordered <- c.reading
+		c.reading = <-c.unused
+	}
 }
 
 // take adds a request to the batch.
@@ -141,7 +168,9 @@ func (c *comparison) send() {
 
 // finish waits until all that was read has been decided. It must be called exactly once.
 func (c *comparison) finish() error {
-	c.sequence.drain()
+	c.unordered <- c.reading
+	close(c.unordered)
+	c.ordering.Wait()
 	if c.input == nil {
 		return c.err
 	}
