@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -460,4 +461,46 @@ func ExampleReadTold() {
 	// Output:
 	// burst 50 of 100 30s
 	// daily 0 of 1000 10h0m0s
+}
+
+// ask sends a prompt, and pays for the tokens that the answer says it has used.
+func ask(ctx context.Context, client *http.Client, url string) (tokens int64, err error) {
+	ctx, cost := httplimit.WithSettlement(ctx)
+	defer cost.Cancel() // if it was not committed
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"prompt":"?"}`))
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Tokens int64 }
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return 0, err
+	}
+	cost.Commit(answer.Tokens)
+	return answer.Tokens, nil
+}
+
+// A client of a language model has 6000 tokens a day, and reserves 1000 of them for each prompt.
+func ExampleWithSettlement() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":130}`) }))
+	defer server.Close()
+	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "tokens", Rate: weir.PerDay(6000), QueueLimit: 100_000})
+	if err != nil {
+		panic(err)
+	}
+	transport, err := httplimit.NewTransport(httplimit.TransportOptions{
+		Limiter: tokens, Cost: func(*http.Request) int64 { return 1000 },
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(ask(context.Background(), &http.Client{Transport: transport}, server.URL))
+	fmt.Println(tokens.Stats().Available, "tokens are left")
+	// Output:
+	// 130 <nil>
+	// 5870 tokens are left
 }

@@ -94,7 +94,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			h.failed(f)
 			t.hosts.leave(h)
-			turn.lease.Release()
+			turn.end()
 			return resp, err
 		}
 		told := ReadTold(resp.Header, time.Now())
@@ -110,7 +110,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		h.retried()
 		t.hosts.leave(h)
-		turn.lease.Release()
+		if settlementOf(turn.ctx) != nil {
+			turn.lease.Cancel()
+		} else {
+			turn.lease.Release()
+		}
 		req, refused = next, resp
 		retries++
 	}
@@ -220,8 +224,8 @@ func (u *turn) reaches(h *host) bool { return u.left > 0 && h.peek(u.until(time.
 
 // finish hands the answer out, and the lease back, at once or when the body has been read.
 func (u *turn) finish(resp *http.Response) *http.Response {
-	if !u.t.holds || !u.lease.Allowed() || resp.Body == nil || resp.Body == http.NoBody {
-		u.lease.Release()
+	if !u.t.holds || !u.lease.Allowed() || resp.Body == nil || resp.Body == http.NoBody || settlementOf(u.ctx) != nil {
+		u.end()
 		return resp
 	}
 	body := &leasedBody{resp.Body, u.lease}
@@ -231,6 +235,15 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 		resp.Body = body
 	}
 	return resp
+}
+
+// end gives the lease to who settles it, or else back.
+func (u *turn) end() {
+	if s := settlementOf(u.ctx); s != nil {
+		s.hold(u.lease)
+		return
+	}
+	u.lease.Release()
 }
 
 // leasedBody releases a lease at the end of a body.

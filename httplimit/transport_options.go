@@ -28,7 +28,8 @@ type TransportOptions struct {
 	Limiter weir.Limiter
 	// Keyed is that for each partition on its own. It excludes Limiter.
 	Keyed KeyedReserver
-	// Cost is how many permits of Limiter or Keyed a request takes: from 0, which takes none. Default: 1.
+	// Cost is how many permits of Limiter or Keyed a request takes: from 0, which takes none. Where that is an estimate, see
+	// [WithSettlement]. Default: 1.
 	Cost func(*http.Request) int64
 	// Partition says whose limits hold for a request: what one request learns holds for all others of the same partition.
 	// A server with separate limits for parts of it, or for each API key, needs one. It is the key for Keyed, and the name for
