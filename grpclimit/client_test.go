@@ -282,6 +282,38 @@ func TestPermitsOfHeldCallsAreGivenBack(t *testing.T) {
 	})
 }
 
+func TestPermitThatCameDuringAHoldIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		s := &service{unary: func(context.Context) error {
+			if !first {
+				return nil
+			}
+			first = false
+			time.Sleep(90 * time.Second)
+			return told(t, codes.ResourceExhausted, 30*time.Second) // until 120 s
+		}}
+		client := setup{service: s, client: paced(t, grpclimit.ClientOptions{
+			Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.Per(1, 100*time.Second), Burst: 1, QueueLimit: 1}),
+		})}.dial(t)
+		go func() { _ = call(t.Context(), client) }()
+		synctest.Wait()
+		elapsed(t, 120*time.Second, func() { want(t, call(t.Context(), client), codes.OK) })
+	})
+}
+
+func TestJitterLeavesTimeForTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := grpclimit.ClientOptions{Jitter: 1, Random: func() float64 { return 0.8 }, MaxRetries: 1}
+		client := setup{service: answering(told(t, codes.ResourceExhausted, 5*time.Second)), client: paced(t, o)}.dial(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		elapsed(t, 5500*time.Millisecond, func() { want(t, call(ctx, client), codes.OK) })
+		client = setup{service: answering(told(t, codes.ResourceExhausted, 5*time.Second)), client: paced(t, o)}.dial(t)
+		elapsed(t, 9*time.Second, func() { want(t, call(t.Context(), client), codes.OK) })
+	})
+}
+
 func TestStreamsOfTheClientArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := grpclimit.ClientOptions{

@@ -152,7 +152,7 @@ func TestEngineWaits(t *testing.T) {
 			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1)}}}, QueueLimit: 10, MaxWait: 3500 * time.Millisecond,
 		}, policy.Match{})
 		client := setup{server: limited(t, grpclimit.ServerOptions{
-			Engine: engine(t, set, policy.EngineOptions{}), MaxWait: weir.Never,
+			Engine: engine(t, set, policy.EngineOptions{}), MaxWait: weir.Never, Logger: silent(t),
 			OnRefused: func(_ context.Context, r *grpclimit.Refusal) {
 				if r.Decision.Reason != weir.ReasonDeadline && r.Decision.Reason != weir.ReasonLimited {
 					t.Errorf("refused because of %v", r.Decision.Reason)
@@ -179,6 +179,7 @@ func TestEngineWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		want(t, call(ctx, client), codes.Canceled)
+		synctest.Wait()
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -203,6 +204,19 @@ func paced(t testing.TB, o grpclimit.ClientOptions) []grpc.DialOption {
 		t.Fatal(err)
 	}
 	return []grpc.DialOption{grpc.WithUnaryInterceptor(c.Unary()), grpc.WithStreamInterceptor(c.Stream())}
+}
+
+// silent is a logger that nothing must be told to.
+func silent(t testing.TB) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(failing{t}, nil))
+}
+
+type failing struct{ t testing.TB }
+
+func (f failing) Write(text []byte) (int, error) {
+	f.t.Errorf("it was logged: %s", text)
+	return len(text), nil
 }
 
 func bucket(t testing.TB, o weir.TokenBucketOptions) *weir.TokenBucket {

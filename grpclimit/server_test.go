@@ -158,6 +158,23 @@ func TestMetadataTellsTheLimit(t *testing.T) {
 	})
 }
 
+func TestLimitThatHasChangedIsToldWithoutAWindow(t *testing.T) {
+	limiter := keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10)})
+	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Headers: &httplimit.Headers{}})}.dial(t)
+	for _, want := range []string{`"per-client";q=10;w=3600`, `"per-client";q=20`} {
+		var header metadata.MD
+		if err := call(t.Context(), client, grpc.Header(&header)); err != nil {
+			t.Fatal(err)
+		}
+		if got := header["ratelimit-policy"]; len(got) != 1 || got[0] != want {
+			t.Errorf("the policy is %q, want %s", got, want)
+		}
+		if err := limiter.Override("192.0.2.1", weir.Limit{Rate: weir.PerHour(20)}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNoFieldsTellsNoNumbers(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerHour(1), Burst: 1234}),

@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
@@ -211,6 +213,37 @@ func TestMessageIsReleasedThoughItsReaderOutlivesTheHandler(t *testing.T) {
 			t.Errorf("%d permits are free", left)
 		}
 	})
+}
+
+func TestStreamThatPanicsHoldsNothing(t *testing.T) {
+	for _, messages := range []bool{false, true} {
+		limiter := slots(t, 2, 0)
+		o := grpclimit.ServerOptions{Limiter: limiter}
+		if messages {
+			o.MessageCost = grpclimit.Each(1)
+		}
+		s := &service{input: func(stream testgrpc.TestService_StreamingInputCallServer) error {
+			if _, err := stream.Recv(); err != nil {
+				t.Error(err)
+			}
+			panic("handler")
+		}}
+		recovers := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			defer func() {
+				if recover() != nil {
+					err = status.Error(codes.Internal, "panic")
+				}
+				if left := limiter.Stats().Available; left != 2 {
+					t.Errorf("%d permits are free", left)
+				}
+			}()
+			return handler(srv, ss)
+		}
+		client := setup{
+			service: s, server: append([]grpc.ServerOption{grpc.ChainStreamInterceptor(recovers)}, limited(t, o)...),
+		}.dial(t)
+		want(t, countMessages(t, client, 1), codes.Internal)
+	}
 }
 
 func TestTwoServersLimitOpeningsAndMessagesApart(t *testing.T) {

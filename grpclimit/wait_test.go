@@ -88,7 +88,7 @@ func TestClientThatCancelsIsNotRefused(t *testing.T) {
 		limiter := slots(t, 1, 5)
 		s := &service{}
 		client := setup{service: s, server: limited(t, grpclimit.ServerOptions{
-			Limiter: limiter, MaxWait: weir.Never,
+			Limiter: limiter, MaxWait: weir.Never, Logger: silent(t),
 			OnRefused: func(_ context.Context, r *grpclimit.Refusal) { t.Errorf("refused: %+v", r.Decision) },
 		})}.dial(t)
 		lease := limiter.TryAcquire(1)

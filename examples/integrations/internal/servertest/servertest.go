@@ -41,7 +41,7 @@ func Send(t *testing.T, method, url string, header ...string) Answer {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := resp.Body.Close(); err != nil {
+		if err = resp.Body.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
