@@ -43,13 +43,23 @@ func loadZone(name string) (*time.Location, bool) {
 }
 
 var (
-	unitNames  = []string{"minute", "hour", "day", "week", "month", "quarter", "year"}
-	unitHints  = map[string]string{"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month", "quarterly": "quarter", "yearly": "year", "annually": "year"}
+	unitHints = map[string]string{
+		"hourly": keyHour, "daily": keyDay, "weekly": "week", "monthly": keyMonth, "quarterly": "quarter", "yearly": "year",
+		"annually": "year",
+	}
 	monthNames = []string{
 		"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
 	}
 	weekdayNames = []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
 )
+
+func unitNames() []string {
+	var names []string
+	for unit := weir.CalendarMinute; unit <= weir.CalendarYear; unit++ {
+		names = append(names, unit.String())
+	}
+	return names
+}
 
 // calendarKeys are the keys that say where in a unit windows begin, with the units that have them.
 var calendarKeys = []struct {
@@ -60,18 +70,33 @@ var calendarKeys = []struct {
 	first, last weir.CalendarUnit
 	set         func(c *weir.Calendar, n int)
 }{
-	{"month", 1, 12, monthNames, "a month", weir.CalendarQuarter, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Month = time.Month(n) }},
-	{"day", 1, 31, nil, "a day of the month", weir.CalendarMonth, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Day = n }},
-	{"weekday", 1, 7, weekdayNames, "a day of the week", weir.CalendarWeek, weir.CalendarWeek, func(c *weir.Calendar, n int) { c.Weekday = n }},
-	{"hour", 0, 23, nil, "an hour", weir.CalendarDay, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Hour = n }},
-	{"minute", 0, 59, nil, "a minute", weir.CalendarHour, weir.CalendarYear, func(c *weir.Calendar, n int) { c.Minute = n }},
+	{
+		keyMonth, 1, 12, monthNames, "a month", weir.CalendarQuarter, weir.CalendarYear,
+		func(c *weir.Calendar, n int) { c.Month = time.Month(n) },
+	},
+	{
+		keyDay, 1, 31, nil, "a day of the month", weir.CalendarMonth, weir.CalendarYear,
+		func(c *weir.Calendar, n int) { c.Day = n },
+	},
+	{
+		keyWeekday, 1, 7, weekdayNames, "a day of the week", weir.CalendarWeek, weir.CalendarWeek,
+		func(c *weir.Calendar, n int) { c.Weekday = n },
+	},
+	{
+		keyHour, 0, 23, nil, "an hour", weir.CalendarDay, weir.CalendarYear,
+		func(c *weir.Calendar, n int) { c.Hour = n },
+	},
+	{
+		keyMinute, 0, 59, nil, "a minute", weir.CalendarHour, weir.CalendarYear,
+		func(c *weir.Calendar, n int) { c.Minute = n },
+	},
 }
 
 // calendar reads where windows begin.
 func (d *decoder) calendar(o *object) (c weir.Calendar, ok bool) {
 	ok = true
-	if every, given := o.get("every"); given {
-		word, known := d.choice(every, unitNames, unitHints)
+	if every, given := o.get(keyEvery); given {
+		word, known := d.choice(every, unitNames(), unitHints)
 		ok = known && c.Unit.UnmarshalText([]byte(word)) == nil
 	}
 	if zone, given := o.get("zone"); given {
@@ -136,7 +161,7 @@ func (d *decoder) calendarNumber(v value, low, high int64, names []string, what 
 	if i := slices.Index(names, s.text); i >= 0 {
 		return low + int64(i), true
 	}
-	if n, valid := integer(s.text); valid && (s.env || s.node.ShortTag() == "!!int") && n >= low && n <= high {
+	if n, valid := integer(s.text); valid && (s.env || s.node.ShortTag() == tagInt) && n >= low && n <= high {
 		return n, true
 	}
 	fix := "write " + names[0]

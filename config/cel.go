@@ -135,11 +135,11 @@ func queryParam(query, name string) string {
 			continue
 		}
 		key, value, _ := strings.Cut(parameter, "=")
-		if key, err := url.QueryUnescape(key); err != nil || key != name {
+		if decoded, err := url.QueryUnescape(key); err != nil || decoded != name {
 			continue
 		}
-		if value, err := url.QueryUnescape(value); err == nil {
-			return value
+		if decoded, err := url.QueryUnescape(value); err == nil {
+			return decoded
 		}
 	}
 	return ""

@@ -70,17 +70,20 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased}
+	d := &decoder{
+		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
+	}
 	f := d.file(value{node: d.resolve(root)})
 	if d.budget < 0 { // what was left out may have made other mistakes
-		m := s.mistake(1, 1, fmt.Sprintf("aliases lead to more than %d values", mostAliased), "use fewer aliases, or tiers and keys in one policy")
+		m := s.mistake(1, 1, fmt.Sprintf("aliases lead to more than %d values", mostAliased),
+			"use fewer aliases, or tiers and keys in one policy")
 		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
 	}
 	if len(d.all) > 0 {
 		return nil, &Errors{File: name, Mistakes: d.sorted(), Omitted: d.omitted}
 	}
 	if err := f.Set.Check(); err != nil {
-		return nil, &Errors{File: name, Mistakes: d.refused(f, err)}
+		return nil, &Errors{File: name, Mistakes: d.refused(err)}
 	}
 	f.Warnings = d.warnings.sorted()
 	return f, nil
@@ -117,18 +120,18 @@ func (d *decoder) file(v value) *File {
 // version reads the version of the format.
 func (d *decoder) version(v value) {
 	s, ok := d.scalar(v, "the version of the format, 1", "write version: 1")
-	if ok && (s.text != "1" || !s.env && s.node.ShortTag() != "!!int") {
+	if ok && (s.text != "1" || !s.env && s.node.ShortTag() != tagInt) {
 		d.wrong(v, "must be 1, the only version of the format", "write version: 1")
 	}
 }
 
 // refused are mistakes that only the engine has found.
-func (d *decoder) refused(f *File, err error) []Mistake {
-	var all []Mistake
+func (d *decoder) refused(err error) []Mistake {
 	errs := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of errors.Join
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		errs = joined.Unwrap()
 	}
+	all := make([]Mistake, 0, len(errs))
 	for _, err := range errs {
 		m := d.source.mistake(1, 1, "the engine refuses it: "+err.Error(), "change the option that it names")
 		var o *weir.OptionError

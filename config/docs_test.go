@@ -102,7 +102,7 @@ func TestDocumentedFilesAreRight(t *testing.T) {
 		t.Errorf("only %d examples", len(blocks))
 	}
 	s := compiledSchema(t, "")
-	shown := ""
+	var shown strings.Builder
 	for _, b := range blocks {
 		f, err := Parse("example.yaml", []byte(b[1]), Options{Env: testEnv})
 		if err != nil {
@@ -115,11 +115,11 @@ func TestDocumentedFilesAreRight(t *testing.T) {
 		if err := s.Validate(plainYAML(t, b[1])); err != nil {
 			t.Errorf("the schema refuses\n%s%v", b[1], err)
 		}
-		shown += b[1]
+		shown.WriteString(b[1])
 	}
 	for name, k := range kinds {
 		for key := range k.keys {
-			if !regexp.MustCompile(`\b`+key+`:`).MatchString(shown) && key != "mode" {
+			if !regexp.MustCompile(`\b`+key+`:`).MatchString(shown.String()) && key != "mode" {
 				t.Errorf("no example shows %s of %s", key, name)
 			}
 		}

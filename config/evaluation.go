@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/textproto"
 	"reflect"
 	"sync"
 	"time"
@@ -9,8 +10,6 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-
-	"net/textproto"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/keytext"
@@ -29,7 +28,7 @@ type evaluation struct {
 func (e *evaluation) String() string { return e.source }
 
 // eval answers the result.
-func (e *evaluation) eval(r *policy.Request) (ref.Val, error) {
+func (e *evaluation) eval(r *policy.Request) (ref.Val, error) { //nolint:ireturn // what CEL answers
 	a, _ := activations.Get().(*activation)
 	a.request, a.now = r, e.now
 	out, _, err := e.program.Eval(a)
@@ -200,7 +199,7 @@ func (l *lookup) find(name string) (string, bool) {
 }
 
 // Get is that of traits.Indexer.
-func (l *lookup) Get(index ref.Val) ref.Val {
+func (l *lookup) Get(index ref.Val) ref.Val { //nolint:ireturn // that of the interface
 	name, ok := index.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(index)
@@ -210,10 +209,10 @@ func (l *lookup) Get(index ref.Val) ref.Val {
 }
 
 // IsSet is that of traits.FieldTester.
-func (l *lookup) IsSet(field ref.Val) ref.Val { return l.Contains(field) }
+func (l *lookup) IsSet(field ref.Val) ref.Val { return l.Contains(field) } //nolint:ireturn // that of the interface
 
 // Contains is that of traits.Container.
-func (l *lookup) Contains(v ref.Val) ref.Val {
+func (l *lookup) Contains(v ref.Val) ref.Val { //nolint:ireturn // that of the interface
 	name, ok := v.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(v)
@@ -231,15 +230,15 @@ func (l *lookup) ConvertToNative(t reflect.Type) (any, error) {
 }
 
 // ConvertToType is that of ref.Val: there is no other type.
-func (l *lookup) ConvertToType(ref.Type) ref.Val {
+func (l *lookup) ConvertToType(ref.Type) ref.Val { //nolint:ireturn // that of the interface
 	return types.NewErr("weir: a lookup cannot be converted")
 }
 
 // Equal is that of ref.Val: it is equal to nothing.
-func (l *lookup) Equal(ref.Val) ref.Val { return types.False }
+func (l *lookup) Equal(ref.Val) ref.Val { return types.False } //nolint:ireturn // that of the interface
 
 // Type is that of ref.Val.
-func (l *lookup) Type() ref.Type { return types.MapType }
+func (l *lookup) Type() ref.Type { return types.MapType } //nolint:ireturn // that of the interface
 
 // Value is that of ref.Val.
 func (l *lookup) Value() any { return l }

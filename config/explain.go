@@ -63,7 +63,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	line(w, "mode", f.show(p.path+".mode", p.Mode.String()))
 	names := limitNames(p.Limits)
 	if len(p.live.limits) == 0 {
-		line(w, "limits", "none")
+		line(w, keyLimits, "none")
 	}
 	for i, l := range p.live.limits {
 		name := names[i]
@@ -147,7 +147,7 @@ func (f *File) explainAlternatives(w io.Writer, what string, all []namedLimits) 
 // shows tells whether something of a limit came from the environment.
 func (f *File) shows(path string) bool {
 	for shown := range f.shown {
-		if shown == path || strings.HasPrefix(shown, path+".") || short(path, "burst") == shown {
+		if shown == path || strings.HasPrefix(shown, path+".") || short(path, keyBurst) == shown {
 			return true
 		}
 	}
@@ -176,7 +176,7 @@ func (f *File) spellLimit(l placedLimit) string {
 		if l.Algorithm != weir.AlgorithmTokenBucket {
 			what, path = "permits ", l.path+".permits"
 		}
-		if beside := short(l.path, "burst"); beside != "" {
+		if beside := short(l.path, keyBurst); beside != "" {
 			path = beside
 		}
 		words = append(words, what+f.show(path, count(l.Burst)))
@@ -194,7 +194,7 @@ func (f *File) spellLimit(l placedLimit) string {
 		for _, field := range []struct {
 			key string
 			n   int
-		}{{"month", int(c.Month)}, {"day", c.Day}, {"weekday", c.Weekday}, {"hour", c.Hour}, {"minute", c.Minute}} {
+		}{{keyMonth, int(c.Month)}, {keyDay, c.Day}, {keyWeekday, c.Weekday}, {keyHour, c.Hour}, {keyMinute, c.Minute}} {
 			if field.n != 0 {
 				words = append(words, field.key+" "+f.show(l.path+"."+field.key, strconv.Itoa(field.n)))
 			}
@@ -248,9 +248,9 @@ func (f *File) conditions(r *placedRule) []string {
 		words = append(words, key+" "+oneOf(shown))
 	}
 	m := r.Match
-	texts("method", m.Methods)
-	texts("host", m.Hosts)
-	texts("path", m.Paths)
+	texts(keyMethod, m.Methods)
+	texts(keyHost, m.Hosts)
+	texts(keyPath, m.Paths)
 	texts("route", m.Routes)
 	texts("protocol", m.Protocols)
 	networks := make([]string, len(m.Clients))

@@ -31,6 +31,7 @@ const (
 // expressions compiles expressions, the same one once.
 type expressions struct {
 	vocabulary
+
 	now      func() time.Time
 	compiled map[string]*compiled
 }
@@ -86,7 +87,8 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 		return s, nil
 	}
 	if len(s.text) > mostExpression {
-		d.wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.text), mostExpression), "split it among several rules")
+		d.wrong(v, fmt.Sprintf("has %d bytes: an expression has at most %d", len(s.text), mostExpression),
+			"split it among several rules")
 		return s, nil
 	}
 	if strings.TrimSpace(s.text) == "" {
@@ -113,7 +115,7 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 		switch {
 		case want.IsExactType(cel.StringType) && got.IsExactType(cel.IntType):
 			fix = "write string(" + shorten(v.node.Value) + ")"
-		case want.IsExactType(cel.IntType) && got.IsExactType(cel.StringType), want.IsExactType(cel.IntType) && got.IsExactType(cel.DoubleType):
+		case want.IsExactType(cel.IntType) && (got.IsExactType(cel.StringType) || got.IsExactType(cel.DoubleType)):
 			fix = "write int(" + shorten(v.node.Value) + ")"
 		case want.IsExactType(cel.StringType) && got.Kind() == cel.ListKind:
 			fix = "write a list of YAML: [client.ip, request.method], for instance"
@@ -225,7 +227,7 @@ func offset(text string, line, column int) int {
 }
 
 // key reads what requests are counted under: an expression, or a list of them.
-func (d *decoder) key(v value) policy.Text {
+func (d *decoder) key(v value) policy.Text { //nolint:ireturn // one of several
 	const must = "an expression of the type string, or a list of them"
 	if v.node.Kind != yaml.SequenceNode {
 		return d.textExpression(v, must)
@@ -256,7 +258,7 @@ func (d *decoder) tierBy(v value) policy.Text {
 	return d.textExpression(v, "an expression of the type string")
 }
 
-func (d *decoder) textExpression(v value, must string) policy.Text {
+func (d *decoder) textExpression(v value, must string) policy.Text { //nolint:ireturn // one of several
 	s, c := d.compile(v, must, cel.StringType)
 	switch {
 	case c == nil:
@@ -270,7 +272,7 @@ func (d *decoder) textExpression(v value, must string) policy.Text {
 }
 
 // when reads a condition.
-func (d *decoder) when(v value) policy.Condition {
+func (d *decoder) when(v value) policy.Condition { //nolint:ireturn // one of several
 	s, c := d.compile(v, "an expression of the type bool", cel.BoolType)
 	if c == nil {
 		return nil
@@ -279,7 +281,7 @@ func (d *decoder) when(v value) policy.Condition {
 }
 
 // cost reads a number of permits.
-func (d *decoder) cost(v value) policy.Number {
+func (d *decoder) cost(v value) policy.Number { //nolint:ireturn // one of several
 	const must = "a number of permits from 0 to 10^15, or an expression of the type int"
 	s, c := d.compile(v, must, cel.IntType)
 	if c == nil {

@@ -1,8 +1,29 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
+)
+
+// The keys that are looked for in several places.
+const (
+	keyLimit   = "limit"
+	keyLimits  = "limits"
+	keyBurst   = "burst"
+	keyRate    = "rate"
+	keyPermits = "permits"
+	keyEvery   = "every"
+	keyMonth   = "month"
+	keyDay     = "day"
+	keyWeekday = "weekday"
+	keyHour    = "hour"
+	keyMinute  = "minute"
+	keyPath    = "path"
+	keyHost    = "host"
+	keyMethod  = "method"
+
+	tagInt = "!!int"
 )
 
 // kind is a mapping whose keys are fixed.
@@ -31,11 +52,8 @@ func (k kind) ignored(key string) bool { return k.extensions && strings.HasPrefi
 // with is a kind with further keys.
 func (k kind) with(what string, keys map[string]string) kind {
 	all := map[string]string{}
-	for _, m := range []map[string]string{k.keys, keys} {
-		for name, about := range m {
-			all[name] = about
-		}
-	}
+	maps.Copy(all, k.keys)
+	maps.Copy(all, keys)
 	k.what, k.keys = what, all
 	return k
 }
@@ -50,21 +68,21 @@ var (
 			"rules":    "which limits hold for which requests",
 		},
 		hints: map[string]string{
-			"limits": `limits stand in a policy: write policies: {name: {limits: [...]}}`,
+			keyLimits: `limits stand in a policy: write policies: {name: {limits: [...]}}`,
 		},
 		extensions: true,
 	}
 	limitsKind = kind{
 		what: "a choice of limits",
 		keys: map[string]string{
-			"limit":  "one token bucket",
-			"burst":  "the burst of limit",
-			"limits": "one or several limits",
+			keyLimit:  "one token bucket",
+			keyBurst:  "the burst of limit",
+			keyLimits: "one or several limits",
 		},
 		hints: map[string]string{
-			"rate":      `did you mean "limit"? rate is a key of the items of limits`,
+			keyRate:     `did you mean "limit"? rate is a key of the items of limits`,
 			"algorithm": `algorithm is a key of the items of limits: write limits: [{algorithm: ..., rate: ...}]`,
-			"permits":   `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
+			keyPermits:  `permits is a key of the items of limits: write limits: [{algorithm: concurrency, permits: ...}]`,
 		},
 	}
 	policyKind = limitsKind.with("a policy", map[string]string{
@@ -87,22 +105,22 @@ var (
 		keys: map[string]string{
 			"name":      "tells the limits of a policy apart",
 			"algorithm": "how permits are counted",
-			"rate":      "permits per period",
-			"burst":     "how many permits a token bucket holds",
+			keyRate:     "permits per period",
+			keyBurst:    "how many permits a token bucket holds",
 			"segments":  "into how many segments a sliding window is cut",
-			"permits":   "how many permits are out at a time, or granted in a calendar window",
-			"every":     "the unit of the calendar",
+			keyPermits:  "how many permits are out at a time, or granted in a calendar window",
+			keyEvery:    "the unit of the calendar",
 			"zone":      "the time zone of the calendar",
-			"month":     "the month that a year begins with",
-			"day":       "the day that a month or a year begins with",
-			"weekday":   "the day that a week begins with",
-			"hour":      "the hour that a day begins with",
-			"minute":    "the minute that an hour or a day begins with",
+			keyMonth:    "the month that a year begins with",
+			keyDay:      "the day that a month or a year begins with",
+			keyWeekday:  "the day that a week begins with",
+			keyHour:     "the hour that a day begins with",
+			keyMinute:   "the minute that an hour or a day begins with",
 		},
 		hints: map[string]string{
 			"window":   `the window is the period of rate: write rate: 100/1m`,
 			"period":   `the period is in rate: write rate: 100/1m`,
-			"limit":    `did you mean "rate"? limit is the short form beside limits`,
+			keyLimit:   `did you mean "rate"? limit is the short form beside limits`,
 			"requests": `permits and period are in rate: write rate: 100/1m`,
 			"timezone": `did you mean "zone"?`,
 		},
@@ -114,7 +132,7 @@ var (
 	queueKind = kind{
 		what: "a queue",
 		keys: map[string]string{
-			"limit":    "how many permits callers wait for at a time",
+			keyLimit:   "how many permits callers wait for at a time",
 			"order":    "who is served first",
 			"max_wait": "how long a request waits at most",
 		},
@@ -134,31 +152,31 @@ var (
 	ruleKind = kind{
 		what: "a rule",
 		keys: map[string]string{
-			"name":   "identifies the rule",
-			"match":  "which requests it is for",
-			"when":   "narrows that down",
-			"limits": "the policies that it applies",
-			"exempt": "frees requests of all limits",
-			"final":  "the rules behind are not looked at",
+			"name":    "identifies the rule",
+			"match":   "which requests it is for",
+			"when":    "narrows that down",
+			keyLimits: "the policies that it applies",
+			"exempt":  "frees requests of all limits",
+			"final":   "the rules behind are not looked at",
 		},
 		hints: map[string]string{
 			"policy":   `did you mean "limits"?`,
 			"policies": `did you mean "limits"?`,
-			"limit":    `did you mean "limits"?`,
+			keyLimit:   `did you mean "limits"?`,
 			"if":       `did you mean "when"?`,
-			"path":     `write it below match: match: {path: ...}`,
-			"host":     `write it below match: match: {host: ...}`,
-			"method":   `write it below match: match: {method: ...}`,
-			"header":   `write it below match: match: {header: ...}`,
-			"client":   `write it below match: match: {client: ...}`,
+			keyPath:    `write it below match, as match: {path: ...}`,
+			keyHost:    `write it below match, as match: {host: ...}`,
+			keyMethod:  `write it below match, as match: {method: ...}`,
+			"header":   `write it below match, as match: {header: ...}`,
+			"client":   `write it below match, as match: {client: ...}`,
 		},
 	}
 	matchKind = kind{
 		what: "match",
 		keys: map[string]string{
-			"method":   "methods",
-			"host":     "hosts",
-			"path":     "patterns of paths",
+			keyMethod:  "methods",
+			keyHost:    "hosts",
+			keyPath:    "patterns of paths",
 			"header":   "fields of the header",
 			"client":   "addresses and networks",
 			"route":    "names of routes",
@@ -180,6 +198,6 @@ var (
 
 // kinds are all of them by the names of their definitions in the schema.
 var kinds = map[string]kind{
-	"file": fileKind, "limits": limitsKind, "policy": policyKind, "limit": limitKind, "tiers": tiersKind, "queue": queueKind,
+	"file": fileKind, keyLimits: limitsKind, "policy": policyKind, keyLimit: limitKind, "tiers": tiersKind, "queue": queueKind,
 	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind,
 }

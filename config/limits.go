@@ -22,7 +22,8 @@ const (
 
 // limitSet are the limits of a policy, of its candidate, of a tier or of a key.
 type limitSet struct {
-	value  // where they stand
+	value // where they stand
+
 	limits []placedLimit
 	ok     bool // all of them could be read
 }
@@ -31,6 +32,7 @@ type limitSet struct {
 type placedLimit struct {
 	value
 	policy.Limit
+
 	ok bool
 }
 
@@ -46,12 +48,13 @@ func (s limitSet) plain() []policy.Limit {
 // limitSet reads limit and burst, or limits. Whether there are any at all is for the caller to say.
 func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
 	set = limitSet{value: o.value, ok: true}
-	short, hasShort := o.get("limit")
-	long, hasLong := o.get("limits")
-	burst, hasBurst := o.get("burst")
+	short, hasShort := o.get(keyLimit)
+	long, hasLong := o.get(keyLimits)
+	burst, hasBurst := o.get(keyBurst)
 	switch {
 	case hasShort && hasLong:
-		d.wrong(long, "limit and limits stand side by side: there must be one of them", "move limit into the list: - rate: ...")
+		d.wrong(long, "limit and limits stand side by side: there must be one of them",
+			"move limit into the list: - rate: ...")
 		set.ok = false
 		return set, true
 	case hasShort:
@@ -89,7 +92,8 @@ func (d *decoder) limitList(v value, set *limitSet) {
 		return
 	}
 	if len(items) > mostLimits {
-		d.wrong(v, fmt.Sprintf("has %d limits: there must be 1 to %d", len(items), mostLimits), "make another policy of some of them")
+		d.wrong(v, fmt.Sprintf("has %d limits: there must be 1 to %d", len(items), mostLimits),
+			"make another policy of some of them")
 		set.ok = false
 		return
 	}
@@ -102,7 +106,8 @@ func (d *decoder) limitList(v value, set *limitSet) {
 			continue
 		}
 		if first, twice := names[l.Name]; twice {
-			d.wrong(l.nameOf(d), fmt.Sprintf("limits[%d] has this name already: names must differ within a policy", first), "choose another name")
+			d.wrong(l.nameOf(d), fmt.Sprintf("limits[%d] has this name already: names must differ within a policy", first),
+				"choose another name")
 			set.ok = false
 		}
 		names[l.Name] = i
@@ -136,7 +141,8 @@ func (d *decoder) rate(v value) (weir.Rate, bool) {
 	case err == nil:
 		return r, true
 	case s.env:
-		d.wrong(v, "is not a rate once the environment is put in: must be "+rateIs+", of 1 to 10^15 permits per 1ns to 3660 days", rateFix)
+		d.wrong(v, "is not a rate once the environment is put in: must be "+rateIs+
+			", of 1 to 10^15 permits per 1ns to 3660 days", rateFix)
 	case !strings.Contains(s.text, "/"):
 		fix := rateFix
 		if n, isNumber := integer(s.text); isNumber && n > 0 && n <= 1_000_000_000 {
@@ -153,24 +159,26 @@ func (d *decoder) rate(v value) (weir.Rate, bool) {
 
 // fits says which keys an algorithm has beside name and algorithm, and which of them it needs.
 var fits = map[weir.Algorithm]struct{ needs, has []string }{
-	weir.AlgorithmTokenBucket:    {needs: []string{"rate"}, has: []string{"burst"}},
-	weir.AlgorithmFixedWindow:    {needs: []string{"rate"}},
-	weir.AlgorithmSlidingWindow:  {needs: []string{"rate"}, has: []string{"segments"}},
-	weir.AlgorithmSlidingCounter: {needs: []string{"rate"}},
-	weir.AlgorithmConcurrency:    {needs: []string{"permits"}},
-	weir.AlgorithmCalendarWindow: {needs: []string{"permits", "every"}, has: []string{"zone", "month", "day", "weekday", "hour", "minute"}},
+	weir.AlgorithmTokenBucket:    {needs: []string{keyRate}, has: []string{keyBurst}},
+	weir.AlgorithmFixedWindow:    {needs: []string{keyRate}},
+	weir.AlgorithmSlidingWindow:  {needs: []string{keyRate}, has: []string{"segments"}},
+	weir.AlgorithmSlidingCounter: {needs: []string{keyRate}},
+	weir.AlgorithmConcurrency:    {needs: []string{keyPermits}},
+	weir.AlgorithmCalendarWindow: {needs: []string{keyPermits, keyEvery}, has: []string{"zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute}},
 }
+
+const tokenBucket = "token-bucket"
 
 // algorithmHints are other names of the algorithms.
 var algorithmHints = map[string]string{
-	"bucket": "token-bucket", "leaky-bucket": "token-bucket", "gcra": "token-bucket", "tokens": "token-bucket",
+	"bucket": tokenBucket, "leaky-bucket": tokenBucket, "gcra": tokenBucket, "tokens": tokenBucket,
 	"window": "fixed-window", "fixed": "fixed-window", "sliding": "sliding-window", "sliding-log": "sliding-window",
 	"counter": "sliding-counter", "concurrent": "concurrency", "semaphore": "concurrency",
 	"calendar": "calendar-window",
 }
 
 func algorithmNames() []string {
-	var names []string
+	names := make([]string, 0, len(fits))
 	for a := range weir.Algorithm(len(fits)) {
 		names = append(names, a.String())
 	}
@@ -201,7 +209,7 @@ func (d *decoder) limit(v value) placedLimit {
 	if known {
 		and(d.fit(o, l.Algorithm))
 	}
-	if rate, given := o.get("rate"); given {
+	if rate, given := o.get(keyRate); given {
 		l.Rate, ok = d.rate(rate)
 		and(ok)
 	}
@@ -211,8 +219,8 @@ func (d *decoder) limit(v value) placedLimit {
 		lo, hi int64
 		what   string
 	}{
-		{"burst", &l.Burst, 1, algo.MaxPermits, "a number of permits"},
-		{"permits", &l.Burst, 1, algo.MaxPermits, "a number of permits"},
+		{keyBurst, &l.Burst, 1, algo.MaxPermits, "a number of permits"},
+		{keyPermits, &l.Burst, 1, algo.MaxPermits, "a number of permits"},
 	} {
 		if n, given := o.get(field.key); given {
 			*field.to, ok = d.number(n, field.lo, field.hi, field.what)
@@ -220,9 +228,9 @@ func (d *decoder) limit(v value) placedLimit {
 		}
 	}
 	if segments, given := o.get("segments"); given {
-		n, ok := d.number(segments, 1, 64, "a number of segments")
+		n, valid := d.number(segments, 1, 64, "a number of segments")
 		l.Segments = int(n)
-		and(ok)
+		and(valid)
 	}
 	if !known || l.Algorithm == weir.AlgorithmCalendarWindow {
 		l.Calendar, ok = d.calendar(o)
@@ -243,9 +251,9 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 		}
 		fix := "add " + key + ": 100/s, for instance"
 		switch key {
-		case "permits":
+		case keyPermits:
 			fix = "add permits: 10, for instance"
-		case "every":
+		case keyEvery:
 			fix = "add every: month, for instance"
 		}
 		o.missing(key, "is missing: "+a.String()+" needs it", fix)
@@ -261,13 +269,13 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 		field := o.fields[key]
 		fix := "remove it"
 		switch {
-		case key == "burst" && a == weir.AlgorithmConcurrency:
+		case key == keyBurst && a == weir.AlgorithmConcurrency:
 			fix = `did you mean "permits"?`
-		case key == "burst":
+		case key == keyBurst:
 			fix = "remove it: a window holds the permits of its rate"
-		case key == "permits" && needed["burst"]:
+		case key == keyPermits && needed[keyBurst]:
 			fix = `did you mean "burst"?`
-		case key == "rate" && needed["permits"]:
+		case key == keyRate && needed[keyPermits]:
 			fix = "remove it: permits say how many there are"
 		case key == "segments":
 			fix = "remove it, or write algorithm: sliding-window"
@@ -285,7 +293,7 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 // calendar tells whether a key is for calendar windows only.
 func (k kind) calendar(key string) bool {
 	switch key {
-	case "every", "zone", "month", "day", "weekday", "hour", "minute":
+	case keyEvery, "zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute:
 		return true
 	}
 	return false

@@ -27,16 +27,16 @@ func (d *decoder) match(v value, r *placedRule) {
 		to                 *[]string
 		one                func(s string) (policy.Match, string)
 	}{
-		{"method", "a method in upper case", "GET", "a method", &m.Methods, func(s string) (policy.Match, string) {
+		{keyMethod, "a method in upper case", "GET", "a method", &m.Methods, func(s string) (policy.Match, string) {
 			if upper := strings.ToUpper(s); upper != s {
 				return policy.Match{}, "must be in upper case"
 			}
 			return policy.Match{Methods: []string{s}}, ""
 		}},
-		{"host", "a host without port", "api.example.com", "a host", &m.Hosts, func(s string) (policy.Match, string) {
+		{keyHost, "a host without port", "api.example.com", "a host", &m.Hosts, func(s string) (policy.Match, string) {
 			return policy.Match{Hosts: []string{s}}, ""
 		}},
-		{"path", "a pattern of paths", "/users/{id}", "a pattern", &m.Paths, func(s string) (policy.Match, string) {
+		{keyPath, "a pattern of paths", "/users/{id}", "a pattern", &m.Paths, func(s string) (policy.Match, string) {
 			if !strings.HasPrefix(s, "/") {
 				return policy.Match{}, "must begin with a slash"
 			}
@@ -89,7 +89,8 @@ func (d *decoder) match(v value, r *placedRule) {
 func (d *decoder) matches(v value, what string) []value {
 	items, _ := d.list(v, true, what)
 	if len(items) > mostMatches {
-		d.wrong(v, "has "+strconv.Itoa(len(items))+" values: there must be at most "+strconv.Itoa(mostMatches), "use a pattern or an expression")
+		d.wrong(v, "has "+strconv.Itoa(len(items))+" values: there must be at most "+strconv.Itoa(mostMatches),
+			"use a pattern or an expression")
 		return nil
 	}
 	return items
@@ -101,15 +102,15 @@ func matchFix(key string, s scalar, otherwise string) string {
 		return otherwise
 	}
 	switch {
-	case key == "method" && strings.ToUpper(s.text) != s.text:
+	case key == keyMethod && strings.ToUpper(s.text) != s.text:
 		return "write " + strings.ToUpper(s.text)
 	case key == "protocol" && strings.ToLower(s.text) != s.text:
 		return "write " + strings.ToLower(s.text)
-	case key == "path" && !strings.ContainsAny(s.text, "/ "):
+	case key == keyPath && !strings.ContainsAny(s.text, "/ "):
 		return "write /" + s.text
-	case key == "path" && strings.Contains(s.text, " /"):
+	case key == keyPath && strings.Contains(s.text, " /"):
 		return "write the method in match.method, and the path alone here"
-	case key == "host":
+	case key == keyHost:
 		host, _, hasPort := strings.Cut(s.text, ":")
 		if _, rest, hasScheme := strings.Cut(s.text, "://"); hasScheme {
 			host, _, _ = strings.Cut(rest, "/")
@@ -242,7 +243,7 @@ func (h *secretHeader) String() string {
 type conjunction []policy.Condition
 
 // and answers both conditions, of which each can be nil.
-func and(a, b policy.Condition) policy.Condition {
+func and(a, b policy.Condition) policy.Condition { //nolint:ireturn // one of several
 	switch {
 	case a == nil:
 		return b

@@ -43,7 +43,7 @@ func (m Mistake) String() string {
 }
 
 // Errors are all mistakes of a file. It is the error of [Parse] and, if the file could be read, of [Load].
-type Errors struct {
+type Errors struct { //nolint:errname // all errors of a file
 	// File is the name of the file.
 	File string
 	// Mistakes are in the order of the file. There are at most 1000.

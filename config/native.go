@@ -78,7 +78,7 @@ func nativeIndex(variable, name string) policy.Text {
 	return nil
 }
 
-func nativeCall(c ast.CallExpr) policy.Text {
+func nativeCall(c ast.CallExpr) policy.Text { //nolint:ireturn // one of several
 	args := c.Args()
 	switch {
 	case c.IsMemberFunction() || len(args) != 2:
@@ -122,7 +122,7 @@ func constantInt(e ast.Expr) (int64, bool) {
 
 // nativeNumber answers what a checked expression of the type int is without CEL, nil if it needs CEL: request.cost, and int() of
 // a text that needs no CEL.
-func nativeNumber(e ast.Expr) policy.Number {
+func nativeNumber(e ast.Expr) policy.Number { //nolint:ireturn // one of several
 	switch {
 	case e.Kind() == ast.IdentKind && e.AsIdent() == nameCost:
 		return requestCost{}
@@ -209,6 +209,7 @@ func (e *numberError) Unwrap() error { return errNoNumber }
 // secretText is a text whose source has values of the environment.
 type secretText struct {
 	policy.Text
+
 	shown string
 }
 
@@ -218,6 +219,7 @@ func (t *secretText) String() string { return t.shown }
 // secretNumber is a number whose source has values of the environment.
 type secretNumber struct {
 	policy.Number
+
 	shown string
 }
 

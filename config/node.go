@@ -10,11 +10,12 @@ import (
 
 // decoder turns the nodes of a file into policies and rules. It goes on after a mistake, and leaves out what cannot be used.
 type decoder struct {
+	mistakes
+
 	source      *source
 	env         func(string) (string, bool)
 	expressions *expressions
-	mistakes
-	warnings mistakes
+	warnings    mistakes
 	// shown are the values that came from the environment as they are written, by their paths.
 	shown map[string]string
 	// budget is how many more nodes may be looked at.
@@ -103,7 +104,7 @@ func describe(v value) string {
 		return "is empty"
 	}
 	switch v.node.ShortTag() {
-	case "!!int", "!!float":
+	case tagInt, "!!float":
 		return "is a number"
 	case "!!bool":
 		return "is true or false"
@@ -129,8 +130,9 @@ func join(path, key string) string {
 
 // object is a mapping.
 type object struct {
-	d *decoder
 	value
+
+	d      *decoder
 	keys   []string // in the order of the file
 	fields map[string]value
 	failed bool // some keys could not be read, so nothing can be said about those that are missing
@@ -152,7 +154,8 @@ func (d *decoder) object(v value, k kind) (*object, bool) {
 		if !hinted {
 			fix = meant(key, known, "accepted are "+oneOf(known))
 		}
-		m := d.source.mistake(field.key.Line, field.key.Column, "unknown key: no "+strconv.Quote(shorten(key))+" is accepted in "+k.what, fix)
+		m := d.source.mistake(field.key.Line, field.key.Column,
+			"unknown key: no "+strconv.Quote(shorten(key))+" is accepted in "+k.what, fix)
 		m.Path = field.path
 		d.add(*m)
 		o.failed = true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -25,6 +26,7 @@ const (
 type placedPolicy struct {
 	value
 	policy.Policy
+
 	live, candidate limitSet
 	tiers, keys     []namedLimits
 	parent          value // without a node if there is none
@@ -32,8 +34,9 @@ type placedPolicy struct {
 
 // namedLimits are the limits of a tier or a key.
 type namedLimits struct {
-	name string
 	limitSet
+
+	name string
 }
 
 // policies reads all of them, in the order of the file.
@@ -46,7 +49,8 @@ func (d *decoder) policies(v value) []*placedPolicy {
 		return nil
 	}
 	if len(o.keys) > mostPolicies {
-		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(o.keys), mostPolicies), "use tiers or keys for limits that differ")
+		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(o.keys), mostPolicies),
+			"use tiers or keys for limits that differ")
 		return nil
 	}
 	all := make([]*placedPolicy, 0, len(o.keys))
@@ -71,15 +75,15 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 		return p
 	}
 	if mode, given := o.get("mode"); given {
-		if word, ok := d.choice(mode, []string{"enforce", "shadow", "off"}, modeHints); ok {
-			_ = p.Mode.UnmarshalText([]byte(word)) //nolint:errcheck // one of its words
+		if word, ok := d.choice(mode, modeNames, modeHints); ok {
+			_ = p.Mode.UnmarshalText([]byte(word))
 		}
 	}
 	var given bool
 	p.live, given = d.limitSet(o)
 	p.live.ok = p.live.ok && !o.failed
 	if !given && p.Mode != policy.ModeOff {
-		o.missing("limits", "is missing: a policy needs limit or limits, except with mode: off", "add limit: 100/s, for instance")
+		o.missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off", "add limit: 100/s, for instance")
 		p.live.ok = false
 	}
 	p.Limits = p.live.plain()
@@ -102,7 +106,8 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 	if keys, given := o.get("keys"); given {
 		p.keys, p.Keys = d.alternatives(keys, "key: limits", mostKeys, p, nil)
 		if n := len(p.Keys) + len(p.Tiers); len(p.Keys) <= mostKeys && n > mostKeys {
-			d.wrong(keys, fmt.Sprintf("there are %d keys and tiers: there must be at most %d", n, mostKeys), "use fewer tiers or keys")
+			d.wrong(keys, fmt.Sprintf("there are %d keys and tiers: there must be at most %d", n, mostKeys),
+				"use fewer tiers or keys")
 		}
 	}
 	if parent, given := o.get("parent"); given {
@@ -113,6 +118,8 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 	d.policyOptions(o, p)
 	return p
 }
+
+var modeNames = []string{policy.ModeEnforce.String(), policy.ModeShadow.String(), policy.ModeOff.String()}
 
 var modeHints = map[string]string{
 	"on": "enforce", "active": "enforce", "dry-run": "shadow", "dryrun": "shadow", "log": "shadow", "monitor": "shadow",
@@ -145,7 +152,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 		words := []string{"background", "sheddable", "normal", "critical"}
 		hints := map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
 		if word, ok := d.choice(priority, words, hints); ok {
-			_ = p.Priority.UnmarshalText([]byte(word)) //nolint:errcheck // one of its words
+			_ = p.Priority.UnmarshalText([]byte(word))
 		}
 	}
 }
@@ -158,7 +165,7 @@ func (d *decoder) limitsOf(v value) limitSet {
 	}
 	set, given := d.limitSet(o)
 	if !given {
-		o.missing("limits", "is missing: there must be limit or limits", "add limit: 100/s, for instance")
+		o.missing(keyLimits, "is missing: there must be limit or limits", "add limit: 100/s, for instance")
 		set.ok = false
 	}
 	set.ok = set.ok && !o.failed
@@ -192,7 +199,8 @@ func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, 
 		return nil, nil
 	}
 	if len(o.keys) > most {
-		d.wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.keys), most), "use tiers for classes of keys")
+		d.wrong(v, fmt.Sprintf("has %d entries: there must be at most %d", len(o.keys), most),
+			"use tiers for classes of keys")
 		return nil, nil
 	}
 	plain = make(map[string][]policy.Limit, len(o.keys))
@@ -208,7 +216,7 @@ func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, 
 		set := d.limitsOf(o.fields[name])
 		d.alike(p.live, &set)
 		plain[name] = set.plain()
-		named = append(named, namedLimits{name, set})
+		named = append(named, namedLimits{set, name})
 	}
 	return named, plain
 }
@@ -220,7 +228,7 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 	}
 	if len(set.limits) != len(live.limits) {
 		d.wrong(set.value, fmt.Sprintf("has %s, and the policy has %d: there must be as many",
-			plural(len(set.limits), "limit"), len(live.limits)), "write one for each limit of the policy, in its order")
+			plural(len(set.limits), keyLimit), len(live.limits)), "write one for each limit of the policy, in its order")
 		return
 	}
 	for i := range set.limits {
@@ -237,7 +245,8 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 			if base.Algorithm == weir.AlgorithmTokenBucket {
 				fix = "leave algorithm out"
 			}
-			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same", l.Algorithm, base.Algorithm), fix)
+			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same",
+				l.Algorithm, base.Algorithm), fix)
 		case l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments == 0:
 			l.Segments = base.Segments
 		case l.Algorithm == weir.AlgorithmSlidingWindow && segments(l.Limit.Limit) != segments(base.Limit.Limit):
@@ -263,8 +272,8 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if what == "policy" {
-		what = "policie"
+	if before, ok := strings.CutSuffix(what, "cy"); ok {
+		what = before + "cie"
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }
@@ -275,11 +284,11 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 	if !ok {
 		return
 	}
-	limit, given := o.get("limit")
+	limit, given := o.get(keyLimit)
 	if given {
 		p.QueueLimit, _ = d.number(limit, 0, algo.MaxPermits, "a number of permits")
 	} else {
-		o.missing("limit", "is missing: a queue needs it", "add limit: 100, for instance")
+		o.missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
 	}
 	if order, given := o.get("order"); given {
 		hints := map[string]string{"fifo": "oldest-first", "lifo": "newest-first"}
@@ -288,7 +297,7 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 		}
 	}
 	if wait, given := o.get("max_wait"); given {
-		p.MaxWait, _ = d.duration(wait, time.Millisecond, time.Hour)
+		p.MaxWait = d.duration(wait, time.Millisecond, time.Hour)
 	}
 	if p.QueueLimit == 0 {
 		p.QueueOrder, p.MaxWait = weir.OldestFirst, 0
@@ -309,12 +318,12 @@ func (d *decoder) lockout(v value) *policy.Lockout {
 		o.missing("refusals", "is missing: a lockout needs it", "add refusals: 10, for instance")
 	}
 	if within, given := o.get("within"); given {
-		l.Within, _ = d.duration(within, time.Millisecond, 24*time.Hour)
+		l.Within = d.duration(within, time.Millisecond, 24*time.Hour)
 	} else {
 		o.missing("within", "is missing: a lockout needs it", "add within: 1m, for instance")
 	}
 	if length, given := o.get("for"); given {
-		l.For, _ = d.duration(length, time.Millisecond, algo.MaxPeriod)
+		l.For = d.duration(length, time.Millisecond, algo.MaxPeriod)
 	} else {
 		o.missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
 	}

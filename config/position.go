@@ -15,23 +15,8 @@ func (s *source) position(n *yaml.Node, at int) (line, column int) {
 	for p.column < n.Column && p.rest != "" {
 		p.step()
 	}
-	switch {
-	case n.Style&yaml.LiteralStyle != 0, n.Style&yaml.FoldedStyle != 0:
-		if !p.next() {
-			return n.Line, n.Column
-		}
-	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
-		for p.rest != "" && p.rest[0] != '\'' && p.rest[0] != '"' { // a tag or an anchor
-			p.step()
-		}
-		p.step()
-	default:
-		for strings.HasPrefix(p.rest, "!") || strings.HasPrefix(p.rest, "&") {
-			for p.rest != "" && p.rest[0] != ' ' {
-				p.step()
-			}
-			p.space()
-		}
+	if !p.enter(n.Style) {
+		return n.Line, n.Column
 	}
 	double := n.Style&yaml.DoubleQuotedStyle != 0
 	single := n.Style&yaml.SingleQuotedStyle != 0
@@ -56,6 +41,27 @@ func (s *source) position(n *yaml.Node, at int) (line, column int) {
 		}
 	}
 	return p.line, p.column
+}
+
+// enter goes from the beginning of a scalar to its text, behind a tag, an anchor, a quote, or the line that begins a block.
+func (p *pointer) enter(style yaml.Style) bool {
+	switch {
+	case style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
+		return p.next()
+	case style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		for p.rest != "" && p.rest[0] != '\'' && p.rest[0] != '"' {
+			p.step()
+		}
+		p.step()
+	default:
+		for strings.HasPrefix(p.rest, "!") || strings.HasPrefix(p.rest, "&") {
+			for p.rest != "" && p.rest[0] != ' ' {
+				p.step()
+			}
+			p.space()
+		}
+	}
+	return true
 }
 
 // pointer is a place in a file.

@@ -87,15 +87,18 @@ func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[stri
 			d.unaffordable(p.value, p.Cost, p)
 		}
 	}
-	for _, r := range f.rules {
+	d.ruleDoubts(f.rules, byName)
+}
+
+// ruleDoubts adds those about rules.
+func (d *decoder) ruleDoubts(rules []*placedRule, byName map[string]*placedPolicy) {
+	var last *placedRule
+	for _, r := range rules {
 		for _, u := range r.uses {
 			if u.Cost != nil {
 				d.unaffordable(u.value, u.Cost, byName[u.Policy])
 			}
 		}
-	}
-	var last *placedRule
-	for _, r := range f.rules {
 		everything := r.When == nil && matchesAll(r)
 		switch {
 		case last != nil && !r.Exempt:

@@ -16,6 +16,7 @@ const (
 type placedRule struct {
 	value
 	policy.Rule
+
 	uses []placedUse
 }
 
@@ -38,7 +39,8 @@ func (d *decoder) rules(v value) []*placedRule {
 		return nil
 	}
 	if len(items) > mostRules {
-		d.wrong(v, fmt.Sprintf("has %d rules: there must be at most %d", len(items), mostRules), "use lists in match, or tiers and keys in a policy")
+		d.wrong(v, fmt.Sprintf("has %d rules: there must be at most %d", len(items), mostRules),
+			"use lists in match, or tiers and keys in a policy")
 		return nil
 	}
 	all := make([]*placedRule, 0, len(items))
@@ -46,7 +48,8 @@ func (d *decoder) rules(v value) []*placedRule {
 	for i, item := range items {
 		r, name := d.rule(item, i)
 		if first, twice := names[r.Name]; twice && r.Name != "" {
-			d.wrong(name, "the rule in line "+fmt.Sprint(first.node.Line)+" has this name already: names must differ", "choose another name")
+			d.wrong(name, fmt.Sprintf("the rule in line %d has this name already: names must differ", first.node.Line),
+				"choose another name")
 		} else {
 			names[r.Name] = r
 		}
@@ -75,18 +78,18 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	if when, given := o.get("when"); given {
 		r.When = and(r.When, d.when(when))
 	}
-	if limits, given := o.get("limits"); given {
+	if limits, given := o.get(keyLimits); given {
 		d.uses(limits, r)
 	}
 	if exempt, given := o.get("exempt"); given {
-		r.Exempt, _ = d.boolean(exempt)
-		if limits, given := o.get("limits"); given && r.Exempt {
+		r.Exempt = d.boolean(exempt)
+		if limits, given := o.get(keyLimits); given && r.Exempt {
 			d.wrong(exempt, "an exempt rule frees requests of all limits: it must have no limits",
 				fmt.Sprintf("remove exempt, or limits in line %d", limits.key.Line))
 		}
 	}
 	if final, given := o.get("final"); given {
-		r.Final, _ = d.boolean(final)
+		r.Final = d.boolean(final)
 	}
 	return r, name
 }
@@ -98,7 +101,8 @@ func (d *decoder) uses(v value, r *placedRule) {
 		return
 	}
 	if len(items) > mostUses {
-		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(items), mostUses), "make several limits of one policy")
+		d.wrong(v, fmt.Sprintf("has %d policies: there must be at most %d", len(items), mostUses),
+			"make several limits of one policy")
 		return
 	}
 	for _, item := range items {
@@ -113,9 +117,9 @@ func (d *decoder) uses(v value, r *placedRule) {
 func (d *decoder) use(v value) (u placedUse, ok bool) {
 	u.value = v
 	if describe(v) != "is a mapping" {
-		s, ok := d.text(v, "the name of a policy, or {policy: name, key: ..., cost: ...}", "write the name of a policy")
+		s, isText := d.text(v, "the name of a policy, or {policy: name, key: ..., cost: ...}", "write the name of a policy")
 		u.Policy = s.text
-		return u, ok
+		return u, isText
 	}
 	o, ok := d.object(v, useKind)
 	if !ok {

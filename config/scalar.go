@@ -89,7 +89,7 @@ func (d *decoder) number(v value, lo, hi int64, what string) (int64, bool) {
 	}
 	n, valid := integer(s.text)
 	switch {
-	case !valid && !s.env && s.node.ShortTag() == "!!int":
+	case !valid && !s.env && s.node.ShortTag() == tagInt:
 		d.wrong(v, "is not written as a decimal number: "+must, fix)
 	case !valid:
 		d.wrong(v, "is not a whole number: "+must, fix)
@@ -124,27 +124,27 @@ func integer(s string) (int64, bool) {
 
 // count writes a number as people do.
 func count(n int64) string {
-	switch {
-	case n == algo.MaxPermits:
+	switch n {
+	case algo.MaxPermits:
 		return "10^15"
-	case n == 1<<31:
+	case 1 << 31:
 		return "2^31"
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-// boolean reads true or false.
-func (d *decoder) boolean(v value) (yes, ok bool) {
+// boolean reads true or false. It is false after a mistake.
+func (d *decoder) boolean(v value) bool {
 	s, ok := d.scalar(v, "true or false", "write true")
 	if !ok {
-		return false, false
+		return false
 	}
 	if s.env || s.node.ShortTag() == "!!bool" {
 		switch s.text {
 		case "true":
-			return true, true
+			return true
 		case "false":
-			return false, true
+			return false
 		}
 	}
 	fix := "write true or false, without quotes"
@@ -155,16 +155,16 @@ func (d *decoder) boolean(v value) (yes, ok bool) {
 		fix = "write false, without quotes"
 	}
 	d.wrong(v, "must be true or false", fix)
-	return false, false
+	return false
 }
 
-// duration reads a time from lo to hi.
-func (d *decoder) duration(v value, lo, hi time.Duration) (time.Duration, bool) {
+// duration reads a time from lo to hi. It is 0 after a mistake.
+func (d *decoder) duration(v value, lo, hi time.Duration) time.Duration {
 	must := fmt.Sprintf("a duration from %s to %s", shortDuration(lo), shortDuration(hi))
 	fix := "write " + shortDuration(max(lo, min(hi, time.Minute))) + ", for instance"
 	s, ok := d.scalar(v, must, fix)
 	if !ok {
-		return 0, false
+		return 0
 	}
 	t, valid := parseDuration(s.text)
 	switch {
@@ -178,9 +178,9 @@ func (d *decoder) duration(v value, lo, hi time.Duration) (time.Duration, bool) 
 	case t > hi:
 		d.wrong(v, "is too long: must be "+must, "write "+shortDuration(hi)+" or less")
 	default:
-		return t, true
+		return t
 	}
-	return 0, false
+	return 0
 }
 
 // parseDuration reads the syntax of Go, with d for 24 hours and w for 7 days in front.

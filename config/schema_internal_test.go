@@ -21,7 +21,7 @@ func compiledSchema(t *testing.T, pointer string) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddResource("schema.json", doc); err != nil {
+	if err = c.AddResource("schema.json", doc); err != nil {
 		t.Fatal(err)
 	}
 	s, err := c.Compile("schema.json" + pointer)

@@ -61,13 +61,13 @@ func TestTheEnvironmentIsNeverShown(t *testing.T) {
 	for _, p := range f.Set.Policies {
 		for _, text := range []policy.Text{p.Key, p.TierBy} {
 			if text != nil {
-				_, err := text.AppendTo(nil, r)
-				spoken("a text", text, err)
+				_, failed := text.AppendTo(nil, r)
+				spoken("a text", text, failed)
 			}
 		}
 		if p.Cost != nil {
-			_, err := p.Cost.Int(r)
-			spoken("a cost", p.Cost, err)
+			_, failed := p.Cost.Int(r)
+			spoken("a cost", p.Cost, failed)
 		}
 	}
 	rule := f.Set.Rules[0]
@@ -156,7 +156,7 @@ func TestMistakesDoNotShowTheEnvironment(t *testing.T) {
 // replaced answers a line with each of its values replaced in turn.
 func replaced(line, by string) []string {
 	var all []string
-	for i := 0; i < len(line); i++ {
+	for i := range len(line) {
 		if line[i] != ':' && line[i] != '[' && line[i] != ',' || i+1 >= len(line) || line[i] != '[' && line[i+1] != ' ' {
 			continue
 		}

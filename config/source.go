@@ -85,11 +85,12 @@ func (s *source) unreadable() *Mistake {
 }
 
 // parse reads the only document of a file. It answers nil for one that is empty.
-func parse(name string, data []byte) (*source, *yaml.Node, *Mistake) {
+func parse(name string, data []byte) (s *source, root *yaml.Node, wrong *Mistake) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	s := &source{name: name}
+	s = &source{name: name}
 	if len(data) > mostBytes {
-		return s, nil, s.mistake(1, 1, fmt.Sprintf("the file has more than %d MB", mostBytes>>20), "split it among several servers")
+		wrong = s.mistake(1, 1, fmt.Sprintf("the file has more than %d MB", mostBytes>>20), "split it among several servers")
+		return s, nil, wrong
 	}
 	s = newSource(name, data)
 	if m := s.unreadable(); m != nil {
@@ -97,20 +98,24 @@ func parse(name string, data []byte) (*source, *yaml.Node, *Mistake) {
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
-		return s, nil, s.syntax(err)
+		wrong = s.syntax(err)
+		return s, nil, wrong
 	}
 	var document, second yaml.Node
 	switch err := loader.Load(&document); {
 	case errors.Is(err, io.EOF):
 		return s, nil, nil
 	case err != nil:
-		return s, nil, s.syntax(err)
+		wrong = s.syntax(err)
+		return s, nil, wrong
 	}
 	switch err := loader.Load(&second); {
 	case err == nil:
-		return s, nil, s.mistake(second.Line, second.Column, "begins a second document: a file has one only", "remove the line ---")
+		wrong = s.mistake(second.Line, second.Column, "begins a second document: a file has one only", "remove the line ---")
+		return s, nil, wrong
 	case !errors.Is(err, io.EOF):
-		return s, nil, s.syntax(err)
+		wrong = s.syntax(err)
+		return s, nil, wrong
 	}
 	if len(document.Content) == 0 {
 		return s, nil, nil
@@ -145,7 +150,7 @@ func (s *source) syntax(err error) *Mistake {
 		before, rest = rest[:size], rest[size:]
 	}
 	switch {
-	case strings.HasPrefix(message, "did not find expected ',' or") && rest != "" && strings.Contains(`{["`, rest[:1]) &&
+	case strings.HasPrefix(message, "did not find expected ',' or") && strings.Trim(rest[:min(1, len(rest))], `{["`) != rest[:min(1, len(rest))] &&
 		strings.Trim(before, " ,{:") != "":
 		fix = "put a value that has brackets or braces in quotes, as it stands within others"
 	case strings.HasPrefix(rest, "\t"):
