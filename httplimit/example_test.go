@@ -476,7 +476,9 @@ func ask(ctx context.Context, client *http.Client, url string) (tokens int64, er
 		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var answer struct{ Tokens int64 }
+	var answer struct {
+		Tokens int64 `json:"tokens"`
+	}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		return 0, err
 	}

@@ -25,8 +25,8 @@ func WithSettlement(ctx context.Context) (context.Context, *Settlement) {
 	return context.WithValue(ctx, settlementKey{}, s), s
 }
 
-// Commit settles the request with what it really cost: see [weir.Lease.Commit]. It answers false, and does nothing, if nothing was
-// reserved, as the request was not sent or has no limit, or if it was settled before.
+// Commit settles the request with what it really cost: see [weir.Lease.Commit]. It answers false, and does nothing, if nothing
+// was reserved, as the request was not sent or has no limit, or if it was settled before.
 func (s *Settlement) Commit(actual int64) bool {
 	return s.settle(func(l weir.Lease) { l.Commit(actual) })
 }
@@ -55,8 +55,8 @@ func (s *Settlement) hold(lease weir.Lease) {
 	s.lease, s.held = lease, lease.Allowed()
 }
 
-// settlementOf is that of a context, nil if there is none.
-func settlementOf(ctx context.Context) *Settlement {
-	s, _ := ctx.Value(settlementKey{}).(*Settlement)
+// settlement is that of the request, nil if there is none.
+func (u *turn) settlement() *Settlement {
+	s, _ := u.ctx.Value(settlementKey{}).(*Settlement)
 	return s
 }

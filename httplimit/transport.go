@@ -110,7 +110,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		h.retried()
 		t.hosts.leave(h)
-		if settlementOf(turn.ctx) != nil {
+		if turn.settlement() != nil {
 			turn.lease.Cancel()
 		} else {
 			turn.lease.Release()
@@ -224,7 +224,7 @@ func (u *turn) reaches(h *host) bool { return u.left > 0 && h.peek(u.until(time.
 
 // finish hands the answer out, and the lease back, at once or when the body has been read.
 func (u *turn) finish(resp *http.Response) *http.Response {
-	if !u.t.holds || !u.lease.Allowed() || resp.Body == nil || resp.Body == http.NoBody || settlementOf(u.ctx) != nil {
+	if !u.t.holds || !u.lease.Allowed() || resp.Body == nil || resp.Body == http.NoBody || u.settlement() != nil {
 		u.end()
 		return resp
 	}
@@ -239,7 +239,7 @@ func (u *turn) finish(resp *http.Response) *http.Response {
 
 // end gives the lease to who settles it, or else back.
 func (u *turn) end() {
-	if s := settlementOf(u.ctx); s != nil {
+	if s := u.settlement(); s != nil {
 		s.hold(u.lease)
 		return
 	}
