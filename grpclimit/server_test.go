@@ -216,6 +216,47 @@ func TestPermitIsHeldUntilTheCallEnds(t *testing.T) {
 	}
 }
 
+func TestAdaptiveLimitLearnsFromHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &service{unary: func(context.Context) error { return status.Error(codes.Unavailable, "the database is gone") }}
+		client := setup{service: s, server: limited(t, grpclimit.ServerOptions{Limiter: limiter})}.dial(t)
+		for range 100 {
+			want(t, call(t.Context(), client), codes.Unavailable)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if limit := limiter.Stats().Limit; limit >= 20 {
+			t.Errorf("the limit is %d", limit)
+		}
+	})
+}
+
+func TestCallThatHasEndedIsNotCharged(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 5})
+	s, err := grpclimit.NewServer(grpclimit.ServerOptions{Limiter: limiter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := func(context.Context, any) (any, error) {
+		t.Error("it was served")
+		return nil, errors.New("served")
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for ctx, code := range map[context.Context]codes.Code{canceled: codes.Canceled, late: codes.DeadlineExceeded} {
+		_, err = s.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/x/y"}, handler)
+		want(t, err, code)
+	}
+	if left := limiter.Stats().Available; left != 5 {
+		t.Errorf("%d are left", left)
+	}
+}
+
 func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if recover() != nil {
