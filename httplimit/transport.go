@@ -74,18 +74,18 @@ func returnsPermits(limiter any) bool {
 // RoundTrip implements [http.RoundTripper]. If the request was not sent because of a limit, the error is a *[LimitedError];
 // if its context ended while it waited, the error is the cause of that.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	turn := turn{t: t, ctx: r.Context(), left: t.options.MaxWait, name: boundedKey(t.options.Partition(r))}
-	turn.cost = 1
+	u := &turn{t: t, ctx: r.Context(), left: t.options.MaxWait, name: boundedKey(t.options.Partition(r))}
+	u.cost = 1
 	if t.options.Cost != nil {
-		turn.cost = t.options.Cost(r)
+		u.cost = t.options.Cost(r)
 	}
 	req, retries := r, 0
 	var refused *http.Response // the answer that req is sent again for
 	for {
-		h, f, err := turn.wait() //nolint:contextcheck // the turn has the context of the request
+		h, f, err := u.wait() //nolint:contextcheck // the turn has the context of the request
 		if err != nil {
 			closeBody(req)
-			if refused != nil && turn.ctx.Err() == nil { // better than no answer
+			if refused != nil && u.ctx.Err() == nil { // better than no answer
 				return refused, nil
 			}
 			return nil, err
@@ -94,26 +94,26 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			h.failed(f)
 			t.hosts.leave(h)
-			turn.end()
+			u.end()
 			return resp, err
 		}
 		told := ReadTold(resp.Header, time.Now())
 		again := h.observe(f, resp.StatusCode, &told)
-		if !again || retries == t.options.MaxRetries || !t.canRepeat(r, resp.StatusCode) || !turn.reaches(h) || !keepBody(resp) {
+		if !again || retries == t.options.MaxRetries || !t.canRepeat(r, resp.StatusCode) || !u.reaches(h) || !keepBody(resp) {
 			t.hosts.leave(h)
-			return turn.finish(resp), nil
+			return u.finish(resp), nil
 		}
 		next, err := repeated(r)
 		if err != nil {
 			t.hosts.leave(h)
-			return turn.finish(resp), nil //nolint:nilerr // the answer is there, only another one is not
+			return u.finish(resp), nil //nolint:nilerr // the answer is there, only another one is not
 		}
 		h.retried()
 		t.hosts.leave(h)
-		if turn.settlement() != nil {
-			turn.lease.Cancel()
+		if u.settlement() != nil {
+			u.lease.Cancel()
 		} else {
-			turn.lease.Release()
+			u.lease.Release()
 		}
 		req, refused = next, resp
 		retries++

@@ -940,7 +940,7 @@ func BenchmarkTransport(b *testing.B) {
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			answer := &http.Response{StatusCode: 200, Header: header(c.lines...), Body: http.NoBody}
+			answer := &http.Response{StatusCode: http.StatusOK, Header: header(c.lines...), Body: http.NoBody}
 			rt := transport(b, httplimit.TransportOptions{}, func(*http.Request) (*http.Response, error) { return answer, nil })
 			r := request(http.MethodGet, apiURL)
 			b.ReportAllocs()
