@@ -56,7 +56,8 @@ func (f *File) show(path, value string) string {
 const labelWidth = 19
 
 func line(w io.Writer, label, text string) {
-	wrap(w, "  "+label+strings.Repeat(" ", max(1, labelWidth-utf8.RuneCountInString(label))), strings.Repeat(" ", 2+labelWidth), text)
+	indent := strings.Repeat(" ", max(1, labelWidth-utf8.RuneCountInString(label)))
+	wrap(w, "  "+label+indent, strings.Repeat(" ", 2+labelWidth), text)
 }
 
 func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
@@ -118,8 +119,10 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 		f.show(p.path+".when_full", p.WhenFull.String())))
 	lockout := "none"
 	if l := p.Lockout; l != nil {
-		lockout = fmt.Sprintf("for %s, after %s refusals, none more than %s after the one before", f.show(p.path+".lockout.for", shortDuration(l.For)),
-			f.show(p.path+".lockout.refusals", strconv.Itoa(l.Refusals)), f.show(p.path+".lockout.within", shortDuration(l.Within)))
+		path := p.path + ".lockout."
+		lockout = fmt.Sprintf("for %s, after %s refusals, none more than %s after the one before",
+			f.show(path+"for", shortDuration(l.For)), f.show(path+"refusals", strconv.Itoa(l.Refusals)),
+			f.show(path+"within", shortDuration(l.Within)))
 	}
 	line(w, "lockout", lockout)
 	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+map[policy.Fail]string{
@@ -165,7 +168,7 @@ func short(path, key string) string {
 // spellLimit is a limit in words.
 func (f *File) spellLimit(l placedLimit) string {
 	if len(f.shown) == 0 || !f.shows(l.path) {
-		return l.Limit.String()
+		return l.String()
 	}
 	words := []string{f.show(l.path+".algorithm", l.Algorithm.String())}
 	if l.Rate != (weir.Rate{}) {

@@ -250,7 +250,7 @@ func (d *decoder) key(v value) policy.Text { //nolint:ireturn // one of several
 }
 
 // tierBy reads what chooses a tier.
-func (d *decoder) tierBy(v value) policy.Text {
+func (d *decoder) tierBy(v value) policy.Text { //nolint:ireturn // one of several
 	if v.node.Kind == yaml.MappingNode {
 		d.wrong(v, "by is the expression that chooses the tier: no tier can have this name", "choose another name for the tier")
 		return nil

@@ -71,7 +71,8 @@ func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
 		return set, true
 	case hasLong:
 		if hasBurst {
-			d.wrong(burst, "burst belongs to limit: beside limits there must be none", "move it to the item of limits that it is for")
+			d.wrong(burst, "burst belongs to limit: beside limits there must be none",
+				"move it to the item of limits that it is for")
 			set.ok = false
 		}
 		d.limitList(long, &set)
@@ -164,7 +165,10 @@ var fits = map[weir.Algorithm]struct{ needs, has []string }{
 	weir.AlgorithmSlidingWindow:  {needs: []string{keyRate}, has: []string{"segments"}},
 	weir.AlgorithmSlidingCounter: {needs: []string{keyRate}},
 	weir.AlgorithmConcurrency:    {needs: []string{keyPermits}},
-	weir.AlgorithmCalendarWindow: {needs: []string{keyPermits, keyEvery}, has: []string{"zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute}},
+	weir.AlgorithmCalendarWindow: {
+		needs: []string{keyPermits, keyEvery},
+		has:   []string{"zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute},
+	},
 }
 
 const tokenBucket = "token-bucket"

@@ -27,7 +27,7 @@ var clientNet = func() policy.Text {
 }()
 
 // native answers what a checked expression of the type string is without CEL, nil if it needs CEL.
-func native(e ast.Expr) policy.Text {
+func native(e ast.Expr) policy.Text { //nolint:ireturn // one of several
 	switch e.Kind() {
 	case ast.LiteralKind:
 		if s, ok := e.AsLiteral().(types.String); ok {
@@ -46,7 +46,7 @@ func native(e ast.Expr) policy.Text {
 	return nil
 }
 
-func nativeVariable(name string) policy.Text {
+func nativeVariable(name string) policy.Text { //nolint:ireturn // one of several
 	switch name {
 	case nameClientIP:
 		return policy.ClientIP()
@@ -66,7 +66,7 @@ func nativeVariable(name string) policy.Text {
 	return nil
 }
 
-func nativeIndex(variable, name string) policy.Text {
+func nativeIndex(variable, name string) policy.Text { //nolint:ireturn // one of several
 	switch variable {
 	case nameHeaders:
 		return policy.HeaderText(name)
@@ -265,7 +265,8 @@ func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
 				}
 			case "replace":
 				if text, constant := constantString(args[1]); !constant || len(text) > mostReplacement {
-					refuse(args[1], "what replace puts in must be a constant of at most 64 bytes", `write replace("-", "_"), for instance`)
+					refuse(args[1], "what replace puts in must be a constant of at most 64 bytes",
+						`write replace("-", "_"), for instance`)
 				}
 			case nameInNetwork:
 				if text, constant := constantString(args[1]); constant {

@@ -223,7 +223,8 @@ func (d *decoder) collect(o *object, n *yaml.Node, depth int) {
 		for _, s := range sources {
 			s = d.resolve(s)
 			if s.Kind != yaml.MappingNode || depth >= deepestMerge {
-				d.wrong(value{node: s, path: o.path}, "<< must be a mapping, or a list of mappings, that are merged into this one",
+				d.wrong(value{node: s, path: o.path},
+					"<< must be a mapping, or a list of mappings, that are merged into this one",
 					"write <<: *name of an anchor &name")
 				o.failed = true
 				continue

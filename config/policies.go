@@ -83,7 +83,8 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 	p.live, given = d.limitSet(o)
 	p.live.ok = p.live.ok && !o.failed
 	if !given && p.Mode != policy.ModeOff {
-		o.missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off", "add limit: 100/s, for instance")
+		o.missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off",
+			"add limit: 100/s, for instance")
 		p.live.ok = false
 	}
 	p.Limits = p.live.plain()
@@ -122,8 +123,8 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 var modeNames = []string{policy.ModeEnforce.String(), policy.ModeShadow.String(), policy.ModeOff.String()}
 
 var modeHints = map[string]string{
-	"on": "enforce", "active": "enforce", "dry-run": "shadow", "dryrun": "shadow", "log": "shadow", "monitor": "shadow",
-	"disabled": "off", "none": "off", "false": "off",
+	"on": modeNames[0], "active": modeNames[0], "dry-run": modeNames[1], "dryrun": modeNames[1], "log": modeNames[1],
+	"monitor": modeNames[1], "disabled": modeNames[2], "none": modeNames[2], "false": modeNames[2],
 }
 
 // policyOptions reads what is not about limits and keys.
@@ -181,7 +182,8 @@ func (d *decoder) tiers(v value, p *placedPolicy) {
 	by, given := o.get("by")
 	switch {
 	case !given:
-		o.missing("by", "is missing: tiers need an expression that chooses one", `add by: request.headers["x-plan"], for instance`)
+		o.missing("by", "is missing: tiers need an expression that chooses one",
+			`add by: request.headers["x-plan"], for instance`)
 	default:
 		p.TierBy = d.tierBy(by)
 	}
@@ -209,7 +211,8 @@ func (d *decoder) alternatives(v value, what string, most int, p *placedPolicy, 
 			continue
 		}
 		if len(name) > mostKeyLength || name == "" && except != nil {
-			m := d.about(value{o.fields[name].key, o.fields[name].path, nil}, "must be a name of 1 to 4096 bytes", "write a shorter one")
+			m := d.about(value{o.fields[name].key, o.fields[name].path, nil}, "must be a name of 1 to 4096 bytes",
+				"write a shorter one")
 			d.add(m)
 			continue
 		}

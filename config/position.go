@@ -43,6 +43,13 @@ func (s *source) position(n *yaml.Node, at int) (line, column int) {
 	return p.line, p.column
 }
 
+// pointer is a place in a file.
+type pointer struct {
+	source       *source
+	line, column int
+	rest         string // of the line
+}
+
 // enter goes from the beginning of a scalar to its text, behind a tag, an anchor, a quote, or the line that begins a block.
 func (p *pointer) enter(style yaml.Style) bool {
 	switch {
@@ -62,13 +69,6 @@ func (p *pointer) enter(style yaml.Style) bool {
 		}
 	}
 	return true
-}
-
-// pointer is a place in a file.
-type pointer struct {
-	source       *source
-	line, column int
-	rest         string // of the line
 }
 
 // step goes over a character.

@@ -102,10 +102,12 @@ func (d *decoder) ruleDoubts(rules []*placedRule, byName map[string]*placedPolic
 		everything := r.When == nil && matchesAll(r)
 		switch {
 		case last != nil && !r.Exempt:
-			d.warn(r.value, fmt.Sprintf("is never reached: the rule in line %d is final and matches all requests", last.node.Line),
+			d.warn(r.value,
+				fmt.Sprintf("is never reached: the rule in line %d is final and matches all requests", last.node.Line),
 				"move it in front of that rule")
 		case r.Exempt && everything:
-			d.warn(r.value, "frees all requests of all limits: it has no match and no when", "add match: {path: /healthz}, for instance")
+			d.warn(r.value, "frees all requests of all limits: it has no match and no when",
+				"add match: {path: /healthz}, for instance")
 		case len(r.Limits) == 0 && !r.Exempt && !r.Final:
 			d.warn(r.value, "does nothing: it has no limits, and is neither exempt nor final", "add limits, or remove it")
 		}
@@ -124,12 +126,13 @@ func matchesAll(r *placedRule) bool {
 func (d *decoder) exceeds(p, parent *placedPolicy) {
 	for _, l := range p.live.limits {
 		for _, above := range parent.live.limits {
-			if l.Rate.Period != above.Rate.Period || (l.Algorithm == weir.AlgorithmConcurrency) != (above.Algorithm == weir.AlgorithmConcurrency) ||
+			if l.Rate.Period != above.Rate.Period || concurrent(l) != concurrent(above) ||
 				l.Calendar.Unit != above.Calendar.Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
 				continue
 			}
 			d.warn(l.value, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
-				d.written(p.path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)), "lower it, or raise that of the parent")
+				d.written(p.path+".parent", p.Parent), d.spellGranted(l), d.spellGranted(above)),
+				"lower it, or raise that of the parent")
 		}
 	}
 }
@@ -152,10 +155,13 @@ func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
 		if !d.showsEnvironment(l.path) {
 			shown = "than the " + count(most) + " that it can"
 		}
-		d.warn(v, fmt.Sprintf("costs %d, more %s ever grant at a time: every request is refused", n, shown), "lower the cost, or raise the burst")
+		d.warn(v, fmt.Sprintf("costs %d, more %s ever grant at a time: every request is refused", n, shown),
+			"lower the cost, or raise the burst")
 		return
 	}
 }
+
+func concurrent(l placedLimit) bool { return l.Algorithm == weir.AlgorithmConcurrency }
 
 // granted is how many permits a limit grants in its period.
 func granted(l weir.Limit) int64 {

@@ -150,7 +150,7 @@ func (s *source) syntax(err error) *Mistake {
 		before, rest = rest[:size], rest[size:]
 	}
 	switch {
-	case strings.HasPrefix(message, "did not find expected ',' or") && strings.Trim(rest[:min(1, len(rest))], `{["`) != rest[:min(1, len(rest))] &&
+	case strings.HasPrefix(message, "did not find expected ',' or") && strings.IndexAny(rest, `{["`) == 0 &&
 		strings.Trim(before, " ,{:") != "":
 		fix = "put a value that has brackets or braces in quotes, as it stands within others"
 	case strings.HasPrefix(rest, "\t"):
