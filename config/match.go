@@ -64,7 +64,7 @@ func (d *decoder) match(v value, r *placedRule) {
 			}
 			one, message := field.one(s.text)
 			if message == "" {
-				message = refusal(one, field.noun)
+				message = d.refusal(field.key+" "+s.text, one, field.noun)
 			}
 			if message != "" {
 				d.wrong(item, message, matchFix(field.key, s, fix))
@@ -122,6 +122,19 @@ func matchFix(key string, s scalar, otherwise string) string {
 		}
 	}
 	return otherwise
+}
+
+// refusal is that of [refusal], which is asked once for each name.
+func (d *decoder) refusal(name string, m policy.Match, noun string) string {
+	if message, known := d.refusals[name]; known {
+		return message
+	}
+	if d.refusals == nil {
+		d.refusals = map[string]string{}
+	}
+	message := refusal(m, noun)
+	d.refusals[name] = message
+	return message
 }
 
 // refusal is what the engine has against a match of one value, which is a noun; "" if nothing.
@@ -196,7 +209,8 @@ func (d *decoder) headers(v value, r *placedRule) {
 			bad("the host is no field of the header here", "write it in match.host")
 			continue
 		}
-		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{{Name: name, Absent: true}}}, "a name"); message != "" {
+		absent := policy.Match{Headers: []policy.HeaderMatch{{Name: name, Absent: true}}}
+		if message := d.refusal("field "+name, absent, "a name"); message != "" {
 			bad(message, "write X-Api-Key, for instance")
 			continue
 		}
@@ -209,7 +223,8 @@ func (d *decoder) headers(v value, r *placedRule) {
 			continue
 		}
 		h.Value = s.text
-		if message := refusal(policy.Match{Headers: []policy.HeaderMatch{h}}, "a value"); message != "" {
+		present := policy.Match{Headers: []policy.HeaderMatch{h}}
+		if message := d.refusal("value "+h.Value, present, "a value"); message != "" {
 			d.wrong(field, message, "remove what cannot be in a value")
 			continue
 		}

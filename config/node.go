@@ -18,6 +18,8 @@ type decoder struct {
 	warnings    mistakes
 	// shown are the values that came from the environment as they are written, by their paths.
 	shown map[string]string
+	// refusals are what the engine has against values of conditions, which often come again.
+	refusals map[string]string
 	// budget is how many more nodes may be looked at.
 	budget int
 }
@@ -144,7 +146,6 @@ func (d *decoder) object(v value, k kind) (*object, bool) {
 	if !ok {
 		return nil, false
 	}
-	known := k.names()
 	for _, key := range o.keys {
 		if _, ok := k.keys[key]; ok || k.ignored(key) {
 			continue
@@ -152,6 +153,7 @@ func (d *decoder) object(v value, k kind) (*object, bool) {
 		field := o.fields[key]
 		fix, hinted := k.hints[key]
 		if !hinted {
+			known := k.names()
 			fix = meant(key, known, "accepted are "+oneOf(known))
 		}
 		m := d.source.mistake(field.key.Line, field.key.Column,
