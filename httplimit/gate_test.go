@@ -542,6 +542,18 @@ func TestMiddlewareTellsCalendarWindows(t *testing.T) {
 	}
 }
 
+// TestMiddlewareTellsTheLowestOfSeveralKeys is about a policy that holds for two keys of a request.
+func TestMiddlewareTellsTheLowestOfSeveralKeys(t *testing.T) {
+	e := standing(t, &policy.Set{
+		Policies: []policy.Policy{hourly("p", 10, nil)},
+		Rules: []policy.Rule{{Name: "both", Limits: []policy.Use{
+			{Policy: "p", Key: policy.ConstantText("a")}, {Policy: "p", Key: policy.MethodText(), Cost: policy.FixedNumber(3)},
+		}}},
+	})
+	h := gate(t, httplimit.GateOptions{Engine: e}).Handler(ok)
+	expect(t, get(h).header, map[string]string{"Ratelimit": `"p";r=7;t=1080`, "Ratelimit-Policy": `"p";q=10;w=3600`})
+}
+
 // TestMiddlewareFollowsTheSet is about a set that is replaced while requests come.
 func TestMiddlewareFollowsTheSet(t *testing.T) {
 	set := func(n int64) *policy.Set {

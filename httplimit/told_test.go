@@ -112,6 +112,20 @@ func TestReadToldOfRealAnswers(t *testing.T) {
 			},
 		},
 		{
+			"Unix microseconds", header("X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1795262460000000"),
+			[]httplimit.ToldLimit{{Unit: r, Remaining: 3, Reset: time.Minute}},
+		},
+		{
+			"days", header("x-ratelimit-remaining-a: 3", "x-ratelimit-reset-a: 1d2h", "x-ratelimit-remaining-b: 3", "x-ratelimit-reset-b: 2d"),
+			[]httplimit.ToldLimit{
+				{Name: "a", Unit: r, Remaining: 3, Reset: 26 * time.Hour}, {Name: "b", Unit: r, Remaining: 3, Reset: 48 * time.Hour},
+			},
+		},
+		{
+			"draft -07 with other members", header("RateLimit: limit=100;x, remaining=50, reset=5, other, more=?1, text=\"a\""),
+			[]httplimit.ToldLimit{{Unit: r, Limit: 100, Remaining: 50, Reset: 5 * s}},
+		},
+		{
 			"a date", header("X-RateLimit-Remaining: 0", "X-RateLimit-Reset: Sat, 21 Nov 2026 12:01:00 GMT"),
 			[]httplimit.ToldLimit{{Unit: r, Reset: time.Minute}},
 		},

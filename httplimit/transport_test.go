@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -790,6 +791,89 @@ func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
 		t.Error("an upgraded connection cannot be written to")
 	} else if _, err := w.Write([]byte("x")); err != nil || wire.String() != "x" {
 		t.Errorf("written %q, %v", wire.String(), err)
+	}
+}
+
+// TestTransportOfAChain is about several own limits, one of which has slots.
+func TestTransportOfAChain(t *testing.T) {
+	one := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1})
+	chain, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{Name: "bucket"}), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := transport(t, httplimit.TransportOptions{Limiter: chain}, func(*http.Request) (*http.Response, error) { return says(200), nil })
+	resp, err := rt.RoundTrip(request(http.MethodGet, apiURL))
+	if err != nil || one.Stats().Available != 0 {
+		t.Fatalf("%v, %+v", err, one.Stats())
+	}
+	if err := resp.Body.Close(); err != nil || one.Stats().Available != 1 {
+		t.Errorf("%v, %+v", err, one.Stats())
+	}
+}
+
+// closeIdle is a RoundTripper with connections.
+type closeIdle struct {
+	roundTrip
+
+	closed bool
+}
+
+func (c *closeIdle) CloseIdleConnections() { c.closed = true }
+
+func TestTransportClosesIdleConnections(t *testing.T) {
+	base := &closeIdle{}
+	rt, err := httplimit.NewTransport(httplimit.TransportOptions{Base: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&http.Client{Transport: rt}).CloseIdleConnections()
+	if !base.closed {
+		t.Error("the connections are not closed")
+	}
+	transport(t, httplimit.TransportOptions{}, nil).CloseIdleConnections() // it has none
+}
+
+// TestTransportAnswersTheRefusalIfItCannotBeRepeated is about bodies that break off.
+func TestTransportAnswersTheRefusalIfItCannotBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := transport(t, httplimit.TransportOptions{}, newScript(answering(429, "Retry-After: 1")).serve)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, apiURL, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.GetBody = func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe }
+		resp, err := rt.RoundTrip(r)
+		if err != nil || resp.StatusCode != 429 || resp.Body.Close() != nil {
+			t.Errorf("a body that cannot be had again: %v, %v", resp, err)
+		}
+		broken := transport(t, httplimit.TransportOptions{}, func(*http.Request) (*http.Response, error) {
+			answer := says(429, "Retry-After: 1")
+			answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+			return answer, nil
+		})
+		if resp, err = broken.RoundTrip(request(http.MethodGet, apiURL)); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if text, err := io.ReadAll(resp.Body); string(text) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
+
+func TestLimitedErrorSaysWhy(t *testing.T) {
+	for want, e := range map[string]*httplimit.LimitedError{
+		`weir: httplimit: request not sent to "h": the limit of the server "day" (deadline); it would have had to wait for 5s`: {
+			Host: "h", Limit: "day", Server: true, Reason: weir.ReasonDeadline, RetryAfter: 5 * time.Second,
+		},
+		`weir: httplimit: request not sent to "h": the limit of the client "own" (never); no later attempt can succeed`: {
+			Host: "h", Limit: "own", Reason: weir.ReasonNever, RetryAfter: weir.Never,
+		},
+		`weir: httplimit: request not sent to "h": the limit of the client (table-full)`: {Host: "h", Reason: weir.ReasonTableFull},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 
