@@ -324,11 +324,19 @@ func TestStreamsOfTheClientArePaced(t *testing.T) {
 		client := setup{client: paced(t, o)}.dial(t)
 		elapsed(t, 0, func() { want(t, countMessages(t, client, 0), codes.OK) })
 		elapsed(t, time.Second, func() { want(t, countMessages(t, client, 0), codes.OK) })
-		// A message asks for more than the limit ever holds.
+		// A message asks for more than the limit ever holds. The server must not take the stream for complete.
+		served := make(chan error, 1)
+		client = setup{client: paced(t, o), service: &service{input: func(stream testgrpc.TestService_StreamingInputCallServer) error {
+			_, err := stream.Recv()
+			served <- err
+			return err
+		}}}.dial(t)
+		time.Sleep(time.Second)
 		err := countMessagesSent(t, client)
 		if e, ok := errors.AsType[*grpclimit.NotSentError](err); !ok || e.Decision.RetryAfter != weir.Never {
 			t.Errorf("the error is %v", err)
 		}
+		want(t, <-served, codes.Canceled)
 		o.MessageCost = func(context.Context, *grpclimit.Outgoing) int64 { return 1 }
 		client = setup{client: paced(t, o)}.dial(t)
 		time.Sleep(time.Second)

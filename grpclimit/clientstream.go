@@ -2,8 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"sync"
 
@@ -121,18 +119,28 @@ func (s *pacedStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// RecvMsg implements [grpc.ClientStream]. The error of a stream that a message has ended is that of the message.
+// RecvMsg implements [grpc.ClientStream]. A stream that lacks a message ends with the error of that message, even if the server
+// has answered what came before.
 func (s *pacedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
-	if err == nil || errors.Is(err, io.EOF) {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refused != nil {
-		return s.refused
+	if refused := s.refusal(); refused != nil {
+		return refused
 	}
 	return err
+}
+
+// CloseSend implements [grpc.ClientStream]. A stream that lacks a message is not completed, only canceled.
+func (s *pacedStream) CloseSend() error {
+	if s.refusal() != nil {
+		return nil
+	}
+	return s.ClientStream.CloseSend()
+}
+
+func (s *pacedStream) refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // keep releases what the last message holds, and keeps the lease of the next one, or why there is none.
