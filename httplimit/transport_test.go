@@ -843,7 +843,7 @@ func TestTransportAnswersTheRefusalIfItCannotBeRepeated(t *testing.T) {
 		}
 		r.GetBody = func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe }
 		resp, err := rt.RoundTrip(r)
-		if err != nil || resp.StatusCode != 429 || resp.Body.Close() != nil {
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Body.Close() != nil {
 			t.Errorf("a body that cannot be had again: %v, %v", resp, err)
 		}
 		broken := transport(t, httplimit.TransportOptions{}, func(*http.Request) (*http.Response, error) {
