@@ -1,0 +1,84 @@
+package checkapi
+
+import (
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/policy"
+)
+
+func TestDecodeDescribed(t *testing.T) {
+	for body, want := range map[string]policy.Request{
+		` { } `: {Protocol: "http"},
+		`{"protocol":"grpc","method":"POST","host":"a:80","path":"/a\/b","query":"x=1","route":"r","client":"[2001:db8::1]:5",
+		  "headers":{"x-a":"1","X-B":["2","3"],"x-c":[]},"attributes":{"k":"\u00fc"},"cost":7}`: {
+			Protocol: "grpc", Method: "POST", Host: "a:80", Path: "/a/b", Query: "x=1", Route: "r",
+			Client: netip.MustParseAddr("2001:db8::1"), Header: http.Header{"X-A": {"1"}, "X-B": {"2", "3"}},
+			Attributes: map[string]string{"k": "ü"}, Cost: 7,
+		},
+		`{"path":"*","cost":1000000000000000}`: {Protocol: "http", Path: "*", Cost: maxCost},
+	} {
+		var got policy.Request
+		if err := decodeDescribed([]byte(body), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %+v, want %+v", body, err, got, want)
+		}
+	}
+}
+
+func TestDecodeDescribedMisuse(t *testing.T) {
+	for body, want := range map[string]string{
+		``:                                        `not JSON: the body must be a JSON object, but the body ends at byte 0`,
+		`[]`:                                      `not JSON: the body must be a JSON object at byte 0, not an array`,
+		`{"path":"/"} x`:                          `expected nothing after the object`,
+		`{"path":"/","path":"/"}`:                 `path: stands there twice; must be there once`,
+		`{"pth":"/"}`:                             `field "pth": must be protocol, method, host,`,
+		`{"Path":"/"}`:                            `field "Path": must be`,
+		`{"path":"login"}`:                        `path "login": must begin with a slash, without the query`,
+		`{"path":""}`:                             `path "": must begin with a slash`,
+		`{"path":1}`:                              `path 1: must be a string`,
+		`{"client":"home"}`:                       `client "home": must be an address such as 192.0.2.1`,
+		`{"cost":0}`:                              `cost 0: must be a whole number from 1 to 10^15`,
+		`{"cost":1.5}`:                            `cost 1.5: must be a whole number from 1 to 10^15`,
+		`{"cost":1000000000000001}`:               `cost 1000000000000001: must be`,
+		`{"headers":[]}`:                          `headers an array: must be an object of strings, or of arrays`,
+		`{"headers":{"a":1}}`:                     `headers.a 1: must be an object of strings, or of arrays of strings`,
+		`{"headers":{"a":["b",2]}}`:               `headers.a 2: must be a string`,
+		`{"headers":{"a":["b" "c"]}}`:             `expected , or ]`,
+		`{"headers":{"a":["b"`:                    `expected , or ]`,
+		`{"headers":{"a":`:                        `headers.a`,
+		`{"attributes":"x"}`:                      `attributes "x": must be an object of strings`,
+		`{"attributes":{"a":"b","a":"c"}}`:        `attributes.a: stands there twice`,
+		`{"attributes":{"a":null}}`:               `attributes.a null: must be a string`,
+		`{"method" "GET"}`:                        `expected : after a name`,
+		`{"method":"GET" "host":"a"}`:             `expected , or }`,
+		`{"method":"GET",}`:                       `expected a string in quotes`,
+		`{"method":"\ud800"}`:                     `method: not JSON`,
+		`{"` + strings.Repeat("x", 5000) + `":1}`: `"...: must be protocol`,
+	} {
+		var r policy.Request
+		err := decodeDescribed([]byte(body), &r)
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
+			t.Errorf("%.60s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+func FuzzDecodeDescribed(f *testing.F) {
+	f.Add([]byte(`{"method":"GET","path":"/a","headers":{"a":["b"]},"attributes":{"c":"d"},"client":"::1","cost":3}`))
+	f.Add([]byte(`{"headers":{"a":"b`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var r policy.Request
+		if err := decodeDescribed(body, &r); err != nil {
+			if err.Error() == "" {
+				t.Error("an error that says nothing")
+			}
+			return
+		}
+		if r.Cost < 0 || r.Cost > maxCost || r.Path != "" && r.Path != "*" && r.Path[0] != '/' {
+			t.Errorf("%+v", r)
+		}
+	})
+}
