@@ -133,7 +133,7 @@ func TestMistakesDoNotShowTheEnvironment(t *testing.T) {
 	lines := strings.Split(string(whole), "\n")
 	tried := 0
 	for i, line := range lines {
-		for _, name := range []string{"SECRET", "NUMBER", "BAD", "FOLDED"} {
+		for _, name := range []string{"SECRET", "BAD"} {
 			for _, value := range replaced(line, "${"+name+"}") {
 				text := strings.Join(append(append(append([]string{}, lines[:i]...), value), lines[i+1:]...), "\n")
 				tried++
@@ -148,7 +148,7 @@ func TestMistakesDoNotShowTheEnvironment(t *testing.T) {
 			}
 		}
 	}
-	if tried < 200 {
+	if tried < 100 {
 		t.Errorf("only %d places", tried)
 	}
 }
