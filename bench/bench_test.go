@@ -13,34 +13,51 @@ import (
 //	benchstat old.txt new.txt
 func BenchmarkRow(b *testing.B) {
 	for _, r := range Rows() {
-		for i, s := range r.subjects() {
-			by := s.By
-			if r.isFloor(i) {
-				by = "floor-" + by
-			}
-			b.Run(fmt.Sprintf("row=%s/goroutines=%d/by=%s", r.Name, r.Goroutines, by), func(b *testing.B) {
-				b.ReportAllocs()
-				loop, stop := s.New()
-				if stop != nil {
-					defer stop()
-				}
-				b.ResetTimer()
-				var m sample
-				if r.Goroutines == 1 {
-					m = alone(loop, b.N)
-				} else {
-					m = together(loop, r.Goroutines, b.N, DefaultSettings().Meet)
-				}
-				b.StopTimer()
-				if err := r.verify(s, m); err != nil && !r.isFloor(i) {
-					b.Fatal(err)
-				}
-				if r.Goroutines > 1 { // without the time in which they met
-					b.ReportMetric(m.nanos(), "ns/op")
-					b.ReportMetric(m.cpu, "cpu/wall")
-				}
-			})
+		benchmarkRow(b, r)
+	}
+}
+
+// BenchmarkRules measures the rows of the rule engine in the same way.
+func BenchmarkRules(b *testing.B) {
+	for _, rule := range ruleRows() {
+		r, end, err := rule.row()
+		if err != nil {
+			b.Fatal(err)
 		}
+		benchmarkRow(b, r)
+		end()
+	}
+}
+
+func benchmarkRow(b *testing.B, r Row) {
+	b.Helper()
+	for i, s := range r.subjects() {
+		by := s.By
+		if r.isFloor(i) {
+			by = "floor-" + by
+		}
+		b.Run(fmt.Sprintf("row=%s/goroutines=%d/by=%s", r.Name, r.Goroutines, by), func(b *testing.B) {
+			b.ReportAllocs()
+			loop, stop := s.New()
+			if stop != nil {
+				defer stop()
+			}
+			b.ResetTimer()
+			var m sample
+			if r.Goroutines == 1 {
+				m = alone(loop, b.N)
+			} else {
+				m = together(loop, r.Goroutines, b.N, DefaultSettings().Meet)
+			}
+			b.StopTimer()
+			if err := r.verify(s, m); err != nil && !r.isFloor(i) {
+				b.Fatal(err)
+			}
+			if r.Goroutines > 1 { // without the time in which they met
+				b.ReportMetric(m.nanos(), "ns/op")
+				b.ReportMetric(m.cpu, "cpu/wall")
+			}
+		})
 	}
 }
 

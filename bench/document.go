@@ -43,6 +43,7 @@ type documentView struct {
 	Streams      []named
 	Peers        []Peer
 	Keyed        keyedView
+	Rules        rulesView
 }
 
 // WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
@@ -50,6 +51,7 @@ func (r Report) WriteMarkdown(w io.Writer) error {
 	v := documentView{
 		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
 		Admission: r.admissionTable(), Goals: r.goalTable(), Peers: Peers(), Keyed: r.Keyed.view(),
+		Rules: r.Rules.view(),
 	}
 	for _, c := range r.Crowds {
 		v.Crowds = append(v.Crowds, named{c.Name, c.table()})

@@ -34,6 +34,10 @@ func (r Report) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "\n%s\n\n", t.Name)
 		t.Table.writeText(w)
 	}
+	if len(r.Rules.Results) > 0 {
+		fmt.Fprint(w, "\nRules: nanoseconds a decision\n\n")
+		r.Rules.table().writeText(w)
+	}
 	r.writeGoals(w)
 }
 
@@ -70,7 +74,7 @@ func (r Report) Warnings() (all []string) {
 			r.Machine.Load, r.Machine.Cores))
 	}
 	var disturbed []string
-	for _, row := range slices.Concat(r.Rows, r.Keyed.Rows()) {
+	for _, row := range slices.Concat(r.Rows, r.Keyed.Rows(), r.Rules.Rows()) {
 		if !row.Undisturbed {
 			disturbed = append(disturbed, fmt.Sprintf("%s x%d", row.Name, row.Goroutines))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type Report struct {
 	Crowds    []CrowdResult     `json:"waiters"`
 	Streams   []StreamTable     `json:"streams"`
 	Keyed     KeyedReport       `json:"keyed"`
+	Rules     RulesReport       `json:"rules"`
 	// Whole tells that nothing was left out.
 	Whole bool `json:"whole"`
 }
@@ -82,7 +84,7 @@ func sections() []section {
 		r.Streams = append(r.Streams, StreamTable{relay, results})
 		return err
 	}})
-	return append(all, keyedSections()...)
+	return slices.Concat(all, keyedSections(), ruleSections())
 }
 
 // cancelable are those limiters that a caller can stop waiting for.
@@ -144,7 +146,7 @@ func (r Report) Goals() (all []Goal) {
 	for _, c := range r.Crowds {
 		all = append(all, c.goals()...)
 	}
-	return append(all, r.Keyed.goals()...)
+	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals())
 }
 
 func rowGoals(rows []RowResult) (all []Goal) {
