@@ -132,7 +132,7 @@ func (s *pacedStream) RecvMsg(m any) error {
 // CloseSend implements [grpc.ClientStream]. A stream that lacks a message is not completed, only canceled.
 func (s *pacedStream) CloseSend() error {
 	if s.refusal() != nil {
-		return nil
+		return nil //nolint:nilerr // SendMsg has told it, and RecvMsg will
 	}
 	return s.ClientStream.CloseSend()
 }
