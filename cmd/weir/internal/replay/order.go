@@ -1,11 +1,14 @@
 package replay
 
+import "sort"
+
 // order puts requests in the order of their times: servers write a line when a request ends, several of them write
 // files of their own, and neither comes sorted. It holds back up to size requests and hands out the earliest, the first
 // read where times are equal. So a log of up to size requests is sorted as a whole, and in a longer one a request is
 // late only if size others were read since those of its time.
 //
-// Most requests of a log are in order. Those stand in a line, where the next is found at once; only the others go through a heap.
+// Most requests of a log are in order, or near their place. Those stand in a line, where the next is found at once; only the
+// others go through a heap.
 type order struct {
 	size  int
 	read  uint64
@@ -59,6 +62,9 @@ func (o *order) add(at int64, key []byte) {
 	if n := len(o.line); n == o.head || !added.before(o.line[n-1]) {
 		o.queue(added)
 		return
+	} else if back := min(nearby, n-o.head); !added.before(o.line[n-back]) {
+		o.insert(added, back)
+		return
 	}
 	o.heap = append(o.heap, held{})
 	i := len(o.heap) - 1
@@ -80,6 +86,20 @@ func (o *order) queue(added held) {
 		o.head = 0
 	}
 	o.line = append(o.line, added)
+}
+
+// nearby is how many places from the end of the line a request may have its place: so far that moving those behind it costs about
+// what a heap does.
+const nearby = 512
+
+// insert puts a request in its place in the line, which is among the last back places.
+func (o *order) insert(added held, back int) {
+	o.queue(held{}) // which may move the line
+	n := len(o.line) - 1
+	near := n - back
+	place := near + sort.Search(n-near, func(i int) bool { return added.before(o.line[near+i]) })
+	copy(o.line[place+1:], o.line[place:n])
+	o.line[place] = added
 }
 
 // next takes out the earliest. The key is valid until the next add.
