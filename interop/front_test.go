@@ -222,8 +222,10 @@ func TestFrontTellsWhatRulesNeed(t *testing.T) {
 		}
 		checkRefusal(t, order("127.0.0.3", "POST", "shop.example", "/orders/2?x", "a"), "orders")
 		for _, c := range [][4]string{
-			{"POST", "shop.example", "/orders/2", "b"}, {"PUT", "shop.example", "/orders/2", "a"},
-			{"POST", "other.example", "/orders/2", "a"}, {"POST", "shop.example", "/orders/2/3", "a"},
+			{"POST", "shop.example", "/orders/2", "b"},
+			{"PUT", "shop.example", "/orders/2", "a"},
+			{"POST", "other.example", "/orders/2", "a"},
+			{"POST", "shop.example", "/orders/2/3", "a"},
 		} {
 			if got := order("127.0.0.2", c[0], c[1], c[2], c[3]); got.status != 200 {
 				t.Errorf("%q: %d %s", c, got.status, got.body)

@@ -56,21 +56,24 @@ func (s *server) limit(key string) string {
 	return limit
 }
 
+type serveStatus struct {
+	File           string           `json:"file"`
+	Version        uint64           `json:"version"`
+	Reloads        uint64           `json:"reloads"`
+	ReloadsRefused uint64           `json:"reloads_refused"`
+	LastError      string           `json:"last_error"`
+	LastCause      string           `json:"last_cause"`
+	Mistakes       []string         `json:"mistakes"`
+	Requests       uint64           `json:"requests"`
+	Refused        uint64           `json:"refused"`
+	Policies       []map[string]any `json:"policies"`
+	Rules          []map[string]any `json:"rules"`
+}
+
 // status is what GET /v1/status answers.
-func (s *server) status() (status struct {
-	File           string
-	Version        uint64
-	Reloads        uint64
-	ReloadsRefused uint64 `json:"reloads_refused"`
-	LastError      string `json:"last_error"`
-	LastCause      string `json:"last_cause"`
-	Mistakes       []string
-	Requests       uint64
-	Refused        uint64
-	Policies       []struct{ Name string }
-	Rules          []struct{ Name string }
-}) {
+func (s *server) status() serveStatus {
 	s.t.Helper()
+	var status serveStatus
 	r, body := s.do(http.MethodGet, "/v1/status", "")
 	if err := json.Unmarshal([]byte(body), &status); err != nil || r.status != 200 {
 		s.t.Fatalf("%v: %d %s", err, r.status, body)
@@ -111,7 +114,8 @@ rules:
 		t.Errorf("RateLimit: %s", got)
 	}
 	// A check by name and a request that a rule matches have the same state.
-	if r, body := s.check(`{"policy":"login","key":"alice"}`); r.status != 200 || !strings.Contains(body, `"policy":"login/h","limit":2,"remaining":0`) {
+	r, body = s.check(`{"policy":"login","key":"alice"}`)
+	if r.status != 200 || !strings.Contains(body, `"policy":"login/h","limit":2,"remaining":0`) {
 		t.Errorf("%d %s", r.status, body)
 	}
 	r, body = s.do(http.MethodPost, "/v1/decide", request)
@@ -119,21 +123,24 @@ rules:
 		t.Errorf("%d %s", r.status, body)
 	}
 	// Nothing was taken by what was refused.
-	if _, body := s.check(`{"policy":"per-client","key":"192.0.2.1","cost":0}`); !strings.Contains(body, `"remaining":2,`) {
+	_, body = s.check(`{"policy":"per-client","key":"192.0.2.1","cost":0}`)
+	if !strings.Contains(body, `"remaining":2,`) {
 		t.Errorf("per-client: %s", body)
 	}
-	if r, body := s.do(http.MethodPost, "/v1/decide", `{"path":"/healthz"}`); r.status != 200 || !strings.Contains(body, `"exempt":true,"binding":null,"decisions":[]}`) {
+	r, body = s.do(http.MethodPost, "/v1/decide", `{"path":"/healthz"}`)
+	if r.status != 200 || !strings.Contains(body, `"exempt":true,"binding":null,"decisions":[]}`) {
 		t.Errorf("%d %s", r.status, body)
 	}
-	if r, body := s.check(`{"policy":"trial","key":"x","cost":5}`); r.status != 200 || !strings.Contains(body, `"policy":"trial"`) {
+	r, body = s.check(`{"policy":"trial","key":"x","cost":5}`)
+	if r.status != 200 || !strings.Contains(body, `"policy":"trial"`) {
 		t.Errorf("in shadow: %d %s", r.status, body)
 	}
-	for body, want := range map[string]string{
+	for ask, want := range map[string]string{
 		`{"key":"x"}`:                   `must be one of: per-client, login, trial`,
 		`{"policy":"nobody","key":"x"}`: `policy \"nobody\": there is no such policy`,
 	} {
-		if r, got := s.check(body); r.status != 404 || !strings.Contains(got, want) {
-			t.Errorf("%s: %d %s", body, r.status, got)
+		if got, text := s.check(ask); got.status != 404 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s", ask, got.status, text)
 		}
 	}
 	r, body = s.do(http.MethodPost, "/v1/explain", request)
@@ -141,7 +148,8 @@ rules:
 		strings.Contains(body, "weir-check") || !strings.Contains(body, `"role":"shadow"`) {
 		t.Errorf("%d %s", r.status, body)
 	}
-	if r, body := s.do(http.MethodGet, "/", ""); r.status != 200 || !strings.Contains(body, "trial: 1/h, burst 1 (shadow)") ||
+	r, body = s.do(http.MethodGet, "/", "")
+	if r.status != 200 || !strings.Contains(body, "trial: 1/h, burst 1 (shadow)") ||
 		!strings.Contains(body, "http://"+s.address+"/v1/decide") {
 		t.Errorf("%d %s", r.status, body)
 	}
@@ -180,8 +188,12 @@ func TestServeForwardAuth(t *testing.T) {
 		path, client string
 		want         int
 	}{
-		{"/v1/auth", "192.0.2.1", 200}, {"/v1/auth", "192.0.2.1", 429}, {"/v1/auth/nginx", "192.0.2.1", 403},
-		{"/v1/auth/envoy/a", "192.0.2.1", 429}, {"/v1/auth/envoy/a", "192.0.2.2", 200}, {"/v1/auth/nginx", "no", 400},
+		{"/v1/auth", "192.0.2.1", 200},
+		{"/v1/auth", "192.0.2.1", 429},
+		{"/v1/auth/nginx", "192.0.2.1", 403},
+		{"/v1/auth/envoy/a", "192.0.2.1", 429},
+		{"/v1/auth/envoy/a", "192.0.2.2", 200},
+		{"/v1/auth/nginx", "no", 400},
 	} {
 		r, body := ask(c.path, c.client)
 		if r.status != c.want || r.status > 400 && (r.header.Get("Retry-After") == "" || r.header.Get("Ratelimit") == "" ||

@@ -116,8 +116,8 @@ func (l *Limits) Reload(cause string) (changes int, err error) {
 }
 
 // reloadIfChanged is Reload, unless the file has the content that was read last: then the error is [ErrUnchanged].
-func (l *Limits) reloadIfChanged(cause string) error {
-	_, err := l.reload(cause, true)
+func (l *Limits) reloadIfChanged() error {
+	_, err := l.reload("file", true)
 	return err
 }
 
@@ -217,7 +217,7 @@ func Lines(err error) []string {
 	if list, ok := errors.AsType[Mistakes](err); ok {
 		return list.Mistakes()
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // that of errors.Join
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var lines []string
 		for _, e := range joined.Unwrap() {
 			lines = append(lines, e.Error())

@@ -20,7 +20,7 @@ func TestDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	make := func(dir string) string {
+	directory := func(dir string) string {
 		t.Helper()
 		dir = filepath.Join(root, dir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -34,14 +34,14 @@ func TestDirectories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mount, data := make("mount"), make("mount/..1")
+	mount, data := directory("mount"), directory("mount/..1")
 	if err := os.WriteFile(filepath.Join(data, "weir.yaml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	link("..1", "mount/..data")
 	link("..data/weir.yaml", "mount/weir.yaml")
 	link("mount/", "current")
-	link(filepath.Join(root, "current/weir.yaml"), "absolute.yaml")
+	link(root+"/current/weir.yaml", "absolute.yaml")
 	link("loop", "loop")
 	for path, want := range map[string][]string{
 		"mount/..1/weir.yaml":       {data},
@@ -90,7 +90,7 @@ func loaded(t *testing.T, text string) (l *Limits, path string, log *strings.Bui
 				return Parsed{}, errors.Join(errors.New(name+":1:1: first"), errors.New(name+":2:1: second"))
 			}
 			set := &policy.Set{}
-			for _, p := range strings.Fields(string(data)) {
+			for p := range strings.FieldsSeq(string(data)) {
 				set.Policies = append(set.Policies, policy.Policy{
 					Name: p, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
 				})
@@ -150,16 +150,16 @@ func TestChecks(t *testing.T) {
 
 func TestRefusedReload(t *testing.T) {
 	l, path, log := loaded(t, "a")
-	if err := l.reloadIfChanged("file"); !errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); !errors.Is(err, ErrUnchanged) {
 		t.Errorf("unchanged: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("bad"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.reloadIfChanged("file"); err == nil || errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); err == nil || errors.Is(err, ErrUnchanged) {
 		t.Errorf("bad: %v", err)
 	}
-	if err := l.reloadIfChanged("file"); !errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); !errors.Is(err, ErrUnchanged) {
 		t.Errorf("still bad: %v", err)
 	}
 	s := l.Status()
@@ -172,16 +172,16 @@ func TestRefusedReload(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.reloadIfChanged("file"); err == nil || errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); err == nil || errors.Is(err, ErrUnchanged) {
 		t.Errorf("gone: %v", err)
 	}
-	if err := l.reloadIfChanged("file"); !errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); !errors.Is(err, ErrUnchanged) {
 		t.Errorf("still gone: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("a"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.reloadIfChanged("file"); err != nil {
+	if err := l.reloadIfChanged(); err != nil {
 		t.Errorf("back again: %v", err)
 	}
 	if s := l.Status(); s.Refused != 2 || s.Reloads != 1 || s.LastError != "" || len(s.Mistakes) > 0 {

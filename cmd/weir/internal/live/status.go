@@ -9,6 +9,10 @@ import (
 
 // Status is the state of [Limits].
 type Status struct {
+	// Report is that of the engine. Its LastError and LastAttempt are those of the last attempt, which the
+	// engine does not see if the file could not be read.
+	policy.Report
+
 	// File is the configuration file.
 	File string `json:"file"`
 	// Reloads counts the configurations that were put in force after the first one, Refused those that could not be.
@@ -18,9 +22,6 @@ type Status struct {
 	LastCause string `json:"last_cause,omitempty"`
 	// Mistakes are why the last attempt was refused, none if it was not.
 	Mistakes []string `json:"mistakes,omitempty"`
-	// Report is that of the engine. Its LastError and LastAttempt are those of the last attempt, which the
-	// engine does not see if the file could not be read.
-	policy.Report
 }
 
 // attempts are what became of configurations after the first one.

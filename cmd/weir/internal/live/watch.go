@@ -86,7 +86,7 @@ func (l *Limits) look(d *directories) {
 	if err := d.follow(); err != nil {
 		l.log.Error("watching the configuration", "error", err.Error())
 	}
-	if err := l.reloadIfChanged("file"); err != nil && !errors.Is(err, ErrUnchanged) {
+	if err := l.reloadIfChanged(); err != nil && !errors.Is(err, ErrUnchanged) {
 		return // it is logged and kept for the status
 	}
 }

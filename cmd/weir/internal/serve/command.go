@@ -162,7 +162,8 @@ func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) 
 func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set) {
 	try := checkapi.DecideExample(listen.Reachable(address))
 	attributes := []any{
-		"address", address.String(), "config", o.config.path, "policies", len(set.Policies), "rules", len(set.Rules) - len(set.Policies),
+		"address", address.String(), "config", o.config.path, "policies", len(set.Policies),
+		"rules", len(set.Rules) - len(set.Policies), // each policy has one for its checks
 	}
 	if o.log.Format == "json" {
 		log.Info("serving", append(attributes, "try", try)...)

@@ -148,8 +148,8 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 		return map[string]any{"forward_auth": auth.Counts()}
 	})
 	go limits.ReloadOn(ctx, hangups)
-	if _, err := limits.Watch(ctx); err != nil {
-		log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", err.Error())
+	if _, watchErr := limits.Watch(ctx); watchErr != nil {
+		log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
 	}
 	if listen.IsAnyPort(o.http) {
 		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
@@ -160,7 +160,8 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	err = s.serve(ctx, listener, front.Drain)
 	report := limits.Status()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
-		"reloads", report.Reloads, "reloads_refused", report.Refused, "uptime", time.Since(start).Round(time.Millisecond).String())
+		"reloads", report.Reloads, "reloads_refused", report.Refused,
+		"uptime", time.Since(start).Round(time.Millisecond).String())
 	return err
 }
 

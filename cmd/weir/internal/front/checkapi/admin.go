@@ -43,7 +43,8 @@ func ReadToken(path string) ([]byte, error) {
 	}
 	token := bytes.TrimSpace(text)
 	if len(token) < shortestToken || len(token) > longestToken {
-		return nil, fmt.Errorf("weir: token: %s has %d bytes: must have from %d to %d", path, len(token), shortestToken, longestToken)
+		return nil, fmt.Errorf("weir: token: %s has %d bytes: must have from %d to %d",
+			path, len(token), shortestToken, longestToken)
 	}
 	for _, c := range token {
 		if c <= ' ' || c > '~' {

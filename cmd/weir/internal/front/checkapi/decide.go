@@ -65,7 +65,8 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []by
 	if !x.verdict.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(append(appendDecision(space, d, quoted(name)), "}\n"...)) // if the client is gone, nobody is there to be told
+	// If the client is gone, nobody is there to be told.
+	_, _ = w.Write(append(appendDecision(space, d, quoted(name)), "}\n"...))
 	return nil
 }
 

@@ -12,7 +12,8 @@ const (
 	maxKey  = 1024
 	maxCost = algo.MaxPermits
 
-	keyName = "key"
+	keyName  = "key"
+	costName = "cost"
 
 	acceptedKey    = "must be a string of 1 to 1024 bytes"
 	acceptedPolicy = "must be a string"
@@ -112,7 +113,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 	return seen, nil
 }
 
-var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: "cost"}
+var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: costName}
 
 // member reads a name and its value.
 func (s *scanner) member(r *request) (field int, err error) {
@@ -132,7 +133,7 @@ func (s *scanner) member(r *request) (field int, err error) {
 	case keyName:
 		r.key, err = s.stringField(keyName, acceptedKey)
 		return keyField, err
-	case "cost":
+	case costName:
 		r.cost, err = s.cost()
 		return costField, err
 	}
@@ -152,7 +153,7 @@ func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 
 // cost reads an integer from 0 to maxCost.
 func (s *scanner) cost() (int64, error) {
-	wrong := &fault{field: "cost", value: s.excerpt(), accepted: acceptedCost}
+	wrong := &fault{field: costName, value: s.excerpt(), accepted: acceptedCost}
 	start := s.at
 	var n int64
 	for ; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {

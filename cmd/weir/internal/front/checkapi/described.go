@@ -76,20 +76,12 @@ func (d *described) member(s *scanner, name string) (err error) {
 			return &fault{field: name, value: excerpt([]byte(d.Path)), accepted: acceptedPath}
 		}
 	case clientName:
-		text, err := s.textField(name)
-		if err != nil {
-			return err
-		}
-		addr, ok := clientip.Parse(text)
-		if !ok {
-			return &fault{field: name, value: excerpt([]byte(text)), accepted: acceptedClient}
-		}
-		d.Client = addr
+		return d.client(s)
 	case headersName:
 		return d.headers(s)
 	case attributesName:
 		return d.attributes(s)
-	case "cost":
+	case costName:
 		wrong := &fault{field: name, value: s.excerpt(), accepted: acceptedTakenCost}
 		if d.Cost, err = s.cost(); err != nil || d.Cost == 0 {
 			return wrong
@@ -98,6 +90,20 @@ func (d *described) member(s *scanner, name string) (err error) {
 		return &fault{field: "field", value: excerpt([]byte(name)), accepted: acceptedDescribed}
 	}
 	return err
+}
+
+// client reads the address of the client.
+func (d *described) client(s *scanner) error {
+	text, err := s.textField(clientName)
+	if err != nil {
+		return err
+	}
+	addr, ok := clientip.Parse(text)
+	if !ok {
+		return &fault{field: clientName, value: excerpt([]byte(text)), accepted: acceptedClient}
+	}
+	d.Client = addr
+	return nil
 }
 
 // headers reads the fields of a header.

@@ -151,7 +151,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if !d.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json), "}\n"...)) // if the client is gone, nobody is there to be told
+	// If the client is gone, nobody is there to be told.
+	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json), "}\n"...))
 	return nil
 }
 

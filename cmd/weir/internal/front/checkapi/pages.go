@@ -57,7 +57,7 @@ func (h *Handler) aboutConfigured(b *strings.Builder, host string) {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			b.WriteString(" " + h.configured.limits.Clean(p.Limits[j].Limit.String()))
+			b.WriteString(" " + h.configured.limits.Clean(p.Limits[j].String()))
 		}
 		if p.Mode != policy.ModeEnforce {
 			fmt.Fprintf(b, " (%v)", p.Mode)

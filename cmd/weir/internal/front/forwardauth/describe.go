@@ -1,6 +1,7 @@
 package forwardauth
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -55,12 +56,11 @@ func describeNginx(p *policy.Request, r *http.Request) (err error) {
 	if p.Method, err = one(r, "X-Original-Method"); err != nil {
 		return err
 	}
-	if err = target(p, r, "X-Original-Uri"); err != nil {
+	p.Host = r.Host
+	if p.Client, err = realIP(r); err != nil {
 		return err
 	}
-	p.Host = r.Host
-	p.Client, err = realIP(r)
-	return err
+	return target(p, r, "X-Original-Uri")
 }
 
 // describeForwarded reads the fields that Caddy and Traefik set.
@@ -68,14 +68,13 @@ func (h *Handler) describeForwarded(p *policy.Request, r *http.Request) (err err
 	if p.Method, err = one(r, "X-Forwarded-Method"); err != nil {
 		return err
 	}
-	if err = target(p, r, "X-Forwarded-Uri"); err != nil {
-		return err
-	}
 	if p.Host, err = one(r, "X-Forwarded-Host"); err != nil {
 		return err
 	}
-	p.Client, err = h.forwardedFor(r)
-	return err
+	if p.Client, err = h.forwardedFor(r); err != nil {
+		return err
+	}
+	return target(p, r, "X-Forwarded-Uri")
 }
 
 // describeEnvoy reads the request that Envoy has made of the original one. Its path is the original one behind the prefix.
@@ -141,7 +140,7 @@ func realIP(r *http.Request) (netip.Addr, error) {
 func (h *Handler) forwardedFor(r *http.Request) (netip.Addr, error) {
 	values := r.Header["X-Forwarded-For"]
 	if len(values) == 0 {
-		return netip.Addr{}, fmt.Errorf("weir: no field X-Forwarded-For: must be set by the proxy")
+		return netip.Addr{}, errors.New("weir: no field X-Forwarded-For: must be set by the proxy")
 	}
 	addr, ok := h.client.Client(r.RemoteAddr, values)
 	if !ok {

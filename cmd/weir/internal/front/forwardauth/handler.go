@@ -1,6 +1,7 @@
 package forwardauth
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -67,7 +68,7 @@ const quietTime = 10 * time.Second
 // New answers a handler, or an error that names the option that cannot be used.
 func New(o Options) (*Handler, error) {
 	if o.Decider == nil {
-		return nil, fmt.Errorf("weir: forwardauth: Options.Decider is nil: must be given")
+		return nil, errors.New("weir: forwardauth: Options.Decider is nil: must be given")
 	}
 	if o.Status != 0 && (o.Status < 400 || o.Status > 499) {
 		return nil, fmt.Errorf("weir: forwardauth: Options.Status is %d: must be from 400 to 499, or 0", o.Status)
@@ -113,9 +114,9 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, _ := exchanges.Get().(*exchange)
 	defer exchanges.Put(x)
-	kind := kindOf(r.URL.Path)
+	from := kindOf(r.URL.Path)
 	x.request = policy.Request{}
-	if err := h.describe(&x.request, r, kind); err != nil {
+	if err := h.describe(&x.request, r, from); err != nil {
 		h.reject(w, r, err)
 		return
 	}
@@ -132,12 +133,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.refused.Add(1)
 	problem := answer.Problem(&x.verdict, seconds)
-	status := h.refusalStatus(kind, problem.Status)
-	if kind != nginx {
+	status := h.refusalStatus(from, problem.Status)
+	if from != nginx {
 		problem.Status = status // nginx answers the client itself, with the status of the problem
 	}
 	body := answer.JSON(problem)
-	if kind == nginx {
+	if from == nginx {
 		header[ProblemField] = []string{string(body)}
 	}
 	send(w, status, body)

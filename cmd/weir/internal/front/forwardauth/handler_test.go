@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestWhatEachProxySends(t *testing.T) {
 			if w.Code != 200 || w.Body.Len() > 0 {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
-			if d.got.Protocol != "http" || d.got.Method != "POST" || d.got.Host != "api.example.com" ||
+			if d.got.Protocol != "http" || d.got.Method != http.MethodPost || d.got.Host != "api.example.com" ||
 				d.got.Path != "/shop/cart" || d.got.Query != "x=1" || d.got.Client != netip.MustParseAddr("203.0.113.7") {
 				t.Errorf("understood as %+v", d.got)
 			}
@@ -263,11 +264,16 @@ func TestRefusal(t *testing.T) {
 		if w.Code != c.want || h.Counts().Refused != 1 {
 			t.Errorf("%+v: %d, %+v", c, w.Code, h.Counts())
 		}
-		var body, inHeader map[string]any
+		var body struct {
+			Status     int
+			RetryAfter int      `json:"retry-after"`       //nolint:tagliatelle // registered
+			Violated   []string `json:"violated-policies"` //nolint:tagliatelle // registered
+		}
+		var inHeader map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 			t.Fatal(err)
 		}
-		wantStatus := float64(c.want)
+		wantStatus := c.want
 		if c.target == "/v1/auth/nginx" {
 			wantStatus = 429
 			if err := json.Unmarshal([]byte(w.Header().Get(forwardauth.ProblemField)), &inHeader); err != nil ||
@@ -277,8 +283,7 @@ func TestRefusal(t *testing.T) {
 		} else if w.Header().Get(forwardauth.ProblemField) != "" {
 			t.Errorf("%s has the body in a field", c.target)
 		}
-		if body["status"] != wantStatus || body["retry-after"] != 60.0 ||
-			len(body["violated-policies"].([]any)) != 1 || body["violated-policies"].([]any)[0] != "per-client/h" {
+		if body.Status != wantStatus || body.RetryAfter != 60 || !slices.Equal(body.Violated, []string{"per-client/h"}) {
 			t.Errorf("%s: %s", c.target, w.Body)
 		}
 		for name, want := range map[string]string{
@@ -295,7 +300,7 @@ func TestRefusal(t *testing.T) {
 // TestPolicyTwice: a policy that holds twice with different keys is told once.
 func TestPolicyTwice(t *testing.T) {
 	h, d := handler(t, forwardauth.Options{})
-	d.parts = append(granted()[:1:1], granted()[0])
+	d.parts = []policy.Part{granted()[0], granted()[0]}
 	w := ask(t, h, "GET", "/v1/auth", fromCaddy...)
 	if got := w.Header().Get("Ratelimit"); got != `"per-client/s";r=19;t=1` {
 		t.Errorf("RateLimit: %s", got)
