@@ -20,7 +20,7 @@ func BenchmarkRow(b *testing.B) {
 // BenchmarkRules measures the rows of the rule engine in the same way.
 func BenchmarkRules(b *testing.B) {
 	for _, rule := range ruleRows() {
-		r, end, err := rule.row()
+		r, end, err := rule.row(DefaultSettings().RuleBatches)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// few measures nothing worth knowing of limiters of many keys, fast.
+// few measures nothing worth knowing of limiters of many keys and of rules, fast.
 func few() Settings {
 	set := quick
 	set.Keys, set.AttackKeys, set.KeyedRounds, set.KeyedIdle = [2]int{3 * batch, 4 * batch}, 5*batch, 1, 200*time.Millisecond
+	set.RuleBatches = 2
 	return set
 }
 

@@ -28,6 +28,8 @@ type Settings struct {
 	// may be removed where that is measured.
 	KeyedRounds int
 	KeyedIdle   time.Duration
+	// RuleBatches is how many requests the rule engine is asked for, in batches of 1024, before they come again.
+	RuleBatches int
 }
 
 // Figure is what was measured of one subject.
@@ -85,6 +87,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
 		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 3, KeyedIdle: 2 * time.Second,
+		RuleBatches: 16,
 	}
 }
 

@@ -132,7 +132,7 @@ func (r ruleRow) how() string {
 
 // engine answers an engine and requests for it. Each of these was decided on once: then every client is known, the memory of
 // the verdicts has grown, and the permits are spent where they are to be.
-func (r ruleRow) engine() (e *policy.Engine, w ruleWork, err error) {
+func (r ruleRow) engine(batches int) (e *policy.Engine, w ruleWork, err error) {
 	set, key := ruleSet(r.rules, r.limits, r.refused), policy.ClientIP()
 	if r.expressions {
 		if key, err = withExpressions(set); err != nil {
@@ -142,7 +142,7 @@ func (r ruleRow) engine() (e *policy.Engine, w ruleWork, err error) {
 	if e, err = policy.NewEngine(set, policy.EngineOptions{}); err != nil {
 		return nil, w, fmt.Errorf("bench: the rules of %s: %w", r.id(), err)
 	}
-	if w, err = newRuleWork(r.rules, key); err == nil {
+	if w, err = newRuleWork(r.rules, batches, key); err == nil {
 		w.once(askEngine(e))
 	}
 	return e, w, err
@@ -163,15 +163,15 @@ func (r ruleRow) beside() (by string, other ruleRow, target float64, ok bool) {
 	return "", other, 0, false
 }
 
-// row makes the row, and a function that closes its engines.
-func (r ruleRow) row() (row Row, end func(), err error) {
+// row makes the row with some batches of requests, and a function that closes its engines.
+func (r ruleRow) row(batches int) (row Row, end func(), err error) {
 	var engines []*policy.Engine
 	end = func() {
 		for _, e := range engines {
 			_ = e.Close()
 		}
 	}
-	e, w, err := r.engine()
+	e, w, err := r.engine(batches)
 	if err != nil {
 		return Row{}, end, err
 	}
@@ -195,7 +195,7 @@ func (r ruleRow) row() (row Row, end func(), err error) {
 		}
 	}
 	if by, other, target, ok := r.beside(); ok {
-		less, requests, err := other.engine()
+		less, requests, err := other.engine(batches)
 		if err != nil {
 			return Row{}, end, err
 		}
@@ -208,7 +208,7 @@ func (r ruleRow) row() (row Row, end func(), err error) {
 func ruleSections() (all []section) {
 	for _, r := range ruleRows() {
 		all = append(all, section{"rules, " + r.id(), func(ctx context.Context, set Settings, report *Report) error {
-			row, end, err := r.row()
+			row, end, err := r.row(set.RuleBatches)
 			defer end()
 			if err != nil {
 				return err

@@ -19,7 +19,7 @@ func TestRuleRequests(t *testing.T) {
 		if r.goroutines > 1 {
 			continue // the same requests
 		}
-		e, w, err := r.engine()
+		e, w, err := r.engine(few().RuleBatches)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func (r ruleRow) holds(v *policy.Verdict, p *rulePart, i int) bool {
 // TestRequestsComeToTheRules counts the rules and clients that the requests are of.
 func TestRequestsComeToTheRules(t *testing.T) {
 	for rules, least := range map[int]int{fewRules: fewRules, manyRules: 6000} {
-		w, err := newRuleWork(rules, policy.ClientIP())
+		w, err := newRuleWork(rules, DefaultSettings().RuleBatches, policy.ClientIP())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestRequestsComeToTheRules(t *testing.T) {
 			t.Errorf("%d rules: requests of %d rules, %d clients, %d shapes", rules, len(named), len(clients), len(byShape))
 		}
 		for shape, n := range byShape {
-			if share := float64(n) / (ruleParts * batch); share < 0.15 || share > 0.25 {
+			if share := float64(n) / float64(DefaultSettings().RuleBatches*batch); share < 0.15 || share > 0.25 {
 				t.Errorf("%d rules: the shape %d has a share of %.2f of the requests", rules, shape, share)
 			}
 		}
@@ -125,26 +125,32 @@ func TestRuleExpressionsAreExpressions(t *testing.T) {
 
 // TestHandLimitersLimit makes sure that the floors ask limiters that limit.
 func TestHandLimitersLimit(t *testing.T) {
-	w, err := newRuleWork(fewRules, policy.ClientIP())
+	w, err := newRuleWork(fewRules, few().RuleBatches, policy.ClientIP())
 	if err != nil {
 		t.Fatal(err)
 	}
+	clients := map[string]bool{}
+	requests := w.once(func(p *rulePart, n int) int {
+		for _, key := range p.keys[:n] {
+			clients[key] = true
+		}
+		return n
+	})
 	for name, ask := range map[string]func(all handLimiters) func(p *rulePart, n int) int{
 		"one after the other": func(all handLimiters) func(p *rulePart, n int) int { return all.askEach },
 		"in one step":         func(all handLimiters) func(p *rulePart, n int) int { return all.askAll },
 	} {
-		if n := w.once(ask(newHandLimiters(3, false))); n != ruleParts*batch {
-			t.Errorf("%s: %d requests were granted, want all %d", name, n, ruleParts*batch)
+		if n := w.once(ask(newHandLimiters(3, false))); n != requests {
+			t.Errorf("%s: %d requests were granted, want all %d", name, n, requests)
 		}
 		all := newHandLimiters(3, true)
-		first, second := w.once(ask(all)), w.once(ask(all))
-		if first != ruleClients || second != 0 {
+		if first, second := w.once(ask(all)), w.once(ask(all)); first != len(clients) || second != 0 {
 			t.Errorf("%s: %d requests and then %d were granted, want one of each of %d clients and then none", name, first, second,
-				ruleClients)
+				len(clients))
 		}
 	}
-	if n := w.once(askMap(fewRules)); n != ruleParts*batch {
-		t.Errorf("the map has %d of the rules, want all %d", n, ruleParts*batch)
+	if n := w.once(askMap(fewRules)); n != requests {
+		t.Errorf("the map has %d of the rules, want all %d", n, requests)
 	}
 }
 

@@ -79,9 +79,6 @@ func ruleRequest(rng *rand.Rand, rules int) (r policy.Request, i int) {
 	return r, i
 }
 
-// ruleParts is how many parts the requests are in, each of a batch: so many that they come to most of 10,000 rules.
-const ruleParts = 16
-
 // rulePart is a batch of requests, and what one goroutine needs to decide on them: nobody else has it meanwhile.
 type rulePart struct {
 	requests []policy.Request
@@ -96,12 +93,12 @@ type ruleWork struct {
 	parts chan *rulePart
 }
 
-// newRuleWork makes requests for so many rules, which are counted under key.
-func newRuleWork(rules int, key policy.Text) (ruleWork, error) {
+// newRuleWork makes some batches of requests for so many rules, which are counted under key.
+func newRuleWork(rules, batches int, key policy.Text) (ruleWork, error) {
 	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // the same requests for all
-	w := ruleWork{make(chan *rulePart, ruleParts)}
+	w := ruleWork{make(chan *rulePart, batches)}
 	known := map[string]string{}
-	for range ruleParts {
+	for range batches {
 		p := &rulePart{}
 		for range batch {
 			r, i := ruleRequest(rng, rules)
@@ -137,7 +134,7 @@ func (w ruleWork) subject(by, call string, ask func(p *rulePart, n int) (granted
 
 // once asks for every request one time.
 func (w ruleWork) once(ask func(p *rulePart, n int) (granted int)) (granted int) {
-	for range ruleParts {
+	for range cap(w.parts) {
 		p := <-w.parts
 		granted += ask(p, batch)
 		w.parts <- p
