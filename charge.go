@@ -34,7 +34,8 @@ const MostCharges = 64
 //
 // It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
 // (TestChargesAreOneStep), also where somebody waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
-// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered.
+// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered, Remaining being
+// what is left now.
 //
 // The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
 // ReasonInvalid. Nothing is allocated if leases has room.
@@ -47,7 +48,7 @@ func TryReserveAll(leases []Lease, charges ...Charge) (all []Lease, binding int)
 	return chargeAll(leases, charges, true)
 }
 
-// PeekAll answers what TryAcquireAll would, and takes nothing.
+// PeekAll answers what TryAcquireAll would, and takes nothing. Remaining is what is left now.
 func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
 	c := newCharging(charges)
 	if c == nil {
@@ -56,7 +57,7 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 	defer c.free()
 	for c.lock(); ; c.lock() {
 		c.begin()
-		state := c.look(0)
+		state := c.look(-1)
 		c.unlock()
 		if state == lookedAgain {
 			continue
@@ -252,11 +253,11 @@ func (c *charging) begin() {
 	}
 }
 
-// look asks the limits of some parts what they would answer. The shards must be locked.
-func (c *charging) look(from int) looked {
-	for i := from; i < len(c.parts); i++ {
+// look asks the limits of all parts but one what they would answer. The shards must be locked.
+func (c *charging) look(except int) looked {
+	for i := range c.parts {
 		p := &c.parts[i]
-		if p.gate != nil {
+		if p.gate != nil || i == except {
 			continue
 		}
 		slot := p.shard.Find(p.hash)
@@ -326,7 +327,7 @@ func (c *charging) take(reserve bool) (state looked, roomless int) {
 				continue
 			}
 			c.undo(i)
-			return c.look(i + 1), -1
+			return c.look(i), -1
 		}
 		slot := p.shard.Find(p.hash)
 		if slot != nil && slot.Tag() == raisedTag {
@@ -355,7 +356,7 @@ func (c *charging) take(reserve bool) (state looked, roomless int) {
 			continue
 		}
 		c.undo(i + 1)
-		return c.look(i + 1), -1
+		return c.look(i), -1
 	}
 	return lookedWell, -1
 }

@@ -62,6 +62,23 @@ func TestChargesAreAllOrNothing(t *testing.T) {
 	}
 }
 
+// TestChargesOfARefusalTellWhatIsLeft wherever the limit that refuses stands.
+func TestChargesOfARefusalTellWhatIsLeft(t *testing.T) {
+	a, b, c := hourly(t, "a", 5), hourly(t, "b", 2), hourly(t, "c", 7)
+	charges := []weir.Charge{{Limiter: a, N: 3}, {Limiter: b, N: 3}, {Limiter: c, N: 3}}
+	for range 3 {
+		leases, _ := weir.TryAcquireAll(nil, charges...)
+		for i, want := range []int64{5, 2, 7} {
+			if d := leases[i].Decision(); d.Remaining != want || d.Allowed != (i != 1) {
+				t.Errorf("%+v, want %d left", d, want)
+			}
+		}
+		if peeked, _ := weir.PeekAll(nil, charges...); peeked[1].Remaining != 2 {
+			t.Errorf("%+v", peeked)
+		}
+	}
+}
+
 // TestChargesNameTheLimitThatBinds: the one with the longest RetryAfter among those that refuse.
 func TestChargesNameTheLimitThatBinds(t *testing.T) {
 	clock := weir.NewManualClock(1)
