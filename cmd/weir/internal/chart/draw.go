@@ -199,10 +199,12 @@ func addArea(drawn *plot.Plot, from, to []int64, shade color.Color) error {
 		}
 		outline := make(plotter.XYs, 0, 4*(end-i))
 		for at := i; at < end; at++ {
-			outline = append(outline, plotter.XY{X: float64(at), Y: float64(to[at])}, plotter.XY{X: float64(at + 1), Y: float64(to[at])})
+			y := float64(to[at])
+			outline = append(outline, plotter.XY{X: float64(at), Y: y}, plotter.XY{X: float64(at + 1), Y: y})
 		}
 		for at := end - 1; at >= i; at-- {
-			outline = append(outline, plotter.XY{X: float64(at + 1), Y: float64(from[at])}, plotter.XY{X: float64(at), Y: float64(from[at])})
+			y := float64(from[at])
+			outline = append(outline, plotter.XY{X: float64(at + 1), Y: y}, plotter.XY{X: float64(at), Y: y})
 		}
 		area, err := plotter.NewPolygon(outline)
 		if err != nil {

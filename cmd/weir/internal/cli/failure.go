@@ -31,7 +31,7 @@ func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	text, status := err.Error(), failure
 	var (
 		wrong   *misuse.Error
-		invalid *misuse.Invalid
+		invalid *misuse.InputError
 	)
 	switch {
 	case errors.As(err, &invalid):

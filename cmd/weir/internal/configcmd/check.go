@@ -133,8 +133,8 @@ func check(cmd *cobra.Command, files []string, asJSON bool) error {
 	case unusable == 0:
 		return nil
 	case len(files) == 1:
-		return misuse.Invalidf("%s", last)
+		return misuse.Inputf("%s", last)
 	default:
-		return misuse.Invalidf("%d of %d configurations cannot be used: %s", unusable, len(files), mistakes.Count(found))
+		return misuse.Inputf("%d of %d configurations cannot be used: %s", unusable, len(files), mistakes.Count(found))
 	}
 }

@@ -20,7 +20,7 @@ hold for which requests. It changes nothing, and asks no server.`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				var names []string
+				names := make([]string, 0, len(cmd.Commands()))
 				for _, sub := range cmd.Commands() {
 					names = append(names, sub.Name())
 				}

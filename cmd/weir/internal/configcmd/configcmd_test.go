@@ -49,7 +49,7 @@ func files(t *testing.T) (goodFile, badFile string) {
 
 func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := configcmd.Command() //nolint:contextcheck // ExecuteContext gives it its context
+	cmd := configcmd.Command()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
@@ -59,8 +59,8 @@ func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-func isInvalid(err error) bool {
-	var invalid *misuse.Invalid
+func isInput(err error) bool {
+	var invalid *misuse.InputError
 	return errors.As(err, &invalid)
 }
 
@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	stdout, _, err := run(t, "check", badFile)
-	if !isInvalid(err) || !strings.HasSuffix(err.Error(), "bad.yaml cannot be used: 3 mistakes") {
+	if !isInput(err) || !strings.HasSuffix(err.Error(), "bad.yaml cannot be used: 3 mistakes") {
 		t.Error(err)
 	}
 	for _, want := range []string{badFile + ":4:", badFile + ":5:", badFile + ":7:"} {
@@ -80,11 +80,11 @@ func TestCheck(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	stdout, _, err = run(t, "check", goodFile, badFile, missing)
-	if !isInvalid(err) || err.Error() != "2 of 3 configurations cannot be used: 3 mistakes" ||
+	if !isInput(err) || err.Error() != "2 of 3 configurations cannot be used: 3 mistakes" ||
 		!strings.Contains(stdout, "good.yaml: ok") || !strings.Contains(stdout, "missing.yaml: ") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
-	if _, _, err := run(t, "check", missing); !isInvalid(err) || !strings.Contains(err.Error(), missing) {
+	if _, _, err := run(t, "check", missing); !isInput(err) || !strings.Contains(err.Error(), missing) {
 		t.Error(err)
 	}
 }
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 func TestCheckAsJSON(t *testing.T) {
 	goodFile, badFile := files(t)
 	stdout, _, err := run(t, "check", goodFile, badFile, "--json")
-	if !isInvalid(err) {
+	if !isInput(err) {
 		t.Error(err)
 	}
 	var got struct {
@@ -108,7 +108,7 @@ func TestCheckAsJSON(t *testing.T) {
 			Warnings []any
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil { //nolint:musttag // case of names does not matter
 		t.Fatalf("%v in %s", err, stdout)
 	}
 	if got.OK || len(got.Files) != 2 || !got.Files[0].OK || got.Files[0].Policies != 3 || got.Files[1].OK || len(got.Files[1].Mistakes) != 3 {
@@ -132,7 +132,7 @@ func TestExplainConfiguration(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
-	if _, stderr, err := run(t, "explain", badFile); !isInvalid(err) || strings.Count(stderr, badFile+":") != 3 {
+	if _, stderr, err := run(t, "explain", badFile); !isInput(err) || strings.Count(stderr, badFile+":") != 3 {
 		t.Errorf("%v\n%s", err, stderr)
 	}
 }
@@ -193,7 +193,7 @@ func TestExplainAsJSON(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil { //nolint:musttag // case of names does not matter
 		t.Fatalf("%v in %s", err, stdout)
 	}
 	e := got.Explanation

@@ -84,9 +84,11 @@ configuration has mistakes.`,
 	fs.Var(clientFlag{&o.client}, "client", "the address of its client (default: not known)")
 	fs.Var(word{&o.route}, "route", "the route, such as 'POST /users/{id}' (default: none)")
 	fs.Var(word{&o.protocol}, "protocol", "what it comes by")
-	fs.Var(flagvalue.Int(&o.cost, 1, algo.MaxPermits), "cost", "how many permits it costs where the configuration does not say so, from 1 to 10^15")
+	fs.Var(flagvalue.Int(&o.cost, 1, algo.MaxPermits), "cost",
+		"how many permits it costs where the configuration does not say so, from 1 to 10^15")
 	fs.Var(&o.attributes, "attribute", "an attribute, such as team=blue; may be repeated (default: none)")
-	fs.Var(flagvalue.Int(&o.repeat, 1, mostRepeats), "repeat", "send it so often at the same moment, and explain the last, from 1 to 1000000")
+	fs.Var(flagvalue.Int(&o.repeat, 1, mostRepeats), "repeat",
+		"send it so often at the same moment, and explain the last, from 1 to 1000000")
 	fs.Var(&o.at, "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object")
 	return cmd

@@ -42,7 +42,8 @@ type Limit struct {
 // Of answers the form of e for JSON.
 func Of(e *policy.Explanation) *JSON {
 	j := &JSON{
-		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: seconds(e.RetryAfter), Rules: e.Rules, Limits: []Limit{},
+		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: seconds(e.RetryAfter),
+		Rules: e.Rules, Limits: []Limit{},
 	}
 	if j.Rules == nil {
 		j.Rules = []policy.ExplainedRule{}

@@ -6,7 +6,7 @@ import (
 )
 
 // Text is the key as a policy has it: it answers the same as FromRequest.
-func (k Key) Text() (policy.Text, error) {
+func (k Key) Text() (policy.Text, error) { //nolint:ireturn // a policy wants the interface
 	texts := make([]policy.Text, 0, len(k.parts))
 	for _, p := range k.parts {
 		text, err := p.text()
@@ -25,7 +25,7 @@ func (k Key) Text() (policy.Text, error) {
 	}
 }
 
-func (p part) text() (policy.Text, error) {
+func (p part) text() (policy.Text, error) { //nolint:ireturn // as Text
 	switch p.attribute {
 	case clientIP:
 		return policy.ClientIP(), nil

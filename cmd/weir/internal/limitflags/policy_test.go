@@ -1,6 +1,7 @@
 package limitflags
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
@@ -12,7 +13,7 @@ import (
 // TestTextEqualsKey: a policy counts under the same keys as the limit that it is made of.
 func TestTextEqualsKey(t *testing.T) {
 	client := netip.MustParseAddr("2001:db8::17:5")
-	r := httptest.NewRequest("POST", "https://Api.Example.com:8443/a//b%2Cc?x=1", nil)
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "https://Api.Example.com:8443/a//b%2Cc?x=1", http.NoBody)
 	r.Header.Set("X-Plan", `gold, and \ more`)
 	of := &policy.Request{Method: r.Method, Host: r.Host, Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header, Client: client}
 	for _, by := range []string{"none", "client.ip", "client.net", "client.net:16/48", "header:X-Plan", "path", "method", "host", "client.ip,path,header:X-Plan"} {
@@ -37,7 +38,7 @@ func TestSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := set.Check(); err != nil {
+	if err = set.Check(); err != nil {
 		t.Error(err)
 	}
 	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: &weir.ManualClock{}})

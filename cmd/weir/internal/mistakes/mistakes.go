@@ -45,7 +45,7 @@ func Invalid(w io.Writer, err error) error {
 	if wrong.Omitted > 0 {
 		fmt.Fprintf(w, "%s: %d more\n", wrong.File, wrong.Omitted)
 	}
-	return misuse.Invalidf("%s cannot be used: %s", wrong.File, Count(len(wrong.Mistakes)+wrong.Omitted))
+	return misuse.Inputf("%s cannot be used: %s", wrong.File, Count(len(wrong.Mistakes)+wrong.Omitted))
 }
 
 // Count is "1 mistake" or "3 mistakes".

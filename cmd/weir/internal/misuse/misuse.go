@@ -68,12 +68,12 @@ func NoArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// Invalid is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for it as
+// InputError is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for it as
 // well, and adds nothing: help would not help.
-type Invalid struct{ text string }
+type InputError struct{ text string }
 
 // Error is the text.
-func (e *Invalid) Error() string { return e.text }
+func (e *InputError) Error() string { return e.text }
 
-// Invalidf answers an [Invalid] with a text that is formatted as by [fmt.Sprintf].
-func Invalidf(format string, args ...any) *Invalid { return &Invalid{fmt.Sprintf(format, args...)} }
+// Inputf answers an [InputError] with a text that is formatted as by [fmt.Sprintf].
+func Inputf(format string, args ...any) *InputError { return &InputError{fmt.Sprintf(format, args...)} }

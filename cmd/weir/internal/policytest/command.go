@@ -108,11 +108,12 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	all := &report{Files: []fileReport{}}
 	var invalid error
 	for _, name := range files {
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
 		r, err := runFile(name, o, stderr)
 		if err != nil {
-			if invalid = errors.Join(invalid, err); cmd.Context().Err() != nil {
-				return cmd.Context().Err()
-			}
+			invalid = errors.Join(invalid, err)
 			continue
 		}
 		all.add(r)
@@ -148,18 +149,18 @@ func tests(n int) string {
 // mostBytes is how long a file may be.
 const mostBytes = 16 << 20
 
-// runFile runs the tests of a file. Its error is a [*misuse.Invalid] once it has written all mistakes to stderr.
+// runFile runs the tests of a file. Its error is a [*misuse.InputError] once it has written all mistakes to stderr.
 func runFile(name string, o *options, stderr io.Writer) (*fileReport, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return nil, misuse.Invalidf("tests: %s", err)
+		return nil, misuse.Inputf("tests: %s", err)
 	case info.Size() > mostBytes:
-		return nil, misuse.Invalidf("tests: %s has more than %d MB", name, mostBytes>>20)
+		return nil, misuse.Inputf("tests: %s has more than %d MB", name, mostBytes>>20)
 	}
 	data, err := os.ReadFile(name) //nolint:gosec // the user names the file
 	if err != nil {
-		return nil, misuse.Invalidf("tests: %s", err)
+		return nil, misuse.Inputf("tests: %s", err)
 	}
 	s, err := read(name, data)
 	if err != nil {

@@ -90,8 +90,8 @@ func (r *reader) suite(s *suite, root *yaml.Node) {
 		last := &s.tests[len(s.tests)-1]
 		for _, other := range s.tests[:i] {
 			if other.name == last.name && last.name != "" {
-				r.wrong(n, fmt.Sprintf("tests[%d].name", i), fmt.Sprintf("%q is the name of another test as well: that in line %d", short(last.name), other.place.line),
-					"give each test a name of its own")
+				message := fmt.Sprintf("%q is the name of the test in line %d as well", short(last.name), other.place.line)
+				r.wrong(n, fmt.Sprintf("tests[%d].name", i), message, "give each test a name of its own")
 				break
 			}
 		}
@@ -170,16 +170,8 @@ func (r *reader) step(n *yaml.Node, path string, defaults *policy.Request) step 
 			r.describe(f, request)
 		}
 	}
-	if s.request == nil {
-		for _, f := range fields {
-			if !slices.Contains([]string{"wait", "release"}, f.key.Value) {
-				r.wrong(f.key, path, "has no request, for which this could hold", "add request: GET /, for instance")
-				return s
-			}
-		}
-		if len(fields) == 0 {
-			r.wrong(n, path, "does nothing", "add a wait or a request")
-		}
+	if s.request == nil && !r.withoutRequest(n, path, fields) {
+		return s
 	}
 	if s.every > 0 && s.times == 1 {
 		r.wrong(n, path, "has every, but sends one request only", "add times: 5, for instance")
@@ -188,6 +180,20 @@ func (r *reader) step(n *yaml.Node, path string, defaults *policy.Request) step 
 		s.expect = r.expectations(*expect, &s)
 	}
 	return s
+}
+
+// withoutRequest checks a step that sends nothing: then there must be nothing about a request either.
+func (r *reader) withoutRequest(n *yaml.Node, path string, fields []field) bool {
+	for _, f := range fields {
+		if !slices.Contains([]string{"wait", "release"}, f.key.Value) {
+			r.wrong(f.key, path, "has no request, for which this could hold", "add request: GET /, for instance")
+			return false
+		}
+	}
+	if len(fields) == 0 {
+		r.wrong(n, path, "does nothing", "add a wait or a request")
+	}
+	return true
 }
 
 // clone copies what a step may change.
@@ -252,7 +258,8 @@ func (r *reader) headers(f field, request *policy.Request) {
 	}
 	for _, pair := range fields {
 		if pair.value.Kind != yaml.ScalarNode {
-			r.wrong(pair.value, pair.path, kind(pair.value)+": must be text", `write a value, "" for an empty one, null for no such field`)
+			r.wrong(pair.value, pair.path, kind(pair.value)+": must be text",
+				`write a value, "" for an empty one, null for no such field`)
 			continue
 		}
 		var one policy.Request

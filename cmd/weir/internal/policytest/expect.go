@@ -17,7 +17,12 @@ import (
 // none is expected where no limit binds.
 const none = "none"
 
-var expectKeys = []string{"allowed", "refused", "exempt", "policy", "key", "reason", "retry_after", "remaining", "limit", "rule", "rules"}
+// rules is the expectation for which a request must be explained.
+const rules = "rules"
+
+var expectKeys = []string{
+	"allowed", "refused", "exempt", "policy", "key", "reason", "retry_after", "remaining", "limit", "rule", rules,
+}
 
 // expectations reads what is expected of the requests of a step.
 func (r *reader) expectations(f field, s *step) []expectation {
@@ -50,7 +55,7 @@ func (r *reader) expectations(f field, s *step) []expectation {
 			r.permits(f, &e, func(d weir.Decision) int64 { return d.Remaining })
 		case "limit":
 			r.permits(f, &e, func(d weir.Decision) int64 { return d.Limit })
-		case "rule", "rules":
+		case "rule", rules:
 			r.matched(f, &e)
 		}
 		if e.check != nil {
@@ -178,7 +183,8 @@ func (r *reader) retryAfter(f field, e *expectation) {
 	e.expected = explained.Duration(want)
 	e.check = func(r *result) (string, bool) {
 		got := r.last.decision.RetryAfter
-		return explained.Duration(got), got == want || got != weir.Never && want != weir.Never && milliseconds(got) == milliseconds(want)
+		same := got == want || got != weir.Never && want != weir.Never && milliseconds(got) == milliseconds(want)
+		return explained.Duration(got), same
 	}
 }
 
@@ -213,7 +219,7 @@ func (r *reader) matched(f field, e *expectation) {
 			want = append(want, name)
 		}
 	}
-	e.field, e.rules = "rules", want
+	e.field, e.rules = rules, want
 	e.expected = listed(want)
 	e.check = func(r *result) (string, bool) { return listed(r.matched), slices.Equal(r.matched, want) }
 }

@@ -13,12 +13,12 @@ import (
 // checkNames answers mistakes for policies and rules that tests expect and the configuration does not have: a test that expects
 // one of them could never pass.
 func (s *suite) checkNames(set *policy.Set) error {
-	var policies, rules []string
+	policies, ruleNames := make([]string, 0, len(set.Policies)), make([]string, 0, len(set.Rules))
 	for i := range set.Policies {
 		policies = append(policies, set.Policies[i].Name)
 	}
 	for i := range set.Rules {
-		rules = append(rules, set.Rules[i].Name)
+		ruleNames = append(ruleNames, set.Rules[i].Name)
 	}
 	var all []config.Mistake
 	check := func(e *expectation, what, name string, known []string) {
@@ -45,7 +45,7 @@ func (s *suite) checkNames(set *policy.Set) error {
 					check(e, "policy", e.policy, policies)
 				}
 				for _, name := range e.rules {
-					check(e, "rule", name, rules)
+					check(e, "rule", name, ruleNames)
 				}
 			}
 		}

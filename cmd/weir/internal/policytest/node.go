@@ -82,8 +82,7 @@ func (r *reader) parse(data []byte) *yaml.Node {
 func (r *reader) syntax(err error) {
 	n := &yaml.Node{}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	var e *yaml.LoadError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
 		message = e.Message
 		mark := e.Mark
 		if mark.Line == 0 {
@@ -194,7 +193,8 @@ func (r *reader) number(f field, lowest, highest int64) (int64, bool) {
 			return n, true
 		}
 	}
-	r.wrong(f.value, f.path, fmt.Sprintf("must be a whole number from %d to %d", lowest, highest), fmt.Sprintf("write %d, for instance", max(lowest, 1)))
+	r.wrong(f.value, f.path, fmt.Sprintf("must be a whole number from %d to %d", lowest, highest),
+		fmt.Sprintf("write %d, for instance", max(lowest, 1)))
 	return 0, false
 }
 

@@ -55,7 +55,7 @@ func write(t *testing.T, tests string) string {
 
 func run(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	cmd := policytest.Command() //nolint:contextcheck // ExecuteContext gives it its context
+	cmd := policytest.Command()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
@@ -162,7 +162,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 		file := write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n"+
 			"  - {request: GET /a, client: 192.0.2.1, times: 4, expect: {"+expect+"}}\n")
 		stdout, _, err := run(t, file)
-		var wrong *misuse.Invalid
+		var wrong *misuse.InputError
 		if err == nil || errors.As(err, &wrong) || err.Error() != "weir: 1 of 1 test failed" {
 			t.Errorf("%s: %v", expect, err)
 		}
@@ -212,7 +212,7 @@ func TestMistakes(t *testing.T) {
 		"config: weir.yaml\n---\na: b\n":                                               "begins a second document",
 	} {
 		stdout, stderr, err := run(t, write(t, text))
-		var wrong *misuse.Invalid
+		var wrong *misuse.InputError
 		if !errors.As(err, &wrong) || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %v\n%s\nwant %s", text, err, stderr, want)
 		}
@@ -233,7 +233,7 @@ func TestMistakes(t *testing.T) {
 		"{request: GET /, attributes: [a]}":              "is a list: must be a mapping",
 		"{times: 3}":                                     "has no request, for which this could hold",
 		"{request: GET /, expect: {}}":                   "expects nothing",
-		"{request: GET /, expect: {alowed: 1}}":          `did you mean "allowed"?`,
+		"{request: GET /, expect: {alllowed: 1}}":        `did you mean "allowed"?`,
 		"{request: GET /, expect: {allowed: 2}}":         "must be a whole number from 0 to 1",
 		"{request: GET /, expect: {reason: limted}}":     `did you mean "limited"?`,
 		"{request: GET /, expect: {retry_after: later}}": "must be a duration such as",
@@ -241,7 +241,7 @@ func TestMistakes(t *testing.T) {
 		"{request: GET /, expect: {rules: [al]}}":        `did you mean "all"?`,
 	} {
 		_, stderr, err := run(t, write(t, "config: weir.yaml\ntests:\n- name: one\n  steps:\n  - "+step+"\n"))
-		var wrong *misuse.Invalid
+		var wrong *misuse.InputError
 		if !errors.As(err, &wrong) || !strings.Contains(stderr, want) || !strings.Contains(stderr, "weir_test.yaml:5:") {
 			t.Errorf("%s: %v\n%s\nwant %s", step, err, stderr, want)
 		}
@@ -255,7 +255,7 @@ func TestMistakesOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stderr, err := run(t, file)
-	var wrong *misuse.Invalid
+	var wrong *misuse.InputError
 	if !errors.As(err, &wrong) || !strings.Contains(stderr, name+":2:") {
 		t.Errorf("%v\n%s", err, stderr)
 	}
@@ -316,7 +316,7 @@ tests:
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil { //nolint:musttag // case of names does not matter
 		t.Fatalf("%v in %s", err, stdout)
 	}
 	if got.Passed != 1 || got.Failed != 1 || len(got.Files) != 1 || len(got.Files[0].Tests) != 2 {

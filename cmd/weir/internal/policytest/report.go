@@ -104,7 +104,7 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 			fmt.Fprintf(w, "%s  %s\n", out.Red("FAIL"), out.Bold(t.Name))
 			first := 0 // of a step
 			for j := range t.Failures {
-				t.Failures[j].print(w, out, r.File)
+				t.Failures[j].write(w, out, r.File)
 				if j+1 == len(t.Failures) || t.Failures[j+1].Step != t.Failures[j].Step {
 					t.Failures[first].explain(w, out)
 					first = j + 1
@@ -125,7 +125,7 @@ func (r *fileReport) print(w io.Writer, out terminal.Output, verbose bool) {
 	fmt.Fprintf(w, "ok    %s: %s%s\n", r.File, tests(r.Passed), skipped)
 }
 
-func (f *failureReport) print(w io.Writer, out terminal.Output, file string) {
+func (f *failureReport) write(w io.Writer, out terminal.Output, file string) {
 	fmt.Fprintf(w, "  %s step %d: %s: expected %s, got %s\n", out.Bold(fmt.Sprintf("%s:%d:%d:", file, f.Line, f.Column)),
 		f.Step, f.Field, f.Expected, out.Red(f.Got))
 }

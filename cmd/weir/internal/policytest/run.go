@@ -93,8 +93,8 @@ func (s *suite) run(t *test) ([]failure, error) {
 	return failures, nil
 }
 
-// telling is the request that tells most about an expectation that was not met: of a count the first that was refused, if there is
-// one, and otherwise the last.
+// telling is the request that tells most about an expectation that was not met: of a count the first that was refused, if there
+// is one, and otherwise the last.
 func (r *result) telling(field string) int64 {
 	if (field == "allowed" || field == "refused") && r.firstRefused >= 0 {
 		return r.firstRefused
@@ -112,7 +112,7 @@ func (m *machine) step(s *step, limit int64) *result {
 	if s.request == nil {
 		return r
 	}
-	needsRules := slices.ContainsFunc(s.expect, func(e expectation) bool { return e.field == "rules" })
+	needsRules := slices.ContainsFunc(s.expect, func(e expectation) bool { return e.field == rules })
 	v := &policy.Verdict{}
 	for i := range limit {
 		if i > 0 {

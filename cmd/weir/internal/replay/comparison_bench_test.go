@@ -27,18 +27,20 @@ func repeated(t testing.TB, name string, lines int) []byte {
 	times := map[string]time.Time{}
 	split := bytes.SplitAfter(log, []byte("\n"))
 	for _, line := range split {
-		if at, ok := stamp(line); ok {
-			parsed, err := time.Parse(layout, string(at))
-			if err != nil {
-				t.Fatal(err)
-			}
-			times[string(at)] = parsed
-			if first.IsZero() || parsed.Before(first) {
-				first = parsed
-			}
-			if parsed.After(last) {
-				last = parsed
-			}
+		at, ok := stamp(line)
+		if !ok {
+			continue
+		}
+		parsed, err := time.Parse(layout, string(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[string(at)] = parsed
+		if first.IsZero() || parsed.Before(first) {
+			first = parsed
+		}
+		if parsed.After(last) {
+			last = parsed
 		}
 	}
 	days := int(last.Sub(first).Hours()/24) + 1

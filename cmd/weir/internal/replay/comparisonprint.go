@@ -56,7 +56,7 @@ func (p printer) policyTable(r *comparisonReport) {
 	var rows [][]string
 	headers := 1
 	if r.Against == "" {
-		rows = append(rows, []string{"requests", "admitted", "refused", "%", "policy"})
+		rows = append(rows, []string{"requests", "admitted", refusedName, "%", "policy"})
 		for _, s := range subjects {
 			v := s.Config
 			rows = append(rows, []string{thousands(v.Requests), thousands(v.Admitted), thousands(v.Refused), share(v), s.label()})
@@ -64,7 +64,7 @@ func (p printer) policyTable(r *comparisonReport) {
 	} else {
 		headers = 2
 		rows = append(rows, []string{"", "", "", "against:", "", "newly", "newly", ""},
-			[]string{"requests", "refused", "%", "refused", "%", "refused", "admitted", "policy"})
+			[]string{"requests", refusedName, "%", refusedName, "%", refusedName, "admitted", "policy"})
 		for _, s := range subjects {
 			requests := int64(0)
 			for _, v := range []*verdicts{s.Config, s.Against} {
@@ -104,7 +104,7 @@ func share(v *verdicts) string {
 // label is the name, with the modes if they are not enforce.
 func (s subject) label() string {
 	if s.number < 0 {
-		return "all requests"
+		return allRequests
 	}
 	label := printable(s.Name)
 	var modes []string
@@ -166,7 +166,7 @@ func (p printer) policyTimelines(r *comparisonReport) {
 			if v := []*verdicts{s.Config, s.Against}[i]; v == nil {
 				continue // it has no such policy
 			}
-			p.rowf([]string{"refused", "against"}[i], "%s", p.out.Red(strings.TrimRight(sparkOf(counts, most), " ")))
+			p.rowf([]string{refusedName, "against"}[i], "%s", p.out.Red(strings.TrimRight(sparkOf(counts, most), " ")))
 		}
 	}
 	p.timeAxis(at(courses[0].start), width, courses[0].steps)
@@ -209,7 +209,7 @@ func (p printer) keyChanges(r *comparisonReport) {
 		return int(min(max(b.counts[0]+b.counts[1]-a.counts[0]-a.counts[1], -1), 1))
 	})
 	rows = rows[:min(r.top, len(rows))]
-	table := [][]string{{"refused", "policy and key"}}
+	table := [][]string{{refusedName, "policy and key"}}
 	if r.Against != "" {
 		table = [][]string{{"newly refused", "newly admitted", "policy and key"}}
 	}

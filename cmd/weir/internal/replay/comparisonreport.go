@@ -92,8 +92,9 @@ type countedKey struct {
 }
 
 func countedKeys(t *tally, n int) []countedKey {
-	var keys []countedKey
-	for _, k := range t.top(n) {
+	top := t.top(n)
+	keys := make([]countedKey, 0, len(top))
+	for _, k := range top {
 		keys = append(keys, countedKey{valid(k.key), k.count})
 	}
 	return keys
@@ -103,7 +104,8 @@ func countedKeys(t *tally, n int) []countedKey {
 func (c *comparison) report(top int) *comparisonReport {
 	r := &comparisonReport{
 		Config: c.configurations[0].name, Complete: true, Notes: c.notes(), MalformedLines: []malformedLine{},
-		Policies: []subject{}, Reordered: c.sequence.reordered, Late: c.late, FurthestReordered: c.sequence.furthest.Seconds(), c: c, top: top,
+		Policies: []subject{}, Reordered: c.sequence.reordered, Late: c.late, FurthestReordered: c.sequence.furthest.Seconds(),
+		c: c, top: top,
 	}
 	if len(c.configurations) > 1 {
 		r.Against = c.configurations[1].name
@@ -144,7 +146,7 @@ func (c *comparison) requests() int64 {
 
 // courses are the histories of all configurations, whose steps are the same.
 func (c *comparison) courses(most int) []course {
-	var all []course
+	all := make([]course, 0, len(c.trials))
 	for _, t := range c.trials {
 		all = append(all, t.history.fit(len(c.policies)+1, most))
 	}
@@ -235,7 +237,8 @@ func (c *comparison) notes() []string {
 		}
 	}
 	if c.unnamed > 0 {
-		notes = append(notes, plural(c.unnamed, "request")+" came from a client whose address the log does not tell: they count as one client")
+		notes = append(notes, plural(c.unnamed, "request")+
+			" came from a client whose address the log does not tell: they count as one client")
 	}
 	return notes
 }

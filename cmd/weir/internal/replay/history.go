@@ -67,7 +67,7 @@ func (h *history) fit(n, most int) course {
 	c := course{start: h.base / factor * int64(width), width: width, series: make([][]step, n)}
 	c.steps = int((h.base+h.last)/factor-h.base/factor) + 1
 	for i := range c.series {
-		var merged []step
+		merged := make([]step, 0, c.steps)
 		if i < len(h.series) {
 			merged, _ = merge(h.series[i], h.base, factor)
 		}

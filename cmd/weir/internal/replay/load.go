@@ -37,5 +37,6 @@ func ofLimit(l *limitflags.Limit) (configuration, error) {
 		return configuration{}, err
 	}
 	set, err := l.Set("limit")
-	return configuration{fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By), set, &weir.ManualClock{}}, err
+	name := fmt.Sprintf("%s, burst %d, by %s", l.EffectiveRate(), l.EffectiveBurst(), l.By)
+	return configuration{name, set, &weir.ManualClock{}}, err
 }

@@ -71,7 +71,8 @@ func notesOf(set *policy.Set, name string) []string {
 			note("rule %s looks at the route, which access logs do not have: it never matches", r.Name)
 		}
 		if len(r.Match.Protocols) > 0 && !slices.Contains(r.Match.Protocols, "http") {
-			note("rule %s is for the protocol %s: requests of access logs are http", r.Name, strings.Join(r.Match.Protocols, ", "))
+			note("rule %s is for the protocol %s: requests of access logs are http", r.Name,
+				strings.Join(r.Match.Protocols, ", "))
 		}
 	}
 	visitTexts(set, func(owner, text string) {
@@ -88,18 +89,24 @@ func notesOf(set *policy.Set, name string) []string {
 			note("%s looks at the route, which access logs do not have: it is empty", owner)
 		}
 	})
+	notesOfPolicies(set, note)
+	return notes
+}
+
+// notesOfPolicies says which limits cannot do in a replay what they do live.
+func notesOfPolicies(set *policy.Set, note func(format string, args ...any)) {
 	for i := range set.Policies {
 		p := &set.Policies[i]
 		for _, l := range p.Limits {
 			if l.Algorithm == weir.AlgorithmConcurrency {
-				note("policy %s bounds how many requests are served at a time: logs do not tell how long they took, so it never refuses", p.Name)
+				note("policy %s bounds how many requests are served at a time: "+
+					"logs do not tell how long they took, so it never refuses", p.Name)
 			}
 		}
 		if p.QueueLimit > 0 {
 			note("policy %s lets requests wait: replay never waits, so it refuses those as well that would have waited", p.Name)
 		}
 	}
-	return notes
 }
 
 // looksAtHost tells whether a set asks for the host of a request.

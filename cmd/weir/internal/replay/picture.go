@@ -48,7 +48,8 @@ func draw(name string, p *chart.Picture) error {
 	if err := chart.Draw(&b, format, p); err != nil {
 		return err
 	}
-	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil { //nolint:gosec // a picture is for everybody, like any other output
+	//nolint:gosec // a picture is for everybody, like any other output
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("weir: chart: %w", err)
 	}
 	return nil
@@ -74,7 +75,7 @@ func subtitle(files []string, requests int64, step time.Duration) string {
 func (r *report) picture() *chart.Picture {
 	p := &chart.Picture{
 		Title:  fmt.Sprintf("%s, burst %d, by %s", r.Limit, r.Burst, r.By),
-		Groups: []chart.Group{{Name: "all requests", Panels: []chart.Panel{{Caption: caption("", r.Requests, r.Refused)}}}},
+		Groups: []chart.Group{{Name: allRequests, Panels: []chart.Panel{{Caption: caption("", r.Requests, r.Refused)}}}},
 	}
 	panel := &p.Groups[0].Panels[0]
 	if r.times == nil {
@@ -130,7 +131,7 @@ func (r *comparisonReport) picture() *chart.Picture {
 	busiest := r.busiest(mostGroups)
 	subjects := append([]subject{r.All}, busiest...)
 	for _, s := range subjects {
-		group := chart.Group{Name: "all requests"}
+		group := chart.Group{Name: allRequests}
 		if s.number >= 0 {
 			group.Name = "policy " + printable(s.Name)
 		}
@@ -168,7 +169,8 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 		}
 	}
 	if i == 1 {
-		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly admitted", thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted))
+		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly admitted",
+			thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted))
 	}
 	if i >= len(courses) {
 		return panel

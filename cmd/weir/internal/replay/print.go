@@ -24,6 +24,12 @@ func (r *report) print(w io.Writer, out terminal.Output) {
 	}
 }
 
+// Words that stand in several places.
+const (
+	allRequests = "all requests"
+	refusedName = "refused"
+)
+
 type printer struct {
 	w   io.Writer
 	out terminal.Output
@@ -47,7 +53,7 @@ func (p printer) summary(r *report) {
 	if r.TableFull > 0 {
 		refused += fmt.Sprintf("  (%s of new keys, beyond --max-keys)", thousands(r.TableFull))
 	}
-	p.rowf("refused", "%s", refused)
+	p.rowf(refusedName, "%s", refused)
 	p.rowf("malformed", "%s", count(r.Malformed))
 	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
 	more := ""
@@ -104,7 +110,7 @@ func (p printer) timeline(r *report) {
 	fmt.Fprintf(p.w, "\n%s\n", p.out.Bold(fmt.Sprintf("when, in steps of %s (at most %s, %s refused)",
 		span(step), plural(mostRequests, "request"), thousands(mostRefusals))))
 	p.rowf("requests", "%s", requests)
-	p.rowf("refused", "%s", p.out.Red(strings.TrimRight(refusals, " ")))
+	p.rowf(refusedName, "%s", p.out.Red(strings.TrimRight(refusals, " ")))
 	p.timeAxis(t.Start, step, len(t.Requests))
 }
 

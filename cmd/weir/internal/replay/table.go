@@ -23,7 +23,7 @@ func (p printer) top(r *report) {
 		layout = time.DateTime
 	}
 	window := time.Duration(math.Round(r.PeakWindow * float64(time.Second)))
-	rows := [][]string{{"refused", "requests", "%", "first refused", "wait", "peak/" + span(window), r.By}}
+	rows := [][]string{{refusedName, "requests", "%", "first refused", "wait", "peak/" + span(window), r.By}}
 	for _, k := range r.Top {
 		rows = append(rows, []string{
 			thousands(k.Refused), thousands(k.Requests), fmt.Sprintf("%.1f", 100*float64(k.Refused)/float64(k.Requests)),
@@ -46,7 +46,7 @@ func (p printer) top(r *report) {
 func (r *report) name(k topKey) string {
 	switch {
 	case r.By == "none":
-		return "all requests"
+		return allRequests
 	case k.Key == "":
 		return `""`
 	default:

@@ -95,8 +95,6 @@ func (t *trial) count(allowed bool) {
 		known := false
 		for j := range t.parts {
 			if t.parts[j].policy == number {
-				// Keys stand in the order of parts, so one that is known already cannot get a key any more: that of the policy that is
-				// found to refuse only by its second limit is found there.
 				known = true
 				if refused && !t.parts[j].refused {
 					t.parts[j].refused = true

@@ -15,8 +15,8 @@ import (
 // Accepted says what Parse reads.
 const Accepted = `a method and a path or a URL, such as "GET /login" or "GET https://api.example.com/login"`
 
-// Parse sets the method, the host, the path and the query of r. The method is GET if it is left out; the host stays as it is if the
-// line has none. An error says what must be there, and is a [*misuse.Error].
+// Parse sets the method, the host, the path and the query of r. The method is GET if it is left out; the host stays as it is if
+// the line has none. An error says what must be there, and is a [*misuse.Error].
 func Parse(line string, r *policy.Request) error {
 	method, target, both := strings.Cut(strings.TrimSpace(line), " ")
 	if !both {
@@ -24,7 +24,7 @@ func Parse(line string, r *policy.Request) error {
 	}
 	target = strings.TrimSpace(target)
 	switch {
-	case method == "" || strings.Trim(method, token) != "":
+	case method == "" || strings.Trim(method, nameBytes) != "":
 		return misuse.Errorf("%s is not a method: must be %s", misuse.Quote(method), Accepted)
 	case target == "" || strings.ContainsAny(target, " \t"):
 		return misuse.Errorf("must be %s", Accepted)
@@ -46,12 +46,12 @@ func Parse(line string, r *policy.Request) error {
 	return nil
 }
 
-// token are the bytes of methods and of names of header fields (RFC 9110, 5.6.2).
-const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+// nameBytes are the bytes of methods and of names of header fields (RFC 9110, 5.6.2).
+const nameBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // AddHeader adds a field to the header of r, and sets the host if it is that.
 func AddHeader(r *policy.Request, name, value string) error {
-	if name == "" || strings.Trim(name, token) != "" {
+	if name == "" || strings.Trim(name, nameBytes) != "" {
 		return misuse.Errorf("%s is not the name of a header field", misuse.Quote(name))
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
