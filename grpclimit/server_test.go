@@ -175,6 +175,24 @@ func TestLimitThatHasChangedIsToldWithoutAWindow(t *testing.T) {
 	}
 }
 
+// TestCalendarIsToldAsRequestsWithoutAWindow: months are not alike, and their permits are not for calls at a time.
+func TestCalendarIsToldAsRequestsWithoutAWindow(t *testing.T) {
+	limiter, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{
+		Name: "month", Limit: 10, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, Headers: &httplimit.Headers{}})}.dial(t)
+	var header metadata.MD
+	if err := call(t.Context(), client, grpc.Header(&header)); err != nil {
+		t.Fatal(err)
+	}
+	if got := header["ratelimit-policy"]; len(got) != 1 || got[0] != `"month";q=10` {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
 func TestNoFieldsTellsNoNumbers(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerHour(1), Burst: 1234}),

@@ -76,7 +76,15 @@ func (t *told) add(name string, limiter any) {
 		return
 	}
 	permits, window := q.Quota()
-	t.quotas[name] = newQuota(permits, window)
+	told := newQuota(permits, window)
+	if c, ok := limiter.(interface {
+		Calendar() (c weir.Calendar, ok bool)
+	}); ok && window == 0 {
+		if _, ok := c.Calendar(); ok { // its windows have no length that could be told: months are not alike
+			told = quota{permits, 0, httplimit.Requests}
+		}
+	}
+	t.quotas[name] = told
 }
 
 func newQuota(permits int64, window time.Duration) quota {
