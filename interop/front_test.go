@@ -292,6 +292,24 @@ func TestFrontOpen(t *testing.T) {
 	})
 }
 
+// TestNginxRefusedBy401: with the status 401, what else nginx refuses by 403 is told apart by itself.
+func TestNginxRefusedBy401(t *testing.T) {
+	_, address := weirServer(t, limits, "--auth-refusal-status", "401")
+	a := addresses{weir: address, front: freeAddress(t), app: app(t)}
+	config := strings.Replace(a.in(t, snippet(t, "nginx", "weir.conf")), "error_page 403 =", "error_page 401 =", 1)
+	config = insert(t, config, "listen "+a.front+";", "location /denied { deny all; }\n")
+	nginxServer(t, a.front, config)
+	for range 3 {
+		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	checkRefusal(t, ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""), "per-client")
+	if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/denied", ""); got.status != 403 {
+		t.Errorf("denied: %d %s", got.status, got.body)
+	}
+}
+
 // TestFrontDocument: the configuration of weir in the document does what it says.
 func TestFrontDocument(t *testing.T) {
 	_, address := weirServer(t, snippet(t, "yaml", "weir.yaml"))

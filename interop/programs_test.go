@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,17 +119,6 @@ func (p *process) listens(address string) {
 		p.alive("listen on " + address)
 		if time.Now().After(deadline) {
 			p.t.Fatalf("%s does not listen on %s: %v", p.name, address, err)
-		}
-	}
-}
-
-// says waits until the program has written text.
-func (p *process) says(text string) {
-	p.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.log.String(), text); {
-		p.alive("say " + text)
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%s does not say %q", p.name, text)
 		}
 	}
 }
