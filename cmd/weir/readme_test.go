@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/config"
 )
 
 // step is a command that the README shows, with its output.
@@ -63,6 +65,27 @@ func TestReadme(t *testing.T) {
 	}
 	if kinds["curl"] < 2 || kinds["go"] < 1 {
 		t.Errorf("the README shows too little: %v", kinds)
+	}
+}
+
+// TestReadmeConfigurations reads the configurations that the README shows.
+func TestReadmeConfigurations(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(readme), "```yaml\n")[1:]
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		file, err := config.Parse("README.md", []byte(block), config.Options{})
+		if err != nil {
+			t.Errorf("%s\n%v", block, err)
+		} else if len(file.Warnings) > 0 {
+			t.Errorf("%s\n%v", block, file.Warnings)
+		}
+	}
+	if len(blocks) == 0 {
+		t.Error("the README shows none")
 	}
 }
 
