@@ -42,7 +42,12 @@ policies:
   month: {limits: [{algorithm: calendar-window, permits: 11, every: year}, {algorithm: concurrency, permits: 99}], parent: year}
   unused: {limit: 1/s}
   dear: {limit: 10/s, burst: 20, cost: 21}
+  account: {limit: 1/s, key: [path.user, request.method], parent: owner}
+  owner: {limit: 9/s, key: '"x" + path["owner"]'}
 rules:
+  - {name: x, match: {path: ["/{user}/{owner}", "/o/{owner...}"]}, limits: account}
+  - {name: y, limits: [{policy: account, key: 'request.path + request.host'}]}
+  - {name: z, match: {path: "/{user}/{owner}"}, limits: account}
   - {name: a, limits: [small, wide, month, dear, {policy: big, cost: 11}, {policy: dear, cost: 20}]}
   - {name: b, match: {path: /x}}
   - {name: c, match: {path: /x}, final: true, limits: big}
@@ -65,11 +70,13 @@ rules:
 		`f:7:20: policies.month.limits[0]: grants more than the same period of its parent year: 11 permits and 10 permits; lower it, or raise that of the parent`,
 		`f:8:3: policies.unused: "unused": no rule uses this policy; use it in a rule, or remove it`,
 		`f:9:3: policies.dear: costs 21, more than the 20 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
-		`f:11:59: rules[0].limits[4].policy: "big": costs 11, more than the 10 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
-		`f:12:5: rules[1]: does nothing: it has no limits, and is neither exempt nor final; add limits, or remove it`,
-		`f:14:5: rules[3]: frees all requests of all limits: it has no match and no when; add match: {path: /healthz}, for instance`,
-		`f:16:5: rules[5]: is never reached: the rule in line 15 is final and matches all requests; move it in front of that rule`,
-		`f:18:5: rules[7]: is never reached: the rule in line 15 is final and matches all requests; move it in front of that rule`,
+		`f:13:76: rules[0].limits: "account": the key of account has path.user, which not all patterns of this rule have: it is "" there; add {user} to match.path, or another key here`,
+		`f:14:33: rules[1].limits[0].policy: "account": the key of owner has path.owner, which not all patterns of this rule have: it is "" there; add {owner} to match.path, or another key here`,
+		`f:16:59: rules[3].limits[4].policy: "big": costs 11, more than the 10 that it can ever grant at a time: every request is refused; lower the cost, or raise the burst`,
+		`f:17:5: rules[4]: does nothing: it has no limits, and is neither exempt nor final; add limits, or remove it`,
+		`f:19:5: rules[6]: frees all requests of all limits: it has no match and no when; add match: {path: /healthz}, for instance`,
+		`f:21:5: rules[8]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
+		`f:23:5: rules[10]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

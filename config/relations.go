@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -98,6 +99,7 @@ func (d *decoder) ruleDoubts(rules []*placedRule, byName map[string]*placedPolic
 			if u.Cost != nil {
 				d.unaffordable(u.value, u.Cost, byName[u.Policy])
 			}
+			d.withoutWildcard(r, u, byName)
 		}
 		everything := r.When == nil && matchesAll(r)
 		switch {
@@ -135,6 +137,41 @@ func (d *decoder) exceeds(p, parent *placedPolicy) {
 				"lower it, or raise that of the parent")
 		}
 	}
+}
+
+// wildcard finds the wildcards of paths in an expression.
+var wildcard = regexp.MustCompile(`(?:^|[^.\w"])path(?:\.(\w+)|\["(\w+)"\])`)
+
+// withoutWildcard warns of a key that is made of a wildcard which the patterns of the rule do not have.
+func (d *decoder) withoutWildcard(r *placedRule, u placedUse, byName map[string]*placedPolicy) {
+	for p := byName[u.Policy]; p != nil; p = byName[p.Parent] {
+		key := p.Key
+		if p.Name == u.Policy && u.Key != nil {
+			key = u.Key
+		}
+		if key == nil {
+			continue
+		}
+		for _, found := range wildcard.FindAllStringSubmatch(key.String(), -1) {
+			name := found[1] + found[2]
+			if !hasWildcard(r.Match.Paths, name) {
+				d.warn(u.value,
+					fmt.Sprintf("the key of %s has path.%s, which not all patterns of this rule have: it is \"\" there",
+						p.Name, name),
+					"add {"+name+"} to match.path, or another key here")
+			}
+		}
+	}
+}
+
+// hasWildcard tells whether all patterns have a wildcard of this name.
+func hasWildcard(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if !strings.Contains(p, "{"+name+"}") && !strings.Contains(p, "{"+name+"...}") {
+			return false
+		}
+	}
+	return len(patterns) > 0
 }
 
 // unaffordable warns of a constant cost that a limit can never grant.
