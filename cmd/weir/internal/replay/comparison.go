@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
@@ -48,10 +47,12 @@ const inFlight = 8
 func newComparison(configurations ...configuration) *comparison {
 	c := &comparison{configurations: configurations, free: make(chan *batch, inFlight)}
 	sets := make([]*policy.Set, 0, len(configurations))
+	known := map[string]bool{}
 	for _, one := range configurations {
 		sets = append(sets, one.set)
 		for i := range one.set.Policies {
-			if name := one.set.Policies[i].Name; !slices.Contains(c.policies, name) {
+			if name := one.set.Policies[i].Name; !known[name] {
+				known[name] = true
 				c.policies = append(c.policies, name)
 			}
 		}

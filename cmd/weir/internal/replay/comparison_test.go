@@ -303,7 +303,9 @@ version: 1
 policies:
   watched: {limit: 1/s, burst: 1, key: client.ip, mode: shadow}
   live: {limit: 10/s, burst: 100, key: client.ip, candidate: {limit: 1/s, burst: 1}}
+  idle: {limit: 10/s}
 rules:
+  - {name: idle, match: {path: /nowhere}, limits: idle}
   - {name: all, limits: [watched, live]}
 `)
 	line := `192.0.2.1 - - [03/Mar/2026:14:00:04 +0000] "GET / HTTP/1.1" 200 2 "-" "-"` + "\n"
@@ -321,7 +323,7 @@ rules:
 	if err := write(&text, r, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"watched (shadow)\n", "the candidate of live in shadow.yaml would newly refuse 4 requests and admit 0\n"} {
+	for _, want := range []string{"watched (shadow)\n", "\n1 more policy held for no request\n", "the candidate of live in shadow.yaml would newly refuse 4 requests and admit 0\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

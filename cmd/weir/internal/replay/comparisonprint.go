@@ -50,9 +50,14 @@ func (p printer) comparisonSummary(r *comparisonReport) {
 	p.rowf("of these", "%s; against: %s", exempt(r.All.Config), exempt(r.All.Against))
 }
 
-// policyTable has a row for all requests and one for each policy.
+// policyTable has a row for all requests and one for each policy that held for one.
 func (p printer) policyTable(r *comparisonReport) {
-	subjects := append([]subject{r.All}, r.Policies...)
+	subjects := []subject{r.All}
+	for _, s := range r.Policies {
+		if s.Config != nil && s.Config.Requests > 0 || s.Against != nil && s.Against.Requests > 0 {
+			subjects = append(subjects, s)
+		}
+	}
 	var rows [][]string
 	headers := 1
 	if r.Against == "" {
@@ -84,6 +89,12 @@ func (p printer) policyTable(r *comparisonReport) {
 			line = p.out.Bold(strings.TrimRight(line, " "))
 		}
 		fmt.Fprintln(p.w, line)
+	}
+	switch silent := len(r.Policies) + 1 - len(subjects); {
+	case silent == 1:
+		fmt.Fprintln(p.w, "1 more policy held for no request")
+	case silent > 1:
+		fmt.Fprintf(p.w, "%s more policies held for no request\n", thousands(int64(silent)))
 	}
 }
 
