@@ -135,9 +135,10 @@ func (r ruleRow) how() string {
 func (r ruleRow) engine(batches int) (e *policy.Engine, w ruleWork, err error) {
 	set, key := ruleSet(r.rules, r.limits, r.refused), policy.ClientIP()
 	if r.expressions {
-		if key, err = withExpressions(set); err != nil {
+		if err := addExpressions(set); err != nil {
 			return nil, w, err
 		}
+		key = set.Policies[0].Key
 	}
 	if e, err = policy.NewEngine(set, policy.EngineOptions{}); err != nil {
 		return nil, w, fmt.Errorf("bench: the rules of %s: %w", r.id(), err)

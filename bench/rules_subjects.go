@@ -50,22 +50,21 @@ const (
 	ruleKey  = `client.ip + (request.method == "POST" ? "/write" : "/read")`
 )
 
-// withExpressions gives every rule the condition and the key, and answers the key.
-func withExpressions(s *policy.Set) (policy.Text, error) {
+// addExpressions gives every rule the condition, and every policy the key.
+func addExpressions(s *policy.Set) error {
 	file, err := config.Parse("bench.yaml", []byte("version: 1\n"+
 		"policies:\n  expressions: {limit: 1/s, key: '"+ruleKey+"'}\n"+
 		"rules:\n  - {name: expressions, when: '"+ruleWhen+"', limits: expressions}\n"), config.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("bench: the configuration with expressions: %w", err)
+		return fmt.Errorf("bench: the configuration with expressions: %w", err)
 	}
-	key := file.Set.Policies[0].Key
 	for i := range s.Policies {
-		s.Policies[i].Key = key
+		s.Policies[i].Key = file.Set.Policies[0].Key
 	}
 	for i := range s.Rules {
 		s.Rules[i].When = file.Set.Rules[0].When
 	}
-	return key, nil
+	return nil
 }
 
 const engineCall = "Engine.Take(&r, &v); v.Release()"
@@ -120,7 +119,8 @@ func (all handLimiters) askEach(p *rulePart, n int) (granted int) {
 
 // askAll asks all limiters in one step for the key, which is at hand.
 func (all handLimiters) askAll(p *rulePart, n int) (granted int) {
-	h, binding := &p.hand, 0
+	h := &p.hand
+	var binding int
 	for _, key := range p.keys[:n] {
 		h.charges = h.charges[:0]
 		for _, k := range all {
