@@ -135,8 +135,8 @@ func (r ruleRow) how() string {
 func (r ruleRow) engine(batches int) (e *policy.Engine, w ruleWork, err error) {
 	set, key := ruleSet(r.rules, r.limits, r.refused), policy.ClientIP()
 	if r.expressions {
-		if err := addExpressions(set); err != nil {
-			return nil, w, err
+		if wrong := addExpressions(set); wrong != nil {
+			return nil, w, wrong
 		}
 		key = set.Policies[0].Key
 	}
