@@ -73,6 +73,16 @@ func stamp(line []byte) ([]byte, bool) {
 }
 
 const (
+	oneLive = `
+version: 1
+policies: {per-client: {limit: 60/min, burst: 30, key: client.ip}}
+rules: [{name: all, limits: per-client}]
+`
+	oneStrict = `
+version: 1
+policies: {per-client: {limit: 20/min, burst: 8, key: client.ip}}
+rules: [{name: all, limits: per-client}]
+`
 	liveConfig = `
 version: 1
 policies:
@@ -113,30 +123,35 @@ func loadText(t testing.TB, name, text string) configuration {
 	return c
 }
 
-// BenchmarkComparison compares two configurations over a log of 200,000 lines, from reading its text to the report. Each has three
-// policies, four limits and three rules.
+// BenchmarkComparison compares two configurations over a log of 200,000 lines, from reading its text to the report: of one policy
+// each, and of three policies with four limits and three rules each.
 func BenchmarkComparison(b *testing.B) {
 	const lines = 200_000
 	log := repeated(b, *benchLog, lines)
-	requests := 0
-	b.SetBytes(int64(len(log)))
-	b.ReportAllocs()
-	for b.Loop() {
-		c := newComparison(loadText(b, "live.yaml", liveConfig), loadText(b, "strict.yaml", strictConfig))
-		if err := readRecords(b.Context(), accesslog.NewReader(newReadAhead(b.Context(), bytes.NewReader(log))), c.read, func() {}); err != nil {
-			b.Fatal(err)
-		}
-		if err := c.finish(); err != nil {
-			b.Fatal(err)
-		}
-		r := c.report(10)
-		requests += int(r.Requests)
-		if r.Requests != lines || r.All.Config.Refused == 0 || r.All.Change.NewlyRefused == 0 {
-			b.Fatalf("%+v", r.All)
-		}
-		if err := write(io.Discard, r, false); err != nil {
-			b.Fatal(err)
-		}
+	for _, c := range []struct{ name, live, strict string }{{"one_policy", oneLive, oneStrict}, {"three_policies", liveConfig, strictConfig}} {
+		b.Run(c.name, func(b *testing.B) {
+			requests := 0
+			b.SetBytes(int64(len(log)))
+			b.ReportAllocs()
+			for b.Loop() {
+				run := newComparison(loadText(b, "live.yaml", c.live), loadText(b, "strict.yaml", c.strict))
+				reader := accesslog.NewReader(newReadAhead(b.Context(), bytes.NewReader(log)))
+				if err := readRecords(b.Context(), reader, run.read, func() {}); err != nil {
+					b.Fatal(err)
+				}
+				if err := run.finish(); err != nil {
+					b.Fatal(err)
+				}
+				r := run.report(10)
+				requests += int(r.Requests)
+				if r.Requests != lines || r.All.Config.Refused == 0 || r.All.Change.NewlyRefused == 0 {
+					b.Fatalf("%+v", r.All)
+				}
+				if err := write(io.Discard, r, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(requests)/b.Elapsed().Seconds(), "requests/s")
+		})
 	}
-	b.ReportMetric(float64(requests)/b.Elapsed().Seconds(), "requests/s")
 }
