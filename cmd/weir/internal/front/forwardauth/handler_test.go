@@ -265,7 +265,7 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%+v: %d, %+v", c, w.Code, h.Counts())
 		}
 		var body struct {
-			Status     int
+			Status     int      `json:"status"`
 			RetryAfter int      `json:"retry-after"`       //nolint:tagliatelle // registered
 			Violated   []string `json:"violated-policies"` //nolint:tagliatelle // registered
 		}
