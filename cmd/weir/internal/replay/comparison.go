@@ -122,6 +122,7 @@ func (c *comparison) start() error {
 	for _, one := range c.configurations {
 		t, err := newTrial(one, c.fields, names, c.first)
 		if err != nil {
+			c.trials = nil // there is nothing to compare
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
 		c.trials = append(c.trials, t)

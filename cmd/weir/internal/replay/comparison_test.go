@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
 	"github.com/weirhq/weir/policy"
 )
@@ -430,6 +431,29 @@ func TestLimitAgainstConfiguration(t *testing.T) {
 	} {
 		if _, _, err := runCommand(t.Context(), append(strings.Fields(args), log)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+}
+
+// TestConfigurationThatTheEngineRefuses: what a file cannot say is told nevertheless, and there is a report.
+func TestConfigurationThatTheEngineRefuses(t *testing.T) {
+	good := loadText(t, "loose.yaml", looseText)
+	bad := configuration{"bad", &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "nowhere"}}}}}, &weir.ManualClock{}}
+	for _, both := range [][]configuration{{good, bad}, {bad, good}, {bad}} {
+		c := newComparison(both...)
+		log := randomRequests(rand.New(rand.NewPCG(1, 2)), 3000)
+		if err := readRecords(t.Context(), accesslog.NewReader(strings.NewReader(log)), c.read, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.finish(); err == nil || !strings.HasPrefix(err.Error(), "bad: ") {
+			t.Errorf("%v", err)
+		}
+		r := c.report(10)
+		if err := write(io.Discard, r, false); err != nil {
+			t.Error(err)
+		}
+		if err := draw(filepath.Join(t.TempDir(), "none.svg"), r.picture()); err != nil {
+			t.Error(err)
 		}
 	}
 }
