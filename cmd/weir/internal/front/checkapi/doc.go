@@ -24,5 +24,15 @@
 //	413  the body exceeds 64 KiB
 //	415  the content type is not application/json
 //
+// With a configuration ([NewConfigured]) there are also
+//
+//	POST /v1/decide     the verdict on a request that the body describes, by the rules: as above, with all decisions
+//	POST /v1/explain    why it would be answered so
+//	GET /v1/status      the state of policies, rules and reloads
+//	POST /v1/reload     reads the configuration again
+//
+// of which the last three are for those that [Admin] lets in. Others get 401 or 403; a configuration that cannot be used is
+// answered with 422 and all of its mistakes.
+//
 // GET /healthz answers 200 while the server takes requests, and 503 while it shuts down. GET / says what this is.
 package checkapi
