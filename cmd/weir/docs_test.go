@@ -113,7 +113,7 @@ func TestDocsShowAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{"stricter.yaml": configuration, "wrong_test.yaml": []byte("# wrong_test.yaml\n" + tests)} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+		if err = os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
