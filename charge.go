@@ -64,8 +64,7 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 		}
 		if state == lookedRaised {
 			for i := range c.parts {
-				p := &c.parts[i]
-				p.decision = p.k.peek(p.hash, p.terms, p.n)
+				c.parts[i].decision = c.parts[i].peek()
 			}
 		}
 		break
@@ -76,8 +75,9 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 	return decisions, c.binding()
 }
 
-// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the other
-// in the order of the charges, holding what it has already got, and giving it back if a later one refuses. The error is that of
+// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the other,
+// holding what it has already got, and giving it back if a later one refuses. The order of the limits and their keys is the same
+// for all callers, so that no two wait for what the other one holds (TestAcquireAllInAnyOrder). The error is that of
 // [Limiter.Acquire].
 func AcquireAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
 	return waitAll(ctx, leases, charges, false)
@@ -138,7 +138,7 @@ func (p *Plan) current() *terms {
 // charging is the work on the charges of one request.
 type charging struct {
 	parts []chargePart
-	order []int          // parts in the order in which their shards are locked
+	order []int          // parts in the order in which their shards are locked, and in which they are waited for
 	held  []*table.Shard // those that are locked
 	saved []uint64       // states as they were
 }
@@ -194,11 +194,19 @@ func newCharging(charges []Charge) *charging {
 		p.at = k.id<<16 | uint64(k.states.IndexOf(p.hash))
 		c.parts = append(c.parts, p)
 		c.order = append(c.order, i)
-		for j := i; j > 0 && c.parts[c.order[j]].at < c.parts[c.order[j-1]].at; j-- {
+		for j := i; j > 0 && c.parts[c.order[j]].before(&c.parts[c.order[j-1]]); j-- {
 			c.order[j], c.order[j-1] = c.order[j-1], c.order[j]
 		}
 	}
 	return c
+}
+
+// before tells whether a part is locked, and waited for, before another one.
+func (p *chargePart) before(other *chargePart) bool {
+	if p.at != other.at {
+		return p.at < other.at
+	}
+	return p.hash.Fingerprint() < other.hash.Fingerprint()
 }
 
 func (c *charging) free() {
@@ -243,7 +251,7 @@ func (c *charging) begin() {
 		p := &c.parts[i]
 		switch {
 		case p.k.clock != nil:
-			p.now = p.k.now()
+			p.now = c.timeOf(i)
 		case clock == 0:
 			clock = processNow()
 			fallthrough
@@ -251,6 +259,17 @@ func (c *charging) begin() {
 			p.now = clock
 		}
 	}
+}
+
+// timeOf is the same for all parts of a limiter, or a key of the request could be forgotten to make room for the next one.
+func (c *charging) timeOf(part int) int64 {
+	k := c.parts[part].k
+	for i := range part {
+		if c.parts[i].k == k {
+			return c.parts[i].now
+		}
+	}
+	return k.now()
 }
 
 // look asks the limits of all parts but one what they would answer. The shards must be locked.
@@ -269,8 +288,11 @@ func (c *charging) look(except int) looked {
 		case slot == nil || p.why != ReasonNone:
 			p.noRoom()
 		case !p.k.adopt(p.shard, slot, p.hash, p.terms, p.now):
-			p.terms = p.k.renew(p.terms)
-			return lookedAgain
+			if again := p.k.renew(p.terms); again != p.terms {
+				p.terms = again
+				return lookedAgain
+			}
+			p.noRoom() // keys have as many limits as there may be
 		default:
 			p.decision = p.k.decision(p.terms, p.terms.packed.peek(slot.State(), p.now, p.n))
 		}
@@ -334,15 +356,15 @@ func (c *charging) take(reserve bool) (state looked, roomless int) {
 			c.undo(i)
 			return lookedRaised, -1
 		}
-		if p.full = p.why != ReasonNone || p.full && slot == nil; p.full {
+		adopted := slot != nil && p.why == ReasonNone && p.k.adopt(p.shard, slot, p.hash, p.terms, p.now)
+		switch p.full = p.why != ReasonNone || p.full && !adopted; {
+		case p.full:
 			p.noRoom()
-		} else {
-			if slot != nil {
-				if !p.k.adopt(p.shard, slot, p.hash, p.terms, p.now) {
-					c.undo(i)
-					p.terms = p.k.renew(p.terms)
-					return lookedAgain, -1
-				}
+		case slot != nil && !adopted: // its terms were retired
+			c.undo(i)
+			return lookedAgain, i
+		default:
+			if adopted {
 				p.saved = len(c.saved)
 				c.saved = append(c.saved, slot.State()...)
 			}
@@ -394,13 +416,16 @@ func (c *charging) undo(parts int) {
 			continue
 		}
 		slot := p.shard.Find(p.hash)
-		state := slot.State()
+		state, t := slot.State(), p.k.termsWith(slot.Tag())
 		if p.added {
-			p.terms.packed.begin(state, p.now, p.k.returned.Load())
+			t.packed.begin(state, p.now, p.k.returned.Load())
 		} else {
 			copy(state, c.saved[p.saved:])
+			if t != p.terms { // a later part has the same key, under another plan
+				t.packed.carry(p.terms.packed, state, p.now)
+			}
 		}
-		p.shard.Due(p.hash, p.terms.packed.freshAt(state))
+		p.shard.Due(p.hash, t.packed.freshAt(state))
 	}
 }
 
@@ -449,7 +474,7 @@ func (c *charging) charge(leases []Lease, reserve, final bool) (all []Lease, bin
 			if all, binding, ok := c.chargeGates(leases, reserve, final); ok {
 				return all, binding
 			}
-			return c.oneByOne(leases, reserve)
+			return c.oneByOne(leases, reserve, final)
 		case lookedAgain:
 			if roomless < 0 {
 				continue
@@ -600,7 +625,7 @@ func (c *charging) takeWithGates(reserve bool) (state looked, roomless int) {
 	c.saved = c.saved[:0]
 	for i := range c.parts {
 		if p := &c.parts[i]; p.gate != nil {
-			p.now = p.gate.now()
+			p.now, p.full, p.added = p.gate.now(), false, false
 			p.decision = p.gate.decision(p.gate.gate.peek(p.now, p.n))
 		}
 	}
@@ -617,41 +642,63 @@ func (c *charging) takeWithGates(reserve bool) (state looked, roomless int) {
 	return state, roomless
 }
 
-// oneByOne reserves the permits of one part after the other, and cancels them if one refuses.
-func (c *charging) oneByOne(leases []Lease, reserve bool) (all []Lease, binding int) {
-	first, refused := len(leases), false
+// peek answers what the limit of a part says, wherever the state is.
+func (p *chargePart) peek() Decision {
+	if p.why != ReasonNone {
+		p.now = p.k.now()
+		p.noRoom()
+		return p.decision
+	}
+	return p.k.peek(p.hash, p.terms, p.n)
+}
+
+// oneByOne reserves the permits of one part after the other, and cancels them if one refuses. Limits that refuse count it if
+// the refusal is final.
+func (c *charging) oneByOne(leases []Lease, reserve, final bool) (all []Lease, binding int) {
+	first, refused := len(leases), -1
 	for i := range c.parts {
 		p := &c.parts[i]
-		if refused {
-			leases = append(leases, Lease{decision: p.k.peek(p.hash, p.terms, p.n)})
+		if refused >= 0 {
+			leases = append(leases, Lease{decision: p.peek()})
 			continue
 		}
-		l, added := p.k.try(p.hash, p.terms, p.n, true)
+		var l Lease
+		added := false
+		if p.why != ReasonNone {
+			l = p.k.untaggable(p.terms, p.why, p.n)
+		} else {
+			l, added = p.k.try(p.hash, p.terms, p.n, true)
+		}
 		leases = append(leases, l)
 		switch {
 		case !l.decision.Allowed:
-			refused = true
-			if p.n > 0 {
+			refused = i
+			switch {
+			case p.n == 0:
+			case final:
 				p.of.note(p.hash, p.key)
+			default:
+				p.k.refused.Undo()
 			}
 		case added:
 			p.of.offer(p.hash, p.key)
 		}
 	}
 	own := leases[first:]
-	settleAll(own, refused, reserve)
+	c.settleAll(own, refused >= 0, reserve)
 	return leases, bindingLease(own)
 }
 
 // settleAll ends leases that were reserved one after the other: they are canceled if one was refused, and those that
 // need not be settled later are spent.
-func settleAll(own []Lease, refused, reserve bool) {
+func (c *charging) settleAll(own []Lease, refused, reserve bool) {
 	for i := len(own) - 1; i >= 0; i-- {
 		l := &own[i]
 		switch {
 		case refused:
 			l.Cancel()
-			if l.decision.Allowed {
+			if l.decision.Allowed && l.permits > 0 {
+				c.parts[i].k.granted.Undo() // the request was not
 				l.permits = 0
 			}
 			l.claim = nil
@@ -710,8 +757,10 @@ func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool
 // hopeless tells whether a limit refuses that no waiting helps with.
 func (c *charging) hopeless(own []Lease) bool {
 	for i := range own {
+		c.parts[i].decision = own[i].decision
+	}
+	for i := range own {
 		d := &own[i].decision
-		c.parts[i].decision = *d
 		if !d.Allowed && (d.Reason != ReasonLimited || c.parts[i].k.bounds.Load().QueueLimit == 0) {
 			return true
 		}
@@ -719,18 +768,21 @@ func (c *charging) hopeless(own []Lease) bool {
 	return false
 }
 
-// wait gets the permits of one part after the other.
+// wait gets the permits of one part after the other, in the order of the locks.
 func (c *charging) wait(ctx context.Context, leases []Lease, reserve bool) (all []Lease, binding int, err error) {
 	first, refused := len(leases), false
-	for i := range c.parts {
-		p := &c.parts[i]
-		if refused {
-			leases = append(leases, Lease{decision: p.k.peek(p.hash, p.terms, p.n)})
+	leases = append(leases, make([]Lease, len(c.parts))...)
+	for _, i := range c.order {
+		p, l := &c.parts[i], &leases[first+i]
+		switch {
+		case refused:
+			l.decision = p.peek()
 			continue
+		case p.why != ReasonNone:
+			*l = p.k.untaggable(p.terms, p.why, p.n)
+		default:
+			*l, err = p.k.acquire(ctx, p.hash, p.terms, p.n, true)
 		}
-		var l Lease
-		l, err = p.k.acquire(ctx, p.hash, p.terms, p.n, true)
-		leases = append(leases, l)
 		if err != nil || !l.decision.Allowed {
 			refused, binding = true, i
 			if p.n > 0 && err == nil {
@@ -739,7 +791,7 @@ func (c *charging) wait(ctx context.Context, leases []Lease, reserve bool) (all 
 		}
 	}
 	own := leases[first:]
-	settleAll(own, refused, reserve)
+	c.settleAll(own, refused, reserve)
 	if !refused {
 		binding = bindingLease(own)
 	}

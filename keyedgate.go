@@ -77,6 +77,10 @@ func (g *keyGate) arrive(t *terms) (now int64, alive bool) {
 	}
 	if g.normal != nil {
 		if now < g.until {
+			if t != nil && t != g.normal && t.enter() {
+				g.normal.leave()
+				g.normal = t
+			}
 			return now, true
 		}
 		g.endOverride(now)

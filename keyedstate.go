@@ -282,7 +282,7 @@ func (k *keyed) fullDecision(t *terms, now, n int64) Decision {
 	d := Decision{Reason: ReasonTableFull, Limit: t.permits, RetryAfter: time.Second, Policy: k.policy}
 	// Then, at the earliest, a key can be forgotten. If no time makes one fresh, nobody knows.
 	if next := k.states.NextFresh(); next != table.NotByItself {
-		d.RetryAfter = time.Duration(max(next-now, int64(time.Millisecond)))
+		d.RetryAfter = time.Duration(max(next, now+int64(time.Millisecond)) - now)
 	}
 	return d
 }

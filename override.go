@@ -111,6 +111,9 @@ func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 		if g == nil {
 			now := k.now()
 			slot := shard.Find(h)
+			if slot != nil && t == k.base {
+				t = k.termsWith(slot.Tag()) // a Plan, perhaps
+			}
 			room := slot != nil && k.adopt(shard, slot, h, t, now)
 			if slot == nil {
 				slot = k.add(shard, h, t, now)
@@ -126,7 +129,11 @@ func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 			g = k.raise(shard, slot, h, now)
 		}
 		shard.Unlock()
-		if _, alive := g.arrive(t); alive {
+		own := t
+		if t == k.base {
+			own = nil
+		}
+		if _, alive := g.arrive(own); alive {
 			return g, nil
 		}
 	}

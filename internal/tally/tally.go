@@ -22,7 +22,10 @@ func (t *Tally) Add() {
 	t.cells[uint64(stack)*0x9E3779B97F4A7C15>>60].count.Add(1)
 }
 
-// Sum is how often Add was called.
+// Undo takes back an Add.
+func (t *Tally) Undo() { t.cells[0].count.Add(-1) }
+
+// Sum is how often Add was called, less what was taken back.
 func (t *Tally) Sum() (n int64) {
 	for i := range t.cells {
 		n += t.cells[i].count.Load()

@@ -1,0 +1,236 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+func planOf(t testing.TB, k *weir.Keyed[string], l weir.Limit) *weir.Plan {
+	t.Helper()
+	p, err := k.Plan(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestChargesOfOneKeyUnderTwoPlans: a request that is refused gives back what it took under the one plan, although the other one
+// has the state by then.
+func TestChargesOfOneKeyUnderTwoPlans(t *testing.T) {
+	quick := weir.Limit{Rate: every(time.Second), Burst: 100}
+	slow := weir.Limit{Rate: every(time.Hour), Burst: 100}
+	for _, c := range []struct {
+		name          string
+		first, second weir.Limit
+	}{{"quick then slow", quick, slow}, {"slow then quick", slow, quick}} {
+		for _, known := range []bool{false, true} {
+			k, empty := hourly(t, "k", 100), hourly(t, "empty", 1)
+			empty.Take("", 1)
+			first, second := planOf(t, k, c.first), planOf(t, k, c.second)
+			want := int64(100)
+			if known {
+				weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "a", N: 60, Plan: first})
+				want = 40
+			}
+			l, b := weir.TryAcquireAll(nil,
+				weir.Charge{Limiter: k, Key: "a", N: 10, Plan: first},
+				weir.Charge{Limiter: k, Key: "a", N: 10, Plan: second},
+				weir.Charge{Limiter: empty, N: 1})
+			if l[b].Allowed() {
+				t.Fatal("granted")
+			}
+			d, _ := weir.PeekAll(nil, weir.Charge{Limiter: k, Key: "a", Plan: second})
+			if d[0].Remaining != want {
+				t.Errorf("%s, known %v: %d left, want %d", c.name, known, d[0].Remaining, want)
+			}
+		}
+	}
+}
+
+// runningClock shows another time whenever it is read.
+type runningClock struct {
+	weir.Clock
+
+	at atomic.Int64
+}
+
+func (c *runningClock) Now() int64 { return c.at.Add(int64(time.Second)) }
+
+// TestChargesHaveOneTimeForALimiter: a key of a request is not forgotten for another one of the same request.
+func TestChargesHaveOneTimeForALimiter(t *testing.T) {
+	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Millisecond), Burst: 1, MaxKeys: 1, Clock: &runningClock{Clock: weir.NewManualClock(1)}})
+	empty := hourly(t, "empty", 1)
+	empty.Take("", 1)
+	l, b := weir.TryAcquireAll(nil,
+		weir.Charge{Limiter: k, Key: "a", N: 1}, weir.Charge{Limiter: k, Key: "b", N: 1}, weir.Charge{Limiter: empty, N: 1})
+	if l[b].Allowed() {
+		t.Errorf("%+v", l)
+	}
+}
+
+// manyLimits is a limiter all of whose 65,534 other limits are those of keys, except one that was forgotten again.
+func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *weir.Plan) {
+	t.Helper()
+	o.Rate, o.Burst, o.Clock = every(time.Hour), 100, weir.NewManualClock(1)
+	k = keyedOf(t, o)
+	p = planOf(t, k, forgotten)
+	for i := range int64(65534) {
+		charge := weir.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.Limit{Rate: every(time.Hour), Burst: 1000 + i})}
+		if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {
+			t.Fatalf("%d: %+v", i, l[b].Decision())
+		}
+	}
+	return k, p
+}
+
+// TestChargesUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused, and
+// does not keep the request busy.
+func TestChargesUnderALimitTooMany(t *testing.T) {
+	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
+	k.Take("known", 10)
+	charge := weir.Charge{Limiter: k, Key: "known", N: 1, Plan: p}
+	done := make(chan struct{})
+	var l []weir.Lease
+	var d []weir.Decision
+	go func() {
+		defer close(done)
+		d, _ = weir.PeekAll(nil, charge)
+		l, _ = weir.TryAcquireAll(nil, charge)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request never ends")
+	}
+	if l[0].Allowed() || l[0].Decision().Reason != weir.ReasonTableFull || d[0].Reason != weir.ReasonTableFull {
+		t.Errorf("%+v, %+v", l[0].Decision(), d[0])
+	}
+	if left := leftOf(k, "known"); left != 90 {
+		t.Errorf("%d left", left)
+	}
+}
+
+func perHour(n int64) weir.Limit { return weir.Limit{Rate: every(time.Hour), Burst: n} }
+
+// TestRetryAfterOnceTheBoundIsLower: a new key that finds no room is told when there may be some.
+func TestRetryAfterOnceTheBoundIsLower(t *testing.T) {
+	k := hourly(t, "k", 10)
+	for i := range 5000 {
+		k.Take(fmt.Sprint(i), 1)
+	}
+	b := k.Bounds()
+	b.MaxKeys = 1000
+	if err := k.SetBounds(b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		d := k.Take(fmt.Sprint("new", i), 1)
+		if d.Reason != weir.ReasonTableFull || d.RetryAfter <= 0 || d.RetryAfter > time.Hour {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+}
+
+// TestAcquireAllInAnyOrder: two requests that wait for the same permits, named in another order, do not wait for each other.
+func TestAcquireAllInAnyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		concurrency := func(name string) *weir.Keyed[string] {
+			return keyedOf(t, weir.KeyedOptions{Name: name, Algorithm: weir.AlgorithmConcurrency, Burst: 1, QueueLimit: 10})
+		}
+		a, b := concurrency("a"), concurrency("b")
+		for _, keys := range [][2]weir.Charge{
+			{{Limiter: a, N: 1}, {Limiter: b, N: 1}},
+			{{Limiter: a, Key: "x", N: 1}, {Limiter: a, Key: "y", N: 1}},
+		} {
+			held, _ := weir.TryAcquireAll(nil, keys[:]...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			errs := make(chan error)
+			for _, charges := range [][]weir.Charge{{keys[0], keys[1]}, {keys[1], keys[0]}} {
+				go func() {
+					l, _, err := weir.AcquireAll(ctx, nil, charges...)
+					for i := range l {
+						if err == nil && l[i].Decision().Policy != charges[i].Limiter.Take("probe", 2).Policy {
+							err = fmt.Errorf("lease %d is of %s", i, l[i].Decision().Policy)
+						}
+						l[i].Release()
+					}
+					errs <- err
+				}()
+			}
+			synctest.Wait()
+			// Each request takes first what it names first, if that is how they wait.
+			held[0].Release()
+			held[1].Release()
+			for range 2 {
+				if err := <-errs; err != nil {
+					t.Error(err)
+				}
+			}
+			cancel()
+		}
+	})
+}
+
+// TestChargesCountOnce: a request that is asked limit by limit, as two charges are for one key that is overridden, counts like
+// any other.
+func TestChargesCountOnce(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		k, other := hourly(t, "k", 10), hourly(t, "other", 10)
+		if err := k.Override("a", perHour(3), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		charges := []weir.Charge{
+			{Limiter: other, N: 1}, {Limiter: k, Key: "a", N: 2}, {Limiter: k, Key: "a", N: 2},
+		}
+		if wait {
+			if l, b, err := weir.AcquireAll(t.Context(), nil, charges...); err != nil || l[b].Allowed() {
+				t.Fatal(l, err)
+			}
+		} else if l, b := weir.TryAcquireAll(nil, charges...); l[b].Allowed() {
+			t.Fatal(l)
+		}
+		if s := other.Stats(); s.Granted != 0 || s.Refused != 0 {
+			t.Errorf("wait %v: other %+v", wait, s)
+		}
+		if s := k.Stats(); s.Granted != 0 || s.Refused != 1 {
+			t.Errorf("wait %v: %+v", wait, s)
+		}
+	}
+}
+
+// TestPlansWhileAKeyIsOverridden: a key goes back to the plan that it had, or that those had who came meanwhile.
+func TestPlansWhileAKeyIsOverridden(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		clock := weir.NewManualClock(1)
+		k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 100, Clock: clock})
+		charge := weir.Charge{Limiter: k, Key: "a", N: 90, Plan: planOf(t, k, perHour(100))}
+		take := func() {
+			if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {
+				t.Fatal(l)
+			}
+		}
+		if before {
+			take()
+		}
+		for range 2 {
+			if err := k.Override("a", perHour(200), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if !before {
+				take()
+				before = true
+			}
+		}
+		clock.Advance(time.Minute) // the override ends
+		clock.Advance(time.Minute) // 60 permits under the limit of the options, 0 under the plan
+		if d, _ := weir.PeekAll(nil, charge); d[0].Remaining != 10 || d[0].Limit != 100 {
+			t.Errorf("%+v", d[0])
+		}
+	}
+}
