@@ -30,6 +30,7 @@ type EngineOptions struct {
 // works, without losing a count. All methods are safe for concurrent use.
 type Engine struct {
 	options EngineOptions
+	clock   *lockoutClock
 	live    atomic.Pointer[snapshot]
 	sampled atomic.Uint64
 	closed  atomic.Bool
@@ -52,7 +53,8 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
-// given back if a later one refuses. The error is that of ctx, if it was canceled.
+// given back if a later one refuses. The error is that of ctx, if it was canceled; then a request that a limit holds for gets
+// nothing, also where it would not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

@@ -14,40 +14,49 @@ import (
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // field is something that a set says.
-type field struct{ path, value string }
+type field struct {
+	path, value string
+	policy      string // that it is about, if any
+	limit       string // that it is, if it is one of Limits or Candidate
+	candidate   bool
+}
 
 // compare answers what has changed from one set to the next.
 func compare(old, now *snapshot) []Change {
-	changes := compareFields(describeSet(old.set), describeSet(now.set))
+	was, is := describeSet(old.set), describeSet(now.set)
+	fields := make(map[string]*field, len(was)+len(is))
+	for _, all := range [][]field{was, is} {
+		for i := range all {
+			fields[all[i].path] = &all[i]
+		}
+	}
+	changes := compareFields(was, is)
 	for i := range changes {
-		changes[i].State = becomes(old, now, changes[i].Path)
+		changes[i].State = becomes(old, now, fields[changes[i].Path])
 	}
 	return changes
 }
 
 // becomes tells what becomes of the state of keys by a change.
-func becomes(old, now *snapshot, path string) string {
-	parts := strings.SplitN(path, ".", 5)
-	if len(parts) < 4 || parts[0] != "policies" || parts[2] != "limits" && parts[2] != "candidate" {
-		if len(parts) == 2 && parts[0] == "policies" && now.policies[parts[1]] == 0 {
-			if _, ok := now.policies[parts[1]]; !ok {
-				return "forgotten"
-			}
+func becomes(old, now *snapshot, f *field) string {
+	if f.limit == "" {
+		if _, ok := now.policies[f.policy]; f.policy != "" && !ok {
+			return "forgotten"
 		}
 		return ""
 	}
 	states := func(s *snapshot) map[string]*limitState {
-		at, ok := s.policies[parts[1]]
+		at, ok := s.policies[f.policy]
 		switch {
 		case !ok:
 			return nil
-		case parts[2] == "candidate":
+		case f.candidate:
 			return s.live[at].state.candidates
 		}
 		return s.live[at].state.limits
 	}
 	before, after := states(old), states(now)
-	name := parts[3]
+	name := f.limit
 	if state := after[name]; state != nil {
 		for _, was := range before {
 			if was == state {
@@ -107,7 +116,7 @@ func describePolicy(all []field, p *Policy) []field {
 	at := "policies." + p.Name
 	add := func(name, value string, isDefault bool) {
 		if !isDefault {
-			all = append(all, field{at + "." + name, value})
+			all = append(all, field{path: at + "." + name, value: value})
 		}
 	}
 	limits := func(at string, limits []Limit) {
@@ -115,9 +124,17 @@ func describePolicy(all []field, p *Policy) []field {
 			add(at+"."+limits[i].Name, limits[i].String(), false)
 		}
 	}
-	all = append(all, field{at, "policy"})
-	limits("limits", p.Limits)
-	limits("candidate", p.Candidate)
+	own := func(at string, of []Limit, candidate bool) {
+		first := len(all)
+		limits(at, of)
+		for i := range of {
+			f := &all[first+i]
+			f.policy, f.limit, f.candidate = p.Name, of[i].Name, candidate
+		}
+	}
+	all = append(all, field{path: at, value: "policy", policy: p.Name})
+	own("limits", p.Limits, false)
+	own("candidate", p.Candidate, true)
 	add("key", spelled(p.Key), p.Key == nil)
 	add("cost", spelled(p.Cost), p.Cost == nil)
 	add("mode", p.Mode.String(), p.Mode == ModeEnforce)
@@ -146,11 +163,11 @@ func describeRule(all []field, r *Rule, place int) []field {
 	at := "rules." + r.Name
 	add := func(name, value string, isDefault bool) {
 		if !isDefault {
-			all = append(all, field{at + "." + name, value})
+			all = append(all, field{path: at + "." + name, value: value})
 		}
 	}
 	list := func(name string, values []string) { add("match."+name, strings.Join(values, ", "), len(values) == 0) }
-	all = append(all, field{at, "rule " + strconv.Itoa(place+1)})
+	all = append(all, field{path: at, value: "rule " + strconv.Itoa(place+1)})
 	m := &r.Match
 	list("method", m.Methods)
 	list("host", m.Hosts)

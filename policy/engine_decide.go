@@ -13,8 +13,8 @@ import (
 var start = time.Now()
 
 func (e *Engine) now() int64 {
-	if e.options.Clock != nil {
-		return e.options.Clock.Now()
+	if e.clock != nil {
+		return e.clock.now()
 	}
 	return int64(time.Since(start))
 }
@@ -279,13 +279,19 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 			w.measure(it, refusing == 0)
 		}
 	}
+	if !v.Allowed {
+		v.releaseExtra() // it is not served
+	}
 }
 
 // noteRefusal counts a refusal of a policy that locks out.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	limited := false
 	for j := it.first; j < it.end; j++ {
-		limited = limited || v.Parts[j].Decision.Reason == weir.ReasonLimited
+		switch v.Parts[j].Decision.Reason {
+		case weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted:
+			limited = true
+		}
 	}
 	if !limited {
 		return // it asks for more than there ever is, or finds no room
@@ -389,7 +395,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 			longest, queue = min(longest, it.policy.maxWait), true
 		}
 	}
-	if !queue {
+	if !queue && ctx.Err() == nil {
 		v.take(reserve)
 		e.conclude(s, v)
 		return nil
@@ -410,6 +416,8 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	default:
 		v.peekParts()
 		v.Allowed = false
+		d := &v.Parts[v.Binding].Decision
+		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonCanceled, 0
 		e.counts.canceled.Add()
 		return err
 	}

@@ -31,6 +31,7 @@ type item struct {
 	plans      []*weir.Plan // nil for those of the policy
 	first, end int          // of its parts in Verdict.Parts, if it is enforced
 	failed     error        // why the key, the tier or the cost cannot be told
+	keyless    bool         // it is the key
 }
 
 func (w *work) key(it *item) []byte { return w.keys[it.from:it.to:it.to] }
@@ -94,24 +95,29 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 
 // add adds a policy and its parents. A policy that holds already, with the same key, holds once.
 func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
-	for at >= 0 {
-		p := &s.live[at]
-		if p.Mode != ModeOff {
-			w.addOne(p, r, rule, u)
+	p := &s.live[at]
+	key, cost := p.Key, p.Cost
+	if u.Key != nil {
+		key = u.Key
+	}
+	if u.Cost != nil {
+		cost = u.Cost
+	}
+	if p.Mode != ModeOff {
+		w.addOne(p, r, rule, key, cost, false)
+	}
+	for at = p.parent; at >= 0; at = p.parent {
+		if p = &s.live[at]; p.Cost != nil {
+			cost = p.Cost // or that of the child, which could exceed it otherwise
 		}
-		at, u = p.parent, nil
+		if p.Mode != ModeOff {
+			w.addOne(p, r, rule, p.Key, cost, true)
+		}
 	}
 }
 
-func (w *work) addOne(p *livePolicy, r *Request, rule int32, u *Use) {
+func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Number, parent bool) {
 	it := item{policy: p, rule: rule, from: len(w.keys)}
-	key, cost := p.Key, p.Cost
-	if u != nil && u.Key != nil {
-		key = u.Key
-	}
-	if u != nil && u.Cost != nil {
-		cost = u.Cost
-	}
 	switch {
 	case key == nil:
 		it.to = it.from
@@ -119,14 +125,22 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, u *Use) {
 		it.from, it.to = w.clientFrom, w.clientTo
 	default:
 		w.keys, it.failed = appendText(w.keys, key, r)
+		it.keyless = it.failed != nil
 		if it.to = len(w.keys); key == ClientIP() {
 			w.clientFrom, w.clientTo = it.from, it.to
 		}
 	}
 	for i := range w.items {
-		if other := &w.items[i]; other.policy == p && string(w.key(other)) == string(w.key(&it)) {
-			return // what was appended for it stays, unused
+		other := &w.items[i]
+		if other.policy != p || other.keyless != it.keyless || string(w.key(other)) != string(w.key(&it)) {
+			continue
 		}
+		if parent && other.failed == nil {
+			if n, err := costOf(cost, r); err == nil {
+				other.cost = max(other.cost, n)
+			}
+		}
+		return // what was appended for it stays, unused
 	}
 	if it.failed == nil {
 		it.cost, it.failed = costOf(cost, r)

@@ -20,7 +20,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 	if o.ExplainEvery > 0 && o.OnExplain == nil {
 		return nil, &weir.OptionError{Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0"}
 	}
-	e := &Engine{options: o}
+	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
 	if _, err := e.Load(set); err != nil {
 		return nil, err
 	}
@@ -95,16 +95,26 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 	return nil
 }
 
-// Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of its parents the
-// key of which can be told from an empty request. They are for a caller that names the policy itself: see
-// [weir.TryAcquireAll]. Neither Mode nor Lockout nor tiers count. It answers false if there is no such policy.
+// Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
+// parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the policy
+// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false if there is
+// no such policy.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
 	if !ok {
 		return charges, false
 	}
-	p := &s.live[at]
+	charges = s.live[at].chargeKey(charges, key, n)
+	for at = s.live[at].parent; at >= 0; at = s.live[at].parent {
+		if p := &s.live[at]; p.Key == nil {
+			charges = p.chargeKey(charges, "", n)
+		}
+	}
+	return charges, true
+}
+
+func (p *livePolicy) chargeKey(charges []weir.Charge, key string, n int64) []weir.Charge {
 	plans := p.keys[key]
 	for i := range p.limits {
 		plan := p.limits[i].plan
@@ -113,7 +123,7 @@ func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]
 		}
 		charges = append(charges, weir.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: plan})
 	}
-	return charges, true
+	return charges
 }
 
 // Unlock ends the lockout of a key of a policy, and answers whether there was one.
@@ -126,8 +136,8 @@ func (e *Engine) Unlock(policy, key string) bool {
 	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
 }
 
-// Close refuses everybody who waits and everybody who comes later, and every set. Closing twice is harmless. The error is
-// always nil.
+// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. Closing twice is
+// harmless. The error is always nil.
 func (e *Engine) Close() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()

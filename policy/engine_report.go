@@ -26,8 +26,8 @@ func (e *Engine) Report() Report {
 		r.Policies = append(r.Policies, s.live[i].report(e.now()))
 	}
 	for i := range s.set.Rules {
-		c := s.matched[i]
-		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: c.sum(), Failed: c.failed.Load()})
+		matched, failed := s.matched[i].sum()
+		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: matched, Failed: failed})
 	}
 	return r
 }

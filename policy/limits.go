@@ -16,7 +16,8 @@ type Policy struct {
 	Limits []Limit
 	// Key is what requests are counted under where a rule does not say so. Default: nil, all share one state.
 	Key Text
-	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request.
+	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request or, of a parent,
+	// that of the child.
 	Cost Number
 	// Mode says whether requests are refused. Default: ModeEnforce.
 	Mode Mode
@@ -32,7 +33,8 @@ type Policy struct {
 	// most 65,536.
 	Keys map[string][]Limit
 	// Parent is the name of a policy that holds as well wherever this one does, with a key of its own: so none of its
-	// children ever exceeds it. Default: "", none.
+	// children ever exceeds it. If several children hold for a request, it costs what the most expensive one does. Default: "",
+	// none.
 	Parent string
 	// QueueLimit, QueueOrder and MaxWait are for callers that are ready to wait: see [weir.KeyedOptions]. MaxWait is how long
 	// a request waits at most: from 1 ms to 1 h. Default of MaxWait: 1 s, if there is a queue.

@@ -2,8 +2,10 @@ package policy
 
 import (
 	"hash/maphash"
+	"sync"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -12,14 +14,42 @@ import (
 type lockouts struct {
 	seeds  [2]maphash.Seed
 	states *table.Table
+	most   int // keys, while a set is loaded
 }
 
-// A state has three words: until when the key is shut out, when it was refused last, and how often in a row. Times are 0 for
-// never.
+// lockoutClock is a clock that never goes backward: when the one behind it does, it goes on from there.
+type lockoutClock struct {
+	clock weir.Clock
+
+	mu           sync.Mutex
+	last, behind int64
+}
+
+// newLockoutClock answers nil for nil.
+func newLockoutClock(c weir.Clock) *lockoutClock {
+	if c == nil {
+		return nil
+	}
+	return &lockoutClock{clock: c, last: c.Now()}
+}
+
+func (c *lockoutClock) now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now() + c.behind
+	if now < c.last {
+		c.behind += c.last - now
+		now = c.last
+	}
+	c.last = now
+	return now
+}
+
+// A state has these words. A time that there is none of is that at which the state was made.
 const (
-	lockedUntil = iota
+	lockedUntil = iota // until when the key is shut out
 	lastRefusal
-	refusals
+	refusals   // in a row
 	lastWithin // how long a refusal counted when it was noted
 
 	lockoutWords
@@ -36,6 +66,7 @@ func newLockouts(maxKeys int) *lockouts {
 		maxKeys = defaultMaxKeys
 	}
 	return &lockouts{
+		most:  maxKeys,
 		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		states: table.New(table.Options{
 			Words: lockoutWords, MaxKeys: int64(maxKeys), Shards: lockoutShards, Linger: lockoutLinger,
@@ -50,6 +81,14 @@ func freshLockout(s []uint64) int64 {
 		return int64(s[lockedUntil])
 	}
 	return max(int64(s[lockedUntil]), int64(s[lastRefusal])+int64(s[lastWithin])+1)
+}
+
+// bound changes how many keys are remembered at a time.
+func (l *lockouts) bound(maxKeys int) {
+	if maxKeys != l.most {
+		l.most = maxKeys
+		l.states.Bound(int64(maxKeys))
+	}
 }
 
 func (l *lockouts) hash(key []byte) table.Hash {
@@ -99,6 +138,7 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 				}
 				continue
 			}
+			slot.State()[lockedUntil] = uint64(now)
 		}
 		s := slot.State()
 		if s[refusals] > 0 && now-int64(s[lastRefusal]) <= int64(o.Within) {

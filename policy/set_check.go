@@ -88,6 +88,10 @@ func compile(s *Set) (*program, error) {
 	}
 	for i := range p.set.Policies {
 		policy := &p.set.Policies[i]
+		if o := policy.Lockout; o != nil {
+			own := *o
+			policy.Lockout = &own
+		}
 		at := fmt.Sprintf("policy %q", policy.Name)
 		_, twice := p.policies[policy.Name]
 		if twice || !isName(policy.Name, longestName, false) {
@@ -105,6 +109,7 @@ func compile(s *Set) (*program, error) {
 	p.uses = make([][]use, len(s.Rules))
 	for i := range p.set.Rules {
 		rule := &p.set.Rules[i]
+		rule.Limits, rule.Match = slices.Clone(rule.Limits), rule.Match.clone()
 		if _, twice := p.rules[rule.Name]; twice || !isName(rule.Name, longestName, true) {
 			c.refuse(fmt.Sprintf("Rules[%d].Name", i), strconv.Quote(rule.Name), acceptedRule)
 		}
@@ -126,6 +131,14 @@ func compile(s *Set) (*program, error) {
 		c.add(err)
 	}
 	return p, errors.Join(c.errs...)
+}
+
+// clone is m with slices of its own.
+func (m Match) clone() Match {
+	m.Methods, m.Hosts, m.Paths = slices.Clone(m.Methods), slices.Clone(m.Hosts), slices.Clone(m.Paths)
+	m.Headers, m.Clients = slices.Clone(m.Headers), slices.Clone(m.Clients)
+	m.Routes, m.Protocols = slices.Clone(m.Routes), slices.Clone(m.Protocols)
+	return m
 }
 
 // policy checks a policy, and gives its limits names.

@@ -27,6 +27,7 @@ type snapshot struct {
 type ruleCount struct {
 	matched, failed atomic.Uint64
 	often           *tally.Tally // instead of matched, of a rule that matches nearly all requests
+	before          *ruleCount   // what it counted before, and requests go on to count that began before
 	warned          atomic.Int64
 }
 
@@ -38,12 +39,16 @@ func (c *ruleCount) add() {
 	}
 }
 
-func (c *ruleCount) sum() uint64 {
-	n := c.matched.Load()
+func (c *ruleCount) sum() (matched, failed uint64) {
+	matched, failed = c.matched.Load(), c.failed.Load()
 	if c.often != nil {
-		n += uint64(c.often.Sum())
+		matched += uint64(c.often.Sum())
 	}
-	return n
+	if c.before != nil {
+		m, f := c.before.sum()
+		matched, failed = matched+m, failed+f
+	}
+	return matched, failed
 }
 
 // livePolicy is a policy in force.
@@ -128,10 +133,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 			}
 		}
 		if s.matched[i].often == nil && s.index.briefs[i].has == 0 {
-			often := &ruleCount{often: new(tally.Tally)}
-			often.matched.Store(s.matched[i].matched.Load())
-			often.failed.Store(s.matched[i].failed.Load())
-			s.matched[i] = often
+			s.matched[i] = &ruleCount{often: new(tally.Tally), before: s.matched[i]}
 		}
 	}
 	for i := range p.set.Policies {
@@ -277,6 +279,9 @@ func (s *snapshot) bound() {
 		b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
 		if b.MaxKeys == 0 {
 			b.MaxKeys = defaultMaxKeys
+		}
+		if p.state.lockouts != nil {
+			p.state.lockouts.bound(b.MaxKeys)
 		}
 		for _, limits := range [][]liveLimit{p.limits, p.candidate} {
 			for j := range limits {
