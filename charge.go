@@ -176,6 +176,7 @@ func newCharging(charges []Charge) *charging {
 		return nil
 	}
 	c := chargings.Get().(*charging) //nolint:errcheck,forcetypeassert // nothing else is in it
+	c.parts = slices.Grow(c.parts[:0], len(charges))
 	for i := range charges {
 		charge := &charges[i]
 		if charge.Limiter == nil || charge.N < 0 || charge.Plan != nil && charge.Plan.k != &charge.Limiter.keyed {
@@ -183,7 +184,10 @@ func newCharging(charges []Charge) *charging {
 			return nil
 		}
 		k := &charge.Limiter.keyed
-		p := chargePart{k: k, of: charge.Limiter, key: charge.Key, n: charge.N, hash: charge.Limiter.hash(charge.Key)}
+		c.parts = c.parts[:i+1]
+		p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
+		p.k, p.of, p.key, p.n, p.hash = k, charge.Limiter, charge.Key, charge.N, charge.Limiter.hash(charge.Key)
+		p.why, p.attempts, p.gate, p.took, p.added = ReasonNone, 0, nil, false, false
 		if charge.Plan != nil {
 			p.terms = charge.Plan.current()
 		} else if p.terms, p.why = charge.Limiter.termsOf(charge.Key); p.why == ReasonInvalid {
@@ -192,7 +196,6 @@ func newCharging(charges []Charge) *charging {
 		}
 		p.full = p.why == ReasonTableFull
 		p.at = k.id<<16 | uint64(k.states.IndexOf(p.hash))
-		c.parts = append(c.parts, p)
 		c.order = append(c.order, i)
 		for j := i; j > 0 && c.parts[c.order[j]].before(&c.parts[c.order[j-1]]); j-- {
 			c.order[j], c.order[j-1] = c.order[j-1], c.order[j]
@@ -209,8 +212,8 @@ func (p *chargePart) before(other *chargePart) bool {
 	return p.hash.Fingerprint() < other.hash.Fingerprint()
 }
 
+// free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run twice.
 func (c *charging) free() {
-	clear(c.parts)
 	c.parts, c.order, c.held, c.saved = c.parts[:0], c.order[:0], c.held[:0], c.saved[:0]
 	chargings.Put(c)
 }
@@ -402,10 +405,18 @@ func (p *chargePart) take(slot table.Slot, reserve bool) bool {
 		p.shard.Due(p.hash, p.terms.packed.freshAt(slot.State()))
 		p.added = true
 	}
-	p.decision = p.k.decision(p.terms, r)
-	p.taking = taking{r.Mark, p.k.under(p.hash, p.terms)}
-	p.took = r.Allowed && p.n > 0
+	p.answer(&r)
+	if p.took = r.Allowed && p.n > 0; p.took && (reserve || p.k.returns()) {
+		p.taking = taking{r.Mark, p.k.under(p.hash, p.terms)}
+	}
 	return true
+}
+
+// answer is what decision answers, in place: a decision is large.
+func (p *chargePart) answer(r *algo.Result) {
+	d := &p.decision
+	d.Allowed, d.Reason, d.Limit = r.Allowed, reasonOf(*r), p.terms.permits
+	d.Remaining, d.RetryAfter, d.ResetAfter, d.Policy = r.Remaining, r.RetryAfter, r.ResetAfter, p.k.policy
 }
 
 // undo makes the states of the first parts what they were.
@@ -497,15 +508,23 @@ func (c *charging) makeRoom(part int) {
 }
 
 func (c *charging) granted(leases []Lease, reserve bool) []Lease {
+	leases = slices.Grow(leases, len(c.parts))
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p.full && p.n > 0 {
-			p.k.untracked.Add(1)
-			p.k.granted.Add()
-			leases = append(leases, Lease{decision: p.decision, permits: p.n})
+		leases = leases[:len(leases)+1]
+		l := &leases[len(leases)-1]
+		l.decision, l.permits, l.claim, l.generation = p.decision, p.n, nil, 0
+		if p.n == 0 {
 			continue
 		}
-		leases = append(leases, p.k.lease(p.hash, p.decision, p.taking, p.n, reserve))
+		p.k.granted.Add()
+		switch {
+		case p.full:
+			p.k.untracked.Add(1)
+		case reserve || p.k.returns():
+			l.claim, l.generation = newClaim(p.k, p.n, p.taking.mark)
+			l.claim.key, l.claim.under = p.hash, p.taking.under
+		}
 		if p.added {
 			p.of.offer(p.hash, p.key)
 		}
