@@ -429,12 +429,13 @@ func (c *charging) undo(parts int) {
 		slot := p.shard.Find(p.hash)
 		state, t := slot.State(), p.k.termsWith(slot.Tag())
 		if p.added {
-			t.packed.begin(state, p.now, p.k.returned.Load())
-		} else {
-			copy(state, c.saved[p.saved:])
-			if t != p.terms { // a later part has the same key, under another plan
-				t.packed.carry(p.terms.packed, state, p.now)
-			}
+			p.k.forgotten(state, slot.Tag())
+			p.shard.Remove(p.hash)
+			continue
+		}
+		copy(state, c.saved[p.saved:])
+		if t != p.terms { // a later part has the same key, under another plan
+			t.packed.carry(p.terms.packed, state, p.now)
 		}
 		p.shard.Due(p.hash, t.packed.freshAt(state))
 	}

@@ -234,3 +234,17 @@ func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedChargesLeaveNoKey: a key that no request was granted for is like one that was never seen, under any plan, and takes no
+// room.
+func TestRefusedChargesLeaveNoKey(t *testing.T) {
+	k, empty := hourly(t, "k", 100), hourly(t, "empty", 1)
+	empty.Take("", 1)
+	weir.TryAcquireAll(nil,
+		weir.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(3))},
+		weir.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(5))},
+		weir.Charge{Limiter: empty, N: 1})
+	if s := k.Stats(); s.Keys != 0 || leftOf(k, "a") != 100 {
+		t.Errorf("%+v, %d left", s, leftOf(k, "a"))
+	}
+}
