@@ -65,8 +65,11 @@ func (k *keyed) setBounds(b Bounds) {
 	if b.MaxDebt != old.MaxDebt {
 		k.raiseMostDebt(k.debt(k.base))
 		for i := range k.plans.byTag {
-			if t := k.plans.byTag[i].Load(); t != nil {
-				k.raiseMostDebt(k.debt(t))
+			page := k.plans.byTag[i].Load()
+			for j := 0; page != nil && j < len(page); j++ {
+				if t := page[j].Load(); t != nil {
+					k.raiseMostDebt(k.debt(t))
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -247,4 +248,26 @@ func TestRefusedChargesLeaveNoKey(t *testing.T) {
 	if s := k.Stats(); s.Keys != 0 || leftOf(k, "a") != 100 {
 		t.Errorf("%+v, %d left", s, leftOf(k, "a"))
 	}
+}
+
+// TestLimitersOfAFewPlansAreSmall: an engine has thousands of them.
+func TestLimitersOfAFewPlansAreSmall(t *testing.T) {
+	const limiters = 100
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var all []*weir.Keyed[string]
+	before := heap()
+	for range limiters {
+		k := hourly(t, "k", 10)
+		planOf(t, k, perHour(5))
+		all = append(all, k)
+	}
+	if each := (int64(heap()) - int64(before)) / limiters; each > 256<<10 {
+		t.Errorf("%d bytes each", each)
+	}
+	runtime.KeepAlive(all)
 }

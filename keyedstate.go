@@ -93,7 +93,7 @@ func (k *keyed) termsWith(tag uint16) *terms {
 	if tag == baseTag {
 		return k.base
 	}
-	return k.plans.byTag[tag].Load()
+	return k.plans.byTag[tag>>pageBits].Load()[tag%(1<<pageBits)].Load()
 }
 
 func (k *keyed) freshAt(state []uint64, tag uint16) int64 {

@@ -11,7 +11,7 @@ import (
 // plans are the limits of the keys of a Keyed, each under a tag that its keys refer to.
 type plans struct {
 	keyed *keyed
-	byTag []atomic.Pointer[terms]
+	byTag []atomic.Pointer[plansPage] // there are thousands of limiters with a few limits
 
 	mu      sync.RWMutex
 	byLimit map[Limit]*terms
@@ -23,14 +23,18 @@ type plans struct {
 	idle atomic.Int64 // how many limits have lost their last key, or had none yet, since the last sweep
 }
 
+// plansPage are the limits of tags in a row.
+type plansPage [1 << pageBits]atomic.Pointer[terms]
+
 const (
+	pageBits    = 8
 	firstSweep  = 1024
 	mostInvalid = 256
 )
 
 func (p *plans) init(k *keyed) {
 	p.keyed = k
-	p.byTag = make([]atomic.Pointer[terms], raisedTag)
+	p.byTag = make([]atomic.Pointer[plansPage], raisedTag>>pageBits+1)
 	p.byLimit = map[Limit]*terms{k.base.limit: k.base}
 	p.invalid = map[Limit]struct{}{}
 	p.next, p.swept = baseTag+1, firstSweep
@@ -76,7 +80,12 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 	}
 	t.idle = &p.idle
 	p.idle.Add(1)
-	p.byTag[t.tag].Store(t)
+	page := p.byTag[t.tag>>pageBits].Load()
+	if page == nil {
+		page = new(plansPage)
+		p.byTag[t.tag>>pageBits].Store(page)
+	}
+	page[t.tag%(1<<pageBits)].Store(t)
 	p.byLimit[l] = t
 	return t, ReasonNone
 }
