@@ -309,7 +309,7 @@ func ExampleMux() {
 	// Output:
 	// 200 "per-key";r=1;t=30, "all";r=99;t=36
 	// 200 "per-key";r=0;t=60, "all";r=98;t=72
-	// 429 "per-key";r=0;t=30, "all";r=97;t=30
+	// 429 "per-key";r=0;t=30, "all";r=98;t=30
 	// 200 "per-key";r=1;t=30, "all";r=97;t=108
 }
 
