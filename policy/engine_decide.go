@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,13 +66,15 @@ func (v *Verdict) chargeAll() {
 		default:
 			it.first = len(v.Parts)
 			w.charge(it, it.policy.limits, it.plans)
-			for j := range it.policy.limits {
-				v.Parts = append(v.Parts, Part{
-					Policy: it.policy.Policy, Limit: j, Rule: &w.snapshot.set.Rules[it.rule], Key: w.key(it), Cost: it.cost,
-					name: it.policy.limits[j].name,
-				})
+			it.end = it.first + len(it.policy.limits)
+			v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
+			for j := range it.policy.limits { // in place, as a part is large
+				p := &v.Parts[it.first+j]
+				p.Policy, p.Limit, p.Rule = it.policy.Policy, j, &w.snapshot.set.Rules[it.rule]
+				p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
+				p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
+				w.owed = w.owed || it.policy.limits[j].returns
 			}
-			it.end = len(v.Parts)
 		}
 	}
 }
@@ -164,9 +167,9 @@ func (v *Verdict) peekParts() {
 	w.peeked, v.Binding = weir.PeekAll(w.peeked[:0], w.charges...)
 	for i := range v.Parts {
 		v.Parts[i].Decision = w.peeked[i]
-		v.Parts[i].lease = weir.Lease{}
 		v.Parts[i].Decision.Policy = v.Parts[i].name
 	}
+	w.leases = w.leases[:0]
 }
 
 // peekRest is peekParts, except for those that are locked out.
@@ -176,7 +179,6 @@ func (v *Verdict) peekRest() {
 	v.Binding = -1
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		p.lease = weir.Lease{}
 		if p.Decision.Reason == weir.ReasonHardLockout {
 			p.Decision.Limit, p.Decision.Remaining = w.peeked[i].Limit, w.peeked[i].Remaining
 			p.Decision.ResetAfter = w.peeked[i].ResetAfter
@@ -192,15 +194,11 @@ func (v *Verdict) peekRest() {
 func (v *Verdict) fill() {
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		p.lease = v.work.leases[i]
-		p.Decision = p.lease.Decision()
-		v.Parts[i].Decision.Policy = v.Parts[i].name
+		p.Decision = v.work.leases[i].Decision()
+		p.Decision.Policy = p.name
 	}
-	v.Allowed = v.Parts[v.Binding].Decision.Allowed
-	if !v.Allowed {
-		for i := range v.Parts {
-			v.Parts[i].lease = weir.Lease{}
-		}
+	if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed {
+		v.work.leases = v.work.leases[:0]
 	}
 }
 
@@ -402,7 +400,9 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+	defer context.AfterFunc(e.ending, cancel)()
 	var err error
+	w.owed = w.owed || reserve
 	if reserve {
 		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
 	} else {
@@ -411,13 +411,12 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	switch {
 	case err == nil:
 		v.fill()
+	case ctx.Err() == nil && e.closed.Load():
+		v.giveUp(weir.ReasonClosed, weir.Never)
 	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		v.tooLate()
 	default:
-		v.peekParts()
-		v.Allowed = false
-		d := &v.Parts[v.Binding].Decision
-		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonCanceled, 0
+		v.giveUp(weir.ReasonCanceled, 0)
 		e.counts.canceled.Add()
 		return err
 	}
@@ -428,12 +427,21 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 // take decides at once.
 func (v *Verdict) take(reserve bool) {
 	w := &v.work
+	w.owed = w.owed || reserve
 	if reserve {
 		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
 	} else {
 		w.leases, v.Binding = weir.TryAcquireAll(w.leases, w.charges...)
 	}
 	v.fill()
+}
+
+// giveUp refuses for a reason that has nothing to do with the permits.
+func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
+	v.peekParts()
+	v.Allowed = false
+	d := &v.Parts[v.Binding].Decision
+	d.Allowed, d.Reason, d.RetryAfter = false, why, retryAfter
 }
 
 // tooLate is the answer when the time was up before the permits came.

@@ -14,7 +14,8 @@ type work struct {
 	keys     []byte
 	items    []item
 	charges  []weir.Charge
-	leases   []weir.Lease
+	leases   []weir.Lease // of the parts of a request that was granted, in their order
+	owed     bool         // they give something back
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
 	peeked   []weir.Decision
 	exempt   int32 // the rule that has freed the request, -1 for none
@@ -48,7 +49,7 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
 	v.own = weir.Decision{}
 	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
-	w.clientFrom, w.clientTo = 0, 0
+	w.clientFrom, w.clientTo, w.owed = 0, 0, false
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
 	w.found = s.index.match(r, w.found[:0])
 	final := false

@@ -39,8 +39,7 @@ type Part struct {
 	// name of the limit.
 	Decision weir.Decision
 
-	name  string
-	lease weir.Lease
+	name string
 }
 
 // Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
@@ -61,31 +60,39 @@ const mostPermits = 1_000_000_000_000_000
 // Release ends the request: permits that are held while it is served are given back. A request that was reserved has cost what
 // was reserved. Only the first call of Release, Commit or Cancel counts.
 func (v *Verdict) Release() {
-	for i := range v.Parts {
-		v.Parts[i].lease.Release()
+	if v.work.owed {
+		for i := range v.work.leases {
+			v.work.leases[i].Release()
+		}
 	}
-	v.releaseExtra()
+	v.settled()
 }
 
 // Cancel ends a request that was reserved as if it had never come.
 func (v *Verdict) Cancel() {
-	for i := range v.Parts {
-		v.Parts[i].lease.Cancel()
+	for i := range v.work.leases {
+		v.work.leases[i].Cancel()
 	}
-	v.releaseExtra()
+	v.settled()
 }
 
 // Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
 // for what was reserved. See [weir.Lease.Commit].
 func (v *Verdict) Commit(actual func(p *Part) int64) {
-	for i := range v.Parts {
+	for i := range v.work.leases {
 		p := &v.Parts[i]
 		n := actual(p)
 		if n < 0 {
 			n = p.Cost
 		}
-		p.lease.Commit(n)
+		v.work.leases[i].Commit(n)
 	}
+	v.settled()
+}
+
+// settled forgets the leases, which have ended, and ends those that refused nobody.
+func (v *Verdict) settled() {
+	v.work.leases = v.work.leases[:0]
 	v.releaseExtra()
 }
 
