@@ -34,6 +34,8 @@ type Engine struct {
 	live    atomic.Pointer[snapshot]
 	sampled atomic.Uint64
 	closed  atomic.Bool
+	ending  context.Context //nolint:containedctx // until Close: for those who wait for a limit that a reload has removed
+	end     context.CancelFunc
 	counts  struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
 	loading     sync.Mutex

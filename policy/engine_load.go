@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,6 +22,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 		return nil, &weir.OptionError{Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0"}
 	}
 	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
+	e.ending, e.end = context.WithCancel(context.Background())
 	if _, err := e.Load(set); err != nil {
 		return nil, err
 	}
@@ -150,5 +152,6 @@ func (e *Engine) Close() error {
 			}
 		}
 	}
+	e.end()
 	return nil
 }

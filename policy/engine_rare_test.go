@@ -282,3 +282,27 @@ func TestEngineHasASetOfItsOwn(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 }
+
+// TestEngineCloseEndsTheWaitForALimitThatIsGone: a reload has removed it, and nobody waits on.
+func TestEngineCloseEndsTheWaitForALimitThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(t, &policy.Set{
+			Policies: []policy.Policy{{
+				Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), QueueLimit: 10, MaxWait: time.Hour,
+			}},
+			Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}, func(o *policy.EngineOptions) { o.Clock = nil })
+		take(e, policy.Request{})
+		start, v, done := time.Now(), new(policy.Verdict), make(chan error)
+		go func() { done <- e.Wait(t.Context(), &policy.Request{}, v) }()
+		synctest.Wait()
+		load(t, e, &policy.Set{})
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		err := <-done
+		if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonClosed || time.Since(start) != 0 {
+			t.Errorf("after %v: %+v, %v", time.Since(start), d, err)
+		}
+	})
+}
