@@ -111,15 +111,15 @@ func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 		if g == nil {
 			now := k.now()
 			slot := shard.Find(h)
-			if slot != nil && t == k.base {
-				t = k.termsWith(slot.Tag()) // a Plan, perhaps
-			}
-			room := slot != nil && k.adopt(shard, slot, h, t, now)
-			if slot == nil {
+			switch {
+			case slot == nil:
 				slot = k.add(shard, h, t, now)
-				room = slot != nil
+			case t == k.base: // its own may be a Plan
+				k.adopt(shard, slot, h, k.termsWith(slot.Tag()), now)
+			case !k.adopt(shard, slot, h, t, now):
+				slot = nil
 			}
-			if !room {
+			if slot == nil {
 				shard.Unlock()
 				if k.makeRoom(&t, now, attempt) {
 					continue

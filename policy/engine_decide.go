@@ -282,14 +282,14 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 	}
 }
 
+// reasonsOfLimits are those of refusals that another request might not have met.
+var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted}
+
 // noteRefusal counts a refusal of a policy that locks out.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	limited := false
 	for j := it.first; j < it.end; j++ {
-		switch v.Parts[j].Decision.Reason {
-		case weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted:
-			limited = true
-		}
+		limited = limited || slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason)
 	}
 	if !limited {
 		return // it asks for more than there ever is, or finds no room
@@ -400,7 +400,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	defer context.AfterFunc(e.ending, cancel)()
+	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
 	var err error
 	w.owed = w.owed || reserve
 	if reserve {

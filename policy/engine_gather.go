@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -133,7 +134,7 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	}
 	for i := range w.items {
 		other := &w.items[i]
-		if other.policy != p || other.keyless != it.keyless || string(w.key(other)) != string(w.key(&it)) {
+		if other.policy != p || other.keyless != it.keyless || !bytes.Equal(w.key(other), w.key(&it)) {
 			continue
 		}
 		if parent && other.failed == nil {

@@ -190,7 +190,6 @@ func (h *history) request(step int) {
 	cost := policy.Request{Method: method, Attributes: map[string]string{"tier": tier}, Cost: n}
 	if n == 0 {
 		h.e.Peek(&cost, v)
-		n = 1
 		allowed = true
 		for _, l := range left {
 			allowed = allowed && l >= 1
