@@ -36,7 +36,8 @@ var ErrEngineClosed = errors.New("weir: the engine is closed")
 // old one stays, and the error says why, as that of [Set.Check].
 //
 // State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
-// so up to the new limit, and are never multiplied (TestReloadMintsNothing). A limit whose name is new goes on from one of the
+// so up to the new limit, and are never multiplied (TestReloadMintsNothing). What comes back to a key before its next request still
+// comes at the old rate, up to the new limit (TestReloadHistories). A limit whose name is new goes on from one of the
 // same algorithm whose name is gone, if there is one, so that 100/s may become 6000/m. Where the algorithm changes, or the
 // segments of a sliding window, the state begins anew, which the change says. What policies have counted stays.
 func (e *Engine) Load(set *Set) ([]Change, error) {
