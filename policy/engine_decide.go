@@ -287,11 +287,7 @@ var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull,
 
 // noteRefusal counts a refusal of a policy that locks out.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
-	limited := false
-	for j := it.first; j < it.end; j++ {
-		limited = limited || slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason)
-	}
-	if !limited {
+	if !v.limits(it) {
 		return // it asks for more than there ever is, or finds no room
 	}
 	locked := it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
@@ -299,11 +295,41 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 		return
 	}
 	it.policy.state.counts.lockedOut.Add()
+	v.shutOut(it, locked)
+}
+
+// limits tells whether the refusal of a policy is one that leads to a lockout.
+func (v *Verdict) limits(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// shutOut answers that the refusal of a policy has led to a lockout.
+func (v *Verdict) shutOut(it *item, locked time.Duration) {
 	for j := it.first; j < it.end; j++ {
 		if d := &v.Parts[j].Decision; !d.Allowed {
 			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
 		}
 	}
+}
+
+// foreseeLockouts is what conclude does to a refusal that leads to a lockout, without counting it.
+func (v *Verdict) foreseeLockouts(now int64) {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) {
+			continue
+		}
+		if locked := it.policy.state.lockouts.foreseen(w.key(it), now, it.policy.Lockout); locked > 0 {
+			v.shutOut(it, locked)
+		}
+	}
+	v.bind()
 }
 
 // shadow asks a policy that is not enforced.
@@ -371,7 +397,9 @@ func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
 		v.Allowed = false
 	case len(v.work.charges) > 0:
 		v.peekParts()
-		v.Allowed = v.Parts[v.Binding].Decision.Allowed
+		if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed && s.lockouts {
+			v.foreseeLockouts(e.now())
+		}
 	}
 }
 

@@ -414,6 +414,14 @@ func TestEngineLockout(t *testing.T) {
 	get := policy.Request{Method: "GET"}
 	check := func(want weir.Reason, retry time.Duration) {
 		t.Helper()
+		var peeked policy.Verdict
+		e.Peek(&get, &peeked)
+		if d := peeked.Decision(); d.Reason != want || d.RetryAfter != retry {
+			t.Errorf("peeked %+v, want %v after %v", d, want, retry)
+		}
+		if x := e.Explain(&get); x.Reason != want || x.RetryAfter != retry {
+			t.Errorf("explained %+v, want %v after %v", x, want, retry)
+		}
 		v := take(e, get)
 		if d := v.Decision(); d.Reason != want || d.RetryAfter != retry || d.Policy == "" {
 			t.Errorf("%+v, want %v after %v", d, want, retry)

@@ -141,11 +141,7 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 			slot.State()[lockedUntil] = uint64(now)
 		}
 		s := slot.State()
-		if s[refusals] > 0 && now-int64(s[lastRefusal]) <= int64(o.Within) {
-			s[refusals]++
-		} else {
-			s[refusals] = 1
-		}
+		s[refusals] = inRow(s, now, o)
 		s[lastRefusal], s[lastWithin] = uint64(now), uint64(o.Within)
 		locked := time.Duration(0)
 		if s[refusals] >= uint64(o.Refusals) {
@@ -157,6 +153,31 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 		return locked
 	}
 	return 0
+}
+
+// inRow is how many refusals of a key are in a row with one that comes now.
+func inRow(s []uint64, now int64, o *Lockout) uint64 {
+	if s[refusals] > 0 && now-int64(s[lastRefusal]) <= int64(o.Within) {
+		return s[refusals] + 1
+	}
+	return 1
+}
+
+// foreseen is what refused would answer if there is room for the key, and counts nothing.
+func (l *lockouts) foreseen(key []byte, now int64, o *Lockout) time.Duration {
+	row := uint64(1)
+	if l.states.Len() > 0 {
+		h := l.hash(key)
+		shard := l.states.Lock(h)
+		if slot := shard.Find(h); slot != nil {
+			row = inRow(slot.State(), now, o)
+		}
+		shard.Unlock()
+	}
+	if row < uint64(o.Refusals) {
+		return 0
+	}
+	return o.For
 }
 
 // mostReclaims is how often a new key makes room that somebody else takes.
