@@ -43,9 +43,9 @@ func (b Bounds) Check() error { return b.check("Bounds") }
 // Bounds answers the bounds in force.
 func (k *Keyed[K]) Bounds() Bounds { return *k.bounds.Load() }
 
-// SetBounds changes the bounds, at once and without losing a state, or answers an *[OptionError]. Keys beyond a MaxKeys that is lower than
-// before stay until they are forgotten. Callers who wait beyond a QueueLimit that is lower than before go on waiting. A
-// QueueOrder is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
+// SetBounds changes the bounds, at once and without losing a state, or answers an *[OptionError]. Keys beyond a MaxKeys that
+// is lower than before stay until they are forgotten. Callers who wait beyond a QueueLimit that is lower than before go on
+// waiting. A QueueOrder is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
 func (k *Keyed[K]) SetBounds(b Bounds) error {
 	if err := b.check("Bounds"); err != nil {
 		return err

@@ -27,15 +27,15 @@ type Charge struct {
 // MostCharges is how many charges a request may have.
 const MostCharges = 64
 
-// TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases, and
-// answers the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
+// TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases,
+// and answers the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
 // the longest RetryAfter; if it is granted, the one with the fewest permits left; -1 if there are no charges. The request is
 // granted if leases[binding] is, counted from where the first was appended.
 //
 // It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
 // (TestChargesAreOneStep), also where somebody waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
-// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered, Remaining being
-// what is left now.
+// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered, Remaining
+// being what is left now.
 //
 // The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
 // ReasonInvalid. Nothing is allocated if leases has room.
@@ -75,10 +75,10 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 	return decisions, c.binding()
 }
 
-// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the other,
-// holding what it has already got, and giving it back if a later one refuses. The order of the limits and their keys is the same
-// for all callers, so that no two wait for what the other one holds (TestAcquireAllInAnyOrder). The error is that of
-// [Limiter.Acquire].
+// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the
+// other, holding what it has already got, and giving it back if a later one refuses. The order of the limits and their keys
+// is the same for all callers, so that no two wait for what the other one holds (TestAcquireAllInAnyOrder). The error is that
+// of [Limiter.Acquire].
 func AcquireAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
 	return waitAll(ctx, leases, charges, false)
 }
@@ -115,7 +115,7 @@ func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
 	case ReasonTableFull:
 		return nil, ErrTableFull
 	default:
-		_, err := k.alike("Limit", l, false)
+		_, err := k.alike("Limit", l)
 		return nil, err
 	}
 	p.terms.Store(t)
@@ -175,7 +175,7 @@ func newCharging(charges []Charge) *charging {
 	if len(charges) > MostCharges {
 		return nil
 	}
-	c := chargings.Get().(*charging) //nolint:errcheck,forcetypeassert // nothing else is in it
+	c := chargings.Get().(*charging)
 	c.parts = slices.Grow(c.parts[:0], len(charges))
 	for i := range charges {
 		charge := &charges[i]
@@ -212,7 +212,8 @@ func (p *chargePart) before(other *chargePart) bool {
 	return p.hash.Fingerprint() < other.hash.Fingerprint()
 }
 
-// free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run twice.
+// free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run
+// twice.
 func (c *charging) free() {
 	c.parts, c.order, c.held, c.saved = c.parts[:0], c.order[:0], c.held[:0], c.saved[:0]
 	chargings.Put(c)
@@ -483,8 +484,8 @@ func (c *charging) charge(leases []Lease, reserve, final bool) (all []Lease, bin
 		c.unlock()
 		switch state {
 		case lookedRaised:
-			if all, binding, ok := c.chargeGates(leases, reserve, final); ok {
-				return all, binding
+			if all, at, ok := c.chargeGates(leases, reserve, final); ok {
+				return all, at
 			}
 			return c.oneByOne(leases, reserve, final)
 		case lookedAgain:
@@ -553,8 +554,8 @@ func (c *charging) refused(leases []Lease, final bool) []Lease {
 // and go while others wait.
 const mostGateAttempts = 16
 
-// chargeGates is charge where the states of some keys are in gates, which it locks first, in the order of their numbers. It is not
-// ok if they cannot be locked all together.
+// chargeGates is charge where the states of some keys are in gates, which it locks first, in the order of their numbers. It
+// is not ok if they cannot be locked all together.
 func (c *charging) chargeGates(leases []Lease, reserve, final bool) (all []Lease, binding int, ok bool) {
 	for range mostGateAttempts {
 		gates, distinct := c.findGates()
@@ -654,7 +655,7 @@ func (c *charging) takeWithGates(reserve bool) (state looked, roomless int) {
 	}
 	for i := range c.parts {
 		if p := &c.parts[i]; p.gate != nil {
-			r, reason := p.gate.gate.take(p.now, p.n) // as it was just asked, under the same lock
+			r, reason := p.gate.take(p.now, p.n) // as it was just asked, under the same lock
 			p.decision = p.gate.decision(r, reason)
 			p.taking = taking{r.Mark, p.gate.under()}
 		}
@@ -722,7 +723,7 @@ func (c *charging) settleAll(own []Lease, refused, reserve bool) {
 				l.permits = 0
 			}
 			l.claim = nil
-		case !reserve && l.claim != nil && !l.claim.settler.(*keyed).returns(): //nolint:errcheck,forcetypeassert // one of a Keyed
+		case !reserve && l.claim != nil && !l.claim.settler.(*keyed).returns(): //nolint:errcheck,forcetypeassert // of a Keyed
 			l.Release()
 			l.claim = nil
 		}

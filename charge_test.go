@@ -360,7 +360,7 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plain.Plan(weir.Limit{}); err == nil {
+	if _, err = plain.Plan(weir.Limit{}); err == nil {
 		t.Error("a plan of a limiter without plans")
 	}
 	base, err := k.Plan(weir.Limit{})
@@ -392,7 +392,7 @@ func TestChargesAreOneStep(t *testing.T) {
 						leases[1].Release()
 					}
 				} else {
-					leases, binding = weir.TryAcquireAll(leases[:0], charges...)
+					leases, _ = weir.TryAcquireAll(leases[:0], charges...)
 				}
 				if leases[0].Allowed() != leases[1].Allowed() {
 					t.Error("one limit has granted what the other refuses")
@@ -447,11 +447,12 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 			charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
 			var leases []weir.Lease
 			for i := range permits {
-				if i%50 == 0 {
+				switch i % 50 {
+				case 0:
 					if err := b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: permits + 1}, time.Hour); err != nil {
 						t.Error(err)
 					}
-				} else if i%50 == 25 {
+				case 25:
 					b.Restore("k")
 				}
 				random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })

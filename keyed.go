@@ -257,7 +257,7 @@ func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool)
 	if why != ReasonNone {
 		l := k.untaggable(t, why, n)
 		if why == ReasonInvalid && n >= 0 {
-			_, wrong := k.alike("limitOf(key)", k.limitOf(key), false)
+			_, wrong := k.alike("limitOf(key)", k.limitOf(key))
 			return l, fmt.Errorf("%w: %w", ErrInvalidLimit, wrong)
 		}
 		return l, nil

@@ -34,7 +34,8 @@ type KeyedStats struct {
 func (k *Keyed[K]) Stats() KeyedStats {
 	s := KeyedStats{
 		// Whoever is about to find the table full is counted for a moment.
-		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys), Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
+		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
+		Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
 		Granted: k.granted.Sum(), Refused: k.refused.Sum(), Overridden: k.overrides.Load(),
 	}
 	for i := range k.busy {

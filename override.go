@@ -23,7 +23,7 @@ var (
 
 // override implements Keyed.Override.
 func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Duration) error {
-	t, err := k.alike("Override.limit", limit, false)
+	t, err := k.alike("Override.limit", limit)
 	if err != nil {
 		return err
 	}

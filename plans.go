@@ -57,7 +57,7 @@ func (p *plans) intern(l Limit) (*terms, Reason) {
 	if other := p.byLimit[l]; other != nil {
 		return other, ReasonNone
 	}
-	t, err := p.keyed.alike("", l, false)
+	t, err := p.keyed.alike("", l)
 	if err != nil {
 		if len(p.invalid) >= mostInvalid {
 			clear(p.invalid)
@@ -168,8 +168,8 @@ func (k *keyed) renew(t *terms) *terms {
 }
 
 // alike compiles a limit that states of base can be carried to.
-func (k *keyed) alike(of string, l Limit, narrow bool) (*terms, error) {
-	t, err := k.compile(of, l, narrow)
+func (k *keyed) alike(of string, l Limit) (*terms, error) {
+	t, err := k.compile(of, l, false)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ func TestWideBucketIsTheAlgorithm(t *testing.T) {
 		terms.packed.begin(short, now, 0)
 		copy(long, short)
 		for step := range 500 {
-			now += r.Int64N(1 + int64(terms.refill)>>(r.IntN(20)))
-			n := 1 + r.Int64N(1+terms.permits>>(r.IntN(12)))
+			now += r.Int64N(1 + int64(terms.refill)>>r.IntN(20))
+			n := 1 + r.Int64N(1+terms.permits>>r.IntN(12))
 			if !w.fits(n) {
 				terms.packed.take(short, now, n)
 				terms.packed.take(long, now, n)

@@ -180,7 +180,7 @@ func describeRule(all []field, r *Rule, place int) []field {
 		}
 		add("match.header."+h.Name, value, false)
 	}
-	var clients []string
+	clients := make([]string, 0, len(m.Clients))
 	for _, c := range m.Clients {
 		clients = append(clients, c.String())
 	}
@@ -188,7 +188,7 @@ func describeRule(all []field, r *Rule, place int) []field {
 	list("route", m.Routes)
 	list("protocol", m.Protocols)
 	add("when", spelled(r.When), r.When == nil)
-	var uses []string
+	uses := make([]string, 0, len(r.Limits))
 	for i := range r.Limits {
 		u := &r.Limits[i]
 		text := u.Policy

@@ -140,7 +140,7 @@ func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
 }
 
 // lockedOut tells whether some policy shuts out the request.
-func (v *Verdict) lockedOut(now int64) (any bool) {
+func (v *Verdict) lockedOut(now int64) (some bool) {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
@@ -156,9 +156,9 @@ func (v *Verdict) lockedOut(now int64) (any bool) {
 				Reason: weir.ReasonHardLockout, RetryAfter: rest, Policy: v.Parts[j].name,
 			}
 		}
-		any = true
+		some = true
 	}
-	return any
+	return some
 }
 
 // peekParts fills the parts with what their limits would answer.

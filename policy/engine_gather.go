@@ -43,8 +43,8 @@ func borrow(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b meanwhile
 }
 
-// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules of an engine that
-// is counting count what they match.
+// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules of an engine
+// that is counting count what they match.
 func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 	w := &v.work
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground

@@ -19,7 +19,9 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 		}
 	}
 	if o.ExplainEvery > 0 && o.OnExplain == nil {
-		return nil, &weir.OptionError{Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0"}
+		return nil, &weir.OptionError{
+			Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0",
+		}
 	}
 	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
 	e.ending, e.end = context.WithCancel(context.Background())
@@ -36,8 +38,8 @@ var ErrEngineClosed = errors.New("weir: the engine is closed")
 // old one stays, and the error says why, as that of [Set.Check].
 //
 // State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
-// so up to the new limit, and are never multiplied (TestReloadMintsNothing). What comes back to a key before its next request still
-// comes at the old rate, up to the new limit (TestReloadHistories). A limit whose name is new goes on from one of the
+// so up to the new limit, and are never multiplied (TestReloadMintsNothing). What comes back to a key before its next request
+// still comes at the old rate, up to the new limit (TestReloadHistories). A limit whose name is new goes on from one of the
 // same algorithm whose name is gone, if there is one, so that 100/s may become 6000/m. Where the algorithm changes, or the
 // segments of a sliding window, the state begins anew, which the change says. What policies have counted stays.
 func (e *Engine) Load(set *Set) ([]Change, error) {
@@ -72,9 +74,9 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 // Set is the one in force, its limits with names. It must not be changed.
 func (e *Engine) Set() *Set { return e.live.Load().set }
 
-// Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of the limit
-// may be "" if the policy has one only. Permits that are asked of it directly are those of the limit that it was made with:
-// see Charge for those of the set in force.
+// Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of
+// the limit may be "" if the policy has one only. Permits that are asked of it directly are those of the limit that it was
+// made with: see Charge for those of the set in force.
 func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] {
 	l := e.limit(policy, limit)
 	if l == nil {
@@ -100,8 +102,8 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
 // parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the policy
-// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false if there is
-// no such policy.
+// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false if there
+// is no such policy.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]

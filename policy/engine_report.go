@@ -35,8 +35,9 @@ func (e *Engine) Report() Report {
 func (p *livePolicy) report(now int64) PolicyReport {
 	c := p.state.counts
 	r := PolicyReport{
-		Name: p.Name, Mode: p.Mode, Granted: uint64(c.granted.Sum()), Refused: uint64(c.refused.Sum()), LockedOut: uint64(c.lockedOut.Sum()),
-		Failed: uint64(c.failed.Sum()),
+		Name: p.Name, Mode: p.Mode, Granted: uint64(c.granted.Sum()), Refused: uint64(c.refused.Sum()),
+		LockedOut: uint64(c.lockedOut.Sum()),
+		Failed:    uint64(c.failed.Sum()),
 	}
 	for i := range p.limits {
 		st := p.limits[i].state.limiter.Stats()

@@ -472,8 +472,11 @@ func TestEngineLockoutWindow(t *testing.T) {
 		after time.Duration
 		want  weir.Reason
 	}{
-		{0, weir.ReasonLimited}, {time.Second, weir.ReasonLimited}, {time.Second + 1, weir.ReasonLimited},
-		{time.Second, weir.ReasonLimited}, {time.Second, weir.ReasonHardLockout},
+		{0, weir.ReasonLimited},
+		{time.Second, weir.ReasonLimited},
+		{time.Second + 1, weir.ReasonLimited},
+		{time.Second, weir.ReasonLimited},
+		{time.Second, weir.ReasonHardLockout},
 	} {
 		clock.Advance(c.after)
 		if d := take(e, policy.Request{}).Decision(); d.Reason != c.want {

@@ -8,7 +8,8 @@ import (
 
 // Explanation tells why a request is answered as it is: every rule, and every limit of those that match.
 type Explanation struct {
-	// Allowed, Exempt, Reason, RetryAfter and Binding are those of the verdict; Binding is the place of the limit in Limits, or -1.
+	// Allowed, Exempt, Reason, RetryAfter and Binding are those of the verdict; Binding is the place of the limit in Limits, or
+	// -1.
 	Allowed    bool          `json:"allowed"`
 	Exempt     bool          `json:"exempt,omitempty"`
 	Reason     weir.Reason   `json:"reason"`

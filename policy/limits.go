@@ -9,15 +9,15 @@ import (
 
 // Policy is one or several limits with a name, each of which has a state for every key.
 type Policy struct {
-	// Name identifies the policy: required, from 1 to 128 printable ASCII characters except "/", and different from all others. State
-	// is kept by it when a set is replaced by another one.
+	// Name identifies the policy: required, from 1 to 128 printable ASCII characters except "/", and different from all others.
+	// State is kept by it when a set is replaced by another one.
 	Name string
 	// Limits are the limits, all of which must grant a request: from 1 to 8. Required, except with ModeOff.
 	Limits []Limit
 	// Key is what requests are counted under where a rule does not say so. Default: nil, all share one state.
 	Key Text
-	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request or, of a parent,
-	// that of the child.
+	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request or, of a
+	// parent, that of the child.
 	Cost Number
 	// Mode says whether requests are refused. Default: ModeEnforce.
 	Mode Mode
@@ -29,8 +29,8 @@ type Policy struct {
 	// Tiers are limits that hold instead of Limits: as many, with the same names and algorithms. A name that is not there has
 	// Limits.
 	Tiers map[string][]Limit
-	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms. At
-	// most 65,536.
+	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms.
+	// At most 65,536.
 	Keys map[string][]Limit
 	// Parent is the name of a policy that holds as well wherever this one does, with a key of its own: so none of its
 	// children ever exceeds it. If several children hold for a request, it costs what the most expensive one does. Default: "",
@@ -58,16 +58,17 @@ type Policy struct {
 
 // Limit is a limit of a policy.
 type Limit struct {
+	// Limit is how much is granted.
+	weir.Limit
+
 	// Name tells the limits of a policy apart: from 1 to 64 printable ASCII characters except "/". Default: that of its
 	// window, such as "1m", or of its algorithm. State is kept by it.
 	Name string
-	// Limit is how much is granted.
-	weir.Limit
 }
 
-// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if its mode is
-// ModeEnforce, and not those of requests that ask for more than there ever is. While it lasts, nothing is taken. A key is
-// remembered as long as its refusals count or it is shut out, at most MaxKeys of them at a time.
+// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if
+// its mode is ModeEnforce, and not those of requests that ask for more than there ever is. While it lasts, nothing is taken.
+// A key is remembered as long as its refusals count or it is shut out, at most MaxKeys of them at a time.
 type Lockout struct {
 	// Refusals is how many refusals, none more than Within after the one before, lead to it: from 1 to 65535. Required.
 	Refusals int

@@ -30,7 +30,7 @@ type RuleReport struct {
 }
 
 // PolicyReport is the state of a policy.
-type PolicyReport struct {
+type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Name string `json:"name"`
 	Mode Mode   `json:"mode"`
 	// Granted and Refused count requests for which it held; those that were refused are those that it has refused itself, or

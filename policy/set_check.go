@@ -28,8 +28,8 @@ const (
 	acceptedVariant = "as many limits as Limits, with the same names and algorithms"
 )
 
-// Check answers all that is wrong with a set, nil if nothing is: then an engine can be made of it. The error is an [errors.Join] of
-// *[weir.OptionError].
+// Check answers all that is wrong with a set, nil if nothing is: then an engine can be made of it. The error is an
+// [errors.Join] of *[weir.OptionError].
 func (s *Set) Check() error {
 	_, err := compile(s)
 	return err
@@ -115,7 +115,8 @@ func compile(s *Set) (*program, error) {
 		}
 		p.rules[rule.Name] = i
 		if rule.Exempt && len(rule.Limits) > 0 {
-			c.refuse(fmt.Sprintf("rule %q: Limits", rule.Name), fmt.Sprintf("%d of them", len(rule.Limits)), "none, as the rule is Exempt")
+			c.refuse(fmt.Sprintf("rule %q: Limits", rule.Name), fmt.Sprintf("%d of them", len(rule.Limits)),
+				"none, as the rule is Exempt")
 		}
 		for j := range rule.Limits {
 			u := &rule.Limits[j]
@@ -149,6 +150,25 @@ func (c *checker) policy(at string, p *Policy) {
 	if p.Fail >= fails {
 		c.refuse(at+": Fail", p.Fail.String(), "closed or open")
 	}
+	c.policyLimits(at, p)
+	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+	if err := b.Check(); err != nil {
+		c.add(fmt.Errorf("%s: %w", at, err))
+	}
+	if p.MaxWait != 0 && (p.MaxWait < leastWait || p.MaxWait > mostWait) {
+		c.refuse(at+": MaxWait", p.MaxWait.String(), "from 1ms to 1h, or 0 for 1s")
+	}
+	if p.MaxWait != 0 && p.QueueLimit == 0 {
+		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and nobody waits")
+	}
+	if p.Priority < weir.PriorityBackground || p.Priority > weir.PriorityCritical {
+		c.refuse(at+": Priority", p.Priority.String(), "background, sheddable, normal or critical")
+	}
+	c.lockout(at, p.Lockout)
+}
+
+// policyLimits checks all limits that a policy has, and gives them names.
+func (c *checker) policyLimits(at string, p *Policy) {
 	if len(p.Limits) > mostLimits || len(p.Limits) == 0 && p.Mode != ModeOff {
 		c.refuse(at+": Limits", fmt.Sprintf("%d of them", len(p.Limits)), "from 1 to 8")
 	}
@@ -171,20 +191,6 @@ func (c *checker) policy(at string, p *Policy) {
 	if len(p.Keys)+len(p.Tiers) > mostKeyLimits {
 		c.refuse(at+": Keys", strconv.Itoa(len(p.Keys)), "at most 65536, the tiers included")
 	}
-	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
-	if err := b.Check(); err != nil {
-		c.add(fmt.Errorf("%s: %w", at, err))
-	}
-	if p.MaxWait != 0 && (p.MaxWait < leastWait || p.MaxWait > mostWait) {
-		c.refuse(at+": MaxWait", p.MaxWait.String(), "from 1ms to 1h, or 0 for 1s")
-	}
-	if p.MaxWait != 0 && p.QueueLimit == 0 {
-		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and nobody waits")
-	}
-	if p.Priority < weir.PriorityBackground || p.Priority > weir.PriorityCritical {
-		c.refuse(at+": Priority", p.Priority.String(), "background, sheddable, normal or critical")
-	}
-	c.lockout(at, p.Lockout)
 }
 
 func (c *checker) lockout(at string, o *Lockout) {

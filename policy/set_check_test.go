@@ -76,8 +76,10 @@ func TestSetCheck(t *testing.T) {
 func TestSetCheckTellsAllMistakes(t *testing.T) {
 	err := (&policy.Set{
 		Policies: []policy.Policy{
-			{Name: "a", Limits: one(perHour(1)), Parent: "b"}, {Name: "b", Limits: one(perHour(1)), Parent: "c"},
-			{Name: "c", Limits: one(perHour(1)), Parent: "b"}, {Name: "c", Mode: 5},
+			{Name: "a", Limits: one(perHour(1)), Parent: "b"},
+			{Name: "b", Limits: one(perHour(1)), Parent: "c"},
+			{Name: "c", Limits: one(perHour(1)), Parent: "b"},
+			{Name: "c", Mode: 5},
 		},
 		Rules: []policy.Rule{{Name: "r", Limits: uses("x")}, {Name: "r"}},
 	}).Check()

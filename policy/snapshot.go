@@ -207,7 +207,8 @@ func (p *livePolicy) buildLimits(
 		if state == nil {
 			state = &limitState{limit: l.Limit}
 			state.limiter, err = weir.NewKeyedFunc(weir.KeyedOptions{
-				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, Calendar: l.Calendar,
+				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments,
+				Calendar:   l.Calendar,
 				QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull, Clock: clock,
 			}, ownLimit)
 			if err != nil {
@@ -256,10 +257,10 @@ func inherit(limits []Limit, was map[string]*limitState) []string {
 
 // plans checks limits that take the place of those of the policy.
 func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*weir.Plan, error) {
-	if len(all) == 0 {
-		return nil, nil
+	var plans map[string][]*weir.Plan // nil is quicker to look up in
+	if len(all) > 0 {
+		plans = make(map[string][]*weir.Plan, len(all))
 	}
-	plans := make(map[string][]*weir.Plan, len(all))
 	for name, limits := range all {
 		for i := range limits {
 			plan, err := p.limits[i].state.limiter.Plan(limits[i].Limit)
