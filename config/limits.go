@@ -148,12 +148,18 @@ func (d *decoder) rate(v value) (weir.Rate, bool) {
 		fix := rateFix
 		if n, isNumber := integer(s.text); isNumber && n > 0 && n <= 1_000_000_000 {
 			fix = fmt.Sprintf("write %d/s or %d/min, for instance", n, n)
+		} else if meant := rateMeant(s.text); meant != "" {
+			fix = "write " + meant
 		}
 		d.wrong(v, "must be "+rateIs, fix)
 	default:
 		message := strings.TrimPrefix(err.Error(), "weir: ")
 		message = strings.TrimPrefix(message, "rate "+strconv.Quote(s.text)+": ")
-		d.wrong(v, "is not a rate: "+message, rateFix)
+		fix := rateFix
+		if meant := rateMeant(s.text); meant != "" {
+			fix = "write " + meant
+		}
+		d.wrong(v, "is not a rate: "+message, fix)
 	}
 	return weir.Rate{}, false
 }

@@ -171,6 +171,10 @@ func (d *decoder) duration(v value, lo, hi time.Duration) time.Duration {
 	case !valid:
 		if n, isNumber := integer(s.text); isNumber && !s.env && n > 0 {
 			fix = fmt.Sprintf("write the unit: %ds", n)
+		} else if meant := durationMeant(s.text); meant != "" && !s.env {
+			if t, _ = parseDuration(meant); t >= lo && t <= hi {
+				fix = "write " + meant
+			}
 		}
 		d.wrong(v, `is not a duration such as 90s, 1h30m or 30d: must be `+must, fix)
 	case t < lo:

@@ -159,6 +159,8 @@ func (s *source) syntax(err error) *Mistake {
 		fix = "put the value in quotes"
 	case strings.Contains(message, "mapping values are not allowed"):
 		fix = "see the indentation here and in the line above, or put a value that has a colon in quotes"
+	case strings.Contains(message, "scanning an alias"):
+		fix = `put the value in quotes: "*"`
 	case strings.Contains(message, "unknown anchor"):
 		fix = "put the value in quotes if it is no alias, or define the anchor with & before"
 	case strings.Contains(message, "depth"):

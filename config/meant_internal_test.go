@@ -1,0 +1,26 @@
+package config
+
+import "testing"
+
+// TestMeant: what is proposed is what was written in other words, and nothing is proposed where that is a guess.
+func TestMeant(t *testing.T) {
+	for text, want := range map[string]string{
+		"10 per second": "10/s", "100rps": "100/s", "100 rpm": "100/min", "5/15 minutes": "5/15m", "5 in 15 minutes": "5/15m",
+		"1000 requests/hour": "1000/h", "1000 requests per day": "1000/d", "0.5 / s": "0.5/s", "20 Per Minute": "20/min",
+		"3 every 2 hours": "3/2h",
+		"fast":            "", "10": "", "per second": "", "0 per second": "", "10 per fortnight": "", "10/0 minutes": "", "1/1/1 s": "",
+		"99999999999 per second": "", "": "", "/": "",
+	} {
+		if got := rateMeant(text); got != want {
+			t.Errorf("rate %q: %q, want %q", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"1 hour": "1h", "15 minutes": "15m", "15min": "15m", "30 days": "30d", "2 weeks": "2w", " 90 SECONDS ": "90s", "250 msec": "250ms",
+		"": "", "hour": "", "0 hours": "", "15 months": "", "1.5 hours": "", "1 hour 5 minutes": "", "99999999999999999999 s": "",
+	} {
+		if got := durationMeant(text); got != want {
+			t.Errorf("duration %q: %q, want %q", text, got, want)
+		}
+	}
+}
