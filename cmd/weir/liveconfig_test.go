@@ -150,7 +150,7 @@ rules:
 	}
 	r, body = s.do(http.MethodGet, "/", "")
 	if r.status != 200 || !strings.Contains(body, "trial: 1/h, burst 1 (shadow)") ||
-		!strings.Contains(body, "http://"+s.address+"/v1/decide") {
+		!strings.Contains(body, "http://"+s.address+"/v1/decide") || strings.Contains(body, "alice") {
 		t.Errorf("%d %s", r.status, body)
 	}
 	status := s.status()
@@ -568,7 +568,7 @@ func TestServeConfigMisuse(t *testing.T) {
 	// All mistakes of a file are told at once.
 	got := weir(t, nil, "serve", "--config", config)
 	for _, want := range []string{config + ":1:", config + ":2:", config + ":3:"} {
-		if got.status != 1 || strings.Count(got.stderr, want) != 1 {
+		if got.status != 2 || strings.Count(got.stderr, want) != 1 {
 			t.Errorf("%d: no %s in %s", got.status, want, got.stderr)
 		}
 	}

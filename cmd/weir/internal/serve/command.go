@@ -74,7 +74,10 @@ refused, and everything stays as it is. Both are logged.
 
 On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
 the server ends; a second signal ends it at once. State is kept in memory and
-is lost when the server ends.`,
+is lost when the server ends.
+
+The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
+configuration has mistakes.`,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
   weir serve --config weir.yaml

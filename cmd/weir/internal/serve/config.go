@@ -22,6 +22,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
@@ -50,7 +51,7 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain and /v1/reload need (default: none: "+
 			"they are answered if weir listens on a loopback address)")
 	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
-		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none (default 0)")
+		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
 
 // check finds flags that do not go together.
@@ -71,11 +72,11 @@ func (f *configFlags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// mistakes are those of a configuration.
-type mistakes struct{ *config.Errors }
+// listed are the mistakes of a configuration.
+type listed struct{ *config.Errors }
 
 // Mistakes are a line each.
-func (m mistakes) Mistakes() []string {
+func (m listed) Mistakes() []string {
 	lines := make([]string, 0, len(m.Errors.Mistakes)+1)
 	for _, mistake := range m.Errors.Mistakes {
 		lines = append(lines, mistake.String())
@@ -97,7 +98,7 @@ func parse(name string, data []byte) (live.Parsed, error) {
 		return value, ok
 	}})
 	if list, ok := errors.AsType[*config.Errors](err); ok {
-		return live.Parsed{}, mistakes{list}
+		return live.Parsed{}, listed{list}
 	}
 	if err != nil {
 		return live.Parsed{}, err
@@ -129,6 +130,9 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 		engine.ExplainEvery, engine.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
 	}
 	limits, err := live.Load(live.Options{Path: o.config.path, Parse: parse, Engine: engine, Logger: log})
+	if wrong, ok := errors.AsType[listed](err); ok {
+		return mistakes.Invalid(cmd.ErrOrStderr(), wrong.Errors)
+	}
 	if err != nil {
 		return err
 	}

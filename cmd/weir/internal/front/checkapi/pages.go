@@ -33,10 +33,14 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
-	b.WriteString(Example(r.Host))
+	example := Example(r.Host)
+	if h.configured != nil {
+		example = DecideExample(r.Host) // there may be no policy that is called default
+	}
+	b.WriteString(example)
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
 	if h.configured != nil {
-		h.aboutConfigured(&b, r.Host)
+		h.aboutConfigured(&b)
 	}
 	for _, name := range h.names {
 		quota, window := h.policies[name].limiter.Quota()
@@ -48,7 +52,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // aboutConfigured lists the policies of the configuration.
-func (h *Handler) aboutConfigured(b *strings.Builder, host string) {
+func (h *Handler) aboutConfigured(b *strings.Builder) {
 	set := h.configured.limits.Engine().Set()
 	for i := range set.Policies {
 		p := &set.Policies[i]
@@ -64,8 +68,7 @@ func (h *Handler) aboutConfigured(b *strings.Builder, host string) {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("\nPOST " + decidePath + " answers for a whole request, by the rules of the configuration:\n\n  ")
-	b.WriteString(DecideExample(host) + "\n")
+	b.WriteString("\nPOST " + checkPath + " asks one of them by name, and /v1/auth is for proxies: see weir serve --help.\n")
 }
 
 // DecideExample is a command for a shell that asks the server at address to decide on a request.
