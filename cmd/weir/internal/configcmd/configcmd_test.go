@@ -2,6 +2,7 @@ package configcmd_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -230,5 +231,32 @@ func TestMisuse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}
+	}
+}
+
+// soon is a context that ends after so many looks at it.
+type soon struct {
+	context.Context
+
+	looks int
+}
+
+func (c *soon) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestExplainInterrupted: it ends with its context while it repeats the request.
+func TestExplainInterrupted(t *testing.T) {
+	goodFile, _ := files(t)
+	cmd := configcmd.Command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"explain", goodFile, "--request", "GET /a", "--repeat", "100000"})
+	if err := cmd.ExecuteContext(&soon{t.Context(), 3}); !errors.Is(err, context.Canceled) || out.Len() > 0 {
+		t.Errorf("%v, %s", err, &out)
 	}
 }

@@ -94,6 +94,9 @@ configuration has mistakes.`,
 	return cmd
 }
 
+// betweenLooks is how many requests are sent before the context is looked at again.
+const betweenLooks = 4096
+
 func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if o.request.line == "" {
 		for _, flag := range aboutRequest {
@@ -126,7 +129,10 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	}
 	defer engine.Close() //nolint:errcheck // nobody waits
 	allowed := int64(0)
-	for range o.repeat - 1 {
+	for i := range o.repeat - 1 {
+		if err := cmd.Context().Err(); i%betweenLooks == 0 && err != nil {
+			return err
+		}
 		var v policy.Verdict
 		if engine.Take(r, &v); v.Allowed { // and not released: all come at the same moment
 			allowed++

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ A failure is told with its place in the file, what was expected and got, and why
 the configuration has decided so.
 
 The exit status is 0 if all tests pass, 1 if one fails, and 2 if a file or its
-configuration has mistakes.`,
+configuration has mistakes; 130 after SIGINT.`,
 		Example: `  weir test weir_test.yaml
   weir test weir_test.yaml --run login -v
   weir test *_test.yaml --json | jq '.files[].tests[] | select(.passed | not)'`,
@@ -111,7 +112,10 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
-		r, err := runFile(name, o, stderr)
+		r, err := runFile(cmd.Context(), name, o, stderr)
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
 		if err != nil {
 			invalid = errors.Join(invalid, err)
 			continue
@@ -150,7 +154,7 @@ func tests(n int) string {
 const mostBytes = 16 << 20
 
 // runFile runs the tests of a file. Its error is a [*misuse.InputError] once it has written all mistakes to stderr.
-func runFile(name string, o *options, stderr io.Writer) (*fileReport, error) {
+func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*fileReport, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
@@ -185,7 +189,7 @@ func runFile(name string, o *options, stderr io.Writer) (*fileReport, error) {
 			r.Skipped++
 			continue
 		}
-		failures, err := s.run(t)
+		failures, err := s.run(ctx, t)
 		if err != nil {
 			return nil, err
 		}

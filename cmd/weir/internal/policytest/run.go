@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"context"
 	"os"
 	"slices"
 	"time"
@@ -64,8 +65,8 @@ func (m *machine) release() {
 	m.held = nil
 }
 
-// run runs a test, and answers what was not as expected.
-func (s *suite) run(t *test) ([]failure, error) {
+// run runs a test, and answers what was not as expected. The error is that of ctx, if it ends before.
+func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
 	m, err := s.newMachine(t.at)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,10 @@ func (s *suite) run(t *test) ([]failure, error) {
 	var failures []failure
 	for i := range t.steps {
 		one := &t.steps[i]
-		result := m.step(one, one.times)
+		result, err := m.step(ctx, one, one.times)
+		if err != nil {
+			return nil, err
+		}
 		for _, e := range one.expect {
 			got, ok := e.check(result)
 			if ok {
@@ -84,7 +88,7 @@ func (s *suite) run(t *test) ([]failure, error) {
 				place: e.place, step: i + 1, field: e.field, expected: e.expected, got: got, request: one.request,
 				number: result.telling(e.field) + 1, of: one.times,
 			}
-			if err := s.explain(t, &f); err != nil {
+			if err := s.explain(ctx, t, &f); err != nil {
 				return nil, err
 			}
 			failures = append(failures, f)
@@ -102,19 +106,25 @@ func (r *result) telling(field string) int64 {
 	return r.requests - 1
 }
 
-// step waits, sends the requests up to limit of them, and answers what became of them.
-func (m *machine) step(s *step, limit int64) *result {
+// betweenLooks is how many requests are sent before the context is looked at again.
+const betweenLooks = 4096
+
+// step waits, sends the requests up to limit of them, and answers what became of them. The error is that of ctx.
+func (m *machine) step(ctx context.Context, s *step, limit int64) (*result, error) {
 	m.clock.Advance(s.wait)
 	if s.release {
 		m.release()
 	}
 	r := &result{firstRefused: -1, lastAllowed: -1}
 	if s.request == nil {
-		return r
+		return r, ctx.Err()
 	}
 	needsRules := slices.ContainsFunc(s.expect, func(e expectation) bool { return e.field == rules })
 	v := &policy.Verdict{}
 	for i := range limit {
+		if i%betweenLooks == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if i > 0 {
 			m.clock.Advance(s.every)
 		}
@@ -135,7 +145,7 @@ func (m *machine) step(s *step, limit int64) *result {
 		}
 		v.Release()
 	}
-	return r
+	return r, nil
 }
 
 // add counts a verdict, and keeps what is expected of the last.
@@ -162,17 +172,21 @@ func (r *result) add(v *policy.Verdict) {
 }
 
 // explain runs the test once more up to the request that the failure is about, and explains that.
-func (s *suite) explain(t *test, f *failure) error {
+func (s *suite) explain(ctx context.Context, t *test, f *failure) error {
 	m, err := s.newMachine(t.at)
 	if err != nil {
 		return err
 	}
 	defer m.close()
 	for i := range f.step - 1 {
-		m.step(&t.steps[i], t.steps[i].times)
+		if _, err := m.step(ctx, &t.steps[i], t.steps[i].times); err != nil {
+			return err
+		}
 	}
 	last := &t.steps[f.step-1]
-	m.step(last, f.number-1)
+	if _, err := m.step(ctx, last, f.number-1); err != nil {
+		return err
+	}
 	if f.number > 1 {
 		m.clock.Advance(last.every)
 	}
