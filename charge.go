@@ -3,6 +3,7 @@ package weir
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,52 @@ func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
 	}
 	p.terms.Store(t)
 	return p, nil
+}
+
+// Replaces says that from now on p stands where old stood, a plan of the same limiter. A key that is held to old until its next
+// request, which is then under p, has regained permits at the rate of old until now, and at that of p since. Otherwise a key
+// changes at its next request only (TestPlansThatReplaceOthers). If p had been replaced itself, that is forgotten; with an
+// old of nil, nothing else is done.
+func (p *Plan) Replaces(old *Plan) {
+	to := p.terms.Load()
+	to.next.Store(nil)
+	if old == nil || old.k != p.k {
+		return
+	}
+	if from := old.terms.Load(); from != to {
+		from.next.Store(&succession{to, p.k.now()})
+	}
+}
+
+// succession is what terms were replaced by, and when.
+type succession struct {
+	by *terms
+	at int64
+}
+
+// mostSuccessions is how many limits, one after the other, a key that is not used is led through.
+const mostSuccessions = 8
+
+// carry makes a state that is held to old one that is held to t.
+func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
+	var steps [mostSuccessions]*succession
+	n, from, last := 0, old, int64(math.MinInt64)
+	for from != t && n < len(steps) {
+		s := from.next.Load()
+		if s == nil || s.at > now || s.at < last {
+			break
+		}
+		steps[n], from, last = s, s.by, s.at
+		n++
+	}
+	if from != t {
+		t.packed.carry(old.packed, state, now) // somebody has chosen another limit for this key
+		return
+	}
+	for _, s := range steps[:n] {
+		s.by.packed.carry(old.packed, state, s.at)
+		old = s.by
+	}
 }
 
 // Limit is the limit of the plan.

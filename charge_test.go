@@ -369,6 +369,45 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 	}
 }
 
+// TestPlansThatReplaceOthers: a key that is not used regains permits at the old rate until its limit was replaced.
+func TestPlansThatReplaceOthers(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 100, Clock: clock})
+	plan := func(l weir.Limit) *weir.Plan {
+		p, err := k.Plan(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	fast, slow := plan(weir.Limit{}), plan(weir.Limit{Rate: every(time.Hour), Burst: 100})
+	faster := plan(weir.Limit{Rate: weir.PerSecond(50), Burst: 100})
+	take := func(p *weir.Plan, n, want int64) {
+		t.Helper()
+		l, _ := weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "k", N: n, Plan: p})
+		if d := l[0].Decision(); !d.Allowed || d.Remaining != want {
+			t.Errorf("%+v, want %d left", d, want)
+		}
+	}
+	take(fast, 100, 0)
+	clock.Advance(time.Second)
+	slow.Replaces(fast)
+	clock.Advance(5 * time.Second)
+	take(slow, 4, 6) // ten came back at the old rate, and none since
+	clock.Advance(time.Second)
+	faster.Replaces(slow)
+	clock.Advance(time.Second)
+	slow.Replaces(faster)
+	clock.Advance(time.Second)
+	faster.Replaces(slow) // what came of the first time is not known any more: slow has been replaced later
+	clock.Advance(time.Second)
+	take(faster, 1, 55)
+	take(fast, 5, 50) // chosen for this key: it changes now
+	slow.Replaces(slow)
+	clock.Advance(time.Second)
+	take(fast, 10, 50)
+}
+
 // TestChargesAreOneStep: nobody ever sees one of two limits charged without the other.
 func TestChargesAreOneStep(t *testing.T) {
 	const permits = 20_000

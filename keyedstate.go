@@ -351,7 +351,7 @@ func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *term
 	if !t.enter() {
 		return false
 	}
-	t.packed.carry(old.packed, slot.State(), now)
+	k.carry(slot.State(), old, t, now)
 	slot.SetTag(t.tag)
 	old.leave()
 	k.movesOf(h).Add(1)

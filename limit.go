@@ -214,6 +214,7 @@ type terms struct {
 
 	tag   uint16       // under which keys refer to it
 	users atomic.Int64 // how many keys do; negative once the tag may be given to others
+	next  atomic.Pointer[succession]
 	idle  *atomic.Int64
 }
 

@@ -21,8 +21,33 @@ type oldLimit struct {
 
 const historyWindow = 24 // hours
 
-// hold is what a limit has left at an hour once it is l.
-func (o *oldLimit) hold(l weir.Limit, hour int64) int64 {
+// succession is what a limit was replaced by, and when.
+type succession struct {
+	by weir.Limit
+	at int64
+}
+
+// hold is what a limit has left at an hour once it is l, which it may have become before.
+func (o *oldLimit) hold(l weir.Limit, hour int64, next map[weir.Limit]succession) int64 {
+	var steps []succession
+	from := o.limit
+	for from != l && len(steps) < 8 {
+		s, ok := next[from]
+		if !ok || len(steps) > 0 && s.at < steps[len(steps)-1].at {
+			break
+		}
+		steps, from = append(steps, s), s.by
+	}
+	if from == l {
+		for _, s := range steps {
+			o.become(s.by, s.at)
+		}
+	}
+	return o.become(l, hour)
+}
+
+// become is what is left at an hour, when the limit becomes l.
+func (o *oldLimit) become(l weir.Limit, hour int64) int64 {
 	old := o.limit
 	o.limit = l
 	switch l.Algorithm {
@@ -64,8 +89,9 @@ type history struct {
 	e     *policy.Engine
 	clock *weir.ManualClock
 	hour  int64
-	began map[string]int64     // of each policy and limit
-	keys  map[string]*oldLimit // of each policy, limit and key
+	began map[string]int64                     // of each policy and limit
+	next  map[string]map[weir.Limit]succession // the same
+	keys  map[string]*oldLimit                 // of each policy, limit and key
 	held  []heldRequest
 }
 
@@ -134,6 +160,7 @@ func (h *history) randomSet() *policy.Set {
 func (h *history) reload() {
 	next := h.randomSet()
 	load(h, h.e, next)
+	h.replace(next)
 	h.set = next
 	began := map[string]int64{}
 	for i := range next.Policies {
@@ -150,6 +177,48 @@ func (h *history) reload() {
 		}
 	}
 	h.began = began
+}
+
+// replace notes what has become of limits that no role has any more.
+func (h *history) replace(set *policy.Set) {
+	if h.set == nil {
+		return
+	}
+	roles := func(p *policy.Policy, limit string) (all []weir.Limit) {
+		for _, limits := range [][]policy.Limit{p.Limits, p.Keys["PUT"], p.Tiers["gold"]} {
+			for _, l := range limits {
+				if l.Name == limit {
+					all = append(all, l.Limit)
+				}
+			}
+		}
+		return all
+	}
+	for i := range set.Policies {
+		now := &set.Policies[i]
+		old := &h.set.Policies[slices.IndexFunc(h.set.Policies, func(p policy.Policy) bool { return p.Name == now.Name })]
+		for _, l := range now.Limits {
+			name := now.Name + "/" + l.Name
+			was, is := roles(old, l.Name), roles(now, l.Name)
+			if len(was) == 0 {
+				delete(h.next, name)
+				continue
+			}
+			if h.next[name] == nil {
+				h.next[name] = map[weir.Limit]succession{}
+			}
+			done := slices.Clone(is)
+			for r := range is {
+				delete(h.next[name], is[r])
+			}
+			for r := range was {
+				if !slices.Contains(done, was[r]) {
+					h.next[name][was[r]] = succession{is[r], h.hour}
+					done = append(done, was[r])
+				}
+			}
+		}
+	}
 }
 
 // limits are those of a request: the names with keys, and what they hold.
@@ -183,7 +252,7 @@ func (h *history) request(step int) {
 		if o == nil { // a key that was never charged is like new under any limit
 			o = &oldLimit{limit: l, left: l.Burst, at: h.hour, began: h.began[name[:lastSpace(name)]]}
 		}
-		left[name] = o.hold(l, h.hour)
+		left[name] = o.hold(l, h.hour, h.next[name[:lastSpace(name)]])
 		allowed = allowed && n <= left[name] && (n > 0 || left[name] > 0)
 	}
 	v := new(policy.Verdict)
@@ -259,7 +328,7 @@ func TestReloadHistories(t *testing.T) {
 	for seed := range uint64(60) {
 		h := &history{
 			T: t, r: rand.New(rand.NewPCG(7, seed)), clock: weir.NewManualClock(int64(time.Hour) * int64(seed%3)),
-			keys: map[string]*oldLimit{}, began: map[string]int64{},
+			keys: map[string]*oldLimit{}, began: map[string]int64{}, next: map[string]map[weir.Limit]succession{},
 		}
 		h.e = engine(t, &policy.Set{}, func(o *policy.EngineOptions) { o.Clock = h.clock })
 		h.reload()

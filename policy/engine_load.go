@@ -38,8 +38,9 @@ var ErrEngineClosed = errors.New("weir: the engine is closed")
 // old one stays, and the error says why, as that of [Set.Check].
 //
 // State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
-// so up to the new limit, and are never multiplied (TestReloadMintsNothing). What comes back to a key before its next request
-// still comes at the old rate, up to the new limit (TestReloadHistories). A limit whose name is new goes on from one of the
+// so up to the new limit, and are never multiplied (TestReloadMintsNothing). Also a key that nobody uses regains permits at the
+// new rate from now on, unless its old limit is still that of a tier or of some keys of the policy: then it does from its next
+// request on (TestReloadHistories). A limit whose name is new goes on from one of the
 // same algorithm whose name is gone, if there is one, so that 100/s may become 6000/m. Where the algorithm changes, or the
 // segments of a sliding window, the state begins anew, which the change says. What policies have counted stays.
 func (e *Engine) Load(set *Set) ([]Change, error) {
@@ -64,6 +65,7 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
 	s.bound()
+	s.replacePlans()
 	e.live.Store(s)
 	if old == nil {
 		return nil, nil

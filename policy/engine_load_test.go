@@ -46,6 +46,22 @@ func TestReloadMintsNothing(t *testing.T) {
 	wantLeft(t, e, "p", "", 50)
 }
 
+// TestReloadOfARateHoldsFromNowOn for keys that nobody uses, too.
+func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	e := engine(t, setOf(weir.Limit{Rate: weir.PerSecond(10), Burst: 100}), func(o *policy.EngineOptions) { o.Clock = clock })
+	for range 100 {
+		take(e, policy.Request{})
+	}
+	clock.Advance(2 * time.Second)
+	load(t, e, setOf(perHour(100)))
+	clock.Advance(8 * time.Second)
+	wantLeft(t, e, "p", "", 20)
+	load(t, e, setOf(weir.Limit{Rate: weir.PerSecond(30), Burst: 100}))
+	clock.Advance(time.Second)
+	wantLeft(t, e, "p", "", 50)
+}
+
 func TestReloadOfAnotherAlgorithmBeginsAnew(t *testing.T) {
 	e := engine(t, setOf(perHour(10)))
 	take(e, policy.Request{})

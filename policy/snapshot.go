@@ -77,6 +77,7 @@ type liveLimit struct {
 type limitState struct {
 	limit   weir.Limit // that it began with
 	limiter *weir.Keyed[string]
+	roles   map[string]*weir.Plan // what the set in force holds keys to: by default, and in each tier and for some keys
 }
 
 // policyState is what stays of a policy when the set is replaced.
