@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -82,8 +83,24 @@ func TestReplayOfMalformedLines(t *testing.T) {
 		!strings.Contains(got.stdout, "\n  and 2 more\n") || strings.Contains(got.stdout, "\x1b") {
 		t.Errorf("status %d\n%s", got.status, got.stdout)
 	}
-	if got := weir(t, []byte(bad), "replay", "-", "--json"); got.status != 0 || !strings.Contains(got.stdout, `"malformed":7`) {
-		t.Errorf("nothing but malformed lines: status %d\n%s", got.status, got.stdout)
+}
+
+// TestReplayWithoutARequest: a log in which no line is a request is an error, after the summary. An empty one is none.
+func TestReplayWithoutARequest(t *testing.T) {
+	config := filepath.Join("..", "..", "examples", "replay", "live.yaml")
+	for _, c := range []struct{ stdin, want string }{
+		{"no request\nnor this\n\n{}\n", "weir: access log: none of the 3 lines is a request: give a log in the common or combined format"},
+		{"no request", "weir: access log: the only line is no request: give a log in the common or combined format"},
+		{"", ""},
+		{"\n \n", ""},
+	} {
+		for _, args := range [][]string{{}, {"--json"}, {"--config", config}, {"--config", config, "--against", config, "--json"}} {
+			got := weir(t, []byte(c.stdin), append([]string{"replay", "-"}, args...)...)
+			summary := strings.Contains(got.stdout, "requests   0\n") || strings.Contains(got.stdout, `"requests":0`)
+			if !summary || (got.status == 1) != (c.want != "") || (got.status == 0) != (c.want == "") || !strings.Contains(got.stderr, c.want) {
+				t.Errorf("%q %q: status %d\n%s%s", c.stdin, args, got.status, got.stdout, got.stderr)
+			}
+		}
 	}
 }
 

@@ -101,7 +101,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	if o.chart != "" {
 		failed = errors.Join(failed, draw(o.chart, r.picture()))
 	}
-	return finish(cmd, o, r, lines.lines, elapsed, failed)
+	return finish(cmd, o, r, lines, elapsed, failed)
 }
 
 // outcomeOf answers what a report says of how a replay ended.
@@ -116,13 +116,18 @@ func outcomeOf(failed error) (complete bool, text string) {
 	}
 }
 
-// finish writes a report, and how fast it was made.
-func finish(cmd *cobra.Command, o *options, r printed, lines int64, elapsed time.Duration, failed error) error {
+// finish writes a report, and how fast it was made. A log in which no line was a request is an error then, so that a script does
+// not take it for one of which nothing is refused.
+func finish(cmd *cobra.Command, o *options, r printed, lines *lineCounts, elapsed time.Duration, failed error) error {
 	if err := write(cmd.OutOrStdout(), r, o.json); err != nil {
 		return errors.Join(failed, fmt.Errorf("weir: writing the result: %w", err))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s in %s, %s lines/s\n",
-		plural(lines, "line"), seconds(elapsed.Seconds()), thousands(int64(float64(lines)/max(elapsed.Seconds(), 1e-6))))
+		plural(lines.lines, "line"), seconds(elapsed.Seconds()),
+		thousands(int64(float64(lines.lines)/max(elapsed.Seconds(), 1e-6))))
+	if failed == nil {
+		failed = lines.unreadable()
+	}
 	return failed
 }
 

@@ -53,5 +53,5 @@ func compare(cmd *cobra.Command, o *options, files []string) error {
 	if o.chart != "" {
 		failed = errors.Join(failed, draw(o.chart, r.picture()))
 	}
-	return finish(cmd, o, r, lines.lines, elapsed, failed)
+	return finish(cmd, o, r, lines, elapsed, failed)
 }

@@ -37,8 +37,8 @@ const mostExamples = 5
 
 // lineCounts are the counts of the lines of all logs.
 type lineCounts struct {
-	lines, malformed int64
-	examples         []malformedLine
+	lines, malformed, requests int64
+	examples                   []malformedLine
 }
 
 // readAll reads all files, and calls read with each record. If it ends early, what was read until then counts.
@@ -65,9 +65,24 @@ func (c *lineCounts) readAll(ctx context.Context, read func(*accesslog.Record), 
 func (c *lineCounts) add(name string, r *accesslog.Reader) {
 	c.lines += int64(r.Lines())
 	c.malformed += int64(r.Malformed())
+	c.requests += int64(r.Records())
 	for _, e := range r.Errors() {
 		if len(c.examples) < mostExamples {
 			c.examples = append(c.examples, malformedLine{File: name, Line: e.Line, Reason: e.Reason, Text: e.Text})
 		}
 	}
+}
+
+// unreadable is an error if there were lines, and none of them was a request: they are of something else than requests, or in a
+// format that is not read. An empty log has no request either, and nothing is wrong with it.
+func (c *lineCounts) unreadable() error {
+	if c.requests > 0 || c.malformed == 0 {
+		return nil
+	}
+	none := "none of the " + thousands(c.malformed) + " lines is a request"
+	if c.malformed == 1 {
+		none = "the only line is no request"
+	}
+	return fmt.Errorf("weir: access log: %s: give a log in the common or combined format, or with a JSON object on each line; "+
+		"the malformed lines say what was expected", none)
 }
