@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
 )
@@ -65,6 +67,10 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	case root == nil:
 		m := s.mistake(1, 1, "the file is empty", "begin with version: 1")
 		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
+	case isTests(root):
+		m := s.mistake(root.Line, root.Column, "this is a file of unit tests, and not a configuration",
+			"run: weir test "+name+", or give the configuration that it names")
+		return nil, &Errors{File: name, Mistakes: []Mistake{*m}}
 	}
 	x, err := newExpressions(o.Now)
 	if err != nil {
@@ -87,6 +93,21 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	}
 	f.Warnings = d.warnings.sorted()
 	return f, nil
+}
+
+// isTests tells whether the keys at the top are those of a file with which the program tests a configuration. All of them would be
+// mistakes here.
+func isTests(root *yaml.Node) bool {
+	tests := false
+	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "tests":
+			tests = true
+		case "policies", "rules":
+			return false
+		}
+	}
+	return tests
 }
 
 // file reads the whole.

@@ -209,3 +209,24 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// TestFileOfTests: a file of unit tests is told as such, and not by its keys one after the other.
+func TestFileOfTests(t *testing.T) {
+	for _, text := range []string{
+		"config: weir.yaml\ntests:\n  - {name: a, steps: [{request: GET /a}]}\n",
+		"# tests\ntests: []\nclient: 192.0.2.1\n",
+	} {
+		all := mistakesOf(t, "weir_test.yaml", []byte(text), config.Options{})
+		if len(all) != 1 || all[0].Message != "this is a file of unit tests, and not a configuration" ||
+			!strings.HasPrefix(all[0].Fix, "run: weir test weir_test.yaml, ") {
+			t.Errorf("%q: %v", text, all)
+		}
+	}
+	for _, text := range []string{"config: weir.yaml\n", "version: 1\nrules: []\ntests: []\n", "[tests]\n", "tests\n"} {
+		for _, m := range mistakesOf(t, "weir.yaml", []byte(text), config.Options{}) {
+			if strings.Contains(m.Message, "unit tests") {
+				t.Errorf("%q: %v", text, m)
+			}
+		}
+	}
+}

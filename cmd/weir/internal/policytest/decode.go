@@ -50,7 +50,26 @@ func read(name string, data []byte) (*suite, error) {
 	return nil, &config.Errors{File: name, Mistakes: r.mistakes, Omitted: r.omitted}
 }
 
+// isConfiguration tells whether the keys at the top are those of a configuration. All of them would be mistakes here.
+func isConfiguration(root *yaml.Node) bool {
+	found := false
+	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "policies", "rules":
+			found = true
+		case "config", "tests":
+			return false
+		}
+	}
+	return found
+}
+
 func (r *reader) suite(s *suite, root *yaml.Node) {
+	if isConfiguration(root) {
+		r.wrong(root, "", "this is a configuration, and not a file of unit tests",
+			"run: weir config check "+r.file+", or give a file with config: "+filepath.Base(r.file)+" and tests:")
+		return
+	}
 	fields, ok := r.fields(root, "", "the file", suiteKeys)
 	if !ok {
 		return

@@ -335,3 +335,18 @@ tests:
 		t.Errorf("%+v", f.Explanation)
 	}
 }
+
+// TestConfigurationInPlaceOfTests: a configuration is told as such, and not by its keys one after the other.
+func TestConfigurationInPlaceOfTests(t *testing.T) {
+	file := filepath.Join(filepath.Dir(write(t, "")), "weir.yaml")
+	_, stderr, err := run(t, file)
+	var invalid *misuse.InputError
+	if !errors.As(err, &invalid) || strings.Count(stderr, file+":2:1: ") != 1 ||
+		!strings.Contains(stderr, "this is a configuration, and not a file of unit tests\n    run: weir config check "+file+", ") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	_, stderr, err = run(t, write(t, "config: weir.yaml\nrules: []\n"))
+	if !errors.As(err, &invalid) || strings.Contains(stderr, "this is a configuration") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+}
