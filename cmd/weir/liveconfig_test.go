@@ -128,11 +128,12 @@ rules:
 		t.Errorf("per-client: %s", body)
 	}
 	r, body = s.do(http.MethodPost, "/v1/decide", `{"path":"/healthz"}`)
-	if r.status != 200 || !strings.Contains(body, `"exempt":true,"binding":null,"decisions":[]}`) {
+	if r.status != 200 || body != `{"allowed":true,"reason":"none","policy":null,"limit":null,"remaining":null,"retry_after":0,`+
+		`"reset_after":0,"exempt":true,"binding":null,"decisions":[]}`+"\n" {
 		t.Errorf("%d %s", r.status, body)
 	}
 	r, body = s.check(`{"policy":"trial","key":"x","cost":5}`)
-	if r.status != 200 || !strings.Contains(body, `"policy":"trial"`) {
+	if r.status != 200 || !strings.Contains(body, `"policy":"trial","limit":null,"remaining":null`) {
 		t.Errorf("in shadow: %d %s", r.status, body)
 	}
 	for ask, want := range map[string]string{
@@ -157,6 +158,44 @@ rules:
 	if status.File != path || status.Version != 1 || len(status.Rules) != 3 || len(status.Policies) != 3 || status.Refused != 1 {
 		t.Errorf("%+v", status)
 	}
+}
+
+// TestDecideProbes: a request that costs 0 is answered as the same one without a cost would be, and takes nothing; nor do checks of
+// 0 permits, for which nobody is locked out either.
+func TestDecideProbes(t *testing.T) {
+	s, _ := startConfigured(t, `version: 1
+policies:
+  per-client: {limit: 2/h, key: client.ip, lockout: {refusals: 3, within: 1h, for: 1h}}
+  costly: {limit: 5/h, key: client.ip, cost: 3}
+rules:
+  - {name: costly, match: {path: /costly}, limits: costly, final: true}
+  - {name: limited, match: {path: /limited}, limits: per-client}
+`)
+	expect := func(path, body string, status int, want string) {
+		t.Helper()
+		if r, got := s.do(http.MethodPost, path, body); r.status != status || !strings.HasPrefix(got, want) {
+			t.Errorf("%s %s: %d %s\nwant %d %s", path, body, r.status, got, status, want)
+		}
+	}
+	const limited, probe = `{"path":"/limited","client":"192.0.2.1"}`, `{"path":"/limited","client":"192.0.2.1","cost":0}`
+	for range 5 {
+		expect("/v1/decide", probe, 200, `{"allowed":true,"reason":"none","policy":"per-client","limit":2,"remaining":2,`)
+	}
+	expect("/v1/decide", limited, 200, `{"allowed":true,"reason":"none","policy":"per-client","limit":2,"remaining":1,`)
+	expect("/v1/decide", limited, 200, `{"allowed":true,"reason":"none","policy":"per-client","limit":2,"remaining":0,`)
+	for range 5 {
+		expect("/v1/decide", probe, 429, `{"allowed":false,"reason":"limited","policy":"per-client","limit":2,"remaining":0,`)
+		expect("/v1/check", `{"policy":"per-client","key":"192.0.2.1","cost":0}`, 429, `{"allowed":false,"reason":"limited",`)
+	}
+	expect("/v1/decide", limited, 429, `{"allowed":false,"reason":"limited"`)
+	const costly = `{"path":"/costly","client":"192.0.2.1"`
+	expect("/v1/decide", costly+`,"cost":0}`, 200, `{"allowed":true,"reason":"none","policy":"costly","limit":5,"remaining":5,`)
+	expect("/v1/decide", costly+`}`, 200, `{"allowed":true,"reason":"none","policy":"costly","limit":5,"remaining":2,`)
+	expect("/v1/decide", costly+`,"cost":0}`, 429, `{"allowed":false,"reason":"limited","policy":"costly","limit":5,"remaining":2,`)
+	for _, body := range []string{`{"path":"/else"}`, `{"path":"/else","cost":0}`} {
+		expect("/v1/decide", body, 200, `{"allowed":true,"reason":"none","policy":null,"limit":null,"remaining":null,"retry_after":0,`)
+	}
+	expect("/v1/explain", probe, 200, `{"allowed":false,`)
 }
 
 func TestServeForwardAuth(t *testing.T) {

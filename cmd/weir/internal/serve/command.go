@@ -59,7 +59,9 @@ With --config the limits are those of a file, and there are also:
   POST /v1/decide    {"method": "POST", "path": "/login", "client": "192.0.2.1"}
                      the same for a request, by the rules of the file: with
                      "host", "query", "headers", "attributes", "route",
-                     "protocol" and "cost", as far as they are known.
+                     "protocol" and "cost", as far as they are known. A cost of
+                     0 takes nothing. "policy", "limit" and "remaining" are null
+                     if no limit holds for the request.
   /v1/auth           for Caddy and Traefik, /v1/auth/nginx for nginx and
                      /v1/auth/envoy for Envoy, who ask whether a request may
                      pass: docs/front.md has their configurations.

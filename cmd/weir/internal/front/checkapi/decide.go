@@ -51,7 +51,7 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []by
 	x, _ := exchanges.Get().(*exchange)
 	defer exchanges.Put(x)
 	live.CheckRequest(&x.request, ask.policy, ask.key, ask.cost)
-	c.limits.Engine().Take(&x.request, &x.verdict)
+	c.answer(x, ask.cost == 0)
 	defer x.verdict.Release()
 
 	header := w.Header()
@@ -66,8 +66,17 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []by
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	// If the client is gone, nobody is there to be told.
-	_, _ = w.Write(append(appendDecision(space, d, quoted(name)), "}\n"...))
+	_, _ = w.Write(append(appendDecision(space, d, quoted(name), x.verdict.Binding >= 0), "}\n"...))
 	return nil
+}
+
+// answer decides on the request of x. A probe takes nothing, and counts for no lockout.
+func (c *configured) answer(x *exchange, probe bool) {
+	if probe {
+		c.limits.Engine().Peek(&x.request, &x.verdict)
+	} else {
+		c.limits.Engine().Take(&x.request, &x.verdict)
+	}
 }
 
 // quoted is text in JSON.
@@ -101,22 +110,23 @@ func unknownPolicy(name []byte, names []string) *problem {
 	return p
 }
 
-// readDescribed reads a POST whose body describes a request.
-func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) *problem {
+// readDescribed reads a POST whose body describes a request, and whether that is a probe.
+func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) (probe bool, p *problem) {
 	if r.Method != http.MethodPost {
-		return methodProblem(w, r, "POST")
+		return false, methodProblem(w, r, "POST")
 	}
-	if p := contentProblem(r); p != nil {
-		return p
+	if p = contentProblem(r); p != nil {
+		return false, p
 	}
 	body, p := readBody(r, space)
 	if p != nil {
-		return p
+		return false, p
 	}
-	if err := decodeDescribed(body, into); err != nil {
-		return badBody(err)
+	probe, err := decodeDescribed(body, into)
+	if err != nil {
+		return false, badBody(err)
 	}
-	return nil
+	return probe, nil
 }
 
 // decide answers POST /v1/decide, or the problem with it.
@@ -125,10 +135,11 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	defer buffers.Put(small)
 	x, _ := exchanges.Get().(*exchange)
 	defer exchanges.Put(x)
-	if p := readDescribed(w, r, small[:0], &x.request); p != nil {
+	probe, p := readDescribed(w, r, small[:0], &x.request)
+	if p != nil {
 		return p
 	}
-	h.configured.limits.Engine().Take(&x.request, &x.verdict)
+	h.configured.answer(x, probe)
 	defer x.verdict.Release()
 
 	header := w.Header()
@@ -141,10 +152,15 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// appendVerdict appends the decision that binds, and all of them.
+// appendVerdict appends the decision that binds, and all of them. Without one, as for a request that is exempt, there is no policy,
+// no limit and nothing that remains.
 func appendVerdict(b []byte, v *policy.Verdict) []byte {
 	d := v.Decision()
-	b = appendDecision(b, d, quoted(d.Policy))
+	name := "null"
+	if d.Policy != "" {
+		name = quoted(d.Policy)
+	}
+	b = appendDecision(b, d, name, v.Binding >= 0)
 	b = append(b, `,"exempt":`...)
 	b = strconv.AppendBool(b, v.Exempt)
 	b = append(b, `,"binding":`...)
@@ -159,7 +175,7 @@ func appendVerdict(b []byte, v *policy.Verdict) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendDecision(b, p.Decision, quoted(p.Decision.Policy))
+		b = appendDecision(b, p.Decision, quoted(p.Decision.Policy), true)
 		b = append(b, `,"rule":`...)
 		if p.Rule != nil {
 			b = append(b, quoted(p.Rule.Name)...)

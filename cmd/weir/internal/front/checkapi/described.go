@@ -13,7 +13,6 @@ const (
 	acceptedHeaders    = "must be an object of strings, or of arrays of strings"
 	acceptedAttributes = "must be an object of strings"
 	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
-	acceptedTakenCost  = "must be a whole number from 1 to 10^15, without point or exponent"
 	acceptedPath       = "must begin with a slash, without the query"
 	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes or cost"
 
@@ -24,20 +23,22 @@ const (
 type described struct {
 	policy.Request
 
-	seen map[string]bool
+	seen  map[string]bool
+	probe bool // the cost is 0
 }
 
 // decodeDescribed reads the object that describes a request. It is as strict as decode, and overwrites body where strings are
-// escaped. Everything may be missing.
-func decodeDescribed(body []byte, r *policy.Request) error {
+// escaped. Everything may be missing. A cost of 0 makes it a probe, which takes nothing: then r has the cost that
+// it would have without one.
+func decodeDescribed(body []byte, r *policy.Request) (probe bool, err error) {
 	*r = policy.Request{Protocol: "http"}
 	d := described{seen: make(map[string]bool)}
 	s := scanner{text: body}
 	s.space()
 	if s.next() != '{' {
-		return s.fault("the body must be a JSON object")
+		return false, s.fault("the body must be a JSON object")
 	}
-	err := s.members(func(name string) error {
+	err = s.members(func(name string) error {
 		if d.seen[name] {
 			return &fault{field: name, wrong: "stands there twice", accepted: "must be there once"}
 		}
@@ -45,17 +46,17 @@ func decodeDescribed(body []byte, r *policy.Request) error {
 		return d.member(&s, name)
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.space()
 	if s.at < len(s.text) {
-		return s.fault("expected nothing after the object")
+		return false, s.fault("expected nothing after the object")
 	}
 	if d.Protocol == "" {
 		d.Protocol = r.Protocol
 	}
 	*r = d.Request
-	return nil
+	return d.probe, nil
 }
 
 // member reads the value of a name.
@@ -82,10 +83,8 @@ func (d *described) member(s *scanner, name string) (err error) {
 	case attributesName:
 		return d.attributes(s)
 	case costName:
-		wrong := &fault{field: name, value: s.excerpt(), accepted: acceptedTakenCost}
-		if d.Cost, err = s.cost(); err != nil || d.Cost == 0 {
-			return wrong
-		}
+		d.Cost, err = s.cost()
+		d.probe = d.Cost == 0
 	default:
 		return &fault{field: "field", value: excerpt([]byte(name)), accepted: acceptedDescribed}
 	}

@@ -22,9 +22,13 @@ func TestDecodeDescribed(t *testing.T) {
 		`{"path":"*","cost":1000000000000000}`: {Protocol: "http", Path: "*", Cost: maxCost},
 	} {
 		var got policy.Request
-		if err := decodeDescribed([]byte(body), &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, %+v, want %+v", body, err, got, want)
+		if probe, err := decodeDescribed([]byte(body), &got); err != nil || probe || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %t, %+v, want %+v", body, err, probe, got, want)
 		}
+	}
+	var got policy.Request
+	if probe, err := decodeDescribed([]byte(`{"cost":0,"path":"/"}`), &got); err != nil || !probe || got.Cost != 0 || got.Path != "/" {
+		t.Errorf("a probe: %v, %t, %+v", err, probe, got)
 	}
 }
 
@@ -40,8 +44,9 @@ func TestDecodeDescribedMisuse(t *testing.T) {
 		`{"path":""}`:                             `path "": must begin with a slash`,
 		`{"path":1}`:                              `path 1: must be a string`,
 		`{"client":"home"}`:                       `client "home": must be an address such as 192.0.2.1`,
-		`{"cost":0}`:                              `cost 0: must be a whole number from 1 to 10^15`,
-		`{"cost":1.5}`:                            `cost 1.5: must be a whole number from 1 to 10^15`,
+		`{"cost":-1}`:                             `cost -1: must be a whole number from 0 to 10^15`,
+		`{"cost":1.5}`:                            `cost 1.5: must be a whole number from 0 to 10^15`,
+		`{"cost":null}`:                           `cost null: must be a whole number from 0 to 10^15`,
 		`{"cost":1000000000000001}`:               `cost 1000000000000001: must be`,
 		`{"headers":[]}`:                          `headers an array: must be an object of strings, or of arrays`,
 		`{"headers":{"a":1}}`:                     `headers.a 1: must be an object of strings, or of arrays of strings`,
@@ -59,7 +64,7 @@ func TestDecodeDescribedMisuse(t *testing.T) {
 		`{"` + strings.Repeat("x", 5000) + `":1}`: `"...: must be protocol`,
 	} {
 		var r policy.Request
-		err := decodeDescribed([]byte(body), &r)
+		_, err := decodeDescribed([]byte(body), &r)
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
 			t.Errorf("%.60s: %v, want %s", body, err, want)
 		}
@@ -71,7 +76,7 @@ func FuzzDecodeDescribed(f *testing.F) {
 	f.Add([]byte(`{"headers":{"a":"b`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r policy.Request
-		if err := decodeDescribed(body, &r); err != nil {
+		if _, err := decodeDescribed(body, &r); err != nil {
 			if err.Error() == "" {
 				t.Error("an error that says nothing")
 			}

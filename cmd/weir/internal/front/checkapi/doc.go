@@ -12,8 +12,8 @@
 // reason is "none" for a request that is allowed, otherwise the name of a weir.Reason. limit is the most permits that can
 // be had at once. retry_after and reset_after are seconds, rounded up to a millisecond, so that coming back after
 // retry_after is never too early; retry_after is null, with the reason "never", if no wait helps because the cost exceeds
-// limit. The header fields RateLimit and RateLimit-Policy are always set, Retry-After, in whole seconds, on refusals that a
-// wait can help.
+// limit. limit and remaining are null for a policy of a configuration that is not enforced. The header fields RateLimit and
+// RateLimit-Policy are always set otherwise, Retry-After, in whole seconds, on refusals that a wait can help.
 //
 // A request that cannot be answered gets another 4xx status and a problem of RFC 9457 (application/problem+json) whose
 // detail names the field, its value and what is accepted:
@@ -26,7 +26,8 @@
 //
 // With a configuration ([NewConfigured]) there are also
 //
-//	POST /v1/decide     the verdict on a request that the body describes, by the rules: as above, with all decisions
+//	POST /v1/decide     the verdict on a request that the body describes, by the rules: as above, with all decisions; policy,
+//	                    limit and remaining are null if no limit holds for it; a cost of 0 takes nothing
 //	POST /v1/explain    why it would be answered so
 //	GET /v1/status      the state of policies, rules and reloads
 //	POST /v1/reload     reads the configuration again

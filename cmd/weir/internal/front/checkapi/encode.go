@@ -7,18 +7,23 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON.
-func appendDecision(b []byte, d weir.Decision, policy string) []byte {
+// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON, limited whether d is that of
+// a limit: otherwise limit and remaining are null.
+func appendDecision(b []byte, d weir.Decision, policy string, limited bool) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
 	b = append(b, `,"reason":"`...)
 	b = append(b, d.Reason.String()...)
 	b = append(b, `","policy":`...)
 	b = append(b, policy...)
-	b = append(b, `,"limit":`...)
-	b = strconv.AppendInt(b, d.Limit, 10)
-	b = append(b, `,"remaining":`...)
-	b = strconv.AppendInt(b, d.Remaining, 10)
+	if limited {
+		b = append(b, `,"limit":`...)
+		b = strconv.AppendInt(b, d.Limit, 10)
+		b = append(b, `,"remaining":`...)
+		b = strconv.AppendInt(b, d.Remaining, 10)
+	} else {
+		b = append(b, `,"limit":null,"remaining":null`...)
+	}
 	b = append(b, `,"retry_after":`...)
 	b = appendSeconds(b, d.RetryAfter)
 	b = append(b, `,"reset_after":`...)

@@ -152,7 +152,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	// If the client is gone, nobody is there to be told.
-	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json), "}\n"...))
+	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json, true), "}\n"...))
 	return nil
 }
 
