@@ -102,7 +102,7 @@ func (s *snapshot) explainLimits(
 		if plans != nil {
 			plan = plans[i]
 		}
-		if role != "candidate" {
+		if _, own := it.policy.keys[l.Key]; role != "candidate" && !own {
 			s.index.bind(r, it.rule)
 			l.Tier = tierOf(it.policy, r)
 		}

@@ -240,6 +240,10 @@ func TestEngineTiersAndKeys(t *testing.T) {
 	if l := x.Limits[0]; l.Tier != "gold" || l.Before != 3 || l.After != 2 || l.Holds != "1/h, burst 3" {
 		t.Errorf("%+v", l)
 	}
+	x = e.Explain(&policy.Request{Header: http.Header{"X-User": {"acme"}, "X-Plan": {"gold"}}})
+	if l := x.Limits[0]; l.Tier != "" || l.Holds != "1/h, burst 5" {
+		t.Errorf("a key with a limit of its own: %+v", l)
+	}
 }
 
 // failing is an expression that fails.
