@@ -296,7 +296,8 @@ func TestEmptyLog(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	text, err := run(t.Context(), strings.NewReader("hello\n"), "-")
-	if err != nil || !strings.Contains(text, "requests   0\n") || !strings.Contains(text, `-:1:`) {
+	if err == nil || !strings.Contains(err.Error(), "the only line is no request: give a log in") ||
+		!strings.Contains(text, "requests   0\n") || !strings.Contains(text, `-:1:`) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
