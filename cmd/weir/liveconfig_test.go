@@ -611,12 +611,26 @@ func TestServeConfigMisuse(t *testing.T) {
 			t.Errorf("%d: no %s in %s", got.status, want, got.stderr)
 		}
 	}
-	for args, want := range map[string]string{
-		"--config " + config + " --admin-token-file " + short: "has 5 bytes: must have from 16 to 4096",
-		"--config " + config + ".none":                        "no such file",
+	got = weir(t, nil, "serve", "--config", config, "--admin-token-file", short)
+	if got.status != 1 || !strings.Contains(got.stderr, "has 5 bytes: must have from 16 to 4096") {
+		t.Errorf("%d %s", got.status, got.stderr)
+	}
+}
+
+// TestMissingConfiguration: all commands end with 2 if the configuration is not there.
+func TestMissingConfiguration(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	for _, args := range [][]string{
+		{"serve", "--config", missing},
+		{"config", "check", missing},
+		{"config", "explain", missing},
+		{"replay", "--config", missing, "../../examples/access.log"},
+		{"test", missing},
 	} {
-		if got := weir(t, nil, append([]string{"serve"}, strings.Fields(args)...)...); got.status != 1 || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: %d %s", args, got.status, got.stderr)
+		got := weir(t, nil, args...)
+		if got.status != 2 || got.stdout != "" || !strings.HasPrefix(got.stderr, "weir: ") || strings.Count(got.stderr, "\n") != 1 ||
+			!strings.Contains(got.stderr, missing+": no such file") {
+			t.Errorf("%q: %d %s%s", args, got.status, got.stdout, got.stderr)
 		}
 	}
 }

@@ -63,7 +63,7 @@ last how many were allowed; then explanation, with rules and limits. Durations
 are in seconds, and -1 stands for never.
 
 The exit status is 0 whether the request is allowed or refused, and 2 if the
-configuration has mistakes.`,
+configuration has mistakes or is not there.`,
 		Example: `  weir config explain weir.yaml
   weir config explain weir.yaml --request 'GET https://api.example.com/login' --client 192.0.2.1
   weir config explain weir.yaml --request 'POST /login' -H 'X-Plan: gold' --repeat 100

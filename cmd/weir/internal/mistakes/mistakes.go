@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
@@ -34,10 +35,13 @@ func Warn(w io.Writer, out terminal.Output, all []config.Mistake) {
 	}
 }
 
-// Invalid turns an error of package config into one with which the program exits with 2, after it has written all mistakes to w.
-// Any other error stays as it is.
+// Invalid turns an error of package config into one with which the program exits with 2, after it has written all mistakes to w:
+// also that of a file that cannot be read, as it is not there. Any other error stays as it is.
 func Invalid(w io.Writer, err error) error {
 	var wrong *config.Errors
+	if _, unreadable := errors.AsType[*fs.PathError](err); unreadable {
+		return misuse.Inputf("%s", err)
+	}
 	if !errors.As(err, &wrong) {
 		return err
 	}

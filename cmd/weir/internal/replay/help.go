@@ -67,9 +67,9 @@ With --config or --against there is, instead of what speaks of a limit:
   timeline_start, timeline_step when each timeline begins, and its steps
 
 The exit status is 0 even if lines were malformed or the log is empty, 1 if a
-file could not be read or has lines none of which is a request, 2 if a
-configuration has mistakes, and 130 after SIGINT; what was done until then is
-printed.`
+log could not be read or has lines none of which is a request, 2 if a
+configuration has mistakes or is not there, and 130 after SIGINT; what was done
+until then is printed.`
 
 const examples = `  weir replay access.log
   weir replay access.log --limit 1/s --burst 5 --by client.ip

@@ -79,7 +79,7 @@ the server ends; a second signal ends it at once. State is kept in memory and
 is lost when the server ends.
 
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
-configuration has mistakes.`,
+configuration has mistakes or is not there.`,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
   weir serve --config weir.yaml

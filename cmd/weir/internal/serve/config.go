@@ -134,7 +134,7 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 		return mistakes.Invalid(cmd.ErrOrStderr(), wrong.Errors)
 	}
 	if err != nil {
-		return err
+		return mistakes.Invalid(cmd.ErrOrStderr(), err)
 	}
 	defer limits.Engine().Close() //nolint:errcheck // is always nil
 	auth, err := forwardauth.New(forwardauth.Options{
