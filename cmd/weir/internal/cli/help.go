@@ -70,29 +70,7 @@ func flagHelp(fs *pflag.FlagSet, width int) string {
 		if f.DefValue != "" && f.DefValue != "false" {
 			usage += " (default " + f.DefValue + ")"
 		}
-		b.WriteString("\n" + wrap(usage, flagIndent, width) + "\n")
+		b.WriteString("\n" + terminal.Wrap(usage, flagIndent, width) + "\n")
 	})
 	return strings.TrimRight(b.String(), "\n")
-}
-
-// wrap breaks text into lines of at most width columns, each indented.
-func wrap(text string, indent, width int) string {
-	var b strings.Builder
-	column := 0
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case column == 0:
-			b.WriteString(strings.Repeat(" ", indent))
-			column = indent
-		case column+1+len(word) > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = indent
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
 }

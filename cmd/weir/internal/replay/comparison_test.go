@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/accesslog"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -252,9 +253,13 @@ policies:
   per-key: {limit: 1/s, key: 'request.headers["x-api-key"]'}
   slots: {limits: [{algorithm: concurrency, permits: 3}], key: 'attributes["team"]'}
   waits: {limit: 1/s, queue: {limit: 10}}
+  plan: {limit: 1/s, key: 'request.headers["X-API-Key"] + request.headers["X-plan"]'}
+  more: {limits: [{algorithm: concurrency, permits: 3}]}
 rules:
   - {name: gold, match: {header: {X-Plan: gold}}, limits: per-key}
-  - {name: inside, match: {header: {X-Internal: null}, host: api.example.com}, limits: slots}
+  - {name: silver, match: {header: {x-plan: silver}}, limits: [plan, more]}
+  - {name: when, when: 'request.headers["x-plan"] == ""', limits: plan}
+  - {name: inside, match: {header: {X-Plan: null}, host: api.example.com}, limits: slots}
   - {name: agents, match: {header: {User-Agent: "*"}}, limits: waits}
   - {name: routed, match: {route: "POST /login"}, limits: waits}
   - {name: grpc, match: {protocol: grpc}, limits: waits}
@@ -262,14 +267,13 @@ rules:
 	r := compareText(t, "client.example.net "+`- - [03/Mar/2026:14:00:04 +0000] "GET / HTTP/1.1" 200 2 "-" "-"`+"\n", c)
 	notes := strings.Join(r.Notes, "\n")
 	for _, want := range []string{
-		"rule gold looks at header X-Plan, which access logs do not have: it never matches",
-		"rule inside looks at header X-Internal, which access logs do not have: it is taken as absent",
-		"policy per-key looks at header x-api-key, which access logs do not have: it is empty",
-		"policy slots looks at attributes",
-		"rule routed looks at the route",
-		"rule grpc is for the protocol grpc",
-		"policy slots bounds how many requests are served at a time",
-		"policy waits lets requests wait",
+		"access logs have no header X-Plan: rules gold, silver never match; rule inside takes it as absent; policy plan and rule when take it as empty",
+		"access logs have no header X-Api-Key: policies per-key, plan take it as empty",
+		"access logs have no attributes: policy slots takes them as empty",
+		"access logs have no route: rule routed never matches",
+		"requests of access logs have the protocol http, not grpc: rule grpc never matches",
+		"access logs do not tell how long requests took: policies slots, more, which bound how many are served at a time, never refuse",
+		"replay never waits: policy waits refuses those as well that would have waited",
 		"hosts are looked at, which this log does not have",
 		"1 request came from a client whose address the log does not tell",
 	} {
@@ -279,6 +283,17 @@ rules:
 	}
 	if strings.Contains(notes, "agents") {
 		t.Errorf("a note about User-Agent:\n%s", notes)
+	}
+	if n := strings.Count(notes, "X-Plan"); n != 1 {
+		t.Errorf("%d notes about one header:\n%s", n, notes)
+	}
+	var text bytes.Buffer
+	r.print(&text, terminal.Output{Width: 60})
+	_, after, _ := strings.Cut(text.String(), "\nnote: ")
+	for line := range strings.Lines("note: " + after) {
+		if len(line) > 61 || !strings.HasPrefix(line, "note: ") && !strings.HasPrefix(line, "      ") {
+			t.Errorf("%d columns: %q", len(line)-1, line)
+		}
 	}
 }
 

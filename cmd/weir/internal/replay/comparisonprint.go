@@ -23,7 +23,9 @@ func (r *comparisonReport) print(w io.Writer, out terminal.Output) {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "note: %s\n", printable(note))
+		const label = "note: "
+		lines := terminal.Wrap(printable(note), len(label), max(out.Width, leastSteps))
+		fmt.Fprintf(w, "%s%s\n", label, lines[len(label):])
 	}
 	if !r.Complete {
 		fmt.Fprintf(w, "\n%s\n", out.Red("incomplete: "+printable(r.Error)))
