@@ -42,6 +42,7 @@ func TestMisuse(t *testing.T) {
 		"replay x.log --top -1":               `--top "-1": must be a whole number from 0 to 10000`,
 		"replay x.log --json=perhaps":         `--json "perhaps": must be true or false`,
 		"replay x.log --config a --burst 3":   `--burst cannot be combined with --config`,
+		"replay x.log --against b.yaml":       `--against needs something to compare with: give --config, or a limit by --limit`,
 		"replay x.log --chart x.gif":          `--chart "x.gif": must be a file whose name ends in .svg or .png`,
 		"config chek":                         `config has no command "chek"; did you mean "check"?`,
 		"config check":                        `check needs a FILE; run "weir config check --help"`,

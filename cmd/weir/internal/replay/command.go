@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 	fs.SortFlags = false
 	o.limit.Register(fs)
 	fs.Var(flagvalue.File(&o.config), "config", "a configuration to run the log through, instead of --limit (default: none)")
-	fs.Var(flagvalue.File(&o.against), "against", "another one to compare it with (default: none)")
+	fs.Var(flagvalue.File(&o.against), "against", "another one to compare it, or --limit, with (default: none)")
 	fs.Var(chartFile{&o.chart}, "chart",
 		"draw what was admitted and refused over time into this file,\n.svg or .png (default: none)")
 	o.top = 10

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,17 +10,24 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// compare runs the files through a configuration, or through two: if there is no --config, the first is the limit of the flags.
+// limitNames are the flags of a limit.
+var limitNames = []string{"limit", "burst", "by", "max-keys"}
+
+// compare runs the files through a configuration, or through two: if there is no --config, the first is the limit of the flags, of
+// which one must be given then. The limit that holds without any flag is hardly what somebody has in force.
 func compare(cmd *cobra.Command, o *options, files []string) error {
 	var configurations []configuration
 	if o.config == "" {
+		if !slices.ContainsFunc(limitNames, cmd.Flags().Changed) {
+			return misuse.Errorf("--against needs something to compare with: give --config, or a limit by --limit")
+		}
 		one, err := ofLimit(&o.limit)
 		if err != nil {
 			return err
 		}
 		configurations = append(configurations, one)
 	} else {
-		for _, name := range []string{"limit", "burst", "by", "max-keys"} {
+		for _, name := range limitNames {
 			if cmd.Flags().Changed(name) {
 				return misuse.Errorf("--%s cannot be combined with --config, which has its own limits", name)
 			}
