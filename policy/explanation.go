@@ -33,8 +33,8 @@ type ExplainedRule struct {
 
 // ExplainedLimit is a limit as seen by one request.
 type ExplainedLimit struct {
-	// Policy and Limit name the limit, Rule the one that has applied it, and Tier the tier whose limit is in force: "" if there is
-	// none, and for a key that has a limit of its own in Keys of the policy.
+	// Policy and Limit name the limit, Rule the one that has applied it, and Tier the tier whose limit is in force: "" if there
+	// is none, and for a key that has a limit of its own in Keys of the policy.
 	Policy string `json:"policy"`
 	Limit  string `json:"limit"`
 	Rule   string `json:"rule"`
