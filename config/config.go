@@ -95,8 +95,8 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	return f, nil
 }
 
-// isTests tells whether the keys at the top are those of a file with which the program tests a configuration. All of them would be
-// mistakes here.
+// isTests tells whether the keys at the top are those of a file with which the program tests a configuration. All of them would
+// be mistakes here.
 func isTests(root *yaml.Node) bool {
 	tests := false
 	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {

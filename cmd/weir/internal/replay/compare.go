@@ -13,8 +13,8 @@ import (
 // limitNames are the flags of a limit.
 var limitNames = []string{"limit", "burst", "by", "max-keys"}
 
-// compare runs the files through a configuration, or through two: if there is no --config, the first is the limit of the flags, of
-// which one must be given then. The limit that holds without any flag is hardly what somebody has in force.
+// compare runs the files through a configuration, or through two: if there is no --config, the first is the limit of the flags,
+// of which one must be given then. The limit that holds without any flag is hardly what somebody has in force.
 func compare(cmd *cobra.Command, o *options, files []string) error {
 	var configurations []configuration
 	if o.config == "" {

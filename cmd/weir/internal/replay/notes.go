@@ -161,7 +161,8 @@ func notesOf(set *policy.Set, name string) []string {
 			all.add(noRoute, neverMatches, who)
 		}
 		if len(r.Match.Protocols) > 0 && !slices.Contains(r.Match.Protocols, "http") {
-			all.add("requests of access logs have the protocol http, not "+strings.Join(r.Match.Protocols, " or "), neverMatches, who)
+			protocols := strings.Join(r.Match.Protocols, " or ")
+			all.add("requests of access logs have the protocol http, not "+protocols, neverMatches, who)
 		}
 	}
 	visitTexts(set, func(who owner, text string) {

@@ -111,11 +111,11 @@ func unknownPolicy(name []byte, names []string) *problem {
 }
 
 // readDescribed reads a POST whose body describes a request, and whether that is a probe.
-func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) (probe bool, p *problem) {
+func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) (probe bool, wrong *problem) {
 	if r.Method != http.MethodPost {
 		return false, methodProblem(w, r, "POST")
 	}
-	if p = contentProblem(r); p != nil {
+	if p := contentProblem(r); p != nil {
 		return false, p
 	}
 	body, p := readBody(r, space)
@@ -152,8 +152,8 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// appendVerdict appends the decision that binds, and all of them. Without one, as for a request that is exempt, there is no policy,
-// no limit and nothing that remains.
+// appendVerdict appends the decision that binds, and all of them. Without one, as for a request that is exempt, there is no
+// policy, no limit and nothing that remains.
 func appendVerdict(b []byte, v *policy.Verdict) []byte {
 	d := v.Decision()
 	name := "null"

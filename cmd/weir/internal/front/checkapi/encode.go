@@ -7,8 +7,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON, limited whether d is that of
-// a limit: otherwise limit and remaining are null.
+// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON, limited whether d is that
+// of a limit: otherwise limit and remaining are null.
 func appendDecision(b []byte, d weir.Decision, policy string, limited bool) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
