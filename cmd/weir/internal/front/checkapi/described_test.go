@@ -33,36 +33,36 @@ func TestDecodeDescribed(t *testing.T) {
 }
 
 func TestDecodeDescribedMisuse(t *testing.T) {
-	for body, want := range map[string]string{
-		``:                                        `not JSON: the body must be a JSON object, but the body ends at byte 0`,
-		`[]`:                                      `not JSON: the body must be a JSON object at byte 0, not an array`,
-		`{"path":"/"} x`:                          `expected nothing after the object`,
-		`{"path":"/","path":"/"}`:                 `path: stands there twice; must be there once`,
-		`{"pth":"/"}`:                             `field "pth": must be protocol, method, host,`,
-		`{"Path":"/"}`:                            `field "Path": must be`,
-		`{"path":"login"}`:                        `path "login": must begin with a slash, without the query`,
-		`{"path":""}`:                             `path "": must begin with a slash`,
-		`{"path":1}`:                              `path 1: must be a string`,
-		`{"client":"home"}`:                       `client "home": must be an address such as 192.0.2.1`,
-		`{"cost":-1}`:                             `cost -1: must be a whole number from 0 to 10^15`,
-		`{"cost":1.5}`:                            `cost 1.5: must be a whole number from 0 to 10^15`,
-		`{"cost":null}`:                           `cost null: must be a whole number from 0 to 10^15`,
-		`{"cost":1000000000000001}`:               `cost 1000000000000001: must be`,
-		`{"headers":[]}`:                          `headers an array: must be an object of strings, or of arrays`,
-		`{"headers":{"a":1}}`:                     `headers.a 1: must be an object of strings, or of arrays of strings`,
-		`{"headers":{"a":["b",2]}}`:               `headers.a 2: must be a string`,
-		`{"headers":{"a":["b" "c"]}}`:             `expected , or ]`,
-		`{"headers":{"a":["b"`:                    `expected , or ]`,
-		`{"headers":{"a":`:                        `headers.a`,
-		`{"attributes":"x"}`:                      `attributes "x": must be an object of strings`,
-		`{"attributes":{"a":"b","a":"c"}}`:        `attributes.a: stands there twice`,
-		`{"attributes":{"a":null}}`:               `attributes.a null: must be a string`,
-		`{"method" "GET"}`:                        `expected : after a name`,
-		`{"method":"GET" "host":"a"}`:             `expected , or }`,
-		`{"method":"GET",}`:                       `expected a string in quotes`,
-		`{"method":"\ud800"}`:                     `method: not JSON`,
-		`{"` + strings.Repeat("x", 5000) + `":1}`: `"...: must be protocol`,
-	} {
+	cases := map[string]string{
+		``:                                 `not JSON: the body must be a JSON object, but the body ends at byte 0`,
+		`[]`:                               `not JSON: the body must be a JSON object at byte 0, not an array`,
+		`{"path":"/"} x`:                   `expected nothing after the object`,
+		`{"path":"/","path":"/"}`:          `path: stands there twice; must be there once`,
+		`{"pth":"/"}`:                      `field "pth": must be protocol, method, host,`,
+		`{"Path":"/"}`:                     `field "Path": must be`,
+		`{"path":"login"}`:                 `path "login": must begin with a slash, without the query`,
+		`{"path":""}`:                      `path "": must begin with a slash`,
+		`{"path":1}`:                       `path 1: must be a string`,
+		`{"client":"home"}`:                `client "home": must be an address such as 192.0.2.1`,
+		`{"cost":-1}`:                      `cost -1: must be a whole number from 0 to 10^15`,
+		`{"cost":1.5}`:                     `cost 1.5: must be a whole number from 0 to 10^15`,
+		`{"cost":1000000000000001}`:        `cost 1000000000000001: must be`,
+		`{"headers":[]}`:                   `headers an array: must be an object of strings, or of arrays`,
+		`{"headers":{"a":1}}`:              `headers.a 1: must be an object of strings, or of arrays of strings`,
+		`{"headers":{"a":["b",2]}}`:        `headers.a 2: must be a string`,
+		`{"headers":{"a":["b" "c"]}}`:      `expected , or ]`,
+		`{"headers":{"a":["b"`:             `expected , or ]`,
+		`{"headers":{"a":`:                 `headers.a`,
+		`{"attributes":"x"}`:               `attributes "x": must be an object of strings`,
+		`{"attributes":{"a":"b","a":"c"}}`: `attributes.a: stands there twice`,
+		`{"attributes":{"a":null}}`:        `attributes.a null: must be a string`,
+		`{"method" "GET"}`:                 `expected : after a name`,
+		`{"method":"GET" "host":"a"}`:      `expected , or }`,
+		`{"method":"GET",}`:                `expected a string in quotes`,
+		`{"method":"\ud800"}`:              `method: not JSON`,
+	}
+	cases[`{"`+strings.Repeat("x", 5000)+`":1}`] = `"...: must be protocol`
+	for body, want := range cases {
 		var r policy.Request
 		_, err := decodeDescribed([]byte(body), &r)
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
