@@ -186,6 +186,9 @@ func TestCosts(t *testing.T) {
 }
 
 // TestNoExpressionHangs evaluates what would take very long, or hold very much.
+// hang is far more than an expression takes on a machine that is busy.
+const hang = time.Minute
+
 func TestNoExpressionHangs(t *testing.T) {
 	list := "[" + strings.Repeat("1,", 200) + "1]"
 	for _, source := range []string{
@@ -203,7 +206,7 @@ func TestNoExpressionHangs(t *testing.T) {
 		if _, err := when.Holds(r); err == nil {
 			t.Errorf("%.80s is evaluated", source)
 		}
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > hang {
 			t.Errorf("%.80s took %v", source, took)
 		}
 	}
@@ -215,7 +218,7 @@ func TestNoExpressionHangs(t *testing.T) {
 		d := testDecoder(t)
 		start := time.Now()
 		when := d.when(expression(source))
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > hang {
 			t.Errorf("%.80s took %v to compile", source, took)
 		}
 		if (when == nil) != (len(d.all) > 0) {
