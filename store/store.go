@@ -1,0 +1,121 @@
+// Package store is the contract for states of limits that are kept elsewhere: in Redis, in a database, in the memory of another
+// process, where several processes share them.
+//
+// A [Store] takes the charges of a request as a slice and answers decisions, all or nothing. Its clock is its own: what the
+// callers' clocks show makes no difference. [NewMemory] is a store in the memory of this process, for tests and for a single node.
+// Any store that can lock a key and keep some bytes becomes a Store by [NewLocked]. Package storetest is the suite that every
+// store must pass.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Charge is a part of a request: N permits of Key under a limit.
+type Charge struct {
+	// Policy names the limit: the state is kept under it and Key, whatever the parameters of Limit are. It is the Policy of the
+	// decision. From 1 to 256 bytes.
+	Policy string
+	// Key is whose permits they are: from 0 to 1024 bytes.
+	Key string
+	// Limit is the limit. Every charge carries it, so that it may change at any time: the parameters of the last charge count,
+	// permits that are available stay so, up to the new limit, and are never multiplied. Where the algorithm changes, the state
+	// begins anew.
+	Limit weir.Limit
+	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed if at least one permit is available, and
+	// takes nothing. More than the limit is refused with ReasonNever.
+	N int64
+}
+
+// MostCharges is how many charges a request may have.
+const MostCharges = 64
+
+// Reservation is what [Store.Reserve] has taken and what must be settled by Commit or Cancel, by any process that has the
+// Reservation, until it expires. Its zero value is that of a refused request; settling it does nothing.
+type Reservation struct {
+	// ID is the identity of the reservation: unguessable, at most 64 bytes, "" for the zero Reservation.
+	ID string
+	// Charges are those that were reserved.
+	Charges []Charge
+	// Expires is when it ends by itself, by the clock of the store, in Unix nanoseconds.
+	Expires int64
+}
+
+// Store keeps states of limits. All methods are safe for concurrent use by any number of processes that share the state.
+//
+// An error says that it is not known whether the call took effect, except for those that are sentinels of this package
+// and errors about a charge, which are of the type *[weir.OptionError]: then it did not. A refusal is not an error.
+type Store interface {
+	// Take takes the permits of all charges, or none, as one step, and fills decisions, which has the length of charges. Each
+	// decision of a refused request is what its limit alone would have answered. A Concurrency limit cannot be taken, as its
+	// permits would never come back: see Reserve.
+	Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error
+	// Peek answers what Take would, and takes nothing. Remaining is what is left now.
+	Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error
+	// Refund gives permits back whatever their origin, at most until all are available.
+	Refund(ctx context.Context, charges []Charge) error
+	// Reserve is Take with a cost that is settled later. If it is not settled until expiry has passed, it is canceled by itself:
+	// expiry is from 1 ms to 24 h. The permits of a Concurrency limit are out until then.
+	Reserve(ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration) (Reservation, error)
+	// Commit ends a reservation with what each charge really cost, which has the length of its charges: less is given back as
+	// by Cancel, more is charged at once, up to a debt of the limit. For a Concurrency limit it gives all permits back. ErrNotReserved says that it
+	// has expired or was settled before.
+	Commit(ctx context.Context, r Reservation, actual []int64) error
+	// Cancel ends a reservation as if nothing had been taken: permits that were regained meanwhile are not given back twice.
+	// ErrNotReserved says that it has expired or was settled before.
+	Cancel(ctx context.Context, r Reservation) error
+	// Reset makes all permits of a key of a policy available, as if it had never been seen.
+	Reset(ctx context.Context, policy, key string) error
+	// Inspect tells what is kept for a charge; N does not count.
+	Inspect(ctx context.Context, c Charge) (State, error)
+	// Close ends the use of the store by this process; the states stay. Later calls answer ErrClosed. Closing twice is harmless.
+	Close() error
+}
+
+// State is what a store keeps for a key of a policy.
+type State struct {
+	// Known tells whether there is a state; a key without one has all its permits.
+	Known bool
+	// Decision is what a probe would be answered.
+	Decision weir.Decision
+	// Reserved is how many permits are reserved, and Reservations by how many reservations.
+	Reserved     int64
+	Reservations int
+	// Forgotten is when the state is dropped if nobody touches it, in Unix nanoseconds by the clock of the store; 0 if never.
+	Forgotten int64
+}
+
+var (
+	// ErrClosed says that the store was closed by this process.
+	ErrClosed = errors.New("weir: the store is closed")
+	// ErrNotReserved says that a reservation does not exist, has expired, or was settled before.
+	ErrNotReserved = errors.New("weir: the reservation has expired or was settled before")
+	// ErrUnavailable says that the store could not be reached, or did not answer in time. It is never an answer about a limit.
+	ErrUnavailable = errors.New("weir: the store is unavailable")
+)
+
+// Binding is the place of the decision that binds: among those that refuse the one with the longest RetryAfter; if none refuses the
+// one with the fewest permits left; -1 if there are none.
+func Binding(decisions []weir.Decision) int {
+	at := -1
+	for i := range decisions {
+		if at < 0 || binds(&decisions[i], &decisions[at]) {
+			at = i
+		}
+	}
+	return at
+}
+
+func binds(a, b *weir.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return b.Allowed
+	case a.Allowed:
+		return a.Remaining < b.Remaining
+	}
+	return a.RetryAfter > b.RetryAfter
+}
