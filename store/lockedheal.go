@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	randv2 "math/rand/v2"
+	"time"
+)
+
+// takeAll writes the records of several keys, which have their permits taken, so that either all of it counts or nothing: see Locked.
+func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
+	first, others := taken[0], taken[1:]
+	if len(first.rec.done) >= mostDone {
+		return fmt.Errorf("%w: too many requests that nobody finished at %.80q", ErrUnavailable, first.name)
+	}
+	id, until := rand.Text(), first.rec.freshAt()
+	for _, k := range others {
+		until = max(until, k.rec.freshAt())
+	}
+	names := make([]lockedKey, 0, len(others))
+	for _, k := range others {
+		names = append(names, lockedKey{name: k.name})
+		k.rec.hold(id, charges[k.charge].N, c.now+int64(c.lease), first.name)
+		if err := c.write(k); err != nil {
+			c.undo(id, names)
+			return err
+		}
+	}
+	first.rec.finished(id, after(until, c.skew))
+	if err := c.write(first); err != nil {
+		if errors.Is(err, errAgain) {
+			c.undo(id, names)
+		}
+		return err // it may have been written: who finds the others will know
+	}
+	c.release() // the probes
+	c.finish(id, first.name, names)
+	return nil
+}
+
+// undo cancels what was written for a request that failed, as far as it can: the rest expires.
+func (c *call) undo(id string, keys []lockedKey) {
+	ctx, cancel := c.afterwards(c.ctx)
+	defer cancel()
+	for i := range keys {
+		err := c.change(ctx, keys[i].name, func(k *lockedKey) bool { return c.end(k, id, (*record).cancel) })
+		if err != nil && !errors.Is(err, errAgain) {
+			return
+		}
+	}
+}
+
+// finish tells the other keys that the request was granted, and the first that they know, as far as it can: for those that it does
+// not reach, whoever finds them does.
+func (c *call) finish(id, first string, others []lockedKey) {
+	ctx, cancel := c.afterwards(c.ctx)
+	defer cancel()
+	for i := range others {
+		if c.change(ctx, others[i].name, func(k *lockedKey) bool { return c.end(k, id, (*record).keep) }) != nil {
+			return
+		}
+	}
+	_ = c.change(ctx, first, func(k *lockedKey) bool { //nolint:errcheck // then the note stays for a while
+		if k.rec == nil {
+			return false
+		}
+		at, ok := k.rec.isFinished(id)
+		if ok {
+			c.Locked.prepare(k)
+			if at, ok = k.rec.isFinished(id); ok {
+				k.rec.done = append(k.rec.done[:at], k.rec.done[at+1:]...)
+			}
+		}
+		return ok
+	})
+}
+
+// end ends the hold of this id, if it is there, and tells whether it was.
+func (c *call) end(k *lockedKey, id string, how func(r *record, at int)) bool {
+	return c.Locked.end(k, id, how)
+}
+
+func (s *Locked) end(k *lockedKey, id string, how func(r *record, at int)) bool {
+	if k.rec == nil {
+		return false
+	}
+	s.prepare(k)
+	at := k.rec.find(id, 0)
+	if at < 0 {
+		return false
+	}
+	how(k.rec, at)
+	return true
+}
+
+func (s *Locked) prepare(k *lockedKey) { k.rec.ready(clockNow(s.clock), nil) }
+
+// afterwards is the context of what is done after a call is decided, whether or not its own context has ended: it is short.
+func (s *Locked) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), min(s.lease, s.wait, time.Second))
+}
+
+// change locks one key, waiting for it if it must, and writes it if f says that it has changed it.
+func (s *Locked) change(ctx context.Context, name string, f func(k *lockedKey) bool) error {
+	return s.changeAll(ctx, name, false, f)
+}
+
+// changeAll is change also of what cannot be read, if overwrite is true.
+func (s *Locked) changeAll(ctx context.Context, name string, overwrite bool, f func(k *lockedKey) bool) error {
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		err := s.changeOnce(ctx, name, overwrite, f)
+		if !errors.Is(err, ErrLocked) && !errors.Is(err, errAgain) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + randv2.N(pause)) //nolint:gosec // who waits how long is no secret
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+}
+
+func (s *Locked) changeOnce(ctx context.Context, name string, overwrite bool, f func(k *lockedKey) bool) error {
+	c := &call{Locked: s, ctx: ctx, owner: rand.Text(), keys: []lockedKey{{name: name}}}
+	k := &c.keys[0]
+	defer c.release()
+	unreadable := (*unreadableError)(nil)
+	if err := c.lock(k); err != nil && (!overwrite || !errors.As(err, &unreadable)) {
+		return err
+	}
+	c.now = clockNow(s.clock)
+	if !f(k) {
+		return nil
+	}
+	return c.write(k)
+}
+
+// heal settles a hold whose caller did not, as the record that decides about it says. ErrLocked says that the caller may be about to.
+func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
+	granted := false
+	err := s.changeOnce(ctx, u.of, false, func(k *lockedKey) bool {
+		if k.rec != nil {
+			_, granted = k.rec.isFinished(u.id)
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	how := (*record).cancel
+	if granted {
+		how = (*record).keep
+	}
+	return s.changeOnce(ctx, u.name, false, func(k *lockedKey) bool { return s.end(k, u.id, how) })
+}

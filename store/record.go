@@ -1,0 +1,309 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+// MostReservations is how many reservations of one key can be outstanding: more are refused with ReasonTableFull.
+const MostReservations = 10_000
+
+// mostAhead is how far the time of a record may be ahead of a clock. A clock that is a little behind sees no permits come back
+// until it has caught up, so that callers whose clocks differ do not take turns at minting them. A record that is further
+// ahead was written by a clock that was wrong: it goes on from now, with what was taken.
+const mostAhead = int64(24 * time.Hour)
+
+// record is what is kept for a key of a policy: the state, the limit that it is held to, and the outstanding reservations. All
+// its methods depend on their arguments only; they change the record in place, and clone makes a copy to be changed.
+type record struct {
+	terms *terms
+	at    int64 // the latest time at which it was changed
+	state []int64
+	held  []hold // by expiry
+	done  []done // by id
+}
+
+// hold is a reservation in a record.
+type hold struct {
+	id      string
+	n       int64 // permits that are given back if it is canceled
+	mark    mark
+	expires int64
+	// rate is the fastest that permits of a bucket can have come back at since, if its limit was changed since; otherwise zero.
+	rate weir.Rate
+	// void says that the state knows nothing of the permits any more.
+	void bool
+	// of is the name of the record that decides whether the permits are taken: see Locked. It is "" for a reservation.
+	of string
+}
+
+// done says that a request of several records was granted, which those of them that still hold permits for it do not know yet.
+type done struct {
+	id    string
+	until int64 // when nobody has to know any more
+}
+
+// newRecord is the record of a key that has never been seen.
+func newRecord(t *terms, now int64) *record {
+	r := &record{terms: t, at: now}
+	r.begin()
+	return r
+}
+
+// begin makes all permits available.
+func (r *record) begin() {
+	r.state = make([]int64, r.terms.law.words())
+	if r.terms.limit.Algorithm == weir.AlgorithmTokenBucket {
+		r.state[0] = r.at
+	}
+}
+
+func (r *record) clone() *record {
+	c := *r
+	c.state, c.held, c.done = slices.Clone(r.state), slices.Clone(r.held), slices.Clone(r.done)
+	return &c
+}
+
+// settled tells whether ready would change nothing but the time.
+func (r *record) settled(now int64, t *terms) bool {
+	return r.terms == t && r.at-now <= mostAhead && (len(r.held) == 0 || r.held[0].expires > max(now, r.at))
+}
+
+// ready brings the record to now and to the limit t, or leaves the limit if t is nil, and answers the time that counts for it.
+// If keep is true, the record must be kept even if the request is refused.
+//
+// Holds that have expired are canceled, but those that another record decides about stay: see undecided.
+func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
+	if r.at-now > mostAhead {
+		r.rewind(now)
+		keep = true
+	}
+	r.at = max(r.at, now)
+	r.expire()
+	if t != nil && r.terms != t {
+		r.carry(t)
+	}
+	return r.at, keep
+}
+
+// rewind takes the record back to now, as if no time had passed.
+func (r *record) rewind(now int64) {
+	back := r.at - now
+	was := r.state[0]
+	r.terms.law.refund(r.state, now, 0)
+	moved := r.state[0] - was
+	for i := range r.held {
+		h := &r.held[i]
+		h.expires -= back
+		h.mark.at += moved
+		h.mark.taken += moved
+	}
+	for i := range r.done {
+		r.done[i].until -= back
+	}
+	r.at = now
+}
+
+// expire cancels the reservations that have expired.
+func (r *record) expire() {
+	kept := r.held[:0]
+	for i := range r.held {
+		h := &r.held[i]
+		if h.expires > r.at {
+			kept = append(kept, r.held[i:]...)
+			break
+		}
+		if h.of != "" {
+			kept = append(kept, *h)
+			continue
+		}
+		r.giveBack(h, h.n)
+	}
+	clear(r.held[len(kept):])
+	r.held = kept
+	r.done = slices.DeleteFunc(r.done, func(d done) bool { return d.until <= r.at })
+}
+
+// undecided is a hold that should have been settled by now, if there is one.
+func (r *record) undecided(now int64) *hold {
+	for i := range r.held {
+		h := &r.held[i]
+		switch {
+		case h.expires > max(now, r.at) && r.at-now <= mostAhead:
+			return nil
+		case h.of != "":
+			return h
+		}
+	}
+	return nil
+}
+
+// giveBack cancels n of the permits of a hold.
+func (r *record) giveBack(h *hold, n int64) {
+	switch {
+	case h.void || n <= 0:
+	case h.rate != weir.Rate{}:
+		acrossLaw(r.terms.law, h.rate, r.state, r.at, n, h.mark)
+	default:
+		r.terms.law.cancel(r.state, r.at, n, h.mark)
+	}
+}
+
+// carry makes the record one that is held to t.
+func (r *record) carry(t *terms) {
+	old := r.terms
+	r.terms = t
+	switch {
+	case old.text == t.text:
+		return
+	case old.limit.Algorithm != t.limit.Algorithm:
+		r.begin()
+		for i := range r.held {
+			r.held[i].void = true
+		}
+		return
+	}
+	var mapped marks
+	r.state, mapped = t.law.carry(old.law, r.state, r.at)
+	for i := range r.held {
+		h := &r.held[i]
+		switch {
+		case mapped.kind == marksAcross:
+			h.rate = faster(faster(h.rate, old.limit.Rate), t.limit.Rate)
+		case mapped.kind == marksKept:
+		case h.mark.at >= mapped.from:
+			h.mark.at = mapped.to
+		default: // the permits have come back
+			h.void = true
+		}
+	}
+}
+
+// take takes n permits if they are there. The record must be ready.
+func (r *record) take(n int64) algo.Result { return r.terms.law.take(r.state, r.at, n) }
+
+// peek answers what take would. The record must be ready.
+func (r *record) peek(n int64) algo.Result { return r.terms.law.peek(r.state, r.at, n) }
+
+// refund gives n permits back whatever their origin. The record must be ready.
+func (r *record) refund(n int64) {
+	r.terms.law.refund(r.state, r.at, n)
+	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+		return
+	}
+	for i := range r.held { // or they would come back again when they are settled
+		h := &r.held[i]
+		if !h.void {
+			back := min(h.n, n)
+			h.n -= back
+			n -= back
+		}
+	}
+}
+
+// hold keeps n permits, which were the last to be taken, for a reservation; of is "" or the record that decides about it.
+func (r *record) hold(id string, n, expires int64, of string) {
+	h := hold{id: id, n: n, mark: r.terms.law.mark(r.state), expires: expires, of: of}
+	at, _ := slices.BinarySearchFunc(r.held, h, func(a, b hold) int {
+		if a.expires <= b.expires {
+			return -1
+		}
+		return 1
+	})
+	r.held = slices.Insert(r.held, at, h)
+}
+
+// full tells whether the record can hold no more.
+func (r *record) full() bool { return len(r.held) >= MostReservations }
+
+// find is where the hold of this id is, or -1; expires is a guess at its expiry.
+func (r *record) find(id string, expires int64) int {
+	from, _ := slices.BinarySearchFunc(r.held, expires, func(h hold, at int64) int {
+		if h.expires < at {
+			return -1
+		}
+		return 1
+	})
+	for i := from; i < len(r.held) && r.held[i].expires == expires; i++ {
+		if r.held[i].id == id {
+			return i
+		}
+	}
+	return slices.IndexFunc(r.held, func(h hold) bool { return h.id == id })
+}
+
+// cancel ends the hold at i as if its permits had not been taken. The record must be ready.
+func (r *record) cancel(i int) {
+	r.giveBack(&r.held[i], r.held[i].n)
+	r.held = slices.Delete(r.held, i, i+1)
+}
+
+// commit ends the hold at i with what it really cost. The record must be ready.
+func (r *record) commit(i int, actual int64) {
+	h := &r.held[i]
+	switch {
+	case r.terms.limit.Algorithm == weir.AlgorithmConcurrency:
+		r.giveBack(h, h.n)
+	case actual > h.n:
+		r.terms.law.charge(r.state, r.at, actual-h.n, r.terms.most)
+	default:
+		r.giveBack(h, h.n-actual)
+	}
+	r.held = slices.Delete(r.held, i, i+1)
+}
+
+// keep ends the hold at i, the permits of which stay taken.
+func (r *record) keep(i int) { r.held = slices.Delete(r.held, i, i+1) }
+
+// finished says that the request id was granted, for as long as somebody may ask.
+func (r *record) finished(id string, until int64) {
+	at, _ := slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
+	r.done = slices.Insert(r.done, at, done{id, min(until, latest)})
+}
+
+// isFinished is where the request id is noted as granted.
+func (r *record) isFinished(id string) (at int, ok bool) {
+	return slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
+}
+
+// reset makes all permits available and forgets the reservations. What other records have to know stays.
+func (r *record) reset() {
+	r.begin()
+	r.held = nil
+}
+
+// fresh tells whether the record, which must be ready, equals that of a key that has never been seen.
+func (r *record) fresh() bool {
+	return len(r.held) == 0 && len(r.done) == 0 && r.terms.law.fresh(r.state, r.at)
+}
+
+// freshAt is from when on the record equals that of a key that has never been seen, if nobody takes permits: never earlier than
+// that, and no later than it takes until reservations have expired. It is never if nobody knows.
+func (r *record) freshAt() int64 {
+	at := r.at
+	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+		at = max(at, r.terms.law.freshAt(r.state))
+	}
+	if n := len(r.held); n > 0 {
+		at = max(at, r.held[n-1].expires)
+	}
+	for i := range r.done {
+		at = max(at, r.done[i].until)
+	}
+	return at
+}
+
+// reserved is how many permits are reserved, by how many reservations.
+func (r *record) reserved() (permits int64, reservations int) {
+	for i := range r.held {
+		if r.held[i].of == "" {
+			permits += r.held[i].n
+			reservations++
+		}
+	}
+	return permits, reservations
+}

@@ -1,0 +1,742 @@
+-- Decides about charges, atomically and by the clock of the server. Times are whole microseconds, all numbers are integers
+-- below 2^53, which a double holds exactly. records.go describes records, arguments and replies.
+--
+-- KEYS: for each charge its record; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
+-- sorted set). Nothing is written before it is known that nothing is missing.
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local sub, byte, floor = string.sub, string.byte, math.floor
+local GUARD, MARGIN, MOST = 10000000, 1000, 10000
+local op, full, now, life = unpack('<BBdd', ARGV[1])
+local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT = 1, 2, 3, 4, 5, 6
+if now < 0 then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+else -- a test has given the time: what the server's clock shows must not drop a record meanwhile
+  MARGIN = 3600000
+end
+
+-- One charge of a token bucket without reservations, by itself: what follows below would do the same.
+if op == TAKE and #KEYS == 1 and full == 0 then
+  local a, key = ARGV[2], KEYS[1]
+  if byte(a, 2) == 84 then
+    local num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19)
+    local rec, t, us, part, plain = call('GET', key), now, 0, 0, true
+    if rec then
+      plain = sub(rec, 1, 42) == sub(a, 2, 43)
+      if plain then
+        local last
+        last, us, part = unpack('<ddd', rec, 43)
+        if now >= last then
+          us = us - (now - last)
+          if us < 0 then us, part = 0, 0 end
+        elseif last - now <= GUARD then
+          t = last
+        end
+      end
+    end
+    if plain then
+      if n < 0 then return pack('<BdBddd', 0, now, 0, t, us, part) end
+      local eus, epart = us + wus, part + wpart
+      if epart >= num then eus, epart = eus + 1, epart - num end
+      if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
+      if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
+      call('SET', key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), 'PX', floor((eus + (t - now)) / 1000) + 1 + MARGIN)
+      return pack('<BdBddd', 0, now, 1, t, eus, epart)
+    end
+  end
+end
+
+local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
+
+-- muldiv is a * b / c rounded down, and the rest, for c up to 2^50 and a quotient below 2^53.
+local function muldiv(a, b, c)
+  local bq = floor(b / c)
+  local br = b - bq * c
+  local p = a * br
+  if p < 4503599627370496 then
+    local q = floor(p / c)
+    return a * bq + q, p - q * c
+  end
+  local base, digits, k, q, r = floor(2251799813685248 / c), {}, 0, 0, 0
+  local x = a
+  while x > 0 do
+    local y = floor(x / base)
+    k = k + 1
+    digits[k] = x - y * base
+    x = y
+  end
+  for i = k, 1, -1 do
+    r = r * base + digits[i] * br
+    local d = floor(r / c)
+    q = q * base + d
+    r = r - d * c
+  end
+  return a * bq + q, r
+end
+
+local function less(aus, apart, bus, bpart) return aus < bus or aus == bus and apart < bpart end
+
+local function minus(aus, apart, bus, bpart, num)
+  if apart < bpart then return aus - bus - 1, apart + num - bpart end
+  return aus - bus, apart - bpart
+end
+
+local function plus(aus, apart, bus, bpart, num)
+  if apart + bpart >= num then return aus + bus + 1, apart + bpart - num end
+  return aus + bus, apart + bpart
+end
+
+-- permits is how many whole permits take no longer than us + part/num to be regained, and what is left in 1/num.
+local function permits(us, part, num, per)
+  local q, r = muldiv(us, num, per)
+  r = r + part
+  local k = floor(r / per)
+  return q + k, r - k * per
+end
+
+local function parse(h) -- the limit in a header
+  local l = { alg = byte(h, 1) }
+  if l.alg == 84 then
+    l.per, l.limit, l.num, l.fus, l.fpart = unpack('<ddddd', h, 2)
+  elseif l.alg == 83 then
+    l.limit, l.window, l.segments = unpack('<ddd', h, 2)
+  elseif l.alg == 70 or l.alg == 65 then
+    l.limit, l.window = unpack('<dd', h, 2)
+  else
+    l.limit = unpack('<d', h, 2)
+    l.calendar = sub(h, 10)
+  end
+  return l
+end
+
+local function segment(l, t)
+  local w = floor(t / l.window)
+  return w * l.segments + (muldiv(t - w * l.window, l.segments, l.window))
+end
+
+local function weighted(l, s, t)
+  if s[3] == 0 then return 0 end
+  local q, r = muldiv(s[3], l.window - (t - s[1]), l.window)
+  if r > 0 then q = q + 1 end
+  return q
+end
+
+-- edge is the place of the window that t lies in among the edges that were passed in, or nil.
+local function edge(c, t)
+  local e = c.edges
+  if t < e[1] then return nil end
+  for i = 1, 4 do
+    if t < e[i + 1] then return i end
+  end
+  return nil
+end
+
+local function zero(l, c)
+  local s = {}
+  local size = 3
+  if l.alg == 83 then size = l.segments + 1 elseif l.alg == 75 then size = 4 elseif l.alg == 67 then size = 1 end
+  for i = 1, size do s[i] = 0 end
+  if l.alg == 84 then s[3] = 0 end
+  return s
+end
+
+-- bear takes from what is used what the windows since bear.
+local function bear(s, limit, passed)
+  if passed > floor(s[2] / limit) then s[2] = 0 else s[2] = math.max(0, s[2] - passed * limit) end
+  s[3] = 0
+end
+
+-- advance moves the state of c, which is held to the limit l, to the time of c.
+local function advance(c, l)
+  local s, t = c.s, c.t
+  if l.alg == 84 then
+    if t > c.last then
+      s[1] = s[1] - (t - c.last)
+      if s[1] < 0 then s[1], s[2] = 0, 0 end
+    end
+  elseif l.alg == 70 then
+    local start = t - t % l.window
+    local passed = (start - s[1]) / l.window
+    if passed > 0 then bear(s, l.limit, passed) end
+    s[1] = start
+  elseif l.alg == 65 then
+    local start = t - t % l.window
+    local passed = (start - s[1]) / l.window
+    if passed == 1 then s[2], s[3] = 0, s[2] elseif passed > 1 then s[2], s[3] = 0, 0 end
+    s[1] = start
+  elseif l.alg == 83 then
+    local i = segment(l, t)
+    local k, n = i - s[1], l.segments
+    if k > 0 then
+      for j = n, 1, -1 do
+        if j > k then s[j + 1] = s[j + 1 - k] else s[j + 1] = 0 end
+      end
+    end
+    s[1] = i
+  elseif l.alg == 75 then
+    if l ~= c.l and l.calendar ~= c.l.calendar then -- only the edge that was kept is known of the old windows
+      if t >= s[4] then
+        s[2] = math.max(0, s[2] - l.limit)
+        s[3] = 0
+      end
+      return
+    end
+    local i = edge(c, t)
+    local begin, stop = c.edges[i], c.edges[i + 1]
+    if begin == s[1] then
+      s[4] = stop
+    elseif s[2] == 0 or stop < s[1] then
+      s[1], s[4] = begin, stop
+    elseif begin > s[1] then
+      if s[2] <= l.limit then
+        s[2], s[3] = 0, 0
+      elseif s[1] == c.from then
+        bear(s, l.limit, c.passed + i - 1)
+      else
+        for j = i, 1, -1 do
+          if c.edges[j] == s[1] then
+            bear(s, l.limit, i - j)
+            break
+          end
+        end
+      end
+      s[1], s[4] = begin, stop
+    end
+  end
+  c.last = t
+end
+
+local function used(c)
+  local l, s = c.l, c.s
+  if l.alg == 65 then return s[2] + weighted(l, s, c.t) end
+  if l.alg == 67 then return s[1] end
+  if l.alg ~= 83 then return s[2] end
+  local total = 0
+  for j = 2, l.segments + 1 do total = total + s[j] end
+  return total
+end
+
+local function add(c, n)
+  local s, alg = c.s, c.l.alg
+  if alg == 67 then s[1] = s[1] + n else s[2] = s[2] + n end
+end
+
+local function lose(s, i, n) -- takes up to n from s[i], and answers what is left of n
+  local k = math.min(n, s[i])
+  s[i] = s[i] - k
+  return n - k
+end
+
+local function returned(c, us, part)
+  if c.count == 0 then return end
+  c.s[3] = c.s[3] + us
+  if part > 0 then c.s[3] = c.s[3] + 1 end
+end
+
+local function refund(c, n)
+  local l, s = c.l, c.s
+  if n <= 0 then return end
+  if l.alg == 84 then
+    local us, part
+    if n / l.num * l.per > 4 * LONGEST then
+      us, part = s[1], s[2]
+    else
+      us, part = muldiv(n, l.per, l.num)
+      if less(s[1], s[2], us, part) then us, part = s[1], s[2] end
+    end
+    s[1], s[2] = minus(s[1], s[2], us, part, l.num)
+    returned(c, us, part)
+  elseif l.alg == 70 or l.alg == 75 then
+    lose(s, 2, lose(s, 3, n))
+  elseif l.alg == 65 then
+    lose(s, 3, lose(s, 2, n))
+  elseif l.alg == 83 then
+    for j = 2, l.segments + 1 do n = lose(s, j, n) end
+  else
+    lose(s, 1, n)
+  end
+end
+
+local function unregained(n, t, num, per)
+  local us, part = muldiv(n, per, num)
+  if us < t then return 0 end
+  return (permits(us - t, part, num, per))
+end
+
+-- cancel undoes n permits of a reservation m = { n, at, part, taken, num, per, expires }; the state knows nothing of those whose
+-- num is -1.
+local function cancel(c, n, m)
+  local l, s = c.l, c.s
+  if n <= 0 or m[5] < 0 then return end
+  if l.alg == 67 then
+    lose(s, 1, n)
+  elseif l.alg == 84 then
+    local gone = math.max(0, c.t - m[4])
+    if m[5] > 0 then -- it was carried to another limit since
+      refund(c, math.min(unregained(n, gone, m[5], m[6]), unregained(n, gone, l.num, l.per)))
+      return
+    end
+    local us, part = muldiv(math.min(n, l.limit), l.per, l.num)
+    local left, lpart = m[2] - s[3] - c.t, m[3]
+    if left == s[1] and lpart == s[2] then -- they are the last that are missing
+      if less(s[1], s[2], us, part) then us, part = s[1], s[2] end
+      s[1], s[2] = minus(s[1], s[2], us, part, l.num)
+      return
+    end
+    local bus, bpart = 0, 0
+    if left >= 0 and less(left, lpart, s[1], s[2]) then
+      bus, bpart = left, lpart
+      if less(us, part, bus, bpart) then bus, bpart = us, part end
+    end
+    if gone <= us and less(bus, bpart, us - gone, part) then bus, bpart = us - gone, part end
+    if less(s[1], s[2], bus, bpart) then bus, bpart = s[1], s[2] end
+    s[1], s[2] = minus(s[1], s[2], bus, bpart, l.num)
+    returned(c, bus, bpart)
+  elseif l.alg == 83 then
+    local j = s[1] - m[2]
+    if j >= 0 and j < l.segments then lose(s, j + 2, n) end
+  elseif m[2] == s[1] then
+    if l.alg == 65 then lose(s, 2, n) else lose(s, 2, lose(s, 3, n)) end
+  elseif l.alg == 65 and m[2] == s[1] - l.window then
+    lose(s, 3, n)
+  end
+end
+
+-- charge takes n permits whether they are there or not, up to a debt of the limit.
+local function charge(c, n)
+  local l, s = c.l, c.s
+  if n <= 0 then return end
+  if l.alg ~= 84 then
+    add(c, math.max(0, math.min(n, 2 * l.limit - used(c))))
+    return
+  end
+  local mus, mpart = plus(l.fus, l.fpart, l.fus, l.fpart, l.num)
+  if not less(s[1], s[2], mus, mpart) then return end
+  local rus, rpart = minus(mus, mpart, s[1], s[2], l.num)
+  local us, part = muldiv(math.min(n, (permits(rus, rpart, l.num, l.per))), l.per, l.num)
+  s[1], s[2] = plus(s[1], s[2], us, part, l.num)
+end
+
+-- scale is the time of part/whole permits.
+local function scale(l, part, whole, up)
+  local q, r = muldiv(l.per, part, whole)
+  if up and r > 0 then q = q + 1 end
+  local us = floor(q / l.num)
+  return us, q - us * l.num
+end
+
+-- carry makes the state of c, which was held to old, one of its limit.
+local function carry(c, old)
+  local l, s = c.l, c.s
+  if l.alg == 84 then
+    if less(old.fus, old.fpart, s[1], s[2]) then -- in debt, which stays owed
+      local whole, rest = permits(s[1] - old.fus, s[2] - old.fpart, old.num, old.per)
+      if s[2] < old.fpart then whole, rest = permits(s[1] - old.fus - 1, s[2] - old.fpart + old.num, old.num, old.per) end
+      local us, part = LONGEST, 0
+      if whole / l.num * l.per < 2 * LONGEST then us, part = muldiv(whole, l.per, l.num) end
+      if us >= LONGEST then us, part = LONGEST, 0 end
+      local rus, rpart = scale(l, rest, old.per, true)
+      us, part = plus(us, part, rus, rpart, l.num)
+      if us >= LONGEST then us, part = LONGEST, 0 end
+      s[1], s[2] = plus(l.fus, l.fpart, us, part, l.num)
+      return
+    end
+    local hus, hpart = minus(old.fus, old.fpart, s[1], s[2], old.num)
+    local whole, rest = permits(hus, hpart, old.num, old.per)
+    s[1], s[2] = 0, 0
+    if whole >= l.limit then return end
+    local us, part = muldiv(whole, l.per, l.num)
+    local rus, rpart = scale(l, rest, old.per, false)
+    us, part = plus(us, part, rus, rpart, l.num)
+    if less(us, part, l.fus, l.fpart) then s[1], s[2] = minus(l.fus, l.fpart, us, part, l.num) end
+  elseif l.alg == 70 or l.alg == 75 then
+    local debt = math.max(0, s[2] - old.limit)
+    local taken = s[2] - debt + s[3]
+    s[2] = math.min(taken, l.limit)
+    s[3] = taken - s[2]
+    s[2] = s[2] + debt
+    if l.alg == 70 then
+      s[1] = c.t - c.t % l.window
+    elseif l.calendar ~= old.calendar then
+      local i = edge(c, c.t)
+      s[1], s[4] = c.edges[i], c.edges[i + 1]
+    end
+  elseif l.alg == 65 then
+    if l.window ~= old.window then
+      s[2] = s[2] + weighted(old, s, c.t)
+      s[1], s[3] = c.t - c.t % l.window, 0
+    end
+  elseif l.alg == 83 then
+    if l.window ~= old.window or l.segments ~= old.segments then
+      local total = 0
+      for j = 2, old.segments + 1 do total = total + s[j] end
+      c.s = zero(l)
+      c.s[1], c.s[2] = segment(l, c.t), total
+    end
+  end
+end
+
+-- Reservations: the hash keeps n, at, part, taken, num and per of their marks and when they expire; the sorted set the latter.
+local function write_reservation(c, id, m)
+  call('HSET', c.res, id, pack('<ddddddd', m[1], m[2], m[3], m[4], m[5], m[6], m[7]))
+end
+
+-- due is when the first reservation expires; without reservations there is nothing to remember of them.
+local function due(c)
+  local first = call('ZRANGE', c.due, 0, 0, 'WITHSCORES')
+  if first[2] and c.count > 0 then
+    c.first = tonumber(first[2])
+    return
+  end
+  c.count, c.sum, c.first, c.until_ = 0, 0, 0, 0
+  call('DEL', c.res, c.due)
+  if c.l.alg == 84 then c.s[3] = 0 elseif c.l.alg == 67 then c.s[1] = 0 end
+end
+
+local function remove(c, id)
+  local v = call('HGET', c.res, id)
+  call('HDEL', c.res, id)
+  call('ZREM', c.due, id)
+  if not v then return nil end
+  local m = { unpack('<ddddddd', v) }
+  c.count, c.sum = math.max(0, c.count - 1), math.max(0, c.sum - m[1])
+  return m
+end
+
+-- sweep cancels the reservations that have expired.
+local function sweep(c)
+  if c.count == 0 or c.first > c.t then return end
+  local ids = call('ZRANGEBYSCORE', c.due, '-inf', string.format('%.0f', c.t))
+  for _, id in ipairs(ids) do
+    local m = remove(c, id)
+    if m then cancel(c, m[1], m) end
+  end
+  due(c)
+  c.dirty = true
+end
+
+-- every calls f(mark, id) for each reservation, and keeps what it makes of the mark.
+local function every(c, f)
+  if c.count == 0 then return end
+  local all = call('HGETALL', c.res)
+  for i = 1, #all, 2 do
+    local m = { unpack('<ddddddd', all[i + 1]) }
+    f(m, all[i])
+    write_reservation(c, all[i], m)
+  end
+  c.dirty = true
+end
+
+local function forget(m) m[5] = -1 end
+
+-- remark gives the marks of all reservations another meaning after the limit has changed.
+local function remark(c, old, from)
+  local l = c.l
+  if l.alg == 67 then return end
+  if l.alg ~= 84 and l.window == old.window and l.segments == old.segments and l.calendar == old.calendar then return end
+  every(c, function(m)
+    if m[5] < 0 then return end
+    if l.alg == 84 then -- the fastest rate at which permits can have come back since
+      if m[5] == 0 or m[5] / m[6] < old.num / old.per then m[5], m[6] = old.num, old.per end
+      if m[5] / m[6] < l.num / l.per then m[5], m[6] = l.num, l.per end
+    elseif m[2] >= from then
+      m[2] = c.s[1]
+    else
+      forget(m)
+    end
+  end)
+end
+
+-- rewind takes a record that is far ahead of the clock back to now, as if no time had passed.
+local function rewind(c, was, back)
+  local moved = c.s[1] - was
+  if c.l.alg == 84 then moved = -back elseif c.l.alg == 67 then moved = 0 end
+  every(c, function(m, id)
+    m[2], m[4], m[7] = m[2] + moved, m[4] - back, m[7] - back
+    call('ZADD', c.due, string.format('%.0f', m[7]), id)
+  end)
+  c.first, c.until_ = c.first - back, c.until_ - back
+  c.dirty = true
+end
+
+-- rebase keeps what was returned small: it counts only against the marks of reservations.
+local function rebase(c)
+  if c.l.alg ~= 84 or c.s[3] < 281474976710656 or full == 0 then return end
+  every(c, function(m) m[2] = m[2] - c.s[3] end)
+  c.s[3] = 0
+end
+
+-- save writes the record, which the server may drop once it is equal to a fresh one and no reservation is left.
+local function save(c)
+  local l, s = c.l, c.s
+  local left
+  rebase(c)
+  if l.alg == 84 then
+    left = s[1]
+    if s[2] > 0 then left = left + 1 end
+  elseif l.alg == 70 then
+    left = 0
+    if s[2] > 0 then left = s[1] + math.ceil(s[2] / l.limit) * l.window - c.t end
+  elseif l.alg == 65 then
+    left = 0
+    if s[2] > 0 then left = s[1] + 2 * l.window - c.t elseif s[3] > 0 then left = s[1] + l.window - c.t end
+  elseif l.alg == 83 then
+    left = 0
+    for j = 2, l.segments + 1 do
+      if s[j] > 0 then
+        left = l.window
+        break
+      end
+    end
+  elseif l.alg == 75 then
+    left = 0
+    if s[2] > 0 then left = s[4] - c.t + (math.ceil(s[2] / l.limit) - 1) * 31708800000000 end
+  else
+    left = 0
+    if s[1] > 0 and c.count == 0 then s[1] = 0 end
+  end
+  if c.count > 0 then left = math.max(left, c.until_ - c.t) end
+  if left <= 0 then
+    call('DEL', c.key)
+    return
+  end
+  local parts = { c.h }
+  if c.count > 0 then
+    parts[2] = pack('<Bddddd', 1, c.last, c.count, c.sum, c.first, c.until_)
+  else
+    parts[2] = pack('<Bd', 0, c.last)
+  end
+  local n = #s
+  if l.alg == 84 and c.count == 0 then n = 2 end
+  if l.alg == 83 then
+    while n > 1 and s[n] == 0 do n = n - 1 end
+  end
+  for i = 1, n do parts[i + 2] = pack('<d', s[i]) end
+  call('SET', c.key, table.concat(parts), 'PX', floor((left + math.max(0, c.t - now)) / 1000) + 1 + MARGIN)
+end
+
+local step = 1
+if full == 1 then step = 3 end
+local charges, count = {}, #KEYS / step
+local argument = 1
+
+for i = 1, count do
+  local a = ARGV[argument + i]
+  local hlen = byte(a, 1)
+  local h = sub(a, 2, hlen + 1)
+  local n = unpack('<d', a, hlen + 3)
+  local c
+  do
+    local k = (i - 1) * step
+    c = { key = KEYS[k + 1], h = h, l = parse(h), t = now, last = now, count = 0, sum = 0, first = 0, until_ = 0 }
+    if full == 1 then c.res, c.due = KEYS[k + 2], KEYS[k + 3] end
+    if c.l.alg == 75 then
+      local e = { unpack('<ddddddd', a, hlen + 11) }
+      c.from, c.passed = e[1], e[2]
+      c.edges = { e[3], e[4], e[5], e[6], e[7] }
+    end
+    local rec = call('GET', c.key)
+    c.known = rec and 1 or 0
+    if rec then
+      local old = c.l
+      local size = hlen
+      if sub(rec, 1, hlen) ~= h then
+        local alg = byte(rec, 1)
+        if alg == 84 then size = 41 elseif alg == 83 then size = 25 elseif alg == 70 or alg == 65 then size = 17
+        elseif alg == 67 then size = 9 else size = 10 + byte(rec, 10) end
+        old = parse(sub(rec, 1, size))
+        c.old = old
+      end
+      local flag, pos
+      flag, c.last, pos = unpack('<Bd', rec, size + 1)
+      if flag == 1 then c.count, c.sum, c.first, c.until_, pos = unpack('<dddd', rec, pos) end
+      if now < c.last and c.last - now <= GUARD then c.t = c.last end
+      if old.alg == c.l.alg then
+        c.s = zero(old)
+        local k = 1
+        while pos <= #rec do
+          c.s[k], pos = unpack('<d', rec, pos)
+          k = k + 1
+        end
+      end
+    end
+    if not c.s then
+      c.s = zero(c.l)
+      c.last = c.t
+    end
+    -- What is missing is told before anything is written.
+    c.back = c.last - c.t
+    local touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0)
+    if full == 0 and (touched or op == REFUND and c.count > 0) then return pack('<B', 1) end
+    if c.l.alg == 75 then
+      local at = edge(c, c.t)
+      local from = 0
+      local limit = (c.old and c.old.alg == 75 and c.old or c.l).limit
+      if c.s[2] > limit and (not at or c.s[1] < c.edges[at]) and c.s[1] ~= c.from then
+        from = c.s[1]
+        for j = 1, at or 0 do
+          if c.edges[j] == c.s[1] then from = 0 end
+        end
+      end
+      if not at or from ~= 0 then
+        if from == 0 then from = c.from end
+        return pack('<BBdd', 2, i, c.t, from)
+      end
+    end
+  end
+  charges[i] = { c = c, n = n, a = a, at = hlen + 11 }
+end
+
+for i = 1, count do
+  local c = charges[i].c
+  local old, l = c.old, c.l
+  if old and old.alg ~= l.alg then -- it begins anew
+    every(c, forget)
+    c.dirty, c.last = true, c.t
+    advance(c, l)
+  else
+    c.l = old or l -- reservations are canceled as what they were
+    if old and old.alg == 75 then c.l = l end
+    local was = c.s[1]
+    advance(c, old or l)
+    c.l = old or l
+    if c.back > 0 and c.count > 0 then rewind(c, was, c.back) end
+    sweep(c)
+    c.l = l
+    if old then
+      local from = c.s[1]
+      if l.alg == 83 then from = from - old.segments + 1 end
+      carry(c, old)
+      c.dirty = c.dirty or op ~= PEEK and op ~= INSPECT
+      remark(c, old, from)
+    end
+  end
+  c.last = c.t
+end
+
+local reply = { pack('<Bd', 0, now) }
+
+local function answer(c, ok)
+  local s = c.s
+  local n = #s
+  if c.l.alg == 84 then n = 2 elseif c.l.alg == 75 then n = 2 end
+  local parts = { pack('<Bd', ok, c.t) }
+  if c.l.alg == 83 then
+    while n > 1 and s[n] == 0 do n = n - 1 end
+    parts[2] = pack('<B', n)
+  end
+  for i = 1, n do parts[#parts + 1] = pack('<d', s[i]) end
+  reply[#reply + 1] = table.concat(parts)
+end
+
+if op == REFUND then
+  for i = 1, count do
+    local c = charges[i].c
+    local n = charges[i].n
+    refund(c, n)
+    if c.l.alg == 67 and c.count > 0 then -- or they would come back again when they are settled
+      for _, id in ipairs(call('ZRANGE', c.due, 0, -1)) do
+        if n <= 0 then break end
+        local m = { unpack('<ddddddd', call('HGET', c.res, id)) }
+        if m[5] >= 0 and m[1] > 0 then
+          local k = math.min(n, m[1])
+          m[1], n, c.sum = m[1] - k, n - k, c.sum - k
+          write_reservation(c, id, m)
+        end
+      end
+    end
+    c.dirty = true
+  end
+elseif op == SETTLE then
+  local id, found = sub(ARGV[1], 19), 0
+  for i = 1, count do
+    local c, n = charges[i].c, charges[i].n
+    local m = remove(c, id .. string.char(i))
+    if m then
+      found = found + 1
+      if n < 0 then n = 0 end
+      if c.l.alg == 67 then
+        cancel(c, m[1], m)
+      elseif n < m[1] then
+        cancel(c, m[1] - n, m)
+      else
+        charge(c, n - m[1])
+      end
+      due(c)
+      c.dirty = true
+    end
+  end
+  reply[2] = pack('<B', found)
+else
+  local all = true
+  for i = 1, count do
+    local c, n = charges[i].c, charges[i].n
+    local l, s = c.l, c.s
+    if not c.before then
+      c.before = {}
+      for j = 1, #s do c.before[j] = s[j] end
+    end
+    local ok, answer_as, wus, wpart = n >= 0 and n <= l.limit, 0, 0, 0
+    if ok then
+      if l.alg == 84 then
+        wus, wpart = unpack('<dd', charges[i].a, charges[i].at)
+        wus, wpart = plus(s[1], s[2], wus, wpart, l.num)
+        ok = not less(l.fus, l.fpart, wus, wpart)
+      else
+        ok = used(c) + math.max(n, 1) <= l.limit
+      end
+    end
+    if op == RESERVE and c.count >= MOST then ok, answer_as = false, 2 end
+    all = all and ok
+    if ok and n > 0 and op ~= PEEK and op ~= INSPECT then
+      if l.alg == 84 then s[1], s[2] = wus, wpart else add(c, n) end
+      if op == RESERVE then
+        local mark = s[1]
+        if l.alg == 84 then mark = c.t + s[1] + s[3] elseif l.alg == 67 then mark = 0 end
+        charges[i].mark = { n, mark, l.alg == 84 and s[2] or 0, c.t, 0, 0, c.t + life }
+      end
+    elseif ok and op == RESERVE then
+      charges[i].mark = { 0, -1, 0, c.t, 0, 0, c.t + life }
+    end
+    if op == INSPECT then
+      answer(c, ok and 1 or 0)
+      reply[#reply + 1] = pack('<dddd', c.known, c.count, c.sum, call('PTTL', c.key))
+    else
+      answer(c, ok and 1 or answer_as)
+    end
+  end
+  if op == TAKE or op == RESERVE then
+    local expires = 0
+    for i = 1, count do
+      local c, m = charges[i].c, charges[i].mark
+      if not all then
+        c.s = c.before
+      else
+        if m then
+          local id = sub(ARGV[1], 19) .. string.char(i)
+          if c.count == 0 then call('DEL', c.res, c.due) end
+          write_reservation(c, id, m)
+          call('ZADD', c.due, string.format('%.0f', m[7]), id)
+          c.count, c.sum = c.count + 1, c.sum + m[1]
+          if c.count == 1 or m[7] < c.first then c.first = m[7] end
+          c.until_ = math.max(c.until_, m[7])
+          if expires == 0 or m[7] < expires then expires = m[7] end
+          local px = floor((c.until_ - now) / 1000) + 1 + MARGIN
+          call('PEXPIRE', c.res, px)
+          call('PEXPIRE', c.due, px)
+        end
+        if charges[i].n > 0 or m then c.dirty = true end
+      end
+    end
+    if op == RESERVE then reply[#reply + 1] = pack('<d', expires) end
+  end
+end
+
+for i = 1, count do
+  local c = charges[i].c
+  if c.dirty then
+    c.dirty = false
+    save(c)
+  end
+end
+return table.concat(reply)

@@ -1,0 +1,240 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/weirhq/weir/store"
+)
+
+// request is a call of the script.
+type request struct {
+	keys, args []string
+
+	state atomic.Int32
+	done  chan struct{} // holds one
+	reply string
+	err   error
+	timer *time.Timer
+}
+
+// The states of a request.
+const (
+	waiting = iota
+	answered
+	abandoned
+)
+
+var (
+	errCrowded = errors.New("as many requests wait for it as may")
+	errLate    = errors.New("it did not answer in time")
+)
+
+// unavailable is the error for a call that got no answer because of err.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
+
+// mostBatch is how many requests are sent together.
+const mostBatch = 256
+
+// dispatcher sends requests, those that wait at a time together. Its senders may have to wait for a connection or for an answer;
+// callers never wait longer than they want to.
+type dispatcher struct {
+	client  rueidis.Client
+	script  string
+	digest  string
+	timeout time.Duration
+	most    int64
+
+	inFlight atomic.Int64
+	pool     sync.Pool
+
+	lock    sync.Mutex
+	wake    *sync.Cond
+	queue   []*request
+	spare   []*request
+	closed  bool
+	senders sync.WaitGroup
+}
+
+func newDispatcher(client rueidis.Client, script string, digest string, timeout time.Duration, most, senders int) *dispatcher {
+	d := &dispatcher{client: client, script: script, digest: digest, timeout: timeout, most: int64(most)}
+	d.wake = sync.NewCond(&d.lock)
+	d.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	for range senders {
+		d.senders.Go(d.send)
+	}
+	return d
+}
+
+// call sends the script with keys and args, and answers its reply. An error says that it may or may not have run.
+func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", unavailable(err)
+	}
+	if d.inFlight.Add(1) > d.most {
+		d.inFlight.Add(-1)
+		return "", unavailable(errCrowded)
+	}
+	r := d.pool.Get().(*request) //nolint:errcheck,forcetypeassert // nothing else is in the pool
+	r.keys, r.args = keys, args
+	r.state.Store(waiting)
+	d.lock.Lock()
+	if d.closed {
+		d.lock.Unlock()
+		d.finish(r)
+		return "", store.ErrClosed
+	}
+	d.queue = append(d.queue, r)
+	d.lock.Unlock()
+	d.wake.Signal()
+	if r.timer == nil {
+		r.timer = time.NewTimer(d.timeout)
+	} else {
+		r.timer.Reset(d.timeout)
+	}
+	var err error
+	select {
+	case <-r.done:
+	case <-r.timer.C:
+		err = errLate
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		if r.state.CompareAndSwap(waiting, abandoned) {
+			return "", unavailable(err) // whoever sent it gives it back
+		}
+		<-r.done
+	}
+	r.timer.Stop()
+	reply, err := r.reply, r.err
+	d.finish(r)
+	return reply, err
+}
+
+// finish gives a request back that nobody else knows.
+func (d *dispatcher) finish(r *request) {
+	r.keys, r.args, r.reply, r.err = nil, nil, "", nil
+	d.inFlight.Add(-1)
+	d.pool.Put(r)
+}
+
+// answer hands an answer to the caller, if it still waits.
+func (d *dispatcher) answer(r *request, reply string, err error) {
+	r.reply, r.err = reply, err
+	if r.state.CompareAndSwap(waiting, answered) {
+		r.done <- struct{}{}
+		return
+	}
+	d.finish(r)
+}
+
+// send sends what waits until the dispatcher is closed.
+func (d *dispatcher) send() {
+	batch := make([]*request, 0, mostBatch)
+	commands := make([]rueidis.Completed, 0, mostBatch)
+	for {
+		d.lock.Lock()
+		for len(d.queue) == 0 && !d.closed {
+			d.wake.Wait()
+		}
+		if d.closed {
+			rest := d.queue
+			d.queue = nil
+			d.lock.Unlock()
+			for _, r := range rest {
+				d.answer(r, "", store.ErrClosed)
+			}
+			return
+		}
+		n := min(len(d.queue), mostBatch)
+		batch = append(batch[:0], d.queue[:n]...)
+		rest := copy(d.queue, d.queue[n:])
+		clear(d.queue[rest:])
+		d.queue = d.queue[:rest]
+		more := rest > 0
+		d.lock.Unlock()
+		if more {
+			d.wake.Signal()
+		}
+		live := batch[:0]
+		for _, r := range batch {
+			if r.state.Load() == abandoned { // nobody waits, and the server has not seen it
+				d.finish(r)
+				continue
+			}
+			live = append(live, r)
+		}
+		commands = d.exchange(live, commands)
+		clear(batch)
+	}
+}
+
+// exchange sends a batch and hands out the answers. Where the server does not know the script, which then has not run, it is
+// sent by the first request that met this, and the others follow.
+func (d *dispatcher) exchange(batch []*request, commands []rueidis.Completed) []rueidis.Completed {
+	inFull := 0 // how many of the batch carry the script
+	for len(batch) > 0 {
+		commands = commands[:0]
+		for i, r := range batch {
+			commands = append(commands, d.command(r, i < inFull))
+		}
+		if inFull > 0 { // the others need it
+			commands = commands[:inFull]
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+		var results []rueidis.RedisResult
+		if len(commands) == 1 {
+			results = []rueidis.RedisResult{d.client.Do(ctx, commands[0])}
+		} else {
+			results = d.client.DoMulti(ctx, commands...)
+		}
+		cancel()
+		left := batch[:0]
+		for i, result := range results {
+			reply, err := result.ToString()
+			if known, ok := rueidis.IsRedisErr(err); ok && known.IsNoScript() && inFull == 0 {
+				left = append(left, batch[i])
+				continue
+			}
+			if err != nil {
+				reply, err = "", unavailable(err)
+			}
+			d.answer(batch[i], reply, err)
+		}
+		if inFull > 0 {
+			left = append(left, batch[len(results):]...)
+			inFull = 0
+		} else {
+			inFull = 1
+		}
+		clear(batch[len(left):])
+		batch = left
+	}
+	return commands
+}
+
+func (d *dispatcher) command(r *request, inFull bool) rueidis.Completed {
+	if inFull {
+		return d.client.B().Eval().Script(d.script).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+	}
+	return d.client.B().Evalsha().Sha1(d.digest).Numkeys(int64(len(r.keys))).Key(r.keys...).Arg(r.args...).Build()
+}
+
+func (d *dispatcher) close() {
+	d.lock.Lock()
+	closed := d.closed
+	d.closed = true
+	d.lock.Unlock()
+	if closed {
+		return
+	}
+	d.wake.Broadcast()
+	d.senders.Wait()
+	d.client.Close()
+}

@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"crypto/tls"
+	"fmt"
+	"math/bits"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/weirhq/weir"
+)
+
+// Options configure a [Store].
+type Options struct {
+	// URL names the server: redis://user:password@host:port/db, or rediss:// over TLS, or unix:///path?db=0. Further servers of
+	// a cluster, or further sentinels, are added by addr=host:port, as often as needed; master_set=name says that the
+	// servers are sentinels which watch the set of that name. It excludes Addresses. Default: redis://127.0.0.1:6379, if Addresses
+	// is empty.
+	URL string
+	// Addresses are host:port of a server, of some servers of a cluster, or of sentinels.
+	Addresses []string
+	// MasterSet is the name of the set that the sentinels at Addresses watch. Default: "", no sentinels.
+	MasterSet string
+	// Username and Password are those of the servers. They replace those of URL, if they are not empty.
+	Username, Password string
+	// SentinelUsername and SentinelPassword are those of the sentinels. Default: none.
+	SentinelUsername, SentinelPassword string
+	// DB is the number of the database, from 0 to 2^16-1. A cluster has 0 only. It replaces that of URL, if it is not 0.
+	DB int
+	// TLS is how servers are reached over TLS. Default: nil, as URL says.
+	TLS *tls.Config
+	// Prefix begins the name of every key, at most 128 bytes without braces. Stores of the same prefix share their states.
+	// Default: "weir:".
+	Prefix string
+	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min. Default: 100 ms.
+	Timeout time.Duration
+	// MaxInFlight is how many requests may be waiting for an answer of the server, those included whose callers wait no more: from
+	// 1 to 2^20. Others get ErrUnavailable at once. Default: 10,000.
+	MaxInFlight int
+	// Connections is how many connections to each server share the requests: 1, 2, 4 or 8. Default: 2.
+	Connections int
+}
+
+const (
+	defaultURL         = "redis://127.0.0.1:6379"
+	defaultPrefix      = "weir:"
+	defaultTimeout     = 100 * time.Millisecond
+	defaultMaxInFlight = 10_000
+	defaultConnections = 2
+)
+
+// checked fills in the defaults, or answers an *[weir.OptionError].
+func (o Options) checked() (Options, error) {
+	wrong := func(option, value, accepted string) (Options, error) {
+		return Options{}, &weir.OptionError{Option: "Options." + option, Value: value, Accepted: accepted}
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = defaultMaxInFlight
+	}
+	if o.Connections == 0 {
+		o.Connections = defaultConnections
+	}
+	if o.URL == "" && len(o.Addresses) == 0 {
+		o.URL = defaultURL
+	}
+	switch {
+	case o.URL != "" && len(o.Addresses) > 0:
+		return wrong("Addresses", strings.Join(o.Addresses, ","), "empty where URL is given")
+	case len(o.Prefix) > 128 || strings.ContainsAny(o.Prefix, "{}"):
+		return wrong("Prefix", fmt.Sprintf("%.40q", o.Prefix), "at most 128 bytes without braces")
+	case o.Timeout < time.Millisecond || o.Timeout > time.Minute:
+		return wrong("Timeout", o.Timeout.String(), "from 1ms to 1m")
+	case o.MaxInFlight < 1 || o.MaxInFlight > 1<<20:
+		return wrong("MaxInFlight", fmt.Sprint(o.MaxInFlight), "from 1 to 1048576")
+	case o.DB < 0 || o.DB > 1<<16-1:
+		return wrong("DB", fmt.Sprint(o.DB), "from 0 to 65535")
+	case o.Connections < 1 || o.Connections > 8 || bits.OnesCount(uint(o.Connections)) != 1:
+		return wrong("Connections", fmt.Sprint(o.Connections), "1, 2, 4 or 8")
+	}
+	return o, nil
+}
+
+// client is what the library wants to know of checked options.
+func (o Options) client() (rueidis.ClientOption, error) {
+	c := rueidis.ClientOption{InitAddress: o.Addresses}
+	if o.URL != "" {
+		var err error
+		if c, err = rueidis.ParseURL(o.URL); err != nil {
+			return c, &weir.OptionError{
+				Option: "Options.URL", Value: fmt.Sprintf("%q", redacted(o.URL)),
+				Accepted: "a URL of the scheme redis, rediss, valkey, valkeys or unix",
+			}
+		}
+	}
+	if o.Username != "" {
+		c.Username = o.Username
+	}
+	if o.Password != "" {
+		c.Password = o.Password
+	}
+	if o.DB != 0 {
+		c.SelectDB = o.DB
+	}
+	if o.TLS != nil {
+		c.TLSConfig = o.TLS
+	}
+	if o.MasterSet != "" {
+		c.Sentinel.MasterSet = o.MasterSet
+	}
+	c.Sentinel.Username, c.Sentinel.Password = o.SentinelUsername, o.SentinelPassword
+	if c.Sentinel.MasterSet != "" {
+		// A notice of a fail-over can be missed.
+		c.Sentinel.TopologyRefreshInterval = 5 * time.Second
+		c.Sentinel.TLSConfig = c.TLSConfig
+	}
+	c.ClientName = "weir"
+	c.DisableCache = true
+	c.DisableRetry = true // a script that may have run is not sent again
+	c.PipelineMultiplex = bits.Len(uint(o.Connections)) - 1
+	c.Dialer.Timeout = max(o.Timeout, time.Second)
+	c.Dialer.KeepAlive = time.Second
+	c.ConnWriteTimeout = max(o.Timeout, time.Second)
+	c.ClusterOption.ShardsRefreshInterval = 5 * time.Second
+	return c, nil
+}
+
+// redacted is a URL without what must not be shown.
+func redacted(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "that cannot be parsed"
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// terms are a limit that has been checked.
+type terms struct {
+	given weir.Limit // as the caller wrote it
+	limit weir.Limit // with its defaults filled in
+	law   law
+	most  int64  // permits that can be granted at once
+	text  string // the binary form of the limit: equal for equal limits
+}
+
+const defaultSegments = 10
+
+// newTerms checks a limit.
+func newTerms(given weir.Limit) (*terms, error) {
+	if err := given.Check(); err != nil {
+		return nil, err
+	}
+	t := &terms{given: given, limit: given}
+	l := &t.limit
+	switch l.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		if l.Burst == 0 {
+			l.Burst = l.Rate.Permits
+		}
+		t.most = l.Burst
+	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
+		t.most = l.Burst
+	default:
+		l.Burst, t.most = 0, l.Rate.Permits
+		if l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments == 0 {
+			l.Segments = defaultSegments
+		}
+	}
+	if z := l.Calendar.Zone; z != nil && z != time.UTC {
+		if _, err := time.LoadLocation(z.String()); err != nil || z == time.Local {
+			return nil, &weir.OptionError{
+				Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
+				Accepted: "UTC or a zone with a name that time.LoadLocation knows, as other processes read it",
+			}
+		}
+	}
+	var err error
+	if t.law, err = newLaw(*l); err != nil {
+		return nil, fmt.Errorf("weir: limit %v: %w", given, err)
+	}
+	t.text = string(appendLimit(nil, *l))
+	return t, nil
+}
+
+// termsCache remembers limits that were checked, so that a charge costs one look.
+type termsCache struct {
+	lock   sync.RWMutex
+	known  map[weir.Limit]*terms
+	byText map[string]*terms
+}
+
+// mostTerms is how many limits are remembered. When there are more, all are forgotten.
+const mostTerms = 4096
+
+// compiled are the limits of all stores of the process.
+var compiled termsCache
+
+func (c *termsCache) terms(l weir.Limit) (*terms, error) {
+	c.lock.RLock()
+	t := c.known[l]
+	c.lock.RUnlock()
+	if t != nil {
+		return t, nil
+	}
+	t, err := newTerms(l)
+	if err != nil {
+		return nil, err
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.known == nil || len(c.known) >= mostTerms {
+		c.known, c.byText = make(map[weir.Limit]*terms), make(map[string]*terms)
+	}
+	c.known[l], c.byText[t.text] = t, t
+	return t, nil
+}
+
+// read is the terms of a limit in its binary form.
+func (c *termsCache) read(text string) (*terms, bool) {
+	c.lock.RLock()
+	t := c.byText[text]
+	c.lock.RUnlock()
+	if t != nil {
+		return t, true
+	}
+	l, ok := decodeLimit(text)
+	if !ok {
+		return nil, false
+	}
+	t, err := c.terms(l)
+	return t, err == nil && t.text == text
+}
+
+// faster is the faster of two rates, of which the zero Rate is the slowest.
+func faster(a, b weir.Rate) weir.Rate {
+	hiA, loA := bits.Mul64(uint64(a.Permits), uint64(b.Period))
+	hiB, loB := bits.Mul64(uint64(b.Permits), uint64(a.Period))
+	if a == (weir.Rate{}) || hiB > hiA || hiB == hiA && loB > loA {
+		return b
+	}
+	return a
+}
