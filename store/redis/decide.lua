@@ -7,7 +7,7 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
 local op, full, now, life = unpack('<BBdd', ARGV[1])
-local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT = 1, 2, 3, 4, 5, 6
+local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
 if now < 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -47,6 +47,11 @@ if op == TAKE and #KEYS == 1 and full == 0 then
 end
 
 local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
+
+if op == RESET then
+  call('DEL', KEYS[1], KEYS[2], KEYS[3])
+  return pack('<B', 0)
+end
 
 -- muldiv is a * b / c rounded down, and the rest, for c up to 2^50 and a quotient below 2^53.
 local function muldiv(a, b, c)

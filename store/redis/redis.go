@@ -1,0 +1,364 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // what Redis names scripts by
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+//go:embed decide.lua
+var decide string
+
+// What the script is asked to do.
+const (
+	opTake = iota + 1
+	opReserve
+	opPeek
+	opRefund
+	opSettle
+	opInspect
+	opReset
+)
+
+// Store is a [store.Store] in Redis or Valkey: see the package comment for what it guarantees. Make it by [Open].
+type Store struct {
+	options  Options
+	dispatch *dispatcher
+	laws     laws
+	cluster  bool
+	// split has the limits of a request go to different slots by themselves even where the server is no cluster: for tests.
+	split bool
+	// virtual is the time of the server in microseconds, if it is not negative: for tests.
+	virtual atomic.Int64
+	// ahead is how far the server's clock is ahead of this process's, in microseconds. It only chooses edges of calendars, which
+	// the script checks.
+	ahead atomic.Int64
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to the servers. It answers an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no server can be
+// reached; later it connects again by itself whenever a connection is lost.
+func Open(o Options) (*Store, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	options, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	client, err := rueidis.NewClient(options)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	s := &Store{options: o, cluster: client.Mode() == rueidis.ClientModeCluster}
+	s.virtual.Store(-1)
+	sum := sha1.Sum([]byte(decide)) //nolint:gosec // what Redis names scripts by
+	s.dispatch = newDispatcher(client, decide, hex.EncodeToString(sum[:]), o.Timeout, o.MaxInFlight, 2*o.Connections)
+	return s, nil
+}
+
+// Close implements [store.Store]. Calls that wait for an answer get ErrClosed, or their answer.
+func (s *Store) Close() error {
+	s.dispatch.close()
+	return nil
+}
+
+// Take implements [store.Store]. In a cluster, the charges of keys with the same text are one step; those of several
+// keys are reserved first and committed then.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+	if err := store.CheckTaken(charges); err != nil {
+		return err
+	}
+	_, err := s.ask(ctx, opTake, charges, decisions, 0)
+	return err
+}
+
+// Peek implements [store.Store].
+func (s *Store) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+	_, err := s.ask(ctx, opPeek, charges, decisions, 0)
+	return err
+}
+
+// Reserve implements [store.Store].
+func (s *Store) Reserve(
+	ctx context.Context, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
+) (store.Reservation, error) {
+	if err := store.CheckExpiry(expiry); err != nil {
+		return store.Reservation{}, err
+	}
+	return s.ask(ctx, opReserve, charges, decisions, expiry)
+}
+
+// ask decides about the charges of a request.
+func (s *Store) ask(
+	ctx context.Context, op byte, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
+) (store.Reservation, error) {
+	if err := check(charges, decisions); err != nil {
+		return store.Reservation{}, err
+	}
+	if len(charges) == 0 {
+		return store.Reservation{}, nil
+	}
+	parts, err := s.parts(charges)
+	if err != nil {
+		return store.Reservation{}, err
+	}
+	if len(parts) > 1 {
+		return s.askParts(ctx, op, parts, charges, decisions, expiry)
+	}
+	p := parts[0]
+	p.decisions = decisions
+	switch op {
+	case opReserve:
+		id := newID()
+		return s.reserved(id, charges, &p, s.reserve(ctx, &p, id, expiry))
+	default:
+		return store.Reservation{}, s.decide(ctx, op, &p)
+	}
+}
+
+func check(charges []store.Charge, decisions []weir.Decision) error {
+	if err := store.CheckCharges(charges); err != nil {
+		return err
+	}
+	return store.CheckDecisions(charges, decisions)
+}
+
+// part is the charges of a request that are one step of the script.
+type part struct {
+	charges   []store.Charge
+	laws      []*law
+	decisions []weir.Decision
+	places    []int // of the charges in the request, if there are several parts
+	keys      []string
+	expires   int64 // of what was reserved, in microseconds
+	slot      uint16
+}
+
+// parts cuts a request into steps: one, unless the charges belong to several slots of a cluster.
+func (s *Store) parts(charges []store.Charge) ([]part, error) {
+	list := make([]*law, len(charges))
+	for i := range charges {
+		var err error
+		if list[i], err = s.laws.law(charges[i].Limit); err != nil {
+			return nil, err
+		}
+	}
+	if !s.cluster && !s.split || len(charges) == 1 {
+		return []part{{charges: charges, laws: list}}, nil
+	}
+	var parts []part
+next:
+	for i := range charges {
+		slot := slotOf(s.key(&charges[i], kindRecord))
+		for k := range parts {
+			if p := &parts[k]; p.slot == slot {
+				p.charges, p.laws, p.places = append(p.charges, charges[i]), append(p.laws, list[i]), append(p.places, i)
+				continue next
+			}
+		}
+		parts = append(parts, part{
+			charges: []store.Charge{charges[i]}, laws: []*law{list[i]}, places: []int{i}, slot: slot,
+		})
+	}
+	return parts, nil
+}
+
+func (s *Store) key(c *store.Charge, kind byte) string {
+	var buf [128]byte
+	return string(appendKey(buf[:0], s.options.Prefix, c.Policy, c.Key, kind))
+}
+
+// head is the first argument of the script.
+func (s *Store) head(op, full byte, life time.Duration, id string) string {
+	return string(append(numbers([]byte{op, full}, s.virtual.Load(), int64(life)/microsecond), id...))
+}
+
+// headTake is the head of most calls.
+var headTake = string(numbers([]byte{opTake, 0}, -1, 0))
+
+// run sends the script for a part until it misses nothing, and answers what comes after the first byte of its reply.
+// argument makes that of a charge, without the edges of calendars.
+func (s *Store) run(
+	ctx context.Context, op byte, p *part, life time.Duration, id string, argument func(i int) string,
+) (reader, error) {
+	full := byte(0)
+	if op == opReserve || op == opSettle {
+		full = 1
+	}
+	type edges struct{ around, from int64 }
+	var around []edges // of calendars
+	p.keys = nil
+	for range 3*len(p.charges) + 3 {
+		n := len(p.charges)
+		args := make([]string, n+1)
+		if op == opTake && full == 0 && s.virtual.Load() < 0 {
+			args[0] = headTake
+		} else {
+			args[0] = s.head(op, full, life, id)
+		}
+		if len(p.keys) != n*(1+2*int(full)) {
+			p.keys = make([]string, 0, n*(1+2*int(full)))
+			for i := range p.charges {
+				p.keys = append(p.keys, s.key(&p.charges[i], kindRecord))
+				if full == 1 {
+					p.keys = append(p.keys, s.key(&p.charges[i], kindReservations), s.key(&p.charges[i], kindDue))
+				}
+			}
+		}
+		for i, w := range p.laws {
+			args[i+1] = argument(i)
+			if w.code == codeCalendar {
+				if around == nil {
+					around = make([]edges, n)
+				}
+				e := &around[i]
+				if e.around == 0 {
+					e.around = time.Now().UnixMicro() + s.ahead.Load()
+				}
+				args[i+1] = string(w.edges([]byte(args[i+1]), e.around, e.from))
+			}
+		}
+		reply, err := s.dispatch.call(ctx, p.keys, args)
+		if err != nil {
+			return reader{}, err
+		}
+		r := reader{rest: reply}
+		switch r.byte() {
+		case replyDone:
+			return r, nil
+		case replyAllKeys:
+			full = 1
+		case replyEdges:
+			i := int(r.byte()) - 1
+			now, from := r.number(), r.number()
+			if r.short || i < 0 || i >= len(around) {
+				return reader{}, unavailable(errReply)
+			}
+			around[i] = edges{now, from}
+			s.ahead.Store(now - time.Now().UnixMicro())
+		default:
+			return reader{}, unavailable(errReply)
+		}
+	}
+	return reader{}, unavailable(errReply)
+}
+
+// decide asks for decisions about a part.
+func (s *Store) decide(ctx context.Context, op byte, p *part) error {
+	r, err := s.run(ctx, op, p, 0, "", p.argument)
+	if err != nil {
+		return err
+	}
+	return p.decided(&r)
+}
+
+func (p *part) argument(i int) string {
+	var buf [128]byte
+	return p.laws[i].argument(buf[:0], p.charges[i].N)
+}
+
+// decided reads the decisions.
+func (p *part) decided(r *reader) error {
+	now := r.number()
+	for i := range p.charges {
+		p.decisions[i] = p.laws[i].decision(r, now, p.charges[i].N, p.charges[i].Policy)
+	}
+	if r.short {
+		clear(p.decisions)
+		return unavailable(errReply)
+	}
+	return nil
+}
+
+// allowed tells whether all decisions are.
+func (p *part) allowed() bool {
+	for i := range p.decisions {
+		if !p.decisions[i].Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// Refund implements [store.Store]. In a cluster, it is one step for each slot.
+func (s *Store) Refund(ctx context.Context, charges []store.Charge) error {
+	if err := store.CheckCharges(charges); err != nil || len(charges) == 0 {
+		return err
+	}
+	parts, err := s.parts(charges)
+	if err != nil {
+		return err
+	}
+	for k := range parts {
+		p := &parts[k]
+		_, err := s.run(ctx, opRefund, p, 0, "", func(i int) string { return string(p.laws[i].settling(p.charges[i].N)) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reset implements [store.Store].
+func (s *Store) Reset(ctx context.Context, policy, key string) error {
+	c := store.Charge{Policy: policy, Key: key, Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}}
+	if err := store.CheckCharges([]store.Charge{c}); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	keys := []string{s.key(&c, kindRecord), s.key(&c, kindReservations), s.key(&c, kindDue)}
+	_, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, "")})
+	return err
+}
+
+// Inspect implements [store.Store].
+func (s *Store) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
+	c.N = 0
+	charges := []store.Charge{c}
+	decisions := make([]weir.Decision, 1)
+	if err := check(charges, decisions); err != nil {
+		return store.State{}, err
+	}
+	parts, err := s.parts(charges)
+	if err != nil {
+		return store.State{}, err
+	}
+	p := &parts[0]
+	r, err := s.run(ctx, opInspect, p, 0, "", p.argument)
+	if err != nil {
+		return store.State{}, err
+	}
+	now := r.number()
+	state := store.State{Decision: p.laws[0].decision(&r, now, 0, c.Policy)}
+	state.Known = r.number() != 0
+	state.Reservations = int(r.number())
+	state.Reserved = r.number()
+	if left := r.number(); left > 0 {
+		state.Forgotten = now*microsecond + left*int64(time.Millisecond)
+	}
+	if r.short {
+		return store.State{}, unavailable(errReply)
+	}
+	return state, nil
+}
+
+// String names the store without what must not be shown.
+func (s *Store) String() string {
+	if s.options.URL != "" {
+		return redacted(s.options.URL)
+	}
+	return fmt.Sprint(s.options.Addresses)
+}

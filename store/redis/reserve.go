@@ -1,0 +1,202 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// idBytes is how many random bytes an ID has.
+const idBytes = 15
+
+func newID() string {
+	var id [idBytes]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return string(id[:])
+}
+
+// reserve asks for decisions about a part, and reserves its charges if all are allowed.
+func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Duration) error {
+	r, err := s.run(ctx, opReserve, p, expiry, id, p.argument)
+	if err != nil {
+		return err
+	}
+	if err := p.decided(&r); err != nil {
+		return err
+	}
+	p.expires = r.number()
+	if r.short {
+		return unavailable(errReply)
+	}
+	return nil
+}
+
+// reserved is the reservation of a part.
+func (s *Store) reserved(id string, charges []store.Charge, p *part, err error) (store.Reservation, error) {
+	if err != nil || !p.allowed() {
+		return store.Reservation{}, err
+	}
+	return store.Reservation{
+		ID: base64.RawURLEncoding.EncodeToString([]byte(id)), Charges: append([]store.Charge(nil), charges...),
+		Expires: p.expires * microsecond,
+	}, nil
+}
+
+// Commit implements [store.Store]. In a cluster, it is one step for each slot.
+func (s *Store) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+	if len(actual) != len(r.Charges) {
+		return store.CheckReservation(r, append([]int64{}, actual...))
+	}
+	return s.settle(ctx, r, actual)
+}
+
+// Cancel implements [store.Store]. In a cluster, it is one step for each slot.
+func (s *Store) Cancel(ctx context.Context, r store.Reservation) error { return s.settle(ctx, r, nil) }
+
+func (s *Store) settle(ctx context.Context, r store.Reservation, actual []int64) error {
+	if err := store.CheckReservation(r, actual); err != nil {
+		return err
+	}
+	if r.ID == "" {
+		return nil
+	}
+	if err := store.CheckCharges(r.Charges); err != nil {
+		return err
+	}
+	id, err := base64.RawURLEncoding.DecodeString(r.ID)
+	if err != nil || len(id) != idBytes {
+		return store.ErrNotReserved
+	}
+	parts, err := s.parts(r.Charges)
+	if err != nil {
+		return err
+	}
+	return s.settleParts(ctx, parts, string(id), func(p *part, i int) int64 {
+		if actual == nil {
+			return -1
+		}
+		if p.places != nil {
+			i = p.places[i]
+		}
+		return actual[i]
+	})
+}
+
+// settleParts settles all parts whatever the others answer. ErrNotReserved is the answer if that is so for any.
+func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual func(p *part, i int) int64) error {
+	errs := make([]error, len(parts))
+	each(parts, func(k int, p *part) { errs[k] = s.settlePart(ctx, p, id, func(i int) int64 { return actual(p, i) }) })
+	var first error
+	lost := 0
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, store.ErrNotReserved):
+			lost++
+		case err != nil && first == nil:
+			first = err
+		}
+	}
+	switch {
+	case first != nil:
+		return first
+	case lost > 0:
+		return store.ErrNotReserved
+	}
+	return nil
+}
+
+func (s *Store) settlePart(ctx context.Context, p *part, id string, actual func(i int) int64) error {
+	r, err := s.run(ctx, opSettle, p, 0, id, func(i int) string { return string(p.laws[i].settling(actual(i))) })
+	if err != nil {
+		return err
+	}
+	r.number()
+	if found := r.byte(); r.short {
+		return unavailable(errReply)
+	} else if found == 0 {
+		return store.ErrNotReserved
+	}
+	return nil
+}
+
+// each calls f for each part at a time.
+func each(parts []part, f func(k int, p *part)) {
+	if len(parts) == 1 {
+		f(0, &parts[0])
+		return
+	}
+	var wait sync.WaitGroup
+	for k := range parts {
+		wait.Go(func() { f(k, &parts[k]) })
+	}
+	wait.Wait()
+}
+
+// askParts decides about charges in several slots of a cluster. Each part is reserved; if all are allowed the reservations are
+// committed, otherwise canceled. If this process dies, or the servers cannot be reached, between the two, what is not settled
+// is canceled when the reservations expire.
+func (s *Store) askParts(
+	ctx context.Context, op byte, parts []part, charges []store.Charge, decisions []weir.Decision, expiry time.Duration,
+) (store.Reservation, error) {
+	id := newID()
+	life := expiry
+	if op == opTake {
+		life = max(10*s.options.Timeout, time.Second)
+	}
+	errs := make([]error, len(parts))
+	each(parts, func(k int, p *part) {
+		p.decisions = make([]weir.Decision, len(p.charges))
+		if op == opPeek {
+			errs[k] = s.decide(ctx, op, p)
+		} else {
+			errs[k] = s.reserve(ctx, p, id, life)
+		}
+	})
+	failed := errors.Join(errs...)
+	all := failed == nil
+	expires := int64(0)
+	var granted []part
+	for k := range parts {
+		p := &parts[k]
+		if errs[k] == nil && p.allowed() {
+			if expires == 0 || p.expires < expires {
+				expires = p.expires
+			}
+			granted = append(granted, *p)
+		} else {
+			all = false
+		}
+		for i, at := range p.places {
+			decisions[at] = p.decisions[i]
+		}
+	}
+	switch {
+	case op == opPeek:
+		if failed != nil {
+			clear(decisions)
+		}
+		return store.Reservation{}, failed
+	case all && op == opReserve:
+		whole := part{decisions: decisions, expires: expires}
+		return s.reserved(id, charges, &whole, nil)
+	case all:
+		if err := s.settleParts(ctx, parts, id, func(p *part, i int) int64 { return p.charges[i].N }); err != nil {
+			clear(decisions)
+			return store.Reservation{}, unavailable(err)
+		}
+		return store.Reservation{}, nil
+	}
+	if len(granted) > 0 { // also if the caller has gone; what fails here is canceled when it expires
+		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part, int) int64 { return -1 })
+	}
+	if failed != nil {
+		clear(decisions)
+	}
+	return store.Reservation{}, failed
+}
