@@ -87,8 +87,12 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 		return firstOf(err)
 	}
 	return s.attempts(ctx, charges, func(c *call) error {
-		if allowed, err := c.judge(charges, decisions, false); !allowed || err != nil {
+		allowed, err := c.judge(charges, decisions, false)
+		if err != nil {
 			return err
+		}
+		if !allowed {
+			return c.leave()
 		}
 		var taken []*lockedKey
 		for i := range c.keys {
@@ -100,7 +104,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 		}
 		switch len(taken) {
 		case 0:
-			return nil
+			return c.leave()
 		case 1:
 			return c.write(taken[0])
 		}
@@ -114,8 +118,10 @@ func (s *Locked) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 		return firstOf(err)
 	}
 	return s.attempts(ctx, charges, func(c *call) error {
-		_, err := c.judge(charges, decisions, false)
-		return err
+		if _, err := c.judge(charges, decisions, false); err != nil {
+			return err
+		}
+		return c.leave()
 	})
 }
 
@@ -130,7 +136,6 @@ func firstOf(err error) error {
 // judge decides on each of the charges without taking anything, and answers whether all are allowed. All records are ready then.
 func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) (allowed bool, err error) {
 	allowed = true
-	var kept []*lockedKey
 	for i := range c.keys {
 		k := &c.keys[i]
 		charge, d := charges[k.charge], &decisions[k.charge]
@@ -138,9 +143,12 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 		if err != nil {
 			return false, err
 		}
-		if c.ready(k, t) {
-			kept = append(kept, k)
+		if k.rec == nil {
+			k.rec = newRecord(t, c.now)
+		} else if _, keep := k.rec.ready(c.now, nil); keep {
+			k.kept = k.rec.clone()
 		}
+		k.rec.ready(c.now, t)
 		*d = DecisionOf(charge, t.most, k.rec.peek(charge.N))
 		if d.Allowed && reserve && k.rec.full() {
 			d.Allowed, d.Reason = false, weir.ReasonTableFull
@@ -148,14 +156,20 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 		}
 		allowed = allowed && d.Allowed
 	}
-	if !allowed {
-		for _, k := range kept {
+	return allowed, nil
+}
+
+// leave writes what time has changed where the request takes nothing.
+func (c *call) leave() error {
+	for i := range c.keys {
+		if k := &c.keys[i]; k.kept != nil {
+			k.rec = k.kept
 			if err := c.write(k); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
-	return allowed, nil
+	return nil
 }
 
 // Reserve implements [Store].
@@ -169,8 +183,11 @@ func (s *Locked) Reserve(
 	id, expires, granted := "", int64(0), false
 	err = s.attempts(ctx, charges, func(c *call) error {
 		var err error
-		if granted, err = c.judge(charges, decisions, true); !granted || err != nil {
+		if granted, err = c.judge(charges, decisions, true); err != nil {
 			return err
+		}
+		if !granted {
+			return c.leave()
 		}
 		id, expires = rand.Text(), 0
 		for i := range c.keys {

@@ -39,6 +39,7 @@ type lockedKey struct {
 	charge int // which charge it is of
 	locked bool
 	rec    *record // nil if there is none
+	kept   *record // what to keep of it if nothing is taken; nil if nothing has changed
 }
 
 // call is one attempt of a call of a Locked: it locks some keys, in the order of their names, and writes or unlocks each of them once.

@@ -247,24 +247,23 @@ func (m *Memory) find(c *Charge) (e *memoryEntry, t *terms) {
 	return e, e.terms
 }
 
-// view is the record of e, which may be nil, as of now and under t. It must not be changed.
+// view is the record of e, which may be nil, as of now and under t. It must not be changed. Reservations
+// that have expired are canceled in either case.
 func (m *Memory) view(e *memoryEntry, t *terms, now int64) *record {
-	switch {
-	case e == nil:
-		clear(m.cleared)
+	if e == nil {
 		m.spare = record{terms: t, at: now, state: m.cleared[:t.law.words()]}
+		clear(m.spare.state)
 		if t.limit.Algorithm == weir.AlgorithmTokenBucket {
 			m.spare.state[0] = now
 		}
 		return &m.spare
-	case e.settled(now, t):
-		e.ready(now, nil)
+	}
+	e.ready(now, nil)
+	if e.terms == t {
 		return &e.record
 	}
 	r := e.clone()
-	if _, keep := r.ready(now, t); keep {
-		e.ready(now, nil)
-	}
+	r.carry(t)
 	return r
 }
 

@@ -83,7 +83,7 @@ func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
 		keep = true
 	}
 	r.at = max(r.at, now)
-	r.expire()
+	keep = r.expire() || keep
 	if t != nil && r.terms != t {
 		r.carry(t)
 	}
@@ -108,8 +108,9 @@ func (r *record) rewind(now int64) {
 	r.at = now
 }
 
-// expire cancels the reservations that have expired.
-func (r *record) expire() {
+// expire cancels the reservations that have expired, and tells whether there were any.
+func (r *record) expire() bool {
+	before := len(r.held)
 	kept := r.held[:0]
 	for i := range r.held {
 		h := &r.held[i]
@@ -126,6 +127,7 @@ func (r *record) expire() {
 	clear(r.held[len(kept):])
 	r.held = kept
 	r.done = slices.DeleteFunc(r.done, func(d done) bool { return d.until <= r.at })
+	return len(kept) < before
 }
 
 // undecided is a hold that should have been settled by now, if there is one.

@@ -41,12 +41,10 @@ func newTerms(given weir.Limit) (*terms, error) {
 			l.Segments = defaultSegments
 		}
 	}
-	if z := l.Calendar.Zone; z != nil && z != time.UTC {
-		if _, err := time.LoadLocation(z.String()); err != nil || z == time.Local {
-			return nil, &weir.OptionError{
-				Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
-				Accepted: "UTC or a zone with a name that time.LoadLocation knows, as other processes read it",
-			}
+	if z := l.Calendar.Zone; z != nil && z != time.UTC && !zoneIsNamed(z) {
+		return nil, &weir.OptionError{
+			Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
+			Accepted: "UTC or a zone with a name under which time.LoadLocation finds it, as other processes read it",
 		}
 	}
 	var err error
@@ -55,6 +53,26 @@ func newTerms(given weir.Limit) (*terms, error) {
 	}
 	t.text = string(appendLimit(nil, *l))
 	return t, nil
+}
+
+// zoneIsNamed tells whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.
+func zoneIsNamed(z *time.Location) bool {
+	if z == time.Local || z.String() == "" {
+		return false
+	}
+	loaded, err := time.LoadLocation(z.String())
+	if err != nil || loaded == time.Local {
+		return false
+	}
+	const months = 12
+	for m := range months {
+		at := time.Now().AddDate(0, m, 0)
+		_, a := at.In(z).Zone()
+		if _, b := at.In(loaded).Zone(); a != b {
+			return false
+		}
+	}
+	return true
 }
 
 // termsCache remembers limits that were checked, so that a charge costs one look.

@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// callers is how many goroutines call at a time, half of them over each handle.
+const callers = 64
+
+// crowd runs f in as many goroutines as callers, each with one of the handles, until all return.
+func (s *suite) crowd(f func(caller int, handle store.Store)) {
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			handle := s.Store
+			if i%2 == 1 {
+				handle = s.Other
+			}
+			f(i, handle)
+		})
+	}
+	all.Wait()
+}
+
+// insist calls f again while the store is unavailable, as when others hold a lock for too long. What such a call did is not known, but it
+// must be nothing that counts: f has to be a call of which the test finds out.
+func (s *suite) insist(what string, f func() error) bool {
+	s.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		switch {
+		case err == nil:
+			return true
+		case !errors.Is(err, store.ErrUnavailable) || time.Now().After(deadline):
+			s.Errorf("%s: %v", what, err)
+			return false
+		}
+	}
+}
+
+// testContentionOneKey wants exactly as many grants as there are permits, for every algorithm.
+func testContentionOneKey(s *suite) {
+	const n = 200
+	for name, l := range s.limits(n) {
+		var granted atomic.Int64
+		c := s.charge(name, "hot", l, 1)
+		s.crowd(func(_ int, handle store.Store) {
+			var ds [1]weir.Decision
+			for s.insist("Take", func() error { return handle.Take(s.Context(), []store.Charge{c}, ds[:]) }) && ds[0].Allowed {
+				granted.Add(1)
+			}
+		})
+		if granted.Load() != n {
+			s.Errorf("%s: %d were granted of %d", name, granted.Load(), n)
+		}
+		s.wantLeft(c, 0)
+	}
+}
+
+// testContentionSeveralKeys has requests that charge a key of their own and one of all, in both orders: both must agree on what was granted.
+func testContentionSeveralKeys(s *suite) {
+	const n, own = 150, 4
+	limits := s.limits(n)
+	shared := s.charge("shared", "hot", limits["fixed-window"], 1)
+	perCaller := s.limits(own)["token-bucket"]
+	var granted [callers]int64
+	s.crowd(func(i int, handle store.Store) {
+		charges := []store.Charge{shared, s.charge("own", string(rune('0'+i)), perCaller, 1)}
+		if i%3 == 0 {
+			charges[0], charges[1] = charges[1], charges[0]
+		}
+		ds := make([]weir.Decision, 2)
+		for s.insist("Take", func() error { return handle.Take(s.Context(), charges, ds) }) && allAllowed(ds) {
+			granted[i]++
+		}
+	})
+	total := int64(0)
+	for i, got := range granted {
+		total += got
+		s.wantLeft(s.charge("own", string(rune('0'+i)), perCaller, 0), own-got)
+	}
+	if total != n {
+		s.Errorf("%d were granted of %d", total, n)
+	}
+	s.wantLeft(shared, 0)
+}
+
+// testContentionReservations has callers reserve permits of a concurrency limit for a moment: never more than there are are out.
+func testContentionReservations(s *suite) {
+	const n, rounds = 5, 4
+	var out, most atomic.Int64
+	c := s.charge("slots", "hot", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n}, 1)
+	deadline := time.Now().Add(patience)
+	s.crowd(func(_ int, handle store.Store) {
+		for done := 0; done < rounds && time.Now().Before(deadline); {
+			var (
+				ds [1]weir.Decision
+				r  store.Reservation
+			)
+			if !s.insist("Reserve", func() (err error) {
+				r, err = handle.Reserve(s.Context(), []store.Charge{c}, ds[:], time.Hour)
+				return err
+			}) {
+				return
+			}
+			if r.ID == "" {
+				continue
+			}
+			if now := out.Add(1); now > most.Load() {
+				most.Store(now)
+			}
+			done++
+			out.Add(-1)
+			tried := 0
+			if !s.insist("Cancel", func() error {
+				err := handle.Cancel(s.Context(), r)
+				if tried++; tried > 1 && errors.Is(err, store.ErrNotReserved) { // the first did it, and did not know
+					return nil
+				}
+				return err
+			}) {
+				return
+			}
+		}
+	})
+	if time.Now().After(deadline) {
+		s.Errorf("not done within %v", patience)
+	}
+	if most.Load() > n {
+		s.Errorf("%d were out of %d", most.Load(), n)
+	}
+	s.wantLeft(c, n)
+}

@@ -1,0 +1,132 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// testSkew has callers whose clocks differ take turns. A clock that is ahead may give a burst once, as it does when a clock is set, and never
+// again and again.
+func testSkew(s *suite) {
+	const n = 10
+	handles := []store.Store{s.Store, s.Other}
+	allowed := int64(n)
+	if s.Skewed != nil {
+		handles = append(handles, s.Skewed(-time.Hour), s.Skewed(time.Hour))
+		allowed += n
+	}
+	for name, l := range map[string]weir.Limit{
+		"token-bucket":    {Rate: weir.Per(n, time.Minute)},
+		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10*time.Minute)},
+		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, 10*time.Minute)},
+		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, 10*time.Minute)},
+		"calendar-window": {
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: n,
+			Calendar: weir.Calendar{Unit: weir.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60},
+		},
+	} {
+		c := s.charge(name, "k", l, 1)
+		granted, began := int64(0), time.Now()
+		for i := range 8 * n {
+			if s.take(handles[i%len(handles)], c)[0].Allowed {
+				granted++
+			}
+		}
+		passed := time.Since(began)
+		if s.Advance != nil {
+			passed = 0
+		}
+		most := allowed
+		if back := int64(float64(passed) / float64(time.Minute) * n); name == "token-bucket" {
+			most += back + 1
+		} else if s.Advance == nil {
+			most += n // a window may have ended meanwhile
+		}
+		if granted < n || granted > most {
+			s.Errorf("%s: %d were granted in %v, want from %d to %d", name, granted, passed, n, most)
+		}
+	}
+}
+
+// testContext calls with contexts that have ended: such a call does nothing.
+func testContext(s *suite) {
+	c := s.charge("context", "k", s.limits(5)["token-bucket"], 1)
+	r, _ := s.reserve(s.Store, time.Hour, c)
+	ended, cancel := context.WithCancel(s.Context())
+	cancel()
+	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
+	_, reserved := s.Store.Reserve(ended, charges, ds, time.Minute)
+	_, inspected := s.Store.Inspect(ended, c)
+	for what, err := range map[string]error{
+		"Take": s.Store.Take(ended, charges, ds), "Peek": s.Store.Peek(ended, charges, ds), "Reserve": reserved,
+		"Refund": s.Store.Refund(ended, charges), "Commit": s.Store.Commit(ended, r, []int64{0}),
+		"Cancel": s.Store.Cancel(ended, r), "Reset": s.Store.Reset(ended, c.Policy, c.Key), "Inspect": inspected,
+	} {
+		s.wantError(what, err, context.Canceled)
+	}
+	s.wantLeft(c, 4)
+	s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+	late, cancel := context.WithDeadline(s.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	s.wantError("Take", s.Store.Take(late, charges, ds), context.DeadlineExceeded)
+	s.wantLeft(c, 5)
+}
+
+// testBreak has the store unreachable for a while: that is an error, and never an answer about a limit.
+func testBreak(s *suite) {
+	if s.Break == nil {
+		s.Log("the subject cannot be broken")
+		return
+	}
+	c := s.charge("broken", "k", s.limits(5)["fixed-window"], 1)
+	r, _ := s.reserve(s.Store, time.Hour, c)
+	repair := s.Break()
+	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
+	ctx := s.ctx()
+	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)
+	_, inspected := s.Store.Inspect(ctx, c)
+	for what, err := range map[string]error{
+		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
+		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
+		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
+	} {
+		s.wantError(what+" of an unreachable store", err, store.ErrUnavailable)
+		if errors.Is(err, store.ErrNotReserved) || errors.Is(err, store.ErrClosed) {
+			s.Errorf("%s of an unreachable store: %v", what, err)
+		}
+	}
+	repair()
+	s.until("the store is back", 10*time.Millisecond, func() bool { return s.Store.Peek(ctx, charges, ds) == nil })
+	s.wantLeft(c, 4)
+	s.noError("Cancel", s.Store.Cancel(ctx, r))
+	s.wantLeft(c, 5)
+}
+
+// testClose closes one handle, twice.
+func testClose(s *suite) {
+	c := s.charge("close", "k", s.limits(5)["token-bucket"], 1)
+	r, _ := s.reserve(s.Store, time.Hour, c)
+	s.noError("Close", s.Store.Close())
+	s.noError("Close again", s.Store.Close())
+	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
+	_, reserved := s.Store.Reserve(s.ctx(), charges, ds, time.Minute)
+	_, inspected := s.Store.Inspect(s.ctx(), c)
+	for what, err := range map[string]error{
+		"Take": s.Store.Take(s.ctx(), charges, ds), "Peek": s.Store.Peek(s.ctx(), charges, ds), "Reserve": reserved,
+		"Refund": s.Store.Refund(s.ctx(), charges), "Commit": s.Store.Commit(s.ctx(), r, []int64{0}),
+		"Cancel": s.Store.Cancel(s.ctx(), r), "Reset": s.Store.Reset(s.ctx(), c.Policy, c.Key), "Inspect": inspected,
+	} {
+		s.wantError(what+" after Close", err, store.ErrClosed)
+	}
+	if s.Other == s.Store {
+		return
+	}
+	if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 3 {
+		s.Errorf("another handle: %+v", d)
+	}
+	s.noError("Cancel by another", s.Other.Cancel(s.ctx(), r))
+}

@@ -1,0 +1,334 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
+)
+
+// model is an algorithm together with a state, and what it says.
+type model interface {
+	take(now, n int64) algo.Result
+	peek(now, n int64) algo.Result
+	refund(now, n int64)
+	cancel(now, n int64, m algo.Mark)
+	charge(now, n, maxDebt int64)
+}
+
+type modelOf[S any, A algo.Algorithm[S]] struct {
+	algorithm A
+	state     S
+}
+
+func (m *modelOf[S, A]) take(now, n int64) (r algo.Result) {
+	s, r := m.algorithm.Take(m.state, now, n)
+	if r.Allowed {
+		m.state = s
+	}
+	return r
+}
+
+func (m *modelOf[S, A]) peek(now, n int64) algo.Result { return m.algorithm.Peek(m.state, now, n) }
+
+func (m *modelOf[S, A]) refund(now, n int64) { m.state = m.algorithm.Refund(m.state, now, n) }
+
+func (m *modelOf[S, A]) cancel(now, n int64, mark algo.Mark) {
+	m.state = m.algorithm.Cancel(m.state, now, n, mark)
+}
+
+func (m *modelOf[S, A]) charge(now, n, maxDebt int64) {
+	m.state, _ = m.algorithm.Charge(m.state, now, n, maxDebt)
+}
+
+// newModel is the model of a limit in a time that counts in units of resolution, and of how long its longest wait may be.
+func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err error) { //nolint:ireturn // one for each algorithm
+	n, window := l.Rate.Permits, l.Rate.Period/resolution
+	switch l.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		if l.Burst != 0 {
+			n = l.Burst
+		}
+		a, err := algo.NewTokenBucket(l.Rate.Permits, window, n)
+		return &modelOf[algo.TokenBucketState, algo.TokenBucket]{algorithm: a}, n, err
+	case weir.AlgorithmFixedWindow:
+		a, err := algo.NewFixedWindow(n, window, 0)
+		return &modelOf[algo.FixedWindowState, algo.FixedWindow]{algorithm: a}, n, err
+	case weir.AlgorithmSlidingWindow:
+		a, err := algo.NewSlidingWindow(n, window, l.Segments, 0)
+		return &modelOf[algo.SlidingWindowState, algo.SlidingWindow]{algorithm: a}, n, err
+	case weir.AlgorithmSlidingCounter:
+		a, err := algo.NewSlidingCounter(n, window, 0)
+		return &modelOf[algo.SlidingCounterState, algo.SlidingCounter]{algorithm: a}, n, err
+	case weir.AlgorithmConcurrency:
+		a, err := algo.NewConcurrency(l.Burst)
+		return &modelOf[algo.ConcurrencyState, algo.Concurrency]{algorithm: a}, l.Burst, err
+	default: // a calendar has days of its own, whatever the resolution is
+		a, err := algo.NewCalendarWindow(l.Burst, algo.Calendar{
+			Unit: algo.CalendarUnit(l.Calendar.Unit), Month: l.Calendar.Month, Zone: l.Calendar.Zone,
+		})
+		return &modelOf[algo.CalendarWindowState, algo.CalendarWindow]{algorithm: a}, l.Burst, err
+	}
+}
+
+// testHistories makes random calls, over both handles, and wants the answers of the algorithms themselves. Where time passes by itself, limits
+// are such that it makes no difference to permits, and waits may be shorter by what has passed.
+func testHistories(s *suite) {
+	seed := rand.Uint64()
+	s.Cleanup(func() {
+		if s.Failed() {
+			s.Logf("the seed was %d", seed)
+		}
+	})
+	rng := rand.New(rand.NewPCG(seed, 0))
+	limits := s.limits(12)
+	limits["concurrency"] = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6}
+	if s.Advance != nil {
+		limits["bucket of 7 per 3 s"] = weir.Limit{Rate: weir.Per(7, 3*time.Second), Burst: 5}
+		limits["bucket of 1 per 1 s"] = weir.Limit{Rate: weir.PerSecond(1), Burst: 1}
+		limits["bucket of 1000 per 1 s"] = weir.Limit{Rate: weir.PerSecond(1000), Burst: 20_000}
+		limits["window of 3 s"] = weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(9, 3*time.Second)}
+		limits["sliding 4 s"] = weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(9, 4*time.Second), Segments: 7}
+		limits["sliding 64"] = weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(99, 5*time.Second), Segments: 64}
+		limits["counter 4 s"] = weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(11, 4*time.Second)}
+		limits["calendar minute"] = weir.Limit{
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute},
+		}
+	}
+	for _, name := range slices.Sorted(mapKeys(limits)) {
+		h := &history{suite: s, rng: rng, began: time.Now()}
+		h.c = s.charge("history", name, limits[name], 0)
+		var err error
+		h.model, h.most, err = newModel(limits[name], h.unit())
+		s.noError(name, err)
+		for step := range s.Steps / 4 {
+			if err := h.step(); err != nil {
+				s.Fatalf("%s, step %d: %v\nafter %v", name, step, err, h.last)
+			}
+		}
+	}
+}
+
+func mapKeys(m map[string]weir.Limit) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// history is a random one of a key.
+type history struct {
+	*suite
+
+	rng   *rand.Rand
+	c     store.Charge
+	model model
+	most  int64
+	held  []heldPermits // by expiry
+	began time.Time
+	start int64 // by the clock of the store, where time passes by itself
+	last  []string
+}
+
+type heldPermits struct {
+	r    store.Reservation
+	n    int64
+	mark algo.Mark
+}
+
+// unit is the time that the model counts in.
+func (h *history) unit() time.Duration {
+	if h.c.Limit.Algorithm == weir.AlgorithmCalendarWindow {
+		return 1
+	}
+	return h.Resolution
+}
+
+// now is the time of the model.
+func (h *history) now() int64 {
+	if h.Advance == nil { // it stands still
+		if h.start == 0 {
+			h.start = h.Now()
+		}
+		return h.start / int64(h.unit())
+	}
+	return (h.Now() - h.Now()%int64(h.Resolution)) / int64(h.unit())
+}
+
+func (h *history) did(format string, args ...any) {
+	if h.last = append(h.last, fmt.Sprintf(format, args...)); len(h.last) > 12 {
+		h.last = h.last[1:]
+	}
+}
+
+func (h *history) step() error {
+	handle := h.Store
+	if h.rng.IntN(2) == 0 {
+		handle = h.Other
+	}
+	h.c.N = h.rng.Int64N(min(h.most, 5) + 2)
+	if h.rng.IntN(10) == 0 {
+		h.c.N = h.rng.Int64N(h.most + 2)
+	}
+	h.expire()
+	ds := make([]weir.Decision, 1)
+	charges := []store.Charge{h.c}
+	switch kind := h.rng.IntN(10); {
+	case kind < 3 && h.c.Limit.Algorithm != weir.AlgorithmConcurrency:
+		h.did("take %d", h.c.N)
+		if err := handle.Take(h.ctx(), charges, ds); err != nil {
+			return err
+		}
+		return h.compare(ds[0], h.model.take(h.now(), h.c.N))
+	case kind < 4:
+		h.did("peek %d", h.c.N)
+		if err := handle.Peek(h.ctx(), charges, ds); err != nil {
+			return err
+		}
+		return h.compare(ds[0], h.model.peek(h.now(), h.c.N))
+	case kind < 5 && h.rng.IntN(3) == 0:
+		h.did("refund %d", h.c.N)
+		h.refund()
+		return handle.Refund(h.ctx(), charges)
+	case kind < 7:
+		return h.reserve(handle)
+	case kind < 9 && len(h.held) > 0:
+		return h.settle(handle)
+	case h.Advance != nil:
+		return h.pass(handle)
+	}
+	return nil
+}
+
+// expire cancels what has expired. It is seen by the store at the same time, as pass calls it then.
+func (h *history) expire() {
+	for h.Advance != nil && len(h.held) > 0 && h.held[0].r.Expires <= h.Now() {
+		h.model.cancel(h.now(), h.held[0].n, h.held[0].mark)
+		h.held = h.held[1:]
+	}
+}
+
+func (h *history) refund() {
+	h.model.refund(h.now(), h.c.N)
+	if h.c.Limit.Algorithm != weir.AlgorithmConcurrency {
+		return
+	}
+	for i, n := 0, h.c.N; i < len(h.held); i++ {
+		back := min(n, h.held[i].n)
+		h.held[i].n -= back
+		n -= back
+	}
+}
+
+func (h *history) reserve(handle store.Store) error {
+	expiry := time.Hour
+	if h.Advance != nil && h.rng.IntN(2) == 0 {
+		expiry = time.Duration(1+h.rng.Int64N(5000)) * time.Millisecond
+	}
+	h.did("reserve %d for %v", h.c.N, expiry)
+	ds := make([]weir.Decision, 1)
+	r, err := handle.Reserve(h.ctx(), []store.Charge{h.c}, ds, expiry)
+	if err != nil {
+		return err
+	}
+	want := h.model.take(h.now(), h.c.N)
+	if want.Allowed {
+		now := h.Now()
+		if early, late := r.Expires-now-int64(expiry), int64(h.Resolution); h.Advance != nil && (early < -late || early > late) {
+			return fmt.Errorf("the reservation expires at %d, now is %d", r.Expires, now)
+		}
+		at, _ := slices.BinarySearchFunc(h.held, r.Expires, func(p heldPermits, at int64) int {
+			if p.r.Expires <= at {
+				return -1
+			}
+			return 1
+		})
+		h.held = slices.Insert(h.held, at, heldPermits{r, h.c.N, want.Mark})
+	}
+	return h.compare(ds[0], want)
+}
+
+func (h *history) settle(handle store.Store) error {
+	i := h.rng.IntN(len(h.held))
+	p := h.held[i]
+	h.held = slices.Delete(h.held, i, i+1)
+	if h.rng.IntN(2) == 0 {
+		h.did("cancel %d", p.n)
+		h.model.cancel(h.now(), p.n, p.mark)
+		return handle.Cancel(h.ctx(), p.r)
+	}
+	actual := h.rng.Int64N(p.n + 3)
+	h.did("commit %d of %d", actual, p.n)
+	switch {
+	case h.c.Limit.Algorithm == weir.AlgorithmConcurrency:
+		h.model.cancel(h.now(), p.n, p.mark)
+	case actual > p.n:
+		h.model.charge(h.now(), actual-p.n, h.most)
+	default:
+		h.model.cancel(h.now(), p.n-actual, p.mark)
+	}
+	return handle.Commit(h.ctx(), p.r, []int64{actual})
+}
+
+// pass lets time pass, no further than to the next expiry, and has the store see it.
+func (h *history) pass(handle store.Store) error {
+	d := time.Duration(h.rng.Int64N(int64(2 * time.Second)))
+	switch h.rng.IntN(8) {
+	case 0:
+		d = time.Duration(h.rng.Int64N(int64(time.Minute)))
+	case 1:
+		d = time.Duration(h.rng.Int64N(int64(5 * time.Millisecond)))
+	}
+	if len(h.held) == 0 {
+		h.did("pass %v", d)
+		h.Advance(d)
+		return nil
+	}
+	d = max(0, min(d, time.Duration(h.held[0].r.Expires-h.Now())))
+	h.did("pass %v", d)
+	h.Advance(d)
+	h.expire()
+	h.model.refund(h.now(), 0)
+	h.c.N = 0
+	return handle.Refund(h.ctx(), []store.Charge{h.c})
+}
+
+// compare wants the decision that the model says.
+func (h *history) compare(got weir.Decision, r algo.Result) error {
+	want := store.DecisionOf(h.c, h.most, r)
+	scale := func(d time.Duration) time.Duration {
+		if d == weir.Never {
+			return d
+		}
+		return d * h.unit()
+	}
+	want.RetryAfter, want.ResetAfter = scale(want.RetryAfter), scale(want.ResetAfter)
+	exact := got
+	if h.Advance == nil {
+		slack := time.Since(h.began) + time.Second
+		if !near(got.RetryAfter, want.RetryAfter, slack) || !near(got.ResetAfter, want.ResetAfter, slack) {
+			return fmt.Errorf("%+v, want %+v less %v at most", got, want, slack)
+		}
+		exact.RetryAfter, exact.ResetAfter = want.RetryAfter, want.ResetAfter
+	}
+	if exact != want {
+		return errors.Join(fmt.Errorf("got  %+v", got), fmt.Errorf("want %+v", want))
+	}
+	return nil
+}
+
+// near tells whether two waits differ by no more than slack.
+func near(a, b, slack time.Duration) bool {
+	if (a == weir.Never) != (b == weir.Never) {
+		return false
+	}
+	return a-b <= slack && b-a <= slack
+}

@@ -1,0 +1,189 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+func testCommit(s *suite) {
+	for name, l := range s.limits(10) {
+		c := s.charge(name, "k", l, 4)
+		r, ds := s.reserve(s.Store, time.Minute, c)
+		if ds[0].Remaining != 6 {
+			s.Errorf("%s, reserved: %+v", name, ds)
+		}
+		s.noError("Commit of less", s.Store.Commit(s.ctx(), r, []int64{1}))
+		s.wantLeft(c, 9)
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit of as much", s.Store.Commit(s.ctx(), r, []int64{4}))
+		s.wantLeft(c, 5)
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit of none", s.Store.Commit(s.ctx(), r, []int64{0}))
+		s.wantLeft(c, 5)
+		c.N = 1
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit of more", s.Store.Commit(s.ctx(), r, []int64{3}))
+		s.wantLeft(c, 2)
+		c.N = 0
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit after a probe", s.Store.Commit(s.ctx(), r, []int64{1}))
+		s.wantLeft(c, 1)
+		c.N = 1
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit into debt", s.Store.Commit(s.ctx(), r, []int64{8}))
+		s.wantLeft(c, 0)
+		before := s.take(s.Store, c)[0]
+		c.N = 7
+		s.noError("Refund of the debt", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		if c.N = 1; before.Allowed || s.take(s.Store, c)[0].Allowed {
+			s.Errorf("%s: granted in debt", name)
+		}
+		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.wantLeft(c, 1)
+		// Debt has a bound: the limit.
+		c = s.charge(name, "bound", l, 10)
+		r, _ = s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit of far more", s.Store.Commit(s.ctx(), r, []int64{1e15}))
+		c.N = 11
+		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.wantLeft(c, 1)
+	}
+}
+
+func testCancel(s *suite) {
+	for name, l := range s.limits(10) {
+		a, b := s.charge(name, "a", l, 4), s.charge(name, "b", l, 3)
+		first, _ := s.reserve(s.Store, time.Minute, a, b)
+		second, ds := s.reserve(s.Other, time.Minute, b, a)
+		if ds[0].Remaining != 4 || ds[1].Remaining != 2 {
+			s.Errorf("%s: %+v", name, ds)
+		}
+		s.noError("Cancel", s.Other.Cancel(s.ctx(), first))
+		s.wantLeft(a, 6)
+		s.wantLeft(b, 7)
+		s.noError("Commit", s.Store.Commit(s.ctx(), second, []int64{3, 2}))
+		s.wantLeft(a, 8)
+		s.wantLeft(b, 7)
+	}
+}
+
+func testSettledOnce(s *suite) {
+	c := s.charge("once", "k", s.limits(10)["fixed-window"], 4)
+	for _, first := range []string{"commit", "cancel"} {
+		r, _ := s.reserve(s.Store, time.Minute, c)
+		if first == "commit" {
+			s.noError("Commit", s.Store.Commit(s.ctx(), r, []int64{0}))
+		} else {
+			s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+		}
+		s.wantError("Cancel again", s.Other.Cancel(s.ctx(), r), store.ErrNotReserved)
+		s.wantError("Commit again", s.Store.Commit(s.ctx(), r, []int64{4}), store.ErrNotReserved)
+		s.wantLeft(c, 10)
+	}
+	forged := store.Reservation{ID: "nobody-made-this", Charges: []store.Charge{c}}
+	s.wantError("Cancel of a forged one", s.Store.Cancel(s.ctx(), forged), store.ErrNotReserved)
+	s.noError("Cancel of the zero Reservation", s.Store.Cancel(s.ctx(), store.Reservation{}))
+	s.noError("Commit of the zero Reservation", s.Store.Commit(s.ctx(), store.Reservation{}, nil))
+	r, _ := s.reserve(s.Store, time.Minute, c)
+	s.noError("Reset", s.Store.Reset(s.ctx(), c.Policy, c.Key))
+	s.wantError("Cancel after Reset", s.Store.Cancel(s.ctx(), r), store.ErrNotReserved)
+	s.wantLeft(c, 10)
+}
+
+func testSettledByAnother(s *suite) {
+	for name, l := range s.limits(10) {
+		c := s.charge(name, "k", l, 4)
+		r, _ := s.reserve(s.Store, time.Minute, c)
+		s.noError("Commit by another", s.Other.Commit(s.ctx(), r, []int64{3}))
+		s.wantLeft(c, 7)
+		r, _ = s.reserve(s.Other, time.Minute, c)
+		s.noError("Cancel by another", s.Store.Cancel(s.ctx(), r))
+		s.wantLeft(c, 7)
+	}
+}
+
+// testExpiry lets reservations expire, and wants exactly their permits back, neither early nor twice.
+func testExpiry(s *suite) {
+	expiry := 300 * time.Millisecond
+	for name, l := range s.limits(10) {
+		c, long := s.charge(name, "k", l, 4), s.charge(name, "k", l, 1)
+		kept, _ := s.reserve(s.Store, time.Hour, long)
+		began := time.Now()
+		r, _ := s.reserve(s.Store, expiry, c)
+		if s.Advance != nil {
+			s.Advance(expiry - s.Resolution)
+			s.wantLeft(c, 5)
+			s.Advance(s.Resolution)
+			s.wantLeft(c, 9)
+		} else {
+			s.until(name+" has its permits back", expiry, func() bool { return s.left(c) == 9 })
+			if early := expiry - time.Since(began); early > time.Millisecond {
+				s.Errorf("%s: expired %v early", name, early)
+			}
+		}
+		s.wantError("Commit after expiry", s.Other.Commit(s.ctx(), r, []int64{4}), store.ErrNotReserved)
+		s.wantError("Cancel after expiry", s.Store.Cancel(s.ctx(), r), store.ErrNotReserved)
+		s.wantLeft(c, 9)
+		s.noError("Cancel of the other", s.Store.Cancel(s.ctx(), kept))
+		s.wantLeft(c, 10)
+	}
+}
+
+func testConcurrency(s *suite) {
+	l := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}
+	c, one := s.charge("concurrency", "k", l, 2), s.charge("concurrency", "k", l, 1)
+	first, ds := s.reserve(s.Store, time.Hour, c)
+	if ds[0].Remaining != 1 || ds[0].Limit != 3 || ds[0].ResetAfter != 0 {
+		s.Errorf("%+v", ds)
+	}
+	if r, ds := s.reserve(s.Other, time.Hour, c); r.ID != "" || ds[0].Reason != weir.ReasonLimited || ds[0].RetryAfter != 0 || ds[0].Remaining != 1 {
+		s.Errorf("refused: %+v", ds)
+	}
+	second, _ := s.reserve(s.Other, time.Hour, one)
+	s.wantLeft(c, 0)
+	s.noError("Commit, whatever it cost", s.Other.Commit(s.ctx(), first, []int64{1}))
+	s.wantLeft(c, 2)
+	// The limit is lowered to less than is out, and raised.
+	third, _ := s.reserve(s.Store, time.Hour, c)
+	c.Limit.Burst, one.Limit.Burst = 1, 1
+	if _, ds := s.reserve(s.Store, time.Hour, one); ds[0].Allowed || ds[0].Limit != 1 {
+		s.Errorf("lowered: %+v", ds)
+	}
+	s.noError("Cancel", s.Store.Cancel(s.ctx(), third))
+	if _, ds := s.reserve(s.Store, time.Hour, one); ds[0].Allowed {
+		s.Errorf("lowered, one is out: %+v", ds)
+	}
+	s.noError("Cancel", s.Store.Cancel(s.ctx(), second))
+	one.Limit.Burst, c.Limit.Burst = 3, 3
+	s.wantLeft(one, 3)
+	// What is refunded does not come back again when it is settled.
+	r, _ := s.reserve(s.Store, time.Hour, c)
+	s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
+	s.wantLeft(c, 3)
+	other, _ := s.reserve(s.Store, time.Hour, c)
+	s.noError("Cancel of what was refunded", s.Store.Cancel(s.ctx(), r))
+	s.wantLeft(c, 1)
+	s.noError("Cancel", s.Store.Cancel(s.ctx(), other))
+	// A caller that dies.
+	s.reserve(s.Store, 200*time.Millisecond, c)
+	s.until("the permits are back", 100*time.Millisecond, func() bool { return s.left(c) == 3 })
+}
+
+func testReserveAllOrNothing(s *suite) {
+	rate := s.limits(5)["token-bucket"]
+	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}
+	a, b := s.charge("a", "k", rate, 2), s.charge("b", "k", slots, 1)
+	r, _ := s.reserve(s.Store, time.Minute, a, b)
+	for range 2 {
+		none, ds := s.reserve(s.Other, time.Minute, a, b)
+		if none.ID != "" || !ds[0].Allowed || ds[0].Remaining != 3 || ds[1].Allowed {
+			s.Errorf("%+v, %+v", none, ds)
+		}
+	}
+	s.wantLeft(a, 3)
+	s.noError("Commit", s.Store.Commit(s.ctx(), r, []int64{1, 0}))
+	s.wantLeft(a, 4)
+	s.wantLeft(b, 1)
+}

@@ -1,0 +1,362 @@
+package storetest
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
+)
+
+// testGrants takes all permits of every algorithm, one by one and by turns from both handles.
+func testGrants(s *suite) {
+	const n = 7
+	for name, l := range s.limits(n) {
+		c := s.charge(name, "key", l, 1)
+		for i := range int64(n) {
+			from := s.Store
+			if i%2 == 1 {
+				from = s.Other
+			}
+			d := s.take(from, c)[0]
+			if !d.Allowed || d.Reason != weir.ReasonNone || d.RetryAfter != 0 || d.Remaining != n-1-i || d.Limit != n || d.Policy != c.Policy {
+				s.Errorf("%s, permit %d: %+v", name, i, d)
+			}
+			if d.ResetAfter <= 0 {
+				s.Errorf("%s, permit %d: reset after %v", name, i, d.ResetAfter)
+			}
+		}
+		for range 2 { // a refusal takes nothing and makes nothing longer
+			d := s.take(s.Other, c)[0]
+			if d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter <= 0 || d.RetryAfter == weir.Never || d.Remaining != 0 || d.Limit != n {
+				s.Errorf("%s, refused: %+v", name, d)
+			}
+		}
+	}
+}
+
+// testRetryAfter comes back after RetryAfter, and where time can be set also just before.
+func testRetryAfter(s *suite) {
+	window := 400 * time.Millisecond
+	for name, l := range map[string]weir.Limit{
+		"token-bucket":    {Rate: weir.Per(2, window)},
+		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(2, window)},
+		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, window), Segments: 4},
+		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, window)},
+	} {
+		c := s.charge(name, "key", l, 1)
+		began := time.Now()
+		var d weir.Decision
+		s.until(name+" is used up", time.Nanosecond, func() bool {
+			began = time.Now()
+			d = s.take(s.Store, c)[0]
+			return !d.Allowed
+		})
+		if d.RetryAfter <= 0 || d.RetryAfter > 2*window {
+			s.Errorf("%s: retry after %v", name, d.RetryAfter)
+			continue
+		}
+		if s.Advance == nil {
+			s.until(name+" grants again", time.Millisecond, func() bool { return s.take(s.Other, c)[0].Allowed })
+			if waited := time.Since(began); waited < d.RetryAfter-time.Millisecond {
+				s.Errorf("%s granted after %v, but said %v", name, waited, d.RetryAfter)
+			}
+			continue
+		}
+		s.Advance(d.RetryAfter - s.Resolution)
+		if d := s.take(s.Other, c)[0]; d.Allowed || d.RetryAfter != s.Resolution {
+			s.Errorf("%s, just before: %+v", name, d)
+		}
+		s.Advance(s.Resolution)
+		if d := s.take(s.Other, c)[0]; !d.Allowed {
+			s.Errorf("%s, on time: %+v", name, d)
+		}
+	}
+}
+
+func testEdges(s *suite) {
+	const n = 5
+	for name, l := range s.limits(n) {
+		probe, most := s.charge(name, "key", l, 0), s.charge(name, "key", l, n)
+		over, huge := s.charge(name, "key", l, n+1), s.charge(name, "key", l, algo.MaxPermits)
+		for _, c := range []store.Charge{over, huge} {
+			for _, d := range []weir.Decision{s.take(s.Store, c)[0], s.peek(s.Store, c)[0]} {
+				if d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never || d.Remaining != n {
+					s.Errorf("%s, %d permits: %+v", name, c.N, d)
+				}
+			}
+		}
+		if st, err := s.Store.Inspect(s.ctx(), probe); err != nil || st.Known {
+			s.Errorf("%s: a refusal left %+v, %v", name, st, err)
+		}
+		if d := s.take(s.Store, probe)[0]; !d.Allowed || d.Remaining != n {
+			s.Errorf("%s, probe: %+v", name, d)
+		}
+		if d := s.peek(s.Store, most)[0]; !d.Allowed || d.Remaining != n {
+			s.Errorf("%s, peek: %+v", name, d)
+		}
+		s.wantLeft(probe, n)
+		if d := s.take(s.Store, most)[0]; !d.Allowed || d.Remaining != 0 {
+			s.Errorf("%s, all: %+v", name, d)
+		}
+		for _, d := range []weir.Decision{s.take(s.Store, probe)[0], s.peek(s.Store, probe)[0]} {
+			if d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter <= 0 {
+				s.Errorf("%s, probe of none: %+v", name, d)
+			}
+		}
+	}
+	if err := s.Store.Take(s.ctx(), nil, nil); err != nil {
+		s.Errorf("no charges: %v", err)
+	}
+}
+
+// testMisuse wants errors that name what is wrong, and nothing taken.
+func testMisuse(s *suite) {
+	l := s.limits(5)["token-bucket"]
+	good := s.charge("misuse", "key", l, 1)
+	with := func(change func(c *store.Charge)) []store.Charge {
+		c := s.charge("misuse", "other", l, 1)
+		change(&c)
+		return []store.Charge{good, c}
+	}
+	for option, charges := range map[string][]store.Charge{
+		"Charge.N":                  with(func(c *store.Charge) { c.N = -1 }),
+		"Charge.N ":                 with(func(c *store.Charge) { c.N = algo.MaxPermits + 1 }),
+		"Charge.N  ":                with(func(c *store.Charge) { c.N = math.MinInt64 }),
+		"Charge.Policy":             with(func(c *store.Charge) { c.Policy = "" }),
+		"Charge.Policy ":            with(func(c *store.Charge) { c.Policy = strings.Repeat("p", store.MostPolicyBytes+1) }),
+		"Charge.Key":                with(func(c *store.Charge) { c.Key = strings.Repeat("k", store.MostKeyBytes+1) }),
+		"Charge.Key ":               with(func(c *store.Charge) { c.Key = "key" }),
+		"Limit.Rate":                with(func(c *store.Charge) { c.Limit.Rate.Permits = 0 }),
+		"Limit.Segments":            with(func(c *store.Charge) { c.Limit.Segments = 3 }),
+		"Limit.Algorithm":           with(func(c *store.Charge) { c.Limit.Algorithm = 99 }),
+		"charges":                   make([]store.Charge, store.MostCharges+1),
+		"decisions":                 {good},
+		"Charge.Limit.Algorithm":    with(func(c *store.Charge) { c.Limit = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3} }),
+		"Limit.Calendar.Zone":       with(func(c *store.Charge) { c.Limit = zoned(time.FixedZone("Nowhere/Known", 3600)) }),
+		"Limit.Calendar.Zone again": with(func(c *store.Charge) { c.Limit = zoned(time.FixedZone("Europe/Vienna", 7200)) }),
+	} {
+		decisions := make([]weir.Decision, len(charges))
+		if option == "decisions" {
+			decisions = make([]weir.Decision, 2)
+		}
+		s.wantOption("Take", option, s.Store.Take(s.ctx(), charges, decisions))
+		if option != "Charge.Limit.Algorithm" { // which can be reserved
+			_, err := s.Store.Reserve(s.ctx(), charges, decisions, time.Minute)
+			s.wantOption("Reserve", option, err)
+			s.wantOption("Peek", option, s.Store.Peek(s.ctx(), charges, decisions))
+			if option != "decisions" {
+				s.wantOption("Refund", option, s.Store.Refund(s.ctx(), charges))
+			}
+		}
+	}
+	for _, expiry := range []time.Duration{0, -1, store.LeastExpiry - 1, store.MostExpiry + 1} {
+		_, err := s.Store.Reserve(s.ctx(), []store.Charge{good}, make([]weir.Decision, 1), expiry)
+		s.wantOption("Reserve", "expiry", err)
+	}
+	s.wantOption("Reset", "Charge.Policy", s.Store.Reset(s.ctx(), "", "key"))
+	s.wantLeft(good, 5)
+	r, _ := s.reserve(s.Store, time.Minute, good)
+	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, nil))
+	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, []int64{1, 1}))
+	s.wantOption("Commit", "actual", s.Store.Commit(s.ctx(), r, []int64{-1}))
+	s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+	s.wantLeft(good, 5)
+}
+
+func zoned(z *time.Location) weir.Limit {
+	return weir.Limit{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: 3,
+		Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: z},
+	}
+}
+
+// wantOption wants an error about an option; what follows a space in its name does not count.
+func (s *suite) wantOption(call, option string, err error) {
+	s.Helper()
+	option, _, _ = strings.Cut(option, " ")
+	var misuse *weir.OptionError
+	if !errors.As(err, &misuse) || misuse.Option != option {
+		s.Errorf("%s with a wrong %s: %v", call, option, err)
+	}
+}
+
+// testKeysAreApart has names that could be taken for one another.
+func testKeysAreApart(s *suite) {
+	l := s.limits(5)["token-bucket"]
+	long := strings.Repeat("k", store.MostKeyBytes)
+	names := [][2]string{
+		{"a", "bc"},
+		{"ab", "c"},
+		{"abc", ""},
+		{"a:b", "c"},
+		{"a", "b:c"},
+		{"a", "B:c"},
+		{"a", "\x00\xff\n{}* "},
+		{"a", "\x00\xff\n{}*"},
+		{"{a}", "x"},
+		{"ä€", "日本"},
+		{"a", long},
+		{"a", long[1:] + "l"},
+	}
+	for i, name := range names {
+		s.take(s.Store, s.charge(name[0], name[1], l, int64(i%5)+1))
+	}
+	for i, name := range names {
+		s.wantLeft(s.charge(name[0], name[1], l, 0), 4-int64(i%5))
+	}
+}
+
+func testAllOrNothing(s *suite) {
+	for name, l := range s.limits(5) {
+		small := l
+		if small.Burst == 0 {
+			small.Rate.Permits = 2
+		} else {
+			small.Burst = 2
+		}
+		if l.Algorithm == weir.AlgorithmTokenBucket {
+			small = l
+			small.Burst = 2
+		}
+		a, b, c := s.charge(name+"a", "k", l, 2), s.charge(name+"b", "k", small, 2), s.charge(name+"c", "k", l, 1)
+		if ds := s.take(s.Store, a, b, c); !allAllowed(ds) || ds[0].Remaining != 3 || ds[1].Remaining != 0 || ds[2].Remaining != 4 {
+			s.Errorf("%s: %+v", name, ds)
+		}
+		for _, from := range []store.Store{s.Store, s.Other} {
+			ds := s.take(from, a, b, c)
+			if !ds[0].Allowed || ds[0].Remaining != 3 || ds[1].Allowed || ds[1].Reason != weir.ReasonLimited || !ds[2].Allowed || ds[2].Remaining != 4 {
+				s.Errorf("%s, refused by one: %+v", name, ds)
+			}
+		}
+		b.N = 3
+		if ds := s.take(s.Other, c, b); !ds[0].Allowed || ds[1].Reason != weir.ReasonNever {
+			s.Errorf("%s, never: %+v", name, ds)
+		}
+		b.N = 0
+		if ds := s.take(s.Other, c, b); !ds[0].Allowed || ds[1].Reason != weir.ReasonLimited {
+			s.Errorf("%s, probe: %+v", name, ds)
+		}
+		s.wantLeft(a, 3)
+		s.wantLeft(c, 4)
+	}
+	many := make([]store.Charge, store.MostCharges)
+	for i := range many {
+		many[i] = s.charge("many", string(rune('A'+i)), s.limits(5)["fixed-window"], 1)
+	}
+	if ds := s.take(s.Store, many...); !allAllowed(ds) {
+		s.Errorf("%d charges: %+v", len(ds), ds)
+	}
+	for _, c := range many {
+		s.wantLeft(c, 4)
+	}
+}
+
+func testBinding(s *suite) {
+	day := weir.Limit{Rate: weir.Per(2, s.long())}
+	hour := weir.Limit{Rate: weir.Per(2, s.long()/24)}
+	a, b, c := s.charge("a", "k", day, 1), s.charge("b", "k", hour, 2), s.charge("c", "k", day, 2)
+	if ds := s.take(s.Store, a, b); !allAllowed(ds) || store.Binding(ds) != 1 {
+		s.Errorf("the fewest permits bind: %+v", ds)
+	}
+	s.take(s.Store, c)
+	if ds := s.take(s.Store, a, b, c); store.Binding(ds) != 2 {
+		s.Errorf("the longest wait binds: %+v", ds)
+	}
+}
+
+func testRefundAndReset(s *suite) {
+	for name, l := range s.limits(5) {
+		c := s.charge(name, "k", l, 4)
+		s.noError("Refund of a key never seen", s.Store.Refund(s.ctx(), []store.Charge{c}))
+		s.wantLeft(c, 5)
+		s.take(s.Store, c)
+		c.N = 3
+		s.noError("Refund", s.Other.Refund(s.ctx(), []store.Charge{c}))
+		s.wantLeft(c, 4)
+		c.N = 100
+		s.noError("Refund of more", s.Other.Refund(s.ctx(), []store.Charge{c}))
+		s.wantLeft(c, 5)
+		c.N = 5
+		s.take(s.Store, c)
+		r := s.Other.Reset(s.ctx(), c.Policy, c.Key)
+		s.noError("Reset", r)
+		s.wantLeft(c, 5)
+		s.noError("Reset again", s.Other.Reset(s.ctx(), c.Policy, c.Key))
+		if d := s.take(s.Store, c)[0]; !d.Allowed {
+			s.Errorf("%s after Reset: %+v", name, d)
+		}
+	}
+}
+
+func testInspect(s *suite) {
+	for name, l := range s.limits(5) {
+		c := s.charge(name, "k", l, 2)
+		st, err := s.Store.Inspect(s.ctx(), c)
+		if err != nil || st.Known || !st.Decision.Allowed || st.Decision.Remaining != 5 || st.Decision.Limit != 5 || st.Reservations != 0 {
+			s.Errorf("%s, never seen: %+v, %v", name, st, err)
+		}
+		s.take(s.Store, c)
+		c.N = 1
+		r, _ := s.reserve(s.Store, time.Minute, c)
+		st, err = s.Other.Inspect(s.ctx(), c)
+		if err != nil || !st.Known || st.Decision.Remaining != 2 || st.Reserved != 1 || st.Reservations != 1 || st.Decision.Policy != c.Policy {
+			s.Errorf("%s: %+v, %v", name, st, err)
+		}
+		if st.Forgotten != 0 && st.Forgotten < s.Now()+int64(st.Decision.ResetAfter-time.Second) {
+			s.Errorf("%s: forgotten at %d, now is %d: %+v", name, st.Forgotten, s.Now(), st.Decision)
+		}
+		s.noError("Cancel", s.Store.Cancel(s.ctx(), r))
+		if st, err = s.Other.Inspect(s.ctx(), c); err != nil || st.Decision.Remaining != 3 || st.Reserved != 0 || st.Reservations != 0 {
+			s.Errorf("%s, canceled: %+v, %v", name, st, err)
+		}
+	}
+}
+
+// testParameters changes limits while there is state: what is available stays, up to the new limit, and is never multiplied.
+func testParameters(s *suite) {
+	changed := func(l weir.Limit, n int64) weir.Limit {
+		if l.Algorithm == weir.AlgorithmCalendarWindow || l.Algorithm == weir.AlgorithmTokenBucket {
+			l.Burst = n
+		} else {
+			l.Rate.Permits = n
+		}
+		return l
+	}
+	for name, l := range s.limits(10) {
+		c := s.charge(name, "k", l, 4)
+		s.take(s.Store, c) // 6 are left
+		c.Limit = changed(l, 3)
+		d := s.peek(s.Other, c)[0]
+		if d.Limit != 3 || d.Reason != weir.ReasonNever {
+			s.Errorf("%s, lowered: %+v", name, d)
+		}
+		was := s.left(c)
+		if was > 3 {
+			s.Errorf("%s, lowered: %d are left of 3", name, was)
+		}
+		if c.N = 1; l.Algorithm == weir.AlgorithmTokenBucket {
+			if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 2 {
+				s.Errorf("%s, lowered: %+v", name, d)
+			}
+			was = 2
+		}
+		c.Limit = changed(l, 40)
+		if got := s.left(c); l.Algorithm == weir.AlgorithmTokenBucket && got != was || got > 36 {
+			s.Errorf("%s, raised: %d are left, after %d", name, got, was)
+		}
+	}
+	other := s.limits(10)
+	c := s.charge("algorithm", "k", other["token-bucket"], 10)
+	s.take(s.Store, c)
+	c.Limit = other["fixed-window"]
+	if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 0 {
+		s.Errorf("another algorithm begins anew: %+v", d)
+	}
+	if d := s.take(s.Store, c)[0]; d.Allowed {
+		s.Errorf("another algorithm: %+v", d)
+	}
+}

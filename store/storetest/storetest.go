@@ -1,0 +1,250 @@
+// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it by a test of a few
+// lines:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) storetest.Subject {
+//			s := open(t) // empty, or with states that no other test uses
+//			t.Cleanup(func() { s.Close() })
+//			return storetest.Subject{Store: s, Other: open(t)}
+//		})
+//	}
+//
+// The suite waits for nothing but what it looks for: where the time of a store cannot be set, it asks again until the answer is there, or a
+// deadline has passed. It uses policies and keys with random names, so that subjects may share a place.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// Subject is a store to be tested. Only Store is required: the more of the others there are, the more is tested.
+type Subject struct {
+	// Store is the store.
+	Store store.Store
+	// Other is another handle to the same states, as another process has it. Default: Store.
+	Other store.Store
+	// Now is what the clock of the store shows, in Unix nanoseconds. Default: the wall clock. Without Advance it may be a little wrong.
+	Now func() int64
+	// Advance moves the clock of the store, which must stand still otherwise. Histories of random calls are then compared with the
+	// algorithms to the last digit. Default: nil, time passes by itself.
+	Advance func(d time.Duration)
+	// Resolution is the smallest time that the store tells apart: clocks are rounded down to it, waits up. Default: 1 ns.
+	Resolution time.Duration
+	// Skewed answers another handle to the same states for a process whose clock is ahead by d, which may be negative. It is for
+	// stores that go by the clocks of their callers. Default: nil.
+	Skewed func(d time.Duration) store.Store
+	// Break makes the store unreachable for Store until repair is called. Default: nil.
+	Break func() (repair func())
+	// Steps is how many steps a random history takes. Default: 2000, and 300 without Advance.
+	Steps int
+}
+
+// Run runs the suite. Each of its tests has a subject of its own, made by open.
+func Run(t *testing.T, open func(t *testing.T) Subject) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		test func(s *suite)
+	}{
+		{"EveryAlgorithmGrantsItsLimit", testGrants},
+		{"PermitsComeBackAfterRetryAfter", testRetryAfter},
+		{"Histories", testHistories},
+		{"ProbeNeverNegativeOversized", testEdges},
+		{"Misuse", testMisuse},
+		{"KeysAreApart", testKeysAreApart},
+		{"AllOrNothing", testAllOrNothing},
+		{"Binding", testBinding},
+		{"RefundAndReset", testRefundAndReset},
+		{"Inspect", testInspect},
+		{"ParametersChange", testParameters},
+		{"CommitLessAndMore", testCommit},
+		{"CancelGivesBack", testCancel},
+		{"SettledOnce", testSettledOnce},
+		{"SettledByAnother", testSettledByAnother},
+		{"ReservationExpires", testExpiry},
+		{"ConcurrencyIsReserved", testConcurrency},
+		{"ReserveAllOrNothing", testReserveAllOrNothing},
+		{"ContentionOneKey", testContentionOneKey},
+		{"ContentionSeveralKeys", testContentionSeveralKeys},
+		{"ContentionReservations", testContentionReservations},
+		{"ClocksDiffer", testSkew},
+		{"ContextEnds", testContext},
+		{"Unreachable", testBreak},
+		{"Close", testClose},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.test(newSuite(t, open(t)))
+		})
+	}
+}
+
+// suite is a test of a subject.
+type suite struct {
+	*testing.T
+	Subject
+
+	policy string // a prefix that no other test has
+	limit  time.Duration
+}
+
+// patience is how long anything may take.
+const patience = 30 * time.Second
+
+func newSuite(t *testing.T, subject Subject) *suite {
+	t.Helper()
+	s := &suite{T: t, Subject: subject, policy: "storetest-" + rand.Text()}
+	if s.Other == nil {
+		s.Other = s.Store
+	}
+	if s.Now == nil {
+		s.Now = func() int64 { return time.Now().UnixNano() }
+	}
+	if s.Resolution == 0 {
+		s.Resolution = 1
+	}
+	if s.Steps == 0 {
+		if s.Steps = 2000; s.Advance == nil {
+			s.Steps = 300
+		}
+	}
+	return s
+}
+
+// long is a window that neither begins nor ends while the suite runs.
+func (s *suite) long() time.Duration {
+	s.Helper()
+	const day = 24 * time.Hour
+	for d := 300 * day; d < 400*day; d += 7 * day {
+		if at := time.Duration(s.Now() % int64(d)); at > d/10 && at < d-d/10 {
+			return d
+		}
+	}
+	s.Fatal("the clock of the store is in no window")
+	return 0
+}
+
+// limits are one limit of each algorithm, of n permits that do not come back while the suite runs.
+func (s *suite) limits(n int64) map[string]weir.Limit {
+	s.Helper()
+	rate := weir.Per(n, s.long())
+	return map[string]weir.Limit{
+		"token-bucket":    {Rate: rate},
+		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
+		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 3},
+		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
+		"calendar-window": {Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: s.year()},
+	}
+}
+
+// year is a calendar whose year does not begin while the suite runs.
+func (s *suite) year() weir.Calendar {
+	now := time.Unix(0, s.Now()).UTC()
+	return weir.Calendar{Unit: weir.CalendarYear, Month: 1 + (now.Month()+5)%12}
+}
+
+func (s *suite) charge(name, key string, l weir.Limit, n int64) store.Charge {
+	return store.Charge{Policy: s.policy + name, Key: key, Limit: l, N: n}
+}
+
+// ctx is a context that ends before the patience of the test does.
+func (s *suite) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// take takes from a store, and tries again while it is unavailable.
+func (s *suite) take(from store.Store, charges ...store.Charge) []weir.Decision {
+	s.Helper()
+	decisions := make([]weir.Decision, len(charges))
+	if err := from.Take(s.ctx(), charges, decisions); err != nil {
+		s.Fatalf("Take: %v", err)
+	}
+	return decisions
+}
+
+func (s *suite) peek(from store.Store, charges ...store.Charge) []weir.Decision {
+	s.Helper()
+	decisions := make([]weir.Decision, len(charges))
+	if err := from.Peek(s.ctx(), charges, decisions); err != nil {
+		s.Fatalf("Peek: %v", err)
+	}
+	return decisions
+}
+
+// left is how many permits a charge finds.
+func (s *suite) left(c store.Charge) int64 {
+	s.Helper()
+	c.N = 0
+	return s.peek(s.Store, c)[0].Remaining
+}
+
+func (s *suite) wantLeft(c store.Charge, want int64) {
+	s.Helper()
+	if got := s.left(c); got != want {
+		s.Errorf("%v of %q: %d permits are left, want %d", c.Limit, c.Key, got, want)
+	}
+}
+
+func (s *suite) reserve(from store.Store, expiry time.Duration, charges ...store.Charge) (store.Reservation, []weir.Decision) {
+	s.Helper()
+	decisions := make([]weir.Decision, len(charges))
+	r, err := from.Reserve(s.ctx(), charges, decisions, expiry)
+	if err != nil {
+		s.Fatalf("Reserve: %v", err)
+	}
+	if allowed := allAllowed(decisions); allowed != (r.ID != "") || allowed != (len(r.Charges) == len(charges)) {
+		s.Fatalf("the reservation is %+v, the decisions are %+v", r, decisions)
+	}
+	return r, decisions
+}
+
+func allAllowed(decisions []weir.Decision) bool {
+	for _, d := range decisions {
+		if !d.Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *suite) noError(what string, err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (s *suite) wantError(what string, err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// until waits for a condition: with Advance, step by step.
+func (s *suite) until(what string, step time.Duration, ok func() bool) {
+	s.Helper()
+	ctx := s.ctx()
+	for !ok() {
+		if ctx.Err() != nil {
+			s.Fatalf("%s: not within %v", what, patience)
+		}
+		if s.Advance != nil {
+			s.Advance(step)
+			continue
+		}
+		pause := time.NewTimer(min(step, 20*time.Millisecond))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
