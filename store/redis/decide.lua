@@ -476,6 +476,7 @@ local function save(c)
   local l, s = c.l, c.s
   local left
   rebase(c)
+  if l.alg == 75 then advance(c, l) end
   if l.alg == 84 then
     left = s[1]
     if s[2] > 0 then left = left + 1 end
@@ -599,6 +600,7 @@ for i = 1, count do
     every(c, forget)
     c.dirty, c.last = true, c.t
     advance(c, l)
+    sweep(c)
   else
     c.l = old or l -- reservations are canceled as what they were
     if old and old.alg == 75 then c.l = l end
@@ -607,6 +609,7 @@ for i = 1, count do
     c.l = old or l
     if c.back > 0 and c.count > 0 then rewind(c, was, c.back) end
     sweep(c)
+    advance(c, old or l) -- a window of a calendar in which nothing is used any more is left
     c.l = l
     if old then
       local from = c.s[1]

@@ -1,0 +1,98 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// floorScript is the least that a limit can be in Redis: a generic cell rate algorithm in floating point with the server's clock,
+// and nothing else.
+const floorScript = `
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local tat = tonumber(redis.call('GET', KEYS[1])) or now
+if tat < now then tat = now end
+local next = tat + ARGV[1]
+if next - now > ARGV[2] * 1 then return 0 end
+redis.call('SET', KEYS[1], next, 'PX', ARGV[3])
+return 1`
+
+var callersOfBenchmarks = []int{1, 32, 256}
+
+// share runs f from so many callers until b.N calls have been made.
+func share(b *testing.B, callers int, f func(caller int, i int64) error) {
+	b.Helper()
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	b.ResetTimer()
+	for caller := range callers {
+		wait.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if err := f(caller, i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
+
+var keysOfBenchmarks = func() (keys [1024]string) {
+	for i := range keys {
+		keys[i] = "user-" + strconv.Itoa(i)
+	}
+	return keys
+}()
+
+// BenchmarkFloor is the bare script through the same client, each caller by itself, which the client pipelines.
+func BenchmarkFloor(b *testing.B) {
+	server := startServer(b)
+	for _, callers := range callersOfBenchmarks {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.address()}, DisableCache: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close()
+			script := rueidis.NewLuaScript(floorScript)
+			share(b, callers, func(_ int, i int64) error {
+				return script.Exec(context.Background(), client, []string{"weir:{" + keysOfBenchmarks[i%1024] + "}:floor"},
+					[]string{"1000", "1000000000", "1001000"}).Error()
+			})
+		})
+	}
+}
+
+// BenchmarkTake measures decisions that are allowed.
+func BenchmarkTake(b *testing.B) {
+	server := startServer(b)
+	year := 300 * 24 * time.Hour
+	for _, l := range []weir.Limit{
+		{Rate: weir.Per(1_000_000, time.Second), Burst: 1_000_000_000},
+		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmFixedWindow},
+		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmSlidingWindow},
+		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmSlidingCounter},
+		{Burst: 1_000_000_000, Calendar: weir.Calendar{Unit: weir.CalendarMonth}, Algorithm: weir.AlgorithmCalendarWindow},
+	} {
+		for _, callers := range callersOfBenchmarks {
+			b.Run(fmt.Sprintf("%v/callers=%d", l.Algorithm, callers), func(b *testing.B) {
+				s := server.open(Options{})
+				share(b, callers, func(_ int, i int64) error {
+					d := make([]weir.Decision, 1)
+					return s.Take(context.Background(), []store.Charge{{Policy: "api", Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
+				})
+			})
+		}
+	}
+}

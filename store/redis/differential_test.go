@@ -1,0 +1,268 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// family is limits that one key is held to one after another.
+type family struct {
+	name   string
+	limits []weir.Limit
+	scale  time.Duration // of the times between two calls
+	most   int64         // permits asked for at a time
+}
+
+func families() []family {
+	bucket := func(n int64, period time.Duration, burst int64) weir.Limit {
+		return weir.Limit{Rate: weir.Per(n, period), Burst: burst}
+	}
+	windows := func(a weir.Algorithm, segments ...int) []weir.Limit {
+		var limits []weir.Limit
+		for i, window := range []time.Duration{time.Second, time.Minute, 7777777 * time.Microsecond, 3000 * 24 * time.Hour} {
+			for _, n := range []int64{1, 7, 1000, 1e15} {
+				l := weir.Limit{Algorithm: a, Rate: weir.Per(n, window)}
+				if len(segments) > 0 {
+					l.Segments = segments[i%len(segments)]
+				}
+				if l.Check() == nil {
+					limits = append(limits, l)
+				}
+			}
+		}
+		return limits
+	}
+	vienna := must(time.LoadLocation("Europe/Vienna"))
+	calendar := func(c weir.Calendar) []weir.Limit {
+		return []weir.Limit{
+			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 5, Calendar: c},
+			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: c},
+		}
+	}
+	return []family{
+		{"buckets", []weir.Limit{
+			bucket(1, time.Second, 1), bucket(10, time.Second, 20), bucket(7, 3*time.Second, 5), bucket(3, 10*time.Microsecond, 1000),
+		}, time.Second, 1e15},
+		{"odd buckets", []weir.Limit{
+			bucket(1000003, 30*24*time.Hour, 1000003), bucket(7777777, 24*time.Hour, 7777777), bucket(999983, 1234567*time.Microsecond, 1e9),
+			bucket(1, 1500*time.Nanosecond, 10), bucket(3e14-11, 3660*24*time.Hour, 1e15),
+		}, time.Hour, 1e9},
+		{"slow buckets", []weir.Limit{bucket(1, 3660*24*time.Hour, 5), bucket(2, 24*time.Hour, 3)}, 40 * 24 * time.Hour, 1e15},
+		{"fixed", windows(weir.AlgorithmFixedWindow), 2 * time.Second, 1e15},
+		{"sliding", windows(weir.AlgorithmSlidingWindow, 1, 7, 10, 64), 500 * time.Millisecond, 1e15},
+		{"counter", windows(weir.AlgorithmSlidingCounter), 700 * time.Millisecond, 1e15},
+		{"concurrency", []weir.Limit{
+			{Algorithm: weir.AlgorithmConcurrency, Burst: 1}, {Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+		}, time.Second, 1e15},
+		{"minutes", calendar(weir.Calendar{Unit: weir.CalendarMinute}), 20 * time.Second, 1e15},
+		{"days", calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: vienna, Hour: 2, Minute: 30}), 9 * time.Hour, 1e15},
+		{"months", calendar(weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 31}), 12 * 24 * time.Hour, 1e15},
+		{"several", []weir.Limit{
+			bucket(10, time.Second, 20), {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
+			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10), Segments: 5},
+			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)}, {Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+		}, time.Second, 1e15},
+	}
+}
+
+// history is a random history of one key in the script and in the reference.
+type history struct {
+	store  *Store
+	family family
+	random *rand.Rand
+	key    string
+	now    int64
+	limit  weir.Limit
+	ref    reference
+	out    []store.Reservation
+	counts map[string]int
+	trace  []string // the last calls
+}
+
+const stepsOfHistory = 400
+
+// step makes one call and answers how the two differ, or "".
+func (h *history) step() (wrong string) {
+	r := h.random
+	var what string
+	switch k := r.IntN(100); {
+	case k < 60:
+		h.now += r.Int64N(int64(h.family.scale)/1000 + 1)
+	case k < 75:
+	case k < 90:
+		h.now += r.Int64N(20)
+	case k < 94:
+		h.now += r.Int64N(10 * int64(h.family.scale) / 1000)
+	case k < 98:
+		h.now -= r.Int64N(guardTime)
+	default:
+		h.now -= r.Int64N(5 * int64(h.family.scale) / 1000)
+	}
+	changes := r.IntN(25) == 0
+	if changes {
+		h.limit = h.family.limits[r.IntN(len(h.family.limits))]
+	}
+	h.store.virtual.Store(h.now)
+	defer func(before int64) {
+		h.trace = append(h.trace, fmt.Sprintf("%d: %s of %v; last %d, %d reserved", h.now, what, h.limit, before, len(h.ref.held)))
+		h.trace = h.trace[max(0, len(h.trace)-6):]
+	}(h.ref.last)
+	ctx := context.Background()
+	most := limitOf(h.limit)
+	n := r.Int64N(min(most, 4) + 1)
+	switch r.IntN(10) {
+	case 0:
+		n = r.Int64N(min(most, h.family.most)) + 1
+	case 1:
+		if most <= h.family.most { // package algo gives nothing back whose cost at another rate does not fit
+			n = min(most+1, 1e15)
+		}
+	}
+	c := store.Charge{Policy: "p", Key: h.key, Limit: h.limit, N: n}
+	charges := []store.Charge{c}
+	decisions := make([]weir.Decision, 1)
+	ops := 10
+	if changes { // a Peek would not keep the change
+		ops = 8
+	}
+	var want weir.Decision
+	switch k := r.IntN(ops); {
+	case k < 3 && h.limit.Algorithm != weir.AlgorithmConcurrency:
+		what = fmt.Sprintf("take %d", n)
+		if err := h.store.Take(ctx, charges, decisions); err != nil {
+			return err.Error()
+		}
+		want, _ = h.ref.decide(opTake, h.now, c, "", 0)
+	case k < 6:
+		life := r.Int64N(5*int64(h.family.scale)/1000) + 1000
+		life = min(life, int64(store.MostExpiry)/1000)
+		what = fmt.Sprintf("reserve %d for %d", n, life)
+		got, err := h.store.Reserve(ctx, charges, decisions, time.Duration(life)*time.Microsecond)
+		if err != nil {
+			return err.Error()
+		}
+		var expires int64
+		want, expires = h.ref.decide(opReserve, h.now, c, got.ID, life)
+		if got.Expires != expires*1000 {
+			return fmt.Sprintf("reservation expires at %d, want %d", got.Expires/1000, expires)
+		}
+		if got.ID != "" {
+			h.out = append(h.out, got)
+		}
+	case k < 7 && len(h.out) > 0:
+		i := r.IntN(len(h.out))
+		res := h.out[i]
+		h.out = append(h.out[:i], h.out[i+1:]...)
+		res.Charges[0].Limit = h.limit
+		actual := int64(-1)
+		var err error
+		if r.IntN(2) == 0 {
+			actual = r.Int64N(2*res.Charges[0].N + 2)
+			if r.IntN(8) == 0 {
+				actual += r.Int64N(min(3*most, 1e14))
+			}
+			actual = min(actual, 1e15)
+			err = h.store.Commit(ctx, res, []int64{actual})
+		} else {
+			err = h.store.Cancel(ctx, res)
+		}
+		what = fmt.Sprintf("settle as %d", actual)
+		found := h.ref.settle(h.now, h.limit, res.ID, actual)
+		h.counts["settle"]++
+		if err != nil && !errors.Is(err, store.ErrNotReserved) || (err == nil) != found {
+			return fmt.Sprintf("settle as %d: %v, want found %t", actual, err, found)
+		}
+		return ""
+	case k < 8:
+		what = fmt.Sprintf("refund %d", n)
+		h.counts["refund"]++
+		if r.IntN(3) > 0 && !changes {
+			what = "nothing"
+			return ""
+		}
+		if err := h.store.Refund(ctx, charges); err != nil {
+			return err.Error()
+		}
+		h.ref.refund(h.now, h.limit, n)
+		return ""
+	default:
+		what = fmt.Sprintf("peek %d", n)
+		if err := h.store.Peek(ctx, charges, decisions); err != nil {
+			return err.Error()
+		}
+		want, _ = h.ref.decide(opPeek, h.now, c, "", 0)
+	}
+	h.counts["decided"]++
+	if want.Allowed {
+		h.counts["allowed"]++
+	}
+	if decisions[0] != want {
+		return fmt.Sprintf("%s of %v:\n got %+v\nwant %+v", what, h.limit, decisions[0], want)
+	}
+	return ""
+}
+
+// TestDifferential compares the script with package algo in microseconds, on random histories of every algorithm with limits that
+// change and clocks that jump: 200,000 steps, or as many as WEIR_STEPS says.
+func TestDifferential(t *testing.T) {
+	steps := int64(200_000)
+	if text := os.Getenv("WEIR_STEPS"); text != "" {
+		steps = must(strconv.ParseInt(text, 10, 64))
+	}
+	if testing.Short() {
+		steps /= 10
+	}
+	base := startServer(t, "--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl").open(Options{Timeout: time.Minute})
+	all := families()
+	var next, made atomic.Int64
+	var wait sync.WaitGroup
+	var lock sync.Mutex
+	counts := map[string]int{}
+	seed := uint64(time.Now().UnixNano())
+	for range 128 {
+		wait.Go(func() {
+			local := map[string]int{}
+			s := &Store{options: base.options, dispatch: base.dispatch}
+			for made.Load() < steps && !t.Failed() {
+				i := uint64(next.Add(1))
+				f := all[i%uint64(len(all))]
+				h := history{
+					store: s, family: f, random: rand.New(rand.NewPCG(seed, i)), key: strconv.FormatUint(i, 10),
+					now: 1_790_000_000_000_000, counts: local,
+				}
+				h.now += h.random.Int64N(1e15)
+				h.limit = f.limits[h.random.IntN(len(f.limits))]
+				for k := range stepsOfHistory {
+					if wrong := h.step(); wrong != "" {
+						t.Errorf("seed %d, history %d of %s, step %d: %s\nthe last calls:\n%s", seed, i, f.name, k, wrong, strings.Join(h.trace, "\n"))
+						return
+					}
+				}
+				made.Add(stepsOfHistory)
+				if err := s.Reset(context.Background(), "p", h.key); err != nil {
+					t.Error(err)
+				}
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			for what, n := range local {
+				counts[what] += n
+			}
+		})
+	}
+	wait.Wait()
+	t.Logf("%d steps agree: %v", made.Load(), counts)
+}

@@ -1,0 +1,402 @@
+package redis
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
+)
+
+// guardTime is how far a record may be ahead of the server's clock before it goes back to it, in microseconds.
+const guardTime = int64(10 * time.Second / time.Microsecond)
+
+// counting is package algo on a state, with the times of the script: microseconds.
+type counting interface {
+	take(now, n int64) algo.Result
+	peek(now, n int64) algo.Result
+	refund(now, n int64)
+	cancel(now, n int64, m algoMark)
+	charge(now, n, debt int64)
+	fresh(now int64) bool
+	mark() algoMark
+	// carried is this state held to another limit of the same algorithm.
+	carried(to weir.Limit, now int64) (counting, remarks)
+	clone() counting
+	place() int64
+}
+
+// algoMark is what a mark is made of.
+type algoMark struct{ at, part, taken int64 }
+
+func (m algoMark) mark() algo.Mark {
+	return algo.TokenBucketState{Last: m.taken, Ahead: m.at - m.taken, Part: m.part}.Mark()
+}
+
+// remarks is what becomes of marks when the limit changes.
+type remarks struct {
+	across   bool // those of a bucket
+	counted  bool // those from a place on count at another one
+	from, to int64
+}
+
+// countingOf is counting for one algorithm.
+type countingOf[S any, A algo.Algorithm[S]] struct {
+	limit weir.Limit
+	a     A
+	s     S
+	unit  int64 // of the algorithm's time in a microsecond
+	carry func(to A, old A, s S, now int64) S
+	same  func(a, b A) bool
+	at    func(s S) int64
+	from  func(a A, s S) int64 // from which place on permits count
+	build func(l weir.Limit) A
+}
+
+func (c *countingOf[S, A]) take(now, n int64) (r algo.Result) {
+	c.s, r = c.a.Take(c.s, now*c.unit, n)
+	return c.scaled(r)
+}
+
+func (c *countingOf[S, A]) peek(now, n int64) algo.Result {
+	return c.scaled(c.a.Peek(c.s, now*c.unit, n))
+}
+
+func (c *countingOf[S, A]) scaled(r algo.Result) algo.Result {
+	unit := time.Duration(c.unit)
+	if r.RetryAfter != algo.Never {
+		r.RetryAfter = (r.RetryAfter + unit - 1) / unit
+	}
+	r.ResetAfter = (r.ResetAfter + unit - 1) / unit
+	return r
+}
+
+func (c *countingOf[S, A]) refund(now, n int64) { c.s = c.a.Refund(c.s, now*c.unit, n) }
+
+func (c *countingOf[S, A]) cancel(now, n int64, m algoMark) {
+	c.s = c.a.Cancel(c.s, now*c.unit, n, m.mark())
+}
+
+func (c *countingOf[S, A]) charge(now, n, debt int64) { c.s, _ = c.a.Charge(c.s, now*c.unit, n, debt) }
+func (c *countingOf[S, A]) fresh(now int64) bool      { return c.a.Fresh(c.s, now*c.unit) }
+func (c *countingOf[S, A]) place() int64              { return c.at(c.s) }
+
+func (c *countingOf[S, A]) mark() algoMark {
+	if s, ok := any(c.s).(algo.TokenBucketState); ok {
+		return algoMark{s.Last + s.Ahead + s.Returned, s.Part, s.Last}
+	}
+	return algoMark{at: c.at(c.s)}
+}
+
+func (c *countingOf[S, A]) carried(to weir.Limit, now int64) (counting, remarks) {
+	d := *c
+	d.limit, d.a = to, c.build(to)
+	r := remarks{across: c.limit.Algorithm == weir.AlgorithmTokenBucket}
+	if !r.across && !c.same(d.a, c.a) {
+		c.refund(now, 0)
+		r.counted, r.from = true, c.from(c.a, c.s)
+	}
+	d.s = c.carry(d.a, c.a, c.s, now*c.unit)
+	if b, ok := any(&d.s).(*algo.TokenBucketState); ok { // a debt is held at what the bucket regains in MaxFill
+		k := must(newBucket(to.Rate, limitOf(to)))
+		if longest := int64(algo.MaxFill) / microsecond; b.Ahead >= k.full.us+longest {
+			b.Ahead, b.Part = k.full.us+longest, k.full.part
+		}
+	}
+	r.to = d.at(d.s)
+	return &d, r
+}
+
+func (c *countingOf[S, A]) clone() counting {
+	d := *c
+	return &d
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func bucketOf(l weir.Limit) algo.TokenBucket {
+	burst := l.Burst
+	if burst == 0 {
+		burst = l.Rate.Permits
+	}
+	// whole microseconds where the period is; otherwise a thousand periods are
+	if int64(l.Rate.Period)%microsecond == 0 {
+		return must(algo.NewTokenBucket(l.Rate.Permits, l.Rate.Period/1000, burst))
+	}
+	return must(algo.NewTokenBucket(l.Rate.Permits*1000, l.Rate.Period, burst))
+}
+
+// newCounting is a fresh state.
+func newCounting(l weir.Limit) counting {
+	switch l.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		return &countingOf[algo.TokenBucketState, algo.TokenBucket]{
+			limit: l, a: bucketOf(l), unit: 1, build: bucketOf,
+			carry: func(to, old algo.TokenBucket, s algo.TokenBucketState, now int64) algo.TokenBucketState {
+				return to.Carry(old, s, now)
+			},
+			at: func(s algo.TokenBucketState) int64 { return s.Last },
+		}
+	case weir.AlgorithmFixedWindow:
+		build := func(l weir.Limit) algo.FixedWindow {
+			return must(algo.NewFixedWindow(l.Rate.Permits, l.Rate.Period/1000, 0))
+		}
+		return &countingOf[algo.FixedWindowState, algo.FixedWindow]{
+			limit: l, a: build(l), unit: 1, build: build, carry: algo.FixedWindow.Carry,
+			same: func(a, b algo.FixedWindow) bool { return a.SameWindows(b) },
+			at:   func(s algo.FixedWindowState) int64 { return s.Window },
+			from: func(_ algo.FixedWindow, s algo.FixedWindowState) int64 { return s.Window },
+		}
+	case weir.AlgorithmSlidingWindow:
+		build := func(l weir.Limit) algo.SlidingWindow {
+			return must(algo.NewSlidingWindow(l.Rate.Permits, l.Rate.Period/1000, max(l.Segments, 1), 0))
+		}
+		// the segments belong to the limit before the change
+		return &countingOf[algo.SlidingWindowState, algo.SlidingWindow]{
+			limit: l, a: build(l), unit: 1, build: build, carry: algo.SlidingWindow.Carry,
+			same: func(a, b algo.SlidingWindow) bool { return a.SameWindows(b) },
+			at:   func(s algo.SlidingWindowState) int64 { return s.Segment },
+			from: func(a algo.SlidingWindow, s algo.SlidingWindowState) int64 { return s.Segment - segmentsOf(a) + 1 },
+		}
+	case weir.AlgorithmSlidingCounter:
+		build := func(l weir.Limit) algo.SlidingCounter {
+			return must(algo.NewSlidingCounter(l.Rate.Permits, l.Rate.Period/1000, 0))
+		}
+		return &countingOf[algo.SlidingCounterState, algo.SlidingCounter]{
+			limit: l, a: build(l), unit: 1, build: build, carry: algo.SlidingCounter.Carry,
+			same: func(a, b algo.SlidingCounter) bool { return a.SameWindows(b) },
+			at:   func(s algo.SlidingCounterState) int64 { return s.Window },
+			from: func(_ algo.SlidingCounter, s algo.SlidingCounterState) int64 { return s.Window },
+		}
+	case weir.AlgorithmCalendarWindow:
+		build := func(l weir.Limit) algo.CalendarWindow { return must(newCalendar(l.Burst, l.Calendar)) }
+		return &countingOf[algo.CalendarWindowState, algo.CalendarWindow]{
+			limit: l, a: build(l), unit: 1000, build: build, carry: algo.CalendarWindow.Carry,
+			same: func(a, b algo.CalendarWindow) bool { return a.SameWindows(b) },
+			at:   func(s algo.CalendarWindowState) int64 { return s.Start },
+			from: func(_ algo.CalendarWindow, s algo.CalendarWindowState) int64 { return s.Start },
+		}
+	default:
+		build := func(l weir.Limit) algo.Concurrency { return must(algo.NewConcurrency(l.Burst)) }
+		return &countingOf[algo.ConcurrencyState, algo.Concurrency]{
+			limit: l, a: build(l), unit: 1, build: build,
+			carry: func(_, _ algo.Concurrency, s algo.ConcurrencyState, _ int64) algo.ConcurrencyState { return s },
+			same:  func(_, _ algo.Concurrency) bool { return true },
+			at:    func(algo.ConcurrencyState) int64 { return 0 },
+		}
+	}
+}
+
+// segmentsOf finds how many segments a window has.
+func segmentsOf(w algo.SlidingWindow) int64 {
+	for n := 1; ; n++ {
+		if x := must(algo.NewSlidingWindow(w.Limit(), w.Window(), n, 0)); x.SameWindows(w) {
+			return int64(n)
+		}
+	}
+}
+
+// held is a reservation of the reference.
+type held struct {
+	id      string
+	n       int64
+	mark    algoMark
+	expires int64
+	rate    weir.Rate // the fastest since the limit has changed
+	void    bool
+}
+
+// reference is what the record of a key should be.
+type reference struct {
+	limit weir.Limit
+	count counting
+	last  int64 // 0 if there is no record
+	held  []held
+}
+
+// at is the time that counts where the clock shows now.
+func (m *reference) at(now int64) int64 {
+	if m.last > now && m.last-now <= guardTime {
+		return m.last
+	}
+	return now
+}
+
+// ready brings the record to the time that counts and to a limit. changed tells whether it has to be written whatever comes.
+func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
+	t = m.at(now)
+	if m.count == nil {
+		m.count, m.limit = newCounting(l), l
+	}
+	if m.limit.Algorithm != l.Algorithm {
+		m.limit, m.count = l, newCounting(l)
+		m.count.refund(t, 0)
+		for i := range m.held {
+			m.held[i].void = true
+		}
+		m.held = slices.DeleteFunc(m.held, func(h held) bool { return h.expires <= t })
+		return t, true
+	}
+	if m.last > t && len(m.held) > 0 {
+		back := m.last - t
+		was := m.count.place()
+		m.count.refund(t, 0)
+		moved := m.count.place() - was
+		for i := range m.held {
+			m.held[i].mark.at += moved
+			m.held[i].mark.taken -= back
+			m.held[i].expires -= back
+		}
+		changed = true
+	}
+	for len(m.held) > 0 && m.held[0].expires <= t {
+		h := m.held[0]
+		m.held = m.held[1:]
+		m.giveBack(t, h, h.n)
+		changed = true
+	}
+	if m.limit != l {
+		var r remarks
+		before := m.limit
+		m.count.refund(t, 0)
+		m.count, r = m.count.carried(l, t)
+		m.limit = l
+		for i := range m.held {
+			h := &m.held[i]
+			switch {
+			case h.void:
+			case r.across:
+				h.rate = faster(faster(h.rate, before.Rate), l.Rate)
+			case !r.counted:
+			case h.mark.at >= r.from:
+				h.mark.at = r.to
+			default:
+				h.void = true
+			}
+		}
+		changed = true
+	}
+	return t, changed
+}
+
+func faster(a, b weir.Rate) weir.Rate {
+	if a == (weir.Rate{}) || b.PerSecond() > a.PerSecond() {
+		return b
+	}
+	return a
+}
+
+func (m *reference) giveBack(t int64, h held, n int64) {
+	switch {
+	case h.void || n <= 0:
+	case h.rate != weir.Rate{}:
+		c := m.count.(*countingOf[algo.TokenBucketState, algo.TokenBucket])
+		old := bucketOf(weir.Limit{Rate: h.rate, Burst: 1})
+		c.s = c.a.CancelAcross(old, c.s, t, n, h.mark.mark())
+	default:
+		m.count.cancel(t, n, h.mark)
+	}
+}
+
+// written is what is left after the record was written.
+func (m *reference) written(t int64) {
+	m.count.refund(t, 0)
+	m.last = t
+	if len(m.held) == 0 && m.count.fresh(t) {
+		*m = reference{}
+	}
+}
+
+// decide is Take, Peek and Reserve.
+func (m *reference) decide(op byte, now int64, c store.Charge, id string, life int64) (weir.Decision, int64) {
+	before := *m
+	before.held = slices.Clone(m.held)
+	if m.count != nil {
+		before.count = m.count.clone()
+	}
+	t, changed := m.ready(now, c.Limit)
+	var r algo.Result
+	expires := int64(0)
+	if op == opPeek {
+		r = m.count.peek(t, c.N)
+	} else {
+		r = m.count.take(t, c.N)
+	}
+	switch {
+	case op == opReserve && r.Allowed:
+		expires = t + life
+		h := held{id: id, n: c.N, mark: m.count.mark(), expires: expires}
+		if c.N == 0 {
+			h.mark = algoMark{}
+		}
+		i, _ := slices.BinarySearchFunc(m.held, expires, func(h held, e int64) int { return int(h.expires - e) })
+		m.held = slices.Insert(m.held, i, h)
+		changed = true
+	case op == opTake && r.Allowed && c.N > 0:
+		changed = true
+	}
+	if changed {
+		m.written(t)
+	} else {
+		*m = before
+	}
+	wait := time.Duration(max(0, t-now))
+	r.RetryAfter, r.ResetAfter = nanoseconds(r.RetryAfter, wait), nanoseconds(r.ResetAfter, wait)
+	return store.DecisionOf(c, limitOf(c.Limit), r), expires
+}
+
+func limitOf(l weir.Limit) int64 {
+	if l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Rate.Permits
+}
+
+// settle is Commit, and Cancel if actual is -1.
+func (m *reference) settle(now int64, l weir.Limit, id string, actual int64) bool {
+	before := *m
+	t, changed := m.ready(now, l)
+	i := slices.IndexFunc(m.held, func(h held) bool { return h.id == id })
+	if i < 0 {
+		if changed {
+			m.written(t)
+		} else {
+			*m = before
+		}
+		return false
+	}
+	h := m.held[i]
+	m.held = slices.Delete(m.held, i, i+1)
+	actual = max(actual, 0)
+	switch {
+	case l.Algorithm == weir.AlgorithmConcurrency:
+		m.giveBack(t, h, h.n)
+	case actual < h.n:
+		m.giveBack(t, h, h.n-actual)
+	default:
+		m.count.charge(t, actual-h.n, limitOf(l))
+	}
+	m.written(t)
+	return true
+}
+
+func (m *reference) refund(now int64, l weir.Limit, n int64) {
+	t, _ := m.ready(now, l)
+	m.count.refund(t, n)
+	if l.Algorithm == weir.AlgorithmConcurrency {
+		for i := range m.held {
+			if h := &m.held[i]; !h.void {
+				k := min(n, h.n)
+				h.n -= k
+				n -= k
+			}
+		}
+	}
+	m.written(t)
+}
