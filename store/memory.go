@@ -176,16 +176,18 @@ func (m *Memory) decide(
 	if allowed, err := m.judge(charges, decisions, now, expiry != 0); !allowed || err != nil {
 		return "", 0, err
 	}
+	added := 0
 	for i := range charges {
 		c := &charges[i]
-		t, _ := compiled.terms(c.Limit)
 		e := m.found[i]
+		t, _ := e.termsOf(c) // which was checked
 		if e == nil {
 			if c.N == 0 && expiry == 0 {
 				continue
 			}
 			e = m.add(c, t, now)
 			m.found[i] = e
+			added++
 		}
 		e.ready(now, t)
 		expires = max(expires, e.at+int64(expiry))
@@ -199,23 +201,28 @@ func (m *Memory) decide(
 			m.due(e)
 		}
 	}
+	for range added { // two for each that was added, so that what is kept does not grow for long
+		m.reclaim(now, m.maxKeys)
+	}
 	return id, expires, nil
 }
 
 // judge decides on each of the charges without taking anything, and answers whether all are allowed. What is kept for them is in
 // m.found afterwards.
 func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, reserve bool) (allowed bool, err error) {
-	m.reclaim(now, m.maxKeys-len(charges))
+	if most := m.maxKeys - len(charges); len(m.keys) > most {
+		m.reclaim(now, most)
+	}
 	room := m.maxKeys - len(m.keys)
 	m.found = m.found[:0]
 	allowed = true
 	for i := range charges {
 		c := &charges[i]
-		t, err := compiled.terms(c.Limit)
+		e := m.keys[memoryKey{c.Policy, c.Key}]
+		t, err := e.termsOf(c)
 		if err != nil {
 			return false, err
 		}
-		e := m.keys[memoryKey{c.Policy, c.Key}]
 		m.found = append(m.found, e)
 		r := m.view(e, t, now)
 		d := &decisions[i]
@@ -236,6 +243,14 @@ func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, r
 		allowed = allowed && d.Allowed
 	}
 	return allowed, nil
+}
+
+// termsOf are the terms of a charge for the key of e, which may be nil.
+func (e *memoryEntry) termsOf(c *Charge) (*terms, error) {
+	if e != nil && e.terms.given == c.Limit {
+		return e.terms, nil
+	}
+	return compiled.terms(c.Limit)
 }
 
 // find is what is kept for the charge, if it is held to the limit of the charge, which is t.

@@ -15,12 +15,9 @@ func (m *Memory) add(c *Charge, t *terms, now int64) *memoryEntry {
 	return e
 }
 
-// due forgets an entry that was changed if it is fresh. Where it may be fresh earlier than it is queued for, it is moved.
+// due moves an entry that was changed to where it may be fresh earlier than it is queued for. One that is fresh is not dropped
+// at once, as it is often asked for again.
 func (m *Memory) due(e *memoryEntry) {
-	if e.fresh() {
-		m.forget(e)
-		return
-	}
 	if at := e.freshAt(); e.due <= e.at || at < e.due {
 		e.due = at
 		m.down(e.slot)
@@ -42,7 +39,7 @@ func (m *Memory) forget(e *memoryEntry) {
 	}
 }
 
-// reclaim forgets fresh entries: a few, or as many as are needed to keep no more than most.
+// reclaim forgets fresh entries: two, or as many as are needed to keep no more than most.
 func (m *Memory) reclaim(now int64, most int) {
 	for few := 2; len(m.queue) > 0 && m.queue[0].due <= now && (few > 0 || len(m.keys) > most); few-- {
 		e := m.queue[0]

@@ -234,6 +234,9 @@ func (d *decoder) holds(r *record) {
 		h.expires, h.n = d.time(), d.permits()
 		h.mark = mark{d.int(), d.int(), d.int()}
 		h.rate = weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
+		if _, _, named := nameParts(h.of); h.of != "" && !named {
+			d.failed = true
+		}
 		void := d.byte()
 		h.void = void == 1
 		if d.failed || h.id == "" || void > 1 || h.expires < before || h.rate != (weir.Rate{}) && h.rate.Check() != nil {

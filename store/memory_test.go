@@ -1,0 +1,352 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+func takeOne(t *testing.T, s store.Store, key string, l weir.Limit) weir.Decision {
+	t.Helper()
+	ds := make([]weir.Decision, 1)
+	if err := s.Take(t.Context(), []store.Charge{{Policy: "p", Key: key, Limit: l, N: 1}}, ds); err != nil {
+		t.Fatal(err)
+	}
+	return ds[0]
+}
+
+// TestMemoryIsBounded fills the table: keys that are in use are not forgotten for new ones, those that are fresh are.
+func TestMemoryIsBounded(t *testing.T) {
+	const most = 100
+	clock := newVirtual()
+	m := newMemory(t, store.MemoryOptions{Clock: clock, MaxKeys: most})
+	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 10}
+	for i := range most {
+		if d := takeOne(t, m, fmt.Sprint(i), l); !d.Allowed {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+		clock.Advance(time.Millisecond)
+	}
+	d := takeOne(t, m, "new", l)
+	if want := time.Second - most*time.Millisecond; d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter != want || d.Limit != 10 {
+		t.Errorf("a new key: %+v, want a wait of %v", d, want)
+	}
+	if d := takeOne(t, m, "7", l); !d.Allowed {
+		t.Errorf("a key that is known: %+v", d)
+	}
+	ds := make([]weir.Decision, 2)
+	charges := []store.Charge{{Policy: "p", Key: "8", Limit: l, N: 1}, {Policy: "p", Key: "new", Limit: l, N: 1}}
+	if err := m.Take(t.Context(), charges, ds); err != nil || !ds[0].Allowed || ds[0].Remaining != 9 || ds[1].Reason != weir.ReasonTableFull {
+		t.Errorf("%+v, %v", ds, err)
+	}
+	if _, err := m.Reserve(t.Context(), charges[1:], ds[1:], time.Minute); err != nil || ds[1].Reason != weir.ReasonTableFull {
+		t.Errorf("%+v, %v", ds, err)
+	}
+	if err := m.Peek(t.Context(), charges[1:], ds[1:]); err != nil || ds[1].Reason != weir.ReasonTableFull {
+		t.Errorf("%+v, %v", ds, err)
+	}
+	charges[1].N = 0
+	if err := m.Take(t.Context(), charges[1:], ds[1:]); err != nil || !ds[1].Allowed {
+		t.Errorf("a probe: %+v, %v", ds, err)
+	}
+	clock.Advance(d.RetryAfter)
+	if d := takeOne(t, m, "new", l); !d.Allowed {
+		t.Errorf("after RetryAfter: %+v", d)
+	}
+	if d := takeOne(t, m, "newer", l); d.Allowed {
+		t.Errorf("another new key: %+v", d)
+	}
+	if n := m.Len(); n != most {
+		t.Errorf("%d keys are kept, of %d", n, most)
+	}
+}
+
+// TestMemoryIsBoundedForOneRequest asks for more keys at once than there is ever room for.
+func TestMemoryIsBoundedForOneRequest(t *testing.T) {
+	m := newMemory(t, store.MemoryOptions{MaxKeys: 1})
+	l := weir.Limit{Rate: weir.PerHour(10)}
+	ds := make([]weir.Decision, 2)
+	err := m.Take(t.Context(), []store.Charge{{Policy: "p", Key: "a", Limit: l, N: 1}, {Policy: "p", Key: "b", Limit: l, N: 1}}, ds)
+	if err != nil || !ds[0].Allowed || ds[1].Reason != weir.ReasonTableFull || ds[1].RetryAfter != weir.Never || m.Len() != 0 {
+		t.Errorf("%+v, %v", ds, err)
+	}
+}
+
+// TestMemoryForgets takes from keys that come and go: what is kept is what is in use, whoever asks.
+func TestMemoryForgets(t *testing.T) {
+	clock := newVirtual()
+	m := newMemory(t, store.MemoryOptions{Clock: clock})
+	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 10}
+	for i := range 10_000 {
+		takeOne(t, m, fmt.Sprint(i), l)
+		if i%5 == 0 { // and some are used again
+			takeOne(t, m, fmt.Sprint(max(0, i-10)), l)
+		}
+		clock.Advance(10 * time.Millisecond)
+	}
+	if n := m.Len(); n > 500 {
+		t.Errorf("%d keys are kept", n)
+	}
+}
+
+// TestMemoryForgetsNothingThatCounts compares a store that is nearly always full with one that never is.
+func TestMemoryForgetsNothingThatCounts(t *testing.T) {
+	clock := newVirtual()
+	small := newMemory(t, store.MemoryOptions{Clock: clock, MaxKeys: 20})
+	large := newMemory(t, store.MemoryOptions{Clock: clock})
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	full := 0
+	limits := []weir.Limit{
+		{Rate: weir.PerSecond(1), Burst: 3},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(2)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, 2*time.Second)},
+	}
+	type reserved struct{ a, b store.Reservation }
+	var held []reserved
+	for range 20_000 {
+		clock.Advance(time.Duration(rng.Int64N(int64(60 * time.Millisecond))))
+		key := rng.IntN(40)
+		c := []store.Charge{{Policy: "p", Key: fmt.Sprint(key), Limit: limits[key%len(limits)], N: 1 + rng.Int64N(2)}}
+		var a, b [1]weir.Decision
+		switch rng.IntN(4) {
+		case 0:
+			ra, errA := small.Reserve(t.Context(), c, a[:], 3*time.Second)
+			if a[0].Reason == weir.ReasonTableFull {
+				full++
+				continue
+			}
+			rb, errB := large.Reserve(t.Context(), c, b[:], 3*time.Second)
+			if errA != nil || errB != nil {
+				t.Fatal(errA, errB)
+			}
+			if a[0].Allowed {
+				held = append(held, reserved{ra, rb})
+			}
+		case 1:
+			if len(held) == 0 {
+				continue
+			}
+			r := held[0]
+			held = held[1:]
+			errA, errB := small.Cancel(t.Context(), r.a), large.Cancel(t.Context(), r.b)
+			if !errors.Is(errA, errB) {
+				t.Fatalf("%v and %v", errA, errB)
+			}
+			continue
+		default:
+			if err := small.Take(t.Context(), c, a[:]); err != nil {
+				t.Fatal(err)
+			}
+			if a[0].Reason == weir.ReasonTableFull {
+				full++
+				continue
+			}
+			if err := large.Take(t.Context(), c, b[:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a != b {
+			t.Fatalf("%+v, and without the bound %+v", a, b)
+		}
+	}
+	if full == 0 {
+		t.Error("the table was never full")
+	}
+	t.Logf("full %d times", full)
+}
+
+// TestMemoryClockThatGoesBack sets the clock back and forth: nothing is minted, nothing freezes, and the two agree again.
+func TestMemoryClockThatGoesBack(t *testing.T) {
+	clock := newVirtual()
+	m := newMemory(t, store.MemoryOptions{Clock: clock})
+	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 3}
+	granted := 0
+	take := func() {
+		for takeOne(t, m, "k", l).Allowed {
+			granted++
+		}
+	}
+	take()
+	for range 20 {
+		clock.Advance(-time.Hour)
+		take()
+	}
+	if granted != 3 {
+		t.Errorf("%d were granted of 3", granted)
+	}
+	for range 100 {
+		clock.Advance(time.Second)
+		take()
+	}
+	if granted < 3+100*14/16 || granted > 103 {
+		t.Errorf("%d were granted in 100 s of 1/s, after the clock was set back", granted)
+	}
+	// After sixteen times as long the two agree again: a window ends when the clock says so.
+	clock.Advance(17 * 20 * time.Hour)
+	take()
+	fixed := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(1)}
+	takeOne(t, m, "window", fixed)
+	want := time.Hour - time.Duration(clock.Now()%int64(time.Hour))
+	if d := takeOne(t, m, "window", fixed); d.RetryAfter != want {
+		t.Errorf("the window ends in %v, want %v", d.RetryAfter, want)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for option, err := range map[string]error{
+		"MemoryOptions.MaxKeys": second(store.NewMemory(store.MemoryOptions{MaxKeys: -1})),
+		"LockedOptions.Lease":   second(store.NewLocked(nil, store.LockedOptions{Lease: time.Millisecond})),
+		"LockedOptions.Wait":    second(store.NewLocked(nil, store.LockedOptions{Wait: 2 * time.Hour})),
+		"LockedOptions.Skew":    second(store.NewLocked(nil, store.LockedOptions{Skew: -1})),
+	} {
+		var misuse *weir.OptionError
+		if !errors.As(err, &misuse) || misuse.Option != option {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestReservationsOfAKeyAreBounded reserves until a record is full.
+func TestReservationsOfAKeyAreBounded(t *testing.T) {
+	clock := newVirtual()
+	for _, s := range []store.Store{
+		newMemory(t, store.MemoryOptions{Clock: clock}),
+	} {
+		c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1e15}, N: 1}}
+		ds := make([]weir.Decision, 1)
+		var last store.Reservation
+		for i := range store.MostReservations {
+			var err error
+			if last, err = s.Reserve(t.Context(), c, ds, time.Minute); err != nil || !ds[0].Allowed {
+				t.Fatalf("%d: %+v, %v", i, ds, err)
+			}
+		}
+		if _, err := s.Reserve(t.Context(), c, ds, time.Minute); err != nil || ds[0].Reason != weir.ReasonTableFull || ds[0].RetryAfter != time.Minute {
+			t.Errorf("%+v, %v", ds, err)
+		}
+		if err := s.Commit(t.Context(), last, []int64{1}); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Reserve(t.Context(), c, ds, time.Minute); err != nil || !ds[0].Allowed {
+			t.Errorf("%+v, %v", ds, err)
+		}
+	}
+}
+
+// TestMemoryTakeAllocatesNothing takes from keys that are known.
+func TestMemoryTakeAllocatesNothing(t *testing.T) {
+	m := newMemory(t, store.MemoryOptions{})
+	for _, n := range []int{1, 3} {
+		charges := make([]store.Charge, n)
+		for i := range charges {
+			charges[i] = store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 1}
+		}
+		ds := make([]weir.Decision, n)
+		ctx := t.Context()
+		if got := testing.AllocsPerRun(100, func() {
+			if err := m.Take(ctx, charges, ds); err != nil || !ds[0].Allowed {
+				t.Fatal(err)
+			}
+		}); got != 0 {
+			t.Errorf("%d charges: %v allocations", n, got)
+		}
+	}
+}
+
+func BenchmarkMemoryTake(b *testing.B) {
+	for _, n := range []int{1, 3} {
+		b.Run(fmt.Sprintf("charges=%d", n), func(b *testing.B) { benchmarkTake(b, n, 1) })
+	}
+	b.Run("keys=1M", func(b *testing.B) { benchmarkTake(b, 1, 1_000_000) })
+}
+
+func benchmarkTake(b *testing.B, n, keys int) {
+	m, err := store.NewMemory(store.MemoryOptions{MaxKeys: 2_000_000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprintf("client-%08d", i)
+	}
+	for _, name := range names {
+		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.Limit{Rate: weir.PerHour(1000), Burst: 1e6}, N: 1}}
+		if err := m.Take(b.Context(), c, make([]weir.Decision, 1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		charges, ds := make([]store.Charge, n), make([]weir.Decision, n)
+		for i := range charges {
+			charges[i] = store.Charge{Policy: fmt.Sprint("policy", i), Limit: weir.Limit{Rate: weir.PerHour(1000), Burst: 1e6}, N: 1}
+		}
+		for pb.Next() {
+			key := names[rand.IntN(keys)]
+			for i := range charges {
+				charges[i].Key = key
+			}
+			if err := m.Take(b.Context(), charges, ds); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func BenchmarkMemoryRefuse(b *testing.B) {
+	m, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerHour(1)}, N: 1}}
+	ds := make([]weir.Decision, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := m.Take(b.Context(), charges, ds); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMemoryReserveCommit(b *testing.B) {
+	m, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 10}}
+	ds := make([]weir.Decision, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := m.Reserve(b.Context(), charges, ds, time.Minute)
+		if err == nil {
+			err = m.Commit(b.Context(), r, []int64{5})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLockedTake(b *testing.B) {
+	s, err := store.NewLocked(store.NewMemoryLocks(nil), store.LockedOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 1}}
+	ds := make([]weir.Decision, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Take(b.Context(), charges, ds); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

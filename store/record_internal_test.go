@@ -1,0 +1,322 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+const testNow = int64(1_790_000_000_123_456_789)
+
+func mustTerms(t testing.TB, l weir.Limit) *terms {
+	t.Helper()
+	held, err := compiled.terms(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func zone(t testing.TB, name string) *time.Location {
+	t.Helper()
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// someLimits are limits of every algorithm.
+func someLimits(t testing.TB) []weir.Limit {
+	return []weir.Limit{
+		{Rate: weir.PerSecond(10)},
+		{Rate: weir.Per(7, 3*time.Second), Burst: 20},
+		{Rate: weir.PerSecond(1_000_000), Burst: 1},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(10)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(10)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(10), Segments: 64},
+		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(10)},
+		{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
+		{
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 10,
+			Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: zone(t, "Europe/Vienna"), Day: 15, Hour: 8},
+		},
+	}
+}
+
+// drive makes random changes of a record, and calls each after every one of them.
+func drive(t testing.TB, rng *rand.Rand, r *record, steps int, each func(r *record)) {
+	t.Helper()
+	now := r.at
+	ids := 0
+	for range steps {
+		now += rng.Int64N(int64(3 * time.Second))
+		r.ready(now, nil)
+		n := rng.Int64N(4)
+		switch rng.IntN(6) {
+		case 0, 1:
+			if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+				r.take(n)
+			}
+		case 2, 3:
+			if r.take(n).Allowed {
+				ids++
+				of := ""
+				if rng.IntN(5) == 0 && r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+					of = recordName("policy", "key")
+				}
+				r.hold(fmt.Sprintf("id-%d", ids), n, r.at+rng.Int64N(int64(time.Minute)), of)
+			}
+		case 4:
+			if len(r.held) > 0 {
+				if i := rng.IntN(len(r.held)); rng.IntN(2) == 0 {
+					r.cancel(i)
+				} else {
+					r.commit(i, rng.Int64N(6))
+				}
+			}
+		case 5:
+			r.refund(rng.Int64N(2))
+		}
+		each(r)
+	}
+}
+
+// TestRecordsAreReadAsTheyWereWritten writes records of every algorithm after random histories.
+func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	limits := someLimits(t)
+	for _, l := range limits {
+		held := mustTerms(t, l)
+		r := newRecord(held, testNow)
+		drive(t, rng, r, 300, func(r *record) {
+			if rng.IntN(30) == 0 {
+				r.finished(fmt.Sprintf("done-%d", rng.Int()), r.at+1e9)
+			}
+			b := r.encode()
+			for _, want := range []*terms{held, nil} {
+				got, err := decodeRecord(b, want)
+				if err != nil {
+					t.Fatalf("%v: %v", l, err)
+				}
+				if got.terms.text != held.text || got.at != r.at || !reflect.DeepEqual(got.state, r.state) ||
+					len(got.held) != len(r.held) || len(got.held) > 0 && !reflect.DeepEqual(got.held, r.held) ||
+					len(got.done) != len(r.done) || len(got.done) > 0 && !reflect.DeepEqual(got.done, r.done) {
+					t.Fatalf("%v: read %+v, wrote %+v", l, got, r)
+				}
+			}
+		})
+		if len(r.encode()) > 20_000 {
+			t.Errorf("%v: %d bytes", l, len(r.encode()))
+		}
+	}
+}
+
+// TestRecordsThatAreCutOrLongerAreRefused cuts records at every byte, and appends to them.
+func TestRecordsThatAreCutOrLongerAreRefused(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, l := range someLimits(t) {
+		r := newRecord(mustTerms(t, l), testNow)
+		drive(t, rng, r, 40, func(*record) {})
+		b := r.encode()
+		for n := range b {
+			if _, err := decodeRecord(b[:n], nil); err == nil {
+				t.Errorf("%v: %d of %d bytes were read", l, n, len(b))
+			}
+		}
+		if _, err := decodeRecord(append(bytes.Clone(b), 0), nil); err == nil {
+			t.Errorf("%v: a byte too many was read", l)
+		}
+	}
+}
+
+// FuzzDecodeRecord has any bytes read as a record: what is accepted is written as it was, and whatever is asked of it afterwards neither fails
+// nor answers what cannot be.
+func FuzzDecodeRecord(f *testing.F) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, l := range someLimits(f) {
+		r := newRecord(mustTerms(f, l), testNow)
+		f.Add(r.encode(), testNow, int64(1))
+		drive(f, rng, r, 30, func(*record) {})
+		r.finished("request", r.at+5)
+		f.Add(r.encode(), testNow+int64(time.Minute), int64(3))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, now, n int64) {
+		r, err := decodeRecord(b, nil)
+		if err != nil {
+			return
+		}
+		if again := r.encode(); !bytes.Equal(again, b) {
+			t.Fatalf("%x was read and written as %x", b, again)
+		}
+		if !validTime(now) || n < 0 || n > algo.MaxPermits {
+			return
+		}
+		most := r.terms.most
+		check := func(what string, res algo.Result) {
+			if res.Remaining < 0 || res.Remaining > most || res.RetryAfter < 0 || res.ResetAfter < 0 || res.Allowed && n > most {
+				t.Fatalf("%s: %+v of %v", what, res, r.terms.limit)
+			}
+		}
+		r.ready(now, nil)
+		check("peek", r.peek(n))
+		if res := r.take(n); res.Allowed {
+			r.hold("id", n, r.at+1, "")
+			check("take", res)
+		}
+		for len(r.held) > 1 {
+			r.commit(len(r.held)-1, n)
+			r.cancel(0)
+		}
+		r.refund(n)
+		check("peek", r.peek(n))
+		r.freshAt()
+		r.ready(min(now, latest-int64(time.Hour))+int64(time.Hour), nil)
+		for _, l := range []weir.Limit{{Rate: weir.PerSecond(3)}, {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(3)}} {
+			r.carry(mustTerms(t, l))
+			most = r.terms.most
+			check("carried", r.peek(0))
+		}
+		r.reset()
+		if r.peek(0).Remaining != r.terms.most {
+			t.Fatalf("after reset: %+v", r)
+		}
+	})
+}
+
+// pairsOfLimits are limits of one algorithm each, to be carried to one another.
+func pairsOfLimits(t testing.TB) [][]weir.Limit {
+	fixed, sliding, counter := weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter
+	day, hour := weir.Calendar{Unit: weir.CalendarDay}, weir.Calendar{Unit: weir.CalendarHour, Minute: 30}
+	return [][]weir.Limit{
+		{{Rate: weir.PerSecond(1), Burst: 10}, {Rate: weir.Per(7, 3*time.Second), Burst: 5}, {Rate: weir.Per(1, 3*time.Second), Burst: 30}},
+		{{Algorithm: fixed, Rate: weir.PerMinute(10)}, {Algorithm: fixed, Rate: weir.PerMinute(4)}, {Algorithm: fixed, Rate: weir.Per(20, 7*time.Second)}},
+		{{Algorithm: sliding, Rate: weir.PerMinute(10)}, {Algorithm: sliding, Rate: weir.PerMinute(4)}, {Algorithm: sliding, Rate: weir.Per(20, 7*time.Second), Segments: 3}},
+		{{Algorithm: counter, Rate: weir.PerMinute(10)}, {Algorithm: counter, Rate: weir.PerMinute(4)}, {Algorithm: counter, Rate: weir.Per(20, 7*time.Second)}},
+		{{Algorithm: weir.AlgorithmConcurrency, Burst: 10}, {Algorithm: weir.AlgorithmConcurrency, Burst: 3}},
+		{{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: day}, {Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: hour}},
+	}
+}
+
+// TestCarriedRecordsMintNothing changes the limit of a record at random while it has reservations. A change makes no more permits
+// available than there were, and the end of a reservation no more than it had taken.
+func TestCarriedRecordsMintNothing(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, limits := range pairsOfLimits(t) {
+		for range 60 {
+			r := newRecord(mustTerms(t, limits[0]), testNow)
+			drive(t, rng, r, 60, func(r *record) {
+				left := r.peek(0).Remaining
+				next := mustTerms(t, limits[rng.IntN(len(limits))])
+				grown := max(0, next.most-r.terms.most) // what windows hold is counted by what was taken of them
+				was := r.terms.limit
+				if rng.IntN(3) == 0 {
+					if r.carry(next); was.Algorithm == weir.AlgorithmTokenBucket {
+						grown = 0
+					}
+					if got := r.peek(0).Remaining; got > left+grown || got > next.most {
+						t.Fatalf("seed %d: %d are left under %v, and %d under %v", seed, left, was, got, next.limit)
+					}
+				}
+				left = r.peek(0).Remaining
+				if len(r.held) > 0 && rng.IntN(4) == 0 {
+					i := rng.IntN(len(r.held))
+					n := r.held[i].n
+					if r.cancel(i); r.peek(0).Remaining > left+n {
+						t.Fatalf("seed %d: a reservation of %d brought %d permits to %d", seed, n, left, r.peek(0).Remaining)
+					}
+				}
+				if _, err := decodeRecord(r.encode(), nil); err != nil {
+					t.Fatalf("seed %d: %v: %+v", seed, err, r)
+				}
+			})
+		}
+	}
+}
+
+// TestReservationsSurviveAChangeOfTheLimit cancels at once what was taken under another limit: all of it comes back, where
+// windows are new too.
+func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
+	for _, limits := range pairsOfLimits(t) {
+		for _, from := range limits {
+			for _, to := range limits {
+				r := newRecord(mustTerms(t, from), testNow)
+				r.take(3)
+				r.hold("id", 3, testNow+1e9, "")
+				r.ready(testNow, mustTerms(t, to))
+				if i := r.find("id", testNow+1e9); i < 0 {
+					t.Fatal("the reservation is gone")
+				} else {
+					r.cancel(i)
+				}
+				want := r.terms.most
+				if from.Algorithm == weir.AlgorithmTokenBucket { // what is there is carried, not what is missing
+					want = min(want, max(from.Burst, 3))
+				}
+				if got := r.peek(0).Remaining; got < want-1 || got > r.terms.most {
+					t.Errorf("from %v to %v: %d are left, want %d", from, to, got, want)
+				}
+			}
+		}
+	}
+	r := newRecord(mustTerms(t, weir.Limit{Rate: weir.PerSecond(5)}), testNow)
+	r.take(3)
+	r.hold("id", 3, testNow+1e9, "")
+	r.ready(testNow, mustTerms(t, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)}))
+	r.take(2)
+	if r.cancel(0); r.peek(0).Remaining != 3 {
+		t.Errorf("another algorithm: %+v", r.peek(0))
+	}
+}
+
+// TestClockThatIsBehind has a record written by a clock that is ahead of another: by a little, the record waits; by more than a day it was
+// wrong, and the record goes on from now.
+func TestClockThatIsBehind(t *testing.T) {
+	for _, l := range someLimits(t) {
+		for _, ahead := range []time.Duration{time.Second, 23 * time.Hour, 25 * time.Hour, 20 * 365 * 24 * time.Hour} {
+			wrong := testNow + int64(ahead)
+			r := newRecord(mustTerms(t, l), wrong)
+			for r.take(1).Allowed {
+				r.hold(fmt.Sprint(r.at, len(r.held)), 1, wrong+int64(time.Hour), "")
+			}
+			at, keep := r.ready(testNow, nil)
+			if behind := ahead < 24*time.Hour; behind != (at == wrong) || behind == keep || !behind && at != testNow {
+				t.Errorf("%v, ahead by %v: the time is %d (%v)", l, ahead, at-testNow, keep)
+			}
+			if r.take(1).Allowed {
+				t.Errorf("%v, ahead by %v: a clock that is behind minted a permit", l, ahead)
+			}
+			if keep { // what was taken comes back from now on
+				r.ready(testNow+int64(time.Hour), nil)
+				if len(r.held) != 0 {
+					t.Errorf("%v, ahead by %v: %d reservations have not expired", l, ahead, len(r.held))
+				}
+				if !r.take(1).Allowed {
+					t.Errorf("%v, ahead by %v: frozen: %+v", l, ahead, r)
+				}
+			}
+		}
+	}
+}
+
+func TestNamesOfRecords(t *testing.T) {
+	for _, name := range [][2]string{{"a", "b:c"}, {"a:b", "c"}, {"a", ""}, {"1:a", ":"}, {string(make([]byte, 256)), "k"}} {
+		policy, key, ok := nameParts(recordName(name[0], name[1]))
+		if !ok || policy != name[0] || key != name[1] {
+			t.Errorf("%q is read as %q, %q, %v", name, policy, key, ok)
+		}
+	}
+	for _, bad := range []string{"", ":", "1", "0::", "2:a:b", "01:a:b", "-1:a:b", "9:a:b", "1:ab"} {
+		if _, _, ok := nameParts(bad); ok {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
