@@ -42,7 +42,7 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop run. Where they cannot be installed, those tests fail, and no others.
+# The servers that the tests of interop and store/redis run. Where they cannot be installed, those tests fail, and no others.
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -52,6 +52,13 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 			-o DPkg::Lock::Timeout=120 --no-install-recommends nginx-light; } || \
 			echo 'nginx is missing: install it, or the tests of interop fail'; \
 	}
+	@command -v redis-server >/dev/null || { \
+		$(HEADING) 'installing redis-server'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends redis-server; } || \
+			echo 'redis-server is missing: install it, or the tests of store/redis fail'; \
+	}
 
 .PHONY: test
 test: bin/ci deps ## vet and test every module with the race detector, then contention tests without it
@@ -60,6 +67,10 @@ test: bin/ci deps ## vet and test every module with the race detector, then cont
 .PHONY: test-short
 test-short: bin/ci deps ## test every module without the race detector, with -short
 	@bin/ci test -short $(MODULES)
+
+.PHONY: redis-steps
+redis-steps: deps ## compare the script for Redis with package algo on 10 million random steps
+	@cd store/redis && WEIR_STEPS=10000000 go test -count=1 -timeout 2h -run 'TestDifferential$$' -v .
 
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)

@@ -31,6 +31,8 @@ if op == TAKE and #KEYS == 1 and full == 0 then
           if us < 0 then us, part = 0, 0 end
         elseif last - now <= GUARD then
           t = last
+        else -- the record has to go back
+          plain = false
         end
       end
     end
@@ -607,7 +609,10 @@ for i = 1, count do
     local was = c.s[1]
     advance(c, old or l)
     c.l = old or l
-    if c.back > 0 and c.count > 0 then rewind(c, was, c.back) end
+    if c.back > 0 then -- written even if the request is refused: time must go on from here
+      if c.count > 0 then rewind(c, was, c.back) end
+      c.dirty = true
+    end
     sweep(c)
     advance(c, old or l) -- a window of a calendar in which nothing is used any more is left
     c.l = l
@@ -678,65 +683,62 @@ elseif op == SETTLE then
 else
   local all = true
   for i = 1, count do
-    local c, n = charges[i].c, charges[i].n
+    local charge_ = charges[i]
+    local c, n = charge_.c, charge_.n
     local l, s = c.l, c.s
-    if not c.before then
-      c.before = {}
-      for j = 1, #s do c.before[j] = s[j] end
-    end
-    local ok, answer_as, wus, wpart = n >= 0 and n <= l.limit, 0, 0, 0
+    local ok = n >= 0 and n <= l.limit
+    charge_.answer = 0
     if ok then
       if l.alg == 84 then
-        wus, wpart = unpack('<dd', charges[i].a, charges[i].at)
-        wus, wpart = plus(s[1], s[2], wus, wpart, l.num)
-        ok = not less(l.fus, l.fpart, wus, wpart)
+        local us, part = unpack('<dd', charge_.a, charge_.at)
+        charge_.us, charge_.part = plus(s[1], s[2], us, part, l.num)
+        ok = not less(l.fus, l.fpart, charge_.us, charge_.part)
       else
         ok = used(c) + math.max(n, 1) <= l.limit
       end
     end
-    if op == RESERVE and c.count >= MOST then ok, answer_as = false, 2 end
+    if ok then charge_.answer = 1 end
+    if op == RESERVE and c.count >= MOST then ok, charge_.answer = false, 2 end
     all = all and ok
-    if ok and n > 0 and op ~= PEEK and op ~= INSPECT then
-      if l.alg == 84 then s[1], s[2] = wus, wpart else add(c, n) end
-      if op == RESERVE then
-        local mark = s[1]
-        if l.alg == 84 then mark = c.t + s[1] + s[3] elseif l.alg == 67 then mark = 0 end
-        charges[i].mark = { n, mark, l.alg == 84 and s[2] or 0, c.t, 0, 0, c.t + life }
-      end
-    elseif ok and op == RESERVE then
-      charges[i].mark = { 0, -1, 0, c.t, 0, 0, c.t + life }
-    end
-    if op == INSPECT then
-      answer(c, ok and 1 or 0)
-      reply[#reply + 1] = pack('<dddd', c.known, c.count, c.sum, call('PTTL', c.key))
-    else
-      answer(c, ok and 1 or answer_as)
-    end
   end
-  if op == TAKE or op == RESERVE then
+  for i = 1, count do
+    local charge_ = charges[i]
+    local c, n = charge_.c, charge_.n
+    if all and (op == TAKE or op == RESERVE) then
+      local l, s = c.l, c.s
+      if n > 0 then
+        if l.alg == 84 then s[1], s[2] = charge_.us, charge_.part else add(c, n) end
+        c.dirty = true
+      end
+      if op == RESERVE then
+        local mark, part = s[1], 0
+        if n == 0 then mark = -1 elseif l.alg == 84 then mark, part = c.t + s[1] + s[3], s[2] end
+        charge_.mark = { n, mark, part, c.t, 0, 0, c.t + life }
+        c.dirty = true
+      end
+    end
+    answer(c, charge_.answer)
+    if op == INSPECT then reply[#reply + 1] = pack('<dddd', c.known, c.count, c.sum, call('PTTL', c.key)) end
+  end
+  if op == RESERVE then
     local expires = 0
     for i = 1, count do
       local c, m = charges[i].c, charges[i].mark
-      if not all then
-        c.s = c.before
-      else
-        if m then
-          local id = sub(ARGV[1], 19) .. string.char(i)
-          if c.count == 0 then call('DEL', c.res, c.due) end
-          write_reservation(c, id, m)
-          call('ZADD', c.due, string.format('%.0f', m[7]), id)
-          c.count, c.sum = c.count + 1, c.sum + m[1]
-          if c.count == 1 or m[7] < c.first then c.first = m[7] end
-          c.until_ = math.max(c.until_, m[7])
-          if expires == 0 or m[7] < expires then expires = m[7] end
-          local px = floor((c.until_ - now) / 1000) + 1 + MARGIN
-          call('PEXPIRE', c.res, px)
-          call('PEXPIRE', c.due, px)
-        end
-        if charges[i].n > 0 or m then c.dirty = true end
+      if m then
+        local id = sub(ARGV[1], 19) .. string.char(i)
+        if c.count == 0 then call('DEL', c.res, c.due) end
+        write_reservation(c, id, m)
+        call('ZADD', c.due, string.format('%.0f', m[7]), id)
+        c.count, c.sum = c.count + 1, c.sum + m[1]
+        if c.count == 1 or m[7] < c.first then c.first = m[7] end
+        c.until_ = math.max(c.until_, m[7])
+        if expires == 0 or m[7] < expires then expires = m[7] end
+        local px = floor((c.until_ - now) / 1000) + 1 + MARGIN
+        call('PEXPIRE', c.res, px)
+        call('PEXPIRE', c.due, px)
       end
     end
-    if op == RESERVE then reply[#reply + 1] = pack('<d', expires) end
+    reply[#reply + 1] = pack('<d', expires)
   end
 end
 

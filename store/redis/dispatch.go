@@ -38,6 +38,8 @@ var (
 // unavailable is the error for a call that got no answer because of err.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
 
+const leastPatience = time.Second
+
 // mostBatch is how many requests are sent together.
 const mostBatch = 256
 
@@ -48,7 +50,10 @@ type dispatcher struct {
 	script  string
 	digest  string
 	timeout time.Duration
-	most    int64
+	// patience is how long a sender waits for the answers to what it has sent, longer than the callers do: a server that does not
+	// answer gets no more requests meanwhile.
+	patience time.Duration
+	most     int64
 
 	inFlight atomic.Int64
 	pool     sync.Pool
@@ -62,7 +67,7 @@ type dispatcher struct {
 }
 
 func newDispatcher(client rueidis.Client, script string, digest string, timeout time.Duration, most, senders int) *dispatcher {
-	d := &dispatcher{client: client, script: script, digest: digest, timeout: timeout, most: int64(most)}
+	d := &dispatcher{client: client, script: script, digest: digest, timeout: timeout, patience: max(timeout, leastPatience), most: int64(most)}
 	d.wake = sync.NewCond(&d.lock)
 	d.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	for range senders {
@@ -187,7 +192,7 @@ func (d *dispatcher) exchange(batch []*request, commands []rueidis.Completed) []
 		if inFull > 0 { // the others need it
 			commands = commands[:inFull]
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), d.patience)
 		var results []rueidis.RedisResult
 		if len(commands) == 1 {
 			results = []rueidis.RedisResult{d.client.Do(ctx, commands[0])}
@@ -204,6 +209,7 @@ func (d *dispatcher) exchange(batch []*request, commands []rueidis.Completed) []
 			}
 			if err != nil {
 				reply, err = "", unavailable(err)
+				commands = nil // the client may still look at them
 			}
 			d.answer(batch[i], reply, err)
 		}

@@ -243,7 +243,7 @@ func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 		m.held = slices.DeleteFunc(m.held, func(h held) bool { return h.expires <= t })
 		return t, true
 	}
-	if m.last > t && len(m.held) > 0 {
+	if m.last > t {
 		back := m.last - t
 		was := m.count.place()
 		m.count.refund(t, 0)

@@ -194,6 +194,15 @@ func (s *Store) askParts(
 	}
 	if len(granted) > 0 { // also if the caller has gone; what fails here is canceled when it expires
 		_ = s.settleParts(context.WithoutCancel(ctx), granted, id, func(*part, int) int64 { return -1 })
+		if failed == nil { // what they answer now that nothing is taken
+			each(granted, func(k int, p *part) { errs[k] = s.decide(ctx, opPeek, p) })
+			failed = errors.Join(errs[:len(granted)]...)
+			for _, p := range granted {
+				for i, at := range p.places {
+					decisions[at] = p.decisions[i]
+				}
+			}
+		}
 	}
 	if failed != nil {
 		clear(decisions)

@@ -96,15 +96,21 @@ func (s *server) url() string { return "redis://" + s.address() }
 // open is a store of this server, closed when the test ends.
 func (s *server) open(o Options) *Store {
 	s.tb.Helper()
+	return s.openIn(s.tb, o)
+}
+
+// openIn is open for a part of the test.
+func (s *server) openIn(tb testing.TB, o Options) *Store {
+	tb.Helper()
 	o.URL = s.url()
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second // the machine may be busy
 	}
 	st, err := Open(o)
 	if err != nil {
-		s.tb.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.tb.Cleanup(func() { _ = st.Close() })
+	tb.Cleanup(func() { _ = st.Close() })
 	return st
 }
 

@@ -1,0 +1,58 @@
+package redis
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/store/storetest"
+)
+
+// TestConformance runs the suite that every store must pass by the clock of the server.
+func TestConformance(t *testing.T) {
+	s := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	prefixes := atomic.Int64{}
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		o := Options{Prefix: string(rune('a' + prefixes.Add(1)))}
+		return storetest.Subject{Store: s.openIn(t, o), Other: s.openIn(t, o), Resolution: time.Microsecond, Break: func() func() {
+			s.kill()
+			return s.start
+		}}
+	})
+}
+
+// TestConformanceVirtual runs it in virtual time, with histories that must equal those of package algo.
+func TestConformanceVirtual(t *testing.T) {
+	s := startServer(t)
+	prefixes := atomic.Int64{}
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		o := Options{Prefix: string(rune('a' + prefixes.Add(1)))}
+		a, b := s.openIn(t, o), s.openIn(t, o)
+		now := time.Now().UnixMicro()
+		set := func() {
+			a.virtual.Store(now)
+			b.virtual.Store(now)
+		}
+		set()
+		return storetest.Subject{
+			Store: a, Other: b, Resolution: time.Microsecond,
+			Now: func() int64 { return now * microsecond },
+			Advance: func(d time.Duration) {
+				now += int64(d) / microsecond
+				set()
+			},
+		}
+	})
+}
+
+// TestConformanceSplit runs it with every slot of a cluster by itself.
+func TestConformanceSplit(t *testing.T) {
+	s := startServer(t)
+	prefixes := atomic.Int64{}
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		o := Options{Prefix: string(rune('a' + prefixes.Add(1)))}
+		a, b := s.openIn(t, o), s.openIn(t, o)
+		a.split, b.split = true, true
+		return storetest.Subject{Store: a, Other: b, Resolution: time.Microsecond}
+	})
+}
