@@ -3,6 +3,7 @@
 --
 -- KEYS: for each charge its record; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
 -- sorted set). Nothing is written before it is known that nothing is missing.
+local spread = unpack
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
@@ -15,35 +16,116 @@ else -- a test has given the time: what the server's clock shows must not drop a
   MARGIN = 3600000
 end
 
--- One charge of a token bucket without reservations, by itself: what follows below would do the same.
+-- One charge, of a record without reservations whose limit has not changed: what follows below would do the same, slower.
 if op == TAKE and #KEYS == 1 and full == 0 then
   local a, key = ARGV[2], KEYS[1]
-  if byte(a, 2) == 84 then
-    local num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19)
-    local rec, t, us, part, plain = call('GET', key), now, 0, 0, true
-    if rec then
-      plain = sub(rec, 1, 42) == sub(a, 2, 43)
-      if plain then
-        local last
-        last, us, part = unpack('<ddd', rec, 43)
-        if now >= last then
-          us = us - (now - last)
-          if us < 0 then us, part = 0, 0 end
-        elseif last - now <= GUARD then
-          t = last
-        else -- the record has to go back
-          plain = false
-        end
-      end
+  local hlen, code = byte(a, 1, 2)
+  local rec, t = call('GET', key), now
+  local known = rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2)
+  local last
+  if known then
+    last = unpack('<d', rec, hlen + 2)
+    if now < last then
+      t = last
+      known = last - now <= GUARD -- otherwise the record has to go back
     end
-    if plain then
-      if n < 0 then return pack('<BdBddd', 0, now, 0, t, us, part) end
-      local eus, epart = us + wus, part + wpart
-      if epart >= num then eus, epart = eus + 1, epart - num end
-      if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
-      if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
-      call('SET', key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), 'PX', floor((eus + (t - now)) / 1000) + 1 + MARGIN)
-      return pack('<BdBddd', 0, now, 1, t, eus, epart)
+  end
+  if code == 84 and (known or not rec) then
+    local num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19)
+    local us, part = 0, 0
+    if known then
+      us, part = unpack('<dd', rec, 51)
+      us = us - (t - last)
+      if us < 0 then us, part = 0, 0 end
+    end
+    if n < 0 then return pack('<BdBddd', 0, now, 0, t, us, part) end
+    local eus, epart = us + wus, part + wpart
+    if epart >= num then eus, epart = eus + 1, epart - num end
+    if eus > fus or eus == fus and epart > fpart then return pack('<BdBddd', 0, now, 0, t, us, part) end
+    if n == 0 then return pack('<BdBddd', 0, now, 1, t, us, part) end
+    call('SET', key, sub(a, 2, 43) .. pack('<ddd', t, eus, epart), 'PX', floor((eus + (t - now)) / 1000) + 1 + MARGIN)
+    return pack('<BdBddd', 0, now, 1, t, eus, epart)
+  elseif known and code == 70 then
+    local limit, window, _, n = unpack('<ddBd', a, 3)
+    local start, taken, excess = unpack('<ddd', rec, 27)
+    local begin = t - t % window
+    if begin >= start and (begin == start or taken <= limit) then
+      if begin > start then start, taken, excess = begin, 0, 0 end
+      if n < 0 or n >= 1 and taken + n > limit or taken >= limit then
+        return pack('<BdBdddd', 0, now, 0, t, start, taken, excess)
+      end
+      taken = taken + n
+      if n > 0 then
+        call('SET', key, sub(a, 2, 19) .. pack('<dddd', t, start, taken, excess), 'PX', floor((start + window - now) / 1000) + 1 + MARGIN)
+      end
+      return pack('<BdBdddd', 0, now, 1, t, start, taken, excess)
+    end
+  elseif known and code == 65 then
+    local limit, window, _, n = unpack('<ddBd', a, 3)
+    local start, cur, prev = unpack('<ddd', rec, 27)
+    local begin = t - t % window
+    if begin > start then
+      if begin - start == window then prev = cur else prev = 0 end
+      cur = 0
+    end
+    local p = prev * (window - (t - begin))
+    if begin >= start and p < 4503599627370496 then
+      local weight = floor(p / window)
+      if weight * window < p then weight = weight + 1 end
+      if n < 0 or cur + weight + math.max(n, 1) > limit then
+        return pack('<BdBdddd', 0, now, 0, t, begin, cur, prev)
+      end
+      cur = cur + n
+      if n > 0 then
+        call('SET', key, sub(a, 2, 19) .. pack('<dddd', t, begin, cur, prev), 'PX', floor((begin + 2 * window - now) / 1000) + 1 + MARGIN)
+      end
+      return pack('<BdBdddd', 0, now, 1, t, begin, cur, prev)
+    end
+  elseif known and code == 75 then
+    local limit = unpack('<d', a, 3)
+    local n, _, _, _, begin, stop = unpack('<dddddd', a, hlen + 3)
+    local start, taken, excess = unpack('<ddd', rec, hlen + 10)
+    if t >= begin and t < stop and (begin == start or begin > start and taken <= limit) then
+      if begin > start then taken, excess = 0, 0 end
+      if n < 0 or taken + math.max(n, 1) > limit then return pack('<BdBddd', 0, now, 0, t, begin, taken) end
+      taken = taken + n
+      if n > 0 then
+        call('SET', key, sub(a, 2, hlen + 2) .. pack('<ddddd', t, begin, taken, excess, stop), 'PX',
+          floor((stop - now) / 1000) + 1 + MARGIN)
+      end
+      return pack('<BdBddd', 0, now, 1, t, begin, taken)
+    end
+  elseif known and code == 83 then
+    local limit, window, segments, _, n = unpack('<dddBd', a, 3)
+    local step = window / segments
+    local seg = unpack('<d', rec, 35)
+    local i, size = floor(t / step), (#rec - 42) / 8
+    local k = i - seg
+    if step % 1 == 0 and k >= 0 then
+      local s, total = { unpack('<' .. string.rep('d', size), rec, 43) }, 0
+      s[size + 1] = nil
+      if k > 0 then
+        local moved = {}
+        for j = 1, math.min(k, segments) do moved[j] = 0 end
+        for j = 1, math.min(size, segments - k) do moved[k + j] = s[j] end
+        s = moved
+        size = #s
+      end
+      while size > 0 and s[size] == 0 do
+        s[size] = nil
+        size = size - 1
+      end
+      for j = 1, size do total = total + s[j] end
+      if n < 0 or total + math.max(n, 1) > limit then
+        return pack('<BdBdBd' .. string.rep('d', size), 0, now, 0, t, size + 1, i, spread(s))
+      end
+      if n > 0 then
+        s[1] = (s[1] or 0) + n
+        size = math.max(size, 1)
+        call('SET', key, sub(a, 2, 27) .. pack('<dd' .. string.rep('d', size), t, i, spread(s)), 'PX',
+          floor((window + (t - now)) / 1000) + 1 + MARGIN)
+      end
+      return pack('<BdBdBd' .. string.rep('d', size), 0, now, 1, t, size + 1, i, spread(s))
     end
   end
 end
