@@ -39,7 +39,9 @@ func CheckCharges(charges []Charge) error {
 // checkNames is CheckCharges without the limits.
 func checkNames(charges []Charge) error {
 	if len(charges) > MostCharges {
-		return &weir.OptionError{Option: "charges", Value: fmt.Sprint(len(charges)), Accepted: fmt.Sprintf("at most %d", MostCharges)}
+		return &weir.OptionError{
+			Option: "charges", Value: fmt.Sprint(len(charges)), Accepted: fmt.Sprintf("at most %d", MostCharges),
+		}
 	}
 	for i := range charges {
 		c := &charges[i]
@@ -82,17 +84,20 @@ func checkName(policy, key string) error {
 	return nil
 }
 
-// CheckDecisions answers an *[weir.OptionError] if there are not as many decisions as charges. It is for those who write a [Store].
+// CheckDecisions answers an *[weir.OptionError] if there are not as many decisions as charges. It is for those who write a
+// [Store].
 func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 	if len(charges) == len(decisions) {
 		return nil
 	}
 	return &weir.OptionError{
-		Option: "decisions", Value: fmt.Sprint(len(decisions)), Accepted: fmt.Sprintf("as many as charges, which are %d", len(charges)),
+		Option: "decisions", Value: fmt.Sprint(len(decisions)),
+		Accepted: fmt.Sprintf("as many as charges, which are %d", len(charges)),
 	}
 }
 
-// CheckTaken answers an *[weir.OptionError] if one of the charges cannot be taken, only reserved. It is for those who write a [Store].
+// CheckTaken answers an *[weir.OptionError] if one of the charges cannot be taken, only reserved. It is for those who write
+// a [Store].
 func CheckTaken(charges []Charge) error {
 	for i := range charges {
 		if charges[i].Limit.Algorithm == weir.AlgorithmConcurrency {
@@ -105,7 +110,8 @@ func CheckTaken(charges []Charge) error {
 	return nil
 }
 
-// CheckExpiry answers an *[weir.OptionError] if a reservation cannot expire after this time. It is for those who write a [Store].
+// CheckExpiry answers an *[weir.OptionError] if a reservation cannot expire after this time. It is for those who write a
+// [Store].
 func CheckExpiry(expiry time.Duration) error {
 	if expiry < LeastExpiry || expiry > MostExpiry {
 		return &weir.OptionError{Option: "expiry", Value: expiry.String(), Accepted: "from 1ms to 24h"}
@@ -113,8 +119,8 @@ func CheckExpiry(expiry time.Duration) error {
 	return nil
 }
 
-// CheckReservation answers an *[weir.OptionError] that says what is wrong with a reservation, or with what its charges really cost if
-// actual is not nil. It is for those who write a [Store].
+// CheckReservation answers an *[weir.OptionError] that says what is wrong with a reservation, or with what its charges
+// really cost if actual is not nil. It is for those who write a [Store].
 func CheckReservation(r Reservation, actual []int64) error {
 	if len(r.ID) > MostIDBytes {
 		return &weir.OptionError{

@@ -13,39 +13,42 @@ import (
 
 // LockedOptions configure a [Locked].
 type LockedOptions struct {
-	// Clock replaces the wall clock of this process: its Now is in Unix nanoseconds. Its AfterFunc is not used: locks are waited for in
-	// real time. Default: nil.
+	// Clock replaces the wall clock of this process: its Now is in Unix nanoseconds. Its AfterFunc is not used: locks are
+	// waited for in real time. Default: nil.
 	Clock weir.Clock
 	// Lease is how long a lock lasts if its owner does not unlock it, because it died: from 10 ms to 10 min. Nothing is written
 	// under a lock that has passed to another owner. It should be several times what a call of the Locks takes. Default: 2 s.
 	Lease time.Duration
 	// Wait is how long a call takes at most, whatever its context says: from 1 ms to 1 h. Default: 5 s.
 	Wait time.Duration
-	// Skew is how far the clocks of the processes that share the states may differ: from 0 to 24 h. Records are kept so much longer
-	// than they have to be. Default: 1 min.
+	// Skew is how far the clocks of the processes that share the states may differ: from 0 to 24 h. Records are kept so much
+	// longer than they have to be. Default: 1 min.
 	Skew time.Duration
 }
 
-// Locked is a [Store] over [Locks]: each call locks its keys, in the order of their names, reads what is kept for them, decides,
-// and writes.
+// Locked is a [Store] over [Locks]: each call locks its keys, in the order of their names, reads what is kept for them,
+// decides, and writes.
 //
-// It never grants more than the limits: what is written is written under a lock, and a lock that was lost meanwhile has the whole call
-// made anew. A lock that another has is waited for with growing, random pauses, until the context ends or Wait is over, which is
-// [ErrUnavailable]. Calls of one Locked for the same key wait for one another in the process, without asking the Locks.
+// It never grants more than the limits: what is written is written under a lock, and a lock that was lost meanwhile has the
+// whole call made anew. A lock that another has is waited for with growing, random pauses, until the context ends or Wait is
+// over, which is [ErrUnavailable]. Calls of one Locked for the same key wait for one another in the process, without asking
+// the Locks.
 //
-// Charges of several keys are one step also if the caller dies in the middle of it. The permits of all keys but the first are written
-// as undecided; then the first key, whose lock is held from the beginning, is written together with a note that the request was
-// granted. That is the moment at which it is. Whoever finds permits that are undecided for longer than a lease, as their caller died, looks at
-// the first key: with the note they are taken, without it they are given back, exactly, and as its lock has passed to another,
-// the dead caller cannot write the note any more. So such permits are out for no longer than a Lease, and Skew.
+// Charges of several keys are one step also if the caller dies in the middle of it. The permits of all keys but the first
+// are written as undecided; then the first key, whose lock is held from the beginning, is written together with a note that
+// the request was granted. That is the moment at which it is. Whoever finds permits that are undecided for longer than a
+// lease, as their caller died, looks at the first key: with the note they are taken, without it they are given back,
+// exactly, and as its lock has passed to another, the dead caller cannot write the note any more. So such permits are out
+// for no longer than a Lease, and Skew.
 //
-// A reservation of several keys whose caller dies before it has it expires, as all do. If the caller dies in the middle of Commit or
-// Cancel, those keys that it did not reach have the reservation canceled when it expires. If it dies in the middle of Refund, some keys
-// have their permits back.
+// A reservation of several keys whose caller dies before it has it expires, as all do. If the caller dies in the middle of
+// Commit or Cancel, those keys that it did not reach have the reservation canceled when it expires. If it dies in the middle
+// of Refund, some keys have their permits back.
 //
-// The clocks of all processes count. A record never goes back in time: while a clock is behind that of another process, its callers see
-// no permits come back that the others have not seen. One that is ahead by d gives the permits of d once, not again and again. Only a
-// record that is more than 24 hours ahead of the clock was written by one that was wrong: it goes on from now, with what was taken.
+// The clocks of all processes count. A record never goes back in time: while a clock is behind that of another process, its
+// callers see no permits come back that the others have not seen. One that is ahead by d gives the permits of d once, not
+// again and again. Only a record that is more than 24 hours ahead of the clock was written by one that was wrong: it goes on
+// from now, with what was taken.
 type Locked struct {
 	locks  Locks
 	clock  weir.Clock
@@ -108,7 +111,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 		case 1:
 			return c.write(taken[0])
 		}
-		return c.takeAll(charges, taken)
+		return c.takeAll(charges, taken) //nolint:contextcheck // what comes after the call has a context of its own
 	})
 }
 
@@ -127,13 +130,14 @@ func (s *Locked) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 
 // firstOf is the first of the errors that were joined.
 func firstOf(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it was joined just now
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // it was joined just now
 		return joined.Unwrap()[0]
 	}
 	return err
 }
 
-// judge decides on each of the charges without taking anything, and answers whether all are allowed. All records are ready then.
+// judge decides on each of the charges without taking anything, and answers whether all are allowed. All records are ready
+// then.
 func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) (allowed bool, err error) {
 	allowed = true
 	for i := range c.keys {
@@ -182,9 +186,9 @@ func (s *Locked) Reserve(
 	}
 	id, expires, granted := "", int64(0), false
 	err = s.attempts(ctx, charges, func(c *call) error {
-		var err error
-		if granted, err = c.judge(charges, decisions, true); err != nil {
-			return err
+		var failure error
+		if granted, failure = c.judge(charges, decisions, true); failure != nil {
+			return failure
 		}
 		if !granted {
 			return c.leave()
@@ -198,9 +202,9 @@ func (s *Locked) Reserve(
 			charge := charges[k.charge]
 			decisions[k.charge] = DecisionOf(charge, k.rec.terms.most, k.rec.take(charge.N))
 			k.rec.hold(id, charge.N, expires, "")
-			if err := c.write(k); err != nil {
-				c.undo(id, c.keys[:i+1])
-				return err
+			if failure = c.write(k); failure != nil {
+				c.undo(id, c.keys[:i+1]) //nolint:contextcheck // it comes after the call
+				return failure
 			}
 		}
 		return nil
@@ -307,10 +311,10 @@ func (s *Locked) Reset(ctx context.Context, policy, key string) error {
 		return c.write(k)
 	}
 	err := s.attempts(ctx, charges, drop)
-	if unreadable := (*unreadableError)(nil); errors.As(err, &unreadable) {
-		ctx, cancel := context.WithTimeout(ctx, s.wait)
+	if _, ok := errors.AsType[*unreadableError](err); ok {
+		short, cancel := context.WithTimeout(ctx, s.wait)
 		defer cancel()
-		return s.changeAll(ctx, recordName(policy, key), true, func(k *lockedKey) bool { k.rec = nil; return true })
+		return s.changeAll(short, recordName(policy, key), true, func(k *lockedKey) bool { k.rec = nil; return true })
 	}
 	return err
 }
@@ -319,16 +323,13 @@ func (s *Locked) Reset(ctx context.Context, policy, key string) error {
 func (s *Locked) Inspect(ctx context.Context, charge Charge) (st State, err error) {
 	charge.N = 0
 	charges := []Charge{charge}
-	if err := CheckCharges(charges); err != nil {
-		return State{}, err
+	if wrong := CheckCharges(charges); wrong != nil {
+		return State{}, wrong
 	}
 	err = s.attempts(ctx, charges, func(c *call) error {
 		k := &c.keys[0]
 		known := k.rec != nil
-		t, err := compiled.terms(charge.Limit)
-		if err != nil {
-			return err
-		}
+		t, _ := compiled.terms(charge.Limit) // which was checked
 		c.ready(k, t)
 		st = k.rec.inspect(charge, known, c.skew)
 		return nil

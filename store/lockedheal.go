@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// takeAll writes the records of several keys, which have their permits taken, so that either all of it counts or nothing: see Locked.
+// takeAll writes the records of several keys, which have their permits taken, so that either all of it counts or nothing:
+// see Locked.
 func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
 	first, others := taken[0], taken[1:]
 	if len(first.rec.done) >= mostDone {
@@ -28,7 +29,7 @@ func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
 			return err
 		}
 	}
-	first.rec.finished(id, after(until, c.skew))
+	first.rec.finished(id, after(until, c.skew), int64(len(others)))
 	if err := c.write(first); err != nil {
 		if errors.Is(err, errAgain) {
 			c.undo(id, names)
@@ -52,28 +53,39 @@ func (c *call) undo(id string, keys []lockedKey) {
 	}
 }
 
-// finish tells the other keys that the request was granted, and the first that they know, as far as it can: for those that it does
-// not reach, whoever finds them does.
+// finish tells the other keys that the request was granted, and the first that they know, as far as it can: for those that
+// it does not reach, whoever finds them does.
 func (c *call) finish(id, first string, others []lockedKey) {
 	ctx, cancel := c.afterwards(c.ctx)
 	defer cancel()
+	told := int64(0)
 	for i := range others {
-		if c.change(ctx, others[i].name, func(k *lockedKey) bool { return c.end(k, id, (*record).keep) }) != nil {
-			return
+		ended := false
+		err := c.change(ctx, others[i].name, func(k *lockedKey) bool {
+			ended = c.end(k, id, (*record).keep)
+			return ended
+		})
+		if err != nil {
+			break
+		}
+		if ended {
+			told++
 		}
 	}
-	_ = c.change(ctx, first, func(k *lockedKey) bool { //nolint:errcheck // then the note stays for a while
+	c.tell(c.ctx, first, id, told)
+}
+
+// tell notes at the first key of a request how many more keys know that it was granted. If that fails the note stays for
+// longer than it has to, which is no harm.
+func (s *Locked) tell(ctx context.Context, first, id string, told int64) {
+	ctx, cancel := s.afterwards(ctx)
+	defer cancel()
+	_ = s.change(ctx, first, func(k *lockedKey) bool {
 		if k.rec == nil {
 			return false
 		}
-		at, ok := k.rec.isFinished(id)
-		if ok {
-			c.Locked.prepare(k)
-			if at, ok = k.rec.isFinished(id); ok {
-				k.rec.done = append(k.rec.done[:at], k.rec.done[at+1:]...)
-			}
-		}
-		return ok
+		s.prepare(k)
+		return k.rec.known(id, told)
 	})
 }
 
@@ -127,10 +139,11 @@ func (s *Locked) changeAll(ctx context.Context, name string, overwrite bool, f f
 func (s *Locked) changeOnce(ctx context.Context, name string, overwrite bool, f func(k *lockedKey) bool) error {
 	c := &call{Locked: s, ctx: ctx, owner: rand.Text(), keys: []lockedKey{{name: name}}}
 	k := &c.keys[0]
-	defer c.release()
-	unreadable := (*unreadableError)(nil)
-	if err := c.lock(k); err != nil && (!overwrite || !errors.As(err, &unreadable)) {
-		return err
+	defer c.release() //nolint:contextcheck // it comes after the call
+	if err := c.lock(k); err != nil {
+		if _, ok := errors.AsType[*unreadableError](err); !ok || !overwrite {
+			return err
+		}
 	}
 	c.now = clockNow(s.clock)
 	if !f(k) {
@@ -139,7 +152,8 @@ func (s *Locked) changeOnce(ctx context.Context, name string, overwrite bool, f 
 	return c.write(k)
 }
 
-// heal settles a hold whose caller did not, as the record that decides about it says. ErrLocked says that the caller may be about to.
+// heal settles a hold whose caller did not, as the record that decides about it says. ErrLocked says that the caller may be
+// about to.
 func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
 	granted := false
 	err := s.changeOnce(ctx, u.of, false, func(k *lockedKey) bool {
@@ -155,5 +169,13 @@ func (s *Locked) heal(ctx context.Context, u *undecidedError) error {
 	if granted {
 		how = (*record).keep
 	}
-	return s.changeOnce(ctx, u.name, false, func(k *lockedKey) bool { return s.end(k, u.id, how) })
+	ended := false
+	err = s.changeOnce(ctx, u.name, false, func(k *lockedKey) bool {
+		ended = s.end(k, u.id, how)
+		return ended
+	})
+	if err == nil && granted && ended {
+		s.tell(ctx, u.of, u.id, 1)
+	}
+	return err
 }

@@ -42,7 +42,8 @@ type lockedKey struct {
 	kept   *record // what to keep of it if nothing is taken; nil if nothing has changed
 }
 
-// call is one attempt of a call of a Locked: it locks some keys, in the order of their names, and writes or unlocks each of them once.
+// call is one attempt of a call of a Locked: it locks some keys, in the order of their names, and writes or unlocks each of
+// them once.
 type call struct {
 	*Locked
 
@@ -81,8 +82,7 @@ func (s *Locked) attempts(ctx context.Context, charges []Charge, try func(c *cal
 	defer free()
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		err := s.attempt(ctx, names, try)
-		var undecided *undecidedError
-		if errors.As(err, &undecided) {
+		if undecided, ok := errors.AsType[*undecidedError](err); ok {
 			if err = s.heal(ctx, undecided); err == nil {
 				pause = leastPause
 				continue
@@ -123,7 +123,7 @@ func (s *Locked) attempt(ctx context.Context, names []string, try func(c *call) 
 		c.keys[i] = lockedKey{name: name, charge: i}
 	}
 	slices.SortFunc(c.keys, func(a, b lockedKey) int { return strings.Compare(a.name, b.name) })
-	defer c.release()
+	defer c.release() //nolint:contextcheck // it comes after the call
 	for i := range c.keys {
 		if err := c.lock(&c.keys[i]); err != nil {
 			return err
@@ -208,18 +208,16 @@ func (c *call) release() {
 		if k := &c.keys[i]; k.locked {
 			k.locked = false
 			ctx, cancel := c.afterwards(c.ctx)
-			_ = c.locks.Unlock(ctx, k.name, c.owner) //nolint:errcheck // see above
+			_ = c.locks.Unlock(ctx, k.name, c.owner)
 			cancel()
 		}
 	}
 }
 
 // ready brings the record of a key to now and under the limit t, making one if there is none.
-func (c *call) ready(k *lockedKey, t *terms) (keep bool) {
+func (c *call) ready(k *lockedKey, t *terms) {
 	if k.rec == nil {
 		k.rec = newRecord(t, c.now)
-		return false
 	}
-	_, keep = k.rec.ready(c.now, t)
-	return keep
+	k.rec.ready(c.now, t)
 }

@@ -16,8 +16,8 @@ type eventful struct {
 	store.Locks
 
 	calls int
-	// before and after are called with the number of each call, the first of which is 1. An error of before is the answer in the place of
-	// the call, one of after the answer though the call took effect.
+	// before and after are called with the number of each call, the first of which is 1. An error of before is the answer in
+	// the place of the call, one of after the answer though the call took effect.
 	before, after func(call int) error
 }
 
@@ -151,7 +151,8 @@ func everyDeath(t *testing.T, f func(t *testing.T, k *killed, die func()) error)
 	t.Logf("%d deaths", deaths)
 }
 
-// TestTakeIsWholeWhereverTheCallerDies wants all permits of a request taken or none, once a lease has passed; all if the caller was told so.
+// TestTakeIsWholeWhereverTheCallerDies wants all permits of a request taken or none, once a lease has passed; all if the
+// caller was told so.
 func TestTakeIsWholeWhereverTheCallerDies(t *testing.T) {
 	for keys := 1; keys <= 4; keys++ {
 		t.Run(fmt.Sprintf("%d keys", keys), func(t *testing.T) {
@@ -174,8 +175,8 @@ func TestTakeIsWholeWhereverTheCallerDies(t *testing.T) {
 					t.Errorf("left %v, and later %v", left, again)
 				}
 				// And everything works: another request is granted whole.
-				if err := k.alive.Take(t.Context(), charges, ds); err != nil || !ds[0].Allowed {
-					t.Errorf("the next: %+v, %v", ds, err)
+				if next := k.alive.Take(t.Context(), charges, ds); next != nil || !ds[0].Allowed {
+					t.Errorf("the next: %+v, %v", ds, next)
 				}
 				return err
 			})
@@ -183,7 +184,8 @@ func TestTakeIsWholeWhereverTheCallerDies(t *testing.T) {
 	}
 }
 
-// TestTakeIsNeverGivenBackOnceGranted has the request granted and its caller die, and looks at the keys in every order, also late.
+// TestTakeIsNeverGivenBackOnceGranted has the request granted and its caller die, and looks at the keys in every order, also
+// late.
 func TestTakeIsNeverGivenBackOnceGranted(t *testing.T) {
 	charges := killCharges(3)
 	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}} {
@@ -235,8 +237,8 @@ func TestReserveExpiresWhereverTheCallerDies(t *testing.T) {
 	})
 }
 
-// TestSettlingSurvivesTheDeathOfTheCaller wants a Cancel or Commit to have every key at one of two counts, and a second attempt by
-// another to do the rest.
+// TestSettlingSurvivesTheDeathOfTheCaller wants a Cancel or Commit to have every key at one of two counts, and a second
+// attempt by another to do the rest.
 func TestSettlingSurvivesTheDeathOfTheCaller(t *testing.T) {
 	charges := killCharges(3)
 	for name, settle := range map[string]func(s *store.Locked, t *testing.T, r store.Reservation) error{
@@ -346,7 +348,8 @@ func TestRefundIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestLockedByAnotherIsNotAbsent has another hold the lock: the answer is that the store is unavailable, not that there is no state.
+// TestLockedByAnotherIsNotAbsent has another hold the lock: the answer is that the store is unavailable, not that there is
+// no state.
 func TestLockedByAnotherIsNotAbsent(t *testing.T) {
 	clock := newVirtual()
 	locks := store.NewMemoryLocks(clock)

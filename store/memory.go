@@ -17,23 +17,23 @@ import (
 type MemoryOptions struct {
 	// Clock replaces the wall clock: its Now is in Unix nanoseconds. Its AfterFunc is not used. Default: nil.
 	Clock weir.Clock
-	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, those are forgotten first
-	// that have all their permits and no reservation. If there is none of these, charges of new keys are refused with
+	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, those are forgotten
+	// first that have all their permits and no reservation. If there is none of these, charges of new keys are refused with
 	// ReasonTableFull, and RetryAfter is until the first can be forgotten. Default: 1,000,000.
 	MaxKeys int
 }
 
 const defaultMaxKeys = 1_000_000
 
-// Memory is a [Store] in the memory of this process: for a single node, for tests, and as the measure of what every other one does.
-// It is exact, and a request is one step whatever it charges.
+// Memory is a [Store] in the memory of this process: for a single node, for tests, and as the measure of what every other
+// one does. It is exact, and a request is one step whatever it charges.
 //
-// It starts no goroutine. A reservation that has expired is canceled as soon as anybody looks at its key, as of then, so that nobody
-// sees the difference; until then it only takes memory, and a key for which nobody asks is forgotten when room is needed or other keys
-// are added.
+// It starts no goroutine. A reservation that has expired is canceled as soon as anybody looks at its key, as of then, so
+// that nobody sees the difference; until then it only takes memory, and a key for which nobody asks is forgotten when room
+// is needed or other keys are added.
 //
-// A clock that is set back neither gives permits back nor keeps them from coming back: time goes on from where it was, a sixteenth
-// slower than the clock until the two agree again.
+// A clock that is set back neither gives permits back nor keeps them from coming back: time goes on from where it was, a
+// sixteenth slower than the clock until the two agree again.
 type Memory struct {
 	maxKeys int
 	clock   weir.Clock
@@ -155,13 +155,13 @@ func newReservation(id string, charges []Charge, expires int64) Reservation {
 func (m *Memory) decide(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
 ) (id string, expires int64, err error) {
-	if err = CheckDecisions(charges, decisions); err != nil {
+	if err := CheckDecisions(charges, decisions); err != nil {
 		return "", 0, err
 	}
 	if expiry != 0 {
 		id = rand.Text()
 	}
-	if err = m.enter(ctx, charges); err != nil {
+	if err := m.enter(ctx, charges); err != nil {
 		return "", 0, err
 	}
 	defer m.lock.Unlock()
@@ -207,8 +207,8 @@ func (m *Memory) decide(
 	return id, expires, nil
 }
 
-// judge decides on each of the charges without taking anything, and answers whether all are allowed. What is kept for them is in
-// m.found afterwards.
+// judge decides on each of the charges without taking anything, and answers whether all are allowed. What is kept for them
+// is in m.found afterwards.
 func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, reserve bool) (allowed bool, err error) {
 	if most := m.maxKeys - len(charges); len(m.keys) > most {
 		m.reclaim(now, most)
@@ -390,7 +390,7 @@ func (m *Memory) Inspect(ctx context.Context, c Charge) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if err = m.enter(ctx, []Charge{c}); err != nil {
+	if err := m.enter(ctx, []Charge{c}); err != nil {
 		return State{}, err
 	}
 	defer m.lock.Unlock()
@@ -398,7 +398,8 @@ func (m *Memory) Inspect(ctx context.Context, c Charge) (State, error) {
 	return m.view(e, t, m.now()).inspect(c, e != nil, 0), nil
 }
 
-// inspect is what the record, which must be ready, says to a charge, if it is known and is kept for margin longer than it must be.
+// inspect is what the record, which must be ready, says to a charge, if it is known and is kept for margin longer than it
+// must be.
 func (r *record) inspect(c Charge, known bool, margin time.Duration) State {
 	s := State{Decision: DecisionOf(c, r.terms.most, r.peek(0))}
 	if known && !r.fresh() {

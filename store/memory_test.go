@@ -36,8 +36,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if want := time.Second - most*time.Millisecond; d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter != want || d.Limit != 10 {
 		t.Errorf("a new key: %+v, want a wait of %v", d, want)
 	}
-	if d := takeOne(t, m, "7", l); !d.Allowed {
-		t.Errorf("a key that is known: %+v", d)
+	if known := takeOne(t, m, "7", l); !known.Allowed {
+		t.Errorf("a key that is known: %+v", known)
 	}
 	ds := make([]weir.Decision, 2)
 	charges := []store.Charge{{Policy: "p", Key: "8", Limit: l, N: 1}, {Policy: "p", Key: "new", Limit: l, N: 1}}
@@ -55,10 +55,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("a probe: %+v, %v", ds, err)
 	}
 	clock.Advance(d.RetryAfter)
-	if d := takeOne(t, m, "new", l); !d.Allowed {
+	if d = takeOne(t, m, "new", l); !d.Allowed {
 		t.Errorf("after RetryAfter: %+v", d)
 	}
-	if d := takeOne(t, m, "newer", l); d.Allowed {
+	if d = takeOne(t, m, "newer", l); d.Allowed {
 		t.Errorf("another new key: %+v", d)
 	}
 	if n := m.Len(); n != most {
@@ -277,7 +277,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 		names[i] = fmt.Sprintf("client-%08d", i)
 	}
 	for _, name := range names {
-		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.Limit{Rate: weir.PerHour(1000), Burst: 1e6}, N: 1}}
+		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1e5}, N: 1}}
 		if err := m.Take(b.Context(), c, make([]weir.Decision, 1)); err != nil {
 			b.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 	b.RunParallel(func(pb *testing.PB) {
 		charges, ds := make([]store.Charge, n), make([]weir.Decision, n)
 		for i := range charges {
-			charges[i] = store.Charge{Policy: fmt.Sprint("policy", i), Limit: weir.Limit{Rate: weir.PerHour(1000), Burst: 1e6}, N: 1}
+			charges[i] = store.Charge{Policy: fmt.Sprint("policy", i), Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1e5}, N: 1}
 		}
 		for pb.Next() {
 			key := names[rand.IntN(keys)]

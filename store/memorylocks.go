@@ -8,10 +8,11 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// MemoryLocks is a [Locks] in the memory of this process, for tests, and the example of how to write one: three methods, each of which
-// is one step. In a database each of them is one transaction.
+// MemoryLocks is a [Locks] in the memory of this process, for tests, and the example of how to write one: three methods,
+// each of which is one step. In a database each of them is one transaction.
 //
-// Whenever a key is locked, two others are looked at and dropped if their time has passed, so it takes memory for what is in use.
+// Whenever a key is locked, two others are looked at and dropped if their time has passed, so it takes memory for what is in
+// use.
 type MemoryLocks struct {
 	clock weir.Clock
 	mu    sync.Mutex
@@ -62,7 +63,7 @@ func (m *MemoryLocks) SetAndUnlock(ctx context.Context, key, owner string, value
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := clockNow(m.clock)
-	if row := m.rows[key]; row.owner != owner || row.until <= now { // the lease has passed: who is next may have read the old value
+	if row := m.rows[key]; row.owner != owner || row.until <= now { // who is next may have read the old value
 		return ErrNotOwner
 	}
 	if ttl == 0 {

@@ -2,8 +2,8 @@ package store
 
 import "strings"
 
-// The entries of a Memory are queued by when they may be fresh. An entry is moved only when it leads the queue, so that a charge
-// costs nothing here: what it is queued by is a time before which it is not fresh.
+// The entries of a Memory are queued by when they may be fresh. An entry is moved only when it leads the queue, so that a
+// charge costs nothing here: what it is queued by is a time before which it is not fresh.
 
 // add makes an entry for a charge that has none.
 func (m *Memory) add(c *Charge, t *terms, now int64) *memoryEntry {

@@ -45,6 +45,7 @@ type hold struct {
 type done struct {
 	id    string
 	until int64 // when nobody has to know any more
+	left  int64 // how many records do not know yet
 }
 
 // newRecord is the record of a key that has never been seen.
@@ -261,15 +262,27 @@ func (r *record) commit(i int, actual int64) {
 // keep ends the hold at i, the permits of which stay taken.
 func (r *record) keep(i int) { r.held = slices.Delete(r.held, i, i+1) }
 
-// finished says that the request id was granted, for as long as somebody may ask.
-func (r *record) finished(id string, until int64) {
+// finished says that the request id was granted, for as long as somebody may ask: until then, or until left records know.
+func (r *record) finished(id string, until, left int64) {
 	at, _ := slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
-	r.done = slices.Insert(r.done, at, done{id, min(until, latest)})
+	r.done = slices.Insert(r.done, at, done{id, min(until, latest), left})
 }
 
 // isFinished is where the request id is noted as granted.
 func (r *record) isFinished(id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
+}
+
+// known says that some more records know that the request id was granted, and tells whether that is news.
+func (r *record) known(id string, records int64) bool {
+	at, ok := r.isFinished(id)
+	if !ok || records == 0 {
+		return false
+	}
+	if r.done[at].left -= records; r.done[at].left <= 0 {
+		r.done = slices.Delete(r.done, at, at+1)
+	}
+	return true
 }
 
 // reset makes all permits available and forgets the reservations. What other records have to know stays.

@@ -98,7 +98,7 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 		r := newRecord(held, testNow)
 		drive(t, rng, r, 300, func(r *record) {
 			if rng.IntN(30) == 0 {
-				r.finished(fmt.Sprintf("done-%d", rng.Int()), r.at+1e9)
+				r.finished(fmt.Sprintf("done-%d", rng.Int()), r.at+1e9, 1+rng.Int64N(3))
 			}
 			b := r.encode()
 			for _, want := range []*terms{held, nil} {
@@ -137,15 +137,15 @@ func TestRecordsThatAreCutOrLongerAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecodeRecord has any bytes read as a record: what is accepted is written as it was, and whatever is asked of it afterwards neither fails
-// nor answers what cannot be.
+// FuzzDecodeRecord has any bytes read as a record: what is accepted is written as it was, and whatever is asked of it
+// afterwards neither fails nor answers what cannot be.
 func FuzzDecodeRecord(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, l := range someLimits(f) {
 		r := newRecord(mustTerms(f, l), testNow)
 		f.Add(r.encode(), testNow, int64(1))
 		drive(f, rng, r, 30, func(*record) {})
-		r.finished("request", r.at+5)
+		r.finished("request", r.at+5, 2)
 		f.Add(r.encode(), testNow+int64(time.Minute), int64(3))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, now, n int64) {
@@ -160,29 +160,29 @@ func FuzzDecodeRecord(f *testing.F) {
 			return
 		}
 		most := r.terms.most
-		check := func(what string, res algo.Result) {
+		check := func(what string, n int64, res algo.Result) {
 			if res.Remaining < 0 || res.Remaining > most || res.RetryAfter < 0 || res.ResetAfter < 0 || res.Allowed && n > most {
 				t.Fatalf("%s: %+v of %v", what, res, r.terms.limit)
 			}
 		}
 		r.ready(now, nil)
-		check("peek", r.peek(n))
+		check("peek", n, r.peek(n))
 		if res := r.take(n); res.Allowed {
 			r.hold("id", n, r.at+1, "")
-			check("take", res)
+			check("take", n, res)
 		}
 		for len(r.held) > 1 {
 			r.commit(len(r.held)-1, n)
 			r.cancel(0)
 		}
 		r.refund(n)
-		check("peek", r.peek(n))
+		check("peek", n, r.peek(n))
 		r.freshAt()
 		r.ready(min(now, latest-int64(time.Hour))+int64(time.Hour), nil)
 		for _, l := range []weir.Limit{{Rate: weir.PerSecond(3)}, {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(3)}} {
 			r.carry(mustTerms(t, l))
 			most = r.terms.most
-			check("carried", r.peek(0))
+			check("carried", 0, r.peek(0))
 		}
 		r.reset()
 		if r.peek(0).Remaining != r.terms.most {
@@ -192,7 +192,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 // pairsOfLimits are limits of one algorithm each, to be carried to one another.
-func pairsOfLimits(t testing.TB) [][]weir.Limit {
+func pairsOfLimits() [][]weir.Limit {
 	fixed, sliding, counter := weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter
 	day, hour := weir.Calendar{Unit: weir.CalendarDay}, weir.Calendar{Unit: weir.CalendarHour, Minute: 30}
 	return [][]weir.Limit{
@@ -205,12 +205,12 @@ func pairsOfLimits(t testing.TB) [][]weir.Limit {
 	}
 }
 
-// TestCarriedRecordsMintNothing changes the limit of a record at random while it has reservations. A change makes no more permits
-// available than there were, and the end of a reservation no more than it had taken.
+// TestCarriedRecordsMintNothing changes the limit of a record at random while it has reservations. A change makes no more
+// permits available than there were, and the end of a reservation no more than it had taken.
 func TestCarriedRecordsMintNothing(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, limits := range pairsOfLimits(t) {
+	for _, limits := range pairsOfLimits() {
 		for range 60 {
 			r := newRecord(mustTerms(t, limits[0]), testNow)
 			drive(t, rng, r, 60, func(r *record) {
@@ -245,7 +245,7 @@ func TestCarriedRecordsMintNothing(t *testing.T) {
 // TestReservationsSurviveAChangeOfTheLimit cancels at once what was taken under another limit: all of it comes back, where
 // windows are new too.
 func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
-	for _, limits := range pairsOfLimits(t) {
+	for _, limits := range pairsOfLimits() {
 		for _, from := range limits {
 			for _, to := range limits {
 				r := newRecord(mustTerms(t, from), testNow)
@@ -277,8 +277,8 @@ func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
 	}
 }
 
-// TestClockThatIsBehind has a record written by a clock that is ahead of another: by a little, the record waits; by more than a day it was
-// wrong, and the record goes on from now.
+// TestClockThatIsBehind has a record written by a clock that is ahead of another: by a little, the record waits; by more
+// than a day it was wrong, and the record goes on from now.
 func TestClockThatIsBehind(t *testing.T) {
 	for _, l := range someLimits(t) {
 		for _, ahead := range []time.Duration{time.Second, 23 * time.Hour, 25 * time.Hour, 20 * 365 * 24 * time.Hour} {

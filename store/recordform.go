@@ -10,7 +10,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// recordVersion is the first byte of the binary form of a record. A form that is not that of an earlier version has another one.
+// recordVersion is the first byte of the binary form of a record. A form that is not that of an earlier version has another
+// one.
 const recordVersion = 1
 
 // errMalformed says that bytes are not the binary form of a record.
@@ -43,6 +44,7 @@ func (r *record) encode() []byte {
 	for i := range r.done {
 		b = appendText(b, r.done[i].id)
 		b = binary.AppendVarint(b, r.done[i].until)
+		b = binary.AppendVarint(b, r.done[i].left)
 	}
 	return b
 }
@@ -80,8 +82,8 @@ func appendLimit(b []byte, l weir.Limit) []byte {
 	return b
 }
 
-// decodeRecord reads the binary form, which may be that of anything. If the limit in it is that of want, which may be nil, it is
-// taken from there.
+// decodeRecord reads the binary form, which may be that of anything. If the limit in it is that of want, which may be nil,
+// it is taken from there.
 func decodeRecord(b []byte, want *terms) (*record, error) {
 	d := decoder{rest: b}
 	if d.byte() != recordVersion || d.failed {
@@ -148,7 +150,7 @@ func decodeLimit(text string) (l weir.Limit, ok bool) {
 		c.Month, c.Day, c.Weekday, c.Hour, c.Minute = time.Month(d.int()), int(d.int()), int(d.int()), int(d.int()), int(d.int())
 		if zone != "UTC" && !d.failed {
 			z, err := time.LoadLocation(zone)
-			if err != nil || z == time.Local {
+			if err != nil || z == time.Local { //nolint:gosmopolitan // it is refused
 				return l, false
 			}
 			c.Zone = z
@@ -251,15 +253,15 @@ func (d *decoder) holds(r *record) {
 const mostDone = MostReservations
 
 func (d *decoder) dones(r *record) {
-	n := d.count(mostDone, 3)
+	n := d.count(mostDone, 4)
 	if n == 0 {
 		return
 	}
 	r.done = make([]done, n)
 	before := ""
 	for i := range r.done {
-		r.done[i] = done{d.text(MostIDBytes), d.time()}
-		if d.failed || r.done[i].id <= before {
+		r.done[i] = done{d.text(MostIDBytes), d.time(), d.int()}
+		if d.failed || r.done[i].left < 1 || r.done[i].left >= MostCharges || r.done[i].id <= before {
 			d.failed = true
 			return
 		}

@@ -2,9 +2,9 @@
 // process, where several processes share them.
 //
 // A [Store] takes the charges of a request as a slice and answers decisions, all or nothing. Its clock is its own: what the
-// callers' clocks show makes no difference. [NewMemory] is a store in the memory of this process, for tests and for a single node.
-// Any store that can lock a key and keep some bytes becomes a Store by [NewLocked]. Package storetest is the suite that every
-// store must pass.
+// callers' clocks show makes no difference. [NewMemory] is a store in the memory of this process, for tests and for a single
+// node. Any store that can lock a key and keep some bytes becomes a Store by [NewLocked]. Package storetest is the suite
+// that every store must pass.
 package store
 
 import (
@@ -15,19 +15,21 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Charge is a part of a request: N permits of Key under a limit.
+// Charge is a part of a request: N permits of Key under a limit. No two charges of a request may be for the same Key of the
+// same Policy. See [CheckCharges].
 type Charge struct {
 	// Policy names the limit: the state is kept under it and Key, whatever the parameters of Limit are. It is the Policy of the
 	// decision. From 1 to 256 bytes.
 	Policy string
 	// Key is whose permits they are: from 0 to 1024 bytes.
 	Key string
-	// Limit is the limit. Every charge carries it, so that it may change at any time: the parameters of the last charge count,
-	// permits that are available stay so, up to the new limit, and are never multiplied. Where the algorithm changes, the state
-	// begins anew.
+	// Limit is the limit. Every charge carries it, so that it may change at any time: the parameters of the last charge
+	// count, permits that are available stay so, up to the new limit, and are never multiplied: a token bucket keeps what is
+	// in it, and windows what was taken of them. Where the algorithm changes, the state begins anew. Zones of calendars must
+	// be known by their name everywhere.
 	Limit weir.Limit
-	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed if at least one permit is available, and
-	// takes nothing. More than the limit is refused with ReasonNever.
+	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed if at least one permit is available,
+	// and takes nothing. More than the limit is refused with ReasonNever.
 	N int64
 }
 
@@ -50,20 +52,28 @@ type Reservation struct {
 // An error says that it is not known whether the call took effect, except for those that are sentinels of this package
 // and errors about a charge, which are of the type *[weir.OptionError]: then it did not. A refusal is not an error.
 type Store interface {
-	// Take takes the permits of all charges, or none, as one step, and fills decisions, which has the length of charges. Each
-	// decision of a refused request is what its limit alone would have answered. A Concurrency limit cannot be taken, as its
-	// permits would never come back: see Reserve.
+	// Take takes the permits of all charges, or none, as one step, and fills decisions, which has the length of charges.
+	// Each decision of a refused request is what its limit alone says, as by Peek: those of limits that do not refuse are
+	// Allowed, with what is left. A Concurrency limit cannot be taken, as its permits would never come back: see Reserve.
+	//
+	// A store that is full, of keys or of the reservations of one, refuses with weir.ReasonTableFull.
 	Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error
 	// Peek answers what Take would, and takes nothing. Remaining is what is left now.
 	Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error
-	// Refund gives permits back whatever their origin, at most until all are available.
+	// Refund gives permits back whatever their origin, at most until all are available. Those of a Concurrency limit are
+	// taken from its reservations, the one that expires first before others, so that they do not come back again.
 	Refund(ctx context.Context, charges []Charge) error
-	// Reserve is Take with a cost that is settled later. If it is not settled until expiry has passed, it is canceled by itself:
-	// expiry is from 1 ms to 24 h. The permits of a Concurrency limit are out until then.
+	// Reserve is Take with a cost that is settled later. If it is not settled until expiry has passed, it is canceled by
+	// itself: expiry is from 1 ms to 24 h. The permits of a Concurrency limit are out until then.
 	Reserve(ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration) (Reservation, error)
-	// Commit ends a reservation with what each charge really cost, which has the length of its charges: less is given back as
-	// by Cancel, more is charged at once, up to a debt of the limit. For a Concurrency limit it gives all permits back. ErrNotReserved says that it
-	// has expired or was settled before.
+	// Commit ends a reservation with what each charge really cost, which has the length of its charges: less is given back
+	// as by Cancel, more is charged at once, up to a debt of the limit. For a Concurrency limit it gives all permits back.
+	// ErrNotReserved says that it has expired or was settled before, for all of its charges. Where it was settled for some
+	// of them only, because their keys were reset or a call was cut short, Commit and Cancel settle the rest: after an error
+	// they can be called again.
+	//
+	// A limit that was changed meanwhile stays changed. What was reserved under the one before is given back as far as it is
+	// known that it has not been regained; nothing is, if the algorithm was changed.
 	Commit(ctx context.Context, r Reservation, actual []int64) error
 	// Cancel ends a reservation as if nothing had been taken: permits that were regained meanwhile are not given back twice.
 	// ErrNotReserved says that it has expired or was settled before.
@@ -72,7 +82,8 @@ type Store interface {
 	Reset(ctx context.Context, policy, key string) error
 	// Inspect tells what is kept for a charge; N does not count.
 	Inspect(ctx context.Context, c Charge) (State, error)
-	// Close ends the use of the store by this process; the states stay. Later calls answer ErrClosed. Closing twice is harmless.
+	// Close ends the use of the store by this process; the states stay. Later calls answer ErrClosed. Closing twice is
+	// harmless.
 	Close() error
 }
 
@@ -98,8 +109,8 @@ var (
 	ErrUnavailable = errors.New("weir: the store is unavailable")
 )
 
-// Binding is the place of the decision that binds: among those that refuse the one with the longest RetryAfter; if none refuses the
-// one with the fewest permits left; -1 if there are none.
+// Binding is the place of the decision that binds: among those that refuse the one with the longest RetryAfter; if none
+// refuses the one with the fewest permits left; -1 if there are none.
 func Binding(decisions []weir.Decision) int {
 	at := -1
 	for i := range decisions {

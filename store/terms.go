@@ -57,11 +57,11 @@ func newTerms(given weir.Limit) (*terms, error) {
 
 // zoneIsNamed tells whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.
 func zoneIsNamed(z *time.Location) bool {
-	if z == time.Local || z.String() == "" {
+	if z == time.Local || z.String() == "" { //nolint:gosmopolitan // it is refused
 		return false
 	}
 	loaded, err := time.LoadLocation(z.String())
-	if err != nil || loaded == time.Local {
+	if err != nil || loaded == time.Local { //nolint:gosmopolitan // it is refused
 		return false
 	}
 	const months = 12

@@ -28,8 +28,8 @@ func (s *suite) crowd(f func(caller int, handle store.Store)) {
 	all.Wait()
 }
 
-// insist calls f again while the store is unavailable, as when others hold a lock for too long. What such a call did is not known, but it
-// must be nothing that counts: f has to be a call of which the test finds out.
+// insist calls f again while the store is unavailable, as when others hold a lock for too long. What such a call did is not
+// known, but it must be nothing that counts: f has to be a call of which the test finds out.
 func (s *suite) insist(what string, f func() error) bool {
 	s.Helper()
 	deadline := time.Now().Add(patience)
@@ -64,12 +64,13 @@ func testContentionOneKey(s *suite) {
 	}
 }
 
-// testContentionSeveralKeys has requests that charge a key of their own and one of all, in both orders: both must agree on what was granted.
+// testContentionSeveralKeys has requests that charge a key of their own and one of all, in both orders: both must agree on
+// what was granted.
 func testContentionSeveralKeys(s *suite) {
 	const n, own = 150, 4
 	limits := s.limits(n)
 	shared := s.charge("shared", "hot", limits["fixed-window"], 1)
-	perCaller := s.limits(own)["token-bucket"]
+	perCaller := s.limits(own)[tokenBucket]
 	var granted [callers]int64
 	s.crowd(func(i int, handle store.Store) {
 		charges := []store.Charge{shared, s.charge("own", string(rune('0'+i)), perCaller, 1)}
@@ -82,7 +83,7 @@ func testContentionSeveralKeys(s *suite) {
 		}
 	})
 	total := int64(0)
-	for i, got := range granted {
+	for i, got := range &granted {
 		total += got
 		s.wantLeft(s.charge("own", string(rune('0'+i)), perCaller, 0), own-got)
 	}
@@ -92,7 +93,8 @@ func testContentionSeveralKeys(s *suite) {
 	s.wantLeft(shared, 0)
 }
 
-// testContentionReservations has callers reserve permits of a concurrency limit for a moment: never more than there are are out.
+// testContentionReservations has callers reserve permits of a concurrency limit for a moment: never more than there are are
+// out.
 func testContentionReservations(s *suite) {
 	const n, rounds = 5, 4
 	var out, most atomic.Int64

@@ -9,8 +9,8 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// testSkew has callers whose clocks differ take turns. A clock that is ahead may give a burst once, as it does when a clock is set, and never
-// again and again.
+// testSkew has callers whose clocks differ take turns. A clock that is ahead may give a burst once, as it does when a clock
+// is set, and never again and again.
 func testSkew(s *suite) {
 	const n = 10
 	handles := []store.Store{s.Store, s.Other}
@@ -20,7 +20,7 @@ func testSkew(s *suite) {
 		allowed += n
 	}
 	for name, l := range map[string]weir.Limit{
-		"token-bucket":    {Rate: weir.Per(n, time.Minute)},
+		tokenBucket:       {Rate: weir.Per(n, time.Minute)},
 		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10*time.Minute)},
 		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, 10*time.Minute)},
 		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, 10*time.Minute)},
@@ -41,7 +41,7 @@ func testSkew(s *suite) {
 			passed = 0
 		}
 		most := allowed
-		if back := int64(float64(passed) / float64(time.Minute) * n); name == "token-bucket" {
+		if back := int64(float64(passed) / float64(time.Minute) * n); name == tokenBucket {
 			most += back + 1
 		} else if s.Advance == nil {
 			most += n // a window may have ended meanwhile
@@ -52,20 +52,26 @@ func testSkew(s *suite) {
 	}
 }
 
+// everyCall makes every call of the store, and answers their errors by name.
+func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Reservation) map[string]error {
+	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
+	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)
+	_, inspected := s.Store.Inspect(ctx, c)
+	return map[string]error{
+		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
+		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
+		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
+	}
+}
+
 // testContext calls with contexts that have ended: such a call does nothing.
 func testContext(s *suite) {
-	c := s.charge("context", "k", s.limits(5)["token-bucket"], 1)
+	c := s.charge("context", "k", s.limits(5)[tokenBucket], 1)
 	r, _ := s.reserve(s.Store, time.Hour, c)
 	ended, cancel := context.WithCancel(s.Context())
 	cancel()
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
-	_, reserved := s.Store.Reserve(ended, charges, ds, time.Minute)
-	_, inspected := s.Store.Inspect(ended, c)
-	for what, err := range map[string]error{
-		"Take": s.Store.Take(ended, charges, ds), "Peek": s.Store.Peek(ended, charges, ds), "Reserve": reserved,
-		"Refund": s.Store.Refund(ended, charges), "Commit": s.Store.Commit(ended, r, []int64{0}),
-		"Cancel": s.Store.Cancel(ended, r), "Reset": s.Store.Reset(ended, c.Policy, c.Key), "Inspect": inspected,
-	} {
+	for what, err := range s.everyCall(ended, c, r) {
 		s.wantError(what, err, context.Canceled)
 	}
 	s.wantLeft(c, 4)
@@ -87,13 +93,7 @@ func testBreak(s *suite) {
 	repair := s.Break()
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
 	ctx := s.ctx()
-	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)
-	_, inspected := s.Store.Inspect(ctx, c)
-	for what, err := range map[string]error{
-		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
-		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
-		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
-	} {
+	for what, err := range s.everyCall(ctx, c, r) {
 		s.wantError(what+" of an unreachable store", err, store.ErrUnavailable)
 		if errors.Is(err, store.ErrNotReserved) || errors.Is(err, store.ErrClosed) {
 			s.Errorf("%s of an unreachable store: %v", what, err)
@@ -108,18 +108,11 @@ func testBreak(s *suite) {
 
 // testClose closes one handle, twice.
 func testClose(s *suite) {
-	c := s.charge("close", "k", s.limits(5)["token-bucket"], 1)
+	c := s.charge("close", "k", s.limits(5)[tokenBucket], 1)
 	r, _ := s.reserve(s.Store, time.Hour, c)
 	s.noError("Close", s.Store.Close())
 	s.noError("Close again", s.Store.Close())
-	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
-	_, reserved := s.Store.Reserve(s.ctx(), charges, ds, time.Minute)
-	_, inspected := s.Store.Inspect(s.ctx(), c)
-	for what, err := range map[string]error{
-		"Take": s.Store.Take(s.ctx(), charges, ds), "Peek": s.Store.Peek(s.ctx(), charges, ds), "Reserve": reserved,
-		"Refund": s.Store.Refund(s.ctx(), charges), "Commit": s.Store.Commit(s.ctx(), r, []int64{0}),
-		"Cancel": s.Store.Cancel(s.ctx(), r), "Reset": s.Store.Reset(s.ctx(), c.Policy, c.Key), "Inspect": inspected,
-	} {
+	for what, err := range s.everyCall(s.ctx(), c, r) {
 		s.wantError(what+" after Close", err, store.ErrClosed)
 	}
 	if s.Other == s.Store {

@@ -76,16 +76,16 @@ func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err err
 	}
 }
 
-// testHistories makes random calls, over both handles, and wants the answers of the algorithms themselves. Where time passes by itself, limits
-// are such that it makes no difference to permits, and waits may be shorter by what has passed.
+// testHistories makes random calls, over both handles, and wants the answers of the algorithms themselves. Where time passes
+// by itself, limits are such that it makes no difference to permits, and waits may be shorter by what has passed.
 func testHistories(s *suite) {
-	seed := rand.Uint64()
+	seed := rand.Uint64() //nolint:gosec // a history is no secret
 	s.Cleanup(func() {
 		if s.Failed() {
 			s.Logf("the seed was %d", seed)
 		}
 	})
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history is no secret
 	limits := s.limits(12)
 	limits["concurrency"] = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6}
 	if s.Advance != nil {
@@ -163,7 +163,7 @@ func (h *history) now() int64 {
 	return (h.Now() - h.Now()%int64(h.Resolution)) / int64(h.unit())
 }
 
-func (h *history) did(format string, args ...any) {
+func (h *history) didf(format string, args ...any) {
 	if h.last = append(h.last, fmt.Sprintf(format, args...)); len(h.last) > 12 {
 		h.last = h.last[1:]
 	}
@@ -183,19 +183,19 @@ func (h *history) step() error {
 	charges := []store.Charge{h.c}
 	switch kind := h.rng.IntN(10); {
 	case kind < 3 && h.c.Limit.Algorithm != weir.AlgorithmConcurrency:
-		h.did("take %d", h.c.N)
+		h.didf("take %d", h.c.N)
 		if err := handle.Take(h.ctx(), charges, ds); err != nil {
 			return err
 		}
 		return h.compare(ds[0], h.model.take(h.now(), h.c.N))
 	case kind < 4:
-		h.did("peek %d", h.c.N)
+		h.didf("peek %d", h.c.N)
 		if err := handle.Peek(h.ctx(), charges, ds); err != nil {
 			return err
 		}
 		return h.compare(ds[0], h.model.peek(h.now(), h.c.N))
 	case kind < 5 && h.rng.IntN(3) == 0:
-		h.did("refund %d", h.c.N)
+		h.didf("refund %d", h.c.N)
 		h.refund()
 		return handle.Refund(h.ctx(), charges)
 	case kind < 7:
@@ -233,7 +233,7 @@ func (h *history) reserve(handle store.Store) error {
 	if h.Advance != nil && h.rng.IntN(2) == 0 {
 		expiry = time.Duration(1+h.rng.Int64N(5000)) * time.Millisecond
 	}
-	h.did("reserve %d for %v", h.c.N, expiry)
+	h.didf("reserve %d for %v", h.c.N, expiry)
 	ds := make([]weir.Decision, 1)
 	r, err := handle.Reserve(h.ctx(), []store.Charge{h.c}, ds, expiry)
 	if err != nil {
@@ -261,12 +261,12 @@ func (h *history) settle(handle store.Store) error {
 	p := h.held[i]
 	h.held = slices.Delete(h.held, i, i+1)
 	if h.rng.IntN(2) == 0 {
-		h.did("cancel %d", p.n)
+		h.didf("cancel %d", p.n)
 		h.model.cancel(h.now(), p.n, p.mark)
 		return handle.Cancel(h.ctx(), p.r)
 	}
 	actual := h.rng.Int64N(p.n + 3)
-	h.did("commit %d of %d", actual, p.n)
+	h.didf("commit %d of %d", actual, p.n)
 	switch {
 	case h.c.Limit.Algorithm == weir.AlgorithmConcurrency:
 		h.model.cancel(h.now(), p.n, p.mark)
@@ -288,12 +288,12 @@ func (h *history) pass(handle store.Store) error {
 		d = time.Duration(h.rng.Int64N(int64(5 * time.Millisecond)))
 	}
 	if len(h.held) == 0 {
-		h.did("pass %v", d)
+		h.didf("pass %v", d)
 		h.Advance(d)
 		return nil
 	}
 	d = max(0, min(d, time.Duration(h.held[0].r.Expires-h.Now())))
-	h.did("pass %v", d)
+	h.didf("pass %v", d)
 	h.Advance(d)
 	h.expire()
 	h.model.refund(h.now(), 0)
@@ -308,7 +308,7 @@ func (h *history) compare(got weir.Decision, r algo.Result) error {
 		if d == weir.Never {
 			return d
 		}
-		return d * h.unit()
+		return time.Duration(int64(d) * int64(h.unit()))
 	}
 	want.RetryAfter, want.ResetAfter = scale(want.RetryAfter), scale(want.ResetAfter)
 	exact := got

@@ -24,8 +24,8 @@ type LocksSubject struct {
 	Break func() (repair func())
 }
 
-// RunLocks runs the suite for [store.Locks]. Each of its tests has a subject of its own, made by open. A store over locks that pass it, made by
-// [store.NewLocked], should pass [Run] as well.
+// RunLocks runs the suite for [store.Locks]. Each of its tests has a subject of its own, made by open. A store over locks
+// that pass it, made by [store.NewLocked], should pass [Run] as well.
 func RunLocks(t *testing.T, open func(t *testing.T) LocksSubject) {
 	t.Helper()
 	for _, c := range []struct {
@@ -95,10 +95,10 @@ func testFourAnswers(s *locksSuite) {
 	s.noError("SetAndUnlock", s.Other.SetAndUnlock(s.ctx(), s.key, "b", nil, 0))
 	s.get(s.Locks, "a", nil)
 	s.noError("Unlock", s.Locks.Unlock(s.ctx(), s.key, "a"))
-	if s.LocksSubject.Break == nil {
+	if s.Break == nil {
 		return
 	}
-	repair := s.LocksSubject.Break()
+	repair := s.Break()
 	value, err := s.Locks.LockAndGet(s.ctx(), s.key, "a", longLease)
 	if value != nil || err == nil || errors.Is(err, store.ErrLocked) {
 		s.Errorf("failed: %q, %v", value, err)
@@ -108,14 +108,17 @@ func testFourAnswers(s *locksSuite) {
 
 func testOwner(s *locksSuite) {
 	s.wantError("Unlock of what nobody locked", s.Locks.Unlock(s.ctx(), s.key, "a"), store.ErrNotOwner)
-	s.wantError("SetAndUnlock of what nobody locked", s.Locks.SetAndUnlock(s.ctx(), s.key, "a", []byte("x"), longTTL), store.ErrNotOwner)
+	write := func(by store.Locks, owner string) error {
+		return by.SetAndUnlock(s.ctx(), s.key, owner, []byte("x"), longTTL)
+	}
+	s.wantError("SetAndUnlock of what nobody locked", write(s.Locks, "a"), store.ErrNotOwner)
 	s.put(s.Locks, "a", []byte("value"))
 	s.wantError("Unlock again", s.Locks.Unlock(s.ctx(), s.key, "a"), store.ErrNotOwner)
-	s.wantError("SetAndUnlock again", s.Locks.SetAndUnlock(s.ctx(), s.key, "a", []byte("x"), longTTL), store.ErrNotOwner)
+	s.wantError("SetAndUnlock again", write(s.Locks, "a"), store.ErrNotOwner)
 	s.get(s.Locks, "a", []byte("value"))
 	s.wantError("Unlock by another", s.Other.Unlock(s.ctx(), s.key, "b"), store.ErrNotOwner)
-	s.wantError("SetAndUnlock by another", s.Other.SetAndUnlock(s.ctx(), s.key, "b", []byte("x"), longTTL), store.ErrNotOwner)
-	s.wantError("SetAndUnlock by nobody", s.Other.SetAndUnlock(s.ctx(), s.key, "", []byte("x"), longTTL), store.ErrNotOwner)
+	s.wantError("SetAndUnlock by another", write(s.Other, "b"), store.ErrNotOwner)
+	s.wantError("SetAndUnlock by nobody", write(s.Other, ""), store.ErrNotOwner)
 	s.noError("SetAndUnlock", s.Other.SetAndUnlock(s.ctx(), s.key, "a", []byte("new"), longTTL))
 	s.get(s.Locks, "c", []byte("new"))
 }
@@ -135,10 +138,11 @@ func testLease(s *locksSuite) {
 		}
 		return err == nil && string(value) == "value"
 	})
-	if passed := time.Since(began); s.LocksSubject.Advance == nil && passed < lease-time.Millisecond {
+	if passed := time.Since(began); s.Advance == nil && passed < lease-time.Millisecond {
 		s.Errorf("the lease of %v has passed after %v", lease, passed)
 	}
-	s.wantError("SetAndUnlock by the dead", s.Locks.SetAndUnlock(s.ctx(), s.key, "dead", []byte("x"), longTTL), store.ErrNotOwner)
+	err := s.Locks.SetAndUnlock(s.ctx(), s.key, "dead", []byte("x"), longTTL)
+	s.wantError("SetAndUnlock by the dead", err, store.ErrNotOwner)
 	s.wantError("Unlock by the dead", s.Locks.Unlock(s.ctx(), s.key, "dead"), store.ErrNotOwner)
 	s.noError("Unlock", s.Other.Unlock(s.ctx(), s.key, "b"))
 	s.get(s.Locks, "c", []byte("value"))
@@ -157,7 +161,7 @@ func testDropped(s *locksSuite) {
 	s.noError("SetAndUnlock", s.Locks.SetAndUnlock(s.ctx(), s.key, "a", []byte("value"), 200*time.Millisecond))
 	// Bytes may be dropped once their time has passed, and some places take a while to do it. Not before.
 	value, err := s.Other.LockAndGet(s.ctx(), s.key, "b", longLease)
-	if err != nil || s.LocksSubject.Advance != nil && string(value) != "value" {
+	if err != nil || s.Advance != nil && string(value) != "value" {
 		s.Errorf("%q, %v", value, err)
 	}
 	s.noError("SetAndUnlock", s.Other.SetAndUnlock(s.ctx(), s.key, "b", []byte("other"), longTTL))
@@ -170,14 +174,12 @@ func testAnyBytes(s *locksSuite) {
 		every[i] = byte(i)
 	}
 	s.key += "\x00\xff\n%_'\"{}:*ä"
-	for i, value := range [][]byte{every, bytes.Repeat(every, 400), {0}} {
-		if i > 0 {
-			s.noError("Unlock", s.Locks.Unlock(s.ctx(), s.key, "c"))
-			s.get(s.Locks, "a", [][]byte{every, bytes.Repeat(every, 400)}[i-1])
-			s.noError("SetAndUnlock", s.Locks.SetAndUnlock(s.ctx(), s.key, "a", nil, 0))
-		}
+	for _, value := range [][]byte{every, bytes.Repeat(every, 400), {0}} {
 		s.put(s.Locks, "b", value)
 		s.get(s.Other, "c", value)
+		s.noError("Unlock", s.Other.Unlock(s.ctx(), s.key, "c"))
+		s.get(s.Locks, "a", value)
+		s.noError("SetAndUnlock", s.Locks.SetAndUnlock(s.ctx(), s.key, "a", nil, 0))
 	}
 	key := s.key
 	s.key += "2"
@@ -216,7 +218,7 @@ func (s *locksSuite) count(locks store.Locks) {
 		switch {
 		case err == nil:
 			longer := append(bytes.Clone(value), '.')
-			if err := locks.SetAndUnlock(s.Context(), s.key, owner, longer, longTTL); err != nil {
+			if err = locks.SetAndUnlock(s.Context(), s.key, owner, longer, longTTL); err != nil {
 				s.Errorf("SetAndUnlock: %v", err)
 			}
 			return

@@ -138,8 +138,9 @@ func testConcurrency(s *suite) {
 	if ds[0].Remaining != 1 || ds[0].Limit != 3 || ds[0].ResetAfter != 0 {
 		s.Errorf("%+v", ds)
 	}
-	if r, ds := s.reserve(s.Other, time.Hour, c); r.ID != "" || ds[0].Reason != weir.ReasonLimited || ds[0].RetryAfter != 0 || ds[0].Remaining != 1 {
-		s.Errorf("refused: %+v", ds)
+	r, ds := s.reserve(s.Other, time.Hour, c)
+	if d := ds[0]; r.ID != "" || d.Reason != weir.ReasonLimited || d.RetryAfter != 0 || d.Remaining != 1 {
+		s.Errorf("refused: %+v", d)
 	}
 	second, _ := s.reserve(s.Other, time.Hour, one)
 	s.wantLeft(c, 0)
@@ -159,7 +160,7 @@ func testConcurrency(s *suite) {
 	one.Limit.Burst, c.Limit.Burst = 3, 3
 	s.wantLeft(one, 3)
 	// What is refunded does not come back again when it is settled.
-	r, _ := s.reserve(s.Store, time.Hour, c)
+	r, _ = s.reserve(s.Store, time.Hour, c)
 	s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
 	s.wantLeft(c, 3)
 	other, _ := s.reserve(s.Store, time.Hour, c)
@@ -172,7 +173,7 @@ func testConcurrency(s *suite) {
 }
 
 func testReserveAllOrNothing(s *suite) {
-	rate := s.limits(5)["token-bucket"]
+	rate := s.limits(5)[tokenBucket]
 	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}
 	a, b := s.charge("a", "k", rate, 2), s.charge("b", "k", slots, 1)
 	r, _ := s.reserve(s.Store, time.Minute, a, b)

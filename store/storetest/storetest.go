@@ -1,5 +1,5 @@
-// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it by a test of a few
-// lines:
+// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it
+// by a test of a few lines:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Subject {
@@ -9,8 +9,8 @@
 //		})
 //	}
 //
-// The suite waits for nothing but what it looks for: where the time of a store cannot be set, it asks again until the answer is there, or a
-// deadline has passed. It uses policies and keys with random names, so that subjects may share a place.
+// The suite waits for nothing but what it looks for: where the time of a store cannot be set, it asks again until the answer
+// is there, or a deadline has passed. It uses policies and keys with random names, so that subjects may share a place.
 package storetest
 
 import (
@@ -30,15 +30,16 @@ type Subject struct {
 	Store store.Store
 	// Other is another handle to the same states, as another process has it. Default: Store.
 	Other store.Store
-	// Now is what the clock of the store shows, in Unix nanoseconds. Default: the wall clock. Without Advance it may be a little wrong.
+	// Now is what the clock of the store shows, in Unix nanoseconds. Default: the wall clock. Without Advance it may be a
+	// little wrong.
 	Now func() int64
-	// Advance moves the clock of the store, which must stand still otherwise. Histories of random calls are then compared with the
-	// algorithms to the last digit. Default: nil, time passes by itself.
+	// Advance moves the clock of the store, which must stand still otherwise. Histories of random calls are then compared
+	// with the algorithms to the last digit. Default: nil, time passes by itself.
 	Advance func(d time.Duration)
 	// Resolution is the smallest time that the store tells apart: clocks are rounded down to it, waits up. Default: 1 ns.
 	Resolution time.Duration
-	// Skewed answers another handle to the same states for a process whose clock is ahead by d, which may be negative. It is for
-	// stores that go by the clocks of their callers. Default: nil.
+	// Skewed answers another handle to the same states for a process whose clock is ahead by d, which may be negative. It is
+	// for stores that go by the clocks of their callers. Default: nil.
 	Skewed func(d time.Duration) store.Store
 	// Break makes the store unreachable for Store until repair is called. Default: nil.
 	Break func() (repair func())
@@ -91,7 +92,6 @@ type suite struct {
 	Subject
 
 	policy string // a prefix that no other test has
-	limit  time.Duration
 }
 
 // patience is how long anything may take.
@@ -130,12 +130,14 @@ func (s *suite) long() time.Duration {
 	return 0
 }
 
+const tokenBucket = "token-bucket"
+
 // limits are one limit of each algorithm, of n permits that do not come back while the suite runs.
 func (s *suite) limits(n int64) map[string]weir.Limit {
 	s.Helper()
 	rate := weir.Per(n, s.long())
 	return map[string]weir.Limit{
-		"token-bucket":    {Rate: rate},
+		tokenBucket:       {Rate: rate},
 		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
 		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 3},
 		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
