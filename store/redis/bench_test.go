@@ -1,11 +1,15 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,8 +33,12 @@ return 1`
 var callersOfBenchmarks = []int{1, 32, 256}
 
 // share runs f from so many callers until b.N calls have been made.
-func share(b *testing.B, callers int, f func(caller int, i int64) error) {
+//
+// Beside the decisions per second it reports the CPU time of the server and of this process per decision, which depend less on what
+// else the machine does.
+func (s *server) share(b *testing.B, callers int, f func(caller int, i int64) error) {
 	b.Helper()
+	serverBefore, before := s.cpu(b), ownCPU(b)
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	b.ResetTimer()
@@ -46,6 +54,31 @@ func share(b *testing.B, callers int, f func(caller int, i int64) error) {
 	}
 	wait.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+	b.ReportMetric(float64(ownCPU(b)-before)/1000/float64(b.N), "client-us/op")
+	b.ReportMetric(float64(s.cpu(b)-serverBefore)/1000/float64(b.N), "server-us/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// cpu is what the server's process has used.
+func (s *server) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+2:]))
+	const tick = 10 * time.Millisecond
+	return time.Duration(must(strconv.Atoi(fields[11]))+must(strconv.Atoi(fields[12]))) * tick
+}
+
+// ownCPU is what this process has used.
+func ownCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 var keysOfBenchmarks = func() (keys [1024]string) {
@@ -66,7 +99,7 @@ func BenchmarkFloor(b *testing.B) {
 			}
 			defer client.Close()
 			script := rueidis.NewLuaScript(floorScript)
-			share(b, callers, func(_ int, i int64) error {
+			server.share(b, callers, func(_ int, i int64) error {
 				return script.Exec(context.Background(), client, []string{"weir:{" + keysOfBenchmarks[i%1024] + "}:floor"},
 					[]string{"1000", "1000000000", "1001000"}).Error()
 			})
@@ -88,7 +121,7 @@ func BenchmarkTake(b *testing.B) {
 		for _, callers := range callersOfBenchmarks {
 			b.Run(fmt.Sprintf("%v/callers=%d", l.Algorithm, callers), func(b *testing.B) {
 				s := server.open(Options{})
-				share(b, callers, func(_ int, i int64) error {
+				server.share(b, callers, func(_ int, i int64) error {
 					d := make([]weir.Decision, 1)
 					return s.Take(context.Background(), []store.Charge{{Policy: "api", Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
 				})

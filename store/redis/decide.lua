@@ -7,8 +7,12 @@ local spread = unpack
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
-local op, full, now, life = unpack('<BBdd', ARGV[1])
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
+local op, full, now, life, argument = TAKE, 0, -1, 0, 0
+if ARGV[2] then -- without a head, a charge is taken
+  op, full, now, life = unpack('<BBdd', ARGV[1])
+  argument = 1
+end
 if now < 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -17,14 +21,14 @@ else -- a test has given the time: what the server's clock shows must not drop a
 end
 
 -- One charge, of a record without reservations whose limit has not changed: what follows below would do the same, slower.
-if op == TAKE and #KEYS == 1 and full == 0 then
-  local a, key = ARGV[2], KEYS[1]
+if op == TAKE and not KEYS[2] then
+  local a, key = ARGV[argument + 1], KEYS[1]
   local hlen, code = byte(a, 1, 2)
   local rec, t = call('GET', key), now
   local known = rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2)
-  local last
+  local last, us, part
   if known then
-    last = unpack('<d', rec, hlen + 2)
+    last, us, part = unpack('<ddd', rec, hlen + 2) -- the latter two are those of a bucket
     if now < last then
       t = last
       known = last - now <= GUARD -- otherwise the record has to go back
@@ -32,11 +36,11 @@ if op == TAKE and #KEYS == 1 and full == 0 then
   end
   if code == 84 and (known or not rec) then
     local num, fus, fpart, _, n, wus, wpart = unpack('<dddBddd', a, 19)
-    local us, part = 0, 0
     if known then
-      us, part = unpack('<dd', rec, 51)
       us = us - (t - last)
       if us < 0 then us, part = 0, 0 end
+    else
+      us, part = 0, 0
     end
     if n < 0 then return pack('<BdBddd', 0, now, 0, t, us, part) end
     local eus, epart = us + wus, part + wpart
@@ -608,7 +612,6 @@ end
 local step = 1
 if full == 1 then step = 3 end
 local charges, count = {}, #KEYS / step
-local argument = 1
 
 for i = 1, count do
   local a = ARGV[argument + i]

@@ -184,9 +184,6 @@ func (s *Store) head(op, full byte, life time.Duration, id string) string {
 	return string(append(numbers([]byte{op, full}, s.virtual.Load(), int64(life)/microsecond), id...))
 }
 
-// headTake is the head of most calls.
-var headTake = string(numbers([]byte{opTake, 0}, -1, 0))
-
 // run sends the script for a part until it misses nothing, and answers what comes after the first byte of its reply.
 // argument makes that of a charge, without the edges of calendars.
 func (s *Store) run(
@@ -201,11 +198,9 @@ func (s *Store) run(
 	p.keys = nil
 	for range 3*len(p.charges) + 3 {
 		n := len(p.charges)
-		args := make([]string, n+1)
-		if op == opTake && full == 0 && s.virtual.Load() < 0 {
-			args[0] = headTake
-		} else {
-			args[0] = s.head(op, full, life, id)
+		args := make([]string, 0, n+1)
+		if op != opTake || full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
+			args = append(args, s.head(op, full, life, id))
 		}
 		if len(p.keys) != n*(1+2*int(full)) {
 			p.keys = make([]string, 0, n*(1+2*int(full)))
@@ -217,7 +212,7 @@ func (s *Store) run(
 			}
 		}
 		for i, w := range p.laws {
-			args[i+1] = argument(i)
+			arg := argument(i)
 			if w.code == codeCalendar {
 				if around == nil {
 					around = make([]edges, n)
@@ -226,8 +221,9 @@ func (s *Store) run(
 				if e.around == 0 {
 					e.around = time.Now().UnixMicro() + s.ahead.Load()
 				}
-				args[i+1] = string(w.edges([]byte(args[i+1]), e.around, e.from))
+				arg = string(w.edges([]byte(arg), e.around, e.from))
 			}
+			args = append(args, arg)
 		}
 		reply, err := s.dispatch.call(ctx, p.keys, args)
 		if err != nil {
@@ -320,7 +316,7 @@ func (s *Store) Reset(ctx context.Context, policy, key string) error {
 		return unavailable(err)
 	}
 	keys := []string{s.key(&c, kindRecord), s.key(&c, kindReservations), s.key(&c, kindDue)}
-	_, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, "")})
+	_, err := s.dispatch.call(ctx, keys, []string{s.head(opReset, 1, 0, ""), ""})
 	return err
 }
 
