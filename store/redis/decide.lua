@@ -1,8 +1,27 @@
 -- Decides about charges, atomically and by the clock of the server. Times are whole microseconds, all numbers are integers
--- below 2^53, which a double holds exactly. records.go describes records, arguments and replies.
+-- below 2^53, which a double holds exactly, and written as little-endian doubles.
 --
 -- KEYS: for each charge its record; with full = 1 for each charge its record, its reservations (a hash) and when they expire (a
--- sorted set). Nothing is written before it is known that nothing is missing.
+-- sorted set), of which only records with reservations are in need.
+--
+-- ARGV: a head, which a single charge that is taken does without, and one argument for each charge.
+--   head     op byte, full byte, time in tests or -1, how long a reservation lasts; the 15 bytes of the ID of a reservation
+--   charge   length byte, header, zero byte, permits (-1: more than the limit), and
+--            of a bucket the time in which they are regained: microseconds, and parts of one
+--            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
+--
+-- A record is the header of the limit that it is held to, a byte that tells whether there are reservations, its time, of
+-- reservations how many they are, of how many permits, when the first expires and the last, and the state:
+--   T bucket       header per, burst, num, full (2)      state missing to full (2), returned, if there are reservations
+--   F fixed        header limit, window                  state start, used, excess
+--   S sliding      header limit, window, segments        state segment, used in each, the newest first, without zeros at the end
+--   A counter      header limit, window                  state start, used in it and in the one before
+--   C concurrency  header limit                          state out
+--   K calendar     header limit, length byte, name       state start, used, excess, end
+--
+-- A reply begins with a byte: 0 done, 1 send all keys, 2 send edges around a time (and, if that is not 0, from another edge). After
+-- 0 follow the time, and for each charge 0 refused, 1 allowed or 2 too many reservations, the time that counts for the record,
+-- and the state that the rest of the decision is computed from. Nothing is written before it is known that nothing is missing.
 local spread = unpack
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor

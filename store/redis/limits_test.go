@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
+)
+
+func TestLimitsThatDoNotFit(t *testing.T) {
+	for _, c := range []struct {
+		limit  weir.Limit
+		option string
+	}{
+		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1, 1500*time.Nanosecond)}, "Limit.Rate.Period"},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(1, time.Nanosecond)}, "Limit.Rate.Period"},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(1, 10*time.Microsecond), Segments: 11}, "Limit.Segments"},
+		{weir.Limit{Rate: weir.Per(1, 3660*24*time.Hour-time.Nanosecond), Burst: 1}, "Limit.Rate"},
+		{weir.Limit{Rate: weir.Per(0, time.Second)}, "Limit.Rate"},
+	} {
+		_, err := newLaw(c.limit)
+		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != c.option {
+			t.Errorf("%+v: %v", c.limit, err)
+		}
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	for option, o := range map[string]Options{
+		"Options.URL":         {URL: "http://user:secret@host"},
+		"Options.Addresses":   {URL: "redis://host", Addresses: []string{"host:1"}},
+		"Options.Prefix":      {Prefix: "a{"},
+		"Options.Timeout":     {Timeout: time.Hour},
+		"Options.MaxInFlight": {MaxInFlight: -1},
+		"Options.DB":          {DB: -1},
+		"Options.Connections": {Connections: 3},
+	} {
+		_, err := Open(o)
+		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != option || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+	if _, err := Open(Options{URL: "redis://127.0.0.1:1"}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// TestKeysDiffer has names of keys and policies that could be mistaken for others.
+func TestKeysDiffer(t *testing.T) {
+	texts := []string{"a", "a}b", "a}", "}", "%", "%25", "%7D", "{a}", "a}:b", "b}+c", ":", "+", "!", ":a"}
+	known := map[string][3]string{}
+	for _, key := range append(texts, "") {
+		for _, policy := range texts {
+			for _, kind := range []byte{kindRecord, kindReservations, kindDue} {
+				name := string(appendKey(nil, "weir:", policy, key, kind))
+				if other, ok := known[name]; ok {
+					t.Errorf("%q is the name of %q and %q", name, other, [3]string{key, policy, string(kind)})
+				}
+				known[name] = [3]string{key, policy, string(kind)}
+			}
+		}
+	}
+}
+
+// TestBucketsFasterThanTheResolution compares buckets of more than a permit per microsecond with package algo in nanoseconds, at
+// times of whole microseconds.
+func TestBucketsFasterThanTheResolution(t *testing.T) {
+	s := startServer(t).open(Options{})
+	for _, l := range []weir.Limit{
+		{Rate: weir.PerSecond(1_000_000_000), Burst: 5000}, {Rate: weir.PerSecond(12_345_679), Burst: 30}, {Rate: weir.Per(7, 3*time.Microsecond)},
+	} {
+		burst := limitOf(l)
+		b := must(algo.NewTokenBucket(l.Rate.Permits, l.Rate.Period, burst))
+		var state algo.TokenBucketState
+		now := time.Now().UnixMicro()
+		random := rand.New(rand.NewPCG(1, 2))
+		d := make([]weir.Decision, 1)
+		for i := range 500 {
+			now += random.Int64N(6)
+			s.virtual.Store(now)
+			c := store.Charge{Policy: l.String(), Key: "k", Limit: l, N: random.Int64N(burst + 2)}
+			if err := s.Take(context.Background(), []store.Charge{c}, d); err != nil {
+				t.Fatal(err)
+			}
+			var r algo.Result
+			state, r = b.Take(state, now*1000, c.N)
+			if r.RetryAfter != algo.Never {
+				r.RetryAfter = (r.RetryAfter + 999) / 1000 * 1000
+			}
+			r.ResetAfter = (r.ResetAfter + 999) / 1000 * 1000
+			if want := store.DecisionOf(c, burst, r); d[0] != want {
+				t.Fatalf("%v, step %d, take %d:\n got %+v\nwant %+v", l, i, c.N, d[0], want)
+			}
+		}
+	}
+}
+
+// TestCallersClockDoesNotCount has a caller whose clock is years off choose the windows of a calendar.
+func TestCallersClockDoesNotCount(t *testing.T) {
+	server := startServer(t)
+	a, b := server.open(Options{}), server.open(Options{})
+	l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarYear}}
+	c := []store.Charge{{Policy: "p", Key: "k", Limit: l, N: 1}}
+	d := make([]weir.Decision, 1)
+	for i := range 6 {
+		s := a
+		if i%2 == 1 {
+			s = b
+			s.ahead.Store(int64(time.Duration(i-3)*3*365*24*time.Hour) / microsecond)
+		}
+		if err := s.Take(context.Background(), c, d); err != nil || d[0].Allowed != (i < 3) {
+			t.Fatalf("%d: %+v, %v", i, d[0], err)
+		}
+	}
+}
+
+// TestMemoryIsGivenBack takes permits that come back soon: nothing is left of the keys a little later.
+func TestMemoryIsGivenBack(t *testing.T) {
+	s := startServer(t).open(Options{})
+	l := weir.Limit{Rate: weir.Per(1, 50*time.Millisecond)}
+	d := make([]weir.Decision, 1)
+	for i := range 100 {
+		c := []store.Charge{{Policy: "p", Key: string(rune('a' + i)), Limit: l, N: 1}}
+		if _, err := s.Reserve(context.Background(), c, d, 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "no key is left", func() bool { return s.do(t, "DBSIZE") == "0" })
+}
