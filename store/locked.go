@@ -89,6 +89,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
 		return firstOf(err)
 	}
+	//nolint:contextcheck // what comes after the call has a context of its own
 	return s.attempts(ctx, charges, func(c *call) error {
 		allowed, err := c.judge(charges, decisions, false)
 		if err != nil {
@@ -111,7 +112,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 		case 1:
 			return c.write(taken[0])
 		}
-		return c.takeAll(charges, taken) //nolint:contextcheck // what comes after the call has a context of its own
+		return c.takeAll(charges, taken)
 	})
 }
 
@@ -185,6 +186,7 @@ func (s *Locked) Reserve(
 		return Reservation{}, firstOf(err)
 	}
 	id, expires, granted := "", int64(0), false
+	//nolint:contextcheck // what comes after the call has a context of its own
 	err = s.attempts(ctx, charges, func(c *call) error {
 		var failure error
 		if granted, failure = c.judge(charges, decisions, true); failure != nil {
@@ -203,7 +205,7 @@ func (s *Locked) Reserve(
 			decisions[k.charge] = DecisionOf(charge, k.rec.terms.most, k.rec.take(charge.N))
 			k.rec.hold(id, charge.N, expires, "")
 			if failure = c.write(k); failure != nil {
-				c.undo(id, c.keys[:i+1]) //nolint:contextcheck // it comes after the call
+				c.undo(id, c.keys[:i+1])
 				return failure
 			}
 		}

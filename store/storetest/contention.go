@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,8 +94,8 @@ func testContentionSeveralKeys(s *suite) {
 	s.wantLeft(shared, 0)
 }
 
-// testContentionReservations has callers reserve permits of a concurrency limit for a moment: never more than there are are
-// out.
+// testContentionReservations has callers reserve permits of a concurrency limit for a moment: never are more out than there
+// are.
 func testContentionReservations(s *suite) {
 	const n, rounds = 5, 4
 	var out, most atomic.Int64
@@ -119,6 +120,7 @@ func testContentionReservations(s *suite) {
 				most.Store(now)
 			}
 			done++
+			runtime.Gosched()
 			out.Add(-1)
 			tried := 0
 			if !s.insist("Cancel", func() error {

@@ -1,7 +1,7 @@
 // Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it
 // by a test of a few lines:
 //
-//	func TestStore(t *testing.T) {
+//	func TestMemoryConforms(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Subject {
 //			s := open(t) // empty, or with states that no other test uses
 //			t.Cleanup(func() { s.Close() })
