@@ -320,3 +320,66 @@ func TestNamesOfRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestReservationsUnderAFasterRate carries a bucket that has regained most of what is reserved to one that regains nothing: only the
+// rest is given back.
+func TestReservationsUnderAFasterRate(t *testing.T) {
+	r := newRecord(mustTerms(t, weir.Limit{Rate: weir.PerSecond(100), Burst: 10}), testNow)
+	r.take(5)
+	r.hold("id", 5, testNow+1e12, "")
+	r.ready(testNow+40e6, mustTerms(t, weir.Limit{Rate: weir.PerSecond(1), Burst: 10}))
+	if res := r.take(9); !res.Allowed || res.Remaining != 0 {
+		t.Fatalf("%+v", res)
+	}
+	if r.cancel(0); r.peek(0).Remaining != 1 {
+		t.Errorf("%d permits were given back, want 1", r.peek(0).Remaining)
+	}
+}
+
+// TestReservationsOfAWindowThatHasEnded carries a window to others, the current one of which happens to have the number of the one in
+// which permits were reserved: nothing is given back in it.
+func TestReservationsOfAWindowThatHasEnded(t *testing.T) {
+	const second = int64(time.Second)
+	fixed := func(window time.Duration) *terms {
+		return mustTerms(t, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(10, window)})
+	}
+	r := newRecord(fixed(time.Minute), 60*second)
+	r.take(3)
+	r.hold("id", 3, 1000*second, "")
+	r.ready(150*second, fixed(100*time.Second))
+	r.take(5)
+	if r.cancel(0); r.peek(0).Remaining != 5 {
+		t.Errorf("%d are left, want 5", r.peek(0).Remaining)
+	}
+}
+
+// TestExpiryIsKeptByWhoeverSeesIt looks at a reservation when it expires, and later: that it was canceled then makes a difference to
+// what a bucket has regained since.
+func TestExpiryIsKeptByWhoeverSeesIt(t *testing.T) {
+	clock := &standing{testNow}
+	memory, err := NewMemory(MemoryOptions{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := NewLocked(NewMemoryLocks(clock), LockedOptions{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]Store{"Memory": memory, "Locked": locked} {
+		clock.now = testNow
+		c := []Charge{{Policy: name, Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 10}, N: 5}}
+		ds := make([]weir.Decision, 1)
+		if _, err := s.Reserve(t.Context(), c, ds, 2*time.Second); err != nil || !ds[0].Allowed {
+			t.Fatalf("%+v, %v", ds, err)
+		}
+		if err := s.Take(t.Context(), c, ds); err != nil || !ds[0].Allowed {
+			t.Fatalf("%+v, %v", ds, err)
+		}
+		for _, want := range []int64{5, 7} { // 3 of the 5 had not been regained
+			clock.now += int64(2 * time.Second)
+			if err := s.Peek(t.Context(), c, ds); err != nil || ds[0].Remaining != want {
+				t.Errorf("%s: %d are left, want %d, %v", name, ds[0].Remaining, want, err)
+			}
+		}
+	}
+}
