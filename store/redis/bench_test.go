@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/store/storetest"
@@ -29,7 +30,7 @@ func startCluster(t *testing.T) []*server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		t.Cleanup(client.Close)
 		clients[i] = client
 	}
 	do := func(i int, command ...string) string {
@@ -75,7 +76,7 @@ func TestConformanceCluster(t *testing.T) {
 		if !a.cluster {
 			t.Fatal("the servers are no cluster")
 		}
-		return storetest.Subject{Store: a, Other: b, Resolution: time.Microsecond}
+		return storetest.Subject{Store: a, Other: b, Resolution: time.Microsecond, Steps: stepsInRealTime}
 	})
 }
 

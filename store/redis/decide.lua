@@ -609,6 +609,7 @@ local function save(c)
     if s[1] > 0 and c.count == 0 then s[1] = 0 end
   end
   if c.count > 0 then left = math.max(left, c.until_ - c.t) end
+  left = math.min(left, 9000000000000000) -- 285 years
   if left <= 0 then
     call('DEL', c.key)
     return

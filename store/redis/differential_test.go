@@ -70,9 +70,11 @@ func families() []family {
 		{"days", calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: vienna, Hour: 2, Minute: 30}), 9 * time.Hour, 1e15},
 		{"months", calendar(weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 31}), 12 * 24 * time.Hour, 1e15},
 		{"several", []weir.Limit{
-			bucket(10, time.Second, 20), {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
+			bucket(10, time.Second, 20),
+			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
 			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10), Segments: 5},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)}, {Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)},
+			{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
 			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
 		}, time.Second, 1e15},
 	}
@@ -215,8 +217,8 @@ func (h *history) step() (wrong string) {
 	return ""
 }
 
-// TestDifferential compares the script with package algo in microseconds, on random histories of every algorithm with limits that
-// change and clocks that jump: 200,000 steps, or as many as WEIR_STEPS says.
+// TestDifferential compares the script with package algo in microseconds, on random histories of every algorithm with
+// limits that change and clocks that jump: 200,000 steps, or as many as WEIR_STEPS says.
 func TestDifferential(t *testing.T) {
 	steps := int64(200_000)
 	if text := os.Getenv("WEIR_STEPS"); text != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/weirhq/weir/store"
 )
 
@@ -61,13 +62,15 @@ type dispatcher struct {
 	lock    sync.Mutex
 	wake    *sync.Cond
 	queue   []*request
-	spare   []*request
 	closed  bool
 	senders sync.WaitGroup
 }
 
-func newDispatcher(client rueidis.Client, script string, digest string, timeout time.Duration, most, senders int) *dispatcher {
-	d := &dispatcher{client: client, script: script, digest: digest, timeout: timeout, patience: max(timeout, leastPatience), most: int64(most)}
+func newDispatcher(client rueidis.Client, script, digest string, timeout time.Duration, most, senders int) *dispatcher {
+	d := &dispatcher{
+		client: client, script: script, digest: digest,
+		timeout: timeout, patience: max(timeout, leastPatience), most: int64(most),
+	}
 	d.wake = sync.NewCond(&d.lock)
 	d.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	for range senders {
@@ -85,7 +88,7 @@ func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, err
 		d.inFlight.Add(-1)
 		return "", unavailable(errCrowded)
 	}
-	r := d.pool.Get().(*request) //nolint:errcheck,forcetypeassert // nothing else is in the pool
+	r := d.pool.Get().(*request) // nothing else is in the pool
 	r.keys, r.args = keys, args
 	r.state.Store(waiting)
 	d.lock.Lock()

@@ -9,9 +9,9 @@ const (
 	kindDue          = '!'
 )
 
-// appendKey appends the name under which the server keeps something of a key of a policy: prefix{key}kind policy. The braces make
-// the text of the key alone decide about the slot in a cluster. In the key, % and } are written %25 and %7D, so that different
-// keys never get the same name; the empty key is written %.
+// appendKey appends the name under which the server keeps something of a key of a policy: prefix{key}kind policy. The
+// braces make the text of the key alone decide about the slot in a cluster. In the key, % and } are written %25 and
+// %7D, so that different keys never get the same name; the empty key is written %.
 func appendKey(buf []byte, prefix, policy, key string, kind byte) []byte {
 	buf = append(buf, prefix...)
 	buf = append(buf, '{')

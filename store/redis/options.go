@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/weirhq/weir"
 )
 
 // Options configure a [Store].
 type Options struct {
-	// URL names the server: redis://user:password@host:port/db, or rediss:// over TLS, or unix:///path?db=0. Further servers of
-	// a cluster, or further sentinels, are added by addr=host:port, as often as needed; master_set=name says that the
-	// servers are sentinels which watch the set of that name. It excludes Addresses. Default: redis://127.0.0.1:6379, if Addresses
-	// is empty.
+	// URL names the server: redis://user:password@host:port/db, or rediss:// over TLS, or unix:///path?db=0. Further
+	// servers of a cluster, or further sentinels, are added by addr=host:port, as often as needed; master_set=name says
+	// that the servers are sentinels which watch the set of that name. It excludes Addresses. Default:
+	// redis://127.0.0.1:6379, if Addresses is empty.
 	URL string
 	// Addresses are host:port of a server, of some servers of a cluster, or of sentinels.
 	Addresses []string
@@ -34,10 +35,11 @@ type Options struct {
 	// Prefix begins the name of every key, at most 128 bytes without braces. Stores of the same prefix share their states.
 	// Default: "weir:".
 	Prefix string
-	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min. Default: 100 ms.
+	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min.
+	// Default: 100 ms.
 	Timeout time.Duration
-	// MaxInFlight is how many requests may be waiting for an answer of the server, those included whose callers wait no more: from
-	// 1 to 2^20. Others get ErrUnavailable at once. Default: 10,000.
+	// MaxInFlight is how many requests may be waiting for an answer of the server, those included whose callers wait no
+	// more: from 1 to 2^20. Others get ErrUnavailable at once. Default: 10,000.
 	MaxInFlight int
 	// Connections is how many connections to each server share the requests: 1, 2, 4 or 8. Default: 2.
 	Connections int
@@ -80,7 +82,7 @@ func (o Options) checked() (Options, error) {
 		return wrong("Timeout", o.Timeout.String(), "from 1ms to 1m")
 	case o.MaxInFlight < 1 || o.MaxInFlight > 1<<20:
 		return wrong("MaxInFlight", fmt.Sprint(o.MaxInFlight), "from 1 to 1048576")
-	case o.DB < 0 || o.DB > 1<<16-1:
+	case o.DB < 0 || o.DB >= 1<<16:
 		return wrong("DB", fmt.Sprint(o.DB), "from 0 to 65535")
 	case o.Connections < 1 || o.Connections > 8 || bits.OnesCount(uint(o.Connections)) != 1:
 		return wrong("Connections", fmt.Sprint(o.Connections), "1, 2, 4 or 8")

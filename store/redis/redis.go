@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )
@@ -38,15 +39,15 @@ type Store struct {
 	split bool
 	// virtual is the time of the server in microseconds, if it is not negative: for tests.
 	virtual atomic.Int64
-	// ahead is how far the server's clock is ahead of this process's, in microseconds. It only chooses edges of calendars, which
-	// the script checks.
+	// ahead is how far the server's clock is ahead of this process's, in microseconds. It only chooses edges of calendars,
+	// which the script checks.
 	ahead atomic.Int64
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the servers. It answers an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no server can be
-// reached; later it connects again by itself whenever a connection is lost.
+// Open connects to the servers. It answers an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no
+// server can be reached; later it connects again by itself whenever a connection is lost.
 func Open(o Options) (*Store, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -140,7 +141,6 @@ type part struct {
 	laws      []*law
 	decisions []weir.Decision
 	places    []int // of the charges in the request, if there are several parts
-	keys      []string
 	expires   int64 // of what was reserved, in microseconds
 	slot      uint16
 }
@@ -159,16 +159,16 @@ func (s *Store) parts(charges []store.Charge) ([]part, error) {
 	}
 	var parts []part
 next:
-	for i := range charges {
-		slot := slotOf(s.key(&charges[i], kindRecord))
+	for i, c := range charges {
+		w, slot := list[i], slotOf(s.key(&c, kindRecord))
 		for k := range parts {
 			if p := &parts[k]; p.slot == slot {
-				p.charges, p.laws, p.places = append(p.charges, charges[i]), append(p.laws, list[i]), append(p.places, i)
+				p.charges, p.laws, p.places = append(p.charges, c), append(p.laws, w), append(p.places, i)
 				continue next
 			}
 		}
 		parts = append(parts, part{
-			charges: []store.Charge{charges[i]}, laws: []*law{list[i]}, places: []int{i}, slot: slot,
+			charges: []store.Charge{c}, laws: []*law{w}, places: []int{i}, slot: slot,
 		})
 	}
 	return parts, nil
@@ -184,48 +184,27 @@ func (s *Store) head(op, full byte, life time.Duration, id string) string {
 	return string(append(numbers([]byte{op, full}, s.virtual.Load(), int64(life)/microsecond), id...))
 }
 
-// run sends the script for a part until it misses nothing, and answers what comes after the first byte of its reply.
-// argument makes that of a charge, without the edges of calendars.
-func (s *Store) run(
-	ctx context.Context, op byte, p *part, life time.Duration, id string, argument func(i int) string,
-) (reader, error) {
-	full := byte(0)
-	if op == opReserve || op == opSettle {
-		full = 1
+// question is what the script is asked about a part.
+type question struct {
+	op       byte
+	full     byte // whether all keys are sent
+	part     *part
+	life     time.Duration
+	id       string
+	argument func(i int) string // of a charge, without the edges of a calendar
+	around   []around           // of calendars
+}
+
+// around says which edges of a calendar the server wants.
+type around struct{ time, from int64 }
+
+// run sends the script until it misses nothing, and answers what comes after the first byte of its reply.
+func (s *Store) run(ctx context.Context, q *question) (reader, error) {
+	if q.op == opReserve || q.op == opSettle {
+		q.full = 1
 	}
-	type edges struct{ around, from int64 }
-	var around []edges // of calendars
-	p.keys = nil
-	for range 3*len(p.charges) + 3 {
-		n := len(p.charges)
-		args := make([]string, 0, n+1)
-		if op != opTake || full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
-			args = append(args, s.head(op, full, life, id))
-		}
-		if len(p.keys) != n*(1+2*int(full)) {
-			p.keys = make([]string, 0, n*(1+2*int(full)))
-			for i := range p.charges {
-				p.keys = append(p.keys, s.key(&p.charges[i], kindRecord))
-				if full == 1 {
-					p.keys = append(p.keys, s.key(&p.charges[i], kindReservations), s.key(&p.charges[i], kindDue))
-				}
-			}
-		}
-		for i, w := range p.laws {
-			arg := argument(i)
-			if w.code == codeCalendar {
-				if around == nil {
-					around = make([]edges, n)
-				}
-				e := &around[i]
-				if e.around == 0 {
-					e.around = time.Now().UnixMicro() + s.ahead.Load()
-				}
-				arg = string(w.edges([]byte(arg), e.around, e.from))
-			}
-			args = append(args, arg)
-		}
-		reply, err := s.dispatch.call(ctx, p.keys, args)
+	for range 3*len(q.part.charges) + 3 { // more than it can need
+		reply, err := s.dispatch.call(ctx, s.keys(q), s.arguments(q))
 		if err != nil {
 			return reader{}, err
 		}
@@ -234,14 +213,14 @@ func (s *Store) run(
 		case replyDone:
 			return r, nil
 		case replyAllKeys:
-			full = 1
+			q.full = 1
 		case replyEdges:
 			i := int(r.byte()) - 1
 			now, from := r.number(), r.number()
-			if r.short || i < 0 || i >= len(around) {
+			if r.short || i < 0 || i >= len(q.around) {
 				return reader{}, unavailable(errReply)
 			}
-			around[i] = edges{now, from}
+			q.around[i] = around{now, from}
 			s.ahead.Store(now - time.Now().UnixMicro())
 		default:
 			return reader{}, unavailable(errReply)
@@ -250,9 +229,49 @@ func (s *Store) run(
 	return reader{}, unavailable(errReply)
 }
 
+func (s *Store) keys(q *question) []string {
+	charges := q.part.charges
+	if q.full == 0 {
+		keys := make([]string, len(charges))
+		for i := range charges {
+			keys[i] = s.key(&charges[i], kindRecord)
+		}
+		return keys
+	}
+	keys := make([]string, 0, 3*len(charges))
+	for i := range charges {
+		c := &charges[i]
+		keys = append(keys, s.key(c, kindRecord), s.key(c, kindReservations), s.key(c, kindDue))
+	}
+	return keys
+}
+
+func (s *Store) arguments(q *question) []string {
+	n := len(q.part.charges)
+	args := make([]string, 0, n+1)
+	if q.op != opTake || q.full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
+		args = append(args, s.head(q.op, q.full, q.life, q.id))
+	}
+	for i, w := range q.part.laws {
+		arg := q.argument(i)
+		if w.code == codeCalendar {
+			if q.around == nil {
+				q.around = make([]around, n)
+			}
+			e := &q.around[i]
+			if e.time == 0 {
+				e.time = time.Now().UnixMicro() + s.ahead.Load()
+			}
+			arg = string(w.edges([]byte(arg), e.time, e.from))
+		}
+		args = append(args, arg)
+	}
+	return args
+}
+
 // decide asks for decisions about a part.
 func (s *Store) decide(ctx context.Context, op byte, p *part) error {
-	r, err := s.run(ctx, op, p, 0, "", p.argument)
+	r, err := s.run(ctx, &question{op: op, part: p, argument: p.argument})
 	if err != nil {
 		return err
 	}
@@ -298,7 +317,9 @@ func (s *Store) Refund(ctx context.Context, charges []store.Charge) error {
 	}
 	for k := range parts {
 		p := &parts[k]
-		_, err := s.run(ctx, opRefund, p, 0, "", func(i int) string { return string(p.laws[i].settling(p.charges[i].N)) })
+		_, err := s.run(ctx, &question{op: opRefund, part: p, argument: func(i int) string {
+			return string(p.laws[i].settling(p.charges[i].N))
+		}})
 		if err != nil {
 			return err
 		}
@@ -333,7 +354,7 @@ func (s *Store) Inspect(ctx context.Context, c store.Charge) (store.State, error
 		return store.State{}, err
 	}
 	p := &parts[0]
-	r, err := s.run(ctx, opInspect, p, 0, "", p.argument)
+	r, err := s.run(ctx, &question{op: opInspect, part: p, argument: p.argument})
 	if err != nil {
 		return store.State{}, err
 	}

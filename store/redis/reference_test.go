@@ -47,7 +47,7 @@ type countingOf[S any, A algo.Algorithm[S]] struct {
 	a     A
 	s     S
 	unit  int64 // of the algorithm's time in a microsecond
-	carry func(to A, old A, s S, now int64) S
+	carry func(to, old A, s S, now int64) S
 	same  func(a, b A) bool
 	at    func(s S) int64
 	from  func(a A, s S) int64 // from which place on permits count
@@ -296,7 +296,7 @@ func (m *reference) giveBack(t int64, h held, n int64) {
 	switch {
 	case h.void || n <= 0:
 	case h.rate != weir.Rate{}:
-		c := m.count.(*countingOf[algo.TokenBucketState, algo.TokenBucket])
+		c := m.count.(*countingOf[algo.TokenBucketState, algo.TokenBucket]) //nolint:forcetypeassert // only buckets have rates
 		old := bucketOf(weir.Limit{Rate: h.rate, Burst: 1})
 		c.s = c.a.CancelAcross(old, c.s, t, n, h.mark.mark())
 	default:

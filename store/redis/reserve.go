@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -12,18 +13,23 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// idBytes is how many random bytes an ID has.
-const idBytes = 15
+const (
+	// idBytes is how many bytes an ID has; all but the first few are random.
+	idBytes     = 15
+	idTimeBytes = 6
+)
 
+// newID begins with the time, so that of reservations that expire in the same microsecond those made first come first.
 func newID() string {
-	var id [idBytes]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return string(id[:])
+	var id [8 + idBytes]byte
+	binary.BigEndian.PutUint64(id[:], uint64(time.Now().UnixMicro()))
+	_, _ = rand.Read(id[8:]) // it never fails
+	return string(id[8-idTimeBytes:][:idBytes])
 }
 
 // reserve asks for decisions about a part, and reserves its charges if all are allowed.
 func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Duration) error {
-	r, err := s.run(ctx, opReserve, p, expiry, id, p.argument)
+	r, err := s.run(ctx, &question{op: opReserve, part: p, life: expiry, id: id, argument: p.argument})
 	if err != nil {
 		return err
 	}
@@ -112,7 +118,9 @@ func (s *Store) settleParts(ctx context.Context, parts []part, id string, actual
 }
 
 func (s *Store) settlePart(ctx context.Context, p *part, id string, actual func(i int) int64) error {
-	r, err := s.run(ctx, opSettle, p, 0, id, func(i int) string { return string(p.laws[i].settling(actual(i))) })
+	r, err := s.run(ctx, &question{op: opSettle, part: p, id: id, argument: func(i int) string {
+		return string(p.laws[i].settling(actual(i)))
+	}})
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,12 @@ func startServer(tb testing.TB, args ...string) *server {
 
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a listener for TCP
 }
 
 func (s *server) start() {
@@ -50,7 +50,7 @@ func (s *server) start() {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
 		"--logfile", filepath.Join(s.dir, "log"), "--daemonize", "no",
 	}, s.args...)
-	s.cmd = exec.Command(program, args...)
+	s.cmd = exec.CommandContext(context.Background(), program, args...)
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (s *server) start() {
 
 // answers tells whether the server answers a PING and has loaded its data.
 func (s *server) answers() bool {
-	conn, err := net.DialTimeout("tcp", s.address(), time.Second)
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.address())
 	if err != nil {
 		return false
 	}
