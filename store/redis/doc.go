@@ -52,9 +52,10 @@
 // # Cost
 //
 // BenchmarkTake, beside BenchmarkFloor: a script of ten lines for one token bucket in floating point through the same
-// client. On two busy cores that the server and 256 callers shared, a decision took the server 8.3 µs of CPU time
-// (floor 7.7) and the client 5.8 µs (floor 7.6); with 32 callers 11.3 (10.5) and 9.0 (11.1); a single caller, who
-// shares no round trip, pays about twice the floor.
+// client. On two busy cores that the server and 256 callers shared, a decision of a token bucket took the server 8.3 to
+// 9.5 µs of CPU time (floor 7.7) and the client 5.8 to 6.3 µs (floor 7.0 to 7.6); with 32 callers 11.3 to 11.8 (10.5 to
+// 11.1) and 9.0 to 9.7 (11.1 to 11.4). Other algorithms cost the server up to 10.3 and 13.4 µs. A single caller, who
+// shares no round trip, pays about twice the client's floor.
 //
 // # Calendars
 //
