@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,9 @@ type server struct {
 	dir  string
 	args []string
 	cmd  *exec.Cmd
+
+	guard *exec.Cmd // kills the server if this process ends without doing so
+	leash io.WriteCloser
 }
 
 // startServer starts a server on a free port of the loopback interface, and stops it when the test ends.
@@ -54,6 +58,13 @@ func (s *server) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
 	}
+	s.guard = exec.CommandContext(context.Background(), "sh", "-c", `read -r _ || kill -9 "$0"`, strconv.Itoa(s.cmd.Process.Pid))
+	if s.leash, err = s.guard.StdinPipe(); err != nil {
+		s.tb.Fatal(err)
+	}
+	if err := s.guard.Start(); err != nil {
+		s.tb.Fatal(err)
+	}
 	deadline := time.Now().Add(20 * time.Second)
 	for !s.answers() {
 		if time.Now().After(deadline) {
@@ -85,6 +96,8 @@ func (s *server) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
+		_, _ = s.leash.Write([]byte("\n"))
+		_ = s.guard.Wait()
 		s.cmd = nil
 	}
 }
