@@ -96,15 +96,44 @@ func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 	}
 }
 
-// CheckTaken answers an *[weir.OptionError] if one of the charges cannot be taken, only reserved. It is for those who write
-// a [Store].
+// CheckTaken answers an *[weir.OptionError] if one of the charges cannot be taken, debited or lent, only reserved. It is for
+// those who write a [Store].
 func CheckTaken(charges []Charge) error {
 	for i := range charges {
 		if charges[i].Limit.Algorithm == weir.AlgorithmConcurrency {
 			return &weir.OptionError{
 				Option: "Charge.Limit.Algorithm", Value: weir.AlgorithmConcurrency.String(),
-				Accepted: "another one for Take: permits of a concurrency limit are reserved",
+				Accepted: "another one: permits of a concurrency limit are reserved",
 			}
+		}
+	}
+	return nil
+}
+
+// CheckLend answers what is wrong with a call of Lend, or nil. It is for those who write a [Store].
+func CheckLend(c Charge, least int64) error {
+	charges := [1]Charge{c}
+	if err := CheckTaken(charges[:]); err != nil {
+		return err
+	}
+	if err := CheckCharges(charges[:]); err != nil {
+		return err
+	}
+	if least < 1 || least > c.N {
+		return &weir.OptionError{Option: "least", Value: fmt.Sprint(least), Accepted: fmt.Sprintf("from 1 to Charge.N, which is %d", c.N)}
+	}
+	return nil
+}
+
+// CheckReturn answers what is wrong with a call of Return, or nil. It is for those who write a [Store].
+func CheckReturn(l Loan, unspent int64) error {
+	charges := [1]Charge{l.Charge}
+	if err := CheckCharges(charges[:]); err != nil {
+		return err
+	}
+	if unspent < 0 || unspent > l.Charge.N {
+		return &weir.OptionError{
+			Option: "unspent", Value: fmt.Sprint(unspent), Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", l.Charge.N),
 		}
 	}
 	return nil

@@ -21,6 +21,8 @@ type law interface { //nolint:interfacebloat // what a record needs of an algori
 	freshAt(state []int64) int64
 	// mark is that of the permits which were the last to be taken.
 	mark(state []int64) mark
+	// markAt is a mark of permits that were taken at a time; of a bucket it says nothing.
+	markAt(t int64) mark
 	// carry answers a state of old, which has the same algorithm, as one of this; mapped is what becomes of marks.
 	carry(old law, state []int64, now int64) (carried []int64, mapped marks)
 	// valid tells whether the words can be a state.
@@ -98,6 +100,12 @@ func (l *lawOf[S, A]) fresh(state []int64, now int64) bool {
 func (l *lawOf[S, A]) freshAt(state []int64) int64 { return l.algorithm.FreshAt(l.form.load(state)) }
 
 func (l *lawOf[S, A]) mark(state []int64) mark { return l.form.mark(l.form.load(state)) }
+
+func (l *lawOf[S, A]) markAt(t int64) mark {
+	var zero S
+	s, _ := l.algorithm.Take(zero, t, 1)
+	return l.form.mark(s)
+}
 
 func (l *lawOf[S, A]) valid(state []int64) bool { return l.form.valid(state) }
 

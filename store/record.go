@@ -208,6 +208,33 @@ func (r *record) refund(n int64) {
 	}
 }
 
+// lend takes as many of n permits as there are, if there are at least so many as least. The record must be ready.
+func (r *record) lend(least, n int64) (lent int64, result algo.Result) {
+	if result = r.peek(least); !result.Allowed {
+		return 0, result
+	}
+	lent = min(n, result.Remaining)
+	return lent, r.take(lent)
+}
+
+// takeBack gives back n permits that were lent at a time, as far as they cannot have come back since. The record must be
+// ready.
+func (r *record) takeBack(n, lent int64) {
+	limit := r.terms.limit
+	switch limit.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		acrossLaw(r.terms.law, limit.Rate, r.state, r.at, n, mark{taken: lent})
+	default:
+		r.terms.law.cancel(r.state, r.at, n, r.terms.law.markAt(lent))
+	}
+}
+
+// debit takes n permits that were granted elsewhere. The record must be ready.
+func (r *record) debit(n int64) algo.Result {
+	r.terms.law.charge(r.state, r.at, n, r.terms.most)
+	return r.peek(0)
+}
+
 // hold keeps n permits, which were the last to be taken, for a reservation; of is "" or the record that decides about it.
 func (r *record) hold(id string, n, expires int64, of string) {
 	h := hold{id: id, n: n, mark: r.terms.law.mark(r.state), expires: expires, of: of}

@@ -31,6 +31,10 @@ type Charge struct {
 	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed if at least one permit is available,
 	// and takes nothing. More than the limit is refused with ReasonNever.
 	N int64
+	// Consistency and Fail are for a [Fleet]: how the limit is kept exact, and what is answered while the store is unavailable.
+	// Other stores do not look at them.
+	Consistency Consistency
+	Fail        Fail
 }
 
 // MostCharges is how many charges a request may have.
@@ -78,6 +82,19 @@ type Store interface {
 	// Cancel ends a reservation as if nothing had been taken: permits that were regained meanwhile are not given back twice.
 	// ErrNotReserved says that it has expired or was settled before.
 	Cancel(ctx context.Context, r Reservation) error
+	// Debit takes permits that were granted elsewhere, whether they are there or not, up to a debt of the limit: what exceeds
+	// that is forgotten. The decisions are what a probe would be answered afterwards, with what is left. All charges are
+	// debited or none, unless the call is cut short. A Concurrency limit cannot be debited.
+	Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error
+	// Lend takes as many of the N permits of a charge as there are, and at least so many as least, which is from 1 to N: a
+	// block that the caller spends by itself. If there are fewer the decision is the refusal of least permits, and the Loan is
+	// the zero Loan. A Concurrency limit lends nothing.
+	Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error)
+	// Return gives back what was not spent of a loan, once for each loan. It never makes more permits available than if they
+	// had not been lent (TestReturnNeverMints): permits of a window or segment that has ended are not given back, nor those of
+	// a token bucket that can have been regained since; and nothing is, if the limit was changed meanwhile. After a Reset, or
+	// after a Refund of permits that were not lent, it may make as many more available.
+	Return(ctx context.Context, l Loan, unspent int64) error
 	// Reset makes all permits of a key of a policy available, as if it had never been seen.
 	Reset(ctx context.Context, policy, key string) error
 	// Inspect tells what is kept for a charge; N does not count.
