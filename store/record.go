@@ -220,14 +220,18 @@ func (r *record) lend(least, n int64) (lent int64, result algo.Result) {
 // takeBack gives back n permits that were lent at a time, as far as they cannot have come back since. The record must be
 // ready.
 func (r *record) takeBack(n, lent int64) {
-	limit := r.terms.limit
-	switch limit.Algorithm {
-	case weir.AlgorithmTokenBucket:
-		acrossLaw(r.terms.law, limit.Rate, r.state, r.at, n, mark{taken: lent})
-	default:
-		r.terms.law.cancel(r.state, r.at, n, r.terms.law.markAt(lent))
+	if lent > r.at { // the time of the record went back, nobody knows how far
+		return
 	}
+	m := mark{part: noPart, taken: lent}
+	if r.terms.limit.Algorithm != weir.AlgorithmTokenBucket {
+		m = r.terms.law.markAt(lent)
+	}
+	r.terms.law.cancel(r.state, r.at, n, m)
 }
+
+// noPart makes a mark of a bucket one that says only when the permits were taken.
+const noPart = -1
 
 // debit takes n permits that were granted elsewhere. The record must be ready.
 func (r *record) debit(n int64) algo.Result {

@@ -5,7 +5,8 @@
 -- sorted set), of which only records with reservations are in need.
 --
 -- ARGV: a head, which a single charge that is taken does without, and one argument for each charge.
---   head     op byte, full byte, time in tests or -1, how long a reservation lasts; the 15 bytes of the ID of a reservation
+--   head     op byte, full byte, time in tests or -1, how long a reservation lasts, the fewest permits that are lent or when permits
+--            were lent; the 15 bytes of the ID of a reservation
 --   charge   length byte, header, zero byte, permits (-1: more than the limit), and
 --            of a bucket the time in which they are regained: microseconds, and parts of one
 --            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
@@ -27,9 +28,9 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, byte, floor = string.sub, string.byte, math.floor
 local GUARD, MARGIN, MOST = 10000000, 1000, 10000
 local TAKE, RESERVE, PEEK, REFUND, SETTLE, INSPECT, RESET = 1, 2, 3, 4, 5, 6, 7
-local op, full, now, life, argument = TAKE, 0, -1, 0, 0
+local op, full, now, extra, argument = TAKE, 0, -1, 0, 0
 if ARGV[2] then -- without a head, a charge is taken
-  op, full, now, life = unpack('<BBdd', ARGV[1])
+  op, full, now, extra = unpack('<BBdd', ARGV[1])
   argument = 1
 end
 if now < 0 then
@@ -153,6 +154,7 @@ if op == TAKE and not KEYS[2] then
   end
 end
 
+local DEBIT, LEND, RETURN = 8, 9, 10
 local LONGEST = 1581120000000000 -- the time in which a bucket must be able to become full
 
 if op == RESET then
@@ -429,6 +431,23 @@ local function charge(c, n)
   s[1], s[2] = plus(s[1], s[2], us, part, l.num)
 end
 
+-- available is how many permits are there.
+local function available(c)
+  local l, s = c.l, c.s
+  if l.alg ~= 84 then return math.max(0, l.limit - used(c)) end
+  if less(l.fus, l.fpart, s[1], s[2]) then return 0 end
+  local us, part = minus(l.fus, l.fpart, s[1], s[2], l.num)
+  return (permits(us, part, l.num, l.per))
+end
+
+-- placed is where in time permits count that were taken at t: nowhere in a bucket, and in a calendar if that is not near.
+local function placed(c, t)
+  local l = c.l
+  if l.alg == 83 then return segment(l, t) end
+  if l.alg == 75 then return c.edges[edge(c, t) or 0] end
+  if l.window then return t - t % l.window end
+end
+
 -- scale is the time of part/whole permits.
 local function scale(l, part, whole, up)
   local q, r = muldiv(l.per, part, whole)
@@ -650,6 +669,7 @@ for i = 1, count do
     end
     local rec = call('GET', c.key)
     c.known = rec and 1 or 0
+    if op == RETURN and (not rec or sub(rec, 1, hlen) ~= h) then return pack('<Bd', 0, now) end
     if rec then
       local old = c.l
       local size = hlen
@@ -680,7 +700,7 @@ for i = 1, count do
     -- What is missing is told before anything is written.
     c.back = c.last - c.t
     local touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0)
-    if full == 0 and (touched or op == REFUND and c.count > 0) then return pack('<B', 1) end
+    if full == 0 and (touched or (op == REFUND or op == RETURN) and c.count > 0) then return pack('<B', 1) end
     if c.l.alg == 75 then
       local at = edge(c, c.t)
       local from = 0
@@ -765,6 +785,38 @@ if op == REFUND then
     end
     c.dirty = true
   end
+elseif op == RETURN then -- only if the record is held to the limit of the loan
+  local c = charges[1].c
+  if extra <= c.t then
+    cancel(c, charges[1].n, { 0, placed(c, extra) or 0, -1, extra, 0, 0 })
+    c.dirty = true
+  end
+elseif op == LEND then
+  local c, n = charges[1].c, charges[1].n
+  local l, s = c.l, c.s
+  n = math.min(n, available(c))
+  if n < extra then
+    answer(c, 0)
+  else
+    if l.alg == 84 then
+      local us, part = muldiv(n, l.per, l.num)
+      s[1], s[2] = plus(s[1], s[2], us, part, l.num)
+    else
+      add(c, n)
+    end
+    answer(c, 1)
+    c.dirty = true
+  end
+  reply[#reply + 1] = pack('<d', n)
+elseif op == DEBIT then
+  for i = 1, count do
+    local c = charges[i].c
+    charge(c, charges[i].n)
+    c.dirty = true
+    local there = 0
+    if available(c) > 0 then there = 1 end
+    answer(c, there)
+  end
 elseif op == SETTLE then
   local id, found = sub(ARGV[1], 19), 0
   for i = 1, count do
@@ -818,7 +870,7 @@ else
       if op == RESERVE then
         local mark, part = s[1], 0
         if n == 0 then mark = -1 elseif l.alg == 84 then mark, part = c.t + s[1] + s[3], s[2] end
-        charge_.mark = { n, mark, part, c.t, 0, 0, c.t + life }
+        charge_.mark = { n, mark, part, c.t, 0, 0, c.t + extra }
         c.dirty = true
       end
     end

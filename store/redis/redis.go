@@ -27,6 +27,9 @@ const (
 	opSettle
 	opInspect
 	opReset
+	opDebit
+	opLend
+	opReturn
 )
 
 // Store is a [store.Store] in Redis or Valkey: see the package comment for what it guarantees. Make it by [Open].
@@ -180,8 +183,8 @@ func (s *Store) key(c *store.Charge, kind byte) string {
 }
 
 // head is the first argument of the script.
-func (s *Store) head(op, full byte, life time.Duration, id string) string {
-	return string(append(numbers([]byte{op, full}, s.virtual.Load(), int64(life)/microsecond), id...))
+func (s *Store) head(op, full byte, extra int64, id string) string {
+	return string(append(numbers([]byte{op, full}, s.virtual.Load(), extra), id...))
 }
 
 // question is what the script is asked about a part.
@@ -189,7 +192,7 @@ type question struct {
 	op       byte
 	full     byte // whether all keys are sent
 	part     *part
-	life     time.Duration
+	extra    int64 // for opReserve how long in microseconds, for opLend the fewest permits, for opReturn when they were lent
 	id       string
 	argument func(i int) string // of a charge, without the edges of a calendar
 	around   []around           // of calendars
@@ -250,7 +253,7 @@ func (s *Store) arguments(q *question) []string {
 	n := len(q.part.charges)
 	args := make([]string, 0, n+1)
 	if q.op != opTake || q.full != 0 || n > 1 || s.virtual.Load() >= 0 { // most calls need no head
-		args = append(args, s.head(q.op, q.full, q.life, q.id))
+		args = append(args, s.head(q.op, q.full, q.extra, q.id))
 	}
 	for i, w := range q.part.laws {
 		arg := q.argument(i)

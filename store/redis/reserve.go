@@ -29,7 +29,7 @@ func newID() string {
 
 // reserve asks for decisions about a part, and reserves its charges if all are allowed.
 func (s *Store) reserve(ctx context.Context, p *part, id string, expiry time.Duration) error {
-	r, err := s.run(ctx, &question{op: opReserve, part: p, life: expiry, id: id, argument: p.argument})
+	r, err := s.run(ctx, &question{op: opReserve, part: p, extra: int64(expiry) / microsecond, id: id, argument: p.argument})
 	if err != nil {
 		return err
 	}
