@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/tally"
+	"github.com/weirhq/weir/store"
 )
 
 // EngineOptions configure an [Engine].
@@ -22,8 +23,15 @@ type EngineOptions struct {
 	// OnExplain gets these explanations. It is called by the goroutine of the request. Required with ExplainEvery.
 	OnExplain func(Explanation)
 	// Logger is told, at level Warn and at most once a minute for each rule and policy, that a condition, a key, a tier or a cost
-	// cannot be told. Default: nil, silent.
+	// cannot be told, or that a store has failed. Default: nil, silent.
 	Logger *slog.Logger
+	// Store keeps the limits of shared policies, usually a *[store.Fleet]. It is asked once for each request, for all of its
+	// shared limits, and bounds how long that may take. It belongs to the caller: Close of the engine does not close it, and
+	// several engines may have one. Default: nil, then sets with shared policies are refused.
+	Store store.Store
+	// Alone keeps the limits of shared policies in this process, whatever Consistency and Store are: for tests of a set,
+	// for replays and where there is one process only. Default: false.
+	Alone bool
 }
 
 // Engine answers which limits hold for a request, and whether they grant it. Its rules and policies can be replaced while it

@@ -155,6 +155,8 @@ func describePolicy(all []field, p *Policy) []field {
 		add("lockout", fmt.Sprintf("%d refusals within %v, for %v", o.Refusals, o.Within, o.For), false)
 	}
 	add("fail", p.Fail.String(), p.Fail == FailClosed)
+	add("consistency", p.Consistency.String(), p.Consistency == ConsistencyLocal)
+	add("hold", p.Hold.String(), p.Hold == 0)
 	add("priority", p.Priority.String(), p.Priority == weir.PriorityNormal)
 	return all
 }

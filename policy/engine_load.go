@@ -59,6 +59,9 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.checkStore(p.set); err != nil {
+		return nil, err
+	}
 	old := e.live.Load()
 	s, err := e.build(p, old)
 	if err != nil {
@@ -71,6 +74,20 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 		return nil, nil
 	}
 	return compare(old, s), nil
+}
+
+// checkStore refuses shared policies if there is nothing to share them through.
+func (e *Engine) checkStore(set *Set) error {
+	if e.options.Store != nil || e.options.Alone {
+		return nil
+	}
+	c := new(checker)
+	for i := range set.Policies {
+		if p := &set.Policies[i]; p.Consistency.Shared() {
+			c.refuse(fmt.Sprintf("policy %q: Consistency", p.Name), p.Consistency.String(), "local, as the engine has no Store")
+		}
+	}
+	return errors.Join(c.errs...)
 }
 
 // Set is the one in force, its limits with names. It must not be changed.

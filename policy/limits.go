@@ -47,8 +47,19 @@ type Policy struct {
 	WhenFull weir.WhenFull
 	// Lockout shuts those out who do not stop. Default: nil, nobody.
 	Lockout *Lockout
-	// Fail says what happens to a request whose key, tier or cost cannot be told. Default: FailClosed.
+	// Fail says what happens to a request whose key, tier or cost cannot be told or, if the limits are shared, while the store
+	// is unavailable. Default: FailClosed.
 	Fail Fail
+	// Consistency says whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
+	// Limits that are shared have no queue, the store says how many keys it keeps, and a concurrency limit can only be
+	// coherent. Lockouts and what Candidate counts are those of each process; so is MaxKeys, which bounds them. Default:
+	// ConsistencyLocal, they are those of this process.
+	Consistency Consistency
+	// Hold is for how long the permits of a shared concurrency limit, and costs that are settled later, stay taken in the
+	// store if the request never ends: from 1 ms to 24 h. It should be longer than any request takes, because one that
+	// takes longer gives its permits back before it ends. A request that is held to several shared policies has the longest
+	// of theirs. It must be 0 if Consistency is ConsistencyLocal. Default: 1 min.
+	Hold time.Duration
 	// Priority is that of requests that the policy holds for, where the engine has a [weir.Shedder]. Of several policies the
 	// highest counts.
 	Priority weir.Priority
@@ -124,13 +135,17 @@ const (
 	FailClosed Fail = iota
 	// FailOpen lets it pass, as far as this policy is concerned.
 	FailOpen
+	// FailLocal goes on in this process while the store of a shared policy is unavailable, with the limits divided by how
+	// many processes there are, if the store is a [store.Fleet]; with other stores it refuses. A request whose key, tier or
+	// cost cannot be told is refused. It is for shared policies only.
+	FailLocal
 
 	fails
 )
 
-var failNames = [fails]string{"closed", "open"}
+var failNames = [fails]string{"closed", "open", "local"}
 
-// String is "closed" or "open".
+// String is "closed", "open" or "local".
 func (f Fail) String() string {
 	if f < fails {
 		return failNames[f]
@@ -149,7 +164,7 @@ func (f *Fail) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("weir: unknown fail mode %.40q: must be closed or open", text)
+	return fmt.Errorf("weir: unknown fail mode %.40q: must be closed, open or local", text)
 }
 
 // Set is a whole configuration: policies, and the rules that apply them.

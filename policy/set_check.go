@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
 )
 
 const (
@@ -148,9 +149,10 @@ func (c *checker) policy(at string, p *Policy) {
 		c.refuse(at+": Mode", p.Mode.String(), "enforce, shadow or off")
 	}
 	if p.Fail >= fails {
-		c.refuse(at+": Fail", p.Fail.String(), "closed or open")
+		c.refuse(at+": Fail", p.Fail.String(), "closed, open or local")
 	}
 	c.policyLimits(at, p)
+	c.consistency(at, p)
 	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
 	if err := b.Check(); err != nil {
 		c.add(fmt.Errorf("%s: %w", at, err))
@@ -190,6 +192,59 @@ func (c *checker) policyLimits(at string, p *Policy) {
 	p.Keys = c.variants(at+": Keys", p.Limits, p.Keys)
 	if len(p.Keys)+len(p.Tiers) > mostKeyLimits {
 		c.refuse(at+": Keys", strconv.Itoa(len(p.Keys)), "at most 65536, the tiers included")
+	}
+}
+
+// consistency checks what a policy says about sharing its limits.
+func (c *checker) consistency(at string, p *Policy) {
+	if p.Consistency >= consistencies {
+		c.refuse(at+": Consistency", p.Consistency.String(), "local, coherent, leased or optimistic")
+		return
+	}
+	if !p.Consistency.Shared() {
+		if p.Fail == FailLocal {
+			c.refuse(at+": Fail", p.Fail.String(), "closed or open, as Consistency is local")
+		}
+		if p.Hold != 0 {
+			c.refuse(at+": Hold", p.Hold.String(), "0, as Consistency is local and no store holds anything")
+		}
+		return
+	}
+	if p.Hold != 0 && (p.Hold < store.LeastExpiry || p.Hold > store.MostExpiry) {
+		c.refuse(at+": Hold", p.Hold.String(), "from 1ms to 24h, or 0 for 1m")
+	}
+	if p.QueueLimit != 0 {
+		c.refuse(at+": QueueLimit", strconv.FormatInt(p.QueueLimit, 10),
+			fmt.Sprintf("0, as Consistency is %v: a shared limit has no queue, and tells when to come back", p.Consistency))
+	}
+	if p.WhenFull != weir.Deny {
+		c.refuse(at+": WhenFull", p.WhenFull.String(), fmt.Sprintf("deny, as Consistency is %v: the store bounds its keys", p.Consistency))
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		if l.Algorithm == weir.AlgorithmConcurrency && p.Consistency != ConsistencyCoherent {
+			c.refuse(at+": Consistency", p.Consistency.String(),
+				fmt.Sprintf("coherent or local, as its limit %q is one of concurrency, which can neither be leased nor told later", l.Name))
+		}
+	}
+	c.stored(at+": Limits", p.Limits)
+	for _, name := range sortedKeys(p.Tiers) {
+		c.stored(fmt.Sprintf("%s: Tiers[%q]", at, name), p.Tiers[name])
+	}
+	for _, name := range sortedKeys(p.Keys) {
+		c.stored(fmt.Sprintf("%s: Keys[%q]", at, name), p.Keys[name])
+	}
+}
+
+// stored checks whether a store can keep limits that are right otherwise.
+func (c *checker) stored(at string, limits []Limit) {
+	for i := range limits {
+		if limits[i].Check() != nil {
+			continue
+		}
+		if err := store.CheckCharges([]store.Charge{{Policy: "p", Limit: limits[i].Limit}}); err != nil {
+			c.add(fmt.Errorf("%s[%d]: %w", at, i, err))
+		}
 	}
 }
 

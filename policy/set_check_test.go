@@ -29,7 +29,7 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Limits[0]: weir: Limit.Rate`, policy.Policy{Name: "p", Limits: one(weir.Limit{})}},
 		{`policy "p": Limits[1].Name is "x": must be`, policy.Policy{Name: "p", Limits: []policy.Limit{{Name: "x", Limit: perHour(1)}, {Name: "x", Limit: perHour(1)}}}},
 		{`policy "p": Mode is Mode(9): must be enforce, shadow or off`, policy.Policy{Name: "p", Limits: ok, Mode: 9}},
-		{`policy "p": Fail is Fail(9): must be closed or open`, policy.Policy{Name: "p", Limits: ok, Fail: 9}},
+		{`policy "p": Fail is Fail(9): must be closed, open or local`, policy.Policy{Name: "p", Limits: ok, Fail: 9}},
 		{`policy "p": Candidate is given: must be none`, policy.Policy{Name: "p", Limits: ok, Candidate: ok, Mode: policy.ModeShadow}},
 		{`policy "p": TierBy is nil: must be`, policy.Policy{Name: "p", Limits: ok, Tiers: map[string][]policy.Limit{"a": ok}}},
 		{`policy "p": Tiers is none: must be`, policy.Policy{Name: "p", Limits: ok, TierBy: policy.MethodText()}},
@@ -49,6 +49,28 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Lockout.Refusals is 0: must be from 1 to 65535`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Within: 1e9, For: 1e9}}},
 		{`policy "p": Lockout.Within is 0s: must be from 1ms to 24h`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Refusals: 1, For: 1e9}}},
 		{`policy "p": Lockout.For is 0s: must be from 1ms to 3660 days`, policy.Policy{Name: "p", Limits: ok, Lockout: &policy.Lockout{Refusals: 1, Within: 1e9}}},
+		{`policy "p": Consistency is Consistency(9): must be local, coherent, leased or optimistic`, policy.Policy{Name: "p", Limits: ok, Consistency: 9}},
+		{`policy "p": Fail is local: must be closed or open, as Consistency is local`, policy.Policy{Name: "p", Limits: ok, Fail: policy.FailLocal}},
+		{`policy "p": Hold is 1s: must be 0, as Consistency is local`, policy.Policy{Name: "p", Limits: ok, Hold: time.Second}},
+		{`policy "p": Hold is 1ns: must be from 1ms to 24h, or 0 for 1m`, policy.Policy{
+			Name: "p", Limits: ok, Hold: 1, Consistency: policy.ConsistencyCoherent,
+		}},
+		{`policy "p": Hold is 25h0m0s: must be from 1ms to 24h`, policy.Policy{
+			Name: "p", Limits: ok, Hold: 25 * time.Hour, Consistency: policy.ConsistencyCoherent,
+		}},
+		{`policy "p": QueueLimit is 3: must be 0, as Consistency is leased: a shared limit has no queue`, policy.Policy{
+			Name: "p", Limits: ok, QueueLimit: 3, Consistency: policy.ConsistencyLeased,
+		}},
+		{`policy "p": WhenFull is admit: must be deny, as Consistency is leased`, policy.Policy{
+			Name: "p", Limits: ok, WhenFull: weir.Admit, Consistency: policy.ConsistencyLeased,
+		}},
+		{`policy "p": Consistency is optimistic: must be coherent or local, as its limit "concurrency" is one of concurrency`, policy.Policy{
+			Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), Consistency: policy.ConsistencyOptimistic,
+		}},
+		{`policy "p": Keys["k"][0]: weir: Limit.Calendar.Zone is "here": must be UTC or a zone with a name`, policy.Policy{
+			Name: "p", Limits: one(month(time.UTC)), Keys: map[string][]policy.Limit{"k": one(month(time.FixedZone("here", 60)))},
+			Consistency: policy.ConsistencyCoherent,
+		}},
 	} {
 		err := (&policy.Set{Policies: []policy.Policy{c.p}}).Check()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -69,6 +91,43 @@ func TestSetCheck(t *testing.T) {
 		if err := set.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+	}
+}
+
+// month is a limit of one permit in each month.
+func month(zone *time.Location) weir.Limit {
+	return weir.Limit{
+		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: zone},
+	}
+}
+
+// TestSetWithSharedPoliciesNeedsStore, or to be said that the engine is alone.
+func TestSetWithSharedPoliciesNeedsStore(t *testing.T) {
+	set := &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Consistency: policy.ConsistencyCoherent}}}
+	const want = `policy "p": Consistency is coherent: must be local, as the engine has no Store`
+	if _, err := policy.NewEngine(set, policy.EngineOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	e := engine(t, set, func(o *policy.EngineOptions) { o.Alone = true })
+	wantLeft(t, e, "p", "", 1)
+}
+
+// TestConsistencyText: every consistency is what its text says.
+func TestConsistencyText(t *testing.T) {
+	for c := policy.ConsistencyLocal; c <= policy.ConsistencyOptimistic; c++ {
+		text, err := c.MarshalText()
+		var back policy.Consistency
+		if err != nil || back.UnmarshalText(text) != nil || back != c || c.Shared() != (c != policy.ConsistencyLocal) ||
+			c.Shared() && c.Stored().String() != c.String() {
+			t.Errorf("%s: %v, %v", text, back, err)
+		}
+	}
+	var c policy.Consistency
+	if err := c.UnmarshalText([]byte("exact")); err == nil || !strings.Contains(err.Error(), "local, coherent, leased or optimistic") {
+		t.Error(err)
+	}
+	if policy.ConsistencyLocal.Stored().String() != "coherent" || policy.Consistency(9).String() != "Consistency(9)" {
+		t.Error("others have no name of their own")
 	}
 }
 
