@@ -22,6 +22,9 @@ type Options struct {
 	Env func(name string) (value string, ok bool)
 	// Now is the time that expressions know as now. Default: nil, time.Now.
 	Now func() time.Time
+	// HasStore tells that the program has a store for shared policies that the file does not name, or keeps them in its own
+	// process. Default: false, shared policies need a store in the file.
+	HasStore bool
 }
 
 // File is a configuration that was read. It does not change.
@@ -30,6 +33,8 @@ type File struct {
 	Name string
 	// Set is what the file says, for [policy.NewEngine]. It must not be changed.
 	Set *policy.Set
+	// Store is where the states of shared policies are kept, nil if the file does not say so.
+	Store *Store
 	// Warnings are what is likely not meant, in the order of the file.
 	Warnings []Mistake
 
@@ -78,6 +83,7 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	}
 	d := &decoder{
 		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
+		hasStore: o.HasStore,
 	}
 	f := d.file(value{node: d.resolve(root)})
 	if d.budget < 0 { // what was left out may have made other mistakes
@@ -121,6 +127,9 @@ func (d *decoder) file(v value) *File {
 		d.version(version)
 	} else {
 		o.missing("version", "is missing: it must be 1", "add version: 1")
+	}
+	if store, given := o.get("store"); given {
+		f.Store = d.store(store)
 	}
 	if policies, given := o.get("policies"); given {
 		f.policies = d.policies(policies)

@@ -26,6 +26,7 @@ func (f *File) Explain(w io.Writer) {
 	b := bufio.NewWriter(w)
 	defer b.Flush() //nolint:errcheck // if it cannot be written, nobody is there to be told
 	fmt.Fprintf(b, "%s: %s, %s\n", f.Name, plural(len(f.policies), "policy"), plural(len(f.rules), "rule"))
+	f.explainStore(b)
 	for _, p := range f.policies {
 		fmt.Fprintf(b, "\npolicy %s\n", p.Name)
 		f.explainPolicy(b, p)
@@ -125,10 +126,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 			f.show(path+"within", shortDuration(l.Within)))
 	}
 	line(w, "lockout", lockout)
-	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+map[policy.Fail]string{
-		policy.FailClosed: ": refuses requests whose key cannot be told",
-		policy.FailOpen:   ": lets requests pass whose key cannot be told",
-	}[p.Fail])
+	f.explainSharing(w, p)
 	line(w, "priority", f.show(p.path+".priority", p.Priority.String()))
 }
 

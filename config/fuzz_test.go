@@ -14,7 +14,7 @@ import (
 // usable makes an engine of what was accepted, and asks it.
 func usable(t *testing.T, f *config.File) {
 	t.Helper()
-	engine, err := policy.NewEngine(f.Set, policy.EngineOptions{})
+	engine, err := policy.NewEngine(f.Set, policy.EngineOptions{Alone: true})
 	if err != nil {
 		t.Fatalf("the engine refuses what the decoder accepts: %v", err)
 	}

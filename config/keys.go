@@ -22,6 +22,7 @@ const (
 	keyPath    = "path"
 	keyHost    = "host"
 	keyMethod  = "method"
+	keyMaxKeys = "max_keys"
 
 	tagInt = "!!int"
 )
@@ -64,11 +65,13 @@ var (
 		what: "the file",
 		keys: map[string]string{
 			"version":  "the version of the format",
+			"store":    "where the states of shared policies are kept",
 			"policies": "limits by name",
 			"rules":    "which limits hold for which requests",
 		},
 		hints: map[string]string{
 			keyLimits: `limits stand in a policy: write policies: {name: {limits: [...]}}`,
+			"redis":   `did you mean "store"? write store: redis://host:6379`,
 		},
 		extensions: true,
 	}
@@ -94,12 +97,57 @@ var (
 		"keys":      "other limits for some keys",
 		"parent":    "another policy that holds as well",
 		"queue":     "who waits, in which order, for how long",
-		"max_keys":  "how many keys are tracked",
+		keyMaxKeys:  "how many keys are tracked",
 		"when_full": "what a new key is told when as many are tracked",
 		"lockout":   "shuts out those who do not stop",
-		"fail":      "what happens to requests whose key, tier or cost cannot be told",
+		"fail":      "what happens to requests whose key, tier or cost cannot be told, or while the store is unavailable",
 		"priority":  "the priority of requests when the server is overloaded",
+
+		keyConsistency: "whether other processes share the policy, and how exactly they keep to it",
+		keyHold:        "how long permits stay taken in the store if a request never ends",
 	})
+	storeKind = kind{
+		what: "a store",
+		keys: map[string]string{
+			"url":               "where it is",
+			"addresses":         "where it is, as a list of host:port",
+			"master":            "the set that the sentinels at addresses watch",
+			"tls":               "whether addresses are reached over TLS",
+			"username":          "the user",
+			"password":          "the password of the user",
+			"sentinel_username": "the user for the sentinels",
+			"sentinel_password": "the password for the sentinels",
+			"database":          "the number of the database",
+			"prefix":            "begins the names of all keys",
+			"timeout":           "how long a decision waits for the store",
+			"max_in_flight":     "how many requests may wait for the store",
+			"connections":       "how many connections they share",
+			"leased":            "options of leased policies",
+			"optimistic":        "options of optimistic policies",
+		},
+		hints: map[string]string{
+			"address":    `did you mean "addresses"?`,
+			keyHost:      `did you mean "addresses"? write addresses: [host:6379], or url`,
+			"db":         `did you mean "database"?`,
+			"master_set": `did you mean "master"?`,
+			"user":       `did you mean "username"?`,
+		},
+	}
+	leasedKind = kind{
+		what: "leased",
+		keys: map[string]string{
+			"term":     "how long permits of a token bucket stay with a process",
+			keyMaxKeys: "how many keys a process has blocks of",
+		},
+	}
+	optimisticKind = kind{
+		what: "optimistic",
+		keys: map[string]string{
+			"interval": "how often a process tells the store what it has admitted",
+			"drift":    "how much it admits that the store does not know of",
+			keyMaxKeys: "how many keys a process knows",
+		},
+	}
 	limitKind = kind{
 		what: "a limit",
 		keys: map[string]string{
@@ -199,5 +247,6 @@ var (
 // kinds are all of them by the names of their definitions in the schema.
 var kinds = map[string]kind{
 	"file": fileKind, keyLimits: limitsKind, "policy": policyKind, keyLimit: limitKind, "tiers": tiersKind, "queue": queueKind,
-	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind,
+	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, "store": storeKind, "leased": leasedKind,
+	"optimistic": optimisticKind,
 }

@@ -134,6 +134,9 @@ func TestMistakes(t *testing.T) {
 	rule := func(s string) string {
 		return "version: 1\npolicies:\n  p: {limit: 1/s}\nrules:\n  - name: r\n    " + s + "\n"
 	}
+	stored := func(s string) string {
+		return "version: 1\nstore: " + s + "\npolicies:\n  p:\n    limit: 1/s\n    consistency: coherent\n"
+	}
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{"SECRET": "xyzzy", "EMPTY": ""}[name]
 		return v, ok
@@ -198,6 +201,31 @@ func TestMistakes(t *testing.T) {
 		"unit":         {limit("algorithm: calendar-window, permits: 5, every: monthly"), `3:64: policies.p.limits[0].every: "monthly": unknown: must be minute, hour, day, week, month, quarter or year; did you mean "month"?`},
 		"no day":       {limit("algorithm: calendar-window, permits: 5, every: week, day: 3"), `3:75: policies.p.limits[0].day: "3": every: week has no day; remove it, or write every: month`},
 		"no calendar":  {limit("rate: 1/s, zone: UTC"), `3:28: policies.p.limits[0].zone: token-bucket has no zone; remove it, or write algorithm: calendar-window`},
+		"no store":     {policy("consistency: leased"), `5:18: policies.p.consistency: "leased": needs a store, and the file has none: processes share a policy through one; add store: redis://127.0.0.1:6379 at the top, start weir serve --store URL, or write consistency: local`},
+		"consistency":  {policy("consistency: exact"), `5:18: policies.p.consistency: "exact": unknown: must be local, coherent, leased or optimistic; did you mean "coherent"?`},
+		"fail local":   {policy("fail: local"), `5:11: policies.p.fail: "local": must be closed or open: local is for shared policies, while their store is unavailable; add consistency: coherent, or remove it`},
+		"hold":         {policy("hold: 1m"), `5:5: policies.p.hold: "hold": belongs to shared policies: one that is local holds nothing in a store; add consistency: coherent, or remove it`},
+		"hold range":   {stored("redis://h") + "    hold: 25h\n", `7:11: policies.p.hold: "25h": is too long: must be a duration from 1ms to 24h; write 24h or less`},
+		"shared queue": {stored("redis://h") + "    queue: {limit: 5}\n", `7:5: policies.p.queue: "queue": a shared policy has no queue: it tells when to come back; remove it, or write consistency: local`},
+		"shared full":  {stored("redis://h") + "    when_full: admit\n", `7:16: policies.p.when_full: "admit": must be deny: the keys of a shared policy are bounded by its store; remove it, or write consistency: local`},
+		"leased out":   {"version: 1\nstore: redis://h\npolicies:\n  p: {limits: [{algorithm: concurrency, permits: 3}], consistency: leased}\n", `4:16: policies.p.limits[0]: a limit of concurrency cannot be leased: it must be coherent or local; write consistency: coherent, or make another policy of this limit`},
+		"store scheme": {stored("rediss:/h"), `2:8: store: "rediss:/h": has no host: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write redis://127.0.0.1:6379, for instance`},
+		"store host":   {stored("redis.example.com:6379"), `2:8: store: "redis.example.com:6379": must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write redis://redis.example.com:6379`},
+		"store typo":   {stored("reddis://h"), `2:8: store: "reddis://h": must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; did you mean "redis"?`},
+		"store db":     {stored("redis://u:hunter2@h/zero"), `2:8: store: "redis://u:xxxxx@h/zero": has a database that is not a number from 0 to 65535; write redis://host:6379/0, for instance`},
+		"store slash":  {stored("redis://h/"), `2:8: store: "redis://h/": ends in a slash without the number of a database: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; remove the slash`},
+		"store port":   {stored("redis://h:70000"), `2:8: store: "redis://h:70000": has a port that is not from 1 to 65535; write redis://127.0.0.1:6379, for instance`},
+		"store param":  {stored("redis://h?adr=i:1"), `2:8: store: "redis://h?adr=i:1": has a parameter that is not known: accepted are addr, db, master_set, protocol or skip_verify; did you mean "addr"?`},
+		"store addr":   {stored("redis://h?addr=i"), `2:8: store: "redis://h?addr=i": has an addr that is not host:port; write ?addr=10.0.0.2:6379, for instance`},
+		"store path":   {stored("unix://"), `2:8: store: "unix://": has no path: must be unix:///path/to/socket; write unix:///run/redis/redis.sock, for instance`},
+		"store kind":   {stored("[a]"), `2:1: store: is a list: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write redis://127.0.0.1:6379, for instance`},
+		"store empty":  {stored("{prefix: x}"), `2:1: store.url: is missing: a store needs url, or addresses; add url: redis://127.0.0.1:6379, for instance`},
+		"store twice":  {stored("{url: redis://h, addresses: h:1}"), `2:25: store.addresses: "addresses": addresses stand beside url: there must be one of them; write further addresses into url, as ?addr=host:port`},
+		"store master": {stored("{url: redis://h, master: m}"), `2:25: store.master: "master": master belongs to addresses: beside url there must be none; write it into url, as ?master_set=name`},
+		"store key":    {stored("{host: h}"), `2:9: store.host: unknown key: no "host" is accepted in a store; did you mean "addresses"? write addresses: [host:6379], or url`},
+		"store secret": {stored("'redis://u:${SECRET}@h/${SECRET}'"), `2:8: store: "redis://u:${SECRET}@h/${SECRET}": cannot be used once the environment is put in: must be a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket; write redis://127.0.0.1:6379, for instance`},
+		"store env":    {stored("'redis://u:${PASS}@h'"), `2:19: store: "redis://u:${PASS}@h": the environment has no variable PASS; set it, or write ${PASS:-default}`},
+		"store drift":  {stored("{url: redis://h, optimistic: {drift: 20}}"), `2:45: store.optimistic.drift: "20": must be a share of the limit from 1% to 100%; write 20%`},
 		"top level":    {"version: 1\nlimits: []\n", `2:1: limits: unknown key: no "limits" is accepted in the file; limits stand in a policy: write policies: {name: {limits: [...]}}`},
 		"long":         {policy("key: '\"" + strings.Repeat("a", 4100) + "\"'"), `5:10: policies.p.key: "\"` + strings.Repeat("a", 59) + `...": has 4102 bytes: an expression has at most 4096; split it among several rules`},
 	} {

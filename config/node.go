@@ -22,6 +22,8 @@ type decoder struct {
 	refusals map[string]string
 	// budget is how many more nodes may be looked at.
 	budget int
+	// hasStore tells that shared policies need no store in the file.
+	hasStore bool
 }
 
 // mostAliased is how many nodes may be looked at again, as aliases lead to them.

@@ -30,6 +30,7 @@ type placedPolicy struct {
 	live, candidate limitSet
 	tiers, keys     []namedLimits
 	parent          value // without a node if there is none
+	consistency     value // as well
 }
 
 // namedLimits are the limits of a tier or a key.
@@ -132,7 +133,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 	if queue, given := o.get("queue"); given {
 		d.queue(queue, p)
 	}
-	if keys, given := o.get("max_keys"); given {
+	if keys, given := o.get(keyMaxKeys); given {
 		n, _ := d.number(keys, 1, 1<<31, "a number of keys")
 		p.MaxKeys = int(n)
 	}
@@ -145,8 +146,9 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 		p.Lockout = d.lockout(lockout)
 	}
 	if fail, given := o.get("fail"); given {
-		if word, _ := d.choice(fail, []string{"closed", "open"}, nil); word == "open" {
-			p.Fail = policy.FailOpen
+		words := []string{policy.FailClosed.String(), policy.FailOpen.String(), policy.FailLocal.String()}
+		if word, ok := d.choice(fail, words, nil); ok {
+			_ = p.Fail.UnmarshalText([]byte(word))
 		}
 	}
 	if priority, given := o.get("priority"); given {
@@ -156,6 +158,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 			_ = p.Priority.UnmarshalText([]byte(word))
 		}
 	}
+	d.sharing(o, p)
 }
 
 // limitsOf reads the mapping of a candidate, a tier or a key.

@@ -70,7 +70,7 @@ func (w *writer) file() string {
 			"keys: {x: {" + w.limits(n) + "}}", "parent: " + w.pick(names[(i+1)%3], "q", "p"),
 			"queue: {limit: " + w.pick("0", "5", "1000000000000000") + w.pick("", ", max_wait: 1h", ", order: newest-first") + "}",
 			"max_keys: " + w.pick("1", "100", "2147483648"), "when_full: admit", "fail: open", "priority: background",
-			"lockout: {refusals: 65535, within: 24h, for: 3660d}",
+			"lockout: {refusals: 65535, within: 24h, for: 3660d}", "consistency: " + w.pick("local", "coherent, hold: 24h", "leased", "optimistic, hold: 1ms"),
 		} {
 			if w.sometimes(12) {
 				more = append(more, ", "+option)
@@ -104,7 +104,7 @@ func TestTheEngineTakesWhatTheDecoderAccepts(t *testing.T) {
 	accepted, refused := 0, 0
 	for range 800 {
 		text := w.file()
-		f, err := config.Parse("f.yaml", []byte(text), config.Options{})
+		f, err := config.Parse("f.yaml", []byte(text), config.Options{HasStore: true})
 		if err == nil {
 			accepted++
 			usable(t, f)
@@ -147,7 +147,7 @@ policies:
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := policy.NewEngine(f.Set, policy.EngineOptions{})
+	engine, err := policy.NewEngine(f.Set, policy.EngineOptions{Alone: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,7 @@ func (d *decoder) relations(f *File) {
 			}
 		}
 	}
+	d.storeless(f)
 	if len(d.all) == 0 {
 		d.doubts(f, byName, used)
 	}

@@ -141,13 +141,21 @@ func stringKeys(v any) any {
 }
 
 func testEnv(name string) (string, bool) {
-	v, ok := map[string]string{"BURST": "7", "RATE": "9/s", "KEY": "client.ip", "MODE": "shadow", "YES": "true", "TTL": "3s"}[name]
+	v, ok := map[string]string{"BURST": "7", "RATE": "9/s", "KEY": "client.ip", "MODE": "shadow", "YES": "true", "TTL": "3s", "STORE": "redis://h"}[name]
 	return v, ok
 }
 
 // bare are policies, rules and limits without what must stand around them.
 func inPolicy(s string) string { return "version: 1\npolicies:\n  p: {limit: 1/s, " + s + "}\n" }
 func inLimit(s string) string  { return "version: 1\npolicies:\n  p: {limits: [{" + s + "}]}\n" }
+func inShared(s string) string {
+	return "version: 1\nstore: redis://h\npolicies:\n  p: {limit: 1/s, " + s + "}\n"
+}
+
+func inStore(s string) string {
+	return "version: 1\nstore: " + s + "\npolicies:\n  p: {limit: 1/s, consistency: coherent}\n"
+}
+
 func inRule(s string) string {
 	return "version: 1\npolicies:\n  p: {limit: 1/s}\nrules:\n  - {name: r, " + s + "}\n"
 }
@@ -179,6 +187,13 @@ var validFiles = []string{
 	inLimit("algorithm: calendar-window, permits: 5, every: week, weekday: sunday"), inLimit("algorithm: calendar-window, permits: 5, every: week, weekday: 7"),
 	inLimit("algorithm: calendar-window, permits: 5, every: year, month: april"), inLimit("algorithm: calendar-window, permits: 5, every: quarter, month: 2"),
 	inLimit("algorithm: calendar-window, permits: 5, every: hour, minute: 59"), inLimit("algorithm: calendar-window, permits: 5, every: minute, zone: UTC"),
+	inShared("consistency: coherent"), inShared("consistency: leased, hold: 30s, fail: local"), inShared("consistency: optimistic, fail: open"),
+	inShared("consistency: local"), inPolicy("consistency: local, fail: open"),
+	inStore("redis://h"), inStore("rediss://u:p@h:6379/5"), inStore("unix:///run/redis.sock?db=3"), inStore("valkey://h?addr=i:1&addr=j:2&master_set=m"),
+	inStore("'${STORE}'"), inStore("{url: 'redis://h', prefix: 'a:', timeout: 1m, max_in_flight: 1, connections: 8}"),
+	inStore("{addresses: 'h:1', tls: true}"), inStore("{addresses: ['h:1', '[::1]:6379'], master: m, username: u, password: 12345, database: 65535}"),
+	inStore("{url: '${STORE}', leased: {term: 10ms, max_keys: 1}, optimistic: {interval: 1m, drift: 100%, max_keys: 1000000000}}"),
+	inStore("{url: 'redis://h', sentinel_username: u, sentinel_password: p, leased: {}, optimistic: {}}"),
 	inRule("limits: p"), inRule("limits: [p]"), inRule("limits: {policy: p, key: client.net, cost: 3}"), inRule("limits: [p, {policy: p}]"),
 	inRule("limits: p, final: true"), inRule("exempt: '${YES}'"), inRule("final: false"), inRule("exempt: false, limits: p"),
 	inRule("when: true"), inRule(`when: 'request.path.startsWith("/v2")'`),
@@ -199,6 +214,16 @@ var structuralMistakes = []string{
 	inPolicy("tiers: {by: request.method, gold: 1/s}"), inPolicy("keys: {a: 1/s}"), inPolicy("keys: []"), inPolicy("parent: [a]"),
 	inPolicy("queue: 5"), inPolicy("queue: {}"), inPolicy("queue: {limit: -1}"), inPolicy("queue: {limit: 1, order: fifo}"),
 	inPolicy("queue: {limit: 1, max_wait: 2}"), inPolicy("queue: {limit: 1, max_wait: soon}"), inPolicy("max_keys: 0"), inPolicy("max_keys: 2147483649"),
+	inPolicy("consistency: shared"), inPolicy("consistency: "), inPolicy("consistency: [leased]"), inShared("consistency: coherent, hold: 1"),
+	inShared("consistency: coherent, fail: safe"), inStore(""), inStore("5"), inStore("redis"), inStore("http://h"), inStore("[redis://h]"),
+	inStore("{}"), inStore("{url: 'redis://h', addresses: 'h:1'}"), inStore("{url: http://h}"), inStore("{url: }"), inStore("{addresses: []}"),
+	inStore("{addresses: h}"), inStore("{addresses: [h]}"), inStore("{url: 'redis://h', master: m}"), inStore("{url: 'redis://h', tls: true}"),
+	inStore("{addresses: 'h:1', tls: maybe}"), inStore("{url: 'redis://h', host: h}"), inStore("{url: 'redis://h', database: -1}"),
+	inStore("{url: 'redis://h', database: 65536}"), inStore("{url: 'redis://h', prefix: ''}"), inStore("{url: 'redis://h', prefix: '{}'}"),
+	inStore("{url: 'redis://h', timeout: 5}"), inStore("{url: 'redis://h', max_in_flight: 0}"), inStore("{url: 'redis://h', connections: 3}"),
+	inStore("{url: 'redis://h', password: []}"), inStore("{url: 'redis://h', password: }"), inStore("{url: 'redis://h', username: 5}"),
+	inStore("{url: 'redis://h', leased: {terms: 1s}}"), inStore("{url: 'redis://h', leased: 1s}"), inStore("{url: 'redis://h', leased: {max_keys: 0}}"),
+	inStore("{url: 'redis://h', optimistic: {drift: 10}}"), inStore("{url: 'redis://h', optimistic: {drift: many}}"), inStore("{url: 'redis://h', optimistic: {interval: 3}}"),
 	inPolicy("when_full: drop"), inPolicy("fail: safe"), inPolicy("priority: 5"), inPolicy("lockout: {refusals: 1, within: 1m}"),
 	inPolicy("lockout: {refusals: 0, within: 1m, for: 1m}"), inPolicy("lockout: {refusals: 65536, within: 1m, for: 1m}"),
 	"version: 1\npolicies: {p: {limits: []}}\n", "version: 1\npolicies: {p: {limits: {rate: 1/s}}}\n", "version: 1\npolicies: {p: {limit: 5}}\n",

@@ -103,7 +103,7 @@ rules:
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := policy.NewEngine(f.Set, policy.EngineOptions{})
+		e, err := policy.NewEngine(f.Set, policy.EngineOptions{Alone: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	keyConsistency = "consistency"
+	keyHold        = "hold"
+)
+
+var consistencyNames = []string{
+	policy.ConsistencyLocal.String(), policy.ConsistencyCoherent.String(), policy.ConsistencyLeased.String(),
+	policy.ConsistencyOptimistic.String(),
+}
+
+var consistencyHints = map[string]string{
+	"shared": consistencyNames[1], "strict": consistencyNames[1], "strong": consistencyNames[1], "exact": consistencyNames[1],
+	"global": consistencyNames[1], "lease": consistencyNames[2], "batch": consistencyNames[2], "eventual": consistencyNames[3],
+	"async": consistencyNames[3], "none": consistencyNames[0], "memory": consistencyNames[0],
+}
+
+// sharing reads whether other processes share a policy, and checks that against what else it says.
+func (d *decoder) sharing(o *object, p *placedPolicy) {
+	at, given := o.get(keyConsistency)
+	if given {
+		p.consistency = at
+		word, ok := d.choice(at, consistencyNames, consistencyHints)
+		if !ok {
+			return
+		}
+		_ = p.Consistency.UnmarshalText([]byte(word))
+	}
+	hold, holds := o.get(keyHold)
+	if holds {
+		p.Hold = d.duration(hold, time.Millisecond, 24*time.Hour)
+	}
+	if !p.Consistency.Shared() {
+		const fix = "add consistency: coherent, or remove it"
+		if holds {
+			d.wrong(value{hold.key, hold.path, hold.key}, "belongs to shared policies: one that is local holds nothing in a store", fix)
+		}
+		if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
+			d.wrong(fail, "must be closed or open: local is for shared policies, while their store is unavailable", fix)
+		}
+		return
+	}
+	if queue, given := o.get("queue"); given && p.QueueLimit > 0 {
+		d.wrong(value{queue.key, queue.path, queue.key}, "a shared policy has no queue: it tells when to come back",
+			"remove it, or write consistency: local")
+	}
+	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
+		d.wrong(full, "must be deny: the keys of a shared policy are bounded by its store", "remove it, or write consistency: local")
+	}
+	for _, l := range p.live.limits {
+		if concurrent(l) && p.Consistency != policy.ConsistencyCoherent {
+			d.wrong(l.value, "a limit of concurrency cannot be "+p.Consistency.String()+": it must be coherent or local",
+				"write consistency: coherent, or make another policy of this limit")
+		}
+	}
+}
+
+// storeless finds shared policies that have no store, and a store that has no policy.
+func (d *decoder) storeless(f *File) {
+	shared := false
+	for _, p := range f.policies {
+		if !p.Consistency.Shared() {
+			continue
+		}
+		shared = true
+		if f.Store == nil && !d.hasStore {
+			d.wrong(p.consistency, "needs a store, and the file has none: processes share a policy through one",
+				"add store: redis://127.0.0.1:6379 at the top, start weir serve --store URL, or write consistency: local")
+		}
+	}
+	if f.Store != nil && !shared && len(f.policies) > 0 {
+		d.warn(value{f.Store.place.key, "store", nil}, "no policy is shared: the store is not used",
+			"add consistency: coherent to a policy, or remove it")
+	}
+}
+
+// explainStore writes where shared policies are kept.
+func (f *File) explainStore(w io.Writer) {
+	s := f.Store
+	if s == nil {
+		return
+	}
+	fmt.Fprint(w, "\nstore\n")
+	at := s.String()
+	if s.Master != "" {
+		at = "set " + f.show("store.master", s.Master) + " of the sentinels " + at
+	}
+	line(w, "at", at)
+	prefix := s.Prefix
+	if prefix == "" {
+		prefix = "weir:"
+	}
+	line(w, "prefix", f.show("store.prefix", prefix))
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = 100 * time.Millisecond
+	}
+	line(w, "timeout", f.show("store.timeout", shortDuration(timeout)))
+}
+
+// explainSharing writes whether a policy is shared, and what becomes of requests that cannot be decided.
+func (f *File) explainSharing(w io.Writer, p *placedPolicy) {
+	fail := map[policy.Fail]string{
+		policy.FailClosed: ": refuses requests whose key cannot be told",
+		policy.FailOpen:   ": lets requests pass whose key cannot be told",
+		policy.FailLocal:  ": refuses requests whose key cannot be told",
+	}[p.Fail]
+	if p.Consistency.Shared() {
+		line(w, keyConsistency, f.show(p.path+"."+keyConsistency, p.Consistency.String())+map[policy.Consistency]string{
+			policy.ConsistencyCoherent:   ": the store decides on every request",
+			policy.ConsistencyLeased:     ": blocks of the store are spent in memory, never above the limit",
+			policy.ConsistencyOptimistic: ": decided in memory, above the limit by a bounded number",
+		}[p.Consistency])
+		hold := p.Hold
+		if hold == 0 {
+			hold = time.Minute
+		}
+		line(w, keyHold, f.show(p.path+"."+keyHold, shortDuration(hold))+" for what is settled later")
+		fail += map[policy.Fail]string{
+			policy.FailClosed: ", and all while the store is unavailable",
+			policy.FailOpen:   ", and all while the store is unavailable",
+			policy.FailLocal:  "; limits in this process while the store is unavailable",
+		}[p.Fail]
+	}
+	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+fail)
+}

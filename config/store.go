@@ -1,0 +1,397 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Store says where the states of shared policies are kept. Nothing has been opened: that is for the program. What has its
+// zero value was not given.
+type Store struct {
+	// Source tells where it stands, such as "weir.yaml:3:1".
+	Source string
+	// URL names the server, and Addresses name it otherwise: host:port of a server, of some servers of a cluster, or of the
+	// sentinels that watch the set Master. One of the two is given.
+	URL       string
+	Addresses []string
+	Master    string
+	// Username and Password are those of the servers, SentinelUsername and SentinelPassword those of the sentinels.
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	// Database is the number of the database.
+	Database int
+	// TLS tells that the servers at Addresses are reached over TLS.
+	TLS bool
+	// Prefix begins the name of every key.
+	Prefix string
+	// Timeout is how long a decision waits for the store.
+	Timeout time.Duration
+	// MaxInFlight is how many requests may be waiting for the store, Connections how many connections to each server they share.
+	MaxInFlight, Connections int
+	// Leased is about policies of that consistency.
+	Leased struct {
+		Term    time.Duration
+		MaxKeys int
+	}
+	// Optimistic is about policies of that consistency.
+	Optimistic struct {
+		Interval time.Duration
+		Drift    int // per cent of a limit
+		MaxKeys  int
+	}
+
+	place value
+	where string // as it may be shown
+}
+
+// String is where the store is, without what must not be shown: passwords, and what came from the environment.
+func (s *Store) String() string { return s.where }
+
+// GoString is String: a store that is printed with all its fields shows no password either.
+func (s *Store) GoString() string { return "config.Store(" + strconv.Quote(s.where) + ")" }
+
+const (
+	storeURLIs = "a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket"
+	storeFix   = "write redis://127.0.0.1:6379, for instance"
+	mostPrefix = 128
+)
+
+// storeSchemes are those of URLs, and what they are called by others.
+var (
+	storeSchemes = []string{"redis", "rediss", "valkey", "valkeys", schemeUnix}
+	storeParams  = []string{"addr", "db", "master_set", "protocol", "skip_verify"}
+)
+
+const schemeUnix = "unix"
+
+// store reads where shared policies are kept: a URL, or a mapping.
+func (d *decoder) store(v value) *Store {
+	s := &Store{Source: d.place(v), place: v}
+	if describe(v) != "is a mapping" {
+		d.storeURL(v, s)
+		return s
+	}
+	o, ok := d.object(v, storeKind)
+	if !ok {
+		return s
+	}
+	at, hasURL := o.get("url")
+	addresses, hasAddresses := o.get("addresses")
+	switch {
+	case hasURL && hasAddresses:
+		d.wrong(value{addresses.key, addresses.path, addresses.key}, "addresses stand beside url: there must be one of them",
+			"write further addresses into url, as ?addr=host:port")
+	case hasURL:
+		d.storeURL(at, s)
+	case hasAddresses:
+		d.storeAddresses(addresses, s)
+	default:
+		o.missing("url", "is missing: a store needs url, or addresses", "add url: redis://127.0.0.1:6379, for instance")
+	}
+	d.storeAccess(o, s, hasAddresses)
+	if prefix, given := o.get("prefix"); given {
+		if x, ok := d.text(prefix, "a text of 1 to 128 bytes without braces", "write weir:, for instance"); ok {
+			s.Prefix = x.text
+			if x.text == "" || len(x.text) > mostPrefix || strings.ContainsAny(x.text, "{}") {
+				d.wrong(prefix, "must be a text of 1 to 128 bytes without braces", "write weir:, for instance")
+			}
+		}
+	}
+	if timeout, given := o.get("timeout"); given {
+		s.Timeout = d.duration(timeout, time.Millisecond, time.Minute)
+	}
+	if most, given := o.get("max_in_flight"); given {
+		n, _ := d.number(most, 1, 1<<20, "a number of requests")
+		s.MaxInFlight = int(n)
+	}
+	if connections, given := o.get("connections"); given {
+		if word, ok := d.choice(connections, []string{"1", "2", "4", "8"}, nil); ok {
+			s.Connections, _ = strconv.Atoi(word)
+		}
+	}
+	d.storeModes(o, s)
+	return s
+}
+
+// storeModes reads what is about leased and optimistic policies.
+func (d *decoder) storeModes(o *object, s *Store) {
+	maxKeys := func(o *object, to *int) {
+		if keys, given := o.get(keyMaxKeys); given {
+			n, _ := d.number(keys, 1, 1_000_000_000, "a number of keys")
+			*to = int(n)
+		}
+	}
+	if v, given := o.get("leased"); given {
+		if l, ok := d.object(v, leasedKind); ok {
+			if term, given := l.get("term"); given {
+				s.Leased.Term = d.duration(term, 10*time.Millisecond, time.Minute)
+			}
+			maxKeys(l, &s.Leased.MaxKeys)
+		}
+	}
+	if v, given := o.get("optimistic"); given {
+		if l, ok := d.object(v, optimisticKind); ok {
+			if interval, given := l.get("interval"); given {
+				s.Optimistic.Interval = d.duration(interval, 10*time.Millisecond, time.Minute)
+			}
+			if drift, given := l.get("drift"); given {
+				s.Optimistic.Drift = d.percent(drift)
+			}
+			maxKeys(l, &s.Optimistic.MaxKeys)
+		}
+	}
+}
+
+// percent reads a share of a limit.
+func (d *decoder) percent(v value) int {
+	const must, fix = "a share of the limit from 1% to 100%", "write 10%, for instance"
+	s, ok := d.scalar(v, must, fix)
+	if !ok {
+		return 0
+	}
+	digits, isShare := strings.CutSuffix(s.text, "%")
+	n, valid := integer(digits)
+	if !isShare || !valid || n < 1 || n > 100 {
+		if valid && !isShare && !s.env && n >= 1 && n <= 100 {
+			d.wrong(v, "must be "+must, "write "+digits+"%")
+		} else {
+			d.wrong(v, "must be "+must, fix)
+		}
+		return 0
+	}
+	return int(n)
+}
+
+// secret reads a text that is never shown. A number is taken as it is written.
+func (d *decoder) secret(v value, must string) (string, bool) {
+	hidden := func(at int, message, fix string) (string, bool) {
+		m := d.about(v, message, fix)
+		m.Value = ""
+		if at > 0 {
+			m.Line, m.Column = d.source.position(v.node, at)
+		}
+		d.add(m)
+		return "", false
+	}
+	if describe(v) == "is a mapping" || describe(v) == "is a list" || v.isNull() {
+		return hidden(0, describe(v)+": must be "+must, "write ${REDIS_PASSWORD}, and set this variable of the environment")
+	}
+	x, wrong := expand(v.node.Value, d.env)
+	if wrong != nil {
+		return hidden(wrong.at, wrong.message, wrong.fix)
+	}
+	d.shown[v.path] = "xxxxx"
+	return x.text, true
+}
+
+// storeAccess reads who we are for the servers, and how they are reached if not by a URL.
+func (d *decoder) storeAccess(o *object, s *Store, byAddress bool) {
+	for _, name := range []struct {
+		key string
+		to  *string
+	}{{"username", &s.Username}, {"sentinel_username", &s.SentinelUsername}} {
+		if v, given := o.get(name.key); given {
+			if x, ok := d.text(v, "a text", "write default, for instance"); ok {
+				*name.to = x.text
+			}
+		}
+	}
+	for _, name := range []struct {
+		key string
+		to  *string
+	}{{"password", &s.Password}, {"sentinel_password", &s.SentinelPassword}} {
+		if v, given := o.get(name.key); given {
+			*name.to, _ = d.secret(v, "a text")
+		}
+	}
+	if db, given := o.get("database"); given {
+		n, _ := d.number(db, 0, 1<<16-1, "the number of a database")
+		s.Database = int(n)
+	}
+	for _, key := range []string{"master", "tls"} {
+		v, given := o.get(key)
+		switch {
+		case !given:
+		case !byAddress:
+			fix := "write it into url: rediss:// is over TLS"
+			if key == "master" {
+				fix = "write it into url, as ?master_set=name"
+			}
+			d.wrong(value{v.key, v.path, v.key}, key+" belongs to addresses: beside url there must be none", fix)
+		case key == "tls":
+			s.TLS = d.boolean(v)
+		default:
+			if x, ok := d.text(v, "the name of a set of servers", "write mymaster, for instance"); ok {
+				s.Master = x.text
+			}
+		}
+	}
+}
+
+// storeAddresses reads a list of host:port.
+func (d *decoder) storeAddresses(v value, s *Store) {
+	items, ok := d.list(v, true, "host:port")
+	if !ok {
+		return
+	}
+	shown := make([]string, 0, len(items))
+	for _, item := range items {
+		x, ok := d.text(item, "host:port", "write 127.0.0.1:6379, for instance")
+		if !ok {
+			continue
+		}
+		host, port, err := net.SplitHostPort(x.text)
+		if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@") {
+			m := d.about(item, "must be host:port", "write 127.0.0.1:6379, for instance")
+			m.Value = redacted(m.Value)
+			d.add(m)
+			continue
+		}
+		s.Addresses = append(s.Addresses, x.text)
+		shown = append(shown, d.written(item.path, x.text))
+	}
+	s.where = strings.Join(shown, ", ")
+}
+
+// storeURL reads a URL. Its value is shown without password.
+func (d *decoder) storeURL(v value, s *Store) {
+	wrong := func(at int, message, fix string) {
+		m := d.about(v, message, fix)
+		m.Value = redacted(m.Value)
+		if at > 0 {
+			m.Line, m.Column = d.source.position(v.node, at)
+		}
+		d.add(m)
+	}
+	if v.node.Kind != yaml.ScalarNode || v.isNull() {
+		wrong(0, describe(v)+": must be "+storeURLIs, storeFix)
+		return
+	}
+	x, flawed := expand(v.node.Value, d.env)
+	if flawed != nil {
+		wrong(flawed.at, flawed.message, flawed.fix)
+		return
+	}
+	if x.env {
+		d.shown[v.path] = redacted(v.node.Value)
+	}
+	if message, fix := urlFlaw(x.text); message != "" {
+		if x.env {
+			message, fix = "cannot be used once the environment is put in: must be "+storeURLIs, storeFix
+		}
+		wrong(0, message, fix)
+		return
+	}
+	s.URL = x.text
+	s.where = redacted(v.node.Value)
+}
+
+// urlFlaw says what is wrong with the URL of a store, "" if nothing is, without anything of the URL that is secret.
+func urlFlaw(text string) (message, fix string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Opaque != "" {
+		fix = storeFix
+		if _, port, err := net.SplitHostPort(text); err == nil && port != "" && !strings.ContainsAny(text, "@/?") {
+			fix = "write redis://" + text
+		}
+		return "must be " + storeURLIs, fix
+	}
+	if !slices.Contains(storeSchemes, u.Scheme) {
+		return "must be " + storeURLIs, meant(u.Scheme, storeSchemes, storeFix)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "has parameters that cannot be read: must be " + storeURLIs, storeFix
+	}
+	for key := range query {
+		if !slices.Contains(storeParams, key) {
+			return "has a parameter that is not known: accepted are " + oneOf(storeParams), meant(key, storeParams, "remove it")
+		}
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	switch {
+	case u.Scheme == schemeUnix && u.Path == "":
+		return "has no path: must be unix:///path/to/socket", "write unix:///run/redis/redis.sock, for instance"
+	case u.Scheme == schemeUnix:
+		database = query.Get("db")
+	case u.Hostname() == "":
+		return "has no host: must be " + storeURLIs, storeFix
+	case u.Path == "/":
+		return "ends in a slash without the number of a database: must be " + storeURLIs, "remove the slash"
+	case query.Has("db"):
+		database = query.Get("db")
+	}
+	if n, err := strconv.Atoi(database); database != "" && (err != nil || n < 0 || n >= 1<<16) {
+		return "has a database that is not a number from 0 to 65535", "write redis://host:6379/0, for instance"
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "has a port that is not from 1 to 65535", storeFix
+		}
+	}
+	for _, address := range query["addr"] {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return "has an addr that is not host:port", "write ?addr=10.0.0.2:6379, for instance"
+		}
+	}
+	return "", ""
+}
+
+// redacted is a URL, or what somebody took for one, without passwords. What it refers to of the environment stays.
+func redacted(text string) string {
+	scheme, rest, hasScheme := strings.Cut(text, "://")
+	if !hasScheme {
+		scheme, rest = "", text
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, password, hasPassword := strings.Cut(rest[:at], ":")
+		switch {
+		case isReference(rest[:at]):
+		case hasPassword && isReference(password):
+		case hasPassword:
+			rest = user + ":xxxxx" + rest[at:]
+		default:
+			rest = "xxxxx" + rest[at:]
+		}
+	}
+	if before, query, has := strings.Cut(rest, "?"); has && strings.Contains(strings.ToLower(query), "pass") {
+		rest = before + "?xxxxx"
+	}
+	if hasScheme {
+		return scheme + "://" + rest
+	}
+	return rest
+}
+
+// isReference tells whether a text is nothing but a variable of the environment, without a default.
+func isReference(text string) bool {
+	name, ok := strings.CutPrefix(text, "${")
+	name, closed := strings.CutSuffix(name, "}")
+	return ok && closed && isVariableName(name)
+}
+
+// ParseStore reads the URL of a store that was not given in a file. The error says what is wrong with it and what to do, without
+// a password that is in it.
+func ParseStore(text string) (*Store, error) {
+	if message, fix := urlFlaw(text); message != "" {
+		return nil, &StoreError{Value: redacted(text), Message: message, Fix: fix}
+	}
+	return &Store{URL: text, where: redacted(text)}, nil
+}
+
+// StoreError says what is wrong with the URL of a store.
+type StoreError struct {
+	// Value is the URL without its password, Message what is wrong, Fix what to do about it.
+	Value, Message, Fix string
+}
+
+// Error is all of that.
+func (e *StoreError) Error() string {
+	return "weir: store " + strconv.Quote(shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
+}
