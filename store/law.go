@@ -23,6 +23,8 @@ type law interface { //nolint:interfacebloat // what a record needs of an algori
 	mark(state []int64) mark
 	// markAt is a mark of permits that were taken at a time; of a bucket it says nothing.
 	markAt(t int64) mark
+	// regained is when everything has come back that was taken until a time, debts aside.
+	regained(t int64) int64
 	// carry answers a state of old, which has the same algorithm, as one of this; mapped is what becomes of marks.
 	carry(old law, state []int64, now int64) (carried []int64, mapped marks)
 	// valid tells whether the words can be a state.
@@ -105,6 +107,12 @@ func (l *lawOf[S, A]) markAt(t int64) mark {
 	var zero S
 	s, _ := l.algorithm.Take(zero, t, 1)
 	return l.form.mark(s)
+}
+
+func (l *lawOf[S, A]) regained(t int64) int64 {
+	var zero S
+	s, _ := l.algorithm.Take(zero, t, l.algorithm.Limit())
+	return l.algorithm.FreshAt(s)
 }
 
 func (l *lawOf[S, A]) valid(state []int64) bool { return l.form.valid(state) }

@@ -45,6 +45,10 @@ func (m *Memory) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.De
 	defer m.lock.Unlock()
 	now := m.now()
 	asked := Charge{Policy: c.Policy, N: least}
+	if t, _ := compiled.terms(c.Limit); least > t.most { // nothing is kept for that
+		d := DecisionOf(asked, t.most, m.view(m.keys[memoryKey{c.Policy, c.Key}], t, now).peek(least))
+		return Loan{}, d, nil
+	}
 	e, t, ok := m.entry(&c, now)
 	if !ok {
 		d := DecisionOf(asked, t.most, m.view(nil, t, now).peek(least))
@@ -95,7 +99,8 @@ func (m *Memory) Return(ctx context.Context, l Loan, unspent int64) error {
 		return err
 	}
 	defer m.lock.Unlock()
-	if e, _ := m.find(&l.Charge); e != nil {
+	e := m.keys[memoryKey{l.Charge.Policy, l.Charge.Key}]
+	if t, _ := e.termsOf(&l.Charge); e != nil && e.terms.text == t.text {
 		e.ready(m.now(), nil)
 		e.takeBack(unspent, l.Taken)
 		m.due(e)

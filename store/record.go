@@ -25,6 +25,10 @@ type record struct {
 	state []int64
 	held  []hold // by expiry
 	done  []done // by id
+	// sealed is until when nothing is given back of loans: what has become of their permits is not known, as the limit was
+	// changed since, or the time was set back. It need not be known any more when all of them have come back anyway, which is
+	// at unsealed. Both are 0 where there is nothing to be known.
+	sealed, unsealed int64
 }
 
 // hold is a reservation in a record.
@@ -84,6 +88,9 @@ func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
 		keep = true
 	}
 	r.at = max(r.at, now)
+	if r.at >= r.unsealed {
+		r.sealed, r.unsealed = 0, 0
+	}
 	keep = r.expire() || keep
 	if t != nil && r.terms != t {
 		r.carry(t)
@@ -94,6 +101,8 @@ func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
 // rewind takes the record back to now, as if no time had passed.
 func (r *record) rewind(now int64) {
 	back := r.at - now
+	r.unsealed -= min(back, r.unsealed)
+	r.seal(now + mostAhead) // nobody keeps a loan for longer than that after a clock was wrong for longer
 	was := r.state[0]
 	r.terms.law.refund(r.state, now, 0)
 	moved := r.state[0] - was
@@ -159,11 +168,13 @@ func (r *record) giveBack(h *hold, n int64) {
 // carry makes the record one that is held to t.
 func (r *record) carry(t *terms) {
 	old := r.terms
-	r.terms = t
-	switch {
-	case old.text == t.text:
+	if old.text == t.text {
+		r.terms = t
 		return
-	case old.limit.Algorithm != t.limit.Algorithm:
+	}
+	r.seal(r.at)
+	r.terms = t
+	if old.limit.Algorithm != t.limit.Algorithm {
 		r.begin()
 		for i := range r.held {
 			r.held[i].void = true
@@ -184,6 +195,15 @@ func (r *record) carry(t *terms) {
 			h.void = true
 		}
 	}
+}
+
+// seal has nothing given back of loans under the limit, or the one before, that were made until a time.
+func (r *record) seal(until int64) {
+	if r.terms.limit.Algorithm == weir.AlgorithmConcurrency { // which lends nothing
+		return
+	}
+	r.sealed = max(r.sealed, until)
+	r.unsealed = max(r.unsealed, r.terms.law.regained(until))
 }
 
 // take takes n permits if they are there. The record must be ready.
@@ -220,7 +240,7 @@ func (r *record) lend(least, n int64) (lent int64, result algo.Result) {
 // takeBack gives back n permits that were lent at a time, as far as they cannot have come back since. The record must be
 // ready.
 func (r *record) takeBack(n, lent int64) {
-	if lent > r.at { // the time of the record went back, nobody knows how far
+	if lent > r.at || r.unsealed > 0 && lent <= r.sealed { // a loan of the future is one from before the time went back
 		return
 	}
 	m := mark{part: noPart, taken: lent}
@@ -324,13 +344,13 @@ func (r *record) reset() {
 
 // fresh tells whether the record, which must be ready, equals that of a key that has never been seen.
 func (r *record) fresh() bool {
-	return len(r.held) == 0 && len(r.done) == 0 && r.terms.law.fresh(r.state, r.at)
+	return r.unsealed <= r.at && len(r.held) == 0 && len(r.done) == 0 && r.terms.law.fresh(r.state, r.at)
 }
 
 // freshAt is from when on the record equals that of a key that has never been seen, if nobody takes permits: never earlier than
 // that, and no later than it takes until reservations have expired. It is never if nobody knows.
 func (r *record) freshAt() int64 {
-	at := r.at
+	at := max(r.at, r.unsealed)
 	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
 		at = max(at, r.terms.law.freshAt(r.state))
 	}

@@ -100,13 +100,16 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 			if rng.IntN(30) == 0 {
 				r.finished(fmt.Sprintf("done-%d", rng.Int()), r.at+1e9, 1+rng.Int64N(3))
 			}
+			if rng.IntN(30) == 0 {
+				r.seal(r.at)
+			}
 			b := r.encode()
 			for _, want := range []*terms{held, nil} {
 				got, err := decodeRecord(b, want)
 				if err != nil {
 					t.Fatalf("%v: %v", l, err)
 				}
-				if got.terms.text != held.text || got.at != r.at || !reflect.DeepEqual(got.state, r.state) ||
+				if got.terms.text != held.text || got.at != r.at || got.sealed != r.sealed || got.unsealed != r.unsealed || !reflect.DeepEqual(got.state, r.state) ||
 					len(got.held) != len(r.held) || len(got.held) > 0 && !reflect.DeepEqual(got.held, r.held) ||
 					len(got.done) != len(r.done) || len(got.done) > 0 && !reflect.DeepEqual(got.done, r.done) {
 					t.Fatalf("%v: read %+v, wrote %+v", l, got, r)
@@ -146,6 +149,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Add(r.encode(), testNow, int64(1))
 		drive(f, rng, r, 30, func(*record) {})
 		r.finished("request", r.at+5, 2)
+		r.seal(r.at)
 		f.Add(r.encode(), testNow+int64(time.Minute), int64(3))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, now, n int64) {
@@ -176,6 +180,12 @@ func FuzzDecodeRecord(f *testing.F) {
 			r.cancel(0)
 		}
 		r.refund(n)
+		if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+			_, res := r.lend(1, max(n, 1))
+			check("lend", 1, res)
+			r.takeBack(n, now)
+			check("debit", 0, r.debit(n))
+		}
 		check("peek", n, r.peek(n))
 		r.freshAt()
 		r.ready(min(now, latest-int64(time.Hour))+int64(time.Hour), nil)
@@ -379,6 +389,32 @@ func TestExpiryIsKeptByWhoeverSeesIt(t *testing.T) {
 			clock.now += int64(2 * time.Second)
 			if err := s.Peek(t.Context(), c, ds); err != nil || ds[0].Remaining != want {
 				t.Errorf("%s: %d are left, want %d, %v", name, ds[0].Remaining, want, err)
+			}
+		}
+	}
+}
+
+// TestReturnAfterTheTimeWentBack returns loans to records whose clock was wrong: nothing that can have come back meanwhile is
+// given back, however long ago it seems to be.
+func TestReturnAfterTheTimeWentBack(t *testing.T) {
+	for _, l := range someLimits(t) {
+		if l.Algorithm == weir.AlgorithmConcurrency {
+			continue
+		}
+		held := mustTerms(t, l)
+		const hour = int64(time.Hour)
+		for _, at := range []int64{0, 10, 29, 39} { // hours
+			r := newRecord(held, testNow+at*hour)
+			lent, _ := r.lend(1, held.most)
+			loan := r.at
+			r.ready(testNow+40*hour, nil) // much has come back, and is lent again
+			r.lend(1, held.most)
+			for _, now := range []int64{1, 9, 10, 24} {
+				r.ready(testNow+now*hour, nil)
+				before := r.clone()
+				if r.takeBack(lent, loan); !reflect.DeepEqual(r, before) {
+					t.Errorf("%v: what was lent at %d h was given back at %d h", l, at, now)
+				}
 			}
 		}
 	}

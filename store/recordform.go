@@ -18,7 +18,7 @@ const recordVersion = 1
 var errMalformed = errors.New("weir: not a record of this version")
 
 // The binary form of a record: the version, the limit with its length before it, the time, the words of the state, the
-// reservations and the requests that were granted, each with their number before them. Numbers are variable-length integers;
+// reservations and the requests that were granted, each with their number before them, and what is known of loans. Numbers are variable-length integers;
 // what has the wrong order, lies out of range, or is longer than it needs to be is refused.
 
 // encode is the binary form.
@@ -46,7 +46,8 @@ func (r *record) encode() []byte {
 		b = binary.AppendVarint(b, r.done[i].until)
 		b = binary.AppendVarint(b, r.done[i].left)
 	}
-	return b
+	b = binary.AppendVarint(b, r.sealed)
+	return binary.AppendVarint(b, r.unsealed)
 }
 
 func appendText(b []byte, s string) []byte {
@@ -111,6 +112,7 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 	}
 	d.holds(r)
 	d.dones(r)
+	r.sealed, r.unsealed = d.time(), d.int()
 	if d.failed || len(d.rest) > 0 || !r.consistent() {
 		return nil, errMalformed
 	}

@@ -92,8 +92,9 @@ type Store interface {
 	Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error)
 	// Return gives back what was not spent of a loan, once for each loan. It never makes more permits available than if they
 	// had not been lent (TestReturnNeverMints): permits of a window or segment that has ended are not given back, nor those of
-	// a token bucket that can have been regained since; and nothing is, if the limit was changed meanwhile. After a Reset, or
-	// after a Refund of permits that were not lent, it may make as many more available.
+	// a token bucket that can have been regained since; and nothing is, if the limit was changed since or at the same moment,
+	// even if it was changed back, or if the clock was set back. After a Reset, a Refund of permits that were not lent, or a
+	// Debit of which something was forgotten, it may make as many more available.
 	Return(ctx context.Context, l Loan, unspent int64) error
 	// Reset makes all permits of a key of a policy available, as if it had never been seen.
 	Reset(ctx context.Context, policy, key string) error
