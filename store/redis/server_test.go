@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // server is a redis-server of this test alone.
@@ -20,17 +24,34 @@ type server struct {
 	dir  string
 	args []string
 	cmd  *exec.Cmd
+	// config is the file of a sentinel, which writes there.
+	config string
 
 	guard *exec.Cmd // kills the server if this process ends without doing so
 	leash io.WriteCloser
+
+	lock   sync.Mutex
+	client rueidis.Client // of the test itself
 }
 
 // startServer starts a server on a free port of the loopback interface, and stops it when the test ends.
 func startServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
-	s := &server{tb: tb, port: freePort(tb), dir: tb.TempDir(), args: args}
+	s := newServer(tb, args...)
 	s.start()
-	tb.Cleanup(s.kill)
+	return s
+}
+
+// newServer is a server that has not been started. It is killed when the test ends.
+func newServer(tb testing.TB, args ...string) *server {
+	tb.Helper()
+	s := &server{tb: tb, port: freePort(tb), dir: tb.TempDir(), args: args}
+	tb.Cleanup(func() {
+		if s.client != nil {
+			s.client.Close()
+		}
+		s.kill()
+	})
 	return s
 }
 
@@ -46,14 +67,26 @@ func freePort(tb testing.TB) int {
 
 func (s *server) start() {
 	s.tb.Helper()
+	s.launch()
+	until(s.tb, "redis-server answers", s.answers)
+}
+
+// launch starts the server without waiting for it.
+func (s *server) launch() {
+	s.tb.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		s.tb.Fatal("redis-server is missing: `make deps` installs it on Debian")
 	}
-	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
-		"--logfile", filepath.Join(s.dir, "log"), "--daemonize", "no",
-	}, s.args...)
+	args := s.args
+	if s.config == "" {
+		args = append([]string{
+			"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
+			"--logfile", filepath.Join(s.dir, "log"), "--daemonize", "no",
+		}, args...)
+	} else {
+		args = append([]string{s.config}, args...)
+	}
 	s.cmd = exec.CommandContext(context.Background(), program, args...)
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
@@ -64,14 +97,6 @@ func (s *server) start() {
 	}
 	if err := s.guard.Start(); err != nil {
 		s.tb.Fatal(err)
-	}
-	deadline := time.Now().Add(20 * time.Second)
-	for !s.answers() {
-		if time.Now().After(deadline) {
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			s.tb.Fatalf("redis-server does not answer:\n%s", log)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -102,6 +127,87 @@ func (s *server) kill() {
 	}
 }
 
+// stop is SIGSTOP: connections stay, and nothing is answered.
+func (s *server) stop() {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// resume is SIGCONT.
+func (s *server) resume() {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// ask sends a command of the test itself, which must succeed.
+func (s *server) ask(command ...string) string {
+	s.tb.Helper()
+	text, err := s.try(command...)
+	if err != nil {
+		s.tb.Fatal(command, err)
+	}
+	return text
+}
+
+// try is ask for a command that may fail. Elements of a list are put on lines of their own.
+func (s *server) try(command ...string) (string, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.client == nil {
+		client, err := rueidis.NewClient(rueidis.ClientOption{
+			InitAddress: []string{s.address()}, AlwaysRESP2: true, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
+		})
+		if err != nil {
+			return "", err
+		}
+		s.client = client
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	m, err := s.client.Do(ctx, s.client.B().Arbitrary(command...).Build()).ToMessage()
+	if err != nil {
+		return "", err
+	}
+	return plain(&m), nil
+}
+
+func plain(m *rueidis.RedisMessage) string {
+	if list, err := m.ToArray(); err == nil {
+		lines := make([]string, len(list))
+		for i := range list {
+			lines[i] = plain(&list[i])
+		}
+		return strings.Join(lines, "\n")
+	}
+	if n, err := m.AsInt64(); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	text, _ := m.ToString()
+	return text
+}
+
+// info is a number in the answer to INFO.
+func (s *server) info(section, name string) string {
+	s.tb.Helper()
+	text := s.ask("INFO", section)
+	_, after, _ := strings.Cut("\r\n"+text, "\r\n"+name+":")
+	value, _, _ := strings.Cut(after, "\r\n")
+	return value
+}
+
+// calls is how often the server has run a command.
+func (s *server) calls(command string) int64 {
+	s.tb.Helper()
+	_, after, _ := strings.Cut(s.info("commandstats", "cmdstat_"+command), "calls=")
+	text, _, _ := strings.Cut(after, ",")
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
 func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 func (s *server) url() string { return "redis://" + s.address() }
@@ -116,6 +222,12 @@ func (s *server) open(o Options) *Store {
 func (s *server) openIn(tb testing.TB, o Options) *Store {
 	tb.Helper()
 	o.URL = s.url()
+	return open(tb, o)
+}
+
+// open is a store that is closed when the test ends.
+func open(tb testing.TB, o Options) *Store {
+	tb.Helper()
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second // the machine may be busy
 	}

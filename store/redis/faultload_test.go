@@ -1,0 +1,284 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// rounds is how often the tests of faults repeat what they do: once, or as often as WEIR_ROUNDS says.
+func rounds(tb testing.TB) int {
+	tb.Helper()
+	n := 1
+	if text := os.Getenv("WEIR_ROUNDS"); text != "" {
+		if _, err := fmt.Sscan(text, &n); err != nil || n < 1 {
+			tb.Fatalf("WEIR_ROUNDS: %q", text)
+		}
+	}
+	return n
+}
+
+// yearly is a limit whose permits do not come back while a test runs.
+func yearly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 3000*24*time.Hour)} }
+
+// endless are limits of n permits, one of every algorithm, that do not come back while a test runs.
+func endless(n int64) []weir.Limit {
+	// The windows have begun long ago, and end after the test: a year may end at any time, the others are of 10 years.
+	const decade = 3652 * 24 * time.Hour
+	return []weir.Limit{
+		yearly(n),
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, decade)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, decade)},
+		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, decade)},
+	}
+}
+
+// faultCharges are keys of limits that are used up soon and of some that are not, so that a fault meets both.
+func faultCharges(small, large int64) []store.Charge {
+	var charges []store.Charge
+	for _, n := range []int64{small, large} {
+		for _, l := range endless(n) {
+			charges = append(charges, store.Charge{
+				Policy: fmt.Sprint(l.Algorithm, n), Key: fmt.Sprint("key", len(charges)), Limit: l, N: 1,
+			})
+		}
+	}
+	return charges
+}
+
+// load has callers take permits until it is stopped, and counts what happened.
+type load struct {
+	tb      testing.TB
+	stores  []store.Store
+	charges []store.Charge
+	// requests are the places in charges of what is asked for together.
+	requests [][]int
+	// reserving has one call of so many reserve and commit instead of take; 0 is none.
+	reserving int
+	pause     time.Duration
+	timeout   time.Duration // that of the callers' contexts, if it is not 0
+
+	granted, refused, failed, unsettled atomic.Int64
+	admitted                            []atomic.Int64 // permits of each charge
+	slowest                             atomic.Int64
+	last, gap                           atomic.Int64
+	crowd                               atomic.Int64 // the most that were in flight in a redis.Store
+	began                               time.Time
+	stopped                             atomic.Bool
+	wait                                sync.WaitGroup
+}
+
+// newLoad is a load of charges that are taken one at a time, or together as requests says.
+func newLoad(tb testing.TB, charges []store.Charge, stores ...store.Store) *load {
+	l := &load{tb: tb, stores: stores, charges: charges, pause: 2 * time.Millisecond, began: time.Now()}
+	l.admitted = make([]atomic.Int64, len(charges))
+	for i := range charges {
+		l.requests = append(l.requests, []int{i})
+	}
+	return l
+}
+
+// startLoad is a load of one charge without pauses.
+func startLoad(tb testing.TB, s *Store, c store.Charge, callers int) *load {
+	l := newLoad(tb, []store.Charge{c}, s)
+	l.pause = 0
+	return l.start(callers)
+}
+
+// start starts callers, which use the stores in turn.
+func (l *load) start(callers int) *load {
+	for i := range callers {
+		s := l.stores[i%len(l.stores)]
+		l.wait.Go(func() {
+			d := make([]weir.Decision, len(l.charges))
+			for n := 1; !l.stopped.Load(); n++ {
+				request := l.requests[rand.IntN(len(l.requests))]
+				failed := l.call(s, request, d[:len(request)], l.reserving > 0 && n%l.reserving == 0)
+				if r, ok := s.(*Store); ok {
+					highest(&l.crowd, r.dispatch.inFlight.Load())
+				}
+				if pause := l.pause; failed { // a caller does something with the error
+					time.Sleep(max(pause, time.Millisecond))
+				} else if pause > 0 {
+					time.Sleep(pause)
+				}
+			}
+		})
+	}
+	return l
+}
+
+func highest(of *atomic.Int64, v int64) {
+	for was := of.Load(); v > was && !of.CompareAndSwap(was, v); was = of.Load() {
+	}
+}
+
+func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve bool) (failed bool) {
+	charges := make([]store.Charge, len(request))
+	for i, at := range request {
+		charges[i] = l.charges[at]
+	}
+	ctx := context.Background()
+	if l.timeout > 0 {
+		c, cancel := context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+		ctx = c
+	}
+	began := time.Now()
+	var err error
+	var r store.Reservation
+	if reserve {
+		r, err = s.Reserve(ctx, charges, d, time.Minute)
+	} else {
+		err = s.Take(ctx, charges, d)
+	}
+	now := time.Now()
+	highest(&l.slowest, int64(now.Sub(began)))
+	allowed := err == nil
+	for i := range d {
+		allowed = allowed && d[i].Allowed
+		if err != nil && d[i] != (weir.Decision{}) {
+			l.tb.Errorf("a decision with an error: %+v, %v", d[i], err)
+		}
+	}
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		l.failed.Add(1)
+		clear(d)
+		return true
+	case err != nil:
+		l.tb.Error(err)
+		return true
+	case !allowed:
+		l.refused.Add(1)
+	case reserve && s.Commit(ctx, r, ones(len(request))) != nil:
+		l.unsettled.Add(1) // it is canceled in the end, or was committed: nobody was served
+	default:
+		l.granted.Add(1)
+		for _, at := range request {
+			l.admitted[at].Add(1)
+		}
+	}
+	clear(d)
+	at := int64(now.Sub(l.began))
+	if was := l.last.Swap(at); was > 0 {
+		highest(&l.gap, at-was)
+	}
+	return false
+}
+
+func ones(n int) []int64 {
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = 1
+	}
+	return list
+}
+
+func (l *load) stop() {
+	l.stopped.Store(true)
+	l.wait.Wait()
+}
+
+// more waits until n more calls have been answered.
+func (l *load) more(n int64) {
+	l.tb.Helper()
+	goal := l.answers() + n
+	until(l.tb, fmt.Sprint(n, " calls are answered"), func() bool { return l.answers() >= goal })
+}
+
+func (l *load) answers() int64 { return l.granted.Load() + l.refused.Load() }
+
+// goOn lets the load run for a while.
+func (l *load) goOn(d time.Duration) {
+	end := time.Now().Add(d)
+	until(l.tb, "time has passed", func() bool { return time.Now().After(end) })
+}
+
+// tally is what came of a load.
+type tally struct {
+	admitted, allowed, above int64
+	// taken is what the states say was taken while the load ran.
+	taken int64
+	// most is how often the limit of a key was admitted at the worst.
+	most float64
+}
+
+// drain takes what is left of every limit, and then compares what was admitted with what is allowed. It is stopped before.
+func (l *load) drain(s store.Store) tally {
+	l.tb.Helper()
+	var sum tally
+	d := make([]weir.Decision, 1)
+	for i := range l.charges {
+		c := []store.Charge{l.charges[i]}
+		until(l.tb, "what is left is known", func() bool { return s.Peek(context.Background(), c, d) == nil })
+		most := d[0].Limit
+		left := d[0].Remaining
+		admitted := l.admitted[i].Load()
+		sum.taken += most - left
+		if c[0].N = left; left > 0 {
+			if err := s.Take(context.Background(), c, d); err != nil {
+				l.tb.Fatal(err)
+			}
+			if !d[0].Allowed {
+				l.tb.Errorf("%+v, but %d were left", d[0], left)
+			}
+			admitted += left
+		}
+		c[0].N = 1
+		if err := s.Take(context.Background(), c, d); err != nil || d[0].Allowed {
+			l.tb.Errorf("a permit after the last: %+v, %v", d[0], err)
+		}
+		sum.admitted += admitted
+		sum.allowed += most
+		sum.above += max(0, admitted-most)
+		sum.most = max(sum.most, float64(admitted)/float64(most))
+	}
+	return sum
+}
+
+// report logs what came of a load in a line.
+func (l *load) report(what string, sum tally) {
+	l.tb.Helper()
+	l.tb.Logf("%s: admitted %d, allowed %d, above the limit %d (at most %.3f of a limit); calls granted %d, refused %d, failed %d, "+
+		"unsettled %d; without service %v, slowest call %v, in flight at most %d",
+		what, sum.admitted, sum.allowed, sum.above, sum.most, l.granted.Load(), l.refused.Load(), l.failed.Load(),
+		l.unsettled.Load(), time.Duration(l.gap.Load()).Round(time.Millisecond),
+		time.Duration(l.slowest.Load()).Round(time.Millisecond), l.crowd.Load())
+}
+
+// until polls a condition.
+func until(tb testing.TB, what string, f func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// within fails if a call took longer than a caller accepts; the machine may be busy.
+func (l *load) within(timeout time.Duration) {
+	l.tb.Helper()
+	if slowest := time.Duration(l.slowest.Load()); slowest > timeout+500*time.Millisecond {
+		l.tb.Errorf("the slowest call took %v, want about %v", slowest, timeout)
+	}
+}
+
+// admittedSum is how many permits were admitted under load.
+func (l *load) admittedSum() int64 {
+	sum := int64(0)
+	for i := range l.admitted {
+		sum += l.admitted[i].Load()
+	}
+	return sum
+}
