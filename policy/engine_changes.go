@@ -19,6 +19,7 @@ type field struct {
 	policy      string // that it is about, if any
 	limit       string // that it is, if it is one of Limits or Candidate
 	candidate   bool
+	where       bool // it says where the limits are kept
 }
 
 // compare answers what has changed from one set to the next.
@@ -39,6 +40,17 @@ func compare(old, now *snapshot) []Change {
 
 // becomes tells what becomes of the state of keys by a change.
 func becomes(old, now *snapshot, f *field) string {
+	if f.where {
+		was, ok := old.policies[f.policy]
+		is, still := now.policies[f.policy]
+		switch {
+		case !ok || !still:
+			return ""
+		case old.live[was].shared == now.live[is].shared:
+			return "kept"
+		}
+		return "begins anew"
+	}
 	if f.limit == "" {
 		if _, ok := now.policies[f.policy]; f.policy != "" && !ok {
 			return "forgotten"
@@ -155,7 +167,9 @@ func describePolicy(all []field, p *Policy) []field {
 		add("lockout", fmt.Sprintf("%d refusals within %v, for %v", o.Refusals, o.Within, o.For), false)
 	}
 	add("fail", p.Fail.String(), p.Fail == FailClosed)
-	add("consistency", p.Consistency.String(), p.Consistency == ConsistencyLocal)
+	if p.Consistency != ConsistencyLocal {
+		all = append(all, field{path: at + ".consistency", value: p.Consistency.String(), policy: p.Name, where: true})
+	}
 	add("hold", p.Hold.String(), p.Hold == 0)
 	add("priority", p.Priority.String(), p.Priority == weir.PriorityNormal)
 	return all

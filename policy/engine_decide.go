@@ -30,7 +30,7 @@ func (e *Engine) prepare(s *snapshot, r *Request, v *Verdict) bool {
 	for i := range v.work.items {
 		if it := &v.work.items[i]; it.failed != nil {
 			it.policy.state.counts.failed.Add()
-			e.warn(&it.policy.state.counts.warned, "policy", it.policy.Name, it.failed)
+			e.warn(&it.policy.state.counts.warned, expressionFailed, "policy", it.policy.Name, it.failed)
 		}
 	}
 	if len(v.Parts) == 0 && len(v.work.items) == 0 {
@@ -39,8 +39,13 @@ func (e *Engine) prepare(s *snapshot, r *Request, v *Verdict) bool {
 	return true
 }
 
-// warn logs what cannot be told, at most once a minute.
-func (e *Engine) warn(last *atomic.Int64, kind, name string, err error) {
+const (
+	expressionFailed = "an expression failed"
+	storeFailed      = "a store failed"
+)
+
+// warn logs what has failed, at most once a minute.
+func (e *Engine) warn(last *atomic.Int64, what, kind, name string, err error) {
 	if e.options.Logger == nil {
 		return
 	}
@@ -48,7 +53,7 @@ func (e *Engine) warn(last *atomic.Int64, kind, name string, err error) {
 	if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
 		return
 	}
-	e.options.Logger.Warn("an expression failed", kind, name, "error", err.Error())
+	e.options.Logger.Warn(what, kind, name, "error", err.Error())
 }
 
 // chargeAll makes the parts of the policies that are enforced, and their charges.
@@ -60,22 +65,33 @@ func (v *Verdict) chargeAll() {
 		switch {
 		case it.policy.Mode != ModeEnforce:
 		case it.failed != nil:
-			if it.policy.Fail == FailClosed {
+			if it.policy.Fail != FailOpen {
 				v.fail(it)
 			}
 		default:
-			it.first = len(v.Parts)
-			w.charge(it, it.policy.limits, it.plans)
-			it.end = it.first + len(it.policy.limits)
-			v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
-			for j := range it.policy.limits { // in place, as a part is large
-				p := &v.Parts[it.first+j]
-				p.Policy, p.Limit, p.Rule = it.policy.Policy, j, &w.snapshot.set.Rules[it.rule]
-				p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
-				p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
-				w.owed = w.owed || it.policy.limits[j].returns
-			}
+			v.chargeItem(it, &w.snapshot.set.Rules[it.rule])
 		}
+	}
+}
+
+// chargeItem makes the parts of a policy that is enforced, and their charges.
+func (v *Verdict) chargeItem(it *item, rule *Rule) {
+	w, shared := &v.work, it.policy.shared
+	if shared {
+		w.sharing.charge(w, it)
+	} else {
+		w.charge(it, it.policy.limits, it.plans)
+	}
+	it.first = len(v.Parts)
+	it.end = it.first + len(it.policy.limits)
+	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
+	for j := range it.policy.limits { // in place, as a part is large
+		p := &v.Parts[it.first+j]
+		p.Policy, p.Limit, p.Rule = it.policy.Policy, j, rule
+		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
+		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
+		p.Unasked, p.shared = false, shared
+		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
 }
 
@@ -111,10 +127,15 @@ func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
 	switch {
 	case e.refusedAhead(s, v):
 		return
+	case len(v.work.sharing.asked) > 0:
+		if e.takeShared(r.context(), v, reserve) != nil {
+			e.counts.canceled.Add()
+			return
+		}
 	case len(v.work.charges) > 0:
 		v.take(reserve)
 	}
-	e.conclude(s, v)
+	e.conclude(r.context(), s, v)
 }
 
 // refusedAhead refuses a request that no limit need be asked for, and tells the limits nothing.
@@ -165,29 +186,50 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 func (v *Verdict) peekParts() {
 	w := &v.work
 	w.peeked, v.Binding = weir.PeekAll(w.peeked[:0], w.charges...)
+	w.leases = w.leases[:0]
+	if len(w.sharing.asked) > 0 {
+		w.sharing.unknown = true
+		v.fillPeeked()
+		v.bind()
+		return
+	}
 	for i := range v.Parts {
 		v.Parts[i].Decision = w.peeked[i]
 		v.Parts[i].Decision.Policy = v.Parts[i].name
 	}
-	w.leases = w.leases[:0]
 }
 
 // peekRest is peekParts, except for those that are locked out.
 func (v *Verdict) peekRest() {
 	w := &v.work
 	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
-	v.Binding = -1
+	v.fillPeeked()
+	v.bind()
+}
+
+// fillPeeked fills the parts with what was peeked at, except for those that are locked out, which stay so. Limits in a store
+// were not asked.
+func (v *Verdict) fillPeeked() {
+	at := 0
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		if p.Decision.Reason == weir.ReasonHardLockout {
-			p.Decision.Limit, p.Decision.Remaining = w.peeked[i].Limit, w.peeked[i].Remaining
-			p.Decision.ResetAfter = w.peeked[i].ResetAfter
-		} else {
-			p.Decision = w.peeked[i]
-			v.Parts[i].Decision.Policy = v.Parts[i].name
+		if p.shared {
+			p.unask(v.work.sharing.asked[i-at].Limit)
+			continue
 		}
+		p.peeked(&v.work.peeked[at])
+		at++
 	}
-	v.bind()
+}
+
+// peeked fills a part with what its limit answers, unless it is locked out.
+func (p *Part) peeked(d *weir.Decision) {
+	if p.Decision.Reason == weir.ReasonHardLockout {
+		p.Decision.Limit, p.Decision.Remaining, p.Decision.ResetAfter = d.Limit, d.Remaining, d.ResetAfter
+		return
+	}
+	p.Decision = *d
+	p.Decision.Policy = p.name
 }
 
 // fill fills the parts with the leases that were got.
@@ -234,7 +276,7 @@ func (v *Verdict) refuses(it *item) bool {
 }
 
 // conclude counts a request that was decided, and asks policies in shadow and candidates.
-func (e *Engine) conclude(s *snapshot, v *Verdict) {
+func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	w := &v.work
 	refusing, by := 0, -1
 	for i := range w.items {
@@ -270,11 +312,17 @@ func (e *Engine) conclude(s *snapshot, v *Verdict) {
 		switch {
 		case it.failed != nil:
 		case it.policy.Mode == ModeShadow:
-			if v.Allowed {
+			switch {
+			case !v.Allowed:
+			case it.policy.shared:
+				e.shadowShared(ctx, w, it)
+			default:
 				w.shadow(it)
 			}
-		case len(it.policy.candidate) > 0 && it.first >= 0 && it.plans == nil && (refusing == 0 || refusing == 1 && by == i):
-			w.measure(it, refusing == 0)
+		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == i):
+			if !w.sharing.unknown {
+				w.measure(it, refusing == 0)
+			}
 		}
 	}
 	if !v.Allowed {
@@ -334,9 +382,14 @@ func (v *Verdict) foreseeLockouts(now int64) {
 
 // shadow asks a policy that is not enforced.
 func (w *work) shadow(it *item) {
+	w.noteShadow(it, w.try(it, it.policy.limits, it.plans))
+}
+
+// noteShadow counts what a policy that is not enforced has answered.
+func (w *work) noteShadow(it *item, granted bool) {
 	d, counts := it.policy.state.difference, it.policy.state.counts
 	d.requests.Add()
-	if w.try(it, it.policy.limits, it.plans) {
+	if granted {
 		counts.granted.Add()
 		return
 	}
@@ -391,12 +444,15 @@ func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
 	switch {
 	case v.failed():
 		v.peekParts()
+		e.peekShared(r.context(), v)
 		v.Binding, v.Allowed = -1, false
 	case s.lockouts && v.lockedOut(e.now()):
 		v.peekRest()
+		e.peekShared(r.context(), v)
 		v.Allowed = false
-	case len(v.work.charges) > 0:
+	case len(v.Parts) > 0:
 		v.peekParts()
+		e.peekShared(r.context(), v)
 		if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed && s.lockouts {
 			v.foreseeLockouts(e.now())
 		}
@@ -411,8 +467,8 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		return nil
 	}
 	w := &v.work
-	if len(w.charges) == 0 {
-		e.conclude(s, v)
+	if len(v.Parts) == 0 {
+		e.conclude(ctx, s, v)
 		return nil
 	}
 	longest, queue := mostWait, false
@@ -421,9 +477,15 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 			longest, queue = min(longest, it.policy.maxWait), true
 		}
 	}
+	shared := len(w.sharing.asked) > 0
 	if !queue && ctx.Err() == nil {
-		v.take(reserve)
-		e.conclude(s, v)
+		if !shared {
+			v.take(reserve)
+		} else if err := e.takeShared(ctx, v, reserve); err != nil {
+			e.counts.canceled.Add()
+			return err
+		}
+		e.conclude(ctx, s, v)
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
@@ -431,12 +493,20 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
 	var err error
 	w.owed = w.owed || reserve
-	if reserve {
+	switch {
+	case shared:
+		err = e.waitLocal(bounded, v)
+	case reserve:
 		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
-	} else {
+	default:
 		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
 	}
 	switch {
+	case err == nil && shared:
+		if err = e.takeStored(ctx, v, reserve); err != nil {
+			e.counts.canceled.Add()
+			return err
+		}
 	case err == nil:
 		v.fill()
 	case ctx.Err() == nil && e.closed.Load():
@@ -448,7 +518,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		e.counts.canceled.Add()
 		return err
 	}
-	e.conclude(s, v)
+	e.conclude(ctx, s, v)
 	return nil
 }
 

@@ -29,6 +29,7 @@ func (e *Engine) explain(s *snapshot, r *Request) Explanation {
 		x.Reason, x.RetryAfter = weir.ReasonNone, 0
 	}
 	w := &v.work
+	asked := 0
 	for i := range w.items {
 		it := &w.items[i]
 		role := "enforce"
@@ -36,7 +37,12 @@ func (e *Engine) explain(s *snapshot, r *Request) Explanation {
 			role = "shadow"
 		}
 		before := len(x.Limits)
-		x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
+		if it.policy.shared {
+			asked += it.end - it.first
+			x.Limits = e.explainShared(x.Limits, s, w, it, r, role, asked)
+		} else {
+			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
+		}
 		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
 			x.Binding = before + v.Binding - it.first
 		}
@@ -87,14 +93,8 @@ func (s *snapshot) explainLimits(
 ) []ExplainedLimit {
 	rule := &s.set.Rules[it.rule]
 	for i := range live {
-		l := ExplainedLimit{
-			Policy: it.policy.Name, Limit: limits[i].Name, Rule: rule.Name, Role: role,
-			Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
-		}
+		l := it.explained(w, rule, limits[i].Name, role)
 		if it.failed != nil {
-			l.Failure = it.failed.Error()
-			l.Decision = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
-			l.Would = "nothing, as it cannot be told what to count: fail is " + it.policy.Fail.String()
 			all = append(all, l)
 			continue
 		}
@@ -102,9 +102,8 @@ func (s *snapshot) explainLimits(
 		if plans != nil {
 			plan = plans[i]
 		}
-		if _, own := it.policy.keys[l.Key]; role != "candidate" && !own {
-			s.index.bind(r, it.rule)
-			l.Tier = tierOf(it.policy, r)
+		if role != "candidate" {
+			l.Tier = s.tierOf(it, l.Key, r)
 		}
 		l.Holds = plan.Limit().String()
 		d, _ := weir.PeekAll(nil,
@@ -121,6 +120,23 @@ func (s *snapshot) explainLimits(
 	return all
 }
 
+// explained is what is known of a limit without asking it.
+func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimit {
+	l := ExplainedLimit{
+		Policy: it.policy.Name, Limit: limit, Rule: rule.Name, Role: role,
+		Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
+	}
+	if role != "candidate" && it.policy.shared {
+		l.Consistency = it.policy.Consistency
+	}
+	if it.failed != nil {
+		l.Failure = it.failed.Error()
+		l.Decision = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
+		l.Would = "nothing, as it cannot be told what to count: fail is " + it.policy.Fail.String()
+	}
+	return l
+}
+
 func keyFrom(p *livePolicy, rule *Rule) string {
 	for i := range rule.Limits {
 		if u := &rule.Limits[i]; u.Policy == p.Name && u.Key != nil {
@@ -133,15 +149,18 @@ func keyFrom(p *livePolicy, rule *Rule) string {
 	return p.Key.String()
 }
 
-func tierOf(p *livePolicy, r *Request) string {
-	if p.TierBy == nil {
+// tierOf is the tier whose limits hold for a request, "" if there is none or its key has limits of its own.
+func (s *snapshot) tierOf(it *item, key string, r *Request) string {
+	p := it.policy
+	if _, own := p.Keys[key]; own || p.TierBy == nil {
 		return ""
 	}
+	s.index.bind(r, it.rule)
 	name, err := appendText(nil, p.TierBy, r)
 	if err != nil {
 		return ""
 	}
-	if _, ok := p.tiers[string(name)]; ok {
+	if _, ok := p.Tiers[string(name)]; ok {
 		return string(name)
 	}
 	return ""

@@ -22,6 +22,8 @@ type work struct {
 	exempt   int32 // the rule that has freed the request, -1 for none
 
 	clientFrom, clientTo int // the key ClientIP in keys, if there is one
+
+	sharing sharing
 }
 
 // item is a policy that holds for a request.
@@ -31,6 +33,7 @@ type item struct {
 	from, to   int // of the key in work.keys
 	cost       int64
 	plans      []*weir.Plan // nil for those of the policy
+	variant    []Limit      // the same, of a policy that is shared
 	first, end int          // of its parts in Verdict.Parts, if it is enforced
 	failed     error        // why the key, the tier or the cost cannot be told
 	keyless    bool         // it is the key
@@ -47,11 +50,7 @@ func borrow(b []byte) string {
 // that is counting count what they match.
 func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 	w := &v.work
-	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
-	v.own = weir.Decision{}
-	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
-	w.clientFrom, w.clientTo, w.owed = 0, 0, false
-	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
+	v.begin(s)
 	w.found = s.index.match(r, w.found[:0])
 	final := false
 	for _, n := range w.found {
@@ -66,7 +65,7 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 				holds = !rule.Exempt
 				if counting != nil {
 					s.matched[n].failed.Add(1)
-					counting.warn(&s.matched[n].warned, "rule", rule.Name, err)
+					counting.warn(&s.matched[n].warned, expressionFailed, "rule", rule.Name, err)
 				}
 			}
 			if !holds {
@@ -93,6 +92,17 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 		v.Priority = max(v.Priority, w.items[i].policy.Priority)
 	}
 	return true
+}
+
+// begin forgets the request before.
+func (v *Verdict) begin(s *snapshot) {
+	w := &v.work
+	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
+	v.own = weir.Decision{}
+	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
+	w.clientFrom, w.clientTo, w.owed = 0, 0, false
+	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
+	w.sharing.reset()
 }
 
 // add adds a policy and its parents. A policy that holds already, with the same key, holds once.
@@ -150,13 +160,28 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	if it.failed == nil && p.TierBy != nil {
 		it.failed = w.chooseTier(&it, r)
 	}
-	if it.failed == nil && p.keys != nil {
-		if plans, ok := p.keys[string(w.key(&it))]; ok {
-			it.plans = plans
-		}
+	if it.failed == nil {
+		w.chooseKey(&it)
 	}
 	w.items = append(w.items, it)
 }
+
+// chooseKey looks for limits that the key has of its own.
+func (w *work) chooseKey(it *item) {
+	switch p := it.policy; {
+	case p.keys != nil:
+		if plans, ok := p.keys[string(w.key(it))]; ok {
+			it.plans = plans
+		}
+	case p.shared && p.Keys != nil:
+		if limits, ok := p.Keys[string(w.key(it))]; ok {
+			it.variant = limits
+		}
+	}
+}
+
+// usual tells whether the limits of an item are those that the policy has for everybody.
+func (it *item) usual() bool { return it.plans == nil && it.variant == nil }
 
 func costOf(cost Number, r *Request) (int64, error) {
 	n := r.cost()
@@ -177,7 +202,9 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 	start := len(w.keys)
 	w.keys, err = appendText(w.keys, it.policy.TierBy, r)
 	if err == nil {
-		if plans, ok := it.policy.tiers[string(w.keys[start:])]; ok {
+		if it.policy.shared {
+			it.variant = it.policy.Tiers[string(w.keys[start:])]
+		} else if plans, ok := it.policy.tiers[string(w.keys[start:])]; ok {
 			it.plans = plans
 		}
 	}

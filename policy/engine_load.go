@@ -94,7 +94,8 @@ func (e *Engine) checkStore(set *Set) error {
 func (e *Engine) Set() *Set { return e.live.Load().set }
 
 // Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of
-// the limit may be "" if the policy has one only. Permits that are asked of it directly are those of the limit that it was
+// the limit may be "" if the policy has one only. It is nil for a limit that is kept in a store: see [Engine.Inspect] and
+// [Engine.Reset]. Permits that are asked of it directly are those of the limit that it was
 // made with: see Charge for those of the set in force.
 func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] {
 	l := e.limit(policy, limit)
@@ -121,12 +122,15 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
 // parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the policy
-// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false if there
-// is no such policy.
+// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false, and
+// appends nothing, if there is no such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
 	if !ok {
+		return charges, false
+	}
+	if s.sharesKey(at) {
 		return charges, false
 	}
 	charges = s.live[at].chargeKey(charges, key, n)
@@ -160,8 +164,9 @@ func (e *Engine) Unlock(policy, key string) bool {
 	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
 }
 
-// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. Closing twice is
-// harmless. The error is always nil.
+// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. The store that the
+// engine was given stays open, as verdicts that are still held have to be settled: close it after the last of them. Closing twice
+// is harmless. The error is always nil.
 func (e *Engine) Close() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -170,7 +175,9 @@ func (e *Engine) Close() error {
 	for i := range s.live {
 		for _, l := range [][]liveLimit{s.live[i].limits, s.live[i].candidate} {
 			for j := range l {
-				_ = l[j].state.limiter.Close()
+				if k := l[j].state.limiter; k != nil {
+					_ = k.Close()
+				}
 			}
 		}
 	}

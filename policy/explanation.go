@@ -41,6 +41,8 @@ type ExplainedLimit struct {
 	Tier   string `json:"tier,omitempty"`
 	// Role is "enforce", "shadow" or "candidate".
 	Role string `json:"role"`
+	// Consistency says how exactly the limit is shared with other processes, ConsistencyLocal that it is not.
+	Consistency Consistency `json:"consistency,omitzero"`
 	// Holds is the limit in words, such as "10/s, burst 20".
 	Holds string `json:"holds"`
 	// Key is what the request is counted under, KeyFrom how it was made, and Cost how many permits it asks for.

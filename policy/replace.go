@@ -13,6 +13,9 @@ func (s *snapshot) replacePlans() {
 	for i := range s.live {
 		p := &s.live[i]
 		for j := range p.limits {
+			if p.shared {
+				break
+			}
 			roles := map[string]*weir.Plan{"": p.limits[j].plan}
 			for name, plans := range p.tiers {
 				roles["tier "+name] = plans[j]

@@ -33,6 +33,8 @@ type RuleReport struct {
 type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Name string `json:"name"`
 	Mode Mode   `json:"mode"`
+	// Consistency is that of the policy.
+	Consistency Consistency `json:"consistency"`
 	// Granted and Refused count requests for which it held; those that were refused are those that it has refused itself, or
 	// would have in shadow.
 	Granted uint64 `json:"granted"`
@@ -41,8 +43,14 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	// not be told.
 	LockedOut uint64 `json:"locked_out"`
 	Failed    uint64 `json:"failed"`
+	// Unavailable counts the requests that its store could not decide on, as far as they were refused or the store itself has
+	// no answer for this: a [store.Fleet] counts those that it lets pass. Expired counts those that ended after what they
+	// held had expired in the store, Unsettled those whose end the store could not be told, so that it expires.
+	Unavailable uint64 `json:"unavailable,omitempty"`
+	Expired     uint64 `json:"expired,omitempty"`
+	Unsettled   uint64 `json:"unsettled,omitempty"`
 	// Keys is how many keys its limits track, MaxKeys how many they may, Queued how many permits are waited for, Locked how
-	// many keys are shut out.
+	// many keys are shut out. Of limits in a store they are 0, except for Locked, which is of this process.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Queued  int64 `json:"queued"`

@@ -62,21 +62,24 @@ type livePolicy struct {
 	keys      map[string][]*weir.Plan
 	parent    int // -1 for none
 	queue     bool
+	shared    bool // its limits are in the store
+	hold      time.Duration
 	maxWait   time.Duration
 }
 
 // liveLimit is a limit in force.
 type liveLimit struct {
-	name    string // in decisions
+	name    string // in decisions, and of what a store keeps
 	state   *limitState
-	plan    *weir.Plan
-	returns bool // permits come back on release
+	plan    *weir.Plan // nil if it is shared
+	returns bool       // permits come back on release
 }
 
 // limitState is what stays of a limit when the set is replaced.
 type limitState struct {
-	limit   weir.Limit // that it began with
-	limiter *weir.Keyed[string]
+	limit   weir.Limit            // that it began with
+	limiter *weir.Keyed[string]   // nil if it is shared
+	stored  string                // the name under which a store keeps it, if it is shared
 	roles   map[string]*weir.Plan // what the set in force holds keys to: by default, and in each tier and for some keys
 }
 
@@ -92,7 +95,8 @@ type policyState struct {
 // policyCounts counts for a policy.
 type policyCounts struct {
 	granted, refused, lockedOut, failed tally.Tally
-	warned                              atomic.Int64
+	unavailable, expired, unsettled     tally.Tally
+	warned, storeWarned                 atomic.Int64
 }
 
 // difference counts what a candidate, or a policy in shadow, would have changed.
@@ -144,10 +148,14 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		if live.Parent != "" {
 			live.parent = p.policies[live.Parent]
 		}
-		live.queue, live.maxWait = live.QueueLimit > 0, live.MaxWait
+		live.queue, live.maxWait, live.hold = live.QueueLimit > 0, live.MaxWait, live.Hold
 		if live.maxWait == 0 {
 			live.maxWait = defaultWait
 		}
+		if live.hold == 0 {
+			live.hold = defaultHold
+		}
+		live.shared = live.Consistency.Shared() && !e.options.Alone
 		var was *policyState
 		if old != nil {
 			if at, ok := old.policies[live.Name]; ok {
@@ -183,11 +191,16 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	case p.state.difference == nil:
 		p.state.difference = newDifference()
 	}
-	if p.limits, p.state.limits, err = p.buildLimits(p.Limits, was.limits, clock, ""); err != nil {
+	if p.shared {
+		p.limits, p.state.limits = p.sharedLimits(was.limits)
+	} else if p.limits, p.state.limits, err = p.buildLimits(p.Limits, was.limits, clock, ""); err != nil {
 		return err
 	}
 	if p.candidate, p.state.candidates, err = p.buildLimits(p.Candidate, was.candidates, clock, "candidate "); err != nil {
 		return err
+	}
+	if p.shared {
+		return nil // its charges say what each key is held to
 	}
 	if p.tiers, err = p.plans(p.Tiers); err != nil {
 		return err
@@ -216,10 +229,7 @@ func (p *livePolicy) buildLimits(
 				return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 			}
 		}
-		live := liveLimit{name: p.Name, state: state, returns: l.Algorithm == weir.AlgorithmConcurrency}
-		if len(limits) > 1 {
-			live.name += "/" + l.Name
-		}
+		live := liveLimit{name: nameOf(p.Name, limits, i), state: state, returns: l.Algorithm == weir.AlgorithmConcurrency}
 		if live.plan, err = state.limiter.Plan(l.Limit); err != nil {
 			return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 		}
@@ -229,10 +239,20 @@ func (p *livePolicy) buildLimits(
 	return all, states, nil
 }
 
+// nameOf is the name of the i-th of the limits of a policy in decisions.
+func nameOf(policy string, limits []Limit, i int) string {
+	if len(limits) > 1 {
+		return policy + "/" + limits[i].Name
+	}
+	return policy
+}
+
 func ownLimit(string) weir.Limit { return weir.Limit{} }
 
-// inherit answers from which of the states that there were each limit goes on, "" for none.
+// inherit answers from which of the states that there were each limit goes on, "" for none. Those of limits that were shared
+// stay in the store.
 func inherit(limits []Limit, was map[string]*limitState) []string {
+	was = localStates(was)
 	from, taken := make([]string, len(limits)), map[string]bool{}
 	for i := range limits {
 		if s := was[limits[i].Name]; s != nil {
@@ -288,7 +308,7 @@ func (s *snapshot) bound() {
 		for _, limits := range [][]liveLimit{p.limits, p.candidate} {
 			for j := range limits {
 				k := limits[j].state.limiter
-				if k.Bounds() != b {
+				if k != nil && k.Bounds() != b {
 					_ = k.SetBounds(b) // was checked
 				}
 			}

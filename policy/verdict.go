@@ -29,7 +29,7 @@ type Part struct {
 	// Policy is the policy, Limit the place of the limit in its Limits. They must not be changed.
 	Policy *Policy
 	Limit  int
-	// Rule is the rule that has applied it.
+	// Rule is the rule that has applied it, nil if the caller has named the policy: see [Engine.TakeKey].
 	Rule *Rule
 	// Key is what the request was counted under. It is valid until the Verdict is used again.
 	Key []byte
@@ -38,8 +38,12 @@ type Part struct {
 	// Decision is the answer of the limit. Its Policy is the name of the policy and, if that has several limits, "/" and the
 	// name of the limit.
 	Decision weir.Decision
+	// Unasked tells that the limit is kept in a store which was not asked, as the request was refused before. Then Decision
+	// is that of a limit of which nothing is taken.
+	Unasked bool
 
-	name string
+	shared bool
+	name   string
 }
 
 // Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
@@ -58,12 +62,16 @@ func (v *Verdict) Decision() weir.Decision {
 const mostPermits = 1_000_000_000_000_000
 
 // Release ends the request: permits that are held while it is served are given back. A request that was reserved has cost what
-// was reserved. Only the first call of Release, Commit or Cancel counts.
+// was reserved. Only the first call of Release, Commit or Cancel counts. Where a store holds something for the request, each of
+// them asks the store once, for as long as that allows; if it fails, what is held there expires.
 func (v *Verdict) Release() {
 	if v.work.owed {
 		for i := range v.work.leases {
 			v.work.leases[i].Release()
 		}
+	}
+	if v.work.sharing.open {
+		v.work.releaseStored()
 	}
 	v.settled()
 }
@@ -73,12 +81,18 @@ func (v *Verdict) Cancel() {
 	for i := range v.work.leases {
 		v.work.leases[i].Cancel()
 	}
+	if v.work.sharing.open {
+		v.work.cancelStored()
+	}
 	v.settled()
 }
 
 // Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
 // for what was reserved. See [weir.Lease.Commit].
 func (v *Verdict) Commit(actual func(p *Part) int64) {
+	if v.work.sharing.open {
+		v.commitStored(actual)
+	}
 	for i := range v.work.leases {
 		p := &v.Parts[i]
 		n := actual(p)
@@ -102,4 +116,7 @@ func (v *Verdict) releaseExtra() {
 		v.work.extra[i].Release()
 	}
 	v.work.extra = v.work.extra[:0]
+	if len(v.work.sharing.extra) > 0 {
+		v.work.releaseExtraStored()
+	}
 }

@@ -1,0 +1,282 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// retryUnavailable is when to come back to a store that cannot tell when.
+const retryUnavailable = time.Second
+
+// takeShared is take for a request of which some limits are in a store: those of this process are reserved first, as they are
+// the ones that can be given back exactly and at once, and the store is asked once and only if all of these grant. The error
+// is that of ctx, if it was canceled.
+func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error {
+	w := &v.work
+	w.owed = w.owed || reserve
+	if len(w.charges) > 0 {
+		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
+	}
+	return e.takeStored(ctx, v, reserve)
+}
+
+// waitLocal waits for the limits of this process.
+func (e *Engine) waitLocal(ctx context.Context, v *Verdict) (err error) {
+	w := &v.work
+	if len(w.charges) == 0 {
+		return ctx.Err()
+	}
+	if w.leases, v.Binding, err = weir.ReserveAll(ctx, w.leases, w.charges...); err != nil {
+		w.leases = w.leases[:0]
+		v.Binding = v.partOfLocal(v.Binding)
+	}
+	return err
+}
+
+// partOfLocal is the place in Parts of a limit of this process.
+func (v *Verdict) partOfLocal(n int) int {
+	for i := range v.Parts {
+		if !v.Parts[i].shared {
+			if n == 0 {
+				return i
+			}
+			n--
+		}
+	}
+	return -1
+}
+
+// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request.
+func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error {
+	w := &v.work
+	x := &w.sharing
+	local := len(w.leases) == 0 || w.leases[v.Binding].Allowed()
+	if !local {
+		v.fillLeased()
+		v.bind()
+		x.unknown, v.Allowed, w.leases = true, false, w.leases[:0]
+		return nil
+	}
+	x.decisions = room(x.decisions, len(x.asked))
+	x.engine, x.reserved = e, reserve
+	var err error
+	switch {
+	case e.closed.Load():
+		err = store.ErrClosed
+	case reserve || x.returns:
+		x.reservation, err = e.options.Store.Reserve(ctx, x.asked, x.decisions, time.Duration(x.hold))
+	default:
+		err = e.options.Store.Take(ctx, x.asked, x.decisions)
+	}
+	if err != nil {
+		v.withoutStore(ctx, err)
+	}
+	v.Allowed = true
+	for i := range x.decisions {
+		v.Allowed = v.Allowed && x.decisions[i].Allowed
+		x.unknown = x.unknown || x.decisions[i].Reason == weir.ReasonUnavailable
+	}
+	if x.unknown && !e.closed.Load() {
+		e.countUnavailable(x, err)
+	}
+	v.fillLeased()
+	v.fillStored()
+	x.open = v.Allowed
+	switch {
+	case !v.Allowed:
+		v.giveBack()
+	case !reserve:
+		v.keepOwed()
+	}
+	v.bind()
+	if err != nil && canceled(ctx) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// fillLeased fills the parts of this process with the leases that were got, and says of others that they were not asked.
+func (v *Verdict) fillLeased() {
+	at := 0
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.shared {
+			p.unask(v.work.sharing.asked[i-at].Limit)
+			continue
+		}
+		p.Decision = v.work.leases[at].Decision()
+		p.Decision.Policy = p.name
+		at++
+	}
+}
+
+// fillStored fills the other ones with what the store has answered.
+func (v *Verdict) fillStored() {
+	at := 0
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.shared {
+			p.Unasked = false
+			p.peeked(&v.work.sharing.decisions[at])
+			at++
+		}
+	}
+}
+
+// unask says of a part that its store was not asked. If it is locked out, that stays.
+func (p *Part) unask(l weir.Limit) {
+	p.Unasked = true
+	p.peeked(&weir.Decision{Allowed: true, Limit: mostOf(l), Remaining: mostOf(l)})
+}
+
+// mostOf is the most permits that a limit ever has.
+func mostOf(l weir.Limit) int64 {
+	if l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Rate.Permits
+}
+
+// giveBack gives the permits of this process back, as the store has refused, and says what is left of them.
+func (v *Verdict) giveBack() {
+	w := &v.work
+	if len(w.leases) == 0 {
+		return
+	}
+	for i := range w.leases {
+		w.leases[i].Cancel()
+	}
+	w.leases = w.leases[:0]
+	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
+	at := 0
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.shared {
+			continue
+		}
+		d := &w.peeked[at]
+		d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0 // it was granted, whoever has come since
+		p.peeked(d)
+		at++
+	}
+}
+
+// keepOwed settles what was reserved of this process for a caller who takes, except for permits that come back on release.
+func (v *Verdict) keepOwed() {
+	at := 0
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.shared {
+			continue
+		}
+		if p.Policy.Limits[p.Limit].Algorithm != weir.AlgorithmConcurrency {
+			v.work.leases[at].Release()
+		}
+		at++
+	}
+}
+
+// withoutStore decides for a store that has failed, by the Fail of each policy.
+func (v *Verdict) withoutStore(ctx context.Context, err error) {
+	x := &v.work.sharing
+	x.unknown, x.reservation = true, store.Reservation{}
+	var misuse *weir.OptionError
+	wrong := errors.As(err, &misuse)
+	for i := range x.asked {
+		most := mostOf(x.asked[i].Limit)
+		d := weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: most}
+		switch {
+		case canceled(ctx):
+			d.Reason, d.RetryAfter = weir.ReasonCanceled, 0
+		case errors.Is(err, store.ErrClosed):
+			d.Reason, d.RetryAfter = weir.ReasonClosed, weir.Never
+		case !wrong && x.items[i].Fail == FailOpen:
+			d = weir.Decision{Allowed: true, Limit: most, Remaining: most}
+		}
+		x.decisions[i] = d
+	}
+}
+
+// countUnavailable counts for policies that their store could not tell.
+func (e *Engine) countUnavailable(x *sharing, err error) {
+	for i, p := range x.items {
+		if i > 0 && p == x.items[i-1] {
+			continue
+		}
+		if d := &x.decisions[i]; err != nil && d.Reason != weir.ReasonCanceled || d.Reason == weir.ReasonUnavailable {
+			e.unavailable(p, err)
+		}
+	}
+}
+
+// unavailable counts that the store of a policy could not tell. A store that knows what to answer then says so itself, if err is
+// nil.
+func (e *Engine) unavailable(p *livePolicy, err error) {
+	p.state.counts.unavailable.Add()
+	if err != nil {
+		e.warn(&p.state.counts.storeWarned, storeFailed, "policy", p.Name, err)
+	}
+}
+
+// peekShared asks the store what it would answer. The parts are filled otherwise.
+func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
+	x := &v.work.sharing
+	if len(x.asked) == 0 {
+		return
+	}
+	x.decisions = room(x.decisions, len(x.asked))
+	err := store.ErrClosed
+	if !e.closed.Load() {
+		err = e.options.Store.Peek(ctx, x.asked, x.decisions)
+	}
+	if err != nil {
+		v.withoutStore(ctx, err)
+	}
+	v.fillStored()
+	v.bind()
+}
+
+// shadowShared asks a policy that is not enforced, unless the store has failed for this request.
+func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
+	x := &w.sharing
+	if x.unknown || e.closed.Load() {
+		return
+	}
+	x.side = appendStored(x.side[:0], w.storedKey(it), it)
+	returns := false
+	for i := range x.side {
+		if x.side[i].Fail == store.FailOpen {
+			x.side[i].Fail = store.FailClosed // what it lets pass says nothing about the limit
+		}
+		returns = returns || it.policy.limits[i].returns
+	}
+	x.sideDecisions = room(x.sideDecisions, len(x.side))
+	var err error
+	var reservation store.Reservation
+	if returns {
+		reservation, err = e.options.Store.Reserve(ctx, x.side, x.sideDecisions, it.policy.hold)
+	} else {
+		err = e.options.Store.Take(ctx, x.side, x.sideDecisions)
+	}
+	granted := true
+	for i := range x.sideDecisions {
+		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
+			x.unknown = true // nor are others asked, which would hold up the request
+			if !canceled(ctx) {
+				e.unavailable(it.policy, err)
+			}
+			return
+		}
+		granted = granted && x.sideDecisions[i].Allowed
+	}
+	if reservation.ID != "" {
+		x.engine = e
+		x.extra = append(x.extra, heldExtra{it.policy, reservation})
+	}
+	w.noteShadow(it, granted)
+}

@@ -1,0 +1,206 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/store"
+)
+
+// sharing is what a Verdict has to do with a store.
+type sharing struct {
+	asked     []store.Charge // for the parts that are shared, in their order
+	decisions []weir.Decision
+	items     []*livePolicy // whose charges they are
+	text      string        // the keys, in memory that is never used again
+	hold      int64         // for how long to reserve
+	returns   bool          // some permits come back on release
+	unknown   bool          // some limit was not asked, or could not tell
+
+	engine      *Engine
+	open        bool // the request was granted, and is not settled
+	reserved    bool // by the caller
+	reservation store.Reservation
+	actual      []int64
+	extra       []heldExtra
+
+	side          []store.Charge // of policies in shadow
+	sideDecisions []weir.Decision
+}
+
+// heldExtra is what a policy in shadow holds in a store.
+type heldExtra struct {
+	policy      *livePolicy
+	reservation store.Reservation
+}
+
+// reset forgets the request before.
+func (x *sharing) reset() {
+	x.unknown = false
+	if len(x.asked) > 0 || x.engine != nil {
+		x.asked, x.items, x.extra = x.asked[:0], x.items[:0], x.extra[:0]
+		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Reservation{}
+	}
+}
+
+// charge appends the charges of an item.
+func (x *sharing) charge(w *work, it *item) {
+	x.asked = appendStored(x.asked, w.storedKey(it), it)
+	for i := range it.policy.limits {
+		x.items = append(x.items, it.policy)
+		x.returns = x.returns || it.policy.limits[i].returns
+	}
+	x.hold = max(x.hold, int64(it.policy.hold))
+}
+
+// storedKey is the key of an item as a store gets it. Unlike limiters of this process a store may keep it: the memory is used for
+// another request only if that has the same keys.
+func (w *work) storedKey(it *item) string {
+	if x := &w.sharing; x.text != string(w.keys) {
+		x.text = string(w.keys)
+	}
+	return boundKey(w.sharing.text[it.from:it.to])
+}
+
+// boundKey is a key, or what stands for it if it is longer than a store accepts.
+func boundKey(key string) string {
+	if len(key) <= store.MostKeyBytes {
+		return key
+	}
+	return string(keytext.AppendPart(nil, key))
+}
+
+// appendStored appends the charges of an item under a key.
+func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
+	limits := it.policy.Limits
+	if it.variant != nil {
+		limits = it.variant
+	}
+	for i := range it.policy.limits {
+		charges = append(charges, store.Charge{
+			Policy: it.policy.limits[i].name, Key: key, Limit: limits[i].Limit, N: it.cost,
+			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
+		})
+	}
+	return charges
+}
+
+// stored is what charges say of it to a store.
+func (f Fail) stored() store.Fail {
+	switch f {
+	case FailOpen:
+		return store.FailOpen
+	case FailLocal:
+		return store.FailLocal
+	case FailClosed, fails:
+	}
+	return store.FailClosed
+}
+
+// room is n decisions in the memory of all.
+func room(all []weir.Decision, n int) []weir.Decision { return slices.Grow(all[:0], n)[:n] }
+
+// releaseStored ends what a store holds for the request, which has cost what it was charged.
+func (w *work) releaseStored() {
+	x := &w.sharing
+	x.open = false
+	if x.reservation.ID == "" {
+		return
+	}
+	x.costs()
+	x.settle(x.engine.options.Store.Commit(context.Background(), x.reservation, x.actual))
+}
+
+// costs makes actual what was charged.
+func (x *sharing) costs() {
+	x.actual = x.actual[:0]
+	for i := range x.reservation.Charges {
+		x.actual = append(x.actual, x.reservation.Charges[i].N)
+	}
+}
+
+// cancelStored ends it as if the request had never come, if it was reserved.
+func (w *work) cancelStored() {
+	x := &w.sharing
+	if !x.reserved {
+		w.releaseStored()
+		return
+	}
+	x.open = false
+	if x.reservation.ID != "" {
+		x.settle(x.engine.options.Store.Cancel(context.Background(), x.reservation))
+	}
+}
+
+// commitStored ends it, and what is limited in this process, with what the request really cost.
+func (v *Verdict) commitStored(actual func(p *Part) int64) {
+	w := &v.work
+	x := &w.sharing
+	x.open = false
+	x.costs()
+	local, at := 0, 0
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		n := actual(p)
+		if n < 0 {
+			n = p.Cost
+		}
+		if !p.shared {
+			w.leases[local].Commit(n)
+			local++
+			continue
+		}
+		// A store that has let some charges pass has not reserved them.
+		if c := &x.asked[i-local]; at < len(x.actual) && x.reservation.Charges[at].Policy == c.Policy && x.reservation.Charges[at].Key == c.Key {
+			if x.reserved {
+				x.actual[at] = min(n, mostCost)
+			}
+			at++
+		}
+	}
+	w.leases = w.leases[:0]
+	if x.reservation.ID != "" {
+		x.settle(x.engine.options.Store.Commit(context.Background(), x.reservation, x.actual))
+	}
+}
+
+// settle counts how the reservation has ended.
+func (x *sharing) settle(err error) {
+	x.reservation = store.Reservation{}
+	for i, p := range x.items {
+		if i == 0 || p != x.items[i-1] {
+			x.engine.settled(p, err)
+		}
+	}
+}
+
+// settled counts how what a policy held in a store has ended.
+func (e *Engine) settled(p *livePolicy, err error) {
+	counts := p.state.counts
+	switch {
+	case err == nil:
+	case errors.Is(err, store.ErrNotReserved):
+		counts.expired.Add()
+	default:
+		counts.unsettled.Add()
+		e.warn(&counts.storeWarned, storeFailed, "policy", p.Name, err)
+	}
+}
+
+// releaseExtraStored ends what policies in shadow hold in a store.
+func (w *work) releaseExtraStored() {
+	x := &w.sharing
+	for i := range x.extra {
+		held := &x.extra[i]
+		x.actual = x.actual[:0]
+		for j := range held.reservation.Charges {
+			x.actual = append(x.actual, held.reservation.Charges[j].N)
+		}
+		x.engine.settled(held.policy, x.engine.options.Store.Commit(context.Background(), held.reservation, x.actual))
+		*held = heldExtra{}
+	}
+	x.extra = x.extra[:0]
+}
