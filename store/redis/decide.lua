@@ -11,8 +11,9 @@
 --            of a bucket the time in which they are regained: microseconds, and parts of one
 --            of a calendar from, passed, and five edges: passed windows lie between from and the first edge
 --
--- A record is the header of the limit that it is held to, a byte that tells whether there are reservations, its time, of
--- reservations how many they are, of how many permits, when the first expires and the last, and the state:
+-- A record is the header of the limit that it is held to, a byte with 1 for reservations and 2 for loans of which nothing is given
+-- back, its time, of reservations how many they are, of how many permits, when the first expires and the last, of loans until when
+-- they were made and when all of that has come back anyway, and the state:
 --   T bucket       header per, burst, num, full (2)      state missing to full (2), returned, if there are reservations
 --   F fixed        header limit, window                  state start, used, excess
 --   S sliding      header limit, window, segments        state segment, used in each, the newest first, without zeros at the end
@@ -597,6 +598,22 @@ local function rebase(c)
   c.s[3] = 0
 end
 
+-- seal has nothing given back of loans under l that were made until now, as what becomes of their permits will not be known; if
+-- the clock is behind the record, of those until then, as nobody keeps a loan for longer than a day after a clock was so wrong.
+local function seal(c, l)
+  if l.alg == 67 then return end
+  local t = c.t + math.max(0, math.min(c.back, 86400000000))
+  local left
+  if l.alg == 84 then left = l.fus + 1
+  elseif l.alg == 70 then left = l.window - t % l.window
+  elseif l.alg == 65 then left = 2 * l.window - t % l.window
+  elseif l.alg == 83 then left = l.window
+  elseif c.back > 0 then left = 31708800000000
+  else left = math.max(0, c.stop - t) end
+  c.sealed = math.max(c.sealed, t)
+  c.unsealed = math.max(c.unsealed - math.max(0, c.back), t + left)
+end
+
 -- save writes the record, which the server may drop once it is equal to a fresh one and no reservation is left.
 local function save(c)
   local l, s = c.l, c.s
@@ -628,17 +645,16 @@ local function save(c)
     if s[1] > 0 and c.count == 0 then s[1] = 0 end
   end
   if c.count > 0 then left = math.max(left, c.until_ - c.t) end
+  left = math.max(left, c.unsealed - c.t)
   left = math.min(left, 9000000000000000) -- 285 years
   if left <= 0 then
     call('DEL', c.key)
     return
   end
-  local parts = { c.h }
-  if c.count > 0 then
-    parts[2] = pack('<Bddddd', 1, c.last, c.count, c.sum, c.first, c.until_)
-  else
-    parts[2] = pack('<Bd', 0, c.last)
-  end
+  local flag, reserved, lent = 0, '', ''
+  if c.count > 0 then flag, reserved = 1, pack('<dddd', c.count, c.sum, c.first, c.until_) end
+  if c.unsealed > c.t then flag, lent = flag + 2, pack('<dd', c.sealed, c.unsealed) end
+  local parts = { c.h, pack('<Bd', flag, c.last) .. reserved .. lent }
   local n = #s
   if l.alg == 84 and c.count == 0 then n = 2 end
   if l.alg == 83 then
@@ -660,7 +676,10 @@ for i = 1, count do
   local c
   do
     local k = (i - 1) * step
-    c = { key = KEYS[k + 1], h = h, l = parse(h), t = now, last = now, count = 0, sum = 0, first = 0, until_ = 0 }
+    c = {
+      key = KEYS[k + 1], h = h, l = parse(h), t = now, last = now, count = 0, sum = 0, first = 0, until_ = 0,
+      sealed = 0, unsealed = 0, stop = 0,
+    }
     if full == 1 then c.res, c.due = KEYS[k + 2], KEYS[k + 3] end
     if c.l.alg == 75 then
       local e = { unpack('<ddddddd', a, hlen + 11) }
@@ -682,8 +701,11 @@ for i = 1, count do
       end
       local flag, pos
       flag, c.last, pos = unpack('<Bd', rec, size + 1)
-      if flag == 1 then c.count, c.sum, c.first, c.until_, pos = unpack('<dddd', rec, pos) end
+      if flag % 2 == 1 then c.count, c.sum, c.first, c.until_, pos = unpack('<dddd', rec, pos) end
+      if flag >= 2 then c.sealed, c.unsealed, pos = unpack('<dd', rec, pos) end
       if now < c.last and c.last - now <= GUARD then c.t = c.last end
+      if c.t >= c.unsealed then c.sealed, c.unsealed = 0, 0 end
+      if old.alg == 75 then c.stop = unpack('<d', rec, pos + 24) end
       if old.alg == c.l.alg then
         c.s = zero(old)
         local k = 1
@@ -693,12 +715,12 @@ for i = 1, count do
         end
       end
     end
+    c.back = c.last - c.t
     if not c.s then
       c.s = zero(c.l)
       c.last = c.t
     end
     -- What is missing is told before anything is written.
-    c.back = c.last - c.t
     local touched = c.count > 0 and (c.first <= c.t or c.old or c.back > 0)
     if full == 0 and (touched or (op == REFUND or op == RETURN) and c.count > 0) then return pack('<B', 1) end
     if c.l.alg == 75 then
@@ -723,6 +745,7 @@ end
 for i = 1, count do
   local c = charges[i].c
   local old, l = c.old, c.l
+  if old or c.back > 0 then seal(c, old or l) end
   if old and old.alg ~= l.alg then -- it begins anew
     every(c, forget)
     c.dirty, c.last = true, c.t
@@ -787,7 +810,7 @@ if op == REFUND then
   end
 elseif op == RETURN then -- only if the record is held to the limit of the loan
   local c = charges[1].c
-  if extra <= c.t then
+  if extra <= c.t and (extra > c.sealed or c.unsealed == 0) then
     cancel(c, charges[1].n, { 0, placed(c, extra) or 0, -1, extra, 0, 0 })
     c.dirty = true
   end

@@ -90,6 +90,7 @@ type history struct {
 	limit  weir.Limit
 	ref    reference
 	out    []store.Reservation
+	lent   []store.Loan
 	counts map[string]int
 	trace  []string // the last calls
 }
@@ -136,12 +137,55 @@ func (h *history) step() (wrong string) {
 	c := store.Charge{Policy: "p", Key: h.key, Limit: h.limit, N: n}
 	charges := []store.Charge{c}
 	decisions := make([]weir.Decision, 1)
-	ops := 10
+	lends := h.limit.Algorithm != weir.AlgorithmConcurrency
+	ops := 14
 	if changes { // a Peek would not keep the change
-		ops = 8
+		if ops = 10; !lends {
+			ops = 8
+		}
 	}
 	var want weir.Decision
 	switch k := r.IntN(ops); {
+	case k >= 8 && k < 10 && lends && r.IntN(2) == 0:
+		what = fmt.Sprintf("debit %d", n)
+		h.counts["debit"]++
+		if err := h.store.Debit(ctx, charges, decisions); err != nil {
+			return err.Error()
+		}
+		charges[0].N = 0
+		want = h.ref.debit(h.now, c)
+	case k >= 8 && k < 10 && lends:
+		c.N = max(c.N, 1)
+		least := 1 + r.Int64N(min(c.N, 5))
+		what = fmt.Sprintf("lend %d, at least %d", c.N, least)
+		got, d, err := h.store.Lend(ctx, c, least)
+		if err != nil {
+			return err.Error()
+		}
+		lent, taken, wanted := h.ref.lend(h.now, c, least)
+		if got.Charge.N != lent || lent > 0 && (got.Taken != taken*microsecond || got.Charge.Limit != c.Limit) {
+			return fmt.Sprintf("%s: got %+v, want %d lent at %d", what, got, lent, taken)
+		}
+		if lent > 0 {
+			h.lent = append(h.lent, got)
+			h.counts["lend"]++
+		}
+		decisions[0], want = d, wanted
+	case k >= 12 && len(h.lent) > 0:
+		i := r.IntN(len(h.lent))
+		if r.IntN(2) == 0 {
+			i = len(h.lent) - 1
+		}
+		l := h.lent[i]
+		h.lent = append(h.lent[:i], h.lent[i+1:]...)
+		n := r.Int64N(l.Charge.N + 1)
+		what = fmt.Sprintf("return %d of what was lent of %v at %d", n, l.Charge.Limit, l.Taken/microsecond)
+		h.counts["return"]++
+		if err := h.store.Return(ctx, l, n); err != nil {
+			return err.Error()
+		}
+		h.ref.takeBack(h.now, l.Charge.Limit, l.Taken/microsecond, n)
+		return ""
 	case k < 3 && h.limit.Algorithm != weir.AlgorithmConcurrency:
 		what = fmt.Sprintf("take %d", n)
 		if err := h.store.Take(ctx, charges, decisions); err != nil {

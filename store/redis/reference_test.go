@@ -218,6 +218,8 @@ type reference struct {
 	count counting
 	last  int64 // 0 if there is no record
 	held  []held
+	// until when nothing is given back of loans, and until when that has to be known
+	sealed, unsealed int64
 }
 
 // at is the time that counts where the clock shows now.
@@ -231,8 +233,14 @@ func (m *reference) at(now int64) int64 {
 // ready brings the record to the time that counts and to a limit. changed tells whether it has to be written whatever comes.
 func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 	t = m.at(now)
+	if t >= m.unsealed {
+		m.sealed, m.unsealed = 0, 0
+	}
 	if m.count == nil {
 		m.count, m.limit = newCounting(l), l
+	}
+	if m.last > t || m.limit != l {
+		m.seal(t)
 	}
 	if m.limit.Algorithm != l.Algorithm {
 		m.limit, m.count = l, newCounting(l)
@@ -285,6 +293,37 @@ func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 	return t, changed
 }
 
+// seal has nothing given back of the loans until t, as the limit changes or the clock was set back.
+func (m *reference) seal(t int64) {
+	back := max(0, m.last-t)
+	const day = int64(24*time.Hour) / microsecond
+	until := max(t, min(m.last, t+day))
+	var end int64
+	window := int64(m.limit.Rate.Period) / microsecond
+	switch m.limit.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		k := must(newBucket(m.limit.Rate, limitOf(m.limit)))
+		end = until + k.full.us + 1
+	case weir.AlgorithmFixedWindow:
+		end = until - until%window + window
+	case weir.AlgorithmSlidingWindow:
+		end = until + window
+	case weir.AlgorithmSlidingCounter:
+		end = until - until%window + 2*window
+	case weir.AlgorithmCalendarWindow:
+		c := m.count.(*countingOf[algo.CalendarWindowState, algo.CalendarWindow]) //nolint:forcetypeassert // it is one
+		switch _, stop := c.a.Window(c.s.Start); {
+		case back > 0:
+			end = until + 367*day
+		case m.last > 0:
+			end = max(until, stop/microsecond)
+		}
+	default:
+		return
+	}
+	m.sealed, m.unsealed = max(m.sealed, until), max(m.unsealed-back, end)
+}
+
 func faster(a, b weir.Rate) weir.Rate {
 	if a == (weir.Rate{}) || b.PerSecond() > a.PerSecond() {
 		return b
@@ -308,18 +347,14 @@ func (m *reference) giveBack(t int64, h held, n int64) {
 func (m *reference) written(t int64) {
 	m.count.refund(t, 0)
 	m.last = t
-	if len(m.held) == 0 && m.count.fresh(t) {
+	if len(m.held) == 0 && m.count.fresh(t) && m.unsealed <= t {
 		*m = reference{}
 	}
 }
 
 // decide is Take, Peek and Reserve.
 func (m *reference) decide(op byte, now int64, c store.Charge, id string, life int64) (weir.Decision, int64) {
-	before := *m
-	before.held = slices.Clone(m.held)
-	if m.count != nil {
-		before.count = m.count.clone()
-	}
+	before := m.clone()
 	t, changed := m.ready(now, c.Limit)
 	var r algo.Result
 	expires := int64(0)
@@ -346,9 +381,74 @@ func (m *reference) decide(op byte, now int64, c store.Charge, id string, life i
 	} else {
 		*m = before
 	}
-	wait := time.Duration(max(0, t-now))
+	return decisionOf(c, r, t-now), expires
+}
+
+func (m *reference) clone() reference {
+	c := *m
+	c.held = slices.Clone(m.held)
+	if m.count != nil {
+		c.count = m.count.clone()
+	}
+	return c
+}
+
+// decisionOf is the decision for which package algo answered r, where the record is ahead of the clock.
+func decisionOf(c store.Charge, r algo.Result, ahead int64) weir.Decision {
+	wait := time.Duration(max(0, ahead))
 	r.RetryAfter, r.ResetAfter = nanoseconds(r.RetryAfter, wait), nanoseconds(r.ResetAfter, wait)
-	return store.DecisionOf(c, limitOf(c.Limit), r), expires
+	return store.DecisionOf(c, limitOf(c.Limit), r)
+}
+
+// lend is Lend.
+func (m *reference) lend(now int64, c store.Charge, least int64) (lent, taken int64, d weir.Decision) {
+	before := m.clone()
+	t, changed := m.ready(now, c.Limit)
+	r := m.count.peek(t, least)
+	if r.Allowed {
+		lent = min(c.N, r.Remaining)
+		r = m.count.take(t, lent)
+	}
+	if c.N = least; changed || lent > 0 {
+		m.written(t)
+	} else {
+		*m = before
+	}
+	return lent, t, decisionOf(c, r, t-now)
+}
+
+// takeBack is Return.
+func (m *reference) takeBack(now int64, l weir.Limit, taken, n int64) {
+	if m.count == nil || m.limit != l {
+		return
+	}
+	before := m.clone()
+	t, changed := m.ready(now, l)
+	if taken <= t && (taken > m.sealed || m.unsealed == 0) {
+		mark := algoMark{part: -1, taken: taken}
+		if l.Algorithm != weir.AlgorithmTokenBucket {
+			then := newCounting(l)
+			then.take(taken, 1)
+			mark = then.mark()
+		}
+		m.count.cancel(t, n, mark)
+		changed = true
+	}
+	if changed {
+		m.written(t)
+	} else {
+		*m = before
+	}
+}
+
+// debit is Debit.
+func (m *reference) debit(now int64, c store.Charge) weir.Decision {
+	t, _ := m.ready(now, c.Limit)
+	m.count.charge(t, c.N, limitOf(c.Limit))
+	c.N = 0
+	r := m.count.peek(t, 0)
+	m.written(t)
+	return decisionOf(c, r, t-now)
 }
 
 func limitOf(l weir.Limit) int64 {
