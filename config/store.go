@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,8 +47,9 @@ type Store struct {
 		MaxKeys  int
 	}
 
-	place value
-	where string // as it may be shown
+	place  value
+	where  string // as it may be shown
+	origin Mistake
 }
 
 // String is where the store is, without what must not be shown: passwords, and what came from the environment.
@@ -72,7 +74,8 @@ const schemeUnix = "unix"
 
 // store reads where shared policies are kept: a URL, or a mapping.
 func (d *decoder) store(v value) *Store {
-	s := &Store{Source: d.place(v), place: v}
+	s := &Store{Source: d.place(v), place: v, origin: *d.source.mistake(v.key.Line, v.key.Column, "", "")}
+	s.origin.Path = v.path
 	if describe(v) != "is a mapping" {
 		d.storeURL(v, s)
 		return s
@@ -394,4 +397,41 @@ type StoreError struct {
 // Error is all of that.
 func (e *StoreError) Error() string {
 	return "weir: store " + strconv.Quote(shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
+}
+
+// Same tells whether two stores are the same with the same options, wherever they stand. A nil Store is none.
+func (s *Store) Same(o *Store) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
+	a, b := *s, *o
+	if !slices.Equal(a.Addresses, b.Addresses) {
+		return false
+	}
+	a.Addresses, b.Addresses, a.Source, b.Source, a.where, b.where = nil, nil, "", "", "", ""
+	a.place, b.place, a.origin, b.origin = value{}, value{}, Mistake{}, Mistake{}
+	return reflect.DeepEqual(a, b)
+}
+
+// StoreErrors is the error of a program that refuses the store of a file, or that it has none.
+func (f *File) StoreErrors(message, fix string) *Errors {
+	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: "store"}
+	if f.Store != nil {
+		m = f.Store.origin
+	}
+	m.Message, m.Fix = message, fix
+	return &Errors{File: f.Name, Mistakes: []Mistake{m}}
+}
+
+// At is the store with its options at another place, that of a URL: without what the file says of servers and of who we are for
+// them.
+func (s *Store) At(url *Store) *Store {
+	if s == nil {
+		return url
+	}
+	at := *s
+	at.Source, at.URL, at.where = url.Source, url.URL, url.where
+	at.Addresses, at.Master, at.TLS, at.Database = nil, "", false, 0
+	at.Username, at.Password, at.SentinelUsername, at.SentinelPassword = "", "", "", ""
+	return &at
 }

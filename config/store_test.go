@@ -97,3 +97,39 @@ func TestParseStore(t *testing.T) {
 		}
 	}
 }
+
+func TestSameStore(t *testing.T) {
+	parse := func(store string) *config.Store {
+		t.Helper()
+		f, err := config.Parse("f", []byte("version: 1\n"+store+sharedPolicy), config.Options{HasStore: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Store
+	}
+	base := parse("store: {url: redis://h, password: a, prefix: p, timeout: 1s, leased: {term: 1s}}")
+	if !base.Same(parse("\n\nstore: {leased: {term: 1s}, timeout: 1s, url: redis://h, prefix: p, password: a}")) {
+		t.Error("the order of keys makes another store")
+	}
+	for _, other := range []string{
+		"x-a: 1", "store: redis://h", "store: {url: redis://h, password: b, prefix: p, timeout: 1s, leased: {term: 1s}}",
+		"store: {url: redis://h, password: a, prefix: p, timeout: 1s, leased: {term: 2s}}", "store: {addresses: h:6379}",
+	} {
+		if base.Same(parse(other)) {
+			t.Errorf("the same as %s", other)
+		}
+	}
+	if none := parse("x-a: 1"); !none.Same(nil) || none.Same(base) {
+		t.Error("no store")
+	}
+	flag, err := config.ParseStore("redis://i/4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := base.At(flag); at.URL != "redis://i/4" || at.Password != "" || at.Prefix != "p" || at.Leased.Term != time.Second || at.String() != "redis://i/4" {
+		t.Errorf("%+v", at)
+	}
+	if at := parse("x-a: 1").At(flag); !at.Same(flag) {
+		t.Errorf("%+v", at)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	asJSON := false
+	asJSON, hasStore := false, false
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE...",
 		Short: "Find all mistakes of configurations",
@@ -27,10 +28,14 @@ never shown.
 A warning is about what is likely not meant, such as a rule behind one that is
 final. It does not keep a configuration from being used.
 
+Of each limit that servers share it tells by how much they can exceed it together
+and how much of it can stay unused, and what holds without the store.
+
 The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		Example: `  weir config check weir.yaml
   weir config check /etc/weir/*.yaml
-  weir config check weir.yaml --json | jq -r '.files[].mistakes[].message'`,
+  weir config check weir.yaml --json | jq -r '.files[].mistakes[].message'
+  weir config check weir.yaml --json | jq '.files[].shared[] | {policy, overshoot}'`,
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				return misuse.Errorf("check needs a FILE")
@@ -38,9 +43,10 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 			return nil
 		},
 		ValidArgsFunction: yamlFiles,
-		RunE:              func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON) },
+		RunE:              func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON, hasStore) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&hasStore, "store", false, "shared policies need no store in the file, as with weir serve --store URL")
 	return cmd
 }
 
@@ -56,11 +62,16 @@ type checked struct {
 	// Omitted counts further mistakes.
 	Omitted  int              `json:"omitted,omitempty"`
 	Warnings []config.Mistake `json:"warnings"`
+	// Shared are the bounds of the limits that processes share.
+	Shared []config.Bound `json:"shared,omitempty"`
 }
 
-func checkFile(name string) *checked {
+// checkWidth is how many columns what is said of shared limits has.
+const checkWidth = 80
+
+func checkFile(name string, hasStore bool) *checked {
 	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
-	file, err := config.Load(name, config.Options{})
+	file, err := config.Load(name, config.Options{HasStore: hasStore})
 	var wrong *config.Errors
 	switch {
 	case errors.As(err, &wrong):
@@ -70,6 +81,7 @@ func checkFile(name string) *checked {
 	default:
 		c.OK, c.Policies, c.Rules = true, len(file.Set.Policies), len(file.Set.Rules)
 		c.Warnings = append(c.Warnings, file.Warnings...)
+		c.Shared = file.Bounds()
 	}
 	return c
 }
@@ -81,6 +93,9 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	switch {
 	case c.OK:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
+		for _, b := range c.Shared {
+			fmt.Fprintln(w, "  "+strings.TrimLeft(terminal.Wrap("shared "+b.String(), 4, checkWidth), " "))
+		}
 	case c.Omitted > 0:
 		fmt.Fprintf(w, "%s: %d more\n", c.File, c.Omitted)
 	}
@@ -93,7 +108,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-func check(cmd *cobra.Command, files []string, asJSON bool) error {
+func check(cmd *cobra.Command, files []string, asJSON, hasStore bool) error {
 	w := cmd.OutOrStdout()
 	out := terminal.Of(w)
 	result := struct {
@@ -103,7 +118,7 @@ func check(cmd *cobra.Command, files []string, asJSON bool) error {
 	unusable, found := 0, 0
 	last := ""
 	for _, name := range files {
-		c := checkFile(name)
+		c := checkFile(name, hasStore)
 		result.Files = append(result.Files, c)
 		if !asJSON {
 			c.print(w, out)

@@ -56,7 +56,7 @@ With --request it tells what would become of a request: which rules match and
 which do not, and on which condition; of each limit the key, how many permits are
 left before and after, and what would have passed. The limits begin with fresh
 state, as when a server starts, and --repeat tells what is said to the last of so
-many such requests. Nothing is sent to a server.
+many such requests. Nothing is sent to a server: shared policies are kept here.
 
 --json prints one object: request, at, repeat, and of the requests before the
 last how many were allowed; then explanation, with rules and limits. Durations
@@ -109,7 +109,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	file, err := config.Load(name, config.Options{Now: func() time.Time { return at }})
+	file, err := config.Load(name, config.Options{HasStore: true, Now: func() time.Time { return at }})
 	if err != nil {
 		return mistakes.Invalid(cmd.ErrOrStderr(), err)
 	}
@@ -123,7 +123,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := policy.NewEngine(file.Set, policy.EngineOptions{Clock: weir.NewManualClock(at.UnixNano())})
+	engine, err := policy.NewEngine(file.Set, policy.EngineOptions{Clock: weir.NewManualClock(at.UnixNano()), Alone: true})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 // Parsed is what a configuration says.
@@ -39,6 +40,9 @@ type Options struct {
 	Parse func(name string, data []byte) (Parsed, error)
 	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
 	Engine policy.EngineOptions
+	// Store answers the store of shared policies, nil for none. It is asked once, when the file was read for the first time.
+	// It belongs to the caller. Default: nil, none.
+	Store func() (store.Store, error)
 	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
 	Logger *slog.Logger
 }
@@ -82,6 +86,11 @@ func Load(o Options) (*Limits, error) {
 		options.OnExplain = func(e policy.Explanation) { explain(l.clean(e)) }
 	}
 	l.secrets.Store(newRedactor(parsed.Secrets, nil))
+	if o.Store != nil {
+		if options.Store, err = o.Store(); err != nil {
+			return nil, err
+		}
+	}
 	l.engine, err = policy.NewEngine(withChecks(parsed.Set), options)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %s cannot be used: %w", o.Path, err)

@@ -33,6 +33,7 @@ func Command() *cobra.Command {
 		Long: `test sends requests to a configuration in virtual time, and compares what becomes
 of them with what a file expects. Nothing waits and nothing is sent over a
 network, so a month takes no time, and the same tests give the same result.
+Shared policies are kept in this process, whatever their consistency is.
 
 A FILE is YAML. It names the configuration that it tests, as seen from the file,
 and has tests, each of which begins with fresh state:
@@ -170,7 +171,7 @@ func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*f
 	if err != nil {
 		return nil, mistakes.Invalid(stderr, err)
 	}
-	file, err := config.Load(s.config, config.Options{Env: s.lookup})
+	file, err := config.Load(s.config, config.Options{Env: s.lookup, HasStore: true})
 	if err != nil {
 		if wrong := (*config.Errors)(nil); errors.As(err, &wrong) {
 			return nil, mistakes.Invalid(stderr, err)

@@ -34,13 +34,13 @@ type machine struct {
 func (s *suite) newMachine(at time.Time) (*machine, error) {
 	m := &machine{clock: weir.NewManualClock(at.UnixNano())}
 	file, err := config.Load(s.config, config.Options{
-		Env: s.lookup,
+		Env: s.lookup, HasStore: true,
 		Now: func() time.Time { return time.Unix(0, m.clock.Now()).UTC() },
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.engine, err = policy.NewEngine(file.Set, policy.EngineOptions{Clock: m.clock})
+	m.engine, err = policy.NewEngine(file.Set, policy.EngineOptions{Clock: m.clock, Alone: true})
 	return m, err
 }
 

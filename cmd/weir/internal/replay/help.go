@@ -30,7 +30,7 @@ for, and those that it refused itself. A request that several policies refuse
 counts for each. "newly refused" are requests that --config lets pass and
 --against refuses. The keys are those that this happened to most. A log does not
 tell all that rules can look at, such as most header fields: notes say what was
-missed.
+missed. Shared policies are kept in this process, as if one server had them all.
 
 --chart draws what was admitted and refused over time, for all requests and for
 the policies with the most refusals; of two configurations one above the other.

@@ -23,7 +23,9 @@ type configuration struct {
 // load reads a configuration. Mistakes and warnings are written to w.
 func load(name string, w io.Writer) (configuration, error) {
 	clock := &weir.ManualClock{}
-	file, err := config.Load(name, config.Options{Now: func() time.Time { return time.Unix(0, clock.Now()).UTC() }})
+	file, err := config.Load(name, config.Options{
+		HasStore: true, Now: func() time.Time { return time.Unix(0, clock.Now()).UTC() },
+	})
 	if err != nil {
 		return configuration{}, mistakes.Invalid(w, err)
 	}

@@ -42,7 +42,7 @@ func newTrial(c configuration, f fields, names map[string]int, first int64) (*tr
 	t.clock.Set(clockTime(first))
 	t.request.Protocol = "http"
 	t.request.Header = &t.header
-	engine, err := policy.NewEngine(c.set, policy.EngineOptions{Clock: t.clock})
+	engine, err := policy.NewEngine(c.set, policy.EngineOptions{Clock: t.clock, Alone: true})
 	t.engine = engine
 	return t, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/policies"
+	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -46,7 +47,7 @@ each second.
 
   POST /v1/check  {"policy": "default", "key": "alice", "cost": 1}
                   200 if the request is within its limit, 429 if not, and the
-                  decision. "policy" is "default" and "cost" is 1 unless they
+                  decision; 503 if there is none. "policy" is "default" and "cost" is 1 unless they
                   are given; a cost of 0 takes nothing. "retry_after" and
                   "reset_after" are in seconds; "retry_after" is null if no
                   wait helps. The header fields RateLimit, RateLimit-Policy and
@@ -76,13 +77,21 @@ refused, and everything stays as it is. Both are logged.
 
 On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
 the server ends; a second signal ends it at once. State is kept in memory and
-is lost when the server ends.
+is lost when the server ends, except for that of shared policies.
+
+Policies of a consistency other than local are shared by all servers that have
+the same store, which is that of the file or of --store. A password does not
+belong on a command line: write ${REDIS_PASSWORD} in the file. If the store
+cannot be reached the server starts all the same, tries again, and answers
+meanwhile as "fail" of each policy says: 503 if it is closed. When the server
+ends it gives back what it had taken and not used. docs/shared.md has the rest.
 
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
 configuration has mistakes or is not there.`,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
   weir serve --config weir.yaml
+  weir serve --config weir.yaml --store redis://127.0.0.1:6379 --http :7071
   weir serve --config weir.yaml --http :7070 --trust-proxy 10.0.0.0/8 --admin-token-file token
   weir serve --http :8080 --log-format json
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
@@ -164,11 +173,14 @@ func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) 
 }
 
 // announceConfigured is announce with a configuration.
-func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set) {
+func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set, shared *config.Store) {
 	try := checkapi.DecideExample(listen.Reachable(address))
 	attributes := []any{
 		"address", address.String(), "config", o.config.path, "policies", len(set.Policies),
 		"rules", len(set.Rules) - len(set.Policies), // each policy has one for its checks
+	}
+	if shared != nil {
+		attributes = append(attributes, "store", shared.String())
 	}
 	if o.log.Format == "json" {
 		log.Info("serving", append(attributes, "try", try)...)

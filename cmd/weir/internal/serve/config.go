@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
@@ -26,11 +28,14 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 // configFlags are those that hold with --config only.
 type configFlags struct {
 	path          string
+	storeURL      string
+	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
 	refusalStatus int
 	tokenFile     string
@@ -43,6 +48,9 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	f.refusalStatus = defaultRefusalStatus
 	fs.Var(flagvalue.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
+	fs.Var((*storeURL)(&f.storeURL), "store",
+		"Redis or Valkey that shares the policies of the file that are not local, in place of its own: "+
+			"redis://host:6379, rediss:// over TLS (default: that of the file)")
 	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
@@ -56,6 +64,15 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 
 // check finds flags that do not go together.
 func (f *configFlags) check(fs *pflag.FlagSet) error {
+	if f.storeURL != "" {
+		var err error
+		if f.store, err = config.ParseStore(f.storeURL); err != nil {
+			if wrong, ok := errors.AsType[*config.StoreError](err); ok {
+				return misuse.Flag("store", wrong.Value, wrong.Message+"; "+wrong.Fix)
+			}
+			return err
+		}
+	}
 	if f.path != "" {
 		for _, name := range []string{"limit", "burst", "max-keys"} {
 			if fs.Changed(name) {
@@ -64,7 +81,7 @@ func (f *configFlags) check(fs *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"trust-proxy", "auth-refusal-status", "admin-token-file", "explain-every"} {
+	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "admin-token-file", "explain-every"} {
 		if fs.Changed(name) {
 			return misuse.Errorf("--%s needs --config", name)
 		}
@@ -87,29 +104,6 @@ func (m listed) Mistakes() []string {
 	return lines
 }
 
-// parse reads a configuration.
-func parse(name string, data []byte) (live.Parsed, error) {
-	secrets := make(map[string]string)
-	f, err := config.Parse(name, data, config.Options{Env: func(name string) (string, bool) {
-		value, ok := os.LookupEnv(name)
-		if ok {
-			secrets[name] = value
-		}
-		return value, ok
-	}})
-	if list, ok := errors.AsType[*config.Errors](err); ok {
-		return live.Parsed{}, listed{list}
-	}
-	if err != nil {
-		return live.Parsed{}, err
-	}
-	warnings := make([]string, len(f.Warnings))
-	for i, w := range f.Warnings {
-		warnings[i] = w.String()
-	}
-	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
-}
-
 // runConfigured serves the limits of a configuration.
 func runConfigured(cmd *cobra.Command, o *options) error {
 	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
@@ -129,14 +123,30 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	if o.config.explainEvery > 0 {
 		engine.ExplainEvery, engine.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
 	}
-	limits, err := live.Load(live.Options{Path: o.config.path, Parse: parse, Engine: engine, Logger: log})
+	read := reader{flag: o.config.store}
+	var shared *fleet.Fleet
+	defer func() { giveBack(shared, log) }()
+	limits, err := live.Load(live.Options{
+		Path: o.config.path, Parse: read.parse, Engine: engine, Logger: log,
+		Store: func() (store.Store, error) {
+			if read.store == nil {
+				return nil, nil //nolint:nilnil // there is none, and none is needed
+			}
+			var err error
+			shared, err = fleet.Open(context.WithoutCancel(ctx), read.store, log)
+			if err != nil {
+				return nil, misuse.Inputf("%s", err)
+			}
+			return shared, nil
+		},
+	})
 	if wrong, ok := errors.AsType[listed](err); ok {
 		return mistakes.Invalid(cmd.ErrOrStderr(), wrong.Errors)
 	}
 	if err != nil {
 		return mistakes.Invalid(cmd.ErrOrStderr(), err)
 	}
-	defer limits.Engine().Close() //nolint:errcheck // is always nil
+	defer limits.Engine().Close() //nolint:errcheck // is always nil; before the store, which is given back what was not used
 	auth, err := forwardauth.New(forwardauth.Options{
 		Decider: limits.Engine(), Trusted: o.config.trusted, Status: o.config.status(cmd.Flags()), Logger: log,
 	})
@@ -149,7 +159,11 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	}
 	admin.Local = isLoopback(listener.Addr())
 	front := checkapi.NewConfigured(limits, admin, func() map[string]any {
-		return map[string]any{"forward_auth": auth.Counts()}
+		extra := map[string]any{"forward_auth": auth.Counts()}
+		if shared != nil {
+			extra["store"] = shared.Status()
+		}
+		return extra
 	})
 	go limits.ReloadOn(ctx, hangups)
 	if _, watchErr := limits.Watch(ctx); watchErr != nil {
@@ -160,7 +174,7 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	}
 	s := newServer(byPath(front, auth), log, o.shutdownDelay, o.shutdownTimeout)
 	start, set := time.Now(), limits.Engine().Set()
-	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set)
+	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set, read.store)
 	err = s.serve(ctx, listener, front.Drain)
 	report := limits.Status()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
@@ -43,14 +44,15 @@ type exchange struct {
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 // checkConfigured answers a check of a policy of the configuration.
-func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []byte) *problem {
+func (h *Handler) checkConfigured(w http.ResponseWriter, r *http.Request, ask request, space []byte) *problem {
 	c := h.configured
 	if !c.limits.Has(string(ask.policy)) {
 		return unknownPolicy(ask.policy, h.policyNames())
 	}
 	x, _ := exchanges.Get().(*exchange)
-	defer exchanges.Put(x)
+	defer x.end()
 	live.CheckRequest(&x.request, ask.policy, ask.key, ask.cost)
+	x.request.Context = r.Context()
 	c.answer(x, ask.cost == 0)
 	defer x.verdict.Release()
 
@@ -63,7 +65,7 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, ask request, space []by
 		name = string(ask.policy)
 	}
 	if !x.verdict.Allowed {
-		w.WriteHeader(http.StatusTooManyRequests)
+		w.WriteHeader(refusal(x.verdict.Decision()))
 	}
 	// If the client is gone, nobody is there to be told.
 	_, _ = w.Write(append(appendDecision(space, d, quoted(name), x.verdict.Binding >= 0), "}\n"...))
@@ -77,6 +79,20 @@ func (c *configured) answer(x *exchange, probe bool) {
 	} else {
 		c.limits.Engine().Take(&x.request, &x.verdict)
 	}
+}
+
+// end keeps the memory for another decision.
+func (x *exchange) end() {
+	x.request.Context = nil
+	exchanges.Put(x)
+}
+
+// refusal is the status of a refusal: 429, or 503 if it is none, as nobody could decide.
+func refusal(d weir.Decision) int {
+	if d.Reason == weir.ReasonUnavailable {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
 }
 
 // quoted is text in JSON.
@@ -134,11 +150,12 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	small, _ := buffers.Get().(*[512]byte)
 	defer buffers.Put(small)
 	x, _ := exchanges.Get().(*exchange)
-	defer exchanges.Put(x)
+	defer x.end()
 	probe, p := readDescribed(w, r, small[:0], &x.request)
 	if p != nil {
 		return p
 	}
+	x.request.Context = r.Context()
 	h.configured.answer(x, probe)
 	defer x.verdict.Release()
 
@@ -146,7 +163,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	header["Content-Type"] = jsonType
 	h.configured.fields.Tell(header, &x.request, &x.verdict)
 	if !x.verdict.Allowed {
-		w.WriteHeader(http.StatusTooManyRequests)
+		w.WriteHeader(refusal(x.verdict.Decision()))
 	}
 	_, _ = w.Write(appendVerdict(small[:0], &x.verdict)) // if the client is gone, nobody is there to be told
 	return nil

@@ -137,7 +137,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	if h.configured != nil {
 		// The key may still stand in small.
-		return h.checkConfigured(w, ask, nil)
+		return h.checkConfigured(w, r, ask, nil)
 	}
 	policy, ok := h.policies[string(ask.policy)]
 	if !ok {

@@ -113,13 +113,17 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 // ServeHTTP answers 200 if the original request may pass.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, _ := exchanges.Get().(*exchange)
-	defer exchanges.Put(x)
+	defer func() {
+		x.request.Context = nil
+		exchanges.Put(x)
+	}()
 	from := kindOf(r.URL.Path)
 	x.request = policy.Request{}
 	if err := h.describe(&x.request, r, from); err != nil {
 		h.reject(w, r, err)
 		return
 	}
+	x.request.Context = r.Context()
 	h.decider.Take(&x.request, &x.verdict)
 	defer x.verdict.Release()
 

@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/weirhq/weir/cmd/weir/internal/fleet"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/config"
+)
+
+// reader reads a configuration again and again. Its store is that of the first time.
+type reader struct {
+	flag  *config.Store // of --store, nil if it is not given
+	store *config.Store
+	known bool // store is that of a file that was read
+}
+
+// parse reads a configuration.
+func (r *reader) parse(name string, data []byte) (live.Parsed, error) {
+	secrets := make(map[string]string)
+	f, err := config.Parse(name, data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
+		value, ok := os.LookupEnv(name)
+		if ok {
+			secrets[name] = value
+		}
+		return value, ok
+	}})
+	if list, ok := errors.AsType[*config.Errors](err); ok {
+		return live.Parsed{}, listed{list}
+	}
+	if err != nil {
+		return live.Parsed{}, err
+	}
+	store := f.Store
+	if r.flag != nil {
+		store = store.At(r.flag)
+	}
+	switch {
+	case !r.known:
+		r.store, r.known = store, true
+	case !store.Same(r.store):
+		return live.Parsed{}, listed{f.StoreErrors("cannot change while the server runs, other than policies and rules",
+			"restart the server, or take the change back")}
+	}
+	warnings := make([]string, len(f.Warnings))
+	for i, w := range f.Warnings {
+		warnings[i] = w.String()
+	}
+	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
+}
+
+// storeURL is the value of --store. It is checked with the other flags, as what is wrong with the value of a flag is told with
+// the value, which may have a password.
+type storeURL string
+
+// String is never the value: help would show it.
+func (*storeURL) String() string { return "" }
+
+// Set keeps the value.
+func (u *storeURL) Set(s string) error {
+	*u = storeURL(s)
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*storeURL) Type() string { return "url" }
+
+// giveBack ends the use of a store: what was taken of it and not used goes back.
+func giveBack(f *fleet.Fleet, log *slog.Logger) {
+	if f == nil {
+		return
+	}
+	if err := f.Close(); err != nil {
+		log.Warn("the store was not closed in order: permits that were not used come back later", "error", err.Error())
+	}
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+// Bound says how exactly the processes that share a limit keep to it.
+type Bound struct {
+	// Policy and Limit name it. Of is the tier or the key that it is for, such as "tier gold", "" for that of the policy.
+	Policy string `json:"policy"`
+	Limit  string `json:"limit"`
+	Of     string `json:"of,omitempty"`
+	// Holds is the limit, as it may be shown.
+	Holds string `json:"holds"`
+	// Consistency and Fail are those of the policy.
+	Consistency policy.Consistency `json:"consistency"`
+	Fail        policy.Fail        `json:"fail"`
+	// Overshoot is by how many permits each process but one can exceed the limit.
+	Overshoot int64 `json:"overshoot"`
+	// AtOnce is the most permits that are granted at once, and Unused how many of them each process may keep without using
+	// them: others are refused because of these. Both are 0 if the limit came from the environment.
+	AtOnce int64 `json:"at_once"`
+	Unused int64 `json:"unused"`
+	// RoundTrip tells whether each decision asks the store.
+	RoundTrip bool `json:"round_trip"`
+	// Text says all of that in words.
+	Text string `json:"text"`
+}
+
+// mostBounds is how many tiers and keys of a policy have bounds of their own that are told.
+const mostBounds = mostListed
+
+// Bounds answers that of each limit of each shared policy, in their order. Of tiers and keys there are 20 for a policy.
+func (f *File) Bounds() []Bound {
+	var all []Bound
+	for _, p := range f.policies {
+		if !p.Consistency.Shared() || p.Mode == policy.ModeOff {
+			continue
+		}
+		names := limitNames(p.Limits)
+		add := func(of string, limits []placedLimit) {
+			for i, l := range limits {
+				b := f.bound(p, l)
+				b.Limit, b.Of = names[i], of
+				if p.live.limits[i].Name == "" && f.shows(p.live.limits[i].path) {
+					b.Limit = "limit" // its name has the window
+				}
+				all = append(all, b)
+			}
+		}
+		add("", p.live.limits)
+		told := 0
+		for _, other := range []struct {
+			what string
+			all  []namedLimits
+		}{{"tier ", p.tiers}, {"key ", p.keys}} {
+			for _, a := range other.all {
+				if told++; told <= mostBounds {
+					add(other.what+shorten(a.name), a.limits)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// bound is that of a limit.
+func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
+	b := Bound{Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Fail: p.Fail}
+	var leased store.LeasedOptions
+	var optimistic store.OptimisticOptions
+	if s := f.Store; s != nil {
+		leased.Term, optimistic.Interval, optimistic.Drift = s.Leased.Term, s.Optimistic.Interval, s.Optimistic.Drift
+	}
+	b.AtOnce = l.Burst
+	if b.AtOnce == 0 {
+		b.AtOnce = l.Rate.Permits
+	}
+	hidden := f.shows(l.path)
+	words := ""
+	switch lease := leased.Bound(l.Limit.Limit); {
+	case concurrent(l):
+		b.RoundTrip = true
+		hold := p.Hold
+		if hold == 0 {
+			hold = time.Minute
+		}
+		words = "exact, one round trip to the store for each request and one when it ends; what a process that died had taken comes " +
+			"back within " + f.show(p.path+"."+keyHold, shortDuration(hold))
+	case p.Consistency == policy.ConsistencyLeased && !lease.Leased:
+		b.RoundTrip = true
+		words = "never above the limit, which is too small for blocks: one round trip to the store for each request"
+	case p.Consistency == policy.ConsistencyLeased && hidden:
+		words = "never above the limit, decided in memory; the numbers came from the environment and are not shown"
+	case p.Consistency == policy.ConsistencyLeased:
+		b.AtOnce, b.Unused = lease.Lowered, lease.Block
+		words = fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused",
+			spellPermits(b.AtOnce), count(b.Unused))
+	case p.Consistency == policy.ConsistencyOptimistic:
+		drift := optimistic.DriftOf(l.Limit.Limit)
+		switch {
+		case drift == 0:
+			b.RoundTrip = true
+			words = "exact, one round trip to the store for each request, as it cannot be decided in memory"
+		case hidden:
+			words = "decided in memory, above the limit by a bounded number of permits for each process but one; the numbers came from the " +
+				"environment and are not shown"
+		default:
+			b.Overshoot = drift
+			words = fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, so with 3 processes by %s",
+				spellPermits(drift), count(2*drift))
+		}
+	default:
+		b.RoundTrip = true
+		words = "exact, one round trip to the store for each request"
+	}
+	if hidden {
+		b.AtOnce, b.Unused, b.Overshoot = 0, 0, 0
+	}
+	b.Text = words + "; without the store: " + map[policy.Fail]string{
+		policy.FailClosed: "all are refused", policy.FailOpen: "all are allowed",
+		policy.FailLocal: "each process keeps to the limit divided by the number of processes",
+	}[p.Fail]
+	return b
+}
+
+func spellPermits(n int64) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return count(n) + " permits"
+}
+
+// String is the bound in words, behind the name of what it is for.
+func (b Bound) String() string {
+	of := ""
+	if b.Of != "" {
+		of = ", " + b.Of
+	}
+	return strings.Join([]string{b.Policy, "/", b.Limit, of, " (", b.Holds, "), ", b.Consistency.String(), ": ", b.Text}, "")
+}
