@@ -1,7 +1,13 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -11,15 +17,106 @@ import (
 type BreakerOptions struct {
 	// Failures is how many calls in a row must fail until the breaker opens: from 1 to 10^6. Default: 5.
 	Failures int
-	// Cooldown is how long the breaker stays open the first time: from 1 ms to 1 h. Default: 100 ms.
+	// Cooldown is how long the breaker stays open at first: from 1 ms to 1 h. Default: 100 ms.
 	Cooldown time.Duration
-	// MaxCooldown is how long it stays open at most, after Cooldown has doubled as often as needed: from Cooldown to 1 h.
-	// Default: 5 s, or Cooldown if that is longer.
+	// MaxCooldown is how long it stays open at most, when Cooldown has doubled often enough: from Cooldown to 1 h. Default:
+	// 5 s, or Cooldown if that is longer.
 	MaxCooldown time.Duration
+	// Patience is how long a call must have been without an answer for the deadline of its caller to count as a failure of
+	// the store: from 1 ms to 1 h. Default: 10 ms.
+	Patience time.Duration
 	// Logger is told of each transition. Default: nil, nobody is.
 	Logger *slog.Logger
-	// Clock measures the cooldown. Default: nil, the monotonic clock of the process.
+	// Clock measures all of these. Its AfterFunc is not used. Default: nil, the monotonic clock of the process.
 	Clock weir.Clock
+}
+
+// checked fills in the defaults, or answers an *[weir.OptionError].
+func (o BreakerOptions) checked() (BreakerOptions, error) {
+	if o.Failures == 0 {
+		o.Failures = 5
+	}
+	if o.Failures < 1 || o.Failures > 1e6 {
+		return o, &weir.OptionError{Option: "BreakerOptions.Failures", Value: fmt.Sprint(o.Failures), Accepted: "from 1 to 10^6"}
+	}
+	if o.Cooldown == 0 {
+		o.Cooldown = 100 * time.Millisecond
+	}
+	if o.MaxCooldown == 0 {
+		o.MaxCooldown = max(5*time.Second, o.Cooldown)
+	}
+	if o.Patience == 0 {
+		o.Patience = 10 * time.Millisecond
+	}
+	for _, d := range []struct {
+		name     string
+		value    time.Duration
+		least    time.Duration
+		accepted string
+	}{
+		{"Cooldown", o.Cooldown, time.Millisecond, "from 1ms to 1h"},
+		{"MaxCooldown", o.MaxCooldown, o.Cooldown, "from Cooldown, which is " + o.Cooldown.String() + ", to 1h"},
+		{"Patience", o.Patience, time.Millisecond, "from 1ms to 1h"},
+	} {
+		if d.value < d.least || d.value > time.Hour {
+			return o, &weir.OptionError{Option: "BreakerOptions." + d.name, Value: d.value.String(), Accepted: d.accepted}
+		}
+	}
+	return o, nil
+}
+
+// Breaker is a [Store] that fails calls at once while its inner store is unavailable, so that a dead store costs less than a
+// microsecond and not a timeout (BenchmarkBreakerOpen).
+//
+// It opens when Failures calls in a row have failed, and stays open for a random time between half of Cooldown and Cooldown.
+// Then one call is let through, and no other, however many callers there are (TestContentionBreakerProbe): if it has an
+// answer the breaker closes, otherwise it stays open for twice as long as before, up to MaxCooldown. A probe that has no
+// answer for MaxCooldown does not keep others from being tried. If the breaker has to open again within MaxCooldown after it
+// closed, it goes on doubling from where it was, so that a store that is overloaded and not dead gets a pause
+// (TestBreakerOpensAgain).
+//
+// A failure is an error that wraps [ErrUnavailable]; all others, refusals among them, are not. A caller who cancels its
+// context says nothing about the store. A deadline of the caller that passes while the store has not answered for Patience is
+// a failure, as otherwise callers who wait for less than the store's own timeout would wait for a dead store forever; one that
+// passes earlier is not, so that a caller in too much of a hurry does not take the store from all others
+// (TestBreakerJudgesContexts).
+//
+// What an outage costs before the breaker opens: if no call takes longer than T, and N callers make one call at a time each, at
+// most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
+// Then one of the callers waits for T each time the cooldown is over.
+type Breaker struct {
+	inner Store
+	o     BreakerOptions
+
+	// word is the state, in its lowest bits, and how many transitions there were: what becomes of a call counts only if there
+	// was none since it was let through.
+	word     atomic.Uint64
+	row      atomic.Int64 // failures in a row
+	until    atomic.Int64 // when the next call is let through, if the breaker is not closed
+	cooldown atomic.Int64
+	closed   atomic.Bool // by Close
+
+	asked, failed, fastFailed atomic.Uint64
+
+	lock     sync.Mutex // for transitions
+	since    time.Time
+	opened   uint64
+	openedAt int64
+	closedAt int64
+	reclosed bool // whether it was open once
+}
+
+var _ Store = (*Breaker)(nil)
+
+// NewBreaker answers a closed breaker for inner, or an *[weir.OptionError]. It starts no goroutine. Closing it closes inner.
+func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	b := &Breaker{inner: inner, o: o, since: time.Now()}
+	b.cooldown.Store(int64(o.Cooldown))
+	return b, nil
 }
 
 // BreakerState is what a [Breaker] does with calls.
@@ -30,21 +127,270 @@ const (
 	BreakerClosed BreakerState = iota
 	// BreakerOpen fails calls at once.
 	BreakerOpen
-	// BreakerHalfOpen has let one call through, and fails others until that has an answer.
+	// BreakerHalfOpen has let one call through, and fails others at once until that has an answer.
 	BreakerHalfOpen
+
+	stateBits = 2
+	stateMask = 1<<stateBits - 1
 )
 
-// BreakerStats tell what a [Breaker] does and did.
+var breakerStates = [...]string{"closed", "open", "half-open"}
+
+// String is the name of the state in lower case.
+func (s BreakerState) String() string {
+	if int(s) < len(breakerStates) {
+		return breakerStates[s]
+	}
+	return fmt.Sprintf("BreakerState(%d)", uint8(s))
+}
+
+// MarshalText is String.
+func (s BreakerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (s *BreakerState) UnmarshalText(text []byte) error {
+	for i, name := range breakerStates {
+		if name == string(text) {
+			*s = BreakerState(i)
+			return nil
+		}
+	}
+	return &weir.OptionError{Option: "breaker state", Value: fmt.Sprintf("%.40q", text), Accepted: "closed, open or half-open"}
+}
+
+// BreakerStats tell what a [Breaker] does and did. Counters only grow.
 type BreakerStats struct {
 	// State is what it does with calls.
 	State BreakerState `json:"state"`
-	// Since is when it came into that state, by the wall clock.
+	// Since is when the store became unavailable, or available again: when the breaker opened or closed last, or was made.
 	Since time.Time `json:"since"`
-	// Opened is how often it has opened: each outage counts once, however many probes failed.
+	// Opened is how often it has opened: once for an outage, however many probes failed.
 	Opened uint64 `json:"opened"`
-	// Asked is how many calls were let through, of which Failed had no answer.
+	// Asked is how many calls were let through, of which Failed were failures.
 	Asked  uint64 `json:"asked"`
 	Failed uint64 `json:"failed"`
-	// FastFailed is how many calls were failed without being let through.
-	FastFailed uint64 `json:"fastFailed"`
+	// FastFailed is how many calls were failed at once.
+	FastFailed uint64 `json:"fast_failed"`
+}
+
+// Stats are the counts since the breaker was made.
+func (b *Breaker) Stats() BreakerStats {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return BreakerStats{
+		State: b.state(), Since: b.since, Opened: b.opened,
+		Asked: b.asked.Load(), Failed: b.failed.Load(), FastFailed: b.fastFailed.Load(),
+	}
+}
+
+func stateOf(word uint64) BreakerState { return BreakerState(word & stateMask) }
+
+func (b *Breaker) state() BreakerState { return stateOf(b.word.Load()) }
+
+// errOpen is what a call gets while the breaker is open.
+var errOpen = fmt.Errorf("%w: it is not asked, as it did not answer before", ErrUnavailable)
+
+// steadyStart anchors the monotonic clock: one reading of time.Since costs half of time.Now, which reads two clocks.
+var steadyStart = time.Now()
+
+// steadyNow is what a clock shows, which is the monotonic clock of the process if it is nil.
+func steadyNow(c weir.Clock) int64 {
+	if c == nil {
+		return int64(time.Since(steadyStart))
+	}
+	return c.Now()
+}
+
+// retryAfter is how long a caller should wait that was refused for want of the store: until a call may be let through.
+func (b *Breaker) retryAfter() time.Duration {
+	switch b.state() {
+	case BreakerOpen:
+		return time.Duration(max(b.until.Load()-steadyNow(b.o.Clock), int64(time.Millisecond)))
+	default:
+		return time.Duration(b.cooldown.Load())
+	}
+}
+
+// failsFast tells whether a call would be failed at once, and counts it if so.
+func (b *Breaker) failsFast() bool {
+	if b.state() == BreakerClosed || b.closed.Load() || steadyNow(b.o.Clock) >= b.until.Load() {
+		return false
+	}
+	b.fastFailed.Add(1)
+	return true
+}
+
+// pass is what a call gets that is let through.
+type pass struct {
+	word  uint64 // that of the breaker at that moment
+	began int64
+	timed bool
+}
+
+func (p pass) probe() bool { return stateOf(p.word) == BreakerHalfOpen }
+
+// enter lets a call through, or answers why not.
+func (b *Breaker) enter(ctx context.Context) (pass, error) {
+	p := pass{word: b.word.Load()}
+	if stateOf(p.word) != BreakerClosed {
+		if err := b.enterOpen(ctx, &p); err != nil {
+			return p, err
+		}
+	}
+	b.asked.Add(1)
+	if _, p.timed = ctx.Deadline(); p.timed {
+		p.began = steadyNow(b.o.Clock)
+	}
+	return p, nil
+}
+
+// enterOpen is enter for a breaker that is not closed.
+func (b *Breaker) enterOpen(ctx context.Context, p *pass) error {
+	now := steadyNow(b.o.Clock)
+	switch {
+	case b.closed.Load():
+		return ErrClosed
+	case now < b.until.Load():
+		b.fastFailed.Add(1)
+		return errOpen
+	case ctx.Err() != nil: // it would not tell anything about the store
+		return notTaken(ctx.Err())
+	}
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if b.state() == BreakerClosed {
+		p.word = b.word.Load()
+		return nil
+	}
+	if now < b.until.Load() { // somebody else is the probe
+		b.fastFailed.Add(1)
+		return errOpen
+	}
+	p.word = b.turn(BreakerHalfOpen, now+int64(b.o.MaxCooldown))
+	return nil
+}
+
+// turn changes the state. The breaker must be locked.
+func (b *Breaker) turn(to BreakerState, until int64) (word uint64) {
+	b.until.Store(until)
+	word = (b.word.Load()>>stateBits+1)<<stateBits | uint64(to)
+	b.word.Store(word)
+	return word
+}
+
+// leave counts what became of a call, and answers its error.
+func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
+	if err == nil && !p.probe() {
+		if b.row.Load() != 0 && p.word == b.word.Load() {
+			b.row.Store(0)
+		}
+		return nil
+	}
+	outcome := b.judge(ctx, p, err)
+	if outcome == outcomeFailed {
+		b.failed.Add(1)
+	}
+	switch {
+	case p.probe():
+		b.probed(p, outcome)
+	case outcome == outcomeAnswered && p.word == b.word.Load():
+		b.row.Store(0)
+	case outcome == outcomeFailed && p.word == b.word.Load() && b.row.Add(1) >= int64(b.o.Failures):
+		b.open(p, err)
+	}
+	return err
+}
+
+// outcome is what a call tells about the store.
+type outcome uint8
+
+const (
+	outcomeNothing outcome = iota
+	outcomeAnswered
+	outcomeFailed
+)
+
+func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
+	if err == nil || errors.Is(err, ErrNotReserved) {
+		return outcomeAnswered
+	}
+	if !errors.Is(err, ErrUnavailable) {
+		return outcomeNothing
+	}
+	switch ended := ctx.Err(); {
+	case ended == nil:
+		return outcomeFailed
+	case errors.Is(ended, context.DeadlineExceeded) && p.timed && steadyNow(b.o.Clock)-p.began >= int64(b.o.Patience):
+		return outcomeFailed
+	}
+	return outcomeNothing
+}
+
+// open opens a breaker that was closed when the call p was let through.
+func (b *Breaker) open(p pass, err error) {
+	b.lock.Lock()
+	if b.word.Load() != p.word {
+		b.lock.Unlock()
+		return
+	}
+	now := steadyNow(b.o.Clock)
+	cooldown := b.o.Cooldown
+	if b.reclosed && now-b.closedAt < int64(b.o.MaxCooldown) {
+		cooldown = b.doubled()
+	}
+	b.opened++
+	b.since, b.openedAt = time.Now(), now
+	b.row.Store(0)
+	b.wait(now, cooldown)
+	b.lock.Unlock()
+	if b.o.Logger != nil {
+		b.o.Logger.Warn("the store is unavailable", "error", err, "failures_in_a_row", b.o.Failures, "cooldown", cooldown)
+	}
+}
+
+// doubled is the next cooldown.
+func (b *Breaker) doubled() time.Duration {
+	return min(2*time.Duration(b.cooldown.Load()), b.o.MaxCooldown)
+}
+
+// wait opens the breaker for a cooldown. The breaker must be locked.
+func (b *Breaker) wait(now int64, cooldown time.Duration) {
+	b.cooldown.Store(int64(cooldown))
+	b.turn(BreakerOpen, now+int64(jittered(cooldown)))
+}
+
+// jittered is a random time between half of d and d, so that processes do not act in step.
+func jittered(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2+1) //nolint:gosec // who waits how long is no secret
+}
+
+// probed closes the breaker, or opens it again.
+func (b *Breaker) probed(p pass, what outcome) {
+	b.lock.Lock()
+	if b.word.Load() != p.word { // another probe was let through since
+		b.lock.Unlock()
+		return
+	}
+	now := steadyNow(b.o.Clock)
+	switch what {
+	case outcomeFailed:
+		b.wait(now, b.doubled())
+	case outcomeNothing: // soon another one, but not at once: callers who give up could be in turns
+		b.turn(BreakerOpen, now+int64(jittered(b.o.Cooldown)))
+	case outcomeAnswered:
+		b.row.Store(0)
+		b.since, b.closedAt, b.reclosed = time.Now(), now, true
+		b.turn(BreakerClosed, 0)
+	}
+	lasted := time.Duration(now - b.openedAt)
+	b.lock.Unlock()
+	if what == outcomeAnswered && b.o.Logger != nil {
+		b.o.Logger.Info("the store is available again", "after", lasted)
+	}
+}
+
+// Close implements [Store]: it closes the inner store.
+func (b *Breaker) Close() error {
+	b.closed.Store(true)
+	return b.inner.Close()
 }

@@ -1,76 +1,182 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"log/slog"
-	"time"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhq/weir"
 )
 
-// FleetOptions configure a [Fleet]. The zero value is good for production.
+// FleetOptions configure a [Fleet]. The zero value is good for production, but for a Logger.
 type FleetOptions struct {
 	// Breaker says when the store is given up for a while.
 	Breaker BreakerOptions
 	// Leased is for charges of ConsistencyLeased.
 	Leased LeasedOptions
-	// Replicas says how the processes of the fleet are counted, which is for charges of FailLocal.
+	// Optimistic is for charges of ConsistencyOptimistic.
+	Optimistic OptimisticOptions
+	// Replicas says how the processes of the fleet are counted, which is for charges of FailLocal. It may be disabled if there
+	// are none.
 	Replicas ReplicasOptions
 	// Fallback is for charges of FailLocal while the store is unavailable.
 	Fallback FallbackOptions
-	// Logger is told when the store becomes unavailable and when it is back, unless Breaker.Logger is given. Default: nil, nobody is.
+	// Logger is told when the store becomes unavailable and when it is back, one line each, unless Breaker.Logger is given.
+	// Default: nil, nobody is.
 	Logger *slog.Logger
 }
 
-// ReplicasOptions configure a [Replicas].
-type ReplicasOptions struct {
-	// Group names the fleet: processes of the same group share the same store and count one another. At most 64 bytes.
-	// Default: "fleet".
-	Group string
-	// Interval is how often a process says that it is alive: from 10 ms to 1 h. Default: 2 s.
-	Interval time.Duration
-	// Expiry is how long a process counts after it said so last: from 2 x Interval to 24 h. Default: 3 x Interval.
-	Expiry time.Duration
-	// Disabled counts nobody: there is one process, and nothing is written to the store.
-	Disabled bool
-}
-
-// FallbackOptions configure what a [Fleet] does for charges of FailLocal while the store is unavailable.
-type FallbackOptions struct {
-	// MaxKeys is how many keys are limited in this process at a time: see [MemoryOptions]. Default: 1,000,000.
-	MaxKeys int
-}
-
-// FallbackStats count the charges that were decided without the store.
-type FallbackStats struct {
-	// Closed is how many were refused, Open how many were allowed.
-	Closed uint64 `json:"closed"`
-	Open   uint64 `json:"open"`
-	// LocalAllowed and LocalRefused are how many were decided in this process, to the limit divided by Replicas.
-	LocalAllowed uint64 `json:"localAllowed"`
-	LocalRefused uint64 `json:"localRefused"`
-	// Keys is how many keys are limited in this process.
-	Keys int `json:"keys"`
-	// Owed is of how many keys the store still has to be told what was granted here.
-	Owed int `json:"owed"`
-}
-
-// FleetStats tell how a [Fleet] does. They are for status pages and metrics: counters only grow.
-type FleetStats struct {
-	Breaker  BreakerStats  `json:"breaker"`
-	Fallback FallbackStats `json:"fallback"`
-	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
-	Replicas int `json:"replicas"`
-}
-
-// Fleet is a [Store] for limits that the processes of a fleet share.
+// Fleet is the [Store] for programs of which several processes share limits: it keeps each charge as its Consistency says,
+// and decides as its Fail says while the store is unavailable.
+//
+// A request is all or nothing whatever its charges are. Those of ConsistencyOptimistic are decided first, then those of
+// ConsistencyLeased, both mostly from memory, and last those of ConsistencyCoherent, in one call of the store. If one of these
+// parts refuses, those before it are given back exactly, in memory, and those after it are not asked: their decisions are
+// Allowed with Remaining 0, as nobody knows what is left. Reserve is one call of the store for all charges, whatever their
+// Consistency, and so exact.
+//
+// # While the store is unavailable
+//
+// A [Breaker] fails calls at once. Charges whose part could not be asked are decided by their Fail:
+//   - FailClosed refuses with weir.ReasonUnavailable, and a RetryAfter of when the store will be tried again. If one charge of
+//     a request is refused so, nothing is taken for the others.
+//   - FailOpen allows. Nobody is told later.
+//   - FailLocal holds this process to the limit divided by the number of live [Replicas], in a [Memory]: the burst of a token
+//     bucket and the permits of the others rounded down, but to one permit at least; the rate of a token bucket exactly. Requests
+//     for more than the divided limit, but not than the limit, are refused with weir.ReasonUnavailable.
+//
+// So N processes that count one another rightly grant at most one limit more by an outage, whenever it begins and however long
+// it takes, where the limit is at least N (TestFleetOutage): each begins it with a full bucket, or an unused window, of a share
+// of 1/N. A call that failed may have been charged by the store nevertheless, which errs on the side of the limit.
+//
+// A caller whose context is canceled gets an error, and no decision.
+//
+// # When it is back
+//
+// What was granted in this process, as far as it has not come back here since, is told to the store by Debit: before any
+// request of this process is decided by the store for the key, in one call for the keys of a request, and for all other keys in
+// the background, in at most 16 calls for 64 keys each in 100 ms. So recovery makes no burst: the permits that the store
+// regained in the outage are gone with those that were granted here. What has come back is dropped, and never told.
+//
+// Reservations of FailLocal are held in this process, divided like the limits, and their IDs begin with "weir-local:", or
+// "weir-open:" if all charges are of FailOpen, which nobody holds. They are settled in this process, also when the store is back:
+// another one answers [ErrNotReserved]. What a reservation reserved is part of what the store is told; if it costs less
+// afterwards, the rest comes back as any permit does, if it costs more, the store is told. Those of a concurrency limit stay local until
+// they are settled or expire, so that up to one limit more is out until then.
+//
+// Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel answer
+// [ErrUnavailable], and the fleet keeps up to 10,000 of them and tries again when the store is back; those that have expired
+// by then were canceled by themselves. Callers need not try again.
 type Fleet struct {
-	Store
+	breaker    *Breaker
+	leased     *Leased
+	optimistic *Optimistic
+	replicas   *Replicas
+	fallback   *fallback
+	bound      LeasedOptions
+	parts      sync.Pool
+
+	ctx     context.Context
+	end     context.CancelFunc
+	closed  atomic.Bool
+	running atomic.Bool // the goroutine of the recovery
+
+	lock      sync.Mutex
+	done      sync.WaitGroup
+	unsettled []unsettled
+	waiting   atomic.Int64 // how many of unsettled
+	dropped   uint64
 }
 
 var _ Store = (*Fleet)(nil)
 
 // NewFleet answers a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
-func NewFleet(s Store, _ FleetOptions) (*Fleet, error) {
-	return &Fleet{Store: s}, nil
+//
+// It starts the goroutines of [Replicas], [Leased] and [Optimistic], and one more when the store has to be told of something,
+// until that is done. Close ends all of them.
+func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
+	if o.Breaker.Logger == nil {
+		o.Breaker.Logger = o.Logger
+	}
+	breaker, err := NewBreaker(s, o.Breaker)
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{breaker: breaker, bound: o.Leased}
+	f.parts.New = func() any { return new(parts) }
+	if f.fallback, err = newFallback(o.Fallback, func() int { return f.replicas.Live() }); err != nil {
+		return nil, err
+	}
+	if f.leased, err = NewLeased(breaker, o.Leased); err != nil {
+		return nil, err
+	}
+	if f.optimistic, err = NewOptimistic(breaker, o.Optimistic); err != nil {
+		return nil, firstOf(errors.Join(err, f.leased.Close()))
+	}
+	if f.replicas, err = NewReplicas(breaker, o.Replicas); err != nil {
+		return nil, firstOf(errors.Join(err, f.leased.Close(), f.optimistic.Close()))
+	}
+	f.ctx, f.end = context.WithCancel(context.Background())
+	return f, nil
+}
+
+// layer is the store that keeps limits of a consistency.
+func (f *Fleet) layer(c Consistency) Store { //nolint:ireturn // one of three
+	switch c {
+	case ConsistencyLeased:
+		return f.leased
+	case ConsistencyOptimistic:
+		return f.optimistic
+	default:
+		return f.breaker
+	}
+}
+
+// FleetStats tell how a [Fleet] does. They are for status pages and metrics.
+type FleetStats struct {
+	Breaker  BreakerStats  `json:"breaker"`
+	Fallback FallbackStats `json:"fallback"`
+	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
+	Replicas int `json:"replicas"`
+	// Unsettled is how many reservations are to be settled when the store is back, and UnsettledDropped how many will not be, as
+	// there were too many.
+	Unsettled        int    `json:"unsettled"`
+	UnsettledDropped uint64 `json:"unsettled_dropped"`
 }
 
 // Stats are the counts of this process.
-func (f *Fleet) Stats() FleetStats { return FleetStats{Replicas: 1} }
+func (f *Fleet) Stats() FleetStats {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return FleetStats{
+		Breaker: f.breaker.Stats(), Fallback: f.fallback.stats(), Replicas: f.replicas.Live(),
+		Unsettled: int(f.waiting.Load()), UnsettledDropped: f.dropped,
+	}
+}
+
+// Close tells the store what it has to know, as far as it answers within a second or two, gives back what was leased, and
+// closes the store. Closing twice is harmless.
+func (f *Fleet) Close() error {
+	f.lock.Lock()
+	first := !f.closed.Swap(true)
+	f.lock.Unlock()
+	f.end()
+	f.done.Wait()
+	if !first {
+		return nil
+	}
+	f.lastWords()
+	return errors.Join(f.optimistic.Close(), f.leased.Close(), f.replicas.Close(), f.breaker.Close(), f.fallback.memory.Close())
+}
+
+// allGranted tells whether all decisions are Allowed.
+func allGranted(decisions []weir.Decision) bool {
+	for i := range decisions {
+		if !decisions[i].Allowed {
+			return false
+		}
+	}
+	return true
+}

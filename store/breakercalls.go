@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Take implements [Store].
+func (b *Breaker) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Take(ctx, charges, decisions))
+}
+
+// Peek implements [Store].
+func (b *Breaker) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Peek(ctx, charges, decisions))
+}
+
+// Refund implements [Store].
+func (b *Breaker) Refund(ctx context.Context, charges []Charge) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Refund(ctx, charges))
+}
+
+// Reserve implements [Store].
+func (b *Breaker) Reserve(
+	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
+) (Reservation, error) {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return Reservation{}, err
+	}
+	r, err := b.inner.Reserve(ctx, charges, decisions, expiry)
+	return r, b.leave(ctx, p, err)
+}
+
+// Commit implements [Store].
+func (b *Breaker) Commit(ctx context.Context, r Reservation, actual []int64) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Commit(ctx, r, actual))
+}
+
+// Cancel implements [Store].
+func (b *Breaker) Cancel(ctx context.Context, r Reservation) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Cancel(ctx, r))
+}
+
+// Debit implements [Store].
+func (b *Breaker) Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Debit(ctx, charges, decisions))
+}
+
+// Lend implements [Store].
+func (b *Breaker) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return Loan{}, weir.Decision{}, err
+	}
+	l, d, err := b.inner.Lend(ctx, c, least)
+	return l, d, b.leave(ctx, p, err)
+}
+
+// Return implements [Store].
+func (b *Breaker) Return(ctx context.Context, l Loan, unspent int64) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Return(ctx, l, unspent))
+}
+
+// Reset implements [Store].
+func (b *Breaker) Reset(ctx context.Context, policy, key string) error {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	return b.leave(ctx, p, b.inner.Reset(ctx, policy, key))
+}
+
+// Inspect implements [Store].
+func (b *Breaker) Inspect(ctx context.Context, c Charge) (State, error) {
+	p, err := b.enter(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	s, err := b.inner.Inspect(ctx, c)
+	return s, b.leave(ctx, p, err)
+}

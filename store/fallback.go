@@ -1,0 +1,291 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+// FallbackOptions configure what a [Fleet] does for charges of FailLocal while the store is unavailable.
+type FallbackOptions struct {
+	// MaxKeys is how many keys of policies are limited in this process at a time: see [MemoryOptions]. Default: 1,000,000.
+	MaxKeys int
+}
+
+// FallbackStats count the charges that were decided without the store. Counters only grow.
+type FallbackStats struct {
+	// Closed is how many were refused, and Open how many were allowed, because their Fail says so.
+	Closed uint64 `json:"closed"`
+	Open   uint64 `json:"open"`
+	// LocalAllowed and LocalRefused are how many were decided in this process, to the limit divided by the replicas.
+	LocalAllowed uint64 `json:"local_allowed"`
+	LocalRefused uint64 `json:"local_refused"`
+	// Keys is how many keys are limited in this process now.
+	Keys int `json:"keys"`
+	// Owed is of how many of them the store still has to be told what was granted.
+	Owed int `json:"owed"`
+}
+
+// fallback decides about charges without the store.
+type fallback struct {
+	memory  *Memory
+	maxKeys int
+	live    func() int
+
+	// owing is how many debts there are.
+	owing                         atomic.Int64
+	closed, open, allowed, denied atomic.Uint64
+
+	lock      sync.Mutex // before that of the memory
+	debts     map[memoryKey]*debt
+	dividedBy int
+	divided   map[weir.Limit]weir.Limit
+	charges   []Charge // those of FailLocal
+	decisions []weir.Decision
+}
+
+func newFallback(o FallbackOptions, live func() int) (*fallback, error) {
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	memory, err := NewMemory(MemoryOptions{MaxKeys: o.MaxKeys})
+	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
+		return nil, &weir.OptionError{Option: "FallbackOptions.MaxKeys", Value: wrong.Value, Accepted: wrong.Accepted}
+	}
+	return &fallback{memory: memory, maxKeys: o.MaxKeys, live: live, debts: make(map[memoryKey]*debt)}, nil
+}
+
+// fallbackCall is which call of the store failed.
+type fallbackCall uint8
+
+const (
+	fallbackTake fallbackCall = iota
+	fallbackPeek
+	fallbackReserve
+)
+
+// The IDs of reservations that the store does not know begin with one of these.
+const (
+	localID = "weir-local:" // those of FailLocal are held in this process
+	openID  = "weir-open:"  // those of FailOpen only, which nobody holds
+)
+
+// decide decides about charges as their Fail says. If one is refused, nothing is taken for the others. Those who are refused
+// for want of the store may ask again after retry.
+func (f *fallback) decide(
+	call fallbackCall, charges []Charge, decisions []weir.Decision, retry, expiry time.Duration,
+) (r Reservation, err error) {
+	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
+		return Reservation{}, firstOf(err)
+	}
+	if call == fallbackTake {
+		if err := CheckTaken(charges); err != nil {
+			return Reservation{}, err
+		}
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	closed := f.collect(charges)
+	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
+	defer clear(f.charges)
+	ctx := context.Background() // that of the caller may have ended, and this does not wait
+	switch {
+	case len(f.charges) == 0:
+	case closed || call == fallbackPeek:
+		err = f.memory.Peek(ctx, f.charges, f.decisions)
+	case call == fallbackReserve:
+		r, err = f.memory.Reserve(ctx, f.charges, f.decisions, expiry)
+	default:
+		err = f.memory.Take(ctx, f.charges, f.decisions)
+	}
+	if err != nil {
+		return Reservation{}, err
+	}
+	granted := f.fill(charges, decisions, retry, call != fallbackPeek)
+	if !granted || call == fallbackPeek {
+		return Reservation{}, nil
+	}
+	for i := range charges {
+		if c := &charges[i]; c.Fail == FailLocal && c.N > 0 {
+			f.owe(c)
+		}
+	}
+	switch {
+	case call != fallbackReserve:
+	case len(f.charges) > 0:
+		r = newReservation(localID+r.ID, charges, r.Expires)
+	default:
+		r = newReservation(openID+rand.Text(), charges, time.Now().Add(expiry).UnixNano())
+	}
+	return r, nil
+}
+
+// collect has the charges of FailLocal in f.charges, with their limits divided, and tells whether one is to be refused.
+func (f *fallback) collect(charges []Charge) (closed bool) {
+	f.charges = f.charges[:0]
+	for i := range charges {
+		switch charges[i].Fail {
+		case FailOpen:
+		case FailLocal:
+			c := charges[i]
+			c.Limit = f.divide(c.Limit)
+			f.charges = append(f.charges, c)
+		default:
+			closed = true
+		}
+	}
+	return closed
+}
+
+// fill makes the decisions on all charges of those on f.charges, and tells whether all are allowed.
+func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.Duration, counted bool) (granted bool) {
+	granted = true
+	local := 0
+	for i := range charges {
+		c, d, counter := &charges[i], &decisions[i], &f.closed
+		t, _ := compiled.terms(c.Limit) // which was checked
+		switch c.Fail {
+		case FailOpen:
+			counter = &f.open
+			*d = weir.Decision{Allowed: c.N <= t.most, Limit: t.most, Remaining: max(t.most-c.N, 0), Policy: c.Policy}
+			if !d.Allowed { // this is known without the store
+				d.Reason, d.RetryAfter = weir.ReasonNever, weir.Never
+			}
+		case FailLocal:
+			*d = f.decisions[local]
+			local++
+			if counter = &f.denied; d.Allowed {
+				counter = &f.allowed
+			}
+			if d.Reason == weir.ReasonNever && c.N <= t.most { // only for as long as the limit is divided
+				d.Reason, d.RetryAfter = weir.ReasonUnavailable, retry
+			}
+		default:
+			*d = weir.Decision{Reason: weir.ReasonUnavailable, Limit: t.most, RetryAfter: retry, Policy: c.Policy}
+		}
+		granted = granted && d.Allowed
+		if counted {
+			counter.Add(1)
+		}
+	}
+	return granted
+}
+
+// divide is the limit of one process. The fallback must be locked.
+func (f *fallback) divide(l weir.Limit) weir.Limit {
+	live := max(f.live(), 1)
+	if live == 1 {
+		return l
+	}
+	if f.dividedBy != live || len(f.divided) >= mostTerms {
+		f.dividedBy, f.divided = live, make(map[weir.Limit]weir.Limit)
+	}
+	d, ok := f.divided[l]
+	if !ok {
+		d = dividedLimit(l, int64(live))
+		f.divided[l] = d
+	}
+	return d
+}
+
+// dividedLimit is a limit that by processes together keep to about l: permits are rounded down, but to at least one, and the
+// rate of a token bucket is exact as long as its period does not have to be longer than any may be.
+func dividedLimit(l weir.Limit, by int64) weir.Limit {
+	share := func(n int64) int64 { return max(n/by, 1) }
+	switch l.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		if l.Burst == 0 {
+			l.Burst = l.Rate.Permits
+		}
+		l.Burst = share(l.Burst)
+		switch {
+		case l.Rate.Permits%by == 0:
+			l.Rate.Permits /= by
+		case int64(l.Rate.Period) <= int64(algo.MaxPeriod)/by:
+			l.Rate.Period *= time.Duration(by)
+		default:
+			l.Rate.Permits = share(l.Rate.Permits)
+		}
+	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
+		l.Burst = share(l.Burst)
+	default:
+		l.Rate.Permits = share(l.Rate.Permits)
+	}
+	return l
+}
+
+// giveBack undoes a decide that granted charges a moment ago.
+func (f *fallback) giveBack(charges []Charge) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.collect(charges)
+	defer clear(f.charges)
+	_ = f.memory.Refund(context.Background(), f.charges) // only after Close
+}
+
+// debit takes what was granted elsewhere, if all charges are of FailLocal.
+func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, err error) {
+	for i := range charges {
+		if charges[i].Fail != FailLocal {
+			return false, nil
+		}
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.collect(charges)
+	defer clear(f.charges)
+	if err := f.memory.Debit(context.Background(), f.charges, decisions); err != nil {
+		return true, err
+	}
+	for i := range charges {
+		f.owe(&charges[i])
+	}
+	return true, nil
+}
+
+// settle ends a reservation that the store does not know, with what it cost or, if actual is nil, as if nothing had been taken.
+// ok is false for those that the store knows.
+func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (ok bool, err error) {
+	id, local := strings.CutPrefix(r.ID, localID)
+	if !local {
+		if ok = strings.HasPrefix(r.ID, openID); ok {
+			err = CheckReservation(r, actual)
+		}
+		return ok, err
+	}
+	r.ID = id
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if err := f.memory.settle(ctx, r, actual); err != nil {
+		return true, err
+	}
+	for i, n := range actual {
+		if c := &r.Charges[i]; c.Fail == FailLocal && n > c.N {
+			f.owe(c)
+		}
+	}
+	return true, nil
+}
+
+// reset makes all permits of a key available.
+func (f *fallback) reset(policy, key string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	_ = f.memory.Reset(context.Background(), policy, key) // the names were checked
+	f.drop(memoryKey{policy, key})
+}
+
+func (f *fallback) stats() FallbackStats {
+	return FallbackStats{
+		Closed: f.closed.Load(), Open: f.open.Load(), LocalAllowed: f.allowed.Load(), LocalRefused: f.denied.Load(),
+		Keys: f.memory.Len(), Owed: int(f.owing.Load()),
+	}
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+const (
+	// recoveryTick is how often the goroutine of the recovery acts.
+	recoveryTick = 100 * time.Millisecond
+	// mostTold is how many calls tell the store what it is owed in a tick, each of up to MostCharges keys.
+	mostTold = 16
+	// mostPruned is how many debts are looked at in a tick while the store is unavailable.
+	mostPruned = 512
+	// mostUnsettled is how many reservations are kept to be settled later.
+	mostUnsettled = 10_000
+	// mostSettled is how many of them are settled in a tick.
+	mostSettled = 256
+	// mostLastWords is how long Close tells the store what it has to know.
+	mostLastWords = time.Second
+)
+
+// unsettled is a reservation that could not be settled. It is canceled if actual is nil.
+type unsettled struct {
+	reservation Reservation
+	actual      []int64
+}
+
+// settleLater keeps a reservation until the store is back.
+func (f *Fleet) settleLater(r Reservation, actual []int64) {
+	if r.ID == "" {
+		return
+	}
+	f.lock.Lock()
+	if len(f.unsettled) >= mostUnsettled {
+		f.dropped++
+	} else {
+		f.unsettled = append(f.unsettled, unsettled{newReservation(r.ID, r.Charges, r.Expires), slices.Clone(actual)})
+		f.waiting.Add(1)
+	}
+	f.lock.Unlock()
+	f.recovers()
+}
+
+// recovers starts the goroutine of the recovery, if there is something to do for it.
+func (f *Fleet) recovers() {
+	if f.running.Load() || f.idle() {
+		return
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if !f.closed.Load() && f.running.CompareAndSwap(false, true) {
+		f.done.Go(f.recover)
+	}
+}
+
+// idle tells whether the store knows all that it has to.
+func (f *Fleet) idle() bool {
+	return f.fallback.owing.Load() == 0 && f.waiting.Load() == 0
+}
+
+// recover tells the store what it has to know, as soon as it can be told, and ends when it knows all.
+func (f *Fleet) recover() {
+	ticker := time.NewTicker(recoveryTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-f.ctx.Done():
+			return
+		}
+		if f.breaker.state() == BreakerClosed {
+			f.tellSome(f.ctx, mostTold)
+			f.settleSome(f.ctx, mostSettled)
+		} else {
+			f.fallback.prune(mostPruned)
+		}
+		if f.idle() {
+			f.running.Store(false)
+			if f.idle() || !f.running.CompareAndSwap(false, true) { // or something came up meanwhile
+				return
+			}
+		}
+	}
+}
+
+// tell tells the store what is owed, and says so to those who wait for it.
+func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
+	var charges [len(order)][]Charge
+	var of [len(order)][]claim
+	for i := range claims {
+		at := placeOf(claims[i].charge.Consistency)
+		of[at] = append(of[at], claims[i])
+		charges[at] = append(charges[at], claims[i].charge)
+	}
+	for i := range of {
+		if len(of[i]) == 0 {
+			continue
+		}
+		err := f.layer(order[i]).Debit(ctx, charges[i], make([]weir.Decision, len(charges[i])))
+		f.fallback.told(of[i], err)
+		if err != nil && mine.err == nil {
+			mine.err = err
+		}
+	}
+	close(mine.done)
+	return mine.err
+}
+
+// tellSome tells the store what is owed, in so many calls at most.
+func (f *Fleet) tellSome(ctx context.Context, calls int) {
+	for range calls {
+		if f.fallback.owing.Load() == 0 || ctx.Err() != nil {
+			return
+		}
+		claims, mine := f.fallback.claimSome()
+		if len(claims) == 0 {
+			return
+		}
+		short, cancel := context.WithTimeout(ctx, mostLastWords)
+		err := f.tell(short, claims, mine)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// settleSome settles reservations that could not be settled before, so many at most.
+func (f *Fleet) settleSome(ctx context.Context, most int) {
+	for range most {
+		f.lock.Lock()
+		if len(f.unsettled) == 0 || ctx.Err() != nil {
+			f.lock.Unlock()
+			return
+		}
+		u := f.unsettled[0]
+		f.lock.Unlock()
+		short, cancel := context.WithTimeout(ctx, mostLastWords)
+		err := f.ask(short, u.reservation, u.actual)
+		cancel()
+		if errors.Is(err, ErrUnavailable) {
+			return
+		}
+		f.lock.Lock() // settled, or nothing that can be: only this goroutine takes from the front
+		f.unsettled[0] = unsettled{}
+		f.unsettled = f.unsettled[1:]
+		f.waiting.Add(-1)
+		f.lock.Unlock()
+	}
+}
+
+// lastWords is what the store is told before it is closed.
+func (f *Fleet) lastWords() {
+	if f.breaker.state() != BreakerClosed || f.idle() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mostLastWords)
+	defer cancel()
+	f.settleSome(ctx, mostUnsettled)
+	for f.fallback.owing.Load() != 0 && ctx.Err() == nil && f.breaker.state() == BreakerClosed {
+		before := f.fallback.owing.Load()
+		f.tellSome(ctx, mostTold)
+		if f.fallback.owing.Load() >= before {
+			return
+		}
+	}
+}
