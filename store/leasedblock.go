@@ -1,0 +1,220 @@
+package store
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// leasedBlock is a loan that is spent from memory.
+type leasedBlock struct {
+	taken    int64 // when it was taken, by the clock of the inner store
+	deadline int64 // before which it must be spent
+	n, left  int64
+	end      int64 // when the last of it was spent
+}
+
+// mostPast is how many blocks that are spent are remembered for a key, so that permits can be given back to where they came from.
+const mostPast = 8
+
+// loan is the loan of the block.
+func (e *leasedKey) loan(b *leasedBlock) Loan {
+	return Loan{Charge: Charge{Policy: e.policy, Key: e.key, Limit: e.plan.lowered, N: b.n}, Taken: b.taken}
+}
+
+// left is how many permits are in hand at a time.
+func (e *leasedKey) left(at int64) int64 {
+	left := int64(0)
+	for i := range e.blocks {
+		if b := &e.blocks[i]; b.deadline > at {
+			left += b.left
+		}
+	}
+	return left
+}
+
+// spend grants n permits from what is in hand at a time, if there are as many.
+func (e *leasedKey) spend(n, at int64) bool {
+	if len(e.blocks) == 0 {
+		return false
+	}
+	if b := &e.blocks[0]; b.deadline > at && b.left > n { // nearly always
+		b.left -= n
+		e.count(n, at)
+		return true
+	}
+	if e.left(at) < n {
+		return false
+	}
+	e.count(n, at)
+	emptied := false
+	for i := 0; n > 0; i++ {
+		b := &e.blocks[i]
+		if b.deadline <= at {
+			continue
+		}
+		part := min(n, b.left)
+		b.left -= part
+		n -= part
+		if b.left == 0 {
+			b.end, emptied = at, true
+		}
+	}
+	if emptied {
+		e.tidy(at)
+	}
+	return true
+}
+
+// tidy puts blocks without permits among those of the past, and forgets those that have been there for long.
+func (e *leasedKey) tidy(now int64) {
+	kept := e.blocks[:0]
+	for _, b := range e.blocks {
+		if b.left > 0 {
+			kept = append(kept, b)
+			continue
+		}
+		if len(e.past) > 0 && (len(e.past) >= mostPast || e.past[0].end < now-2*e.plan.span) {
+			e.forgotten = max(e.forgotten, e.past[0].end)
+			e.past = slices.Delete(e.past, 0, 1)
+		}
+		e.past = append(e.past, b)
+	}
+	e.blocks = kept
+}
+
+// count counts demand.
+func (e *leasedKey) count(n, at int64) {
+	e.used = at
+	if span := e.plan.demandSpan(); at-e.since >= span {
+		if e.before = e.spent; at-e.since >= 2*span {
+			e.before = 0
+		}
+		e.spent, e.since = 0, at
+	}
+	e.spent += n
+}
+
+// demand is how many permits the key is likely to need in the time that a block is meant for: as many as it used in such a time
+// before, and several times as many as of the last block if that was used up much faster.
+func (e *leasedKey) demand(now, left int64) int64 {
+	span := e.plan.demandSpan()
+	demand := int64(0)
+	if now-e.since < 2*span {
+		demand = max(e.spent, e.before)
+	}
+	if now-e.lentAt < span/4 && e.lentN > left {
+		demand = max(demand, 4*(e.lentN-left))
+	}
+	const few = 4 // with fewer it is not worth while to hold any
+	if demand < few {
+		return 0
+	}
+	return min(demand, e.plan.bound.Block)
+}
+
+// putBack gives back n permits that were spent at the time since or later: to the oldest blocks that they can have come from, so
+// that they are not spent later than they may be. What may have come from a block that is forgotten stays spent.
+func (e *leasedKey) putBack(n, since, now int64) {
+	e.spent = max(0, e.spent-n)
+	if since <= e.forgotten {
+		return
+	}
+	for i := 0; i < len(e.past); {
+		if b := e.past[i]; b.end >= since {
+			at, _ := slices.BinarySearchFunc(e.blocks, b, older)
+			e.blocks = slices.Insert(e.blocks, at, b)
+			e.past = slices.Delete(e.past, i, i+1)
+		} else {
+			i++
+		}
+	}
+	for i := range e.blocks {
+		b := &e.blocks[i]
+		part := min(n, b.n-b.left)
+		b.left += part
+		n -= part
+	}
+	e.tidy(now)
+}
+
+func older(a, b leasedBlock) int {
+	if a.deadline < b.deadline {
+		return -1
+	}
+	return 1
+}
+
+// leasedReturn is what goes back to the inner store.
+type leasedReturn struct {
+	loan    Loan
+	unspent int64
+}
+
+// release takes what is left of a block out of the hand. The caller must tidy.
+func (e *leasedKey) release(b *leasedBlock, unspent, now int64) leasedReturn {
+	r := leasedReturn{e.loan(b), unspent}
+	r.loan.Charge.N = unspent // as if the rest were a loan of its own
+	b.left -= unspent
+	b.n -= unspent
+	b.end = now
+	return r
+}
+
+// releaseAll takes everything out of the hand and forgets the blocks.
+func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn {
+	for i := range e.blocks {
+		if b := &e.blocks[i]; b.left > 0 {
+			returns = append(returns, e.release(b, b.left, now))
+		}
+	}
+	e.blocks, e.past, e.forgotten, e.low, e.lentN = nil, nil, now, -1, 0
+	return returns
+}
+
+// leasedRefusal is a refusal of the inner store that is believed for a while.
+type leasedRefusal struct {
+	least   int64 // as many permits, or more, are refused; 0 for none
+	asked   int64 // until then; then the store is asked again
+	retry   int64 // when it said that they will be there
+	reason  weir.Reason
+	forever bool
+}
+
+// refuses tells whether n permits, which are not in hand, are refused without asking.
+func (e *leasedKey) refuses(n, now int64) bool {
+	r := &e.refusal
+	return r.least > 0 && now < r.asked && n-e.left(now) >= r.least
+}
+
+// allowed is the decision about a request that was granted.
+func (e *leasedKey) allowed(d *weir.Decision, policy string, now int64) {
+	*d = weir.Decision{
+		Allowed: true, Limit: e.plan.most, Remaining: e.remaining(now), ResetAfter: e.resetAfter(now), Policy: policy,
+	}
+}
+
+// refused is the decision about a request that is refused as the inner store did last.
+func (e *leasedKey) refused(d *weir.Decision, policy string, now int64) {
+	r := &e.refusal
+	*d = weir.Decision{
+		Reason: r.reason, Limit: e.plan.most, Remaining: e.remaining(now), ResetAfter: e.resetAfter(now),
+		RetryAfter: weir.Never, Policy: policy,
+	}
+	if !r.forever {
+		d.RetryAfter = nonNegative(r.retry - now)
+	}
+}
+
+// remaining is what is in hand and what the inner store had left when it was asked last.
+func (e *leasedKey) remaining(now int64) int64 {
+	if len(e.blocks) == 1 && e.blocks[0].deadline > now {
+		return min(e.blocks[0].left+e.seen, e.plan.most)
+	}
+	return min(e.left(now)+e.seen, e.plan.most)
+}
+
+func (e *leasedKey) resetAfter(now int64) time.Duration { return nonNegative(e.reset - now) }
+
+func nonNegative(d int64) time.Duration { return time.Duration(max(d, 0)) }

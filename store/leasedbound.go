@@ -1,0 +1,191 @@
+package store
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+const (
+	// leastLeased is the smallest limit that is leased: a part of a smaller one is too much for a node to hold.
+	leastLeased = 64
+	// leastSpan is the shortest time for which a block is worth its round trip.
+	leastSpan = 5 * time.Millisecond
+	// blockShare is which part of a limit a node holds unspent at most.
+	blockShare = 16
+	// driftShare is the part of each deadline that is not used, so that a clock of a store which runs faster or slower than
+	// that of the process by less does no harm.
+	driftShare = 1024
+)
+
+// LeasedBound is what a [Leased] makes of a limit. Its zero value is that of a limit that is not valid.
+type LeasedBound struct {
+	// Limit is the most permits that the limit grants at once.
+	Limit int64
+	// Lowered is the most that can be granted at once where the limit is leased: less than Limit only of a token bucket.
+	Lowered int64
+	// Block is the most permits that one instance holds unspent; 0 if the limit is not leased.
+	Block int64
+	// Term is for how long, at most, it holds them.
+	Term time.Duration
+	// Leased tells whether the limit is leased. If not, the store is asked for every decision.
+	Leased bool
+}
+
+// Unused is how many permits may stay unused, at most, while a request is refused that could have had them: Limit - Lowered +
+// Block x instances. It is 0 if the limit is not leased.
+func (b LeasedBound) Unused(instances int) int64 {
+	return b.Limit - b.Lowered + b.Block*int64(instances)
+}
+
+// String says what the bound is, for people.
+func (b LeasedBound) String() string {
+	if !b.Leased {
+		return "leased: too small, or too fast, to be taken in blocks, so the store is asked for every decision: exact"
+	}
+	unused := fmt.Sprintf("%d x instances", b.Block)
+	if b.Limit > b.Lowered {
+		unused = fmt.Sprintf("%d + %s", b.Limit-b.Lowered, unused)
+	}
+	return fmt.Sprintf("leased: never above the limit; up to %s permits may stay unused, in blocks held for up to %v", unused, b.Term)
+}
+
+// Bound is what a [Leased] of these options makes of a limit: the zero LeasedBound if the limit, or Term, is not valid.
+func (o LeasedOptions) Bound(l weir.Limit) LeasedBound {
+	o, err := o.filled()
+	if err != nil {
+		return LeasedBound{}
+	}
+	p, err := newLeasePlan(l, o.Term)
+	if err != nil {
+		return LeasedBound{}
+	}
+	return p.bound
+}
+
+// leasePlan is how a limit is leased.
+type leasePlan struct {
+	given   weir.Limit // as the caller wrote it
+	lowered weir.Limit // as the inner store is asked
+	bound   LeasedBound
+	most    int64 // permits that can be granted at once
+	span    int64 // how long permits may be held, at most
+	longest int64 // how long a refusal is believed, at most
+	law     law
+	segment int64 // segments of a window, if it has any
+}
+
+// newLeasePlan checks a limit and says how it is leased.
+func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
+	t, err := compiled.terms(given)
+	if err != nil {
+		return nil, err
+	}
+	p := &leasePlan{given: given, lowered: given, most: t.most, law: t.law, longest: int64(term)}
+	p.bound = LeasedBound{Limit: t.most, Lowered: t.most}
+	span, window := int64(term), int64(t.limit.Rate.Period)
+	switch t.limit.Algorithm {
+	case weir.AlgorithmConcurrency:
+		return p, nil
+	case weir.AlgorithmTokenBucket: // the time in which a quarter of the bucket is filled
+		span = min(span, muldiv(t.most, window, 4*t.limit.Rate.Permits))
+	case weir.AlgorithmSlidingWindow:
+		p.segment = int64(t.limit.Segments)
+		span = min(span, window/p.segment)
+	case weir.AlgorithmCalendarWindow: // a minute or more
+	default:
+		p.segment = 1
+		span = min(span, window)
+	}
+	if t.most < leastLeased || span < int64(leastSpan) {
+		return p, nil
+	}
+	p.lowered = t.limit
+	if t.limit.Algorithm == weir.AlgorithmTokenBucket {
+		p.most -= muldiv(t.limit.Rate.Permits, span, window) + 1
+		p.lowered.Burst = p.most
+	}
+	p.span = span
+	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
+	p.bound.Block = max(1, p.most/blockShare)
+	return p, nil
+}
+
+// muldiv is a x b / c rounded down, for a, b >= 0 and c > 0, or the largest int64 if it is no less.
+func muldiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return never
+	}
+	quo, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(quo, never))
+}
+
+// pause is the shortest time for which a refusal is believed: what comes back meanwhile is asked for at once then.
+func (p *leasePlan) pause() int64 { return p.span / 64 }
+
+// demandSpan is the time over which demand is counted: a block is what was spent in it.
+func (p *leasePlan) demandSpan() int64 { return p.span / 2 }
+
+// spendable is for how long permits that were taken at a time of the store may be spent after they were asked for.
+func (p *leasePlan) spendable(taken int64) int64 {
+	span := p.span
+	switch {
+	case p.lowered.Algorithm == weir.AlgorithmCalendarWindow:
+		state := make([]int64, p.law.words())
+		span = min(span, int64(p.law.take(state, taken, 1).ResetAfter)) // until the window ends
+	case p.segment > 0:
+		span = min(span, untilSegmentEnds(taken, int64(p.lowered.Rate.Period), p.segment))
+	}
+	return span - span/driftShare
+}
+
+// untilSegmentEnds is how long it is from t to the end of its segment: of a window that is cut into so many, the first of which
+// begins at 0.
+func untilSegmentEnds(t, window, segments int64) int64 {
+	in := t % window
+	if in < 0 {
+		in += window
+	}
+	end := muldiv(muldiv(in, segments, window)+1, window, segments)
+	if muldivRest(muldiv(in, segments, window)+1, window, segments) {
+		end++
+	}
+	return end - in
+}
+
+// muldivRest tells whether a x b / c leaves a rest.
+func muldivRest(a, b, c int64) bool {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return bits.Rem64(hi, lo, uint64(c)) != 0
+}
+
+// leasePlans remembers plans, so that a charge costs one look.
+type leasePlans struct {
+	term  time.Duration
+	lock  sync.RWMutex
+	known map[weir.Limit]*leasePlan
+}
+
+func (c *leasePlans) plan(l weir.Limit) (*leasePlan, error) {
+	c.lock.RLock()
+	p := c.known[l]
+	c.lock.RUnlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := newLeasePlan(l, c.term)
+	if err != nil {
+		return nil, err
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.known == nil || len(c.known) >= mostTerms {
+		c.known = make(map[weir.Limit]*leasePlan)
+	}
+	c.known[l] = p
+	return p, nil
+}

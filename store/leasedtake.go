@@ -1,0 +1,363 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// leasedPart is a charge of a request.
+type leasedPart struct {
+	plan  *leasePlan
+	hash  uint64
+	entry *leasedKey
+	wait  *leasedWaiter
+	state leasedState
+}
+
+type leasedState uint8
+
+const (
+	leasedPassed leasedState = iota // the inner store decides
+	leasedInHand
+	leasedWaits
+	leasedRefused
+	leasedNever // more than the limit ever has
+	leasedProbe // allowed, and takes nothing
+)
+
+// leasedCall is a request on its way.
+type leasedCall struct {
+	l         *Leased
+	charges   []Charge
+	decisions []weir.Decision
+	parts     []leasedPart
+	shards    uint64 // those of the charges that are leased
+	since     int64
+	waits     int
+	passed    int
+	returns   []leasedReturn
+}
+
+// takeAll is Take for everything that is not decided at first sight.
+func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	for _, err := range []error{CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)} {
+		if err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return notTaken(err)
+	}
+	if l.closed.Load() {
+		return ErrClosed
+	}
+	var few [4]leasedPart
+	c := leasedCall{l: l, charges: charges, decisions: decisions, parts: few[:0]}
+	for i := range charges {
+		p, err := l.plans.plan(charges[i].Limit)
+		if err != nil {
+			return err
+		}
+		part := leasedPart{plan: p}
+		if p.bound.Leased {
+			part.hash = l.hashOf(charges[i].Policy, charges[i].Key)
+			c.shards |= 1 << l.shardAt(part.hash)
+		}
+		c.parts = append(c.parts, part)
+	}
+	refused, err := c.begin()
+	if err != nil || refused {
+		return err
+	}
+	if c.waits > 0 {
+		if refused, err = c.await(ctx); err != nil || refused {
+			return err
+		}
+	}
+	if c.passed > 0 {
+		return c.pass(ctx)
+	}
+	return nil
+}
+
+// lock locks the shards of the request, in their order.
+func (c *leasedCall) lock() {
+	for left := c.shards; left != 0; left &= left - 1 {
+		c.l.shards[bits.TrailingZeros64(left)].lock.Lock()
+	}
+}
+
+func (c *leasedCall) unlock() {
+	for left := c.shards; left != 0; left &= left - 1 {
+		c.l.shards[bits.TrailingZeros64(left)].lock.Unlock()
+	}
+}
+
+func (c *leasedCall) shard(i int) *leasedShard { return &c.l.shards[c.l.shardAt(c.parts[i].hash)] }
+
+// begin takes what is in hand, and has the rest asked for, or refuses the request.
+func (c *leasedCall) begin() (refused bool, err error) {
+	c.lock()
+	defer c.unlock()
+	c.since = c.l.now()
+	for i := range c.parts {
+		part := &c.parts[i]
+		if part.plan.bound.Leased {
+			if c.shard(i).closed {
+				return false, ErrClosed
+			}
+			part.state = c.look(i)
+		}
+		switch part.state {
+		case leasedPassed:
+			c.passed++
+		case leasedRefused, leasedNever:
+			refused = true
+		default:
+		}
+	}
+	for i := range c.parts {
+		if refused {
+			c.told(i, c.since)
+			continue
+		}
+		part, charge := &c.parts[i], &c.charges[i]
+		switch e := part.entry; part.state {
+		case leasedInHand:
+			e.spend(charge.N, c.since)
+			e.allowed(&c.decisions[i], charge.Policy, c.since)
+			if e.low >= 0 && e.left(c.since) <= e.low {
+				c.l.launchAhead(c.shard(i), e, c.since)
+			}
+		case leasedProbe:
+			e.allowed(&c.decisions[i], charge.Policy, c.since)
+		case leasedWaits:
+			part.wait = &leasedWaiter{n: charge.N, policy: charge.Policy}
+			e.wait(part.wait)
+			c.waits++
+			c.l.launch(c.shard(i), e, c.since)
+		default:
+		}
+	}
+	c.l.returnSoon(c.returns)
+	return refused, nil
+}
+
+// look finds out how a charge is decided.
+func (c *leasedCall) look(i int) leasedState {
+	part, charge := &c.parts[i], &c.charges[i]
+	s := c.shard(i)
+	e := s.find(part.hash, charge.Policy, charge.Key)
+	part.entry = e
+	if charge.N > part.plan.most {
+		return leasedNever
+	}
+	if e == nil {
+		if charge.N == 0 {
+			return leasedPassed
+		}
+		if e = s.add(part.hash, charge.Policy, charge.Key, part.plan, c.since); e == nil {
+			c.l.stats.full.Add(1)
+			return leasedPassed
+		}
+		part.entry = e
+	}
+	if e.plan != part.plan {
+		switch {
+		case e.plan.lowered == part.plan.lowered:
+			e.plan = part.plan
+		case e.inFlight || e.first != nil:
+			return leasedPassed
+		default: // the limit was changed
+			c.returns = e.releaseAll(c.since, c.returns)
+			e.plan, e.refusal, e.seen = part.plan, leasedRefusal{}, part.plan.most
+		}
+	}
+	switch {
+	case charge.N == 0 && e.left(c.since) > 0:
+		return leasedProbe
+	case e.first == nil && charge.N > 0 && e.left(c.since) >= charge.N:
+		return leasedInHand
+	case e.first == nil && e.refuses(max(charge.N, 1), c.since):
+		return leasedRefused
+	case charge.N == 0:
+		return leasedPassed
+	}
+	return leasedWaits
+}
+
+// told is the decision about a charge of a request that is refused, as far as it is known.
+func (c *leasedCall) told(i int, now int64) {
+	part, charge, d := &c.parts[i], &c.charges[i], &c.decisions[i]
+	e := part.entry
+	switch {
+	case part.state == leasedRefused:
+		e.refused(d, charge.Policy, now)
+		return
+	case e != nil && e.plan == part.plan:
+		e.allowed(d, charge.Policy, now)
+	default:
+		*d = weir.Decision{Allowed: true, Limit: part.plan.most, Remaining: part.plan.most, Policy: charge.Policy}
+	}
+	if part.state == leasedNever {
+		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonNever, weir.Never
+	}
+}
+
+// await waits for the blocks that the request needs. If it is refused, or the context ends, all goes back.
+func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
+	for i := range c.parts {
+		w := c.parts[i].wait
+		if w == nil {
+			continue
+		}
+		select {
+		case <-w.done:
+		case <-ctx.Done():
+			err = notTaken(ctx.Err())
+		}
+		if err == nil {
+			err = w.err
+		}
+		if err != nil {
+			break
+		}
+		if c.decisions[i] = w.decision; !w.decision.Allowed {
+			c.parts[i].state, refused = leasedRefused, true
+			break
+		}
+	}
+	if refused || err != nil {
+		c.undo()
+	}
+	return refused, err
+}
+
+// undo gives back what was taken, and leaves the queues. Where the request was refused, it tells what is left.
+func (c *leasedCall) undo() {
+	c.lock()
+	defer c.unlock()
+	now := c.l.now()
+	for i := range c.parts {
+		part, n := &c.parts[i], c.charges[i].N
+		e, w := part.entry, part.wait
+		switch {
+		case part.state == leasedInHand:
+			e.putBack(n, c.since, now)
+		case part.state == leasedRefused || w == nil:
+			continue
+		case !w.decided:
+			e.leave(w)
+		case w.err != nil:
+			continue
+		case w.decision.Allowed:
+			e.putBack(n, c.since, now)
+		default:
+			c.decisions[i] = w.decision
+			continue
+		}
+		e.allowed(&c.decisions[i], c.charges[i].Policy, now)
+		c.l.watch(c.shard(i), e, now)
+	}
+	for i := range c.parts {
+		if c.parts[i].state == leasedPassed {
+			c.told(i, now)
+		}
+	}
+}
+
+// pass has the inner store decide on the charges that are not leased.
+func (c *leasedCall) pass(ctx context.Context) error {
+	charges, decisions := make([]Charge, 0, c.passed), make([]weir.Decision, c.passed)
+	for i := range c.parts {
+		if c.parts[i].state == leasedPassed {
+			charge := c.charges[i]
+			charge.Limit = c.parts[i].plan.lowered
+			charges = append(charges, charge)
+		}
+	}
+	if err := c.l.inner.Take(ctx, charges, decisions); err != nil {
+		c.undo()
+		return err
+	}
+	allowed := true
+	for i, at := 0, 0; i < len(c.parts); i++ {
+		if c.parts[i].state == leasedPassed {
+			allowed = allowed && decisions[at].Allowed
+			at++
+		}
+	}
+	if !allowed {
+		c.undo()
+	}
+	for i, at := 0, 0; i < len(c.parts); i++ {
+		if c.parts[i].state == leasedPassed {
+			c.decisions[i] = decisions[at]
+			at++
+		}
+	}
+	return nil
+}
+
+// moment is how long ago, at most, a Take was called that giveBack undoes.
+const moment = 100 * time.Millisecond
+
+// giveBack is giveBackSince for a Take that was called a moment ago.
+func (l *Leased) giveBack(charges []Charge) { l.giveBackSince(charges, l.now()-int64(moment)) }
+
+// giveBackSince undoes a Take of this process that was called at the time since of [Leased.now], or later: exactly, without asking
+// the inner store. What was passed on to it, or lies too far back, stays taken.
+func (l *Leased) giveBackSince(charges []Charge, since int64) {
+	for i := range charges {
+		charge := &charges[i]
+		p, err := l.plans.plan(charge.Limit)
+		if err != nil || !p.bound.Leased || charge.N <= 0 {
+			continue
+		}
+		hash := l.hashOf(charge.Policy, charge.Key)
+		s := &l.shards[l.shardAt(hash)]
+		s.lock.Lock()
+		if e := s.find(hash, charge.Policy, charge.Key); e != nil && !s.closed && e.plan.lowered == p.lowered {
+			now := l.now()
+			e.putBack(charge.N, since, now)
+			l.watch(s, e, now)
+		}
+		s.lock.Unlock()
+	}
+}
+
+// leases tells whether a limit is taken in blocks; other limits are passed on.
+func (l *Leased) leases(limit weir.Limit) bool {
+	p, err := l.plans.plan(limit)
+	return err == nil && p.bound.Leased
+}
+
+// returnSoon gives permits back without waiting. A shard must be locked, and open.
+func (l *Leased) returnSoon(returns []leasedReturn) {
+	if len(returns) == 0 {
+		return
+	}
+	l.calls.Add(1)
+	go func() {
+		defer l.calls.Done()
+		for _, r := range returns {
+			l.giveLoanBack(r)
+		}
+	}()
+}
+
+// giveLoanBack gives permits back. If that fails they come back as any do.
+func (l *Leased) giveLoanBack(r leasedReturn) {
+	ctx, cancel := context.WithTimeout(l.ctx, callTime)
+	defer cancel()
+	if err := l.inner.Return(ctx, r.loan, r.unspent); err != nil {
+		l.stats.lost.Add(r.unspent)
+		l.stats.failure.Store(&leasedFailure{fmt.Errorf("weir: permits on loan could not be given back: %w", err)})
+		return
+	}
+	l.stats.returned.Add(r.unspent)
+}
