@@ -22,6 +22,9 @@ type request struct {
 	reply string
 	err   error
 	timer *time.Timer
+
+	lane           *lane    // whose queue it is in, if it is in any
+	before, behind *request // in the queue
 }
 
 // The states of a request.
@@ -44,6 +47,9 @@ const leastPatience = time.Second
 // mostBatch is how many requests are sent together.
 const mostBatch = 256
 
+// apart is how long a request waits before it is sent again whose keys were found on two nodes of a cluster.
+const apart = 10 * time.Millisecond
+
 // dispatcher sends requests, those that wait at a time together. Its senders may have to wait for a connection or for an answer;
 // callers never wait longer than they want to.
 type dispatcher struct {
@@ -55,13 +61,13 @@ type dispatcher struct {
 	// answer gets no more requests meanwhile.
 	patience time.Duration
 	most     int64
+	perLane  int // senders
 
 	inFlight atomic.Int64
 	pool     sync.Pool
+	lanes    lanes
 
-	lock    sync.Mutex
-	wake    *sync.Cond
-	queue   []*request
+	lock    sync.Mutex // of the queues too
 	closed  bool
 	senders sync.WaitGroup
 }
@@ -69,20 +75,25 @@ type dispatcher struct {
 func newDispatcher(client rueidis.Client, script, digest string, timeout time.Duration, most, senders int) *dispatcher {
 	d := &dispatcher{
 		client: client, script: script, digest: digest,
-		timeout: timeout, patience: max(timeout, leastPatience), most: int64(most),
+		timeout: timeout, patience: max(timeout, leastPatience), most: int64(most), perLane: senders,
 	}
-	d.wake = sync.NewCond(&d.lock)
 	d.pool.New = func() any { return &request{done: make(chan struct{}, 1)} }
-	for range senders {
-		d.senders.Go(d.send)
-	}
+	d.start()
 	return d
 }
 
 // call sends the script with keys and args, and answers its reply. An error says that it may or may not have run.
 func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, error) {
+	return d.callWithin(ctx, d.timeout, keys, args)
+}
+
+// callWithin is call for a caller who waits for so long.
+func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys, args []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", unavailable(err)
+	}
+	if timeout <= 0 {
+		return "", unavailable(errLate)
 	}
 	if d.inFlight.Add(1) > d.most {
 		d.inFlight.Add(-1)
@@ -90,43 +101,87 @@ func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, err
 	}
 	r := d.pool.Get().(*request) // nothing else is in the pool
 	r.keys, r.args = keys, args
-	r.state.Store(waiting)
-	d.lock.Lock()
-	if d.closed {
-		d.lock.Unlock()
-		d.finish(r)
-		return "", store.ErrClosed
-	}
-	d.queue = append(d.queue, r)
-	d.lock.Unlock()
-	d.wake.Signal()
 	if r.timer == nil {
-		r.timer = time.NewTimer(d.timeout)
+		r.timer = time.NewTimer(timeout)
 	} else {
-		r.timer.Reset(d.timeout)
+		r.timer.Reset(timeout)
 	}
-	var err error
-	select {
-	case <-r.done:
-	case <-r.timer.C:
-		err = errLate
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		if r.state.CompareAndSwap(waiting, abandoned) {
-			return "", unavailable(err) // whoever sent it gives it back
+	var again error // why it has not run
+	for {
+		r.state.Store(waiting)
+		if !d.enqueue(r) {
+			d.finish(r)
+			return "", store.ErrClosed
 		}
-		<-r.done
+		err := r.wait(ctx, r.done)
+		if err != nil {
+			if d.abandon(r) {
+				if again != nil {
+					return "", again
+				}
+				return "", unavailable(err)
+			}
+			<-r.done
+		}
+		if err != nil || !isTryAgain(r.err) {
+			break
+		}
+		again = r.err
+		if r.pause(ctx) != nil { // it cannot run before its keys are on one node again
+			break
+		}
 	}
-	r.timer.Stop()
 	reply, err := r.reply, r.err
 	d.finish(r)
 	return reply, err
 }
 
+// wait waits until done, or answers why the caller waits no more.
+func (r *request) wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-r.timer.C:
+		return errLate
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pause lets time pass before the request is sent again.
+func (r *request) pause(ctx context.Context) error {
+	passed := make(chan struct{})
+	t := time.AfterFunc(apart, func() { close(passed) })
+	defer t.Stop()
+	return r.wait(ctx, passed)
+}
+
+func isTryAgain(err error) bool {
+	if err == nil {
+		return false
+	}
+	var answer *rueidis.RedisError
+	return errors.As(err, &answer) && answer.IsTryAgain()
+}
+
+// abandon gives up a request, unless it is answered. Whoever has sent it gives it back; one that was not sent will not be.
+func (d *dispatcher) abandon(r *request) bool {
+	d.lock.Lock() // or it might be in the queue once more already, for another caller
+	given := r.state.CompareAndSwap(waiting, abandoned)
+	queued := given && r.lane != nil
+	if queued {
+		r.lane.remove(r)
+	}
+	d.lock.Unlock()
+	if queued {
+		d.finish(r)
+	}
+	return given
+}
+
 // finish gives a request back that nobody else knows.
 func (d *dispatcher) finish(r *request) {
+	r.timer.Stop()
 	r.keys, r.args, r.reply, r.err = nil, nil, "", nil
 	d.inFlight.Add(-1)
 	d.pool.Put(r)
@@ -142,33 +197,32 @@ func (d *dispatcher) answer(r *request, reply string, err error) {
 	d.finish(r)
 }
 
-// send sends what waits until the dispatcher is closed.
-func (d *dispatcher) send() {
+// send sends what waits in a lane until the dispatcher is closed.
+func (d *dispatcher) send(l *lane) {
 	batch := make([]*request, 0, mostBatch)
 	commands := make([]rueidis.Completed, 0, mostBatch)
 	for {
 		d.lock.Lock()
-		for len(d.queue) == 0 && !d.closed {
-			d.wake.Wait()
+		for l.first == nil && !d.closed {
+			l.wake.Wait()
 		}
-		if d.closed {
-			rest := d.queue
-			d.queue = nil
-			d.lock.Unlock()
-			for _, r := range rest {
+		closed := d.closed
+		batch = batch[:0]
+		for l.first != nil && (len(batch) < mostBatch || closed) {
+			r := l.first
+			l.remove(r)
+			batch = append(batch, r)
+		}
+		more := l.first != nil
+		d.lock.Unlock()
+		if closed {
+			for _, r := range batch {
 				d.answer(r, "", store.ErrClosed)
 			}
 			return
 		}
-		n := min(len(d.queue), mostBatch)
-		batch = append(batch[:0], d.queue[:n]...)
-		rest := copy(d.queue, d.queue[n:])
-		clear(d.queue[rest:])
-		d.queue = d.queue[:rest]
-		more := rest > 0
-		d.lock.Unlock()
 		if more {
-			d.wake.Signal()
+			l.wake.Signal()
 		}
 		live := batch[:0]
 		for _, r := range batch {
@@ -243,7 +297,10 @@ func (d *dispatcher) close() {
 	if closed {
 		return
 	}
-	d.wake.Broadcast()
+	for _, l := range d.lanes.all {
+		l.wake.Broadcast()
+	}
 	d.senders.Wait()
+	d.lanes.refreshes.Wait()
 	d.client.Close()
 }

@@ -137,7 +137,7 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 	var err error
 	var r store.Reservation
 	if reserve {
-		r, err = s.Reserve(ctx, charges, d, time.Minute)
+		r, err = s.Reserve(ctx, charges, d, 2*time.Second)
 	} else {
 		err = s.Take(ctx, charges, d)
 	}
@@ -220,7 +220,10 @@ func (l *load) drain(s store.Store) tally {
 	d := make([]weir.Decision, 1)
 	for i := range l.charges {
 		c := []store.Charge{l.charges[i]}
-		until(l.tb, "what is left is known", func() bool { return s.Peek(context.Background(), c, d) == nil })
+		until(l.tb, "what is left is known", func() bool {
+			state, err := s.Inspect(context.Background(), c[0])
+			return err == nil && state.Reservations == 0 && s.Peek(context.Background(), c, d) == nil
+		})
 		most := d[0].Limit
 		left := d[0].Remaining
 		admitted := l.admitted[i].Load()

@@ -54,5 +54,5 @@ func slotOf(name string) uint16 {
 			}
 		}
 	}
-	return crc & 16383
+	return crc % slots
 }

@@ -206,8 +206,9 @@ func (s *Store) run(ctx context.Context, q *question) (reader, error) {
 	if q.op == opReserve || q.op == opSettle {
 		q.full = 1
 	}
+	began := time.Now()
 	for range 3*len(q.part.charges) + 3 { // more than it can need
-		reply, err := s.dispatch.call(ctx, s.keys(q), s.arguments(q))
+		reply, err := s.dispatch.callWithin(ctx, s.options.Timeout-time.Since(began), s.keys(q), s.arguments(q))
 		if err != nil {
 			return reader{}, err
 		}

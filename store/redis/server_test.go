@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -55,14 +56,30 @@ func newServer(tb testing.TB, args ...string) *server {
 	return s
 }
 
+var (
+	portsLock sync.Mutex
+	ports     = make(map[int]bool) // that this process has given to servers
+)
+
+// freePort is a port that no connection is given by the system: servers are started again on the same one.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	portsLock.Lock()
+	defer portsLock.Unlock()
+	for range 1000 {
+		port := 10_000 + rand.IntN(22_000)
+		if ports[port] {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			_ = l.Close()
+			ports[port] = true
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a listener for TCP
+	tb.Fatal("no port is free")
+	return 0
 }
 
 func (s *server) start() {

@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// lane is a queue of requests with senders of its own: one for each master of a cluster, so that one that does not answer does
+// not keep the others' requests waiting, or else one for everything.
+type lane struct {
+	first, last *request
+	wake        *sync.Cond
+}
+
+func (l *lane) add(r *request) {
+	r.lane, r.before, r.behind = l, l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.behind = r
+	}
+	l.last = r
+}
+
+func (l *lane) remove(r *request) {
+	if r.before == nil {
+		l.first = r.behind
+	} else {
+		r.before.behind = r.behind
+	}
+	if r.behind == nil {
+		l.last = r.before
+	} else {
+		r.behind.before = r.before
+	}
+	r.lane, r.before, r.behind = nil, nil, nil
+}
+
+const (
+	// mostLanes is how many lanes there are at most. The masters of a larger cluster share them.
+	mostLanes = 64
+	// lanesFor is how long it is believed which slots the masters have. It does not matter if that is wrong: requests of several
+	// masters in a lane wait for each other, that is all.
+	lanesFor = 5 * time.Second
+)
+
+// lanes are the lanes of a dispatcher.
+type lanes struct {
+	all []*lane // of the lock of the dispatcher
+	// bySlot is the lane of every slot; nil if the server is no cluster.
+	bySlot    atomic.Pointer[[slots]uint8]
+	refreshed atomic.Int64 // when that was asked, in Unix nanoseconds
+	refreshes sync.WaitGroup
+}
+
+const slots = 16384
+
+// start starts the senders.
+func (d *dispatcher) start() {
+	d.open(1)
+	if d.client.Mode() == rueidis.ClientModeCluster {
+		d.lanes.bySlot.Store(new([slots]uint8))
+		d.lanes.refreshed.Store(time.Now().UnixNano())
+		d.refresh()
+	}
+}
+
+// open sees to it that there are n lanes.
+func (d *dispatcher) open(n int) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	for !d.closed && len(d.lanes.all) < n {
+		l := &lane{wake: sync.NewCond(&d.lock)}
+		d.lanes.all = append(d.lanes.all, l)
+		for range d.perLane {
+			d.senders.Go(func() { d.send(l) })
+		}
+	}
+}
+
+// enqueue has a request sent, unless the dispatcher is closed.
+func (d *dispatcher) enqueue(r *request) bool {
+	at := 0
+	if bySlot := d.lanes.bySlot.Load(); bySlot != nil {
+		at = int(bySlot[slotOf(r.keys[0])])
+		now := time.Now().UnixNano()
+		if was := d.lanes.refreshed.Load(); now-was > int64(lanesFor) && d.lanes.refreshed.CompareAndSwap(was, now) {
+			d.lock.Lock()
+			if !d.closed {
+				d.lanes.refreshes.Go(d.refresh)
+			}
+			d.lock.Unlock()
+		}
+	}
+	d.lock.Lock()
+	if d.closed {
+		d.lock.Unlock()
+		return false
+	}
+	l := d.lanes.all[at]
+	l.add(r)
+	d.lock.Unlock()
+	l.wake.Signal()
+	return true
+}
+
+// refresh asks which slots the masters have. If nobody answers, all stays as it was.
+func (d *dispatcher) refresh() {
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
+	defer cancel()
+	ranges, err := d.client.Do(ctx, d.client.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return
+	}
+	nodes := make(map[string][][2]int64) // ranges of slots of the masters
+	for i := range ranges {
+		fields, err := ranges[i].ToArray()
+		if err != nil || len(fields) < 3 {
+			return
+		}
+		from, _ := fields[0].AsInt64()
+		to, _ := fields[1].AsInt64()
+		node, err := fields[2].ToArray()
+		if err != nil || len(node) < 3 || from < 0 || to < from || to >= slots {
+			return
+		}
+		id, _ := node[2].ToString()
+		nodes[id] = append(nodes[id], [2]int64{from, to})
+	}
+	// In the order of their first slots, so that slots keep their lane when a replica takes over.
+	order := slices.SortedFunc(maps.Values(nodes), func(a, b [][2]int64) int { return cmp.Compare(lowest(a), lowest(b)) })
+	bySlot := new([slots]uint8)
+	for at, ranges := range order {
+		for _, r := range ranges {
+			for slot := r[0]; slot <= r[1]; slot++ {
+				bySlot[slot] = uint8(at % mostLanes)
+			}
+		}
+	}
+	d.open(min(len(order), mostLanes))
+	d.lanes.bySlot.Store(bySlot)
+}
+
+func lowest(ranges [][2]int64) int64 {
+	from := ranges[0][0]
+	for _, r := range ranges {
+		from = min(from, r[0])
+	}
+	return from
+}
