@@ -57,10 +57,12 @@ func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Reservati
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
 	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)
 	_, inspected := s.Store.Inspect(ctx, c)
+	_, _, lent := s.Store.Lend(ctx, c, c.N)
 	return map[string]error{
 		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
 		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
 		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
+		"Debit": s.Store.Debit(ctx, charges, ds), "Lend": lent, "Return": s.Store.Return(ctx, store.Loan{Charge: c, Taken: s.Now()}, c.N),
 	}
 }
 

@@ -9,6 +9,18 @@
 //		})
 //	}
 //
+// What an author of a store may not expect to be asked:
+//   - A record needs, beside the state and the limit that it is held to, the reservations with the Mark of what each has taken
+//     (see [algo.Algorithm]), and until when nothing is given back of loans: Return has no Mark, only the limit and the time of
+//     the loan, and must give nothing back if the limit was changed since and changed back, or the clock was set back. As long
+//     as such a loan could be given back, the record must not be dropped.
+//   - Return gives back what Cancel would of permits that were taken at that time, in a state of which nothing else is known:
+//     of a token bucket the time in which the permits are regained less the time that has passed, fractions included; of
+//     windows what still counts in the window or segment of that time.
+//   - Lend and Debit hold the record to the limit of the charge, as Take does. Return must not: it does nothing if the record is
+//     held to another limit.
+//   - Debit makes debts of up to the limit, as Commit does, and answers what a probe would be.
+//
 // The suite waits for nothing but what it looks for: where the time of a store cannot be set, it asks again until the answer
 // is there, or a deadline has passed. It uses policies and keys with random names, so that subjects may share a place.
 package storetest
@@ -72,9 +84,15 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ReservationExpires", testExpiry},
 		{"ConcurrencyIsReserved", testConcurrency},
 		{"ReserveAllOrNothing", testReserveAllOrNothing},
+		{"Debit", testDebit},
+		{"LendAndReturn", testLend},
+		{"ReturnLate", testReturnLate},
+		{"ReturnAfterAChange", testReturnChanged},
+		{"LoanMisuse", testLoanMisuse},
 		{"ContentionOneKey", testContentionOneKey},
 		{"ContentionSeveralKeys", testContentionSeveralKeys},
 		{"ContentionReservations", testContentionReservations},
+		{"ContentionLoans", testContentionLoans},
 		{"ClocksDiffer", testSkew},
 		{"ContextEnds", testContext},
 		{"Unreachable", testBreak},
@@ -117,12 +135,12 @@ func newSuite(t *testing.T, subject Subject) *suite {
 	return s
 }
 
-// long is a window that neither begins nor ends while the suite runs.
+// long is a window that neither begins nor ends while the suite runs, nor does a third of it.
 func (s *suite) long() time.Duration {
 	s.Helper()
 	const day = 24 * time.Hour
 	for d := 300 * day; d < 400*day; d += 7 * day {
-		if at := time.Duration(s.Now() % int64(d)); at > d/10 && at < d-d/10 {
+		if at := time.Duration(s.Now() % int64(d)); at%(d/3) > d/20 && at%(d/3) < d/3-d/20 {
 			return d
 		}
 	}
