@@ -347,6 +347,9 @@ func (m *reference) giveBack(t int64, h held, n int64) {
 func (m *reference) written(t int64) {
 	m.count.refund(t, 0)
 	m.last = t
+	if m.unsealed <= t {
+		m.sealed, m.unsealed = 0, 0
+	}
 	if len(m.held) == 0 && m.count.fresh(t) && m.unsealed <= t {
 		*m = reference{}
 	}
