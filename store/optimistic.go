@@ -2,9 +2,14 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // OptimisticOptions configure an [Optimistic].
@@ -14,27 +19,219 @@ type OptimisticOptions struct {
 	// Drift is how many permits of a key the process may have granted without the store knowing, in per cent of the limit, but
 	// at least one permit: from 1 to 100. Default: 10. See [OptimisticOptions.DriftOf].
 	Drift int
-	// MaxKeys is how many keys of policies are remembered at a time: from 1 to 10^9. Default: 1,000,000.
+	// MaxKeys is how many keys of policies are remembered at a time: from 1 to 10^9. Where there is no room, keys of which
+	// the store knows everything are forgotten; if there are none, the store is asked about new keys each time. Default:
+	// 1,000,000.
 	MaxKeys int
-	// Timeout is how long a call in the background may take, and Close at most: from 1 ms to 1 m. Default: 1 s.
+	// Recheck is how long a refusal is believed, from 1 ms on: the first request after it asks the store again, and so sees
+	// permits that another process has given back, or a Reset. Default: 0, until its RetryAfter.
+	Recheck time.Duration
+	// Timeout is how long a call to the store may take that tells it what was granted, and Close at most: from 1 ms to 1 m.
+	// Calls for a single request end with its context. Default: 1 s.
 	Timeout time.Duration
-	// Clock replaces the monotonic clock of the process. Default: nil.
+	// Clock replaces the monotonic clock of the process. Only differences count, so it need not agree with that of the store
+	// or of other processes. Default: nil.
 	Clock weir.Clock
 }
 
-// DriftOf is how many permits of a key that is held to l a process grants at most without the store knowing of them. It is 0
-// if l cannot be decided on in memory.
-func (o OptimisticOptions) DriftOf(l weir.Limit) int64 { return 0 }
+const (
+	defaultInterval = 100 * time.Millisecond
+	defaultDrift    = 10
+	defaultTimeout  = time.Second
+)
 
-// Optimistic is a [Store] that decides from memory and tells the store behind it afterwards.
+// filled is the options with their defaults, or an *[weir.OptionError].
+func (o OptimisticOptions) filled() (OptimisticOptions, error) {
+	for _, d := range []struct {
+		option string
+		value  *time.Duration
+		or     time.Duration
+	}{{"Interval", &o.Interval, defaultInterval}, {"Timeout", &o.Timeout, defaultTimeout}} {
+		if *d.value == 0 {
+			*d.value = d.or
+		}
+		if *d.value < time.Millisecond || *d.value > time.Minute {
+			return o, &weir.OptionError{
+				Option: "OptimisticOptions." + d.option, Value: d.value.String(), Accepted: "from 1ms to 1m",
+			}
+		}
+	}
+	if o.Recheck != 0 && o.Recheck < time.Millisecond {
+		return o, &weir.OptionError{Option: "OptimisticOptions.Recheck", Value: o.Recheck.String(), Accepted: "0, or from 1ms on"}
+	}
+	if o.Drift == 0 {
+		o.Drift = defaultDrift
+	}
+	if o.Drift < 1 || o.Drift > 100 {
+		return o, &weir.OptionError{Option: "OptimisticOptions.Drift", Value: fmt.Sprint(o.Drift), Accepted: "from 1 to 100 per cent"}
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	if o.MaxKeys < 1 || o.MaxKeys > 1e9 {
+		return o, &weir.OptionError{Option: "OptimisticOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
+	}
+	return o, nil
+}
+
+// Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is
+// in use costs no round trip. The nodes that share a limit admit, on any interval, at most
+//
+//	what the limit allows + (nodes - 1) x drift
+//
+// permits, where drift is [OptimisticOptions.DriftOf] the limit (TestOptimisticBound). A single node never admits more than
+// the limit. What is admitted above that of a token bucket, of a fixed window or of one of a calendar is owed and missing afterwards, so
+// that the nodes keep to the limit on average (TestOptimisticAverage). Sliding windows and counters forget it when it leaves the
+// window, so that they may have as much above the limit in each window.
+//
+// # How
+//
+// For each key a node has a view, which is what the store answered last less what the node has granted since, and knows how many
+// permits it has granted that the store has not acknowledged, in calls that are under way too. It grants n permits by itself if
+// its view has them, these unacknowledged permits with the n more are at most drift, and the view is younger than two intervals.
+// Every interval the store is told by [Store.Debit], whose answer is the new view. Otherwise the request asks: it tells
+// the store what is owed and decides by the answer, or takes its permits in the store. There is one call for a key at a
+// time, for which all wait who need its answer. What is refused is remembered until its RetryAfter, and costs no call.
+//
+// The view of a token bucket refills, by the monotonic clock of the process, from the moment at which the answer came in, which is
+// not before the store gave it. Of windows nothing comes back before the next answer. So only the store's clock and
+// differences on clocks of one process count, and it makes no difference what clocks show.
+//
+// # Why the bound holds
+//
+// Take an interval on which the store alone would admit at most A permits: burst + rate x t of a bucket, the limit for a window, for
+// the segments of a sliding window, and for the estimate of a sliding counter. Of all grants in it take the last one that was
+// made on the latest view, in the order in which the store gave the answers; let s be the moment of that answer and m its
+// node. What the store had heard of at s, and what m had granted by its view, that was not in the answer, together are at
+// most A: the view of m was the answer less all that m granted and that the answer did not know, and it had the permits. (Of a bucket,
+// it had regained less than the store would have since.) After that grant m made no other one in the interval, as s is the
+// latest view. Every other node made its last grant in the interval on an answer not later than s. What it had granted before
+// and the store had acknowledged by then is in what the store had heard of at s; what was not acknowledged is at most drift.
+// That makes A + (nodes - 1) x drift. What a node grants at the end of a window and the store hears of in the next
+// counts in the next, which only makes less of it. Nothing here depends on how old a view is, or on how long calls take.
+//
+// A call that fails may have been heard, and its permits are told again: then they count twice, for less to be admitted. A
+// store that has lost its state, a Reset, and permits that are given back by Refund are outside of the proof, as they are for
+// the store alone.
+//
+// # Debts
+//
+// The store remembers a debt of at most one limit ([Store.Debit]). As long as (nodes - 1) x drift is not more than the limit,
+// which is up to 11 nodes with the default Drift and a limit that is a multiple of 10, nothing is forgotten, and both statements
+// above hold. With more nodes a burst of all of them at once can make a larger debt, of which the rest is forgotten. Before that can
+// happen again the debt that is kept must be paid back, so then up to
+//
+//	(nodes - 1) x drift - limit
+//
+// permits more may be admitted in each time in which one limit comes back.
+//
+// # What is refused
+//
+// A coherent store would have granted a request that is refused here only because the view was behind: by permits that came back
+// within a round trip, by those that others gave back since the refusal (see Recheck), by those that were counted twice after a failure, and by
+// permits of a window that were granted in the last interval of the one before, at most nodes x drift of them. After a refusal a sliding counter
+// is asked again when RetryAfter and a tenth of the interval have passed, as it gives permits back one by one.
+//
+// Requests with several charges are all or nothing: what is granted from memory is given back if the store refuses the rest, and
+// another request may have been refused for it meanwhile. When one limit refuses, no others are asked: their
+// decisions tell what is known of them, which is that all permits are there if nothing is.
+//
+// # What else
+//
+// Reserve, Lend, Debit, and Inspect tell the store what is owed and go to it, as do concurrency limits. Permits of a request that
+// the store does not answer are not granted: its error is passed on, and the permits may be gone. In the background errors are not
+// reported: what is owed is told again, ever later up to five seconds.
+//
+// A goroutine runs until Close, and up to four more while they tell the store what is owed.
 type Optimistic struct {
-	Store
+	inner Store
+	o     OptimisticOptions
+	start time.Time
+	seed  maphash.Seed
+	keep  int64 // how old a view may be
+
+	shards  []optimisticShard
+	most    int // keys in a shard
+	waiting atomic.Int64
+
+	closed  atomic.Bool
+	stop    chan struct{}
+	ended   chan struct{} // the goroutine has ended
+	flushed chan struct{} // Close has ended
+	calls   sync.WaitGroup
+	workers atomic.Int32
+	sync    optimisticSync
 }
 
-// NewOptimistic answers a store that decides from memory, over one that processes share.
+var _ Store = (*Optimistic)(nil)
+
+// NewOptimistic answers a store that decides from memory, over one that processes share, or an *[weir.OptionError].
 func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
-	return &Optimistic{inner}, nil
+	if inner == nil {
+		return nil, &weir.OptionError{Option: "inner", Value: "nil", Accepted: "a store"}
+	}
+	o, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
+	count := mostShards
+	for count > 1 && o.MaxKeys/count < leastInShard {
+		count /= 2
+	}
+	s := &Optimistic{
+		inner: inner, o: o, start: time.Now(), seed: maphash.MakeSeed(), keep: 2 * int64(o.Interval),
+		shards: make([]optimisticShard, count), most: o.MaxKeys / count,
+		stop: make(chan struct{}), ended: make(chan struct{}), flushed: make(chan struct{}),
+	}
+	for i := range s.shards {
+		s.shards[i].keys = make(map[memoryKey]*optimisticKey)
+	}
+	go s.reconcile()
+	return s, nil
 }
 
-// giveBack undoes a Take of this process a moment ago.
-func (o *Optimistic) giveBack(charges []Charge) { _ = o.Refund(context.Background(), charges) }
+// now is the time on the clock of the process.
+func (o *Optimistic) now() int64 {
+	if o.o.Clock == nil {
+		return int64(time.Since(o.start))
+	}
+	return o.o.Clock.Now()
+}
+
+// Take implements [Store].
+func (o *Optimistic) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	if len(charges) == 1 && len(decisions) == 1 && ctx.Err() == nil && o.takeKnown(&charges[0], &decisions[0]) {
+		return nil
+	}
+	if err := CheckTaken(charges); err != nil {
+		return err
+	}
+	c := optimisticCall{o: o, charges: charges, decisions: decisions, ask: o.inner.Take, takes: true}
+	return c.run(ctx)
+}
+
+// takeKnown decides on a charge if no more must be known than the view of its key.
+func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
+	if c.N < 0 || c.N > algo.MaxPermits {
+		return false
+	}
+	s := &o.shards[o.place(c.Policy, c.Key)]
+	now := o.now()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	k := s.keys[memoryKey{c.Policy, c.Key}]
+	if k == nil || k.terms.given != c.Limit || o.closed.Load() {
+		return false
+	}
+	k.used = true
+	now = max(now, k.at)
+	switch k.judge(o, c.N, now, nil, d) {
+	case verdictGrant:
+		k.take(c.N)
+		o.queue(k, now)
+	case verdictRefuse:
+	default:
+		return false
+	}
+	return true
+}

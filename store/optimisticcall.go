@@ -1,0 +1,403 @@
+package store
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/weirhq/weir"
+)
+
+// optimisticCall is a request that may have to ask the store.
+type optimisticCall struct {
+	o         *Optimistic
+	charges   []Charge
+	decisions []weir.Decision
+	// ask asks the store about those of the charges that memory cannot decide on.
+	ask func(ctx context.Context, charges []Charge, decisions []weir.Decision) error
+	// takes says that what memory grants is taken. Otherwise nothing is, and refusals do not end the call.
+	takes bool
+	// whole says that the store decides on all charges that are not refused, and always that memory refuses nothing.
+	whole, always bool
+
+	terms    []*terms
+	keys     []*optimisticKey // nil for those that are not kept
+	verdicts []verdict
+	places   []int
+	shards   uint64
+}
+
+// run makes the decisions. It has the locks of all its shards while it looks at keys, in one order, and none while it waits.
+//
+// A call that needs an answer about a key waits for the call under way, with nothing in its hands, or begins one: then nothing is
+// granted for that key until it has ended, so that the answer is exact.
+func (c *optimisticCall) run(ctx context.Context) error {
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	for {
+		c.lock()
+		if c.o.closed.Load() {
+			c.unlock()
+			return ErrClosed
+		}
+		now := c.o.now()
+		if c.decide(now, nil) {
+			c.unlock()
+			return nil
+		}
+		if f := c.busy(nil); f != nil {
+			c.unlock()
+			if err := f.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		f := c.begin()
+		if c.owes(f) {
+			if err := c.tell(ctx, f); err != nil {
+				return err
+			}
+			done := c.decide(c.o.now(), f)
+			if done || !c.adopt(f) {
+				c.end(f, nil)
+				c.unlock()
+				if done {
+					return nil
+				}
+				continue
+			}
+		}
+		return c.finish(ctx, f)
+	}
+}
+
+// wait waits until the call has ended, and answers its error.
+func (f *optimisticFlight) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return notTaken(ctx.Err())
+	}
+}
+
+// prepare checks the charges and finds their shards.
+func (c *optimisticCall) prepare(ctx context.Context) error {
+	if err := CheckDecisions(c.charges, c.decisions); err != nil {
+		return err
+	}
+	if err := checkNames(c.charges); err != nil {
+		return err
+	}
+	n := len(c.charges)
+	c.terms, c.keys, c.verdicts, c.places = make([]*terms, n), make([]*optimisticKey, n), make([]verdict, n), make([]int, n)
+	for i := range c.charges {
+		var err error
+		if c.terms[i], err = compiled.terms(c.charges[i].Limit); err != nil {
+			return err
+		}
+		c.places[i] = c.o.place(c.charges[i].Policy, c.charges[i].Key)
+		c.shards |= 1 << c.places[i]
+	}
+	if err := ctx.Err(); err != nil {
+		return notTaken(err)
+	}
+	return nil
+}
+
+func (c *optimisticCall) lock() {
+	for rest := c.shards; rest != 0; rest &= rest - 1 {
+		c.o.shards[bits.TrailingZeros64(rest)].lock.Lock()
+	}
+}
+
+func (c *optimisticCall) unlock() {
+	for rest := c.shards; rest != 0; rest &= rest - 1 {
+		c.o.shards[bits.TrailingZeros64(rest)].lock.Unlock()
+	}
+}
+
+// decide answers whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken.
+func (c *optimisticCall) decide(now int64, mine *optimisticFlight) bool {
+	asks, refuses := false, false
+	for i := range c.charges {
+		v := c.judge(i, now, mine)
+		c.verdicts[i] = v
+		asks, refuses = asks || v == verdictAsk, refuses || v == verdictRefuse
+	}
+	switch {
+	case refuses && c.takes:
+		for i := range c.charges {
+			if c.verdicts[i] != verdictRefuse {
+				c.decisions[i] = c.peek(i, now)
+			}
+			c.verdicts[i] = verdictRefuse
+		}
+		return true
+	case asks:
+		return false
+	}
+	for i, k := range c.keys {
+		if c.takes {
+			k.take(c.charges[i].N)
+			c.o.queue(k, now)
+		} else if c.verdicts[i] == verdictGrant {
+			c.decisions[i] = c.peek(i, now)
+		}
+	}
+	return true
+}
+
+// judge finds what is kept for a charge and decides on it, if that is possible.
+func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict {
+	charge, s := &c.charges[i], &c.o.shards[c.places[i]]
+	k := s.keys[memoryKey{charge.Policy, charge.Key}]
+	if k == nil && c.takes && !c.whole {
+		k = c.o.add(s, charge.Policy, charge.Key)
+	}
+	if c.keys[i] = k; k == nil {
+		return verdictAsk
+	}
+	k.used = true
+	k.hold(c.o, c.terms[i])
+	if c.always {
+		return verdictAsk
+	}
+	v := k.judge(c.o, charge.N, max(now, k.at), mine, &c.decisions[i])
+	if v == verdictGrant && c.whole {
+		return verdictAsk
+	}
+	return v
+}
+
+// peek is what is known about a charge.
+func (c *optimisticCall) peek(i int, now int64) weir.Decision {
+	if k := c.keys[i]; k != nil {
+		return k.peek(c.charges[i].N, now)
+	}
+	unknown := optimisticKey{key: memoryKey{policy: c.charges[i].Policy}, terms: c.terms[i]}
+	return unknown.peek(c.charges[i].N, now)
+}
+
+// busy is a call under way, other than mine, about one of the keys of which more must be known, or nil.
+func (c *optimisticCall) busy(mine *optimisticFlight) *optimisticFlight {
+	for i, k := range c.keys {
+		if c.verdicts[i] == verdictAsk && k != nil && k.flight != nil && k.flight != mine {
+			return k.flight
+		}
+	}
+	return nil
+}
+
+// begin begins a call about all keys of which more must be known.
+func (c *optimisticCall) begin() *optimisticFlight {
+	f := &optimisticFlight{done: make(chan struct{})}
+	for i, k := range c.keys {
+		if c.verdicts[i] == verdictAsk && k != nil {
+			f.join(k)
+		}
+	}
+	c.o.calls.Add(1)
+	return f
+}
+
+// join adds a key to a call.
+func (f *optimisticFlight) join(k *optimisticKey) {
+	k.flight, k.alone = f, true
+	f.keys = append(f.keys, k)
+}
+
+// adopt adds keys to a call of which more must be known by now, and tells whether they can wait for its end: no other call must
+// be under way about them, and nothing be owed.
+func (c *optimisticCall) adopt(f *optimisticFlight) bool {
+	if c.busy(f) != nil {
+		return false
+	}
+	for i, k := range c.keys {
+		if c.verdicts[i] == verdictAsk && k != nil && k.owed > 0 {
+			return false
+		}
+	}
+	for i, k := range c.keys {
+		if c.verdicts[i] == verdictAsk && k != nil && k.flight == nil {
+			f.join(k)
+		}
+	}
+	return true
+}
+
+// end ends a call.
+func (c *optimisticCall) end(f *optimisticFlight, err error) {
+	now := c.o.now()
+	for _, k := range f.keys {
+		k.land()
+		c.o.queue(k, now)
+	}
+	f.err = err
+	close(f.done)
+	c.o.calls.Done()
+}
+
+// land ends the part of a key in a call.
+func (k *optimisticKey) land() {
+	if k.doubt {
+		k.known, k.doubt = false, false
+	}
+	k.flight, k.alone = nil, false
+}
+
+// owes tells whether the store does not know everything about the keys of a call.
+func (c *optimisticCall) owes(f *optimisticFlight) bool {
+	for _, k := range f.keys {
+		if k.owed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tell unlocks, tells the store what is owed, and locks again. If it fails the call has ended, and nothing is locked.
+//
+// What is owed must not be told twice because a caller goes away, so the call goes on then.
+func (c *optimisticCall) tell(ctx context.Context, f *optimisticFlight) error {
+	var keys []*optimisticKey
+	for _, k := range f.keys {
+		if k.owed > 0 {
+			keys = append(keys, k)
+		}
+	}
+	b := c.o.send(keys)
+	c.unlock()
+	if ctx.Done() == nil {
+		err := c.o.debit(context.WithoutCancel(ctx), b)
+		c.lock()
+		if c.o.heard(b, err); err != nil {
+			c.end(f, err)
+			c.unlock()
+		}
+		return err
+	}
+	answered, left := false, false // belong to the locks
+	result := make(chan error, 1)
+	go func() {
+		err := c.o.debit(context.WithoutCancel(ctx), b)
+		c.lock()
+		c.o.heard(b, err)
+		if answered = true; err != nil || left {
+			c.end(f, err)
+		}
+		c.unlock()
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		if err == nil {
+			c.lock()
+		}
+		return err
+	case <-ctx.Done():
+		c.lock()
+		defer c.unlock()
+		if left = true; answered {
+			select {
+			case <-f.done: // it has failed
+			default:
+				c.end(f, nil)
+			}
+		}
+		return notTaken(ctx.Err())
+	}
+}
+
+// finish unlocks and asks the store about all charges of which more must be known. What memory grants is taken before, and given
+// back if the store refuses.
+func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) error {
+	now := c.o.now()
+	var asked []Charge
+	for i, k := range c.keys {
+		switch {
+		case c.verdicts[i] == verdictAsk:
+			asked = append(asked, c.charges[i])
+			if k == nil {
+				c.pass(i, 1)
+			}
+		case c.takes:
+			k.pins++
+			k.take(c.charges[i].N)
+			c.o.queue(k, now)
+		case c.verdicts[i] == verdictGrant:
+			c.decisions[i] = c.peek(i, now)
+		}
+	}
+	c.unlock()
+	answers := make([]weir.Decision, len(asked))
+	err := c.ask(ctx, asked, answers)
+	c.lock()
+	defer c.unlock()
+	now = c.o.now()
+	allowed := err == nil
+	for i := range answers {
+		allowed = allowed && answers[i].Allowed
+	}
+	next := 0
+	for i, k := range c.keys {
+		if c.verdicts[i] != verdictAsk {
+			if c.takes {
+				c.settle(i, allowed, now)
+			}
+			continue
+		}
+		if k == nil {
+			c.pass(i, -1)
+		}
+		if err == nil {
+			c.decisions[i] = answers[next]
+			if k != nil {
+				c.see(k, i, now)
+			}
+		} else if k != nil {
+			k.mistrust()
+		}
+		next++
+	}
+	if ctx.Err() != nil {
+		c.end(f, nil) // those who wait for it have contexts of their own
+		return err
+	}
+	c.end(f, err)
+	return err
+}
+
+// see makes the decision on a charge the view of its key, if that is held to the same limit still.
+func (c *optimisticCall) see(k *optimisticKey, i int, now int64) {
+	n := c.charges[i].N
+	if c.always { // it is what a probe was answered
+		n = 0
+	}
+	if k.terms.text == c.terms[i].text {
+		k.see(c.o, n, &c.decisions[i], now)
+	}
+}
+
+// settle ends what finish has taken from memory for a charge.
+func (c *optimisticCall) settle(i int, allowed bool, now int64) {
+	k := c.keys[i]
+	k.pins--
+	if allowed {
+		return
+	}
+	k.giveBack(c.charges[i].N, now)
+	c.o.queue(k, now)
+	c.decisions[i] = k.peek(c.charges[i].N, now)
+}
+
+// pass counts the calls about a key that is not kept.
+func (c *optimisticCall) pass(i, n int) {
+	s, key := &c.o.shards[c.places[i]], memoryKey{c.charges[i].Policy, c.charges[i].Key}
+	if s.passing == nil {
+		s.passing = make(map[memoryKey]int)
+	}
+	if s.passing[key] += n; s.passing[key] == 0 {
+		delete(s.passing, key)
+	}
+}

@@ -1,0 +1,216 @@
+package store
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+// optimisticKey is what an [Optimistic] knows of a key. It belongs to its shard, whose lock guards it.
+type optimisticKey struct {
+	key   memoryKey
+	shard *optimisticShard
+	terms *terms
+	drift int64
+	slot  int  // its place in the shard's ring
+	used  bool // since it was looked at last
+	pins  int  // calls that will come back to it
+
+	// The view.
+	known  bool
+	at     int64                 // when the last answer came
+	bucket *algo.TokenBucket     // nil for windows
+	state  algo.TokenBucketState // of a bucket
+	next   algo.TokenBucketState // the state if the permits that were judged are taken
+	left   int64                 // permits of a window
+	reset  int64                 // when all permits of a window are back
+	// Requests of a window for refused permits and more are refused until a time.
+	refused, until int64
+	full           int64 // the store has no room for the key, until then
+
+	// What the store does not know.
+	owed int64 // permits that were granted
+	sent int64 // those of a call under way
+	back int64 // permits that were given back after the store was told
+
+	flight *optimisticFlight // the call under way, or nil
+	alone  bool              // nothing may be granted until it has ended
+	doubt  bool              // its answer may be from before permits were given back
+	queued bool
+	dirty  int64 // since when it is in the queue
+	single bool  // calls with others have failed
+}
+
+// optimisticFlight is a call to the store about some keys.
+type optimisticFlight struct {
+	keys []*optimisticKey
+	done chan struct{}
+	err  error // once it is done
+}
+
+type verdict uint8
+
+const (
+	verdictAsk verdict = iota
+	verdictGrant
+	verdictRefuse
+)
+
+// hold has the key held to t. What is owed stays so.
+func (k *optimisticKey) hold(o *Optimistic, t *terms) {
+	if k.terms == t {
+		return
+	}
+	if k.terms == nil || k.terms.text != t.text {
+		k.known, k.until, k.full = false, 0, 0
+	}
+	k.terms, k.drift, k.bucket = t, o.o.driftOf(t), nil
+	if l, ok := t.law.(*lawOf[algo.TokenBucketState, algo.TokenBucket]); ok {
+		k.bucket = &l.algorithm
+	}
+}
+
+// judge decides on n permits by the view, as part of the call mine, if it can: then d is the decision, as it is before anything
+// is taken. If it is verdictGrant, take may follow.
+func (k *optimisticKey) judge(o *Optimistic, n, now int64, mine *optimisticFlight, d *weir.Decision) verdict {
+	c := Charge{Policy: k.key.policy, N: n}
+	if now < k.full {
+		*d = DecisionOf(c, k.terms.most, algo.Result{RetryAfter: time.Duration(k.full - now)})
+		if d.Reason == weir.ReasonLimited {
+			d.Reason = weir.ReasonTableFull
+		}
+		return verdictRefuse
+	}
+	if !k.known || o.o.Recheck > 0 && now-k.at > max(int64(o.o.Recheck), o.keep) {
+		return verdictAsk
+	}
+	var r algo.Result
+	if k.bucket != nil {
+		k.next = k.state
+		r = k.bucket.TakeIn(&k.next, max(now, k.state.Last), n)
+	} else {
+		r = algo.Result{Remaining: max(k.left, 0), ResetAfter: time.Duration(max(k.reset-now, 0))}
+		switch {
+		case n > k.terms.most:
+			r.RetryAfter = algo.Never
+		case now < k.until && max(n, 1) >= k.refused:
+			r.RetryAfter = time.Duration(k.until - now)
+		case max(n, 1) > k.left:
+			return verdictAsk
+		default:
+			r.Allowed = true
+			r.Remaining -= n
+		}
+	}
+	if !r.Allowed {
+		*d = DecisionOf(c, k.terms.most, r)
+		return verdictRefuse
+	}
+	if k.alone && k.flight != mine || now-k.at > o.keep || n > k.drift-k.owed-k.sent {
+		return verdictAsk
+	}
+	*d = DecisionOf(c, k.terms.most, r)
+	return verdictGrant
+}
+
+// take takes n permits, which were judged just now.
+func (k *optimisticKey) take(n int64) {
+	k.owed += n
+	if k.bucket != nil {
+		k.state = k.next
+		return
+	}
+	k.left -= n
+}
+
+// peek is what a view says to n permits, however old it is.
+func (k *optimisticKey) peek(n, now int64) weir.Decision {
+	c := Charge{Policy: k.key.policy, N: n}
+	switch {
+	case !k.known:
+		return DecisionOf(c, k.terms.most, algo.Result{Allowed: n <= k.terms.most, Remaining: k.terms.most, RetryAfter: never})
+	case k.bucket != nil:
+		return DecisionOf(c, k.terms.most, k.bucket.Peek(k.state, max(now, k.state.Last), n))
+	}
+	return DecisionOf(c, k.terms.most, algo.Result{
+		Allowed: true, Remaining: max(k.left, 0), ResetAfter: time.Duration(max(k.reset-now, 0)),
+	})
+}
+
+// see makes the answer of the store to n permits the view. What is still owed was not in it.
+func (k *optimisticKey) see(o *Optimistic, n int64, d *weir.Decision, now int64) {
+	k.known, k.at, k.until, k.full = !k.doubt, now, 0, 0
+	if d.Reason == weir.ReasonTableFull {
+		k.known, k.full = false, now+int64(min(max(d.RetryAfter, 1), o.o.Interval))
+		return
+	}
+	if k.bucket != nil {
+		k.state, _ = k.bucket.Charge(bucketState(k.bucket, d, now), now, k.owed, k.terms.most)
+		return
+	}
+	k.left, k.reset = d.Remaining-k.owed, after(now, d.ResetAfter)
+	if d.Allowed || d.Reason != weir.ReasonLimited {
+		return
+	}
+	wait := d.RetryAfter
+	if k.terms.limit.Algorithm == weir.AlgorithmSlidingCounter {
+		wait = max(wait, o.o.Interval/10)
+	}
+	k.refused, k.until = max(n, 1), after(now, wait)
+}
+
+// giveBack undoes the take of n permits.
+func (k *optimisticKey) giveBack(n, now int64) {
+	here := min(n, k.owed)
+	k.owed -= here
+	k.back += n - here
+	if k.bucket != nil {
+		k.state = k.bucket.Refund(k.state, max(now, k.state.Last), n)
+		return
+	}
+	if k.left += n; k.left > 0 {
+		k.until = 0
+	}
+}
+
+// settle makes one number of what is owed and what was given back, and tells whether the store must be told.
+func (k *optimisticKey) settle() bool {
+	both := min(k.owed, k.back)
+	k.owed -= both
+	k.back -= both
+	return k.owed > 0 || k.back > 0
+}
+
+// mistrust has the next request ask the store.
+func (k *optimisticKey) mistrust() {
+	k.known, k.until, k.full = false, 0, 0
+	k.doubt = k.flight != nil
+}
+
+// idle tells whether nothing is lost if the key is forgotten, but the view.
+func (k *optimisticKey) idle() bool {
+	return k.owed == 0 && k.sent == 0 && k.back == 0 && k.flight == nil && k.pins == 0
+}
+
+// refusing tells whether the view refuses every request.
+func (k *optimisticKey) refusing(now int64) bool {
+	switch {
+	case !k.known:
+		return false
+	case k.bucket != nil:
+		return !k.bucket.Peek(k.state, max(now, k.state.Last), 1).Allowed
+	}
+	return now < k.until && k.refused <= 1
+}
+
+// bucketState is the state of a bucket of which d tells, now. ResetAfter is how far it is from full, rounded up to a nanosecond,
+// for which no permit must be missing.
+func bucketState(b *algo.TokenBucket, d *weir.Decision, now int64) algo.TokenBucketState {
+	s := algo.TokenBucketState{Ahead: int64(max(d.ResetAfter, 0)), Last: now}
+	if b.Peek(s, now, 0).Remaining < d.Remaining {
+		s = algo.TokenBucketState{Last: now}
+		b.TakeIn(&s, now, b.Burst()-d.Remaining)
+	}
+	return s
+}

@@ -1,0 +1,267 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+const (
+	// mostSyncs is how many calls are under way at a time that tell the store what is owed, apart from those of requests.
+	mostSyncs = 4
+	// longestPause is how long the store is left alone at most after it could not be told.
+	longestPause = 5 * time.Second
+)
+
+// optimisticSync is when the store is told, and how far that is.
+type optimisticSync struct {
+	lock   sync.Mutex
+	shard  int // where the next batch begins
+	pause  time.Duration
+	paused int64 // until when
+}
+
+// optimisticBatch is what the store is told in one call.
+type optimisticBatch struct {
+	keys      []*optimisticKey
+	terms     []*terms
+	charges   []Charge
+	decisions []weir.Decision
+	back      []Charge
+	flight    *optimisticFlight
+}
+
+// reconcile has the store told, every interval, what is owed.
+func (o *Optimistic) reconcile() {
+	defer close(o.ended)
+	wake := make(chan struct{}, 1)
+	for next := 0; ; next++ {
+		stop := o.after(func() { wake <- struct{}{} })
+		select {
+		case <-o.stop:
+			stop()
+			return
+		case <-wake:
+		}
+		o.sweep(&o.shards[next%len(o.shards)])
+		now := o.now()
+		o.sync.lock.Lock()
+		paused := now < o.sync.paused
+		o.sync.lock.Unlock()
+		for batches := (o.waiting.Load() + MostCharges - 1) / MostCharges; batches > 0 && !paused; batches-- {
+			if o.workers.Add(1) > mostSyncs {
+				o.workers.Add(-1)
+				break
+			}
+			o.calls.Go(func() {
+				defer o.workers.Add(-1)
+				_ = o.work(context.Background(), now)
+			})
+		}
+	}
+}
+
+// after calls f in an interval.
+func (o *Optimistic) after(f func()) (stop func() bool) {
+	if o.o.Clock == nil {
+		return time.AfterFunc(o.o.Interval, f).Stop
+	}
+	return o.o.Clock.AfterFunc(o.o.Interval, f)
+}
+
+// work tells the store what has been owed since a time, until that is everything or the store cannot be reached. What it could
+// not be told is owed since a moment later.
+func (o *Optimistic) work(ctx context.Context, since int64) error {
+	var failure error
+	for ctx.Err() == nil {
+		b := o.batch(since)
+		if b == nil {
+			return failure
+		}
+		err := o.debit(ctx, b)
+		now := o.now()
+		b.flight.err = err
+		for i, k := range b.keys {
+			s := k.shard
+			s.lock.Lock()
+			o.hear(b, i, err, now)
+			k.land()
+			o.queue(k, max(now, since+1))
+			s.lock.Unlock()
+		}
+		close(b.flight.done)
+		o.pace(err, now)
+		if err != nil {
+			failure = err
+		}
+		if err != nil && unreachable(err) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// unreachable tells whether an error is about the store, and not about a charge.
+func unreachable(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// pace has the store left alone for longer and longer while it cannot be told.
+func (o *Optimistic) pace(err error, now int64) {
+	o.sync.lock.Lock()
+	defer o.sync.lock.Unlock()
+	if err == nil || !unreachable(err) {
+		o.sync.pause, o.sync.paused = 0, 0
+		return
+	}
+	if now < o.sync.paused { // another call has failed at the same time
+		return
+	}
+	o.sync.pause = min(max(2*o.sync.pause, o.o.Interval), max(longestPause, o.o.Interval))
+	o.sync.paused = now + int64(o.sync.pause)
+}
+
+// batch takes what is to be told in one call, or answers nil. It locks one shard at a time.
+func (o *Optimistic) batch(since int64) *optimisticBatch {
+	o.sync.lock.Lock()
+	defer o.sync.lock.Unlock()
+	b := &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
+	for range o.shards {
+		s := &o.shards[o.sync.shard]
+		if o.sync.shard++; o.sync.shard == len(o.shards) {
+			o.sync.shard = 0
+		}
+		s.lock.Lock()
+		full := o.fill(b, s, since)
+		s.lock.Unlock()
+		if full {
+			break
+		}
+	}
+	if len(b.keys) == 0 {
+		return nil
+	}
+	b.decisions = make([]weir.Decision, len(b.keys))
+	return b
+}
+
+// fill adds keys of a shard, which is locked, to a batch, and tells whether it is full. A key for which calls with others have failed
+// is told in a call of its own.
+func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (full bool) {
+	for len(b.keys) < MostCharges {
+		if len(b.keys) > 0 && s.first < len(s.queue) && s.queue[s.first].single {
+			return true
+		}
+		k := o.unqueue(s, since)
+		if k == nil {
+			return false
+		}
+		if k.flight != nil || !k.settle() { // who tells the store queues it again
+			continue
+		}
+		k.flight = b.flight
+		b.add(k)
+		if k.single {
+			return true
+		}
+	}
+	return true
+}
+
+// send makes a batch of keys whose shards are locked.
+func (o *Optimistic) send(keys []*optimisticKey) *optimisticBatch {
+	b := &optimisticBatch{decisions: make([]weir.Decision, len(keys))}
+	for _, k := range keys {
+		b.add(k)
+	}
+	return b
+}
+
+// add adds what the store does not know of a key.
+func (b *optimisticBatch) add(k *optimisticKey) {
+	k.settle()
+	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.given, N: k.owed}
+	k.sent, k.owed = k.owed, 0
+	b.keys = append(b.keys, k)
+	b.charges, b.terms = append(b.charges, c), append(b.terms, k.terms)
+	if k.back > 0 {
+		c.N, k.back = k.back, 0
+		b.back = append(b.back, c)
+	}
+}
+
+// debit tells the store, for as long as the timeout.
+func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
+	ctx, cancel := context.WithTimeout(ctx, o.o.Timeout)
+	defer cancel()
+	if len(b.back) > 0 {
+		_ = o.inner.Refund(ctx, b.back) // or the permits are lost: they are not given back twice
+	}
+	return o.inner.Debit(ctx, b.charges, b.decisions)
+}
+
+// heard makes views of the answer of the store to a batch whose shards are locked.
+func (o *Optimistic) heard(b *optimisticBatch, err error) {
+	now := o.now()
+	for i := range b.keys {
+		o.hear(b, i, err, now)
+	}
+}
+
+// hear makes the answer of the store about a key its view. If there was none, or no room, what was sent is owed again.
+func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
+	k := b.keys[i]
+	if k.single = err != nil && !unreachable(err); err != nil || b.decisions[i].Reason == weir.ReasonTableFull {
+		k.owed += k.sent
+	}
+	k.sent = 0
+	if err == nil && k.terms.text == b.terms[i].text {
+		k.see(o, 0, &b.decisions[i], now)
+	}
+}
+
+// Close tells the store what is owed, for as long as a call in the background may take, and ends all goroutines. The error says
+// what could not be told. The store behind stays open. Later calls answer ErrClosed.
+func (o *Optimistic) Close() error {
+	if o.closed.Swap(true) {
+		<-o.flushed
+		return nil
+	}
+	defer close(o.flushed)
+	for i := range o.shards { // who has seen it open has decided by now
+		o.shards[i].lock.Lock()
+		o.shards[i].lock.Unlock() //nolint:staticcheck // it is a barrier
+	}
+	close(o.stop)
+	<-o.ended
+	ctx, cancel := context.WithTimeout(context.Background(), o.o.Timeout)
+	defer cancel()
+	settled := make(chan struct{})
+	go func() {
+		o.calls.Wait()
+		close(settled)
+	}()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+	errs, now := make(chan error, mostSyncs), o.now()
+	for range mostSyncs {
+		go func() { errs <- o.work(ctx, now+1) }()
+	}
+	var failure error
+	for range mostSyncs {
+		if err := <-errs; err != nil {
+			failure = err
+		}
+	}
+	if failure != nil {
+		return fmt.Errorf("weir: what was granted of %d keys could not be told to the store: %w", o.waiting.Load(), failure)
+	}
+	return nil
+}
