@@ -9,7 +9,7 @@
 //		})
 //	}
 //
-// What an author of a store may not expect to be asked:
+// What the author of a store easily overlooks:
 //   - A record needs, beside the state and the limit that it is held to, the reservations with the Mark of what each has taken
 //     (see [algo.Algorithm]), and until when nothing is given back of loans: Return has no Mark, only the limit and the time of
 //     the loan, and must give nothing back if the limit was changed since and changed back, or the clock was set back. As long
