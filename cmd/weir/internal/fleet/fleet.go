@@ -73,15 +73,10 @@ func Options(s *config.Store) store.FleetOptions {
 		return o
 	}
 	o.Leased = store.LeasedOptions{Term: s.Leased.Term, MaxKeys: s.Leased.MaxKeys}
-	return o
-}
-
-// Optimistic are the options of optimistic policies.
-func Optimistic(s *config.Store) store.OptimisticOptions {
-	if s == nil {
-		return store.OptimisticOptions{}
+	o.Optimistic = store.OptimisticOptions{
+		Interval: s.Optimistic.Interval, Drift: s.Optimistic.Drift, MaxKeys: s.Optimistic.MaxKeys,
 	}
-	return store.OptimisticOptions{Interval: s.Optimistic.Interval, Drift: s.Optimistic.Drift, MaxKeys: s.Optimistic.MaxKeys}
+	return o
 }
 
 // Status is the state of a fleet.

@@ -177,6 +177,8 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set, read.store)
 	err = s.serve(ctx, listener, front.Drain)
 	report := limits.Status()
+	_ = limits.Engine().Close() // it is always nil
+	giveBack(shared, log)
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
 		"reloads", report.Reloads, "reloads_refused", report.Refused,
 		"uptime", time.Since(start).Round(time.Millisecond).String())
