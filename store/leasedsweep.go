@@ -55,7 +55,7 @@ func (l *Leased) watch(s *leasedShard, e *leasedKey, now int64) {
 	if len(e.blocks) == 0 || e.looked != 0 || s.closed {
 		return
 	}
-	e.looked = max(e.nextLook(now), now+1)
+	e.looked = max(e.nextLook(now), now+e.plan.span/16)
 	w := &l.sweep
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -218,7 +218,7 @@ func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
 		select {
 		case <-w.done:
 		case <-ctx.Done():
-			err = notTaken(ctx.Err())
+			err = fmt.Errorf("%w: no permits came in time, and none were taken: %w", ErrUnavailable, ctx.Err())
 		}
 		if err == nil {
 			err = w.err
