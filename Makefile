@@ -42,7 +42,8 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop and store/redis run. Where they cannot be installed, those tests fail, and no others.
+# The servers that the tests of interop, store/redis and examples/postgres run. Where they cannot be installed, those tests fail,
+# and no others. Of PostgreSQL the programs are enough: no cluster is made.
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -58,6 +59,17 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends redis-server; } || \
 			echo 'redis-server is missing: install it, or the tests of store/redis fail'; \
+	}
+	@command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { \
+		$(HEADING) 'installing postgresql'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		none=/etc/postgresql-common/createcluster.d/none.conf; \
+		{ $$sudo apt-get update -qq && $$sudo mkdir -p "$${none%/*}" && \
+			echo 'create_main_cluster = false' | $$sudo tee "$$none" >/dev/null && \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends postgresql; } || \
+			echo 'postgresql is missing: install it, or the tests of examples/postgres fail'; \
+		$$sudo rm -f "$$none" || true; \
 	}
 
 .PHONY: test

@@ -1,0 +1,259 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/weirhq/weir/examples/postgres"
+)
+
+// server is a PostgreSQL server of these tests alone. It listens at a socket in its directory, and at no port.
+type server struct {
+	dir   string
+	args  []string
+	as    *syscall.SysProcAttr // whose processes they are
+	admin *sql.DB
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended; nil if it was not started
+
+	guard *exec.Cmd // stops the server if this process ends without doing so
+	leash io.WriteCloser
+}
+
+// newServer makes a server with an empty database, and starts it. Its directory is not one of testing, which other users may not
+// enter: PostgreSQL does not run as root.
+func newServer(args ...string) (*server, error) {
+	dir, err := os.MkdirTemp("", "weir-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir, args: args}
+	if s.admin, err = s.open(); err != nil {
+		return nil, err
+	}
+	if err = errors.Join(s.ownDirectory(), s.initialize(), s.start()); err != nil {
+		s.stop()
+		return nil, err
+	}
+	_, err = s.admin.ExecContext(context.Background(), postgres.Schema)
+	return s, err
+}
+
+// ownDirectory gives the directory to the user "postgres" if this process is that of root.
+func (s *server) ownDirectory() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return err
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	s.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	return errors.Join(err1, err2, os.Chown(s.dir, uid, gid))
+}
+
+// command is a command of PostgreSQL, of the newest version that is installed.
+func (s *server) command(name string, args ...string) (*exec.Cmd, error) {
+	program, err := exec.LookPath(name)
+	if err != nil {
+		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+		if len(found) == 0 {
+			return nil, fmt.Errorf("%s is missing: `make deps` installs PostgreSQL on Debian", name)
+		}
+		program = found[len(found)-1]
+	}
+	cmd := exec.CommandContext(context.Background(), program, args...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.as
+	return cmd, nil
+}
+
+func (s *server) initialize() error {
+	cmd, err := s.command("initdb", "--pgdata", "data", "--username", "weir", "--auth", "trust", "--no-sync", "--locale", "C",
+		"--encoding", "UTF8")
+	if err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// start starts the server, and waits until it answers. After a kill it may refuse to start until the last of its processes has gone.
+func (s *server) start() error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		if s.ended == nil {
+			if failure := s.run(log); failure != nil {
+				return failure
+			}
+		}
+		if err = s.ping(); err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			s.bury()
+		default:
+		}
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("PostgreSQL does not answer: %w\n%s", err, text)
+		}
+	}
+}
+
+// run runs the server and its guard.
+func (s *server) run(log *os.File) (err error) {
+	s.cmd, err = s.command("postgres", append([]string{
+		"-D", "data", "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=150",
+	}, s.args...)...)
+	if err != nil {
+		return err
+	}
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if failure := s.cmd.Start(); failure != nil {
+		return failure
+	}
+	s.guard = exec.CommandContext(context.Background(), "sh", "-c",
+		`read -r _ || { kill -QUIT "$0"; kill -CONT "$0"; rm -rf "$1"; }`, strconv.Itoa(s.cmd.Process.Pid), s.dir)
+	if s.leash, err = s.guard.StdinPipe(); err == nil {
+		err = s.guard.Start()
+	}
+	if err != nil {
+		return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait())
+	}
+	ended := make(chan struct{})
+	s.ended = ended
+	go func() {
+		_ = s.cmd.Wait()
+		close(ended)
+	}()
+	return nil
+}
+
+// bury waits until the server has ended, and lets its guard go.
+func (s *server) bury() {
+	<-s.ended
+	s.ended = nil
+	_, _ = s.leash.Write([]byte("\n"))
+	_ = s.guard.Wait()
+}
+
+func (s *server) ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return s.admin.PingContext(ctx)
+}
+
+// url is what the tests open.
+func (s *server) url() string { return "host=" + s.dir + " user=weir dbname=postgres" }
+
+// open is a handle to the database, as a process has it.
+func (s *server) open() (*sql.DB, error) {
+	db, err := sql.Open("pgx", s.url())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(32)
+	db.SetMaxIdleConns(32)
+	return db, nil
+}
+
+// locks are locks over a handle of their own.
+func (s *server) locks(tb testing.TB) postgres.Locks {
+	tb.Helper()
+	db, err := s.open()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return postgres.Locks{DB: db}
+}
+
+// processes stops the first process of the server, which makes the others, and answers those others.
+func (s *server) processes() (pids []int, err error) {
+	if failure := s.cmd.Process.Signal(syscall.SIGSTOP); failure != nil {
+		return nil, failure
+	}
+	rows, err := s.admin.QueryContext(context.Background(), `SELECT pid FROM pg_stat_activity`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var pid int
+		if err := rows.Scan(&pid); err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, rows.Err()
+}
+
+// freeze stops all processes of the server until thaw is called.
+func (s *server) freeze() (thaw func() error, err error) {
+	pids, err := s.processes()
+	all := func(signal syscall.Signal) (err error) {
+		for _, pid := range pids {
+			err = errors.Join(err, syscall.Kill(pid, signal))
+		}
+		return err
+	}
+	return func() error { return errors.Join(all(syscall.SIGCONT), s.cmd.Process.Signal(syscall.SIGCONT)) },
+		errors.Join(err, all(syscall.SIGSTOP))
+}
+
+// kill is kill -9 of all processes of the server, without any warning.
+func (s *server) kill() error {
+	pids, err := s.processes()
+	for _, pid := range append(pids, s.cmd.Process.Pid) {
+		err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	s.bury()
+	return err
+}
+
+// stop ends the server at once, whatever state it is in, and removes all that it has written.
+func (s *server) stop() {
+	_ = s.admin.Close()
+	if s.ended != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		s.bury()
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+// shared is the server of all tests that do no harm to it. It does not wait for the disk.
+var shared *server
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = newServer("-c", "fsync=off"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	shared.stop()
+	os.Exit(code)
+}
