@@ -87,6 +87,7 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 type Breaker struct {
 	inner Store
 	o     BreakerOptions
+	back  func() // called before the breaker closes after an outage; nil or of a Fleet
 
 	// word is the state, in its lowest bits, and how many transitions there were: what becomes of a call counts only if there
 	// was none since it was let through.
@@ -380,6 +381,9 @@ func (b *Breaker) probed(p pass, what outcome) {
 	case outcomeAnswered:
 		b.row.Store(0)
 		b.since, b.closedAt, b.reclosed = time.Now(), now, true
+		if b.back != nil {
+			b.back()
+		}
 		b.turn(BreakerClosed, 0)
 	}
 	lasted := time.Duration(now - b.openedAt)

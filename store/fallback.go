@@ -18,6 +18,10 @@ import (
 type FallbackOptions struct {
 	// MaxKeys is how many keys of policies are limited in this process at a time: see [MemoryOptions]. Default: 1,000,000.
 	MaxKeys int
+	// Grace is for how long a process holds charges of FailLocal to its share of the limit, besides to the limit, after the
+	// store is back: until the other processes have found that out, and told it what they granted. From 1 ms to 1 h. Default:
+	// a second more than the Interval of the replicas and the MaxCooldown of the breaker, which is 8 s.
+	Grace time.Duration
 }
 
 // FallbackStats count the charges that were decided without the store. Counters only grow.
@@ -93,7 +97,7 @@ func (f *fallback) decide(
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	closed := f.collect(charges)
+	closed := f.collect(charges, true)
 	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
 	defer clear(f.charges)
 	ctx := context.Background() // that of the caller may have ended, and this does not wait
@@ -114,8 +118,8 @@ func (f *fallback) decide(
 		return Reservation{}, nil
 	}
 	for i := range charges {
-		if c := &charges[i]; c.Fail == FailLocal && c.N > 0 {
-			f.owe(c)
+		if c := &charges[i]; c.Fail == FailLocal {
+			f.owe(c, c.N)
 		}
 	}
 	switch {
@@ -128,14 +132,18 @@ func (f *fallback) decide(
 	return r, nil
 }
 
-// collect has the charges of FailLocal in f.charges, with their limits divided, and tells whether one is to be refused.
-func (f *fallback) collect(charges []Charge) (closed bool) {
+// collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It tells whether
+// one is to be refused.
+func (f *fallback) collect(charges []Charge, all bool) (closed bool) {
 	f.charges = f.charges[:0]
 	for i := range charges {
 		switch charges[i].Fail {
 		case FailOpen:
 		case FailLocal:
 			c := charges[i]
+			if !all && !sharedOut(&c) {
+				continue
+			}
 			c.Limit = f.divide(c.Limit)
 			f.charges = append(f.charges, c)
 		default:
@@ -165,9 +173,7 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 			if counter = &f.denied; d.Allowed {
 				counter = &f.allowed
 			}
-			if d.Reason == weir.ReasonNever && c.N <= t.most { // only for as long as the limit is divided
-				d.Reason, d.RetryAfter = weir.ReasonUnavailable, retry
-			}
+			onlyNow(d, c, t, retry)
 		default:
 			*d = weir.Decision{Reason: weir.ReasonUnavailable, Limit: t.most, RetryAfter: retry, Policy: c.Policy}
 		}
@@ -222,13 +228,74 @@ func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	return l
 }
 
-// giveBack undoes a decide that granted charges a moment ago.
-func (f *fallback) giveBack(charges []Charge) {
+// refund gives permits back in this process, and the store is not told of them.
+func (f *fallback) refund(charges []Charge) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.collect(charges)
+	f.collect(charges, true)
 	defer clear(f.charges)
-	_ = f.memory.Refund(context.Background(), f.charges) // only after Close
+	_ = f.memory.Refund(context.Background(), f.charges) // fails after Close only
+	for i := range f.charges {
+		c := &f.charges[i]
+		if d := f.debts[memoryKey{c.Policy, c.Key}]; d != nil {
+			d.charge.N = max(d.charge.N-c.N, 0)
+		}
+	}
+}
+
+// passes takes what charges of FailLocal need from the share of this process, before the store is asked. If that is not there,
+// nothing is taken and the decisions say so; retry is after how long the share does not count any more. Permits of
+// concurrency limits pass.
+func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry time.Duration) (ok bool, err error) {
+	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
+		return false, firstOf(err)
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.collect(charges, false)
+	defer clear(f.charges)
+	if len(f.charges) == 0 {
+		return true, nil
+	}
+	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
+	if err := f.memory.Take(context.Background(), f.charges, f.decisions); err != nil || allGranted(f.decisions) {
+		return err == nil, err
+	}
+	local := 0
+	for i := range charges {
+		c, d := &charges[i], &decisions[i]
+		t, _ := compiled.terms(c.Limit) // which was checked
+		if !sharedOut(c) {
+			*d = weir.Decision{Allowed: true, Limit: t.most, Policy: c.Policy}
+			continue
+		}
+		*d = f.decisions[local]
+		local++
+		onlyNow(d, c, t, retry)
+	}
+	f.denied.Add(1)
+	return false, nil
+}
+
+// sharedOut tells whether a charge has to pass.
+func sharedOut(c *Charge) bool {
+	return c.Fail == FailLocal && c.N > 0 && c.Limit.Algorithm != weir.AlgorithmConcurrency
+}
+
+// onlyNow corrects the decision on a charge that asks for more than a share of the limit: it can be granted after retry.
+func onlyNow(d *weir.Decision, c *Charge, t *terms, retry time.Duration) {
+	if d.Reason == weir.ReasonNever && c.N <= t.most {
+		d.Reason, d.RetryAfter = weir.ReasonUnavailable, retry
+	}
+}
+
+// unpass undoes a passes of a moment ago.
+func (f *fallback) unpass(charges []Charge) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.collect(charges, false)
+	defer clear(f.charges)
+	_ = f.memory.Refund(context.Background(), f.charges) // fails after Close only
 }
 
 // debit takes what was granted elsewhere, if all charges are of FailLocal.
@@ -240,13 +307,13 @@ func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, 
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.collect(charges)
+	f.collect(charges, true)
 	defer clear(f.charges)
 	if err := f.memory.Debit(context.Background(), f.charges, decisions); err != nil {
 		return true, err
 	}
 	for i := range charges {
-		f.owe(&charges[i])
+		f.owe(&charges[i], charges[i].N)
 	}
 	return true, nil
 }
@@ -269,7 +336,7 @@ func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (o
 	}
 	for i, n := range actual {
 		if c := &r.Charges[i]; c.Fail == FailLocal && n > c.N {
-			f.owe(c)
+			f.owe(c, n-c.N)
 		}
 	}
 	return true, nil

@@ -8,10 +8,10 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// debt says that the store has not been told what was granted for a key. How much that is stands in the memory of the
-// fallback: what is lacking there. It becomes less as permits come back there, as they do in the store.
+// debt is what was granted for a key without the store, which has not been told. It is never more than what is lacking in the
+// memory of the fallback: permits that have come back there have come back in the store.
 type debt struct {
-	charge  Charge // with the limit that is not divided
+	charge  Charge // with the limit that is not divided, and N as what was granted
 	telling *telling
 }
 
@@ -23,13 +23,14 @@ type telling struct {
 
 // claim is a debt that one caller tells the store of.
 type claim struct {
-	key    memoryKey
-	charge Charge // with N as what is owed
+	key     memoryKey
+	charge  Charge // with N as what is owed
+	granted int64  // what it was granted
 }
 
-// owe says that the store must be told of a charge that was granted. The fallback must be locked.
-func (f *fallback) owe(c *Charge) {
-	if c.Limit.Algorithm == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
+// owe says that the store must be told that n permits of a charge were granted. The fallback must be locked.
+func (f *fallback) owe(c *Charge, n int64) {
+	if n == 0 || c.Limit.Algorithm == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
 		return
 	}
 	d := f.debts[memoryKey{c.Policy, c.Key}]
@@ -42,8 +43,17 @@ func (f *fallback) owe(c *Charge) {
 		f.debts[memoryKey{strings.Clone(c.Policy), strings.Clone(c.Key)}] = d
 		f.owing.Add(1)
 	}
+	n = min(d.charge.N+n, algo.MaxPermits)
 	d.charge = *c
-	d.charge.Policy, d.charge.Key = "", "" // those of the caller
+	d.charge.Policy, d.charge.Key, d.charge.N = "", "", n // the names are those of the caller
+}
+
+// owed is how much of a debt is left. The fallback must be locked.
+func (f *fallback) owed(key memoryKey, d *debt) int64 {
+	if d.charge.N == 0 {
+		return 0
+	}
+	return min(d.charge.N, f.memory.lacking(key))
 }
 
 // drop forgets a debt. The fallback must be locked.
@@ -60,7 +70,7 @@ func (f *fallback) pruneSome(n int) {
 		if n--; n < 0 {
 			return
 		}
-		if d.telling == nil && f.memory.lacking(key) == 0 {
+		if d.telling == nil && f.owed(key, d) == 0 {
 			f.drop(key)
 		}
 	}
@@ -112,14 +122,14 @@ func (f *fallback) claimSome() (claims []claim, mine *telling) {
 
 // take takes on a debt, or drops it if nothing is left of it.
 func (f *fallback) take(claims []claim, key memoryKey, d *debt, mine *telling) []claim {
-	n := f.memory.lacking(key)
+	n := f.owed(key, d)
 	if n == 0 {
 		f.drop(key)
 		return claims
 	}
 	d.telling = mine
-	c := claim{key, d.charge}
-	c.charge.Policy, c.charge.Key, c.charge.N = key.policy, key.key, min(n, algo.MaxPermits)
+	c := claim{key, d.charge, d.charge.N}
+	c.charge.Policy, c.charge.Key, c.charge.N = key.policy, key.key, n
 	return append(claims, c)
 }
 
@@ -130,15 +140,15 @@ func (f *fallback) told(claims []claim, err error) {
 	defer f.lock.Unlock()
 	for i := range claims {
 		c := &claims[i]
-		if err == nil || misuse {
-			f.memory.forgive(c.key, c.charge.N)
-		}
 		d := f.debts[c.key]
 		if d == nil { // it was reset meanwhile
 			continue
 		}
 		d.telling = nil
-		if misuse || f.memory.lacking(c.key) == 0 {
+		if err == nil {
+			d.charge.N = max(d.charge.N-c.granted, 0)
+		}
+		if misuse || d.charge.N == 0 {
 			f.drop(c.key)
 		}
 	}
@@ -161,20 +171,4 @@ func (m *Memory) lacking(key memoryKey) int64 {
 	c := e.clone()
 	c.refund(most)
 	return n + most - c.peek(0).Remaining
-}
-
-// forgive makes n permits of a key available of which the store was told. Those that are reserved do not come back again.
-func (m *Memory) forgive(key memoryKey, n int64) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	e := m.keys[key]
-	if e == nil {
-		return
-	}
-	e.ready(m.now(), nil)
-	e.refund(n)
-	for i := range e.held {
-		e.held[i].void = true
-	}
-	m.due(e)
 }

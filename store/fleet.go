@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -47,9 +48,7 @@ type FleetOptions struct {
 //     bucket and the permits of the others rounded down, but to one permit at least; the rate of a token bucket exactly. Requests
 //     for more than the divided limit, but not than the limit, are refused with weir.ReasonUnavailable.
 //
-// So N processes that count one another rightly grant at most one limit more by an outage, whenever it begins and however long
-// it takes, where the limit is at least N (TestFleetOutage): each begins it with a full bucket, or an unused window, of a share
-// of 1/N. A call that failed may have been charged by the store nevertheless, which errs on the side of the limit.
+// A call that failed may have been charged by the store nevertheless, which errs on the side of the limit.
 //
 // A caller whose context is canceled gets an error, and no decision.
 //
@@ -57,14 +56,31 @@ type FleetOptions struct {
 //
 // What was granted in this process, as far as it has not come back here since, is told to the store by Debit: before any
 // request of this process is decided by the store for the key, in one call for the keys of a request, and for all other keys in
-// the background, in at most 16 calls for 64 keys each in 100 ms. So recovery makes no burst: the permits that the store
-// regained in the outage are gone with those that were granted here. What has come back is dropped, and never told.
+// the background, in at most 16 calls for 64 keys each in 100 ms. What has come back is dropped, and never told.
+//
+// The other processes may find out later that the store is back, and have not told it anything until then. So for a time of
+// grace, which is FallbackOptions.Grace, charges of FailLocal need a permit of the share of this process and one of the store:
+// recovery makes no burst.
+//
+// # The bound
+//
+// If N processes that count one another rightly lose the store together, for however long, they grant at most one limit more,
+// where the limit is at least N: of a token bucket at most 2 x burst + rate x t in any time t from before the outage until after
+// it, of a window twice its permits (TestFleetOutage). This is because each begins the outage with a full bucket, or an unused
+// window, of a share of 1/N, and what is regained of the shares and in the store is counted once, as the store is told of the former.
+// It holds for keys that are told within the time of grace, which are about 80,000 of a process, or as many as are
+// asked for. If k of the N processes are cut off while the others have the store, those k go on for as long with k/N of the
+// rate, or of each window, besides the limit that the others keep to.
+//
+// FailClosed never grants more than the limit (TestFleetClosedKeepsTheLimit).
+//
+// # Reservations
 //
 // Reservations of FailLocal are held in this process, divided like the limits, and their IDs begin with "weir-local:", or
-// "weir-open:" if all charges are of FailOpen, which nobody holds. They are settled in this process, also when the store is back:
-// another one answers [ErrNotReserved]. What a reservation reserved is part of what the store is told; if it costs less
-// afterwards, the rest comes back as any permit does, if it costs more, the store is told. Those of a concurrency limit stay local until
-// they are settled or expire, so that up to one limit more is out until then.
+// "weir-open:" if all charges are of FailOpen, which nobody holds. They are settled in this process, also when the store is
+// back: another one answers [ErrNotReserved]. What was reserved is told to the store like what was taken. If it costs less
+// after that, the rest comes back as any permit does; if it costs more, the store is told. Those of a concurrency limit stay in this
+// process until they are settled or expire, and the store is not told of them, so that up to one limit more is out until then.
 //
 // Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel answer
 // [ErrUnavailable], and the fleet keeps up to 10,000 of them and tries again when the store is back; those that have expired
@@ -83,11 +99,15 @@ type Fleet struct {
 	closed  atomic.Bool
 	running atomic.Bool // the goroutine of the recovery
 
+	grace    atomic.Bool
+	graceEnd atomic.Int64
+	graceFor time.Duration
+
 	lock      sync.Mutex
 	done      sync.WaitGroup
 	unsettled []unsettled
 	waiting   atomic.Int64 // how many of unsettled
-	dropped   uint64
+	dropped   atomic.Uint64
 }
 
 var _ Store = (*Fleet)(nil)
@@ -105,20 +125,28 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{breaker: breaker, bound: o.Leased}
+	breaker.back = f.back
 	f.parts.New = func() any { return new(parts) }
 	if f.fallback, err = newFallback(o.Fallback, func() int { return f.replicas.Live() }); err != nil {
 		return nil, err
 	}
+	if f.replicas, err = newReplicas(breaker, o.Replicas); err != nil {
+		return nil, err
+	}
+	if f.graceFor = o.Fallback.Grace; f.graceFor == 0 {
+		f.graceFor = min(time.Second+f.replicas.o.Interval+breaker.o.MaxCooldown, time.Hour)
+	}
+	if f.graceFor < time.Millisecond || f.graceFor > time.Hour {
+		return nil, &weir.OptionError{Option: "FallbackOptions.Grace", Value: f.graceFor.String(), Accepted: "from 1ms to 1h"}
+	}
+	f.ctx, f.end = context.WithCancel(context.Background())
 	if f.leased, err = NewLeased(breaker, o.Leased); err != nil {
 		return nil, err
 	}
 	if f.optimistic, err = NewOptimistic(breaker, o.Optimistic); err != nil {
 		return nil, firstOf(errors.Join(err, f.leased.Close()))
 	}
-	if f.replicas, err = NewReplicas(breaker, o.Replicas); err != nil {
-		return nil, firstOf(errors.Join(err, f.leased.Close(), f.optimistic.Close()))
-	}
-	f.ctx, f.end = context.WithCancel(context.Background())
+	f.replicas.start()
 	return f, nil
 }
 
@@ -140,6 +168,8 @@ type FleetStats struct {
 	Fallback FallbackStats `json:"fallback"`
 	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
 	Replicas int `json:"replicas"`
+	// Grace tells whether charges of FailLocal are still held to the share of this process, as the store was away a moment ago.
+	Grace bool `json:"grace"`
 	// Unsettled is how many reservations are to be settled when the store is back, and UnsettledDropped how many will not be, as
 	// there were too many.
 	Unsettled        int    `json:"unsettled"`
@@ -148,11 +178,9 @@ type FleetStats struct {
 
 // Stats are the counts of this process.
 func (f *Fleet) Stats() FleetStats {
-	f.lock.Lock()
-	defer f.lock.Unlock()
 	return FleetStats{
-		Breaker: f.breaker.Stats(), Fallback: f.fallback.stats(), Replicas: f.replicas.Live(),
-		Unsettled: int(f.waiting.Load()), UnsettledDropped: f.dropped,
+		Breaker: f.breaker.Stats(), Fallback: f.fallback.stats(), Replicas: f.replicas.Live(), Grace: f.grace.Load(),
+		Unsettled: int(f.waiting.Load()), UnsettledDropped: f.dropped.Load(),
 	}
 }
 

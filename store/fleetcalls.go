@@ -63,12 +63,21 @@ func (f *Fleet) Reserve(
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
 	}
+	passed := false
+	if err == nil && f.grace.Load() {
+		if passed, err = f.fallback.passes(charges, decisions, f.graceFor); !passed {
+			return Reservation{}, err
+		}
+	}
 	if err == nil {
 		if c, mixed := consistencyOf(charges); mixed {
 			r, err = f.breaker.Reserve(ctx, f.lowered(charges), decisions, expiry)
 		} else {
 			r, err = f.layer(c).Reserve(ctx, charges, decisions, expiry)
 		}
+	}
+	if passed && r.ID == "" {
+		f.fallback.unpass(charges)
 	}
 	if err != nil && fallsBack(ctx, err) {
 		r, err = f.fallback.decide(fallbackReserve, charges, decisions, f.breaker.retryAfter(), expiry)
@@ -150,7 +159,7 @@ func (f *Fleet) Refund(ctx context.Context, charges []Charge) error {
 		if err == nil || !fallsBack(ctx, err) {
 			return err
 		}
-		f.fallback.giveBack(q.charges)
+		f.fallback.refund(q.charges)
 		for i := range q.charges {
 			if fail := q.charges[i].Fail; fail != FailOpen && fail != FailLocal {
 				return err

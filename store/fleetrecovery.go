@@ -37,7 +37,7 @@ func (f *Fleet) settleLater(r Reservation, actual []int64) {
 	}
 	f.lock.Lock()
 	if len(f.unsettled) >= mostUnsettled {
-		f.dropped++
+		f.dropped.Add(1)
 	} else {
 		f.unsettled = append(f.unsettled, unsettled{newReservation(r.ID, r.Charges, r.Expires), slices.Clone(actual)})
 		f.waiting.Add(1)
@@ -58,9 +58,19 @@ func (f *Fleet) recovers() {
 	}
 }
 
-// idle tells whether the store knows all that it has to.
+// idle tells whether the store knows all that it has to, and that for long enough.
 func (f *Fleet) idle() bool {
-	return f.fallback.owing.Load() == 0 && f.waiting.Load() == 0
+	return f.fallback.owing.Load() == 0 && f.waiting.Load() == 0 && !f.grace.Load()
+}
+
+// back begins the time of grace: the store is asked again from now on.
+func (f *Fleet) back() {
+	if f.replicas.Live() == 1 { // a share would be all
+		return
+	}
+	f.graceEnd.Store(steadyNow(f.breaker.o.Clock) + int64(f.graceFor))
+	f.grace.Store(true)
+	f.recovers()
 }
 
 // recover tells the store what it has to know, as soon as it can be told, and ends when it knows all.
@@ -76,6 +86,9 @@ func (f *Fleet) recover() {
 		if f.breaker.state() == BreakerClosed {
 			f.tellSome(f.ctx, mostTold)
 			f.settleSome(f.ctx, mostSettled)
+			if steadyNow(f.breaker.o.Clock) >= f.graceEnd.Load() {
+				f.grace.Store(false)
+			}
 		} else {
 			f.fallback.prune(mostPruned)
 		}

@@ -42,8 +42,17 @@ type part struct {
 	charges   []Charge
 	decisions []weir.Decision
 	at        []int // where they are in the request
-	local     bool  // whether the fallback has decided
+	took      took
 }
+
+// took is who took the permits of a part.
+type took uint8
+
+const (
+	tookStore took = iota // the layer of its consistency
+	tookShare             // that, and the share of this process
+	tookLocal             // this process without the store
+)
 
 // parts are those of a request, in order.
 type parts [len(order)]part
@@ -95,7 +104,7 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 			continue
 		}
 		var err error
-		if q.local, err = f.take(ctx, order[i], q.charges, q.decisions); err != nil {
+		if q.took, err = f.take(ctx, order[i], q.charges, q.decisions); err != nil {
 			f.giveBack(p[:i])
 			return err
 		}
@@ -115,13 +124,20 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 	return nil
 }
 
-// take is Take for charges of one consistency. local tells whether it was decided without the store.
-func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (local bool, err error) {
+// take is Take for charges of one consistency.
+func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (by took, err error) {
 	if err := ctx.Err(); err != nil {
-		return false, notTaken(err)
+		return tookStore, notTaken(err)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
+	}
+	if err == nil && f.grace.Load() {
+		passed, wrong := f.fallback.passes(charges, decisions, f.graceFor)
+		if !passed {
+			return tookShare, wrong
+		}
+		by = tookShare
 	}
 	if err == nil {
 		switch c {
@@ -133,12 +149,15 @@ func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decis
 			err = f.breaker.Take(ctx, charges, decisions)
 		}
 	}
+	if by == tookShare && (err != nil || !allGranted(decisions)) {
+		f.fallback.unpass(charges)
+	}
 	if err == nil || !fallsBack(ctx, err) {
-		return false, err
+		return by, err
 	}
 	_, err = f.fallback.decide(fallbackTake, charges, decisions, f.breaker.retryAfter(), 0)
 	f.recovers()
-	return true, err
+	return tookLocal, err
 }
 
 // giveBack undoes parts that were granted.
@@ -148,12 +167,15 @@ func (f *Fleet) giveBack(granted []part) {
 		switch {
 		case len(q.charges) == 0:
 			continue
-		case q.local:
-			f.fallback.giveBack(q.charges)
+		case q.took == tookLocal:
+			f.fallback.refund(q.charges)
 		case order[i] == ConsistencyLeased:
 			f.leased.giveBack(q.charges)
 		default:
 			f.optimistic.giveBack(q.charges)
+		}
+		if q.took == tookShare {
+			f.fallback.unpass(q.charges)
 		}
 		for j := range q.decisions {
 			d := &q.decisions[j]
@@ -198,4 +220,6 @@ func (f *Fleet) repay(ctx context.Context, charges []Charge) error {
 }
 
 // ended tells whether a call failed for the context of its caller.
-func ended(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) }
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -75,6 +75,7 @@ type Replicas struct {
 	charge Charge
 
 	live atomic.Int64
+	ctx  context.Context
 	end  context.CancelFunc
 	done sync.WaitGroup
 
@@ -89,6 +90,16 @@ const replicasPolicy = "weir-replicas"
 // NewReplicas registers this process in the store and answers the count of its group, or an *[weir.OptionError]. It starts one
 // goroutine, unless it is disabled, which Close ends.
 func NewReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
+	r, err := newReplicas(s, o)
+	if err != nil {
+		return nil, err
+	}
+	r.start()
+	return r, nil
+}
+
+// newReplicas is NewReplicas before it is started.
+func newReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
@@ -98,12 +109,14 @@ func NewReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 		Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: MostReservations},
 	}}
 	r.live.Store(int64(o.Assumed))
-	ctx, end := context.WithCancel(context.Background())
-	r.end = end
-	if !o.Disabled {
-		r.done.Go(func() { r.run(ctx) })
-	}
+	r.ctx, r.end = context.WithCancel(context.Background())
 	return r, nil
+}
+
+func (r *Replicas) start() {
+	if !r.o.Disabled {
+		r.done.Go(func() { r.run(r.ctx) })
+	}
 }
 
 // Live is how many processes are alive, this one included, as far as is known: at least 1. It costs nothing.

@@ -1,0 +1,480 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/store/storetest"
+)
+
+// outage is a store that can be taken away: while it is down calls fail, at once or after it has been silent for a while.
+type outage struct {
+	store.Store
+
+	down   atomic.Bool
+	silent atomic.Int64 // for how long calls have no answer, in nanoseconds
+	calls  atomic.Int64 // while it was down
+	slow   atomic.Int64 // those that were in vain after a wait
+}
+
+var errGone = fmt.Errorf("%w: gone", store.ErrUnavailable)
+
+func (o *outage) breaks() (repair func()) {
+	o.down.Store(true)
+	return func() { o.down.Store(false) }
+}
+
+func (o *outage) up(ctx context.Context) error {
+	if !o.down.Load() {
+		return nil
+	}
+	o.calls.Add(1)
+	if silent := time.Duration(o.silent.Load()); silent > 0 {
+		o.slow.Add(1)
+		timer := time.NewTimer(silent)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+	return errGone
+}
+
+func (o *outage) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Take(ctx, charges, ds)
+}
+
+func (o *outage) Peek(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Peek(ctx, charges, ds)
+}
+
+func (o *outage) Refund(ctx context.Context, charges []store.Charge) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Refund(ctx, charges)
+}
+
+func (o *outage) Reserve(
+	ctx context.Context, charges []store.Charge, ds []weir.Decision, expiry time.Duration,
+) (store.Reservation, error) {
+	if err := o.up(ctx); err != nil {
+		return store.Reservation{}, err
+	}
+	return o.Store.Reserve(ctx, charges, ds, expiry)
+}
+
+func (o *outage) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Commit(ctx, r, actual)
+}
+
+func (o *outage) Cancel(ctx context.Context, r store.Reservation) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Cancel(ctx, r)
+}
+
+func (o *outage) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Debit(ctx, charges, ds)
+}
+
+func (o *outage) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
+	if err := o.up(ctx); err != nil {
+		return store.Loan{}, weir.Decision{}, err
+	}
+	return o.Store.Lend(ctx, c, least)
+}
+
+func (o *outage) Return(ctx context.Context, l store.Loan, unspent int64) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Return(ctx, l, unspent)
+}
+
+func (o *outage) Reset(ctx context.Context, policy, key string) error {
+	if err := o.up(ctx); err != nil {
+		return err
+	}
+	return o.Store.Reset(ctx, policy, key)
+}
+
+func (o *outage) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
+	if err := o.up(ctx); err != nil {
+		return store.State{}, err
+	}
+	return o.Store.Inspect(ctx, c)
+}
+
+func newBreaker(t testing.TB, inner store.Store, o store.BreakerOptions) *store.Breaker {
+	t.Helper()
+	b, err := store.NewBreaker(inner, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// hourly is a limit whose permits do not come back in a test.
+func hourly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 1000*time.Hour), Burst: n} }
+
+func takeError(ctx context.Context, s store.Store) error {
+	return s.Take(ctx, []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1e6), N: 1}}, make([]weir.Decision, 1))
+}
+
+func TestBreakerConforms(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		clock := newVirtual()
+		m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+		return storetest.Subject{
+			Store: newBreaker(t, m, store.BreakerOptions{Clock: clock, Failures: 3}), Now: clock.Now, Advance: clock.Advance,
+			Steps: 5000, Break: m.breaks,
+		}
+	})
+}
+
+// TestBreakerOpensAndCloses follows one outage, with what is logged and counted.
+func TestBreakerOpensAndCloses(t *testing.T) {
+	var logged bytes.Buffer
+	clock := newVirtual()
+	m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+	b := newBreaker(t, m, store.BreakerOptions{
+		Failures: 3, Cooldown: 100 * time.Millisecond, MaxCooldown: 300 * time.Millisecond, Clock: clock,
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	ctx := t.Context()
+	want := func(state store.BreakerState, asked, failed, fast, opened uint64) {
+		t.Helper()
+		s := b.Stats()
+		if s.State != state || s.Asked != asked || s.Failed != failed || s.FastFailed != fast || s.Opened != opened || s.Since.IsZero() {
+			t.Fatalf("%+v, want %v, %d asked, %d failed, %d fast, %d opened", s, state, asked, failed, fast, opened)
+		}
+	}
+	repair := m.breaks()
+	for range 2 {
+		_ = takeError(ctx, b)
+	}
+	repair()
+	if err := takeError(ctx, b); err != nil { // which ends the row
+		t.Fatal(err)
+	}
+	want(store.BreakerClosed, 3, 2, 0, 0)
+	repair = m.breaks()
+	for range 3 {
+		if err := takeError(ctx, b); !errors.Is(err, errGone) {
+			t.Fatal(err)
+		}
+	}
+	want(store.BreakerOpen, 6, 5, 0, 1)
+	if err := takeError(ctx, b); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, errGone) {
+		t.Fatal(err)
+	}
+	want(store.BreakerOpen, 6, 5, 1, 1)
+	asked, fast := uint64(6), uint64(1)
+	for _, cooldown := range []time.Duration{100, 200, 300, 300} { // in milliseconds
+		clock.Advance(cooldown*time.Millisecond/2 - 1)
+		_ = takeError(ctx, b)
+		fast++
+		want(store.BreakerOpen, asked, asked-1, fast, 1)
+		clock.Advance(cooldown*time.Millisecond/2 + 1)
+		if err := takeError(ctx, b); !errors.Is(err, errGone) {
+			t.Fatal(err)
+		}
+		asked++
+		want(store.BreakerOpen, asked, asked-1, fast, 1)
+	}
+	repair()
+	clock.Advance(300 * time.Millisecond)
+	for range 2 {
+		if err := takeError(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(store.BreakerClosed, asked+2, asked-1, fast, 1)
+	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "gone") ||
+		!strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "after=1.2s") {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+	t.Log(logged.String())
+}
+
+// TestBreakerOpensAgain has a store that answers probes only: the cooldown goes on growing, and is short again after a while.
+func TestBreakerOpensAgain(t *testing.T) {
+	clock := newVirtual()
+	m := &outage{Store: newMemory(t, store.MemoryOptions{Clock: clock})}
+	b := newBreaker(t, m, store.BreakerOptions{Failures: 1, Cooldown: 100 * time.Millisecond, MaxCooldown: time.Second, Clock: clock})
+	isOpenFor := func(cooldown time.Duration) {
+		t.Helper()
+		repair := m.breaks()
+		_ = takeError(t.Context(), b)
+		repair()
+		clock.Advance(cooldown/2 - 1)
+		if err := takeError(t.Context(), b); err == nil {
+			t.Fatalf("closed before %v", cooldown/2)
+		}
+		clock.Advance(cooldown/2 + 1)
+		if err := takeError(t.Context(), b); err != nil {
+			t.Fatalf("%v after %v", err, cooldown)
+		}
+	}
+	for _, cooldown := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+		isOpenFor(cooldown * time.Millisecond)
+	}
+	clock.Advance(time.Second)
+	isOpenFor(100 * time.Millisecond)
+	if opened := b.Stats().Opened; opened != 7 {
+		t.Errorf("it opened %d times", opened)
+	}
+}
+
+// TestBreakerJudgesContexts has callers who give up: what counts is how long the store was silent.
+func TestBreakerJudgesContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+		m.silent.Store(int64(time.Hour))
+		m.breaks()
+		o := store.BreakerOptions{Failures: 1, Patience: 10 * time.Millisecond}
+		for _, c := range []struct {
+			name   string
+			cancel bool
+			after  time.Duration
+			want   store.BreakerState
+		}{
+			{"canceled", true, time.Second, store.BreakerClosed},
+			{"a short deadline", false, 10*time.Millisecond - 1, store.BreakerClosed},
+			{"a deadline", false, 10 * time.Millisecond, store.BreakerOpen},
+		} {
+			b := newBreaker(t, m, o)
+			ctx, cancel := context.WithTimeout(t.Context(), c.after)
+			if c.cancel {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(c.after, cancel)
+			}
+			if err := takeError(ctx, b); !errors.Is(err, store.ErrUnavailable) {
+				t.Error(err)
+			}
+			if got := b.Stats().State; got != c.want {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			}
+			cancel()
+		}
+		// A probe whose caller gives up says nothing, nor does one that is misuse; one whose context has ended is none.
+		b := newBreaker(t, m, o)
+		m.silent.Store(0)
+		_ = takeError(t.Context(), b)
+		time.Sleep(100 * time.Millisecond)
+		m.silent.Store(int64(time.Hour))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := m.calls.Load()
+		if err := takeError(ended, b); !errors.Is(err, context.Canceled) || m.calls.Load() != before {
+			t.Errorf("%v, %d calls", err, m.calls.Load()-before)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_ = takeError(ctx, b)
+		cancel()
+		m.down.Store(false)
+		if err := takeError(t.Context(), b); err == nil || b.Stats().State != store.BreakerOpen {
+			t.Errorf("%v, %v", err, b.Stats().State)
+		}
+		time.Sleep(100 * time.Millisecond)
+		wrong := []store.Charge{{Policy: "p", Limit: hourly(1), N: -1}}
+		if err := b.Take(t.Context(), wrong, make([]weir.Decision, 1)); err == nil || b.Stats().State != store.BreakerOpen {
+			t.Errorf("%v, %v", err, b.Stats().State)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := b.Cancel(t.Context(), store.Reservation{ID: "x", Charges: wrong[:0:0]}); err != nil || b.Stats().State != store.BreakerClosed {
+			t.Errorf("%v, %v", err, b.Stats().State)
+		}
+	})
+}
+
+// TestContentionBreakerProbe has 64 callers when the cooldown is over: one is let through, and its slow answer is waited for by
+// nobody else.
+func TestContentionBreakerProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+		b := newBreaker(t, m, store.BreakerOptions{Failures: 1, Cooldown: 100 * time.Millisecond, MaxCooldown: 10 * time.Second})
+		repair := m.breaks()
+		_ = takeError(t.Context(), b)
+		for _, alive := range []bool{false, true} {
+			time.Sleep(200 * time.Millisecond)
+			m.calls.Store(0)
+			m.silent.Store(int64(5 * time.Second))
+			began := time.Now()
+			var all sync.WaitGroup
+			var fast, late atomic.Int64
+			for range 64 {
+				all.Go(func() {
+					_ = takeError(context.Background(), b)
+					if time.Since(began) == 0 {
+						fast.Add(1)
+					} else {
+						late.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			if b.Stats().State != store.BreakerHalfOpen {
+				t.Errorf("%v", b.Stats().State)
+			}
+			all.Wait()
+			if m.calls.Load() != 1 || fast.Load() != 63 || late.Load() != 1 {
+				t.Errorf("%d calls, %d failed at once, %d waited", m.calls.Load(), fast.Load(), late.Load())
+			}
+			if alive {
+				break
+			}
+			time.Sleep(10 * time.Second)
+		}
+		// A probe that has no answer does not keep others from being tried.
+		time.Sleep(10 * time.Second)
+		m.silent.Store(int64(time.Minute))
+		go func() { _ = takeError(context.Background(), b) }()
+		synctest.Wait()
+		time.Sleep(10*time.Second - 1)
+		repair()
+		if err := takeError(t.Context(), b); err == nil {
+			t.Error("another probe too early")
+		}
+		time.Sleep(1)
+		if err := takeError(t.Context(), b); err != nil || b.Stats().State != store.BreakerClosed {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // the first one fails, which is old news
+		synctest.Wait()
+		if b.Stats().State != store.BreakerClosed {
+			t.Error(b.Stats().State)
+		}
+	})
+}
+
+// TestBreakerBoundsWaiting has callers who never pause while the store is silent.
+func TestBreakerBoundsWaiting(t *testing.T) {
+	for _, callers := range []int64{1, 2, 5, 64} {
+		synctest.Test(t, func(t *testing.T) {
+			const failures, timeout = 5, 100 * time.Millisecond
+			m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+			b := newBreaker(t, m, store.BreakerOptions{Failures: failures, Cooldown: time.Hour})
+			m.silent.Store(int64(timeout))
+			m.breaks()
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					for b.Stats().State == store.BreakerClosed {
+						_ = takeError(context.Background(), b)
+					}
+				})
+			}
+			most := time.Duration((failures+callers-1)/callers) * timeout
+			time.Sleep(most)
+			synctest.Wait()
+			if b.Stats().State != store.BreakerOpen {
+				t.Errorf("%d callers: not open after %v", callers, most)
+			}
+			all.Wait()
+			if got := m.slow.Load(); got > callers+failures-1 {
+				t.Errorf("%d callers: %d calls waited", callers, got)
+			}
+			t.Logf("%d callers: %d calls of %v in vain, open after at most %v", callers, m.slow.Load(), timeout, most)
+		})
+	}
+}
+
+func TestBreakerOptions(t *testing.T) {
+	for _, o := range []store.BreakerOptions{
+		{Failures: -1}, {Failures: 1e6 + 1}, {Cooldown: 1}, {Cooldown: 2 * time.Hour}, {Cooldown: 2 * time.Second, MaxCooldown: time.Second},
+		{MaxCooldown: 2 * time.Hour}, {Patience: 1}, {Patience: 2 * time.Hour},
+	} {
+		_, err := store.NewBreaker(nil, o)
+		if _, ok := errors.AsType[*weir.OptionError](err); !ok || !strings.HasPrefix(err.Error(), "weir: BreakerOptions.") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestBreakerStateText(t *testing.T) {
+	for s := store.BreakerClosed; s <= store.BreakerHalfOpen; s++ {
+		text, err := json.Marshal(s)
+		var back store.BreakerState
+		if wrong := json.Unmarshal(text, &back); err != nil || wrong != nil || back != s {
+			t.Errorf("%s: %v, %v, %v", text, err, wrong, back)
+		}
+	}
+	var s store.BreakerState
+	if err := s.UnmarshalText([]byte("ajar")); err == nil || store.BreakerState(9).String() != "BreakerState(9)" {
+		t.Error(err)
+	}
+}
+
+func TestBreakerClose(t *testing.T) {
+	m := &outage{Store: newMemory(t, store.MemoryOptions{})}
+	b := newBreaker(t, m, store.BreakerOptions{Failures: 1})
+	m.breaks()
+	_ = takeError(t.Context(), b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := takeError(t.Context(), b); !errors.Is(err, store.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// openBreaker is a breaker that stays open.
+func openBreaker(t testing.TB) *store.Breaker {
+	t.Helper()
+	m := &outage{}
+	m.breaks()
+	b := newBreaker(t, m, store.BreakerOptions{Failures: 1, Cooldown: time.Hour})
+	_ = takeError(context.Background(), b)
+	return b
+}
+
+func TestBreakerOpenDoesNotAllocate(t *testing.T) {
+	b := openBreaker(t)
+	charges, ds := []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1), N: 1}}, make([]weir.Decision, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		if err := b.Take(context.Background(), charges, ds); err == nil {
+			t.Error("the store has answered")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkBreakerOpen(b *testing.B) {
+	s := openBreaker(b)
+	charges, ds := []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1), N: 1}}, make([]weir.Decision, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = s.Take(context.Background(), charges, ds)
+	}
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+func TestDividedLimit(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		l    weir.Limit
+		by   int64
+		want weir.Limit
+	}{
+		{weir.Limit{Rate: weir.PerSecond(10), Burst: 20}, 5, weir.Limit{Rate: weir.PerSecond(2), Burst: 4}},
+		{weir.Limit{Rate: weir.PerSecond(10)}, 3, weir.Limit{Rate: weir.Per(10, 3*time.Second), Burst: 3}},
+		{weir.Limit{Rate: weir.PerSecond(1), Burst: 2}, 3, weir.Limit{Rate: weir.Per(1, 3*time.Second), Burst: 1}},
+		{weir.Limit{Rate: weir.Per(100, 3000*day), Burst: 10}, 3, weir.Limit{Rate: weir.Per(33, 3000*day), Burst: 3}},
+		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)}, 3, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(33)}},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(2)}, 3, weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(1)}},
+		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7}, 3, weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}},
+		{weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7}, 3, weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 2}},
+	} {
+		if got := dividedLimit(c.l, c.by); got != c.want {
+			t.Errorf("%v by %d: %v, want %v", c.l, c.by, got, c.want)
+		}
+	}
+}
+
+// TestDividedLimitIsAShare wants any limit that can be shared out to be shared out: it is valid, no more than the limit in all, and the
+// rate of a bucket is exact unless its period would be too long.
+func TestDividedLimitIsAShare(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		period := time.Duration(1 + r.Int64N(int64(1)<<r.IntN(58)))
+		l := weir.Limit{Algorithm: weir.Algorithm(r.IntN(4)), Rate: weir.Per(1+r.Int64N(min(int64(period), 1e15)), period)}
+		if l.Algorithm == weir.AlgorithmTokenBucket {
+			l.Burst = 1 + r.Int64N(1<<r.IntN(40))
+		}
+		if l.Check() != nil {
+			continue
+		}
+		by := 2 + r.Int64N(1<<r.IntN(13))
+		d := dividedLimit(l, by)
+		if err := d.Check(); err != nil {
+			t.Fatalf("%v by %d is %v: %v", l, by, d, err)
+		}
+		was, is := l.Rate.Permits, d.Rate.Permits
+		if l.Algorithm == weir.AlgorithmTokenBucket {
+			was, is = l.Burst, d.Burst
+			exact := big.NewRat(l.Rate.Permits, int64(l.Rate.Period))
+			share := new(big.Rat).Mul(big.NewRat(d.Rate.Permits, int64(d.Rate.Period)), big.NewRat(by, 1))
+			if fits := int64(l.Rate.Period) <= int64(algo.MaxPeriod)/by; fits && share.Cmp(exact) != 0 {
+				t.Fatalf("%v by %d is %v, which is another rate", l, by, d)
+			}
+		}
+		if is != max(was/by, 1) {
+			t.Fatalf("%v by %d is %v", l, by, d)
+		}
+	}
+}
+
+func newLocalFallback(t *testing.T, maxKeys int) *fallback {
+	t.Helper()
+	f, err := newFallback(FallbackOptions{MaxKeys: maxKeys}, func() int { return 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fallback) mustDecide(t *testing.T, call fallbackCall, charges ...Charge) (Reservation, []weir.Decision) {
+	t.Helper()
+	ds := make([]weir.Decision, len(charges))
+	r, err := f.decide(call, charges, ds, time.Second, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, ds
+}
+
+// TestFallbackLacking wants what is lacking to be what was taken and has not come back, debts included, for every algorithm.
+func TestFallbackLacking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []weir.Limit{
+			{Rate: weir.PerMinute(100)},
+			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)},
+			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(100)},
+			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(100)},
+			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
+		} {
+			f := newLocalFallback(t, 100)
+			c := Charge{Policy: "p", Key: "k", Limit: l, Fail: FailLocal, N: 7}
+			key := memoryKey{c.Policy, c.Key}
+			want := func(n int64) {
+				t.Helper()
+				if got := f.memory.lacking(key); got != n {
+					t.Errorf("%v: %d are lacking, want %d", l, got, n)
+				}
+			}
+			want(0)
+			f.mustDecide(t, fallbackTake, c)
+			want(7)
+			c.N = 43
+			f.mustDecide(t, fallbackTake, c)
+			want(50)
+			c.N = 20
+			ds := make([]weir.Decision, 1)
+			if ok, err := f.debit([]Charge{c}, ds); !ok || err != nil || ds[0].Allowed {
+				t.Errorf("%v, %v, %+v", ok, err, ds)
+			}
+			want(70)
+			if owed := f.owed(key, f.debts[key]); owed != 70 {
+				t.Errorf("%v: %d are owed", l, owed)
+			}
+			time.Sleep(2 * time.Hour)
+			if want(0); f.owing.Load() != 1 || f.owed(key, f.debts[key]) != 0 {
+				t.Errorf("owing %d", f.owing.Load())
+			}
+			if f.prune(10); f.owing.Load() != 0 || len(f.debts) != 0 {
+				t.Errorf("owing %d", f.owing.Load())
+			}
+		}
+	})
+}
+
+// TestFallbackReservedIsTold has a reservation outlive what the store was told of it: it does not come back, and what it costs more
+// is owed.
+func TestFallbackReservedIsTold(t *testing.T) {
+	c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.Per(100, 1000*time.Hour)}, Fail: FailLocal, N: 20}
+	for actual, want := range map[int64]int64{-1: 0, 0: 0, 5: 0, 20: 0, 29: 9} {
+		f := newLocalFallback(t, 100)
+		r, _ := f.mustDecide(t, fallbackReserve, c)
+		claims, mine := f.claimSome()
+		if len(claims) != 1 || claims[0].charge.N != 20 || claims[0].charge.Limit != c.Limit {
+			t.Fatalf("%+v", claims)
+		}
+		f.told(claims, nil)
+		close(mine.done)
+		if f.owing.Load() != 0 {
+			t.Fatalf("owing %d", f.owing.Load())
+		}
+		var cost []int64
+		if actual >= 0 {
+			cost = []int64{actual}
+		}
+		if ok, err := f.settle(t.Context(), r, cost); !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+		owed := int64(0)
+		if d := f.debts[memoryKey{"p", "k"}]; d != nil {
+			owed = f.owed(memoryKey{"p", "k"}, d)
+		}
+		if owed != want {
+			t.Errorf("cost %d: %d are owed, want %d", actual, owed, want)
+		}
+		if ok, err := f.settle(t.Context(), r, cost); !ok || err != ErrNotReserved { //nolint:errorlint // exactly that
+			t.Errorf("%v, %v", ok, err)
+		}
+	}
+}
+
+// TestFallbackClaims wants a debt to be told by one caller at a time, and to stay if it could not be told.
+func TestFallbackClaims(t *testing.T) {
+	f := newLocalFallback(t, 100)
+	l := weir.Limit{Rate: weir.Per(100, 1000*time.Hour)}
+	a := Charge{Policy: "p", Key: "a", Limit: l, Fail: FailLocal, N: 3}
+	b := Charge{Policy: "p", Key: "b", Limit: l, Fail: FailLocal, N: 4}
+	f.mustDecide(t, fallbackTake, a, b)
+	claims, mine, other := f.claim([]Charge{a, {Policy: "p", Key: "c"}})
+	if len(claims) != 1 || claims[0].charge.N != 3 || other != nil {
+		t.Fatalf("%+v, %v", claims, other)
+	}
+	if _, _, other = f.claim([]Charge{b, a}); other != mine {
+		t.Errorf("%v", other)
+	}
+	if rest, _ := f.claimSome(); len(rest) != 1 || rest[0].key.key != "b" {
+		t.Errorf("%+v", rest)
+	}
+	f.mustDecide(t, fallbackTake, a) // meanwhile
+	f.told(claims, ErrUnavailable)
+	if claims, _, _ = f.claim([]Charge{a}); len(claims) != 1 || claims[0].charge.N != 6 {
+		t.Fatalf("%+v", claims)
+	}
+	f.mustDecide(t, fallbackTake, a) // meanwhile
+	f.told(claims, nil)
+	if claims, _, _ = f.claim([]Charge{a}); len(claims) != 1 || claims[0].charge.N != 3 || f.memory.lacking(claims[0].key) != 9 {
+		t.Fatalf("%+v", claims)
+	}
+	f.told(claims, &weir.OptionError{Option: "the store does not know such limits"})
+	if claims, _, _ = f.claim([]Charge{a}); len(claims) != 0 || f.owing.Load() != 1 {
+		t.Errorf("%+v, owing %d", claims, f.owing.Load())
+	}
+}
+
+// TestFallbackIsBounded has an outage with ever new keys: neither the keys nor the debts are more than there may be.
+func TestFallbackIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 1000
+		f := newLocalFallback(t, most)
+		for i := range 20 * most {
+			f.mustDecide(t, fallbackTake, Charge{
+				Policy: "p", Key: fmt.Sprint(i), Limit: weir.Limit{Rate: weir.PerSecond(1000)}, Fail: FailLocal, N: 1,
+			})
+			if i%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if len(f.debts) > most+most/4+64 || f.memory.Len() > most || int(f.owing.Load()) != len(f.debts) {
+				t.Fatalf("%d debts, %d owing, %d keys", len(f.debts), f.owing.Load(), f.memory.Len())
+			}
+		}
+	})
+}
+
+// TestFallbackDividesAsReplicasChange wants the limit to follow the count of replicas, with what is taken taken.
+func TestFallbackDividesAsReplicasChange(t *testing.T) {
+	live := 1
+	f, err := newFallback(FallbackOptions{}, func() int { return live })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(120, 1000*time.Hour)}, Fail: FailLocal, N: 30}
+	for _, step := range []struct {
+		live             int
+		allowed          bool
+		limit, remaining int64
+	}{{1, true, 120, 90}, {2, true, 60, 0}, {2, false, 60, 0}, {4, false, 30, 0}, {1, true, 120, 30}, {0, true, 120, 0}} {
+		live = step.live
+		_, ds := f.mustDecide(t, fallbackTake, c)
+		if d := ds[0]; d.Allowed != step.allowed || d.Limit != step.limit || d.Remaining != step.remaining {
+			t.Errorf("%+v: %+v", step, d)
+		}
+	}
+}
+
+func BenchmarkFallbackLocal(b *testing.B) {
+	f, err := newFallback(FallbackOptions{}, func() int { return 3 })
+	if err != nil {
+		b.Fatal(err)
+	}
+	charges := []Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9)}, Fail: FailLocal, N: 1}}
+	ds := make([]weir.Decision, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.decide(fallbackTake, charges, ds, time.Second, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
