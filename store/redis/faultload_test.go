@@ -69,6 +69,7 @@ type load struct {
 
 	granted, refused, failed, unsettled atomic.Int64
 	admitted                            []atomic.Int64 // permits of each charge
+	served                              []atomic.Int64 // calls that each store has answered
 	slowest                             atomic.Int64
 	last, gap                           atomic.Int64
 	crowd                               atomic.Int64 // the most that were in flight in a redis.Store
@@ -80,7 +81,7 @@ type load struct {
 // newLoad is a load of charges that are taken one at a time, or together as requests says.
 func newLoad(tb testing.TB, charges []store.Charge, stores ...store.Store) *load {
 	l := &load{tb: tb, stores: stores, charges: charges, pause: 2 * time.Millisecond, began: time.Now()}
-	l.admitted = make([]atomic.Int64, len(charges))
+	l.admitted, l.served = make([]atomic.Int64, len(charges)), make([]atomic.Int64, len(stores))
 	for i := range charges {
 		l.requests = append(l.requests, []int{i})
 	}
@@ -103,6 +104,9 @@ func (l *load) start(callers int) *load {
 			for n := 1; !l.stopped.Load(); n++ {
 				request := l.requests[rand.IntN(len(l.requests))]
 				failed := l.call(s, request, d[:len(request)], l.reserving > 0 && n%l.reserving == 0)
+				if !failed {
+					l.served[i%len(l.stores)].Add(1)
+				}
 				if r, ok := s.(*Store); ok {
 					highest(&l.crowd, r.dispatch.inFlight.Load())
 				}
@@ -194,6 +198,25 @@ func (l *load) more(n int64) {
 	l.tb.Helper()
 	goal := l.answers() + n
 	until(l.tb, fmt.Sprint(n, " calls are answered"), func() bool { return l.answers() >= goal })
+}
+
+// recovery is how long it takes until each of the stores has answered a call that was made from now on.
+func (l *load) recovery(stores ...int) time.Duration {
+	l.tb.Helper()
+	began := time.Now()
+	before := make([]int64, len(l.served))
+	for i := range before {
+		before[i] = l.served[i].Load()
+	}
+	until(l.tb, fmt.Sprint("calls of all of ", stores, " are answered"), func() bool {
+		for _, i := range stores {
+			if l.served[i].Load() < before[i]+20 { // more than can have been on the way
+				return false
+			}
+		}
+		return true
+	})
+	return time.Since(began)
 }
 
 func (l *load) answers() int64 { return l.granted.Load() + l.refused.Load() }

@@ -131,7 +131,9 @@ func (o Options) client() (rueidis.ClientOption, error) {
 	c.Dialer.KeepAlive = time.Second
 	c.ConnWriteTimeout = max(o.Timeout, time.Second)
 	c.ClusterOption.ShardsRefreshInterval = 5 * time.Second
-	return c, nil
+	d, err := newDialer(c.DialCtxFn)
+	c.DialCtxFn = d.connect
+	return c, err
 }
 
 // redacted is a URL without what must not be shown.
