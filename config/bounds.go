@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -99,9 +100,13 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		words = "never above the limit, decided in memory; the numbers came from the environment and are not shown"
 	case p.Consistency == policy.ConsistencyLeased:
 		b.AtOnce, b.Unused = lease.Lowered, lease.Block
-		words = fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused",
-			spellPermits(b.AtOnce), count(b.Unused))
+		words = fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, so with "+
+			"3 processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), count(lease.Unused(3)))
 	case p.Consistency == policy.ConsistencyOptimistic:
+		after := "which are missing afterwards"
+		if l.Algorithm == weir.AlgorithmSlidingWindow || l.Algorithm == weir.AlgorithmSlidingCounter {
+			after = "in each window"
+		}
 		drift := optimistic.DriftOf(l.Limit.Limit)
 		switch {
 		case drift == 0:
@@ -112,8 +117,8 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 				"environment and are not shown"
 		default:
 			b.Overshoot = drift
-			words = fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, so with 3 processes by %s",
-				spellPermits(drift), count(2*drift))
+			words = fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, so with 3 processes by %s, %s",
+				spellPermits(drift), count(2*drift), after)
 		}
 	default:
 		b.RoundTrip = true

@@ -122,6 +122,7 @@ var (
 			"timeout":           "how long a decision waits for the store",
 			"max_in_flight":     "how many requests may wait for the store",
 			"connections":       "how many connections they share",
+			"replicas":          "how many processes there are, until the store has told",
 			"leased":            "options of leased policies",
 			"optimistic":        "options of optimistic policies",
 		},

@@ -35,6 +35,8 @@ type Store struct {
 	Timeout time.Duration
 	// MaxInFlight is how many requests may be waiting for the store, Connections how many connections to each server they share.
 	MaxInFlight, Connections int
+	// Replicas is how many processes there are taken to be until the store has told.
+	Replicas int
 	// Leased is about policies of that consistency.
 	Leased struct {
 		Term    time.Duration
@@ -118,6 +120,10 @@ func (d *decoder) store(v value) *Store {
 			s.Connections, _ = strconv.Atoi(word)
 		}
 	}
+	if replicas, given := o.get("replicas"); given {
+		n, _ := d.number(replicas, 1, 10_000, "a number of processes")
+		s.Replicas = int(n)
+	}
 	d.storeModes(o, s)
 	return s
 }
@@ -141,7 +147,7 @@ func (d *decoder) storeModes(o *object, s *Store) {
 	if v, given := o.get("optimistic"); given {
 		if l, ok := d.object(v, optimisticKind); ok {
 			if interval, given := l.get("interval"); given {
-				s.Optimistic.Interval = d.duration(interval, 10*time.Millisecond, time.Minute)
+				s.Optimistic.Interval = d.duration(interval, time.Millisecond, time.Minute)
 			}
 			if drift, given := l.get("drift"); given {
 				s.Optimistic.Drift = d.percent(drift)

@@ -19,7 +19,7 @@ func TestStore(t *testing.T) {
 	}
 	s := f.Store
 	if s.URL != "redis://u:hunter2@10.0.0.1:6379/3?addr=10.0.0.2:6379" || s.Username != "limiter" || s.Password != "hunter3" ||
-		s.SentinelUsername != "watcher" || s.SentinelPassword != "hunter4" || s.Database != 4 || s.Prefix != "shop:" || s.Connections != 4 ||
+		s.SentinelUsername != "watcher" || s.SentinelPassword != "hunter4" || s.Database != 4 || s.Prefix != "shop:" || s.Connections != 4 || s.Replicas != 3 ||
 		s.Timeout != 50*time.Millisecond || s.MaxInFlight != 2000 || s.Leased.Term != 500*time.Millisecond || s.Leased.MaxKeys != 100_000 ||
 		s.Optimistic.Interval != 200*time.Millisecond || s.Optimistic.Drift != 5 || s.Optimistic.MaxKeys != 100_000 ||
 		s.Source != "testdata/whole.yaml:6:1" {

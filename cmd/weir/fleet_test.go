@@ -32,7 +32,7 @@ func startFleet(t *testing.T, store, policies string) (f fleet, path string) {
 
 // patient is the beginning of a configuration with a store for a machine that is busy.
 func patient(store string) string {
-	return "version: 1\nstore: {url: \"" + store + "\", timeout: 20s}\n"
+	return "version: 1\nstore: {url: \"" + store + "\", timeout: 20s, replicas: 3}\n"
 }
 
 // statusOf is the status of a check, which has no body that is looked at.
@@ -258,6 +258,9 @@ func TestFleetStartsWithoutStore(t *testing.T) {
 		}
 	}
 	f.answersAs(t, "never started")
+	if got := f.take(t, "local", "alice", 2, 20); got != 90 { // a third each, as the file says that there are three
+		t.Errorf("local: %d were granted without a store, want 90", got)
+	}
 	if got := f[0].store(); got.Reached || !strings.Contains(got.Error, "connection refused") {
 		t.Errorf("%+v", got)
 	}

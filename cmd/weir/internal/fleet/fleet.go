@@ -72,6 +72,7 @@ func Options(s *config.Store) store.FleetOptions {
 	if s == nil {
 		return o
 	}
+	o.Replicas.Assumed = s.Replicas
 	o.Leased = store.LeasedOptions{Term: s.Leased.Term, MaxKeys: s.Leased.MaxKeys}
 	o.Optimistic = store.OptimisticOptions{
 		Interval: s.Optimistic.Interval, Drift: s.Optimistic.Drift, MaxKeys: s.Optimistic.MaxKeys,

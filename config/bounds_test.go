@@ -1,0 +1,39 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/config"
+)
+
+// TestBounds says of each limit that is shared by how much it can be exceeded and how much of it can stay unused.
+func TestBounds(t *testing.T) {
+	const text = `version: 1
+store: {url: redis://h, leased: {term: 2s}, optimistic: {drift: 20%}}
+policies:
+  own: {limit: 1/s}
+  off: {limit: 1/s, consistency: coherent, mode: off}
+  exact: {limit: 100/s, consistency: coherent, fail: local}
+  blocks: {limit: 1000/s, burst: 10000, consistency: leased, fail: open}
+  few: {limit: 10/s, consistency: leased}
+  window: {limits: [{name: w, algorithm: fixed-window, rate: 1600/min}], consistency: leased}
+  ahead: {limit: 100/s, consistency: optimistic, tiers: {by: request.method, GET: {limit: 1000/s}}, keys: {acme: {limit: 5/s}}}
+  sliding: {limits: [{algorithm: sliding-window, rate: 100/min}], consistency: optimistic}
+  out: {limits: [{algorithm: concurrency, permits: 5}], consistency: coherent, hold: 5m}
+  hidden: {limit: "${RATE}", consistency: leased}
+  unseen: {limit: "${RATE}", consistency: optimistic}
+`
+	f, err := config.Parse("f", []byte(text), config.Options{Env: func(string) (string, bool) { return "9081/s", true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, b := range f.Bounds() {
+		got.WriteString(b.String() + "\n")
+		if strings.Contains(b.String(), "9081") || b.Policy == "hidden" && (b.AtOnce != 0 || b.Unused != 0) {
+			t.Errorf("%+v", b)
+		}
+	}
+	golden(t, "testdata/bounds.txt", got.String())
+}
