@@ -116,7 +116,7 @@ func quick(t *testing.T, server *server, o store.LockedOptions) [2]store.Store {
 func TestServerKilled(t *testing.T) {
 	server := disk(t)
 	stores := quick(t, server, store.LockedOptions{Lease: 300 * time.Millisecond, Skew: time.Millisecond})
-	const most, kills = 600, 3
+	const most, kills = 300, 3
 	one, first, second := charge("one", "k", most), charge("two", "a", most), charge("two", "b", 2*most)
 	ones := startLoad(t, 8, func(caller int, d []weir.Decision) error {
 		return stores[caller%2].Take(context.Background(), []store.Charge{one}, d[:1])
@@ -125,7 +125,7 @@ func TestServerKilled(t *testing.T) {
 		return stores[caller%2].Take(context.Background(), []store.Charge{first, second}, d)
 	})
 	for i := range int64(kills) {
-		until(t, "permits are granted", func() bool { return ones.granted.Load() > 120*i+60 && twos.granted.Load() > 40*i+20 })
+		until(t, "permits are granted", func() bool { return ones.granted.Load() > 60*i+30 && twos.granted.Load() > 20*i+10 })
 		if err := server.kill(); err != nil {
 			t.Fatal(err)
 		}
