@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -118,8 +117,8 @@ func (e *Engine) shed(v *Verdict) bool {
 }
 
 func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
-	s := e.live.Load()
-	e.sample(s, r)
+	s, ctx := e.live.Load(), r.context()
+	e.sample(ctx, s, r)
 	e.counts.requests.Add()
 	if !e.prepare(s, r, v) {
 		return
@@ -128,14 +127,14 @@ func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
 	case e.refusedAhead(s, v):
 		return
 	case len(v.work.sharing.asked) > 0:
-		if e.takeShared(r.context(), v, reserve) != nil {
+		if e.takeShared(ctx, v, reserve) != nil {
 			e.counts.canceled.Add()
 			return
 		}
 	case len(v.work.charges) > 0:
 		v.take(reserve)
 	}
-	e.conclude(r.context(), s, v)
+	e.conclude(ctx, s, v)
 }
 
 // refusedAhead refuses a request that no limit need be asked for, and tells the limits nothing.
@@ -275,168 +274,9 @@ func (v *Verdict) refuses(it *item) bool {
 	return false
 }
 
-// conclude counts a request that was decided, and asks policies in shadow and candidates.
-func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
-	w := &v.work
-	refusing, by := 0, -1
-	for i := range w.items {
-		it := &w.items[i]
-		if it.first < 0 {
-			continue
-		}
-		counts := it.policy.state.counts
-		if !v.refuses(it) {
-			if v.Allowed {
-				counts.granted.Add()
-				if it.policy.Lockout != nil {
-					it.policy.state.lockouts.granted(w.key(it))
-				}
-			}
-			continue
-		}
-		refusing++
-		by = i
-		counts.refused.Add()
-		if it.policy.Lockout != nil {
-			e.noteRefusal(v, it)
-		}
-	}
-	if !v.Allowed {
-		e.counts.refused.Add()
-		if s.lockouts {
-			v.bind()
-		}
-	}
-	for i := range w.items {
-		it := &w.items[i]
-		switch {
-		case it.failed != nil:
-		case it.policy.Mode == ModeShadow:
-			switch {
-			case !v.Allowed:
-			case it.policy.shared:
-				e.shadowShared(ctx, w, it)
-			default:
-				w.shadow(it)
-			}
-		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == i):
-			if !w.sharing.unknown {
-				w.measure(it, refusing == 0)
-			}
-		}
-	}
-	if !v.Allowed {
-		v.releaseExtra() // it is not served
-	}
-}
+func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(r.context(), e.live.Load(), r, v) }
 
-// reasonsOfLimits are those of refusals that another request might not have met.
-var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted}
-
-// noteRefusal counts a refusal of a policy that locks out.
-func (e *Engine) noteRefusal(v *Verdict, it *item) {
-	if !v.limits(it) {
-		return // it asks for more than there ever is, or finds no room
-	}
-	locked := it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
-	if locked <= 0 {
-		return
-	}
-	it.policy.state.counts.lockedOut.Add()
-	v.shutOut(it, locked)
-}
-
-// limits tells whether the refusal of a policy is one that leads to a lockout.
-func (v *Verdict) limits(it *item) bool {
-	for j := it.first; j < it.end; j++ {
-		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
-			return true
-		}
-	}
-	return false
-}
-
-// shutOut answers that the refusal of a policy has led to a lockout.
-func (v *Verdict) shutOut(it *item, locked time.Duration) {
-	for j := it.first; j < it.end; j++ {
-		if d := &v.Parts[j].Decision; !d.Allowed {
-			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
-		}
-	}
-}
-
-// foreseeLockouts is what conclude does to a refusal that leads to a lockout, without counting it.
-func (v *Verdict) foreseeLockouts(now int64) {
-	w := &v.work
-	for i := range w.items {
-		it := &w.items[i]
-		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) {
-			continue
-		}
-		if locked := it.policy.state.lockouts.foreseen(w.key(it), now, it.policy.Lockout); locked > 0 {
-			v.shutOut(it, locked)
-		}
-	}
-	v.bind()
-}
-
-// shadow asks a policy that is not enforced.
-func (w *work) shadow(it *item) {
-	w.noteShadow(it, w.try(it, it.policy.limits, it.plans))
-}
-
-// noteShadow counts what a policy that is not enforced has answered.
-func (w *work) noteShadow(it *item, granted bool) {
-	d, counts := it.policy.state.difference, it.policy.state.counts
-	d.requests.Add()
-	if granted {
-		counts.granted.Add()
-		return
-	}
-	counts.refused.Add()
-	d.refused.Add()
-	d.note(d.refusals, w.key(it))
-}
-
-// measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
-func (w *work) measure(it *item, admitted bool) {
-	d := it.policy.state.difference
-	d.requests.Add()
-	would := w.try(it, it.policy.candidate, nil)
-	switch {
-	case would == admitted:
-	case would:
-		d.admitted.Add()
-		d.note(d.grants, w.key(it))
-	default:
-		d.refused.Add()
-		d.note(d.refusals, w.key(it))
-	}
-}
-
-// try takes the permits of limits that refuse nobody.
-func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
-	w.charges = w.charges[:0]
-	w.charge(it, limits, plans)
-	before := len(w.leases)
-	var binding int
-	w.leases, binding = weir.TryAcquireAll(w.leases, w.charges...)
-	own := w.leases[before:]
-	granted := own[binding].Allowed()
-	if granted {
-		for i := range own {
-			if limits[i].returns {
-				w.extra = append(w.extra, own[i])
-			}
-		}
-	}
-	w.leases = w.leases[:before]
-	return granted
-}
-
-func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(e.live.Load(), r, v) }
-
-func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
+func (e *Engine) peekAt(ctx context.Context, s *snapshot, r *Request, v *Verdict) {
 	if !v.gather(s, r, nil) {
 		return
 	}
@@ -444,82 +284,19 @@ func (e *Engine) peekAt(s *snapshot, r *Request, v *Verdict) {
 	switch {
 	case v.failed():
 		v.peekParts()
-		e.peekShared(r.context(), v)
+		e.peekShared(ctx, v)
 		v.Binding, v.Allowed = -1, false
 	case s.lockouts && v.lockedOut(e.now()):
 		v.peekRest()
-		e.peekShared(r.context(), v)
+		e.peekShared(ctx, v)
 		v.Allowed = false
 	case len(v.Parts) > 0:
 		v.peekParts()
-		e.peekShared(r.context(), v)
+		e.peekShared(ctx, v)
 		if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed && s.lockouts {
 			v.foreseeLockouts(e.now())
 		}
 	}
-}
-
-func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
-	s := e.live.Load()
-	e.sample(s, r)
-	e.counts.requests.Add()
-	if !e.prepare(s, r, v) || e.refusedAhead(s, v) {
-		return nil
-	}
-	w := &v.work
-	if len(v.Parts) == 0 {
-		e.conclude(ctx, s, v)
-		return nil
-	}
-	longest, queue := mostWait, false
-	for i := range w.items {
-		if it := &w.items[i]; it.first >= 0 && it.policy.queue {
-			longest, queue = min(longest, it.policy.maxWait), true
-		}
-	}
-	shared := len(w.sharing.asked) > 0
-	if !queue && ctx.Err() == nil {
-		if !shared {
-			v.take(reserve)
-		} else if err := e.takeShared(ctx, v, reserve); err != nil {
-			e.counts.canceled.Add()
-			return err
-		}
-		e.conclude(ctx, s, v)
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
-	var err error
-	w.owed = w.owed || reserve
-	switch {
-	case shared:
-		err = e.waitLocal(bounded, v)
-	case reserve:
-		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
-	default:
-		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
-	}
-	switch {
-	case err == nil && shared:
-		if err = e.takeStored(ctx, v, reserve); err != nil {
-			e.counts.canceled.Add()
-			return err
-		}
-	case err == nil:
-		v.fill()
-	case ctx.Err() == nil && e.closed.Load():
-		v.giveUp(weir.ReasonClosed, weir.Never)
-	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
-		v.tooLate()
-	default:
-		v.giveUp(weir.ReasonCanceled, 0)
-		e.counts.canceled.Add()
-		return err
-	}
-	e.conclude(ctx, s, v)
-	return nil
 }
 
 // take decides at once.
@@ -532,28 +309,4 @@ func (v *Verdict) take(reserve bool) {
 		w.leases, v.Binding = weir.TryAcquireAll(w.leases, w.charges...)
 	}
 	v.fill()
-}
-
-// giveUp refuses for a reason that has nothing to do with the permits.
-func (v *Verdict) giveUp(why weir.Reason, retryAfter time.Duration) {
-	v.peekParts()
-	v.Allowed = false
-	d := &v.Parts[v.Binding].Decision
-	d.Allowed, d.Reason, d.RetryAfter = false, why, retryAfter
-}
-
-// tooLate is the answer when the time was up before the permits came.
-func (v *Verdict) tooLate() {
-	waited := v.Binding
-	v.peekParts()
-	if v.Binding >= 0 && v.Parts[v.Binding].Decision.Allowed {
-		v.Binding = max(waited, 0) // permits came a moment too late
-		v.Parts[v.Binding].Decision.RetryAfter = 1
-	}
-	v.Allowed = false
-	d := &v.Parts[v.Binding].Decision
-	d.Allowed = false
-	if d.Reason == weir.ReasonNone || d.Reason == weir.ReasonLimited {
-		d.Reason = weir.ReasonDeadline
-	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -10,18 +11,18 @@ import (
 )
 
 // sample explains one in so many requests, before they are decided.
-func (e *Engine) sample(s *snapshot, r *Request) {
+func (e *Engine) sample(ctx context.Context, s *snapshot, r *Request) {
 	if n := e.options.ExplainEvery; n > 0 && e.sampled.Add(1)%uint64(n) == 0 {
-		e.options.OnExplain(e.explain(s, r))
+		e.options.OnExplain(e.explain(ctx, s, r))
 	}
 }
 
 // Explain tells how a request would be answered now, and takes nothing. It looks at all rules, and is not for every request.
-func (e *Engine) Explain(r *Request) Explanation { return e.explain(e.live.Load(), r) }
+func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.context(), e.live.Load(), r) }
 
-func (e *Engine) explain(s *snapshot, r *Request) Explanation {
+func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanation {
 	var v Verdict
-	e.peekAt(s, r, &v)
+	e.peekAt(ctx, s, r, &v)
 	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r)}
 	d := v.Decision()
 	x.Reason, x.RetryAfter = d.Reason, d.RetryAfter
@@ -39,7 +40,7 @@ func (e *Engine) explain(s *snapshot, r *Request) Explanation {
 		before := len(x.Limits)
 		if it.policy.shared {
 			asked += it.end - it.first
-			x.Limits = e.explainShared(x.Limits, s, w, it, r, role, asked)
+			x.Limits = e.explainShared(ctx, x.Limits, s, w, it, r, role, asked)
 		} else {
 			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
 		}

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"context"
+
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )
@@ -8,7 +10,7 @@ import (
 // explainShared is explainLimits for limits in a store. Those that are enforced have been peeked at: their decisions end
 // before asked. Others are asked now.
 func (e *Engine) explainShared(
-	all []ExplainedLimit, s *snapshot, w *work, it *item, r *Request, role string, asked int,
+	ctx context.Context, all []ExplainedLimit, s *snapshot, w *work, it *item, r *Request, role string, asked int,
 ) []ExplainedLimit {
 	x := &w.sharing
 	var charges []store.Charge
@@ -19,7 +21,7 @@ func (e *Engine) explainShared(
 		charges, decisions = x.asked[asked-len(it.policy.limits):asked], x.decisions[asked-len(it.policy.limits):asked]
 	default:
 		charges = appendStored(nil, w.storedKey(it), it)
-		decisions = e.peekSide(r, it, charges)
+		decisions = e.peekSide(ctx, charges)
 	}
 	for i := range it.policy.limits {
 		l := it.explained(w, &s.set.Rules[it.rule], it.policy.Limits[i].Name, role)
@@ -38,11 +40,13 @@ func (e *Engine) explainShared(
 }
 
 // peekSide asks the store about a policy that is not enforced.
-func (e *Engine) peekSide(r *Request, it *item, charges []store.Charge) []weir.Decision {
+func (e *Engine) peekSide(ctx context.Context, charges []store.Charge) []weir.Decision {
 	decisions := make([]weir.Decision, len(charges))
-	if err := e.options.Store.Peek(r.context(), charges, decisions); err != nil {
+	if err := e.options.Store.Peek(ctx, charges, decisions); err != nil {
 		for i := range decisions {
-			decisions[i] = weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: mostOf(charges[i].Limit)}
+			decisions[i] = weir.Decision{
+				Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: mostOf(charges[i].Limit),
+			}
 		}
 	}
 	return decisions

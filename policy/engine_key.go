@@ -123,7 +123,8 @@ func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.
 		}
 	}
 	return store.State{}, &weir.OptionError{
-		Option: fmt.Sprintf("limit of the policy %q", policy), Value: strconv.Quote(limit), Accepted: "the name of one of its limits",
+		Option: fmt.Sprintf("limit of the policy %q", policy), Value: strconv.Quote(limit),
+		Accepted: "the name of one of its limits",
 	}
 }
 

@@ -56,10 +56,10 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 		return nil, ErrEngineClosed
 	}
 	p, err := compile(set)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = e.checkStore(p.set)
 	}
-	if err := e.checkStore(p.set); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	old := e.live.Load()

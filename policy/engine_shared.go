@@ -24,19 +24,6 @@ func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error
 	return e.takeStored(ctx, v, reserve)
 }
 
-// waitLocal waits for the limits of this process.
-func (e *Engine) waitLocal(ctx context.Context, v *Verdict) (err error) {
-	w := &v.work
-	if len(w.charges) == 0 {
-		return ctx.Err()
-	}
-	if w.leases, v.Binding, err = weir.ReserveAll(ctx, w.leases, w.charges...); err != nil {
-		w.leases = w.leases[:0]
-		v.Binding = v.partOfLocal(v.Binding)
-	}
-	return err
-}
-
 // partOfLocal is the place in Parts of a limit of this process.
 func (v *Verdict) partOfLocal(n int) int {
 	for i := range v.Parts {

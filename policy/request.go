@@ -40,10 +40,13 @@ type Request struct {
 // context is until when a store may be asked.
 func (r *Request) context() context.Context {
 	if r.Context == nil {
-		return context.Background()
+		return unending
 	}
 	return r.Context
 }
+
+// unending is the context of requests without one.
+var unending = context.Background()
 
 // Header is a lookup of header fields: [net/http.Header] is one.
 type Header interface {

@@ -218,13 +218,14 @@ func (c *checker) consistency(at string, p *Policy) {
 			fmt.Sprintf("0, as Consistency is %v: a shared limit has no queue, and tells when to come back", p.Consistency))
 	}
 	if p.WhenFull != weir.Deny {
-		c.refuse(at+": WhenFull", p.WhenFull.String(), fmt.Sprintf("deny, as Consistency is %v: the store bounds its keys", p.Consistency))
+		c.refuse(at+": WhenFull", p.WhenFull.String(),
+			fmt.Sprintf("deny, as Consistency is %v: the store bounds its keys", p.Consistency))
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		if l.Algorithm == weir.AlgorithmConcurrency && p.Consistency != ConsistencyCoherent {
-			c.refuse(at+": Consistency", p.Consistency.String(),
-				fmt.Sprintf("coherent or local, as its limit %q is one of concurrency, which can neither be leased nor told later", l.Name))
+			c.refuse(at+": Consistency", p.Consistency.String(), fmt.Sprintf(
+				"coherent or local, as its limit %q is one of concurrency, which can neither be leased nor told later", l.Name))
 		}
 	}
 	c.stored(at+": Limits", p.Limits)

@@ -245,9 +245,10 @@ func TestSharedRequestThatIsCanceled(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	request := policy.Request{Context: ctx}
 	for i, ask := range []func(v *policy.Verdict){
-		func(v *policy.Verdict) { e.Take(&policy.Request{Context: ctx}, v) },
-		func(v *policy.Verdict) { e.Reserve(&policy.Request{Context: ctx}, v) },
+		func(v *policy.Verdict) { e.Take(&request, v) },
+		func(v *policy.Verdict) { e.Reserve(&request, v) },
 		func(v *policy.Verdict) { e.TakeKey(ctx, "p", "", 1, v) },
 		func(v *policy.Verdict) { e.ReserveKey(ctx, "p", "", 1, v) },
 	} {
@@ -312,9 +313,9 @@ func TestSharedEngineThatIsClosed(t *testing.T) {
 // TestSharedKeyThatIsLong is kept under what stands for it.
 func TestSharedKeyThatIsLong(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	parts := make([]policy.Text, 12)
-	for i := range parts {
-		parts[i] = policy.ConstantText(strings.Repeat(fmt.Sprint(i%10), 100))
+	var parts []policy.Text
+	for i := range 12 {
+		parts = append(parts, policy.ConstantText(strings.Repeat(fmt.Sprint(i%10), 100)))
 	}
 	key := policy.JoinText(append(parts, policy.MethodText())...)
 	e := over(t, memory(t, clock), clock, &policy.Set{

@@ -1,8 +1,10 @@
 package policy_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -179,7 +181,7 @@ func (p *pair) ask(step int) {
 	}
 	v := [2]*policy.Verdict{new(policy.Verdict), new(policy.Verdict)}
 	way, ctx := p.r.IntN(7), p.Context()
-	if r.Method == "PATCH" {
+	if r.Method == http.MethodPatch {
 		way = max(way, 3) // what is asked by a key has no tier, and a key one limit here
 	}
 	for i, e := range []*policy.Engine{e, p.alone} {
@@ -212,7 +214,7 @@ func (p *pair) compare(step int, r policy.Request, v [2]*policy.Verdict) {
 	}
 	for i := range v[0].Parts {
 		a, b := v[0].Parts[i], v[1].Parts[i]
-		if a.Decision != b.Decision || string(a.Key) != string(b.Key) || a.Cost != b.Cost || a.Unasked {
+		if a.Decision != b.Decision || !bytes.Equal(a.Key, b.Key) || a.Cost != b.Cost || a.Unasked {
 			p.Errorf("step %d: %s costs %d: shared %+v\nalone %+v", step, r.Method, r.Cost, a, b)
 		}
 	}
@@ -265,7 +267,7 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 		}
 	}
 	if !e.TakeKey(ctx, "local", "k", 5, v) || !v.Allowed || len(v.Parts) != 3 || v.Parts[0].Rule != nil || string(v.Parts[0].Key) != "k" ||
-		string(v.Parts[1].Key) != "" || v.Parts[1].Decision.Policy != "p/1h" {
+		len(v.Parts[1].Key) != 0 || v.Parts[1].Decision.Policy != "p/1h" {
 		t.Errorf("%+v", v)
 	}
 	if !e.TakeKey(ctx, "local", "j", 1, v) || v.Allowed || v.Decision().Policy != "p/1h" {

@@ -154,7 +154,8 @@ func (v *Verdict) commitStored(actual func(p *Part) int64) {
 			continue
 		}
 		// A store that has let some charges pass has not reserved them.
-		if c := &x.asked[i-local]; at < len(x.actual) && x.reservation.Charges[at].Policy == c.Policy && x.reservation.Charges[at].Key == c.Key {
+		if at < len(x.actual) && x.asked[i-local].Policy == x.reservation.Charges[at].Policy &&
+			x.asked[i-local].Key == x.reservation.Charges[at].Key {
 			if x.reserved {
 				x.actual[at] = min(n, mostCost)
 			}

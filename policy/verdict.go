@@ -108,15 +108,15 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 func (v *Verdict) settled() {
 	v.work.leases = v.work.leases[:0]
 	v.releaseExtra()
+	if len(v.work.sharing.extra) > 0 {
+		v.work.releaseExtraStored()
+	}
 }
 
-// releaseExtra gives back what policies in shadow and candidates hold.
+// releaseExtra gives back what policies in shadow and candidates hold in this process.
 func (v *Verdict) releaseExtra() {
 	for i := range v.work.extra {
 		v.work.extra[i].Release()
 	}
 	v.work.extra = v.work.extra[:0]
-	if len(v.work.sharing.extra) > 0 {
-		v.work.releaseExtraStored()
-	}
 }

@@ -1,0 +1,175 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// conclude counts a request that was decided, and asks policies in shadow and candidates.
+func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
+	w := &v.work
+	refusing, by := 0, -1
+	for i := range w.items {
+		it := &w.items[i]
+		if it.first < 0 {
+			continue
+		}
+		counts := it.policy.state.counts
+		if !v.refuses(it) {
+			if v.Allowed {
+				counts.granted.Add()
+				if it.policy.Lockout != nil {
+					it.policy.state.lockouts.granted(w.key(it))
+				}
+			}
+			continue
+		}
+		refusing++
+		by = i
+		counts.refused.Add()
+		if it.policy.Lockout != nil {
+			e.noteRefusal(v, it)
+		}
+	}
+	if !v.Allowed {
+		e.counts.refused.Add()
+		if s.lockouts {
+			v.bind()
+		}
+	}
+	e.compare(ctx, v, refusing, by)
+	if !v.Allowed {
+		v.releaseExtra() // it is not served
+	}
+}
+
+// compare asks policies in shadow and candidates about a request that so many policies have refused, the last of them
+// being that of the item by.
+func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		switch {
+		case it.failed != nil:
+		case it.policy.Mode == ModeShadow:
+			switch {
+			case !v.Allowed:
+			case it.policy.shared:
+				e.shadowShared(ctx, w, it)
+			default:
+				w.shadow(it)
+			}
+		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == i):
+			if !w.sharing.unknown {
+				w.measure(it, refusing == 0)
+			}
+		}
+	}
+}
+
+// reasonsOfLimits are those of refusals that another request might not have met.
+var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted}
+
+// noteRefusal counts a refusal of a policy that locks out.
+func (e *Engine) noteRefusal(v *Verdict, it *item) {
+	if !v.limits(it) {
+		return // it asks for more than there ever is, or finds no room
+	}
+	locked := it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
+	if locked <= 0 {
+		return
+	}
+	it.policy.state.counts.lockedOut.Add()
+	v.shutOut(it, locked)
+}
+
+// limits tells whether the refusal of a policy is one that leads to a lockout.
+func (v *Verdict) limits(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// shutOut answers that the refusal of a policy has led to a lockout.
+func (v *Verdict) shutOut(it *item, locked time.Duration) {
+	for j := it.first; j < it.end; j++ {
+		if d := &v.Parts[j].Decision; !d.Allowed {
+			d.Reason, d.RetryAfter = weir.ReasonHardLockout, max(locked, d.RetryAfter)
+		}
+	}
+}
+
+// foreseeLockouts is what conclude does to a refusal that leads to a lockout, without counting it.
+func (v *Verdict) foreseeLockouts(now int64) {
+	w := &v.work
+	for i := range w.items {
+		it := &w.items[i]
+		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) {
+			continue
+		}
+		if locked := it.policy.state.lockouts.foreseen(w.key(it), now, it.policy.Lockout); locked > 0 {
+			v.shutOut(it, locked)
+		}
+	}
+	v.bind()
+}
+
+// shadow asks a policy that is not enforced.
+func (w *work) shadow(it *item) {
+	w.noteShadow(it, w.try(it, it.policy.limits, it.plans))
+}
+
+// noteShadow counts what a policy that is not enforced has answered.
+func (w *work) noteShadow(it *item, granted bool) {
+	d, counts := it.policy.state.difference, it.policy.state.counts
+	d.requests.Add()
+	if granted {
+		counts.granted.Add()
+		return
+	}
+	counts.refused.Add()
+	d.refused.Add()
+	d.note(d.refusals, w.key(it))
+}
+
+// measure asks the candidate of a policy that has admitted the request, or is the only one that has not.
+func (w *work) measure(it *item, admitted bool) {
+	d := it.policy.state.difference
+	d.requests.Add()
+	would := w.try(it, it.policy.candidate, nil)
+	switch {
+	case would == admitted:
+	case would:
+		d.admitted.Add()
+		d.note(d.grants, w.key(it))
+	default:
+		d.refused.Add()
+		d.note(d.refusals, w.key(it))
+	}
+}
+
+// try takes the permits of limits that refuse nobody.
+func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
+	w.charges = w.charges[:0]
+	w.charge(it, limits, plans)
+	before := len(w.leases)
+	var binding int
+	w.leases, binding = weir.TryAcquireAll(w.leases, w.charges...)
+	own := w.leases[before:]
+	granted := own[binding].Allowed()
+	if granted {
+		for i := range own {
+			if limits[i].returns {
+				w.extra = append(w.extra, own[i])
+			}
+		}
+	}
+	w.leases = w.leases[:before]
+	return granted
+}
