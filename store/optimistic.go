@@ -74,41 +74,44 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 	return o, nil
 }
 
-// Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is
-// in use costs no round trip. The nodes that share a limit admit, on any interval, at most
+// Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is in
+// use costs no round trip. The nodes that share a limit admit, on any interval, at most
 //
 //	what the limit allows + (nodes - 1) x drift
 //
-// permits, where drift is [OptimisticOptions.DriftOf] the limit (TestOptimisticBound). A single node never admits more than
-// the limit. What is admitted above that of a token bucket, of a fixed window or of one of a calendar is owed and missing afterwards, so
-// that the nodes keep to the limit on average (TestOptimisticAverage). Sliding windows and counters forget it when it leaves the
-// window, so that they may have as much above the limit in each window.
+// permits, where drift is [OptimisticOptions.DriftOf] the limit (TestOptimisticBound). A single node never admits more than the
+// limit. What is admitted above that of a token bucket, of a fixed window or of one of a calendar is owed and missing
+// afterwards, so that the nodes keep to the limit on average (TestOptimisticAverage). Sliding windows and counters forget it
+// when it leaves the window, so that they may have as much above the limit in each window.
 //
 // # How
 //
-// For each key a node has a view, which is what the store answered last less what the node has granted since, and knows how many
-// permits it has granted that the store has not acknowledged, in calls that are under way too. It grants n permits by itself if
-// its view has them, these unacknowledged permits with the n more are at most drift, and the view is younger than two intervals.
-// Every interval the store is told by [Store.Debit], whose answer is the new view. Otherwise the request asks: it tells
-// the store what is owed and decides by the answer, or takes its permits in the store. There is one call for a key at a
-// time, for which all wait who need its answer. What is refused is remembered until its RetryAfter, and costs no call.
+// For each key a node has a view, which is what the store answered last less what the node has granted since, and knows how
+// many permits it has granted that the store has not acknowledged, in calls that are under way too. It grants n permits by
+// itself if its view has them, these unacknowledged permits with the n more are at most drift, and the view is younger than two
+// intervals. Every interval, and when three quarters of the drift are used up, the store is told by [Store.Debit], whose answer
+// is the new view. Otherwise the request asks: it tells the store what is owed and decides by the answer, or takes its permits
+// in the store. There is one call for a key at a time, for which all wait who need its answer: so a node grants at most drift
+// permits of a key in a round trip, but for requests of more than that. What is refused is remembered until its RetryAfter,
+// and costs no call.
 //
-// The view of a token bucket refills, by the monotonic clock of the process, from the moment at which the answer came in, which is
-// not before the store gave it. Of windows nothing comes back before the next answer. So only the store's clock and
-// differences on clocks of one process count, and it makes no difference what clocks show.
+// The view of a token bucket refills, by the monotonic clock of the process, from the moment at which the answer came in, which
+// is not before the store gave it. Of windows nothing comes back before the next answer. So only the store's clock and
+// differences on the clock of one process count, and it makes no difference what clocks show.
 //
 // # Why the bound holds
 //
-// Take an interval on which the store alone would admit at most A permits: burst + rate x t of a bucket, the limit for a window, for
-// the segments of a sliding window, and for the estimate of a sliding counter. Of all grants in it take the last one that was
-// made on the latest view, in the order in which the store gave the answers; let s be the moment of that answer and m its
-// node. What the store had heard of at s, and what m had granted by its view, that was not in the answer, together are at
-// most A: the view of m was the answer less all that m granted and that the answer did not know, and it had the permits. (Of a bucket,
-// it had regained less than the store would have since.) After that grant m made no other one in the interval, as s is the
-// latest view. Every other node made its last grant in the interval on an answer not later than s. What it had granted before
-// and the store had acknowledged by then is in what the store had heard of at s; what was not acknowledged is at most drift.
-// That makes A + (nodes - 1) x drift. What a node grants at the end of a window and the store hears of in the next
-// counts in the next, which only makes less of it. Nothing here depends on how old a view is, or on how long calls take.
+// Take an interval on which the store alone would admit at most A permits: burst + rate x t of a bucket, the limit for a window,
+// for the segments of a sliding window, and for the estimate of a sliding counter. Of all grants in it take the last one that
+// was made on the latest view, in the order in which the store gave the answers; let s be the moment of that answer and m its
+// node. What the store had heard of at s, and what m granted by then that was not in the answer, together are at most A: the
+// view of m was the answer less all that m had granted and that the answer did not know, and it had the permits. (Of a bucket,
+// it had regained no more than the store would have since.) After that grant m made no other one in the interval, as s is the
+// latest view. Every other node made its last grant in the interval on an answer not later than s. What it had granted and the
+// store had acknowledged by then is in what the store had heard of at s; what was not acknowledged is at most drift. That
+// makes A + (nodes - 1) x drift. What a node grants at the end of a window and the store hears of in the next counts in the
+// next, which only makes less of it. Nothing here depends on how old a view is, or on how long calls take. While a request takes
+// permits in the store its node grants none of the key from memory, and it has told the store everything before.
 //
 // A call that fails may have been heard, and its permits are told again: then they count twice, for less to be admitted. A
 // store that has lost its state, a Reset, and permits that are given back by Refund are outside of the proof, as they are for
@@ -117,32 +120,34 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 // # Debts
 //
 // The store remembers a debt of at most one limit ([Store.Debit]). As long as (nodes - 1) x drift is not more than the limit,
-// which is up to 11 nodes with the default Drift and a limit that is a multiple of 10, nothing is forgotten, and both statements
-// above hold. With more nodes a burst of all of them at once can make a larger debt, of which the rest is forgotten. Before that can
-// happen again the debt that is kept must be paid back, so then up to
+// which is up to 11 nodes with the default Drift and a limit that is a multiple of 10, nothing is forgotten, and both
+// statements above hold. With more nodes a burst of all of them at once can make a larger debt, of which the rest is forgotten.
+// Before that can happen again the debt that is kept must be paid back, so then up to
 //
 //	(nodes - 1) x drift - limit
 //
-// permits more may be admitted in each time in which one limit comes back.
+// permits more may be admitted in each time in which one limit comes back (TestOptimisticForgottenDebt).
 //
 // # What is refused
 //
-// A coherent store would have granted a request that is refused here only because the view was behind: by permits that came back
-// within a round trip, by those that others gave back since the refusal (see Recheck), by those that were counted twice after a failure, and by
-// permits of a window that were granted in the last interval of the one before, at most nodes x drift of them. After a refusal a sliding counter
-// is asked again when RetryAfter and a tenth of the interval have passed, as it gives permits back one by one.
+// A request that a coherent store would grant is refused here only because the view was behind: by what came back within two
+// round trips; by what would have come back in an interval in which the store did not know that something was missing; by what
+// others gave back since the refusal (see Recheck); by what was told twice after a failure; by permits of a window that the
+// store heard of in the next, at most nodes x drift of them; and by what a sliding counter gave back in the tenth of an interval
+// for which it is not asked again after a refusal. TestOptimisticNearlyNothingIsRefused measures it.
 //
 // Requests with several charges are all or nothing: what is granted from memory is given back if the store refuses the rest, and
-// another request may have been refused for it meanwhile. When one limit refuses, no others are asked: their
-// decisions tell what is known of them, which is that all permits are there if nothing is.
+// another request may have been refused for it meanwhile. When one limit refuses, no others are asked: their decisions tell
+// what is known of them, which is that all permits are there if nothing is.
 //
 // # What else
 //
-// Reserve, Lend, Debit, and Inspect tell the store what is owed and go to it, as do concurrency limits. Permits of a request that
-// the store does not answer are not granted: its error is passed on, and the permits may be gone. In the background errors are not
-// reported: what is owed is told again, ever later up to five seconds.
+// Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. Permits of a request
+// that the store does not answer are not granted: its error is passed on, and the permits may be gone. In the background errors
+// are not reported: what is owed is told again, ever later up to five seconds, and until then at most drift permits are granted.
 //
-// A goroutine runs until Close, and up to four more while they tell the store what is owed.
+// A goroutine runs until Close, and up to four more while they tell the store what is owed. A call that tells it for a request
+// goes on in a goroutine of its own if the request is given up, as long as Timeout.
 type Optimistic struct {
 	inner Store
 	o     OptimisticOptions
@@ -156,6 +161,7 @@ type Optimistic struct {
 
 	closed  atomic.Bool
 	stop    chan struct{}
+	urgent  chan *optimisticKey
 	ended   chan struct{} // the goroutine has ended
 	flushed chan struct{} // Close has ended
 	calls   sync.WaitGroup
@@ -181,7 +187,7 @@ func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
 	s := &Optimistic{
 		inner: inner, o: o, start: time.Now(), seed: maphash.MakeSeed(), keep: 2 * int64(o.Interval),
 		shards: make([]optimisticShard, count), most: o.MaxKeys / count,
-		stop: make(chan struct{}), ended: make(chan struct{}), flushed: make(chan struct{}),
+		stop: make(chan struct{}), urgent: make(chan *optimisticKey, mostUrgent), ended: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	for i := range s.shards {
 		s.shards[i].keys = make(map[memoryKey]*optimisticKey)
@@ -225,8 +231,11 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 	}
 	k.used = true
 	now = max(now, k.at)
-	switch k.judge(o, c.N, now, nil, d) {
+	switch k.judge(o, c.N, now, d) {
 	case verdictGrant:
+		if !k.may(c.N, nil) {
+			return false
+		}
 		k.take(c.N)
 		o.queue(k, now)
 	case verdictRefuse:

@@ -18,9 +18,9 @@ import (
 type distant struct {
 	store.Store
 
-	delay     func() time.Duration // there, and back; nil for none
-	down      atomic.Bool          // calls do not get there
-	deaf      atomic.Bool          // calls get there, but answers do not come back
+	delay     atomic.Pointer[func() time.Duration] // there, and back; nil for none
+	down      atomic.Bool                          // calls do not get there
+	deaf      atomic.Bool                          // calls get there, but answers do not come back
 	calls     atomic.Int64
 	debited   atomic.Int64 // permits
 	charges   atomic.Int64 // the most in a call of Debit
@@ -60,10 +60,17 @@ func raise(most *atomic.Int64, n int64) {
 }
 
 func (d *distant) travel(ctx context.Context) error {
-	if d.delay == nil {
+	delay := d.delay.Load()
+	if delay == nil {
 		return nil
 	}
-	return rest(ctx, d.delay())
+	return rest(ctx, (*delay)())
+}
+
+// slow has every call take twice as long as that.
+func (d *distant) slow(there time.Duration) {
+	delay := func() time.Duration { return there }
+	d.delay.Store(&delay)
 }
 
 // rest lets time pass.
@@ -194,7 +201,7 @@ func TestOptimisticOneCallForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Drift: 100})
 		defer shut(t, s)
-		d.delay = func() time.Duration { return 10 * time.Millisecond }
+		d.slow(10 * time.Millisecond)
 		var allowed atomic.Int64
 		var all sync.WaitGroup
 		for range 64 {
@@ -222,7 +229,7 @@ func TestOptimisticHotKeyStaysLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
-		d.delay = func() time.Duration { return 20 * time.Millisecond }
+		d.slow(20 * time.Millisecond)
 		l := weir.Limit{Rate: weir.PerSecond(10_000)}
 		take(t, s, "", l, 1)
 		d.calls.Store(0)

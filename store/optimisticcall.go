@@ -159,12 +159,15 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict
 		return verdictAsk
 	}
 	k.used = true
+	if mine == nil && k.owed+k.sent > 0 && k.terms.text != c.terms[i].text {
+		return verdictAsk // what was granted under the limit before is told under it
+	}
 	k.hold(c.o, c.terms[i])
 	if c.always {
 		return verdictAsk
 	}
-	v := k.judge(c.o, charge.N, max(now, k.at), mine, &c.decisions[i])
-	if v == verdictGrant && c.whole {
+	v := k.judge(c.o, charge.N, max(now, k.at), &c.decisions[i])
+	if v == verdictGrant && c.takes && (c.whole || !k.may(charge.N, mine)) {
 		return verdictAsk
 	}
 	return v

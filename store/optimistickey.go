@@ -40,6 +40,7 @@ type optimisticKey struct {
 	queued bool
 	dirty  int64 // since when it is in the queue
 	single bool  // calls with others have failed
+	urgent bool  // the store is about to be told before the interval has passed
 }
 
 // optimisticFlight is a call to the store about some keys.
@@ -71,12 +72,10 @@ func (k *optimisticKey) hold(o *Optimistic, t *terms) {
 	}
 }
 
-// judge decides on n permits by the view, as part of the call mine, if it can: then d is the decision, as it is before anything
-// is taken. If it is verdictGrant, take may follow.
-func (k *optimisticKey) judge(o *Optimistic, n, now int64, mine *optimisticFlight, d *weir.Decision) verdict {
-	c := Charge{Policy: k.key.policy, N: n}
+// judge decides on n permits by the view, if it can: then d is the decision. If it is verdictGrant and may says so, take may follow.
+func (k *optimisticKey) judge(o *Optimistic, n, now int64, d *weir.Decision) verdict {
 	if now < k.full {
-		*d = DecisionOf(c, k.terms.most, algo.Result{RetryAfter: time.Duration(k.full - now)})
+		*d = k.decision(n, algo.Result{RetryAfter: time.Duration(k.full - now)})
 		if d.Reason == weir.ReasonLimited {
 			d.Reason = weir.ReasonTableFull
 		}
@@ -104,14 +103,35 @@ func (k *optimisticKey) judge(o *Optimistic, n, now int64, mine *optimisticFligh
 		}
 	}
 	if !r.Allowed {
-		*d = DecisionOf(c, k.terms.most, r)
+		*d = k.decision(n, r)
 		return verdictRefuse
 	}
-	if k.alone && k.flight != mine || now-k.at > o.keep || n > k.drift-k.owed-k.sent {
+	if now-k.at > o.keep {
 		return verdictAsk
 	}
-	*d = DecisionOf(c, k.terms.most, r)
+	*d = k.decision(n, r)
 	return verdictGrant
+}
+
+// decision is [DecisionOf] without copying a charge.
+func (k *optimisticKey) decision(n int64, r algo.Result) weir.Decision {
+	d := weir.Decision{
+		Allowed: r.Allowed, Limit: k.terms.most, Remaining: r.Remaining,
+		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: k.key.policy,
+	}
+	switch {
+	case r.Allowed:
+	case n > k.terms.most:
+		d.Reason, d.RetryAfter = weir.ReasonNever, weir.Never
+	default:
+		d.Reason = weir.ReasonLimited
+	}
+	return d
+}
+
+// may tells whether n permits may be granted without the store knowing, as part of the call mine.
+func (k *optimisticKey) may(n int64, mine *optimisticFlight) bool {
+	return (!k.alone || k.flight == mine) && n <= k.drift-k.owed-k.sent
 }
 
 // take takes n permits, which were judged just now.
@@ -126,14 +146,13 @@ func (k *optimisticKey) take(n int64) {
 
 // peek is what a view says to n permits, however old it is.
 func (k *optimisticKey) peek(n, now int64) weir.Decision {
-	c := Charge{Policy: k.key.policy, N: n}
 	switch {
 	case !k.known:
-		return DecisionOf(c, k.terms.most, algo.Result{Allowed: n <= k.terms.most, Remaining: k.terms.most, RetryAfter: never})
+		return k.decision(n, algo.Result{Allowed: n <= k.terms.most, Remaining: k.terms.most, RetryAfter: never})
 	case k.bucket != nil:
-		return DecisionOf(c, k.terms.most, k.bucket.Peek(k.state, max(now, k.state.Last), n))
+		return k.decision(n, k.bucket.Peek(k.state, max(now, k.state.Last), n))
 	}
-	return DecisionOf(c, k.terms.most, algo.Result{
+	return k.decision(n, algo.Result{
 		Allowed: true, Remaining: max(k.left, 0), ResetAfter: time.Duration(max(k.reset-now, 0)),
 	})
 }

@@ -15,6 +15,10 @@ const (
 	mostSyncs = 4
 	// longestPause is how long the store is left alone at most after it could not be told.
 	longestPause = 5 * time.Second
+	// mostUrgent is how many keys can be waiting for the store to be told before the interval has passed.
+	mostUrgent = 1024
+	// leastUrgent is the least drift with which keys are told early: with less, a call for each request would be made.
+	leastUrgent = 4
 )
 
 // optimisticSync is when the store is told, and how far that is.
@@ -35,34 +39,84 @@ type optimisticBatch struct {
 	flight    *optimisticFlight
 }
 
-// reconcile has the store told, every interval, what is owed.
+// reconcile has the store told, every interval, what is owed, and earlier about keys that are urgent.
 func (o *Optimistic) reconcile() {
 	defer close(o.ended)
 	wake := make(chan struct{}, 1)
 	for next := 0; ; next++ {
 		stop := o.after(func() { wake <- struct{}{} })
-		select {
-		case <-o.stop:
-			stop()
-			return
-		case <-wake:
+		for waits := true; waits; {
+			select {
+			case <-o.stop:
+				stop()
+				return
+			case k := <-o.urgent:
+				o.hurry(k)
+			case <-wake:
+				waits = false
+			}
 		}
 		o.sweep(&o.shards[next%len(o.shards)])
 		now := o.now()
-		o.sync.lock.Lock()
-		paused := now < o.sync.paused
-		o.sync.lock.Unlock()
-		for batches := (o.waiting.Load() + MostCharges - 1) / MostCharges; batches > 0 && !paused; batches-- {
-			if o.workers.Add(1) > mostSyncs {
-				o.workers.Add(-1)
+		for batches := (o.waiting.Load() + MostCharges - 1) / MostCharges; batches > 0; batches-- {
+			if !o.employ(func() { _ = o.work(context.Background(), now) }) {
 				break
 			}
-			o.calls.Go(func() {
-				defer o.workers.Add(-1)
-				_ = o.work(context.Background(), now)
-			})
 		}
 	}
+}
+
+// employ has another goroutine work, unless there are enough or the store is left alone.
+func (o *Optimistic) employ(work func()) bool {
+	o.sync.lock.Lock()
+	paused := o.now() < o.sync.paused
+	o.sync.lock.Unlock()
+	if paused {
+		return false
+	}
+	if o.workers.Add(1) > mostSyncs {
+		o.workers.Add(-1)
+		return false
+	}
+	o.calls.Go(func() {
+		defer o.workers.Add(-1)
+		work()
+	})
+	return true
+}
+
+// hurry has the store told about an urgent key and those that have become urgent since. If it cannot be, they are urgent when the next
+// permits are granted.
+func (o *Optimistic) hurry(k *optimisticKey) {
+	keys := []*optimisticKey{k}
+	for more := true; more && len(keys) < MostCharges; {
+		select {
+		case k = <-o.urgent:
+			keys = append(keys, k)
+		default:
+			more = false
+		}
+	}
+	for _, k := range keys {
+		k.shard.lock.Lock()
+		k.urgent = false
+		k.shard.lock.Unlock()
+	}
+	o.employ(func() {
+		b := newOptimisticBatch()
+		for _, k := range keys {
+			k.shard.lock.Lock()
+			if k.flight == nil && !k.single && k.settle() {
+				k.flight = b.flight
+				b.add(k)
+			}
+			k.shard.lock.Unlock()
+		}
+		if len(b.keys) > 0 {
+			b.decisions = make([]weir.Decision, len(b.keys))
+			_ = o.bring(context.Background(), b, o.now())
+		}
+	})
 }
 
 // after calls f in an interval.
@@ -82,19 +136,7 @@ func (o *Optimistic) work(ctx context.Context, since int64) error {
 		if b == nil {
 			return failure
 		}
-		err := o.debit(ctx, b)
-		now := o.now()
-		b.flight.err = err
-		for i, k := range b.keys {
-			s := k.shard
-			s.lock.Lock()
-			o.hear(b, i, err, now)
-			k.land()
-			o.queue(k, max(now, since+1))
-			s.lock.Unlock()
-		}
-		close(b.flight.done)
-		o.pace(err, now)
+		err := o.bring(ctx, b, since+1)
 		if err != nil {
 			failure = err
 		}
@@ -103,6 +145,29 @@ func (o *Optimistic) work(ctx context.Context, since int64) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// bring tells the store in one call. What is owed afterwards is so since a time, or since now.
+func (o *Optimistic) bring(ctx context.Context, b *optimisticBatch, since int64) error {
+	err := o.debit(ctx, b)
+	o.answer(b, err, since)
+	o.pace(err, o.now())
+	return err
+}
+
+// answer ends a batch. It locks one shard at a time.
+func (o *Optimistic) answer(b *optimisticBatch, err error, since int64) {
+	now := o.now()
+	b.flight.err = err
+	for i, k := range b.keys {
+		s := k.shard
+		s.lock.Lock()
+		o.hear(b, i, err, now)
+		k.land()
+		o.queue(k, max(now, since))
+		s.lock.Unlock()
+	}
+	close(b.flight.done)
 }
 
 // unreachable tells whether an error is about the store, and not about a charge.
@@ -126,11 +191,15 @@ func (o *Optimistic) pace(err error, now int64) {
 	o.sync.paused = now + int64(o.sync.pause)
 }
 
+func newOptimisticBatch() *optimisticBatch {
+	return &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
+}
+
 // batch takes what is to be told in one call, or answers nil. It locks one shard at a time.
 func (o *Optimistic) batch(since int64) *optimisticBatch {
 	o.sync.lock.Lock()
 	defer o.sync.lock.Unlock()
-	b := &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
+	b := newOptimisticBatch()
 	for range o.shards {
 		s := &o.shards[o.sync.shard]
 		if o.sync.shard++; o.sync.shard == len(o.shards) {
@@ -252,7 +321,7 @@ func (o *Optimistic) Close() error {
 	}
 	errs, now := make(chan error, mostSyncs), o.now()
 	for range mostSyncs {
-		go func() { errs <- o.work(ctx, now+1) }()
+		go func() { errs <- o.work(ctx, now+2) }()
 	}
 	var failure error
 	for range mostSyncs {
