@@ -118,7 +118,7 @@ func (v *Verdict) fillStored() {
 // unask says of a part that its store was not asked. If it is locked out, that stays.
 func (p *Part) unask(l weir.Limit) {
 	p.Unasked = true
-	p.peeked(&weir.Decision{Allowed: true, Limit: mostOf(l), Remaining: mostOf(l)})
+	p.peeked(&weir.Decision{Allowed: true, Limit: mostOf(l)})
 }
 
 // mostOf is the most permits that a limit ever has.
@@ -182,8 +182,10 @@ func (v *Verdict) withoutStore(ctx context.Context, err error) {
 			d.Reason, d.RetryAfter = weir.ReasonCanceled, 0
 		case errors.Is(err, store.ErrClosed):
 			d.Reason, d.RetryAfter = weir.ReasonClosed, weir.Never
+		case x.asked[i].N > most: // this is known without the store
+			d.Reason, d.RetryAfter = weir.ReasonNever, weir.Never
 		case !wrong && x.items[i].Fail == FailOpen:
-			d = weir.Decision{Allowed: true, Limit: most, Remaining: most}
+			d = weir.Decision{Allowed: true, Limit: most, Remaining: most - x.asked[i].N}
 		}
 		x.decisions[i] = d
 	}

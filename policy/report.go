@@ -45,7 +45,8 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Failed    uint64 `json:"failed"`
 	// Unavailable counts the requests that its store could not decide on, as far as they were refused or the store itself has
 	// no answer for this: a [store.Fleet] counts those that it lets pass. Expired counts those that ended after what they
-	// held had expired in the store, Unsettled those whose end the store could not be told, so that it expires.
+	// held had expired in the store, Unsettled those whose end the store could not be told: what they held expires, unless a
+	// Fleet tells it later.
 	Unavailable uint64 `json:"unavailable,omitempty"`
 	Expired     uint64 `json:"expired,omitempty"`
 	Unsettled   uint64 `json:"unsettled,omitempty"`

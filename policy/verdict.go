@@ -39,7 +39,7 @@ type Part struct {
 	// name of the limit.
 	Decision weir.Decision
 	// Unasked tells that the limit is kept in a store which was not asked, as the request was refused before. Then Decision
-	// is that of a limit of which nothing is taken.
+	// is Allowed with Remaining 0, as nobody knows what is left.
 	Unasked bool
 
 	shared bool
