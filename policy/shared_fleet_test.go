@@ -140,8 +140,11 @@ func TestSharedFleetsKeepTheLimits(t *testing.T) {
 			name  string
 			bound int64
 		}{
-			{"GET", leased}, {"PUT", leased}, {"a", optimistic + (nodes-1)*o.DriftOf(perHour(optimistic))},
-			{"b", optimistic + (nodes-1)*o.DriftOf(perHour(optimistic))}, {"all", coherent},
+			{"GET", leased},
+			{"PUT", leased},
+			{"a", optimistic + (nodes-1)*o.DriftOf(perHour(optimistic))},
+			{"b", optimistic + (nodes-1)*o.DriftOf(perHour(optimistic))},
+			{"all", coherent},
 		} {
 			if spent[c.name] > c.bound || spent[c.name] == 0 {
 				t.Errorf("%d permits of %s were granted, at most %d may be", spent[c.name], c.name, c.bound)
