@@ -126,6 +126,33 @@ func TestDocumentedFilesAreRight(t *testing.T) {
 	}
 }
 
+// TestSharedDocumentation parses the examples of the documentation of shared limits, and the file for users.
+func TestSharedDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../docs/shared.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../examples/shared.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := append(block.FindAllStringSubmatch(string(text), -1), []string{"", string(example)})
+	s := compiledSchema(t, "")
+	for _, b := range blocks {
+		f, err := Parse("example.yaml", []byte(b[1]), Options{Env: testEnv})
+		if err != nil || len(f.Warnings) > 0 || len(f.Bounds()) == 0 {
+			t.Errorf("%v, %v in\n%s", err, f, b[1])
+			continue
+		}
+		if err := s.Validate(plainYAML(t, b[1])); err != nil {
+			t.Errorf("the schema refuses\n%s%v", b[1], err)
+		}
+	}
+	if len(blocks) < 2 {
+		t.Error("no examples")
+	}
+}
+
 // TestExampleFile reads the example for users: without mistakes, without warnings, and as the schema says.
 func TestExampleFile(t *testing.T) {
 	const name = "../examples/weir.yaml"

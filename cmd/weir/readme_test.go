@@ -40,6 +40,8 @@ func TestReadme(t *testing.T) {
 	const address = "127.0.0.1:7070"
 	s := startServer(t)
 	kinds := map[string]int{}
+	background := map[string]*server{} // by the address in the README
+	var redis *redisServer             // that the README takes for granted
 	for _, step := range readmeSteps(t) {
 		args := shellWords(step.command)
 		kinds[args[0]]++
@@ -47,6 +49,13 @@ func TestReadme(t *testing.T) {
 		switch {
 		case args[0] == "curl":
 			got = curl(t, s.address, address, args[1:])
+		case args[0] == "for":
+			got = curlLoop(t, background, step.command)
+		case strings.HasPrefix(step.command, "go run ./cmd/weir serve ") && args[len(args)-1] == "&":
+			if redis == nil {
+				redis = startRedis(t)
+			}
+			background[args[7]] = serveInBackground(t, redis, args)
 		case strings.HasPrefix(step.command, "go run ./cmd/weir "):
 			cmd := command(t, args[3:]...)
 			cmd.Dir = filepath.Join("..", "..")
@@ -63,9 +72,52 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s\nprints\n%s\nbut the README says\n%s", step.command, got, step.output)
 		}
 	}
-	if kinds["curl"] < 2 || kinds["go"] < 1 {
+	if kinds["curl"] < 2 || kinds["go"] < 4 || len(background) != 3 {
 		t.Errorf("the README shows too little: %v", kinds)
 	}
+}
+
+// serveInBackground runs go run ./cmd/weir serve --config FILE --http ADDRESS & with a store and a port of the test.
+func serveInBackground(t *testing.T, redis *redisServer, args []string) *server {
+	t.Helper()
+	if len(args) != 9 || args[4] != "--config" || args[6] != "--http" {
+		t.Fatalf("the test does not know how to run %q", args)
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", args[5]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const store = "store: redis://127.0.0.1:6379\n"
+	if !strings.Contains(string(text), "\n"+store) {
+		t.Fatalf("%s has not the line %s", args[5], store)
+	}
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, path, strings.Replace(string(text), store, "store: {url: "+redis.url()+", timeout: 20s}\n", 1))
+	s := startServer(t, "--config", path)
+	s.logged("msg=serving")
+	return s
+}
+
+var curlLoops = regexp.MustCompile(`^for i in ([0-9 ]+); do curl -s -o /dev/null -w '%\{http_code\} ' -d '([^']*)' ` +
+	`http://(127\.0\.0\.1:707)\$i/v1/check; done$`)
+
+// curlLoop asks servers in turn, and answers what the loop of the README prints.
+func curlLoop(t *testing.T, servers map[string]*server, command string) string {
+	t.Helper()
+	parts := curlLoops.FindStringSubmatch(command)
+	if parts == nil {
+		t.Fatalf("the test does not know how to run %q", command)
+	}
+	var printed strings.Builder
+	for i := range strings.FieldsSeq(parts[1]) {
+		s := servers[parts[3]+i]
+		if s == nil {
+			t.Fatalf("no server runs at %s%s", parts[3], i)
+		}
+		a, _ := s.check(parts[2])
+		fmt.Fprintf(&printed, "%d ", a.status)
+	}
+	return printed.String()
 }
 
 // TestReadmeConfigurations reads the configurations that the README shows.
