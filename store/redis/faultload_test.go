@@ -161,6 +161,7 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 		return true
 	case err != nil:
 		l.tb.Error(err)
+		l.stopped.Store(true)
 		return true
 	case !allowed:
 		l.refused.Add(1)
