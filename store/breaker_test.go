@@ -20,8 +20,11 @@ import (
 )
 
 // outage is a store that can be taken away: while it is down calls fail, at once or after it has been silent for a while.
+// Closing it does not close the store.
 type outage struct {
 	store.Store
+
+	closed atomic.Bool
 
 	down   atomic.Bool
 	silent atomic.Int64 // for how long calls have no answer, in nanoseconds
@@ -36,7 +39,15 @@ func (o *outage) breaks() (repair func()) {
 	return func() { o.down.Store(false) }
 }
 
+func (o *outage) Close() error {
+	o.closed.Store(true)
+	return nil
+}
+
 func (o *outage) up(ctx context.Context) error {
+	if o.closed.Load() {
+		return store.ErrClosed
+	}
 	if !o.down.Load() {
 		return nil
 	}

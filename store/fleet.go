@@ -65,12 +65,13 @@ type FleetOptions struct {
 // # The bound
 //
 // If N processes that count one another rightly lose the store together, for however long, they grant at most one limit more,
-// where the limit is at least N: of a token bucket at most 2 x burst + rate x t in any time t from before the outage until after
-// it, of a window twice its permits (TestFleetOutage). This is because each begins the outage with a full bucket, or an unused
-// window, of a share of 1/N, and what is regained of the shares and in the store is counted once, as the store is told of the former.
-// It holds for keys that are told within the time of grace, which are about 80,000 of a process, or as many as are
-// asked for. If k of the N processes are cut off while the others have the store, those k go on for as long with k/N of the
-// rate, or of each window, besides the limit that the others keep to.
+// where the limit is at least N: of a window twice its permits, of a token bucket 2 x burst + rate x (t + Grace) in any time t
+// from before the outage until after it (TestFleetOutage). Each begins the outage with a full bucket, or an unused window, of a
+// share of 1/N, and what comes back in a share comes back in the store; but the store can be full, and what comes back while a process
+// has not found out yet that it is back counts in both, which is the Grace in the formula. The bound holds for keys that the
+// store is told of within the time of grace: about 80,000 for each process, and those that are asked for. If k of the N
+// processes are cut off while the others have the store, those k go on for as long with k/N of the rate, or of each window,
+// besides the limit that the others keep to.
 //
 // FailClosed never grants more than the limit (TestFleetClosedKeepsTheLimit).
 //
@@ -88,10 +89,10 @@ type FleetOptions struct {
 type Fleet struct {
 	breaker    *Breaker
 	leased     *Leased
-	optimistic *Optimistic
+	optimistic atomic.Pointer[Optimistic] // made when it is used
 	replicas   *Replicas
 	fallback   *fallback
-	bound      LeasedOptions
+	o          FleetOptions
 	parts      sync.Pool
 
 	ctx     context.Context
@@ -114,8 +115,8 @@ var _ Store = (*Fleet)(nil)
 
 // NewFleet answers a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
 //
-// It starts the goroutines of [Replicas], [Leased] and [Optimistic], and one more when the store has to be told of something,
-// until that is done. Close ends all of them.
+// It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more after an
+// outage, until the store has been told what it has to know. Close ends all of them.
 func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 	if o.Breaker.Logger == nil {
 		o.Breaker.Logger = o.Logger
@@ -124,7 +125,7 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{breaker: breaker, bound: o.Leased}
+	f := &Fleet{breaker: breaker, o: o}
 	breaker.back = f.back
 	f.parts.New = func() any { return new(parts) }
 	if f.fallback, err = newFallback(o.Fallback, func() int { return f.replicas.Live() }); err != nil {
@@ -140,11 +141,11 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 		return nil, &weir.OptionError{Option: "FallbackOptions.Grace", Value: f.graceFor.String(), Accepted: "from 1ms to 1h"}
 	}
 	f.ctx, f.end = context.WithCancel(context.Background())
-	if f.leased, err = NewLeased(breaker, o.Leased); err != nil {
+	if _, err := o.Optimistic.filled(); err != nil {
 		return nil, err
 	}
-	if f.optimistic, err = NewOptimistic(breaker, o.Optimistic); err != nil {
-		return nil, firstOf(errors.Join(err, f.leased.Close()))
+	if f.leased, err = NewLeased(breaker, o.Leased); err != nil {
+		return nil, err
 	}
 	f.replicas.start()
 	return f, nil
@@ -156,10 +157,31 @@ func (f *Fleet) layer(c Consistency) Store { //nolint:ireturn // one of three
 	case ConsistencyLeased:
 		return f.leased
 	case ConsistencyOptimistic:
-		return f.optimistic
+		return f.optimist()
 	default:
 		return f.breaker
 	}
+}
+
+// optimist is the layer of ConsistencyOptimistic.
+func (f *Fleet) optimist() *Optimistic {
+	if o := f.optimistic.Load(); o != nil {
+		return o
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if o := f.optimistic.Load(); o != nil {
+		return o
+	}
+	o, err := NewOptimistic(f.breaker, f.o.Optimistic)
+	if err != nil {
+		panic(err) // the options were checked
+	}
+	if f.closed.Load() {
+		_ = o.Close() // nothing is to be told
+	}
+	f.optimistic.Store(o)
+	return o
 }
 
 // FleetStats tell how a [Fleet] does. They are for status pages and metrics.
@@ -167,7 +189,8 @@ type FleetStats struct {
 	Breaker  BreakerStats  `json:"breaker"`
 	Fallback FallbackStats `json:"fallback"`
 	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
-	Replicas int `json:"replicas"`
+	Replicas int         `json:"replicas"`
+	Leased   LeasedStats `json:"leased"`
 	// Grace tells whether charges of FailLocal are still held to the share of this process, as the store was away a moment ago.
 	Grace bool `json:"grace"`
 	// Unsettled is how many reservations are to be settled when the store is back, and UnsettledDropped how many will not be, as
@@ -176,10 +199,11 @@ type FleetStats struct {
 	UnsettledDropped uint64 `json:"unsettled_dropped"`
 }
 
-// Stats are the counts of this process.
+// Stats are the counts of this process. It looks at every key that is leased.
 func (f *Fleet) Stats() FleetStats {
 	return FleetStats{
 		Breaker: f.breaker.Stats(), Fallback: f.fallback.stats(), Replicas: f.replicas.Live(), Grace: f.grace.Load(),
+		Leased:    f.leased.Stats(),
 		Unsettled: int(f.waiting.Load()), UnsettledDropped: f.dropped.Load(),
 	}
 }
@@ -196,7 +220,11 @@ func (f *Fleet) Close() error {
 		return nil
 	}
 	f.lastWords()
-	return errors.Join(f.optimistic.Close(), f.leased.Close(), f.replicas.Close(), f.breaker.Close(), f.fallback.memory.Close())
+	var err error
+	if o := f.optimistic.Load(); o != nil {
+		err = o.Close()
+	}
+	return errors.Join(err, f.leased.Close(), f.replicas.Close(), f.breaker.Close(), f.fallback.memory.Close())
 }
 
 // allGranted tells whether all decisions are Allowed.

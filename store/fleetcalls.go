@@ -71,7 +71,7 @@ func (f *Fleet) Reserve(
 	}
 	if err == nil {
 		if c, mixed := consistencyOf(charges); mixed {
-			r, err = f.breaker.Reserve(ctx, f.lowered(charges), decisions, expiry)
+			r, err = f.oneOf(charges).Reserve(ctx, f.lowered(charges), decisions, expiry)
 		} else {
 			r, err = f.layer(c).Reserve(ctx, charges, decisions, expiry)
 		}
@@ -86,12 +86,23 @@ func (f *Fleet) Reserve(
 	return r, err
 }
 
+// oneOf is the layer that has to know of all charges: that of ConsistencyOptimistic, if one of them has it, as its view of the
+// key changes.
+func (f *Fleet) oneOf(charges []Charge) Store { //nolint:ireturn // one of two
+	for i := range charges {
+		if charges[i].Consistency == ConsistencyOptimistic {
+			return f.optimist()
+		}
+	}
+	return f.breaker
+}
+
 // lowered are the charges with the limits that the store has for them.
 func (f *Fleet) lowered(charges []Charge) []Charge {
 	changed := make([]Charge, len(charges))
 	for i, c := range charges {
 		if c.Consistency == ConsistencyLeased && c.Limit.Algorithm == weir.AlgorithmTokenBucket {
-			if b := f.bound.Bound(c.Limit); b.Leased {
+			if b := f.o.Leased.Bound(c.Limit); b.Leased {
 				c.Limit.Burst = b.Lowered
 			}
 		}
@@ -129,9 +140,9 @@ func (f *Fleet) settle(ctx context.Context, r Reservation, actual []int64) error
 // ask settles a reservation that the store made.
 func (f *Fleet) ask(ctx context.Context, r Reservation, actual []int64) error {
 	if actual == nil {
-		return f.breaker.Cancel(ctx, r)
+		return f.oneOf(r.Charges).Cancel(ctx, r)
 	}
-	return f.breaker.Commit(ctx, r, actual)
+	return f.oneOf(r.Charges).Commit(ctx, r, actual)
 }
 
 // byConsistency calls f for the charges of each consistency.
@@ -206,7 +217,12 @@ func (f *Fleet) Reset(ctx context.Context, policy, key string) error {
 		return err
 	}
 	f.fallback.reset(policy, key)
-	return errors.Join(f.leased.Reset(ctx, policy, key), f.optimistic.Reset(ctx, policy, key))
+	if o := f.optimistic.Load(); o != nil {
+		if err := o.Reset(ctx, policy, key); err != nil {
+			return err
+		}
+	}
+	return f.leased.Reset(ctx, policy, key)
 }
 
 // Inspect implements [Store]. The store is asked for it.

@@ -144,7 +144,7 @@ func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decis
 		case ConsistencyLeased:
 			err = f.leased.Take(ctx, charges, decisions)
 		case ConsistencyOptimistic:
-			err = f.optimistic.Take(ctx, charges, decisions)
+			err = f.optimist().Take(ctx, charges, decisions)
 		default:
 			err = f.breaker.Take(ctx, charges, decisions)
 		}
@@ -172,7 +172,7 @@ func (f *Fleet) giveBack(granted []part) {
 		case order[i] == ConsistencyLeased:
 			f.leased.giveBack(q.charges)
 		default:
-			f.optimistic.giveBack(q.charges)
+			f.optimist().giveBack(q.charges)
 		}
 		if q.took == tookShare {
 			f.fallback.unpass(q.charges)
