@@ -288,7 +288,7 @@ func testContentionLoans(s *suite) {
 		all, some := s.charge(name, "all", l, 0), s.charge(name, "some", l, 0)
 		s.crowd(func(i int, handle store.Store) {
 			for _, c := range []store.Charge{all, some} {
-				for round := 1; ; round++ {
+				for round := 1; round <= n+1; round++ { // which is more than there can be
 					c.N = int64(1 + (i+round)%7)
 					var (
 						loan store.Loan
