@@ -285,23 +285,57 @@ func (f *fleet) traffic(t *testing.T, rng *rand.Rand, length, tide time.Duration
 	all.Wait()
 }
 
-// hoard has all nodes hold as much as they can, and then spend it, and all that there is, at once.
-func (f *fleet) hoard(t *testing.T) {
-	t.Helper()
-	for node := range f.nodes {
-		for range 30 {
-			f.request(t.Context(), node, 1)
-			letPass(3 * time.Millisecond)
-		}
+// edge is the time between two edges of windows, or of segments; 0 of a bucket.
+func (f *fleet) edge() time.Duration {
+	switch f.limit.Algorithm {
+	case weir.AlgorithmTokenBucket:
+		return 0
+	case weir.AlgorithmSlidingWindow:
+		return f.limit.Rate.Period / time.Duration(f.limit.Segments)
+	case weir.AlgorithmCalendarWindow:
+		return time.Minute
+	default:
+		return f.limit.Rate.Period
 	}
-	letPass(700 * time.Millisecond)
+}
+
+// hoard has all nodes hold blocks, keep them for a while, and then spend them, and all that there is, at once. Where there are windows
+// one ends meanwhile. It answers how much was granted in the end.
+func (f *fleet) hoard(t *testing.T, term time.Duration, few, pauses int, pause time.Duration) (burst int64) {
+	t.Helper()
+	letPass(2 * time.Second)
+	if edge := f.edge(); edge > 0 {
+		now := time.Duration(time.Now().UnixNano())
+		letPass(edge - (now+time.Duration(pauses)*pause/2)%edge)
+	}
+	f.each(func(node int) {
+		for range few {
+			f.request(t.Context(), node, 1)
+			letPass(term / 1000)
+		}
+		for range pauses {
+			letPass(pause)
+			f.request(t.Context(), node, 1)
+		}
+	})
+	before := f.total()
+	f.each(func(node int) {
+		more := 2 * len(f.nodes)
+		for i := 0; i < 500 && more > 0; i++ {
+			if !f.request(t.Context(), node, 1) {
+				more--
+				letPass(time.Microsecond)
+			}
+		}
+	})
+	return f.total() - before
+}
+
+// each has f do something for all nodes at the same time.
+func (f *fleet) each(do func(node int)) {
 	var all sync.WaitGroup
 	for node := range f.nodes {
-		all.Go(func() {
-			for range 40 {
-				f.request(t.Context(), node, 1)
-			}
-		})
+		all.Go(func() { do(node) })
 	}
 	all.Wait()
 }
@@ -373,7 +407,9 @@ func TestLeasedNeverAbove(t *testing.T) {
 				died := time.AfterFunc(length/2, func() { f.nets[0].dead.Store(true) })
 				tide := []time.Duration{0, length / 50, length / 21}[rng.IntN(3)]
 				f.traffic(t, rng, length, tide)
-				f.hoard(t)
+				span := LeasedOptions{Term: term}.Bound(limit).Term
+				f.hoard(t, span, 8, 1, span*22/100)
+				f.hoard(t, span, 8, 4, span*21/100)
 				died.Stop()
 				f.close()
 				if flaw := f.flaw(); flaw != "" {
@@ -403,7 +439,7 @@ func TestLeasedCheckSeesFlaws(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, limit, 16, LeasedOptions{}, 0, 20)
 				f.traffic(t, rng, 6*time.Second, 300*time.Millisecond)
-				f.hoard(t)
+				f.hoard(t, time.Second, 8, 20, 150*time.Millisecond)
 				f.close()
 				found = f.flaw() != ""
 			})
@@ -412,4 +448,21 @@ func TestLeasedCheckSeesFlaws(t *testing.T) {
 			t.Errorf("%v: nothing was found", limit)
 		}
 	}
+}
+
+// TestLeasedBucketIsLoweredForWhatIsHeld has processes hold blocks while the bucket is filled again: that is what its burst is
+// lowered for.
+func TestLeasedBucketIsLoweredForWhatIsHeld(t *testing.T) {
+	limit := weir.Limit{Rate: weir.PerSecond(100), Burst: 400}
+	if b := (LeasedOptions{}).Bound(limit); b.Lowered != 299 || b.Block != 18 || b.Term != time.Second {
+		t.Fatalf("%+v", b)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, limit, 4, LeasedOptions{}, 0, 1)
+		burst := f.hoard(t, time.Second, 8, 4, 210*time.Millisecond)
+		f.close()
+		if flaw := f.flaw(); flaw != "" || burst < 299+20 {
+			t.Errorf("%d at once, of which more was held than the bucket had; %s", burst, flaw)
+		}
+	})
 }

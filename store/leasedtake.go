@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -44,7 +45,7 @@ type leasedCall struct {
 
 // takeAll is Take for everything that is not decided at first sight.
 func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	for _, err := range []error{CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)} {
+	for _, err := range [...]error{CheckTaken(charges), CheckDecisions(charges, decisions), checkNames(charges)} {
 		if err != nil {
 			return err
 		}
@@ -55,8 +56,12 @@ func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir
 	if l.closed.Load() {
 		return ErrClosed
 	}
-	var few [4]leasedPart
-	c := leasedCall{l: l, charges: charges, decisions: decisions, parts: few[:0]}
+	c, _ := leasedCalls.Get().(*leasedCall)
+	if c == nil {
+		c = new(leasedCall)
+	}
+	*c = leasedCall{l: l, charges: charges, decisions: decisions, parts: c.parts[:0]}
+	defer c.end()
 	for i := range charges {
 		p, err := l.plans.plan(charges[i].Limit)
 		if err != nil {
@@ -82,6 +87,16 @@ func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir
 		return c.pass(ctx)
 	}
 	return nil
+}
+
+// leasedCalls are calls that have ended.
+var leasedCalls sync.Pool
+
+// end puts the call away, and keeps nothing of it.
+func (c *leasedCall) end() {
+	clear(c.parts)
+	*c = leasedCall{parts: c.parts[:0]}
+	leasedCalls.Put(c)
 }
 
 // lock locks the shards of the request, in their order.
