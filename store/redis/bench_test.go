@@ -108,6 +108,25 @@ func BenchmarkFloor(b *testing.B) {
 	}
 }
 
+// BenchmarkLend measures loans of which a half is given back: two calls each.
+func BenchmarkLend(b *testing.B) {
+	server := startServer(b)
+	l := weir.Limit{Rate: weir.Per(1_000_000, time.Second), Burst: 1_000_000_000}
+	for _, callers := range callersOfBenchmarks {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s := server.open(Options{})
+			server.share(b, callers, func(_ int, i int64) error {
+				c := store.Charge{Policy: "api", Key: keysOfBenchmarks[i%1024], Limit: l, N: 100}
+				loan, _, err := s.Lend(context.Background(), c, 1)
+				if err != nil {
+					return err
+				}
+				return s.Return(context.Background(), loan, loan.Charge.N/2)
+			})
+		})
+	}
+}
+
 // BenchmarkTake measures decisions that are allowed.
 func BenchmarkTake(b *testing.B) {
 	server := startServer(b)

@@ -10,7 +10,7 @@
 //
 // The arithmetic is that of package algo in whole microseconds, with fractions of them kept as fractions: nothing is
 // rounded. TestDifferential compares the two on random histories with clocks that jump, limits that change,
-// reservations and debts; `make redis-steps` does so for ten million steps. What cannot be counted exactly, as a window
+// reservations, loans and debts; `make redis-steps` does so for ten million steps. What cannot be counted exactly, as a window
 // of 1.5 µs, is refused with an *[weir.OptionError] before the server is asked (TestLimitsThatDoNotFit).
 //
 // If the server's clock is set back by up to 10 s, or a replica whose clock is behind takes over, states stay at the
