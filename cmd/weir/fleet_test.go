@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fleet is three servers that share the policies of a file.
@@ -40,6 +41,24 @@ func (s *server) statusOf(policy, key string, cost int) int {
 	s.t.Helper()
 	a, _ := s.check(fmt.Sprintf(`{"policy":%q,"key":%q,"cost":%d}`, policy, key, cost))
 	return a.status
+}
+
+// auth is what a proxy is answered that asks whether a request may pass.
+func (s *server) auth() int {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.address+"/v1/auth", http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Method": "GET", "Host": "example.com", "Uri": "/a", "For": "192.0.2.1"} {
+		r.Header.Set("X-Forwarded-"+name, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
 }
 
 // take asks all servers at a time, from so many callers each, for one permit so many times, and answers how many were granted.
@@ -227,9 +246,8 @@ func TestFleetWithoutStore(t *testing.T) {
 	if got := f.take(t, "local", "alice", 2, 30); got != 90 { // 30 each
 		t.Errorf("local: %d were granted without a store, want 90", got)
 	}
-	auth, _ := f[0].do(http.MethodGet, "/v1/auth", "")
-	if auth.status != http.StatusServiceUnavailable && auth.status != http.StatusBadRequest {
-		t.Errorf("/v1/auth: %d", auth.status)
+	if got := f[0].auth(); got != http.StatusServiceUnavailable {
+		t.Errorf("/v1/auth: %d", got)
 	}
 
 	redis.start()
@@ -240,6 +258,9 @@ func TestFleetWithoutStore(t *testing.T) {
 		}
 		s.logged("the store is unavailable")
 		s.logged("the store is available again")
+	}
+	if got := f[0].auth(); got != http.StatusOK {
+		t.Errorf("/v1/auth: %d", got)
 	}
 	if got := f.take(t, "open", "new", 1, 2); got != 3 {
 		t.Errorf("open: %d of 3 were granted", got)
@@ -272,6 +293,47 @@ func TestFleetStartsWithoutStore(t *testing.T) {
 	if got := f.take(t, "local", "new", 2, 30); got != 90 {
 		t.Errorf("%d of 90 were granted", got)
 	}
+}
+
+// TestFleetSlowStore: a store that stops without a word holds a request no longer than its timeout, and then none at all, and it
+// does not keep a server from ending.
+func TestFleetSlowStore(t *testing.T) {
+	redis := startRedis(t)
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, path, "version: 1\nstore: {url: \""+redis.url()+"\", timeout: 300ms}\n"+failing)
+	s := startServer(t, "--config", path)
+	s.logged("msg=serving")
+	eventually(t, "the store answers", func() bool { return s.statusOf("closed", "k", 1) == http.StatusOK })
+	if err := redis.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	eventually(t, "the breaker is open", func() bool {
+		start := time.Now()
+		if got := s.statusOf("closed", "k", 1); got != http.StatusServiceUnavailable {
+			t.Errorf("status %d", got)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%v for an answer", took)
+		}
+		asked++
+		return s.store().Breaker.State == "open"
+	})
+	start := time.Now()
+	for range 50 {
+		if got := s.statusOf("open", "k", 1); got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+	}
+	if took := time.Since(start); took > 10*time.Second { // 50 timeouts would be 15 s
+		t.Errorf("%v for 50 answers", took)
+	}
+	s.signal(syscall.SIGTERM)
+	start = time.Now()
+	if status := s.wait(); status.ExitCode() != 0 || time.Since(start) > 20*time.Second {
+		t.Errorf("%v, %v after SIGTERM", status, time.Since(start))
+	}
+	t.Logf("%d requests until the breaker was open; ended within %v", asked, time.Since(start))
 }
 
 // TestFleetReload: policies change while servers run, the store does not.

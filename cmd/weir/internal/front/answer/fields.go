@@ -24,7 +24,7 @@ type Fields struct {
 const mostTold = 1024
 
 // Tell sets the fields about v, the verdict on r, in h. It answers the seconds of Retry-After, 0 if there is none. Without a
-// limit nothing is told. A policy that holds more than once, with several keys, is told once: as the one that binds, or else
+// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than once, with several keys, is told once: as the one that binds, or else
 // the first.
 func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
 	if len(v.Parts) == 0 {
@@ -63,6 +63,9 @@ func parts(order []int, v *policy.Verdict) []int {
 	}
 next:
 	for i := range v.Parts {
+		if v.Parts[i].Unasked && v.Parts[i].Decision.Allowed {
+			continue
+		}
 		for _, j := range order {
 			if v.Parts[j].Decision.Policy == v.Parts[i].Decision.Policy {
 				continue next

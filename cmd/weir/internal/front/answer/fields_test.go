@@ -86,6 +86,24 @@ func TestFieldsOfManyLimits(t *testing.T) {
 	}
 }
 
+// TestFieldsLeaveOutWhatWasNotAsked, unless it has refused nevertheless.
+func TestFieldsLeaveOutWhatWasNotAsked(t *testing.T) {
+	part := func(name string, allowed, unasked bool) policy.Part {
+		return policy.Part{
+			Policy:  &policy.Policy{Name: name, Limits: limitsOf(weir.Limit{Rate: weir.PerSecond(5)})},
+			Unasked: unasked, Decision: weir.Decision{Allowed: allowed, Limit: 5, Policy: name},
+		}
+	}
+	var fields answer.Fields
+	h := http.Header{}
+	fields.Tell(h, &policy.Request{}, &policy.Verdict{
+		Binding: 1, Parts: []policy.Part{part("a", true, true), part("b", false, false), part("c", false, true), part("d", true, false)},
+	})
+	if got, want := h.Get("Ratelimit-Policy"), `"b";q=5;w=1, "c";q=5;w=1, "d";q=5;w=1`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestProblem(t *testing.T) {
 	for reason, want := range map[weir.Reason]struct {
 		status int
