@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/algo"
 )
 
 // OptimisticOptions configure an [Optimistic].
@@ -63,7 +62,9 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 		o.Drift = defaultDrift
 	}
 	if o.Drift < 1 || o.Drift > 100 {
-		return o, &weir.OptionError{Option: "OptimisticOptions.Drift", Value: fmt.Sprint(o.Drift), Accepted: "from 1 to 100 per cent"}
+		return o, &weir.OptionError{
+			Option: "OptimisticOptions.Drift", Value: fmt.Sprint(o.Drift), Accepted: "from 1 to 100 per cent",
+		}
 	}
 	if o.MaxKeys == 0 {
 		o.MaxKeys = defaultMaxKeys
@@ -187,7 +188,8 @@ func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
 	s := &Optimistic{
 		inner: inner, o: o, start: time.Now(), seed: maphash.MakeSeed(), keep: 2 * int64(o.Interval),
 		shards: make([]optimisticShard, count), most: o.MaxKeys / count,
-		stop: make(chan struct{}), urgent: make(chan *optimisticKey, mostUrgent), ended: make(chan struct{}), flushed: make(chan struct{}),
+		stop: make(chan struct{}), urgent: make(chan *optimisticKey, mostUrgent),
+		ended: make(chan struct{}), flushed: make(chan struct{}),
 	}
 	for i := range s.shards {
 		s.shards[i].keys = make(map[memoryKey]*optimisticKey)
@@ -206,41 +208,15 @@ func (o *Optimistic) now() int64 {
 
 // Take implements [Store].
 func (o *Optimistic) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
-	if len(charges) == 1 && len(decisions) == 1 && ctx.Err() == nil && o.takeKnown(&charges[0], &decisions[0]) {
-		return nil
+	if len(charges) == len(decisions) && ctx.Err() == nil {
+		switch {
+		case len(charges) == 1 && o.takeKnown(&charges[0], &decisions[0]), len(charges) > 1 && o.takeAllKnown(charges, decisions):
+			return nil
+		}
 	}
 	if err := CheckTaken(charges); err != nil {
 		return err
 	}
 	c := optimisticCall{o: o, charges: charges, decisions: decisions, ask: o.inner.Take, takes: true}
 	return c.run(ctx)
-}
-
-// takeKnown decides on a charge if no more must be known than the view of its key.
-func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
-	if c.N < 0 || c.N > algo.MaxPermits {
-		return false
-	}
-	s := &o.shards[o.place(c.Policy, c.Key)]
-	now := o.now()
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	k := s.keys[memoryKey{c.Policy, c.Key}]
-	if k == nil || k.terms.given != c.Limit || o.closed.Load() {
-		return false
-	}
-	k.used = true
-	now = max(now, k.at)
-	switch k.judge(o, c.N, now, d) {
-	case verdictGrant:
-		if !k.may(c.N, nil) {
-			return false
-		}
-		k.take(c.N)
-		o.queue(k, now)
-	case verdictRefuse:
-	default:
-		return false
-	}
-	return true
 }

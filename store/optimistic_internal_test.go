@@ -30,7 +30,7 @@ func TestOptimisticGivesBack(t *testing.T) {
 			}
 			told := func(want int64) {
 				t.Helper()
-				time.Sleep(150 * time.Millisecond) //nolint:forbidigo // in a bubble
+				time.Sleep(150 * time.Millisecond)
 				s, err := inner.Inspect(t.Context(), charges[0])
 				if err != nil || s.Decision.Remaining != want {
 					t.Errorf("the store has %+v, %v, want %d", s.Decision, err, want)

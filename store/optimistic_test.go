@@ -55,7 +55,10 @@ func (d *distant) call(ctx context.Context, do func() error) error {
 }
 
 func raise(most *atomic.Int64, n int64) {
-	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	for {
+		if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+			return
+		}
 	}
 }
 

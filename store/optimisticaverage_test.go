@@ -12,7 +12,7 @@ import (
 // TestOptimisticAverage has nodes ask for more than the limit for a long time: what they admit above the limit is missing
 // afterwards, and nothing is lost.
 func TestOptimisticAverage(t *testing.T) {
-	const last = 20 * time.Second
+	const last = 12 * time.Second
 	for _, l := range optimisticLimits() {
 		for _, nodes := range []int{1, 5} {
 			c := crowd{limit: l, nodes: nodes, callers: 2, pause: 15 * time.Millisecond, most: 1, last: last}

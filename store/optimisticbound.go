@@ -29,7 +29,8 @@ func (o OptimisticOptions) driftOf(t *terms) int64 {
 }
 
 // Describe says in words how far the limit l can be exceeded: "optimistic: up to 10 x (instances - 1) permits above the limit,
-// paid back afterwards with up to 11 instances". Sliding windows and counters do not pay back: "... above the limit, in each window".
+// paid back afterwards with up to 11 instances". Sliding windows and counters do not pay back: "... above the limit, in each
+// window".
 func (o OptimisticOptions) Describe(l weir.Limit) string {
 	drift := o.DriftOf(l)
 	if drift == 0 {

@@ -52,15 +52,16 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 	var all sync.WaitGroup
 	var nodes []*store.Optimistic
 	random := func(seed int, most time.Duration) func() time.Duration {
-		r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test that can be repeated
-		var lock sync.Mutex
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		var one sync.Mutex
 		return func() time.Duration {
-			lock.Lock()
-			defer lock.Unlock()
+			one.Lock()
+			defer one.Unlock()
 			return time.Duration(r.Int64N(int64(most)))
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), c.last)
+	alive := t.Context()
+	ctx, cancel := context.WithTimeout(alive, c.last)
 	defer cancel()
 	for i := range c.nodes {
 		d, delay := &distant{Store: shared}, random(i, 30*time.Millisecond)
@@ -91,7 +92,7 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 					n := 1 + calls%c.most
 					g := &granted{}
 					decisions := make([]weir.Decision, 1)
-					err := s.Take(context.WithValue(t.Context(), grantedKey{}, g),
+					err := s.Take(context.WithValue(alive, grantedKey{}, g),
 						[]store.Charge{{Policy: "p", Limit: c.limit, N: n}}, decisions)
 					if err != nil && !c.failures {
 						t.Error(err)
@@ -182,13 +183,13 @@ func TestOptimisticBound(t *testing.T) {
 		for _, c := range []crowd{
 			{nodes: 1, callers: 4, pause: 10 * time.Millisecond, most: 1},
 			{nodes: 1, callers: 4, pause: 10 * time.Millisecond, most: 9, failures: true},
-			{nodes: 4, callers: 3, pause: 10 * time.Millisecond, most: 1},
+			{nodes: 4, callers: 3, pause: 15 * time.Millisecond, most: 1},
 			{nodes: 4, callers: 3, pause: 20 * time.Millisecond, most: 9},
-			{nodes: 4, callers: 3, pause: 10 * time.Millisecond, most: 3, failures: true},
-			{nodes: 3, callers: 3, pause: 10 * time.Millisecond, most: 2, drift: 50},
-			{nodes: 10, callers: 2, pause: 20 * time.Millisecond, most: 2},
+			{nodes: 4, callers: 3, pause: 15 * time.Millisecond, most: 3, failures: true},
+			{nodes: 3, callers: 3, pause: 15 * time.Millisecond, most: 2, drift: 50},
+			{nodes: 10, callers: 1, pause: 15 * time.Millisecond, most: 2},
 		} {
-			c.limit, c.last = l, 8*time.Second
+			c.limit, c.last = l, 6*time.Second
 			synctest.Test(t, func(t *testing.T) {
 				admitted := c.run(t)
 				drift := store.OptimisticOptions{Drift: c.drift}.DriftOf(l)

@@ -72,7 +72,8 @@ func (k *optimisticKey) hold(o *Optimistic, t *terms) {
 	}
 }
 
-// judge decides on n permits by the view, if it can: then d is the decision. If it is verdictGrant and may says so, take may follow.
+// judge decides on n permits by the view, if it can: then d is the decision. If it is verdictGrant and may says so, take may
+// follow.
 func (k *optimisticKey) judge(o *Optimistic, n, now int64, d *weir.Decision) verdict {
 	if now < k.full {
 		*d = k.decision(n, algo.Result{RetryAfter: time.Duration(k.full - now)})

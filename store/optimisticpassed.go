@@ -101,8 +101,8 @@ func (o *Optimistic) Refund(ctx context.Context, charges []Charge) error {
 	return o.inner.Refund(ctx, rest)
 }
 
-// giveBack undoes a Take of this process a moment ago that granted the charges. Permits of which the store has been told since are
-// refunded when it is told next.
+// giveBack undoes a Take of this process a moment ago that granted the charges. Permits of which the store has been told since
+// are refunded when it is told next; those of keys that are not remembered are gone.
 func (o *Optimistic) giveBack(charges []Charge) {
 	for i := range charges {
 		c := &charges[i]
@@ -181,18 +181,16 @@ func (o *Optimistic) Reset(ctx context.Context, policy, key string) error {
 		k.owed, k.back = 0, 0
 		k.mistrust()
 	}
-	for under := true; under; { // what is under way would count afterwards
-		var f *optimisticFlight
-		o.with(policy, key, func(k *optimisticKey) {
-			forget(k)
-			f = k.flight
-		})
-		if under = f != nil; under {
-			select {
-			case <-f.done:
-			case <-ctx.Done():
-				return notTaken(ctx.Err())
-			}
+	var f *optimisticFlight
+	o.with(policy, key, func(k *optimisticKey) {
+		forget(k)
+		f = k.flight
+	})
+	if f != nil { // what is under way would count afterwards
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return notTaken(ctx.Err())
 		}
 	}
 	defer o.with(policy, key, forget)

@@ -17,8 +17,8 @@ type optimisticShard struct {
 	keys map[memoryKey]*optimisticKey
 	ring []*optimisticKey // all keys
 	hand int              // where in the ring the next look is
-	// passing is how many calls about keys that are not kept are under way. These keys are not added meanwhile, as what is granted from
-	// memory must be known to the calls that ask the store.
+	// passing is how many calls about keys that are not kept are under way. These keys are not added meanwhile, as what is
+	// granted from memory must be known to the calls that ask the store.
 	passing map[memoryKey]int
 	queue   []*optimisticKey // those of which the store must be told, the oldest first
 	first   int              // where the queue begins

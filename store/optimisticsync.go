@@ -85,8 +85,8 @@ func (o *Optimistic) employ(work func()) bool {
 	return true
 }
 
-// hurry has the store told about an urgent key and those that have become urgent since. If it cannot be, they are urgent when the next
-// permits are granted.
+// hurry has the store told about an urgent key and those that have become urgent since. If it cannot be, they are urgent when
+// the next permits are granted.
 func (o *Optimistic) hurry(k *optimisticKey) {
 	keys := []*optimisticKey{k}
 	for more := true; more && len(keys) < MostCharges; {
@@ -219,8 +219,8 @@ func (o *Optimistic) batch(since int64) *optimisticBatch {
 	return b
 }
 
-// fill adds keys of a shard, which is locked, to a batch, and tells whether it is full. A key for which calls with others have failed
-// is told in a call of its own.
+// fill adds keys of a shard, which is locked, to a batch, and tells whether it is full. A key for which calls with others have
+// failed is told in a call of its own.
 func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (full bool) {
 	for len(b.keys) < MostCharges {
 		if len(b.keys) > 0 && s.first < len(s.queue) && s.queue[s.first].single {
@@ -302,10 +302,7 @@ func (o *Optimistic) Close() error {
 		return nil
 	}
 	defer close(o.flushed)
-	for i := range o.shards { // who has seen it open has decided by now
-		o.shards[i].lock.Lock()
-		o.shards[i].lock.Unlock() //nolint:staticcheck // it is a barrier
-	}
+	_ = o.Len() // it waits for each lock: who has seen the store open has decided then
 	close(o.stop)
 	<-o.ended
 	ctx, cancel := context.WithTimeout(context.Background(), o.o.Timeout)
