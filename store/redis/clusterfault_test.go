@@ -29,7 +29,8 @@ func TestClusterFailover(t *testing.T) {
 			l.requests = append(l.requests, []int{4, 5}, []int{5, 6, 7}, []int{4, 7}) // of several slots
 			l.reserving = 5
 			slot := slotOf("{" + l.charges[4].Key + "}")
-			l.start(16).more(1000)
+			// The charges of several slots are reserved, and then committed: two calls; or canceled and looked at: three.
+			l.expect(3 * timeout).start(16).more(1000)
 			for round := range rounds(t) {
 				if round > 0 {
 					c.settle()
@@ -56,8 +57,7 @@ func TestClusterFailover(t *testing.T) {
 			l.stop()
 			sum := l.drain(l.stores[0])
 			l.report(name, sum)
-			// The charges of several slots are reserved, and then committed: two calls; or canceled and looked at: three.
-			l.within(3 * timeout)
+			l.within()
 			if most := float64(1 + rounds(t)); sum.most > most {
 				t.Errorf("%.3f of a limit were admitted, want at most %v", sum.most, most)
 			}
@@ -95,7 +95,7 @@ func TestClusterSlotMoves(t *testing.T) {
 	l := newLoad(t, charges, c.open(t, Options{Timeout: timeout}), c.open(t, Options{Timeout: timeout}))
 	l.requests = append(l.requests, []int{4, 8}, []int{5, 6})
 	l.reserving = 5
-	l.start(16).more(1000)
+	l.expect(timeout).start(16).more(1000)
 	moves := 6 * rounds(t)
 	from := c.owner(0, slot)
 	for range moves {
@@ -120,7 +120,7 @@ func TestClusterSlotMoves(t *testing.T) {
 	l.stop()
 	sum := l.drain(l.stores[0])
 	l.report(fmt.Sprint("slot moved ", moves, " times"), sum)
-	l.within(timeout)
+	l.within()
 	if sum.above > 0 {
 		t.Errorf("%d above the limit", sum.above)
 	}

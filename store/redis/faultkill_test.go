@@ -24,7 +24,7 @@ func TestServerKilled(t *testing.T) {
 			restarts := 2 * rounds(t)
 			server := startServer(t, c.args...)
 			s := server.open(Options{Timeout: timeout})
-			l := newLoad(t, faultCharges(50, 50_000), s).start(16)
+			l := newLoad(t, faultCharges(50, 50_000), s).expect(timeout).start(16)
 			l.more(2000) // the small limits are used up
 			for range restarts {
 				server.kill()
@@ -36,7 +36,7 @@ func TestServerKilled(t *testing.T) {
 			l.stop()
 			sum := l.drain(s)
 			l.report(c.name, sum)
-			l.within(timeout)
+			l.within()
 			if !c.lost && sum.above > 0 {
 				t.Errorf("%d above the limit", sum.above)
 			}

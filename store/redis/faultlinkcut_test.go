@@ -23,7 +23,7 @@ func TestLinksCut(t *testing.T) {
 	}
 	l := newLoad(t, faultCharges(100, 50_000), stores...)
 	l.reserving = 5
-	l.start(12).more(500)
+	l.expect(timeout).start(12).more(500)
 	for range rounds(t) {
 		for _, c := range []struct {
 			name string
@@ -68,7 +68,7 @@ func TestLinksCut(t *testing.T) {
 	l.stop()
 	sum := l.drain(server.open(Options{}))
 	l.report("links cut", sum)
-	l.within(timeout)
+	l.within()
 	if sum.above > 0 {
 		t.Errorf("%d above the limit", sum.above)
 	}

@@ -39,7 +39,7 @@ func TestSentinelFailover(t *testing.T) {
 			w := startSentinels(t, 2)
 			s := w.open(t, Options{Timeout: timeout})
 			other := w.open(t, Options{Timeout: timeout})
-			l := newLoad(t, faultCharges(50, 50_000), s, other).start(16)
+			l := newLoad(t, faultCharges(50, 50_000), s, other).expect(timeout).start(16)
 			l.more(2000)
 			for round := range rounds(t) {
 				if round > 0 {
@@ -71,7 +71,7 @@ func TestSentinelFailover(t *testing.T) {
 			l.stop()
 			sum := l.drain(s)
 			l.report(name, sum)
-			l.within(timeout)
+			l.within()
 			lost := l.admittedSum() - sum.taken
 			t.Logf("%s: %d of the permits granted under load had not reached the replica", name, max(0, lost))
 			if most := float64(1 + rounds(t)); sum.most > most {
