@@ -12,6 +12,9 @@ func (l *Leased) lowered(charges []Charge) ([]Charge, error) {
 	if l.closed.Load() {
 		return nil, ErrClosed
 	}
+	if err := checkNames(charges); err != nil {
+		return nil, err
+	}
 	asked := make([]Charge, len(charges))
 	for i, c := range charges {
 		p, err := l.plans.plan(c.Limit)
@@ -50,10 +53,12 @@ func (l *Leased) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 	}
 	held := make([]int64, len(charges))
 	for i := range charges {
-		l.inHand(&charges[i], func(e *leasedKey, now int64) { held[i] = e.left(now) })
-		if n := charges[i].N; n > 0 && held[i] > 0 && n <= asked[i].Limit.Burst+asked[i].Limit.Rate.Permits {
-			asked[i].N = max(0, n-held[i])
-		}
+		l.inHand(&charges[i], func(e *leasedKey, now int64) {
+			held[i] = e.left(now)
+			if n := charges[i].N; n <= e.plan.most { // or it is refused for good
+				asked[i].N = max(0, n-held[i])
+			}
+		})
 	}
 	if err := l.inner.Peek(ctx, asked, decisions); err != nil {
 		return err
@@ -70,9 +75,6 @@ func (l *Leased) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 
 // Refund implements [Store]: permits that were spent from a block in hand go back into it, all others to the inner store.
 func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
-	if err := CheckCharges(charges); err != nil {
-		return err
-	}
 	asked, err := l.lowered(charges)
 	if err != nil {
 		return err
@@ -103,6 +105,9 @@ func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
 func (l *Leased) Reserve(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
 ) (Reservation, error) {
+	if err := CheckDecisions(charges, decisions); err != nil {
+		return Reservation{}, err
+	}
 	asked, err := l.lowered(charges)
 	if err != nil {
 		return Reservation{}, err

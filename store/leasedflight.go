@@ -195,8 +195,8 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 	left := e.left(now)
 	e.lentAt, e.lentN = now, left
 	e.low = -1
-	if demand := e.demand(now, left); demand > 0 {
-		e.low = demand / 4
+	if demand := e.demand(now, left); demand > 0 { // a quarter, or what is used up while the answer is twice as late as this one
+		e.low = max(demand/4, muldiv(demand, min(2*max(now-f.sent, 0), f.plan.demandSpan()), f.plan.demandSpan()))
 	}
 	return e.shed(left, now, back)
 }

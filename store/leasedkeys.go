@@ -98,7 +98,7 @@ func (s *leasedShard) add(hash uint64, policy, key string, p *leasePlan, now int
 	}
 	e := &leasedKey{
 		policy: strings.Clone(policy), key: strings.Clone(key), hash: hash, plan: p, seen: p.most, since: now, used: now,
-		forgotten: s.evicted, low: -1, next: s.keys[hash],
+		forgotten: s.evicted, low: -1, lentAt: now, reset: now, aheadAt: now, next: s.keys[hash],
 	}
 	s.keys[hash] = e
 	s.count++
