@@ -72,57 +72,27 @@ func (f *File) Bounds() []Bound {
 
 // bound is that of a limit.
 func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
-	b := Bound{Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Fail: p.Fail}
-	var leased store.LeasedOptions
-	var optimistic store.OptimisticOptions
-	if s := f.Store; s != nil {
-		leased.Term, optimistic.Interval, optimistic.Drift = s.Leased.Term, s.Optimistic.Interval, s.Optimistic.Drift
-	}
-	b.AtOnce = l.Burst
+	b := Bound{Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Fail: p.Fail, AtOnce: l.Burst}
 	if b.AtOnce == 0 {
 		b.AtOnce = l.Rate.Permits
 	}
 	hidden := f.shows(l.path)
-	words := ""
-	switch lease := leased.Bound(l.Limit.Limit); {
+	words := "exact, one round trip to the store for each request"
+	switch {
 	case concurrent(l):
 		b.RoundTrip = true
 		hold := p.Hold
 		if hold == 0 {
 			hold = time.Minute
 		}
-		words = "exact, one round trip to the store for each request and one when it ends; what a process that died had taken comes " +
-			"back within " + f.show(p.path+"."+keyHold, shortDuration(hold))
-	case p.Consistency == policy.ConsistencyLeased && !lease.Leased:
-		b.RoundTrip = true
-		words = "never above the limit, which is too small for blocks: one round trip to the store for each request"
-	case p.Consistency == policy.ConsistencyLeased && hidden:
-		words = "never above the limit, decided in memory; the numbers came from the environment and are not shown"
+		words += " and one when it ends; what a process that died had taken comes back within " +
+			f.show(p.path+"."+keyHold, shortDuration(hold))
 	case p.Consistency == policy.ConsistencyLeased:
-		b.AtOnce, b.Unused = lease.Lowered, lease.Block
-		words = fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, so with "+
-			"3 processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), count(lease.Unused(3)))
+		words = f.leased(&b, l, hidden)
 	case p.Consistency == policy.ConsistencyOptimistic:
-		after := "which are missing afterwards"
-		if l.Algorithm == weir.AlgorithmSlidingWindow || l.Algorithm == weir.AlgorithmSlidingCounter {
-			after = "in each window"
-		}
-		drift := optimistic.DriftOf(l.Limit.Limit)
-		switch {
-		case drift == 0:
-			b.RoundTrip = true
-			words = "exact, one round trip to the store for each request, as it cannot be decided in memory"
-		case hidden:
-			words = "decided in memory, above the limit by a bounded number of permits for each process but one; the numbers came from the " +
-				"environment and are not shown"
-		default:
-			b.Overshoot = drift
-			words = fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, so with 3 processes by %s, %s",
-				spellPermits(drift), count(2*drift), after)
-		}
+		words = f.optimistic(&b, l, hidden)
 	default:
 		b.RoundTrip = true
-		words = "exact, one round trip to the store for each request"
 	}
 	if hidden {
 		b.AtOnce, b.Unused, b.Overshoot = 0, 0, 0
@@ -132,6 +102,45 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		policy.FailLocal: "each process keeps to the limit divided by the number of processes",
 	}[p.Fail]
 	return b
+}
+
+const notShown = "; the numbers came from the environment and are not shown"
+
+// leased fills in the bound of a limit whose permits are taken in blocks, and says it in words.
+func (f *File) leased(b *Bound, l placedLimit, hidden bool) string {
+	var o store.LeasedOptions
+	if f.Store != nil {
+		o.Term = f.Store.Leased.Term
+	}
+	lease := o.Bound(l.Limit.Limit)
+	switch {
+	case !lease.Leased:
+		b.RoundTrip = true
+		return "never above the limit, which is too small for blocks: one round trip to the store for each request"
+	case hidden:
+		return "never above the limit, decided in memory" + notShown
+	}
+	b.AtOnce, b.Unused = lease.Lowered, lease.Block
+	return fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, "+
+		"so with 3 processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), count(lease.Unused(3)))
+}
+
+// optimistic fills in the bound of a limit that is told to the store afterwards, and says it in words.
+func (f *File) optimistic(b *Bound, l placedLimit, hidden bool) string {
+	var o store.OptimisticOptions
+	if f.Store != nil {
+		o.Interval, o.Drift = f.Store.Optimistic.Interval, f.Store.Optimistic.Drift
+	}
+	if hidden {
+		return "decided in memory, above the limit by a bounded number of permits for each process but one" + notShown
+	}
+	after := "which are missing afterwards"
+	if l.Algorithm == weir.AlgorithmSlidingWindow || l.Algorithm == weir.AlgorithmSlidingCounter {
+		after = "in each window"
+	}
+	b.Overshoot = o.DriftOf(l.Limit.Limit)
+	return fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, "+
+		"so with 3 processes by %s, %s", spellPermits(b.Overshoot), count(2*b.Overshoot), after)
 }
 
 func spellPermits(n int64) string {

@@ -128,7 +128,7 @@ func (d *decoder) file(v value) *File {
 	} else {
 		o.missing("version", "is missing: it must be 1", "add version: 1")
 	}
-	if store, given := o.get("store"); given {
+	if store, given := o.get(keyStore); given {
 		f.Store = d.store(store)
 	}
 	if policies, given := o.get("policies"); given {

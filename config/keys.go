@@ -23,6 +23,7 @@ const (
 	keyHost    = "host"
 	keyMethod  = "method"
 	keyMaxKeys = "max_keys"
+	keyStore   = "store"
 
 	tagInt = "!!int"
 )
@@ -65,7 +66,7 @@ var (
 		what: "the file",
 		keys: map[string]string{
 			"version":  "the version of the format",
-			"store":    "where the states of shared policies are kept",
+			keyStore:   "where the states of shared policies are kept",
 			"policies": "limits by name",
 			"rules":    "which limits hold for which requests",
 		},
@@ -248,6 +249,6 @@ var (
 // kinds are all of them by the names of their definitions in the schema.
 var kinds = map[string]kind{
 	"file": fileKind, keyLimits: limitsKind, "policy": policyKind, keyLimit: limitKind, "tiers": tiersKind, "queue": queueKind,
-	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, "store": storeKind, "leased": leasedKind,
+	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, keyStore: storeKind, "leased": leasedKind,
 	"optimistic": optimisticKind,
 }

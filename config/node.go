@@ -97,13 +97,19 @@ func (d *decoder) child(n, key *yaml.Node, path string) value {
 	return value{d.resolve(n), path, key}
 }
 
+// The kinds of nodes that are no scalars, as describe names them.
+const (
+	isMapping = "is a mapping"
+	isList    = "is a list"
+)
+
 // describe names the kind of a node.
 func describe(v value) string {
 	switch {
 	case v.node.Kind == yaml.MappingNode:
-		return "is a mapping"
+		return isMapping
 	case v.node.Kind == yaml.SequenceNode:
-		return "is a list"
+		return isList
 	case v.isNull():
 		return "is empty"
 	}

@@ -31,7 +31,7 @@ func (d *decoder) rules(v value) []*placedRule {
 	if v.isNull() || v.node.Kind == 0 {
 		return nil
 	}
-	if len(v.node.Content) == 0 && v.at() != nil && describe(v) == "is a list" {
+	if len(v.node.Content) == 0 && v.at() != nil && describe(v) == isList {
 		return nil
 	}
 	items, ok := d.list(v, false, "a list of rules")
@@ -116,7 +116,7 @@ func (d *decoder) uses(v value, r *placedRule) {
 // use reads a name, or a mapping.
 func (d *decoder) use(v value) (u placedUse, ok bool) {
 	u.value = v
-	if describe(v) != "is a mapping" {
+	if describe(v) != isMapping {
 		s, isText := d.text(v, "the name of a policy, or {policy: name, key: ..., cost: ...}", "write the name of a policy")
 		u.Policy = s.text
 		return u, isText

@@ -43,19 +43,26 @@ func (d *decoder) sharing(o *object, p *placedPolicy) {
 	if !p.Consistency.Shared() {
 		const fix = "add consistency: coherent, or remove it"
 		if holds {
-			d.wrong(value{hold.key, hold.path, hold.key}, "belongs to shared policies: one that is local holds nothing in a store", fix)
+			d.wrong(value{hold.key, hold.path, hold.key},
+				"belongs to shared policies: one that is local holds nothing in a store", fix)
 		}
 		if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
 			d.wrong(fail, "must be closed or open: local is for shared policies, while their store is unavailable", fix)
 		}
 		return
 	}
+	d.unshared(o, p)
+}
+
+// unshared finds what a shared policy cannot have.
+func (d *decoder) unshared(o *object, p *placedPolicy) {
 	if queue, given := o.get("queue"); given && p.QueueLimit > 0 {
 		d.wrong(value{queue.key, queue.path, queue.key}, "a shared policy has no queue: it tells when to come back",
 			"remove it, or write consistency: local")
 	}
 	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
-		d.wrong(full, "must be deny: the keys of a shared policy are bounded by its store", "remove it, or write consistency: local")
+		d.wrong(full, "must be deny: the keys of a shared policy are bounded by its store",
+			"remove it, or write consistency: local")
 	}
 	for _, l := range p.live.limits {
 		if concurrent(l) && p.Consistency != policy.ConsistencyCoherent {
@@ -79,7 +86,7 @@ func (d *decoder) storeless(f *File) {
 		}
 	}
 	if f.Store != nil && !shared && len(f.policies) > 0 {
-		d.warn(value{f.Store.place.key, "store", nil}, "no policy is shared: the store is not used",
+		d.warn(value{f.Store.place.key, keyStore, nil}, "no policy is shared: the store is not used",
 			"add consistency: coherent to a policy, or remove it")
 	}
 }

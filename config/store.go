@@ -2,14 +2,11 @@ package config
 
 import (
 	"net"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // Store says where the states of shared policies are kept. Nothing has been opened: that is for the program. What has its
@@ -60,25 +57,14 @@ func (s *Store) String() string { return s.where }
 // GoString is String: a store that is printed with all its fields shows no password either.
 func (s *Store) GoString() string { return "config.Store(" + strconv.Quote(s.where) + ")" }
 
-const (
-	storeURLIs = "a URL such as redis://host:6379/0, rediss://host:6379 over TLS, or unix:///path/to/socket"
-	storeFix   = "write redis://127.0.0.1:6379, for instance"
-	mostPrefix = 128
-)
-
-// storeSchemes are those of URLs, and what they are called by others.
-var (
-	storeSchemes = []string{"redis", "rediss", "valkey", "valkeys", schemeUnix}
-	storeParams  = []string{"addr", "db", "master_set", "protocol", "skip_verify"}
-)
-
-const schemeUnix = "unix"
+// mostPrefix is how long a prefix may be.
+const mostPrefix = 128
 
 // store reads where shared policies are kept: a URL, or a mapping.
 func (d *decoder) store(v value) *Store {
 	s := &Store{Source: d.place(v), place: v, origin: *d.source.mistake(v.key.Line, v.key.Column, "", "")}
 	s.origin.Path = v.path
-	if describe(v) != "is a mapping" {
+	if describe(v) != isMapping {
 		d.storeURL(v, s)
 		return s
 	}
@@ -130,31 +116,38 @@ func (d *decoder) store(v value) *Store {
 
 // storeModes reads what is about leased and optimistic policies.
 func (d *decoder) storeModes(o *object, s *Store) {
-	maxKeys := func(o *object, to *int) {
-		if keys, given := o.get(keyMaxKeys); given {
-			n, _ := d.number(keys, 1, 1_000_000_000, "a number of keys")
-			*to = int(n)
+	if l, ok := d.mode(o, "leased", leasedKind, &s.Leased.MaxKeys); ok {
+		if term, given := l.get("term"); given {
+			s.Leased.Term = d.duration(term, 10*time.Millisecond, time.Minute)
 		}
 	}
-	if v, given := o.get("leased"); given {
-		if l, ok := d.object(v, leasedKind); ok {
-			if term, given := l.get("term"); given {
-				s.Leased.Term = d.duration(term, 10*time.Millisecond, time.Minute)
-			}
-			maxKeys(l, &s.Leased.MaxKeys)
-		}
+	l, ok := d.mode(o, "optimistic", optimisticKind, &s.Optimistic.MaxKeys)
+	if !ok {
+		return
 	}
-	if v, given := o.get("optimistic"); given {
-		if l, ok := d.object(v, optimisticKind); ok {
-			if interval, given := l.get("interval"); given {
-				s.Optimistic.Interval = d.duration(interval, time.Millisecond, time.Minute)
-			}
-			if drift, given := l.get("drift"); given {
-				s.Optimistic.Drift = d.percent(drift)
-			}
-			maxKeys(l, &s.Optimistic.MaxKeys)
-		}
+	if interval, given := l.get("interval"); given {
+		s.Optimistic.Interval = d.duration(interval, time.Millisecond, time.Minute)
 	}
+	if drift, given := l.get("drift"); given {
+		s.Optimistic.Drift = d.percent(drift)
+	}
+}
+
+// mode reads the mapping of a mode, if there is one, and how many keys it has.
+func (d *decoder) mode(o *object, name string, k kind, maxKeys *int) (*object, bool) {
+	v, given := o.get(name)
+	if !given {
+		return nil, false
+	}
+	l, ok := d.object(v, k)
+	if !ok {
+		return nil, false
+	}
+	if keys, given := l.get(keyMaxKeys); given {
+		n, _ := d.number(keys, 1, 1_000_000_000, "a number of keys")
+		*maxKeys = int(n)
+	}
+	return l, true
 }
 
 // percent reads a share of a limit.
@@ -188,7 +181,7 @@ func (d *decoder) secret(v value, must string) (string, bool) {
 		d.add(m)
 		return "", false
 	}
-	if describe(v) == "is a mapping" || describe(v) == "is a list" || v.isNull() {
+	if describe(v) == isMapping || describe(v) == isList || v.isNull() {
 		return hidden(0, describe(v)+": must be "+must, "write ${REDIS_PASSWORD}, and set this variable of the environment")
 	}
 	x, wrong := expand(v.node.Value, d.env)
@@ -256,7 +249,7 @@ func (d *decoder) storeAddresses(v value, s *Store) {
 			continue
 		}
 		host, port, err := net.SplitHostPort(x.text)
-		if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@") {
+		if err != nil || !isPort(port) || host == "" || strings.ContainsAny(host, "/@") {
 			m := d.about(item, "must be host:port", "write 127.0.0.1:6379, for instance")
 			m.Value = redacted(m.Value)
 			d.add(m)
@@ -266,143 +259,6 @@ func (d *decoder) storeAddresses(v value, s *Store) {
 		shown = append(shown, d.written(item.path, x.text))
 	}
 	s.where = strings.Join(shown, ", ")
-}
-
-// storeURL reads a URL. Its value is shown without password.
-func (d *decoder) storeURL(v value, s *Store) {
-	wrong := func(at int, message, fix string) {
-		m := d.about(v, message, fix)
-		m.Value = redacted(m.Value)
-		if at > 0 {
-			m.Line, m.Column = d.source.position(v.node, at)
-		}
-		d.add(m)
-	}
-	if v.node.Kind != yaml.ScalarNode || v.isNull() {
-		wrong(0, describe(v)+": must be "+storeURLIs, storeFix)
-		return
-	}
-	x, flawed := expand(v.node.Value, d.env)
-	if flawed != nil {
-		wrong(flawed.at, flawed.message, flawed.fix)
-		return
-	}
-	if x.env {
-		d.shown[v.path] = redacted(v.node.Value)
-	}
-	if message, fix := urlFlaw(x.text); message != "" {
-		if x.env {
-			message, fix = "cannot be used once the environment is put in: must be "+storeURLIs, storeFix
-		}
-		wrong(0, message, fix)
-		return
-	}
-	s.URL = x.text
-	s.where = redacted(v.node.Value)
-}
-
-// urlFlaw says what is wrong with the URL of a store, "" if nothing is, without anything of the URL that is secret.
-func urlFlaw(text string) (message, fix string) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" || u.Opaque != "" {
-		fix = storeFix
-		if _, port, err := net.SplitHostPort(text); err == nil && port != "" && !strings.ContainsAny(text, "@/?") {
-			fix = "write redis://" + text
-		}
-		return "must be " + storeURLIs, fix
-	}
-	if !slices.Contains(storeSchemes, u.Scheme) {
-		return "must be " + storeURLIs, meant(u.Scheme, storeSchemes, storeFix)
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return "has parameters that cannot be read: must be " + storeURLIs, storeFix
-	}
-	for key := range query {
-		if !slices.Contains(storeParams, key) {
-			return "has a parameter that is not known: accepted are " + oneOf(storeParams), meant(key, storeParams, "remove it")
-		}
-	}
-	database := strings.TrimPrefix(u.Path, "/")
-	switch {
-	case u.Scheme == schemeUnix && u.Path == "":
-		return "has no path: must be unix:///path/to/socket", "write unix:///run/redis/redis.sock, for instance"
-	case u.Scheme == schemeUnix:
-		database = query.Get("db")
-	case u.Hostname() == "":
-		return "has no host: must be " + storeURLIs, storeFix
-	case u.Path == "/":
-		return "ends in a slash without the number of a database: must be " + storeURLIs, "remove the slash"
-	case query.Has("db"):
-		database = query.Get("db")
-	}
-	if n, err := strconv.Atoi(database); database != "" && (err != nil || n < 0 || n >= 1<<16) {
-		return "has a database that is not a number from 0 to 65535", "write redis://host:6379/0, for instance"
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return "has a port that is not from 1 to 65535", storeFix
-		}
-	}
-	for _, address := range query["addr"] {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return "has an addr that is not host:port", "write ?addr=10.0.0.2:6379, for instance"
-		}
-	}
-	return "", ""
-}
-
-// redacted is a URL, or what somebody took for one, without passwords. What it refers to of the environment stays.
-func redacted(text string) string {
-	scheme, rest, hasScheme := strings.Cut(text, "://")
-	if !hasScheme {
-		scheme, rest = "", text
-	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		user, password, hasPassword := strings.Cut(rest[:at], ":")
-		switch {
-		case isReference(rest[:at]):
-		case hasPassword && isReference(password):
-		case hasPassword:
-			rest = user + ":xxxxx" + rest[at:]
-		default:
-			rest = "xxxxx" + rest[at:]
-		}
-	}
-	if before, query, has := strings.Cut(rest, "?"); has && strings.Contains(strings.ToLower(query), "pass") {
-		rest = before + "?xxxxx"
-	}
-	if hasScheme {
-		return scheme + "://" + rest
-	}
-	return rest
-}
-
-// isReference tells whether a text is nothing but a variable of the environment, without a default.
-func isReference(text string) bool {
-	name, ok := strings.CutPrefix(text, "${")
-	name, closed := strings.CutSuffix(name, "}")
-	return ok && closed && isVariableName(name)
-}
-
-// ParseStore reads the URL of a store that was not given in a file. The error says what is wrong with it and what to do, without
-// a password that is in it.
-func ParseStore(text string) (*Store, error) {
-	if message, fix := urlFlaw(text); message != "" {
-		return nil, &StoreError{Value: redacted(text), Message: message, Fix: fix}
-	}
-	return &Store{URL: text, where: redacted(text)}, nil
-}
-
-// StoreError says what is wrong with the URL of a store.
-type StoreError struct {
-	// Value is the URL without its password, Message what is wrong, Fix what to do about it.
-	Value, Message, Fix string
-}
-
-// Error is all of that.
-func (e *StoreError) Error() string {
-	return "weir: store " + strconv.Quote(shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
 }
 
 // Same tells whether two stores are the same with the same options, wherever they stand. A nil Store is none.
@@ -421,7 +277,7 @@ func (s *Store) Same(o *Store) bool {
 
 // StoreErrors is the error of a program that refuses the store of a file, or that it has none.
 func (f *File) StoreErrors(message, fix string) *Errors {
-	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: "store"}
+	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: keyStore}
 	if f.Store != nil {
 		m = f.Store.origin
 	}
@@ -431,12 +287,12 @@ func (f *File) StoreErrors(message, fix string) *Errors {
 
 // At is the store with its options at another place, that of a URL: without what the file says of servers and of who we are for
 // them.
-func (s *Store) At(url *Store) *Store {
+func (s *Store) At(place *Store) *Store {
 	if s == nil {
-		return url
+		return place
 	}
 	at := *s
-	at.Source, at.URL, at.where = url.Source, url.URL, url.where
+	at.Source, at.URL, at.where = place.Source, place.URL, place.where
 	at.Addresses, at.Master, at.TLS, at.Database = nil, "", false, 0
 	at.Username, at.Password, at.SentinelUsername, at.SentinelPassword = "", "", "", ""
 	return &at

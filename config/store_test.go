@@ -34,7 +34,8 @@ func TestStore(t *testing.T) {
 	if s := f.Store; fmt.Sprint(s.Addresses) != "[a:1 xyzzy:2]" || s.Master != "m" || !s.TLS || s.URL != "" || s.String() != "a:1, ${B}:2" {
 		t.Errorf("%v as %s", s.Addresses, s)
 	}
-	if f, err := config.Parse("f", []byte("version: 1"+sharedPolicy), config.Options{HasStore: true}); err != nil || f.Store != nil {
+	f, err = config.Parse("f", []byte("version: 1"+sharedPolicy), config.Options{HasStore: true})
+	if err != nil || f.Store != nil {
 		t.Errorf("%v", err)
 	}
 	f, err = config.Parse("f", []byte("version: 1\nstore: redis://h\npolicies: {p: {limit: 1/s}}\n"), config.Options{})
