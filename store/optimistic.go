@@ -114,9 +114,9 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 // next, which only makes less of it. Nothing here depends on how old a view is, or on how long calls take. While a request takes
 // permits in the store its node grants none of the key from memory, and it has told the store everything before.
 //
-// A call that fails may have been heard, and its permits are told again: then they count twice, for less to be admitted. A
-// store that has lost its state, a Reset, and permits that are given back by Refund are outside of the proof, as they are for
-// the store alone.
+// A call that fails may have been heard, and its permits are told again, once the store answers: then they count twice, for
+// less to be admitted (TestOptimisticToldTwice). A store that has lost its state, a Reset, and permits that are given back by
+// Refund are outside of the proof, as they are for the store alone.
 //
 // # Debts
 //

@@ -97,6 +97,10 @@ func (d *distant) Take(ctx context.Context, charges []store.Charge, decisions []
 	})
 }
 
+func (d *distant) Peek(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
+	return d.call(ctx, func() error { return d.Store.Peek(ctx, charges, decisions) })
+}
+
 func (d *distant) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
 	return d.call(ctx, func() error {
 		raise(&d.charges, int64(len(charges)))

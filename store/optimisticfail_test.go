@@ -67,9 +67,13 @@ func TestOptimisticToldTwice(t *testing.T) {
 		take(t, s, "", l, 1)
 		take(t, s, "", l, 4)
 		d.deaf.Store(true)
-		_ = rest(t.Context(), 110*time.Millisecond)
+		_ = rest(t.Context(), time.Minute)
+		err := s.Take(t.Context(), []store.Charge{{Policy: "p", Limit: l, N: 1}}, make([]weir.Decision, 1))
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
 		d.deaf.Store(false)
-		_ = rest(t.Context(), time.Second)
+		_ = rest(t.Context(), 6*time.Second)
 		if got := left(t, d, "", l); got != 91 { // 1 + 4 + 4
 			t.Errorf("the store has %d left, not 91", got)
 		}

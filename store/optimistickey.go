@@ -40,6 +40,7 @@ type optimisticKey struct {
 	queued bool
 	dirty  int64 // since when it is in the queue
 	single bool  // calls with others have failed
+	unsure bool  // the store may have heard of what is owed
 	urgent bool  // the store is about to be told before the interval has passed
 }
 

@@ -35,8 +35,11 @@ type optimisticBatch struct {
 	terms     []*terms
 	charges   []Charge
 	decisions []weir.Decision
-	back      []Charge
+	back      []Charge // what was given back, of those keys of which something was
+	backs     []int64  // and of each key
+	refunded  bool
 	flight    *optimisticFlight
+	unsure    []Charge // one of which the store may have heard, if there is one
 }
 
 // reconcile has the store told, every interval, what is owed, and earlier about keys that are urgent.
@@ -258,17 +261,29 @@ func (b *optimisticBatch) add(k *optimisticKey) {
 	k.sent, k.owed = k.owed, 0
 	b.keys = append(b.keys, k)
 	b.charges, b.terms = append(b.charges, c), append(b.terms, k.terms)
+	b.backs = append(b.backs, k.back)
 	if k.back > 0 {
 		c.N, k.back = k.back, 0
 		b.back = append(b.back, c)
 	}
+	if k.unsure && b.unsure == nil {
+		c.N = 0
+		b.unsure = []Charge{c}
+	}
 }
 
-// debit tells the store, for as long as the timeout.
+// debit tells the store, for as long as the timeout. If that has failed before for one of the keys, it asks something harmless
+// first: so what the store has heard of is told again when it answers, and not each time it is tried.
 func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 	ctx, cancel := context.WithTimeout(ctx, o.o.Timeout)
 	defer cancel()
-	if len(b.back) > 0 {
+	if b.unsure != nil {
+		var d [1]weir.Decision
+		if err := o.inner.Peek(ctx, b.unsure, d[:]); err != nil {
+			return err
+		}
+	}
+	if b.refunded = true; len(b.back) > 0 {
 		_ = o.inner.Refund(ctx, b.back) // or the permits are lost: they are not given back twice
 	}
 	return o.inner.Debit(ctx, b.charges, b.decisions)
@@ -288,7 +303,10 @@ func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 	if k.single = err != nil && !unreachable(err); err != nil || b.decisions[i].Reason == weir.ReasonTableFull {
 		k.owed += k.sent
 	}
-	k.sent = 0
+	k.sent, k.unsure = 0, err != nil
+	if !b.refunded {
+		k.back += b.backs[i]
+	}
 	if err == nil && k.terms.text == b.terms[i].text {
 		k.see(o, 0, &b.decisions[i], now)
 	}
