@@ -152,14 +152,16 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 		l.late.Add(1)
 	}
 	allowed := err == nil
+	unavailable := errors.Is(err, store.ErrUnavailable)
 	for i := range d {
 		allowed = allowed && d[i].Allowed
+		unavailable = unavailable || d[i].Reason == weir.ReasonUnavailable // that is what a fleet says
 		if err != nil && d[i] != (weir.Decision{}) {
 			l.tb.Errorf("a decision with an error: %+v, %v", d[i], err)
 		}
 	}
 	switch {
-	case errors.Is(err, store.ErrUnavailable):
+	case unavailable:
 		l.failed.Add(1)
 		clear(d)
 		return true
@@ -239,6 +241,8 @@ type tally struct {
 	taken int64
 	// most is how often the limit of a key was admitted at the worst.
 	most float64
+	// each is what was admitted of each charge.
+	each []int64
 }
 
 // drain takes what is left of every limit, and then compares what was admitted with what is allowed. It is stopped before.
@@ -269,6 +273,7 @@ func (l *load) drain(s store.Store) tally {
 		if err := s.Take(context.Background(), c, d); err != nil || d[0].Allowed {
 			l.tb.Errorf("a permit after the last: %+v, %v", d[0], err)
 		}
+		sum.each = append(sum.each, admitted)
 		sum.admitted += admitted
 		sum.allowed += most
 		sum.above += max(0, admitted-most)
