@@ -56,7 +56,7 @@ type FleetOptions struct {
 //
 // What was granted in this process, as far as it has not come back here since, is told to the store by Debit: before any
 // request of this process is decided by the store for the key, in one call for the keys of a request, and for all other keys in
-// the background, in at most 16 calls for 64 keys each in 100 ms. What has come back is dropped, and never told.
+// the background, 64 in a call and at most 1,024 in 100 ms. What has come back is dropped, and never told.
 //
 // The other processes may find out later that the store is back, and have not told it anything until then. So for a time of
 // grace, which is FallbackOptions.Grace, charges of FailLocal need a permit of the share of this process and one of the store:

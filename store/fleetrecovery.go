@@ -12,7 +12,7 @@ import (
 const (
 	// recoveryTick is how often the goroutine of the recovery acts.
 	recoveryTick = 100 * time.Millisecond
-	// mostTold is how many calls tell the store what it is owed in a tick, each of up to MostCharges keys.
+	// mostTold is how often in a tick the store is told what it is owed of up to MostCharges keys.
 	mostTold = 16
 	// mostPruned is how many debts are looked at in a tick while the store is unavailable.
 	mostPruned = 512
@@ -124,9 +124,9 @@ func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
 	return mine.err
 }
 
-// tellSome tells the store what is owed, in so many calls at most.
-func (f *Fleet) tellSome(ctx context.Context, calls int) {
-	for range calls {
+// tellSome tells the store what is owed, of so many times MostCharges keys at most.
+func (f *Fleet) tellSome(ctx context.Context, times int) {
+	for range times {
 		if f.fallback.owing.Load() == 0 || ctx.Err() != nil {
 			return
 		}
