@@ -222,6 +222,24 @@ func testReturnChanged(s *suite) {
 		s.giveBack(s.Other, third, 1)
 		s.wantLeft(c, left)
 	}
+	for name, l := range s.limits(n) { // what was lent has come back, and is not what the new limit counts
+		if s.Advance == nil {
+			break
+		}
+		short := l
+		short.Rate.Period = min(l.Rate.Period, 4*time.Second)
+		if l.Algorithm == weir.AlgorithmCalendarWindow {
+			short.Calendar = weir.Calendar{Unit: weir.CalendarMinute}
+		}
+		c := s.charge("short "+name, "k", short, 3)
+		loan, _ := s.lend(s.Store, c, 3)
+		c.Limit, c.N = l, 5
+		s.take(s.Other, c)
+		s.Advance(2 * time.Minute)
+		left := s.left(c)
+		s.giveBack(s.Store, loan, 3)
+		s.wantLeft(c, left)
+	}
 	limits := s.limits(n)
 	c := s.charge("algorithm", "k", limits[tokenBucket], 5)
 	loan, _ := s.lend(s.Store, c, 5)
