@@ -156,7 +156,7 @@ func (l *Leased) Take(ctx context.Context, charges []Charge, decisions []weir.De
 				s.lock.Unlock()
 				return nil
 			}
-			if e.refuses(c.N, now) {
+			if c.N <= e.plan.most && e.refuses(c.N, now) {
 				e.refused(d, c.Policy, now)
 				s.lock.Unlock()
 				return nil

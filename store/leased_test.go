@@ -470,7 +470,7 @@ func TestLeasedLimitChanges(t *testing.T) {
 		change(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(700)})
 		empty("raised", 700)
 		change(weir.Limit{Rate: weir.PerHour(60), Burst: 200}) // another algorithm begins anew
-		empty("another algorithm", 700+199) // which is what the burst is lowered to
+		empty("another algorithm", 700+199)                    // which is what the burst is lowered to
 	})
 }
 
@@ -737,4 +737,20 @@ func TestLeasedContention(t *testing.T) {
 		}
 	}
 	t.Logf("%d and %d granted", granted[0].Load(), granted[1].Load())
+}
+
+// TestLeasedGiveBackOfWhatWasPassedOn undoes a request whose limit is not leased.
+func TestLeasedGiveBackOfWhatWasPassedOn(t *testing.T) {
+	small := weir.Limit{Rate: weir.PerHour(5)}
+	m := newMemoryStore(t)
+	l := newLeased(t, m, LeasedOptions{})
+	for range 20 {
+		if d := leasedTake(t, l, small, 3); !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		l.giveBack([]Charge{{Policy: "p", Key: "k", Limit: small, N: 3}, {Policy: "p", Key: "nobody", Limit: minutely, N: 1}})
+	}
+	if n := storeHas(t, m, small); n != 5 {
+		t.Errorf("%d are there", n)
+	}
 }

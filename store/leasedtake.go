@@ -319,36 +319,48 @@ func (c *leasedCall) pass(ctx context.Context) error {
 }
 
 // moment is how long ago, at most, a Take was called that giveBack undoes.
-const moment = 100 * time.Millisecond
+const moment = 300 * time.Millisecond
 
 // giveBack is giveBackSince for a Take that was called a moment ago.
 func (l *Leased) giveBack(charges []Charge) { l.giveBackSince(charges, l.now()-int64(moment)) }
 
-// giveBackSince undoes a Take of this process that was called at the time since of [Leased.now], or later: exactly, without asking
-// the inner store. What was passed on to it, or lies too far back, stays taken.
+// giveBackSince undoes a Take of this process that was called at the time since of [Leased.now], or later: exactly, and without
+// asking the inner store. What may lie too far back stays taken. What was passed on to the inner store is refunded there.
 func (l *Leased) giveBackSince(charges []Charge, since int64) {
-	for i := range charges {
-		charge := &charges[i]
+	var passed []Charge
+	for _, charge := range charges {
 		p, err := l.plans.plan(charge.Limit)
-		if err != nil || !p.bound.Leased || charge.N <= 0 {
+		if err != nil || charge.N <= 0 {
 			continue
 		}
-		hash := l.hashOf(charge.Policy, charge.Key)
-		s := &l.shards[l.shardAt(hash)]
-		s.lock.Lock()
-		if e := s.find(hash, charge.Policy, charge.Key); e != nil && !s.closed && e.plan.lowered == p.lowered {
-			now := l.now()
-			e.putBack(charge.N, since, now)
-			l.watch(s, e, now)
+		if !p.bound.Leased || !l.putBack(&charge, p, since) {
+			charge.Limit = p.lowered
+			passed = append(passed, charge)
 		}
-		s.lock.Unlock()
+	}
+	if len(passed) > 0 {
+		ctx, cancel := context.WithTimeout(l.ctx, callTime)
+		defer cancel()
+		if err := l.inner.Refund(ctx, passed); err != nil {
+			l.stats.lost.Add(1)
+		}
 	}
 }
 
-// leases tells whether a limit is taken in blocks; other limits are passed on.
-func (l *Leased) leases(limit weir.Limit) bool {
-	p, err := l.plans.plan(limit)
-	return err == nil && p.bound.Leased
+// putBack puts the permits of a charge back into the hand, or answers that they did not come from there.
+func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
+	hash := l.hashOf(charge.Policy, charge.Key)
+	s := &l.shards[l.shardAt(hash)]
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	e := s.find(hash, charge.Policy, charge.Key)
+	if e == nil || e.plan.lowered != p.lowered {
+		return s.closed // what was in hand has gone back already
+	}
+	now := l.now()
+	e.putBack(charge.N, since, now)
+	l.watch(s, e, now)
+	return true
 }
 
 // returnSoon gives permits back without waiting. A shard must be locked, and open.
