@@ -182,6 +182,7 @@ func TestOptimisticBound(t *testing.T) {
 	for _, l := range optimisticLimits() {
 		for _, c := range []crowd{
 			{nodes: 1, callers: 4, pause: 10 * time.Millisecond, most: 1},
+			{nodes: 1, callers: 6, pause: 15 * time.Millisecond, most: 9},
 			{nodes: 1, callers: 4, pause: 10 * time.Millisecond, most: 9, failures: true},
 			{nodes: 4, callers: 3, pause: 15 * time.Millisecond, most: 1},
 			{nodes: 4, callers: 3, pause: 20 * time.Millisecond, most: 9},
