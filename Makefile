@@ -8,6 +8,9 @@ MAKEFLAGS += --no-print-directory
 # How long `make fuzz` fuzzes each target.
 FUZZTIME ?= 30s
 
+# How often `make redis-faults` repeats what the tests do to the servers.
+ROUNDS ?= 20
+
 # Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it only pins
 # the versions of the tools below.
 MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
@@ -83,6 +86,11 @@ test-short: bin/ci deps ## test every module without the race detector, with -sh
 .PHONY: redis-steps
 redis-steps: deps ## compare the script for Redis with package algo on 10 million random steps
 	@cd store/redis && WEIR_STEPS=10000000 go test -count=1 -timeout 2h -run 'TestDifferential$$' -v .
+
+.PHONY: redis-faults
+redis-faults: deps ## kill, stop, cut off and fail over servers of Redis under load, ROUNDS (20) times
+	@cd store/redis && WEIR_ROUNDS=$(ROUNDS) go test -race -count=1 -timeout 2h -v . \
+		-run 'Server|Sentinel|Replica|Cluster|Links|Clock|Fleet' 
 
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +15,9 @@ type nodes struct {
 	tb     testing.TB
 	links  []*link
 	fleets []store.Store
-	round  int
 }
+
+var loadsOfFleets atomic.Int64 // that were started, as keys must not be used twice
 
 const (
 	nodesOfFleet   = 3
@@ -68,14 +70,14 @@ type fleetLoad struct {
 
 // loads are of every mode, with policies that no other has.
 func (n *nodes) loads(fault string) []*fleetLoad {
-	n.round++
+	round := loadsOfFleets.Add(1)
 	var all []*fleetLoad
 	for _, consistency := range []store.Consistency{store.ConsistencyCoherent, store.ConsistencyLeased, store.ConsistencyOptimistic} {
 		for _, fail := range []store.Fail{store.FailClosed, store.FailLocal, store.FailOpen} {
 			charges := faultCharges(100, 1200)
 			for i := range charges {
 				c := &charges[i]
-				c.Policy = fmt.Sprint(c.Policy, " ", consistency, " ", fail, " ", n.round)
+				c.Policy = fmt.Sprint(c.Policy, " ", consistency, " ", fail, " ", round)
 				c.Consistency, c.Fail = consistency, fail
 			}
 			f := &fleetLoad{newLoad(n.tb, charges, n.fleets...), fmt.Sprint(fault, ", ", consistency, ", ", fail), consistency, fail}
