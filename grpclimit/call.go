@@ -104,7 +104,7 @@ func hasUpper(name string) bool {
 func (c *Call) fill(ctx context.Context, s *Server, fullMethod string) {
 	*c = Call{incoming: header{ctx}, prefixes: s.clients.Prefixes()}
 	c.Protocol, c.Method, c.Path, c.Header = ProtocolCall, "POST", fullMethod, &c.incoming
-	c.Client = s.client(ctx)
+	c.Client, c.Context = s.client(ctx), ctx
 	if s.host {
 		c.Host = c.Metadata(":authority")
 	}

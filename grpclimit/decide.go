@@ -133,7 +133,7 @@ func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *h
 			s.told.admitted(ctx, &s.o, a, s.told.parts(v))
 		}
 		return nil
-	case wait > 0 && ctx.Err() != nil:
+	case (wait > 0 || v.Decision().Reason == weir.ReasonCanceled) && ctx.Err() != nil:
 		free()
 		return gone(ctx)
 	case err != nil:

@@ -120,8 +120,8 @@ func (t *told) parts(v *policy.Verdict) []part {
 		add(&v.Parts[v.Binding])
 	}
 	for i := range v.Parts {
-		if i != v.Binding {
-			add(&v.Parts[i])
+		if p := &v.Parts[i]; i != v.Binding && (!p.Unasked || !p.Decision.Allowed) {
+			add(p)
 		}
 	}
 	return parts

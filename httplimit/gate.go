@@ -175,6 +175,7 @@ func (g *Gate) describe(to *policy.Request, r *http.Request, cost int64) {
 	}
 	to.Client, _ = o.Clients.Client(r.RemoteAddr, r.Header["X-Forwarded-For"]) // the zero Addr if there is none
 	to.Cost = cost
+	to.Context = r.Context()
 	if o.Attributes != nil {
 		to.Attributes = o.Attributes(r)
 	}
@@ -201,6 +202,9 @@ func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
 	default:
 		o.Engine.Take(&p.request, &p.verdict)
 	}
+	if p.verdict.Decision().Reason == weir.ReasonCanceled {
+		return ctx.Err()
+	}
 	return nil
 }
 
@@ -208,7 +212,7 @@ func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
 func (g *Gate) end(p *pass) {
 	p.verdict.Release()
 	r := &p.request
-	r.Method, r.Host, r.Path, r.Query, r.Route, r.Header, r.Attributes = "", "", "", "", "", nil, nil
+	r.Method, r.Host, r.Path, r.Query, r.Route, r.Header, r.Attributes, r.Context = "", "", "", "", "", nil, nil, nil
 	g.passes.Put(p)
 }
 

@@ -171,8 +171,8 @@ func (g *Gate) tell(p *pass) {
 		}
 	}
 	for i := range v.Parts {
-		if i != v.Binding && (v.Allowed || v.Parts[i].Decision.Allowed) {
-			g.tellPart(p, &v.Parts[i])
+		if part := &v.Parts[i]; i != v.Binding && (v.Allowed || part.Decision.Allowed && !part.Unasked) {
+			g.tellPart(p, part)
 		}
 	}
 }

@@ -116,6 +116,7 @@ func (e *Engine) shed(v *Verdict) bool {
 	return false
 }
 
+//nolint:contextcheck // the request has it
 func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
 	s, ctx := e.live.Load(), r.context()
 	e.sample(ctx, s, r)
@@ -274,6 +275,7 @@ func (v *Verdict) refuses(it *item) bool {
 	return false
 }
 
+//nolint:contextcheck // the request has it
 func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(r.context(), e.live.Load(), r, v) }
 
 func (e *Engine) peekAt(ctx context.Context, s *snapshot, r *Request, v *Verdict) {
