@@ -31,6 +31,8 @@ type BreakerOptions struct {
 	Clock weir.Clock
 }
 
+const upToAnHour = "from 1ms to 1h"
+
 // checked fills in the defaults, or answers an *[weir.OptionError].
 func (o BreakerOptions) checked() (BreakerOptions, error) {
 	if o.Failures == 0 {
@@ -54,9 +56,9 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 		least    time.Duration
 		accepted string
 	}{
-		{"Cooldown", o.Cooldown, time.Millisecond, "from 1ms to 1h"},
+		{"Cooldown", o.Cooldown, time.Millisecond, upToAnHour},
 		{"MaxCooldown", o.MaxCooldown, o.Cooldown, "from Cooldown, which is " + o.Cooldown.String() + ", to 1h"},
-		{"Patience", o.Patience, time.Millisecond, "from 1ms to 1h"},
+		{"Patience", o.Patience, time.Millisecond, upToAnHour},
 	} {
 		if d.value < d.least || d.value > time.Hour {
 			return o, &weir.OptionError{Option: "BreakerOptions." + d.name, Value: d.value.String(), Accepted: d.accepted}

@@ -209,12 +209,13 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 	}
 	want(store.BreakerOpen, 6, 5, 1, 1)
 	asked, fast := uint64(6), uint64(1)
-	for _, cooldown := range []time.Duration{100, 200, 300, 300} { // in milliseconds
-		clock.Advance(cooldown*time.Millisecond/2 - 1)
+	const ms = time.Millisecond
+	for _, cooldown := range []time.Duration{100 * ms, 200 * ms, 300 * ms, 300 * ms} {
+		clock.Advance(cooldown/2 - 1)
 		_ = takeError(ctx, b)
 		fast++
 		want(store.BreakerOpen, asked, asked-1, fast, 1)
-		clock.Advance(cooldown*time.Millisecond/2 + 1)
+		clock.Advance(cooldown/2 + 1)
 		if err := takeError(ctx, b); !errors.Is(err, errGone) {
 			t.Fatal(err)
 		}
@@ -256,8 +257,9 @@ func TestBreakerOpensAgain(t *testing.T) {
 			t.Fatalf("%v after %v", err, cooldown)
 		}
 	}
-	for _, cooldown := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-		isOpenFor(cooldown * time.Millisecond)
+	const ms = time.Millisecond
+	for _, cooldown := range []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1000 * ms, 1000 * ms} {
+		isOpenFor(cooldown)
 	}
 	clock.Advance(time.Second)
 	isOpenFor(100 * time.Millisecond)
@@ -422,8 +424,14 @@ func TestBreakerBoundsWaiting(t *testing.T) {
 
 func TestBreakerOptions(t *testing.T) {
 	for _, o := range []store.BreakerOptions{
-		{Failures: -1}, {Failures: 1e6 + 1}, {Cooldown: 1}, {Cooldown: 2 * time.Hour}, {Cooldown: 2 * time.Second, MaxCooldown: time.Second},
-		{MaxCooldown: 2 * time.Hour}, {Patience: 1}, {Patience: 2 * time.Hour},
+		{Failures: -1},
+		{Failures: 1e6 + 1},
+		{Cooldown: 1},
+		{Cooldown: 2 * time.Hour},
+		{Cooldown: 2 * time.Second, MaxCooldown: time.Second},
+		{MaxCooldown: 2 * time.Hour},
+		{Patience: 1},
+		{Patience: 2 * time.Hour},
 	} {
 		_, err := store.NewBreaker(nil, o)
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || !strings.HasPrefix(err.Error(), "weir: BreakerOptions.") {

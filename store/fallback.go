@@ -40,6 +40,7 @@ type FallbackStats struct {
 
 // fallback decides about charges without the store.
 type fallback struct {
+	ctx     context.Context // of calls of the memory: that of the caller may have ended, and they do not wait
 	memory  *Memory
 	maxKeys int
 	live    func() int
@@ -64,7 +65,9 @@ func newFallback(o FallbackOptions, live func() int) (*fallback, error) {
 	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 		return nil, &weir.OptionError{Option: "FallbackOptions.MaxKeys", Value: wrong.Value, Accepted: wrong.Accepted}
 	}
-	return &fallback{memory: memory, maxKeys: o.MaxKeys, live: live, debts: make(map[memoryKey]*debt)}, nil
+	return &fallback{
+		ctx: context.Background(), memory: memory, maxKeys: o.MaxKeys, live: live, debts: make(map[memoryKey]*debt),
+	}, nil
 }
 
 // fallbackCall is which call of the store failed.
@@ -87,11 +90,11 @@ const (
 func (f *fallback) decide(
 	call fallbackCall, charges []Charge, decisions []weir.Decision, retry, expiry time.Duration,
 ) (r Reservation, err error) {
-	if err := errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
+	if err = errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
 		return Reservation{}, firstOf(err)
 	}
 	if call == fallbackTake {
-		if err := CheckTaken(charges); err != nil {
+		if err = CheckTaken(charges); err != nil {
 			return Reservation{}, err
 		}
 	}
@@ -100,15 +103,14 @@ func (f *fallback) decide(
 	closed := f.collect(charges, true)
 	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
 	defer clear(f.charges)
-	ctx := context.Background() // that of the caller may have ended, and this does not wait
 	switch {
 	case len(f.charges) == 0:
 	case closed || call == fallbackPeek:
-		err = f.memory.Peek(ctx, f.charges, f.decisions)
+		err = f.memory.Peek(f.ctx, f.charges, f.decisions)
 	case call == fallbackReserve:
-		r, err = f.memory.Reserve(ctx, f.charges, f.decisions, expiry)
+		r, err = f.memory.Reserve(f.ctx, f.charges, f.decisions, expiry)
 	default:
-		err = f.memory.Take(ctx, f.charges, f.decisions)
+		err = f.memory.Take(f.ctx, f.charges, f.decisions)
 	}
 	if err != nil {
 		return Reservation{}, err
@@ -234,7 +236,7 @@ func (f *fallback) refund(charges []Charge) {
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	_ = f.memory.Refund(context.Background(), f.charges) // fails after Close only
+	_ = f.memory.Refund(f.ctx, f.charges) // fails after Close only
 	for i := range f.charges {
 		c := &f.charges[i]
 		if d := f.debts[memoryKey{c.Policy, c.Key}]; d != nil {
@@ -258,7 +260,7 @@ func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry tim
 		return true, nil
 	}
 	f.decisions = slices.Grow(f.decisions[:0], len(f.charges))[:len(f.charges)]
-	if err := f.memory.Take(context.Background(), f.charges, f.decisions); err != nil || allGranted(f.decisions) {
+	if err := f.memory.Take(f.ctx, f.charges, f.decisions); err != nil || allGranted(f.decisions) {
 		return err == nil, err
 	}
 	local := 0
@@ -295,7 +297,7 @@ func (f *fallback) unpass(charges []Charge) {
 	defer f.lock.Unlock()
 	f.collect(charges, false)
 	defer clear(f.charges)
-	_ = f.memory.Refund(context.Background(), f.charges) // fails after Close only
+	_ = f.memory.Refund(f.ctx, f.charges) // fails after Close only
 }
 
 // debit takes what was granted elsewhere, if all charges are of FailLocal.
@@ -309,7 +311,7 @@ func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, 
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	if err := f.memory.Debit(context.Background(), f.charges, decisions); err != nil {
+	if err = f.memory.Debit(f.ctx, f.charges, decisions); err != nil {
 		return true, err
 	}
 	for i := range charges {
@@ -331,7 +333,7 @@ func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (o
 	r.ID = id
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if err := f.memory.settle(ctx, r, actual); err != nil {
+	if err = f.memory.settle(ctx, r, actual); err != nil {
 		return true, err
 	}
 	for i, n := range actual {
@@ -346,7 +348,7 @@ func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (o
 func (f *fallback) reset(policy, key string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	_ = f.memory.Reset(context.Background(), policy, key) // the names were checked
+	_ = f.memory.Reset(f.ctx, policy, key) // the names were checked
 	f.drop(memoryKey{policy, key})
 }
 

@@ -89,7 +89,8 @@ type FleetOptions struct {
 type Fleet struct {
 	breaker    *Breaker
 	leased     *Leased
-	optimistic atomic.Pointer[Optimistic] // made when it is used
+	optimist   func() *Optimistic         // makes it when it is used
+	optimistic atomic.Pointer[Optimistic] // nil until then
 	replicas   *Replicas
 	fallback   *fallback
 	o          FleetOptions
@@ -126,7 +127,7 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{breaker: breaker, o: o}
-	breaker.back = f.back
+	breaker.back, f.optimist = f.back, sync.OnceValue(f.newOptimist)
 	f.parts.New = func() any { return new(parts) }
 	if f.fallback, err = newFallback(o.Fallback, func() int { return f.replicas.Live() }); err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 		f.graceFor = min(time.Second+f.replicas.o.Interval+breaker.o.MaxCooldown, time.Hour)
 	}
 	if f.graceFor < time.Millisecond || f.graceFor > time.Hour {
-		return nil, &weir.OptionError{Option: "FallbackOptions.Grace", Value: f.graceFor.String(), Accepted: "from 1ms to 1h"}
+		return nil, &weir.OptionError{Option: "FallbackOptions.Grace", Value: f.graceFor.String(), Accepted: upToAnHour}
 	}
 	f.ctx, f.end = context.WithCancel(context.Background())
 	if _, err := o.Optimistic.filled(); err != nil {
@@ -163,22 +164,16 @@ func (f *Fleet) layer(c Consistency) Store { //nolint:ireturn // one of three
 	}
 }
 
-// optimist is the layer of ConsistencyOptimistic.
-func (f *Fleet) optimist() *Optimistic {
-	if o := f.optimistic.Load(); o != nil {
-		return o
-	}
+// newOptimist makes the layer of ConsistencyOptimistic.
+func (f *Fleet) newOptimist() *Optimistic {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if o := f.optimistic.Load(); o != nil {
-		return o
-	}
 	o, err := NewOptimistic(f.breaker, f.o.Optimistic)
 	if err != nil {
 		panic(err) // the options were checked
 	}
 	if f.closed.Load() {
-		_ = o.Close() // nothing is to be told
+		_ = o.Close() // there is nothing to be told
 	}
 	f.optimistic.Store(o)
 	return o

@@ -393,9 +393,12 @@ func TestFleetStats(t *testing.T) {
 
 func TestFleetOptions(t *testing.T) {
 	for _, o := range []store.FleetOptions{
-		{Breaker: store.BreakerOptions{Failures: -1}}, {Leased: store.LeasedOptions{MaxKeys: -1}},
-		{Optimistic: store.OptimisticOptions{MaxKeys: -1}}, {Replicas: store.ReplicasOptions{Assumed: -1}},
-		{Fallback: store.FallbackOptions{MaxKeys: -1}}, {Fallback: store.FallbackOptions{Grace: -1}},
+		{Breaker: store.BreakerOptions{Failures: -1}},
+		{Leased: store.LeasedOptions{MaxKeys: -1}},
+		{Optimistic: store.OptimisticOptions{MaxKeys: -1}},
+		{Replicas: store.ReplicasOptions{Assumed: -1}},
+		{Fallback: store.FallbackOptions{MaxKeys: -1}},
+		{Fallback: store.FallbackOptions{Grace: -1}},
 	} {
 		_, err := store.NewFleet(newMemory(t, store.MemoryOptions{}), o)
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok {

@@ -34,7 +34,7 @@ func TestFleetOutage(t *testing.T) {
 					for i := range fleets {
 						links[i] = newLink(shared)
 						fleets[i] = newFleet(t, links[i], store.FleetOptions{})
-						defer closing(t, fleets[i])
+						t.Cleanup(func() { closing(t, fleets[i]) })
 					}
 					const start, grace = 7 * time.Second, 8 * time.Second
 					time.Sleep(start) // until they have counted one another
@@ -134,7 +134,7 @@ func TestFleetClosedKeepsTheLimit(t *testing.T) {
 			for i := range fleets {
 				links[i] = &deaf{outage: newLink(shared)}
 				fleets[i] = newFleet(t, links[i], store.FleetOptions{})
-				defer fleets[i].Close()
+				t.Cleanup(func() { fleets[i].Close() }) // which may fail to tell the store everything
 			}
 			began := time.Now()
 			total := int64(0)

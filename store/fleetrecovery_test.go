@@ -232,7 +232,8 @@ func TestFleetTellsInTheBackground(t *testing.T) {
 		f := newFleet(t, link, alone())
 		defer closing(t, f)
 		of := func(i int) store.Charge {
-			c := charge("p", hourly(100), 3, store.Consistency(i%3), store.FailLocal)
+			window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 1000*time.Hour)}
+			c := charge("p", window, 3, store.Consistency(i%3), store.FailLocal)
 			c.Key = fmt.Sprint(i)
 			return c
 		}

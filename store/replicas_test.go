@@ -82,7 +82,7 @@ func TestReplicasOutage(t *testing.T) {
 		var nodes [n]*store.Replicas
 		for i := range nodes {
 			nodes[i] = newReplicas(t, shared, store.ReplicasOptions{})
-			defer nodes[i].Close()
+			t.Cleanup(func() { nodes[i].Close() })
 		}
 		least := func() int {
 			least := n
@@ -146,8 +146,13 @@ func TestReplicasDisabled(t *testing.T) {
 
 func TestReplicasOptions(t *testing.T) {
 	for _, o := range []store.ReplicasOptions{
-		{Group: strings.Repeat("x", 65)}, {Interval: 1}, {Interval: 2 * time.Hour}, {Expiry: time.Second}, {Expiry: 25 * time.Hour},
-		{Assumed: -1}, {Assumed: 10_001},
+		{Group: strings.Repeat("x", 65)},
+		{Interval: 1},
+		{Interval: 2 * time.Hour},
+		{Expiry: time.Second},
+		{Expiry: 25 * time.Hour},
+		{Assumed: -1},
+		{Assumed: 10_001},
 	} {
 		_, err := store.NewReplicas(nil, o)
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || !strings.HasPrefix(err.Error(), "weir: ReplicasOptions.") {
