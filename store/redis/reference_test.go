@@ -373,7 +373,7 @@ func (m *reference) decide(op byte, now int64, c store.Charge, id string, life i
 		if c.N == 0 {
 			h.mark = algoMark{}
 		}
-		i, _ := slices.BinarySearchFunc(m.held, expires, func(h held, e int64) int { return int(h.expires - e) })
+		i, _ := slices.BinarySearchFunc(m.held, expires+1, func(h held, e int64) int { return int(h.expires - e) }) // made first, first
 		m.held = slices.Insert(m.held, i, h)
 		changed = true
 	case op == opTake && r.Allowed && c.N > 0:
