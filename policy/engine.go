@@ -37,14 +37,15 @@ type EngineOptions struct {
 // Engine answers which limits hold for a request, and whether they grant it. Its rules and policies can be replaced while it
 // works, without losing a count. All methods are safe for concurrent use.
 type Engine struct {
-	options EngineOptions
-	clock   *lockoutClock
-	live    atomic.Pointer[snapshot]
-	sampled atomic.Uint64
-	closed  atomic.Bool
-	ending  context.Context //nolint:containedctx // until Close: for those who wait for a limit that a reload has removed
-	end     context.CancelFunc
-	counts  struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
+	options  EngineOptions
+	clock    *lockoutClock
+	live     atomic.Pointer[snapshot]
+	sampled  atomic.Uint64
+	closed   atomic.Bool
+	ending   context.Context //nolint:containedctx // until Close: for those who wait for a limit that a reload has removed
+	end      context.CancelFunc
+	unending context.Context // of what has none
+	counts   struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
 	loading     sync.Mutex
 	lastError   error

@@ -116,10 +116,9 @@ func (e *Engine) shed(v *Verdict) bool {
 	return false
 }
 
-//nolint:contextcheck // the request has it
 func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
-	s, ctx := e.live.Load(), r.context()
-	e.sample(ctx, s, r)
+	s := e.live.Load()
+	e.sample(r.Context, s, r)
 	e.counts.requests.Add()
 	if !e.prepare(s, r, v) {
 		return
@@ -128,14 +127,14 @@ func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
 	case e.refusedAhead(s, v):
 		return
 	case len(v.work.sharing.asked) > 0:
-		if e.takeShared(ctx, v, reserve) != nil {
+		if e.takeShared(r.Context, v, reserve) != nil {
 			e.counts.canceled.Add()
 			return
 		}
 	case len(v.work.charges) > 0:
 		v.take(reserve)
 	}
-	e.conclude(ctx, s, v)
+	e.conclude(r.Context, s, v)
 }
 
 // refusedAhead refuses a request that no limit need be asked for, and tells the limits nothing.
@@ -275,8 +274,7 @@ func (v *Verdict) refuses(it *item) bool {
 	return false
 }
 
-//nolint:contextcheck // the request has it
-func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(r.context(), e.live.Load(), r, v) }
+func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(r.Context, e.live.Load(), r, v) }
 
 func (e *Engine) peekAt(ctx context.Context, s *snapshot, r *Request, v *Verdict) {
 	if !v.gather(s, r, nil) {

@@ -18,9 +18,7 @@ func (e *Engine) sample(ctx context.Context, s *snapshot, r *Request) {
 }
 
 // Explain tells how a request would be answered now, and takes nothing. It looks at all rules, and is not for every request.
-//
-//nolint:contextcheck // the request has it
-func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.context(), e.live.Load(), r) }
+func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.Context, e.live.Load(), r) }
 
 func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanation {
 	var v Verdict

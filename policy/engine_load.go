@@ -24,7 +24,8 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 		}
 	}
 	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
-	e.ending, e.end = context.WithCancel(context.Background())
+	e.unending = context.Background()
+	e.ending, e.end = context.WithCancel(e.unending)
 	if _, err := e.Load(set); err != nil {
 		return nil, err
 	}

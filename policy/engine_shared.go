@@ -50,6 +50,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error
 	}
 	x.decisions = room(x.decisions, len(x.asked))
 	x.engine, x.reserved = e, reserve
+	ctx = e.asking(ctx)
 	var err error
 	switch {
 	case e.closed.Load():
@@ -84,6 +85,14 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error
 		return ctx.Err()
 	}
 	return nil
+}
+
+// asking is the context of a request, which need not have one.
+func (e *Engine) asking(ctx context.Context) context.Context {
+	if ctx == nil {
+		return e.unending
+	}
+	return ctx
 }
 
 func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
@@ -219,6 +228,7 @@ func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
 		return
 	}
 	x.decisions = room(x.decisions, len(x.asked))
+	ctx = e.asking(ctx)
 	err := store.ErrClosed
 	if !e.closed.Load() {
 		err = e.options.Store.Peek(ctx, x.asked, x.decisions)
@@ -245,6 +255,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 		returns = returns || it.policy.limits[i].returns
 	}
 	x.sideDecisions = room(x.sideDecisions, len(x.side))
+	ctx = e.asking(ctx)
 	var err error
 	var reservation store.Reservation
 	if returns {

@@ -37,17 +37,6 @@ type Request struct {
 	path variables // of the rule that is looked at
 }
 
-// context is until when a store may be asked.
-func (r *Request) context() context.Context {
-	if r.Context == nil {
-		return unending
-	}
-	return r.Context
-}
-
-// unending is the context of requests without one.
-var unending = context.Background()
-
 // Header is a lookup of header fields: [net/http.Header] is one.
 type Header interface {
 	// Values are all values of the field with this name, in canonical form such as "X-Api-Key". It must not be changed.

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -111,7 +110,7 @@ func (w *work) releaseStored() {
 		return
 	}
 	x.costs()
-	x.settle(x.engine.options.Store.Commit(context.Background(), x.reservation, x.actual))
+	x.settle(x.engine.options.Store.Commit(x.engine.unending, x.reservation, x.actual))
 }
 
 // costs makes actual what was charged.
@@ -131,7 +130,7 @@ func (w *work) cancelStored() {
 	}
 	x.open = false
 	if x.reservation.ID != "" {
-		x.settle(x.engine.options.Store.Cancel(context.Background(), x.reservation))
+		x.settle(x.engine.options.Store.Cancel(x.engine.unending, x.reservation))
 	}
 }
 
@@ -164,7 +163,7 @@ func (v *Verdict) commitStored(actual func(p *Part) int64) {
 	}
 	w.leases = w.leases[:0]
 	if x.reservation.ID != "" {
-		x.settle(x.engine.options.Store.Commit(context.Background(), x.reservation, x.actual))
+		x.settle(x.engine.options.Store.Commit(x.engine.unending, x.reservation, x.actual))
 	}
 }
 
@@ -200,7 +199,7 @@ func (w *work) releaseExtraStored() {
 		for j := range held.reservation.Charges {
 			x.actual = append(x.actual, held.reservation.Charges[j].N)
 		}
-		x.engine.settled(held.policy, x.engine.options.Store.Commit(context.Background(), held.reservation, x.actual))
+		x.engine.settled(held.policy, x.engine.options.Store.Commit(x.engine.unending, held.reservation, x.actual))
 		*held = heldExtra{}
 	}
 	x.extra = x.extra[:0]
