@@ -78,7 +78,10 @@ func (c *cluster) settle() {
 			if replicas != len(c.servers)-masters {
 				return false
 			}
-			if s.info("replication", "role") == "slave" && s.info("replication", "master_link_status") != "up" {
+			text := s.ask("INFO", "replication")
+			if strings.Contains(text, "role:slave") && !strings.Contains(text, "master_link_status:up") ||
+				strings.Contains(text, "state=wait_bgsave") || strings.Contains(text, "state=send_bulk") ||
+				strings.Count(text, "state=online") != strings.Count(text, ",offset=") {
 				return false
 			}
 		}

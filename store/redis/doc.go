@@ -22,16 +22,48 @@
 // A call that gets no answer within [Options].Timeout, or until its context ends, fails with [store.ErrUnavailable] and
 // the cause; that is never an answer about a limit. A script that may have run is not sent again, so no failure is
 // charged twice by this package; a call that failed may have been charged once, which errs on the side of the limit.
-// While a server does not answer, at most 256 requests for each of 2 x Connections senders are on the way to it and
-// others are not sent; more than MaxInFlight at a time fail at once (TestServerStopped, TestMaxInFlight, TestDeadline).
-// The connection is made anew by itself (TestServerKilled).
 //
-// What the server loses, the limit forgets: a key whose record is gone has all its permits. That is
-//   - nothing, if the server stops and has written its data after every command (appendfsync always: TestServerKilled);
-//   - what was taken in the last second, with appendfsync everysec, if the machine stops;
-//   - what had not reached the replica that takes over, as replication is asynchronous;
-//   - everything, without persistence: each limit can be granted once more;
-//   - keys that the server evicts, if maxmemory is reached: use the policy noeviction, with which calls fail instead.
+// Tests do the following to real servers under load, and print what was admitted, how many calls failed, and for how long
+// nobody was served. `make redis-faults` repeats them.
+//   - The server's process is stopped for 5 s. Calls fail in time, at most MaxInFlight requests wait, and when it goes on it
+//     finds no more than about three times as many that nobody waits for any more (TestServerStopped, TestMaxInFlight,
+//     TestDeadline).
+//   - It is killed and started again; it takes its time to load its data; it forgets the script (TestServerKilled,
+//     TestServerLoads, TestScriptForgotten). Connections are made anew, but not tried more than 20 times a second.
+//   - The links of three processes to it are cut, one after the other and all at once: connections are reset, or bytes are
+//     lost without a word, or answers only. A silent connection is given up after two seconds, or one and Timeout, if that is
+//     longer (TestLinksCut).
+//   - It is a replica, which may only read, its memory is full, it does not know the user or the password, or the user may not
+//     touch the keys: calls fail, and say why (TestServerReadOnly, TestServerFull, TestUsersAndPasswords, TestTLS).
+//   - It answers nonsense. Calls fail, and the process goes on: a connection ends with an answer that was not asked for, or
+//     that is longer than any can be, which would end a process otherwise (TestServerAnswersNonsense, TestServerGreetsWrongly).
+//   - Sentinels, or the nodes of a cluster, make a replica the master, as the old one was killed or stands still. Calls go
+//     there by themselves (TestSentinelFailover, TestClusterFailover).
+//   - A node of a cluster stands still: calls for keys of other nodes are answered as before, as each master has senders of
+//     its own (TestClusterNodeStopped).
+//   - A slot moves to another node, key by key. Calls for single keys follow. Those that need several keys of the slot, as all
+//     do that reserve, are tried again until the keys are together, or fail (TestClusterSlotMoves).
+//   - Clocks of clients are an hour apart, and that of the server jumps (TestClientsClocksApart, TestClockOfServerJumps,
+//     TestClocksOfServersApart).
+//   - Three processes share limits through a [store.Fleet], with every consistency and every policy of failure, while the
+//     server stands still, is killed, is cut off, and is replaced (TestFleetFaults, TestFleetLosesData, TestFleetFailover).
+//
+// In all of them nothing is admitted above the limit, but for what the server loses: a key whose record is gone has all its
+// permits, and a record that is older than it should be has those that were taken since. At worst, each time, the limit is
+// granted once more. What is lost is
+//   - nothing, if the server is killed and has written its data after every command, with appendfsync always, or if only its
+//     process ends, with appendfsync everysec (TestServerKilled);
+//   - what was taken in the last second or two, with appendfsync everysec, if the machine stops;
+//   - what had not reached the replica that takes over, as replication is asynchronous: next to nothing if the replica followed
+//     (TestSentinelFailover, TestClusterFailover), and all that was taken while it did not. With min-replicas-to-write 1 and
+//     min-replicas-max-lag the master stops granting when nobody has followed for so long (TestReplicaBehind);
+//   - everything, without persistence (TestServerKilled);
+//   - keys that the server evicts, if maxmemory is reached: use the policy noeviction, with which calls fail instead
+//     (TestServerFull).
+//
+// A user of the server needs the right to keys that begin with Prefix and to the commands EVAL, EVALSHA, TIME, GET, SET, DEL,
+// PEXPIRE, PTTL, HGET, HGETALL, HSET, HDEL, ZADD, ZRANGE, ZRANGEBYSCORE, ZREM, HELLO, CLIENT SETNAME and PING, and in a cluster
+// to CLUSTER SLOTS and CLUSTER SHARDS (TestUsersAndPasswords).
 //
 // # Keys
 //
@@ -43,8 +75,9 @@
 // Charges of keys in several slots of a cluster cannot be one script. They are reserved in each slot for 10 x Timeout,
 // at least a second; if all are allowed they are committed, otherwise canceled. Nothing is ever granted above a limit.
 // Meanwhile others may be refused because of permits that are canceled a moment later; if the process dies in between,
-// reservations that are not committed give everything back when they expire (TestCallerDies). If committing fails for
-// some of the slots, the call fails, and what was committed stays charged.
+// reservations that are not committed give everything back when they expire (TestCallerDies, TestClusterCallerDies). If
+// committing fails for some of the slots, the call fails, and what was committed stays charged. Such a call takes up to three
+// times Timeout.
 //
 // A record of a token bucket takes about 150 bytes of the server's memory with a short key, and a reservation about 290
 // more. Records expire a second after they equal fresh ones (TestMemoryIsGivenBack).

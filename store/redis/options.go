@@ -30,15 +30,16 @@ type Options struct {
 	SentinelUsername, SentinelPassword string
 	// DB is the number of the database, from 0 to 2^16-1. A cluster has 0 only. It replaces that of URL, if it is not 0.
 	DB int
-	// TLS is how servers are reached over TLS. Default: nil, as URL says.
+	// TLS is how servers are reached over TLS: with RootCAs, for instance, if their certificates are of a private authority, or
+	// Certificates, if they want one of the client. Default: nil, as URL says.
 	TLS *tls.Config
 	// Prefix begins the name of every key, at most 128 bytes without braces. Stores of the same prefix share their states.
 	// Default: "weir:".
 	Prefix string
-	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min.
-	// Default: 100 ms.
+	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min. A call
+	// about keys in several slots of a cluster is several of them in turn. Default: 100 ms.
 	Timeout time.Duration
-	// MaxInFlight is how many requests may be waiting for an answer of the server, those included whose callers wait no
+	// MaxInFlight is how many requests may be waiting for an answer, those included that were sent and whose callers wait no
 	// more: from 1 to 2^20. Others get ErrUnavailable at once. Default: 10,000.
 	MaxInFlight int
 	// Connections is how many connections to each server share the requests: 1, 2, 4 or 8. Default: 2.
