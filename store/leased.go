@@ -16,9 +16,9 @@ type LeasedOptions struct {
 	// Term is for how long, at most, permits are held in memory: from 10 ms to 1 min. It must be the same in all processes that
 	// share a limit, as the burst that a token bucket is lowered to depends on it. Default: 1 s.
 	Term time.Duration
-	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, a key is forgotten to which
-	// nothing is on loan; if none of those looked at is such a key, requests for new ones are decided by the inner store, one
-	// by one. Default: 1,000,000.
+	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, a key is forgotten to
+	// which nothing is on loan; if none of those looked at is such a key, requests for new ones are decided by the inner store,
+	// one by one. Default: 1,000,000.
 	MaxKeys int
 	// Clock replaces the monotonic clock of this process. It must not go backward, nor stand still while time passes for the
 	// inner store. Default: nil.
@@ -49,52 +49,57 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // # Why it is never above
 //
 // A permit that the inner store lent at time T of its clock is spent only as long as this counts no differently from spending it
-// at T. For how long that is, is measured by the monotonic clock of the process from before the call was sent, so from before T;
-// a 1024th is left out, for clocks that do not run equally fast.
+// at T. For how long that is, is measured by the monotonic clock of the process from before the call was sent, so from before
+// T; a 1024th is left out, for clocks that do not run equally fast.
 //
 //   - Fixed window, calendar window: until the window of T ends. What is spent in a window was taken in it, and the inner store
 //     lends no more than the limit in each.
 //   - Sliding window: until the segment of T ends, for the same reason for each segment, and so for each row of segments.
-//   - Sliding counter: until the window of T ends. At the time of a spending, no more was spent in the window than was taken, the
-//     same holds for the one before, and the weight of that has only become less since the last permit was taken.
-//   - Token bucket of burst b and rate r: for a span s, which is Term, or b / 4r if that is shorter. The inner store is asked with
-//     the burst lowered to b - r s, rounded down. What is spent in a time from t to t + d was taken between t - s and t + d, and
-//     so is at most (b - r s) + r (d + s) = b + r d, which is what a bucket of burst b may grant in d. So n above the lowered burst is
-//     refused with ReasonNever, and Limit shows the lowered burst.
+//   - Sliding counter: until the window of T ends. At the time of a spending, no more was spent in the window than was taken,
+//     the same holds for the one before, and the weight of that has only become less since the last permit was taken.
+//   - Token bucket of burst b and rate r: for a span s, which is Term, or b / 4r if that is shorter. The inner store is asked
+//     with the burst lowered to b - r s, rounded down. What is spent in a time from t to t + d was taken between t - s and
+//     t + d, and so is at most (b - r s) + r (d + s) = b + r d, which is what a bucket of burst b may grant in d. So more than the
+//     lowered burst at once is refused with ReasonNever, and the Limit of decisions is the lowered burst.
 //
-// Those who already waited for a block when it was asked for count as granted at T, which is between the beginning and the end of
-// their calls, as it is when the inner store decides.
+// Those who already waited for a block when it was asked for count as granted at T, which is between the beginning and the end
+// of their calls, as it is when the inner store decides. What is given back unspent counts as if it had never been taken.
 //
-// Each block is lost to the limit if the process dies, until its permits come back as any do. After a Reset, or a Refund, or while
-// processes do not have the same limit yet, others may still spend what they hold.
+// Three things are as they are for any store that is asked for each decision, but later by what is in hand, for Term at most: after
+// a Reset, or a Refund of permits that were not taken, or a clock of the inner store that is set forward, so that windows end
+// early, what others hold may be spent on top; and while some processes have another limit than others, each spends what it was
+// lent under its own.
 //
 // # How far below
 //
-// A process holds at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the inner
-// store has fewer permits than it asks for, or had so within the last 64th of Term: so of a window fewer than
+// A process holds at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the
+// inner store has fewer permits than it asks for, or had so within the last 64th of Term: so of a window no more than
 // Block x processes permits stay unused, and of a token bucket those by which the burst is lowered as well: see
-// [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what is given back of the
-// block is less by what can have come back since.
+// [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what is given back of the block
+// is less by what can have come back since. A block that is in hand when its process dies, or when the limit is changed, is lost
+// until its permits come back as any do.
 //
 // Blocks follow the demand of the process: a key that is seldom used has none, and each request is one call of the inner store. A
-// key that is used often is asked for ahead of need, so that requests do not wait. All requests for a key that has nothing in hand
-// wait for one call, and are served in their order; nobody overtakes those who wait. A refusal is remembered until its RetryAfter,
-// or for Term if that is shorter, and at least for a 64th of Term: until then requests of as many permits, or more, are refused
-// from memory. What is not used for a quarter of Term, or not used up near its end, goes back by Return.
+// key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
+// that has nothing in hand wait for one call, and are served in the order in which they came; nobody overtakes those who wait
+// (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a 64th
+// of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is not
+// used for a quarter of Term, or not used up near its end, goes back by Return.
 //
 // # What is not leased
 //
-// Limits of fewer than 64 permits, and those whose span, segment or window is shorter than 5 ms, are passed on to the inner store as
-// they are, and so is AlgorithmConcurrency. Probes ask the inner store if nothing is in hand. Reserve, Commit, Cancel and Debit go to
-// the inner store, which knows nothing of what is held here, at the lowered limit, and so do Lend and Return.
+// Limits of fewer than 64 permits, and those whose span, segment or window is shorter than 5 ms, are passed on to the inner store
+// as they are, and so is AlgorithmConcurrency. Probes ask the inner store if nothing is in hand. Reserve, Commit, Cancel and Debit
+// go to the inner store, which knows nothing of what is held here, at the lowered limit, and so do Lend and Return.
 //
-// Decisions that are made in memory show as Remaining what is in hand and what the inner store had left when it was asked last. Where
-// one charge of a request refuses, those of the others for which nobody was asked are Allowed, as far as is known.
+// Decisions that are made in memory show as Remaining what is in hand and what the inner store had left when it was asked last.
+// Where one charge of a request refuses, those of the others for which nobody was asked are Allowed, as far as is known.
 //
-// While the inner store is unavailable, what is in hand is spent until its time is over; then its error is passed on.
+// While the inner store is unavailable, what is in hand is spent until its time is over; then its error is passed on. So is
+// ErrUnavailable if the context ends before a block comes: nothing was taken then.
 //
-// A Leased has one goroutine that gives back what is not used, from the first block on, and one for each call of Lend and Return.
-// All end with Close.
+// A Leased has one goroutine that gives back what is not used, from the first block on, and one for each call of Lend and Return
+// that is under way. All end with Close.
 type Leased struct {
 	inner  Store
 	clock  weir.Clock
@@ -142,27 +147,33 @@ func (l *Leased) now() int64 {
 // Take implements [Store]. If the context ends while it waits for a block, nothing was taken.
 func (l *Leased) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	if len(charges) == 1 && len(decisions) == 1 && charges[0].N > 0 && ctx.Err() == nil {
-		c, d := &charges[0], &decisions[0]
-		hash := l.hashOf(c.Policy, c.Key)
-		s := &l.shards[l.shardAt(hash)]
-		now := l.now()
-		s.lock.Lock()
-		if e := s.find(hash, c.Policy, c.Key); e != nil && e.first == nil && e.plan.given == c.Limit && !s.closed {
-			if e.spend(c.N, now) {
-				e.allowed(d, c.Policy, now)
-				if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
-					l.launchAhead(s, e, now)
-				}
-				s.lock.Unlock()
-				return nil
-			}
-			if c.N <= e.plan.most && e.refuses(c.N, now) {
-				e.refused(d, c.Policy, now)
-				s.lock.Unlock()
-				return nil
-			}
+		if l.takeInHand(&charges[0], &decisions[0]) { //nolint:contextcheck // a block in advance is for no request alone
+			return nil
 		}
-		s.lock.Unlock()
 	}
 	return l.takeAll(ctx, charges, decisions)
+}
+
+// takeInHand decides about a charge, if that can be done from memory.
+func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
+	hash := l.hashOf(c.Policy, c.Key)
+	s := &l.shards[l.shardAt(hash)]
+	now := l.now()
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	e := s.find(hash, c.Policy, c.Key)
+	switch {
+	case e == nil || e.first != nil || s.closed || e.plan.given != c.Limit:
+		return false
+	case e.spend(c.N, now):
+		e.allowed(d, c.Policy, now)
+		if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
+			l.launchAhead(s, e, now)
+		}
+		return true
+	case c.N <= e.plan.most && e.refuses(c.N, now):
+		e.refused(d, c.Policy, c.N, now)
+		return true
+	}
+	return false
 }

@@ -195,15 +195,19 @@ func (e *leasedKey) allowed(d *weir.Decision, policy string, now int64) {
 	}
 }
 
-// refused is the decision about a request that is refused as the inner store did last.
-func (e *leasedKey) refused(d *weir.Decision, policy string, now int64) {
+// refused is the decision about a request of n permits that is refused as the inner store did last.
+func (e *leasedKey) refused(d *weir.Decision, policy string, n, now int64) {
 	r := &e.refusal
 	*d = weir.Decision{
 		Reason: r.reason, Limit: e.plan.most, Remaining: e.remaining(now), ResetAfter: e.resetAfter(now),
 		RetryAfter: weir.Never, Policy: policy,
 	}
-	if !r.forever {
-		d.RetryAfter = nonNegative(r.retry - now)
+	if r.forever {
+		return
+	}
+	d.RetryAfter = nonNegative(r.retry - now)
+	if more := n - e.left(now) - r.least; more > 0 && e.plan.lowered.Algorithm == weir.AlgorithmTokenBucket {
+		d.RetryAfter += time.Duration(muldiv(more, int64(e.plan.lowered.Rate.Period), e.plan.lowered.Rate.Permits) + 1)
 	}
 }
 

@@ -50,7 +50,8 @@ func (b LeasedBound) String() string {
 	if b.Limit > b.Lowered {
 		unused = fmt.Sprintf("%d + %s", b.Limit-b.Lowered, unused)
 	}
-	return fmt.Sprintf("leased: never above the limit; up to %s permits may stay unused, in blocks held for up to %v", unused, b.Term)
+	const text = "leased: never above the limit; up to %s permits may stay unused, in blocks held for up to %v"
+	return fmt.Sprintf(text, unused, b.Term)
 }
 
 // Bound is what a [Leased] of these options makes of a limit: the zero LeasedBound if the limit, or Term, is not valid.
@@ -76,6 +77,7 @@ type leasePlan struct {
 	longest int64 // how long a refusal is believed, at most
 	law     law
 	segment int64 // segments of a window, if it has any
+	drips   bool  // permits come back one by one, each in less than a pause
 }
 
 // newLeasePlan checks a limit and says how it is leased.
@@ -109,6 +111,7 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 		p.lowered.Burst = p.most
 	}
 	p.span = span
+	p.drips = t.limit.Algorithm == weir.AlgorithmTokenBucket && int64(t.limit.Rate.Interval()) <= p.pause()
 	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
 	p.bound.Block = max(1, p.most/blockShare)
 	return p, nil

@@ -52,10 +52,10 @@ func (l *Leased) Peek(ctx context.Context, charges []Charge, decisions []weir.De
 		return err
 	}
 	held := make([]int64, len(charges))
-	for i := range charges {
-		l.inHand(&charges[i], func(e *leasedKey, now int64) {
+	for i, c := range charges {
+		l.inHand(&c, func(e *leasedKey, now int64) {
 			held[i] = e.left(now)
-			if n := charges[i].N; n <= e.plan.most { // or it is refused for good
+			if n := c.N; n <= e.plan.most { // or it is refused for good
 				asked[i].N = max(0, n-held[i])
 			}
 		})
@@ -81,7 +81,9 @@ func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
 	}
 	few := asked[:0]
 	for i, c := range asked {
-		l.inHand(&charges[i], func(e *leasedKey, now int64) {
+		given := c
+		given.Limit = charges[i].Limit
+		l.inHand(&given, func(e *leasedKey, now int64) {
 			e.refusal = leasedRefusal{}
 			for i := range e.blocks {
 				if b := &e.blocks[i]; b.deadline > now {

@@ -11,13 +11,10 @@ import (
 
 // leasedWaiter is a charge that waits for a block. Its shard's lock guards it until done is closed.
 type leasedWaiter struct {
-	shard      *leasedShard
-	entry      *leasedKey
 	prev, next *leasedWaiter
 	n          int64
 	policy     string
-	since      int64 // when it began to wait
-	sent       bool  // it was waiting when the Lend that is under way began
+	sent       bool // it was waiting when the Lend that is under way began
 	decided    bool
 	decision   weir.Decision
 	err        error
@@ -99,8 +96,7 @@ func (l *Leased) launch(s *leasedShard, e *leasedKey, now int64) {
 		return
 	}
 	e.inFlight = true
-	l.calls.Add(1)
-	go l.fly(s, e, f)
+	l.calls.Go(func() { l.fly(s, e, f) })
 }
 
 // launchAhead sends a Lend before anybody has to wait for it.
@@ -120,7 +116,6 @@ const (
 
 // fly asks for blocks until nobody waits.
 func (l *Leased) fly(s *leasedShard, e *leasedKey, f leasedFlight) {
-	defer l.calls.Done()
 	for ok := true; ok; {
 		if f.ahead {
 			l.ahead.Add(1)
@@ -180,11 +175,12 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 	}
 	e.seen, e.reset = d.Remaining, now+min(int64(d.ResetAfter), latest)
 	if !d.Allowed {
-		e.refuse(f, &d, now)
+		e.refuse(f, &d, f.least, now)
 		return nil
 	}
 	e.refusal = leasedRefusal{}
-	if loan.Charge.N < f.n { // there is no more for now
+	partly := loan.Charge.N < f.n // there is no more for now
+	if partly {
 		e.aheadAt = now + f.plan.pause()
 	}
 	b := leasedBlock{
@@ -192,6 +188,9 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 	}
 	e.blocks = append(e.blocks, b)
 	e.serve(f.sent, now)
+	if partly && f.plan.drips { // as it would say if it were asked now
+		e.refuse(f, &weir.Decision{Reason: weir.ReasonLimited}, 1, now)
+	}
 	left := e.left(now)
 	e.lentAt, e.lentN = now, left
 	e.low = -1
@@ -225,16 +224,16 @@ func (e *leasedKey) shed(left, now int64, back []leasedReturn) []leasedReturn {
 	return back
 }
 
-// refuse answers those who wait for as many permits as were refused, or more, and remembers that.
-func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, now int64) {
-	r := leasedRefusal{least: f.least, reason: d.Reason, forever: d.RetryAfter == weir.Never}
+// refuse answers those who wait for least permits that are not in hand, or more, and remembers that.
+func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, least, now int64) {
+	r := leasedRefusal{least: least, reason: d.Reason, forever: d.RetryAfter == weir.Never}
 	wait := max(int64(d.RetryAfter), f.plan.pause())
 	r.retry, r.asked = now+min(wait, latest), now+min(wait, f.plan.longest)
 	e.refusal, e.aheadAt = r, r.asked
 	for w := e.first; w != nil; {
 		next := w.next
 		if w.n-e.left(w.at(f.sent, now)) >= r.least {
-			e.refused(&w.decision, w.policy, now)
+			e.refused(&w.decision, w.policy, w.n, now)
 			e.decide(w, nil)
 		}
 		w = next

@@ -74,7 +74,7 @@ func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir
 		}
 		c.parts = append(c.parts, part)
 	}
-	refused, err := c.begin()
+	refused, err := c.begin() //nolint:contextcheck // blocks are asked for, and given back, for no request alone
 	if err != nil || refused {
 		return err
 	}
@@ -211,7 +211,7 @@ func (c *leasedCall) told(i int, now int64) {
 	e := part.entry
 	switch {
 	case part.state == leasedRefused:
-		e.refused(d, charge.Policy, now)
+		e.refused(d, charge.Policy, max(charge.N, 1), now)
 		return
 	case e != nil && e.plan == part.plan:
 		e.allowed(d, charge.Policy, now)
@@ -368,13 +368,11 @@ func (l *Leased) returnSoon(returns []leasedReturn) {
 	if len(returns) == 0 {
 		return
 	}
-	l.calls.Add(1)
-	go func() {
-		defer l.calls.Done()
+	l.calls.Go(func() {
 		for _, r := range returns {
 			l.giveLoanBack(r)
 		}
-	}()
+	})
 }
 
 // giveLoanBack gives permits back. If that fails they come back as any do.

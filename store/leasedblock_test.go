@@ -1,0 +1,93 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestLeasedPutBackIsNeverNewer gives permits back to the oldest blocks that they can have come from, so that none is spent later
+// than it may be.
+func TestLeasedPutBackIsNeverNewer(t *testing.T) {
+	p := newLeased(t, newMemoryStore(t), LeasedOptions{}).mustPlan(t, minutely)
+	for _, c := range []struct {
+		what      string
+		n, since  int64
+		lefts     []int64 // of the blocks that are due at 50, 100 and 200, which have 10 permits each
+		forgotten int64
+	}{
+		{"all may come from the block that was emptied", 4, 30, []int64{4, 3, 6}, 0},
+		{"more than were spent from it", 14, 30, []int64{10, 7, 6}, 0},
+		{"it was emptied before", 4, 41, []int64{0, 7, 6}, 0},
+		{"more than were spent from the next one", 9, 41, []int64{0, 10, 8}, 0},
+		{"one before it is not known any more", 4, 20, []int64{0, 3, 6}, 20},
+	} {
+		e := &leasedKey{
+			plan: p, forgotten: c.forgotten, since: 0,
+			past:   []leasedBlock{{deadline: 50, n: 10, end: 40}},
+			blocks: []leasedBlock{{deadline: 100, n: 10, left: 3}, {deadline: 200, n: 10, left: 6}},
+		}
+		e.putBack(c.n, c.since, 60)
+		lefts := map[int64]int64{}
+		for _, b := range append(e.past, e.blocks...) {
+			lefts[b.deadline] = b.left
+		}
+		if lefts[50] != c.lefts[0] || lefts[100] != c.lefts[1] || lefts[200] != c.lefts[2] {
+			t.Errorf("%s: %v, want %v", c.what, lefts, c.lefts)
+		}
+	}
+}
+
+// TestLeasedRefusalLosesNothing asks for twice as many permits as come back: nearly all are granted, for a few calls.
+func TestLeasedRefusalLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, weir.Limit{Rate: weir.PerSecond(10_000), Burst: 100_000}, 1, LeasedOptions{}, time.Millisecond, 1)
+		defer f.close()
+		for f.request(t.Context(), 0, 50) {
+		}
+		before, calls, start := f.total(), f.nets[0].lends.Load(), time.Now()
+		for time.Since(start) < time.Second {
+			f.request(t.Context(), 0, 1)
+			letPass(50 * time.Microsecond)
+		}
+		granted, calls := f.total()-before, f.nets[0].lends.Load()-calls
+		if granted < 9500 || granted > 10_200 || calls > 200 {
+			t.Errorf("%d were granted in 1 s of 10000/s, by %d calls", granted, calls)
+		}
+	})
+}
+
+// TestLeasedResetOnTheWay resets a key while a block is under way: who waits for it has his permits, and nothing else of it is kept.
+func TestLeasedResetOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{})
+		for range 100 {
+			leasedTake(t, l, minutely, 1)
+		}
+		synctest.Wait()
+		leasedTake(t, l, minutely, l.Stats().Held)
+		synctest.Wait()
+		leasedTake(t, l, minutely, l.Stats().Held)
+		synctest.Wait()
+		g := &gated{Store: m, gate: make(chan struct{})}
+		l.inner = g
+		granted := make(chan bool)
+		go func() { granted <- leasedTake(t, l, minutely, l.Stats().Held+1).Allowed }()
+		synctest.Wait()
+		if err := l.Reset(t.Context(), "p", "k"); err != nil {
+			t.Fatal(err)
+		}
+		g.gate <- struct{}{}
+		if !<-granted {
+			t.Error("refused")
+		}
+		synctest.Wait()
+		if s := l.Stats(); s.Held != 0 {
+			t.Errorf("%+v", s)
+		}
+		close(g.gate)
+	})
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestLeasedCallsOfTheInnerStore counts what is in hand and what the inner store has together.
+func TestLeasedCallsOfTheInnerStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{})
+		ctx, c := t.Context(), Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerHour(60), Burst: 1601}, N: 1}
+		bound := LeasedOptions{}.Bound(c.Limit)
+		if bound.Lowered != 1600 {
+			t.Fatalf("%+v", bound)
+		}
+		for range 100 {
+			leasedTake(t, l, c.Limit, 1)
+		}
+		look := func(what string, want int64) {
+			t.Helper()
+			ds := make([]weir.Decision, 1)
+			if err := l.Peek(ctx, []Charge{c}, ds); err != nil || ds[0].Remaining != want || !ds[0].Allowed || ds[0].Limit != 1600 {
+				t.Errorf("%s: peek %+v, want %d; %v", what, ds[0], want, err)
+			}
+			if s, err := l.Inspect(ctx, c); err != nil || s.Decision.Remaining != want || s.Decision.Limit != 1600 {
+				t.Errorf("%s: inspect %+v, want %d; %v", what, s.Decision, want, err)
+			}
+		}
+		if held := l.Stats().Held; held < 10 {
+			t.Fatalf("%d are in hand", held)
+		}
+		look("taken", 1500)
+		refund := c
+		refund.N = 50
+		if err := l.Refund(ctx, []Charge{refund}); err != nil {
+			t.Error(err)
+		}
+		look("refunded", 1550)
+		ds := make([]weir.Decision, 1)
+		r, err := l.Reserve(ctx, []Charge{refund}, ds, time.Minute)
+		if err != nil || !ds[0].Allowed {
+			t.Errorf("%+v, %v", ds, err)
+		}
+		look("reserved", 1500)
+		if err = l.Commit(ctx, r, []int64{20}); err != nil {
+			t.Error(err)
+		}
+		look("committed", 1530)
+		if r, err = l.Reserve(ctx, []Charge{refund}, ds, time.Minute); err != nil || l.Cancel(ctx, r) != nil {
+			t.Error(err)
+		}
+		look("canceled", 1530)
+		if err = l.Debit(ctx, []Charge{refund}, ds); err != nil {
+			t.Error(err)
+		}
+		look("debited", 1480)
+		loan, d, err := l.Lend(ctx, refund, 1)
+		if err != nil || !d.Allowed || loan.Charge.Limit.Burst != 1600 {
+			t.Errorf("%+v, %+v, %v", loan, d, err)
+		}
+		look("lent", 1430)
+		if err := l.Return(ctx, loan, 50); err != nil {
+			t.Error(err)
+		}
+		look("returned", 1480)
+		if err := l.Reset(ctx, "p", "k"); err != nil {
+			t.Error(err)
+		}
+		look("reset", 1600)
+		if s := l.Stats(); s.Held != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestLeasedClose gives everything back, answers those who wait, and leaves no goroutine behind: the bubble would not end.
+func TestLeasedClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		g := &gated{Store: m, gate: make(chan struct{})}
+		l, err := NewLeased(g, LeasedOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() {
+			waiting <- l.Take(t.Context(), []Charge{{Policy: "p", Key: "slow", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
+		}()
+		synctest.Wait()
+		before := time.Now()
+		if err = l.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(before); took != closeTime {
+			t.Errorf("a store that does not answer is left after %v", took)
+		}
+		if err = <-waiting; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+
+		l, err = NewLeased(m, LeasedOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 500 {
+			leasedTake(t, l, minutely, 1)
+		}
+		if l.Stats().Held == 0 {
+			t.Error("nothing is in hand")
+		}
+		for range 2 {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := storeHas(t, m, minutely); n != 1100 {
+			t.Errorf("%d are there", n)
+		}
+		charges, ds := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}}, make([]weir.Decision, 1)
+		_, reserve := l.Reserve(t.Context(), charges, ds, time.Minute)
+		_, inspect := l.Inspect(t.Context(), charges[0])
+		_, _, lend := l.Lend(t.Context(), charges[0], 1)
+		for i, err := range []error{
+			l.Take(t.Context(), charges, ds), l.Peek(t.Context(), charges, ds), l.Refund(t.Context(), charges), reserve, inspect, lend,
+			l.Debit(t.Context(), charges, ds), l.Reset(t.Context(), "p", "k"), l.Return(t.Context(), Loan{}, 0),
+			l.Commit(t.Context(), Reservation{}, nil), l.Cancel(t.Context(), Reservation{}),
+		} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		l.giveBack(charges)
+	})
+}
+
+// TestLeasedGiveBack undoes requests: permits come back to where they were, and no more than once.
+func TestLeasedGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{})
+		charges := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 7}}
+		for i := range 300 {
+			since := l.now()
+			if d := leasedTake(t, l, minutely, 7); !d.Allowed {
+				t.Fatalf("%d: %+v", i, d)
+			}
+			letPass(time.Millisecond)
+			if i%3 != 0 {
+				l.giveBackSince(charges, since)
+			} else if i%2 == 0 {
+				l.giveBack(charges)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := storeHas(t, m, minutely); n != 1600-50*7 {
+			t.Errorf("%d are there, want %d", n, 1600-50*7)
+		}
+	})
+}
+
+// TestLeasedGiveBackOfWhatWasPassedOn undoes a request whose limit is not leased.
+func TestLeasedGiveBackOfWhatWasPassedOn(t *testing.T) {
+	small := weir.Limit{Rate: weir.PerHour(5)}
+	m := newMemoryStore(t)
+	l := newLeased(t, m, LeasedOptions{})
+	for range 20 {
+		if d := leasedTake(t, l, small, 3); !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		l.giveBack([]Charge{{Policy: "p", Key: "k", Limit: small, N: 3}, {Policy: "p", Key: "nobody", Limit: minutely, N: 1}})
+	}
+	if n := storeHas(t, m, small); n != 5 {
+		t.Errorf("%d are there", n)
+	}
+}

@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// gated is a store that lends when it is told.
+type gated struct {
+	Store
+
+	gate chan struct{}
+}
+
+func (g *gated) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
+	select {
+	case <-g.gate:
+		return g.Store.Lend(ctx, c, least)
+	case <-ctx.Done():
+		return Loan{}, weir.Decision{}, ErrUnavailable
+	}
+}
+
+// TestLeasedContextEnds loses patience while a block is under way: nothing is taken, and what comes goes back.
+func TestLeasedContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		g := &gated{Store: m, gate: make(chan struct{})}
+		l := newLeased(t, g, LeasedOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		charges := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 500}, {Policy: "p", Key: "l", Limit: minutely, N: 5}}
+		err := l.Take(ctx, charges, make([]weir.Decision, 2))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		g.gate <- struct{}{}
+		g.gate <- struct{}{}
+		synctest.Wait()
+		if s := l.Stats(); s.Held != 105 || s.Returned != 400 { // no more than a block of each key
+			t.Errorf("%+v", s)
+		}
+		letPass(time.Second)
+		if n := storeHas(t, m, minutely); n != 1600 {
+			t.Errorf("%d are there", n)
+		}
+		// A store that does not answer at all is unavailable for those who would wait forever.
+		decisions := make([]weir.Decision, 1)
+		if err := l.Take(t.Context(), charges[:1], decisions); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		close(g.gate)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLeasedUnavailable cuts the link: what is in hand is spent until its time is over, then the error is passed on.
+func TestLeasedUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, minutely, 1, LeasedOptions{}, 0, 1)
+		for range 200 {
+			f.request(t.Context(), 0, 1)
+			letPass(time.Millisecond)
+		}
+		f.nets[0].failing.Store(true)
+		held := f.nodes[0].Stats().Held
+		if before := f.total(); held < 20 {
+			t.Errorf("only %d are in hand", held)
+		} else {
+			for range 10 {
+				if !f.request(t.Context(), 0, 1) {
+					t.Error("refused")
+				}
+			}
+			letPass(time.Second)
+			if f.request(t.Context(), 0, 1) || f.total() != before+10 {
+				t.Error("a permit was spent that is too old")
+			}
+		}
+		err := f.nodes[0].Take(t.Context(), []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}}, make([]weir.Decision, 1))
+		if !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+		f.nets[0].failing.Store(false)
+		if !f.request(t.Context(), 0, 1) {
+			t.Error("refused")
+		}
+		if s := f.nodes[0].Stats(); s.Lost == 0 {
+			t.Errorf("%+v", s)
+		}
+		f.close()
+	})
+}
+
+// TestLeasedLimitChanges raises and lowers a limit while blocks are in hand.
+func TestLeasedLimitChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, minutely, 2, LeasedOptions{}, 0, 1)
+		defer f.close()
+		warm := func(limit weir.Limit) {
+			f.limit = limit
+			for range 100 {
+				f.request(t.Context(), 0, 1)
+				f.request(t.Context(), 1, 1)
+				letPass(time.Millisecond)
+			}
+		}
+		warm(minutely)
+		// What is in hand when the limit changes does not come back in the window, as the store cannot know what it is worth.
+		lost := int64(0)
+		empty := func(what string, want int64) {
+			t.Helper()
+			for granted := true; granted; {
+				granted = f.request(t.Context(), 0, 1) || f.request(t.Context(), 1, 1)
+			}
+			if n := f.total(); n > want || n < want-lost {
+				t.Errorf("%s: %d were granted of %d, %d were in hand before", what, n, want, lost)
+			}
+		}
+		change := func(l weir.Limit) {
+			for _, node := range f.nodes {
+				lost += node.Stats().Held
+			}
+			warm(l)
+		}
+		change(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(300)})
+		empty("lowered", 300)
+		change(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(700)})
+		empty("raised", 700)
+		change(weir.Limit{Rate: weir.PerHour(60), Burst: 200}) // another algorithm begins anew
+		empty("another algorithm", 700+199)                    // which is what the burst is lowered to
+	})
+}
+
+// TestLeasedIsBounded has more keys than there is room for: those without anything on loan are forgotten, and if there are
+// none, the store decides.
+func TestLeasedIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		net := &network{Store: m}
+		l := newLeased(t, net, LeasedOptions{MaxKeys: 10})
+		take := func(key string, n int64) weir.Decision {
+			ds := make([]weir.Decision, 1)
+			if err := l.Take(t.Context(), []Charge{{Policy: "p", Key: key, Limit: minutely, N: n}}, ds); err != nil {
+				t.Fatal(err)
+			}
+			return ds[0]
+		}
+		for i := range 1000 {
+			if !take(fmt.Sprint(i), 1).Allowed {
+				t.Fatal("refused")
+			}
+		}
+		if s := l.Stats(); s.Keys != 10 || s.Full != 0 {
+			t.Errorf("hostile keys: %+v", s)
+		}
+		for i := range 10 {
+			for range 10 { // so that something is in hand
+				take(fmt.Sprint("hot", i), 1)
+			}
+		}
+		if s := l.Stats(); s.Keys != 10 || s.Held == 0 {
+			t.Errorf("hot keys: %+v", s)
+		}
+		for range 1600 {
+			if !take("new", 1).Allowed {
+				t.Fatal("refused")
+			}
+		}
+		if take("new", 1).Allowed {
+			t.Error("above the limit")
+		}
+		if s := l.Stats(); s.Keys != 10 || s.Full == 0 {
+			t.Errorf("a key for which there is no room: %+v", s)
+		}
+		letPass(10 * time.Second)
+		for i := range 10 {
+			take(fmt.Sprint("later", i), 1)
+		}
+		if s := l.Stats(); s.Held != 0 || s.Keys > 10 {
+			t.Errorf("later: %+v", s)
+		}
+	})
+}
