@@ -22,6 +22,9 @@
 // candidate beside it, of which the [Report] tells whom it would have refused; and [Engine.Explain] tells of a request which
 // rules match, which do not and why, and what its limits would say. The module config reads sets from a file.
 //
+// Limits are those of the process, or shared by all processes over one store, as the [Consistency] of their policy says: see
+// [EngineOptions].Store and package store. Callers that know the policy and the key themselves ask by [Engine.TakeKey].
+//
 // The rest of the package is for servers whose messages have opcodes.
 //
 // [Tiers] give handlers limits of their own. A handler says what it wants in an [Attribute], 5 requests a second and bursts

@@ -36,6 +36,25 @@ type EngineOptions struct {
 
 // Engine answers which limits hold for a request, and whether they grant it. Its rules and policies can be replaced while it
 // works, without losing a count. All methods are safe for concurrent use.
+//
+// # Shared limits
+//
+// The limits of policies whose Consistency is not ConsistencyLocal are in [EngineOptions.Store], where all engines over the same
+// store count as one (TestSharedEnginesAreOneLimiter). A request that is held to limits of this process and to shared ones is
+// all or nothing nevertheless: first those of this process are reserved, then the store is asked once, for all others, and
+// if it refuses, what was reserved is given back exactly (TestSharedAllOrNothingContention). A request that this process refuses
+// does not ask the store: the parts of its shared limits are Unasked. Until the store has answered, other requests find the
+// permits of this process taken.
+//
+// If some shared limit is one of concurrency, or the caller reserves, all shared limits of the request are reserved in
+// the store for the Hold of their policies, and settled by Release, Commit or Cancel of the verdict, in one call. Otherwise they
+// are taken, and Release has nothing to do there.
+//
+// A policy in shadow counts in the store, too, by a call of its own when the request has been admitted, which may take as long
+// as the store allows; when the store has failed, it is not asked. Lockouts and candidates are of this process.
+//
+// If the store fails, each policy answers by its Fail; a *[store.Fleet] does that itself, and knows FailLocal. What is wrong
+// about a request, such as more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
 type Engine struct {
 	options  EngineOptions
 	clock    *lockoutClock
@@ -52,8 +71,8 @@ type Engine struct {
 	lastAttempt time.Time
 }
 
-// Take decides on a request, and charges it to all limits that hold for it or to none. It never waits. The verdict must be
-// released once the request has been served.
+// Take decides on a request, and charges it to all limits that hold for it or to none. It never waits for permits; where a limit
+// is shared, it waits for the answer of the store. The verdict must be released once the request has been served.
 func (e *Engine) Take(r *Request, v *Verdict) { e.decide(r, v, false) }
 
 // Reserve is Take with a cost that is settled later: the verdict must end in Commit or Cancel.
@@ -64,7 +83,7 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
-// given back if a later one refuses. The error is that of ctx, if it was canceled; then a request that a limit holds for gets
+// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. The error is that of ctx, if it was canceled; then a request that a limit holds for gets
 // nothing, also where it would not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)

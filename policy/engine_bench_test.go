@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 // manyRules is a set of n rules, each for a path of its own, and a rule for all; a request is held to limits of the first.
@@ -50,6 +51,46 @@ func BenchmarkEngine(b *testing.B) {
 					v.Release()
 				}
 				if !v.Allowed || len(v.Parts) != limits {
+					b.Fatalf("%d limits: %+v", len(v.Parts), v.Decision())
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkEngineShared is a decision on a request that is held to limits in a store in memory, or in a fleet over it, which leases
+// them, beside as many of the process.
+func BenchmarkEngineShared(b *testing.B) {
+	for _, consistency := range []policy.Consistency{policy.ConsistencyCoherent, policy.ConsistencyLeased} {
+		for _, limits := range []int{1, 3} {
+			b.Run(fmt.Sprintf("%v/limits=%d", consistency, limits), func(b *testing.B) {
+				m, err := store.NewMemory(store.MemoryOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				f, err := store.NewFleet(m, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer f.Close()
+				set := manyRules(10, 2*limits)
+				for i := range limits {
+					set.Policies[i].Consistency = consistency
+				}
+				e, err := policy.NewEngine(set, policy.EngineOptions{Store: f})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r := policy.Request{
+					Protocol: "http", Method: "GET", Path: "/v1/things7/12", Header: http.Header{}, Client: netip.MustParseAddr("192.0.2.1"),
+				}
+				var v policy.Verdict
+				b.ReportAllocs()
+				for b.Loop() {
+					e.Take(&r, &v)
+					v.Release()
+				}
+				if !v.Allowed || len(v.Parts) != 2*limits {
 					b.Fatalf("%d limits: %+v", len(v.Parts), v.Decision())
 				}
 			})

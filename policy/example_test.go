@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 func ExampleTiers() {
@@ -152,4 +153,42 @@ func ExampleEngine_Explain() {
 	// write: true as all conditions hold
 	// internal: false client: 192.0.2.1 is in none of 10.0.0.0/8
 	// writes by ann: 3 left, then 1
+}
+
+// Servers of a fleet share limits through a store: here one in memory, elsewhere Redis.
+func ExampleEngine_TakeKey() {
+	memory, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		panic(err)
+	}
+	var servers []*policy.Engine
+	for range 2 {
+		fleet, err := store.NewFleet(memory, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
+		if err != nil {
+			panic(err)
+		}
+		defer fleet.Close()
+		server, err := policy.NewEngine(&policy.Set{
+			Policies: []policy.Policy{{
+				Name: "mails", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
+				Consistency: policy.ConsistencyCoherent, Fail: policy.FailLocal,
+			}},
+		}, policy.EngineOptions{Store: fleet})
+		if err != nil {
+			panic(err)
+		}
+		defer server.Close()
+		servers = append(servers, server)
+	}
+	var v policy.Verdict
+	for i := range 4 {
+		servers[i%2].TakeKey(context.Background(), "mails", "alice", 1, &v)
+		fmt.Println(v.Allowed, v.Decision().Remaining)
+		v.Release()
+	}
+	// Output:
+	// true 2
+	// true 1
+	// true 0
+	// false 0
 }
