@@ -23,6 +23,7 @@ func TestClusterFailover(t *testing.T) {
 			name = "master killed"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const timeout = 250 * time.Millisecond
 			c := startCluster(t, 1, "--cluster-node-timeout", "1000")
 			l := newLoad(t, faultCharges(50, 50_000), c.open(t, Options{Timeout: timeout}), c.open(t, Options{Timeout: timeout}))

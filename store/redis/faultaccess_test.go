@@ -205,7 +205,7 @@ func TestUsersAndPasswords(t *testing.T) {
 	}
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	d := make([]weir.Decision, 1)
-	if err := s.Take(context.Background(), c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
+	if err = s.Take(context.Background(), c, d); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
 		t.Error(err)
 	}
 	_ = s.Close()
@@ -216,7 +216,7 @@ func TestUsersAndPasswords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Take(context.Background(), c, d); err != nil {
+	if err = s.Take(context.Background(), c, d); err != nil {
 		t.Fatal(err)
 	}
 	server.client.Close()

@@ -27,7 +27,7 @@ func TestClientsClocksApart(t *testing.T) {
 	for i := range 3 {
 		s := server.open(Options{})
 		s.virtual.Store(now.UnixMicro())
-		s.ahead.Store(now.Add(time.Duration(i-1) * time.Hour).Sub(time.Now()).Microseconds())
+		s.ahead.Store(time.Until(now.Add(time.Duration(i-1) * time.Hour)).Microseconds())
 		clients = append(clients, s)
 	}
 	for _, l := range limits {
@@ -38,7 +38,7 @@ func TestClientsClocksApart(t *testing.T) {
 			wait.Go(func() {
 				d := make([]weir.Decision, 1)
 				for range 50 {
-					clients[i%3].ahead.Store(now.Add(time.Duration(i%3-1) * time.Hour).Sub(time.Now()).Microseconds()) // it has learnt
+					clients[i%3].ahead.Store(time.Until(now.Add(time.Duration(i%3-1) * time.Hour)).Microseconds()) // it has learnt
 					if err := clients[i%3].Take(context.Background(), c, d); err != nil {
 						t.Error(err)
 						return

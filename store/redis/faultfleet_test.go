@@ -63,6 +63,7 @@ func startNodes(tb testing.TB, target string, o Options) *nodes {
 // fleetLoad is a load of charges of one mode.
 type fleetLoad struct {
 	*load
+
 	name        string
 	consistency store.Consistency
 	fail        store.Fail

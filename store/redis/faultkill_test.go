@@ -20,6 +20,7 @@ func TestServerKilled(t *testing.T) {
 		{"no persistence", []string{"--appendonly", "no"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			const timeout = 250 * time.Millisecond
 			restarts := 2 * rounds(t)
 			server := startServer(t, c.args...)

@@ -123,7 +123,10 @@ func (l *load) start(callers int) *load {
 }
 
 func highest(of *atomic.Int64, v int64) {
-	for was := of.Load(); v > was && !of.CompareAndSwap(was, v); was = of.Load() {
+	for {
+		if was := of.Load(); v <= was || of.CompareAndSwap(was, v) {
+			return
+		}
 	}
 }
 

@@ -198,8 +198,8 @@ func TestServerGreetsWrongly(t *testing.T) {
 		var wait sync.WaitGroup
 		wait.Go(func() {
 			for {
-				conn, err := listener.Accept()
-				if err != nil {
+				conn, failed := listener.Accept()
+				if failed != nil {
 					return
 				}
 				wait.Go(func() {

@@ -35,6 +35,7 @@ func TestSentinelFailover(t *testing.T) {
 			name = "master killed"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const timeout = 250 * time.Millisecond
 			w := startSentinels(t, 2)
 			s := w.open(t, Options{Timeout: timeout})

@@ -53,7 +53,7 @@ func startSentinels(tb testing.TB, replicas int, args ...string) *watched {
 	return w
 }
 
-// settle waits until every sentinel knows the others and the replicas.
+// settle waits until every sentinel knows the others and the replicas, and the replicas follow.
 func (w *watched) settle() {
 	w.tb.Helper()
 	until(w.tb, "the sentinels know each other", func() bool {
@@ -63,7 +63,7 @@ func (w *watched) settle() {
 				return false
 			}
 		}
-		return true
+		return strings.Count(w.master().ask("INFO", "replication"), "state=online") == len(w.servers)-1
 	})
 }
 

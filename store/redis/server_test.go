@@ -105,7 +105,7 @@ func (s *server) launch() {
 		args = append([]string{s.config}, args...)
 	}
 	s.cmd = exec.CommandContext(context.Background(), program, args...)
-	if err := s.cmd.Start(); err != nil {
+	if err = s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
 	}
 	s.guard = exec.CommandContext(context.Background(), "sh", "-c", `read -r _ || kill -9 "$0"`, strconv.Itoa(s.cmd.Process.Pid))
