@@ -87,15 +87,20 @@ func (f fleet) take(t *testing.T, policy, key string, callers, times int) int {
 
 // storeStatus is what the status of a server says of its store.
 type storeStatus struct {
-	Store, Error string
-	Reached      bool
-	Replicas     int
-	Breaker      struct{ State string }
+	Store    string `json:"store"`
+	Error    string `json:"error"`
+	Reached  bool   `json:"reached"`
+	Replicas int    `json:"replicas"`
+	Breaker  struct {
+		State string `json:"state"`
+	} `json:"breaker"`
 }
 
 func (s *server) store() storeStatus {
 	s.t.Helper()
-	var status struct{ Store storeStatus }
+	var status struct {
+		Store storeStatus `json:"store"`
+	}
 	a, body := s.do(http.MethodGet, "/v1/status", "")
 	if err := json.Unmarshal([]byte(body), &status); err != nil || a.status != 200 {
 		s.t.Fatalf("%v: %d %s", err, a.status, body)
@@ -443,12 +448,12 @@ func TestStorePasswordIsNotShown(t *testing.T) {
 		s.logged("mistake")
 		s.signal(os.Interrupt)
 		s.wait()
-		told += explained + strings.Join(s.lines, "\n")
+		all := []string{told, explained, strings.Join(s.lines, "\n")}
 		for _, args := range [][]string{{"config", "explain", path}, {"config", "check", path}, {"config", "check", "--json", path}} {
 			got := weir(t, nil, args...)
-			told += got.stdout + got.stderr
+			all = append(all, got.stdout, got.stderr)
 		}
-		if strings.Contains(told, "correct-horse") {
+		if told := strings.Join(all, "\n"); strings.Contains(told, "correct-horse") {
 			t.Errorf("%s: the password is shown:\n%s", store, told)
 		}
 	}

@@ -82,14 +82,14 @@ func Options(s *config.Store) store.FleetOptions {
 
 // Status is the state of a fleet.
 type Status struct {
+	store.FleetStats
+
 	// Store is where it is, without passwords.
 	Store string `json:"store"`
 	// Reached tells whether it could be reached since the server has started.
 	Reached bool `json:"reached"`
 	// Error is why it could not, "" once it could.
 	Error string `json:"error,omitempty"`
-
-	store.FleetStats
 }
 
 // Status answers the state.

@@ -105,7 +105,7 @@ func (l *late) missing() error {
 }
 
 // inner is the store, or why there is none.
-func (l *late) inner() (store.Store, error) {
+func (l *late) inner() (store.Store, error) { //nolint:ireturn // of any type
 	if s := l.opened.Load(); s != nil {
 		return *s, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -128,10 +127,10 @@ func TestLateStoreIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-asked
-		if err := l.Close(); err != nil {
+		if err = l.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := l.inner(); !errors.Is(err, store.ErrClosed) {
+		if _, err = l.inner(); !errors.Is(err, store.ErrClosed) {
 			t.Error(err)
 		}
 		close(opening)
@@ -158,8 +157,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong.Timeout = time.Hour
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if _, err := Open(t.Context(), wrong, log); err == nil || !strings.HasPrefix(err.Error(), "weir: --store: redis://u:xxxxx@h: ") ||
+	if _, err := Open(t.Context(), wrong, slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), "weir: --store: redis://u:xxxxx@h: ") ||
 		!strings.Contains(err.Error(), "Timeout") || strings.Contains(err.Error(), "hunter2") {
 		t.Error(err)
 	}

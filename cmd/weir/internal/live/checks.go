@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -26,12 +27,12 @@ type check struct {
 func (*check) Values(string) []string { return nil }
 
 // CheckRequest makes r a check of the policy with this name, which [Limits.Has]: cost permits for the key. The slice must not be
-// changed before r has been decided.
-func CheckRequest(r *policy.Request, name, key []byte, cost int64) {
+// changed before r has been decided. A store that shares the policy is asked until ctx ends.
+func CheckRequest(ctx context.Context, r *policy.Request, name, key []byte, cost int64) {
 	path := make([]byte, 1, 1+hex.EncodedLen(len(name)))
 	path[0] = '/'
 	*r = policy.Request{
-		Protocol: checkProtocol, Path: string(hex.AppendEncode(path, name)), Header: &check{key, cost},
+		Protocol: checkProtocol, Path: string(hex.AppendEncode(path, name)), Header: &check{key, cost}, Context: ctx,
 	}
 }
 

@@ -114,7 +114,7 @@ func TestChecks(t *testing.T) {
 			r policy.Request
 			v policy.Verdict
 		)
-		CheckRequest(&r, []byte(name), []byte(key), cost)
+		CheckRequest(t.Context(), &r, []byte(name), []byte(key), cost)
 		l.Engine().Take(&r, &v)
 		return v
 	}

@@ -35,13 +35,7 @@ type options struct {
 	shutdownTimeout time.Duration
 }
 
-// Command answers the command "serve".
-func Command() *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use:   "serve [flags]",
-		Short: "Answer other programs that ask whether a request is within its limit",
-		Long: `serve answers checks over HTTP, in JSON. Without any flag there is one policy,
+const long = `serve answers checks over HTTP, in JSON. Without any flag there is one policy,
 "default": a token bucket for each key, of 20 permits, 10 of which come back
 each second.
 
@@ -87,7 +81,15 @@ meanwhile as "fail" of each policy says: 503 if it is closed. When the server
 ends it gives back what it had taken and not used. docs/shared.md has the rest.
 
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
-configuration has mistakes or is not there.`,
+configuration has mistakes or is not there.`
+
+// Command answers the command "serve".
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Answer other programs that ask whether a request is within its limit",
+		Long:  long,
 		Example: `  weir serve
   weir serve --limit 100/min --burst 30
   weir serve --config weir.yaml

@@ -51,8 +51,7 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, r *http.Request, ask re
 	}
 	x, _ := exchanges.Get().(*exchange)
 	defer x.end()
-	live.CheckRequest(&x.request, ask.policy, ask.key, ask.cost)
-	x.request.Context = r.Context()
+	live.CheckRequest(r.Context(), &x.request, ask.policy, ask.key, ask.cost)
 	c.answer(x, ask.cost == 0)
 	defer x.verdict.Release()
 
@@ -83,7 +82,7 @@ func (c *configured) answer(x *exchange, probe bool) {
 
 // end keeps the memory for another decision.
 func (x *exchange) end() {
-	x.request.Context = nil
+	x.request = policy.Request{}
 	exchanges.Put(x)
 }
 
@@ -155,7 +154,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
-	x.request.Context = r.Context()
+	x.request.Context = r.Context() //nolint:fatcontext // each request has its own
 	h.configured.answer(x, probe)
 	defer x.verdict.Release()
 

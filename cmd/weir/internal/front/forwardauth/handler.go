@@ -114,16 +114,15 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, _ := exchanges.Get().(*exchange)
 	defer func() {
-		x.request.Context = nil
+		x.request = policy.Request{}
 		exchanges.Put(x)
 	}()
 	from := kindOf(r.URL.Path)
-	x.request = policy.Request{}
+	x.request = policy.Request{Context: r.Context()}
 	if err := h.describe(&x.request, r, from); err != nil {
 		h.reject(w, r, err)
 		return
 	}
-	x.request.Context = r.Context()
 	h.decider.Take(&x.request, &x.verdict)
 	defer x.verdict.Release()
 
