@@ -73,7 +73,8 @@ type FleetOptions struct {
 // processes are cut off while the others have the store, those k go on for as long with k/N of the rate, or of each window,
 // besides the limit that the others keep to.
 //
-// FailClosed never grants more than the limit (TestFleetClosedKeepsTheLimit).
+// FailClosed never grants more than the Consistency of the charge does (TestFleetClosedKeepsTheLimit). Peek does not know of the
+// shares.
 //
 // # Reservations
 //
