@@ -59,16 +59,15 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 //     the same holds for the one before, and the weight of that has only become less since the last permit was taken.
 //   - Token bucket of burst b and rate r: for a span s, which is Term, or b / 4r if that is shorter. The inner store is asked
 //     with the burst lowered to b - r s, rounded down. What is spent in a time from t to t + d was taken between t - s and
-//     t + d, and so is at most (b - r s) + r (d + s) = b + r d, which is what a bucket of burst b may grant in d. So more than the
-//     lowered burst at once is refused with ReasonNever, and the Limit of decisions is the lowered burst.
+//     t + d, and so is at most (b - r s) + r (d + s) = b + r d, which is what a bucket of burst b may grant in d. So more than
+//     the lowered burst at once is refused with ReasonNever, and the Limit of decisions is the lowered burst.
 //
 // Those who already waited for a block when it was asked for count as granted at T, which is between the beginning and the end
 // of their calls, as it is when the inner store decides. What is given back unspent counts as if it had never been taken.
 //
-// Three things are as they are for any store that is asked for each decision, but later by what is in hand, for Term at most: after
-// a Reset, or a Refund of permits that were not taken, or a clock of the inner store that is set forward, so that windows end
-// early, what others hold may be spent on top; and while some processes have another limit than others, each spends what it was
-// lent under its own.
+// After a Reset, or a Refund of permits that were not taken, or when a clock of the inner store is set forward, so that windows
+// end early, what processes hold may be spent on top, for Term at most; and while some processes have another limit than others,
+// each spends what it was lent under its own.
 //
 // # How far below
 //
@@ -82,15 +81,15 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // Blocks follow the demand of the process: a key that is seldom used has none, and each request is one call of the inner store. A
 // key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
 // that has nothing in hand wait for one call, and are served in the order in which they came; nobody overtakes those who wait
-// (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a 64th
-// of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is not
+// (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a
+// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is not
 // used for a quarter of Term, or not used up near its end, goes back by Return.
 //
 // # What is not leased
 //
 // Limits of fewer than 64 permits, and those whose span, segment or window is shorter than 5 ms, are passed on to the inner store
-// as they are, and so is AlgorithmConcurrency. Probes ask the inner store if nothing is in hand. Reserve, Commit, Cancel and Debit
-// go to the inner store, which knows nothing of what is held here, at the lowered limit, and so do Lend and Return.
+// as they are, and so is AlgorithmConcurrency. Probes ask the inner store if nothing is in hand. Reserve, Commit, Cancel and
+// Debit go to the inner store, which knows nothing of what is held here, at the lowered limit, and so do Lend and Return.
 //
 // Decisions that are made in memory show as Remaining what is in hand and what the inner store had left when it was asked last.
 // Where one charge of a request refuses, those of the others for which nobody was asked are Allowed, as far as is known.

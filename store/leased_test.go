@@ -53,11 +53,13 @@ func TestLeasedBound(t *testing.T) {
 		},
 		{
 			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(100)},
-			LeasedBound{Limit: 100, Lowered: 100, Block: 6, Term: 100 * time.Millisecond, Leased: true}, "held for up to 100ms",
+			LeasedBound{Limit: 100, Lowered: 100, Block: 6, Term: 100 * time.Millisecond, Leased: true},
+			"held for up to 100ms",
 		},
 		{
 			weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 64, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
-			LeasedBound{Limit: 64, Lowered: 64, Block: 4, Term: time.Second, Leased: true}, "up to 4 x instances",
+			LeasedBound{Limit: 64, Lowered: 64, Block: 4, Term: time.Second, Leased: true},
+			"up to 4 x instances",
 		},
 		{weir.Limit{Rate: weir.PerSecond(100), Burst: 63}, LeasedBound{Limit: 63, Lowered: 63}, "exact"},
 		{weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1000}, LeasedBound{Limit: 1000, Lowered: 1000}, "too fast"},

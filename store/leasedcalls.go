@@ -80,9 +80,8 @@ func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
 		return err
 	}
 	few := asked[:0]
-	for i, c := range asked {
-		given := c
-		given.Limit = charges[i].Limit
+	for i, given := range charges {
+		c := asked[i]
 		l.inHand(&given, func(e *leasedKey, now int64) {
 			e.refusal = leasedRefusal{}
 			for i := range e.blocks {
