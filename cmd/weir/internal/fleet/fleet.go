@@ -27,7 +27,8 @@ type Fleet struct {
 // the options.
 func Open(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
 	options := Redis(s)
-	l, err := openLate(ctx, log, s.String(), func() (store.Store, error) { return redis.Open(options) })
+	open := func() (store.Store, error) { return redis.Open(options) }
+	l, err := openLate(ctx, log, s.String(), open) //nolint:contextcheck // the store lives longer than any context
 	if err != nil {
 		return nil, refused(s, err)
 	}

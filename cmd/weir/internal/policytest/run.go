@@ -71,7 +71,7 @@ func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer m.close() //nolint:contextcheck // no store is asked
+	defer m.close()
 	var failures []failure
 	for i := range t.steps {
 		one := &t.steps[i]
@@ -113,7 +113,7 @@ const betweenLooks = 4096
 func (m *machine) step(ctx context.Context, s *step, limit int64) (*result, error) {
 	m.clock.Advance(s.wait)
 	if s.release {
-		m.release() //nolint:contextcheck // no store is asked
+		m.release()
 	}
 	r := &result{firstRefused: -1, lastAllowed: -1}
 	if s.request == nil {
@@ -129,21 +129,21 @@ func (m *machine) step(ctx context.Context, s *step, limit int64) (*result, erro
 			m.clock.Advance(s.every)
 		}
 		if needsRules && i == s.times-1 {
-			explanation := m.engine.Explain(s.request) //nolint:contextcheck // no store is asked
+			explanation := m.engine.Explain(s.request)
 			for _, rule := range explanation.Rules {
 				if rule.Matched {
 					r.matched = append(r.matched, rule.Name)
 				}
 			}
 		}
-		m.engine.Take(s.request, v) //nolint:contextcheck // no store is asked
+		m.engine.Take(s.request, v)
 		r.add(v)
 		if v.Allowed && s.hold {
 			m.held = append(m.held, v)
 			v = &policy.Verdict{}
 			continue
 		}
-		v.Release() //nolint:contextcheck // no store is asked
+		v.Release()
 	}
 	return r, nil
 }
@@ -177,7 +177,7 @@ func (s *suite) explain(ctx context.Context, t *test, f *failure) error {
 	if err != nil {
 		return err
 	}
-	defer m.close() //nolint:contextcheck // no store is asked
+	defer m.close()
 	for i := range f.step - 1 {
 		if _, err := m.step(ctx, &t.steps[i], t.steps[i].times); err != nil {
 			return err
@@ -191,6 +191,6 @@ func (s *suite) explain(ctx context.Context, t *test, f *failure) error {
 		m.clock.Advance(last.every)
 	}
 	f.at = time.Unix(0, m.clock.Now()).UTC()
-	f.explanation = m.engine.Explain(f.request) //nolint:contextcheck // no store is asked
+	f.explanation = m.engine.Explain(f.request)
 	return nil
 }

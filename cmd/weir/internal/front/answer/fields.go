@@ -24,8 +24,8 @@ type Fields struct {
 const mostTold = 1024
 
 // Tell sets the fields about v, the verdict on r, in h. It answers the seconds of Retry-After, 0 if there is none. Without a
-// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than once, with several keys, is told once: as the one that binds, or else
-// the first.
+// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than once,
+// with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
 	if len(v.Parts) == 0 {
 		return 0
