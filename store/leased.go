@@ -82,8 +82,8 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
 // that has nothing in hand wait for one call, and are served in the order in which they came; nobody overtakes those who wait
 // (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a
-// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is not
-// used for a quarter of Term, or not used up near its end, goes back by Return.
+// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is
+// not used for a quarter of Term, or not used up near its end, goes back by Return.
 //
 // # What is not leased
 //

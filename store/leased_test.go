@@ -250,7 +250,10 @@ func TestLeasedEdges(t *testing.T) {
 	}
 	var wrong *weir.OptionError
 	for _, c := range []Charge{
-		{Policy: "p", Limit: bucket, N: -1}, {Policy: "p", Limit: bucket, N: 1 << 60}, {Limit: bucket, N: 1}, {Policy: "p", N: 1},
+		{Policy: "p", Limit: bucket, N: -1},
+		{Policy: "p", Limit: bucket, N: 1 << 60},
+		{Limit: bucket, N: 1},
+		{Policy: "p", N: 1},
 		{Policy: "p", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100}, N: 1},
 	} {
 		if err := l.Take(t.Context(), []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
