@@ -70,7 +70,7 @@ func testContentionOneKey(s *suite) {
 func testContentionSeveralKeys(s *suite) {
 	const n, own = 150, 4
 	limits := s.limits(n)
-	shared := s.charge("shared", "hot", limits["fixed-window"], 1)
+	shared := s.charge("shared", "hot", limits[fixedWindow], 1)
 	perCaller := s.limits(own)[tokenBucket]
 	var granted [callers]int64
 	s.crowd(func(i int, handle store.Store) {

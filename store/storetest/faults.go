@@ -20,11 +20,11 @@ func testSkew(s *suite) {
 		allowed += n
 	}
 	for name, l := range map[string]weir.Limit{
-		tokenBucket:       {Rate: weir.Per(n, time.Minute)},
-		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10*time.Minute)},
-		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, 10*time.Minute)},
-		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, 10*time.Minute)},
-		"calendar-window": {
+		tokenBucket:    {Rate: weir.Per(n, time.Minute)},
+		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10*time.Minute)},
+		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, 10*time.Minute)},
+		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, 10*time.Minute)},
+		calendarWindow: {
 			Algorithm: weir.AlgorithmCalendarWindow, Burst: n,
 			Calendar: weir.Calendar{Unit: weir.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60},
 		},
@@ -62,7 +62,8 @@ func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Reservati
 		"Take": s.Store.Take(ctx, charges, ds), "Peek": s.Store.Peek(ctx, charges, ds), "Reserve": reserved,
 		"Refund": s.Store.Refund(ctx, charges), "Commit": s.Store.Commit(ctx, r, []int64{0}),
 		"Cancel": s.Store.Cancel(ctx, r), "Reset": s.Store.Reset(ctx, c.Policy, c.Key), "Inspect": inspected,
-		"Debit": s.Store.Debit(ctx, charges, ds), "Lend": lent, "Return": s.Store.Return(ctx, store.Loan{Charge: c, Taken: s.Now()}, c.N),
+		"Debit": s.Store.Debit(ctx, charges, ds), "Lend": lent,
+		"Return": s.Store.Return(ctx, store.Loan{Charge: c, Taken: s.Now()}, c.N),
 	}
 }
 
@@ -90,7 +91,7 @@ func testBreak(s *suite) {
 		s.Log("the subject cannot be broken")
 		return
 	}
-	c := s.charge("broken", "k", s.limits(5)["fixed-window"], 1)
+	c := s.charge("broken", "k", s.limits(5)[fixedWindow], 1)
 	r, _ := s.reserve(s.Store, time.Hour, c)
 	repair := s.Break()
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)

@@ -66,16 +66,16 @@ func (h *history) compare(got weir.Decision, r algo.Result) error {
 	}
 	want.RetryAfter, want.ResetAfter = scale(want.RetryAfter), scale(want.ResetAfter)
 	exact := got
+	if h.inexact() {
+		if got.Remaining == want.Remaining-1 {
+			exact.Remaining = want.Remaining
+		}
+		if want.Allowed && h.short(got) {
+			exact.Allowed, exact.Reason = true, weir.ReasonNone
+		}
+	}
 	if h.Advance == nil {
 		slack := h.slack()
-		if h.inexact() {
-			if got.Remaining == want.Remaining-1 {
-				exact.Remaining = want.Remaining
-			}
-			if want.Allowed && h.short(got) {
-				exact.Allowed, exact.Reason = true, weir.ReasonNone
-			}
-		}
 		if !near(got.RetryAfter, want.RetryAfter, slack) || !near(got.ResetAfter, want.ResetAfter, slack) {
 			return fmt.Errorf("%+v, want %+v less %v at most", got, want, slack)
 		}

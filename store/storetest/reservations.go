@@ -70,7 +70,7 @@ func testCancel(s *suite) {
 }
 
 func testSettledOnce(s *suite) {
-	c := s.charge("once", "k", s.limits(10)["fixed-window"], 4)
+	c := s.charge("once", "k", s.limits(10)[fixedWindow], 4)
 	for _, first := range []string{"commit", "cancel"} {
 		r, _ := s.reserve(s.Store, time.Minute, c)
 		if first == "commit" {

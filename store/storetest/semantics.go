@@ -44,10 +44,10 @@ func testGrants(s *suite) {
 func testRetryAfter(s *suite) {
 	window := 400 * time.Millisecond
 	for name, l := range map[string]weir.Limit{
-		tokenBucket:       {Rate: weir.Per(2, window)},
-		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(2, window)},
-		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, window), Segments: 4},
-		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, window)},
+		tokenBucket:    {Rate: weir.Per(2, window)},
+		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(2, window)},
+		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, window), Segments: 4},
+		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, window)},
 	} {
 		c := s.charge(name, "key", l, 1)
 		began := time.Now()
@@ -261,7 +261,7 @@ func testAllOrNothing(s *suite) {
 	}
 	many := make([]store.Charge, store.MostCharges)
 	for i := range many {
-		many[i] = s.charge("many", string(rune('A'+i)), s.limits(5)["fixed-window"], 1)
+		many[i] = s.charge("many", string(rune('A'+i)), s.limits(5)[fixedWindow], 1)
 	}
 	if ds := s.take(s.Store, many...); !allAllowed(ds) {
 		s.Errorf("%d charges: %+v", len(ds), ds)
@@ -362,7 +362,7 @@ func testParameters(s *suite) {
 	other := s.limits(10)
 	c := s.charge("algorithm", "k", other[tokenBucket], 10)
 	s.take(s.Store, c)
-	c.Limit = other["fixed-window"]
+	c.Limit = other[fixedWindow]
 	if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 0 {
 		s.Errorf("another algorithm begins anew: %+v", d)
 	}

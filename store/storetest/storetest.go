@@ -87,7 +87,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Debit", testDebit},
 		{"LendAndReturn", testLend},
 		{"ReturnLate", testReturnLate},
+		{"LendMoreThanTheLimit", testLendNever},
 		{"ReturnAfterAChange", testReturnChanged},
+		{"ReturnUnderAnotherAlgorithm", testReturnAlgorithm},
 		{"LoanMisuse", testLoanMisuse},
 		{"ContentionOneKey", testContentionOneKey},
 		{"ContentionSeveralKeys", testContentionSeveralKeys},
@@ -148,18 +150,25 @@ func (s *suite) long() time.Duration {
 	return 0
 }
 
-const tokenBucket = "token-bucket"
+// The names of limits.
+const (
+	tokenBucket    = "token-bucket"
+	fixedWindow    = "fixed-window"
+	slidingWindow  = "sliding-window"
+	slidingCounter = "sliding-counter"
+	calendarWindow = "calendar-window"
+)
 
 // limits are one limit of each algorithm, of n permits that do not come back while the suite runs.
 func (s *suite) limits(n int64) map[string]weir.Limit {
 	s.Helper()
 	rate := weir.Per(n, s.long())
 	return map[string]weir.Limit{
-		tokenBucket:       {Rate: rate},
-		"fixed-window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
-		"sliding-window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 3},
-		"sliding-counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
-		"calendar-window": {Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: s.year()},
+		tokenBucket:    {Rate: rate},
+		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
+		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 3},
+		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
+		calendarWindow: {Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: s.year()},
 	}
 }
 
