@@ -132,7 +132,9 @@ const (
 	BreakerOpen
 	// BreakerHalfOpen has let one call through, and fails others at once until that has an answer.
 	BreakerHalfOpen
+)
 
+const (
 	stateBits = 2
 	stateMask = 1<<stateBits - 1
 )

@@ -94,8 +94,8 @@ func (f *fallback) decide(
 		return Reservation{}, firstOf(err)
 	}
 	if call == fallbackTake {
-		if err = CheckTaken(charges); err != nil {
-			return Reservation{}, err
+		if taken := CheckTaken(charges); taken != nil {
+			return Reservation{}, taken
 		}
 	}
 	f.lock.Lock()
@@ -311,8 +311,8 @@ func (f *fallback) debit(charges []Charge, decisions []weir.Decision) (ok bool, 
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	if err = f.memory.Debit(f.ctx, f.charges, decisions); err != nil {
-		return true, err
+	if failed := f.memory.Debit(f.ctx, f.charges, decisions); failed != nil {
+		return true, failed
 	}
 	for i := range charges {
 		f.owe(&charges[i], charges[i].N)
@@ -333,8 +333,8 @@ func (f *fallback) settle(ctx context.Context, r Reservation, actual []int64) (o
 	r.ID = id
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if err = f.memory.settle(ctx, r, actual); err != nil {
-		return true, err
+	if failed := f.memory.settle(ctx, r, actual); failed != nil {
+		return true, failed
 	}
 	for i, n := range actual {
 		if c := &r.Charges[i]; c.Fail == FailLocal && n > c.N {

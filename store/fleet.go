@@ -143,7 +143,7 @@ func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 		return nil, &weir.OptionError{Option: "FallbackOptions.Grace", Value: f.graceFor.String(), Accepted: upToAnHour}
 	}
 	f.ctx, f.end = context.WithCancel(context.Background())
-	if _, err := o.Optimistic.filled(); err != nil {
+	if _, err = o.Optimistic.filled(); err != nil {
 		return nil, err
 	}
 	if f.leased, err = NewLeased(breaker, o.Leased); err != nil {

@@ -35,8 +35,8 @@ func (f *Fleet) Peek(ctx context.Context, charges []Charge, decisions []weir.Dec
 }
 
 func (f *Fleet) peek(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (err error) {
-	if err := ctx.Err(); err != nil {
-		return notTaken(err)
+	if gone := ctx.Err(); gone != nil {
+		return notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
@@ -54,11 +54,11 @@ func (f *Fleet) peek(ctx context.Context, c Consistency, charges []Charge, decis
 func (f *Fleet) Reserve(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
 ) (r Reservation, err error) {
-	if err := CheckExpiry(expiry); err != nil {
-		return Reservation{}, err
+	if wrong := CheckExpiry(expiry); wrong != nil {
+		return Reservation{}, wrong
 	}
-	if err := ctx.Err(); err != nil {
-		return Reservation{}, notTaken(err)
+	if gone := ctx.Err(); gone != nil {
+		return Reservation{}, notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)

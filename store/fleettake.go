@@ -105,11 +105,11 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 		}
 		var err error
 		if q.took, err = f.take(ctx, order[i], q.charges, q.decisions); err != nil {
-			f.giveBack(p[:i])
+			f.giveBack(p[:i]) //nolint:contextcheck // the context of the caller may have ended
 			return err
 		}
 		if !allGranted(q.decisions) {
-			f.giveBack(p[:i])
+			f.giveBack(p[:i]) //nolint:contextcheck // the context of the caller may have ended
 			for j := i + 1; j < len(p); j++ {
 				p[j].notAsked()
 			}
@@ -126,8 +126,8 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 
 // take is Take for charges of one consistency.
 func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (by took, err error) {
-	if err := ctx.Err(); err != nil {
-		return tookStore, notTaken(err)
+	if gone := ctx.Err(); gone != nil {
+		return tookStore, notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)

@@ -166,9 +166,9 @@ func (r *Replicas) beat(ctx context.Context) {
 	old := r.held
 	if held.ID != "" { // or there are more than can be counted
 		r.held = held
-		if err := r.store.Cancel(ctx, old); err != nil && old.ID != "" {
+		if failed := r.store.Cancel(ctx, old); failed != nil && old.ID != "" {
 			r.distrust()
-			if !errors.Is(err, ErrNotReserved) {
+			if !errors.Is(failed, ErrNotReserved) {
 				return
 			}
 		}
