@@ -143,7 +143,7 @@ func BenchmarkTake(b *testing.B) {
 				s := server.open(Options{})
 				server.share(b, callers, func(_ int, i int64) error {
 					d := make([]weir.Decision, 1)
-					return s.Take(context.Background(), []store.Charge{{Policy: "api", Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
+					return s.Take(context.Background(), []store.Charge{{Policy: l.Algorithm.String(), Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
 				})
 			})
 		}
