@@ -42,12 +42,14 @@ func TestClusterFailover(t *testing.T) {
 				} else {
 					c.servers[old].stop()
 				}
+				began := time.Now()
 				failed := l.failed.Load()
 				until(t, "calls fail", func() bool { return l.failed.Load() > failed+20 })
 				asked := (old + 1) % masters
 				until(t, "the replica is the master", func() bool { return c.owner(asked, slot) != old })
 				took := l.admitted[4].Load()
-				until(t, "permits of the slot are granted", func() bool { return l.admitted[4].Load() > took+50 })
+				until(t, "permits of the slot are granted", func() bool { return l.admitted[4].Load() > took+20 })
+				t.Logf("%s: permits of its slots are granted again after %v", name, time.Since(began).Round(time.Millisecond))
 				if kill {
 					c.servers[old].start()
 				} else {
