@@ -44,14 +44,22 @@ type documentView struct {
 	Peers        []Peer
 	Keyed        keyedView
 	Rules        rulesView
+	Redis        redisView
 }
 
 // WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
 func (r Report) WriteMarkdown(w io.Writer) error {
+	if err := document.Execute(w, r.documentView()); err != nil {
+		return fmt.Errorf("bench: write the document: %w", err)
+	}
+	return nil
+}
+
+func (r Report) documentView() documentView {
 	v := documentView{
 		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
-		Admission: r.admissionTable(), Goals: r.goalTable(), Peers: Peers(), Keyed: r.Keyed.view(),
-		Rules: r.Rules.view(),
+		Admission: r.admissionTable(), Goals: goalTable(r.Goals()), Peers: Peers(), Keyed: r.Keyed.view(),
+		Rules: r.Rules.view(), Redis: r.redisView(),
 	}
 	for _, c := range r.Crowds {
 		v.Crowds = append(v.Crowds, named{c.Name, c.table()})
@@ -59,10 +67,7 @@ func (r Report) WriteMarkdown(w io.Writer) error {
 	for _, s := range r.Streams {
 		v.Streams = append(v.Streams, named{s.Name, s.table()})
 	}
-	if err := document.Execute(w, v); err != nil {
-		return fmt.Errorf("bench: write the document: %w", err)
-	}
-	return nil
+	return v
 }
 
 func (r Report) machineTable() *table {
@@ -81,9 +86,9 @@ func (r Report) machineTable() *table {
 	return t
 }
 
-func (r Report) goalTable() *table {
+func goalTable(goals []Goal) *table {
 	t := &table{columns: []column{text("target"), number("measured"), text("met")}}
-	for _, g := range r.Goals() {
+	for _, g := range goals {
 		t.add(g.Name, g.Found, yes(g.Met))
 	}
 	return t

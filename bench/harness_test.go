@@ -250,9 +250,10 @@ func TestVersions(t *testing.T) {
 		},
 		{Path: "example.com/other", Version: "v9.9.9"},
 	}}
-	all := versions(info)
+	peers := append(Peers(), KeyedPeers()...)
+	all := versions(info, peers)
 	modules := map[string]bool{}
-	for _, p := range append(Peers(), KeyedPeers()...) {
+	for _, p := range peers {
 		modules[p.Module] = true
 	}
 	if len(all) != len(modules) {

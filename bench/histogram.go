@@ -14,6 +14,12 @@ type histogram struct {
 
 func newHistogram() *histogram { return &histogram{long: make([]int64, 0, 1<<16)} }
 
+// reset forgets all.
+func (h *histogram) reset() {
+	clear(h.counts[:])
+	h.long, h.n = h.long[:0], 0
+}
+
 func (h *histogram) add(d time.Duration) {
 	h.n++
 	if uint64(d) < uint64(len(h.counts)) {

@@ -42,7 +42,7 @@ func ThisMachine() Machine {
 		System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Load: load(),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		m.Versions = versions(info)
+		m.Versions = versions(info, slices.Concat(Peers(), KeyedPeers()))
 	}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.System += ", kernel " + strings.TrimSpace(string(release))
@@ -78,8 +78,8 @@ func load() float64 {
 	return value
 }
 
-// versions are those of the peers that a program was built with.
-func versions(info *debug.BuildInfo) (all []ModuleVersion) {
+// versions are those of peers that a program was built with.
+func versions(info *debug.BuildInfo, peers []Peer) (all []ModuleVersion) {
 	built := map[string]string{}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
@@ -88,7 +88,7 @@ func versions(info *debug.BuildInfo) (all []ModuleVersion) {
 		built[m.Path] = m.Version
 	}
 	seen := map[string]bool{}
-	for _, p := range slices.Concat(Peers(), KeyedPeers()) {
+	for _, p := range peers {
 		if seen[p.Module] {
 			continue
 		}

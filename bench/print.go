@@ -38,6 +38,10 @@ func (r Report) WriteText(w io.Writer) {
 		fmt.Fprint(w, "\nRules: nanoseconds a decision\n\n")
 		r.Rules.table().writeText(w)
 	}
+	for _, t := range r.Redis.tables() {
+		fmt.Fprintf(w, "\nLimits in Redis %s: %s\n\n", r.Redis.Server, t.Name)
+		t.Table.writeText(w)
+	}
 	r.writeGoals(w)
 }
 

@@ -20,6 +20,7 @@ type Report struct {
 	Streams   []StreamTable     `json:"streams"`
 	Keyed     KeyedReport       `json:"keyed"`
 	Rules     RulesReport       `json:"rules"`
+	Redis     RedisReport       `json:"redis"`
 	// Whole tells that nothing was left out.
 	Whole bool `json:"whole"`
 }
@@ -84,7 +85,7 @@ func sections() []section {
 		r.Streams = append(r.Streams, StreamTable{relay, results})
 		return err
 	}})
-	return slices.Concat(all, keyedSections(), ruleSections())
+	return slices.Concat(all, keyedSections(), ruleSections(), redisSections())
 }
 
 // cancelable are those limiters that a caller can stop waiting for.
@@ -110,6 +111,7 @@ func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(
 	r := Report{
 		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
 	}
+	defer r.Redis.end()
 	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
 		if !match.MatchString(s.name) {
 			r.Whole = false
@@ -146,7 +148,7 @@ func (r Report) Goals() (all []Goal) {
 	for _, c := range r.Crowds {
 		all = append(all, c.goals()...)
 	}
-	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals())
+	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals(), r.Redis.goals())
 }
 
 func rowGoals(rows []RowResult) (all []Goal) {

@@ -30,6 +30,9 @@ type Settings struct {
 	KeyedIdle   time.Duration
 	// RuleBatches is how many requests the rule engine is asked for, in batches of 1024, before they come again.
 	RuleBatches int
+	// Redis is how long one measurement of a limiter in Redis takes, and RedisCount how many rounds of them there are.
+	Redis      time.Duration
+	RedisCount int
 }
 
 // Figure is what was measured of one subject.
@@ -82,12 +85,12 @@ func (r RowResult) Best() (best Figure, ok bool) {
 	return best, len(r.Peers) > 0
 }
 
-// DefaultSettings are those of make bench: all of it takes about ten minutes.
+// DefaultSettings are those of make bench: all of it takes about a quarter of an hour.
 func DefaultSettings() Settings {
 	return Settings{
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
 		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 3, KeyedIdle: 2 * time.Second,
-		RuleBatches: 16,
+		RuleBatches: 16, Redis: 500 * time.Millisecond, RedisCount: 5,
 	}
 }
 

@@ -1,6 +1,7 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
-// it to docs/benchmarks.md. It takes about ten minutes, most of them for limiters of ten million keys and an attack by fifty
-// million, and up to 4 GB of memory. A target that was missed is shown, and is no failure.
+// it to docs/benchmarks.md. It takes about a quarter of an hour, most of it for limiters of ten million keys, an attack by fifty
+// million and limits in Redis, and up to 4 GB of memory. It starts redis-server, which must be installed, and stops it. A target
+// that was missed is shown, and is no failure.
 package main
 
 import (
@@ -39,6 +40,7 @@ type options struct {
 	match    *regexp.Regexp
 	json     bool
 	out      string
+	update   bool
 }
 
 var errMisuse = errors.New("weir: misuse of the command line")
@@ -76,9 +78,12 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&s.Count, "count", s.Count, "number of rounds, in each of which every subject of a row is measured once")
 	f.DurationVar(&s.Wall, "wall", s.Wall, "time of measurements that are about time: 64 goroutines, waiters")
 	f.IntVar(&s.WallCount, "wall-count", s.WallCount, "number of rounds of waiters")
+	f.DurationVar(&s.Redis, "redis", s.Redis, "time of one measurement of one limiter in Redis")
+	f.IntVar(&s.RedisCount, "redis-count", s.RedisCount, "number of rounds of limiters in Redis")
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
+	f.BoolVar(&o.update, "update", false, "with --rows '^redis, ': write only the section of Redis and its targets, into the document")
 	if err = f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -100,6 +105,12 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		return o, errors.New("weir: numbers: --shrink is for trials: must come with --rows or --out")
 	case s.WallCount < 1 || s.WallCount > 1000:
 		return o, fmt.Errorf("weir: numbers: --wall-count is %d: must be from 1 to 1000", s.WallCount)
+	case s.Redis < time.Millisecond || s.Redis > time.Minute:
+		return o, fmt.Errorf("weir: numbers: --redis is %v: must be from 1ms to 1m", s.Redis)
+	case s.RedisCount < 1 || s.RedisCount > 1000:
+		return o, fmt.Errorf("weir: numbers: --redis-count is %d: must be from 1 to 1000", s.RedisCount)
+	case o.update && *rows == "":
+		return o, errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, '")
 	}
 	s.Keys[0], s.Keys[1], s.AttackKeys = s.Keys[0] / *shrink, s.Keys[1] / *shrink, s.AttackKeys / *shrink
 	if o.match, err = regexp.Compile(*rows); err != nil {
@@ -112,14 +123,18 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 // find checks that there is something to measure, and finds out where to write the document.
 func (o *options) find(rows string) error {
 	names := bench.Names()
-	found := false
+	found, whole := false, true
 	for _, name := range names {
-		found = found || o.match.MatchString(name)
+		matches := o.match.MatchString(name)
+		found, whole = found || matches, whole && (matches || !strings.HasPrefix(name, "redis, "))
+	}
+	if found && o.update && !whole {
+		return fmt.Errorf("weir: numbers: --rows is %q: must match all of \"redis, \" with --update", rows)
 	}
 	if !found {
 		return fmt.Errorf("weir: numbers: --rows is %q: must match one of\n  %s", rows, strings.Join(names, "\n  "))
 	}
-	if o.out != "" || rows != "" {
+	if o.out != "" || rows != "" && !o.update {
 		return nil
 	}
 	root, err := repository()
@@ -163,13 +178,27 @@ func show(r bench.Report, o options, stdout, stderr io.Writer) error {
 	if o.out == "" {
 		return nil
 	}
-	var b strings.Builder
-	if err := r.WriteMarkdown(&b); err != nil {
+	text, err := o.document(r)
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(o.out, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a document that all may read
+	if err := os.WriteFile(o.out, []byte(text), 0o644); err != nil { //nolint:gosec // a document that all may read
 		return fmt.Errorf("write the document: %w", err)
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", o.out)
 	return nil
+}
+
+// document is what is to be written.
+func (o options) document(r bench.Report) (string, error) {
+	if o.update {
+		old, err := os.ReadFile(o.out)
+		if err != nil {
+			return "", fmt.Errorf("read the document: %w", err)
+		}
+		return r.UpdateRedis(string(old))
+	}
+	var b strings.Builder
+	err := r.WriteMarkdown(&b)
+	return b.String(), err
 }

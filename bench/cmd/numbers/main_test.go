@@ -34,6 +34,9 @@ func TestMisuse(t *testing.T) {
 		{"--shrink=2", "must come with --rows or --out"},
 		{"--rows=(", "must be a regular expression"},
 		{"--rows=no such row", "must match one of\n  allow, always full\n"},
+		{"--redis=1us", "--redis is 1µs: must be from 1ms to 1m"},
+		{"--redis-count=0", "--redis-count is 0: must be from 1 to 1000"},
+		{"--update", "must come with --rows '^redis, '"},
 		{"--no-such-flag", "not defined"},
 		{"argument", `argument "argument": there must be none`},
 	} {
@@ -42,6 +45,10 @@ func TestMisuse(t *testing.T) {
 			t.Errorf("%s: exit code %d, standard output %q, standard error\n%swant it to say %q",
 				c.arg, code, stdout, stderr, c.says)
 		}
+	}
+	some := []string{"--update", "--rows=^redis, hot"}
+	if code, _, stderr := call(t, some...); code != exitMisuse || !strings.Contains(stderr, `must match all of "redis, " with --update`) {
+		t.Errorf("%v: exit code %d\n%s", some, code, stderr)
 	}
 	if code, _, stderr := call(t, "-h"); code != 0 || !strings.Contains(stderr, "-rows") {
 		t.Errorf("-h: exit code %d\n%s", code, stderr)
