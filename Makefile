@@ -45,8 +45,8 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop, store/redis and examples/postgres run. Where they cannot be installed, those tests fail,
-# and no others. Of PostgreSQL the programs are enough: no cluster is made.
+# The servers that the tests of interop, store/redis, cmd/weir and examples/postgres run. Where they cannot be installed, those
+# tests fail, and no others. Of PostgreSQL the programs are enough: no cluster is made.
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -61,7 +61,7 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends redis-server; } || \
-			echo 'redis-server is missing: install it, or the tests of store/redis fail'; \
+			echo 'redis-server is missing: install it, or the tests of store/redis and cmd/weir fail'; \
 	}
 	@command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { \
 		$(HEADING) 'installing postgresql'; \
