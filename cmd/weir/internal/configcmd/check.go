@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -16,7 +17,8 @@ import (
 )
 
 func checkCommand() *cobra.Command {
-	asJSON, hasStore := false, false
+	asJSON := false
+	var url flagvalue.StoreURL
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE...",
 		Short: "Find all mistakes of configurations",
@@ -43,10 +45,16 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 			return nil
 		},
 		ValidArgsFunction: yamlFiles,
-		RunE:              func(cmd *cobra.Command, files []string) error { return check(cmd, files, asJSON, hasStore) },
+		RunE: func(cmd *cobra.Command, files []string) error {
+			store, err := url.Store()
+			if err != nil {
+				return err
+			}
+			return check(cmd, files, asJSON, store != nil)
+		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&hasStore, "store", false, "shared policies need no store in the file, as with weir serve --store URL")
+	cmd.Flags().Var(&url, "store", "the store that weir serve has by --store: shared policies need none in the file (default: none)")
 	return cmd
 }
 

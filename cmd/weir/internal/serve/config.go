@@ -34,7 +34,7 @@ import (
 // configFlags are those that hold with --config only.
 type configFlags struct {
 	path          string
-	storeURL      string
+	storeURL      flagvalue.StoreURL
 	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
 	refusalStatus int
@@ -48,7 +48,7 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	f.trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	f.refusalStatus = defaultRefusalStatus
 	fs.Var(flagvalue.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
-	fs.Var((*storeURL)(&f.storeURL), "store",
+	fs.Var(&f.storeURL, "store",
 		"Redis or Valkey that shares the policies of the file that are not local, in place of its own: "+
 			"redis://host:6379, rediss:// over TLS (default: that of the file)")
 	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
@@ -64,14 +64,9 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 
 // check finds flags that do not go together.
 func (f *configFlags) check(fs *pflag.FlagSet) error {
-	if f.storeURL != "" {
-		var err error
-		if f.store, err = config.ParseStore(f.storeURL); err != nil {
-			if wrong, ok := errors.AsType[*config.StoreError](err); ok {
-				return misuse.Flag("store", wrong.Value, wrong.Message+"; "+wrong.Fix)
-			}
-			return err
-		}
+	var err error
+	if f.store, err = f.storeURL.Store(); err != nil {
+		return err
 	}
 	if f.path != "" {
 		for _, name := range []string{"limit", "burst", "max-keys"} {

@@ -51,22 +51,6 @@ func (r *reader) parse(name string, data []byte) (live.Parsed, error) {
 	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
 }
 
-// storeURL is the value of --store. It is checked with the other flags, as what is wrong with the value of a flag is told with
-// the value, which may have a password.
-type storeURL string
-
-// String is never the value: help would show it.
-func (*storeURL) String() string { return "" }
-
-// Set keeps the value.
-func (u *storeURL) Set(s string) error {
-	*u = storeURL(s)
-	return nil
-}
-
-// Type is what help shows in place of a value.
-func (*storeURL) Type() string { return "url" }
-
 // giveBack ends the use of a store: what was taken of it and not used goes back.
 func giveBack(f *fleet.Fleet, log *slog.Logger) {
 	if f == nil {
