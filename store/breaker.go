@@ -77,8 +77,9 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 // closed, it goes on doubling from where it was, so that a store that is overloaded and not dead gets a pause
 // (TestBreakerOpensAgain).
 //
-// A failure is an error that wraps [ErrUnavailable]; all others, refusals among them, are not. A caller who cancels its
-// context says nothing about the store. A deadline of the caller that passes while the store has not answered for Patience is
+// A failure is an error that wraps [ErrUnavailable], and an answer is a call without an error. Other errors say nothing about
+// the store, as it need not be asked for them, nor do calls without charges (TestBreakerIgnoresWhatAsksNothing). A caller who
+// cancels its context says nothing about the store. A deadline of the caller that passes while the store has not answered for Patience is
 // a failure, as otherwise callers who wait for less than the store's own timeout would wait for a dead store forever; one that
 // passes earlier is not, so that a caller in too much of a hurry does not take the store from all others
 // (TestBreakerJudgesContexts).
@@ -316,7 +317,7 @@ const (
 )
 
 func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
-	if err == nil || errors.Is(err, ErrNotReserved) {
+	if err == nil {
 		return outcomeAnswered
 	}
 	if !errors.Is(err, ErrUnavailable) {

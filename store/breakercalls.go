@@ -7,8 +7,13 @@ import (
 	"github.com/weirhq/weir"
 )
 
+// Calls that ask nothing, as they have no charges, no ID or no loan, say nothing about the store: it need not be there.
+
 // Take implements [Store].
 func (b *Breaker) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	if len(charges) == 0 {
+		return b.inner.Take(ctx, charges, decisions)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -18,6 +23,9 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge, decisions []weir.D
 
 // Peek implements [Store].
 func (b *Breaker) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	if len(charges) == 0 {
+		return b.inner.Peek(ctx, charges, decisions)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -27,6 +35,9 @@ func (b *Breaker) Peek(ctx context.Context, charges []Charge, decisions []weir.D
 
 // Refund implements [Store].
 func (b *Breaker) Refund(ctx context.Context, charges []Charge) error {
+	if len(charges) == 0 {
+		return b.inner.Refund(ctx, charges)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -38,6 +49,9 @@ func (b *Breaker) Refund(ctx context.Context, charges []Charge) error {
 func (b *Breaker) Reserve(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
 ) (Reservation, error) {
+	if len(charges) == 0 {
+		return b.inner.Reserve(ctx, charges, decisions, expiry)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return Reservation{}, err
@@ -48,6 +62,9 @@ func (b *Breaker) Reserve(
 
 // Commit implements [Store].
 func (b *Breaker) Commit(ctx context.Context, r Reservation, actual []int64) error {
+	if r.ID == "" {
+		return b.inner.Commit(ctx, r, actual)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -57,6 +74,9 @@ func (b *Breaker) Commit(ctx context.Context, r Reservation, actual []int64) err
 
 // Cancel implements [Store].
 func (b *Breaker) Cancel(ctx context.Context, r Reservation) error {
+	if r.ID == "" {
+		return b.inner.Cancel(ctx, r)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -66,6 +86,9 @@ func (b *Breaker) Cancel(ctx context.Context, r Reservation) error {
 
 // Debit implements [Store].
 func (b *Breaker) Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	if len(charges) == 0 {
+		return b.inner.Debit(ctx, charges, decisions)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
@@ -85,6 +108,9 @@ func (b *Breaker) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.D
 
 // Return implements [Store].
 func (b *Breaker) Return(ctx context.Context, l Loan, unspent int64) error {
+	if l.Charge.N == 0 {
+		return b.inner.Return(ctx, l, unspent)
+	}
 	p, err := b.enter(ctx)
 	if err != nil {
 		return err
