@@ -7,8 +7,8 @@ import (
 	"github.com/weirhq/weir/config"
 )
 
-// StoreURL is where limits are shared, "" if it is not given. It is checked by Store, after the command line was read: what is wrong
-// with the value of a flag is told with the value otherwise, and this one may have a password.
+// StoreURL is where limits are shared, "" if it is not given. It is checked by Store, after the command line was read: what is
+// wrong with the value of a flag is told with the value otherwise, and this one may have a password.
 type StoreURL string
 
 // String is never the value: help would show it.

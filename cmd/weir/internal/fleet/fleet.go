@@ -27,8 +27,9 @@ type Fleet struct {
 // the options.
 func Open(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
 	options := Redis(s)
+	//nolint:contextcheck // the store lives longer than any context
 	open := func() (store.Store, error) { return redis.Open(options) }
-	l, err := openLate(ctx, log, s.String(), open) //nolint:contextcheck // the store lives longer than any context
+	l, err := openLate(ctx, log, s.String(), open)
 	if err != nil {
 		return nil, refused(s, err)
 	}
