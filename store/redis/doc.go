@@ -51,9 +51,10 @@
 // In all of them nothing is admitted above the limit, but for what the server loses: a key whose record is gone has all its
 // permits, and a record that is older than it should be has those that were taken since. At worst, each time, the limit is
 // granted once more. What is lost is
-//   - nothing, if the server is killed and has written its data after every command, with appendfsync always, or if only its
-//     process ends, with appendfsync everysec (TestServerKilled);
-//   - what was taken in the last second or two, with appendfsync everysec, if the machine stops;
+//   - nothing, if the server is killed and has written its data after every command, with appendfsync always
+//     (TestServerKilled);
+//   - what was taken in the last second or two, with appendfsync everysec, if the machine stops; if only the process ends,
+//     nothing, unless the disk was busy;
 //   - what had not reached the replica that takes over, as replication is asynchronous: next to nothing if the replica followed
 //     (TestSentinelFailover, TestClusterFailover), and all that was taken while it did not. With min-replicas-to-write 1 and
 //     min-replicas-max-lag the master stops granting when nobody has followed for so long (TestReplicaBehind);

@@ -6,18 +6,20 @@ import (
 )
 
 // TestServerKilled kills the server under load and starts it again, three times. With its data on disk after every command
-// nothing is admitted above the limit. Without persistence each limit begins anew with every start, and not more often. With
-// appendfsync everysec the data survive the process, though not the machine.
+// nothing is admitted above the limit. With appendfsync everysec the data survive the process, though not the machine, but for
+// those that were not written yet as the disk was busy: at most those of two seconds. Without persistence each limit begins
+// anew with every start, and not more often.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		args []string
-		lost bool
+		late bool // some may be lost
+		lost bool // all are
 	}{
-		{"appendfsync always", []string{"--appendonly", "yes", "--appendfsync", "always"}, false},
-		{"appendfsync everysec", []string{"--appendonly", "yes", "--appendfsync", "everysec"}, false},
-		{"no persistence", []string{"--appendonly", "no"}, true},
+		{"appendfsync always", []string{"--appendonly", "yes", "--appendfsync", "always"}, false, false},
+		{"appendfsync everysec", []string{"--appendonly", "yes", "--appendfsync", "everysec"}, true, false},
+		{"no persistence", []string{"--appendonly", "no"}, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +40,7 @@ func TestServerKilled(t *testing.T) {
 			sum := l.drain(s)
 			l.report(c.name, sum)
 			l.within()
-			if !c.lost && sum.above > 0 {
+			if !c.late && sum.above > 0 || !c.lost && sum.above > int64(restarts)*2000 {
 				t.Errorf("%d above the limit", sum.above)
 			}
 			if most := float64(1 + restarts); c.lost && (sum.most > most || sum.most < most-0.5) {
