@@ -290,3 +290,14 @@ func everything(t *testing.T, s *Store) {
 		}
 	}
 }
+
+// TestProtocol2 uses the older protocol, which a URL can ask for.
+func TestProtocol2(t *testing.T) {
+	t.Parallel()
+	s, err := Open(Options{URL: startServer(t).url() + "?protocol=2", Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	everything(t, s)
+}
