@@ -12,8 +12,8 @@ const (
 	targetsHeading = "## Targets\n"
 )
 
-// UpdateRedis puts the section of limits in Redis, and its targets, into a document that was written by WriteMarkdown, in place of
-// those that it has. All rows of the section must have been measured.
+// UpdateRedis puts the section of limits in Redis, and its targets, into a document that was written by WriteMarkdown, in place
+// of those that it has. All rows of the section must have been measured.
 func (r Report) UpdateRedis(text string) (string, error) {
 	if len(r.Redis.Rows) != len(redisLoads()) {
 		return "", fmt.Errorf("bench: %d of %d rows of Redis were measured: all are needed for the document", len(r.Redis.Rows),

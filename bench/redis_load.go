@@ -37,8 +37,9 @@ func redisLoads() (all []redisLoad) {
 	for _, callers := range redisCallers() {
 		all = append(all, redisLoad{
 			name: "many keys", keys: redisKeys, callers: callers, budget: budget{plenty, time.Second, plenty}, all: true,
-			how: fmt.Sprintf("%d keys, which each caller asks for in turn, beginning at another one. Each key has a limit of %s/s with a "+
-				"burst of as many, which is never reached: every decision must be granted. The keys are known from the warm-up.",
+			how: fmt.Sprintf("%d keys, which each caller asks for in turn, beginning at another one. Each key has a limit of "+
+				"%s/s with a burst of as many, which is never reached: every decision must be granted. The keys are known from "+
+				"the warm-up.",
 				redisKeys, count(plenty)),
 		})
 	}
@@ -46,15 +47,16 @@ func redisLoads() (all []redisLoad) {
 		all = append(all, redisLoad{
 			name: "hot key", keys: 1, callers: callers, budget: budget{hotRate, time.Second, hotBurst}, some: true,
 			how: fmt.Sprintf("One key with a limit of %s/s and a burst of %d, far below the demand, so that most decisions are "+
-				"refusals. A limiter that makes so few decisions that none is refused has granted all of them. The key is new when the "+
-				"measurement begins.", count(hotRate), hotBurst),
+				"refusals. A limiter that makes so few decisions that none is refused has granted all of them. The key is new "+
+				"when the measurement begins.", count(hotRate), hotBurst),
 		})
 	}
 	for _, callers := range redisCallers() {
 		all = append(all, redisLoad{
 			name: "hot key, wide", keys: 1, callers: callers, budget: budget{plenty, time.Second, plenty},
-			how: fmt.Sprintf("One key with a limit of %s/s and a burst of as many: more than can be asked of Redis, so that all that ask "+
-				"it each time are granted all, and less than can be asked of memory. The key is new when the measurement begins.",
+			how: fmt.Sprintf("One key with a limit of %s/s and a burst of as many: more than can be asked of Redis, so that all "+
+				"that ask it each time are granted all, and less than can be asked of memory. The key is new when the "+
+				"measurement begins.",
 				count(plenty)),
 		})
 	}
@@ -197,7 +199,7 @@ func (l redisLoad) sample(
 	ctx context.Context, server *redisServer, s redisSubject, d time.Duration, h *histogram,
 ) (m redisSample, err error) {
 	wrong := func(err error) error { return fmt.Errorf("bench: redis, %s: %s: %w", l.id(), s.By, err) }
-	if err := server.forget(ctx); err != nil {
+	if err = server.forget(ctx); err != nil { //nolint:gocritic // the result of that name is set in a deferred call
 		return m, err
 	}
 	r, err := s.open(ctx, server.address, l)
@@ -214,7 +216,7 @@ func (l redisLoad) sample(
 		every = localEvery
 	}
 	h.reset()
-	if _, err := l.drive(ctx, r, "warm", d/warmPart, every, h); err != nil {
+	if _, err = l.drive(ctx, r, "warm", d/warmPart, every, h); err != nil {
 		return m, wrong(err)
 	}
 	h.reset()
@@ -239,7 +241,7 @@ const warmPart = 3
 
 // verify fails if the decisions were not those that the row is about: then it measured something else.
 func (l redisLoad) verify(s redisSubject, m redisSample) error {
-	wrong := ""
+	var wrong string
 	switch {
 	case m.decided < int64(l.callers) || m.granted == 0:
 		wrong = "some should have been granted"

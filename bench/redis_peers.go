@@ -23,20 +23,21 @@ func RedisPeers() []Peer {
 	return []Peer{
 		{
 			byRedisRate, "github.com/go-redis/redis_rate/v10",
-			"Limiter.Allow. A generic cell rate algorithm in floating point, one script for each decision, by the clock of the server.",
+			"Limiter.Allow. A generic cell rate algorithm in floating point, one script for each decision, by the clock of the " +
+				"server.",
 		},
 		{
 			byThrottled, "github.com/throttled/throttled/v2",
-			"GCRARateLimiterCtx.RateLimitCtx over goredisstore.v9. The decision is made by the program: it reads the clock of the " +
-				"server and the key in one round trip, and writes the new state in another one, by a script that compares it with what " +
-				"was read, which is sent in full each time. It tries again if somebody was faster. A call fails after 10 attempts; here " +
-				"it may try any number of times (SetMaxCASAttemptsLimit), so that no call fails.",
+			"GCRARateLimiterCtx.RateLimitCtx over goredisstore.v9. The decision is made by the program: it reads the clock of " +
+				"the server and the key in one round trip, and writes the new state in another one, by a script that compares " +
+				"it with what was read, which is sent in full each time. It tries again if somebody was faster. A call fails " +
+				"after 10 attempts; here it may try any number of times (SetMaxCASAttemptsLimit), so that no call fails.",
 		},
 		{
 			byUlule, "github.com/ulule/limiter/v3",
-			"Limiter.Get over drivers/store/redis. A counter with an expiry, one script for each decision: a window of fixed length that " +
-				"begins with the first request, so that up to twice the limit passes around its end. It is given the burst as its limit, " +
-				"and the time in which that comes back as its window.",
+			"Limiter.Get over drivers/store/redis. A counter with an expiry, one script for each decision: a window of fixed " +
+				"length that begins with the first request, so that up to twice the limit passes around its end. It is given " +
+				"the burst as its limit, and the time in which that comes back as its window.",
 		},
 	}
 }
@@ -64,7 +65,7 @@ func goredisClient(address string, together bool) (client goredis.UniversalClien
 func redisPeers() (all []redisSubject) {
 	type peer struct {
 		by, call string
-		limiter  func(client goredis.UniversalClient, l redisLoad) (redisDecide, error)
+		limiter  func(ctx context.Context, client goredis.UniversalClient, l redisLoad) (redisDecide, error)
 	}
 	for _, p := range []peer{
 		{byRedisRate, "Limiter.Allow(ctx, key, limit)", redisRate},
@@ -78,12 +79,12 @@ func redisPeers() (all []redisSubject) {
 			}
 			all = append(all, redisSubject{
 				By: by, Call: p.call, kind: redisPeer, together: together,
-				open: func(_ context.Context, address string, l redisLoad) (redisLimiter, error) {
+				open: func(ctx context.Context, address string, l redisLoad) (redisLimiter, error) {
 					client, end, err := goredisClient(address, together)
 					if err != nil {
 						return redisLimiter{}, err
 					}
-					decide, err := p.limiter(client, l)
+					decide, err := p.limiter(ctx, client, l)
 					if err != nil {
 						return redisLimiter{}, errors.Join(err, end())
 					}
@@ -95,8 +96,8 @@ func redisPeers() (all []redisSubject) {
 	return all
 }
 
-func redisRate(client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
-	r, ctx := redis_rate.NewLimiter(client), waitingContext
+func redisRate(ctx context.Context, client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
+	r := redis_rate.NewLimiter(client)
 	limit := redis_rate.Limit{Rate: int(l.budget.permits), Burst: int(l.budget.burst), Period: l.budget.period}
 	return func(key string) (bool, error) {
 		res, err := r.Allow(ctx, key, limit)
@@ -104,19 +105,19 @@ func redisRate(client goredis.UniversalClient, l redisLoad) (redisDecide, error)
 	}, nil
 }
 
-func redisUlule(client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
+func redisUlule(ctx context.Context, client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
 	s, err := ululestore.NewStore(client)
 	if err != nil {
 		return nil, err
 	}
-	r, ctx := limiter.New(s, limiter.Rate{Period: l.budget.refill(), Limit: l.budget.burst}), waitingContext
+	r := limiter.New(s, limiter.Rate{Period: l.budget.refill(), Limit: l.budget.burst})
 	return func(key string) (bool, error) {
 		c, err := r.Get(ctx, key)
 		return err == nil && !c.Reached, err
 	}, nil
 }
 
-func redisThrottled(client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
+func redisThrottled(ctx context.Context, client goredis.UniversalClient, l redisLoad) (redisDecide, error) {
 	s, err := throttledstore.NewCtx(client, "throttled:")
 	if err != nil {
 		return nil, err
@@ -128,7 +129,6 @@ func redisThrottled(client goredis.UniversalClient, l redisLoad) (redisDecide, e
 		return nil, err
 	}
 	r.SetMaxCASAttemptsLimit(1 << 30)
-	ctx := waitingContext
 	return func(key string) (bool, error) {
 		limited, _, err := r.RateLimitCtx(ctx, key, 1)
 		return err == nil && !limited, err

@@ -21,7 +21,8 @@ type RedisFigure struct {
 	Call string `json:"call"`
 	// Kind is weir, peer or floor.
 	Kind string `json:"kind"`
-	// PerSecond is how many decisions were made in a second, and Spread half of the distance between the quartiles relative to it.
+	// PerSecond is how many decisions were made in a second, and Spread half of the distance between the quartiles relative to
+	// it.
 	PerSecond float64 `json:"decisions_per_second"`
 	Spread    float64 `json:"spread"`
 	P50       float64 `json:"p50_ns"`
@@ -31,11 +32,12 @@ type RedisFigure struct {
 	// Server and Client are the CPU time of Redis and of this process for a decision.
 	Server float64 `json:"server_cpu_us"`
 	Client float64 `json:"client_cpu_us"`
-	// Granted is how many decisions granted a permit, and Admitted that over how many may have: of the round in which it was most.
+	// Granted is how many decisions granted a permit, and Admitted that over how many may have: of the round in which it was
+	// most.
 	Granted  int64   `json:"granted"`
 	Admitted float64 `json:"granted_of_allowed"`
-	// Plain compares with the best peer over a pool of connections, and Pipelined with the best one whose client pipelines; both
-	// only of weir.
+	// Plain compares with the best peer over a pool of connections, and Pipelined with the best one whose client pipelines;
+	// both only of weir.
 	Plain     *RedisRatio `json:"plain,omitempty"`
 	Pipelined *RedisRatio `json:"pipelined,omitempty"`
 }
@@ -47,6 +49,7 @@ type RedisRatio struct {
 	Peer string `json:"peer"`
 }
 
+// String names the peer too.
 func (r *RedisRatio) String() string { return fmt.Sprintf("%.2f x %s", r.Ratio, r.Peer) }
 
 // RedisResult is what was measured of all limiters under one load.
@@ -115,6 +118,9 @@ func (l redisLoad) measure(ctx context.Context, server *redisServer, subjects []
 	for round := range set.RedisCount {
 		for turn := range subjects {
 			i := (round + turn) % len(subjects)
+			if err := server.forget(ctx); err != nil {
+				return RedisResult{}, err
+			}
 			m, err := l.sample(ctx, server, subjects[i], set.Redis, h)
 			if err != nil {
 				return RedisResult{}, err

@@ -65,11 +65,11 @@ func (s *redisServer) launch(ctx context.Context, program string) error {
 	_, port, _ := net.SplitHostPort(s.address)
 	_ = l.Close()
 	// Interrupts of the terminal do not reach it: stop ends it, which needs its answers until then.
-	//nolint:gosec,contextcheck,lll // the program is the one of that name; it outlives the context, as stop ends it
+	//nolint:gosec,contextcheck // the program is the one of that name; it outlives the context, as stop ends it
 	s.cmd = exec.CommandContext(context.Background(), program, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
 		"--save", "", "--appendonly", "no", "--logfile", "redis.log", "--daemonize", "no")
 	ownGroup(s.cmd)
-	if err := s.cmd.Start(); err != nil {
+	if err = s.cmd.Start(); err != nil {
 		s.cmd = nil
 		return fmt.Errorf("bench: start redis-server: %w", err)
 	}
@@ -140,7 +140,8 @@ func (u redisUse) since(before redisUse) redisUse {
 }
 
 // use asks the server what it has done for others than this connection.
-func (s *redisServer) use(ctx context.Context) (u redisUse, err error) {
+func (s *redisServer) use(ctx context.Context) (redisUse, error) {
+	var u redisUse
 	stats, err := s.info(ctx, "commandstats")
 	if err != nil {
 		return u, err
@@ -149,9 +150,9 @@ func (s *redisServer) use(ctx context.Context) (u redisUse, err error) {
 		if !strings.HasPrefix(name, "cmdstat_") {
 			continue
 		}
-		calls, err := strconv.ParseFloat(between(value, "calls=", ","), 64)
-		if err != nil {
-			return u, fmt.Errorf("bench: redis-server says %q of %s: %w", value, name, err)
+		calls, wrong := strconv.ParseFloat(between(value, "calls=", ","), 64)
+		if wrong != nil {
+			return u, fmt.Errorf("bench: redis-server says %q of %s: %w", value, name, wrong)
 		}
 		switch name {
 		case "cmdstat_info", "cmdstat_flushall":
@@ -166,9 +167,9 @@ func (s *redisServer) use(ctx context.Context) (u redisUse, err error) {
 		return u, err
 	}
 	for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
-		seconds, err := strconv.ParseFloat(cpu[name], 64)
-		if err != nil {
-			return u, fmt.Errorf("bench: redis-server says that %s is %q: %w", name, cpu[name], err)
+		seconds, wrong := strconv.ParseFloat(cpu[name], 64)
+		if wrong != nil {
+			return u, fmt.Errorf("bench: redis-server says that %s is %q: %w", name, cpu[name], wrong)
 		}
 		u.cpu += time.Duration(seconds * float64(time.Second))
 	}

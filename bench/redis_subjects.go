@@ -55,18 +55,18 @@ const (
 const redisTimeout = 5 * time.Second
 
 func redisSubjects() []redisSubject {
-	all := []redisSubject{
+	return append([]redisSubject{
 		redisWeir(byCoherent, store.ConsistencyCoherent), redisWeir(byLeased, store.ConsistencyLeased),
 		redisWeir(byOptimistic, store.ConsistencyOptimistic), redisGCRA(),
-	}
-	return append(all, redisPeers()...)
+	}, redisPeers()...)
 }
 
 // redisWeir is a fleet over a store in Redis, as programs use it.
 func redisWeir(by string, c store.Consistency) redisSubject {
 	return redisSubject{
 		By: by, Call: "store.Fleet.Take(ctx, charges, decisions)", kind: redisOurs, local: c != store.ConsistencyCoherent,
-		open: func(_ context.Context, address string, l redisLoad) (redisLimiter, error) {
+		open: func(ctx context.Context, address string, l redisLoad) (redisLimiter, error) {
+			//nolint:contextcheck // what a store sends for several callers has a context of its own
 			s, err := redis.Open(redis.Options{Addresses: []string{address}, Timeout: redisTimeout})
 			if err != nil {
 				return redisLimiter{}, err
@@ -75,7 +75,7 @@ func redisWeir(by string, c store.Consistency) redisSubject {
 			if err != nil {
 				return redisLimiter{}, err
 			}
-			ctx, limit := waitingContext, l.budget.ruleLimit()
+			limit := l.budget.ruleLimit()
 			return redisLimiter{
 				caller: func() redisDecide {
 					charges := []store.Charge{{Policy: "bench", Limit: limit, N: 1, Consistency: c}}
@@ -115,7 +115,7 @@ return 1`
 func redisGCRA() redisSubject {
 	return redisSubject{
 		By: byGCRA, Call: "rueidis.Lua.Exec(ctx, client, keys, args)", kind: redisFloor,
-		open: func(_ context.Context, address string, l redisLoad) (redisLimiter, error) {
+		open: func(ctx context.Context, address string, l redisLoad) (redisLimiter, error) {
 			client, err := rueidis.NewClient(rueidis.ClientOption{
 				InitAddress: []string{address}, DisableCache: true, DisableRetry: true, ConnWriteTimeout: redisTimeout,
 			})
@@ -123,7 +123,7 @@ func redisGCRA() redisSubject {
 				return redisLimiter{}, err
 			}
 			full := l.budget.refill()
-			script, ctx, args := rueidis.NewLuaScript(gcraScript), waitingContext, []string{
+			script, args := rueidis.NewLuaScript(gcraScript), []string{
 				strconv.FormatInt(l.budget.period.Microseconds()/l.budget.permits, 10),
 				strconv.FormatInt(full.Microseconds(), 10), strconv.FormatInt(full.Milliseconds()+1, 10),
 			}

@@ -14,7 +14,7 @@ func ofAllowed(v float64) string {
 	return s
 }
 
-// few is a number of commands, of which there may be far less than one.
+// perDecision is a number of commands, of which there may be far less than one.
 func perDecision(v float64) string {
 	switch {
 	case v == 0:
@@ -39,8 +39,9 @@ func (r RedisReport) tables() (all []named) {
 		}
 		for _, f := range row.Limiters {
 			all[len(all)-1].Table.add(
-				strconv.Itoa(row.Callers), floorName(f.By, f.Kind == string(redisFloor)), fmt.Sprintf("%.0f", f.PerSecond), percent(f.Spread),
-				micros(f.P50), micros(f.P99), perDecision(f.Commands), fmt.Sprintf("%.2f", f.Server), fmt.Sprintf("%.2f", f.Client),
+				strconv.Itoa(row.Callers), floorName(f.By, f.Kind == string(redisFloor)), fmt.Sprintf("%.0f", f.PerSecond),
+				percent(f.Spread), micros(f.P50), micros(f.P99), perDecision(f.Commands), fmt.Sprintf("%.2f", f.Server),
+				fmt.Sprintf("%.2f", f.Client),
 				strconv.FormatInt(f.Granted, 10), ofAllowed(f.Admitted), yes(f.Admitted <= 1),
 			)
 		}
@@ -82,14 +83,15 @@ func (r Report) redisView() redisView {
 		v.Loads = append(v.Loads, l)
 	}
 	if r.Machine.Busy() {
-		v.Warning = fmt.Sprintf("the machine was busy with other work: load average %.2f on %d cores", r.Machine.Load, r.Machine.Cores)
+		v.Warning = fmt.Sprintf("the machine was busy with other work: load average %.2f on %d cores", r.Machine.Load,
+			r.Machine.Cores)
 	}
 	m := r.Machine
 	t := &table{columns: []column{text("what"), text("which")}}
 	t.add("processor", fmt.Sprintf("%s, %d cores, for the server and for the callers", m.Processor, m.Cores))
 	t.add("Go", fmt.Sprintf("%s, GOMAXPROCS %d", m.Go, m.Threads))
-	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each limiter, after a warm-up of a third of it", r.Settings.RedisCount,
-		r.Settings.Redis))
+	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each limiter, after a warm-up of a third of it",
+		r.Settings.RedisCount, r.Settings.Redis))
 	if m.Load >= 0 {
 		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
 	}

@@ -181,8 +181,12 @@ func redisSeries(granted int64, rates ...int64) (all []redisSample) {
 // TestRedisGoals compares series whose ratios are known.
 func TestRedisGoals(t *testing.T) {
 	subjects := []redisSubject{
-		{By: byCoherent, kind: redisOurs}, {By: byLeased, kind: redisOurs}, {By: "floor", kind: redisFloor},
-		{By: "slow", kind: redisPeer}, {By: "fast", kind: redisPeer}, {By: "both", kind: redisPeer, together: true},
+		{By: byCoherent, kind: redisOurs},
+		{By: byLeased, kind: redisOurs},
+		{By: "floor", kind: redisFloor},
+		{By: "slow", kind: redisPeer},
+		{By: "fast", kind: redisPeer},
+		{By: "both", kind: redisPeer, together: true},
 	}
 	l := redisLoad{name: "hot key", keys: 1, callers: 32, budget: budget{100, time.Second, 100}}
 	// The machine halves its speed in the second round, for all alike.

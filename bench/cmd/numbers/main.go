@@ -83,34 +83,19 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
-	f.BoolVar(&o.update, "update", false, "with --rows '^redis, ': write only the section of Redis and its targets, into the document")
+	f.BoolVar(&o.update, "update", false,
+		"with --rows '^redis, ': write only the section of Redis and its targets, into the document")
 	if err = f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
 		}
 		return o, errMisuse // the flag set has said what is wrong
 	}
-	switch {
-	case f.NArg() > 0:
+	if f.NArg() > 0 {
 		return o, fmt.Errorf("weir: numbers: argument %q: there must be none", f.Arg(0))
-	case s.Time < time.Microsecond || s.Time > time.Minute:
-		return o, fmt.Errorf("weir: numbers: --time is %v: must be from 1us to 1m", s.Time)
-	case s.Count < 1 || s.Count > 1000:
-		return o, fmt.Errorf("weir: numbers: --count is %d: must be from 1 to 1000", s.Count)
-	case s.Wall < time.Millisecond || s.Wall > time.Minute:
-		return o, fmt.Errorf("weir: numbers: --wall is %v: must be from 1ms to 1m", s.Wall)
-	case *shrink < 1 || *shrink > 1000:
-		return o, fmt.Errorf("weir: numbers: --shrink is %d: must be from 1 to 1000", *shrink)
-	case *shrink > 1 && *rows == "" && o.out == "":
-		return o, errors.New("weir: numbers: --shrink is for trials: must come with --rows or --out")
-	case s.WallCount < 1 || s.WallCount > 1000:
-		return o, fmt.Errorf("weir: numbers: --wall-count is %d: must be from 1 to 1000", s.WallCount)
-	case s.Redis < time.Millisecond || s.Redis > time.Minute:
-		return o, fmt.Errorf("weir: numbers: --redis is %v: must be from 1ms to 1m", s.Redis)
-	case s.RedisCount < 1 || s.RedisCount > 1000:
-		return o, fmt.Errorf("weir: numbers: --redis-count is %d: must be from 1 to 1000", s.RedisCount)
-	case o.update && *rows == "":
-		return o, errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, '")
+	}
+	if wrong := o.check(*rows, *shrink); wrong != nil {
+		return o, wrong
 	}
 	s.Keys[0], s.Keys[1], s.AttackKeys = s.Keys[0] / *shrink, s.Keys[1] / *shrink, s.AttackKeys / *shrink
 	if o.match, err = regexp.Compile(*rows); err != nil {
@@ -118,6 +103,32 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	}
 	err = o.find(*rows)
 	return o, err
+}
+
+// check says what of the command line cannot be.
+func (o *options) check(rows string, shrink int) error {
+	s := &o.settings
+	switch {
+	case s.Time < time.Microsecond || s.Time > time.Minute:
+		return fmt.Errorf("weir: numbers: --time is %v: must be from 1us to 1m", s.Time)
+	case s.Count < 1 || s.Count > 1000:
+		return fmt.Errorf("weir: numbers: --count is %d: must be from 1 to 1000", s.Count)
+	case s.Wall < time.Millisecond || s.Wall > time.Minute:
+		return fmt.Errorf("weir: numbers: --wall is %v: must be from 1ms to 1m", s.Wall)
+	case shrink < 1 || shrink > 1000:
+		return fmt.Errorf("weir: numbers: --shrink is %d: must be from 1 to 1000", shrink)
+	case shrink > 1 && rows == "" && o.out == "":
+		return errors.New("weir: numbers: --shrink is for trials: must come with --rows or --out")
+	case s.WallCount < 1 || s.WallCount > 1000:
+		return fmt.Errorf("weir: numbers: --wall-count is %d: must be from 1 to 1000", s.WallCount)
+	case s.Redis < time.Millisecond || s.Redis > time.Minute:
+		return fmt.Errorf("weir: numbers: --redis is %v: must be from 1ms to 1m", s.Redis)
+	case s.RedisCount < 1 || s.RedisCount > 1000:
+		return fmt.Errorf("weir: numbers: --redis-count is %d: must be from 1 to 1000", s.RedisCount)
+	case o.update && rows == "":
+		return errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, '")
+	}
+	return nil
 }
 
 // find checks that there is something to measure, and finds out where to write the document.
