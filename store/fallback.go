@@ -237,6 +237,29 @@ func (f *fallback) refund(charges []Charge) {
 	f.collect(charges, true)
 	defer clear(f.charges)
 	_ = f.memory.Refund(f.ctx, f.charges) // fails after Close only
+	f.forgive()
+}
+
+// undo undoes a decide that has taken permits at a time of the memory or later: what can have come back since, it does not give
+// back.
+func (f *fallback) undo(charges []Charge, since int64) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.collect(charges, true)
+	defer clear(f.charges)
+	f.giveBack(since)
+	f.forgive()
+}
+
+// giveBack gives back f.charges as far as they have not come back since a time of the memory. The fallback must be locked.
+func (f *fallback) giveBack(since int64) {
+	for _, c := range f.charges {
+		_ = f.memory.Return(f.ctx, Loan{Charge: c, Taken: since}, c.N) // fails after Close only
+	}
+}
+
+// forgive has the store not told of f.charges. The fallback must be locked.
+func (f *fallback) forgive() {
 	for i := range f.charges {
 		c := &f.charges[i]
 		if d := f.debts[memoryKey{c.Policy, c.Key}]; d != nil {
@@ -291,13 +314,13 @@ func onlyNow(d *weir.Decision, c *Charge, t *terms, retry time.Duration) {
 	}
 }
 
-// unpass undoes a passes of a moment ago.
-func (f *fallback) unpass(charges []Charge) {
+// unpass undoes a passes that was called at a time of the memory or later.
+func (f *fallback) unpass(charges []Charge, since int64) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.collect(charges, false)
 	defer clear(f.charges)
-	_ = f.memory.Refund(f.ctx, f.charges) // fails after Close only
+	f.giveBack(since)
 }
 
 // debit takes what was granted elsewhere, if all charges are of FailLocal.

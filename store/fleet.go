@@ -32,11 +32,14 @@ type FleetOptions struct {
 // Fleet is the [Store] for programs of which several processes share limits: it keeps each charge as its Consistency says,
 // and decides as its Fail says while the store is unavailable.
 //
-// A request is all or nothing whatever its charges are. Those of ConsistencyOptimistic are decided first, then those of
-// ConsistencyLeased, both mostly from memory, and last those of ConsistencyCoherent, in one call of the store. If one of these
-// parts refuses, those before it are given back exactly, in memory, and those after it are not asked: their decisions are
-// Allowed with Remaining 0, as nobody knows what is left. Reserve is one call of the store for all charges, whatever their
-// Consistency, and so exact.
+// A request is all or nothing whatever its charges are. Those of ConsistencyLeased that are leased come first, mostly from
+// memory. All others are one step: those of ConsistencyOptimistic that memory decides on, and one call of the store for the rest
+// of them and those of ConsistencyCoherent (TestFleetMixedAsksOnce). If that refuses, what memory has granted is given back, in
+// memory and never so that more can be had than if the request had not come, whenever that is (TestFleetMixedAcrossWindows):
+// permits that cannot be told from those of a window that has ended, or that the store had to be told of meanwhile, stay taken.
+// Who is not asked, because another one has refused before, is Allowed with Remaining 0, as nobody knows what is left; of those
+// who were asked no one who is Allowed has 0 left in a request that is refused. Reserve is one call of the store for all charges,
+// whatever their Consistency, and so exact.
 //
 // # While the store is unavailable
 //

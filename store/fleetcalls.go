@@ -63,8 +63,9 @@ func (f *Fleet) Reserve(
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
 	}
-	passed := false
+	passed, since := false, int64(0)
 	if err == nil && f.grace.Load() {
+		since = f.fallback.memory.time()
 		if passed, err = f.fallback.passes(charges, decisions, f.graceFor); !passed {
 			return Reservation{}, err
 		}
@@ -77,7 +78,7 @@ func (f *Fleet) Reserve(
 		}
 	}
 	if passed && r.ID == "" {
-		f.fallback.unpass(charges)
+		f.fallback.unpass(charges, since)
 	}
 	if err != nil && fallsBack(ctx, err) {
 		r, err = f.fallback.decide(fallbackReserve, charges, decisions, f.breaker.retryAfter(), expiry)

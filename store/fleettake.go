@@ -8,15 +8,15 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// order is in which order the parts of a request are decided: the last one cannot be given back in memory.
-var order = [...]Consistency{ConsistencyOptimistic, ConsistencyLeased, ConsistencyCoherent}
+// order is in which order the parts of a request are decided: what is leased first, as that can be given back in memory.
+var order = [...]Consistency{ConsistencyLeased, ConsistencyOptimistic, ConsistencyCoherent}
 
 // placeOf is where in order a consistency is.
 func placeOf(c Consistency) int {
 	switch c {
-	case ConsistencyOptimistic:
-		return 0
 	case ConsistencyLeased:
+		return 0
+	case ConsistencyOptimistic:
 		return 1
 	default:
 		return 2
@@ -37,7 +37,7 @@ func consistencyOf(charges []Charge) (c Consistency, mixed bool) {
 	return c, false
 }
 
-// part is the charges of a request that have the same consistency.
+// part is the charges of a request that have the same consistency, or are taken together.
 type part struct {
 	charges   []Charge
 	decisions []weir.Decision
@@ -45,13 +45,19 @@ type part struct {
 	took      took
 }
 
-// took is who took the permits of a part.
-type took uint8
+// took is who took the permits of a part, and since when it may be undone.
+type took struct {
+	by    taker
+	since int64 // by the clock of Leased
+	share int64 // by that of the memory of the fallback
+}
+
+type taker uint8
 
 const (
-	tookStore took = iota // the layer of its consistency
-	tookShare             // that, and the share of this process
-	tookLocal             // this process without the store
+	tookStore taker = iota // the layer of its consistency
+	tookShare              // that, and the share of this process
+	tookLocal              // this process without the store
 )
 
 // parts are those of a request, in order.
@@ -61,12 +67,35 @@ type parts [len(order)]part
 func (f *Fleet) split(charges []Charge) *parts {
 	p := f.parts.Get().(*parts)
 	for i := range charges {
-		q := &p[placeOf(charges[i].Consistency)]
-		q.charges = append(q.charges, charges[i])
-		q.decisions = append(q.decisions, weir.Decision{})
-		q.at = append(q.at, i)
+		p[placeOf(charges[i].Consistency)].add(charges, i)
 	}
 	return p
+}
+
+// splitTaken cuts a request into two parts at most: what is leased, and what the store has to be asked for in one call.
+func (f *Fleet) splitTaken(charges []Charge) *parts {
+	p := f.parts.Get().(*parts)
+	rest := placeOf(ConsistencyCoherent)
+	for i := range charges {
+		if charges[i].Consistency == ConsistencyOptimistic {
+			rest = placeOf(ConsistencyOptimistic)
+		}
+	}
+	for i := range charges {
+		at := rest
+		if c := &charges[i]; c.Consistency == ConsistencyLeased && f.leased.leases(c.Limit) {
+			at = placeOf(ConsistencyLeased)
+		}
+		p[at].add(charges, i)
+	}
+	return p
+}
+
+// add adds the charge of a request that is at i.
+func (q *part) add(charges []Charge, i int) {
+	q.charges = append(q.charges, charges[i])
+	q.decisions = append(q.decisions, weir.Decision{})
+	q.at = append(q.at, i)
 }
 
 // join ends the use of the parts.
@@ -96,25 +125,10 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions), CheckCharges(charges)); err != nil {
 		return firstOf(err)
 	}
-	p := f.split(charges)
+	p := f.splitTaken(charges)
 	defer f.join(p)
-	for i := range p {
-		q := &p[i]
-		if len(q.charges) == 0 {
-			continue
-		}
-		var err error
-		if q.took, err = f.take(ctx, order[i], q.charges, q.decisions); err != nil {
-			f.giveBack(p[:i]) //nolint:contextcheck // the context of the caller may have ended
-			return err
-		}
-		if !allGranted(q.decisions) {
-			f.giveBack(p[:i]) //nolint:contextcheck // the context of the caller may have ended
-			for j := i + 1; j < len(p); j++ {
-				p[j].notAsked()
-			}
-			break
-		}
+	if err := f.takeParts(ctx, p); err != nil {
+		return err
 	}
 	for i := range p {
 		for j, at := range p[i].at {
@@ -124,72 +138,109 @@ func (f *Fleet) Take(ctx context.Context, charges []Charge, decisions []weir.Dec
 	return nil
 }
 
-// take is Take for charges of one consistency.
+// takeParts takes the parts of a request, or none of them.
+func (f *Fleet) takeParts(ctx context.Context, p *parts) error {
+	leased := &p[placeOf(ConsistencyLeased)]
+	if f.refuses(p) {
+		leased.notAsked()
+		return nil
+	}
+	for i := range p {
+		q := &p[i]
+		if len(q.charges) == 0 {
+			continue
+		}
+		var err error
+		if q.took, err = f.take(ctx, order[i], q.charges, q.decisions); err == nil && allGranted(q.decisions) {
+			continue
+		}
+		if q != leased && len(leased.charges) > 0 {
+			f.giveBack(leased)
+		}
+		if err != nil {
+			return err
+		}
+		for j := i + 1; j < len(p); j++ {
+			p[j].notAsked()
+		}
+		break
+	}
+	return nil
+}
+
+// refuses tells whether a part that comes after what is leased is known to be refused, for which nothing need be taken.
+func (f *Fleet) refuses(p *parts) bool {
+	q := &p[placeOf(ConsistencyOptimistic)]
+	if len(q.charges) == 0 || len(p[placeOf(ConsistencyLeased)].charges) == 0 || f.fallback.owing.Load() != 0 || f.grace.Load() {
+		return false
+	}
+	return f.optimist().refuses(q.charges, q.decisions)
+}
+
+// take is Take for charges that are taken together: of one consistency, or, for ConsistencyOptimistic, others among them.
 func (f *Fleet) take(ctx context.Context, c Consistency, charges []Charge, decisions []weir.Decision) (by took, err error) {
 	if gone := ctx.Err(); gone != nil {
-		return tookStore, notTaken(gone)
+		return by, notTaken(gone)
 	}
 	if f.fallback.owing.Load() != 0 {
 		err = f.repay(ctx, charges)
 	}
 	if err == nil && f.grace.Load() {
+		by.by, by.share = tookShare, f.fallback.memory.time()
 		passed, wrong := f.fallback.passes(charges, decisions, f.graceFor)
 		if !passed {
-			return tookShare, wrong
+			return by, wrong
 		}
-		by = tookShare
 	}
 	if err == nil {
 		switch c {
 		case ConsistencyLeased:
+			by.since = f.leased.now()
 			err = f.leased.Take(ctx, charges, decisions)
 		case ConsistencyOptimistic:
-			err = f.optimist().Take(ctx, charges, decisions)
+			if _, mixed := consistencyOf(charges); mixed {
+				err = f.optimist().takeMixed(ctx, charges, decisions)
+			} else {
+				err = f.optimist().Take(ctx, charges, decisions)
+			}
 		default:
 			err = f.breaker.Take(ctx, charges, decisions)
 		}
 	}
-	if by == tookShare && (err != nil || !allGranted(decisions)) {
-		f.fallback.unpass(charges)
+	if by.by == tookShare && (err != nil || !allGranted(decisions)) {
+		f.fallback.unpass(charges, by.share)
 	}
 	if err == nil || !fallsBack(ctx, err) {
 		return by, err
 	}
+	by.by, by.share = tookLocal, f.fallback.memory.time()
 	_, err = f.fallback.decide(fallbackTake, charges, decisions, f.breaker.retryAfter(), 0)
 	f.recovers()
-	return tookLocal, err
+	return by, err
 }
 
-// giveBack undoes parts that were granted.
-func (f *Fleet) giveBack(granted []part) {
-	for i := range granted {
-		q := &granted[i]
-		switch {
-		case len(q.charges) == 0:
-			continue
-		case q.took == tookLocal:
-			f.fallback.refund(q.charges)
-		case order[i] == ConsistencyLeased:
-			f.leased.giveBack(q.charges)
-		default:
-			f.optimist().giveBack(q.charges)
-		}
-		if q.took == tookShare {
-			f.fallback.unpass(q.charges)
-		}
-		for j := range q.decisions {
-			d := &q.decisions[j]
-			d.Remaining = min(d.Remaining+q.charges[j].N, d.Limit)
-		}
+// giveBack undoes what is leased of a request.
+func (f *Fleet) giveBack(q *part) {
+	switch q.took.by {
+	case tookLocal:
+		f.fallback.undo(q.charges, q.took.share)
+	case tookShare:
+		f.fallback.unpass(q.charges, q.took.share)
+		f.leased.giveBackSince(q.charges, q.took.since)
+	default:
+		f.leased.giveBackSince(q.charges, q.took.since)
+	}
+	for j := range q.decisions {
+		d := &q.decisions[j]
+		d.Remaining = min(d.Remaining+q.charges[j].N, d.Limit)
 	}
 }
 
 // notAsked fills the decisions of a part that was not asked.
 func (q *part) notAsked() {
 	for i := range q.charges {
-		c := &q.charges[i]
-		t, _ := compiled.terms(c.Limit) // which was checked
-		q.decisions[i] = weir.Decision{Allowed: true, Limit: t.most, Policy: c.Policy}
+		t, _ := compiled.terms(q.charges[i].Limit) // which was checked
+		q.decisions[i] = notAsked(&q.charges[i], t)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
-	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -318,31 +317,24 @@ func (c *leasedCall) pass(ctx context.Context) error {
 	return nil
 }
 
-// moment is how long ago, at most, a Take was called that giveBack undoes.
-const moment = 300 * time.Millisecond
-
-// giveBack is giveBackSince for a Take that was called a moment ago.
-func (l *Leased) giveBack(charges []Charge) { l.giveBackSince(charges, l.now()-int64(moment)) }
+// leases tells whether a limit, which was checked, is leased.
+func (l *Leased) leases(limit weir.Limit) bool {
+	p, err := l.plans.plan(limit)
+	return err == nil && p.bound.Leased
+}
 
 // giveBackSince undoes a Take of this process that was called at the time since of [Leased.now], or later: exactly, and without
-// asking the inner store. What may lie too far back stays taken. What was passed on to the inner store is refunded there.
+// asking the inner store. What may lie too far back stays taken, and so does what was passed on to the inner store, as nobody can
+// tell it what has come back there meanwhile.
 func (l *Leased) giveBackSince(charges []Charge, since int64) {
-	var passed []Charge
-	for _, charge := range charges {
+	for i := range charges {
+		charge := &charges[i]
 		p, err := l.plans.plan(charge.Limit)
 		if err != nil || charge.N <= 0 {
 			continue
 		}
-		if !p.bound.Leased || !l.putBack(&charge, p, since) {
-			charge.Limit = p.lowered
-			passed = append(passed, charge)
-		}
-	}
-	if len(passed) > 0 {
-		ctx, cancel := context.WithTimeout(l.ctx, callTime)
-		defer cancel()
-		if err := l.inner.Refund(ctx, passed); err != nil {
-			l.stats.lost.Add(1)
+		if !p.bound.Leased || !l.putBack(charge, p, since) {
+			l.stats.lost.Add(charge.N)
 		}
 	}
 }

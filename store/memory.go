@@ -91,6 +91,13 @@ func (m *Memory) now() int64 {
 	return shown + m.ahead
 }
 
+// time is now for those who have not locked the store.
+func (m *Memory) time() int64 {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	return m.now()
+}
+
 // clockNow is what a clock shows, which is the wall clock if it is nil.
 func clockNow(c weir.Clock) int64 {
 	if c == nil {

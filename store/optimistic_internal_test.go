@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,49 +9,142 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TestOptimisticGivesBack undoes requests before and after the store was told of them.
-func TestOptimisticGivesBack(t *testing.T) {
-	for _, algorithm := range []weir.Algorithm{weir.AlgorithmTokenBucket, weir.AlgorithmFixedWindow} {
+// slowTakes is a store that answers Take late.
+type slowTakes struct {
+	Store
+
+	late time.Duration
+}
+
+func (s *slowTakes) Take(ctx context.Context, charges []Charge, ds []weir.Decision) error {
+	time.Sleep(s.late)
+	return s.Store.Take(ctx, charges, ds)
+}
+
+// TestOptimisticGivesBackExactly has requests that memory grants in part, and the store refuses a while later, when another window
+// has begun or the bucket is full again: all of the limit can be had afterwards, and not one permit more. The store is not told
+// meanwhile of what may be given back.
+func TestOptimisticGivesBackExactly(t *testing.T) {
+	for _, l := range []weir.Limit{
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 10*time.Second)},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, time.Hour)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(100, 10*time.Second)},
+		{Rate: weir.Per(100, time.Hour), Burst: 100},
+		{Rate: weir.PerSecond(100), Burst: 100},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			inner, err := NewMemory(MemoryOptions{})
+			ctx := t.Context()
+			memory, err := NewMemory(MemoryOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := NewOptimistic(inner, OptimisticOptions{})
+			inner := &slowTakes{memory, time.Second}
+			o, err := NewOptimistic(inner, OptimisticOptions{Drift: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
-			charges := []Charge{{Policy: "p", Limit: weir.Limit{Algorithm: algorithm, Rate: weir.PerDay(100)}, N: 10}}
-			decisions := make([]weir.Decision, 1)
-			take := func(want int64) {
-				t.Helper()
-				if err := o.Take(t.Context(), charges, decisions); err != nil || !decisions[0].Allowed || decisions[0].Remaining != want {
-					t.Fatalf("%+v, %v, want %d", decisions, err, want)
-				}
+			window := int64(l.Rate.Period)
+			time.Sleep(time.Duration(window-time.Now().UnixNano()%window) - 2500*time.Millisecond)
+			known := Charge{Policy: "known", Limit: l, N: 40, Consistency: ConsistencyOptimistic}
+			empty := Charge{Policy: "empty", Limit: weir.Limit{Rate: weir.PerDay(1), Burst: 1}, N: 1}
+			ds := make([]weir.Decision, 2)
+			if err := memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
+				t.Fatal(ds[0], err)
 			}
-			told := func(want int64) {
-				t.Helper()
-				time.Sleep(150 * time.Millisecond)
-				s, err := inner.Inspect(t.Context(), charges[0])
-				if err != nil || s.Decision.Remaining != want {
-					t.Errorf("the store has %+v, %v, want %d", s.Decision, err, want)
-				}
+			if err := o.Peek(ctx, []Charge{known}, ds[:1]); err != nil {
+				t.Fatal(err)
 			}
-			take(90) // by the store
-			take(80)
-			o.giveBack(charges) // of which the store has not heard
-			take(80)
-			told(80)
-			o.giveBack(charges) // of which it has
-			told(90)
-			take(80)
-			told(80)
-			o.giveBack(charges)
-			take(80) // one for the other
-			told(80)
+			first := known
+			first.N = 1
+			if err := o.Take(ctx, []Charge{first}, ds[:1]); err != nil || !ds[0].Allowed {
+				t.Fatal(ds[0], err)
+			}
+			time.Sleep(time.Second) // the store is told; now there is half a second left of the window
+			before, err := memory.Inspect(ctx, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.N = 0
+			if err := o.Peek(ctx, []Charge{first}, ds[:1]); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.takeMixed(ctx, []Charge{known, empty}, ds); err != nil || !ds[0].Allowed || ds[1].Allowed {
+				t.Fatalf("%v: %+v, %v", l, ds, err)
+			}
+			time.Sleep(time.Second)
+			if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining < before.Decision.Remaining {
+				t.Errorf("%v: the store has %+v, %v after a request that was refused, and had %+v", l, s.Decision, err, before.Decision)
+			}
+			inner.late = 0
+			had := int64(0)
+			for at := time.Now(); time.Since(at) < 500*time.Millisecond; {
+				if err := o.Take(ctx, []Charge{{Policy: "known", Limit: l, N: 1}}, ds[:1]); err != nil {
+					t.Fatal(err)
+				}
+				if ds[0].Allowed {
+					had++
+					continue
+				}
+				time.Sleep(min(ds[0].RetryAfter, 100*time.Millisecond))
+			}
+			most := int64(100)
+			if l.Algorithm == weir.AlgorithmTokenBucket {
+				most += int64(float64(100) * float64(3*time.Second) / float64(l.Rate.Period))
+			}
+			if had > most || had < 99 {
+				t.Errorf("%v: %d could be had", l, had)
+			}
 			if err := o.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+}
+
+// TestOptimisticToldOfWhatIsHeld has another request ask the store about a key of which permits may still be given back: the store
+// is told of them first, and so they stay taken.
+func TestOptimisticToldOfWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		memory, err := NewMemory(MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := NewOptimistic(&slowTakes{memory, time.Second}, OptimisticOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 1000*time.Hour)}
+		known := Charge{Policy: "known", Limit: l, N: 10, Consistency: ConsistencyOptimistic}
+		empty := Charge{Policy: "empty", Limit: weir.Limit{Rate: weir.PerDay(1), Burst: 1}, N: 1}
+		ds := make([]weir.Decision, 2)
+		if err := memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
+			t.Fatal(ds[0], err)
+		}
+		if err := o.Take(ctx, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed {
+			t.Fatal(ds[0], err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			both := make([]weir.Decision, 2)
+			if err := o.takeMixed(ctx, []Charge{known, empty}, both); err != nil || both[1].Allowed {
+				t.Errorf("%+v, %v", both, err)
+			}
+		}()
+		time.Sleep(500 * time.Millisecond)
+		if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining != 90 {
+			t.Errorf("the store has %+v, %v", s.Decision, err)
+		}
+		if err := o.Take(ctx, []Charge{known}, ds[:1]); err != nil || !ds[0].Allowed || ds[0].Remaining != 70 {
+			t.Errorf("%+v, %v", ds[0], err)
+		}
+		<-done
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+		if s, err := memory.Inspect(ctx, known); err != nil || s.Decision.Remaining != 70 {
+			t.Errorf("the store has %+v, %v", s.Decision, err)
+		}
+	})
 }

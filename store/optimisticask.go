@@ -64,6 +64,7 @@ func (c *optimisticCall) tell(ctx context.Context, f *optimisticFlight) error {
 func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) error {
 	now := c.o.now()
 	var asked []Charge
+	holds := make([]optimisticHold, len(c.keys))
 	for i, k := range c.keys {
 		switch {
 		case c.verdicts[i] == verdictAsk:
@@ -73,7 +74,7 @@ func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) error 
 			}
 		case c.takes:
 			k.pins++
-			k.take(c.charges[i].N)
+			holds[i] = k.takeHeld(c.charges[i].N, now)
 			c.o.queue(k, now)
 		case c.verdicts[i] == verdictGrant:
 			c.decisions[i] = c.peek(i, now)
@@ -93,7 +94,7 @@ func (c *optimisticCall) finish(ctx context.Context, f *optimisticFlight) error 
 	for i, k := range c.keys {
 		if c.verdicts[i] != verdictAsk {
 			if c.takes {
-				c.settle(i, allowed, now)
+				c.settle(i, holds[i], allowed, now)
 			}
 			continue
 		}
@@ -130,13 +131,15 @@ func (c *optimisticCall) see(k *optimisticKey, i int, now int64) {
 }
 
 // settle ends what finish has taken from memory for a charge.
-func (c *optimisticCall) settle(i int, allowed bool, now int64) {
+func (c *optimisticCall) settle(i int, h optimisticHold, allowed bool, now int64) {
 	k := c.keys[i]
 	k.pins--
 	if allowed {
+		k.keep(c.charges[i].N, h)
+		c.o.queue(k, now)
 		return
 	}
-	k.giveBack(c.charges[i].N, now)
+	k.giveBack(c.charges[i].N, h, now)
 	c.o.queue(k, now)
 	c.decisions[i] = k.peek(c.charges[i].N, now)
 }

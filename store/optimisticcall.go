@@ -18,6 +18,8 @@ type optimisticCall struct {
 	takes bool
 	// whole says that the store decides on all charges that are not refused, and always that memory refuses nothing.
 	whole, always bool
+	// mixed says that charges of other consistencies are among them, about which the store is always asked.
+	mixed bool
 
 	terms    []*terms
 	keys     []*optimisticKey // nil for those that are not kept
@@ -151,6 +153,9 @@ func (c *optimisticCall) decide(now int64, mine *optimisticFlight) bool {
 // judge finds what is kept for a charge and decides on it, if that is possible.
 func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict {
 	charge, s := &c.charges[i], &c.o.shards[c.places[i]]
+	if c.foreign(i) {
+		return verdictAsk
+	}
 	k := s.keys[memoryKey{charge.Policy, charge.Key}]
 	if k == nil && c.takes && !c.whole {
 		k = c.o.add(s, charge.Policy, charge.Key)
@@ -173,8 +178,16 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict
 	return v
 }
 
+// foreign tells whether nothing of a charge is kept here.
+func (c *optimisticCall) foreign(i int) bool {
+	return c.mixed && c.charges[i].Consistency != ConsistencyOptimistic
+}
+
 // peek is what is known about a charge.
 func (c *optimisticCall) peek(i int, now int64) weir.Decision {
+	if c.foreign(i) {
+		return notAsked(&c.charges[i], c.terms[i])
+	}
 	if k := c.keys[i]; k != nil {
 		return k.peek(c.charges[i].N, now)
 	}

@@ -30,9 +30,10 @@ type optimisticKey struct {
 	full           int64 // the store has no room for the key, until then
 
 	// What the store does not know.
-	owed int64 // permits that were granted
-	sent int64 // those of a call under way
-	back int64 // permits that were given back after the store was told
+	owed int64  // permits that were granted
+	held int64  // those of them that requests on their way may give back: the store is told of them when they have ended
+	told uint64 // counts how often it was told of them nevertheless
+	sent int64  // those of a call under way
 
 	flight *optimisticFlight // the call under way, or nil
 	alone  bool              // nothing may be granted until it has ended
@@ -181,26 +182,71 @@ func (k *optimisticKey) see(o *Optimistic, n int64, d *weir.Decision, now int64)
 	k.refused, k.until = max(n, 1), after(now, wait)
 }
 
-// giveBack undoes the take of n permits.
-func (k *optimisticKey) giveBack(n, now int64) {
-	here := min(n, k.owed)
-	k.owed -= here
-	k.back += n - here
+// optimisticHold is what a request on its way has taken of a key.
+type optimisticHold struct {
+	told uint64
+	at   int64
+}
+
+// takeHeld is take for a request that may give the permits back.
+func (k *optimisticKey) takeHeld(n, now int64) optimisticHold {
+	k.take(n)
+	k.held += n
+	return optimisticHold{k.told, now}
+}
+
+// keep ends a hold of n permits, which stay taken.
+func (k *optimisticKey) keep(n int64, h optimisticHold) {
+	if h.told == k.told {
+		k.held -= n
+	}
+}
+
+// giveBack ends a hold of n permits as if they had not been taken. If the store was told of them meanwhile they stay taken: they
+// may count in a window that has ended, or have come back since.
+func (k *optimisticKey) giveBack(n int64, h optimisticHold, now int64) {
+	if h.told != k.told {
+		return
+	}
+	k.held -= n
+	k.owed -= n
+	if k.bucket != nil { // no more than cannot have come back since
+		m := mark{part: noPart, taken: h.at}
+		k.state = k.bucket.Cancel(k.state, max(now, k.state.Last), n, m.algo())
+		return
+	}
+	k.available(n)
+}
+
+// refund gives back n permits that are owed and not held, whatever their origin.
+func (k *optimisticKey) refund(n, now int64) {
+	k.owed -= n
 	if k.bucket != nil {
 		k.state = k.bucket.Refund(k.state, max(now, k.state.Last), n)
 		return
 	}
+	k.available(n)
+}
+
+// available makes n more permits of a window available.
+func (k *optimisticKey) available(n int64) {
 	if k.left += n; k.left > 0 {
 		k.until = 0
 	}
 }
 
-// settle makes one number of what is owed and what was given back, and tells whether the store must be told.
-func (k *optimisticKey) settle() bool {
-	both := min(k.owed, k.back)
-	k.owed -= both
-	k.back -= both
-	return k.owed > 0 || k.back > 0
+// forget drops what the store does not know.
+func (k *optimisticKey) forget() {
+	k.owed, k.held = 0, 0
+	k.told++
+}
+
+// telling is how many permits the store is told of now: all that are owed, or those that are not held.
+func (k *optimisticKey) telling(all bool) int64 {
+	if all {
+		return k.owed
+	}
+	return k.owed - k.held
 }
 
 // mistrust has the next request ask the store.
@@ -211,7 +257,7 @@ func (k *optimisticKey) mistrust() {
 
 // idle tells whether nothing is lost if the key is forgotten, but the view.
 func (k *optimisticKey) idle() bool {
-	return k.owed == 0 && k.sent == 0 && k.back == 0 && k.flight == nil && k.pins == 0
+	return k.owed == 0 && k.sent == 0 && k.flight == nil && k.pins == 0
 }
 
 // refusing tells whether the view refuses every request.

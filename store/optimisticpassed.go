@@ -86,8 +86,8 @@ func (o *Optimistic) Refund(ctx context.Context, charges []Charge) error {
 	rest := make([]Charge, 0, len(charges))
 	for _, c := range charges {
 		o.with(c.Policy, c.Key, func(k *optimisticKey) {
-			here := min(c.N, k.owed)
-			k.giveBack(here, o.now())
+			here := min(c.N, k.telling(false))
+			k.refund(here, o.now())
 			c.N -= here
 		})
 		if c.N > 0 {
@@ -99,19 +99,6 @@ func (o *Optimistic) Refund(ctx context.Context, charges []Charge) error {
 	}
 	defer o.mistrust(rest)
 	return o.inner.Refund(ctx, rest)
-}
-
-// giveBack undoes a Take of this process a moment ago that granted the charges. Permits of which the store has been told since
-// are refunded when it is told next; those of keys that are not remembered are gone.
-func (o *Optimistic) giveBack(charges []Charge) {
-	for i := range charges {
-		c := &charges[i]
-		o.with(c.Policy, c.Key, func(k *optimisticKey) {
-			now := o.now()
-			k.giveBack(c.N, now)
-			o.queue(k, now)
-		})
-	}
 }
 
 // with calls f with what is kept for a key, locked, if anything is.
@@ -178,7 +165,7 @@ func (o *Optimistic) Reset(ctx context.Context, policy, key string) error {
 		return err
 	}
 	forget := func(k *optimisticKey) {
-		k.owed, k.back = 0, 0
+		k.forget()
 		k.mistrust()
 	}
 	var f *optimisticFlight

@@ -95,14 +95,14 @@ func (o *Optimistic) sweep(s *optimisticShard) {
 
 // queue has the store told about a key in an interval.
 func (o *Optimistic) queue(k *optimisticKey, now int64) {
-	if !k.urgent && k.flight == nil && k.drift >= leastUrgent && k.owed > k.drift-k.drift/4 {
+	if !k.urgent && k.flight == nil && k.drift >= leastUrgent && k.telling(false) > k.drift-k.drift/4 {
 		select {
 		case o.urgent <- k:
 			k.urgent = true
 		default: // it has to wait for the interval
 		}
 	}
-	if k.queued || k.owed == 0 && k.back == 0 {
+	if k.queued || k.owed == 0 {
 		return
 	}
 	k.queued, k.dirty = true, now

@@ -35,9 +35,6 @@ type optimisticBatch struct {
 	terms     []*terms
 	charges   []Charge
 	decisions []weir.Decision
-	back      []Charge // what was given back, of those keys of which something was
-	backs     []int64  // and of each key
-	refunded  bool
 	flight    *optimisticFlight
 	unsure    []Charge // one of which the store may have heard, if there is one
 }
@@ -109,9 +106,9 @@ func (o *Optimistic) hurry(k *optimisticKey) {
 		b := newOptimisticBatch()
 		for _, k := range keys {
 			k.shard.lock.Lock()
-			if k.flight == nil && !k.single && k.settle() {
+			if k.flight == nil && !k.single && k.telling(false) > 0 {
 				k.flight = b.flight
-				b.add(k)
+				b.add(k, false)
 			}
 			k.shard.lock.Unlock()
 		}
@@ -233,11 +230,16 @@ func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (
 		if k == nil {
 			return false
 		}
-		if k.flight != nil || !k.settle() { // who tells the store queues it again
+		if k.flight != nil { // who tells the store queues it again
+			continue
+		}
+		all := o.closed.Load() // nobody gives anything back afterwards
+		if k.telling(all) == 0 {
+			o.queue(k, max(o.now(), since))
 			continue
 		}
 		k.flight = b.flight
-		b.add(k)
+		b.add(k, all)
 		if k.single {
 			return true
 		}
@@ -249,23 +251,21 @@ func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (
 func (o *Optimistic) send(keys []*optimisticKey) *optimisticBatch {
 	b := &optimisticBatch{decisions: make([]weir.Decision, len(keys))}
 	for _, k := range keys {
-		b.add(k)
+		b.add(k, true)
 	}
 	return b
 }
 
-// add adds what the store does not know of a key.
-func (b *optimisticBatch) add(k *optimisticKey) {
-	k.settle()
-	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.given, N: k.owed}
-	k.sent, k.owed = k.owed, 0
+// add adds what the store does not know of a key: all of it, or what is not held.
+func (b *optimisticBatch) add(k *optimisticKey, all bool) {
+	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.given, N: k.telling(all)}
+	k.sent = c.N
+	if k.owed -= c.N; all && k.held > 0 {
+		k.held = 0
+		k.told++
+	}
 	b.keys = append(b.keys, k)
 	b.charges, b.terms = append(b.charges, c), append(b.terms, k.terms)
-	b.backs = append(b.backs, k.back)
-	if k.back > 0 {
-		c.N, k.back = k.back, 0
-		b.back = append(b.back, c)
-	}
 	if k.unsure && b.unsure == nil {
 		c.N = 0
 		b.unsure = []Charge{c}
@@ -282,9 +282,6 @@ func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 		if err := o.inner.Peek(ctx, b.unsure, d[:]); err != nil {
 			return err
 		}
-	}
-	if b.refunded = true; len(b.back) > 0 {
-		_ = o.inner.Refund(ctx, b.back) // or the permits are lost: they are not given back twice
 	}
 	return o.inner.Debit(ctx, b.charges, b.decisions)
 }
@@ -304,9 +301,6 @@ func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 		k.owed += k.sent
 	}
 	k.sent, k.unsure = 0, err != nil
-	if !b.refunded {
-		k.back += b.backs[i]
-	}
 	if err == nil && k.terms.text == b.terms[i].text {
 		k.see(o, 0, &b.decisions[i], now)
 	}
