@@ -72,7 +72,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error
 		e.countUnavailable(x, err)
 	}
 	v.fillLeased()
-	v.fillStored()
+	v.fillStored(err == nil && !v.Allowed)
 	x.open = v.Allowed
 	switch {
 	case !v.Allowed:
@@ -112,13 +112,15 @@ func (v *Verdict) fillLeased() {
 	}
 }
 
-// fillStored fills the other ones with what the store has answered.
-func (v *Verdict) fillStored() {
+// fillStored fills the other ones with what the store has answered. Of a request that it has refused nothing is taken, so a limit
+// that grants it with nothing left was not asked.
+func (v *Verdict) fillStored(refused bool) {
 	at := 0
 	for i := range v.Parts {
 		if p := &v.Parts[i]; p.shared {
-			p.Unasked = false
-			p.peeked(&v.work.sharing.decisions[at])
+			d := &v.work.sharing.decisions[at]
+			p.Unasked = refused && d.Allowed && d.Remaining == 0
+			p.peeked(d)
 			at++
 		}
 	}
@@ -236,7 +238,7 @@ func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
 	if err != nil {
 		v.withoutStore(ctx, err)
 	}
-	v.fillStored()
+	v.fillStored(false)
 	v.bind()
 }
 
