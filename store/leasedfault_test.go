@@ -190,3 +190,39 @@ func TestLeasedIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestLeasedRefusedAndFailed has one of the limits of a request refuse it while another cannot tell: the answer is the refusal, and
+// the other one does not look like one.
+func TestLeasedRefusedAndFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		l := newLeased(t, failsFor{m, "b"}, LeasedOptions{})
+		charges := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 1}, {Policy: "p", Key: "b", Limit: minutely, N: 1}}
+		if _, _, err := m.Lend(t.Context(), Charge{Policy: "p", Key: "k", Limit: minutely, N: 1600}, 1); err != nil {
+			t.Fatal(err)
+		}
+		decisions := []weir.Decision{{}, {Reason: weir.ReasonNever, RetryAfter: weir.Never}} // of a request before
+		err := l.Take(t.Context(), charges, decisions)
+		if err != nil || (decisions[0].Allowed || !decisions[1].Allowed || decisions[1].Reason != weir.ReasonNone) {
+			t.Errorf("%+v", decisions)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// failsFor is a store that cannot lend anything for a key.
+type failsFor struct {
+	Store
+
+	key string
+}
+
+func (f failsFor) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
+	if c.Key == f.key {
+		return Loan{}, weir.Decision{}, ErrUnavailable
+	}
+	time.Sleep(time.Millisecond)
+	return f.Store.Lend(ctx, c, least)
+}

@@ -266,8 +266,7 @@ func (c *leasedCall) undo() {
 			continue
 		case !w.decided:
 			e.leave(w)
-		case w.err != nil:
-			continue
+		case w.err != nil: // it has left, and has nothing
 		case w.decision.Allowed:
 			e.putBack(n, c.since, now)
 		default:
