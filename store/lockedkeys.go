@@ -80,6 +80,7 @@ func (s *Locked) attempts(ctx context.Context, charges []Charge, try func(c *cal
 		return waited(ctx, ErrLocked)
 	}
 	defer free()
+	var before error // why the attempt before did nothing
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		err := s.attempt(ctx, names, try)
 		if undecided, ok := errors.AsType[*undecidedError](err); ok {
@@ -89,8 +90,12 @@ func (s *Locked) attempts(ctx context.Context, charges []Charge, try func(c *cal
 			}
 		}
 		if !errors.Is(err, errAgain) && !errors.Is(err, ErrLocked) {
+			if before != nil && errors.Is(err, ErrUnavailable) && errors.Is(context.Cause(ctx), errWaited) {
+				return waited(ctx, before) // it waited until it was too late to ask
+			}
 			return err
 		}
+		before = err
 		timer := time.NewTimer(pause/2 + randv2.N(pause)) //nolint:gosec // who waits how long is no secret
 		select {
 		case <-timer.C:
