@@ -79,9 +79,9 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 //
 // A failure is an error that wraps [ErrUnavailable], and an answer is a call without an error. Other errors say nothing about
 // the store, as it need not be asked for them, nor do calls without charges (TestBreakerIgnoresWhatAsksNothing). A caller who
-// cancels its context says nothing about the store. A deadline of the caller that passes while the store has not answered for Patience is
-// a failure, as otherwise callers who wait for less than the store's own timeout would wait for a dead store forever; one that
-// passes earlier is not, so that a caller in too much of a hurry does not take the store from all others
+// cancels its context says nothing about the store. A deadline of the caller that passes while the store has not answered for
+// Patience is a failure, as otherwise callers who wait for less than the store's own timeout would wait for a dead store
+// forever; one that passes earlier is not, so that a caller in too much of a hurry does not take the store from all others
 // (TestBreakerJudgesContexts).
 //
 // What an outage costs before the breaker opens: if no call takes longer than T, and N callers make one call at a time each, at

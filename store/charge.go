@@ -120,7 +120,9 @@ func CheckLend(c Charge, least int64) error {
 		return err
 	}
 	if least < 1 || least > c.N {
-		return &weir.OptionError{Option: "least", Value: fmt.Sprint(least), Accepted: fmt.Sprintf("from 1 to Charge.N, which is %d", c.N)}
+		return &weir.OptionError{
+			Option: "least", Value: fmt.Sprint(least), Accepted: fmt.Sprintf("from 1 to Charge.N, which is %d", c.N),
+		}
 	}
 	return nil
 }
@@ -133,7 +135,8 @@ func CheckReturn(l Loan, unspent int64) error {
 	}
 	if unspent < 0 || unspent > l.Charge.N {
 		return &weir.OptionError{
-			Option: "unspent", Value: fmt.Sprint(unspent), Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", l.Charge.N),
+			Option: "unspent", Value: fmt.Sprint(unspent),
+			Accepted: fmt.Sprintf("from 0 to what was lent, which is %d", l.Charge.N),
 		}
 	}
 	return nil

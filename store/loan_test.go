@@ -19,8 +19,7 @@ type loanEvent struct {
 	at    int64
 	limit weir.Limit
 	n     int64 // permits that were taken, lent or debited, or given back
-	least int64
-	of    int // of a return: which event was the loan
+	of    int   // of a return: which event was the loan
 }
 
 type loanKind uint8
@@ -120,6 +119,7 @@ func loanLimits() map[string][]weir.Limit {
 // after every return with one in which what was returned had never been lent: there must be at least as many permits, at
 // least as soon, and everything that was granted is granted there as well.
 func TestReturnNeverMints(t *testing.T) {
+	t.Parallel()
 	for name, limits := range loanLimits() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,9 +127,9 @@ func TestReturnNeverMints(t *testing.T) {
 			if testing.Short() {
 				histories = 40
 			}
-			seed, returned := rand.Uint64(), int64(0) //nolint:gosec // a history is no secret
+			seed, returned := rand.Uint64(), int64(0)
 			for i := range histories {
-				events, given := loanHistory(t, rand.New(rand.NewPCG(seed, uint64(i))), limits) //nolint:gosec // a history is no secret
+				events, given := loanHistory(t, rand.New(rand.NewPCG(seed, uint64(i))), limits)
 				if t.Failed() {
 					t.Fatalf("seed %d, history %d:\n%s", seed, i, listed(events))
 				}

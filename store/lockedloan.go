@@ -38,15 +38,15 @@ func (s *Locked) Debit(ctx context.Context, charges []Charge, decisions []weir.D
 
 // Lend implements [Store].
 func (s *Locked) Lend(ctx context.Context, charge Charge, least int64) (l Loan, d weir.Decision, err error) {
-	if err := CheckLend(charge, least); err != nil {
+	if err = CheckLend(charge, least); err != nil {
+		return Loan{}, weir.Decision{}, err
+	}
+	t, err := compiled.terms(charge.Limit)
+	if err != nil {
 		return Loan{}, weir.Decision{}, err
 	}
 	err = s.attempts(ctx, []Charge{charge}, func(c *call) error {
 		k := &c.keys[0]
-		t, err := compiled.terms(charge.Limit)
-		if err != nil {
-			return err
-		}
 		c.ready(k, t)
 		lent, r := k.rec.lend(least, charge.N)
 		d = DecisionOf(Charge{Policy: charge.Policy, N: least}, t.most, r)

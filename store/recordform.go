@@ -18,8 +18,8 @@ const recordVersion = 1
 var errMalformed = errors.New("weir: not a record of this version")
 
 // The binary form of a record: the version, the limit with its length before it, the time, the words of the state, the
-// reservations and the requests that were granted, each with their number before them, and what is known of loans. Numbers are variable-length integers;
-// what has the wrong order, lies out of range, or is longer than it needs to be is refused.
+// reservations and the requests that were granted, each with their number before them, and what is known of loans. Numbers
+// are variable-length integers; what has the wrong order, lies out of range, or is longer than it needs to be is refused.
 
 // encode is the binary form.
 func (r *record) encode() []byte {

@@ -55,7 +55,7 @@ type Reservation struct {
 //
 // An error says that it is not known whether the call took effect, except for those that are sentinels of this package
 // and errors about a charge, which are of the type *[weir.OptionError]: then it did not. A refusal is not an error.
-type Store interface {
+type Store interface { //nolint:interfacebloat // what the states of limits need, and NewLocked makes it of three methods
 	// Take takes the permits of all charges, or none, as one step, and fills decisions, which has the length of charges.
 	// Each decision of a refused request is what its limit alone says, as by Peek: those of limits that do not refuse are
 	// Allowed, with what is left. A Concurrency limit cannot be taken, as its permits would never come back: see Reserve.
@@ -131,9 +131,10 @@ var (
 // refuses the one with the fewest permits left; -1 if there are none.
 func Binding(decisions []weir.Decision) int {
 	at := -1
+	var binding *weir.Decision
 	for i := range decisions {
-		if at < 0 || binds(&decisions[i], &decisions[at]) {
-			at = i
+		if d := &decisions[i]; binding == nil || binds(d, binding) {
+			at, binding = i, d
 		}
 	}
 	return at
