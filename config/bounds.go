@@ -121,8 +121,9 @@ func (f *File) leased(b *Bound, l placedLimit, hidden bool) string {
 		return "never above the limit, decided in memory" + notShown
 	}
 	b.AtOnce, b.Unused = lease.Lowered, lease.Block
+	n := f.processes()
 	return fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, "+
-		"so with 3 processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), count(lease.Unused(3)))
+		"so with %d processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), n, count(min(lease.Unused(n), lease.Limit)))
 }
 
 // optimistic fills in the bound of a limit that is told to the store afterwards, and says it in words.
@@ -140,7 +141,15 @@ func (f *File) optimistic(b *Bound, l placedLimit, hidden bool) string {
 	}
 	b.Overshoot = o.DriftOf(l.Limit.Limit)
 	return fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, "+
-		"so with 3 processes by %s, %s", spellPermits(b.Overshoot), count(2*b.Overshoot), after)
+		"so with %d processes by %d, %s", spellPermits(b.Overshoot), f.processes(), uint64(f.processes()-1)*uint64(b.Overshoot), after)
+}
+
+// processes is how many there are in what is told as an example: as many as the store is told to assume, or 3.
+func (f *File) processes() int {
+	if f.Store != nil && f.Store.Replicas > 1 && !f.shows("store.replicas") {
+		return f.Store.Replicas
+	}
+	return 3
 }
 
 func spellPermits(n int64) string {

@@ -37,3 +37,22 @@ policies:
 	}
 	golden(t, "testdata/bounds.txt", got.String())
 }
+
+// TestBoundsOfAsManyProcesses as the file says that there are.
+func TestBoundsOfAsManyProcesses(t *testing.T) {
+	for _, c := range []struct{ replicas, policy, want string }{
+		{"5", "{limit: 1000/s, burst: 10000, consistency: leased}", "so with 5 processes 3811 of the limit;"},
+		{"1000", "{limit: 1000/s, burst: 10000, consistency: leased}", "so with 1000 processes 10000 of the limit;"},
+		{"5", "{limit: 1000/s, consistency: optimistic}", "so with 5 processes by 400,"},
+		{"10000", "{limit: 1000000000/s, burst: 1000000000000000, consistency: optimistic}", "so with 10000 processes by 999900000000000000,"},
+		{"1", "{limit: 1000/s, consistency: optimistic}", "so with 3 processes by 200,"},
+	} {
+		f, err := config.Parse("f", []byte("version: 1\nstore: {url: redis://h, replicas: "+c.replicas+"}\npolicies:\n  p: "+c.policy+"\n"), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Bounds()[0].Text; !strings.Contains(got, c.want) {
+			t.Errorf("%s of %s: %s", c.policy, c.replicas, got)
+		}
+	}
+}

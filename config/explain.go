@@ -116,8 +116,14 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	if keys == 0 {
 		keys = 1_000_000
 	}
-	line(w, "keys tracked", fmt.Sprintf("%s; a new one beyond: %s", f.show(p.path+".max_keys", strconv.Itoa(keys)),
-		f.show(p.path+".when_full", p.WhenFull.String())))
+	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
+	case !p.Consistency.Shared():
+		line(w, "keys tracked", fmt.Sprintf("%s; a new one beyond: %s", tracked, f.show(p.path+".when_full", p.WhenFull.String())))
+	case p.Lockout != nil || len(p.Candidate) > 0:
+		line(w, "keys tracked", "all, in the store; "+tracked+" in this process, for lockouts and candidates")
+	default:
+		line(w, "keys tracked", "all, in the store")
+	}
 	lockout := "none"
 	if l := p.Lockout; l != nil {
 		path := p.path + ".lockout."

@@ -170,7 +170,11 @@ func (d *decoder) duration(v value, lo, hi time.Duration) time.Duration {
 	switch {
 	case !valid:
 		if n, isNumber := integer(s.text); isNumber && !s.env && n > 0 {
-			fix = fmt.Sprintf("write the unit: %ds", n)
+			unit := "s"
+			if n > int64(hi/time.Second) && n <= int64(hi/time.Millisecond) {
+				unit = "ms" // of seconds it would be too long
+			}
+			fix = fmt.Sprintf("write the unit: %d%s", n, unit)
 		} else if meant := durationMeant(s.text); meant != "" && !s.env {
 			if t, _ = parseDuration(meant); t >= lo && t <= hi {
 				fix = "write " + meant

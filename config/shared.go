@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -70,6 +72,50 @@ func (d *decoder) unshared(o *object, p *placedPolicy) {
 				"write consistency: coherent, or make another policy of this limit")
 		}
 	}
+	d.uncountable(p.live)
+	for _, alternatives := range [][]namedLimits{p.tiers, p.keys} {
+		for _, a := range alternatives {
+			d.uncountable(a.limitSet)
+		}
+	}
+}
+
+// mostRatio is the largest number of the rate of a token bucket, as a fraction in permits per microsecond in its lowest terms.
+const mostRatio = 1 << 50
+
+// uncountable finds limits that the store, whose unit of time is the microsecond, cannot count exactly.
+func (d *decoder) uncountable(set limitSet) {
+	const fix = "write a period of whole microseconds, or consistency: local"
+	for _, l := range set.limits {
+		if !l.ok {
+			continue
+		}
+		segments := l.Segments
+		if segments == 0 {
+			segments = 10
+		}
+		switch l.Algorithm {
+		case weir.AlgorithmTokenBucket:
+			permits, period := l.Rate.Permits*int64(time.Microsecond), int64(l.Rate.Period)
+			divisor, rest := permits, period
+			for rest != 0 {
+				divisor, rest = rest, divisor%rest
+			}
+			if max(permits, period)/divisor > mostRatio {
+				d.wrong(l.value, "cannot be counted by the store: of the permits in a microsecond, as a fraction, "+
+					"both numbers must be at most 2^50", fix)
+			}
+		case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
+			switch {
+			case l.Rate.Period%time.Microsecond != 0:
+				d.wrong(l.value, "cannot be counted by the store: the window of a shared limit must be whole microseconds", fix)
+			case l.Algorithm == weir.AlgorithmSlidingWindow && time.Duration(segments)*time.Microsecond > l.Rate.Period:
+				d.wrong(l.value, "cannot be counted by the store: the segments of a shared limit must be at least 1us long",
+					"write fewer segments, or consistency: local")
+			}
+		case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
+		}
+	}
 }
 
 // storeless finds shared policies that have no store, and a store that has no policy.
@@ -113,6 +159,26 @@ func (f *File) explainStore(w io.Writer) {
 		timeout = 100 * time.Millisecond
 	}
 	line(w, "timeout", f.show("store.timeout", shortDuration(timeout)))
+	number := func(path string, n, otherwise int) string {
+		return f.show("store."+path, strconv.Itoa(cmp.Or(n, otherwise)))
+	}
+	line(w, "waiting", "at most "+number("max_in_flight", s.MaxInFlight, 10_000)+" requests")
+	line(w, "connections", number("connections", s.Connections, 2)+" to each server")
+	line(w, "processes", number("replicas", s.Replicas, 1)+", until the store has told how many there are")
+	modes := map[policy.Consistency]bool{}
+	for _, p := range f.policies {
+		modes[p.Consistency] = true
+	}
+	if modes[policy.ConsistencyLeased] {
+		line(w, "leased", "for a term of "+f.show("store.leased.term", shortDuration(cmp.Or(s.Leased.Term, time.Second)))+
+			", "+number("leased.max_keys", s.Leased.MaxKeys, 1_000_000)+" keys at a time")
+	}
+	if modes[policy.ConsistencyOptimistic] {
+		line(w, "optimistic", "told every "+
+			f.show("store.optimistic.interval", shortDuration(cmp.Or(s.Optimistic.Interval, 100*time.Millisecond)))+", a drift of "+
+			f.show("store.optimistic.drift", strconv.Itoa(cmp.Or(s.Optimistic.Drift, 10))+"%")+
+			", "+number("optimistic.max_keys", s.Optimistic.MaxKeys, 1_000_000)+" keys at a time")
+	}
 }
 
 // explainSharing writes whether a policy is shared, and what becomes of requests that cannot be decided.

@@ -102,9 +102,7 @@ func (d *decoder) store(v value) *Store {
 		s.MaxInFlight = int(n)
 	}
 	if connections, given := o.get("connections"); given {
-		if word, ok := d.choice(connections, []string{"1", "2", "4", "8"}, nil); ok {
-			s.Connections, _ = strconv.Atoi(word)
-		}
+		s.Connections = d.connections(connections)
 	}
 	if replicas, given := o.get("replicas"); given {
 		n, _ := d.number(replicas, 1, 10_000, "a number of processes")
@@ -112,6 +110,21 @@ func (d *decoder) store(v value) *Store {
 	}
 	d.storeModes(o, s)
 	return s
+}
+
+// connections reads how many there are to each server. It is 0 after a mistake.
+func (d *decoder) connections(v value) int {
+	const must, fix = "1, 2, 4 or 8", "write 2, for instance"
+	s, ok := d.scalar(v, must, fix)
+	if !ok {
+		return 0
+	}
+	switch s.text {
+	case "1", "2", "4", "8":
+		return int(s.text[0] - '0')
+	}
+	d.wrong(v, "must be "+must, fix)
+	return 0
 }
 
 // storeModes reads what is about leased and optimistic policies.

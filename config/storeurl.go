@@ -79,7 +79,7 @@ func urlFlaw(text string) (message, fix string) {
 		}
 	}
 	for _, address := range query["addr"] {
-		if _, _, err := net.SplitHostPort(address); err != nil {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || !isPort(port) {
 			return "has an addr that is not host:port", "write ?addr=10.0.0.2:6379, for instance"
 		}
 	}
@@ -96,13 +96,19 @@ func placeFlaw(u *url.URL, query url.Values) (message, fix string) {
 		database = query.Get("db")
 	case u.Hostname() == "":
 		return "has no host: must be " + storeURLIs, storeFix
+	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+		return "has a host that is not a name or an address: must be " + storeURLIs, "write one port, and an address of IPv6 in brackets"
 	case u.Path == "/":
 		return "ends in a slash without the number of a database: must be " + storeURLIs, "remove the slash"
 	case query.Has("db"):
 		database = query.Get("db")
 	}
 	if n, err := strconv.Atoi(database); database != "" && (err != nil || n < 0 || n >= 1<<16) {
-		return "has a database that is not a number from 0 to 65535", "write redis://host:6379/0, for instance"
+		fix = "write redis://host:6379/0, for instance"
+		if u.Scheme == schemeUnix {
+			fix = "write unix:///run/redis/redis.sock?db=0, for instance"
+		}
+		return "has a database that is not a number from 0 to 65535", fix
 	}
 	if port := u.Port(); port != "" && !isPort(port) {
 		return "has a port that is not from 1 to 65535", storeFix
