@@ -13,6 +13,7 @@ import (
 type debt struct {
 	charge  Charge // with the limit that is not divided, and N as what was granted
 	telling *telling
+	alone   bool // the store could not be told of it with others
 }
 
 // telling is a call that tells the store of debts.
@@ -26,6 +27,7 @@ type claim struct {
 	key     memoryKey
 	charge  Charge // with N as what is owed
 	granted int64  // what it was granted
+	alone   bool   // the store is told of it in a call of its own
 }
 
 // owe says that the store must be told that n permits of a charge were granted. The fallback must be locked.
@@ -128,7 +130,7 @@ func (f *fallback) take(claims []claim, key memoryKey, d *debt, mine *telling) [
 		return claims
 	}
 	d.telling = mine
-	c := claim{key, d.charge, d.charge.N}
+	c := claim{key, d.charge, d.charge.N, d.alone}
 	c.charge.Policy, c.charge.Key, c.charge.N = key.policy, key.key, n
 	return append(claims, c)
 }
@@ -145,7 +147,7 @@ func (f *fallback) told(claims []claim, err error) {
 			continue
 		}
 		d.telling = nil
-		if err == nil {
+		if d.alone = err != nil; err == nil {
 			d.charge.N = max(d.charge.N-c.granted, 0)
 		}
 		if misuse || d.charge.N == 0 {

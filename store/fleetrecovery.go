@@ -16,6 +16,8 @@ const (
 	mostTold = 16
 	// mostPruned is how many debts are looked at in a tick while the store is unavailable.
 	mostPruned = 512
+	// mostFailures is after how many failures nothing more is tried in a tick: they must not open the breaker.
+	mostFailures = 2
 	// mostUnsettled is how many reservations are kept to be settled later.
 	mostUnsettled = 10_000
 	// mostSettled is how many of them are settled in a tick.
@@ -101,24 +103,37 @@ func (f *Fleet) recover() {
 	}
 }
 
-// tell tells the store what is owed, and says so to those who wait for it.
+// tell tells the store what is owed, and says so to those who wait for it. What could not be told before is told in calls of their
+// own: if a part of the store is away, the others must not hear again and again of what is owed of their keys.
 func (f *Fleet) tell(ctx context.Context, claims []claim, mine *telling) error {
 	var charges [len(order)][]Charge
 	var of [len(order)][]claim
-	for i := range claims {
-		at := placeOf(claims[i].charge.Consistency)
-		of[at] = append(of[at], claims[i])
-		charges[at] = append(charges[at], claims[i].charge)
+	failures := 0
+	debit := func(c Consistency, claims []claim, charges []Charge) {
+		if len(claims) == 0 {
+			return
+		}
+		err := mine.err
+		if failures < mostFailures {
+			err = f.layer(c).Debit(ctx, charges, make([]weir.Decision, len(charges)))
+		}
+		if f.fallback.told(claims, err); err != nil {
+			mine.err = err
+			failures++
+		}
 	}
-	for i := range of {
-		if len(of[i]) == 0 {
+	for i := range claims {
+		c := &claims[i]
+		if c.alone {
+			debit(c.charge.Consistency, claims[i:i+1], []Charge{c.charge})
 			continue
 		}
-		err := f.layer(order[i]).Debit(ctx, charges[i], make([]weir.Decision, len(charges[i])))
-		f.fallback.told(of[i], err)
-		if err != nil && mine.err == nil {
-			mine.err = err
-		}
+		at := placeOf(c.charge.Consistency)
+		of[at] = append(of[at], *c)
+		charges[at] = append(charges[at], c.charge)
+	}
+	for i := range of {
+		debit(order[i], of[i], charges[i])
 	}
 	close(mine.done)
 	return mine.err
@@ -156,14 +171,19 @@ func (f *Fleet) settleSome(ctx context.Context, most int) {
 		short, cancel := context.WithTimeout(ctx, mostLastWords)
 		err := f.ask(short, u.reservation, u.actual)
 		cancel()
-		if errors.Is(err, ErrUnavailable) {
-			return
-		}
-		f.lock.Lock() // settled, or nothing that can be: only this goroutine takes from the front
+		f.lock.Lock() // only this goroutine takes from the front
 		f.unsettled[0] = unsettled{}
 		f.unsettled = f.unsettled[1:]
-		f.waiting.Add(-1)
+		away := errors.Is(err, ErrUnavailable)
+		if away { // the others must not wait for this one, as a part of a store can be away
+			f.unsettled = append(f.unsettled, u)
+		} else { // settled, or nothing that can be
+			f.waiting.Add(-1)
+		}
 		f.lock.Unlock()
+		if away {
+			return
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type optimisticBatch struct {
 	decisions []weir.Decision
 	flight    *optimisticFlight
 	unsure    []Charge // one of which the store may have heard, if there is one
+	apart     bool     // calls with others have failed for one of the keys: each is told in a call of its own
+	errs      []error  // of each of these calls
 }
 
 // reconcile has the store told, every interval, what is owed, and earlier about keys that are urgent.
@@ -162,7 +164,7 @@ func (o *Optimistic) answer(b *optimisticBatch, err error, since int64) {
 	for i, k := range b.keys {
 		s := k.shard
 		s.lock.Lock()
-		o.hear(b, i, err, now)
+		o.hear(b, i, b.failure(i, err), now)
 		k.land()
 		o.queue(k, max(now, since))
 		s.lock.Unlock()
@@ -266,6 +268,7 @@ func (b *optimisticBatch) add(k *optimisticKey, all bool) {
 	}
 	b.keys = append(b.keys, k)
 	b.charges, b.terms = append(b.charges, c), append(b.terms, k.terms)
+	b.apart = b.apart || k.single
 	if k.unsure && b.unsure == nil {
 		c.N = 0
 		b.unsure = []Charge{c}
@@ -277,6 +280,9 @@ func (b *optimisticBatch) add(k *optimisticKey, all bool) {
 func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 	ctx, cancel := context.WithTimeout(ctx, o.o.Timeout)
 	defer cancel()
+	if b.apart && len(b.keys) > 1 {
+		return o.debitApart(ctx, b)
+	}
 	if b.unsure != nil {
 		var d [1]weir.Decision
 		if err := o.inner.Peek(ctx, b.unsure, d[:]); err != nil {
@@ -286,18 +292,42 @@ func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 	return o.inner.Debit(ctx, b.charges, b.decisions)
 }
 
+// debitApart tells the store of each key in a call of its own, so that a part of it that is away does not have the others hear
+// again and again of theirs. It answers the first error.
+func (o *Optimistic) debitApart(ctx context.Context, b *optimisticBatch) (first error) {
+	b.errs = make([]error, len(b.keys))
+	for i := range b.keys {
+		one := &optimisticBatch{
+			keys: b.keys[i : i+1], charges: b.charges[i : i+1], decisions: b.decisions[i : i+1], unsure: []Charge{b.charges[i]},
+		}
+		one.unsure[0].N = 0
+		if b.errs[i] = o.debit(ctx, one); first == nil {
+			first = b.errs[i]
+		}
+	}
+	return first
+}
+
+// failure is the error about a key of a call that has answered err.
+func (b *optimisticBatch) failure(i int, err error) error {
+	if b.errs != nil {
+		return b.errs[i]
+	}
+	return err
+}
+
 // heard makes views of the answer of the store to a batch whose shards are locked.
 func (o *Optimistic) heard(b *optimisticBatch, err error) {
 	now := o.now()
 	for i := range b.keys {
-		o.hear(b, i, err, now)
+		o.hear(b, i, b.failure(i, err), now)
 	}
 }
 
 // hear makes the answer of the store about a key its view. If there was none, or no room, what was sent is owed again.
 func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 	k := b.keys[i]
-	if k.single = err != nil && !unreachable(err); err != nil || b.decisions[i].Reason == weir.ReasonTableFull {
+	if k.single = err != nil; err != nil || b.decisions[i].Reason == weir.ReasonTableFull {
 		k.owed += k.sent
 	}
 	k.sent, k.unsure = 0, err != nil

@@ -1,0 +1,194 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// partly is a store of which a part can be away, as of a cluster one of whose masters has died: calls about its keys fail, after
+// what concerns the others was done.
+type partly struct {
+	store.Store
+
+	away atomic.Bool
+}
+
+// there are the charges that are not about keys that are away.
+func (p *partly) there(charges []store.Charge) (rest []store.Charge, err error) {
+	if !p.away.Load() {
+		return charges, nil
+	}
+	for _, c := range charges {
+		if strings.HasPrefix(c.Key, "dead") {
+			err = errGone
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return rest, err
+}
+
+func (p *partly) Take(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	if _, err := p.there(charges); err != nil {
+		return err
+	}
+	return p.Store.Take(ctx, charges, ds)
+}
+
+func (p *partly) Peek(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	if _, err := p.there(charges); err != nil {
+		return err
+	}
+	return p.Store.Peek(ctx, charges, ds)
+}
+
+func (p *partly) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+	if _, err := p.there(r.Charges); err != nil {
+		return err
+	}
+	return p.Store.Commit(ctx, r, actual)
+}
+
+func (p *partly) Debit(ctx context.Context, charges []store.Charge, ds []weir.Decision) error {
+	rest, err := p.there(charges)
+	if err == nil {
+		return p.Store.Debit(ctx, charges, ds)
+	}
+	if failed := p.Store.Debit(ctx, rest, make([]weir.Decision, len(rest))); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// TestPartOfTheStoreIsAway has a part of a store fail for a minute. What is owed of keys that the rest of the store has is told to
+// it, at most once more than it should be, and not again and again until nothing is left; and what is reserved there is settled.
+func TestPartOfTheStoreIsAway(t *testing.T) {
+	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 1000*time.Hour)}
+	on := func(key string, c store.Consistency) store.Charge {
+		return store.Charge{Policy: "p", Key: key, Limit: window, N: 10, Consistency: c, Fail: store.FailLocal}
+	}
+	left := func(t *testing.T, s store.Store, key string) int64 {
+		t.Helper()
+		state, err := s.Inspect(t.Context(), on(key, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Decision.Remaining
+	}
+	for _, requests := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &partly{Store: newMemory(t, store.MemoryOptions{})}
+			link := newLink(p)
+			f := newFleet(t, link, alone())
+			defer closing(t, f)
+			keys := []string{"dead", "dead 2", "a", "b", "c", "d"}
+			var held []store.Reservation
+			for _, key := range keys {
+				r, err := f.Reserve(t.Context(), []store.Charge{on("settled "+key, 0)}, make([]weir.Decision, 1), time.Hour)
+				if strings.HasPrefix(key, "dead") {
+					r, err = f.Reserve(t.Context(), []store.Charge{on(key+" settled", 0)}, make([]weir.Decision, 1), time.Hour)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, r)
+			}
+			awayFor(f, link, func() {
+				for _, key := range keys {
+					mustTake(t, f, on(key, store.ConsistencyCoherent))
+				}
+				p.away.Store(true)
+				for _, r := range held {
+					_ = f.Commit(t.Context(), r, []int64{5}) // the fleet tries again
+				}
+			})
+			var all []store.Charge
+			for _, key := range keys {
+				all = append(all, on(key, store.ConsistencyCoherent))
+				all[len(all)-1].N = 0
+			}
+			for range 600 {
+				mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
+				if requests {
+					mustTake(t, f, all...)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			for _, key := range keys[2:] {
+				if n := left(t, p, key); n > 990 || n < 980 {
+					t.Errorf("%d are left of %s", n, key)
+				}
+				if n := left(t, p, "settled "+key); n != 995 {
+					t.Errorf("%d are left of what was reserved of %s", n, key)
+				}
+			}
+			p.away.Store(false)
+			for range 100 {
+				mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
+				time.Sleep(100 * time.Millisecond)
+			}
+			for _, key := range keys[:2] {
+				if n := left(t, p, key); n != 990 {
+					t.Errorf("%d are left of %s", n, key)
+				}
+			}
+			if s := f.Stats(); s.Fallback.Owed != 0 || s.Unsettled != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestOptimisticPartOfTheStoreIsAway is the same for what is granted from memory.
+func TestOptimisticPartOfTheStoreIsAway(t *testing.T) {
+	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 1000*time.Hour)}
+	for _, requests := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &partly{Store: newMemory(t, store.MemoryOptions{})}
+			o := newOptimistic(t, p, store.OptimisticOptions{})
+			on := func(key string, n int64) store.Charge {
+				return store.Charge{Policy: "p", Key: key, Limit: window, N: n}
+			}
+			var all []store.Charge
+			for _, key := range []string{"a", "b", "c", "dead", "dead 2"} {
+				mustTake(t, o, on(key, 10))
+				all = append(all, on(key, 10))
+			}
+			mustTake(t, o, all...) // from memory
+			p.away.Store(true)
+			if requests {
+				time.Sleep(time.Second) // nothing is granted from memory any more
+			}
+			for range 600 {
+				if requests {
+					_ = o.Take(t.Context(), all, make([]weir.Decision, len(all)))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			for _, c := range all[:3] {
+				c.N = 0
+				if s, err := p.Inspect(t.Context(), c); err != nil || s.Decision.Remaining > 980 || s.Decision.Remaining < 970 {
+					t.Errorf("%v, %s: %+v, %v", requests, c.Key, s.Decision, err)
+				}
+			}
+			p.away.Store(false)
+			time.Sleep(20 * time.Second)
+			for _, c := range all[3:] {
+				if s, err := p.Inspect(t.Context(), c); err != nil || s.Decision.Remaining != 980 {
+					t.Errorf("%s: %+v, %v", c.Key, s.Decision, err)
+				}
+			}
+			if err := o.Close(); err != nil {
+				t.Error(fmt.Errorf("closing: %w", err))
+			}
+		})
+	}
+}
