@@ -1,6 +1,10 @@
 // Package store is the contract for states of limits that are kept elsewhere: in Redis, in a database, in the memory of another
 // process, where several processes share them.
 //
+// To begin, open the store of package store/redis, and put [NewFleet] over it: a [Fleet] keeps each limit as exactly as its
+// [Consistency] says, and answers as its [Fail] says while the store is away. An engine of package policy takes it as
+// EngineOptions.Store; or call [Store.Take] with a [Charge] for each limit of a request, as the examples do.
+//
 // A [Store] takes the charges of a request as a slice and answers decisions, all or nothing. Its clock is its own: what the
 // callers' clocks show makes no difference. [NewMemory] is a store in the memory of this process, for tests and for a single
 // node. Any store that can lock a key and keep some bytes becomes a Store by [NewLocked]. Package storetest is the suite

@@ -1,6 +1,10 @@
 // Package redis keeps the states of limits in Redis or Valkey, where many processes share them: a [store.Store] for a
 // single server, for sentinels and for a cluster, from Redis 6.2 on.
 //
+// [Open] connects. A program puts [store.NewFleet] over it, which knows what to do while the server is away and spares round
+// trips, and gives that to policy.EngineOptions.Store, or asks it by itself: see the examples. Open fails if no server can be
+// reached: to begin without one, try it again in the background and decide meanwhile without the fleet.
+//
 // # What is guaranteed
 //
 // Every decision is one script that runs in the server, as one step and by the server's clock: what the clocks of
