@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // TestLeasedPutBackIsNeverNewer gives permits back to the oldest blocks that they can have come from, so that none is spent later
@@ -90,4 +91,20 @@ func TestLeasedResetOnTheWay(t *testing.T) {
 		}
 		close(g.gate)
 	})
+}
+
+// TestLeasedFlightOfManyLargeRequests has so many wait for so much that it adds up to more than a number holds: a block is asked for
+// nevertheless, as otherwise they would wait forever.
+func TestLeasedFlightOfManyLargeRequests(t *testing.T) {
+	p, err := newLeasePlan(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(algo.MaxPermits, 1000*time.Hour)}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &leasedKey{plan: p}
+	for range 10_000 {
+		e.wait(&leasedWaiter{n: algo.MaxPermits})
+	}
+	if f, ok := e.flight(0); !ok || f.n != algo.MaxPermits || f.least != algo.MaxPermits {
+		t.Errorf("%+v, %v", f, ok)
+	}
 }

@@ -75,7 +75,7 @@ func (e *leasedKey) flight(now int64) (f leasedFlight, ok bool) {
 	left := e.left(now)
 	want := e.demand(now, left)
 	for w := e.first; w != nil; w = w.next {
-		want += w.n
+		want = min(want+w.n, algo.MaxPermits) // many who wait for so much could add up to less than nothing
 		w.sent = true
 	}
 	f = leasedFlight{plan: e.plan, n: want - left, least: 1, sent: now, epoch: e.epoch, ahead: e.first == nil}
