@@ -172,6 +172,21 @@ func TestExplainRequest(t *testing.T) {
 	}
 }
 
+// TestExplainLeased: one process alone grants more at once than servers that share the limit.
+func TestExplainLeased(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "shared.yaml")
+	const text = "version: 1\nstore: redis://h\npolicies:\n  p: {limit: 1000/s, burst: 10000, consistency: leased}\n" +
+		"  q: {limit: 1000/s, consistency: coherent}\nrules: [{name: r, limits: [p, q]}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := run(t, "explain", file, "--request", "GET /")
+	const note = "note: p/1s is leased: servers that share it grant at most 8999 permits at once\n"
+	if err != nil || strings.Count(out, "note: ") != 1 || !strings.Contains(out, note) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestExplainAsJSON(t *testing.T) {
 	goodFile, _ := files(t)
 	stdout, _, err := run(t, "explain", goodFile, "--request", "/chat", "--attribute", "team=blue", "--repeat", "51", "--json")

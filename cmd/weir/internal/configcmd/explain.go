@@ -56,7 +56,9 @@ With --request it tells what would become of a request: which rules match and
 which do not, and on which condition; of each limit the key, how many permits are
 left before and after, and what would have passed. The limits begin with fresh
 state, as when a server starts, and --repeat tells what is said to the last of so
-many such requests. Nothing is sent to a server: shared policies are kept here.
+many such requests. Nothing is sent to a server: shared policies are kept here,
+as if there were one process. Of leased ones servers grant less at once, as
+"weir config check" tells.
 
 --json prints one object: request, at, repeat, and of the requests before the
 last how many were allowed; then explanation, with rules and limits. Durations
@@ -139,7 +141,7 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 		}
 	}
 	explanation := engine.Explain(r)
-	return o.write(w, &explanation, r, at, allowed)
+	return o.write(w, &explanation, file.Bounds(), r, at, allowed)
 }
 
 // describe answers the request.
@@ -169,7 +171,9 @@ func (o *explainOptions) describe() (*policy.Request, error) {
 	return r, nil
 }
 
-func (o *explainOptions) write(w io.Writer, e *policy.Explanation, r *policy.Request, at time.Time, allowed int64) error {
+func (o *explainOptions) write(
+	w io.Writer, e *policy.Explanation, bounds []config.Bound, r *policy.Request, at time.Time, allowed int64,
+) error {
 	if o.json {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
@@ -192,6 +196,23 @@ func (o *explainOptions) write(w io.Writer, e *policy.Explanation, r *policy.Req
 	}
 	text.WriteString(":\n")
 	explained.Write(&text, terminal.Of(w), e, "  ", true)
+	for i := range e.Limits {
+		if b := lowered(&e.Limits[i], bounds); b != nil {
+			fmt.Fprintf(&text, "  note: %s/%s is leased: servers that share it grant at most %d permits at once\n", b.Policy, b.Limit, b.AtOnce)
+		}
+	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// lowered is the bound of a limit of which servers grant less at once than is explained, as it is leased; nil if there is none.
+func lowered(l *policy.ExplainedLimit, bounds []config.Bound) *config.Bound {
+	for i := range bounds {
+		b := &bounds[i]
+		if b.Policy == l.Policy && b.Limit == l.Limit && b.Holds == l.Holds && b.Consistency == policy.ConsistencyLeased &&
+			!b.RoundTrip && b.AtOnce > 0 && b.AtOnce < l.Decision.Limit {
+			return b
+		}
+	}
+	return nil
 }

@@ -33,7 +33,8 @@ func Command() *cobra.Command {
 		Long: `test sends requests to a configuration in virtual time, and compares what becomes
 of them with what a file expects. Nothing waits and nothing is sent over a
 network, so a month takes no time, and the same tests give the same result.
-Shared policies are kept in this process, whatever their consistency is.
+Shared policies are kept in this process, whatever their consistency is. Of
+leased ones servers grant less at once, as "weir config check" tells.
 
 A FILE is YAML. It names the configuration that it tests, as seen from the file,
 and has tests, each of which begins with fresh state:
