@@ -116,7 +116,7 @@ func (f *File) leased(b *Bound, l placedLimit, hidden bool) string {
 	switch {
 	case !lease.Leased:
 		b.RoundTrip = true
-		return "never above the limit, which is too small for blocks: one round trip to the store for each request"
+		return "never above the limit, which is too small, or too fast, for blocks: one round trip to the store for each request"
 	case hidden:
 		return "never above the limit, decided in memory" + notShown
 	}

@@ -31,7 +31,10 @@ A warning is about what is likely not meant, such as a rule behind one that is
 final. It does not keep a configuration from being used.
 
 Of each limit that servers share it tells by how much they can exceed it together
-and how much of it can stay unused, and what holds without the store.
+and how much of it can stay unused, and what holds without the store. With --json
+these are at_once, the most permits granted at once; overshoot, how many permits
+above the limit each process but one can admit; and unused, how many each process
+may keep.
 
 The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		Example: `  weir config check weir.yaml
