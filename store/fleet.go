@@ -67,14 +67,14 @@ type FleetOptions struct {
 //
 // # The bound
 //
-// If N processes that count one another rightly lose the store together, for however long, they grant at most one limit more,
-// where the limit is at least N: of a window twice its permits, of a token bucket 2 x burst + rate x (t + Grace) in any time t
-// from before the outage until after it (TestFleetOutage). Each begins the outage with a full bucket, or an unused window, of a
-// share of 1/N, and what comes back in a share comes back in the store; but the store can be full, and what comes back while a process
-// has not found out yet that it is back counts in both, which is the Grace in the formula. The bound holds for keys that the
-// store is told of within the time of grace: about 80,000 for each process, and those that are asked for. If k of the N
-// processes are cut off while the others have the store, those k go on for as long with k/N of the rate, or of each window,
-// besides the limit that the others keep to.
+// If N processes that count one another rightly lose the store together, for however long, they grant at most one limit
+// more, where the limit is at least N: of a window twice its permits, of a token bucket 2 x burst + rate x (t + Grace) in
+// any time t from before the outage until after it (TestFleetOutage). Each begins the outage with a full bucket, or an
+// unused window, of a share of 1/N, and what comes back in a share comes back in the store; but the store can be full, and
+// what comes back while a process has not found out yet that it is back counts in both, which is the Grace in the formula.
+// The bound holds for keys that the store is told of within the time of grace: about 80,000 for each process, and those that
+// are asked for. If k of the N processes are cut off while the others have the store, those k go on for as long with k/N of
+// the rate, or of each window, besides the limit that the others keep to.
 //
 // FailClosed never grants more than the Consistency of the charge does (TestFleetClosedKeepsTheLimit). Peek does not know of the
 // shares.
@@ -84,8 +84,9 @@ type FleetOptions struct {
 // Reservations of FailLocal are held in this process, divided like the limits, and their IDs begin with "weir-local:", or
 // "weir-open:" if all charges are of FailOpen, which nobody holds. They are settled in this process, also when the store is
 // back: another one answers [ErrNotReserved]. What was reserved is told to the store like what was taken. If it costs less
-// after that, the rest comes back as any permit does; if it costs more, the store is told. Those of a concurrency limit stay in this
-// process until they are settled or expire, and the store is not told of them, so that up to one limit more is out until then.
+// after that, the rest comes back as any permit does; if it costs more, the store is told. Those of a concurrency limit stay
+// in this process until they are settled or expire, and the store is not told of them, so that up to one limit more is out
+// until then.
 //
 // Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel answer
 // [ErrUnavailable], and the fleet keeps up to 10,000 of them and tries again when the store is back; those that have expired
@@ -120,8 +121,8 @@ var _ Store = (*Fleet)(nil)
 
 // NewFleet answers a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
 //
-// It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more after an
-// outage, until the store has been told what it has to know. Close ends all of them.
+// It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more
+// after an outage, until the store has been told what it has to know. Close ends all of them.
 func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 	if o.Breaker.Logger == nil {
 		o.Breaker.Logger = o.Logger

@@ -59,8 +59,8 @@ func (e *erratic) Lend(ctx context.Context, c store.Charge, least int64) (store.
 		return store.Loan{}, weir.Decision{}, err
 	}
 	l, d, err := e.outage.Lend(ctx, c, least)
-	if err = errors.Join(err, e.fails()); err != nil {
-		return store.Loan{}, weir.Decision{}, err
+	if failed := errors.Join(err, e.fails()); failed != nil {
+		return store.Loan{}, weir.Decision{}, failed
 	}
 	return l, d, nil
 }
@@ -77,8 +77,8 @@ func (e *erratic) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decis
 		return store.Reservation{}, err
 	}
 	r, err := e.outage.Reserve(ctx, c, ds, x)
-	if err = errors.Join(err, e.fails()); err != nil {
-		return store.Reservation{}, err
+	if failed := errors.Join(err, e.fails()); failed != nil {
+		return store.Reservation{}, failed
 	}
 	return r, nil
 }

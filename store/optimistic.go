@@ -137,11 +137,12 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 // store heard of in the next, at most nodes x drift of them; and by what a sliding counter gave back in the tenth of an interval
 // for which it is not asked again after a refusal. TestOptimisticNearlyNothingIsRefused measures it.
 //
-// Requests with several charges are all or nothing: what is granted from memory is given back if the store refuses the rest, and
-// another request may have been refused for it meanwhile. The store is told of it when it is known to be granted, so that nothing
-// has to be given back there, where it could be too late (TestOptimisticGivesBackExactly); but if another request has to ask about
-// the key in between, the store is told first, and the permits stay taken (TestOptimisticToldOfWhatIsHeld). When one limit refuses, no others are asked: their decisions tell
-// what is known of them, which is that all permits are there if nothing is.
+// Requests with several charges are all or nothing: what is granted from memory is given back if the store refuses the rest,
+// and another request may have been refused for it meanwhile. The store is told of it when it is known to be granted, so
+// that nothing has to be given back there, where it could be too late (TestOptimisticGivesBackExactly); but if another
+// request has to ask about the key in between, the store is told first, and the permits stay taken
+// (TestOptimisticToldOfWhatIsHeld). When one limit refuses, no others are asked: their decisions tell what is known of them,
+// which is that all permits are there if nothing is.
 //
 // # What else
 //

@@ -48,15 +48,15 @@ func TestOptimisticGivesBackExactly(t *testing.T) {
 			known := Charge{Policy: "known", Limit: l, N: 40, Consistency: ConsistencyOptimistic}
 			empty := Charge{Policy: "empty", Limit: weir.Limit{Rate: weir.PerDay(1), Burst: 1}, N: 1}
 			ds := make([]weir.Decision, 2)
-			if err := memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
+			if err = memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
 				t.Fatal(ds[0], err)
 			}
-			if err := o.Peek(ctx, []Charge{known}, ds[:1]); err != nil {
+			if err = o.Peek(ctx, []Charge{known}, ds[:1]); err != nil {
 				t.Fatal(err)
 			}
 			first := known
 			first.N = 1
-			if err := o.Take(ctx, []Charge{first}, ds[:1]); err != nil || !ds[0].Allowed {
+			if err = o.Take(ctx, []Charge{first}, ds[:1]); err != nil || !ds[0].Allowed {
 				t.Fatal(ds[0], err)
 			}
 			time.Sleep(time.Second) // the store is told; now there is half a second left of the window

@@ -6,8 +6,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// takeMixed is Take for charges some of which are not of ConsistencyOptimistic: those, and the others of which more must be known,
-// are taken in one call of the store, or none is. Where memory refuses, the store is not asked.
+// takeMixed is Take for charges some of which are not of ConsistencyOptimistic: those, and the others of which more must be
+// known, are taken in one call of the store, or none is. Where memory refuses, the store is not asked.
 func (o *Optimistic) takeMixed(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	c := optimisticCall{o: o, charges: charges, decisions: decisions, ask: o.inner.Take, takes: true, mixed: true}
 	return c.run(ctx)
