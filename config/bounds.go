@@ -123,7 +123,8 @@ func (f *File) leased(b *Bound, l placedLimit, hidden bool) string {
 	b.AtOnce, b.Unused = lease.Lowered, lease.Block
 	n := f.processes()
 	return fmt.Sprintf("never above the limit, decided in memory; at most %s at once, of which each process may keep %s unused, "+
-		"so with %d processes %s of the limit", spellPermits(b.AtOnce), count(b.Unused), n, count(min(lease.Unused(n), lease.Limit)))
+		"so with %d processes %s of the limit",
+		spellPermits(b.AtOnce), count(b.Unused), n, count(min(lease.Unused(n), lease.Limit)))
 }
 
 // optimistic fills in the bound of a limit that is told to the store afterwards, and says it in words.
@@ -140,8 +141,9 @@ func (f *File) optimistic(b *Bound, l placedLimit, hidden bool) string {
 		after = "in each window"
 	}
 	b.Overshoot = o.DriftOf(l.Limit.Limit)
+	n := f.processes()
 	return fmt.Sprintf("decided in memory, above the limit by at most %s for each process but one, "+
-		"so with %d processes by %d, %s", spellPermits(b.Overshoot), f.processes(), uint64(f.processes()-1)*uint64(b.Overshoot), after)
+		"so with %d processes by %d, %s", spellPermits(b.Overshoot), n, uint64(n-1)*uint64(b.Overshoot), after)
 }
 
 // processes is how many there are in what is told as an example: as many as the store is told to assume, or 3.

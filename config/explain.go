@@ -112,18 +112,7 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 			f.show(p.path+".queue.order", p.QueueOrder.String()), f.show(p.path+".queue.max_wait", shortDuration(wait)))
 	}
 	line(w, "queue", queue)
-	keys := p.MaxKeys
-	if keys == 0 {
-		keys = 1_000_000
-	}
-	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
-	case !p.Consistency.Shared():
-		line(w, "keys tracked", fmt.Sprintf("%s; a new one beyond: %s", tracked, f.show(p.path+".when_full", p.WhenFull.String())))
-	case p.Lockout != nil || len(p.Candidate) > 0:
-		line(w, "keys tracked", "all, in the store; "+tracked+" in this process, for lockouts and candidates")
-	default:
-		line(w, "keys tracked", "all, in the store")
-	}
+	f.explainKeys(w, p)
 	lockout := "none"
 	if l := p.Lockout; l != nil {
 		path := p.path + ".lockout."
@@ -134,6 +123,22 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	line(w, "lockout", lockout)
 	f.explainSharing(w, p)
 	line(w, "priority", f.show(p.path+".priority", p.Priority.String()))
+}
+
+// explainKeys writes how many keys are tracked.
+func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
+	keys := p.MaxKeys
+	if keys == 0 {
+		keys = 1_000_000
+	}
+	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
+	case !p.Consistency.Shared():
+		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", p.WhenFull.String()))
+	case p.Lockout != nil || len(p.Candidate) > 0:
+		line(w, "keys tracked", "all, in the store; "+tracked+" in this process, for lockouts and candidates")
+	default:
+		line(w, "keys tracked", "all, in the store")
+	}
 }
 
 // explainAlternatives lists the limits of tiers or keys.

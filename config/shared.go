@@ -174,8 +174,8 @@ func (f *File) explainStore(w io.Writer) {
 			", "+number("leased.max_keys", s.Leased.MaxKeys, 1_000_000)+" keys at a time")
 	}
 	if modes[policy.ConsistencyOptimistic] {
-		line(w, "optimistic", "told every "+
-			f.show("store.optimistic.interval", shortDuration(cmp.Or(s.Optimistic.Interval, 100*time.Millisecond)))+", a drift of "+
+		interval := shortDuration(cmp.Or(s.Optimistic.Interval, 100*time.Millisecond))
+		line(w, "optimistic", "told every "+f.show("store.optimistic.interval", interval)+", a drift of "+
 			f.show("store.optimistic.drift", strconv.Itoa(cmp.Or(s.Optimistic.Drift, 10))+"%")+
 			", "+number("optimistic.max_keys", s.Optimistic.MaxKeys, 1_000_000)+" keys at a time")
 	}

@@ -97,7 +97,8 @@ func placeFlaw(u *url.URL, query url.Values) (message, fix string) {
 	case u.Hostname() == "":
 		return "has no host: must be " + storeURLIs, storeFix
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
-		return "has a host that is not a name or an address: must be " + storeURLIs, "write one port, and an address of IPv6 in brackets"
+		return "has a host that is not a name or an address: must be " + storeURLIs,
+			"write one port, and an address of IPv6 in brackets"
 	case u.Path == "/":
 		return "ends in a slash without the number of a database: must be " + storeURLIs, "remove the slash"
 	case query.Has("db"):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,8 +99,9 @@ func (o Options) client() (rueidis.ClientOption, error) {
 		var err error
 		if c, err = rueidis.ParseURL(o.URL); err != nil {
 			return c, &weir.OptionError{
-				Option: "Options.URL", Value: fmt.Sprintf("%q", redacted(o.URL)),
-				Accepted: "a URL of the scheme redis, rediss, valkey, valkeys or unix",
+				Option: "Options.URL", Value: strconv.Quote(redacted(o.URL)),
+				Accepted: "a URL such as redis://user:password@host:6379/0, with the number of a database if any, " +
+					"rediss:// or valkey:// likewise, or unix:///path?db=0",
 			}
 		}
 	}
@@ -141,7 +143,7 @@ func (o Options) client() (rueidis.ClientOption, error) {
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "that cannot be parsed"
+		return "a text that cannot be parsed"
 	}
 	return u.Redacted()
 }
