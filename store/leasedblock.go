@@ -12,7 +12,7 @@ type leasedBlock struct {
 	taken    int64 // when it was taken, by the clock of the inner store
 	deadline int64 // before which it must be spent
 	n, left  int64
-	end      int64 // when the last of it was spent
+	end      int64 // when the last of it was spent, or later
 }
 
 // mostPast is how many blocks that are spent are remembered for a key, so that permits can be given back to where they came from.
@@ -58,7 +58,7 @@ func (e *leasedKey) spend(n, at int64) bool {
 		b.left -= part
 		n -= part
 		if b.left == 0 {
-			b.end, emptied = at, true
+			b.end, emptied = e.used, true
 		}
 	}
 	if emptied {
@@ -84,9 +84,9 @@ func (e *leasedKey) tidy(now int64) {
 	e.blocks = kept
 }
 
-// count counts demand.
+// count counts demand. Calls come in another order than that of their times: who has looked at the clock may have to wait.
 func (e *leasedKey) count(n, at int64) {
-	e.used = at
+	e.used = max(e.used, at)
 	if span := e.plan.demandSpan(); at-e.since >= span {
 		if e.before = e.spent; at-e.since >= 2*span {
 			e.before = 0
@@ -158,7 +158,7 @@ func (e *leasedKey) release(b *leasedBlock, unspent, now int64) leasedReturn {
 	r.loan.Charge.N = unspent // as if the rest were a loan of its own
 	b.left -= unspent
 	b.n -= unspent
-	b.end = now
+	b.end = max(now, e.used)
 	return r
 }
 
@@ -169,7 +169,7 @@ func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn
 			returns = append(returns, e.release(b, b.left, now))
 		}
 	}
-	e.blocks, e.past, e.forgotten, e.low, e.lentN = nil, nil, now, -1, 0
+	e.blocks, e.past, e.forgotten, e.low, e.lentN = nil, nil, max(now, e.used), -1, 0
 	return returns
 }
 

@@ -108,3 +108,29 @@ func TestLeasedFlightOfManyLargeRequests(t *testing.T) {
 		t.Errorf("%+v, %v", f, ok)
 	}
 }
+
+// TestLeasedPutBackAfterLateComers has a request that looked at the clock earlier than another empty the block of both, after it,
+// and the sweeper, which looked even earlier, take out what is left: what the other gives back does not go to a newer block.
+func TestLeasedPutBackAfterLateComers(t *testing.T) {
+	p := newLeased(t, newMemoryStore(t), LeasedOptions{}).mustPlan(t, minutely)
+	for _, how := range []string{"spent", "returned"} {
+		e := &leasedKey{
+			plan: p, policy: "p", key: "k",
+			blocks: []leasedBlock{{deadline: 100, n: 10, left: 10}, {deadline: 200, n: 10, left: 10}},
+		}
+		if !e.spend(4, 50) {
+			t.Fatal("there are not enough")
+		}
+		if how == "spent" {
+			e.spend(6, 40)
+		} else {
+			e.release(&e.blocks[0], 6, 40)
+			e.tidy(40)
+		}
+		e.spend(4, 60) // from the newer one
+		e.putBack(4, 50, 60)
+		if len(e.blocks) != 2 || e.blocks[0].left != 4 || e.blocks[1].left != 6 {
+			t.Errorf("%s: %+v", how, e.blocks)
+		}
+	}
+}
