@@ -40,9 +40,10 @@ func ExampleNewFleet() {
 		if err != nil {
 			panic(err)
 		}
-		defer f.Close()
 		processes = append(processes, f)
 	}
+	defer processes[0].Close()
+	defer processes[1].Close()
 	take := func(process int) {
 		charges := []store.Charge{{
 			Policy: "mails", Key: "alice", Limit: weir.Limit{Rate: weir.PerHour(4)}, N: 1,

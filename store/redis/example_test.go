@@ -17,7 +17,7 @@ import (
 
 // A program of which several processes run: they share the limit of each policy as its Consistency says, and answer as its Fail
 // says while Redis is away.
-func Example() {
+func Example() { //nolint:testableexamples // without a server
 	kept, err := redis.Open(redis.Options{
 		URL:      "redis://127.0.0.1:6379/0",
 		Username: "weir",
@@ -56,7 +56,7 @@ func Example() {
 }
 
 // The store alone: each call is one round trip and exact, and fails if no answer comes in time.
-func ExampleOpen() {
+func ExampleOpen() { //nolint:testableexamples // without a server
 	s, err := redis.Open(redis.Options{URL: "redis://127.0.0.1:6379"})
 	if err != nil {
 		panic(err)
@@ -77,7 +77,7 @@ func ExampleOpen() {
 }
 
 // Three sentinels that watch the set "mymaster", over TLS.
-func ExampleOpen_sentinels() {
+func ExampleOpen_sentinels() { //nolint:testableexamples // without a server
 	s, err := redis.Open(redis.Options{
 		URL:              "rediss://10.0.0.1:26379?addr=10.0.0.2:26379&addr=10.0.0.3:26379&master_set=mymaster",
 		Password:         os.Getenv("REDIS_PASSWORD"),
@@ -87,4 +87,5 @@ func ExampleOpen_sentinels() {
 		panic(err)
 	}
 	defer s.Close()
+	fmt.Println(s) // without the password
 }

@@ -198,7 +198,8 @@ func (o *explainOptions) write(
 	explained.Write(&text, terminal.Of(w), e, "  ", true)
 	for i := range e.Limits {
 		if b := lowered(&e.Limits[i], bounds); b != nil {
-			fmt.Fprintf(&text, "  note: %s/%s is leased: servers that share it grant at most %d permits at once\n", b.Policy, b.Limit, b.AtOnce)
+			fmt.Fprintf(&text, "  note: %s/%s is leased: servers that share it grant at most %d permits at once\n",
+				b.Policy, b.Limit, b.AtOnce)
 		}
 	}
 	_, err := io.WriteString(w, text.String())
