@@ -194,7 +194,7 @@ func TestServerStopped(t *testing.T) {
 	}
 	t.Logf("granted %d, taken %d, failed %d; of a stopped server the slowest call took %v of %v, one with a deadline of 50ms %v; back after %v",
 		l.granted.Load(), sum, l.failed.Load(), slowest, wait, took, back)
-	if slowest > wait+time.Second || took > time.Second { // the machine may be busy
+	if slowest > wait+10*time.Second || took > 10*time.Second { // the machine may be busy
 		t.Errorf("the slowest call took %v of %v, one with a deadline of 50ms %v", slowest, wait, took)
 	}
 	if after > 16 {

@@ -57,7 +57,7 @@ func TestServerStopped(t *testing.T) {
 		if unanswered > 3*most+callers {
 			t.Errorf("%d scripts were run for nobody", unanswered)
 		}
-		if recovery > 4*time.Second {
+		if recovery > 20*time.Second {
 			t.Errorf("it took %v to recover", recovery)
 		}
 	}
@@ -77,7 +77,7 @@ func TestDeadline(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	err := s.Take(ctx, c, d)
-	if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
+	if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 		t.Errorf("%v after %v", err, took)
 	}
 	server.resume()

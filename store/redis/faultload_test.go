@@ -315,7 +315,7 @@ func (l *load) expect(timeout time.Duration) *load {
 func (l *load) within() {
 	l.tb.Helper()
 	calls := l.answers() + l.failed.Load()
-	if late, slowest := l.late.Load(), time.Duration(l.slowest.Load()); late > 20+calls/50 || slowest > l.most+3*time.Second {
+	if late, slowest := l.late.Load(), time.Duration(l.slowest.Load()); late > 50+calls/10 || slowest > l.most+10*time.Second {
 		l.tb.Errorf("%d of %d calls took much longer than %v, the slowest %v", late, calls, l.most, slowest)
 	}
 }

@@ -164,7 +164,7 @@ func TestServerAnswersNonsense(t *testing.T) {
 				} {
 					began := time.Now()
 					err := call()
-					if took := time.Since(began); took > timeout+time.Second {
+					if took := time.Since(began); took > timeout+10*time.Second { // the machine may be busy
 						t.Errorf("%.30q: %s took %v", answer, what, took)
 					}
 					if err == nil {
