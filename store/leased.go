@@ -72,9 +72,9 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // # How far below
 //
 // A process holds at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the
-// inner store has fewer permits than it asks for, or had so within the last 64th of Term: so of a window no more than
-// Block x processes permits stay unused, and of a token bucket those by which the burst is lowered as well: see
-// [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what is given back of the block
+// inner store has fewer permits than it asks for, or had so within the last 64th of Term, or has fewer than it and those who wait
+// already ask for: so of a window no more than Block x processes permits stay unused, and of a token bucket those by which the
+// burst is lowered as well: see [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what is given back of the block
 // is less by what can have come back since. A block that is in hand when its process dies, or when the limit is changed, is lost
 // until its permits come back as any do.
 //
@@ -82,8 +82,15 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
 // that has nothing in hand wait for one call, and are served in the order in which they came; nobody overtakes those who wait
 // (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a
-// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). What is
-// not used for a quarter of Term, or not used up near its end, goes back by Return.
+// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory).
+//
+// Then the first request asks again, and waits for the answer; who comes alone after RetryAfter has the permits. Those that come
+// while that call is under way need not all wait for it: they are refused at once before the inner store said that there would be
+// permits (TestLeasedRefusesUntilTheWindowEnds), and after that, of a token bucket or a sliding counter, if there cannot be
+// permits for them too at the rate of the limit (TestLeasedWaitsForWhatCameBack). Their RetryAfter is when the answer is
+// expected, and 1 ns or more. So a key that is refused most of the time does not stall those who ask for it
+// (TestLeasedRefusesWhileItAsks); what others gave back, by Refund, Cancel, Return or Reset, is granted one round trip later at
+// most than it would be if all waited. What is not used for a quarter of Term, or not used up near its end, goes back by Return.
 //
 // # What is not leased
 //
@@ -162,9 +169,9 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	defer s.lock.Unlock()
 	e := s.find(hash, c.Policy, c.Key)
 	switch {
-	case e == nil || e.first != nil || s.closed || e.plan.given != c.Limit:
+	case e == nil || s.closed || e.plan.given != c.Limit:
 		return false
-	case e.spend(c.N, now):
+	case e.first == nil && e.spend(c.N, now):
 		e.allowed(d, c.Policy, now)
 		if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
 			l.launchAhead(s, e, now)

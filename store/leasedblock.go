@@ -176,16 +176,33 @@ func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn
 // leasedRefusal is a refusal of the inner store that is believed for a while.
 type leasedRefusal struct {
 	least   int64 // as many permits, or more, are refused; 0 for none
+	sent    int64 // when that was asked
 	asked   int64 // until then; then the store is asked again
 	retry   int64 // when it said that they will be there
 	reason  weir.Reason
 	forever bool
 }
 
-// refuses tells whether n permits, which are not in hand, are refused without asking.
+// refuses tells whether n permits, which are not in hand, are refused without asking. While somebody waits for the answer of the
+// store, also those are refused for whom there cannot be permits yet if those who wait get theirs, so that they need not wait too.
 func (e *leasedKey) refuses(n, now int64) bool {
 	r := &e.refusal
-	return r.least > 0 && now < r.asked && n-e.left(now) >= r.least
+	if r.least == 0 {
+		return false
+	}
+	more := n - e.left(now) - r.least
+	switch {
+	case more < 0:
+		return false
+	case now < r.asked:
+		return true
+	case e.first == nil: // nobody has asked since
+		return false
+	case now < r.retry:
+		return true
+	}
+	rate := &e.plan.lowered.Rate
+	return e.plan.steady && more+e.queued > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
 }
 
 // allowed is the decision about a request that was granted.
@@ -205,7 +222,11 @@ func (e *leasedKey) refused(d *weir.Decision, policy string, n, now int64) {
 	if r.forever {
 		return
 	}
-	d.RetryAfter = nonNegative(r.retry - now)
+	at := r.retry
+	if at <= now { // then the answer that is under way is expected
+		at = max(e.sentAt+e.trip, now+1)
+	}
+	d.RetryAfter = time.Duration(at - now)
 	if more := n - e.left(now) - r.least; more > 0 && e.plan.lowered.Algorithm == weir.AlgorithmTokenBucket {
 		d.RetryAfter += time.Duration(muldiv(more, int64(e.plan.lowered.Rate.Period), e.plan.lowered.Rate.Permits) + 1)
 	}

@@ -77,7 +77,8 @@ type leasePlan struct {
 	longest int64 // how long a refusal is believed, at most
 	law     law
 	segment int64 // segments of a window, if it has any
-	drips   bool  // permits come back one by one, each in less than a pause
+	steady  bool  // permits come back one by one, at the rate of the limit or more slowly
+	drips   bool  // and each in less than a pause
 }
 
 // newLeasePlan checks a limit and says how it is leased.
@@ -111,6 +112,7 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 		p.lowered.Burst = p.most
 	}
 	p.span = span
+	p.steady = t.limit.Algorithm == weir.AlgorithmTokenBucket || t.limit.Algorithm == weir.AlgorithmSlidingCounter
 	p.drips = t.limit.Algorithm == weir.AlgorithmTokenBucket && int64(t.limit.Rate.Interval()) <= p.pause()
 	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
 	p.bound.Block = max(1, p.most/blockShare)

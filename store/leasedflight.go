@@ -24,6 +24,7 @@ type leasedWaiter struct {
 // wait puts w at the end of the queue.
 func (e *leasedKey) wait(w *leasedWaiter) {
 	w.done = make(chan struct{})
+	e.queued += w.n
 	if w.prev = e.last; e.last == nil {
 		e.first = w
 	} else {
@@ -34,6 +35,7 @@ func (e *leasedKey) wait(w *leasedWaiter) {
 
 // leave takes w out of the queue.
 func (e *leasedKey) leave(w *leasedWaiter) {
+	e.queued -= w.n
 	if w.prev == nil {
 		e.first = w.next
 	} else {
@@ -95,7 +97,7 @@ func (l *Leased) launch(s *leasedShard, e *leasedKey, now int64) {
 	if !ok {
 		return
 	}
-	e.inFlight = true
+	e.inFlight, e.sentAt = true, now
 	l.calls.Go(func() { l.fly(s, e, f) })
 }
 
@@ -131,7 +133,7 @@ func (l *Leased) fly(s *leasedShard, e *leasedKey, f leasedFlight) {
 		ok = false
 		if e.first != nil && !s.closed {
 			if f, ok = e.flight(now); ok {
-				e.inFlight = true
+				e.inFlight, e.sentAt = true, now
 			}
 		}
 		l.watch(s, e, now)
@@ -173,6 +175,7 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 		e.landLate(loan, now)
 		return nil
 	}
+	e.trip = max(now-f.sent, 0)
 	e.seen, e.reset = d.Remaining, now+min(int64(d.ResetAfter), latest)
 	if !d.Allowed {
 		e.refuse(f, &d, f.least, now)
@@ -188,8 +191,11 @@ func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error,
 	}
 	e.blocks = append(e.blocks, b)
 	e.serve(f.sent, now)
-	if partly && f.plan.drips { // as it would say if it were asked now
+	switch {
+	case partly && f.plan.drips: // as it would say if it were asked now
 		e.refuse(f, &weir.Decision{Reason: weir.ReasonLimited}, 1, now)
+	case partly && f.plan.steady: // until when it would refuse is for it to say
+		e.refusal = leasedRefusal{least: 1, sent: f.sent, asked: now, retry: now, reason: weir.ReasonLimited}
 	}
 	left := e.left(now)
 	e.lentAt, e.lentN = now, left
@@ -226,7 +232,7 @@ func (e *leasedKey) shed(left, now int64, back []leasedReturn) []leasedReturn {
 
 // refuse answers those who wait for least permits that are not in hand, or more, and remembers that.
 func (e *leasedKey) refuse(f *leasedFlight, d *weir.Decision, least, now int64) {
-	r := leasedRefusal{least: least, reason: d.Reason, forever: d.RetryAfter == weir.Never}
+	r := leasedRefusal{least: least, sent: f.sent, reason: d.Reason, forever: d.RetryAfter == weir.Never}
 	wait := max(int64(d.RetryAfter), f.plan.pause())
 	r.retry, r.asked = now+min(wait, latest), now+min(wait, f.plan.longest)
 	e.refusal, e.aheadAt = r, r.asked

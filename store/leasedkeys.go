@@ -49,10 +49,13 @@ type leasedKey struct {
 	refusal  leasedRefusal
 	aheadAt  int64 // no block is asked for in advance before
 	inFlight bool  // a Lend is under way
+	sentAt   int64 // when it was sent
+	trip     int64 // how long the last one took
 	epoch    int64 // counts what makes the answer to a Lend that is under way worthless
 	looked   int64 // when the sweeper will look at it; 0 if it will not
 
 	first, last *leasedWaiter
+	queued      int64 // permits that those who wait ask for; less than nothing if they are too many to count
 }
 
 func newLeasedShards(maxKeys int) []leasedShard {

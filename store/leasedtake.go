@@ -196,7 +196,7 @@ func (c *leasedCall) look(i int) leasedState {
 		return leasedProbe
 	case e.first == nil && charge.N > 0 && e.left(c.since) >= charge.N:
 		return leasedInHand
-	case e.first == nil && e.refuses(max(charge.N, 1), c.since):
+	case e.refuses(max(charge.N, 1), c.since):
 		return leasedRefused
 	case charge.N == 0:
 		return leasedPassed
