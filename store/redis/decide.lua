@@ -209,6 +209,171 @@ local function permits(us, part, num, per)
   return q + k, r - k * per
 end
 
+-- A loan, its return, or a debit: of the same records, and of those that are missing, in the same way.
+if op >= DEBIT and not KEYS[2] then
+  local a, key = ARGV[2], KEYS[1]
+  local hlen, code = byte(a, 1, 2)
+  local n = unpack('<d', a, hlen + 3)
+  local rec, t, last, x, y = call('GET', key), now, now, 0, 0
+  local known = not rec
+  if rec and sub(rec, 1, hlen + 1) == sub(a, 2, hlen + 2) then
+    last, x, y = unpack('<ddd', rec, hlen + 2)
+    if now < last then t = last end
+    known = t - now <= GUARD
+  end
+  -- Such a record is held to the limit of the loan, and has not been told of loans of which nothing is given back.
+  if op == RETURN and (not rec or known and extra > t) then return pack('<Bd', 0, now) end
+  local left, ok, state, shown = 0, false, nil, nil
+  if known and code == 84 then
+    local per, limit, num, fus, fpart = unpack('<ddddd', a, 3)
+    x = x - (t - last)
+    if x < 0 then x, y = 0, 0 end
+    local us, part = 0, 0
+    if op == LEND then
+      if less(fus, fpart, x, y) then
+        n = 0
+      else
+        us, part = minus(fus, fpart, x, y, num)
+        n = math.min(n, (permits(us, part, num, per)))
+      end
+      ok = n >= extra
+      if ok then
+        us, part = muldiv(n, per, num)
+        x, y = plus(x, y, us, part, num)
+      end
+    elseif op == RETURN then -- what cannot have come back by itself
+      us, part = muldiv(math.min(n, limit), per, num)
+      us = us - (t - extra)
+      if us >= 0 then
+        if less(x, y, us, part) then us, part = x, y end
+        x, y = minus(x, y, us, part, num)
+      end
+    else
+      local mus, mpart = plus(fus, fpart, fus, fpart, num)
+      if n > 0 and less(x, y, mus, mpart) then
+        us, part = minus(mus, mpart, x, y, num)
+        us, part = muldiv(math.min(n, (permits(us, part, num, per))), per, num)
+        x, y = plus(x, y, us, part, num)
+      end
+      if less(x, y, fus, fpart) then
+        us, part = minus(fus, fpart, x, y, num)
+        ok = permits(us, part, num, per) > 0
+      end
+    end
+    left = x
+    if y > 0 then left = left + 1 end
+    state = pack('<dd', x, y)
+    shown = state
+  elseif known and (code == 70 or code == 65 or code == 75) then
+    local limit, z, begin, stop, window, used = unpack('<d', a, 3), 0, 0, 0, 0, 0
+    if rec then z = unpack('<d', rec, hlen + 26) end
+    if code == 75 then
+      begin, stop = unpack('<dd', a, hlen + 35)
+      known = t >= begin and t < stop and (begin == x or begin > x and y <= limit)
+    else
+      window = unpack('<d', a, 11)
+      begin = t - t % window
+      known = begin == x or begin > x and (code == 65 or y <= limit)
+    end
+    if code ~= 65 then
+      if begin > x then y, z = 0, 0 end
+      used = y
+    elseif known then
+      if begin > x then
+        if begin - x == window then z = y else z = 0 end
+        y = 0
+      end
+      local q, r = muldiv(z, window - (t - begin), window)
+      if r > 0 then q = q + 1 end
+      used = y + q
+    end
+    if known then
+      if op == LEND then
+        n = math.min(n, math.max(0, limit - used))
+        ok = n >= extra
+        if ok then y = y + n end
+      elseif op == DEBIT then
+        n = math.max(0, math.min(n, 2 * limit - used))
+        y = y + n
+        ok = used + n < limit
+      elseif extra >= begin then -- the permits were taken in this window
+        if code ~= 65 then
+          local k = math.min(n, z)
+          z, n = z - k, n - k
+        end
+        y = y - math.min(n, y)
+      elseif code == 65 and extra >= begin - window then
+        z = z - math.min(n, z)
+      end
+      if code == 75 then
+        if y > 0 then left = stop - t + (math.ceil(y / limit) - 1) * 31708800000000 end
+        state, shown = pack('<dddd', begin, y, z, stop), pack('<dd', begin, y)
+      else
+        if code == 70 then
+          if y > 0 then left = begin + math.ceil(y / limit) * window - t end
+        elseif y > 0 then left = begin + 2 * window - t
+        elseif z > 0 then left = begin + window - t
+        end
+        state = pack('<ddd', begin, y, z)
+        shown = state
+      end
+    end
+  elseif known and code == 83 then
+    local limit, window, segments = unpack('<ddd', a, 3)
+    local step = window / segments
+    local i = floor(t / step)
+    local k = i - x
+    if step % 1 == 0 and k >= 0 then
+      local s, size, used = {}, 0, 0
+      if rec then
+        size = math.min((#rec - hlen - 17) / 8, segments - k)
+        if size > 0 then
+          for j = 1, k do s[j] = 0 end
+          local old = { unpack('<' .. string.rep('d', size), rec, hlen + 18) }
+          for j = 1, size do
+            s[k + j] = old[j]
+            used = used + old[j]
+          end
+        end
+      end
+      if op == LEND then
+        n = math.min(n, math.max(0, limit - used))
+        ok = n >= extra
+        if ok then s[1] = (s[1] or 0) + n end
+      elseif op == DEBIT then
+        n = math.max(0, math.min(n, 2 * limit - used))
+        s[1] = (s[1] or 0) + n
+        ok = used + n < limit
+      else
+        local j = i - floor(extra / step) + 1
+        if s[j] then s[j] = s[j] - math.min(n, s[j]) end
+      end
+      size = #s
+      while size > 0 and s[size] == 0 do
+        s[size] = nil
+        size = size - 1
+      end
+      if size > 0 then left = window end
+      state = pack('<d' .. string.rep('d', size), i, spread(s))
+      shown = string.char(size + 1) .. state
+    end
+  end
+  if state then
+    if op ~= LEND or ok then
+      if left > 0 then
+        left = math.min(left, 9000000000000000)
+        call('SET', key, sub(a, 2, hlen + 2) .. pack('<d', t) .. state, 'PX', floor((left + (t - now)) / 1000) + 1 + MARGIN)
+      elseif rec then
+        call('DEL', key)
+      end
+    end
+    if op == RETURN then return pack('<Bd', 0, now) end
+    local head = pack('<BdBd', 0, now, ok and 1 or 0, t)
+    if op == DEBIT then return head .. shown end
+    return head .. shown .. pack('<d', n)
+  end
+end
+
 local function parse(h) -- the limit in a header
   local l = { alg = byte(h, 1) }
   if l.alg == 84 then
