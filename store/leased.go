@@ -74,9 +74,9 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // A process holds at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the
 // inner store has fewer permits than it asks for, or had so within the last 64th of Term, or has fewer than it and those who wait
 // already ask for: so of a window no more than Block x processes permits stay unused, and of a token bucket those by which the
-// burst is lowered as well: see [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what is given back of the block
-// is less by what can have come back since. A block that is in hand when its process dies, or when the limit is changed, is lost
-// until its permits come back as any do.
+// burst is lowered as well: see [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what
+// is given back of the block is less by what can have come back since. A block that is in hand when its process dies, or when the
+// limit is changed, is lost until its permits come back as any do.
 //
 // Blocks follow the demand of the process: a key that is seldom used has none, and each request is one call of the inner store. A
 // key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
@@ -84,13 +84,16 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 // (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a
 // 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory).
 //
-// Then the first request asks again, and waits for the answer; who comes alone after RetryAfter has the permits. Those that come
-// while that call is under way need not all wait for it: they are refused at once before the inner store said that there would be
-// permits (TestLeasedRefusesUntilTheWindowEnds), and after that, of a token bucket or a sliding counter, if there cannot be
-// permits for them too at the rate of the limit (TestLeasedWaitsForWhatCameBack). Their RetryAfter is when the answer is
-// expected, and 1 ns or more. So a key that is refused most of the time does not stall those who ask for it
-// (TestLeasedRefusesWhileItAsks); what others gave back, by Refund, Cancel, Return or Reset, is granted one round trip later at
-// most than it would be if all waited. What is not used for a quarter of Term, or not used up near its end, goes back by Return.
+// Then the first request asks again, and waits for the answer; who comes alone after RetryAfter has the permits. Of a token
+// bucket that fills fast one of those that are refused asks shortly before, so that nobody waits for long
+// (TestLeasedAsksBeforeRefusalEnds). Requests that come while somebody waits need not all wait too: they are refused at once
+// before the inner store said that there would be permits (TestLeasedRefusesUntilTheWindowEnds), and after that, of a token
+// bucket or a sliding counter, if there cannot be permits for them as well at the rate of the limit
+// (TestLeasedWaitsForWhatCameBack). Their RetryAfter is when the answer is expected, and 1 ns or more. So a key that is refused
+// most of the time does not stall those who ask for it (TestLeasedRefusesWhileItAsks); what others gave back, by Refund, Cancel,
+// Return or Reset, is granted one round trip later at most than it would be if all waited.
+//
+// What is not used for a quarter of Term, or not used up near its end, goes back by Return.
 //
 // # What is not leased
 //
@@ -174,11 +177,14 @@ func (l *Leased) takeInHand(c *Charge, d *weir.Decision) bool {
 	case e.first == nil && e.spend(c.N, now):
 		e.allowed(d, c.Policy, now)
 		if e.low >= 0 && !e.inFlight && e.left(now) <= e.low {
-			l.launchAhead(s, e, now)
+			l.launchAhead(s, e, now, 0)
 		}
 		return true
 	case c.N <= e.plan.most && e.refuses(c.N, now):
 		e.refused(d, c.Policy, c.N, now)
+		if e.plan.drips && !e.inFlight {
+			l.launchAhead(s, e, now, min(e.trip, e.plan.pause()/2)) // so that the answer comes when that is over
+		}
 		return true
 	}
 	return false

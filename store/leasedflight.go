@@ -101,9 +101,9 @@ func (l *Leased) launch(s *leasedShard, e *leasedKey, now int64) {
 	l.calls.Go(func() { l.fly(s, e, f) })
 }
 
-// launchAhead sends a Lend before anybody has to wait for it.
-func (l *Leased) launchAhead(s *leasedShard, e *leasedKey, now int64) {
-	if e.inFlight || now < e.aheadAt || s.closed || l.ahead.Load() >= mostAheadCalls {
+// launchAhead sends a Lend before anybody has to wait for it, by as much earlier than it is worth while as lead is.
+func (l *Leased) launchAhead(s *leasedShard, e *leasedKey, now, lead int64) {
+	if e.inFlight || now < e.aheadAt-lead || s.closed || l.ahead.Load() >= mostAheadCalls {
 		return
 	}
 	l.launch(s, e, now)

@@ -21,7 +21,7 @@ func TestLeasedRefusesWhileItAsks(t *testing.T) {
 			const slowest = time.Millisecond // of one way
 			f := newFleet(t, limit, 1, LeasedOptions{}, slowest, 1)
 			defer f.close()
-			letPass(time.Duration(limit.Rate.Period) / 2)
+			letPass(limit.Rate.Period / 2)
 			for f.request(t.Context(), 0, 1) {
 			}
 			before, end := f.nets[0].lends.Load(), time.Now().Add(2*time.Second)
@@ -168,6 +168,29 @@ func TestLeasedRefusesUntilTheWindowEnds(t *testing.T) {
 		close(g.gate)
 		if all.Wait(); granted.Load() != 20 {
 			t.Errorf("%d were granted in the next window", granted.Load())
+		}
+	})
+}
+
+// TestLeasedAsksBeforeRefusalEnds asks for twice as many permits as come back: little time is lost with waiting, as the store is
+// asked so early that it answers when the refusal is over.
+func TestLeasedAsksBeforeRefusalEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, weir.Limit{Rate: weir.PerSecond(10_000), Burst: 100_000}, 1, LeasedOptions{}, time.Millisecond, 1)
+		defer f.close()
+		for f.request(t.Context(), 0, 50) {
+		}
+		waited, granted, calls, start := time.Duration(0), f.total(), f.nets[0].lends.Load(), time.Now()
+		for time.Since(start) < time.Second {
+			before := time.Now()
+			f.request(t.Context(), 0, 1)
+			waited += time.Since(before)
+			letPass(50 * time.Microsecond)
+		}
+		granted, calls = f.total()-granted, f.nets[0].lends.Load()-calls
+		t.Logf("%v of 1 s was waited for %d calls; %d were granted", waited, calls, granted)
+		if waited > time.Duration(calls)*400*time.Microsecond || granted < 9500 || granted > 10_200 || calls > 200 {
+			t.Errorf("%v of 1 s was waited for %d calls; %d were granted", waited, calls, granted)
 		}
 	})
 }

@@ -145,7 +145,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 			e.spend(charge.N, c.since)
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
 			if e.low >= 0 && e.left(c.since) <= e.low {
-				c.l.launchAhead(c.shard(i), e, c.since)
+				c.l.launchAhead(c.shard(i), e, c.since, 0)
 			}
 		case leasedProbe:
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
