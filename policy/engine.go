@@ -83,8 +83,8 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
-// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. The error is that of ctx, if it was canceled; then a request that a limit holds for gets
-// nothing, also where it would not have to wait.
+// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. The error is
+// that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

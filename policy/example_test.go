@@ -161,14 +161,13 @@ func ExampleEngine_TakeKey() {
 	if err != nil {
 		panic(err)
 	}
-	var servers []*policy.Engine
-	for range 2 {
+	var servers [2]*policy.Engine
+	for i := range servers {
 		fleet, err := store.NewFleet(memory, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
 		if err != nil {
 			panic(err)
 		}
-		defer fleet.Close()
-		server, err := policy.NewEngine(&policy.Set{
+		servers[i], err = policy.NewEngine(&policy.Set{
 			Policies: []policy.Policy{{
 				Name: "mails", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
 				Consistency: policy.ConsistencyCoherent, Fail: policy.FailLocal,
@@ -177,8 +176,6 @@ func ExampleEngine_TakeKey() {
 		if err != nil {
 			panic(err)
 		}
-		defer server.Close()
-		servers = append(servers, server)
 	}
 	var v policy.Verdict
 	for i := range 4 {

@@ -38,8 +38,8 @@ type Part struct {
 	// Decision is the answer of the limit. Its Policy is the name of the policy and, if that has several limits, "/" and the
 	// name of the limit.
 	Decision weir.Decision
-	// Unasked tells that the limit is kept in a store which was not asked about it, as the request was refused before. Then Decision
-	// is Allowed with Remaining 0, as nobody knows what is left.
+	// Unasked tells that the limit is kept in a store which was not asked about it, as the request was refused before. Then
+	// Decision is Allowed with Remaining 0, as nobody knows what is left.
 	Unasked bool
 
 	shared bool

@@ -37,14 +37,16 @@ func (s *Locked) Debit(ctx context.Context, charges []Charge, decisions []weir.D
 }
 
 // Lend implements [Store].
-func (s *Locked) Lend(ctx context.Context, charge Charge, least int64) (l Loan, d weir.Decision, err error) {
-	if err = CheckLend(charge, least); err != nil {
+func (s *Locked) Lend(ctx context.Context, charge Charge, least int64) (Loan, weir.Decision, error) {
+	if err := CheckLend(charge, least); err != nil {
 		return Loan{}, weir.Decision{}, err
 	}
 	t, err := compiled.terms(charge.Limit)
 	if err != nil {
 		return Loan{}, weir.Decision{}, err
 	}
+	var l Loan
+	var d weir.Decision
 	err = s.attempts(ctx, []Charge{charge}, func(c *call) error {
 		k := &c.keys[0]
 		c.ready(k, t)
