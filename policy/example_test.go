@@ -161,9 +161,10 @@ func ExampleEngine_TakeKey() {
 	if err != nil {
 		panic(err)
 	}
+	var fleets [2]*store.Fleet
 	var servers [2]*policy.Engine
 	for i := range servers {
-		fleet, err := store.NewFleet(memory, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
+		fleets[i], err = store.NewFleet(memory, store.FleetOptions{Replicas: store.ReplicasOptions{Disabled: true}})
 		if err != nil {
 			panic(err)
 		}
@@ -172,7 +173,7 @@ func ExampleEngine_TakeKey() {
 				Name: "mails", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
 				Consistency: policy.ConsistencyCoherent, Fail: policy.FailLocal,
 			}},
-		}, policy.EngineOptions{Store: fleet})
+		}, policy.EngineOptions{Store: fleets[i]})
 		if err != nil {
 			panic(err)
 		}
@@ -182,6 +183,10 @@ func ExampleEngine_TakeKey() {
 		servers[i%2].TakeKey(context.Background(), "mails", "alice", 1, &v)
 		fmt.Println(v.Allowed, v.Decision().Remaining)
 		v.Release()
+	}
+	for i := range servers {
+		servers[i].Close()
+		fleets[i].Close()
 	}
 	// Output:
 	// true 2
