@@ -159,7 +159,7 @@ func TestAdaptiveLearnsASlowerService(t *testing.T) {
 		if d := after.Unloaded; d < 27*time.Millisecond || d > 36*time.Millisecond {
 			t.Errorf("%+v", after)
 		}
-		if after.Limit < 36 || after.Limit > 80 && !after.Probing || after.Probes == 0 {
+		if !after.Probing && (after.Limit < 36 || after.Limit > 80) || after.Probes == 0 { // while it probes it is lower
 			t.Errorf("%+v", after)
 		}
 	})
