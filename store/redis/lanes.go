@@ -49,6 +49,9 @@ const (
 	// lanesFor is how long it is believed which slots the masters have. It does not matter if that is wrong: requests of several
 	// masters in a lane wait for each other, that is all.
 	lanesFor = 5 * time.Second
+	// lanesAgain is after how long it is asked again if nobody has answered, or not about all slots: until then masters share
+	// lanes.
+	lanesAgain = 200 * time.Millisecond
 )
 
 // lanes are the lanes of a dispatcher.
@@ -56,7 +59,8 @@ type lanes struct {
 	all []*lane // of the lock of the dispatcher
 	// bySlot is the lane of every slot; nil if the server is no cluster.
 	bySlot    atomic.Pointer[[slots]uint8]
-	refreshed atomic.Int64 // when that was asked, in Unix nanoseconds
+	whole     atomic.Bool  // that is known of all slots
+	refreshed atomic.Int64 // when it was asked, in Unix nanoseconds
 	refreshes sync.WaitGroup
 }
 
@@ -111,28 +115,41 @@ func (d *dispatcher) enqueue(r *request) bool {
 	return true
 }
 
-// refresh asks which slots the masters have. If nobody answers, all stays as it was.
+// refresh asks which slots the masters have, and again soon if that is not known of all slots afterwards.
 func (d *dispatcher) refresh() {
+	if !d.ask() {
+		d.lanes.refreshed.Store(time.Now().Add(lanesAgain - lanesFor).UnixNano())
+	}
+}
+
+// ask asks which slots the masters have, and tells whether that is known of all slots now. If nobody answers, all stays as it
+// was.
+func (d *dispatcher) ask() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience)
 	defer cancel()
 	ranges, err := d.client.Do(ctx, d.client.B().ClusterSlots().Build()).ToArray()
 	if err != nil {
-		return
+		return false
 	}
+	covered := int64(0)
 	nodes := make(map[string][][2]int64) // ranges of slots of the masters
 	for i := range ranges {
 		fields, err := ranges[i].ToArray()
 		if err != nil || len(fields) < 3 {
-			return
+			return false
 		}
 		from, _ := fields[0].AsInt64()
 		to, _ := fields[1].AsInt64()
 		node, err := fields[2].ToArray()
 		if err != nil || len(node) < 3 || from < 0 || to < from || to >= slots {
-			return
+			return false
 		}
 		id, _ := node[2].ToString()
 		nodes[id] = append(nodes[id], [2]int64{from, to})
+		covered += to - from + 1
+	}
+	if covered < slots && d.lanes.whole.Load() {
+		return false // a master that is away must not share the lane of another one
 	}
 	// In the order of their first slots, so that slots keep their lane when a replica takes over.
 	order := slices.SortedFunc(maps.Values(nodes), func(a, b [][2]int64) int { return cmp.Compare(lowest(a), lowest(b)) })
@@ -146,6 +163,8 @@ func (d *dispatcher) refresh() {
 	}
 	d.open(min(len(order), mostLanes))
 	d.lanes.bySlot.Store(bySlot)
+	d.lanes.whole.Store(covered >= slots)
+	return covered >= slots
 }
 
 func lowest(ranges [][2]int64) int64 {
