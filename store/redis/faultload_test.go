@@ -273,8 +273,14 @@ func (l *load) drain(s store.Store) tally {
 			admitted += left
 		}
 		c[0].N = 1
-		if err := s.Take(context.Background(), c, d); err != nil || d[0].Allowed {
-			l.tb.Errorf("a permit after the last: %+v, %v", d[0], err)
+		for { // what a process gives back late may come in between
+			if err := s.Take(context.Background(), c, d); err != nil {
+				l.tb.Fatal(err)
+			}
+			if !d[0].Allowed || admitted > 4*most { // which is more than any bound
+				break
+			}
+			admitted++
 		}
 		sum.each = append(sum.each, admitted)
 		sum.admitted += admitted
