@@ -1,0 +1,66 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Engine is what a cluster agrees by: it elects the one process that owns the limits, and keeps their records so that only
+// the owner can change them. Package enginetest is the suite that every engine must pass.
+type Engine interface {
+	// Campaign waits until this process is the owner, or ctx ends. The address is what others find it by.
+	Campaign(ctx context.Context, address string) (Term, error)
+	// Watch answers who owns the limits: at once what is known, and whatever changes until ctx ends, when the channel is
+	// closed. A reader that is slow misses what has been overtaken, never the last.
+	Watch(ctx context.Context) (<-chan Ownership, error)
+	// Close ends what the engine has begun. Terms that were not resigned end as if the process had died.
+	Close() error
+}
+
+// Ownership is who owns the limits.
+type Ownership struct {
+	// Address is that of the owner, "" if there is none.
+	Address string
+	// Epoch is that of its term.
+	Epoch int64
+}
+
+// Term is the time for which a process owns the limits. All methods are safe for concurrent use.
+type Term interface {
+	// Epoch is greater than that of every term before.
+	Epoch() int64
+	// Expires is until when nobody else can become the owner, unless the term is resigned: by this process's monotonic
+	// clock, and later each time that the engine has been heard of.
+	Expires() time.Time
+	// Done is closed when the term has ended, or may have.
+	Done() <-chan struct{}
+	// Load reads a record. A record that does not exist has revision 0.
+	Load(ctx context.Context, name string) (value []byte, revision int64, err error)
+	// Store writes records, all or none, if this is still the term, and each of them still has the revision that it is
+	// expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
+	// promises to survive. ErrDeposed says that it is not the term any more, and ErrConflict that a record has another
+	// revision: then nothing was written. Any other error does not tell whether they were, or will be.
+	Store(ctx context.Context, writes []Write) (revision int64, err error)
+	// Resign ends the term, so that another process need not wait until it expires.
+	Resign(ctx context.Context) error
+}
+
+// Write is a record to be written.
+type Write struct {
+	Name     string
+	Value    []byte
+	Revision int64 // that it is expected to have, 0 if it does not exist
+}
+
+// MostWrites is how many records one call of Store may write.
+const MostWrites = 100
+
+var (
+	// ErrDeposed says that a process is not the owner any more.
+	ErrDeposed = errors.New("weir: this process does not own the limits any more")
+	// ErrConflict says that a record does not have the revision that it is expected to have.
+	ErrConflict = errors.New("weir: a record was written by somebody else")
+	// ErrEngineClosed says that the engine was closed by this process.
+	ErrEngineClosed = errors.New("weir: the engine is closed")
+)

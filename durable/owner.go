@@ -1,0 +1,305 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// OwnerOptions configure an [Owner].
+type OwnerOptions struct {
+	// Reserve is K: how many permits at most a record is ahead of what was granted, the grant that needed it included. With 1
+	// every grant is written before it is answered. A crash burns at most K - 1 permits of each key. From 1 to 10^15.
+	// Default: 0, a tenth of the limit, and at least 1: see [Owner].
+	Reserve int64
+	// WriteTimeout is how long a write may take before those who wait for it are told Unavailable: from 10 ms to 1 min.
+	// Default: 5 s.
+	WriteTimeout time.Duration
+	// Writers is how many writes can be on the way at a time: from 1 to 64. Default: 4.
+	Writers int
+	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key is dropped for which nobody
+	// waits and which has all its permits; if there is none, requests for other keys are Refused with ReasonTableFull.
+	// Default: 1,000,000.
+	MaxKeys int
+	// Logger is told what happens to the term, and, at most once a second, that a write has failed. Default: nil, silent.
+	Logger *slog.Logger
+}
+
+// Owner grants permits, for as long as its term lasts. What it grants is durable before it is answered, and so survives every
+// crash that the engine survives: no permit is ever granted twice.
+//
+// The trade: a record says what was granted, and how many permits may have been granted since, up to K of them. So that many
+// grants need one write, and run at the speed of memory in between; a new owner takes them for granted, at the latest moment at
+// which they can have been, so that a crash burns at most K - 1 permits of a key and mints none (TestCrashBurnsAtMostK).
+// K follows demand: it doubles while records are used up within 50 ms, and is halved when half of one is left after a
+// second. Requests for which a write is needed at the same time share it, across keys.
+//
+// A key for which nobody asks is never written. All methods are safe for concurrent use.
+type Owner struct {
+	options OwnerOptions
+	term    Term
+	ctx     context.Context //nolint:containedctx // until the owner ends
+	end     context.CancelFunc
+	asked   chan *bucket
+	work    sync.WaitGroup
+	stopped atomic.Bool
+	lastLog atomic.Int64
+
+	mu      sync.Mutex
+	buckets map[string]*bucket
+	outcome Outcome // what everybody is answered, 0 while the term goes on
+}
+
+// NewOwner answers the owner of a term. Stop must be called when it is not needed any more. The error is an
+// *[weir.OptionError].
+func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
+	if o.WriteTimeout == 0 {
+		o.WriteTimeout = 5 * time.Second
+	}
+	if o.Writers == 0 {
+		o.Writers = 4
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = 1_000_000
+	}
+	switch {
+	case o.Reserve < 0 || o.Reserve > maxRecordAhead:
+		return nil, &weir.OptionError{Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits"}
+	case o.WriteTimeout < 10*time.Millisecond || o.WriteTimeout > time.Minute:
+		return nil, &weir.OptionError{Option: "OwnerOptions.WriteTimeout", Value: o.WriteTimeout.String(), Accepted: "from 10ms to 1m"}
+	case o.Writers < 1 || o.Writers > 64:
+		return nil, &weir.OptionError{Option: "OwnerOptions.Writers", Value: fmt.Sprint(o.Writers), Accepted: "from 1 to 64"}
+	case o.MaxKeys < 1 || o.MaxKeys > 1e9:
+		return nil, &weir.OptionError{Option: "OwnerOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
+	}
+	ctx, end := context.WithCancel(context.Background())
+	own := &Owner{
+		options: o, term: t, ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
+	}
+	for range o.Writers {
+		own.work.Go(own.write)
+	}
+	own.work.Go(func() {
+		select {
+		case <-t.Done():
+			own.depose(ErrDeposed)
+		case <-ctx.Done():
+		}
+	})
+	return own, nil
+}
+
+// Epoch is that of the term.
+func (o *Owner) Epoch() int64 { return o.term.Epoch() }
+
+// holds tells whether nobody else can be the owner now.
+func (o *Owner) holds() bool { return time.Now().Before(o.term.Expires()) }
+
+// Ticket is a request that waits.
+type Ticket struct {
+	bucket *bucket
+	waiter *waiter
+}
+
+// Cancel withdraws the request. If it has been answered that does nothing.
+func (t Ticket) Cancel() {
+	if t.bucket != nil {
+		t.bucket.cancel(t.waiter)
+	}
+}
+
+// Enqueue asks for permits. The answer is given exactly once, maybe before Enqueue returns, and by any goroutine: it must not
+// wait for anything.
+func (o *Owner) Enqueue(r Request, answer func(Answer)) Ticket {
+	w := &waiter{request: r, answer: answer, place: -1}
+	if err := r.check(); err != nil {
+		answer(unavailable(w, err))
+		return Ticket{}
+	}
+	wait := r.Wait
+	if wait == 0 {
+		wait = o.options.WriteTimeout // for the write alone
+	}
+	w.at = time.Now().Add(wait)
+	b, why := o.bucket(r.Policy, r.Key)
+	if b == nil {
+		answer(Answer{Outcome: why, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}})
+		return Ticket{}
+	}
+	b.enter(w)
+	return Ticket{b, w}
+}
+
+// Acquire asks for permits and waits for the answer. A request whose context ends is withdrawn.
+func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
+	if ctx.Err() != nil { // it loses even where permits are free
+		why := Canceled
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			why = Expired
+		}
+		return Answer{Outcome: why, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}}
+	}
+	got := make(chan Answer, 1)
+	ticket := o.Enqueue(r, func(a Answer) { got <- a })
+	select {
+	case a := <-got:
+		return a
+	case <-ctx.Done():
+	}
+	ticket.Cancel()
+	a := <-got
+	if a.Outcome == Canceled && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		a.Outcome, a.Decision.Reason = Expired, weir.ReasonDeadline
+	}
+	return a
+}
+
+// Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The error
+// is ErrNotReserved if it has expired or was settled before.
+func (o *Owner) Commit(ctx context.Context, r Reservation, actual int64) error {
+	if actual < 0 || actual > maxRecordAhead {
+		return &weir.OptionError{Option: "actual", Value: fmt.Sprint(actual), Accepted: "from 0 to 10^15"}
+	}
+	return o.settle(ctx, &settlement{reservation: r, actual: actual})
+}
+
+// Cancel ends a reservation as if nothing had been taken.
+func (o *Owner) Cancel(ctx context.Context, r Reservation) error {
+	return o.settle(ctx, &settlement{reservation: r, cancel: true})
+}
+
+func (o *Owner) settle(ctx context.Context, s *settlement) error {
+	r := &s.reservation
+	if r.ID == "" {
+		return nil
+	}
+	b, why := o.bucket(r.Policy, r.Key)
+	if b == nil {
+		return fmt.Errorf("weir: the reservation is not settled: %w: %v", store.ErrUnavailable, why)
+	}
+	got := make(chan Answer, 1)
+	b.enter(&waiter{
+		request: Request{Policy: r.Policy, Key: r.Key}, settles: s, answer: func(a Answer) { got <- a }, place: -1,
+		at: time.Now().Add(o.options.WriteTimeout),
+	})
+	select {
+	case a := <-got:
+		switch {
+		case a.Outcome == Granted:
+			return nil
+		case a.Err != nil:
+			return a.Err
+		}
+		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w: %v", store.ErrUnavailable, a.Outcome)
+	case <-ctx.Done():
+		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w", ctx.Err())
+	}
+}
+
+// bucket is that of a key, made if there is room.
+func (o *Owner) bucket(policy, key string) (*bucket, Outcome) {
+	name := recordKey(policy, key)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.outcome != 0 {
+		return nil, o.outcome
+	}
+	b := o.buckets[name]
+	if b == nil {
+		if len(o.buckets) >= o.options.MaxKeys && !o.drop() {
+			return nil, Refused
+		}
+		b = &bucket{owner: o, name: name, revision: -1}
+		o.buckets[name] = b
+	}
+	return b, 0
+}
+
+// mostLooked is how many keys are looked at for one that can be dropped.
+const mostLooked = 16
+
+// drop drops a key that nobody needs.
+func (o *Owner) drop() bool {
+	looked := 0
+	for name, b := range o.buckets {
+		if b.mu.TryLock() {
+			idle := b.state != nil && !b.busy && !b.asked && b.writing.oldest == nil && b.queue.Len() == 0 &&
+				len(b.deadlines) == 0 && b.covered == 0 && !b.stale
+			if idle {
+				b.ended = Stopping
+			}
+			b.mu.Unlock()
+			if idle {
+				delete(o.buckets, name)
+				return true
+			}
+		}
+		if looked++; looked >= mostLooked {
+			return false
+		}
+	}
+	return false
+}
+
+// warn logs that something has failed, at most once a second.
+func (o *Owner) warn(what string, err error) {
+	if o.options.Logger == nil {
+		return
+	}
+	now, last := time.Now().UnixNano(), o.lastLog.Load()
+	if now-last < int64(time.Second) || !o.lastLog.CompareAndSwap(last, now) {
+		return
+	}
+	o.options.Logger.Warn(what, "epoch", o.term.Epoch(), "error", err.Error())
+}
+
+// depose ends the term because it has been lost: nothing is granted any more, and those who wait are told that it can be tried
+// again.
+func (o *Owner) depose(why error) {
+	if o.finish(Unavailable) && o.options.Logger != nil {
+		o.options.Logger.Warn("the term as owner of the limits was lost", "epoch", o.term.Epoch(), "error", why.Error())
+	}
+}
+
+// finish answers everybody with an outcome, and tells whether that was the first time.
+func (o *Owner) finish(why Outcome) bool {
+	o.mu.Lock()
+	if o.outcome != 0 {
+		o.mu.Unlock()
+		return false
+	}
+	o.outcome = why
+	all := make([]*bucket, 0, len(o.buckets))
+	for _, b := range o.buckets {
+		all = append(all, b)
+	}
+	o.mu.Unlock()
+	for _, b := range all {
+		b.end(why)
+	}
+	return true
+}
+
+// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends. It can
+// be called again.
+func (o *Owner) Stop(ctx context.Context) error {
+	first := o.finish(Stopping)
+	if !o.stopped.CompareAndSwap(false, true) {
+		o.work.Wait()
+		return nil
+	}
+	o.end()
+	o.work.Wait()
+	var err error
+	if first {
+		err = o.settleAll(ctx)
+	}
+	return errors.Join(err, o.term.Resign(ctx))
+}

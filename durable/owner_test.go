@@ -1,0 +1,97 @@
+package durable_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// owned is an owner in a cluster of its own.
+func owned(t *testing.T, m *durable.Memory, o durable.OwnerOptions) (*durable.Owner, *durable.MemoryEngine) {
+	t.Helper()
+	e := m.Engine()
+	term, err := e.Campaign(t.Context(), "here")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := durable.NewOwner(term, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := owner.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = e.Close()
+	})
+	return owner, e
+}
+
+var perSecond = weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+
+func ask(n int64, wait time.Duration) durable.Request {
+	return durable.Request{Policy: "api", Limit: perSecond, N: n, Wait: wait, QueueLimit: durable.DefaultQueueLimit}
+}
+
+func want(t *testing.T, a durable.Answer, outcome durable.Outcome) {
+	t.Helper()
+	if a.Outcome != outcome {
+		t.Errorf("%v (%v), want %v", a.Outcome, a.Err, outcome)
+	}
+}
+
+// TestGrantedAtOnce: permits that are there are granted without waiting, after a write.
+func TestGrantedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
+		o, _ := owned(t, m, durable.OwnerOptions{Reserve: 1})
+		for i := range 5 {
+			begin := time.Now()
+			want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Granted)
+			if d := time.Since(begin); i > 0 && d != time.Millisecond {
+				t.Errorf("it took %v", d)
+			}
+		}
+		want(t, o.Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		if n := m.Writes(); n != 5 {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// TestQueueIsFIFO: those who wait are granted in order, as permits come.
+func TestQueueIsFIFO(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{}))
+		o, _ := owned(t, m, durable.OwnerOptions{})
+		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		begin := time.Now()
+		var order []int
+		var at []time.Duration
+		for i := range 3 {
+			o.Enqueue(ask(int64(1+i), time.Minute), func(a durable.Answer) {
+				want(t, a, durable.Granted)
+				order, at = append(order, i), append(at, time.Since(begin))
+			})
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
+			t.Fatal(order)
+		}
+		if at[0] != time.Second || at[1] != 3*time.Second || at[2] != 6*time.Second {
+			t.Error(at)
+		}
+	})
+}

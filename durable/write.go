@@ -1,0 +1,232 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/store"
+)
+
+// ask notes that a bucket needs a record to be written. It never waits: a full channel is left to a goroutine.
+func (o *Owner) ask(b *bucket) {
+	select {
+	case o.asked <- b:
+	default:
+		o.work.Go(func() {
+			select {
+			case o.asked <- b:
+			case <-o.ctx.Done():
+			}
+		})
+	}
+}
+
+// load reads the record of a bucket.
+func (o *Owner) load(b *bucket) {
+	o.work.Go(func() {
+		ctx, cancel := context.WithTimeout(o.ctx, o.options.WriteTimeout)
+		defer cancel()
+		value, revision, err := o.term.Load(ctx, b.name)
+		if err != nil {
+			o.failed("a record could not be read", err)
+			b.loaded(nil, 0, err)
+			return
+		}
+		state, err := recovered(value)
+		if err != nil {
+			err = fmt.Errorf("the record %.80q: %w", b.name, err)
+			o.warn("a record could not be read", err)
+		}
+		b.loaded(state, revision, err)
+	})
+}
+
+// recovered is the state that a record stands for: what may have been granted since it was written is taken for granted now.
+func recovered(value []byte) (*store.Record, error) {
+	if len(value) == 0 {
+		return nil, nil //nolint:nilnil // a key that has never been seen: its limit is not known yet
+	}
+	state, ahead, err := decodeRecord(value)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = state.Advance(unixNow(), state.Limit()); err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	state.Burn(ahead)
+	return state, nil
+}
+
+// write writes records as long as there are any, several of them as one transaction.
+func (o *Owner) write() {
+	for {
+		var batch []*bucket
+		select {
+		case b := <-o.asked:
+			batch = append(batch, b)
+		case <-o.ctx.Done():
+			return
+		}
+		for len(batch) < MostWrites {
+			select {
+			case b := <-o.asked:
+				batch = append(batch, b)
+				continue
+			default:
+			}
+			break
+		}
+		o.writeBatch(batch)
+	}
+}
+
+func (o *Owner) writeBatch(batch []*bucket) {
+	writes := make([]Write, 0, len(batch))
+	busy := make([]*bucket, 0, len(batch))
+	for _, b := range batch {
+		if w, ok := b.draw(o.options.Reserve); ok {
+			writes, busy = append(writes, w), append(busy, b)
+		}
+	}
+	if len(writes) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.options.WriteTimeout) // a write that was begun is ended
+	revision, err := o.store(ctx, writes)
+	cancel()
+	if err != nil {
+		o.failed("records could not be written", err)
+	}
+	for _, b := range busy {
+		b.wrote(revision, err)
+	}
+}
+
+// store writes records. Where the revision is not known, as a write has failed, it is that which is found: nobody but this owner
+// can have written it during its term.
+func (o *Owner) store(ctx context.Context, writes []Write) (revision int64, err error) {
+	for i := range writes {
+		if w := &writes[i]; w.Revision < 0 {
+			if _, w.Revision, err = o.term.Load(ctx, w.Name); err != nil {
+				return 0, fmt.Errorf("%w", err)
+			}
+		}
+	}
+	revision, err = o.term.Store(ctx, writes)
+	if err != nil {
+		return 0, fmt.Errorf("%w", err)
+	}
+	return revision, nil
+}
+
+// failed looks whether a failure ends the term.
+func (o *Owner) failed(what string, err error) {
+	if errors.Is(err, ErrDeposed) {
+		o.depose(err)
+		return
+	}
+	o.warn(what, err)
+}
+
+// draw is the record that a bucket wants to be written now.
+func (b *bucket) draw(reserve int64) (Write, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = false
+	if b.ended != 0 || b.state == nil || b.busy {
+		return Write{}, false
+	}
+	most := reserve - 1
+	if reserve == 0 {
+		most = max(1, b.state.Most()/10) - 1 //nolint:mnd // a tenth
+	}
+	b.next = b.ahead.choose(time.Now(), b.covered, most)
+	for w := b.writing.oldest; w != nil; w = w.next {
+		w.written = true
+	}
+	b.busy, b.stale = true, false
+	return Write{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}, true
+}
+
+// retryPause is how long nothing is granted after a write has failed.
+const retryPause = 100 * time.Millisecond
+
+// wrote takes in what has become of the record that draw answered.
+func (b *bucket) wrote(revision int64, err error) {
+	b.mu.Lock()
+	var after answers
+	switch {
+	case err != nil:
+		b.revision, b.covered = -1, b.covers()
+		b.stale = true
+		b.retryAt = time.Now().Add(retryPause)
+		for w := b.writing.newest; w != nil; w = b.writing.newest {
+			b.deadlines.remove(w)
+			b.writing.remove(w)
+			b.undo(w)
+			after.add(w, unavailable(w, fmt.Errorf("%w: %w", store.ErrUnavailable, err)))
+		}
+	case b.ended != 0:
+		b.revision, b.covered = revision, b.next
+	default:
+		b.revision, b.covered = revision, b.next
+		b.busy = false
+		b.confirm(&after)
+	}
+	if b.busy = false; b.ended == 0 {
+		b.arm()
+	}
+	b.mu.Unlock()
+	after.give()
+}
+
+// confirm answers those who are in the record that is in force now, or whom it covers.
+func (b *bucket) confirm(after *answers) {
+	for w := b.writing.oldest; w != nil; w = b.writing.oldest {
+		switch n := w.request.N; {
+		case !b.owner.holds():
+			return // they get their answer from depose
+		case w.written:
+		case w.must || n > b.covered:
+			b.ask()
+			return
+		default:
+			b.covered -= n
+		}
+		b.writing.remove(w)
+		b.deadlines.remove(w)
+		b.granted += w.request.N
+		after.add(w, w.final)
+	}
+	if b.stale {
+		b.ask()
+	}
+}
+
+// settleAll writes the records of all keys that are ahead as they are, so that nothing is burned.
+func (o *Owner) settleAll(ctx context.Context) error {
+	o.mu.Lock()
+	var writes []Write
+	var all []*bucket
+	for _, b := range o.buckets {
+		all = append(all, b)
+	}
+	o.mu.Unlock()
+	for _, b := range all {
+		b.mu.Lock()
+		if b.state != nil && !b.loading && (b.covered > 0 || b.stale) {
+			writes = append(writes, Write{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision})
+		}
+		b.mu.Unlock()
+	}
+	for len(writes) > 0 {
+		n := min(len(writes), MostWrites)
+		if _, err := o.store(ctx, writes[:n]); err != nil {
+			return fmt.Errorf("weir: what the records are ahead of is burned: %w", err)
+		}
+		writes = writes[n:]
+	}
+	return nil
+}

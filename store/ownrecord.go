@@ -1,0 +1,138 @@
+package store
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+// Record is the state of one limit for one key, of any algorithm, and the reservations that are outstanding: for those who keep
+// states by themselves. It has a binary form that is versioned and refuses what cannot be a record. Times are Unix
+// nanoseconds; a time that lies before one that was told earlier gives nothing back and takes nothing.
+//
+// A Record is not safe for concurrent use.
+type Record struct{ record }
+
+// NewRecord is the record of a key that has never been seen. The error is an *[weir.OptionError].
+func NewRecord(l weir.Limit, now int64) (*Record, error) {
+	t, err := compiled.terms(l)
+	if err != nil {
+		return nil, err
+	}
+	return &Record{*newRecord(t, now)}, nil
+}
+
+// ParseRecord reads the binary form.
+func ParseRecord(b []byte) (*Record, error) {
+	r, err := decodeRecord(b, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Record{*r}, nil
+}
+
+// AppendBinary appends the binary form to b. The error is always nil.
+func (r *Record) AppendBinary(b []byte) ([]byte, error) { return append(b, r.encode()...), nil }
+
+// Limit is what the record is held to, with its defaults filled in.
+func (r *Record) Limit() weir.Limit { return r.terms.limit }
+
+// Most is the most permits that can be granted at once.
+func (r *Record) Most() int64 { return r.terms.most }
+
+// Advance brings the record to a time and a limit, and cancels the reservations that have expired. Parameters that have changed
+// win at once: what is available stays, up to the new limit. It must come before any other call for that time. It answers
+// whether the limit has changed. The error is an *[weir.OptionError], and nothing has changed.
+func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
+	if l == r.terms.given {
+		r.ready(now, nil)
+		return false, nil
+	}
+	t, err := compiled.terms(l)
+	if err != nil {
+		return false, err
+	}
+	changed = t.text != r.terms.text
+	r.ready(now, t)
+	return changed, nil
+}
+
+// Taking remembers what [Record.Take] took, so that it can be undone.
+type Taking struct {
+	n    int64
+	mark mark
+}
+
+// Take takes n permits if they are there.
+func (r *Record) Take(n int64) (Taking, algo.Result) {
+	result := r.take(n)
+	if !result.Allowed || n == 0 {
+		return Taking{}, result
+	}
+	return Taking{n: n, mark: r.terms.law.mark(r.state)}, result
+}
+
+// Undo gives back what was taken, as if it had not been: what has come back meanwhile does not come back twice. Takings are worth
+// nothing once the limit has changed; that only errs on the side of the limit.
+func (r *Record) Undo(t Taking) {
+	if t.n > 0 {
+		r.terms.law.cancel(r.state, r.at, t.n, t.mark)
+	}
+}
+
+// Peek answers what Take would.
+func (r *Record) Peek(n int64) algo.Result { return r.peek(n) }
+
+// Refund gives n permits back whatever their origin.
+func (r *Record) Refund(n int64) { r.refund(n) }
+
+// Debit takes n permits whether they are there or not, up to a debt of the limit.
+func (r *Record) Debit(n int64) { r.debit(n) }
+
+// Burn takes n permits, or as many as there are.
+func (r *Record) Burn(n int64) {
+	if left := r.peek(0).Remaining; n > left {
+		n = left
+	}
+	if n > 0 {
+		r.take(n)
+	}
+}
+
+// Reserve takes n permits if they are there, until a reservation of this id, which must be new, is settled or has expired.
+func (r *Record) Reserve(id string, n int64, expiry time.Duration) (expires int64, result algo.Result) {
+	if result = r.take(n); !result.Allowed {
+		return 0, result
+	}
+	expires = r.at + int64(expiry)
+	r.hold(id, n, expires, "")
+	return expires, result
+}
+
+// Full tells whether there are so many reservations that there can be no more.
+func (r *Record) Full() bool { return r.full() }
+
+// Settle ends a reservation with what it really cost: see [Store.Commit]. It answers false if there is none.
+func (r *Record) Settle(id string, expires, actual int64) bool {
+	at := r.find(id, expires)
+	if at >= 0 {
+		r.commit(at, actual)
+	}
+	return at >= 0
+}
+
+// Cancel ends a reservation as if nothing had been taken. It answers false if there is none.
+func (r *Record) Cancel(id string, expires int64) bool {
+	at := r.find(id, expires)
+	if at >= 0 {
+		r.cancel(at)
+	}
+	return at >= 0
+}
+
+// Fresh tells whether the record equals that of a key that has never been seen.
+func (r *Record) Fresh() bool { return r.fresh() }
+
+// Time is the latest time that the record was told.
+func (r *Record) Time() int64 { return r.at }
