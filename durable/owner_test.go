@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,16 +78,21 @@ func TestQueueIsFIFO(t *testing.T) {
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		want(t, o.Acquire(t.Context(), ask(5, 0)), durable.Granted)
 		begin := time.Now()
+		var mu sync.Mutex
 		var order []int
 		var at []time.Duration
 		for i := range 3 {
 			o.Enqueue(ask(int64(1+i), time.Minute), func(a durable.Answer) {
 				want(t, a, durable.Granted)
+				mu.Lock()
+				defer mu.Unlock()
 				order, at = append(order, i), append(at, time.Since(begin))
 			})
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 {
 			t.Fatal(order)
 		}
