@@ -136,3 +136,24 @@ func (r *Record) Fresh() bool { return r.fresh() }
 
 // Time is the latest time that the record was told.
 func (r *Record) Time() int64 { return r.at }
+
+// AppendLimit appends the binary form of a limit, with its defaults filled in, to b. The error is an *[weir.OptionError].
+func AppendLimit(b []byte, l weir.Limit) ([]byte, error) {
+	t, err := compiled.terms(l)
+	if err != nil {
+		return b, err
+	}
+	return append(b, t.text...), nil
+}
+
+// ParseLimit reads the binary form of a limit.
+func ParseLimit(b []byte) (weir.Limit, error) {
+	if len(b) > mostLimitBytes {
+		return weir.Limit{}, errMalformed
+	}
+	t, ok := compiled.read(string(b))
+	if !ok {
+		return weir.Limit{}, errMalformed
+	}
+	return t.limit, nil
+}

@@ -1,0 +1,363 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// Peer asks the owner in another process.
+type Peer interface {
+	// Enqueue asks for permits, as [Owner.Enqueue] does, and answers how to withdraw the request. If the connection is lost
+	// before the answer has come, the answer is Unavailable.
+	Enqueue(r Request, answer func(Answer)) (cancel func())
+	// Settle ends a reservation, as [Owner.Commit] does, or as [Owner.Cancel] if cancel is true.
+	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
+	// Close ends the connection. Whoever waits is answered Unavailable.
+	Close() error
+}
+
+// NodeOptions configure a [Node].
+type NodeOptions struct {
+	// Engine is what the cluster agrees by. Required. It is not closed by the node.
+	Engine Engine
+	// Address is what other nodes reach this one by. Required, unless Follower is set.
+	Address string
+	// Dial connects to the owner at an address. It must not wait for the connection longer than ctx lasts. Required, unless
+	// this is the only node.
+	Dial func(ctx context.Context, address string) (Peer, error)
+	// Follower says that this node is never the owner.
+	Follower bool
+	// Owner configures this node as the owner.
+	Owner OwnerOptions
+	// Requeue says that a request whose owner has gone is asked of the next one, at the end of its queue, for as long as the
+	// request may wait. Default: false, it is answered Unavailable at once, and the caller decides.
+	Requeue bool
+	// OwnerWait is how long a request waits at most where there is no owner: from 0 to 1 min. Default: 5 s.
+	OwnerWait time.Duration
+	// Logger is told who owns the limits. Default: nil, silent.
+	Logger *slog.Logger
+}
+
+// Node is a process of the cluster: it grants permits if it is the owner, and asks the owner otherwise, so that callers need not
+// know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
+type Node struct {
+	options NodeOptions
+	ctx     context.Context //nolint:containedctx // until Close
+	end     context.CancelFunc
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	owner   *Owner // if this node is the owner
+	peer    Peer   // if another one is, and it can be reached
+	address string
+	epoch   int64
+	changed chan struct{} // closed when any of these changes
+	closed  bool
+}
+
+// NewNode joins a cluster. The error is an *[weir.OptionError], or that of the engine.
+func NewNode(o NodeOptions) (*Node, error) {
+	switch {
+	case o.Engine == nil:
+		return nil, &weir.OptionError{Option: "NodeOptions.Engine", Value: "nil", Accepted: "an engine"}
+	case o.Address == "" && !o.Follower:
+		return nil, &weir.OptionError{Option: "NodeOptions.Address", Value: `""`, Accepted: "what other nodes reach this one by"}
+	case o.OwnerWait < 0 || o.OwnerWait > time.Minute:
+		return nil, &weir.OptionError{Option: "NodeOptions.OwnerWait", Value: o.OwnerWait.String(), Accepted: "from 0 to 1m"}
+	case o.OwnerWait == 0:
+		o.OwnerWait = 5 * time.Second //nolint:mnd // the default
+	}
+	n := &Node{options: o, changed: make(chan struct{})}
+	n.ctx, n.end = context.WithCancel(context.Background())
+	watch, err := o.Engine.Watch(n.ctx)
+	if err != nil {
+		n.end()
+		return nil, fmt.Errorf("weir: who owns the limits cannot be watched: %w", err)
+	}
+	n.work.Go(func() { n.follow(watch) })
+	if !o.Follower {
+		n.work.Go(n.campaign)
+	}
+	return n, nil
+}
+
+// retryCampaign is how long to wait after a campaign has failed.
+const retryCampaign = 200 * time.Millisecond
+
+// campaign makes this node the owner as often as it is elected.
+func (n *Node) campaign() {
+	for n.ctx.Err() == nil {
+		term, err := n.options.Engine.Campaign(n.ctx, n.options.Address)
+		if err != nil {
+			if n.ctx.Err() == nil {
+				n.warn("campaigning for the limits has failed", err)
+			}
+			pause(n.ctx, retryCampaign)
+			continue
+		}
+		owner, err := NewOwner(term, n.options.Owner)
+		if err != nil { // was checked by nobody yet
+			n.warn("the options of the owner are wrong", err)
+			_ = term.Resign(n.ctx)
+			return
+		}
+		n.set(func() { n.owner = owner })
+		n.info("this node owns the limits", "epoch", term.Epoch())
+		select {
+		case <-term.Done():
+		case <-n.ctx.Done():
+		}
+		n.set(func() { n.owner = nil })
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		if err := owner.Stop(ctx); err != nil && n.ctx.Err() != nil {
+			n.warn("the limits could not be handed over", err)
+		}
+		cancel()
+	}
+}
+
+// stopTime is how long an owner may take to hand over.
+const stopTime = 5 * time.Second
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// follow keeps a connection to the owner.
+func (n *Node) follow(watch <-chan Ownership) {
+	var redial <-chan time.Time
+	var known Ownership
+	for {
+		select {
+		case o, ok := <-watch:
+			if !ok {
+				n.dropPeer()
+				return
+			}
+			if o == known {
+				continue
+			}
+			known = o
+		case <-redial:
+		case <-n.ctx.Done():
+			n.dropPeer()
+			return
+		}
+		redial = nil
+		if !n.connect(known) {
+			redial = time.After(retryCampaign)
+		}
+	}
+}
+
+func (n *Node) dropPeer() {
+	var old Peer
+	n.set(func() { old, n.peer, n.address = n.peer, nil, "" })
+	if old != nil {
+		_ = old.Close()
+	}
+}
+
+// connect connects to the owner, if it is another node, and tells whether there is nothing left to do.
+func (n *Node) connect(o Ownership) bool {
+	n.dropPeer()
+	n.set(func() { n.epoch, n.address = o.Epoch, o.Address })
+	if o.Address == "" || o.Address == n.options.Address && !n.options.Follower {
+		return true
+	}
+	if n.options.Dial == nil {
+		n.warn("another node owns the limits", errors.New("weir: NodeOptions.Dial is not set"))
+		return true
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
+	peer, err := n.options.Dial(ctx, o.Address)
+	cancel()
+	if err != nil {
+		n.warn("the owner of the limits cannot be reached", err)
+		return false
+	}
+	n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
+	n.set(func() { n.peer = peer })
+	return true
+}
+
+// set changes what is known of the owner, and wakes those who wait for that.
+func (n *Node) set(f func()) {
+	n.mu.Lock()
+	f()
+	close(n.changed)
+	n.changed = make(chan struct{})
+	n.mu.Unlock()
+}
+
+func (n *Node) warn(what string, err error) {
+	if n.options.Logger != nil {
+		n.options.Logger.Warn(what, "error", err.Error())
+	}
+}
+
+func (n *Node) info(what string, args ...any) {
+	if n.options.Logger != nil {
+		n.options.Logger.Info(what, args...)
+	}
+}
+
+// Ownership is who owns the limits, as far as this node knows.
+func (n *Node) Ownership() Ownership {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Ownership{Address: n.address, Epoch: n.epoch}
+}
+
+// Owner is the owner if it is this node, otherwise nil.
+func (n *Node) Owner() *Owner {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.owner
+}
+
+var (
+	// ErrNodeClosed says that the node was closed.
+	ErrNodeClosed = errors.New("weir: the node is closed")
+	// ErrNoOwner says that no process owned the limits, or none that could be reached, for as long as could be waited.
+	ErrNoOwner = fmt.Errorf("%w: no process owns the limits", store.ErrUnavailable)
+)
+
+// route is whom to ask: an owner, a peer, or nobody yet, which a change may end.
+func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.owner, n.peer, n.changed, n.closed
+}
+
+// Acquire asks for permits and waits for the answer, whoever the owner is. A request whose context ends is withdrawn.
+func (n *Node) Acquire(ctx context.Context, r Request) Answer {
+	deadline := time.Now().Add(r.Wait)
+	for {
+		a := n.acquire(ctx, r)
+		again := n.options.Requeue && r.Wait > 0 && (a.Outcome == Stopping || a.Outcome == Unavailable && errors.Is(a.Err, errOwnerGone))
+		if !again {
+			return a
+		}
+		if r.Wait = time.Until(deadline); r.Wait <= 0 {
+			return refusedBy(&r, Expired, nil)
+		}
+	}
+}
+
+// errOwnerGone says that an owner has gone before it had answered.
+var errOwnerGone = fmt.Errorf("%w: the owner of the limits has gone", store.ErrUnavailable)
+
+func refusedBy(r *Request, why Outcome, err error) Answer {
+	return Answer{Outcome: why, Err: err, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}}
+}
+
+// ended is the answer to a caller whose context has ended.
+func ended(ctx context.Context, r *Request) Answer {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return refusedBy(r, Expired, nil)
+	}
+	return refusedBy(r, Canceled, nil)
+}
+
+func (n *Node) acquire(ctx context.Context, r Request) Answer {
+	if ctx.Err() != nil {
+		return ended(ctx, &r)
+	}
+	owner, peer, err := n.find(ctx, min(n.options.OwnerWait, max(r.Wait, time.Second)))
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx, &r)
+	case err != nil:
+		return refusedBy(&r, Unavailable, err)
+	case owner != nil:
+		a := owner.Acquire(ctx, r)
+		if a.Outcome == Unavailable && a.Err == nil {
+			a.Err = errOwnerGone
+		}
+		return a
+	}
+	got := make(chan Answer, 1)
+	cancel := peer.Enqueue(r, func(a Answer) { got <- a })
+	select {
+	case a := <-got:
+		if a.Outcome == Unavailable && a.Err == nil {
+			a.Err = errOwnerGone
+		}
+		return a
+	case <-ctx.Done():
+		cancel()
+		return ended(ctx, &r)
+	}
+}
+
+// find is whom to ask, for whom it waits at most so long.
+func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, error) {
+	owner, peer, changed, closed := n.route()
+	if owner == nil && peer == nil && !closed {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		for owner == nil && peer == nil && !closed {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return nil, nil, fmt.Errorf("weir: no owner was found: %w", ctx.Err())
+			case <-timer.C:
+				return nil, nil, ErrNoOwner
+			}
+			owner, peer, changed, closed = n.route()
+		}
+	}
+	if closed {
+		return nil, nil, ErrNodeClosed
+	}
+	return owner, peer, nil
+}
+
+// Commit ends a reservation with what it really cost: see [Owner.Commit].
+func (n *Node) Commit(ctx context.Context, r Reservation, actual int64) error {
+	return n.settle(ctx, r, actual, false)
+}
+
+// Cancel ends a reservation as if nothing had been taken: see [Owner.Cancel].
+func (n *Node) Cancel(ctx context.Context, r Reservation) error { return n.settle(ctx, r, 0, true) }
+
+func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
+	owner, peer, err := n.find(ctx, n.options.OwnerWait)
+	switch {
+	case err != nil:
+		return err
+	case owner != nil && cancel:
+		return owner.Cancel(ctx, r)
+	case owner != nil:
+		return owner.Commit(ctx, r, actual)
+	}
+	return peer.Settle(ctx, r, actual, cancel) //nolint:wrapcheck // it is that of the owner
+}
+
+// Close leaves the cluster. If the node is the owner, those who wait are answered Stopping, and another node can take over at
+// once.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	first := !n.closed
+	n.closed = true
+	n.mu.Unlock()
+	if first {
+		n.set(func() {})
+		n.end()
+	}
+	n.work.Wait()
+	return nil
+}

@@ -1,0 +1,270 @@
+package durable
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// What nodes tell each other is a sequence of messages, each of which begins with the version of the protocol, its kind and the
+// number of the request that it belongs to. Numbers are variable-length integers; texts have their length before them.
+// Deadlines travel as durations.
+
+// MessageKind tells messages apart.
+type MessageKind uint8
+
+const (
+	// MessageAsk asks for permits.
+	MessageAsk MessageKind = 1 + iota
+	// MessageWithdraw withdraws what was asked. It is answered by the answer to that.
+	MessageWithdraw
+	// MessageSettle ends a reservation.
+	MessageSettle
+	// MessageAnswer answers MessageAsk and MessageSettle.
+	MessageAnswer
+
+	messageKinds
+)
+
+const messageVersion = 1
+
+// MostMessageBytes is how long a message can be.
+const MostMessageBytes = 4096
+
+// Message is what one node tells another. Which fields count depends on its kind.
+type Message struct {
+	Kind MessageKind
+	// ID numbers the requests of a connection.
+	ID uint64
+	// Request is that of MessageAsk.
+	Request Request
+	// Reservation, Actual and Cancel are those of MessageSettle.
+	Reservation Reservation
+	Actual      int64
+	Cancel      bool
+	// Answer is that of MessageAnswer. Its Err survives as a text, and as whether it was ErrNotReserved, an *weir.OptionError
+	// or store.ErrUnavailable.
+	Answer Answer
+}
+
+var errMessage = errors.New("weir: not a message of this version between nodes")
+
+// AppendMessage appends the binary form of a message to b. The error is an *[weir.OptionError].
+func AppendMessage(b []byte, m *Message) ([]byte, error) {
+	b = append(b, messageVersion, byte(m.Kind))
+	b = binary.AppendUvarint(b, m.ID)
+	switch m.Kind {
+	case MessageAsk:
+		r := &m.Request
+		limit, err := store.AppendLimit(nil, r.Limit)
+		if err != nil {
+			return b, fmt.Errorf("%w", err)
+		}
+		b = appendString(appendString(appendString(b, r.Policy), r.Key), string(limit))
+		b = appendNumbers(b, r.N, int64(r.Wait), r.QueueLimit, int64(r.Reserve))
+	case MessageSettle:
+		b = appendReservation(b, &m.Reservation)
+		b = appendNumbers(b, m.Actual, number(m.Cancel))
+	case MessageAnswer:
+		a := &m.Answer
+		d := &a.Decision
+		b = append(b, byte(a.Outcome))
+		b = appendNumbers(b, number(d.Allowed), int64(d.Reason), d.Limit, d.Remaining, int64(d.RetryAfter), int64(d.ResetAfter))
+		b = appendString(b, d.Policy)
+		b = appendReservation(b, &a.Reservation)
+		kind, text := errorKind(a.Err)
+		b = appendString(append(b, kind), text)
+	}
+	return b, nil
+}
+
+func number(v bool) int64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func appendNumbers(b []byte, all ...int64) []byte {
+	for _, n := range all {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendReservation(b []byte, r *Reservation) []byte {
+	b = appendString(appendString(appendString(b, r.ID), r.Policy), r.Key)
+	return appendNumbers(b, r.Permits, r.Expires)
+}
+
+// The kinds of errors that a node tells apart.
+const (
+	errorNone byte = iota
+	errorOther
+	errorNotReserved
+	errorUnavailable
+	errorOption
+
+	errorKinds
+)
+
+// mostErrorBytes is how much of the text of an error is sent.
+const mostErrorBytes = 512
+
+func errorKind(err error) (kind byte, text string) {
+	if err == nil {
+		return errorNone, ""
+	}
+	kind = errorOther
+	if _, ok := errors.AsType[*weir.OptionError](err); ok {
+		kind = errorOption
+	}
+	switch {
+	case errors.Is(err, ErrNotReserved):
+		kind = errorNotReserved
+	case errors.Is(err, store.ErrUnavailable):
+		kind = errorUnavailable
+	}
+	text = err.Error()
+	return kind, text[:min(len(text), mostErrorBytes)]
+}
+
+// remoteError is what another node said.
+type remoteError struct {
+	text string
+	is   error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.is }
+
+func errorOf(kind byte, text string) error {
+	switch kind {
+	case errorNone:
+		return nil
+	case errorNotReserved:
+		return ErrNotReserved
+	case errorUnavailable:
+		return &remoteError{text, store.ErrUnavailable}
+	}
+	return &remoteError{text: text}
+}
+
+// ParseMessage reads a message, which may be anything: what is not a message is an error.
+func ParseMessage(b []byte) (m Message, err error) {
+	if len(b) > MostMessageBytes || len(b) < 3 || b[0] != messageVersion || b[1] == 0 || b[1] >= byte(messageKinds) {
+		return Message{}, errMessage
+	}
+	m.Kind = MessageKind(b[1])
+	d := reader{rest: b[2:]}
+	m.ID = d.unsigned()
+	switch m.Kind {
+	case MessageAsk:
+		r := &m.Request
+		r.Policy, r.Key = d.text(), d.text()
+		limit := d.text()
+		if d.failed {
+			return Message{}, errMessage
+		}
+		if r.Limit, err = store.ParseLimit([]byte(limit)); err != nil {
+			return Message{}, fmt.Errorf("%w: its limit: %w", errMessage, err)
+		}
+		r.N, r.Wait, r.QueueLimit, r.Reserve = d.signed(), time.Duration(d.signed()), d.signed(), time.Duration(d.signed())
+	case MessageSettle:
+		m.Reservation = d.reservation()
+		m.Actual, m.Cancel = d.signed(), d.bool()
+	case MessageAnswer:
+		a := &m.Answer
+		if a.Outcome = Outcome(d.byte()); a.Outcome == 0 || a.Outcome >= outcomes {
+			return Message{}, errMessage
+		}
+		v := &a.Decision
+		v.Allowed = d.bool()
+		reason := d.signed()
+		if reason < 0 || reason > int64(weir.ReasonUnavailable) {
+			return Message{}, errMessage
+		}
+		v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed() //nolint:gosec // checked
+		v.RetryAfter, v.ResetAfter, v.Policy = time.Duration(d.signed()), time.Duration(d.signed()), d.text()
+		a.Reservation = d.reservation()
+		kind := d.byte()
+		if kind >= errorKinds {
+			return Message{}, errMessage
+		}
+		a.Err = errorOf(kind, d.text())
+	case MessageWithdraw:
+	}
+	if d.failed || len(d.rest) > 0 {
+		return Message{}, errMessage
+	}
+	return m, nil
+}
+
+// reader reads the parts of a message.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (d *reader) fail() { d.rest, d.failed = nil, true }
+
+func (d *reader) byte() byte {
+	if len(d.rest) == 0 {
+		d.fail()
+		return 0
+	}
+	v := d.rest[0]
+	d.rest = d.rest[1:]
+	return v
+}
+
+func (d *reader) unsigned() uint64 {
+	v, size := binary.Uvarint(d.rest)
+	if size <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return v
+}
+
+func (d *reader) signed() int64 {
+	v, size := binary.Varint(d.rest)
+	if size <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return v
+}
+
+func (d *reader) bool() bool {
+	v := d.signed()
+	if v != 0 && v != 1 {
+		d.fail()
+	}
+	return v == 1
+}
+
+func (d *reader) text() string {
+	n := d.unsigned()
+	if n > uint64(len(d.rest)) {
+		d.fail()
+		return ""
+	}
+	s := string(d.rest[:n])
+	d.rest = d.rest[n:]
+	return s
+}
+
+func (d *reader) reservation() Reservation {
+	return Reservation{ID: d.text(), Policy: d.text(), Key: d.text(), Permits: d.signed(), Expires: d.signed()}
+}
