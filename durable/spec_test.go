@@ -13,7 +13,9 @@ import (
 )
 
 // later is an answer that may not have come yet.
-type later struct{ got atomic.Pointer[durable.Answer] }
+type later struct {
+	got atomic.Pointer[durable.Answer]
+}
 
 func (l *later) answer() durable.Answer {
 	if a := l.got.Load(); a != nil {

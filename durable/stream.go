@@ -1,0 +1,342 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/weirhq/weir/store"
+)
+
+// Stream carries messages between two nodes, in both directions, each of which is used by one goroutine at a time.
+type Stream interface {
+	// Send sends a message. It may wait until there is room.
+	Send(message []byte) error
+	// Receive waits for the next message. It fails for good once the stream has ended.
+	Receive() ([]byte, error)
+	// Close ends the stream: calls of Send and Receive return.
+	Close() error
+}
+
+// mostOutstanding is how many requests of a stream can be unanswered: more are answered Unavailable at once.
+const mostOutstanding = 100_000
+
+// StreamPeer is a [Peer] over a stream, which carries all requests of the node at once. It has two goroutines until Close, or until
+// the stream ends.
+type StreamPeer struct {
+	stream Stream
+	out    outbox
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	last   uint64
+	asked  map[uint64]func(Answer)
+	closed error
+}
+
+var _ Peer = (*StreamPeer)(nil)
+
+// NewStreamPeer answers the peer at the other end of a stream, which is closed with it.
+func NewStreamPeer(s Stream) *StreamPeer {
+	p := &StreamPeer{stream: s, asked: make(map[uint64]func(Answer))}
+	p.out.init()
+	p.work.Go(func() { p.fail(p.out.send(s)) })
+	p.work.Go(func() { p.fail(p.receive()) })
+	return p
+}
+
+func (p *StreamPeer) receive() error {
+	for {
+		b, err := p.stream.Receive()
+		if err != nil {
+			return fmt.Errorf("%w", err)
+		}
+		m, err := ParseMessage(b)
+		if err != nil {
+			return err
+		}
+		if m.Kind != MessageAnswer {
+			return errMessage
+		}
+		p.mu.Lock()
+		answer := p.asked[m.ID]
+		delete(p.asked, m.ID)
+		p.mu.Unlock()
+		if answer != nil {
+			answer(m.Answer)
+		}
+	}
+}
+
+// fail ends the peer: whoever waits is told.
+func (p *StreamPeer) fail(err error) {
+	p.mu.Lock()
+	if p.closed == nil {
+		p.closed = fmt.Errorf("%w: %w", errOwnerGone, err)
+	}
+	closed, asked := p.closed, p.asked
+	p.asked = nil
+	p.mu.Unlock()
+	p.out.close()
+	_ = p.stream.Close()
+	for _, answer := range asked {
+		answer(Answer{Outcome: Unavailable, Err: closed})
+	}
+}
+
+// Enqueue implements [Peer].
+func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
+	id, err := p.ask(&Message{Kind: MessageAsk, Request: r}, answer)
+	if err != nil {
+		answer(refusedBy(&r, Unavailable, err))
+		return func() {}
+	}
+	return func() { _ = p.put(&Message{Kind: MessageWithdraw, ID: id}) }
+}
+
+var errBusy = fmt.Errorf("%w: too many requests wait for the owner of the limits", store.ErrUnavailable)
+
+// ask sends a message that will be answered.
+func (p *StreamPeer) ask(m *Message, answer func(Answer)) (id uint64, err error) {
+	p.mu.Lock()
+	switch {
+	case p.closed != nil:
+		err = p.closed
+	case len(p.asked) >= mostOutstanding:
+		err = errBusy
+	default:
+		p.last++
+		id = p.last
+		p.asked[id] = answer
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	m.ID = id
+	if err = p.put(m); err != nil {
+		p.mu.Lock()
+		_, mine := p.asked[id]
+		delete(p.asked, id)
+		p.mu.Unlock()
+		if !mine {
+			return id, nil // it has been answered meanwhile
+		}
+		return 0, err
+	}
+	return id, nil
+}
+
+func (p *StreamPeer) put(m *Message) error {
+	b, err := AppendMessage(nil, m)
+	if err != nil {
+		return err
+	}
+	p.out.put(b)
+	return nil
+}
+
+// Settle implements [Peer].
+func (p *StreamPeer) Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
+	got := make(chan Answer, 1)
+	if _, err := p.ask(&Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}, func(a Answer) { got <- a }); err != nil {
+		return err
+	}
+	select {
+	case a := <-got:
+		if a.Outcome == Granted {
+			return nil
+		}
+		if a.Err != nil {
+			return a.Err
+		}
+		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w: %v", store.ErrUnavailable, a.Outcome)
+	case <-ctx.Done():
+		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w", ctx.Err())
+	}
+}
+
+// Close implements [Peer].
+func (p *StreamPeer) Close() error {
+	p.fail(errors.New("weir: the connection was closed"))
+	p.work.Wait()
+	return nil
+}
+
+// outbox is messages that wait to be sent, in order.
+type outbox struct {
+	mu     sync.Mutex
+	ready  sync.Cond
+	queue  [][]byte
+	closed bool
+}
+
+func (o *outbox) init() { o.ready.L = &o.mu }
+
+func (o *outbox) put(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.queue = append(o.queue, b)
+		o.ready.Signal()
+	}
+}
+
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed, o.queue = true, nil
+	o.ready.Broadcast()
+}
+
+// send sends what is put in until it is closed or the stream fails.
+func (o *outbox) send(s Stream) error {
+	var batch [][]byte
+	for {
+		o.mu.Lock()
+		for len(o.queue) == 0 && !o.closed {
+			o.ready.Wait()
+		}
+		if o.closed {
+			o.mu.Unlock()
+			return nil
+		}
+		batch, o.queue = o.queue, batch[:0]
+		o.mu.Unlock()
+		for i, b := range batch {
+			batch[i] = nil
+			if err := s.Send(b); err != nil {
+				return fmt.Errorf("%w", err)
+			}
+		}
+	}
+}
+
+// Serve answers the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
+// Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
+func (n *Node) Serve(ctx context.Context, s Stream) error {
+	session := &session{node: n, asked: make(map[uint64]Ticket)}
+	session.out.init()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	defer context.AfterFunc(n.ctx, func() { _ = s.Close() })() //nolint:contextcheck // it is that of the node
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		_ = session.out.send(s)
+		_ = s.Close()
+	})
+	err := session.receive(ctx, s)
+	session.end()
+	session.out.close()
+	_ = s.Close()
+	sending.Wait()
+	session.work.Wait()
+	return err
+}
+
+// session is what a node does for another one.
+type session struct {
+	node *Node
+	out  outbox
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	asked map[uint64]Ticket // those that wait
+	count int               // those that have not been answered
+}
+
+func (s *session) receive(ctx context.Context, stream Stream) error {
+	for {
+		b, err := stream.Receive()
+		if err != nil {
+			return fmt.Errorf("%w", err)
+		}
+		m, err := ParseMessage(b)
+		if err != nil {
+			return err
+		}
+		switch m.Kind {
+		case MessageAsk:
+			s.ask(m.ID, m.Request)
+		case MessageWithdraw:
+			s.mu.Lock()
+			ticket := s.asked[m.ID]
+			s.mu.Unlock()
+			ticket.Cancel()
+		case MessageSettle:
+			s.work.Go(func() { s.settle(ctx, &m) })
+		default:
+			return errMessage
+		}
+	}
+}
+
+func (s *session) ask(id uint64, r Request) {
+	owner := s.node.Owner()
+	s.mu.Lock()
+	s.count++
+	full := s.count > mostOutstanding
+	s.mu.Unlock()
+	switch {
+	case full:
+		s.answer(id, refusedBy(&r, Unavailable, errBusy))
+		return
+	case owner == nil:
+		s.answer(id, refusedBy(&r, Unavailable, errOwnerGone))
+		return
+	}
+	answered := false
+	ticket := owner.Enqueue(r, func(a Answer) {
+		s.mu.Lock()
+		answered = true
+		delete(s.asked, id)
+		s.mu.Unlock()
+		s.answer(id, a)
+	})
+	s.mu.Lock()
+	if !answered && s.asked != nil {
+		s.asked[id] = ticket
+	}
+	s.mu.Unlock()
+}
+
+func (s *session) answer(id uint64, a Answer) {
+	s.mu.Lock()
+	s.count--
+	s.mu.Unlock()
+	b, _ := AppendMessage(nil, &Message{Kind: MessageAnswer, ID: id, Answer: a})
+	s.out.put(b)
+}
+
+func (s *session) settle(ctx context.Context, m *Message) {
+	s.mu.Lock()
+	s.count++
+	s.mu.Unlock()
+	owner := s.node.Owner()
+	if owner == nil {
+		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errOwnerGone})
+		return
+	}
+	var err error
+	if m.Cancel {
+		err = owner.Cancel(ctx, m.Reservation)
+	} else {
+		err = owner.Commit(ctx, m.Reservation, m.Actual)
+	}
+	a := Answer{Outcome: Granted}
+	if err != nil {
+		a = Answer{Outcome: Unavailable, Err: err}
+	}
+	s.answer(m.ID, a)
+}
+
+// end withdraws what waits.
+func (s *session) end() {
+	s.mu.Lock()
+	asked := s.asked
+	s.asked = nil
+	s.mu.Unlock()
+	for _, t := range asked {
+		t.Cancel()
+	}
+}
