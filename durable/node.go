@@ -298,10 +298,22 @@ func (n *Node) acquire(ctx context.Context, r Request) Answer {
 		}
 		return a
 	case <-ctx.Done():
-		cancel()
-		return ended(ctx, &r)
 	}
+	cancel() // which is answered too, or the permits would be lost that were granted a moment ago
+	timer := time.NewTimer(withdrawTime)
+	defer timer.Stop()
+	select {
+	case a := <-got:
+		if a.Outcome == Granted {
+			return a
+		}
+	case <-timer.C:
+	}
+	return ended(ctx, &r)
 }
+
+// withdrawTime is how long to wait for what has become of a request that was withdrawn.
+const withdrawTime = time.Second
 
 // find is whom to ask, for whom it waits at most so long.
 func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, error) {

@@ -294,10 +294,14 @@ func (s *session) ask(id uint64, r Request) {
 		s.answer(id, a)
 	})
 	s.mu.Lock()
-	if !answered && s.asked != nil {
+	gone := s.asked == nil
+	if !answered && !gone {
 		s.asked[id] = ticket
 	}
 	s.mu.Unlock()
+	if gone {
+		ticket.Cancel()
+	}
 }
 
 func (s *session) answer(id uint64, a Answer) {

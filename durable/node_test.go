@@ -1,0 +1,168 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
+)
+
+// pipe is one end of a stream in memory.
+type pipe struct {
+	in, out chan []byte
+	done    chan struct{}
+	once    *sync.Once
+}
+
+func newPipe() (a, b *pipe) {
+	x, y, done, once := make(chan []byte, 16), make(chan []byte, 16), make(chan struct{}), new(sync.Once)
+	return &pipe{x, y, done, once}, &pipe{y, x, done, once}
+}
+
+func (p *pipe) Send(m []byte) error {
+	select {
+	case p.out <- m:
+		return nil
+	case <-p.done:
+		return io.ErrClosedPipe
+	}
+}
+
+func (p *pipe) Receive() ([]byte, error) {
+	select {
+	case m := <-p.in:
+		return m, nil
+	case <-p.done:
+		return nil, io.EOF
+	}
+}
+
+func (p *pipe) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+// cluster is some nodes that find each other.
+type cluster struct {
+	memory  *durable.Memory
+	nodes   map[string]*durable.Node
+	engines map[string]*durable.MemoryEngine
+	serving sync.WaitGroup
+	mu      sync.Mutex
+}
+
+func newCluster(t *testing.T, names []string, o durable.NodeOptions) *cluster {
+	t.Helper()
+	c := &cluster{
+		memory: must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond})),
+		nodes:  map[string]*durable.Node{}, engines: map[string]*durable.MemoryEngine{},
+	}
+	for _, name := range names {
+		o.Address, c.engines[name] = name, c.memory.Engine()
+		o.Engine = c.engines[name]
+		o.Dial = func(_ context.Context, address string) (durable.Peer, error) {
+			mine, other := newPipe()
+			c.mu.Lock()
+			node := c.nodes[address]
+			c.mu.Unlock()
+			c.serving.Go(func() { _ = node.Serve(context.Background(), other) })
+			return durable.NewStreamPeer(mine), nil
+		}
+		node := must(durable.NewNode(o))
+		c.mu.Lock()
+		c.nodes[name] = node
+		c.mu.Unlock()
+		synctest.Wait() // the first becomes the owner
+	}
+	t.Cleanup(func() {
+		for name, n := range c.nodes {
+			_ = n.Close()
+			_ = c.engines[name].Close()
+		}
+		c.serving.Wait()
+	})
+	return c
+}
+
+// TestNodesAskTheOwner: whatever node is asked, the limit is one, and those who wait are one queue.
+func TestNodesAskTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, []string{"a", "b", "c"}, durable.NodeOptions{})
+		if o := c.nodes["b"].Ownership(); o.Address != "a" {
+			t.Fatalf("%+v", o)
+		}
+		for _, name := range []string{"a", "b", "c", "b", "c"} {
+			want(t, c.nodes[name].Acquire(t.Context(), ask(1, 0)), durable.Granted)
+		}
+		want(t, c.nodes["c"].Acquire(t.Context(), ask(1, 0)), durable.Refused)
+		want(t, c.nodes["b"].Acquire(t.Context(), ask(6, 0)), durable.Never)
+		var mu sync.Mutex
+		var order []string
+		var work sync.WaitGroup
+		for _, name := range []string{"c", "a", "b"} {
+			work.Go(func() {
+				want(t, c.nodes[name].Acquire(t.Context(), ask(2, time.Minute)), durable.Granted)
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, name)
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		work.Wait()
+		if order[0] != "c" || order[1] != "a" || order[2] != "b" {
+			t.Error(order)
+		}
+	})
+}
+
+// TestOwnerGoes: those who wait are told at once, and the next owner goes on from what was granted.
+func TestOwnerGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, []string{"a", "b", "c"}, durable.NodeOptions{})
+		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		begin := time.Now()
+		var work sync.WaitGroup
+		work.Go(func() {
+			a := c.nodes["c"].Acquire(t.Context(), ask(4, time.Minute))
+			if a.Outcome != durable.Stopping && !errors.Is(a.Err, store.ErrUnavailable) {
+				t.Errorf("%+v", a)
+			}
+			if d := time.Since(begin); d > 3*time.Second {
+				t.Errorf("it took %v", d)
+			}
+		})
+		synctest.Wait()
+		c.engines["a"].Cut(true) // and its term is over a second later
+		work.Wait()
+		a := c.nodes["c"].Acquire(t.Context(), ask(5, time.Minute))
+		if want(t, a, durable.Granted); time.Since(begin) < 5*time.Second {
+			t.Errorf("granted after %v", time.Since(begin))
+		}
+	})
+}
+
+// TestRequeue: a request goes on waiting with the next owner if it is to.
+func TestRequeue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{Requeue: true})
+		want(t, c.nodes["b"].Acquire(t.Context(), ask(5, 0)), durable.Granted)
+		begin := time.Now()
+		var work sync.WaitGroup
+		work.Go(func() { want(t, c.nodes["b"].Acquire(t.Context(), ask(4, time.Minute)), durable.Granted) })
+		synctest.Wait()
+		_ = c.nodes["a"].Close()
+		work.Wait()
+		if d := time.Since(begin); d < 4*time.Second || d > 5*time.Second {
+			t.Errorf("granted after %v", d)
+		}
+		if o := c.nodes["b"].Ownership(); o.Address != "b" {
+			t.Errorf("%+v", o)
+		}
+	})
+}
