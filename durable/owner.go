@@ -303,3 +303,19 @@ func (o *Owner) Stop(ctx context.Context) error {
 	}
 	return errors.Join(err, o.term.Resign(ctx))
 }
+
+// Waiting is how many permits are waited for, of all keys.
+func (o *Owner) Waiting() (permits int64) {
+	o.mu.Lock()
+	all := make([]*bucket, 0, len(o.buckets))
+	for _, b := range o.buckets {
+		all = append(all, b)
+	}
+	o.mu.Unlock()
+	for _, b := range all {
+		b.mu.Lock()
+		permits += b.queue.Permits()
+		b.mu.Unlock()
+	}
+	return permits
+}

@@ -1,0 +1,333 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+)
+
+// Options configure an [Engine].
+type Options struct {
+	// Prefix stands before the keys of everything that is kept. Default: "/weir/".
+	Prefix string
+	// TTL is how long the term of an owner outlasts its last sign of life, in whole seconds from 1 s to 1 h: how long nothing is
+	// granted after an owner has died. The server may have a longer minimum. Default: 1 s.
+	TTL time.Duration
+}
+
+// Engine implements [durable.Engine] over etcd. Ownership is a key with the lowest revision of creation below a prefix, which
+// lives as long as a lease; that revision is the epoch, and every write is a transaction that holds only if the key is still
+// there.
+type Engine struct {
+	client *clientv3.Client
+	prefix string
+	ttl    int64
+	ctx    context.Context //nolint:containedctx // until Close
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+var _ durable.Engine = (*Engine)(nil)
+
+// New answers an engine over a client, which stays the caller's. The error is an *[weir.OptionError].
+func New(client *clientv3.Client, o Options) (*Engine, error) {
+	if o.Prefix == "" {
+		o.Prefix = "/weir/"
+	}
+	if o.TTL == 0 {
+		o.TTL = time.Second
+	}
+	if o.TTL < time.Second || o.TTL > time.Hour || o.TTL%time.Second != 0 {
+		return nil, &weir.OptionError{Option: "Options.TTL", Value: o.TTL.String(), Accepted: "whole seconds from 1s to 1h"}
+	}
+	if !strings.HasSuffix(o.Prefix, "/") || len(o.Prefix) > 256 {
+		return nil, &weir.OptionError{Option: "Options.Prefix", Value: fmt.Sprintf("%.80q", o.Prefix), Accepted: "at most 256 bytes that end in /"}
+	}
+	e := &Engine{client: client, prefix: o.Prefix, ttl: int64(o.TTL / time.Second)}
+	e.ctx, e.end = context.WithCancel(context.Background())
+	return e, nil
+}
+
+func (e *Engine) elections() string         { return e.prefix + "owner/" }
+func (e *Engine) record(name string) string { return e.prefix + "state/" + name }
+
+// Close implements [durable.Engine].
+func (e *Engine) Close() error {
+	e.end()
+	e.work.Wait()
+	return nil
+}
+
+// either is a context that ends with ctx or with the engine.
+func (e *Engine) either(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Campaign implements [durable.Engine].
+func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) {
+	ctx, done := e.either(ctx)
+	defer done()
+	begin := time.Now()
+	lease, err := e.client.Grant(ctx, e.ttl)
+	if err != nil {
+		return nil, e.campaignError(err)
+	}
+	t := &term{engine: e, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{})}
+	t.expires.Store(begin.Add(t.ttl).UnixNano() - base.UnixNano())
+	t.ctx, t.cancel = context.WithCancel(e.ctx)
+	e.work.Go(t.live)
+	if err := t.win(ctx, address); err != nil {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = t.Resign(short)
+		return nil, e.campaignError(err)
+	}
+	return t, nil
+}
+
+func (e *Engine) campaignError(err error) error {
+	if e.ctx.Err() != nil {
+		return durable.ErrEngineClosed
+	}
+	return fmt.Errorf("weir: the campaign has failed: %w", err)
+}
+
+// win waits until the key of this candidate is the oldest.
+func (t *term) win(ctx context.Context, address string) error {
+	c := t.engine.client
+	t.key = fmt.Sprintf("%s%x", t.engine.elections(), t.lease)
+	put, err := c.Put(ctx, t.key, address, clientv3.WithLease(t.lease))
+	if err != nil {
+		return fmt.Errorf("%w", err)
+	}
+	t.epoch = put.Header.Revision
+	for {
+		before, err := c.Get(ctx, t.engine.elections(), append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(t.epoch-1))...)
+		if err != nil {
+			return fmt.Errorf("%w", err)
+		}
+		if len(before.Kvs) == 0 {
+			break
+		}
+		if err := t.gone(ctx, string(before.Kvs[0].Key), before.Header.Revision+1); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-t.done:
+		return durable.ErrDeposed
+	default:
+		return nil
+	}
+}
+
+// gone waits until a key is.
+func (t *term) gone(ctx context.Context, key string, revision int64) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	watch := t.engine.client.Watch(ctx, key, clientv3.WithRev(revision))
+	for {
+		select {
+		case r, ok := <-watch:
+			if !ok || r.Err() != nil {
+				return fmt.Errorf("the candidates before cannot be watched: %w", errors.Join(r.Err(), ctx.Err()))
+			}
+			for _, event := range r.Events {
+				if event.Type == mvccpb.Event_DELETE {
+					return nil
+				}
+			}
+		case <-t.done:
+			return durable.ErrDeposed
+		}
+	}
+}
+
+// Watch implements [durable.Engine].
+func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
+	if e.ctx.Err() != nil {
+		return nil, durable.ErrEngineClosed
+	}
+	out := make(chan durable.Ownership, 1)
+	e.work.Go(func() {
+		ctx, done := e.either(ctx)
+		defer done()
+		defer close(out)
+		for ctx.Err() == nil {
+			e.watch(ctx, out)
+			select { // it has failed
+			case <-time.After(watchPause):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return out, nil
+}
+
+// watchPause is how long to wait after watching has failed.
+const watchPause = 100 * time.Millisecond
+
+// watch tells who the owner is until that fails.
+func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	revision, err := e.tell(ctx, out)
+	if err != nil {
+		return
+	}
+	for r := range e.client.Watch(ctx, e.elections(), clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
+		if r.Err() != nil {
+			return
+		}
+		if len(r.Events) == 0 {
+			continue
+		}
+		if _, err := e.tell(ctx, out); err != nil {
+			return
+		}
+	}
+}
+
+// tell tells who the owner is now.
+func (e *Engine) tell(ctx context.Context, out chan durable.Ownership) (revision int64, err error) {
+	r, err := e.client.Get(ctx, e.elections(), clientv3.WithFirstCreate()...)
+	if err != nil {
+		return 0, fmt.Errorf("%w", err)
+	}
+	var o durable.Ownership
+	if len(r.Kvs) > 0 {
+		o = durable.Ownership{Address: string(r.Kvs[0].Value), Epoch: r.Kvs[0].CreateRevision}
+	}
+	select {
+	case <-out: // it has been overtaken
+	default:
+	}
+	out <- o
+	return r.Header.Revision, nil
+}
+
+// base anchors monotonic times.
+var base = time.Now()
+
+// term implements [durable.Term].
+type term struct {
+	engine *Engine
+	lease  clientv3.LeaseID
+	ttl    time.Duration
+	key    string
+	epoch  int64
+
+	expires atomic.Int64    // nanoseconds after base
+	ctx     context.Context //nolint:containedctx // until the term has ended
+	cancel  context.CancelFunc
+	once    sync.Once
+	done    chan struct{}
+}
+
+// over ends the term.
+func (t *term) over() {
+	t.once.Do(func() {
+		t.expires.Store(0)
+		close(t.done)
+		t.cancel()
+	})
+}
+
+// live renews the lease, and ends the term if that has failed for too long. What counts is when the request was sent, as the server
+// cannot have counted from earlier.
+func (t *term) live() {
+	defer t.over()
+	pause := t.ttl / 5 //nolint:mnd // so that a lost packet or two do no harm
+	for {
+		begin := time.Now()
+		ctx, cancel := context.WithDeadline(t.ctx, base.Add(time.Duration(t.expires.Load())))
+		r, err := t.engine.client.KeepAliveOnce(ctx, t.lease)
+		cancel()
+		switch {
+		case t.ctx.Err() != nil, errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return
+		case err == nil:
+			t.expires.Store(int64(begin.Sub(base)) + r.TTL*int64(time.Second))
+		case time.Since(base) >= time.Duration(t.expires.Load()):
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-t.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// Epoch implements [durable.Term].
+func (t *term) Epoch() int64 { return t.epoch }
+
+// Expires implements [durable.Term].
+func (t *term) Expires() time.Time { return base.Add(time.Duration(t.expires.Load())) }
+
+// Done implements [durable.Term].
+func (t *term) Done() <-chan struct{} { return t.done }
+
+// Load implements [durable.Term].
+func (t *term) Load(ctx context.Context, name string) (value []byte, revision int64, err error) {
+	r, err := t.engine.client.Get(ctx, t.engine.record(name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("weir: a record cannot be read: %w", err)
+	}
+	if len(r.Kvs) == 0 {
+		return nil, 0, nil
+	}
+	return r.Kvs[0].Value, r.Kvs[0].ModRevision, nil
+}
+
+// Store implements [durable.Term].
+func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int64, err error) {
+	if len(writes) > durable.MostWrites {
+		return 0, fmt.Errorf("weir: %d writes at a time: must be at most %d", len(writes), durable.MostWrites)
+	}
+	conditions := make([]clientv3.Cmp, 0, 1+len(writes))
+	puts := make([]clientv3.Op, 0, len(writes))
+	conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.epoch))
+	for i := range writes {
+		w := &writes[i]
+		key := t.engine.record(w.Name)
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", w.Revision))
+		puts = append(puts, clientv3.OpPut(key, string(w.Value)))
+	}
+	r, err := t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
+	if err != nil {
+		return 0, fmt.Errorf("weir: records cannot be written: %w", err)
+	}
+	if r.Succeeded {
+		return r.Header.Revision, nil
+	}
+	if own := r.Responses[0].GetResponseRange().GetKvs(); len(own) > 0 && own[0].GetCreateRevision() == t.epoch {
+		return 0, durable.ErrConflict
+	}
+	t.over()
+	return 0, durable.ErrDeposed
+}
+
+// Resign implements [durable.Term].
+func (t *term) Resign(ctx context.Context) error {
+	t.over()
+	if _, err := t.engine.client.Revoke(ctx, t.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
+	}
+	return nil
+}

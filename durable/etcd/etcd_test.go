@@ -1,0 +1,50 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+func TestEmbeddedAlone(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 2 {
+		begin := time.Now()
+		s, err := etcd.Start(t.Context(), etcd.EmbeddedOptions{Directory: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("started in %v", time.Since(begin))
+		e, err := etcd.New(s.Client(), etcd.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := durable.NewNode(durable.NodeOptions{Engine: e, Address: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 5}
+		for i := range 4 {
+			a := n.Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})
+			want := durable.Granted
+			if round == 1 && i > 0 {
+				want = durable.Refused
+			}
+			if a.Outcome != want {
+				t.Errorf("round %d, %d: %v %v", round, i, a.Outcome, a.Err)
+			}
+		}
+		t.Logf("granted after %v", time.Since(begin))
+		_ = n.Close()
+		_ = e.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Logf("closed after %v", time.Since(begin))
+	}
+	_ = context.Background()
+}

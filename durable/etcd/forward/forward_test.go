@@ -1,0 +1,76 @@
+package forward_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd/forward"
+)
+
+// TestNodesOverGRPC: a node asks the owner over a stream, and is told at once when it goes.
+func TestNodesOverGRPC(t *testing.T) {
+	memory, err := durable.NewMemory(durable.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []*durable.Node
+	var servers []*grpc.Server
+	for range 2 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := durable.NewNode(durable.NodeOptions{
+			Engine: memory.Engine(), Address: listener.Addr().String(), Dial: forward.Dial(forward.DialOptions{}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := grpc.NewServer()
+		forward.Register(s, n)
+		go func() { _ = s.Serve(listener) }()
+		nodes, servers = append(nodes, n), append(servers, s)
+		for n.Ownership().Address == "" {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 1000}
+	ask := durable.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, QueueLimit: 10}
+	var work sync.WaitGroup
+	for range 100 {
+		work.Go(func() {
+			for range 10 {
+				if a := nodes[1].Acquire(t.Context(), ask); a.Outcome != durable.Granted {
+					t.Errorf("%v %v", a.Outcome, a.Err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	work.Go(func() {
+		if a := nodes[1].Acquire(t.Context(), ask); a.Outcome != durable.Stopping && a.Outcome != durable.Unavailable {
+			t.Errorf("%v %v", a.Outcome, a.Err)
+		}
+	})
+	for nodes[0].Owner().Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if a := nodes[1].Acquire(ctx, ask); a.Outcome != durable.Expired {
+		t.Errorf("%v %v", a.Outcome, a.Err)
+	}
+	_ = nodes[0].Close()
+	work.Wait()
+	_ = nodes[1].Close()
+	for _, s := range servers {
+		s.Stop()
+	}
+}
