@@ -36,7 +36,8 @@ type bucket struct {
 	busy    bool  // a record is being written
 	ahead   ahead
 
-	early     []*waiter // those who came while the record was being read
+	trail     []*adjusting // that the next record is written with
+	early     []*waiter    // those who came while the record was being read
 	queue     queue.Queue[*waiter]
 	writing   writing
 	deadlines deadlines
@@ -57,7 +58,9 @@ func (b *bucket) enter(w *waiter) {
 	var after answers
 	switch {
 	case b.ended != 0:
-		after.add(w, b.refusal(w, b.ended, algo.Result{}))
+		a := b.refusal(w, b.ended, algo.Result{})
+		a.Err = errNotOwner
+		after.add(w, a)
 	case b.state == nil:
 		w.stage = stageLoading
 		b.early = append(b.early, w)
@@ -77,11 +80,14 @@ func (b *bucket) enter(w *waiter) {
 
 // begin carries out a request, or lets it wait.
 func (b *bucket) begin(w *waiter, after *answers) {
-	if w.settles != nil {
+	switch {
+	case w.settles != nil:
 		b.settle(w, after)
-		return
+	case w.adjusts != nil:
+		b.adjust(w, after)
+	default:
+		b.admit(w, after)
 	}
-	b.admit(w, after)
 }
 
 // answers are given once the lock has been let go.
@@ -304,6 +310,8 @@ func (b *bucket) undo(w *waiter) {
 	switch {
 	case w.settles != nil: // what was done stays done, in memory, and is written with the next record
 		b.stale = true
+	case w.adjusts != nil:
+		b.unadjust(w)
 	case w.final.Reservation.ID != "":
 		b.state.Cancel(w.final.Reservation.ID, w.final.Reservation.Expires)
 	case w.generation == b.generation:

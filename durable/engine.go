@@ -37,6 +37,8 @@ type Term interface {
 	Done() <-chan struct{}
 	// Load reads a record. A record that does not exist has revision 0.
 	Load(ctx context.Context, name string) (value []byte, revision int64, err error)
+	// List reads the records whose names begin with prefix, by name, at most so many of them, the last ones first.
+	List(ctx context.Context, prefix string, most int) ([]Named, error)
 	// Store writes records, all or none, if this is still the term, and each of them still has the revision that it is
 	// expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
 	// promises to survive. ErrDeposed says that it is not the term any more, and ErrConflict that a record has another
@@ -51,6 +53,12 @@ type Write struct {
 	Name     string
 	Value    []byte
 	Revision int64 // that it is expected to have, 0 if it does not exist
+}
+
+// Named is a record with its name.
+type Named struct {
+	Name  string
+	Value []byte
 }
 
 // MostWrites is how many records one call of Store may write.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -295,6 +296,23 @@ func (t *memoryTerm) Load(ctx context.Context, name string) (value []byte, revis
 	defer m.mu.Unlock()
 	r := m.records[name]
 	return slices.Clone(r.value), r.revision, nil
+}
+
+func (t *memoryTerm) List(ctx context.Context, prefix string, most int) ([]Named, error) {
+	if err := t.reach(ctx); err != nil {
+		return nil, err
+	}
+	m := t.engine.cluster
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Named
+	for name, r := range m.records {
+		if strings.HasPrefix(name, prefix) {
+			all = append(all, Named{name, slices.Clone(r.value)})
+		}
+	}
+	slices.SortFunc(all, func(a, b Named) int { return strings.Compare(b.Name, a.Name) })
+	return all[:min(len(all), most)], nil
 }
 
 func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64, err error) {

@@ -257,6 +257,9 @@ func (n *Node) Acquire(ctx context.Context, r Request) Answer {
 	}
 }
 
+// errNotOwner says that whoever was asked does not own the limits, and did nothing: whoever does can be asked instead.
+var errNotOwner = fmt.Errorf("%w: the process that was asked does not own the limits", store.ErrUnavailable)
+
 // errOwnerGone says that an owner has gone before it had answered.
 var errOwnerGone = fmt.Errorf("%w: the owner of the limits has gone", store.ErrUnavailable)
 
@@ -272,17 +275,44 @@ func ended(ctx context.Context, r *Request) Answer {
 	return refusedBy(r, Canceled, nil)
 }
 
+// acquire asks once whoever is the owner; those who turn out not to be are not counted.
 func (n *Node) acquire(ctx context.Context, r Request) Answer {
-	if ctx.Err() != nil {
-		return ended(ctx, &r)
+	begin, wait := time.Now(), r.Wait
+	most := min(n.options.OwnerWait, max(r.Wait, time.Second))
+	for {
+		if ctx.Err() != nil {
+			return ended(ctx, &r)
+		}
+		owner, peer, changed, err := n.find(ctx, most-time.Since(begin))
+		switch {
+		case ctx.Err() != nil:
+			return ended(ctx, &r)
+		case err != nil:
+			return refusedBy(&r, Unavailable, err)
+		}
+		if wait > 0 {
+			if r.Wait = wait - time.Since(begin); r.Wait <= 0 {
+				return refusedBy(&r, Expired, nil)
+			}
+		}
+		a := askOwner(ctx, owner, peer, r)
+		if !errors.Is(a.Err, errNotOwner) {
+			return a
+		}
+		short, cancel := context.WithTimeout(ctx, retryNotOwner)
+		select {
+		case <-changed:
+		case <-short.Done():
+		}
+		cancel()
 	}
-	owner, peer, err := n.find(ctx, min(n.options.OwnerWait, max(r.Wait, time.Second)))
-	switch {
-	case ctx.Err() != nil:
-		return ended(ctx, &r)
-	case err != nil:
-		return refusedBy(&r, Unavailable, err)
-	case owner != nil:
+}
+
+// retryNotOwner is how long to wait for news of the owner before somebody who was not it is asked again.
+const retryNotOwner = 20 * time.Millisecond
+
+func askOwner(ctx context.Context, owner *Owner, peer Peer, r Request) Answer {
+	if owner != nil {
 		a := owner.Acquire(ctx, r)
 		if a.Outcome == Unavailable && a.Err == nil {
 			a.Err = errOwnerGone
@@ -315,8 +345,11 @@ func (n *Node) acquire(ctx context.Context, r Request) Answer {
 // withdrawTime is how long to wait for what has become of a request that was withdrawn.
 const withdrawTime = time.Second
 
-// find is whom to ask, for whom it waits at most so long.
-func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, error) {
+// find is whom to ask, for whom it waits at most so long, and what is closed when that changes.
+func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) {
+	if most <= 0 {
+		return nil, nil, nil, ErrNoOwner
+	}
 	owner, peer, changed, closed := n.route()
 	if owner == nil && peer == nil && !closed {
 		timer := time.NewTimer(most)
@@ -325,17 +358,17 @@ func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, erro
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return nil, nil, fmt.Errorf("weir: no owner was found: %w", ctx.Err())
+				return nil, nil, nil, fmt.Errorf("weir: no owner was found: %w", ctx.Err())
 			case <-timer.C:
-				return nil, nil, ErrNoOwner
+				return nil, nil, nil, ErrNoOwner
 			}
 			owner, peer, changed, closed = n.route()
 		}
 	}
 	if closed {
-		return nil, nil, ErrNodeClosed
+		return nil, nil, nil, ErrNodeClosed
 	}
-	return owner, peer, nil
+	return owner, peer, changed, nil
 }
 
 // Commit ends a reservation with what it really cost: see [Owner.Commit].
@@ -347,7 +380,7 @@ func (n *Node) Commit(ctx context.Context, r Reservation, actual int64) error {
 func (n *Node) Cancel(ctx context.Context, r Reservation) error { return n.settle(ctx, r, 0, true) }
 
 func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
-	owner, peer, err := n.find(ctx, n.options.OwnerWait)
+	owner, peer, _, err := n.find(ctx, n.options.OwnerWait)
 	switch {
 	case err != nil:
 		return err

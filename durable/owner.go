@@ -130,7 +130,13 @@ func (o *Owner) Enqueue(r Request, answer func(Answer)) Ticket {
 	w.at = time.Now().Add(wait)
 	b, why := o.bucket(r.Policy, r.Key)
 	if b == nil {
-		answer(Answer{Outcome: why, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}})
+		a := refusedBy(&r, why, nil)
+		if why == Refused {
+			a.Decision.Reason = weir.ReasonTableFull
+		} else {
+			a.Err = errNotOwner
+		}
+		answer(a)
 		return Ticket{}
 	}
 	b.enter(w)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weirhq/weir/store"
 )
@@ -102,7 +103,7 @@ func (p *StreamPeer) ask(m *Message, answer func(Answer)) (id uint64, err error)
 	p.mu.Lock()
 	switch {
 	case p.closed != nil:
-		err = p.closed
+		err = errNotOwner
 	case len(p.asked) >= mostOutstanding:
 		err = errBusy
 	default:
@@ -257,7 +258,7 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 		}
 		switch m.Kind {
 		case MessageAsk:
-			s.ask(m.ID, m.Request)
+			s.ask(ctx, m.ID, m.Request)
 		case MessageWithdraw:
 			s.mu.Lock()
 			ticket := s.asked[m.ID]
@@ -271,20 +272,52 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 	}
 }
 
-func (s *session) ask(id uint64, r Request) {
-	owner := s.node.Owner()
+func (s *session) ask(ctx context.Context, id uint64, r Request) {
 	s.mu.Lock()
 	s.count++
 	full := s.count > mostOutstanding
 	s.mu.Unlock()
-	switch {
-	case full:
+	if full {
 		s.answer(id, refusedBy(&r, Unavailable, errBusy))
 		return
-	case owner == nil:
-		s.answer(id, refusedBy(&r, Unavailable, errOwnerGone))
+	}
+	if owner := s.node.Owner(); owner != nil {
+		s.enqueue(owner, id, r)
 		return
 	}
+	s.work.Go(func() { // others may have heard of the election first
+		owner := s.node.elected(ctx)
+		if owner == nil {
+			s.answer(id, refusedBy(&r, Unavailable, errNotOwner))
+			return
+		}
+		s.enqueue(owner, id, r)
+	})
+}
+
+// electedTime is how long a node that others take for the owner waits to hear so itself.
+const electedTime = 500 * time.Millisecond
+
+// elected is the owner if it is this node, or becomes it in a moment.
+func (n *Node) elected(ctx context.Context) *Owner {
+	timer := time.NewTimer(electedTime)
+	defer timer.Stop()
+	for {
+		owner, _, changed, closed := n.route()
+		if owner != nil || closed {
+			return owner
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *session) enqueue(owner *Owner, id uint64, r Request) {
 	answered := false
 	ticket := owner.Enqueue(r, func(a Answer) {
 		s.mu.Lock()

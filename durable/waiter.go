@@ -12,6 +12,7 @@ import (
 type waiter struct {
 	request Request
 	settles *settlement // what it ends, if it is not a request for permits
+	adjusts *adjusting  // what it changes, if that is what it is for
 	answer  func(Answer)
 	at      time.Time // its deadline
 	place   int       // in the heap of deadlines, -1 if it is not there

@@ -112,6 +112,7 @@ const (
 	errorNotReserved
 	errorUnavailable
 	errorOption
+	errorNotOwner
 
 	errorKinds
 )
@@ -130,6 +131,8 @@ func errorKind(err error) (kind byte, text string) {
 	switch {
 	case errors.Is(err, ErrNotReserved):
 		kind = errorNotReserved
+	case errors.Is(err, errNotOwner):
+		kind = errorNotOwner
 	case errors.Is(err, store.ErrUnavailable):
 		kind = errorUnavailable
 	}
@@ -152,6 +155,8 @@ func errorOf(kind byte, text string) error {
 		return nil
 	case errorNotReserved:
 		return ErrNotReserved
+	case errorNotOwner:
+		return errNotOwner
 	case errorUnavailable:
 		return &remoteError{text, store.ErrUnavailable}
 	}

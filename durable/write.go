@@ -86,10 +86,20 @@ func (o *Owner) writeBatch(batch []*bucket) {
 	writes := make([]Write, 0, len(batch))
 	busy := make([]*bucket, 0, len(batch))
 	for _, b := range batch {
-		if w, ok := b.draw(o.options.Reserve); ok {
-			writes, busy = append(writes, w), append(busy, b)
+		drawn := b.draw(o.options.Reserve)
+		if len(drawn) == 0 {
+			continue
 		}
+		if len(writes)+len(drawn) > MostWrites {
+			o.writeAll(writes, busy)
+			writes, busy = writes[:0], busy[:0]
+		}
+		writes, busy = append(writes, drawn...), append(busy, b)
 	}
+	o.writeAll(writes, busy)
+}
+
+func (o *Owner) writeAll(writes []Write, busy []*bucket) {
 	if len(writes) == 0 {
 		return
 	}
@@ -130,13 +140,13 @@ func (o *Owner) failed(what string, err error) {
 	o.warn(what, err)
 }
 
-// draw is the record that a bucket wants to be written now.
-func (b *bucket) draw(reserve int64) (Write, bool) {
+// draw is the record that a bucket wants to be written now, and what is written with it.
+func (b *bucket) draw(reserve int64) []Write {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = false
 	if b.ended != 0 || b.state == nil || b.busy {
-		return Write{}, false
+		return nil
 	}
 	most := reserve - 1
 	if reserve == 0 {
@@ -147,7 +157,12 @@ func (b *bucket) draw(reserve int64) (Write, bool) {
 		w.written = true
 	}
 	b.busy, b.stale = true, false
-	return Write{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}, true
+	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
+	for _, a := range b.trail[:min(len(b.trail), mostTrail)] {
+		writes = append(writes, a.write())
+	}
+	b.trail = b.trail[len(writes)-1:]
+	return writes
 }
 
 // retryPause is how long nothing is granted after a write has failed.

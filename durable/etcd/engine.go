@@ -295,6 +295,20 @@ func (t *term) Load(ctx context.Context, name string) (value []byte, revision in
 	return r.Kvs[0].Value, r.Kvs[0].ModRevision, nil
 }
 
+// List implements [durable.Term].
+func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Named, error) {
+	r, err := t.engine.client.Get(ctx, t.engine.record(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)),
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
+	if err != nil {
+		return nil, fmt.Errorf("weir: records cannot be read: %w", err)
+	}
+	all := make([]durable.Named, 0, len(r.Kvs))
+	for _, kv := range r.Kvs {
+		all = append(all, durable.Named{Name: strings.TrimPrefix(string(kv.Key), t.engine.record("")), Value: kv.Value})
+	}
+	return all, nil
+}
+
 // Store implements [durable.Term].
 func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int64, err error) {
 	if len(writes) > durable.MostWrites {

@@ -1,0 +1,170 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// Adjustment is a change of what is left of a limit, by somebody who has a reason. It is written together with what it changes.
+type Adjustment struct {
+	Time   time.Time `json:"time"`
+	Policy string    `json:"policy"`
+	Key    string    `json:"key"`
+	// Permits is how many were given, or taken if it is negative.
+	Permits int64 `json:"permits"`
+	// Remaining is what was left afterwards.
+	Remaining int64 `json:"remaining"`
+	// By and Reason say who did it and why, in at most 256 bytes each.
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+const (
+	mostAdjustmentText = 256
+	// mostTrail is how many adjustments are written with a record.
+	mostTrail = 10
+)
+
+// adjusting is an adjustment that is being carried out.
+type adjusting struct {
+	Adjustment
+
+	name string
+}
+
+func (a *adjusting) write() Write {
+	value, _ := json.Marshal(&a.Adjustment) // which cannot fail
+	return Write{Name: a.name, Value: value}
+}
+
+func trailName(policy, key string) string { return "audit/" + recordKey(policy, key) + "/" }
+
+// Adjust gives permits of a key back, at most until all are available, or takes them if the number is negative, whether they are
+// there or not, up to a debt of the limit. It is durable, with who did it and why, when Adjust returns without an error.
+// ErrUnavailable of package store says that it is not known whether it is.
+func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustment, error) {
+	switch r := (Request{Policy: a.Policy, Key: a.Key, Limit: l}); {
+	case a.Permits > maxRecordAhead || a.Permits < -maxRecordAhead:
+		return a, &weir.OptionError{Option: "Adjustment.Permits", Value: fmt.Sprint(a.Permits), Accepted: "from -10^15 to 10^15"}
+	case len(a.By) > mostAdjustmentText || a.By == "":
+		return a, &weir.OptionError{Option: "Adjustment.By", Value: fmt.Sprintf("of %d bytes", len(a.By)), Accepted: "from 1 to 256 bytes"}
+	case len(a.Reason) > mostAdjustmentText || a.Reason == "":
+		return a, &weir.OptionError{
+			Option: "Adjustment.Reason", Value: fmt.Sprintf("of %d bytes", len(a.Reason)), Accepted: "from 1 to 256 bytes",
+		}
+	case l.Algorithm == weir.AlgorithmConcurrency:
+		return a, &weir.OptionError{Option: "Limit.Algorithm", Value: l.Algorithm.String(), Accepted: "one whose permits come back with time"}
+	default:
+		if err := r.check(); err != nil {
+			return a, err
+		}
+	}
+	b, why := o.bucket(a.Policy, a.Key)
+	if b == nil {
+		return a, fmt.Errorf("weir: nothing was adjusted: %w: %v", store.ErrUnavailable, why)
+	}
+	own := &adjusting{Adjustment: a}
+	got := make(chan Answer, 1)
+	b.enter(&waiter{
+		request: Request{Policy: a.Policy, Key: a.Key, Limit: l}, adjusts: own, answer: func(x Answer) { got <- x }, place: -1,
+		at: time.Now().Add(o.options.WriteTimeout),
+	})
+	select {
+	case x := <-got:
+		switch {
+		case x.Outcome == Granted:
+			return own.Adjustment, nil
+		case x.Err != nil:
+			return a, x.Err
+		}
+		return a, fmt.Errorf("weir: it is not known whether it was adjusted: %w: %v", store.ErrUnavailable, x.Outcome)
+	case <-ctx.Done():
+		return a, fmt.Errorf("weir: it is not known whether it was adjusted: %w", ctx.Err())
+	}
+}
+
+// Adjustments are the last adjustments of a key, the last one first, at most so many, from 1 to 1000.
+func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) ([]Adjustment, error) {
+	if most < 1 || most > 1000 {
+		return nil, &weir.OptionError{Option: "most", Value: fmt.Sprint(most), Accepted: "from 1 to 1000"}
+	}
+	found, err := o.term.List(ctx, trailName(policy, key), most)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	all := make([]Adjustment, 0, len(found))
+	for i := range found {
+		var a Adjustment
+		if err := json.Unmarshal(found[i].Value, &a); err != nil {
+			return nil, fmt.Errorf("weir: the adjustment %.80q cannot be read: %w", found[i].Name, err)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// adjust carries an adjustment out, and answers once that is durable.
+func (b *bucket) adjust(w *waiter, after *answers) {
+	b.deadlines.remove(w)
+	if err := b.advance(w.request.Limit); err != nil {
+		after.add(w, unavailable(w, err))
+		return
+	}
+	a := w.adjusts
+	a.Time = time.Now()
+	a.name = fmt.Sprintf("%s%020d", trailName(a.Policy, a.Key), b.state.Time())
+	for _, other := range b.trail {
+		if other.name >= a.name {
+			after.add(w, unavailable(w, errAdjusting))
+			return
+		}
+	}
+	if a.Permits > 0 {
+		b.state.Refund(a.Permits)
+	} else {
+		b.state.Debit(-a.Permits)
+	}
+	left := b.state.Peek(0)
+	a.Remaining = left.Remaining
+	b.trail = append(b.trail, a)
+	w.must = true
+	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(w, left)}, after)
+	b.serve(a.Time, after)
+}
+
+var errAdjusting = errors.New("weir: the key is being adjusted by somebody else at the same moment: try again")
+
+// unadjust takes an adjustment back, as it could not be written.
+func (b *bucket) unadjust(w *waiter) {
+	a := w.adjusts
+	if a.Permits > 0 {
+		b.state.Debit(a.Permits)
+	} else {
+		b.state.Refund(-a.Permits)
+	}
+	for i, other := range b.trail {
+		if other == a {
+			b.trail = append(b.trail[:i:i], b.trail[i+1:]...)
+			break
+		}
+	}
+	b.stale = true
+}
+
+// Inspect answers what is left of a limit, and changes nothing.
+func (o *Owner) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
+	a := o.Acquire(ctx, Request{Policy: policy, Key: key, Limit: l})
+	if a.Outcome == Granted || a.Outcome == Refused {
+		return a.Decision, nil
+	}
+	if a.Err != nil {
+		return weir.Decision{}, a.Err
+	}
+	return weir.Decision{}, fmt.Errorf("weir: it is not known what is left: %w: %v", store.ErrUnavailable, a.Outcome)
+}

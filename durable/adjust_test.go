@@ -1,0 +1,59 @@
+package durable_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+)
+
+// TestAdjustments: what an adjustment gives or takes counts at once, promotes those who wait, and survives with who did it.
+func TestAdjustments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
+		o, _ := owned(t, m, durable.OwnerOptions{})
+		month := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}
+		r := durable.Request{Policy: "tokens", Key: "acme", Limit: month, N: 100}
+		want(t, o.Acquire(t.Context(), r), durable.Granted)
+		r.N, r.Wait, r.QueueLimit = 30, time.Hour, 100
+		waiting, _ := collect(o, r)
+		time.Sleep(time.Minute)
+		given, err := o.Adjust(t.Context(), month, durable.Adjustment{
+			Policy: "tokens", Key: "acme", Permits: 50, By: "ops@example.com", Reason: "paid for",
+		})
+		if err != nil || given.Remaining != 50 {
+			t.Fatalf("%+v, %v", given, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		want(t, waiting.answer(), durable.Granted)
+		time.Sleep(time.Second)
+		if _, err := o.Adjust(t.Context(), month, durable.Adjustment{
+			Policy: "tokens", Key: "acme", Permits: -5, By: "ops@example.com", Reason: "a mistake",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o, _ = owned(t, m, durable.OwnerOptions{})
+		if d, err := o.Inspect(t.Context(), "tokens", "acme", month); err != nil || d.Remaining != 15 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		trail, err := o.Adjustments(t.Context(), "tokens", "acme", 10)
+		if err != nil || len(trail) != 2 || trail[0].Permits != -5 || trail[1].Reason != "paid for" {
+			t.Errorf("%+v, %v", trail, err)
+		}
+		for _, wrong := range []durable.Adjustment{
+			{Policy: "tokens", Key: "acme", Permits: 1, Reason: "nobody"},
+			{Policy: "tokens", Key: "acme", Permits: 1, By: "nobody"},
+			{Policy: "", Permits: 1, By: "a", Reason: "b"},
+			{Policy: "tokens", Permits: 2e15, By: "a", Reason: "b"},
+		} {
+			if _, err := o.Adjust(t.Context(), month, wrong); err == nil {
+				t.Errorf("%+v was accepted", wrong)
+			}
+		}
+	})
+}
