@@ -29,6 +29,9 @@ type EngineOptions struct {
 	// shared limits, and bounds how long that may take. It belongs to the caller: Close of the engine does not close it, and
 	// several engines may have one. Default: nil, then sets with shared policies are refused.
 	Store store.Store
+	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
+	// does. Default: nil, then sets with such policies are refused.
+	Durable store.Queued
 	// Alone keeps the limits of shared policies in this process, whatever Consistency and Store are: for tests of a set,
 	// for replays and where there is one process only. Default: false.
 	Alone bool

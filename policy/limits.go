@@ -60,6 +60,9 @@ type Policy struct {
 	// takes longer gives its permits back before it ends. A request that is held to several shared policies has the longest
 	// of theirs. It must be 0 if Consistency is ConsistencyLocal. Default: 1 min.
 	Hold time.Duration
+	// Durability says what the limits survive. Those of DurabilityCluster are kept by [EngineOptions.Durable], with a queue if
+	// QueueLimit says so; Consistency must be ConsistencyLocal then. Default: DurabilityMemory.
+	Durability Durability
 	// Priority is that of requests that the policy holds for, where the engine has a [weir.Shedder]. Of several policies the
 	// highest counts.
 	Priority weir.Priority

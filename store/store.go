@@ -39,6 +39,12 @@ type Charge struct {
 	// Other stores do not look at them.
 	Consistency Consistency
 	Fail        Fail
+	// Durable says that the limit is kept by the one owner in a cluster: see [Divided], and package durable. Other stores do not
+	// look at it.
+	Durable bool
+	// Queue is how many permits can be waited for, those of this charge included, by [Queued.Acquire]: from 0 to 10^15. Default:
+	// 0, nobody waits.
+	Queue int64
 }
 
 // MostCharges is how many charges a request may have.

@@ -1,0 +1,40 @@
+package policy
+
+import "fmt"
+
+// Durability says what the limits of a policy survive.
+type Durability uint8
+
+const (
+	// DurabilityMemory keeps them in memory, of this process or, if they are shared, of a store that promises what it promises.
+	DurabilityMemory Durability = iota
+	// DurabilityCluster has one owner in the cluster who grants nothing before it is durable, and a fair queue: see package
+	// durable.
+	DurabilityCluster
+
+	durabilities
+)
+
+var durabilityNames = [durabilities]string{"memory", "cluster"}
+
+// String is "memory" or "cluster".
+func (d Durability) String() string {
+	if d < durabilities {
+		return durabilityNames[d]
+	}
+	return fmt.Sprintf("Durability(%d)", uint8(d))
+}
+
+// MarshalText is String.
+func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (d *Durability) UnmarshalText(text []byte) error {
+	for i, name := range durabilityNames {
+		if name == string(text) {
+			*d = Durability(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown durability %.40q: must be memory or cluster", text)
+}
