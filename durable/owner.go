@@ -167,6 +167,12 @@ func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 	return a
 }
 
+// TryAcquire asks for permits without waiting for them, whatever the Wait of the request is.
+func (o *Owner) TryAcquire(ctx context.Context, r Request) Answer {
+	r.Wait = 0
+	return o.Acquire(ctx, r)
+}
+
 // Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The error
 // is ErrNotReserved if it has expired or was settled before.
 func (o *Owner) Commit(ctx context.Context, r Reservation, actual int64) error {

@@ -1,0 +1,63 @@
+package durable
+
+import "time"
+
+// OwnerStats say what an [Owner] has done in its term, and what it keeps now. Counters only grow.
+type OwnerStats struct {
+	// Epoch is that of the term.
+	Epoch int64 `json:"epoch"`
+	// Keys is how many keys are in memory.
+	Keys int64 `json:"keys"`
+	// WaitingPermits and WaitingRequests are what is waited for now, and by how many requests.
+	WaitingPermits  int64 `json:"waiting_permits"`
+	WaitingRequests int64 `json:"waiting_requests"`
+	// PermitsAhead is how many permits a crash would burn now, at most.
+	PermitsAhead int64 `json:"permits_ahead"`
+	// Granted is how many requests for permits were granted, and GrantedPermits how many permits. Several charges of one
+	// request count one by one.
+	Granted        int64 `json:"granted"`
+	GrantedPermits int64 `json:"granted_permits"`
+	// Refused counts the requests that were not.
+	Refused RefusedStats `json:"refused"`
+	// Writes is how many transactions were written, Records how many records with them, and FailedWrites how many
+	// transactions were not, or are not known to have been.
+	Writes       int64 `json:"writes"`
+	Records      int64 `json:"records"`
+	FailedWrites int64 `json:"failed_writes"`
+}
+
+// RefusedStats count requests by the [Outcome] that was not Granted.
+type RefusedStats struct {
+	Refused     int64 `json:"refused"`
+	Never       int64 `json:"never"`
+	QueueFull   int64 `json:"queue_full"`
+	Expired     int64 `json:"expired"`
+	Canceled    int64 `json:"canceled"`
+	Stopping    int64 `json:"stopping"`
+	Unavailable int64 `json:"unavailable"`
+}
+
+// NodeStats say what a [Node] knows.
+type NodeStats struct {
+	// Owns tells whether this node is the owner.
+	Owns bool `json:"owns"`
+	// Owner is the address of the owner as far as the node knows, "" if there is none, and Epoch that of its term.
+	Owner string `json:"owner"`
+	Epoch int64  `json:"epoch"`
+	// Terms is how many terms this node has held, the one that goes on included.
+	Terms int64 `json:"terms"`
+	// WithoutOwner is for how long altogether this node has known of no owner that it could reach, in nanoseconds.
+	WithoutOwner time.Duration `json:"without_owner_ns"`
+	// Owned is what this node has done as the owner: counters are those of all of its terms, the rest is that of the term that
+	// goes on, if one does.
+	Owned OwnerStats `json:"owned"`
+}
+
+// Stats are those of the term. It looks at every key, one after the other.
+func (o *Owner) Stats() OwnerStats { return OwnerStats{Epoch: o.Epoch()} }
+
+// Stats are those of the node.
+func (n *Node) Stats() NodeStats {
+	owned := n.Ownership()
+	return NodeStats{Owns: n.Owner() != nil, Owner: owned.Address, Epoch: owned.Epoch}
+}
