@@ -1,9 +1,16 @@
 package config
 
-import "time"
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // Cluster says how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started: that
-// is for the program. What has its zero value was not given.
+// is for the program. What has its zero value was not given. Directory and the files are below the directory of the file, if they
+// were not absolute.
 type Cluster struct {
 	// Source tells where it stands, such as "weir.yaml:3:1".
 	Source string
@@ -32,4 +39,39 @@ type Cluster struct {
 	MaxKeys int
 	// Requeue says that a request whose owner has gone waits for the next one.
 	Requeue bool
+
+	place  value
+	where  string // as it may be shown
+	origin Mistake
+}
+
+// String is where the cluster keeps its state, without what must not be shown: passwords, and what came from the environment.
+func (c *Cluster) String() string { return c.where }
+
+// GoString is String: a cluster that is printed with all its fields shows no password either.
+func (c *Cluster) GoString() string { return "config.Cluster(" + strconv.Quote(c.where) + ")" }
+
+// Same tells whether two clusters are the same with the same options, wherever they stand. A nil Cluster is none.
+func (c *Cluster) Same(o *Cluster) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	a, b := *c, *o
+	if !slices.Equal(a.Endpoints, b.Endpoints) || !maps.Equal(a.Peers, b.Peers) {
+		return false
+	}
+	for _, x := range []*Cluster{&a, &b} {
+		x.Endpoints, x.Peers, x.Source, x.where, x.place, x.origin = nil, nil, "", "", value{}, Mistake{}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// ClusterErrors is the error of a program that refuses the cluster of a file, or that it has none.
+func (f *File) ClusterErrors(message, fix string) *Errors {
+	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: keyCluster}
+	if f.Cluster != nil {
+		m = f.Cluster.origin
+	}
+	m.Message, m.Fix = message, fix
+	return &Errors{File: f.Name, Mistakes: []Mistake{m}}
 }

@@ -25,6 +25,9 @@ type Options struct {
 	// HasStore tells that the program has a store for shared policies that the file does not name, or keeps them in its own
 	// process. Default: false, shared policies need a store in the file.
 	HasStore bool
+	// HasCluster tells that the program is part of a cluster that the file does not name, or keeps the limits of policies of
+	// durability cluster in its own process. Default: false, such policies need a cluster in the file.
+	HasCluster bool
 }
 
 // File is a configuration that was read. It does not change.
@@ -35,6 +38,9 @@ type File struct {
 	Set *policy.Set
 	// Store is where the states of shared policies are kept, nil if the file does not say so.
 	Store *Store
+	// Cluster is how this process takes part in the cluster that owns the policies of durability cluster, nil if the file does
+	// not say so.
+	Cluster *Cluster
 	// Warnings are what is likely not meant, in the order of the file.
 	Warnings []Mistake
 
@@ -83,9 +89,9 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	}
 	d := &decoder{
 		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
-		hasStore: o.HasStore,
+		hasStore: o.HasStore, hasCluster: o.HasCluster,
 	}
-	f := d.file(value{node: d.resolve(root)})
+	f := d.whole(value{node: d.resolve(root)})
 	if d.budget < 0 { // what was left out may have made other mistakes
 		m := s.mistake(1, 1, fmt.Sprintf("aliases lead to more than %d values", mostAliased),
 			"use fewer aliases, or tiers and keys in one policy")
@@ -116,8 +122,8 @@ func isTests(root *yaml.Node) bool {
 	return tests
 }
 
-// file reads the whole.
-func (d *decoder) file(v value) *File {
+// whole reads the whole file.
+func (d *decoder) whole(v value) *File {
 	f := &File{Name: d.source.name, Set: &policy.Set{}, shown: d.shown}
 	o, ok := d.object(v, fileKind)
 	if !ok {
@@ -130,6 +136,9 @@ func (d *decoder) file(v value) *File {
 	}
 	if store, given := o.get(keyStore); given {
 		f.Store = d.store(store)
+	}
+	if cluster, given := o.get(keyCluster); given {
+		f.Cluster = d.cluster(cluster)
 	}
 	if policies, given := o.get("policies"); given {
 		f.policies = d.policies(policies)

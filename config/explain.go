@@ -27,6 +27,7 @@ func (f *File) Explain(w io.Writer) {
 	defer b.Flush() //nolint:errcheck // if it cannot be written, nobody is there to be told
 	fmt.Fprintf(b, "%s: %s, %s\n", f.Name, plural(len(f.policies), "policy"), plural(len(f.rules), "rule"))
 	f.explainStore(b)
+	f.explainCluster(b)
 	for _, p := range f.policies {
 		fmt.Fprintf(b, "\npolicy %s\n", p.Name)
 		f.explainPolicy(b, p)
@@ -63,6 +64,7 @@ func line(w io.Writer, label, text string) {
 
 func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	line(w, "mode", f.show(p.path+".mode", p.Mode.String()))
+	f.explainPreset(w, p)
 	names := limitNames(p.Limits)
 	if len(p.live.limits) == 0 {
 		line(w, keyLimits, "none")
@@ -131,13 +133,17 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 	if keys == 0 {
 		keys = 1_000_000
 	}
+	where := "all, in the store"
+	if p.Durability == policy.DurabilityCluster {
+		where = "all, in the cluster"
+	}
 	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
-	case !p.Consistency.Shared():
+	case !p.Shared():
 		line(w, "keys tracked", tracked+"; a new one beyond: "+f.show(p.path+".when_full", p.WhenFull.String()))
 	case p.Lockout != nil || len(p.Candidate) > 0:
-		line(w, "keys tracked", "all, in the store; "+tracked+" in this process, for lockouts and candidates")
+		line(w, "keys tracked", where+"; "+tracked+" in this process, for lockouts and candidates")
 	default:
-		line(w, "keys tracked", "all, in the store")
+		line(w, "keys tracked", where)
 	}
 }
 

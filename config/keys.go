@@ -24,6 +24,8 @@ const (
 	keyMethod  = "method"
 	keyMaxKeys = "max_keys"
 	keyStore   = "store"
+	keyCluster = "cluster"
+	keyQueue   = "queue"
 
 	tagInt = "!!int"
 )
@@ -67,12 +69,15 @@ var (
 		keys: map[string]string{
 			"version":  "the version of the format",
 			keyStore:   "where the states of shared policies are kept",
+			keyCluster: "how this process takes part in the cluster that owns the policies of durability cluster",
 			"policies": "limits by name",
 			"rules":    "which limits hold for which requests",
 		},
 		hints: map[string]string{
 			keyLimits: `limits stand in a policy: write policies: {name: {limits: [...]}}`,
 			"redis":   `did you mean "store"? write store: redis://host:6379`,
+			"etcd":    `did you mean "cluster"? write cluster: {endpoints: [http://host:2379]}`,
+			"durable": `did you mean "cluster"? write cluster: {directory: /var/lib/weir}`,
 		},
 		extensions: true,
 	}
@@ -106,7 +111,50 @@ var (
 
 		keyConsistency: "whether other processes share the policy, and how exactly they keep to it",
 		keyHold:        "how long permits stay taken in the store if a request never ends",
+		keyDurability:  "what the counts of the policy survive",
+		keyPreset:      "what the policy has where it does not say so itself",
 	})
+	clusterKind = kind{
+		what: "a cluster",
+		keys: map[string]string{
+			"directory":      "where the etcd server in this process keeps its data",
+			"name":           "the name of this node among peers",
+			"peers":          "the URLs of the etcd servers by the names of their nodes",
+			"listen":         "the URL on which the etcd server of this node listens",
+			"join":           "whether this node was added to a cluster that exists",
+			"endpoints":      "the URLs of an etcd cluster",
+			"username":       "the user for endpoints",
+			"password":       "the password of the user",
+			"ca_file":        "the authority that the servers at endpoints are certified by",
+			"cert_file":      "the certificate that they are shown",
+			"key_file":       "the key of that",
+			"address":        "what the other nodes reach this one by",
+			"listen_address": "where this node listens for them",
+			"peer_ca_file":   "the authority that nodes are certified by",
+			"peer_cert_file": "the certificate of this node",
+			"peer_key_file":  "the key of that",
+			"prefix":         "begins the names of all keys",
+			"ttl":            "how long the owner outlasts its last sign of life",
+			"reserve":        "how many permits a record may be ahead of what was granted",
+			keyMaxKeys:       "how many keys the owner keeps in memory",
+			"requeue":        "whether a request whose owner has gone waits for the next one",
+		},
+		hints: map[string]string{
+			"dir":         `did you mean "directory"?`,
+			"data_dir":    `did you mean "directory"?`,
+			"path":        `did you mean "directory"?`,
+			"nodes":       `did you mean "peers"? write peers: {a: http://10.0.0.1:7090}`,
+			"members":     `did you mean "peers"? write peers: {a: http://10.0.0.1:7090}`,
+			"url":         `did you mean "endpoints"? write endpoints: [http://host:2379]`,
+			"urls":        `did you mean "endpoints"?`,
+			"endpoint":    `did you mean "endpoints"?`,
+			"user":        `did you mean "username"?`,
+			"lease":       `did you mean "ttl"?`,
+			"listen_peer": `did you mean "listen"?`,
+			"cacert":      `did you mean "ca_file"?`,
+			"tls":         `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
+		},
+	}
 	storeKind = kind{
 		what: "a store",
 		keys: map[string]string{
@@ -250,5 +298,5 @@ var (
 var kinds = map[string]kind{
 	"file": fileKind, keyLimits: limitsKind, "policy": policyKind, keyLimit: limitKind, "tiers": tiersKind, "queue": queueKind,
 	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, keyStore: storeKind, "leased": leasedKind,
-	"optimistic": optimisticKind,
+	"optimistic": optimisticKind, keyCluster: clusterKind,
 }

@@ -24,6 +24,8 @@ type decoder struct {
 	budget int
 	// hasStore tells that shared policies need no store in the file.
 	hasStore bool
+	// hasCluster tells that policies of durability cluster need no cluster in the file.
+	hasCluster bool
 }
 
 // mostAliased is how many nodes may be looked at again, as aliases lead to them.

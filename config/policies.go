@@ -31,6 +31,8 @@ type placedPolicy struct {
 	tiers, keys     []namedLimits
 	parent          value // without a node if there is none
 	consistency     value // as well
+	durability      value // where it stands, the policy if it does not
+	preset          value // without a node if there is none
 }
 
 // namedLimits are the limits of a tier or a key.
@@ -80,8 +82,12 @@ func (d *decoder) policy(name string, v value) *placedPolicy {
 			_ = p.Mode.UnmarshalText([]byte(word))
 		}
 	}
-	var given bool
-	p.live, given = d.limitSet(o)
+	d.preset(o, p)
+	set, given := d.presetLimit(o, p)
+	if !given {
+		set, given = d.limitSet(o)
+	}
+	p.live = set
 	p.live.ok = p.live.ok && !o.failed
 	if !given && p.Mode != policy.ModeOff {
 		o.missing(keyLimits, "is missing: a policy needs limit or limits, except with mode: off",
@@ -130,7 +136,7 @@ var modeHints = map[string]string{
 
 // policyOptions reads what is not about limits and keys.
 func (d *decoder) policyOptions(o *object, p *placedPolicy) {
-	if queue, given := o.get("queue"); given {
+	if queue, given := o.get(keyQueue); given {
 		d.queue(queue, p)
 	}
 	if keys, given := o.get(keyMaxKeys); given {
@@ -158,6 +164,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 			_ = p.Priority.UnmarshalText([]byte(word))
 		}
 	}
+	d.durability(o, p)
 	d.sharing(o, p)
 }
 
@@ -293,7 +300,7 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 	limit, given := o.get(keyLimit)
 	if given {
 		p.QueueLimit, _ = d.number(limit, 0, algo.MaxPermits, "a number of permits")
-	} else {
+	} else if p.QueueLimit == 0 { // no preset has it
 		o.missing(keyLimit, "is missing: a queue needs it", "add limit: 100, for instance")
 	}
 	if order, given := o.get("order"); given {

@@ -47,6 +47,7 @@ func (d *decoder) relations(f *File) {
 		}
 	}
 	d.storeless(f)
+	d.clusterless(f)
 	if len(d.all) == 0 {
 		d.doubts(f, byName, used)
 	}

@@ -38,9 +38,19 @@ func (d *decoder) sharing(o *object, p *placedPolicy) {
 		}
 		_ = p.Consistency.UnmarshalText([]byte(word))
 	}
+	p.unset(o)
 	hold, holds := o.get(keyHold)
 	if holds {
 		p.Hold = d.duration(hold, time.Millisecond, 24*time.Hour)
+	}
+	switch cluster := p.Durability == policy.DurabilityCluster; {
+	case cluster && p.Consistency.Shared():
+		d.wrong(p.durability, "cannot be cluster beside consistency "+d.written(at.path, p.Consistency.String())+
+			": a policy is kept by the owner of the cluster, or by a store", "remove consistency, or write durability: memory")
+		return
+	case cluster:
+		d.undurable(o, p)
+		return
 	}
 	if !p.Consistency.Shared() {
 		const fix = "add consistency: coherent, or remove it"
@@ -58,7 +68,7 @@ func (d *decoder) sharing(o *object, p *placedPolicy) {
 
 // unshared finds what a shared policy cannot have.
 func (d *decoder) unshared(o *object, p *placedPolicy) {
-	if queue, given := o.get("queue"); given && p.QueueLimit > 0 {
+	if queue, given := o.get(keyQueue); given && p.QueueLimit > 0 {
 		d.wrong(value{queue.key, queue.path, queue.key}, "a shared policy has no queue: it tells when to come back",
 			"remove it, or write consistency: local")
 	}
@@ -72,10 +82,15 @@ func (d *decoder) unshared(o *object, p *placedPolicy) {
 				"write consistency: coherent, or make another policy of this limit")
 		}
 	}
-	d.uncountable(p.live)
+	d.uncountableAll(p, keyConsistency+": local")
+}
+
+// uncountableAll is uncountable for all limits of a policy. Otherwise is what it can say to have them nevertheless.
+func (d *decoder) uncountableAll(p *placedPolicy, otherwise string) {
+	d.uncountable(p.live, otherwise)
 	for _, alternatives := range [][]namedLimits{p.tiers, p.keys} {
 		for _, a := range alternatives {
-			d.uncountable(a.limitSet)
+			d.uncountable(a.limitSet, otherwise)
 		}
 	}
 }
@@ -84,8 +99,8 @@ func (d *decoder) unshared(o *object, p *placedPolicy) {
 const mostRatio = 1 << 50
 
 // uncountable finds limits that the store, whose unit of time is the microsecond, cannot count exactly.
-func (d *decoder) uncountable(set limitSet) {
-	const fix = "write a period of whole microseconds, or consistency: local"
+func (d *decoder) uncountable(set limitSet, otherwise string) {
+	fix := "write a period of whole microseconds, or " + otherwise
 	for _, l := range set.limits {
 		if !l.ok {
 			continue
@@ -111,7 +126,7 @@ func (d *decoder) uncountable(set limitSet) {
 				d.wrong(l.value, "cannot be counted by the store: the window of a shared limit must be whole microseconds", fix)
 			case l.Algorithm == weir.AlgorithmSlidingWindow && time.Duration(segments)*time.Microsecond > l.Rate.Period:
 				d.wrong(l.value, "cannot be counted by the store: the segments of a shared limit must be at least 1us long",
-					"write fewer segments, or consistency: local")
+					"write fewer segments, or "+otherwise)
 			}
 		case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
 		}
@@ -194,16 +209,21 @@ func (f *File) explainSharing(w io.Writer, p *placedPolicy) {
 			policy.ConsistencyLeased:     ": blocks of the store are spent in memory, never above the limit",
 			policy.ConsistencyOptimistic: ": decided in memory, above the limit by a bounded number",
 		}[p.Consistency])
-		hold := p.Hold
-		if hold == 0 {
-			hold = time.Minute
-		}
-		line(w, keyHold, f.show(p.path+"."+keyHold, shortDuration(hold))+" for what is settled later")
+		f.explainHold(w, p)
 		fail += map[policy.Fail]string{
 			policy.FailClosed: ", and all while the store is unavailable",
 			policy.FailOpen:   ", and all while the store is unavailable",
 			policy.FailLocal:  "; limits in this process while the store is unavailable",
 		}[p.Fail]
 	}
+	if p.Durability == policy.DurabilityCluster {
+		f.explainDurability(w, p)
+		fail += ", and all while the cluster has no owner"
+	}
 	line(w, "fail", f.show(p.path+".fail", p.Fail.String())+fail)
+}
+
+// explainHold writes how long permits stay taken.
+func (f *File) explainHold(w io.Writer, p *placedPolicy) {
+	line(w, keyHold, f.show(p.path+"."+keyHold, shortDuration(cmp.Or(p.Hold, time.Minute)))+" for what is settled later")
 }

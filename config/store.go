@@ -185,6 +185,11 @@ func (d *decoder) percent(v value) int {
 
 // secret reads a text that is never shown. A number is taken as it is written.
 func (d *decoder) secret(v value, must string) (string, bool) {
+	return d.secretOf(v, must, "write ${REDIS_PASSWORD}, and set this variable of the environment")
+}
+
+// secretOf is secret with what to do otherwise.
+func (d *decoder) secretOf(v value, must, instead string) (string, bool) {
 	hidden := func(at int, message, fix string) (string, bool) {
 		m := d.about(v, message, fix)
 		m.Value = ""
@@ -195,7 +200,7 @@ func (d *decoder) secret(v value, must string) (string, bool) {
 		return "", false
 	}
 	if describe(v) == isMapping || describe(v) == isList || v.isNull() {
-		return hidden(0, describe(v)+": must be "+must, "write ${REDIS_PASSWORD}, and set this variable of the environment")
+		return hidden(0, describe(v)+": must be "+must, instead)
 	}
 	x, wrong := expand(v.node.Value, d.env)
 	if wrong != nil {

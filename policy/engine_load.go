@@ -77,15 +77,19 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 	return compare(old, s), nil
 }
 
-// checkStore refuses shared policies if there is nothing to share them through.
+// checkStore refuses policies that are shared or durable if there is nothing to keep them in.
 func (e *Engine) checkStore(set *Set) error {
-	if e.options.Store != nil || e.options.Alone {
+	if e.options.Alone {
 		return nil
 	}
 	c := new(checker)
 	for i := range set.Policies {
-		if p := &set.Policies[i]; p.Consistency.Shared() {
+		p := &set.Policies[i]
+		if p.Consistency.Shared() && e.options.Store == nil {
 			c.refuse(fmt.Sprintf("policy %q: Consistency", p.Name), p.Consistency.String(), "local, as the engine has no Store")
+		}
+		if p.Durability == DurabilityCluster && e.options.Durable == nil {
+			c.refuse(fmt.Sprintf("policy %q: Durability", p.Name), p.Durability.String(), "memory, as the engine has no Durable")
 		}
 	}
 	return errors.Join(c.errs...)

@@ -153,6 +153,7 @@ func (c *checker) policy(at string, p *Policy) {
 	}
 	c.policyLimits(at, p)
 	c.consistency(at, p)
+	c.durability(at, p)
 	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
 	if err := b.Check(); err != nil {
 		c.add(fmt.Errorf("%s: %w", at, err))
@@ -202,6 +203,9 @@ func (c *checker) consistency(at string, p *Policy) {
 		return
 	}
 	if !p.Consistency.Shared() {
+		if p.Durability == DurabilityCluster {
+			return
+		}
 		if p.Fail == FailLocal {
 			c.refuse(at+": Fail", p.Fail.String(), "closed or open, as Consistency is local")
 		}
@@ -209,9 +213,6 @@ func (c *checker) consistency(at string, p *Policy) {
 			c.refuse(at+": Hold", p.Hold.String(), "0, as Consistency is local and no store holds anything")
 		}
 		return
-	}
-	if p.Hold != 0 && (p.Hold < store.LeastExpiry || p.Hold > store.MostExpiry) {
-		c.refuse(at+": Hold", p.Hold.String(), "from 1ms to 24h, or 0 for 1m")
 	}
 	if p.QueueLimit != 0 {
 		c.refuse(at+": QueueLimit", strconv.FormatInt(p.QueueLimit, 10),
@@ -227,6 +228,39 @@ func (c *checker) consistency(at string, p *Policy) {
 			c.refuse(at+": Consistency", p.Consistency.String(), fmt.Sprintf(
 				"coherent or local, as its limit %q is one of concurrency, which can neither be leased nor told later", l.Name))
 		}
+	}
+	c.kept(at, p)
+}
+
+// durability checks what a policy says about what its limits survive.
+func (c *checker) durability(at string, p *Policy) {
+	const cluster = ", as Durability is cluster"
+	switch {
+	case p.Durability >= durabilities:
+		c.refuse(at+": Durability", p.Durability.String(), "memory or cluster")
+		return
+	case p.Durability == DurabilityMemory:
+		return
+	case p.Consistency.Shared():
+		c.refuse(at+": Consistency", p.Consistency.String(), "local"+cluster+": its limits have one owner, and no store")
+		return
+	}
+	if p.Fail == FailLocal {
+		c.refuse(at+": Fail", p.Fail.String(), "closed or open"+cluster+": no process grants without the owner")
+	}
+	if p.QueueOrder != weir.OldestFirst {
+		c.refuse(at+": QueueOrder", p.QueueOrder.String(), "oldest-first"+cluster+": the owner serves in the order of arrival")
+	}
+	if p.WhenFull != weir.Deny {
+		c.refuse(at+": WhenFull", p.WhenFull.String(), "deny"+cluster+": the owner bounds its keys")
+	}
+	c.kept(at, p)
+}
+
+// kept checks what a policy says whose limits are kept for several processes.
+func (c *checker) kept(at string, p *Policy) {
+	if p.Hold != 0 && (p.Hold < store.LeastExpiry || p.Hold > store.MostExpiry) {
+		c.refuse(at+": Hold", p.Hold.String(), "from 1ms to 24h, or 0 for 1m")
 	}
 	c.stored(at+": Limits", p.Limits)
 	for _, name := range sortedKeys(p.Tiers) {

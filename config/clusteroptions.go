@@ -1,0 +1,325 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+)
+
+const (
+	mostPrefixOfCluster = 256
+
+	nodeURLIs   = "a URL of a host and a port, over http or https"
+	nodeURLFix  = "write http://10.0.0.1:7090, for instance"
+	addressIs   = "host:port"
+	addressFix  = "write 10.0.0.1:7091, for instance"
+	clusterFix  = "add directory: /var/lib/weir, for instance"
+	fileIs      = "the path of a file"
+	fileFix     = "write /etc/weir/tls/ca.pem, for instance"
+	secondsOnly = "whole seconds"
+)
+
+// cluster reads how this process takes part in a cluster.
+func (d *decoder) cluster(v value) *Cluster {
+	c := &Cluster{Source: d.place(v), place: v, origin: *d.source.mistake(v.key.Line, v.key.Column, "", "")}
+	c.origin.Path = v.path
+	o, ok := d.object(v, clusterKind)
+	if !ok {
+		return c
+	}
+	directory, embedded := o.get("directory")
+	endpoints, external := o.get("endpoints")
+	switch {
+	case embedded && external:
+		d.wrong(value{endpoints.key, endpoints.path, endpoints.key}, "endpoints stand beside directory: there must be one of them",
+			"remove directory if there is an etcd cluster, or endpoints if this process is to run etcd itself")
+	case embedded:
+		c.Directory = d.file(directory, "the path of a directory", "write /var/lib/weir, for instance")
+		c.where = d.written(directory.path, c.Directory)
+	case external:
+		d.endpoints(endpoints, c)
+	default:
+		o.missing("directory", "is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster",
+			clusterFix)
+	}
+	d.belongs(o, embedded || !external, "directory", "an etcd cluster has its own", []string{"name", "peers", "listen", "join"})
+	d.belongs(o, external || !embedded, "endpoints", "the etcd of this process has no users and no clients over a network",
+		[]string{"username", "password", "ca_file", "cert_file", "key_file"})
+	d.ownServer(o, c)
+	d.clusterAccess(o, c)
+	d.nodes(o, c, external)
+	d.clusterOptions(o, c)
+	return c
+}
+
+// belongs finds keys that are for another kind of cluster.
+func (d *decoder) belongs(o *object, fits bool, to, why string, keys []string) {
+	for _, key := range keys {
+		if v, given := o.get(key); given && !fits {
+			m := d.about(value{v.key, v.path, v.key}, key+" belongs to "+to+": "+why, "remove it")
+			m.Value = ""
+			d.add(m)
+		}
+	}
+}
+
+// ownServer reads what is about the etcd server of this process.
+func (d *decoder) ownServer(o *object, c *Cluster) {
+	name, named := o.get("name")
+	if named {
+		c.Name, _ = d.name(name, "a name of 1 to 64 printable ASCII characters without = and ,", mostLimitName, "=,")
+	}
+	if peers, given := o.get("peers"); given {
+		d.peers(peers, c)
+		switch known := c.Peers[c.Name]; {
+		case len(c.Peers) == 0 || named && c.Name == "":
+		case !named:
+			o.missing("name", "is missing: with peers, a node needs the name that it has among them", "add name: "+sortedKeys(c.Peers)[0]+
+				", for instance")
+		case known == "":
+			fix := "there are " + shorten(oneOf(sortedKeys(c.Peers)))
+			if _, env := d.shown[name.path]; !env {
+				fix = meant(c.Name, sortedKeys(c.Peers), fix)
+			}
+			d.wrong(name, "is none of peers: it must be the name that this node has among them", fix)
+		}
+	}
+	if listen, given := o.get("listen"); given {
+		c.Listen, _ = d.nodeURL(listen, true)
+		if _, given := o.get("peers"); !given {
+			d.wrong(value{listen.key, listen.path, listen.key}, "listen belongs to peers: a node that is alone opens no port",
+				"add peers, or remove it")
+		}
+	}
+	if join, given := o.get("join"); given {
+		c.Join = d.boolean(join)
+		if _, given := o.get("peers"); !given && c.Join {
+			d.wrong(value{join.key, join.path, join.key}, "join belongs to peers: there is no cluster that a node alone could join",
+				"add peers, or remove it")
+		}
+	}
+}
+
+// peers reads the URLs of nodes by their names.
+func (d *decoder) peers(v value, c *Cluster) {
+	o, ok := d.mapping(v, "name: URL for each node, this one included")
+	if !ok {
+		return
+	}
+	if len(o.keys) == 0 || len(o.keys) > mostClusterNodes {
+		d.wrong(v, "must have 1 to 99 nodes", "write {a: http://10.0.0.1:7090}, for instance")
+		return
+	}
+	c.Peers = make(map[string]string, len(o.keys))
+	taken := map[string]string{}
+	for _, name := range o.keys {
+		field := o.fields[name]
+		if !isName(name, mostLimitName, "=,") {
+			d.add(d.about(value{field.key, field.path, nil}, "must be a name of 1 to 64 printable ASCII characters without = and ,",
+				"use letters, digits and hyphens"))
+			continue
+		}
+		at, ok := d.nodeURL(field, false)
+		if other, twice := taken[at]; ok && twice {
+			d.wrong(field, "is that of "+other+" as well: each node has a URL of its own", "write its own host or port")
+		}
+		taken[at] = name
+		c.Peers[name] = at
+	}
+}
+
+const mostClusterNodes = 99
+
+// nodeURL reads the URL of an etcd server. A host may be missing where it listens.
+func (d *decoder) nodeURL(v value, listens bool) (string, bool) {
+	x, ok := d.text(v, nodeURLIs, nodeURLFix)
+	if !ok {
+		return "", false
+	}
+	u, err := url.Parse(x.text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" && !listens || !isPort(u.Port()) ||
+		u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		fix := nodeURLFix
+		if isAddress(x.text, false) && !x.env {
+			fix = "write http://" + x.text
+		}
+		m := d.about(v, "must be "+nodeURLIs, fix)
+		m.Value = redacted(m.Value)
+		d.add(m)
+		return "", false
+	}
+	return x.text, true
+}
+
+// endpoints reads where an etcd cluster is.
+func (d *decoder) endpoints(v value, c *Cluster) {
+	items, ok := d.list(v, true, "the URL of a server of etcd")
+	if !ok {
+		return
+	}
+	shown := make([]string, 0, len(items))
+	for _, item := range items {
+		if at, ok := d.nodeURL(item, false); ok {
+			c.Endpoints = append(c.Endpoints, at)
+			shown = append(shown, d.written(item.path, at))
+		}
+	}
+	c.where = strings.Join(shown, ", ")
+}
+
+// clusterAccess reads who we are for an etcd cluster.
+func (d *decoder) clusterAccess(o *object, c *Cluster) {
+	_, named := o.get("username")
+	if v, given := o.get("username"); given {
+		if x, ok := d.text(v, "a text", "write weir, for instance"); ok {
+			c.Username = x.text
+		}
+	}
+	password, secret := o.get("password")
+	if secret {
+		c.Password, _ = d.secretOf(password, "a text", "write ${ETCD_PASSWORD}, and set this variable of the environment")
+	}
+	switch {
+	case secret && !named:
+		o.missing("username", "is missing: password needs it", "add username: weir, for instance")
+	case named && !secret:
+		o.missing("password", "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
+	}
+	d.certificates(o, "", &c.CAFile, &c.CertFile, &c.KeyFile)
+	if c.CAFile+c.CertFile+c.KeyFile != "" && len(c.Endpoints) > 0 && !anySecure(c.Endpoints) {
+		v, _ := o.get("endpoints")
+		d.wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
+	}
+}
+
+func anySecure(all []string) bool {
+	for _, at := range all {
+		if strings.HasPrefix(at, "https:") {
+			return true
+		}
+	}
+	return false
+}
+
+// certificates reads the files of TLS.
+func (d *decoder) certificates(o *object, prefix string, authority, certificate, key *string) {
+	for _, f := range []struct {
+		key string
+		to  *string
+	}{{"ca_file", authority}, {"cert_file", certificate}, {"key_file", key}} {
+		if v, given := o.get(prefix + f.key); given {
+			*f.to = d.file(v, fileIs, fileFix)
+		}
+	}
+	_, certified := o.get(prefix + "cert_file")
+	_, keyed := o.get(prefix + "key_file")
+	switch {
+	case certified && !keyed:
+		o.missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it", "add "+prefix+"key_file: the file of its key")
+	case keyed && !certified:
+		o.missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it", "add "+prefix+"cert_file: the file of its certificate")
+	}
+}
+
+// file reads a path. One that is not absolute is below the directory of the file.
+func (d *decoder) file(v value, must, fix string) string {
+	x, ok := d.text(v, must, fix)
+	switch {
+	case !ok:
+		return ""
+	case x.text == "" || strings.ContainsRune(x.text, 0):
+		d.wrong(v, "must be "+must, fix)
+		return ""
+	case filepath.IsAbs(x.text):
+		return filepath.Clean(x.text)
+	}
+	return filepath.Join(filepath.Dir(d.source.name), x.text)
+}
+
+// nodes reads how the nodes reach each other.
+func (d *decoder) nodes(o *object, c *Cluster, external bool) {
+	address, given := o.get("address")
+	switch several := external || len(c.Peers) > 1; {
+	case given:
+		c.Address = d.address(address, false)
+	case several:
+		o.missing("address", "is missing: with other nodes, each needs the host:port that the others forward requests to",
+			"add address: 10.0.0.1:7091, for instance")
+	}
+	if listen, has := o.get("listen_address"); has {
+		c.ListenAddress = d.address(listen, true)
+		if !given {
+			o.missing("address", "is missing: listen_address needs it, as others must know where to go", "add address: 10.0.0.1:7091, for instance")
+		}
+	}
+	d.certificates(o, "peer_", &c.PeerCAFile, &c.PeerCertFile, &c.PeerKeyFile)
+	if _, has := o.get("peer_ca_file"); has {
+		if _, certified := o.get("peer_cert_file"); !certified {
+			o.missing("peer_cert_file", "is missing: peer_ca_file needs it, as each node shows the others a certificate",
+				"add peer_cert_file and peer_key_file")
+		}
+	}
+	d.belongs(o, given, "address", "a node that is alone talks to nobody", []string{"peer_ca_file", "peer_cert_file", "peer_key_file"})
+}
+
+// address reads host:port. A host may be missing where it is listened.
+func (d *decoder) address(v value, listens bool) string {
+	x, ok := d.text(v, addressIs, addressFix)
+	if !ok {
+		return ""
+	}
+	if !isAddress(x.text, listens) {
+		fix := addressFix
+		if u, err := url.Parse(x.text); err == nil && !x.env && u.Scheme != "" && isAddress(u.Host, listens) {
+			fix = "write " + u.Host
+		}
+		m := d.about(v, "must be "+addressIs, fix)
+		m.Value = redacted(m.Value)
+		d.add(m)
+		return ""
+	}
+	return x.text
+}
+
+func isAddress(text string, listens bool) bool {
+	host, port, err := net.SplitHostPort(text)
+	return err == nil && isPort(port) && (host != "" || listens) && !strings.ContainsAny(host, "/@ ")
+}
+
+// clusterOptions reads the numbers.
+func (d *decoder) clusterOptions(o *object, c *Cluster) {
+	if prefix, given := o.get("prefix"); given {
+		const must, fix = "a text of 1 to 256 bytes that ends in /", "write /weir/, for instance"
+		if x, ok := d.text(prefix, must, fix); ok {
+			c.Prefix = x.text
+			if len(x.text) > mostPrefixOfCluster || !strings.HasSuffix(x.text, "/") {
+				if !x.env && x.text != "" && len(x.text) < mostPrefixOfCluster {
+					d.wrong(prefix, "must be "+must, "write "+shorten(x.text)+"/")
+				} else {
+					d.wrong(prefix, "must be "+must, fix)
+				}
+			}
+		}
+	}
+	if ttl, given := o.get("ttl"); given {
+		c.TTL = d.duration(ttl, time.Second, time.Hour)
+		if c.TTL%time.Second != 0 {
+			d.wrong(ttl, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
+		}
+	}
+	if reserve, given := o.get("reserve"); given {
+		c.Reserve, _ = d.number(reserve, 1, algo.MaxPermits, "a number of permits")
+	}
+	if keys, given := o.get(keyMaxKeys); given {
+		n, _ := d.number(keys, 1, 1_000_000_000, "a number of keys")
+		c.MaxKeys = int(n)
+	}
+	if requeue, given := o.get("requeue"); given {
+		c.Requeue = d.boolean(requeue)
+	}
+}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+const keyDurability = "durability"
+
+var durabilityNames = []string{policy.DurabilityMemory.String(), policy.DurabilityCluster.String()}
+
+var durabilityHints = map[string]string{
+	"durable": durabilityNames[1], "etcd": durabilityNames[1], "disk": durabilityNames[1], "raft": durabilityNames[1],
+	"persistent": durabilityNames[1], "true": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
+	"none": durabilityNames[0], "false": durabilityNames[0], "local": durabilityNames[0], "process": durabilityNames[0],
+}
+
+// durability reads what the counts of a policy survive.
+func (d *decoder) durability(o *object, p *placedPolicy) {
+	at, given := o.get(keyDurability)
+	if !given {
+		p.durability = p.value
+		return
+	}
+	p.durability = at
+	if word, ok := d.choice(at, durabilityNames, durabilityHints); ok {
+		p.Durability = policy.DurabilityMemory // whatever a preset says
+		_ = p.Durability.UnmarshalText([]byte(word))
+	}
+}
+
+// undurable finds what a policy that the cluster owns cannot have.
+func (d *decoder) undurable(o *object, p *placedPolicy) {
+	const memory = ", or write durability: memory"
+	if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
+		d.wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nobody grants",
+			"write fail: closed"+memory)
+	}
+	if queue, given := o.get(keyQueue); given && p.QueueOrder == weir.NewestFirst {
+		v := queue
+		if q, ok := d.mappingOf(queue); ok {
+			if order, given := q.get("order"); given {
+				v = order
+			}
+		}
+		d.wrong(v, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival", "remove it"+memory)
+	}
+	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
+		d.wrong(full, "must be deny: the keys of a policy of durability cluster are bounded by its owner", "remove it"+memory)
+	}
+	d.uncountableAll(p, keyDurability+": memory")
+}
+
+// clusterless finds policies that the cluster should own where there is none, and a cluster that owns nothing.
+func (d *decoder) clusterless(f *File) {
+	owns := false
+	for _, p := range f.policies {
+		if p.Durability != policy.DurabilityCluster {
+			continue
+		}
+		owns = true
+		if f.Cluster == nil && !d.hasCluster {
+			at := p.durability
+			if p.preset.node != nil && at.node == p.node {
+				at = p.preset
+			}
+			d.wrong(at, "needs a cluster, and the file has none: its counts are kept by the owner that a cluster elects",
+				"add cluster: {directory: /var/lib/weir} at the top, or write durability: memory")
+		}
+	}
+	if f.Cluster != nil && !owns && len(f.policies) > 0 {
+		d.warn(value{f.Cluster.place.key, keyCluster, nil}, "no policy has durability cluster: the cluster is not used",
+			"add durability: cluster to a policy, or remove it")
+	}
+}
+
+// explainCluster writes how this process takes part in the cluster.
+func (f *File) explainCluster(w io.Writer) {
+	c := f.Cluster
+	if c == nil {
+		return
+	}
+	const path = keyCluster + "."
+	fmt.Fprint(w, "\ncluster\n")
+	if len(c.Endpoints) > 0 {
+		line(w, "etcd", "at "+c.String())
+		if c.Username != "" {
+			line(w, "user", f.show(path+"username", c.Username))
+		}
+	} else {
+		line(w, "etcd", "in this process, its data in "+c.String())
+	}
+	for i, name := range sortedKeys(c.Peers) {
+		label, text := "", name+" at "+f.show(join(path+"peers", name), c.Peers[name])
+		if i == 0 {
+			label = "nodes"
+		}
+		if name == c.Name {
+			text += ", which is this one"
+		}
+		line(w, label, text)
+	}
+	if len(c.Peers) == 0 && len(c.Endpoints) == 0 {
+		line(w, "nodes", "this one alone: no port is opened")
+	}
+	if c.Listen != "" {
+		line(w, "listens", "for the etcd of others on "+f.show(path+"listen", c.Listen))
+	}
+	if c.Join {
+		line(w, "join", "a cluster that exists")
+	}
+	if c.Address != "" {
+		text := f.show(path+"address", c.Address)
+		if c.ListenAddress != "" {
+			text += ", listens on " + f.show(path+"listen_address", c.ListenAddress)
+		}
+		if c.PeerCertFile != "" {
+			text += ", over TLS"
+		}
+		line(w, "address", text)
+	}
+	line(w, "prefix", f.show(path+"prefix", cmp.Or(c.Prefix, "/weir/")))
+	line(w, "owner", "outlasts its last sign of life by "+f.show(path+"ttl", shortDuration(cmp.Or(c.TTL, time.Second)))+
+		", "+f.show(path+keyMaxKeys, strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000)))+" keys in memory")
+	reserve := "up to a tenth of each limit, as it is in demand: a crash burns less than that, and grants none twice"
+	switch {
+	case c.Reserve == 1:
+		reserve = f.show(path+"reserve", "1") + ": every grant is written before it is answered"
+	case c.Reserve > 1:
+		reserve = f.show(path+"reserve", count(c.Reserve)) + " permits at most: a crash burns less than that, and grants none twice"
+	}
+	line(w, "reserve", reserve)
+	requeue := "no: who waits while the owner goes is told to come back"
+	if c.Requeue {
+		requeue = "yes: who waits while the owner goes waits for the next one"
+	}
+	line(w, "requeue", requeue)
+}
+
+// explainDurability writes what the counts of a policy survive.
+func (f *File) explainDurability(w io.Writer, p *placedPolicy) {
+	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+
+		": one owner in the cluster, which grants nothing before it is durable")
+	f.explainHold(w, p)
+}

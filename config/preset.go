@@ -1,0 +1,104 @@
+package config
+
+import (
+	"cmp"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	keyPreset = "preset"
+
+	presetMeteredAPI = "metered-api"
+
+	meteredQueue = 10_000
+	meteredWait  = 30 * time.Second
+)
+
+var presetHints = map[string]string{
+	"metered": presetMeteredAPI, "metered_api": presetMeteredAPI, "meteredapi": presetMeteredAPI, "gemini": presetMeteredAPI,
+	"outbound": presetMeteredAPI, "upstream": presetMeteredAPI,
+}
+
+// preset reads what a policy has where it does not say so itself.
+func (d *decoder) preset(o *object, p *placedPolicy) {
+	at, given := o.get(keyPreset)
+	if !given {
+		return
+	}
+	if _, ok := d.choice(at, []string{presetMeteredAPI}, presetHints); !ok {
+		p.preset = at // the limits that are missing need no mistake of their own
+		return
+	}
+	p.preset, p.QueueLimit, p.MaxWait, p.Durability = at, meteredQueue, meteredWait, policy.DurabilityCluster
+}
+
+// presetLimit is the limit of a preset, if the policy has none of its own.
+func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
+	_, short := o.get(keyLimit)
+	_, long := o.get(keyLimits)
+	if short || long || p.preset.node == nil {
+		return limitSet{}, false
+	}
+	set := limitSet{value: o.value}
+	if p.QueueLimit == 0 { // the preset is not known
+		return set, true
+	}
+	l := placedLimit{value: value{p.preset.node, join(p.path, keyLimit), p.preset.key}}
+	used := map[string]bool{}
+	l.Limit.Limit = durable.MeteredAPI(func(name string) string {
+		text, _ := d.env(name)
+		used[name] = text != ""
+		return text
+	}, func(text string) {
+		for name := range used {
+			if strings.HasPrefix(text, "weir: "+name+" ") {
+				used[name] = false
+				_, accepted, _ := strings.Cut(text, ": must be ")
+				accepted, instead, _ := strings.Cut(accepted, ": ")
+				d.warn(p.preset, "the variable "+name+" of the environment cannot be used: must be "+accepted+"; "+instead,
+					"correct it, or unset it")
+			}
+		}
+	})
+	if used[durable.PerMinuteVariable] {
+		d.shown[l.path] = "${" + durable.PerMinuteVariable + "}/min"
+	}
+	if used[durable.BurstVariable] {
+		d.shown[join(p.path, keyBurst)] = "${" + durable.BurstVariable + "}"
+	}
+	l.ok = true
+	if burst, given := o.get(keyBurst); given {
+		delete(d.shown, burst.path)
+		l.Burst, l.ok = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+	}
+	l.ok = l.ok && d.checkLimit(p.preset, l.Limit.Limit)
+	set.ok, set.limits = l.ok, []placedLimit{l}
+	return set, true
+}
+
+// unset drops what a preset has that a policy which says otherwise cannot have.
+func (p *placedPolicy) unset(o *object) {
+	if p.preset.node == nil {
+		return
+	}
+	if _, given := o.get(keyDurability); !given && p.Consistency.Shared() {
+		p.Durability = policy.DurabilityMemory
+	}
+	if _, given := o.get(keyQueue); !given && p.Consistency.Shared() {
+		p.QueueLimit, p.MaxWait, p.QueueOrder = 0, 0, weir.OldestFirst
+	}
+}
+
+// explainPreset writes what a policy has from elsewhere.
+func (f *File) explainPreset(w io.Writer, p *placedPolicy) {
+	if p.preset.node != nil {
+		line(w, keyPreset, f.show(p.preset.path, cmp.Or(p.preset.node.Value, presetMeteredAPI))+": what the policy does not say itself")
+	}
+}
