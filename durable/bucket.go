@@ -362,6 +362,7 @@ func (b *bucket) arm() {
 	}
 	if front := b.queue.Front(); front != nil && b.state != nil {
 		now := time.Now()
+		_, _ = b.state.Advance(unixNow(), b.state.Limit()) // what it answers counts from then on
 		wait := b.state.Peek(front.Permits).RetryAfter
 		if front.Value.request.Limit.Algorithm == weir.AlgorithmConcurrency {
 			wait = concurrencyPoll
