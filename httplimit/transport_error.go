@@ -8,10 +8,10 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// ErrLimited is wrapped by every error of a [Transport] that did not send a request because of a limit.
+// ErrLimited is wrapped by every error of a [Transport] or a [Metered] that did not send a request because of a limit.
 var ErrLimited = errors.New("weir: httplimit: request not sent")
 
-// LimitedError says why a [Transport] did not send a request. [errors.As] finds it in what an http.Client answers.
+// LimitedError says why a [Transport] or a [Metered] did not send a request. [errors.As] finds it in what an http.Client answers.
 type LimitedError struct {
 	// Host is the partition of the request, usually its host.
 	Host string
@@ -26,6 +26,8 @@ type LimitedError struct {
 	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody
 	// knows.
 	RetryAfter time.Duration
+	// Err is what is behind it, such as why durable limits are not available. Default: nil, there is nothing to add.
+	Err error
 }
 
 // Error says which limit, why, and for how long.
@@ -43,12 +45,19 @@ func (e *LimitedError) Error() string {
 		return text + "; no later attempt can succeed"
 	case e.RetryAfter > 0:
 		return text + fmt.Sprintf("; it would have had to wait for %v", e.RetryAfter)
+	case e.Err != nil:
+		return text + ": " + e.Err.Error()
 	}
 	return text
 }
 
-// Unwrap is [ErrLimited].
-func (e *LimitedError) Unwrap() error { return ErrLimited }
+// Unwrap is [ErrLimited], and Err.
+func (e *LimitedError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrLimited}
+	}
+	return []error{ErrLimited, e.Err}
+}
 
 // Timeout tells that the request would have had to wait for too long, as it does of errors of package net.
 func (e *LimitedError) Timeout() bool { return e.Reason == weir.ReasonDeadline }
