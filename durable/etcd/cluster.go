@@ -4,58 +4,356 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd/forward"
 )
 
 // ClusterOptions configure a [Cluster]: one of Directory and Endpoints says which etcd it is.
 type ClusterOptions struct {
-	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server: see
-	// [EmbeddedOptions].
-	Directory string
-	Name      string
-	Peers     map[string]string
-	Listen    string
-	Join      bool
-	// Endpoints are the URLs of an existing etcd cluster, such as "https://10.0.0.1:2379".
+	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server, and so are
+	// the files of PeerCertFile, PeerKeyFile and PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see [EmbeddedOptions].
+	Directory                             string
+	Name                                  string
+	Peers                                 map[string]string
+	Listen                                string
+	Join                                  bool
+	PeerCertFile, PeerKeyFile, PeerCAFile string
+	HeartbeatInterval                     time.Duration
+	Quota                                 int64
+	UnsafeNoFsync                         bool
+	// Endpoints are the URLs of an existing etcd cluster, such as "https://10.0.0.1:2379", at most 32.
 	Endpoints []string
 	// Username and Password are those for Endpoints. Default: "", none.
 	Username, Password string
 	// TLS is for Endpoints. Default: nil, that of the system for https, none for http.
 	TLS *tls.Config
+	// StartTimeout is how long it may take until etcd can be used, which needs a majority of its nodes: from 1 s to 10 min.
+	// Default: 1 min.
+	StartTimeout time.Duration
 	// Address is what the other nodes reach this one by, as host:port; ListenAddress is where it listens for them, by default
-	// the same. Required, unless this is the only node.
+	// the same. A port 0 of Address stands for that which the listener was given. Required, unless this is the only node, which then opens
+	// no port, or it is a Follower, which nobody asks.
 	Address, ListenAddress string
-	// PeerTLS secures what nodes tell each other when they forward requests, in both directions. Default: nil, plain connections.
+	// PeerTLS secures what nodes tell each other when they forward requests, in both directions: its Certificates are shown, its
+	// RootCAs must have signed that of the owner, and where it has ClientCAs they must have signed those of all nodes. Default: nil,
+	// plain connections.
 	PeerTLS *tls.Config
 	// Prefix and TTL are those of [Options].
 	Prefix string
 	TTL    time.Duration
-	// Owner, Requeue and Follower are those of [durable.NodeOptions].
-	Owner    durable.OwnerOptions
-	Requeue  bool
-	Follower bool
+	// Owner, Requeue, OwnerWait and Follower are those of [durable.NodeOptions].
+	Owner     durable.OwnerOptions
+	Requeue   bool
+	OwnerWait time.Duration
+	Follower  bool
 	// Logger is told what happens. Default: nil, silent.
 	Logger *slog.Logger
 }
 
 // Cluster is a node with all that it needs: an etcd server or a client of one, an engine, and a listener for the other nodes.
 type Cluster struct {
-	node *durable.Node
+	node     *durable.Node
+	engine   *Engine
+	server   *Server          // if etcd runs in this process
+	client   *clientv3.Client // if it does not
+	grpc     *grpc.Server
+	listener net.Listener
+	work     sync.WaitGroup
+	once     sync.Once
+	err      error
 }
 
-// Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or that of etcd.
+const (
+	mostEndpoints = 32
+	mostText      = 1024
+)
+
+func (o *ClusterOptions) check() error {
+	wrong := func(option, value, accepted string) error {
+		return &weir.OptionError{Option: "ClusterOptions." + option, Value: value, Accepted: accepted}
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = time.Minute
+	}
+	if o.ListenAddress == "" {
+		o.ListenAddress = o.Address
+	}
+	embedded := o.Directory != ""
+	switch {
+	case embedded == (len(o.Endpoints) > 0):
+		return wrong("Directory", fmt.Sprintf("%.80q with %d Endpoints", o.Directory, len(o.Endpoints)), "one of Directory and Endpoints")
+	case !embedded && (o.Name != "" || len(o.Peers) > 0 || o.Listen != "" || o.Join || o.PeerCertFile != "" || o.PeerKeyFile != "" ||
+		o.PeerCAFile != "" || o.HeartbeatInterval != 0 || o.Quota != 0 || o.UnsafeNoFsync):
+		return wrong("Endpoints", fmt.Sprintf("%.80q", o.Endpoints[0]), "no options of an etcd server in this process beside them")
+	case embedded && (o.Username != "" || o.Password != "" || o.TLS != nil):
+		return wrong("Username", "with a Directory", "Username, Password and TLS with Endpoints only")
+	case len(o.Endpoints) > mostEndpoints:
+		return wrong("Endpoints", fmt.Sprintf("%d of them", len(o.Endpoints)), "at most 32")
+	case len(o.Username) > mostText || len(o.Password) > mostText:
+		return wrong("Username", "too long", "a Username and a Password of at most 1024 bytes each")
+	case (o.Username == "") != (o.Password == ""):
+		return wrong("Username", fmt.Sprintf("%.80q", o.Username), "both of Username and Password, or none")
+	case o.StartTimeout < time.Second || o.StartTimeout > 10*time.Minute:
+		return wrong("StartTimeout", o.StartTimeout.String(), "from 1s to 10m")
+	case o.Address == "" && !o.Follower && (!embedded || len(o.Peers) > 1):
+		return wrong("Address", `""`, "the host:port that other nodes reach this one by, unless it is the only one or a Follower")
+	case o.Address == "" && o.ListenAddress != "":
+		return wrong("Address", `""`, "the host:port that other nodes reach this one by, where there is a ListenAddress")
+	}
+	for option, address := range map[string]string{"Address": o.Address, "ListenAddress": o.ListenAddress} {
+		if address == "" {
+			continue
+		}
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || port == "" || len(address) > mostText || option == "Address" && host == "" {
+			return wrong(option, fmt.Sprintf("%.80q", address), "host:port")
+		}
+	}
+	for _, e := range o.Endpoints {
+		u, err := url.Parse(e)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Path != "" || u.User != nil || len(e) > mostText {
+			return wrong("Endpoints", redacted(e, u), "URLs such as https://10.0.0.1:2379, without user and password")
+		}
+		if o.TLS != nil && u.Scheme != "https" {
+			return wrong("Endpoints", fmt.Sprintf("%.80q", e), "https, as TLS is set")
+		}
+	}
+	return nil
+}
+
+// redacted is a wrong endpoint as it can be shown.
+func redacted(text string, u *url.URL) string {
+	if u == nil || u.User != nil || strings.Contains(text, "@") {
+		return "a URL with what may be a password, or none"
+	}
+	return fmt.Sprintf("%.80q", text)
+}
+
+// Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached or
+// opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
 func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
-	return nil, errors.New("weir: not yet")
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{}
+	if err := c.join(ctx, &o); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) join(ctx context.Context, o *ClusterOptions) (err error) {
+	address := o.Address
+	if address != "" { // first, as it fails at once if it does
+		var lc net.ListenConfig
+		if c.listener, err = lc.Listen(ctx, "tcp", o.ListenAddress); err != nil {
+			return fmt.Errorf("weir: the other nodes cannot be listened for: %w", err)
+		}
+		if host, port, _ := net.SplitHostPort(address); port == "0" {
+			_, port, _ = net.SplitHostPort(c.listener.Addr().String())
+			address = net.JoinHostPort(host, port)
+		}
+	} else if !o.Follower {
+		address = "alone"
+	}
+	if err := c.open(ctx, o); err != nil {
+		return err
+	}
+	var secure credentials.TransportCredentials
+	if o.PeerTLS != nil {
+		secure = credentials.NewTLS(clientTLS(o.PeerTLS))
+	}
+	c.node, err = durable.NewNode(durable.NodeOptions{
+		Engine: c.engine, Address: address, Dial: forward.Dial(forward.DialOptions{Credentials: secure}), Follower: o.Follower,
+		Owner: o.Owner, Requeue: o.Requeue, OwnerWait: o.OwnerWait, Logger: o.Logger,
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // it is ours
+	}
+	if c.listener != nil {
+		c.grpc = forward.NewServer(serverTLS(o.PeerTLS))
+		forward.Register(c.grpc, c.node)
+		c.work.Go(func() { _ = c.grpc.Serve(c.listener) })
+	}
+	if c.server != nil && len(o.Peers) > 1 {
+		c.work.Go(func() { c.server.stepAside(c.node) })
+	}
+	return nil
+}
+
+// open starts etcd, or connects to it.
+func (c *Cluster) open(ctx context.Context, o *ClusterOptions) (err error) {
+	var client *clientv3.Client
+	if o.Directory != "" {
+		c.server, err = Start(ctx, EmbeddedOptions{
+			Directory: o.Directory, Name: o.Name, Peers: o.Peers, Listen: o.Listen, Join: o.Join, PeerCertFile: o.PeerCertFile,
+			PeerKeyFile: o.PeerKeyFile, PeerCAFile: o.PeerCAFile, HeartbeatInterval: o.HeartbeatInterval, Quota: o.Quota,
+			StartTimeout: o.StartTimeout, Logger: o.Logger, UnsafeNoFsync: o.UnsafeNoFsync,
+		})
+		if err != nil {
+			return err
+		}
+		client = c.server.Client()
+	} else {
+		if c.client, err = connect(ctx, o); err != nil {
+			return err
+		}
+		client = c.client
+	}
+	c.engine, err = New(client, Options{Prefix: o.Prefix, TTL: o.TTL})
+	return err
+}
+
+// serverTLS is what a node shows to those who connect.
+func serverTLS(t *tls.Config) *tls.Config {
+	if t == nil {
+		return nil
+	}
+	t = t.Clone()
+	t.MinVersion = max(t.MinVersion, tls.VersionTLS12)
+	if t.ClientCAs != nil {
+		t.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	return t
+}
+
+// clientTLS is what a node shows to the owner.
+func clientTLS(t *tls.Config) *tls.Config {
+	t = t.Clone()
+	t.MinVersion = max(t.MinVersion, tls.VersionTLS12)
+	return t
+}
+
+// connectPause is how long to wait before endpoints that did not answer are asked again.
+const connectPause = 250 * time.Millisecond
+
+// connect connects to an etcd cluster that exists, and waits until it answers.
+func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
+	defer cancel()
+	where := fmt.Sprintf("%.500s", strings.Join(o.Endpoints, ", "))
+	secure := o.TLS
+	if secure != nil {
+		secure = clientTLS(secure)
+	}
+	begin, said := time.Now(), time.Now()
+	for {
+		client, err := attempt(ctx, o, secure)
+		if err == nil {
+			return client, nil
+		}
+		if permanent(err) {
+			return nil, fmt.Errorf("weir: the etcd cluster at %s refuses: check Username, Password and what they may do below Prefix: %w", where, err)
+		}
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			o.Logger.Warn("the etcd cluster of the durable limits does not answer", "endpoints", where,
+				"waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String(), "error", err.Error())
+		}
+		timer := time.NewTimer(connectPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("weir: the etcd cluster at %s has not answered in %v: check that it runs, has a majority, and can be "+
+				"reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// attemptTime is how long endpoints may take to answer before they are asked anew.
+const attemptTime = 3 * time.Second
+
+func attempt(ctx context.Context, o *ClusterOptions, secure *tls.Config) (*clientv3.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: secure, Logger: zapLogger(o.Logger, newFailure()),
+		DialTimeout: attemptTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(forward.ConnectParams), grpc.WithContextDialer(forward.DialTCP)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	prefix := o.Prefix
+	if prefix == "" {
+		prefix = defaultPrefix
+	}
+	// This is read by a majority, as everything that matters will be.
+	if _, err = client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("%w", err)
+	}
+	return client, nil
 }
 
 // Node is the node.
 func (c *Cluster) Node() *durable.Node { return c.node }
 
-// Address is where the node listens for others, "" if it does not.
-func (c *Cluster) Address() string { return "" }
+// Engine is what the node agrees by with the others.
+func (c *Cluster) Engine() *Engine { return c.engine }
 
-// Close leaves the cluster: see [durable.Node.Close].
-func (c *Cluster) Close() error { return c.node.Close() }
+// Server is the etcd server in this process, or nil if there is none.
+func (c *Cluster) Server() *Server { return c.server }
+
+// Address is where the node listens for others, "" if it does not.
+func (c *Cluster) Address() string {
+	if c.listener == nil {
+		return ""
+	}
+	return c.listener.Addr().String()
+}
+
+// Failed is closed when the etcd server in this process cannot go on: see [Server]. Without one it is never closed.
+func (c *Cluster) Failed() <-chan struct{} {
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Failed()
+}
+
+// Close leaves the cluster: see [durable.Node.Close]. When it returns, nothing that Join has started goes on.
+func (c *Cluster) Close() error {
+	c.once.Do(func() {
+		var all []error
+		if c.node != nil {
+			all = append(all, c.node.Close())
+		}
+		if c.grpc != nil {
+			c.grpc.Stop()
+		} else if c.listener != nil {
+			_ = c.listener.Close()
+		}
+		if c.engine != nil {
+			all = append(all, c.engine.Close())
+		}
+		if c.client != nil {
+			if err := c.client.Close(); !errors.Is(err, context.Canceled) {
+				all = append(all, err)
+			}
+		}
+		if c.server != nil {
+			all = append(all, c.server.Close())
+		}
+		c.work.Wait()
+		c.err = errors.Join(all...)
+	})
+	return c.err
+}

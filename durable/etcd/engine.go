@@ -40,10 +40,12 @@ type Engine struct {
 
 var _ durable.Engine = (*Engine)(nil)
 
+const defaultPrefix = "/weir/"
+
 // New answers an engine over a client, which stays the caller's. The error is an *[weir.OptionError].
 func New(client *clientv3.Client, o Options) (*Engine, error) {
 	if o.Prefix == "" {
-		o.Prefix = "/weir/"
+		o.Prefix = defaultPrefix
 	}
 	if o.TTL == 0 {
 		o.TTL = time.Second

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -27,7 +32,8 @@ type EmbeddedOptions struct {
 	// Peers are the URLs that the nodes reach each other by, by the names of the nodes, this one included, such as
 	// "http://10.0.0.1:7090". All nodes must have the same. Default: none: this is the only node, and no port is opened.
 	Peers map[string]string
-	// Listen is the URL on which this node listens for its peers. Default: its own of Peers.
+	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses of
+	// the machine if that has the name of a host.
 	Listen string
 	// Join says that the cluster exists already and this node has been added to it. Default: false, the nodes of Peers form it.
 	Join bool
@@ -37,18 +43,54 @@ type EmbeddedOptions struct {
 	// StartTimeout is how long the server may take to be ready, which needs a majority of the nodes: from 1 s to 10 min.
 	// Default: 1 min.
 	StartTimeout time.Duration
+	// PeerCertFile, PeerKeyFile and PeerCAFile are PEM files that secure what the nodes tell each other where Peers are URLs with
+	// https: the certificate of this node, for its host of Peers, its key, and who must have signed those of the others, which show
+	// theirs. All three or none. They are read again for every connection, so that they can be renewed.
+	PeerCertFile, PeerKeyFile, PeerCAFile string
+	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is granted. See
+	// [Server]. Default: 2 GiB.
+	Quota int64
+	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second, and how starting goes on. Default:
+	// nil, silent.
+	Logger *slog.Logger
 	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so that
 	// permits are granted twice. For tests only.
 	UnsafeNoFsync bool
 }
 
 // Server is an etcd server in this process.
+//
+// What it can lose: nothing that it has answered, as every write is in the log on the disk, with fsync, before it is. With one node, a
+// disk that is lost takes everything with it; with three, those of two nodes must be. UnsafeNoFsync gives that away.
+//
+// The database does not grow with time: while this server leads, it gives up old revisions every 10,000 writes, and the file is made
+// smaller where most of it is free and it has come near its Quota. It does grow with the number of names. When the quota is reached, writes are
+// refused, on all nodes, until there is room again, which is looked for every second (TestQuota); if there is none, because so
+// many records are in use, a restart with a greater quota helps.
+//
+// A server that cannot go on, as the disk is full or fails, does not end the process: Failed is closed, it logs why, and it
+// takes no part any more until it is started again, so that calls of its Client fail, and another node takes over.
+//
+// When a server is started whose power was lost while it wrote, a last record that is incomplete, and so was never answered, is cut off.
+// A record with a wrong checksum is never passed over: Start refuses the directory.
 type Server struct {
-	etcd   *embed.Etcd
-	client *clientv3.Client
+	etcd    *embed.Etcd
+	client  *clientv3.Client
+	lock    *fileutil.LockedFile
+	failure *failure
+	logger  *slog.Logger
+	quota   int64
+	ctx     context.Context //nolint:containedctx // until Close
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	once    sync.Once
 }
 
-const electionHeartbeats = 10
+const (
+	electionHeartbeats = 10
+	mostPeers          = 9
+	mostName           = 128
+)
 
 func (o *EmbeddedOptions) checked() (EmbeddedOptions, error) {
 	c := *o
@@ -61,6 +103,12 @@ func (o *EmbeddedOptions) checked() (EmbeddedOptions, error) {
 	if c.StartTimeout == 0 {
 		c.StartTimeout = time.Minute
 	}
+	if c.Quota == 0 {
+		c.Quota = 2 << 30
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	wrong := func(option, value, accepted string) (EmbeddedOptions, error) {
 		return c, &weir.OptionError{Option: "EmbeddedOptions." + option, Value: value, Accepted: accepted}
 	}
@@ -71,64 +119,189 @@ func (o *EmbeddedOptions) checked() (EmbeddedOptions, error) {
 		return wrong("HeartbeatInterval", c.HeartbeatInterval.String(), "from 10ms to 5s")
 	case c.StartTimeout < time.Second || c.StartTimeout > 10*time.Minute:
 		return wrong("StartTimeout", c.StartTimeout.String(), "from 1s to 10m")
+	case c.Quota < 16<<20 || c.Quota > 8<<30:
+		return wrong("Quota", fmt.Sprint(c.Quota), "from 16 MiB to 8 GiB")
+	case len(c.Name) > mostName || strings.ContainsAny(c.Name, "=,"):
+		return wrong("Name", fmt.Sprintf("%.80q", c.Name), "at most 128 bytes without = and ,")
+	case len(c.Peers) > mostPeers:
+		return wrong("Peers", fmt.Sprintf("%d nodes", len(c.Peers)), "at most 9 nodes")
+	case len(c.Peers) == 0 && c.Listen != "":
+		return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "nothing where there are no Peers")
+	case len(c.Peers) == 0 && c.Join:
+		return wrong("Join", "true", "false where there are no Peers")
+	case (c.PeerCertFile == "") != (c.PeerKeyFile == "") || (c.PeerCertFile == "") != (c.PeerCAFile == ""):
+		return wrong("PeerCertFile", fmt.Sprintf("%.80q", c.PeerCertFile), "all of PeerCertFile, PeerKeyFile and PeerCAFile, or none")
 	case len(c.Peers) > 0 && c.Peers[c.Name] == "":
 		return wrong("Peers", fmt.Sprintf("without %q", c.Name), "one URL for each node, this one included")
 	}
-	if c.Listen == "" {
-		c.Listen = c.Peers[c.Name]
+	for name, text := range c.Peers {
+		u, err := parse("Peers", text)
+		switch {
+		case err != nil:
+			return c, err
+		case name == "" || len(name) > mostName || strings.ContainsAny(name, "=,"):
+			return wrong("Peers", fmt.Sprintf("%.80q", name), "names of 1 to 128 bytes without = and ,")
+		case u.Scheme == "https" && c.PeerCertFile == "":
+			return wrong("PeerCertFile", `""`, "a file, as there are Peers with https")
+		case u.Scheme == "http" && c.PeerCertFile != "":
+			return wrong("Peers", fmt.Sprintf("%.80q", text), "https, as there is a PeerCertFile")
+		}
+		if name == c.Name && c.Listen == "" {
+			if host := u.Hostname(); net.ParseIP(host) == nil && host != "localhost" {
+				u.Host = net.JoinHostPort("0.0.0.0", u.Port())
+			}
+			c.Listen = u.String()
+		}
+	}
+	if c.Listen != "" {
+		u, err := parse("Listen", c.Listen)
+		switch {
+		case err != nil:
+			return c, err
+		case (u.Scheme == "https") != (c.PeerCertFile != ""):
+			return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "the scheme of Peers")
+		case net.ParseIP(u.Hostname()) == nil && u.Hostname() != "localhost":
+			return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "an IP address, such as 0.0.0.0 for all of them")
+		}
 	}
 	return c, nil
 }
 
-// Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or that of the server, such as that of
-// a directory that another process uses.
+// Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or says why it could not be: that another
+// process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in time.
 func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	o.Directory = filepath.Clean(o.Directory)
+	cfg, failed, err := o.config()
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("weir: the directory of the durable limits: %w", err)
 	}
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.Name = filepath.Clean(o.Directory), o.Name
+	lock, err := fileutil.TryLockFile(filepath.Join(o.Directory, "weir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		if errors.Is(err, fileutil.ErrLocked) {
+			err = errors.New("another process uses it")
+		}
+		return nil, fmt.Errorf("weir: the directory of the durable limits %s: %w", o.Directory, err)
+	}
+	s := &Server{lock: lock, failure: failed, logger: o.Logger, quota: o.Quota}
+	if s.etcd, err = s.start(ctx, cfg, &o); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
+	}
+	s.client = v3client.New(s.etcd.Server)
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.work.Go(s.maintain)
+	s.work.Go(s.watchFailure)
+	return s, nil
+}
+
+// config is the configuration of etcd.
+func (o *EmbeddedOptions) config() (*embed.Config, *failure, error) {
+	cfg, failed := embed.NewConfig(), newFailure()
+	cfg.Dir, cfg.Name = o.Directory, o.Name
 	cfg.TickMs, cfg.ElectionMs = uint(o.HeartbeatInterval.Milliseconds()), uint(electionHeartbeats*o.HeartbeatInterval.Milliseconds()) //nolint:gosec // they are positive
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, nil
 	cfg.UnsafeNoFsync = o.UnsafeNoFsync
-	cfg.LogLevel, cfg.LogOutputs = "error", []string{filepath.Join(os.DevNull)}
-	cfg.Logger = "zap"
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", "5m"
+	cfg.Logger, cfg.LogOutputs = "zap", []string{os.DevNull}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(o.Logger, failed))
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "0" // see Server.compact
+	cfg.QuotaBackendBytes = o.Quota
+	cfg.EnableGRPCGateway = false
+	cfg.PeerTLSInfo = transport.TLSInfo{
+		CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerCAFile, ClientCertAuth: o.PeerCAFile != "",
+	}
+	cfg.TlsMinVersion = "TLS1.2"
 	if err := setPeers(cfg, o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("weir: the etcd server in %s: %w", cfg.Dir, err)
+	return cfg, failed, nil
+}
+
+// progressEvery is how often it is logged that a server is not ready.
+const progressEvery = 5 * time.Second
+
+var (
+	errNotReady = errors.New("it was not ready in time: check that a majority of the nodes of Peers run, reach each other by " +
+		"these URLs, and have the same Peers")
+	errFailed = errors.New("it could not be started")
+)
+
+// start starts etcd and waits until it is ready. What would end the process ends the goroutine that it happens in.
+func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOptions) (*embed.Etcd, error) {
+	type result struct {
+		etcd *embed.Etcd
+		err  error
 	}
-	s := &Server{etcd: e}
+	started := make(chan result, 1)
+	go func() {
+		r := result{err: errFailed}
+		defer func() { started <- r }()
+		e, err := embed.StartEtcd(cfg)
+		r = result{e, err}
+	}()
 	timer := time.NewTimer(o.StartTimeout)
 	defer timer.Stop()
-	select {
-	case <-e.Server.ReadyNotify():
-		s.client = v3client.New(e.Server)
-		return s, nil
-	case err = <-e.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-		err = errors.New("it was not ready in time: a majority of the nodes must run and reach each other")
+	progress := time.NewTicker(progressEvery)
+	defer progress.Stop()
+	begin := time.Now()
+	var e *embed.Etcd
+	var ready <-chan struct{}
+	var failed <-chan error
+	waiting := started
+	for {
+		var err error
+		select {
+		case r := <-waiting:
+			waiting = nil
+			if r.err == nil {
+				e, ready, failed = r.etcd, r.etcd.Server.ReadyNotify(), r.etcd.Err()
+				continue
+			}
+			err = r.err
+		case <-ready:
+			return e, nil
+		case err = <-failed:
+		case <-s.failure.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-timer.C:
+			err = errNotReady
+		case <-progress.C:
+			o.Logger.Warn("the etcd server of the durable limits is not ready: a majority of the nodes is needed",
+				"directory", o.Directory, "waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String())
+			continue
+		}
+		go func() { // which may take long, or never end, where it cannot be started
+			if waiting != nil {
+				e = (<-waiting).etcd
+			}
+			if e != nil {
+				e.Server.HardStop()
+				e.Close()
+			}
+		}()
+		select {
+		case <-s.failure.done:
+			return nil, fmt.Errorf("what is in the directory cannot be used: %w: a node of a cluster can be removed from it, "+
+				"and added again with an empty directory; a single node needs a backup", s.failure.err)
+		default:
+			return nil, err
+		}
 	}
-	e.Server.HardStop()
-	e.Close()
-	return nil, fmt.Errorf("weir: the etcd server in %s: %w", cfg.Dir, err)
 }
 
 // alone is what a node advertises that has no peers; nothing listens there.
 const alone = "http://127.0.0.1:2380"
 
 // setPeers says who the nodes of the cluster are.
-func setPeers(cfg *embed.Config, o EmbeddedOptions) error {
+func setPeers(cfg *embed.Config, o *EmbeddedOptions) error {
 	peers := o.Peers
 	if len(peers) == 0 {
 		peers = map[string]string{o.Name: alone}
@@ -176,12 +349,58 @@ func parse(option, text string) (*url.URL, error) {
 // Client talks to the server without a network. It is closed with the server.
 func (s *Server) Client() *clientv3.Client { return s.client }
 
-// Close stops the server.
-func (s *Server) Close() error {
-	err := s.client.Close()
-	s.etcd.Close()
-	if errors.Is(err, context.Canceled) {
-		err = nil // as it always says
+// Failed is closed when the server cannot go on, and only a new one will.
+func (s *Server) Failed() <-chan struct{} { return s.failure.done }
+
+// Err is why Failed is closed, or nil if it is not.
+func (s *Server) Err() error {
+	select {
+	case <-s.failure.done:
+		return fmt.Errorf("weir: the etcd server cannot go on: %w", s.failure.err)
+	default:
+		return nil
 	}
+}
+
+// watchFailure makes a server that cannot go on stop altogether, so that its peers do not count on it.
+func (s *Server) watchFailure() {
+	select {
+	case <-s.failure.done:
+		s.logger.Error("the etcd server of the durable limits cannot go on: this node takes no part any more until it is started again",
+			"error", s.failure.err.Error())
+		_ = s.client.Close()
+	case <-s.ctx.Done():
+	}
+}
+
+// closeTime is how long a server may take to stop that cannot go on.
+const closeTime = 2 * time.Second
+
+// Close stops the server. One that cannot go on is left to itself if it does not stop in 2 s.
+func (s *Server) Close() error {
+	var err error
+	s.once.Do(func() {
+		s.end()
+		s.work.Wait()
+		if err = s.client.Close(); errors.Is(err, context.Canceled) {
+			err = nil // as it always says
+		}
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			s.etcd.Close()
+		}()
+		if s.Err() == nil {
+			<-stopped
+		} else {
+			timer := time.NewTimer(closeTime)
+			defer timer.Stop()
+			select {
+			case <-stopped:
+			case <-timer.C:
+			}
+		}
+		_ = s.lock.Close()
+	})
 	return err
 }

@@ -4,11 +4,14 @@ package forward
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
@@ -53,6 +56,29 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 
 func init() { //nolint:gochecknoinits // how gRPC learns of codecs
 	encoding.RegisterCodecV2(raw{})
+}
+
+const (
+	mostStreams     = 4
+	mostHeaderBytes = 8 << 10
+	handshakeTime   = 5 * time.Second
+	leastPingsEvery = 500 * time.Millisecond
+	pingEvery       = time.Second
+)
+
+// NewServer is a server for [Register], with TLS unless that is nil, which is bounded against peers that are hostile or have gone: messages,
+// headers, streams of a connection and pings are limited, and a peer that does not answer for 3 s is given up, whereupon what it has asked
+// is withdrawn.
+func NewServer(t *tls.Config) *grpc.Server {
+	secure := insecure.NewCredentials()
+	if t != nil {
+		secure = credentials.NewTLS(t)
+	}
+	return grpc.NewServer(grpc.Creds(secure), grpc.MaxRecvMsgSize(durable.MostMessageBytes), grpc.MaxSendMsgSize(durable.MostMessageBytes),
+		grpc.MaxConcurrentStreams(mostStreams), grpc.MaxHeaderListSize(mostHeaderBytes), grpc.ConnectionTimeout(handshakeTime),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPingsEvery, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: silence}),
+	)
 }
 
 var description = grpc.StreamDesc{StreamName: method, ServerStreams: true, ClientStreams: true}
@@ -146,9 +172,24 @@ func (s *clientStream) Close() error {
 type DialOptions struct {
 	// Credentials are those of TLS. Default: none: a plain connection.
 	Credentials credentials.TransportCredentials
-	// Silence is after how long without a sign of life the connection is given up, from 1 s. Default: 1 s for a ping and 1 s for
-	// its answer.
-	Silence time.Duration
+}
+
+// DialTCP connects, for grpc.WithContextDialer. A host that does not answer any more is noticed in about 2.5 s by the kernel, which is
+// more often than gRPC is willing to look.
+func DialTCP(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: time.Second, Interval: silence / 4, Count: 3, //nolint:mnd // three probes after the first second
+	}}
+	return d.DialContext(ctx, "tcp", address) //nolint:wrapcheck // gRPC says what it is
+}
+
+// silence is how long what was sent may be without a sign that it has arrived.
+const silence = 2 * time.Second
+
+// ConnectParams are how connections are tried again: soon, as permits wait for them.
+var ConnectParams = grpc.ConnectParams{ //nolint:gochecknoglobals // a constant
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: silence,
 }
 
 // Dial answers a function that connects to an owner, for durable.NodeOptions.Dial.
@@ -156,13 +197,13 @@ func Dial(o DialOptions) func(ctx context.Context, address string) (durable.Peer
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}
-	if o.Silence < time.Second {
-		o.Silence = time.Second
-	}
 	return func(ctx context.Context, address string) (durable.Peer, error) {
 		conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(o.Credentials),
 			grpc.WithDefaultCallOptions(grpc.CallContentSubtype(codec), grpc.MaxCallRecvMsgSize(durable.MostMessageBytes)),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: o.Silence, PermitWithoutStream: true}),
+			grpc.WithContextDialer(DialTCP), grpc.WithConnectParams(ConnectParams), grpc.WithDisableServiceConfig(),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{ // 10 s is the least that it accepts
+				Time: 10 * time.Second, Timeout: silence, PermitWithoutStream: true,
+			}),
 		)
 		if err != nil {
 			return nil, fmt.Errorf("weir: the owner at %s: %w", address, err)

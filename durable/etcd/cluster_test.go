@@ -1,0 +1,98 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+// freePorts are ports of loopback that nobody uses now.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	ports := make([]int, 0, n)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// three are the options of three nodes of one cluster.
+func three(t *testing.T) []etcd.ClusterOptions {
+	t.Helper()
+	ports := freePorts(t, 3)
+	peers := map[string]string{}
+	for i, p := range ports {
+		peers[fmt.Sprintf("node%d", i)] = fmt.Sprintf("http://127.0.0.1:%d", p)
+	}
+	all := make([]etcd.ClusterOptions, 0, len(ports))
+	for i := range ports {
+		all = append(all, etcd.ClusterOptions{
+			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: 30 * time.Second,
+		})
+	}
+	return all
+}
+
+// joinAll joins nodes at the same time.
+func joinAll(t *testing.T, all []etcd.ClusterOptions) []*etcd.Cluster {
+	t.Helper()
+	nodes := make([]*etcd.Cluster, len(all))
+	var work sync.WaitGroup
+	for i := range all {
+		work.Go(func() {
+			c, err := etcd.Join(context.Background(), all[i])
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			nodes[i] = c
+		})
+	}
+	work.Wait()
+	t.Cleanup(func() {
+		for _, c := range nodes {
+			if c != nil {
+				work.Go(func() { _ = c.Close() })
+			}
+		}
+		work.Wait()
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return nodes
+}
+
+// TestThreeNodes: three processes' worth of nodes find each other, and the limit is one whichever is asked.
+func TestThreeNodes(t *testing.T) {
+	begin := time.Now()
+	nodes := joinAll(t, three(t))
+	t.Logf("joined in %v", time.Since(begin))
+	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 6}
+	granted := 0
+	for i := range 9 {
+		a := nodes[i%3].Node().Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})
+		switch a.Outcome {
+		case durable.Granted:
+			granted++
+		case durable.Refused:
+		default:
+			t.Errorf("%v %v", a.Outcome, a.Err)
+		}
+	}
+	if granted != 6 {
+		t.Errorf("%d were granted", granted)
+	}
+}

@@ -1,0 +1,71 @@
+package etcd
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+)
+
+const (
+	// asideEvery is how often it is looked whether this node both owns the limits and leads etcd.
+	asideEvery = time.Second
+	// asideAgain is how long to wait after the lead could not be given away.
+	asideAgain = 30 * time.Second
+	// reachTime is how long a peer may take to answer that is to lead.
+	reachTime = 300 * time.Millisecond
+)
+
+// stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is dead, as
+// it keeps the leases; if both die at once, a new leader must be elected first, and it lets all leases begin anew.
+func (s *Server) stepAside(n *durable.Node) {
+	tick := time.NewTicker(asideEvery)
+	defer tick.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-tick.C:
+		case <-s.failure.done:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+		e := s.etcd.Server
+		if n.Owner() == nil || e.Lead() != uint64(e.MemberID()) || time.Since(last) < asideAgain && !last.IsZero() {
+			continue
+		}
+		last = time.Now()
+		for _, m := range e.Cluster().Members() {
+			if m.ID == e.MemberID() || m.IsLearner || !reachable(s.ctx, m.PeerURLs) {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, closeTime)
+			err := e.MoveLeader(ctx, uint64(e.MemberID()), uint64(m.ID))
+			cancel()
+			if err == nil {
+				last = time.Time{}
+				break
+			}
+		}
+	}
+}
+
+// reachable tells whether somebody listens at one of the URLs of a peer.
+func reachable(ctx context.Context, urls []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		var d net.Dialer
+		if conn, err := d.DialContext(ctx, "tcp", u.Host); err == nil {
+			_ = conn.Close()
+			return true
+		}
+	}
+	return false
+}

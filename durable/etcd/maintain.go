@@ -1,0 +1,94 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	maintainEvery = time.Second
+	// keptRevisions are not given up, for those who watch and were away for a moment.
+	keptRevisions = 1000
+	// compactEvery is after how many revisions old ones are given up.
+	compactEvery = 10_000
+	// compactBytes is after how many bytes in use they are given up even if they are fewer.
+	compactBytes = 64 << 20
+)
+
+// maintain keeps the database small, until the server is closed or has failed.
+func (s *Server) maintain() {
+	tick := time.NewTicker(maintainEvery)
+	defer tick.Stop()
+	var compacted, inUse int64
+	for {
+		select {
+		case <-tick.C:
+		case <-s.failure.done:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+		full := s.full()
+		s.compact(&compacted, &inUse, full)
+		s.defragment(full)
+	}
+}
+
+// full tells whether writes are refused because the quota was reached, by this node or another one.
+func (s *Server) full() bool {
+	for _, a := range s.etcd.Server.Alarms() {
+		if a.GetAlarm() == etcdserverpb.AlarmType_NOSPACE {
+			return true
+		}
+	}
+	return false
+}
+
+// compact gives up old revisions, if this server leads. At 10,000 transactions a second of 100 records of 300 bytes that is every second,
+// and the database holds 600 MB beyond what is in use; at 5,000 of one record, 6 MB.
+func (s *Server) compact(compacted, inUse *int64, full bool) {
+	e := s.etcd.Server
+	if e.Lead() != uint64(e.MemberID()) {
+		return
+	}
+	revision, kept := e.KV().Rev(), int64(keptRevisions)
+	used := e.Backend().SizeInUse()
+	switch {
+	case full || used-*inUse > compactBytes:
+		kept = 0
+	case revision-*compacted < compactEvery:
+		return
+	}
+	if revision-kept <= *compacted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, closeTime)
+	defer cancel()
+	if _, err := s.client.Compact(ctx, revision-kept); err == nil {
+		*compacted, *inUse = revision-kept, used
+	}
+}
+
+// defragment gives room in the file back, where that is worth it, and lets writes in again when there is enough. While it does, the node
+// does not answer: about a second for a few hundred megabytes.
+func (s *Server) defragment(full bool) {
+	b := s.etcd.Server.Backend()
+	near := b.Size() > s.quota/4*3
+	if (full || near) && b.SizeInUse() < b.Size()/4*3 {
+		if err := b.Defrag(); err != nil {
+			s.logger.Warn("the database of the durable limits could not be made smaller", "error", err.Error())
+			return
+		}
+	}
+	if !full || b.Size() > s.quota/10*9 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, closeTime)
+	defer cancel()
+	_, _ = s.client.AlarmDisarm(ctx, &clientv3.AlarmMember{
+		MemberID: uint64(s.etcd.Server.MemberID()), Alarm: etcdserverpb.AlarmType_NOSPACE,
+	}) // the next round tries again
+}
