@@ -12,7 +12,7 @@ import (
 // sections are the tables of the documentation in which the keys of each kind stand.
 var sections = map[string]string{
 	"file": "The file", "policy": "Policies", "limit": "Limits", "tiers": "Tiers", "queue": "Queue", "lockout": "Lockout", "rule": "Rules",
-	"match": "Match", "use": "Uses of a policy", "store": "Store", "leased": "Leased", "optimistic": "Optimistic",
+	"match": "Match", "use": "Uses of a policy", "store": "Store", "leased": "Leased", "optimistic": "Optimistic", "cluster": "Cluster",
 }
 
 func documentation(t *testing.T) string {
