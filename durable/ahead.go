@@ -25,7 +25,7 @@ func (a *ahead) choose(now time.Time, left, most int64) int64 {
 	switch {
 	case a.at.IsZero() || a.last == 0:
 		a.last = 1
-	case since < usedUpSoon:
+	case since < usedUpSoon && left <= a.last/2:
 		a.last *= 2
 	case since > usedUpLate && left > a.last/2:
 		a.last /= 2

@@ -45,6 +45,7 @@ type OwnerOptions struct {
 type Owner struct {
 	options OwnerOptions
 	term    Term
+	began   time.Time
 	ctx     context.Context //nolint:containedctx // until the owner ends
 	end     context.CancelFunc
 	asked   chan *bucket
@@ -81,7 +82,7 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	own := &Owner{
-		options: o, term: t, ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
+		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
 	}
 	for range o.Writers {
 		own.work.Go(own.write)
@@ -101,6 +102,10 @@ func (o *Owner) Epoch() int64 { return o.term.Epoch() }
 
 // holds tells whether nobody else can be the owner now.
 func (o *Owner) holds() bool { return time.Now().Before(o.term.Expires()) }
+
+// unix is a time by which states are kept: that of the wall when the term began, and what has passed since. A clock that is set
+// during the term neither mints permits nor keeps them from coming back.
+func (o *Owner) unix(now time.Time) int64 { return o.began.UnixNano() + int64(now.Sub(o.began)) }
 
 // Ticket is a request that waits.
 type Ticket struct {

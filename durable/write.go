@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
 )
 
@@ -34,7 +35,7 @@ func (o *Owner) load(b *bucket) {
 			b.loaded(nil, 0, err)
 			return
 		}
-		state, err := recovered(value)
+		state, err := o.recovered(value)
 		if err != nil {
 			err = fmt.Errorf("the record %.80q: %w", b.name, err)
 			o.warn("a record could not be read", err)
@@ -43,8 +44,10 @@ func (o *Owner) load(b *bucket) {
 	})
 }
 
-// recovered is the state that a record stands for: what may have been granted since it was written is taken for granted now.
-func recovered(value []byte) (*store.Record, error) {
+// recovered is the state that a record stands for: what may have been granted since it was written is taken for granted at the
+// latest moment at which it can have been, which is when this term began. For records of this term it is the moment at which
+// they were written, so whatever is dropped from memory must not be ahead.
+func (o *Owner) recovered(value []byte) (*store.Record, error) {
 	if len(value) == 0 {
 		return nil, nil //nolint:nilnil // a key that has never been seen: its limit is not known yet
 	}
@@ -52,10 +55,13 @@ func recovered(value []byte) (*store.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = state.Advance(unixNow(), state.Limit()); err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	for _, at := range [...]int64{o.began.UnixNano(), o.unix(time.Now())} {
+		if _, err = state.Advance(at, state.Limit()); err != nil {
+			return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		}
+		state.Burn(ahead)
+		ahead = 0
 	}
-	state.Burn(ahead)
 	return state, nil
 }
 
@@ -152,6 +158,9 @@ func (b *bucket) draw(reserve int64) []Write {
 	if reserve == 0 {
 		most = max(1, b.state.Most()/10) - 1 //nolint:mnd // a tenth
 	}
+	if b.state.Limit().Algorithm == weir.AlgorithmConcurrency {
+		most = 0 // all of its grants are reservations, which are written
+	}
 	b.next = b.ahead.choose(time.Now(), b.covered, most)
 	for w := b.writing.oldest; w != nil; w = w.next {
 		w.written = true
@@ -201,8 +210,9 @@ func (b *bucket) wrote(revision int64, err error) {
 func (b *bucket) confirm(after *answers) {
 	for w := b.writing.oldest; w != nil; w = b.writing.oldest {
 		switch n := w.request.N; {
-		case !b.owner.holds():
-			return // they get their answer from depose
+		case !b.owner.holds(): // they get their answer from depose, unless a sign of life comes late
+			b.ask()
+			return
 		case w.written:
 		case w.must || n > b.covered:
 			b.ask()

@@ -90,13 +90,18 @@ func (r *Record) Refund(n int64) { r.refund(n) }
 // Debit takes n permits whether they are there or not, up to a debt of the limit.
 func (r *Record) Debit(n int64) { r.debit(n) }
 
-// Burn takes n permits, or as many as there are.
+// Burn takes n permits, or as many as there are and will be when reservations end. Those of a concurrency limit are never
+// burned, as nothing would give them back.
 func (r *Record) Burn(n int64) {
-	if left := r.peek(0).Remaining; n > left {
-		n = left
+	if r.terms.limit.Algorithm == weir.AlgorithmConcurrency || n <= 0 {
+		return
 	}
-	if n > 0 {
-		r.take(n)
+	if now := min(n, r.peek(0).Remaining); now > 0 {
+		r.take(now)
+		n -= now
+	}
+	if reserved, _ := r.reserved(); n > 0 && reserved > 0 {
+		r.debit(min(n, reserved))
 	}
 }
 
