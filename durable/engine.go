@@ -39,7 +39,10 @@ type Term interface {
 	Load(ctx context.Context, name string) (value []byte, revision int64, err error)
 	// List reads the records whose names begin with prefix, by name, at most so many of them, the last ones first.
 	List(ctx context.Context, prefix string, most int) ([]Named, error)
-	// Store writes records, all or none, if this is still the term, and each of them still has the revision that it is
+	// Page reads the records whose names begin with prefix and are greater than after, by name, at most so many of them, the
+	// first ones first. It may be used for going through more records than fit into memory.
+	Page(ctx context.Context, prefix, after string, most int) ([]Named, error)
+	// Store writes or deletes records, all or none, if this is still the term, and each of them still has the revision that it is
 	// expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
 	// promises to survive. ErrDeposed says that it is not the term any more, and ErrConflict that a record has another
 	// revision: then nothing was written. Any other error does not tell whether they were, or will be.
@@ -48,7 +51,7 @@ type Term interface {
 	Resign(ctx context.Context) error
 }
 
-// Write is a record to be written.
+// Write is a record to be written, or to be deleted if its value is nil.
 type Write struct {
 	Name     string
 	Value    []byte
@@ -57,8 +60,9 @@ type Write struct {
 
 // Named is a record with its name.
 type Named struct {
-	Name  string
-	Value []byte
+	Name     string
+	Value    []byte
+	Revision int64
 }
 
 // MostWrites is how many records one call of Store may write.

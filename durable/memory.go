@@ -60,11 +60,18 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 	return &Memory{options: o, records: make(map[string]memoryRecord)}, nil
 }
 
-// Writes is how many transactions have been written.
+// Writes is how many transactions have been written. Those that did nothing but delete records do not count.
 func (m *Memory) Writes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.writes
+}
+
+// Records is how many records there are.
+func (m *Memory) Records() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records)
 }
 
 // Engine is the cluster as one more node sees it.
@@ -308,11 +315,34 @@ func (t *memoryTerm) List(ctx context.Context, prefix string, most int) ([]Named
 	var all []Named
 	for name, r := range m.records {
 		if strings.HasPrefix(name, prefix) {
-			all = append(all, Named{name, slices.Clone(r.value)})
+			all = append(all, Named{name, slices.Clone(r.value), r.revision})
 		}
 	}
 	slices.SortFunc(all, func(a, b Named) int { return strings.Compare(b.Name, a.Name) })
 	return all[:min(len(all), most)], nil
+}
+
+func (t *memoryTerm) Page(ctx context.Context, prefix, after string, most int) ([]Named, error) {
+	if err := t.reach(ctx); err != nil {
+		return nil, err
+	}
+	m := t.engine.cluster
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name := range m.records {
+		if strings.HasPrefix(name, prefix) && name > after {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(len(names), most)]
+	all := make([]Named, len(names))
+	for i, name := range names {
+		r := m.records[name]
+		all[i] = Named{name, slices.Clone(r.value), r.revision}
+	}
+	return all, nil
 }
 
 func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64, err error) {
@@ -334,10 +364,16 @@ func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64,
 		}
 	}
 	m.revision++
-	m.writes++
+	puts := int64(0)
 	for _, w := range writes {
+		if w.Value == nil {
+			delete(m.records, w.Name)
+			continue
+		}
 		m.records[w.Name] = memoryRecord{slices.Clone(w.Value), m.revision}
+		puts = 1
 	}
+	m.writes += puts
 	return m.revision, nil
 }
 

@@ -306,7 +306,29 @@ func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Nam
 	}
 	all := make([]durable.Named, 0, len(r.Kvs))
 	for _, kv := range r.Kvs {
-		all = append(all, durable.Named{Name: strings.TrimPrefix(string(kv.Key), t.engine.record("")), Value: kv.Value})
+		all = append(all, t.named(kv))
+	}
+	return all, nil
+}
+
+func (t *term) named(kv *mvccpb.KeyValue) durable.Named {
+	return durable.Named{Name: strings.TrimPrefix(string(kv.Key), t.engine.record("")), Value: kv.Value, Revision: kv.ModRevision}
+}
+
+// Page implements [durable.Term].
+func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]durable.Named, error) {
+	from := t.engine.record(prefix)
+	if after >= prefix {
+		from = t.engine.record(after) + "\x00"
+	}
+	r, err := t.engine.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(t.engine.record(prefix))),
+		clientv3.WithLimit(int64(most)))
+	if err != nil {
+		return nil, fmt.Errorf("weir: records cannot be read: %w", err)
+	}
+	all := make([]durable.Named, 0, len(r.Kvs))
+	for _, kv := range r.Kvs {
+		all = append(all, t.named(kv))
 	}
 	return all, nil
 }
@@ -323,6 +345,10 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		w := &writes[i]
 		key := t.engine.record(w.Name)
 		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(key), "=", w.Revision))
+		if w.Value == nil {
+			puts = append(puts, clientv3.OpDelete(key))
+			continue
+		}
 		puts = append(puts, clientv3.OpPut(key, string(w.Value)))
 	}
 	r, err := t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
