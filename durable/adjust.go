@@ -112,12 +112,12 @@ func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) (
 // adjust carries an adjustment out, and answers once that is durable.
 func (b *bucket) adjust(w *waiter, after *answers) {
 	b.deadlines.remove(w)
-	if err := b.advance(w.request.Limit); err != nil {
+	a := w.adjusts
+	a.Time = time.Now()
+	if err := b.turn(a.Time, &w.request, after); err != nil {
 		after.add(w, unavailable(w, err))
 		return
 	}
-	a := w.adjusts
-	a.Time = time.Now()
 	a.name = fmt.Sprintf("%s%020d", trailName(a.Policy, a.Key), b.state.Time())
 	for _, other := range b.trail {
 		if other.name >= a.name {
@@ -127,6 +127,7 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 	}
 	if a.Permits > 0 {
 		b.state.Refund(a.Permits)
+		b.uncover()
 	} else {
 		b.state.Debit(-a.Permits)
 	}
@@ -134,7 +135,7 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 	a.Remaining = left.Remaining
 	b.trail = append(b.trail, a)
 	w.must = true
-	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(w, left)}, after)
+	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, left)}, after)
 	b.serve(a.Time, after)
 }
 

@@ -2,11 +2,9 @@ package durable
 
 import (
 	"crypto/rand"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/queue"
 	"github.com/weirhq/weir/store"
@@ -24,8 +22,8 @@ type bucket struct {
 
 	mu         sync.Mutex
 	loading    bool
-	failed     error         // why it could not be read
-	state      *store.Record // nil until it was read
+	known      bool          // the record was read
+	state      *store.Record // nil until it was read, and as long as there is none
 	revision   int64         // of the record in force, -1 if it is not known
 	generation int           // counts the changes of the limit
 
@@ -44,13 +42,38 @@ type bucket struct {
 	timer     *time.Timer
 	timerAt   time.Time
 	retryAt   time.Time // nothing is granted before, after a write has failed
+	failure   error     // why it has
 	ended     Outcome   // what everybody is answered from now on, 0 while it goes on
 
-	granted, refused int64
+	granted int64 // permits
 }
 
-// unixNow is the time by which states are kept.
-func unixNow() int64 { return time.Now().UnixNano() }
+// unix is the time by which states are kept.
+func (b *bucket) unix() int64 { return b.owner.unix(time.Now()) }
+
+// quick answers a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
+// is ahead by as many, or they are not there and the request does not wait.
+func (b *bucket) quick(r *Request) (a Answer, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.oldest != nil || !b.retryAt.IsZero() || !b.state.HeldTo(r.Limit) {
+		return Answer{}, false
+	}
+	_, _ = b.state.Advance(b.unix(), r.Limit) // which it is held to
+	result := b.state.Peek(r.N)
+	switch {
+	case !result.Allowed && r.Wait == 0 && r.N <= b.state.Most():
+		a = b.refusal(r, Refused, result)
+	case !result.Allowed || r.N > b.covers() || !b.owner.holds():
+		return Answer{}, false
+	default:
+		_, result = b.state.Take(r.N)
+		b.spend(r.N)
+		a = Answer{Outcome: Granted, Decision: b.decision(r, result)}
+	}
+	b.owner.counts.count(a.Outcome)
+	return a, true
+}
 
 // enter takes in a request.
 func (b *bucket) enter(w *waiter) {
@@ -58,10 +81,10 @@ func (b *bucket) enter(w *waiter) {
 	var after answers
 	switch {
 	case b.ended != 0:
-		a := b.refusal(w, b.ended, algo.Result{})
+		a := b.refusal(&w.request, b.ended, algo.Result{})
 		a.Err = errNotOwner
 		after.add(w, a)
-	case b.state == nil:
+	case !b.known:
 		w.stage = stageLoading
 		b.early = append(b.early, w)
 		b.deadlines.add(w)
@@ -81,28 +104,31 @@ func (b *bucket) enter(w *waiter) {
 // begin carries out a request, or lets it wait.
 func (b *bucket) begin(w *waiter, after *answers) {
 	switch {
+	case w.loads:
+		b.deadlines.remove(w)
+		after.add(w, Answer{Outcome: Granted})
 	case w.settles != nil:
 		b.settle(w, after)
-	case w.adjusts != nil:
-		b.adjust(w, after)
 	default:
+		if err := b.exist(&w.request); err != nil {
+			b.deadlines.remove(w)
+			after.add(w, unavailable(w, err))
+			return
+		}
+		if w.adjusts != nil {
+			b.adjust(w, after)
+			return
+		}
 		b.admit(w, after)
 	}
 }
 
-// answers are given once the lock has been let go.
-type answers []func()
-
-func (a *answers) add(w *waiter, answer Answer) {
-	w.stage = stageAnswered
-	f := w.answer
-	*a = append(*a, func() { f(answer) })
-}
-
-func (a answers) give() {
-	for _, f := range a {
-		f()
+// exist makes the state of a key that has never been seen.
+func (b *bucket) exist(r *Request) (err error) {
+	if b.state == nil {
+		b.state, err = store.NewRecord(r.Limit, b.unix())
 	}
+	return err
 }
 
 // loaded takes in the record, which is nil if there is none, or why it is not known.
@@ -113,23 +139,19 @@ func (b *bucket) loaded(state *store.Record, revision int64, err error) {
 	early := b.early
 	b.early = nil
 	if err == nil {
-		b.state, b.revision = state, revision
+		b.known, b.state, b.revision = true, state, revision
 	}
 	for _, w := range early {
 		if w.stage != stageLoading {
 			continue // it has been answered
 		}
-		failure := err
-		if failure == nil && b.state == nil && w.settles == nil {
-			b.state, failure = store.NewRecord(w.request.Limit, unixNow())
-		}
 		switch {
 		case b.ended != 0:
 			b.deadlines.remove(w)
-			after.add(w, b.refusal(w, b.ended, algo.Result{}))
-		case failure != nil:
+			after.add(w, b.refusal(&w.request, b.ended, algo.Result{}))
+		case err != nil:
 			b.deadlines.remove(w)
-			after.add(w, unavailable(w, failure))
+			after.add(w, unavailable(w, err))
 		default:
 			b.begin(w, &after)
 		}
@@ -142,35 +164,53 @@ func (b *bucket) loaded(state *store.Record, revision int64, err error) {
 // admit decides on a request whose turn it is to be looked at.
 func (b *bucket) admit(w *waiter, after *answers) {
 	b.deadlines.remove(w)
-	if err := b.advance(w.request.Limit); err != nil {
+	now := time.Now()
+	r := &w.request
+	if err := b.turn(now, r, after); err != nil {
 		after.add(w, unavailable(w, err))
 		return
 	}
-	now := time.Now()
-	r := &w.request
-	b.expire(now, after)
-	b.serve(now, after)
 	result := b.state.Peek(r.N)
 	switch {
 	case r.N > b.state.Most():
-		b.refused++
-		after.add(w, b.refusal(w, Never, result))
+		after.add(w, b.refusal(r, Never, result))
 	case r.Wait > 0 && !now.Before(w.at):
-		b.refused++
-		after.add(w, b.refusal(w, Expired, result))
-	case b.queue.Len() == 0 && !now.Before(b.retryAt) && b.can(w):
+		after.add(w, b.refusal(r, Expired, result))
+	case b.queue.Len() == 0 && !b.paused(now) && b.can(r):
 		b.take(w, after)
+	case r.Wait == 0 && b.paused(now): // it is not the limit that refuses
+		after.add(w, unavailable(w, b.failure))
 	case r.Wait == 0:
-		b.refused++
-		after.add(w, b.refusal(w, Refused, result))
+		after.add(w, b.refusal(r, Refused, result))
 	case r.N == 0: // a probe waits outside of the count
 		b.join(w)
 	case b.queue.Permits()+r.N > r.QueueLimit:
-		b.refused++
-		after.add(w, b.refusal(w, QueueFull, result))
+		after.add(w, b.refusal(r, QueueFull, result))
 	default:
 		b.join(w)
 	}
+}
+
+// turn brings the bucket to now and to the limit of a request, and serves those who came before it.
+func (b *bucket) turn(now time.Time, r *Request, after *answers) error {
+	if err := b.advance(b.owner.unix(now), r); err != nil {
+		return err
+	}
+	b.expire(now, after)
+	b.serve(now, after)
+	return nil
+}
+
+// paused tells whether a write has failed a moment ago.
+func (b *bucket) paused(now time.Time) bool {
+	if b.retryAt.IsZero() {
+		return false
+	}
+	if now.Before(b.retryAt) {
+		return true
+	}
+	b.retryAt, b.failure = time.Time{}, nil
+	return false
 }
 
 func (b *bucket) join(w *waiter) {
@@ -180,15 +220,16 @@ func (b *bucket) join(w *waiter) {
 	b.deadlines.add(w)
 }
 
-// advance brings the state to now and to a limit.
-func (b *bucket) advance(l weir.Limit) error {
-	changed, err := b.state.Advance(unixNow(), l)
+// advance brings the state to now and to the limit of a request.
+func (b *bucket) advance(now int64, r *Request) error {
+	changed, err := b.state.Advance(now, r.Limit)
 	if err != nil {
 		return err
 	}
 	if changed {
 		b.generation++
-		b.ask() // a smaller limit holds from now on, whatever happens
+		b.uncover() // what records are ahead of the limit before would not stand for what is granted under this one
+		b.ask()     // a smaller limit holds from now on, whatever happens
 	}
 	return nil
 }
@@ -198,14 +239,17 @@ func (b *bucket) take(w *waiter, after *answers) {
 	r := &w.request
 	final := Answer{Outcome: Granted}
 	var result algo.Result
+	w.taking, result = b.state.Take(r.N)
 	if r.Reserve > 0 {
-		final.Reservation = Reservation{ID: rand.Text(), Policy: r.Policy, Key: r.Key, Permits: r.N}
-		final.Reservation.Expires, result = b.state.Reserve(final.Reservation.ID, r.N, r.Reserve)
+		if w.id == "" {
+			w.id = rand.Text()
+		}
+		expires := max(w.expires, b.state.Time()+int64(r.Reserve))
+		b.state.Hold(w.id, r.N, expires)
+		final.Reservation = Reservation{ID: w.id, Policy: r.Policy, Key: r.Key, Permits: r.N, Expires: expires}
 		w.must = true
-	} else {
-		w.taking, result = b.state.Take(r.N)
 	}
-	final.Decision = b.decision(w, result)
+	final.Decision = b.decision(r, result)
 	w.generation = b.generation
 	b.pass(w, final, after)
 }
@@ -220,13 +264,8 @@ func (b *bucket) pass(w *waiter, final Answer, after *answers) {
 		return
 	}
 	if !w.must && b.writing.oldest == nil && n <= b.covers() && b.owner.holds() {
-		b.covered -= n
-		b.next -= n
-		b.granted += n
+		b.spend(n)
 		after.add(w, final)
-		if b.covered <= b.ahead.last/2 && b.ahead.last > 1 && !b.busy {
-			b.ask() // before they run out
-		}
 		return
 	}
 	w.stage = stageWriting
@@ -235,12 +274,30 @@ func (b *bucket) pass(w *waiter, final Answer, after *answers) {
 	b.ask()
 }
 
+// spend grants permits by which the record in force is ahead.
+func (b *bucket) spend(n int64) {
+	b.covered -= n
+	b.next -= n
+	b.granted += n
+	if b.covered <= b.ahead.last/2 && b.ahead.last > 1 && !b.busy {
+		b.ask() // before they run out
+	}
+}
+
 // covers is how many permits can be granted whichever record is in force by now.
 func (b *bucket) covers() int64 {
 	if b.busy {
 		return min(b.covered, b.next)
 	}
 	return b.covered
+}
+
+// uncover has the next grant wait for a record. It comes with everything that gives back what the record in force still keeps
+// for somebody, as a reservation that was canceled: whoever takes the limits over would give that back again, and what was
+// granted of it meanwhile would not be among the permits that it can burn.
+func (b *bucket) uncover() {
+	b.covered, b.next = 0, 0
+	b.ask()
 }
 
 // ask asks the writer for a record.
@@ -254,7 +311,7 @@ func (b *bucket) ask() {
 
 // serve gives those who wait what is there, the oldest first.
 func (b *bucket) serve(now time.Time, after *answers) {
-	if now.Before(b.retryAt) {
+	if b.paused(now) {
 		return
 	}
 	for front := b.queue.Front(); front != nil; front = b.queue.Front() {
@@ -262,7 +319,7 @@ func (b *bucket) serve(now time.Time, after *answers) {
 		switch {
 		case w.request.N > b.state.Most(): // since the limit was changed
 			b.withdraw(w, Never, after)
-		case b.can(w):
+		case b.can(&w.request):
 			b.queue.Remove(front)
 			b.take(w, after)
 		default:
@@ -272,189 +329,6 @@ func (b *bucket) serve(now time.Time, after *answers) {
 }
 
 // can tells whether the permits of a request are there.
-func (b *bucket) can(w *waiter) bool {
-	return b.state.Peek(w.request.N).Allowed && (w.request.Reserve == 0 || !b.state.Full())
-}
-
-// expire answers those whose deadline has passed.
-func (b *bucket) expire(now time.Time, after *answers) {
-	for len(b.deadlines) > 0 && !now.Before(b.deadlines[0].at) {
-		b.withdraw(b.deadlines[0], Expired, after)
-	}
-}
-
-// withdraw ends a request that has not been answered, and takes nothing for it.
-func (b *bucket) withdraw(w *waiter, why Outcome, after *answers) {
-	b.deadlines.remove(w)
-	var result algo.Result
-	switch w.stage {
-	case stageQueued:
-		b.queue.Remove(&w.queued)
-	case stageWriting:
-		b.writing.remove(w)
-		b.undo(w)
-		b.stale = b.stale || w.written
-	case stageLoading: // it stays among the early ones, answered
-	default:
-		return
-	}
-	if b.state != nil {
-		result = b.state.Peek(w.request.N)
-	}
-	b.refused++
-	after.add(w, b.refusal(w, why, result))
-}
-
-// undo takes back what was taken for a request that is not granted.
-func (b *bucket) undo(w *waiter) {
-	switch {
-	case w.settles != nil: // what was done stays done, in memory, and is written with the next record
-		b.stale = true
-	case w.adjusts != nil:
-		b.unadjust(w)
-	case w.final.Reservation.ID != "":
-		b.state.Cancel(w.final.Reservation.ID, w.final.Reservation.Expires)
-	case w.generation == b.generation:
-		b.state.Undo(w.taking)
-	}
-}
-
-// cancel ends a request whose caller has gone away.
-func (b *bucket) cancel(w *waiter) {
-	b.mu.Lock()
-	var after answers
-	if w.stage != stageAnswered {
-		b.withdraw(w, Canceled, &after)
-		if b.state != nil {
-			b.serve(time.Now(), &after)
-		}
-		b.arm()
-	}
-	b.mu.Unlock()
-	after.give()
-}
-
-// tick is called when somebody's time has come.
-func (b *bucket) tick() {
-	b.mu.Lock()
-	var after answers
-	b.timerAt = time.Time{}
-	if b.ended == 0 {
-		now := time.Now()
-		if b.state != nil {
-			_, _ = b.state.Advance(unixNow(), b.state.Limit())
-		}
-		b.expire(now, &after)
-		if b.state != nil {
-			b.serve(now, &after)
-		}
-		b.arm()
-	}
-	b.mu.Unlock()
-	after.give()
-}
-
-// arm sets the one timer to whatever comes first: a deadline, or permits for the oldest.
-func (b *bucket) arm() {
-	var at time.Time
-	if len(b.deadlines) > 0 {
-		at = b.deadlines[0].at
-	}
-	if front := b.queue.Front(); front != nil && b.state != nil {
-		now := time.Now()
-		_, _ = b.state.Advance(unixNow(), b.state.Limit()) // what it answers counts from then on
-		wait := b.state.Peek(front.Permits).RetryAfter
-		if front.Value.request.Limit.Algorithm == weir.AlgorithmConcurrency {
-			wait = concurrencyPoll
-		}
-		turn := now.Add(max(wait, b.retryAt.Sub(now)))
-		if at.IsZero() || turn.Before(at) {
-			at = turn
-		}
-	}
-	if at.IsZero() || at.Equal(b.timerAt) {
-		return
-	}
-	b.timerAt = at
-	if b.timer == nil {
-		b.timer = time.AfterFunc(time.Until(at), b.tick)
-		return
-	}
-	b.timer.Reset(time.Until(at))
-}
-
-// concurrencyPoll is how often it is looked whether reservations have expired, as nothing else tells.
-const concurrencyPoll = 50 * time.Millisecond
-
-// settle ends a reservation, and answers once that is durable.
-func (b *bucket) settle(w *waiter, after *answers) {
-	b.deadlines.remove(w)
-	if b.state == nil {
-		after.add(w, unavailable(w, ErrNotReserved))
-		return
-	}
-	_, _ = b.state.Advance(unixNow(), b.state.Limit())
-	r, found := &w.settles.reservation, false
-	if w.settles.cancel {
-		found = b.state.Cancel(r.ID, r.Expires)
-	} else {
-		found = b.state.Settle(r.ID, r.Expires, w.settles.actual)
-	}
-	if !found {
-		after.add(w, unavailable(w, ErrNotReserved))
-		return
-	}
-	w.must = true
-	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(w, b.state.Peek(0))}, after)
-	b.serve(time.Now(), after)
-}
-
-// ErrNotReserved says that a reservation does not exist, has expired, or was settled before.
-var ErrNotReserved = errors.New("weir: the reservation has expired or was settled before")
-
-// end answers everybody who is here or comes later, and stops the timer.
-func (b *bucket) end(why Outcome) {
-	b.mu.Lock()
-	var after answers
-	if b.ended == 0 {
-		b.ended = why
-		for len(b.deadlines) > 0 {
-			b.withdraw(b.deadlines[0], why, &after)
-		}
-		for w := b.writing.oldest; w != nil; w = b.writing.oldest {
-			b.withdraw(w, why, &after)
-		}
-		if b.timer != nil {
-			b.timer.Stop()
-		}
-	}
-	b.mu.Unlock()
-	after.give()
-}
-
-func (b *bucket) decision(w *waiter, r algo.Result) weir.Decision {
-	return weir.Decision{
-		Allowed: r.Allowed, Limit: b.state.Most(), Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter,
-		Policy: w.request.Policy,
-	}
-}
-
-// refusal is the answer to a request that gets nothing.
-func (b *bucket) refusal(w *waiter, why Outcome, r algo.Result) Answer {
-	d := weir.Decision{
-		Reason: reasons[why], Remaining: r.Remaining, RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Policy: w.request.Policy,
-	}
-	if b.state != nil {
-		d.Limit = b.state.Most()
-	}
-	if why == Never {
-		d.RetryAfter = weir.Never
-	}
-	return Answer{Outcome: why, Decision: d}
-}
-
-func unavailable(w *waiter, err error) Answer {
-	return Answer{
-		Outcome: Unavailable, Err: err, Decision: weir.Decision{Reason: weir.ReasonUnavailable, Policy: w.request.Policy},
-	}
+func (b *bucket) can(r *Request) bool {
+	return b.state.Peek(r.N).Allowed && (r.Reserve == 0 || !b.state.Full())
 }

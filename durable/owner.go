@@ -53,8 +53,12 @@ type Owner struct {
 	stopped atomic.Bool
 	lastLog atomic.Int64
 
-	mu      sync.Mutex
+	counts counts
+	calls  sync.WaitGroup // of several buckets, which leave none of them half done
+
+	mu      sync.RWMutex
 	buckets map[string]*bucket
+	dropped int64   // permits that were granted by buckets which are not there any more
 	outcome Outcome // what everybody is answered, 0 while the term goes on
 }
 
@@ -123,42 +127,83 @@ func (t Ticket) Cancel() {
 // Enqueue asks for permits. The answer is given exactly once, maybe before Enqueue returns, and by any goroutine: it must not
 // wait for anything.
 func (o *Owner) Enqueue(r Request, answer func(Answer)) Ticket {
-	w := &waiter{request: r, answer: answer, place: -1}
+	if a, ok := o.quick(&r); ok {
+		answer(a)
+		return Ticket{}
+	}
+	return o.enqueue(&r, answer)
+}
+
+func (o *Owner) enqueue(r *Request, answer func(Answer)) Ticket {
+	w := o.waiter(r, answer)
 	if err := r.check(); err != nil {
 		answer(unavailable(w, err))
 		return Ticket{}
 	}
-	wait := r.Wait
-	if wait == 0 {
-		wait = o.options.WriteTimeout // for the write alone
-	}
-	w.at = time.Now().Add(wait)
 	b, why := o.bucket(r.Policy, r.Key)
 	if b == nil {
-		a := refusedBy(&r, why, nil)
-		if why == Refused {
-			a.Decision.Reason = weir.ReasonTableFull
-		} else {
-			a.Err = errNotOwner
-		}
-		answer(a)
+		answer(noBucket(r, why))
 		return Ticket{}
 	}
 	b.enter(w)
 	return Ticket{b, w}
 }
 
+// waiter is that of a request for permits.
+func (o *Owner) waiter(r *Request, answer func(Answer)) *waiter {
+	wait := r.Wait
+	if wait == 0 {
+		wait = o.options.WriteTimeout // for the write alone
+	}
+	return &waiter{request: *r, answer: answer, place: -1, at: time.Now().Add(wait), counts: &o.counts}
+}
+
+// quick answers a request that is simple enough: see [bucket.quick].
+func (o *Owner) quick(r *Request) (a Answer, ok bool) {
+	const most = store.MostPolicyBytes + store.MostKeyBytes
+	if r.N < 0 || r.N > maxRecordAhead || r.Wait < 0 || r.Wait > MaxWait || r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead ||
+		r.Reserve != 0 || r.Limit.Algorithm == weir.AlgorithmConcurrency || len(r.Policy)+len(r.Key) > most {
+		return Answer{}, false
+	}
+	var name [64]byte
+	key := appendRecordKey(name[:0], r.Policy, r.Key)
+	o.mu.RLock()
+	b := o.buckets[string(key)]
+	if o.outcome != 0 {
+		b = nil
+	}
+	o.mu.RUnlock()
+	if b == nil {
+		return Answer{}, false
+	}
+	return b.quick(r)
+}
+
+// noBucket is the answer to a request whose key has no place.
+func noBucket(r *Request, why Outcome) Answer {
+	a := refusedBy(r, why, nil)
+	if why == Refused {
+		a.Decision.Reason, a.Decision.RetryAfter = weir.ReasonTableFull, time.Second
+	} else {
+		a.Err = errNotOwner
+	}
+	return a
+}
+
 // Acquire asks for permits and waits for the answer. A request whose context ends is withdrawn.
 func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 	if ctx.Err() != nil { // it loses even where permits are free
-		why := Canceled
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			why = Expired
-		}
-		return Answer{Outcome: why, Decision: weir.Decision{Reason: reasons[why], Policy: r.Policy}}
+		return ended(ctx, &r)
 	}
+	if a, ok := o.quick(&r); ok {
+		return a
+	}
+	return o.acquire(ctx, r)
+}
+
+func (o *Owner) acquire(ctx context.Context, r Request) Answer {
 	got := make(chan Answer, 1)
-	ticket := o.Enqueue(r, func(a Answer) { got <- a })
+	ticket := o.enqueue(&r, func(a Answer) { got <- a })
 	select {
 	case a := <-got:
 		return a
@@ -223,14 +268,20 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 // bucket is that of a key, made if there is room.
 func (o *Owner) bucket(policy, key string) (*bucket, Outcome) {
 	name := recordKey(policy, key)
+	o.mu.RLock()
+	b, outcome := o.buckets[name], o.outcome
+	o.mu.RUnlock()
+	if b != nil && outcome == 0 {
+		return b, 0
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.outcome != 0 {
 		return nil, o.outcome
 	}
-	b := o.buckets[name]
-	if b == nil {
+	if b = o.buckets[name]; b == nil {
 		if len(o.buckets) >= o.options.MaxKeys && !o.drop() {
+			o.counts.count(Refused)
 			return nil, Refused
 		}
 		b = &bucket{owner: o, name: name, revision: -1}
@@ -247,10 +298,11 @@ func (o *Owner) drop() bool {
 	looked := 0
 	for name, b := range o.buckets {
 		if b.mu.TryLock() {
-			idle := b.state != nil && !b.busy && !b.asked && b.writing.oldest == nil && b.queue.Len() == 0 &&
+			idle := b.known && !b.busy && !b.asked && b.writing.oldest == nil && b.queue.Len() == 0 &&
 				len(b.deadlines) == 0 && b.covered == 0 && !b.stale
 			if idle {
 				b.ended = Stopping
+				o.dropped += b.granted
 			}
 			b.mu.Unlock()
 			if idle {
@@ -312,6 +364,7 @@ func (o *Owner) Stop(ctx context.Context) error {
 		o.work.Wait()
 		return nil
 	}
+	o.calls.Wait()
 	o.end()
 	o.work.Wait()
 	var err error
@@ -322,17 +375,15 @@ func (o *Owner) Stop(ctx context.Context) error {
 }
 
 // Waiting is how many permits are waited for, of all keys.
-func (o *Owner) Waiting() (permits int64) {
-	o.mu.Lock()
+func (o *Owner) Waiting() (permits int64) { return o.Stats().WaitingPermits }
+
+// all are the buckets that there are.
+func (o *Owner) all() []*bucket {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
 	all := make([]*bucket, 0, len(o.buckets))
 	for _, b := range o.buckets {
 		all = append(all, b)
 	}
-	o.mu.Unlock()
-	for _, b := range all {
-		b.mu.Lock()
-		permits += b.queue.Permits()
-		b.mu.Unlock()
-	}
-	return permits
+	return all
 }

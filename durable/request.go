@@ -2,6 +2,7 @@ package durable
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -60,4 +61,11 @@ func (r *Request) check() error {
 }
 
 // recordKey is what a record is kept under.
-func recordKey(policy, key string) string { return fmt.Sprintf("%d:%s%s", len(policy), policy, key) }
+func recordKey(policy, key string) string {
+	return string(appendRecordKey(make([]byte, 0, 4+len(policy)+len(key)), policy, key))
+}
+
+func appendRecordKey(b []byte, policy, key string) []byte {
+	b = append(strconv.AppendInt(b, int64(len(policy)), 10), ':')
+	return append(append(b, policy...), key...)
+}

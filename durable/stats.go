@@ -1,6 +1,11 @@
 package durable
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/internal/tally"
+)
 
 // OwnerStats say what an [Owner] has done in its term, and what it keeps now. Counters only grow.
 type OwnerStats struct {
@@ -53,8 +58,63 @@ type NodeStats struct {
 	Owned OwnerStats `json:"owned"`
 }
 
+// counts are what an owner counts as it goes.
+type counts struct {
+	answered                [outcomes]tally.Tally
+	writes, records, failed atomic.Int64
+}
+
+// count counts an answer to a request for permits; others have no counts.
+func (c *counts) count(o Outcome) {
+	if c != nil {
+		c.answered[o].Add()
+	}
+}
+
 // Stats are those of the term. It looks at every key, one after the other.
-func (o *Owner) Stats() OwnerStats { return OwnerStats{Epoch: o.Epoch()} }
+func (o *Owner) Stats() OwnerStats {
+	c := &o.counts
+	s := OwnerStats{
+		Epoch: o.term.Epoch(), Granted: c.answered[Granted].Sum(), Writes: c.writes.Load(), Records: c.records.Load(),
+		FailedWrites: c.failed.Load(),
+		Refused: RefusedStats{
+			Refused: c.answered[Refused].Sum(), Never: c.answered[Never].Sum(), QueueFull: c.answered[QueueFull].Sum(),
+			Expired: c.answered[Expired].Sum(), Canceled: c.answered[Canceled].Sum(), Stopping: c.answered[Stopping].Sum(),
+			Unavailable: c.answered[Unavailable].Sum(),
+		},
+	}
+	o.mu.RLock()
+	s.GrantedPermits = o.dropped
+	o.mu.RUnlock()
+	for _, b := range o.all() {
+		b.mu.Lock()
+		s.Keys++
+		s.WaitingPermits += b.queue.Permits()
+		s.WaitingRequests += int64(b.queue.Len())
+		s.PermitsAhead += max(b.covered, 0)
+		s.GrantedPermits += b.granted
+		b.mu.Unlock()
+	}
+	return s
+}
+
+// plus adds the counters of an earlier term.
+func (s OwnerStats) plus(t OwnerStats) OwnerStats { //nolint:gocritic // it is seldom called
+	s.Granted += t.Granted
+	s.GrantedPermits += t.GrantedPermits
+	s.Writes += t.Writes
+	s.Records += t.Records
+	s.FailedWrites += t.FailedWrites
+	r, u := &s.Refused, &t.Refused
+	r.Refused += u.Refused
+	r.Never += u.Never
+	r.QueueFull += u.QueueFull
+	r.Expired += u.Expired
+	r.Canceled += u.Canceled
+	r.Stopping += u.Stopping
+	r.Unavailable += u.Unavailable
+	return s
+}
 
 // Stats are those of the node.
 func (n *Node) Stats() NodeStats {

@@ -13,6 +13,11 @@ type waiter struct {
 	request Request
 	settles *settlement // what it ends, if it is not a request for permits
 	adjusts *adjusting  // what it changes, if that is what it is for
+	loads   bool        // it waits only until the record has been read
+	stays   bool        // what was done for it stays done in memory even if it cannot be written
+	id      string      // of its reservation, if it makes one
+	expires int64       // when that ends at the earliest
+	counts  *counts     // where its outcome is counted, if it is
 	answer  func(Answer)
 	at      time.Time // its deadline
 	place   int       // in the heap of deadlines, -1 if it is not there

@@ -113,7 +113,11 @@ func (o *Owner) writeAll(writes []Write, busy []*bucket) {
 	revision, err := o.store(ctx, writes)
 	cancel()
 	if err != nil {
+		o.counts.failed.Add(1)
 		o.failed("records could not be written", err)
+	} else {
+		o.counts.writes.Add(1)
+		o.counts.records.Add(int64(len(writes)))
 	}
 	for _, b := range busy {
 		b.wrote(revision, err)
@@ -185,12 +189,13 @@ func (b *bucket) wrote(revision int64, err error) {
 	case err != nil:
 		b.revision, b.covered = -1, b.covers()
 		b.stale = true
+		b.failure = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		b.retryAt = time.Now().Add(retryPause)
 		for w := b.writing.newest; w != nil; w = b.writing.newest {
 			b.deadlines.remove(w)
 			b.writing.remove(w)
 			b.undo(w)
-			after.add(w, unavailable(w, fmt.Errorf("%w: %w", store.ErrUnavailable, err)))
+			after.add(w, unavailable(w, b.failure))
 		}
 	case b.ended != 0:
 		b.revision, b.covered = revision, b.next

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -37,6 +38,9 @@ func (r *Record) AppendBinary(b []byte) ([]byte, error) { return append(b, r.enc
 
 // Limit is what the record is held to, with its defaults filled in.
 func (r *Record) Limit() weir.Limit { return r.terms.limit }
+
+// HeldTo tells whether l is the limit that the record is held to, as it was given: then it has been checked.
+func (r *Record) HeldTo(l weir.Limit) bool { return l == r.terms.given }
 
 // Most is the most permits that can be granted at once.
 func (r *Record) Most() int64 { return r.terms.most }
@@ -115,8 +119,73 @@ func (r *Record) Reserve(id string, n int64, expiry time.Duration) (expires int6
 	return expires, result
 }
 
+// Hold makes n permits that were the last to be taken a reservation of this id, which must be new, until a time: what Reserve does,
+// where several records must agree on that time.
+func (r *Record) Hold(id string, n, expires int64) { r.hold(id, n, expires, "") }
+
+// Retime has a reservation expire at another time. It answers false if there is none.
+func (r *Record) Retime(id string, expires, to int64) bool {
+	at := r.find(id, expires)
+	if at < 0 {
+		return false
+	}
+	h := r.held[at]
+	r.held = slices.Delete(r.held, at, at+1)
+	h.expires = to
+	r.insert(h)
+	return true
+}
+
 // Full tells whether there are so many reservations that there can be no more.
 func (r *Record) Full() bool { return r.full() }
+
+// UntilExpiry is how long it takes until the first reservation expires, or 0 if there is none.
+func (r *Record) UntilExpiry() time.Duration {
+	if len(r.held) == 0 {
+		return 0
+	}
+	return time.Duration(r.held[0].expires - r.at)
+}
+
+// As is the record as it is under a limit: itself if it is held to that, otherwise a copy, which shows what Advance would make of
+// it. The error is an *[weir.OptionError].
+func (r *Record) As(l weir.Limit) (*Record, error) {
+	if l == r.terms.given {
+		return r, nil
+	}
+	t, err := compiled.terms(l)
+	if err != nil {
+		return nil, err
+	}
+	if t.text == r.terms.text {
+		return r, nil
+	}
+	other := &Record{*r.clone()}
+	other.carry(t)
+	return other, nil
+}
+
+// TakeBack gives back n permits that were lent at a time under a limit: see [Store.Return]. It does nothing if the record is held
+// to another limit. The error is an *[weir.OptionError].
+func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
+	t, err := compiled.terms(l)
+	if err != nil {
+		return err
+	}
+	if t.text == r.terms.text {
+		r.takeBack(n, taken)
+	}
+	return nil
+}
+
+// Reset makes all permits available and forgets the reservations.
+func (r *Record) Reset() { r.reset() }
+
+// State is what [Store.Inspect] answers for a charge of the limit that the record is held to.
+func (r *Record) State(c Charge) State {
+	c.N = 0
+	return r.inspect(c, true, 0)
+}
 
 // Settle ends a reservation with what it really cost: see [Store.Commit]. It answers false if there is none.
 func (r *Record) Settle(id string, expires, actual int64) bool {

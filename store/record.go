@@ -261,7 +261,11 @@ func (r *record) debit(n int64) algo.Result {
 
 // hold keeps n permits, which were the last to be taken, for a reservation; of is "" or the record that decides about it.
 func (r *record) hold(id string, n, expires int64, of string) {
-	h := hold{id: id, n: n, mark: r.terms.law.mark(r.state), expires: expires, of: of}
+	r.insert(hold{id: id, n: n, mark: r.terms.law.mark(r.state), expires: expires, of: of})
+}
+
+// insert puts a hold where it belongs.
+func (r *record) insert(h hold) {
 	at, _ := slices.BinarySearchFunc(r.held, h, func(a, b hold) int {
 		if a.expires <= b.expires {
 			return -1

@@ -1,0 +1,199 @@
+package durable
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/store"
+)
+
+// errSlow says that a write has taken longer than it may.
+var errSlow = fmt.Errorf("%w: a record was not written in time", store.ErrUnavailable)
+
+// expire answers those whose deadline has passed.
+func (b *bucket) expire(now time.Time, after *answers) {
+	for len(b.deadlines) > 0 && !now.Before(b.deadlines[0].at) {
+		b.withdraw(b.deadlines[0], Expired, after)
+	}
+}
+
+// withdraw ends a request that has not been answered, and takes nothing for it.
+func (b *bucket) withdraw(w *waiter, why Outcome, after *answers) {
+	b.deadlines.remove(w)
+	var result algo.Result
+	switch w.stage {
+	case stageQueued:
+		b.queue.Remove(&w.queued)
+	case stageWriting:
+		b.writing.remove(w)
+		b.undo(w)
+		b.stale = b.stale || w.written
+	case stageLoading: // it stays among the early ones, answered
+	default:
+		return
+	}
+	if why == Expired && w.request.Wait == 0 { // it did not wait for permits
+		after.add(w, unavailable(w, errSlow))
+		return
+	}
+	if b.state != nil {
+		result = b.state.Peek(w.request.N)
+	}
+	after.add(w, b.refusal(&w.request, why, result))
+}
+
+// undo takes back what was taken for a request that is not granted, or that was and is part of one that is not.
+func (b *bucket) undo(w *waiter) {
+	switch {
+	case w.settles != nil || w.stays: // what was done stays done, in memory, and is written with the next record
+		b.stale = true
+	case w.adjusts != nil:
+		b.unadjust(w)
+	case w.id != "":
+		if b.state.Cancel(w.id, w.final.Reservation.Expires) && (w.written || w.stage == stageAnswered) {
+			b.uncover()
+		}
+	case w.generation == b.generation:
+		b.state.Undo(w.taking)
+	}
+}
+
+// cancel ends a request whose caller has gone away.
+func (b *bucket) cancel(w *waiter) {
+	b.mu.Lock()
+	var after answers
+	if w.stage != stageAnswered {
+		b.withdraw(w, Canceled, &after)
+		if b.state != nil {
+			b.serve(time.Now(), &after)
+		}
+		b.arm()
+	}
+	b.mu.Unlock()
+	after.give()
+}
+
+// revoke takes back what a request was granted that is part of another one, which was not, and serves those who wait. Nobody waits
+// until that is durable: a crash before burns the permits.
+func (b *bucket) revoke(w *waiter) {
+	b.mu.Lock()
+	var after answers
+	now := time.Now()
+	_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+	b.undo(w)
+	b.granted -= w.request.N
+	b.stale = true
+	if b.ended == 0 {
+		b.ask()
+		b.serve(now, &after)
+		b.arm()
+	}
+	b.mu.Unlock()
+	after.give()
+}
+
+// tick is called when somebody's time has come.
+func (b *bucket) tick() {
+	b.mu.Lock()
+	var after answers
+	b.timerAt = time.Time{}
+	if b.ended == 0 {
+		now := time.Now()
+		if b.state != nil {
+			_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+		}
+		b.expire(now, &after)
+		if b.state != nil {
+			b.serve(now, &after)
+		}
+		b.arm()
+	}
+	b.mu.Unlock()
+	after.give()
+}
+
+// arm sets the one timer to whatever comes first: a deadline, or permits for the oldest.
+func (b *bucket) arm() {
+	var at time.Time
+	if len(b.deadlines) > 0 {
+		at = b.deadlines[0].at
+	}
+	if front := b.queue.Front(); front != nil && b.state != nil {
+		now := time.Now()
+		turn := b.retryAt
+		if !b.paused(now) {
+			at := b.owner.unix(now)
+			_, _ = b.state.Advance(at, b.state.Limit()) // what it answers counts from then on
+			wait := b.state.Peek(front.Permits).RetryAfter
+			if expiry := b.state.UntilExpiry(); expiry > 0 && (wait == 0 || expiry < wait) {
+				wait = expiry // of a reservation, which gives back its permits, or its place
+			}
+			turn = now.Add(wait + time.Duration(b.state.Time()-at)) // which may be of a clock that was ahead
+		}
+		if at.IsZero() || turn.Before(at) {
+			at = turn
+		}
+	}
+	if at.IsZero() || at.Equal(b.timerAt) {
+		return
+	}
+	b.timerAt = at
+	if b.timer == nil {
+		b.timer = time.AfterFunc(time.Until(at), b.tick)
+		return
+	}
+	b.timer.Reset(time.Until(at))
+}
+
+// settle ends a reservation, and answers once that is durable.
+func (b *bucket) settle(w *waiter, after *answers) {
+	b.deadlines.remove(w)
+	if !b.settled(w.settles) {
+		after.add(w, unavailable(w, ErrNotReserved))
+		return
+	}
+	w.must = true
+	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, b.state.Peek(0))}, after)
+	b.serve(time.Now(), after)
+}
+
+// settled ends a reservation, and tells whether there was one.
+func (b *bucket) settled(s *settlement) (found bool) {
+	if b.state == nil {
+		return false
+	}
+	_, _ = b.state.Advance(b.unix(), b.state.Limit())
+	if r := &s.reservation; s.cancel {
+		found = b.state.Cancel(r.ID, r.Expires)
+	} else {
+		found = b.state.Settle(r.ID, r.Expires, s.actual)
+	}
+	if found {
+		b.uncover()
+	}
+	return found
+}
+
+// ErrNotReserved says that a reservation does not exist, has expired, or was settled before. It is that of package store.
+var ErrNotReserved = store.ErrNotReserved
+
+// end answers everybody who is here or comes later, and stops the timer.
+func (b *bucket) end(why Outcome) {
+	b.mu.Lock()
+	var after answers
+	if b.ended == 0 {
+		b.ended = why
+		for len(b.deadlines) > 0 {
+			b.withdraw(b.deadlines[0], why, &after)
+		}
+		for w := b.writing.oldest; w != nil; w = b.writing.oldest {
+			b.withdraw(w, why, &after)
+		}
+		if b.timer != nil {
+			b.timer.Stop()
+		}
+	}
+	b.mu.Unlock()
+	after.give()
+}
