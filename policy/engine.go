@@ -32,8 +32,8 @@ type EngineOptions struct {
 	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
 	// does. Default: nil, then sets with such policies are refused.
 	Durable store.Queued
-	// Alone keeps the limits of shared policies in this process, whatever Consistency and Store are: for tests of a set,
-	// for replays and where there is one process only. Default: false.
+	// Alone keeps the limits of all policies in this process, whatever Consistency, Durability, Store and Durable are: for tests
+	// of a set, for replays and where there is one process only. Default: false.
 	Alone bool
 }
 
@@ -56,6 +56,15 @@ type EngineOptions struct {
 // A policy in shadow counts in the store, too, by a call of its own when the request has been admitted, which may take as long
 // as the store allows; when the store has failed, it is not asked. Lockouts and candidates are of this process.
 //
+// # Durable limits
+//
+// The limits of policies of DurabilityCluster are those of the one owner in a cluster, in [EngineOptions.Durable]. They are as shared
+// ones are, with two differences. They can have a queue, in which callers of all processes are served in the order of arrival
+// (TestDurableWaitsInOneQueue): Wait waits there, when the limits of this process have granted, with their permits in hand. And
+// a request that is held to shared limits as well is asked of both, exactly: see [store.Divided].
+//
+// # Failures
+//
 // If the store fails, each policy answers by its Fail; a *[store.Fleet] does that itself, and knows FailLocal. What is wrong
 // about a request, such as more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
 type Engine struct {
@@ -67,6 +76,8 @@ type Engine struct {
 	ending   context.Context //nolint:containedctx // until Close: for those who wait for a limit that a reload has removed
 	end      context.CancelFunc
 	unending context.Context // of what has none
+	states   store.Store     // of limits that are kept for several processes: Store, or a Divided over that and Durable
+	queued   store.Queued    // the same, if there is a Durable
 	counts   struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
 	loading     sync.Mutex
@@ -86,8 +97,8 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
-// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. The error is
-// that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
+// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. Those of
+// DurabilityCluster are waited for in the queue of their owner, before the store is asked. The error is that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

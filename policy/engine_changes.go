@@ -46,7 +46,7 @@ func becomes(old, now *snapshot, f *field) string {
 		switch {
 		case !ok || !still:
 			return ""
-		case old.live[was].shared == now.live[is].shared:
+		case old.live[was].shared == now.live[is].shared && old.live[was].durable == now.live[is].durable:
 			return "kept"
 		}
 		return "begins anew"
@@ -169,6 +169,9 @@ func describePolicy(all []field, p *Policy) []field {
 	add("fail", p.Fail.String(), p.Fail == FailClosed)
 	if p.Consistency != ConsistencyLocal {
 		all = append(all, field{path: at + ".consistency", value: p.Consistency.String(), policy: p.Name, where: true})
+	}
+	if p.Durability != DurabilityMemory {
+		all = append(all, field{path: at + ".durability", value: p.Durability.String(), policy: p.Name, where: true})
 	}
 	add("hold", p.Hold.String(), p.Hold == 0)
 	add("priority", p.Priority.String(), p.Priority == weir.PriorityNormal)

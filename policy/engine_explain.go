@@ -128,7 +128,7 @@ func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimi
 		Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
 	}
 	if role != "candidate" && it.policy.shared {
-		l.Consistency = it.policy.Consistency
+		l.Consistency, l.Durability = it.policy.Consistency, it.policy.Durability
 	}
 	if it.failed != nil {
 		l.Failure = it.failed.Error()

@@ -134,11 +134,19 @@ func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) 
 		if limits, ok := p.Keys[key]; ok {
 			it.variant = limits
 		}
-		return e.options.Store.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
+		return e.states.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
 	}
 	d, _ := weir.PeekAll(nil, p.chargeKey(nil, key, 0)[i])
 	d[0].Policy = p.limits[i].name
 	return store.State{Known: d[0].Remaining < d[0].Limit, Decision: d[0]}, nil
+}
+
+// reset resets a key of a limit where that is kept.
+func (e *Engine) reset(ctx context.Context, p *livePolicy, name, key string) error {
+	if p.durable {
+		return e.options.Durable.Reset(ctx, name, key)
+	}
+	return e.options.Store.Reset(ctx, name, key)
 }
 
 func noPolicy(name string) error {
@@ -157,7 +165,7 @@ func (e *Engine) Reset(ctx context.Context, policy, key string) error {
 	for i := range p.limits {
 		if !p.shared {
 			p.limits[i].state.limiter.Reset(key)
-		} else if err := e.options.Store.Reset(ctx, p.limits[i].name, boundKey(key)); err != nil {
+		} else if err := e.reset(ctx, p, p.limits[i].name, boundKey(key)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
 )
 
 // NewEngine answers an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
@@ -24,6 +25,12 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 		}
 	}
 	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
+	e.states = o.Store
+	if o.Durable != nil {
+		d := store.NewDivided(o.Store, o.Durable)
+		d.Failed = e.ownerless
+		e.states, e.queued = d, d
+	}
 	e.unending = context.Background()
 	e.ending, e.end = context.WithCancel(e.unending)
 	if _, err := e.Load(set); err != nil {

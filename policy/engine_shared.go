@@ -21,7 +21,7 @@ func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error
 	if len(w.charges) > 0 {
 		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
 	}
-	return e.takeStored(ctx, v, reserve)
+	return e.takeStored(ctx, v, reserve, never)
 }
 
 // partOfLocal is the place in Parts of a limit of this process.
@@ -37,8 +37,9 @@ func (v *Verdict) partOfLocal(n int) int {
 	return -1
 }
 
-// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request.
-func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error {
+// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request. It waits for the owner
+// of the cluster for so long at most, if that is not never.
+func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most time.Duration) error {
 	w := &v.work
 	x := &w.sharing
 	local := len(w.leases) == 0 || w.leases[v.Binding].Allowed()
@@ -51,15 +52,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error
 	x.decisions = room(x.decisions, len(x.asked))
 	x.engine, x.reserved = e, reserve
 	ctx = e.asking(ctx)
-	var err error
-	switch {
-	case e.closed.Load():
-		err = store.ErrClosed
-	case reserve || x.returns:
-		x.reservation, err = e.options.Store.Reserve(ctx, x.asked, x.decisions, time.Duration(x.hold))
-	default:
-		err = e.options.Store.Take(ctx, x.asked, x.decisions)
-	}
+	err := e.ask(ctx, x, reserve, most)
 	if err != nil {
 		v.withoutStore(ctx, err)
 	}
@@ -81,7 +74,7 @@ func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool) error
 		v.keepOwed()
 	}
 	v.bind()
-	if err != nil && canceled(ctx) {
+	if !v.Allowed && canceled(ctx) && x.canceled() {
 		return ctx.Err()
 	}
 	return nil
@@ -233,7 +226,7 @@ func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
 	ctx = e.asking(ctx)
 	err := store.ErrClosed
 	if !e.closed.Load() {
-		err = e.options.Store.Peek(ctx, x.asked, x.decisions)
+		err = e.states.Peek(ctx, x.asked, x.decisions)
 	}
 	if err != nil {
 		v.withoutStore(ctx, err)
@@ -261,9 +254,9 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	var err error
 	var reservation store.Reservation
 	if returns {
-		reservation, err = e.options.Store.Reserve(ctx, x.side, x.sideDecisions, it.policy.hold)
+		reservation, err = e.states.Reserve(ctx, x.side, x.sideDecisions, it.policy.hold)
 	} else {
-		err = e.options.Store.Take(ctx, x.side, x.sideDecisions)
+		err = e.states.Take(ctx, x.side, x.sideDecisions)
 	}
 	granted := true
 	for i := range x.sideDecisions {

@@ -20,7 +20,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		e.conclude(ctx, s, v)
 		return nil
 	}
-	longest, queue := w.longest()
+	longest, queue, owner := w.longest()
 	shared := len(w.sharing.asked) > 0
 	if !queue && ctx.Err() == nil {
 		if !shared {
@@ -33,10 +33,15 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		return nil
 	}
 	w.owed = w.owed || reserve
+	began := time.Now()
 	err := e.waitLocal(ctx, longest, v, shared || reserve)
 	switch {
 	case err == nil && shared:
-		if err = e.takeStored(ctx, v, reserve); err != nil {
+		most := never
+		if owner {
+			most = max(longest-time.Since(began), 0)
+		}
+		if err = e.takeStored(ctx, v, reserve, most); err != nil {
 			e.counts.canceled.Add()
 			return err
 		}
@@ -55,15 +60,15 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	return nil
 }
 
-// longest is how long a request waits at most, and whether there is a queue at all.
-func (w *work) longest() (longest time.Duration, queue bool) {
+// longest is how long a request waits at most, whether there is a queue at all, and whether there is one of the owner of the cluster.
+func (w *work) longest() (longest time.Duration, queue, owner bool) {
 	longest = mostWait
 	for i := range w.items {
 		if it := &w.items[i]; it.first >= 0 && it.policy.queue {
-			longest, queue = min(longest, it.policy.maxWait), true
+			longest, queue, owner = min(longest, it.policy.maxWait), true, owner || it.policy.durable
 		}
 	}
-	return longest, queue
+	return longest, queue, owner
 }
 
 // waitLocal waits for the limits of this process.

@@ -43,6 +43,8 @@ type ExplainedLimit struct {
 	Role string `json:"role"`
 	// Consistency says how exactly the limit is shared with other processes, ConsistencyLocal that it is not.
 	Consistency Consistency `json:"consistency,omitzero"`
+	// Durability says what the counts of the limit survive.
+	Durability Durability `json:"durability,omitzero"`
 	// Holds is the limit in words, such as "10/s, burst 20".
 	Holds string `json:"holds"`
 	// Key is what the request is counted under, KeyFrom how it was made, and Cost how many permits it asks for.

@@ -48,7 +48,7 @@ type Policy struct {
 	// Lockout shuts those out who do not stop. Default: nil, nobody.
 	Lockout *Lockout
 	// Fail says what happens to a request whose key, tier or cost cannot be told or, if the limits are shared, while the store
-	// is unavailable. Default: FailClosed.
+	// is unavailable or, if they are durable, while they have no owner. Default: FailClosed.
 	Fail Fail
 	// Consistency says whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
 	// Limits that are shared have no queue, the store says how many keys it keeps, and a concurrency limit can only be
@@ -58,10 +58,12 @@ type Policy struct {
 	// Hold is for how long the permits of a shared concurrency limit, and costs that are settled later, stay taken in the
 	// store if the request never ends: from 1 ms to 24 h. It should be longer than any request takes, because one that
 	// takes longer gives its permits back before it ends. A request that is held to several shared policies has the longest
-	// of theirs. It must be 0 if Consistency is ConsistencyLocal. Default: 1 min.
+	// of theirs. It is for policies of DurabilityCluster as well, and must be 0 for others if Consistency is ConsistencyLocal.
+	// Default: 1 min.
 	Hold time.Duration
 	// Durability says what the limits survive. Those of DurabilityCluster are kept by [EngineOptions.Durable], with a queue if
-	// QueueLimit says so; Consistency must be ConsistencyLocal then. Default: DurabilityMemory.
+	// QueueLimit says so, and in the order of arrival; Consistency must be ConsistencyLocal then, Fail is FailClosed or FailOpen,
+	// and the owner bounds the keys. Where Durability changes, the state begins anew. Default: DurabilityMemory.
 	Durability Durability
 	// Priority is that of requests that the policy holds for, where the engine has a [weir.Shedder]. Of several policies the
 	// highest counts.

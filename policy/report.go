@@ -35,6 +35,8 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Mode Mode   `json:"mode"`
 	// Consistency is that of the policy.
 	Consistency Consistency `json:"consistency"`
+	// Durability is that of the policy.
+	Durability Durability `json:"durability,omitzero"`
 	// Granted and Refused count requests for which it held; those that were refused are those that it has refused itself, or
 	// would have in shadow.
 	Granted uint64 `json:"granted"`

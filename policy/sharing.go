@@ -82,9 +82,18 @@ func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
 		charges = append(charges, store.Charge{
 			Policy: it.policy.limits[i].name, Key: key, Limit: limits[i].Limit, N: it.cost,
 			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
+			Durable: it.policy.durable, Queue: it.policy.queued(),
 		})
 	}
 	return charges
+}
+
+// queued is how many permits can be waited for where the limits of a policy are kept.
+func (p *livePolicy) queued() int64 {
+	if p.durable {
+		return p.QueueLimit
+	}
+	return 0
 }
 
 // stored is what charges say of it to a store.
@@ -110,7 +119,7 @@ func (w *work) releaseStored() {
 		return
 	}
 	x.costs()
-	x.settle(x.engine.options.Store.Commit(x.engine.unending, x.reservation, x.actual))
+	x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
 }
 
 // costs makes actual what was charged.
@@ -130,7 +139,7 @@ func (w *work) cancelStored() {
 	}
 	x.open = false
 	if x.reservation.ID != "" {
-		x.settle(x.engine.options.Store.Cancel(x.engine.unending, x.reservation))
+		x.settle(x.engine.states.Cancel(x.engine.unending, x.reservation))
 	}
 }
 
@@ -163,7 +172,7 @@ func (v *Verdict) commitStored(actual func(p *Part) int64) {
 	}
 	w.leases = w.leases[:0]
 	if x.reservation.ID != "" {
-		x.settle(x.engine.options.Store.Commit(x.engine.unending, x.reservation, x.actual))
+		x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
 	}
 }
 
@@ -199,7 +208,7 @@ func (w *work) releaseExtraStored() {
 		for j := range held.reservation.Charges {
 			x.actual = append(x.actual, held.reservation.Charges[j].N)
 		}
-		x.engine.settled(held.policy, x.engine.options.Store.Commit(x.engine.unending, held.reservation, x.actual))
+		x.engine.settled(held.policy, x.engine.states.Commit(x.engine.unending, held.reservation, x.actual))
 		*held = heldExtra{}
 	}
 	x.extra = x.extra[:0]

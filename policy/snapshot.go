@@ -62,7 +62,8 @@ type livePolicy struct {
 	keys      map[string][]*weir.Plan
 	parent    int // -1 for none
 	queue     bool
-	shared    bool // its limits are in the store
+	shared    bool // its limits are kept for several processes: in the store or, if it is durable, by the owner of the cluster
+	durable   bool
 	hold      time.Duration
 	maxWait   time.Duration
 }
@@ -79,7 +80,7 @@ type liveLimit struct {
 type limitState struct {
 	limit   weir.Limit            // that it began with
 	limiter *weir.Keyed[string]   // nil if it is shared
-	stored  string                // the name under which a store keeps it, if it is shared
+	stored  string                // what it is kept by for several processes, if it is shared
 	roles   map[string]*weir.Plan // what the set in force holds keys to: by default, and in each tier and for some keys
 }
 
@@ -155,7 +156,8 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 		if live.hold == 0 {
 			live.hold = defaultHold
 		}
-		live.shared = live.Consistency.Shared() && !e.options.Alone
+		live.shared = live.Shared() && !e.options.Alone
+		live.durable = live.shared && live.Durability == DurabilityCluster
 		var was *policyState
 		if old != nil {
 			if at, ok := old.policies[live.Name]; ok {

@@ -2,20 +2,24 @@ package policy
 
 import "github.com/weirhq/weir"
 
-// sharedLimits answers limits that are kept in a store, under their names: the store carries what it has under one of
+// sharedLimits answers limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has under one of
 // them over to another limit of the same algorithm.
 func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, states map[string]*limitState) {
 	states = make(map[string]*limitState, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
 		live := liveLimit{name: nameOf(p.Name, p.Limits, i), returns: l.Algorithm == weir.AlgorithmConcurrency}
+		stored := live.name
+		if p.durable {
+			stored = "durable/" + stored
+		}
 		for _, old := range was {
-			if old.stored == live.name && old.limit.Algorithm == l.Algorithm {
+			if old.stored == stored && old.limit.Algorithm == l.Algorithm {
 				live.state = old
 			}
 		}
 		if live.state == nil {
-			live.state = &limitState{limit: l.Limit, stored: live.name}
+			live.state = &limitState{limit: l.Limit, stored: stored}
 		}
 		states[l.Name] = live.state
 		all = append(all, live)
