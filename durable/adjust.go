@@ -155,7 +155,7 @@ func (b *bucket) unadjust(w *waiter) {
 			break
 		}
 	}
-	b.stale = true
+	b.uncover()
 }
 
 // Inspect answers what is left of a limit, and changes nothing.

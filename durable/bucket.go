@@ -33,6 +33,7 @@ type bucket struct {
 	asked   bool  // the writer has been asked
 	busy    bool  // a record is being written
 	ahead   ahead
+	inForce inForce
 
 	trail     []*adjusting // that the next record is written with
 	early     []*waiter    // those who came while the record was being read
@@ -78,6 +79,12 @@ func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 // enter takes in a request.
 func (b *bucket) enter(w *waiter) {
 	b.mu.Lock()
+	if b.inForce.gone { // since it was looked for
+		b.mu.Unlock()
+		b.owner.enter(w)
+		return
+	}
+	w.bucket = b
 	var after answers
 	switch {
 	case b.ended != 0:

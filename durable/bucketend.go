@@ -61,6 +61,9 @@ func (b *bucket) undo(w *waiter) {
 
 // cancel ends a request whose caller has gone away.
 func (b *bucket) cancel(w *waiter) {
+	if w.bucket != nil { // which is another one if b was dropped
+		b = w.bucket
+	}
 	b.mu.Lock()
 	var after answers
 	if w.stage != stageAnswered {

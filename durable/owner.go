@@ -25,7 +25,7 @@ type OwnerOptions struct {
 	// Writers is how many writes can be on the way at a time: from 1 to 64. Default: 4.
 	Writers int
 	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key is dropped for which nobody
-	// waits and which has all its permits; if there is none, requests for other keys are Refused with ReasonTableFull.
+	// waits, and read again when it is asked for; if there is none, requests for other keys are Refused with ReasonTableFull.
 	// Default: 1,000,000.
 	MaxKeys int
 	// Logger is told what happens to the term, and, at most once a second, that a write has failed. Default: nil, silent.
@@ -48,6 +48,8 @@ type Owner struct {
 	began   time.Time
 	ctx     context.Context //nolint:containedctx // until the owner ends
 	end     context.CancelFunc
+	writing context.Context //nolint:containedctx // until nothing is written any more
+	cut     context.CancelFunc
 	asked   chan *bucket
 	work    sync.WaitGroup
 	stopped atomic.Bool
@@ -88,6 +90,7 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	own := &Owner{
 		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
 	}
+	own.writing, own.cut = context.WithCancel(context.Background())
 	for range o.Writers {
 		own.work.Go(own.write)
 	}
@@ -290,33 +293,6 @@ func (o *Owner) bucket(policy, key string) (*bucket, Outcome) {
 	return b, 0
 }
 
-// mostLooked is how many keys are looked at for one that can be dropped.
-const mostLooked = 16
-
-// drop drops a key that nobody needs.
-func (o *Owner) drop() bool {
-	looked := 0
-	for name, b := range o.buckets {
-		if b.mu.TryLock() {
-			idle := b.known && !b.busy && !b.asked && b.writing.oldest == nil && b.queue.Len() == 0 &&
-				len(b.deadlines) == 0 && b.covered == 0 && !b.stale
-			if idle {
-				b.ended = Stopping
-				o.dropped += b.granted
-			}
-			b.mu.Unlock()
-			if idle {
-				delete(o.buckets, name)
-				return true
-			}
-		}
-		if looked++; looked >= mostLooked {
-			return false
-		}
-	}
-	return false
-}
-
 // warn logs that something has failed, at most once a second.
 func (o *Owner) warn(what string, err error) {
 	if o.options.Logger == nil {
@@ -332,7 +308,9 @@ func (o *Owner) warn(what string, err error) {
 // depose ends the term because it has been lost: nothing is granted any more, and those who wait are told that it can be tried
 // again.
 func (o *Owner) depose(why error) {
-	if o.finish(Unavailable) && o.options.Logger != nil {
+	first := o.finish(Unavailable)
+	o.cut()
+	if first && o.options.Logger != nil {
 		o.options.Logger.Warn("the term as owner of the limits was lost", "epoch", o.term.Epoch(), "error", why.Error())
 	}
 }
@@ -366,7 +344,10 @@ func (o *Owner) Stop(ctx context.Context) error {
 	}
 	o.calls.Wait()
 	o.end()
+	free := context.AfterFunc(ctx, o.cut)
 	o.work.Wait()
+	free()
+	defer o.cut()
 	var err error
 	if first {
 		err = o.settleAll(ctx)

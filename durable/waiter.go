@@ -11,6 +11,7 @@ import (
 // waiter is a request that has not been answered.
 type waiter struct {
 	request Request
+	bucket  *bucket     // that it has entered
 	settles *settlement // what it ends, if it is not a request for permits
 	adjusts *adjusting  // what it changes, if that is what it is for
 	loads   bool        // it waits only until the record has been read

@@ -88,30 +88,63 @@ func (o *Owner) write() {
 	}
 }
 
-func (o *Owner) writeBatch(batch []*bucket) {
-	writes := make([]Write, 0, len(batch))
-	busy := make([]*bucket, 0, len(batch))
-	for _, b := range batch {
-		drawn := b.draw(o.options.Reserve)
-		if len(drawn) == 0 {
-			continue
-		}
-		if len(writes)+len(drawn) > MostWrites {
-			o.writeAll(writes, busy)
-			writes, busy = writes[:0], busy[:0]
-		}
-		writes, busy = append(writes, drawn...), append(busy, b)
-	}
-	o.writeAll(writes, busy)
+// drawn is what is written for a bucket: its record, and what belongs to it.
+type drawn struct {
+	bucket *bucket
+	writes []Write
 }
 
-func (o *Owner) writeAll(writes []Write, busy []*bucket) {
-	if len(writes) == 0 {
+// mostBatchBytes is how large a transaction of several keys may be. The record of one key can be larger.
+const mostBatchBytes = 256 << 10
+
+func (o *Owner) writeBatch(batch []*bucket) {
+	all := make([]drawn, 0, len(batch))
+	count, size := 0, 0
+	for _, b := range batch {
+		d := drawn{b, b.draw(o.options.Reserve)}
+		if len(d.writes) == 0 {
+			continue
+		}
+		more := 0
+		for i := range d.writes {
+			more += len(d.writes[i].Value)
+		}
+		if count+len(d.writes) > MostWrites || count > 0 && size+more > mostBatchBytes {
+			o.writeAll(all)
+			all, count, size = all[:0], 0, 0
+		}
+		all, count, size = append(all, d), count+len(d.writes), size+more
+	}
+	o.writeAll(all)
+}
+
+// writeAll writes what was drawn as one transaction. If a record does not have the revision that it should have, as a write whose
+// outcome was not known has come late, nothing was written: then each bucket is written by itself, so that none fails for
+// another one, and over what is found.
+func (o *Owner) writeAll(all []drawn) {
+	if len(all) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.options.WriteTimeout) // a write that was begun is ended
+	ctx, cancel := context.WithTimeout(o.writing, o.options.WriteTimeout) // a write that was begun is ended
+	defer cancel()
+	writes := all[0].writes
+	if len(all) > 1 {
+		writes = make([]Write, 0, MostWrites)
+		for i := range all {
+			writes = append(writes, all[i].writes...)
+		}
+	}
 	revision, err := o.store(ctx, writes)
-	cancel()
+	if errors.Is(err, ErrConflict) {
+		if len(all) > 1 {
+			for i := range all {
+				o.writeAll(all[i : i+1])
+			}
+			return
+		}
+		writes[0].Revision = -1
+		revision, err = o.store(ctx, writes)
+	}
 	if err != nil {
 		o.counts.failed.Add(1)
 		o.failed("records could not be written", err)
@@ -119,8 +152,8 @@ func (o *Owner) writeAll(writes []Write, busy []*bucket) {
 		o.counts.writes.Add(1)
 		o.counts.records.Add(int64(len(writes)))
 	}
-	for _, b := range busy {
-		b.wrote(revision, err)
+	for i := range all {
+		all[i].bucket.wrote(revision, err)
 	}
 }
 
@@ -158,6 +191,9 @@ func (b *bucket) draw(reserve int64) []Write {
 	if b.ended != 0 || b.state == nil || b.busy {
 		return nil
 	}
+	if writes, ok := b.drawToLeave(); ok {
+		return writes
+	}
 	most := reserve - 1
 	if reserve == 0 {
 		most = max(1, b.state.Most()/10) - 1 //nolint:mnd // a tenth
@@ -169,6 +205,7 @@ func (b *bucket) draw(reserve int64) []Write {
 	for w := b.writing.oldest; w != nil; w = w.next {
 		w.written = true
 	}
+	b.inForce.drawn, b.inForce.erases = b.next, false
 	b.busy, b.stale = true, false
 	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
 	for _, a := range b.trail[:min(len(b.trail), mostTrail)] {
@@ -197,12 +234,14 @@ func (b *bucket) wrote(revision int64, err error) {
 			b.undo(w)
 			after.add(w, unavailable(w, b.failure))
 		}
-	case b.ended != 0:
-		b.revision, b.covered = revision, b.next
 	default:
-		b.revision, b.covered = revision, b.next
-		b.busy = false
-		b.confirm(&after)
+		b.revision, b.covered, b.inForce.ahead = revision, b.next, b.inForce.drawn
+		if b.inForce.erases {
+			b.revision = 0
+		}
+		if b.busy = false; b.ended == 0 {
+			b.confirm(&after)
+		}
 	}
 	if b.busy = false; b.ended == 0 {
 		b.arm()
@@ -246,7 +285,7 @@ func (o *Owner) settleAll(ctx context.Context) error {
 	o.mu.Unlock()
 	for _, b := range all {
 		b.mu.Lock()
-		if b.state != nil && !b.loading && (b.covered > 0 || b.stale) {
+		if b.state != nil && !b.loading && !b.exact() {
 			writes = append(writes, Write{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision})
 		}
 		b.mu.Unlock()
