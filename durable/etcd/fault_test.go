@@ -1,0 +1,176 @@
+//go:build linux
+
+package etcd_test
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+)
+
+// totals is what all rounds of all tests have seen.
+var totals struct {
+	granted, inOrder, histories, operations, quotaTaken, quotaBurned atomic.Int64
+}
+
+// rounds is how many rounds of faults the tests do: WEIR_ROUNDS, or a few of each kind.
+func rounds(tb testing.TB) int {
+	tb.Helper()
+	text := os.Getenv("WEIR_ROUNDS")
+	if text == "" {
+		return 2 * len(faults)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		tb.Fatalf("WEIR_ROUNDS is %q: must be a number of rounds from 1", text)
+	}
+	return n
+}
+
+// faults are what befalls a cluster, each in its own way back to one that is whole.
+var faults = []struct {
+	name string
+	do   func(*round)
+}{
+	{"kill -9 of the owner", killOwner},
+	{"SIGSTOP of the owner", stopOwner},
+	{"the owner cut off, silently", func(r *round) { cutOwner(r, silent) }},
+	{"the owner cut off, by resets", func(r *round) { cutOwner(r, refused) }},
+	{"kill -9 of all", killAll},
+}
+
+// TestFaults does to a cluster of three processes whatever can befall it, under load, and counts what callers were granted: with
+// records that are ahead, and with every grant written.
+func TestFaults(t *testing.T) {
+	var mu sync.Mutex
+	times := make(map[string][]time.Duration)
+	begun := time.Now()
+	n := rounds(t)
+	t.Run("clusters", func(t *testing.T) {
+		for which, c := range []struct {
+			name    string
+			reserve int64
+		}{{"adaptive", 0}, {"one at a time", 1}} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				cluster := newCluster(t, c.name, c.reserve, nil)
+				for i := which; i < n && !t.Failed(); i += 2 {
+					fault := faults[i/2%len(faults)]
+					r := cluster.begin()
+					r.kind = fault.name
+					fault.do(r)
+					r.end()
+					mu.Lock()
+					times[r.kind] = append(times[r.kind], r.service)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	for _, f := range faults {
+		all := times[f.name]
+		if len(all) == 0 {
+			continue
+		}
+		slices.Sort(all)
+		t.Logf("%-30s %3d rounds; without service: least %v, median %v, most %v", f.name, len(all), all[0].Round(time.Millisecond),
+			all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	}
+	t.Logf("%d rounds in %v; %d requests granted; %d in the order of their queue; %d histories of %d requests checked; of %d permits of quotas %d were burned",
+		n, time.Since(begun).Round(time.Second), totals.granted.Load(), totals.inOrder.Load(), totals.histories.Load(),
+		totals.operations.Load(), totals.quotaTaken.Load(), totals.quotaBurned.Load())
+}
+
+// more has the load go on until there were so many more grants of the busy key.
+func (r *round) more(grants int) {
+	h := &r.cluster.history
+	count := func() (n int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for i := range h.events {
+			if h.events[i].Key == busyKey && h.events[i].Outcome == durable.Granted {
+				n++
+			}
+		}
+		return n
+	}
+	before := count()
+	r.cluster.until("the load goes on", func() bool { return count() >= before+grants })
+}
+
+// strike marks the moment of a fault, which takes processes away.
+func (r *round) strike(away ...int) {
+	r.fault, r.away = monotonic(), away
+}
+
+// died notes that the callers of processes were killed, who may have been granted what nobody heard of.
+func (r *round) died(n int) {
+	r.killed += n
+	r.least += int64(n) * 2 * mostAsked
+}
+
+func killOwner(r *round) {
+	r.more(100)
+	owner := r.cluster.owner()
+	r.strike(owner.config.Index)
+	owner.kill()
+	r.died(1)
+	r.settle(r.fault, owner.config.Index)
+	r.cluster.startAll()
+	owner.load(r.config)
+	r.settle(monotonic())
+}
+
+func stopOwner(r *round) {
+	r.more(100)
+	owner := r.cluster.owner()
+	r.strike(owner.config.Index)
+	owner.signal(syscall.SIGSTOP)
+	defer owner.signal(syscall.SIGCONT)
+	// Others are granted something only by a new owner.
+	r.settle(r.fault+int64(100*time.Millisecond), owner.config.Index)
+	r.more(100)
+	owner.signal(syscall.SIGCONT)
+	r.settle(monotonic())
+}
+
+func cutOwner(r *round, how cut) {
+	r.more(100)
+	owner := r.cluster.owner()
+	from := owner.others()
+	if r.random.IntN(2) == 0 {
+		from = from[:len(from)-1] // callers in this process still reach it
+	}
+	r.strike(owner.config.Index)
+	r.cluster.links.set(how, owner.config.Index, from...)
+	defer r.cluster.links.set(whole, owner.config.Index, from...)
+	r.settle(r.fault+int64(1500*time.Millisecond), owner.config.Index)
+	r.more(100)
+	r.cluster.links.set(whole, owner.config.Index, from...)
+	r.settle(monotonic())
+}
+
+func killAll(r *round) {
+	r.more(100)
+	r.strike()
+	for _, p := range r.cluster.nodes {
+		p.signal(syscall.SIGKILL)
+	}
+	for _, p := range r.cluster.nodes {
+		p.kill()
+		<-p.done
+	}
+	r.died(len(r.cluster.nodes))
+	r.cluster.startAll()
+	for _, p := range r.cluster.nodes {
+		p.load(r.config)
+	}
+	r.settle(monotonic())
+}
