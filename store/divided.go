@@ -37,7 +37,7 @@ type Divided struct {
 
 var _ Queued = (*Divided)(nil)
 
-// NewDivided answers a store over both, which it does not close.
+// NewDivided answers a store over both, which it closes when it is closed.
 func NewDivided(shared Store, durable Queued) *Divided {
 	d := &Divided{shared: shared, durable: durable}
 	if shared == nil {
@@ -122,6 +122,9 @@ func (d *Divided) join(s *sides, decisions []weir.Decision) {
 
 // Take implements [Store].
 func (d *Divided) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	if gone := ctx.Err(); gone != nil {
+		return notTaken(gone)
+	}
 	durable, mixed := kindOf(charges)
 	if !mixed {
 		return d.decided(ctx, charges, decisions, d.of(durable).Take(ctx, charges, decisions))
@@ -137,6 +140,9 @@ func (d *Divided) Take(ctx context.Context, charges []Charge, decisions []weir.D
 func (d *Divided) Reserve(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, expiry time.Duration,
 ) (Reservation, error) {
+	if gone := ctx.Err(); gone != nil {
+		return Reservation{}, notTaken(gone)
+	}
 	durable, mixed := kindOf(charges)
 	if !mixed {
 		r, err := d.of(durable).Reserve(ctx, charges, decisions, expiry)

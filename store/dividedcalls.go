@@ -11,6 +11,9 @@ import (
 
 // Peek implements [Store].
 func (d *Divided) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) (err error) {
+	if gone := ctx.Err(); gone != nil {
+		return notTaken(gone)
+	}
 	durable, mixed := kindOf(charges)
 	if !mixed {
 		return byFail(ctx, charges, decisions, d.of(durable).Peek(ctx, charges, decisions))
@@ -136,8 +139,8 @@ func (d *Divided) Inspect(ctx context.Context, c Charge) (State, error) {
 	return d.of(c.Durable).Inspect(ctx, c)
 }
 
-// Close implements [Store]. Neither store is closed: they are those of the caller.
-func (*Divided) Close() error { return nil }
+// Close implements [Store]. It closes both stores.
+func (d *Divided) Close() error { return errors.Join(d.durable.Close(), d.shared.Close()) }
 
 // nobody is where no store is.
 type nobody struct{}

@@ -1,0 +1,500 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/store/storetest"
+)
+
+// lined is a store with one queue for all of its keys, which fails while it is broken.
+type lined struct {
+	store.Store
+
+	turn   chan struct{}
+	broken atomic.Pointer[error]
+	calls  atomic.Int64
+}
+
+func newLined(s store.Store) *lined { return &lined{Store: s, turn: make(chan struct{}, 1)} }
+
+func (l *lined) failure() error {
+	l.calls.Add(1)
+	if err := l.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (l *lined) breaks(err error) { l.broken.Store(&err) }
+
+func (l *lined) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	return l.Store.Take(ctx, c, ds)
+}
+
+func (l *lined) Peek(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	return l.Store.Peek(ctx, c, ds)
+}
+
+func (l *lined) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decision, x time.Duration) (store.Reservation, error) {
+	if err := l.failure(); err != nil {
+		return store.Reservation{}, err
+	}
+	return l.Store.Reserve(ctx, c, ds, x)
+}
+
+func (l *lined) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	return l.Store.Commit(ctx, r, actual)
+}
+
+func (l *lined) Cancel(ctx context.Context, r store.Reservation) error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	return l.Store.Cancel(ctx, r)
+}
+
+// Acquire waits in virtual time.
+func (l *lined) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
+	timer := time.NewTimer(w.Most)
+	defer timer.Stop()
+	refused := func(why weir.Reason) {
+		for i := range ds {
+			ds[i] = weir.Decision{Reason: why, Policy: c[i].Policy}
+		}
+	}
+	select {
+	case l.turn <- struct{}{}:
+	case <-timer.C:
+		refused(weir.ReasonDeadline)
+		return store.Reservation{}, nil
+	}
+	defer func() { <-l.turn }()
+	for {
+		if w.Expiry != 0 {
+			r, err = l.Reserve(ctx, c, ds, w.Expiry)
+		} else {
+			err = l.Take(ctx, c, ds)
+		}
+		if err != nil || allGranted(ds) {
+			return r, err
+		}
+		at := store.Binding(ds)
+		if ds[at].Reason != weir.ReasonLimited || c[at].Queue < c[at].N {
+			return r, nil
+		}
+		select {
+		case <-time.After(ds[at].RetryAfter):
+		case <-timer.C:
+			refused(weir.ReasonDeadline)
+			return r, nil
+		case <-ctx.Done():
+			refused(weir.ReasonCanceled)
+			return r, nil
+		}
+	}
+}
+
+// kinds is a store that makes some keys durable, so that the requests of a suite have all kinds of charges.
+type kinds struct {
+	*store.Divided
+
+	seed maphash.Seed
+}
+
+func (k kinds) of(policy, key string) bool { return maphash.String(k.seed, policy+"\x00"+key)%2 == 0 }
+
+func (k kinds) all(c []store.Charge) []store.Charge {
+	c = append([]store.Charge(nil), c...)
+	for i := range c {
+		c[i].Durable = k.of(c[i].Policy, c[i].Key)
+	}
+	return c
+}
+
+// asks fills the decisions of charges that were not asked, which the suite does not know of.
+func (k kinds) asks(ctx context.Context, c []store.Charge, ds []weir.Decision, err error) error {
+	if err != nil || allGranted(ds) {
+		return err
+	}
+	for i := range ds {
+		if ds[i].Allowed && ds[i].Remaining == 0 {
+			if err := k.Peek(ctx, c[i:i+1], ds[i:i+1]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (k kinds) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	return k.asks(ctx, c, ds, k.Divided.Take(ctx, k.all(c), ds))
+}
+
+func (k kinds) Peek(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	return k.Divided.Peek(ctx, k.all(c), ds)
+}
+
+func (k kinds) Refund(ctx context.Context, c []store.Charge) error {
+	return k.Divided.Refund(ctx, k.all(c))
+}
+
+func (k kinds) Reserve(ctx context.Context, c []store.Charge, ds []weir.Decision, x time.Duration) (store.Reservation, error) {
+	r, err := k.Divided.Reserve(ctx, k.all(c), ds, x)
+	return r, k.asks(ctx, c, ds, err)
+}
+
+func (k kinds) Debit(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	return k.Divided.Debit(ctx, k.all(c), ds)
+}
+
+func (k kinds) Lend(ctx context.Context, c store.Charge, least int64) (store.Loan, weir.Decision, error) {
+	l, d, err := k.Divided.Lend(ctx, k.all([]store.Charge{c})[0], least)
+	l.Charge.Durable = false
+	return l, d, err
+}
+
+func (k kinds) Return(ctx context.Context, l store.Loan, unspent int64) error {
+	l.Charge = k.all([]store.Charge{l.Charge})[0]
+	return k.Divided.Return(ctx, l, unspent)
+}
+
+func (k kinds) Inspect(ctx context.Context, c store.Charge) (store.State, error) {
+	return k.Divided.Inspect(ctx, k.all([]store.Charge{c})[0])
+}
+
+func TestDividedConforms(t *testing.T) {
+	for _, mixed := range []bool{false, true} {
+		storetest.Run(t, func(t *testing.T) storetest.Subject {
+			clock := newVirtual()
+			a, b := newMemory(t, store.MemoryOptions{Clock: clock}), newMemory(t, store.MemoryOptions{Clock: clock})
+			s := storetest.Subject{Store: store.NewDivided(a, newLined(b)), Now: clock.Now, Advance: clock.Advance, Steps: 1000}
+			if mixed {
+				s.Store = kinds{store.NewDivided(a, newLined(b)), maphash.MakeSeed()}
+			}
+			return s
+		})
+	}
+}
+
+func durable(key string, l weir.Limit, n int64) store.Charge {
+	return store.Charge{Policy: "durable", Key: key, Limit: l, N: n, Durable: true, Queue: 100}
+}
+
+func plain(key string, l weir.Limit, n int64) store.Charge {
+	return store.Charge{Policy: "plain", Key: key, Limit: l, N: n}
+}
+
+// TestDividedContention has many take what is of both kinds, reserve it and settle that: no more is granted than there is, on neither
+// side, and what is not granted costs nothing.
+func TestDividedContention(t *testing.T) {
+	const workers, rounds = 8, 400
+	a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+	d := store.NewDivided(a, newLined(b))
+	window := func(n int64) weir.Limit {
+		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10_000*time.Hour)}
+	}
+	all := []store.Charge{
+		durable("a", window(700), 1), durable("b", window(300), 2), plain("a", window(600), 1), plain("b", window(400), 3),
+	}
+	var granted [4]atomic.Int64
+	var done sync.WaitGroup
+	for range workers {
+		done.Go(func() {
+			for range rounds {
+				places := rand.Perm(len(all))[:1+rand.N(4)]
+				var charges []store.Charge
+				for _, at := range places {
+					charges = append(charges, all[at])
+				}
+				ds := make([]weir.Decision, len(charges))
+				var r store.Reservation
+				var err error
+				way := rand.N(3)
+				switch way {
+				case 0:
+					err = d.Take(t.Context(), charges, ds)
+				case 1:
+					r, err = d.Reserve(t.Context(), charges, ds, time.Hour)
+				default:
+					_, err = d.Acquire(t.Context(), charges, ds, store.Waiting{})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if !allGranted(ds) {
+					if r.ID != "" {
+						t.Errorf("%+v of a refused request", r)
+					}
+					continue
+				}
+				actual := make([]int64, len(charges))
+				for i := range charges {
+					actual[i] = charges[i].N
+					if way == 1 {
+						actual[i] = rand.Int64N(charges[i].N + 1)
+					}
+				}
+				switch {
+				case way != 1:
+				case rand.N(2) == 0:
+					clear(actual)
+					err = d.Cancel(t.Context(), r)
+				default:
+					err = d.Commit(t.Context(), r, actual)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				for i, at := range places {
+					granted[at].Add(actual[i])
+				}
+			}
+		})
+	}
+	done.Wait()
+	for i := range all {
+		s, err := d.Inspect(t.Context(), all[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, used := granted[i].Load(), s.Decision.Limit-s.Decision.Remaining
+		if n > s.Decision.Limit || n != used || n == 0 || s.Reserved != 0 {
+			t.Errorf("%s %s: %d granted of %d, and %d used: %+v", all[i].Policy, all[i].Key, n, s.Decision.Limit, used, s)
+		}
+	}
+}
+
+// TestDividedRefusals tell what is left, and of what was not asked nothing.
+func TestDividedRefusals(t *testing.T) {
+	a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+	queue := newLined(b)
+	d := store.NewDivided(a, queue)
+	ds := make([]weir.Decision, 2)
+	for _, c := range []struct {
+		charges []store.Charge
+		want    [2]weir.Decision
+	}{
+		{
+			[]store.Charge{plain("k", hourly(5), 1), durable("k", hourly(3), 4)},
+			[2]weir.Decision{{Allowed: true, Limit: 5}, {Reason: weir.ReasonNever, Limit: 3, Remaining: 3, RetryAfter: weir.Never}},
+		},
+		{
+			[]store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)},
+			[2]weir.Decision{{Reason: weir.ReasonNever, Limit: 5, Remaining: 5, RetryAfter: weir.Never}, {Allowed: true, Limit: 3, Remaining: 3}},
+		},
+	} {
+		for range 3 { // which costs nothing
+			if err := d.Take(t.Context(), c.charges, ds); err != nil {
+				t.Fatal(err)
+			}
+			for i := range ds {
+				ds[i].ResetAfter, c.want[i].Policy = 0, c.charges[i].Policy
+				if ds[i] != c.want[i] {
+					t.Errorf("%+v, want %+v", ds[i], c.want[i])
+				}
+			}
+		}
+	}
+	before := queue.calls.Load()
+	r, err := d.Acquire(t.Context(), []store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)}, ds, store.Waiting{Most: time.Hour})
+	if err != nil || r.ID != "" || ds[0].Allowed || !ds[1].Allowed || ds[1].Remaining != 0 || queue.calls.Load() != before {
+		t.Errorf("%+v, %v: the owner need not be asked for what the store refuses", ds, err)
+	}
+}
+
+// TestDividedWaits for the durable part, with all or nothing of the rest.
+func TestDividedWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+		d := store.NewDivided(a, newLined(b))
+		minutely := weir.Limit{Rate: weir.PerMinute(1), Burst: 1}
+		ds := make([]weir.Decision, 2)
+		charges := []store.Charge{durable("k", minutely, 1), plain("k", hourly(3), 1)}
+		want := func(after time.Duration, why weir.Reason, w store.Waiting) store.Reservation {
+			t.Helper()
+			began := time.Now()
+			r, err := d.Acquire(t.Context(), charges, ds, w)
+			if took := time.Since(began); err != nil || took != after || ds[store.Binding(ds)].Reason != why {
+				t.Errorf("%v after %v: %+v, want %v after %v", err, took, ds, why, after)
+			}
+			return r
+		}
+		left := func(want int64) {
+			t.Helper()
+			if s, err := d.Inspect(t.Context(), charges[1]); err != nil || s.Decision.Remaining != want {
+				t.Errorf("%d are left of the other store, want %d, %v", s.Decision.Remaining, want, err)
+			}
+		}
+		want(0, weir.ReasonNone, store.Waiting{Most: time.Hour})
+		want(time.Minute, weir.ReasonNone, store.Waiting{Most: time.Hour})
+		left(1)
+		want(30*time.Second, weir.ReasonDeadline, store.Waiting{Most: 30 * time.Second})
+		left(1)
+		r := want(30*time.Second, weir.ReasonNone, store.Waiting{Most: time.Hour, Expiry: time.Minute})
+		left(0)
+		if len(r.Charges) != 2 || !strings.HasPrefix(r.ID, "weir-both:") {
+			t.Errorf("%+v", r)
+		}
+		if err := d.Commit(t.Context(), r, []int64{0, 0}); err != nil {
+			t.Error(err)
+		}
+		left(1)
+		if err := d.Commit(t.Context(), r, []int64{0, 0}); !errors.Is(err, store.ErrNotReserved) {
+			t.Error(err)
+		}
+		want(0, weir.ReasonNone, store.Waiting{Most: time.Hour})
+		want(0, weir.ReasonLimited, store.Waiting{Most: time.Hour}) // of the other store, so nobody waits
+	})
+}
+
+// TestDividedFails: what one side cannot decide on is decided by Fail, whatever the other says.
+func TestDividedFails(t *testing.T) {
+	gone := errors.New("the owner is away")
+	for _, c := range []struct {
+		name            string
+		breaks          [2]bool // the durable side, and the other one
+		fail            [2]store.Fail
+		want            [2]weir.Reason
+		durable, shared int64 // what is left of 3
+		told            int
+	}{
+		{"closed", [2]bool{true, false}, [2]store.Fail{}, [2]weir.Reason{weir.ReasonUnavailable, 0}, 3, 3, 1},
+		{"open", [2]bool{true, false}, [2]store.Fail{store.FailOpen, 0}, [2]weir.Reason{}, 3, 2, 1},
+		{"other closed", [2]bool{false, true}, [2]store.Fail{}, [2]weir.Reason{0, weir.ReasonUnavailable}, 3, 3, 1},
+		{"other open", [2]bool{false, true}, [2]store.Fail{0, store.FailOpen}, [2]weir.Reason{}, 2, 3, 1},
+		{"both open", [2]bool{true, true}, [2]store.Fail{store.FailOpen, store.FailOpen}, [2]weir.Reason{}, 3, 3, 2},
+	} {
+		for _, reserve := range []bool{false, true} {
+			t.Run(c.name, func(t *testing.T) {
+				a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+				owner, other := newLined(b), newLined(a)
+				d := store.NewDivided(other, owner)
+				told := 0
+				d.Failed = func(charges []store.Charge, err error) {
+					told++
+					if len(charges) != 1 || !errors.Is(err, gone) {
+						t.Errorf("%+v, %v", charges, err)
+					}
+				}
+				for i, l := range []*lined{owner, other} {
+					if c.breaks[i] {
+						l.breaks(gone)
+					}
+				}
+				charges := []store.Charge{durable("k", hourly(3), 1), plain("k", hourly(3), 1)}
+				charges[0].Fail, charges[1].Fail = c.fail[0], c.fail[1]
+				ds := make([]weir.Decision, 2)
+				var r store.Reservation
+				var err error
+				if reserve {
+					r, err = d.Reserve(t.Context(), charges, ds, time.Hour)
+				} else {
+					err = d.Take(t.Context(), charges, ds)
+				}
+				if err != nil || told != c.told {
+					t.Errorf("%v, told %d times", err, told)
+				}
+				for i := range ds {
+					if ds[i].Reason != c.want[i] || ds[i].Allowed != (c.want[i] == 0) || c.want[i] != 0 && ds[i].RetryAfter != time.Second {
+						t.Errorf("%+v", ds)
+					}
+				}
+				for i, left := range []int64{c.durable, c.shared} {
+					s, err := []store.Store{b, a}[i].Inspect(t.Context(), charges[i])
+					if err != nil || s.Decision.Remaining != left {
+						t.Errorf("%d are left of side %d, want %d, %v", s.Decision.Remaining, i, left, err)
+					}
+				}
+				if r.ID == "" {
+					return
+				}
+				if err := d.Cancel(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+				for i, s := range []store.Store{b, a} {
+					if s, err := s.Inspect(t.Context(), charges[i]); err != nil || s.Decision.Remaining != 3 {
+						t.Errorf("%d are left of side %d, %v", s.Decision.Remaining, i, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// lastWord is a store whose reservations cannot be settled.
+type lastWord struct{ *lined }
+
+func (lastWord) Commit(context.Context, store.Reservation, []int64) error {
+	return store.ErrUnavailable
+}
+
+// TestDividedOwnerLostInBetween refuses, and what the other store has taken stays taken.
+func TestDividedOwnerLostInBetween(t *testing.T) {
+	a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+	d := store.NewDivided(a, lastWord{newLined(b)})
+	charges := []store.Charge{durable("k", hourly(3), 1), plain("k", hourly(3), 1)}
+	ds := make([]weir.Decision, 2)
+	if err := d.Take(t.Context(), charges, ds); err != nil || ds[0].Reason != weir.ReasonUnavailable || !ds[1].Allowed {
+		t.Errorf("%+v, %v", ds, err)
+	}
+	if s, err := d.Inspect(t.Context(), charges[1]); err != nil || s.Decision.Remaining != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestDividedMisuse: errors that no Fail is for, and charges that there is no store for.
+func TestDividedMisuse(t *testing.T) {
+	ds := make([]weir.Decision, 1)
+	for _, name := range []string{"no owner", "no store"} {
+		m := newMemory(t, store.MemoryOptions{})
+		d := store.NewDivided(m, nil)
+		if name == "no store" {
+			d = store.NewDivided(nil, newLined(m))
+		}
+		c := durable("k", hourly(3), 1)
+		c.Durable, c.Fail = name == "no owner", store.FailOpen
+		var wrong *weir.OptionError
+		if err := d.Take(t.Context(), []store.Charge{c}, ds); !errors.As(err, &wrong) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.Durable = !c.Durable; d.Take(t.Context(), []store.Charge{c}, ds) != nil || !ds[0].Allowed {
+			t.Errorf("%s: %+v", name, ds)
+		}
+		if err := errors.Join(d.Reset(t.Context(), c.Policy, c.Key), d.Close(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	d := store.NewDivided(newMemory(t, store.MemoryOptions{}), newLined(newMemory(t, store.MemoryOptions{})))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	charges := []store.Charge{durable("k", hourly(3), 1), plain("z", hourly(3), 1)}
+	charges[0].Fail, charges[1].Fail = store.FailOpen, store.FailOpen
+	if err := d.Take(ctx, charges, make([]weir.Decision, 2)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for _, id := range []string{"weir-both:", "weir-both:3", "weir-both:3:abc", "weir-both:-1:abcd", "weir-both:9:abc", "weir-both:2:" + strings.Repeat("x", 200)} {
+		if err := d.Cancel(t.Context(), store.Reservation{ID: id, Charges: charges}); !errors.Is(err, store.ErrNotReserved) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
