@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -319,7 +318,7 @@ func (t *memoryTerm) List(ctx context.Context, prefix string, most int) ([]Named
 		}
 	}
 	slices.SortFunc(all, func(a, b Named) int { return strings.Compare(b.Name, a.Name) })
-	return all[:min(len(all), most)], nil
+	return all[:max(0, min(len(all), most))], nil
 }
 
 func (t *memoryTerm) Page(ctx context.Context, prefix, after string, most int) ([]Named, error) {
@@ -336,7 +335,7 @@ func (t *memoryTerm) Page(ctx context.Context, prefix, after string, most int) (
 		}
 	}
 	slices.Sort(names)
-	names = names[:min(len(names), most)]
+	names = names[:max(0, min(len(names), most))]
 	all := make([]Named, len(names))
 	for i, name := range names {
 		r := m.records[name]
@@ -346,8 +345,8 @@ func (t *memoryTerm) Page(ctx context.Context, prefix, after string, most int) (
 }
 
 func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64, err error) {
-	if len(writes) > MostWrites {
-		return 0, errors.New("weir: too many writes at a time")
+	if err := CheckWrites(writes); err != nil {
+		return 0, err
 	}
 	if err := t.reach(ctx); err != nil {
 		return 0, err

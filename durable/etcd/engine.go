@@ -80,23 +80,27 @@ func (e *Engine) either(ctx context.Context) (context.Context, func()) {
 
 // Campaign implements [durable.Engine].
 func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) {
+	if e.ctx.Err() != nil {
+		return nil, durable.ErrEngineClosed
+	}
 	ctx, done := e.either(ctx)
 	defer done()
-	begin := time.Now()
+	begin := now()
 	lease, err := e.client.Grant(ctx, e.ttl)
 	if err != nil {
 		return nil, e.campaignError(err)
 	}
 	t := &term{engine: e, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{})}
-	t.expires.Store(begin.Add(t.ttl).UnixNano() - base.UnixNano())
+	t.alive(begin, lease.TTL)
 	t.ctx, t.cancel = context.WithCancel(e.ctx)
 	e.work.Go(t.live)
 	if err := t.win(ctx, address); err != nil {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = t.Resign(short)
+		_ = t.Resign(short) // or it ends by itself
 		return nil, e.campaignError(err)
 	}
+	e.work.Go(t.guard)
 	return t, nil
 }
 
@@ -124,7 +128,7 @@ func (t *term) win(ctx context.Context, address string) error {
 		if len(before.Kvs) == 0 {
 			break
 		}
-		if err := t.gone(ctx, string(before.Kvs[0].Key), before.Header.Revision+1); err != nil {
+		if err = t.gone(ctx, string(before.Kvs[0].Key), before.Header.Revision+1); err != nil {
 			return err
 		}
 	}
@@ -136,16 +140,19 @@ func (t *term) win(ctx context.Context, address string) error {
 	}
 }
 
-// gone waits until a key is.
+// gone waits until a key is, or until it is not known any more whether it is, for whatever reason: then it must be looked up again.
 func (t *term) gone(ctx context.Context, key string, revision int64) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	watch := t.engine.client.Watch(ctx, key, clientv3.WithRev(revision))
+	watch := t.engine.client.Watch(watching, key, clientv3.WithRev(revision))
 	for {
 		select {
 		case r, ok := <-watch:
-			if !ok || r.Err() != nil {
-				return fmt.Errorf("the candidates before cannot be watched: %w", errors.Join(r.Err(), ctx.Err()))
+			if ctx.Err() != nil {
+				return ctx.Err() //nolint:wrapcheck // of the caller
+			}
+			if !ok || r.Err() != nil { // such as ErrCompacted, or that there is no leader
+				return t.pause(ctx)
 			}
 			for _, event := range r.Events {
 				if event.Type == mvccpb.Event_DELETE {
@@ -154,6 +161,41 @@ func (t *term) gone(ctx context.Context, key string, revision int64) error {
 			}
 		case <-t.done:
 			return durable.ErrDeposed
+		}
+	}
+}
+
+// pause waits for a moment, after which something can be tried again.
+func (t *term) pause(ctx context.Context) error {
+	timer := time.NewTimer(watchPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // of the caller
+	case <-t.done:
+		return durable.ErrDeposed
+	}
+}
+
+// guard ends the term if somebody deletes its key, or its lease, by hand: otherwise that would be noticed by the next write only.
+func (t *term) guard() {
+	for t.ctx.Err() == nil {
+		own, err := t.engine.client.Get(t.ctx, t.key)
+		switch {
+		case err != nil:
+		case len(own.Kvs) == 0 || own.Kvs[0].CreateRevision != t.epoch:
+			t.over()
+			return
+		default:
+			if t.gone(t.ctx, t.key, own.Header.Revision+1) != nil {
+				return
+			}
+			continue
+		}
+		if t.pause(t.ctx) != nil {
+			return
 		}
 	}
 }
@@ -221,8 +263,17 @@ func (e *Engine) tell(ctx context.Context, out chan durable.Ownership) (revision
 	return r.Header.Revision, nil
 }
 
+// instant is a moment by both clocks of this machine: the one that never jumps, and stands still while the machine is suspended, and the
+// one that goes on, and may be set.
+type instant struct{ steady, wall int64 }
+
 // base anchors monotonic times.
-var base = time.Now()
+var base = time.Now() //nolint:gochecknoglobals // a constant
+
+func now() instant {
+	t := time.Now()
+	return instant{int64(t.Sub(base)), t.UnixNano()}
+}
 
 // term implements [durable.Term].
 type term struct {
@@ -232,41 +283,57 @@ type term struct {
 	key    string
 	epoch  int64
 
-	expires atomic.Int64    // nanoseconds after base
-	ctx     context.Context //nolint:containedctx // until the term has ended
-	cancel  context.CancelFunc
-	once    sync.Once
-	done    chan struct{}
+	heard  atomic.Pointer[sign] // of the server, nil once the term has ended
+	ctx    context.Context      //nolint:containedctx // until the term has ended
+	cancel context.CancelFunc
+	once   sync.Once
+	done   chan struct{}
+}
+
+// sign is a sign of life that the server has answered: when it was sent, and for how long it counts.
+type sign struct {
+	sent instant
+	ttl  int64
+}
+
+// alive takes in a sign of life. What counts is when it was sent, as the server cannot have counted from earlier.
+func (t *term) alive(sent instant, seconds int64) {
+	t.heard.Store(&sign{sent, seconds * int64(time.Second)})
 }
 
 // over ends the term.
 func (t *term) over() {
 	t.once.Do(func() {
-		t.expires.Store(0)
+		t.heard.Store(nil)
 		close(t.done)
 		t.cancel()
 	})
 }
 
-// live renews the lease, and ends the term if that has failed for too long. What counts is when the request was sent, as the server
-// cannot have counted from earlier.
+// live renews the lease, and ends the term if that has failed for too long. A request that is not answered is given up after a third of
+// the lease, so that the next one can go to another server.
 func (t *term) live() {
 	defer t.over()
-	pause := t.ttl / 5 //nolint:mnd // so that a lost packet or two do no harm
+	pause := t.ttl / 5       //nolint:mnd // so that a lost packet or two do no harm
+	attempt := t.ttl * 2 / 5 //nolint:mnd // so that there can be a second one
 	for {
-		begin := time.Now()
-		ctx, cancel := context.WithDeadline(t.ctx, base.Add(time.Duration(t.expires.Load())))
+		sent := now()
+		left := time.Until(t.Expires())
+		if left <= 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.ctx, min(attempt, left))
 		r, err := t.engine.client.KeepAliveOnce(ctx, t.lease)
 		cancel()
 		switch {
 		case t.ctx.Err() != nil, errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return
-		case err == nil:
-			t.expires.Store(int64(begin.Sub(base)) + r.TTL*int64(time.Second))
-		case time.Since(base) >= time.Duration(t.expires.Load()):
+		case err == nil && r.TTL <= 0:
 			return
+		case err == nil:
+			t.alive(sent, r.TTL)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(min(pause, max(0, time.Until(t.Expires()))))
 		select {
 		case <-timer.C:
 		case <-t.ctx.Done():
@@ -279,8 +346,19 @@ func (t *term) live() {
 // Epoch implements [durable.Term].
 func (t *term) Epoch() int64 { return t.epoch }
 
-// Expires implements [durable.Term].
-func (t *term) Expires() time.Time { return base.Add(time.Duration(t.expires.Load())) }
+// Expires implements [durable.Term]. Time during which the machine was suspended counts, as far as the two clocks of the machine tell:
+// if the other one has gone ahead, that is taken off. A machine whose clocks both stood still, as a virtual one that was moved, may take
+// itself for the owner for longer: what it grants then is what its records are ahead, which the next owner has taken for granted, and
+// what it writes is refused.
+func (t *term) Expires() time.Time {
+	h := t.heard.Load()
+	if h == nil {
+		return time.Time{}
+	}
+	n := now()
+	suspended := max(0, (n.wall-h.sent.wall)-(n.steady-h.sent.steady))
+	return base.Add(time.Duration(h.sent.steady + h.ttl - suspended))
+}
 
 // Done implements [durable.Term].
 func (t *term) Done() <-chan struct{} { return t.done }
@@ -289,7 +367,7 @@ func (t *term) Done() <-chan struct{} { return t.done }
 func (t *term) Load(ctx context.Context, name string) (value []byte, revision int64, err error) {
 	r, err := t.engine.client.Get(ctx, t.engine.record(name))
 	if err != nil {
-		return nil, 0, fmt.Errorf("weir: a record cannot be read: %w", err)
+		return nil, 0, t.failed("read", err)
 	}
 	if len(r.Kvs) == 0 {
 		return nil, 0, nil
@@ -299,10 +377,13 @@ func (t *term) Load(ctx context.Context, name string) (value []byte, revision in
 
 // List implements [durable.Term].
 func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Named, error) {
+	if most <= 0 {
+		return nil, nil
+	}
 	r, err := t.engine.client.Get(ctx, t.engine.record(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)),
 		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
 	if err != nil {
-		return nil, fmt.Errorf("weir: records cannot be read: %w", err)
+		return nil, t.failed("read", err)
 	}
 	all := make([]durable.Named, 0, len(r.Kvs))
 	for _, kv := range r.Kvs {
@@ -317,6 +398,9 @@ func (t *term) named(kv *mvccpb.KeyValue) durable.Named {
 
 // Page implements [durable.Term].
 func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]durable.Named, error) {
+	if most <= 0 {
+		return nil, nil
+	}
 	from := t.engine.record(prefix)
 	if after >= prefix {
 		from = t.engine.record(after) + "\x00"
@@ -324,7 +408,7 @@ func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]dura
 	r, err := t.engine.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(t.engine.record(prefix))),
 		clientv3.WithLimit(int64(most)))
 	if err != nil {
-		return nil, fmt.Errorf("weir: records cannot be read: %w", err)
+		return nil, t.failed("read", err)
 	}
 	all := make([]durable.Named, 0, len(r.Kvs))
 	for _, kv := range r.Kvs {
@@ -335,8 +419,11 @@ func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]dura
 
 // Store implements [durable.Term].
 func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int64, err error) {
-	if len(writes) > durable.MostWrites {
-		return 0, fmt.Errorf("weir: %d writes at a time: must be at most %d", len(writes), durable.MostWrites)
+	if err := durable.CheckWrites(writes); err != nil {
+		return 0, err //nolint:wrapcheck // it is ours
+	}
+	if t.ctx.Err() != nil {
+		return 0, t.ended()
 	}
 	conditions := make([]clientv3.Cmp, 0, 1+len(writes))
 	puts := make([]clientv3.Op, 0, len(writes))
@@ -353,7 +440,7 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	}
 	r, err := t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
 	if err != nil {
-		return 0, fmt.Errorf("weir: records cannot be written: %w", err)
+		return 0, t.failed("written", err)
 	}
 	if r.Succeeded {
 		return r.Header.Revision, nil
@@ -363,6 +450,25 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	}
 	t.over()
 	return 0, durable.ErrDeposed
+}
+
+// ended is why a term that has ended writes nothing.
+func (t *term) ended() error {
+	if t.engine.ctx.Err() != nil {
+		return durable.ErrEngineClosed
+	}
+	return durable.ErrDeposed
+}
+
+// failed is an error in the words of this package: most of all, that there is no room.
+func (t *term) failed(what string, err error) error {
+	if t.engine.ctx.Err() != nil {
+		return durable.ErrEngineClosed
+	}
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return fmt.Errorf("weir: records cannot be %s: the database of etcd has reached its quota: %w", what, err)
+	}
+	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
 // Resign implements [durable.Term].
