@@ -224,7 +224,11 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 // watchPause is how long to wait after watching has failed.
 const watchPause = 100 * time.Millisecond
 
-// watch tells who the owner is until that fails.
+// lookTime is how long a question may take of who the owner is.
+const lookTime = time.Second
+
+// watch tells who the owner is until that fails. It asks again as often as a term lasts: a server that stands still, or that nothing
+// comes through from, does not even say so, and the next question goes to another one.
 func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -232,12 +236,19 @@ func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 	if err != nil {
 		return
 	}
-	for r := range e.client.Watch(ctx, e.elections(), clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
-		if r.Err() != nil {
-			return
-		}
-		if len(r.Events) == 0 {
-			continue
+	changes := e.client.Watch(ctx, e.elections(), clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	again := time.NewTicker(time.Duration(e.ttl) * time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case r, ok := <-changes:
+			if !ok || r.Err() != nil {
+				return
+			}
+			if len(r.Events) == 0 {
+				continue
+			}
+		case <-again.C:
 		}
 		if _, err := e.tell(ctx, out); err != nil {
 			return
@@ -247,6 +258,8 @@ func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 
 // tell tells who the owner is now.
 func (e *Engine) tell(ctx context.Context, out chan durable.Ownership) (revision int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
 	r, err := e.client.Get(ctx, e.elections(), clientv3.WithFirstCreate()...)
 	if err != nil {
 		return 0, fmt.Errorf("%w", err)
