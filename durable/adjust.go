@@ -43,7 +43,12 @@ func (a *adjusting) write() Write {
 	return Write{Name: a.name, Value: value}
 }
 
-func trailName(policy, key string) string { return "audit/" + recordKey(policy, key) + "/" }
+const trailPrefix = "audit/"
+
+// trailName stands before the names of the adjustments of a key, and of no other.
+func trailName(policy, key string) string {
+	return fmt.Sprintf("%s%d:%s/", trailPrefix, len(key), recordKey(policy, key))
+}
 
 // Adjust gives permits of a key back, at most until all are available, or takes them if the number is negative, whether they are
 // there or not, up to a debt of the limit. It is durable, with who did it and why, when Adjust returns without an error.
@@ -118,7 +123,7 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 		after.add(w, unavailable(w, err))
 		return
 	}
-	a.name = fmt.Sprintf("%s%020d", trailName(a.Policy, a.Key), b.state.Time())
+	a.name = fmt.Sprintf("%s%020d.%d", trailName(a.Policy, a.Key), b.state.Time(), b.owner.term.Epoch())
 	for _, other := range b.trail {
 		if other.name >= a.name {
 			after.add(w, unavailable(w, errAdjusting))
@@ -154,6 +159,9 @@ func (b *bucket) unadjust(w *waiter) {
 			b.trail = append(b.trail[:i:i], b.trail[i+1:]...)
 			break
 		}
+	}
+	if w.written {
+		b.inForce.voids = append(b.inForce.voids, a.name) // which may have been written
 	}
 	b.uncover()
 }

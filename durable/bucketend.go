@@ -107,6 +107,10 @@ func (b *bucket) tick() {
 			_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
 		}
 		b.expire(now, &after)
+		if again := b.inForce.again; !again.IsZero() && !now.Before(again) {
+			b.inForce.again = time.Time{}
+			b.ask()
+		}
 		if b.state != nil {
 			b.serve(now, &after)
 		}
@@ -137,6 +141,9 @@ func (b *bucket) arm() {
 		if at.IsZero() || turn.Before(at) {
 			at = turn
 		}
+	}
+	if again := b.inForce.again; !again.IsZero() && (at.IsZero() || again.Before(at)) {
+		at = again
 	}
 	if at.IsZero() || at.Equal(b.timerAt) {
 		return

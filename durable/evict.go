@@ -9,6 +9,11 @@ type inForce struct {
 	erases bool  // the record is being deleted instead
 	leave  bool  // what is asked for is a record that is not ahead, or none, so that the bucket can be dropped
 	gone   bool  // the bucket was dropped
+
+	voids    []string  // adjustments that were taken back, but may have been written
+	voided   int       // how many of them are deleted with the record that is being written
+	failures int       // how often writing has failed in a row
+	again    time.Time // when it is tried again though nobody asks
 }
 
 // mostLooked is how many keys are looked at for one that can be dropped.
@@ -96,7 +101,7 @@ func (b *bucket) askToLeave() {
 func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 	asked := b.inForce.leave
 	b.inForce.leave = false
-	if !asked || b.writing.oldest != nil || b.queue.Len() > 0 || len(b.trail) > 0 {
+	if !asked || b.writing.oldest != nil || b.queue.Len() > 0 || len(b.trail) > 0 || len(b.inForce.voids) > 0 {
 		return nil, false
 	}
 	_, _ = b.state.Advance(b.owner.unix(time.Now()), b.state.Limit())

@@ -28,6 +28,10 @@ type OwnerOptions struct {
 	// waits, and read again when it is asked for; if there is none, requests for other keys are Refused with ReasonTableFull.
 	// Default: 1,000,000.
 	MaxKeys int
+	// Sweep is how long to rest between going through the records, to delete those that say no more than none would: of keys
+	// that have had all their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default:
+	// 1 min.
+	Sweep time.Duration
 	// Logger is told what happens to the term, and, at most once a second, that a write has failed. Default: nil, silent.
 	Logger *slog.Logger
 }
@@ -41,7 +45,7 @@ type OwnerOptions struct {
 // K follows demand: it doubles while records are used up within 50 ms, and is halved when half of one is left after a
 // second. Requests for which a write is needed at the same time share it, across keys.
 //
-// A key for which nobody asks is never written. All methods are safe for concurrent use.
+// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe for concurrent use.
 type Owner struct {
 	options OwnerOptions
 	term    Term
@@ -76,7 +80,12 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = 1_000_000
 	}
+	if o.Sweep == 0 {
+		o.Sweep = time.Minute
+	}
 	switch {
+	case o.Sweep < time.Second || o.Sweep > 24*time.Hour:
+		return nil, &weir.OptionError{Option: "OwnerOptions.Sweep", Value: o.Sweep.String(), Accepted: "from 1s to 24h"}
 	case o.Reserve < 0 || o.Reserve > maxRecordAhead:
 		return nil, &weir.OptionError{Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits"}
 	case o.WriteTimeout < 10*time.Millisecond || o.WriteTimeout > time.Minute:
@@ -94,6 +103,7 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	for range o.Writers {
 		own.work.Go(own.write)
 	}
+	own.work.Go(own.sweeping)
 	own.work.Go(func() {
 		select {
 		case <-t.Done():

@@ -212,11 +212,19 @@ func (b *bucket) draw(reserve int64) []Write {
 		writes = append(writes, a.write())
 	}
 	b.trail = b.trail[len(writes)-1:]
+	b.inForce.voided = min(len(b.inForce.voids), mostTrail)
+	for _, name := range b.inForce.voids[:b.inForce.voided] {
+		writes = append(writes, Write{Name: name, Revision: -1})
+	}
 	return writes
 }
 
-// retryPause is how long nothing is granted after a write has failed.
-const retryPause = 100 * time.Millisecond
+const (
+	// retryPause is how long nothing is granted after a write has failed.
+	retryPause = 100 * time.Millisecond
+	// mostRetryShift bounds how long it takes until a record is written that nobody waits for any more.
+	mostRetryShift = 6
+)
 
 // wrote takes in what has become of the record that draw answered.
 func (b *bucket) wrote(revision int64, err error) {
@@ -226,6 +234,8 @@ func (b *bucket) wrote(revision int64, err error) {
 	case err != nil:
 		b.revision, b.covered = -1, b.covers()
 		b.stale = true
+		b.inForce.failures++
+		b.inForce.again = time.Now().Add(retryPause << min(b.inForce.failures, mostRetryShift))
 		b.failure = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		b.retryAt = time.Now().Add(retryPause)
 		for w := b.writing.newest; w != nil; w = b.writing.newest {
@@ -239,6 +249,8 @@ func (b *bucket) wrote(revision int64, err error) {
 		if b.inForce.erases {
 			b.revision = 0
 		}
+		b.inForce.voids = b.inForce.voids[b.inForce.voided:]
+		b.inForce.voided, b.inForce.failures, b.inForce.again = 0, 0, time.Time{}
 		if b.busy = false; b.ended == 0 {
 			b.confirm(&after)
 		}
@@ -287,6 +299,9 @@ func (o *Owner) settleAll(ctx context.Context) error {
 		b.mu.Lock()
 		if b.state != nil && !b.loading && !b.exact() {
 			writes = append(writes, Write{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision})
+			for _, name := range b.inForce.voids {
+				writes = append(writes, Write{Name: name, Revision: -1})
+			}
 		}
 		b.mu.Unlock()
 	}
