@@ -72,7 +72,7 @@ func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustm
 	}
 	b, why := o.bucket(a.Policy, a.Key)
 	if b == nil {
-		return a, fmt.Errorf("weir: nothing was adjusted: %w: %v", store.ErrUnavailable, why)
+		return a, noBucket(&Request{}, why).reason()
 	}
 	own := &adjusting{Adjustment: a}
 	got := make(chan Answer, 1)

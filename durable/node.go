@@ -19,6 +19,8 @@ type Peer interface {
 	Enqueue(r Request, answer func(Answer)) (cancel func())
 	// Settle ends a reservation, as [Owner.Commit] does, or as [Owner.Cancel] if cancel is true.
 	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
+	// Call makes a call of the owner, as [Owner.Call] does. One that asks for permits is withdrawn if ctx ends.
+	Call(ctx context.Context, c *Call) Result
 	// Close ends the connection. Whoever waits is answered Unavailable.
 	Close() error
 }
@@ -60,6 +62,11 @@ type Node struct {
 	epoch   int64
 	changed chan struct{} // closed when any of these changes
 	closed  bool
+	lost    time.Time     // since when there is no owner that can be reached, zero if there is one
+	without time.Duration // for how long there was none before
+	terms   int64
+	counted *Owner     // the last one that this node was, until its counters are in past
+	past    OwnerStats // of the terms before
 }
 
 // NewNode joins a cluster. The error is an *[weir.OptionError], or that of the engine.
@@ -74,7 +81,7 @@ func NewNode(o NodeOptions) (*Node, error) {
 	case o.OwnerWait == 0:
 		o.OwnerWait = 5 * time.Second //nolint:mnd // the default
 	}
-	n := &Node{options: o, changed: make(chan struct{})}
+	n := &Node{options: o, changed: make(chan struct{}), lost: time.Now()}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	watch, err := o.Engine.Watch(n.ctx)
 	if err != nil {
@@ -108,7 +115,10 @@ func (n *Node) campaign() {
 			_ = term.Resign(n.ctx)
 			return
 		}
-		n.set(func() { n.owner = owner })
+		n.set(func() {
+			n.owner, n.counted = owner, owner
+			n.terms++
+		})
 		n.info("this node owns the limits", "epoch", term.Epoch())
 		select {
 		case <-term.Done():
@@ -120,6 +130,7 @@ func (n *Node) campaign() {
 			n.warn("the limits could not be handed over", err)
 		}
 		cancel()
+		n.countPast()
 	}
 }
 
@@ -197,6 +208,7 @@ func (n *Node) connect(o Ownership) bool {
 func (n *Node) set(f func()) {
 	n.mu.Lock()
 	f()
+	n.noteOwner(time.Now())
 	close(n.changed)
 	n.changed = make(chan struct{})
 	n.mu.Unlock()
@@ -379,17 +391,22 @@ func (n *Node) Commit(ctx context.Context, r Reservation, actual int64) error {
 // Cancel ends a reservation as if nothing had been taken: see [Owner.Cancel].
 func (n *Node) Cancel(ctx context.Context, r Reservation) error { return n.settle(ctx, r, 0, true) }
 
-func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
-	owner, peer, _, err := n.find(ctx, n.options.OwnerWait)
-	switch {
-	case err != nil:
-		return err
-	case owner != nil && cancel:
-		return owner.Cancel(ctx, r)
-	case owner != nil:
-		return owner.Commit(ctx, r, actual)
+func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) (err error) {
+	missing := n.ask(ctx, n.options.OwnerWait, func(owner *Owner, peer Peer) bool {
+		switch {
+		case owner != nil && cancel:
+			err = owner.Cancel(ctx, r)
+		case owner != nil:
+			err = owner.Commit(ctx, r, actual)
+		default:
+			err = peer.Settle(ctx, r, actual, cancel)
+		}
+		return !errors.Is(err, errNotOwner)
+	})
+	if missing != nil {
+		return missing
 	}
-	return peer.Settle(ctx, r, actual, cancel) //nolint:wrapcheck // it is that of the owner
+	return err
 }
 
 // Close leaves the cluster. If the node is the owner, those who wait are answered Stopping, and another node can take over at

@@ -2,9 +2,11 @@ package durable
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/store"
 )
 
 // TryAcquire asks for permits without waiting for them, whatever the Wait of the request is: see [Node.Acquire].
@@ -15,24 +17,106 @@ func (n *Node) TryAcquire(ctx context.Context, r Request) Answer {
 
 // Adjust is [Owner.Adjust], whoever the owner is.
 func (n *Node) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustment, error) {
-	if owner := n.Owner(); owner != nil {
-		return owner.Adjust(ctx, l, a)
+	c := oneCall(CallAdjust, a.Policy, a.Key, l)
+	c.Adjustment = a
+	r := n.Call(ctx, c)
+	if r.Err != nil {
+		return a, r.Err
 	}
-	return a, store.ErrUnavailable
+	return r.Adjustments[0], nil
 }
 
 // Adjustments is [Owner.Adjustments], whoever the owner is.
 func (n *Node) Adjustments(ctx context.Context, policy, key string, most int) ([]Adjustment, error) {
-	if owner := n.Owner(); owner != nil {
-		return owner.Adjustments(ctx, policy, key, most)
-	}
-	return nil, store.ErrUnavailable
+	c := oneCall(CallAdjustments, policy, key, weir.Limit{})
+	c.Number = int64(most)
+	r := n.Call(ctx, c)
+	return r.Adjustments, r.Err
 }
 
 // Inspect is [Owner.Inspect], whoever the owner is.
 func (n *Node) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
-	if owner := n.Owner(); owner != nil {
-		return owner.Inspect(ctx, policy, key, l)
+	r := n.Call(ctx, oneCall(CallInspect, policy, key, l))
+	return r.State.Decision, r.Err
+}
+
+// Call makes a call of the owner, whoever that is: see [Owner.Call].
+func (n *Node) Call(ctx context.Context, c *Call) Result {
+	deadline := time.Now().Add(c.Wait)
+	for {
+		r := n.call(ctx, c)
+		again := n.options.Requeue && c.Kind == CallTake && c.Wait > 0 && (r.Outcome == Stopping || errors.Is(r.Err, errOwnerGone))
+		if !again {
+			return r
+		}
+		next := *c
+		if next.Wait = time.Until(deadline); next.Wait <= 0 {
+			return refusedAll(c, Expired)
+		}
+		c = &next
 	}
-	return weir.Decision{}, store.ErrUnavailable
+}
+
+// call asks once whoever is the owner; those who turn out not to be are not counted.
+func (n *Node) call(ctx context.Context, c *Call) (r Result) {
+	begin, most := time.Now(), n.options.OwnerWait
+	if c.Kind == CallTake {
+		most = min(most, max(c.Wait, time.Second))
+	}
+	err := n.ask(ctx, most, func(owner *Owner, peer Peer) bool {
+		asked := c
+		if since := time.Since(begin); c.Wait > 0 && since > 0 {
+			less := *c
+			if less.Wait -= since; less.Wait <= 0 {
+				r = refusedAll(c, Expired)
+				return true
+			}
+			asked = &less
+		}
+		if owner != nil {
+			r = owner.Call(ctx, asked)
+		} else {
+			r = peer.Call(ctx, asked)
+		}
+		return !errors.Is(r.Err, errNotOwner) && (r.Outcome != Stopping || c.Wait > 0)
+	})
+	switch {
+	case err == nil:
+		return r
+	case ctx.Err() != nil && c.Kind == CallTake:
+		return notBegun(ctx, c)
+	case ctx.Err() != nil:
+		return failed(fmt.Errorf("weir: the owner of the limits was not asked: %w", ctx.Err()))
+	}
+	return failed(err)
+}
+
+// ask asks whoever is the owner until it is one that has done something, for whom it waits at most so long.
+func (n *Node) ask(ctx context.Context, most time.Duration, f func(owner *Owner, peer Peer) (done bool)) error {
+	begin := time.Now()
+	for {
+		owner, peer, changed, err := n.find(ctx, most-time.Since(begin))
+		if err != nil {
+			return err
+		}
+		if f(owner, peer) {
+			return nil
+		}
+		short, cancel := context.WithTimeout(ctx, retryNotOwner)
+		select {
+		case <-changed:
+		case <-short.Done():
+		}
+		cancel()
+	}
+}
+
+// acquireOne is Acquire, but asks the next owner at once where one that stops would not let a request wait.
+func (n *Node) acquireOne(ctx context.Context, r Request) Answer {
+	for begin := time.Now(); ; {
+		a := n.Acquire(ctx, r)
+		if a.Outcome != Stopping || r.Wait > 0 || time.Since(begin) > n.options.OwnerWait {
+			return a
+		}
+	}
 }

@@ -257,7 +257,7 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 	}
 	b, why := o.bucket(r.Policy, r.Key)
 	if b == nil {
-		return fmt.Errorf("weir: the reservation is not settled: %w: %v", store.ErrUnavailable, why)
+		return noBucket(&Request{}, why).reason()
 	}
 	got := make(chan Answer, 1)
 	b.enter(&waiter{

@@ -118,6 +118,36 @@ func (s OwnerStats) plus(t OwnerStats) OwnerStats { //nolint:gocritic // it is s
 
 // Stats are those of the node.
 func (n *Node) Stats() NodeStats {
-	owned := n.Ownership()
-	return NodeStats{Owns: n.Owner() != nil, Owner: owned.Address, Epoch: owned.Epoch}
+	n.mu.Lock()
+	s := NodeStats{Owns: n.owner != nil, Owner: n.address, Epoch: n.epoch, Terms: n.terms, WithoutOwner: n.without, Owned: n.past}
+	if !n.lost.IsZero() {
+		s.WithoutOwner += time.Since(n.lost)
+	}
+	counted := n.counted
+	n.mu.Unlock()
+	if counted != nil {
+		s.Owned = counted.Stats().plus(s.Owned)
+	}
+	return s
+}
+
+// noteOwner notes whether there is an owner that can be reached. The node must be locked.
+func (n *Node) noteOwner(now time.Time) {
+	switch reached := n.owner != nil || n.peer != nil; {
+	case reached && !n.lost.IsZero():
+		n.without += now.Sub(n.lost)
+		n.lost = time.Time{}
+	case !reached && n.lost.IsZero():
+		n.lost = now
+	}
+}
+
+// countPast keeps the counters of a term that has ended.
+func (n *Node) countPast() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.counted != nil {
+		n.past = OwnerStats{}.plus(n.past).plus(n.counted.Stats())
+		n.counted = nil
+	}
 }

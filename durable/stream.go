@@ -32,15 +32,29 @@ type StreamPeer struct {
 
 	mu     sync.Mutex
 	last   uint64
-	asked  map[uint64]func(Answer)
+	asked  map[uint64]asking
 	closed error
+}
+
+// asking is who waits for a message: for an answer, or for a result.
+type asking struct {
+	answer func(Answer)
+	result func(*Result)
+}
+
+func (a asking) unavailable(err error) {
+	if a.result != nil {
+		a.result(&Result{Outcome: Unavailable, Err: err})
+		return
+	}
+	a.answer(Answer{Outcome: Unavailable, Err: err})
 }
 
 var _ Peer = (*StreamPeer)(nil)
 
 // NewStreamPeer answers the peer at the other end of a stream, which is closed with it.
 func NewStreamPeer(s Stream) *StreamPeer {
-	p := &StreamPeer{stream: s, asked: make(map[uint64]func(Answer))}
+	p := &StreamPeer{stream: s, asked: make(map[uint64]asking)}
 	p.out.init()
 	p.work.Go(func() { p.fail(p.out.send(s)) })
 	p.work.Go(func() { p.fail(p.receive()) })
@@ -57,15 +71,22 @@ func (p *StreamPeer) receive() error {
 		if err != nil {
 			return err
 		}
-		if m.Kind != MessageAnswer {
+		if m.Kind != MessageAnswer && m.Kind != MessageResult {
 			return errMessage
 		}
 		p.mu.Lock()
-		answer := p.asked[m.ID]
+		a, ok := p.asked[m.ID]
 		delete(p.asked, m.ID)
 		p.mu.Unlock()
-		if answer != nil {
-			answer(m.Answer)
+		switch {
+		case !ok:
+		case m.Kind == MessageAnswer && a.answer != nil:
+			a.answer(m.Answer)
+		case m.Kind == MessageResult && a.result != nil:
+			a.result(m.Result)
+		default:
+			a.unavailable(errOwnerGone)
+			return errMessage
 		}
 	}
 }
@@ -81,14 +102,14 @@ func (p *StreamPeer) fail(err error) {
 	p.mu.Unlock()
 	p.out.close()
 	_ = p.stream.Close()
-	for _, answer := range asked {
-		answer(Answer{Outcome: Unavailable, Err: closed})
+	for _, a := range asked {
+		a.unavailable(closed)
 	}
 }
 
 // Enqueue implements [Peer].
 func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
-	id, err := p.ask(&Message{Kind: MessageAsk, Request: r}, answer)
+	id, err := p.ask(&Message{Kind: MessageAsk, Request: r}, asking{answer: answer})
 	if err != nil {
 		answer(refusedBy(&r, Unavailable, err))
 		return func() {}
@@ -99,7 +120,7 @@ func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
 var errBusy = fmt.Errorf("%w: too many requests wait for the owner of the limits", store.ErrUnavailable)
 
 // ask sends a message that will be answered.
-func (p *StreamPeer) ask(m *Message, answer func(Answer)) (id uint64, err error) {
+func (p *StreamPeer) ask(m *Message, a asking) (id uint64, err error) {
 	p.mu.Lock()
 	switch {
 	case p.closed != nil:
@@ -109,7 +130,7 @@ func (p *StreamPeer) ask(m *Message, answer func(Answer)) (id uint64, err error)
 	default:
 		p.last++
 		id = p.last
-		p.asked[id] = answer
+		p.asked[id] = a
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -134,14 +155,53 @@ func (p *StreamPeer) put(m *Message) error {
 	if err != nil {
 		return err
 	}
+	if len(b) > m.Kind.mostBytes() {
+		return errMessage
+	}
 	p.out.put(b)
 	return nil
+}
+
+// Call implements [Peer].
+func (p *StreamPeer) Call(ctx context.Context, c *Call) Result {
+	got := make(chan *Result, 1)
+	id, err := p.ask(&Message{Kind: MessageCall, Call: c}, asking{result: func(r *Result) { got <- r }})
+	if err != nil {
+		return failed(err)
+	}
+	select {
+	case r := <-got:
+		return named(r, c)
+	case <-ctx.Done():
+	}
+	if c.Kind != CallTake {
+		return failed(fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err()))
+	}
+	_ = p.put(&Message{Kind: MessageWithdraw, ID: id}) // which is answered too, or what was granted a moment ago would be lost
+	timer := time.NewTimer(withdrawTime)
+	defer timer.Stop()
+	select {
+	case r := <-got:
+		if r.Outcome == Granted {
+			return named(r, c)
+		}
+	case <-timer.C:
+	}
+	return notBegun(ctx, c)
+}
+
+// named is a result with the names of its call.
+func named(r *Result, c *Call) Result {
+	if !r.name(c) {
+		return failed(fmt.Errorf("%w: %w", store.ErrUnavailable, errMessage))
+	}
+	return *r
 }
 
 // Settle implements [Peer].
 func (p *StreamPeer) Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
 	got := make(chan Answer, 1)
-	if _, err := p.ask(&Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}, func(a Answer) { got <- a }); err != nil {
+	if _, err := p.ask(&Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}, asking{answer: func(a Answer) { got <- a }}); err != nil {
 		return err
 	}
 	select {
@@ -217,7 +277,7 @@ func (o *outbox) send(s Stream) error {
 // Serve answers the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
 // Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
 func (n *Node) Serve(ctx context.Context, s Stream) error {
-	session := &session{node: n, asked: make(map[uint64]Ticket)}
+	session := &session{node: n, asked: make(map[uint64]Ticket), calls: make(map[uint64]context.CancelFunc)}
 	session.out.init()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	defer context.AfterFunc(n.ctx, func() { _ = s.Close() })() //nolint:contextcheck // it is that of the node
@@ -243,7 +303,8 @@ type session struct {
 
 	mu    sync.Mutex
 	asked map[uint64]Ticket // those that wait
-	count int               // those that have not been answered
+	calls map[uint64]context.CancelFunc
+	count int // those that have not been answered
 }
 
 func (s *session) receive(ctx context.Context, stream Stream) error {
@@ -260,12 +321,15 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 		case MessageAsk:
 			s.ask(ctx, m.ID, m.Request)
 		case MessageWithdraw:
-			s.mu.Lock()
-			ticket := s.asked[m.ID]
-			s.mu.Unlock()
-			ticket.Cancel()
+			s.withdraw(m.ID)
 		case MessageSettle:
-			s.work.Go(func() { s.settle(ctx, &m) })
+			s.begin(&m, func() { s.settle(ctx, &m) })
+		case MessageCall:
+			asked, cancel := context.WithCancel(ctx)
+			s.mu.Lock()
+			s.calls[m.ID] = cancel // before it can be withdrawn
+			s.mu.Unlock()
+			s.begin(&m, func() { s.call(asked, &m) })
 		default:
 			return errMessage
 		}
@@ -345,13 +409,38 @@ func (s *session) answer(id uint64, a Answer) {
 	s.out.put(b)
 }
 
-func (s *session) settle(ctx context.Context, m *Message) {
+// withdraw withdraws what was asked.
+func (s *session) withdraw(id uint64) {
+	s.mu.Lock()
+	ticket, cancel := s.asked[id], s.calls[id]
+	s.mu.Unlock()
+	ticket.Cancel()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// begin has a goroutine answer a message, unless there are too many.
+func (s *session) begin(m *Message, f func()) {
 	s.mu.Lock()
 	s.count++
+	full := s.count > mostOutstanding
 	s.mu.Unlock()
-	owner := s.node.Owner()
+	switch {
+	case !full:
+		s.work.Go(f)
+	case m.Kind == MessageCall:
+		r := failed(errBusy)
+		s.result(m.ID, &r)
+	default:
+		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errBusy})
+	}
+}
+
+func (s *session) settle(ctx context.Context, m *Message) {
+	owner := s.node.elected(ctx)
 	if owner == nil {
-		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errOwnerGone})
+		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errNotOwner})
 		return
 	}
 	var err error
@@ -367,11 +456,34 @@ func (s *session) settle(ctx context.Context, m *Message) {
 	s.answer(m.ID, a)
 }
 
+func (s *session) call(ctx context.Context, m *Message) {
+	r := failed(errNotOwner)
+	if owner := s.node.elected(ctx); owner != nil {
+		r = owner.Call(ctx, m.Call)
+	}
+	s.result(m.ID, &r)
+}
+
+func (s *session) result(id uint64, r *Result) {
+	s.mu.Lock()
+	s.count--
+	if cancel := s.calls[id]; cancel != nil {
+		cancel()
+		delete(s.calls, id)
+	}
+	s.mu.Unlock()
+	b, _ := AppendMessage(nil, &Message{Kind: MessageResult, ID: id, Result: r})
+	s.out.put(b)
+}
+
 // end withdraws what waits.
 func (s *session) end() {
 	s.mu.Lock()
-	asked := s.asked
-	s.asked = nil
+	asked, calls := s.asked, s.calls
+	s.asked, s.calls = nil, nil
+	for _, cancel := range calls {
+		cancel()
+	}
 	s.mu.Unlock()
 	for _, t := range asked {
 		t.Cancel()

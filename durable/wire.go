@@ -26,14 +26,35 @@ const (
 	MessageSettle
 	// MessageAnswer answers MessageAsk and MessageSettle.
 	MessageAnswer
+	// MessageCall makes a call, which MessageWithdraw withdraws if it asks for permits.
+	MessageCall
+	// MessageResult answers MessageCall.
+	MessageResult
 
 	messageKinds
 )
 
 const messageVersion = 1
 
-// MostMessageBytes is how long a message can be.
-const MostMessageBytes = 4096
+const (
+	// MostMessageBytes is how long a message can be, which is that of some results. Others are shorter.
+	MostMessageBytes = 1 << 20
+
+	mostCallBytes  = 128 << 10
+	mostShortBytes = 4096
+)
+
+// mostBytes is how long a message of a kind can be.
+func (k MessageKind) mostBytes() int {
+	switch k {
+	case MessageResult:
+		return MostMessageBytes
+	case MessageCall:
+		return mostCallBytes
+	default:
+		return mostShortBytes
+	}
+}
 
 // Message is what one node tells another. Which fields count depends on its kind.
 type Message struct {
@@ -49,6 +70,10 @@ type Message struct {
 	// Answer is that of MessageAnswer. Its Err survives as a text, and as whether it was ErrNotReserved, an *weir.OptionError
 	// or store.ErrUnavailable.
 	Answer Answer
+	// Call is that of MessageCall, and Result that of MessageResult, with an Err as that of Answer. Decisions and adjustments
+	// travel without the names that they have in common with the call.
+	Call   *Call
+	Result *Result
 }
 
 var errMessage = errors.New("weir: not a message of this version between nodes")
@@ -71,13 +96,14 @@ func AppendMessage(b []byte, m *Message) ([]byte, error) {
 		b = appendNumbers(b, m.Actual, number(m.Cancel))
 	case MessageAnswer:
 		a := &m.Answer
-		d := &a.Decision
 		b = append(b, byte(a.Outcome))
-		b = appendNumbers(b, number(d.Allowed), int64(d.Reason), d.Limit, d.Remaining, int64(d.RetryAfter), int64(d.ResetAfter))
-		b = appendString(b, d.Policy)
+		b = appendString(appendDecision(b, &a.Decision), a.Decision.Policy)
 		b = appendReservation(b, &a.Reservation)
-		kind, text := errorKind(a.Err)
-		b = appendString(append(b, kind), text)
+		b = appendError(b, a.Err)
+	case MessageCall:
+		return appendCall(b, m.Call)
+	case MessageResult:
+		b = appendResult(b, m.Result)
 	}
 	return b, nil
 }
@@ -105,83 +131,20 @@ func appendReservation(b []byte, r *Reservation) []byte {
 	return appendNumbers(b, r.Permits, r.Expires)
 }
 
-// The kinds of errors that a node tells apart.
-const (
-	errorNone byte = iota
-	errorOther
-	errorNotReserved
-	errorUnavailable
-	errorOption
-	errorNotOwner
-
-	errorKinds
-)
-
-// mostErrorBytes is how much of the text of an error is sent.
-const mostErrorBytes = 512
-
-func errorKind(err error) (kind byte, text string) {
-	if err == nil {
-		return errorNone, ""
-	}
-	kind = errorOther
-	if _, ok := errors.AsType[*weir.OptionError](err); ok {
-		kind = errorOption
-	}
-	switch {
-	case errors.Is(err, ErrNotReserved):
-		kind = errorNotReserved
-	case errors.Is(err, errNotOwner):
-		kind = errorNotOwner
-	case errors.Is(err, store.ErrUnavailable):
-		kind = errorUnavailable
-	}
-	text = err.Error()
-	return kind, text[:min(len(text), mostErrorBytes)]
-}
-
-// remoteError is what another node said.
-type remoteError struct {
-	text string
-	is   error
-}
-
-func (e *remoteError) Error() string { return e.text }
-func (e *remoteError) Unwrap() error { return e.is }
-
-func errorOf(kind byte, text string) error {
-	switch kind {
-	case errorNone:
-		return nil
-	case errorNotReserved:
-		return ErrNotReserved
-	case errorNotOwner:
-		return errNotOwner
-	case errorUnavailable:
-		return &remoteError{text, store.ErrUnavailable}
-	}
-	return &remoteError{text: text}
-}
-
 // ParseMessage reads a message, which may be anything: what is not a message is an error.
 func ParseMessage(b []byte) (m Message, err error) {
-	if len(b) > MostMessageBytes || len(b) < 3 || b[0] != messageVersion || b[1] == 0 || b[1] >= byte(messageKinds) {
+	if len(b) < 3 || b[0] != messageVersion || b[1] == 0 || b[1] >= byte(messageKinds) {
 		return Message{}, errMessage
 	}
-	m.Kind = MessageKind(b[1])
+	if m.Kind = MessageKind(b[1]); len(b) > m.Kind.mostBytes() {
+		return Message{}, errMessage
+	}
 	d := reader{rest: b[2:]}
 	m.ID = d.unsigned()
 	switch m.Kind {
 	case MessageAsk:
 		r := &m.Request
-		r.Policy, r.Key = d.text(), d.text()
-		limit := d.text()
-		if d.failed {
-			return Message{}, errMessage
-		}
-		if r.Limit, err = store.ParseLimit([]byte(limit)); err != nil {
-			return Message{}, fmt.Errorf("%w: its limit: %w", errMessage, err)
-		}
+		r.Policy, r.Key, r.Limit = d.text(), d.text(), d.limit()
 		r.N, r.Wait, r.QueueLimit, r.Reserve = d.signed(), time.Duration(d.signed()), d.signed(), time.Duration(d.signed())
 	case MessageSettle:
 		m.Reservation = d.reservation()
@@ -191,26 +154,26 @@ func ParseMessage(b []byte) (m Message, err error) {
 		if a.Outcome = Outcome(d.byte()); a.Outcome == 0 || a.Outcome >= outcomes {
 			return Message{}, errMessage
 		}
-		v := &a.Decision
-		v.Allowed = d.bool()
-		reason := d.signed()
-		if reason < 0 || reason > int64(weir.ReasonUnavailable) {
-			return Message{}, errMessage
-		}
-		v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed() //nolint:gosec // checked
-		v.RetryAfter, v.ResetAfter, v.Policy = time.Duration(d.signed()), time.Duration(d.signed()), d.text()
+		a.Decision = d.decision()
+		a.Decision.Policy = d.text()
 		a.Reservation = d.reservation()
-		kind := d.byte()
-		if kind >= errorKinds {
-			return Message{}, errMessage
-		}
-		a.Err = errorOf(kind, d.text())
+		a.Err = d.err()
+	case MessageCall:
+		m.Call = d.call()
+	case MessageResult:
+		m.Result = d.result()
 	case MessageWithdraw:
 	}
 	if d.failed || len(d.rest) > 0 {
 		return Message{}, errMessage
 	}
 	return m, nil
+}
+
+func appendDecision(b []byte, d *weir.Decision) []byte {
+	return appendNumbers(
+		b, number(d.Allowed), int64(d.Reason), d.Limit, d.Remaining, int64(d.RetryAfter), int64(d.ResetAfter),
+	)
 }
 
 // reader reads the parts of a message.
@@ -272,4 +235,41 @@ func (d *reader) text() string {
 
 func (d *reader) reservation() Reservation {
 	return Reservation{ID: d.text(), Policy: d.text(), Key: d.text(), Permits: d.signed(), Expires: d.signed()}
+}
+
+func (d *reader) duration() time.Duration { return time.Duration(d.signed()) }
+
+func (d *reader) decision() (v weir.Decision) {
+	v.Allowed = d.bool()
+	reason := d.signed()
+	if reason < 0 || reason > int64(weir.ReasonUnavailable) {
+		d.fail()
+		return v
+	}
+	v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed() //nolint:gosec // checked
+	v.RetryAfter, v.ResetAfter = d.duration(), d.duration()
+	return v
+}
+
+// limit reads a limit, or the zero one, which is empty.
+func (d *reader) limit() weir.Limit {
+	text := d.text()
+	if d.failed || text == "" {
+		return weir.Limit{}
+	}
+	l, err := store.ParseLimit([]byte(text))
+	if err != nil {
+		d.fail()
+	}
+	return l
+}
+
+// count reads how many of something follow, of which there are at most so many and each of which takes a byte at least.
+func (d *reader) count(most int) int {
+	n := d.unsigned()
+	if n > uint64(most) || n > uint64(len(d.rest)) { //nolint:gosec // neither is negative
+		d.fail()
+		return 0
+	}
+	return int(n) //nolint:gosec // checked
 }
