@@ -21,6 +21,8 @@ type Peer interface {
 	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
 	// Call makes a call of the owner, as [Owner.Call] does. One that asks for permits is withdrawn if ctx ends.
 	Call(ctx context.Context, c *Call) Result
+	// Done is closed when the connection has ended: nothing can be asked any more.
+	Done() <-chan struct{}
 	// Close ends the connection. Whoever waits is answered Unavailable.
 	Close() error
 }
@@ -151,7 +153,16 @@ func (n *Node) follow(watch <-chan Ownership) {
 	var redial <-chan time.Time
 	var known Ownership
 	for {
+		var lost <-chan struct{}
+		if _, peer, _, _ := n.route(); peer != nil {
+			lost = peer.Done()
+		}
 		select {
+		case <-lost:
+			n.dropPeer()
+			n.warn("the connection to the owner of the limits was lost", errOwnerGone)
+			redial = time.After(retryNotOwner)
+			continue
 		case o, ok := <-watch:
 			if !ok {
 				n.dropPeer()

@@ -29,6 +29,7 @@ type StreamPeer struct {
 	stream Stream
 	out    outbox
 	work   sync.WaitGroup
+	done   chan struct{}
 
 	mu     sync.Mutex
 	last   uint64
@@ -54,7 +55,7 @@ var _ Peer = (*StreamPeer)(nil)
 
 // NewStreamPeer answers the peer at the other end of a stream, which is closed with it.
 func NewStreamPeer(s Stream) *StreamPeer {
-	p := &StreamPeer{stream: s, asked: make(map[uint64]asking)}
+	p := &StreamPeer{stream: s, done: make(chan struct{}), asked: make(map[uint64]asking)}
 	p.out.init()
 	p.work.Go(func() { p.fail(p.out.send(s)) })
 	p.work.Go(func() { p.fail(p.receive()) })
@@ -96,6 +97,7 @@ func (p *StreamPeer) fail(err error) {
 	p.mu.Lock()
 	if p.closed == nil {
 		p.closed = fmt.Errorf("%w: %w", errOwnerGone, err)
+		close(p.done)
 	}
 	closed, asked := p.closed, p.asked
 	p.asked = nil
@@ -106,6 +108,9 @@ func (p *StreamPeer) fail(err error) {
 		a.unavailable(closed)
 	}
 }
+
+// Done implements [Peer].
+func (p *StreamPeer) Done() <-chan struct{} { return p.done }
 
 // Enqueue implements [Peer].
 func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {

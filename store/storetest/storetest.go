@@ -30,6 +30,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -61,6 +62,29 @@ type Subject struct {
 
 // Run runs the suite. Each of its tests has a subject of its own, made by open.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
+	t.Helper()
+	run(t, func(t *testing.T, test func(t *testing.T)) { test(t) }, open)
+}
+
+// RunVirtual runs the suite in virtual time: each test, and the subject that open makes for it, in a bubble of package
+// testing/synctest. Advance is set if it is not: the clock of the store must be that of package time, and whatever open has
+// begun must end when the test does.
+func RunVirtual(t *testing.T, open func(t *testing.T) Subject) {
+	t.Helper()
+	run(t, synctest.Test, func(t *testing.T) Subject {
+		s := open(t)
+		if s.Advance == nil {
+			s.Advance = func(d time.Duration) {
+				time.Sleep(d)
+				synctest.Wait()
+			}
+		}
+		return s
+	})
+}
+
+// run runs the suite, each test by in.
+func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Subject) {
 	t.Helper()
 	for _, c := range []struct {
 		name string
@@ -101,7 +125,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Close", testClose},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.test(newSuite(t, open(t)))
+			in(t, func(t *testing.T) { c.test(newSuite(t, open(t))) })
 		})
 	}
 }

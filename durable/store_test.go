@@ -1,0 +1,92 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store/storetest"
+)
+
+// link is how one node reaches another, until it is cut.
+type link struct {
+	mu      sync.Mutex
+	cut     bool
+	streams []*pipe
+	serving sync.WaitGroup
+}
+
+func (l *link) dial(to *durable.Node) (durable.Peer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return nil, errors.New("the link is cut")
+	}
+	mine, other := newPipe()
+	l.streams = append(l.streams, mine)
+	l.serving.Go(func() { _ = to.Serve(context.Background(), other) })
+	return durable.NewStreamPeer(mine), nil
+}
+
+// sever cuts the link, or mends it.
+func (l *link) sever(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	for _, s := range l.streams {
+		_ = s.Close()
+	}
+	l.streams = nil
+}
+
+// pair is a node that owns the limits, and one that asks it.
+func pair(t *testing.T, o durable.OwnerOptions) (owner, asking *durable.Node, l *link) {
+	t.Helper()
+	m := must(durable.NewMemory(durable.MemoryOptions{}))
+	mine, other := m.Engine(), m.Engine()
+	owner = must(durable.NewNode(durable.NodeOptions{Engine: mine, Address: "owner", Owner: o}))
+	l = new(link)
+	asking = must(durable.NewNode(durable.NodeOptions{
+		Engine: other, Follower: true, OwnerWait: 100 * time.Millisecond,
+		Dial: func(context.Context, string) (durable.Peer, error) { return l.dial(owner) },
+	}))
+	t.Cleanup(func() {
+		_ = asking.Close()
+		_ = owner.Close()
+		l.serving.Wait()
+		_, _ = mine.Close(), other.Close()
+	})
+	return owner, asking, l
+}
+
+// TestStoreConforms: the limits of a cluster are a store, asked at their owner or at another node, whatever is written for each
+// grant.
+func TestStoreConforms(t *testing.T) {
+	for name, c := range map[string]struct {
+		options durable.OwnerOptions
+		asked   bool
+	}{
+		"owner":              {},
+		"owner, K is 1":      {options: durable.OwnerOptions{Reserve: 1}},
+		"other node":         {asked: true},
+		"other node, K is 1": {options: durable.OwnerOptions{Reserve: 1}, asked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunVirtual(t, func(t *testing.T) storetest.Subject {
+				owner, asking, l := pair(t, c.options)
+				s := storetest.Subject{Store: durable.NewStore(owner), Other: durable.NewStore(asking), Steps: 800}
+				if c.asked {
+					s.Store, s.Other = s.Other, s.Store
+					s.Break = func() func() {
+						l.sever(true)
+						return func() { l.sever(false) }
+					}
+				}
+				return s
+			})
+		})
+	}
+}
