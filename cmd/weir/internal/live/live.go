@@ -43,6 +43,9 @@ type Options struct {
 	// Store answers the store of shared policies, nil for none. It is asked once, when the file was read for the first time.
 	// It belongs to the caller. Default: nil, none.
 	Store func() (store.Store, error)
+	// Durable answers what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
+	// the caller. Default: nil, nothing.
+	Durable func() (store.Queued, error)
 	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
 	Logger *slog.Logger
 }
@@ -88,6 +91,11 @@ func Load(o Options) (*Limits, error) {
 	l.secrets.Store(newRedactor(parsed.Secrets, nil))
 	if o.Store != nil {
 		if options.Store, err = o.Store(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Durable != nil {
+		if options.Durable, err = o.Durable(); err != nil {
 			return nil, err
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/policies"
-	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -175,14 +174,17 @@ func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) 
 }
 
 // announceConfigured is announce with a configuration.
-func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set, shared *config.Store) {
+func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set, read *reader) {
 	try := checkapi.DecideExample(listen.Reachable(address))
 	attributes := []any{
 		"address", address.String(), "config", o.config.path, "policies", len(set.Policies),
 		"rules", len(set.Rules) - len(set.Policies), // each policy has one for its checks
 	}
-	if shared != nil {
-		attributes = append(attributes, "store", shared.String())
+	if read.store != nil {
+		attributes = append(attributes, "store", read.store.String())
+	}
+	if read.cluster != nil {
+		attributes = append(attributes, "cluster", read.cluster.String())
 	}
 	if o.log.Format == "json" {
 		log.Info("serving", append(attributes, "try", try)...)

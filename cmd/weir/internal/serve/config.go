@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirhq/weir/cmd/weir/internal/cluster"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/fleet"
@@ -56,7 +57,7 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
 		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
 	fs.Var(flagvalue.File(&f.tokenFile), "admin-token-file",
-		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain and /v1/reload need (default: none: "+
+		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain, /v1/reload and /v1/quota need (default: none: "+
 			"they are answered if weir listens on a loopback address)")
 	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
@@ -119,8 +120,14 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 		engine.ExplainEvery, engine.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
 	}
 	read := reader{flag: o.config.store}
-	var shared *fleet.Fleet
-	defer func() { giveBack(shared, log) }()
+	var (
+		shared  *fleet.Fleet
+		durable *cluster.Cluster
+	)
+	defer func() {
+		giveBack(shared, log)
+		leave(durable, log)
+	}()
 	limits, err := live.Load(live.Options{
 		Path: o.config.path, Parse: read.parse, Engine: engine, Logger: log,
 		Store: func() (store.Store, error) {
@@ -133,6 +140,17 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 				return nil, misuse.Inputf("%s", err)
 			}
 			return shared, nil
+		},
+		Durable: func() (store.Queued, error) {
+			if read.cluster == nil {
+				return nil, nil //nolint:nilnil // there is none, and none is needed
+			}
+			var err error
+			durable, err = cluster.Open(ctx, read.cluster, log)
+			if err != nil {
+				return nil, err
+			}
+			return durable, nil
 		},
 	})
 	if wrong, ok := errors.AsType[listed](err); ok {
@@ -158,8 +176,14 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 		if shared != nil {
 			extra["store"] = shared.Status()
 		}
+		if durable != nil {
+			extra["cluster"] = durable.Status()
+		}
 		return extra
 	})
+	if durable != nil {
+		front.SetQuotas(durable)
+	}
 	go limits.ReloadOn(ctx, hangups)
 	if _, watchErr := limits.Watch(ctx); watchErr != nil {
 		log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
@@ -169,11 +193,14 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	}
 	s := newServer(byPath(front, auth), log, o.shutdownDelay, o.shutdownTimeout)
 	start, set := time.Now(), limits.Engine().Set()
-	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set, read.store)
+	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set, &read)
+	s.onEnd = front.EndWaiting
 	err = s.serve(ctx, listener, front.Drain)
 	report := limits.Status()
 	_ = limits.Engine().Close() // it is always nil
 	giveBack(shared, log)
+	leave(durable, log)
+	shared, durable = nil, nil
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
 		"reloads", report.Reloads, "reloads_refused", report.Refused,
 		"uptime", time.Since(start).Round(time.Millisecond).String())

@@ -5,16 +5,19 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/weirhq/weir/cmd/weir/internal/cluster"
 	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
 )
 
-// reader reads a configuration again and again. Its store is that of the first time.
+// reader reads a configuration again and again. Its store and its cluster are those of the first time.
 type reader struct {
 	flag  *config.Store // of --store, nil if it is not given
 	store *config.Store
-	known bool // store is that of a file that was read
+	// cluster is that of the first time as well.
+	cluster *config.Cluster
+	known   bool // store and cluster are those of a file that was read
 }
 
 // parse reads a configuration.
@@ -39,9 +42,12 @@ func (r *reader) parse(name string, data []byte) (live.Parsed, error) {
 	}
 	switch {
 	case !r.known:
-		r.store, r.known = store, true
+		r.store, r.cluster, r.known = store, f.Cluster, true
 	case !store.Same(r.store):
 		return live.Parsed{}, listed{f.StoreErrors("cannot change while the server runs, other than policies and rules",
+			"restart the server, or take the change back")}
+	case !f.Cluster.Same(r.cluster):
+		return live.Parsed{}, listed{f.ClusterErrors("cannot change while the server runs, other than policies and rules",
 			"restart the server, or take the change back")}
 	}
 	warnings := make([]string, len(f.Warnings))
@@ -58,5 +64,15 @@ func giveBack(f *fleet.Fleet, log *slog.Logger) {
 	}
 	if err := f.Close(); err != nil {
 		log.Warn("the store was not closed in order: permits that were not used come back later", "error", err.Error())
+	}
+}
+
+// leave leaves the cluster: another node takes over at once.
+func leave(c *cluster.Cluster, log *slog.Logger) {
+	if c == nil {
+		return
+	}
+	if err := c.Close(); err != nil {
+		log.Warn("the cluster was not left in order: another node takes over when the time of this one is up", "error", err.Error())
 	}
 }

@@ -18,6 +18,7 @@ type server struct {
 	log     *slog.Logger
 	delay   time.Duration
 	timeout time.Duration
+	onEnd   func() // called when the delay has passed; nil for nothing
 }
 
 func newServer(h http.Handler, log *slog.Logger, delay, timeout time.Duration) *server {
@@ -29,7 +30,7 @@ func newServer(h http.Handler, log *slog.Logger, delay, timeout time.Duration) *
 }
 
 // serve serves l until ctx ends, and then shuts down: it calls onShutdown, goes on listening until the delay has passed
-// and the requests that were in flight are answered, and then ends when all others are. What takes longer than the
+// and the requests that were in flight are answered, of which it ends those that wait for permits by onEnd, and then ends when all others are. What takes longer than the
 // timeout after the delay is cut off, which is an error.
 func (s *server) serve(ctx context.Context, l net.Listener, onShutdown func()) error {
 	failed := make(chan error, 1)
@@ -46,6 +47,9 @@ func (s *server) serve(ctx context.Context, l net.Listener, onShutdown func()) e
 	s.log.Info("stopping", "in_flight", inFlight, "delay", s.delay.String(), "timeout", s.timeout.String())
 
 	<-time.After(s.delay)
+	if s.onEnd != nil {
+		s.onEnd()
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
 	select {

@@ -99,7 +99,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	var described policy.Request
-	if _, p := readDescribed(w, r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
+	if _, _, p := readDescribed(w, r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
 		return p
 	}
 	e := h.configured.limits.Explain(&described)

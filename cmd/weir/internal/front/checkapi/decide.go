@@ -1,11 +1,13 @@
 package checkapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
@@ -27,12 +29,19 @@ type configured struct {
 	fields answer.Fields
 	// extra is added to the status.
 	extra func() map[string]any
+	// quotas is nil if there are none.
+	quotas Quotas
+	// waiting ends when nobody waits any more.
+	waiting    context.Context //nolint:containedctx // until EndWaiting
+	endWaiting context.CancelFunc
 }
 
 // NewConfigured answers a handler for the limits of a configuration: as that of [New], with checks of its policies, and
 // decisions on described requests. extra, if it is not nil, answers what the status has besides.
 func NewConfigured(limits *live.Limits, admin Admin, extra func() map[string]any) *Handler {
-	return &Handler{configured: &configured{limits: limits, admin: admin, extra: extra}}
+	c := &configured{limits: limits, admin: admin, extra: extra}
+	c.waiting, c.endWaiting = context.WithCancel(context.Background())
+	return &Handler{configured: c}
 }
 
 // exchange is the memory of one decision.
@@ -52,8 +61,11 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, r *http.Request, ask re
 	x, _ := exchanges.Get().(*exchange)
 	defer x.end()
 	live.CheckRequest(r.Context(), &x.request, ask.policy, ask.key, ask.cost)
-	c.answer(x, ask.cost == 0)
+	gone := h.answer(w, r, x, ask.cost == 0, ask.wait)
 	defer x.verdict.Release()
+	if gone {
+		return nil
+	}
 
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -71,13 +83,19 @@ func (h *Handler) checkConfigured(w http.ResponseWriter, r *http.Request, ask re
 	return nil
 }
 
-// answer decides on the request of x. A probe takes nothing, and counts for no lockout.
-func (c *configured) answer(x *exchange, probe bool) {
-	if probe {
-		c.limits.Engine().Peek(&x.request, &x.verdict)
-	} else {
-		c.limits.Engine().Take(&x.request, &x.verdict)
+// answer decides on the request of x, for which the client is ready to wait. A probe takes nothing, and counts for no lockout.
+// It tells whether the client has gone, who got nothing then.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, x *exchange, probe bool, wait time.Duration) (gone bool) {
+	engine := h.configured.limits.Engine()
+	switch {
+	case probe:
+		engine.Peek(&x.request, &x.verdict)
+	case wait > 0:
+		return h.wait(w, r, x, wait)
+	default:
+		engine.Take(&x.request, &x.verdict)
 	}
+	return false
 }
 
 // end keeps the memory for another decision.
@@ -88,7 +106,8 @@ func (x *exchange) end() {
 
 // refusal is the status of a refusal: 429, or 503 if it is none, as nobody could decide.
 func refusal(d weir.Decision) int {
-	if d.Reason == weir.ReasonUnavailable {
+	switch d.Reason { //nolint:exhaustive // all others are refusals
+	case weir.ReasonUnavailable, weir.ReasonClosed:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
@@ -125,23 +144,25 @@ func unknownPolicy(name []byte, names []string) *problem {
 	return p
 }
 
-// readDescribed reads a POST whose body describes a request, and whether that is a probe.
-func readDescribed(w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request) (probe bool, wrong *problem) {
+// readDescribed reads a POST whose body describes a request, whether that is a probe, and how long the client is ready to wait.
+func readDescribed(
+	w http.ResponseWriter, r *http.Request, space []byte, into *policy.Request,
+) (probe bool, wait time.Duration, wrong *problem) {
 	if r.Method != http.MethodPost {
-		return false, methodProblem(w, r, "POST")
+		return false, 0, methodProblem(w, r, "POST")
 	}
 	if p := contentProblem(r); p != nil {
-		return false, p
+		return false, 0, p
 	}
 	body, p := readBody(r, space)
 	if p != nil {
-		return false, p
+		return false, 0, p
 	}
-	probe, err := decodeDescribed(body, into)
+	probe, wait, err := decodeDescribed(body, into)
 	if err != nil {
-		return false, badBody(err)
+		return false, 0, badBody(err)
 	}
-	return probe, nil
+	return probe, wait, nil
 }
 
 // decide answers POST /v1/decide, or the problem with it.
@@ -150,13 +171,16 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	defer buffers.Put(small)
 	x, _ := exchanges.Get().(*exchange)
 	defer x.end()
-	probe, p := readDescribed(w, r, small[:0], &x.request)
+	probe, wait, p := readDescribed(w, r, small[:0], &x.request)
 	if p != nil {
 		return p
 	}
 	x.request.Context = r.Context() //nolint:fatcontext // each request has its own
-	h.configured.answer(x, probe)
+	gone := h.answer(w, r, x, probe, wait)
 	defer x.verdict.Release()
+	if gone {
+		return nil
+	}
 
 	header := w.Header()
 	header["Content-Type"] = jsonType

@@ -3,6 +3,7 @@ package checkapi
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/algo"
@@ -14,11 +15,17 @@ const (
 
 	keyName  = "key"
 	costName = "cost"
+	waitName = "wait"
+
+	// mostWait is how many seconds a client may be ready to wait.
+	mostWait = 86400
 
 	acceptedKey    = "must be a string of 1 to 1024 bytes"
 	acceptedPolicy = "must be a string"
 	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
-	acceptedFields = "must be policy, key or cost"
+	acceptedWait   = "must be a number of seconds from 0 to 86400, such as 2.5, without exponent"
+	acceptedProbe  = "must be 0 or not there with a cost of 0, which takes nothing"
+	acceptedFields = "must be policy, key, cost or wait"
 )
 
 // request is what a body asks. The slices point into the body.
@@ -26,6 +33,7 @@ type request struct {
 	policy []byte // nil if it is not given
 	key    []byte
 	cost   int64
+	wait   time.Duration
 }
 
 // fault says what is wrong with a body.
@@ -58,6 +66,7 @@ const (
 	policyField = 1 << iota
 	keyField
 	costField
+	waitField
 )
 
 // decode reads the object of a check request and checks its values. It overwrites body where strings are escaped. It is
@@ -79,6 +88,8 @@ func decode(body []byte) (request, error) {
 		return request{}, &fault{
 			field: keyName, value: excerpt(r.key), wrong: fmt.Sprintf("has %d bytes", len(r.key)), accepted: acceptedKey,
 		}
+	case r.cost == 0 && r.wait > 0:
+		return request{}, &fault{field: waitName, accepted: acceptedProbe}
 	}
 	return r, nil
 }
@@ -113,7 +124,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 	return seen, nil
 }
 
-var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: costName}
+var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: costName, waitField: waitName}
 
 // member reads a name and its value.
 func (s *scanner) member(r *request) (field int, err error) {
@@ -136,6 +147,9 @@ func (s *scanner) member(r *request) (field int, err error) {
 	case costName:
 		r.cost, err = s.cost()
 		return costField, err
+	case waitName:
+		r.wait, err = s.wait()
+		return waitField, err
 	}
 	return 0, &fault{field: "field", value: excerpt(name), accepted: acceptedFields}
 }
@@ -169,6 +183,37 @@ func (s *scanner) cost() (int64, error) {
 	switch s.next() {
 	case ',', '}', ' ', '\t', '\r', '\n', 0:
 		return n, nil
+	}
+	return 0, wrong
+}
+
+// wait reads a number of seconds from 0 to mostWait, to the nanosecond.
+func (s *scanner) wait() (time.Duration, error) {
+	wrong := &fault{field: waitName, value: s.excerpt(), accepted: acceptedWait}
+	var d time.Duration
+	start := s.at
+	for ; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
+		if d = d*10 + time.Duration(s.text[s.at]-'0')*time.Second; d > mostWait*time.Second {
+			return 0, wrong
+		}
+	}
+	digits := s.text[start:s.at]
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return 0, wrong
+	}
+	if s.take('.') {
+		first := s.at
+		for unit := time.Second / 10; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
+			d += time.Duration(s.text[s.at]-'0') * unit
+			unit /= 10
+		}
+		if s.at == first || d > mostWait*time.Second {
+			return 0, wrong
+		}
+	}
+	switch s.next() {
+	case ',', '}', ' ', '\t', '\r', '\n', 0:
+		return d, nil
 	}
 	return 0, wrong
 }

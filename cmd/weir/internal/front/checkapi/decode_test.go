@@ -5,27 +5,33 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
 func TestDecode(t *testing.T) {
 	for body, want := range map[string]request{
-		`{"key":"alice"}`: {nil, []byte("alice"), 1},
-		` { "cost" : 0 , "key" : "a" } ` + "\r\n\t":        {nil, []byte("a"), 0},
-		`{"policy":"p","key":"a","cost":1000000000000000}`: {[]byte("p"), []byte("a"), 1e15},
-		`{"policy":"","key":"é🐟"}`:                         {[]byte(""), []byte("é🐟"), 1},
-		`{"key":"\"\\\/\b\f\n\r\t\u00e9\ud83d\udc1F"}`:     {nil, []byte("\"\\/\b\f\n\r\té🐟"), 1},
-		`{"\u006bey":"\u0000"}`:                            {nil, []byte("\x00"), 1},
-		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {nil, bytes.Repeat([]byte("k"), 1024), 1},
+		`{"key":"alice"}`: {nil, []byte("alice"), 1, 0},
+		` { "cost" : 0 , "key" : "a" } ` + "\r\n\t":        {nil, []byte("a"), 0, 0},
+		`{"policy":"p","key":"a","cost":1000000000000000}`: {[]byte("p"), []byte("a"), 1e15, 0},
+		`{"policy":"","key":"é🐟"}`:                         {[]byte(""), []byte("é🐟"), 1, 0},
+		`{"key":"\"\\\/\b\f\n\r\t\u00e9\ud83d\udc1F"}`:     {nil, []byte("\"\\/\b\f\n\r\té🐟"), 1, 0},
+		`{"\u006bey":"\u0000"}`:                            {nil, []byte("\x00"), 1, 0},
+		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {nil, bytes.Repeat([]byte("k"), 1024), 1, 0},
+		`{"key":"a","wait":2.5}`:                           {nil, []byte("a"), 1, 2500 * time.Millisecond},
+		`{"wait":86400,"key":"a"}`:                         {nil, []byte("a"), 1, 24 * time.Hour},
+		`{"wait":0.0000000019,"key":"a","cost":2}`:         {nil, []byte("a"), 2, time.Nanosecond},
+		`{"key":"a","cost":0,"wait":0.0}`:                  {nil, []byte("a"), 0, 0},
 	} {
 		got, err := decode([]byte(body))
 		if err != nil || !bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) ||
-			(got.policy == nil) != (want.policy == nil) || got.cost != want.cost {
-			t.Errorf("%s: %q %q %d, %v", body, got.policy, got.key, got.cost, err)
+			(got.policy == nil) != (want.policy == nil) || got.cost != want.cost || got.wait != want.wait {
+			t.Errorf("%s: %q %q %d %v, %v", body, got.policy, got.key, got.cost, got.wait, err)
 		}
 	}
 }
@@ -55,9 +61,20 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		`{"key":"a","cost":`:                  "cost nothing: must be a whole number",
 		`{"key":"a","cost":1000000000000001}`: "cost 1000000000000001: must be a whole number from 0 to 10^15",
 		`{"key":"a","cost":99999999999999999999999}`: "cost 99999999999999999999999: must be a whole number",
-		`{"key":"a","Cost":1}`:                       `field "Cost": must be policy, key or cost`,
-		`{"user":"a"}`:                               `field "user": must be policy, key or cost`,
-		"{\"\\u001b[31m\":1}":                        `field "\x1b[31m": must be policy, key or cost`,
+		`{"key":"a","wait":-1}`:                      "wait -1: must be a number of seconds from 0 to 86400, such as 2.5, without exponent",
+		`{"key":"a","wait":86400.1}`:                 "wait 86400.1: must be a number of seconds",
+		`{"key":"a","wait":86401}`:                   "wait 86401: must be a number of seconds",
+		`{"key":"a","wait":99999999999999999999}`:    "wait 99999999999999999999: must be a number of seconds",
+		`{"key":"a","wait":1e1}`:                     "wait 1e1: must be a number of seconds",
+		`{"key":"a","wait":1.}`:                      "wait 1.: must be a number of seconds",
+		`{"key":"a","wait":.5}`:                      "wait .5: must be a number of seconds",
+		`{"key":"a","wait":007}`:                     "wait 007: must be a number of seconds",
+		`{"key":"a","wait":"5s"}`:                    `wait "5s": must be a number of seconds`,
+		`{"key":"a","wait":1,"wait":1}`:              "wait: stands there twice; must be there once",
+		`{"key":"a","cost":0,"wait":1}`:              "wait: must be 0 or not there with a cost of 0",
+		`{"key":"a","Cost":1}`:                       `field "Cost": must be policy, key, cost or wait`,
+		`{"user":"a"}`:                               `field "user": must be policy, key, cost or wait`,
+		"{\"\\u001b[31m\":1}":                        `field "\x1b[31m": must be policy, key, cost or wait`,
 		`{"key":"a","key":"b"}`:                      "key: stands there twice; must be there once",
 		`{"key":"a",}`:                               "not JSON: expected a string in quotes at byte 11",
 		`{,"key":"a"}`:                               "not JSON: expected a string in quotes at byte 1",
@@ -80,6 +97,8 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+var seconds = regexp.MustCompile(`^(0|[1-9]\d*)(\.\d+)?$`)
 
 var wholeNumber = regexp.MustCompile(`^(0|[1-9]\d*)$`)
 
@@ -120,20 +139,28 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 			if r.cost, err = strconv.ParseInt(number.String(), 10, 64); err != nil || r.cost > 1e15 {
 				return request{}, false, true
 			}
+		case name == "wait" && isNumber && seconds.MatchString(number.String()):
+			exact, _ := new(big.Rat).SetString(number.String())
+			exact.Mul(exact, big.NewRat(int64(time.Second), 1))
+			whole := new(big.Int).Quo(exact.Num(), exact.Denom())
+			if whole.Cmp(big.NewInt(int64(24*time.Hour))) > 0 {
+				return request{}, false, true
+			}
+			r.wait = time.Duration(whole.Int64())
 		default:
 			return request{}, false, true
 		}
 	}
 	_, err := decoder.Token()
 	_, after := decoder.Token()
-	return r, err == nil && errors.Is(after, io.EOF) && len(r.key) > 0 && len(r.key) <= 1024, true
+	return r, err == nil && errors.Is(after, io.EOF) && len(r.key) > 0 && len(r.key) <= 1024 && (r.cost > 0 || r.wait == 0), true
 }
 
 // FuzzDecode: the decoder accepts what encoding/json accepts, apart from what it is strict about, and reads the same.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{"policy":"default","key":"alice","cost":1}`, `{"key":"\u00e9\ud83d\udc1f\n"}`, `{}`, ``, `{"key":"a","cost":1e3}`,
-		`{"key":"a","key":"b"}`, `{"key":{"a":[1]}}`, `{"key":"a"}x`, ` {"cost":-0,"key":"a"}`, `{"key":"\ud800"}`, "{\"key\":\"\xff\"}",
+		`{"key":"a","key":"b"}`, `{"key":{"a":[1]}}`, `{"key":"a"}x`, ` {"cost":-0,"key":"a"}`, `{"key":"\ud800"}`, `{"key":"a","wait":0.25}`, "{\"key\":\"\xff\"}",
 	} {
 		f.Add([]byte(body))
 	}
@@ -151,8 +178,8 @@ func FuzzDecode(f *testing.F) {
 		if (err == nil) != ok {
 			t.Fatalf("%q: %v, but encoding/json says %v", body, err, ok)
 		}
-		if ok && (!bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) || got.cost != want.cost) {
-			t.Fatalf("%q: %q %q %d, want %q %q %d", body, got.policy, got.key, got.cost, want.policy, want.key, want.cost)
+		if ok && (!bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) || got.cost != want.cost || got.wait != want.wait) {
+			t.Fatalf("%q: %q %q %d %v, want %q %q %d %v", body, got.policy, got.key, got.cost, got.wait, want.policy, want.key, want.cost, want.wait)
 		}
 	})
 }

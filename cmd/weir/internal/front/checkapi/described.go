@@ -3,6 +3,7 @@ package checkapi
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/policy"
@@ -14,7 +15,7 @@ const (
 	acceptedAttributes = "must be an object of strings"
 	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
 	acceptedPath       = "must begin with a slash, without the query"
-	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes or cost"
+	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait"
 
 	pathName, clientName, headersName, attributesName = "path", "client", "headers", "attributes"
 )
@@ -25,18 +26,19 @@ type described struct {
 
 	seen  map[string]bool
 	probe bool // the cost is 0
+	wait  time.Duration
 }
 
 // decodeDescribed reads the object that describes a request. It is as strict as decode, and overwrites body where strings are
 // escaped. Everything may be missing. A cost of 0 makes it a probe, which takes nothing: then r has the cost that
-// it would have without one.
-func decodeDescribed(body []byte, r *policy.Request) (probe bool, err error) {
+// it would have without one. wait is how long the client is ready to wait.
+func decodeDescribed(body []byte, r *policy.Request) (probe bool, wait time.Duration, err error) {
 	*r = policy.Request{Protocol: "http"}
 	d := described{seen: make(map[string]bool)}
 	s := scanner{text: body}
 	s.space()
 	if s.next() != '{' {
-		return false, s.fault("the body must be a JSON object")
+		return false, 0, s.fault("the body must be a JSON object")
 	}
 	err = s.members(func(name string) error {
 		if d.seen[name] {
@@ -46,17 +48,20 @@ func decodeDescribed(body []byte, r *policy.Request) (probe bool, err error) {
 		return d.member(&s, name)
 	})
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	s.space()
 	if s.at < len(s.text) {
-		return false, s.fault("expected nothing after the object")
+		return false, 0, s.fault("expected nothing after the object")
+	}
+	if d.probe && d.wait > 0 {
+		return false, 0, &fault{field: waitName, accepted: acceptedProbe}
 	}
 	if d.Protocol == "" {
 		d.Protocol = r.Protocol
 	}
 	*r = d.Request
-	return d.probe, nil
+	return d.probe, d.wait, nil
 }
 
 // member reads the value of a name.
@@ -85,6 +90,8 @@ func (d *described) member(s *scanner, name string) (err error) {
 	case costName:
 		d.Cost, err = s.cost()
 		d.probe = d.Cost == 0
+	case waitName:
+		d.wait, err = s.wait()
 	default:
 		return &fault{field: "field", value: excerpt([]byte(name)), accepted: acceptedDescribed}
 	}

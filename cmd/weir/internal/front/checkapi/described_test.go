@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/policy"
 )
@@ -22,13 +23,16 @@ func TestDecodeDescribed(t *testing.T) {
 		`{"path":"*","cost":1000000000000000}`: {Protocol: "http", Path: "*", Cost: maxCost},
 	} {
 		var got policy.Request
-		if probe, err := decodeDescribed([]byte(body), &got); err != nil || probe || !reflect.DeepEqual(got, want) {
+		if probe, _, err := decodeDescribed([]byte(body), &got); err != nil || probe || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %t, %+v, want %+v", body, err, probe, got, want)
 		}
 	}
 	var got policy.Request
-	if probe, err := decodeDescribed([]byte(`{"cost":0,"path":"/"}`), &got); err != nil || !probe || got.Cost != 0 || got.Path != "/" {
+	if probe, _, err := decodeDescribed([]byte(`{"cost":0,"path":"/"}`), &got); err != nil || !probe || got.Cost != 0 || got.Path != "/" {
 		t.Errorf("a probe: %v, %t, %+v", err, probe, got)
+	}
+	if probe, wait, err := decodeDescribed([]byte(`{"wait":1.5,"path":"/"}`), &got); err != nil || probe || wait != 1500*time.Millisecond {
+		t.Errorf("ready to wait: %v, %t, %v", err, probe, wait)
 	}
 }
 
@@ -46,6 +50,8 @@ func TestDecodeDescribedMisuse(t *testing.T) {
 		`{"client":"home"}`:                `client "home": must be an address such as 192.0.2.1`,
 		`{"cost":-1}`:                      `cost -1: must be a whole number from 0 to 10^15`,
 		`{"cost":1.5}`:                     `cost 1.5: must be a whole number from 0 to 10^15`,
+		`{"cost":0,"wait":2}`:              `wait: must be 0 or not there with a cost of 0`,
+		`{"wait":"2s"}`:                    `wait "2s": must be a number of seconds from 0 to 86400`,
 		`{"cost":1000000000000001}`:        `cost 1000000000000001: must be`,
 		`{"headers":[]}`:                   `headers an array: must be an object of strings, or of arrays`,
 		`{"headers":{"a":1}}`:              `headers.a 1: must be an object of strings, or of arrays of strings`,
@@ -64,7 +70,7 @@ func TestDecodeDescribedMisuse(t *testing.T) {
 	cases[`{"`+strings.Repeat("x", 5000)+`":1}`] = `"...: must be protocol`
 	for body, want := range cases {
 		var r policy.Request
-		_, err := decodeDescribed([]byte(body), &r)
+		_, _, err := decodeDescribed([]byte(body), &r)
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
 			t.Errorf("%.60s: %v, want %s", body, err, want)
 		}
@@ -76,7 +82,7 @@ func FuzzDecodeDescribed(f *testing.F) {
 	f.Add([]byte(`{"headers":{"a":"b`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r policy.Request
-		if _, err := decodeDescribed(body, &r); err != nil {
+		if _, _, err := decodeDescribed(body, &r); err != nil {
 			if err.Error() == "" {
 				t.Error("an error that says nothing")
 			}

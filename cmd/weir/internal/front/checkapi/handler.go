@@ -92,6 +92,12 @@ func (h *Handler) page(path string) func(http.ResponseWriter, *http.Request) *pr
 			return h.status
 		case reloadPath:
 			return h.reload
+		case quotaPath:
+			return h.quota
+		case adjustPath:
+			return h.adjust
+		case adjustmentsPath:
+			return h.adjustments
 		}
 	}
 	return h.missing
@@ -101,7 +107,8 @@ func (h *Handler) page(path string) func(http.ResponseWriter, *http.Request) *pr
 func (h *Handler) missing(http.ResponseWriter, *http.Request) *problem {
 	pages := "POST " + checkPath
 	if h.configured != nil {
-		pages += ", POST " + decidePath + ", POST " + explainPath + ", GET " + statusPath + ", POST " + reloadPath
+		pages += ", POST " + decidePath + ", POST " + explainPath + ", GET " + statusPath + ", POST " + reloadPath +
+			", GET " + quotaPath + ", POST " + adjustPath + ", GET " + adjustmentsPath
 	}
 	return &problem{
 		Status: http.StatusNotFound,

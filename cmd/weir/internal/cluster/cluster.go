@@ -1,0 +1,238 @@
+// Package cluster joins the cluster that owns the limits of durability cluster.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+	"github.com/weirhq/weir/store"
+)
+
+// Joined is a node that has joined a cluster, as an *[etcd.Cluster] is.
+type Joined interface {
+	Node() *durable.Node
+	Close() error
+}
+
+// Cluster is the part that this process takes in the cluster of a configuration, as a store of limits. Until it has joined every call
+// fails with [store.ErrUnavailable]. All of its methods are safe for concurrent use.
+type Cluster struct {
+	where   string
+	address string
+	join    func(context.Context) (Joined, error)
+	log     *slog.Logger
+
+	ctx   context.Context //nolint:containedctx // until Close
+	end   context.CancelFunc
+	ended chan struct{} // closed when nobody tries to join any more
+	first chan error    // the outcome of the first attempt
+	node  atomic.Pointer[member]
+	why   atomic.Pointer[error] // why it has not joined
+}
+
+// member is what there is once the process has joined.
+type member struct {
+	joined Joined
+	node   *durable.Node
+	store  *durable.Store
+}
+
+var _ store.Queued = (*Cluster)(nil)
+
+const (
+	// patience is how long Open waits, so that limits usually can be used when it is back.
+	patience = 2 * time.Second
+	// goodbye is how long Close waits for an attempt to join that is under way.
+	goodbye = 5 * time.Second
+	// Between two attempts to join.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other")
+
+// Open joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again until Close. The
+// error says what is wrong with the section of the configuration; it is a *[misuse.InputError].
+func Open(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Cluster, error) {
+	options, err := Options(c, log)
+	if err != nil {
+		return nil, err
+	}
+	l := newCluster(c.String(), c.Address, log, func(ctx context.Context) (Joined, error) { return etcd.Join(ctx, options) })
+	if err := l.open(ctx); err != nil {
+		return nil, wrong(c.Source, "%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return l, nil
+}
+
+// Options are those of a configuration. The error is a *[misuse.InputError].
+func Options(c *config.Cluster, log *slog.Logger) (etcd.ClusterOptions, error) {
+	o := etcd.ClusterOptions{
+		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, Join: c.Join, Endpoints: c.Endpoints,
+		Username: c.Username, Password: c.Password, Address: c.Address, ListenAddress: c.ListenAddress, Prefix: c.Prefix,
+		TTL: c.TTL, Requeue: c.Requeue, Owner: durable.OwnerOptions{Reserve: c.Reserve, MaxKeys: c.MaxKeys, Logger: log}, Logger: log,
+	}
+	var err error
+	if o.TLS, err = etcdTLS(c); err != nil {
+		return o, err
+	}
+	if o.PeerTLS, err = peerTLS(c); err != nil {
+		return o, err
+	}
+	for _, url := range c.Peers {
+		if strings.HasPrefix(url, "https:") { // the servers of etcd read the files themselves
+			o.PeerCAFile, o.PeerCertFile, o.PeerKeyFile = c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile
+		}
+	}
+	return o, nil
+}
+
+func newCluster(where, address string, log *slog.Logger, join func(context.Context) (Joined, error)) *Cluster {
+	l := &Cluster{
+		where: where, address: address, log: log, join: join, ended: make(chan struct{}), first: make(chan error, 1),
+	}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	err := errJoining
+	l.why.Store(&err)
+	return l
+}
+
+// open begins to join. The error is one that will not go away.
+func (l *Cluster) open(ctx context.Context) error {
+	go l.keepTrying() //nolint:contextcheck // it goes on when ctx has ended
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-l.first:
+		if hopeless(err) {
+			l.end()
+			return err
+		}
+	case <-timer.C:
+		l.log.Warn("the cluster cannot be used yet: until it can, policies of durability cluster answer as their fail says", "cluster",
+			l.where)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// hopeless tells whether an error needs an operator: an option that cannot be meant, or a directory that cannot be used.
+func hopeless(err error) bool {
+	if _, option := errors.AsType[*weir.OptionError](err); option {
+		return true
+	}
+	_, file := errors.AsType[*fs.PathError](err)
+	return file
+}
+
+func (l *Cluster) keepTrying() {
+	defer close(l.ended)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		joined, err := l.join(l.ctx)
+		if err == nil {
+			l.use(joined)
+			l.first <- nil
+			return
+		}
+		select {
+		case l.first <- err:
+		default:
+		}
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.why.Store(&err)
+		if hopeless(err) {
+			l.log.Error("the cluster cannot be used", "cluster", l.where, "error", err.Error())
+			return
+		}
+		if wait == firstRetry {
+			l.log.Warn("the cluster cannot be joined: until it can, policies of durability cluster answer as their fail says", "cluster",
+				l.where, "error", err.Error())
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // no secret
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// use takes the node into use.
+func (l *Cluster) use(joined Joined) {
+	m := &member{joined: joined, node: joined.Node()}
+	m.store = durable.NewStore(m.node)
+	l.node.Store(m)
+	l.log.Info("the cluster is joined", "cluster", l.where)
+}
+
+// member is the node, or why there is none.
+func (l *Cluster) member() (*member, error) {
+	if m := l.node.Load(); m != nil {
+		return m, nil
+	}
+	return nil, &missing{*l.why.Load()}
+}
+
+// missing is why the process has not joined, which is a case of [store.ErrUnavailable].
+type missing struct{ why error }
+
+func (m *missing) Error() string {
+	return store.ErrUnavailable.Error() + ": " + strings.TrimPrefix(m.why.Error(), "weir: ")
+}
+
+func (m *missing) Unwrap() []error { return []error{store.ErrUnavailable, m.why} }
+
+// Close leaves the cluster: if this node is the owner another one takes over at once, and those who wait are told.
+func (l *Cluster) Close() error {
+	l.end()
+	timer := time.NewTimer(goodbye)
+	defer timer.Stop()
+	select {
+	case <-l.ended:
+	case <-timer.C: // an attempt to join that cannot be interrupted ends with the process
+	}
+	if m := l.node.Load(); m != nil {
+		return m.joined.Close() //nolint:wrapcheck // it is ours
+	}
+	return nil
+}
+
+// Status is the state of a cluster as this process sees it.
+type Status struct {
+	// Cluster is where etcd is, without what must not be shown.
+	Cluster string `json:"cluster"`
+	// Address is what other nodes reach this one by, "" if none does.
+	Address string `json:"address"`
+	// Joined tells whether the cluster was joined since the server has started, and Error why not.
+	Joined bool   `json:"joined"`
+	Error  string `json:"error,omitempty"`
+	// NodeStats are those of the node.
+	durable.NodeStats
+}
+
+// Status answers the state.
+func (l *Cluster) Status() Status {
+	s := Status{Cluster: l.where, Address: l.address}
+	if m := l.node.Load(); m != nil {
+		s.Joined, s.NodeStats = true, m.node.Stats()
+		return s
+	}
+	s.Error = (*l.why.Load()).Error()
+	return s
+}
+
+// Where is where etcd is, without what must not be shown.
+func (l *Cluster) Where() string { return l.where }

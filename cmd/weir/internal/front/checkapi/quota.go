@@ -1,0 +1,345 @@
+package checkapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+const (
+	quotaPath       = "/v1/quota"
+	adjustPath      = "/v1/quota/adjust"
+	adjustmentsPath = "/v1/quota/adjustments"
+
+	// usualTrail is how many adjustments are told if nobody says how many, mostTrail is the most.
+	usualTrail = 100
+	mostTrail  = 1000
+
+	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
+	acceptedSign    = "must be a text of 1 to 256 bytes"
+	acceptedOptKey  = "must be a string of at most 1024 bytes"
+)
+
+// Quotas are the limits of durability cluster, as an operator sees them.
+type Quotas interface {
+	// Inspect is that of a [store.Store].
+	Inspect(ctx context.Context, c store.Charge) (store.State, error)
+	// Adjust is [durable.Node.Adjust].
+	Adjust(ctx context.Context, l weir.Limit, a durable.Adjustment) (durable.Adjustment, error)
+	// Adjustments is [durable.Node.Adjustments].
+	Adjustments(ctx context.Context, policy, key string, most int) ([]durable.Adjustment, error)
+}
+
+// SetQuotas says who keeps the limits of durability cluster. It must be called before the first request. Default: nobody.
+func (h *Handler) SetQuotas(q Quotas) { h.configured.quotas = q }
+
+// quotaJSON is what is left of a quota.
+type quotaJSON struct {
+	Policy string           `json:"policy"`
+	Key    string           `json:"key"`
+	Limits []quotaLimitJSON `json:"limits"`
+}
+
+type quotaLimitJSON struct {
+	Limit string `json:"limit"`
+	Rule  string `json:"rule"`
+	// Permits is how many there are in all; Used, Reserved and Remaining add up to it.
+	Permits   int64 `json:"permits"`
+	Used      int64 `json:"used"`
+	Reserved  int64 `json:"reserved"`
+	Remaining int64 `json:"remaining"`
+	// ResetAfter is in seconds, ResetsAt when that is; null if nothing has to come back.
+	ResetAfter json.RawMessage `json:"reset_after"`
+	ResetsAt   *time.Time      `json:"resets_at"`
+}
+
+// adjustmentJSON is an adjustment.
+type adjustmentJSON struct {
+	Time      time.Time `json:"time"`
+	Limit     string    `json:"limit"`
+	Key       string    `json:"key"`
+	Permits   int64     `json:"permits"`
+	Remaining int64     `json:"remaining"`
+	By        string    `json:"by"`
+	Reason    string    `json:"reason"`
+}
+
+// quotaLimit is a limit of a policy with what it is charged to.
+type quotaLimit struct {
+	name   string // policy/limit
+	limit  policy.Limit
+	charge store.Charge
+}
+
+// limitsOf are the limits that a name means: those of a policy, or the one that is named policy/limit.
+func (c *configured) limitsOf(name, key string) ([]quotaLimit, *problem) {
+	of, one, single := strings.Cut(name, "/")
+	set := c.limits.Engine().Set()
+	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == of })
+	if at < 0 {
+		names := make([]string, len(set.Policies))
+		for i := range set.Policies {
+			names[i] = set.Policies[i].Name
+		}
+		return nil, unknownPolicy([]byte(of), names)
+	}
+	p := &set.Policies[at]
+	charges, ok := c.limits.Engine().StoredCharges(of, key)
+	if p.Durability != policy.DurabilityCluster || !ok || len(charges) != len(p.Limits) || c.quotas == nil {
+		return nil, problemOf(http.StatusUnprocessableEntity, &fault{
+			field: "policy", value: excerpt([]byte(of)), wrong: "its durability is " + p.Durability.String(),
+			accepted: "must be a policy of durability cluster, whose quotas survive and can be adjusted",
+		})
+	}
+	var all []quotaLimit
+	names := make([]string, len(p.Limits))
+	for i := range p.Limits {
+		names[i] = of + "/" + p.Limits[i].Name
+		if !single || p.Limits[i].Name == one {
+			all = append(all, quotaLimit{names[i], p.Limits[i], charges[i]})
+		}
+	}
+	if len(all) == 0 {
+		return nil, problemOf(http.StatusNotFound, &fault{
+			field: "policy", value: excerpt([]byte(name)), wrong: "there is no such limit",
+			accepted: "must be one of: " + strings.Join(names, ", "),
+		})
+	}
+	return all, nil
+}
+
+// asked reads the parameters of a page, of which policy is required.
+func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, newProblem(http.StatusBadRequest, "query", excerpt([]byte(r.URL.RawQuery)), "must be parameters such as policy=tenant&key=acme")
+	}
+	for name, all := range values {
+		if !slices.Contains(accepted, name) {
+			return nil, newProblem(http.StatusBadRequest, "parameter", excerpt([]byte(name)), "must be "+strings.Join(accepted, ", "))
+		}
+		if len(all) != 1 {
+			return nil, newProblem(http.StatusBadRequest, name, "", "must be there once")
+		}
+	}
+	if values.Get("policy") == "" {
+		return nil, newProblem(http.StatusBadRequest, "policy", "", "must be the name of a policy, or policy/limit")
+	}
+	if key := values.Get("key"); len(key) > maxKey {
+		return nil, newProblem(http.StatusBadRequest, "key", excerpt([]byte(key)), acceptedOptKey)
+	}
+	return values, nil
+}
+
+// quota answers GET /v1/quota.
+func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
+	if p := h.configured.admin.forbidden(w, r); p != nil {
+		return p
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem(w, r, "GET, HEAD")
+	}
+	values, p := asked(r, "policy", "key")
+	if p != nil {
+		return p
+	}
+	key := values.Get("key")
+	limits, p := h.configured.limitsOf(values.Get("policy"), key)
+	if p != nil {
+		return p
+	}
+	name, _, _ := strings.Cut(limits[0].name, "/")
+	answer := quotaJSON{Policy: name, Key: key}
+	for i := range limits {
+		l := &limits[i]
+		state, err := h.configured.quotas.Inspect(r.Context(), l.charge)
+		if err != nil {
+			return h.quotaProblem(w, err)
+		}
+		answer.Limits = append(answer.Limits, h.quotaOf(l, &state))
+	}
+	return writeJSON(w, &answer)
+}
+
+// quotaOf is what is told of a limit.
+func (h *Handler) quotaOf(l *quotaLimit, state *store.State) quotaLimitJSON {
+	d := &state.Decision
+	told := quotaLimitJSON{
+		Limit: l.name, Rule: h.configured.limits.Clean(l.limit.String()), Permits: d.Limit, Remaining: d.Remaining, Reserved: state.Reserved,
+		Used: max(0, d.Limit-d.Remaining-state.Reserved), ResetAfter: appendSeconds(nil, d.ResetAfter),
+	}
+	if d.ResetAfter > 0 && d.ResetAfter != weir.Never {
+		at := time.Now().Add(d.ResetAfter).Round(time.Millisecond).UTC()
+		told.ResetsAt = &at
+	}
+	return told
+}
+
+// adjustBody is the body of an adjustment.
+type adjustBody struct {
+	Policy  string `json:"policy"`
+	Key     string `json:"key"`
+	Permits int64  `json:"permits"`
+	By      string `json:"by"`
+	Reason  string `json:"reason"`
+}
+
+// check finds what is wrong with it.
+func (b *adjustBody) check() *problem {
+	switch {
+	case b.Policy == "":
+		return newProblem(http.StatusBadRequest, "policy", "", "must be the name of a policy, or policy/limit")
+	case len(b.Key) > maxKey:
+		return newProblem(http.StatusBadRequest, "key", excerpt([]byte(b.Key)), acceptedOptKey)
+	case b.Permits == 0 || b.Permits > maxCost || b.Permits < -maxCost:
+		return newProblem(http.StatusBadRequest, "permits", strconv.FormatInt(b.Permits, 10), acceptedPermits)
+	case b.By == "" || len(b.By) > 256:
+		return newProblem(http.StatusBadRequest, "by", excerpt([]byte(b.By)), acceptedSign)
+	case b.Reason == "" || len(b.Reason) > 256:
+		return newProblem(http.StatusBadRequest, "reason", excerpt([]byte(b.Reason)), acceptedSign)
+	}
+	return nil
+}
+
+// adjust answers POST /v1/quota/adjust.
+func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
+	if p := h.configured.admin.forbidden(w, r); p != nil {
+		return p
+	}
+	if r.Method != http.MethodPost {
+		return methodProblem(w, r, "POST")
+	}
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	text, p := readBody(r, nil)
+	if p != nil {
+		return p
+	}
+	var body adjustBody
+	if p := decodeAdjust(text, &body); p != nil {
+		return p
+	}
+	if p := body.check(); p != nil {
+		return p
+	}
+	limits, p := h.configured.limitsOf(body.Policy, body.Key)
+	if p != nil {
+		return p
+	}
+	if len(limits) > 1 {
+		names := make([]string, len(limits))
+		for i := range limits {
+			names[i] = limits[i].name
+		}
+		return problemOf(http.StatusBadRequest, &fault{
+			field: "policy", value: excerpt([]byte(body.Policy)), wrong: "it has several limits",
+			accepted: "must be one of: " + strings.Join(names, ", "),
+		})
+	}
+	l := &limits[0]
+	done, err := h.configured.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
+		Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
+	})
+	if err != nil {
+		return h.quotaProblem(w, err)
+	}
+	return writeJSON(w, adjustmentOf(l, body.Key, &done))
+}
+
+// decodeAdjust reads the body of an adjustment, strictly.
+func decodeAdjust(text []byte, into *adjustBody) *problem {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, after := decoder.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("expected nothing after the object")
+		}
+	}
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field == "permits" {
+		return newProblem(http.StatusBadRequest, "permits", kind.Value, acceptedPermits)
+	}
+	if err != nil {
+		return &problem{
+			Status: http.StatusBadRequest,
+			Detail: "the body must be a JSON object with policy, key, permits, by and reason: " + strings.TrimPrefix(err.Error(), "json: "),
+		}
+	}
+	return nil
+}
+
+func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJSON {
+	return adjustmentJSON{
+		Time: a.Time.UTC(), Limit: l.name, Key: key, Permits: a.Permits, Remaining: a.Remaining, By: a.By, Reason: a.Reason,
+	}
+}
+
+// adjustments answers GET /v1/quota/adjustments.
+func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
+	if p := h.configured.admin.forbidden(w, r); p != nil {
+		return p
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem(w, r, "GET, HEAD")
+	}
+	values, p := asked(r, "policy", "key", "limit")
+	if p != nil {
+		return p
+	}
+	most := usualTrail
+	if text := values.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > mostTrail {
+			return newProblem(http.StatusBadRequest, "limit", excerpt([]byte(text)), fmt.Sprintf("must be a whole number from 1 to %d", mostTrail))
+		}
+		most = n
+	}
+	key := values.Get("key")
+	limits, p := h.configured.limitsOf(values.Get("policy"), key)
+	if p != nil {
+		return p
+	}
+	all := make([]adjustmentJSON, 0, most)
+	for i := range limits {
+		l := &limits[i]
+		some, err := h.configured.quotas.Adjustments(r.Context(), l.charge.Policy, l.charge.Key, most)
+		if err != nil {
+			return h.quotaProblem(w, err)
+		}
+		for j := range some {
+			all = append(all, adjustmentOf(l, key, &some[j]))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b adjustmentJSON) int { return b.Time.Compare(a.Time) })
+	name, _, _ := strings.Cut(limits[0].name, "/")
+	return writeJSON(w, struct {
+		Policy      string           `json:"policy"`
+		Key         string           `json:"key"`
+		Adjustments []adjustmentJSON `json:"adjustments"`
+	}{name, key, all[:min(len(all), most)]})
+}
+
+// quotaProblem is why the owner of the limits has not answered.
+func (h *Handler) quotaProblem(w http.ResponseWriter, err error) *problem {
+	text := strings.TrimPrefix(h.configured.limits.Clean(err.Error()), "weir: ")
+	if _, wrong := errors.AsType[*weir.OptionError](err); wrong {
+		return &problem{Status: http.StatusUnprocessableEntity, Detail: text}
+	}
+	w.Header().Set("Retry-After", "1")
+	return &problem{Status: http.StatusServiceUnavailable, Detail: text}
+}
