@@ -83,6 +83,9 @@ func NewNode(o NodeOptions) (*Node, error) {
 	case o.OwnerWait == 0:
 		o.OwnerWait = 5 * time.Second //nolint:mnd // the default
 	}
+	if _, err := o.Owner.checked(); err != nil {
+		return nil, err
+	}
 	n := &Node{options: o, changed: make(chan struct{}), lost: time.Now()}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	watch, err := o.Engine.Watch(n.ctx)
@@ -186,7 +189,7 @@ func (n *Node) follow(watch <-chan Ownership) {
 
 func (n *Node) dropPeer() {
 	var old Peer
-	n.set(func() { old, n.peer, n.address = n.peer, nil, "" })
+	n.set(func() { old, n.peer = n.peer, nil })
 	if old != nil {
 		_ = old.Close()
 	}
@@ -322,12 +325,17 @@ func (n *Node) acquire(ctx context.Context, r Request) Answer {
 		if !errors.Is(a.Err, errNotOwner) {
 			return a
 		}
-		short, cancel := context.WithTimeout(ctx, retryNotOwner)
-		select {
-		case <-changed:
-		case <-short.Done():
-		}
-		cancel()
+		news(ctx, changed)
+	}
+}
+
+// news waits a moment for news of the owner.
+func news(ctx context.Context, changed <-chan struct{}) {
+	short, cancel := context.WithTimeout(ctx, retryNotOwner)
+	defer cancel()
+	select {
+	case <-changed:
+	case <-short.Done():
 	}
 }
 

@@ -55,6 +55,7 @@ type cluster struct {
 	engines map[string]*durable.MemoryEngine
 	serving sync.WaitGroup
 	mu      sync.Mutex
+	pipes   []*pipe
 }
 
 func newCluster(t *testing.T, names []string, o durable.NodeOptions) *cluster {
@@ -70,6 +71,7 @@ func newCluster(t *testing.T, names []string, o durable.NodeOptions) *cluster {
 			mine, other := newPipe()
 			c.mu.Lock()
 			node := c.nodes[address]
+			c.pipes = append(c.pipes, mine)
 			c.mu.Unlock()
 			c.serving.Go(func() { _ = node.Serve(context.Background(), other) })
 			return durable.NewStreamPeer(mine), nil

@@ -68,9 +68,8 @@ type Owner struct {
 	outcome Outcome // what everybody is answered, 0 while the term goes on
 }
 
-// NewOwner answers the owner of a term. Stop must be called when it is not needed any more. The error is an
-// *[weir.OptionError].
-func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
+// checked fills in the defaults.
+func (o OwnerOptions) checked() (OwnerOptions, error) {
 	if o.WriteTimeout == 0 {
 		o.WriteTimeout = 5 * time.Second
 	}
@@ -85,15 +84,25 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	}
 	switch {
 	case o.Sweep < time.Second || o.Sweep > 24*time.Hour:
-		return nil, &weir.OptionError{Option: "OwnerOptions.Sweep", Value: o.Sweep.String(), Accepted: "from 1s to 24h"}
+		return o, &weir.OptionError{Option: "OwnerOptions.Sweep", Value: o.Sweep.String(), Accepted: "from 1s to 24h"}
 	case o.Reserve < 0 || o.Reserve > maxRecordAhead:
-		return nil, &weir.OptionError{Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits"}
+		return o, &weir.OptionError{Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits"}
 	case o.WriteTimeout < 10*time.Millisecond || o.WriteTimeout > time.Minute:
-		return nil, &weir.OptionError{Option: "OwnerOptions.WriteTimeout", Value: o.WriteTimeout.String(), Accepted: "from 10ms to 1m"}
+		return o, &weir.OptionError{Option: "OwnerOptions.WriteTimeout", Value: o.WriteTimeout.String(), Accepted: "from 10ms to 1m"}
 	case o.Writers < 1 || o.Writers > 64:
-		return nil, &weir.OptionError{Option: "OwnerOptions.Writers", Value: fmt.Sprint(o.Writers), Accepted: "from 1 to 64"}
+		return o, &weir.OptionError{Option: "OwnerOptions.Writers", Value: fmt.Sprint(o.Writers), Accepted: "from 1 to 64"}
 	case o.MaxKeys < 1 || o.MaxKeys > 1e9:
-		return nil, &weir.OptionError{Option: "OwnerOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
+		return o, &weir.OptionError{Option: "OwnerOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9"}
+	}
+	return o, nil
+}
+
+// NewOwner answers the owner of a term. Stop must be called when it is not needed any more. The error is an
+// *[weir.OptionError].
+func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
 	own := &Owner{

@@ -122,6 +122,8 @@ func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
 	return func() { _ = p.put(&Message{Kind: MessageWithdraw, ID: id}) }
 }
 
+var errMessageLength = errors.New("weir: a request is too long: its policies, keys and reservations do not fit into a message")
+
 var errBusy = fmt.Errorf("%w: too many requests wait for the owner of the limits", store.ErrUnavailable)
 
 // ask sends a message that will be answered.
@@ -161,7 +163,7 @@ func (p *StreamPeer) put(m *Message) error {
 		return err
 	}
 	if len(b) > m.Kind.mostBytes() {
-		return errMessage
+		return errMessageLength
 	}
 	p.out.put(b)
 	return nil
@@ -233,12 +235,25 @@ func (p *StreamPeer) Close() error {
 // outbox is messages that wait to be sent, in order.
 type outbox struct {
 	mu     sync.Mutex
-	ready  sync.Cond
+	ready  sync.Cond // there is something to send
+	sent   sync.Cond // there is room
 	queue  [][]byte
 	closed bool
 }
 
-func (o *outbox) init() { o.ready.L = &o.mu }
+func (o *outbox) init() { o.ready.L, o.sent.L = &o.mu, &o.mu }
+
+// mostUnsent is how many messages wait to be sent before no more are asked for.
+const mostUnsent = 10_000
+
+// room waits until not too many messages wait to be sent.
+func (o *outbox) room() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) >= mostUnsent && !o.closed {
+		o.sent.Wait()
+	}
+}
 
 func (o *outbox) put(b []byte) {
 	o.mu.Lock()
@@ -254,6 +269,7 @@ func (o *outbox) close() {
 	defer o.mu.Unlock()
 	o.closed, o.queue = true, nil
 	o.ready.Broadcast()
+	o.sent.Broadcast()
 }
 
 // send sends what is put in until it is closed or the stream fails.
@@ -269,6 +285,7 @@ func (o *outbox) send(s Stream) error {
 			return nil
 		}
 		batch, o.queue = o.queue, batch[:0]
+		o.sent.Broadcast()
 		o.mu.Unlock()
 		for i, b := range batch {
 			batch[i] = nil
@@ -289,6 +306,7 @@ func (n *Node) Serve(ctx context.Context, s Stream) error {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		_ = session.out.send(s)
+		session.out.close()
 		_ = s.Close()
 	})
 	err := session.receive(ctx, s)
@@ -314,6 +332,7 @@ type session struct {
 
 func (s *session) receive(ctx context.Context, stream Stream) error {
 	for {
+		s.out.room() // or who asks without reading the answers would fill the memory
 		b, err := stream.Receive()
 		if err != nil {
 			return fmt.Errorf("%w", err)
