@@ -67,6 +67,25 @@ func TestSetCheck(t *testing.T) {
 		{`policy "p": Consistency is optimistic: must be coherent or local, as its limit "concurrency" is one of concurrency`, policy.Policy{
 			Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), Consistency: policy.ConsistencyOptimistic,
 		}},
+		{`policy "p": Consistency is coherent: must be local, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Consistency: policy.ConsistencyCoherent,
+		}},
+		{`policy "p": Fail is local: must be closed or open, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Fail: policy.FailLocal,
+		}},
+		{`policy "p": QueueOrder is newest-first: must be oldest-first, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, QueueLimit: 1, QueueOrder: weir.NewestFirst,
+		}},
+		{`policy "p": WhenFull is admit: must be deny, as Durability is cluster`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, WhenFull: weir.Admit,
+		}},
+		{`policy "p": Hold is 48h0m0s: must be from 1ms to 24h`, policy.Policy{
+			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Hold: 48 * time.Hour,
+		}},
+		{`policy "p": Limits[0]: weir: Limit.Calendar.Zone is "here": must be UTC or a zone with a name`, policy.Policy{
+			Name: "p", Limits: one(month(time.FixedZone("here", 60))), Durability: policy.DurabilityCluster,
+		}},
+		{`policy "p": Durability is Durability(7): must be memory or cluster`, policy.Policy{Name: "p", Limits: ok, Durability: 7}},
 		{`policy "p": Keys["k"][0]: weir: Limit.Calendar.Zone is "here": must be UTC or a zone with a name`, policy.Policy{
 			Name: "p", Limits: one(month(time.UTC)), Keys: map[string][]policy.Limit{"k": one(month(time.FixedZone("here", 60)))},
 			Consistency: policy.ConsistencyCoherent,
@@ -128,6 +147,22 @@ func TestConsistencyText(t *testing.T) {
 	}
 	if policy.ConsistencyLocal.Stored().String() != "coherent" || policy.Consistency(9).String() != "Consistency(9)" {
 		t.Error("others have no name of their own")
+	}
+}
+
+// TestDurabilityText: every durability is what its text says.
+func TestDurabilityText(t *testing.T) {
+	for d := policy.DurabilityMemory; d <= policy.DurabilityCluster; d++ {
+		text, err := d.MarshalText()
+		var back policy.Durability
+		p := policy.Policy{Durability: d}
+		if err != nil || back.UnmarshalText(text) != nil || back != d || p.Shared() != (d != policy.DurabilityMemory) {
+			t.Errorf("%s: %v, %v", text, back, err)
+		}
+	}
+	var d policy.Durability
+	if err := d.UnmarshalText([]byte("disk")); err == nil || !strings.Contains(err.Error(), "memory or cluster") || policy.Durability(9).String() != "Durability(9)" {
+		t.Error(err)
 	}
 }
 

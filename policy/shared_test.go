@@ -102,6 +102,24 @@ func wantStored(t testing.TB, e *policy.Engine, name, limit, key string, want in
 
 // TestSharedEnginesAreOneLimiter, in every way to ask for permits of every algorithm.
 func TestSharedEnginesAreOneLimiter(t *testing.T) {
+	enginesAreOneLimiter(t, shared, func(t *testing.T, clock weir.Clock) func(*policy.Set) *policy.Engine {
+		s := memory(t, clock)
+		return func(set *policy.Set) *policy.Engine { return over(t, s, clock, set) }
+	})
+}
+
+// TestDurableEnginesAreOneLimiter is the same for what an owner keeps, beside a store.
+func TestDurableEnginesAreOneLimiter(t *testing.T) {
+	enginesAreOneLimiter(t, durably, func(t *testing.T, clock weir.Clock) func(*policy.Set) *policy.Engine {
+		o, s := newOwner(t, clock), memory(t, clock)
+		return func(set *policy.Set) *policy.Engine { return ownedBy(t, o, s, clock, set) }
+	})
+}
+
+func enginesAreOneLimiter(
+	t *testing.T, kept func(...policy.Policy) []policy.Policy, open func(*testing.T, weir.Clock) func(*policy.Set) *policy.Engine,
+) {
+	t.Helper()
 	const n = 6
 	hour := weir.Rate{Permits: n, Period: time.Hour}
 	request := policy.Request{Method: "GET"}
@@ -132,12 +150,12 @@ func TestSharedEnginesAreOneLimiter(t *testing.T) {
 		for name, ask := range ways {
 			t.Run(l.Algorithm.String()+"/"+name, func(t *testing.T) {
 				clock := weir.NewManualClock(int64(time.Hour))
-				s := memory(t, clock)
 				set := &policy.Set{
-					Policies: shared(policy.Policy{Name: "p", Limits: one(l), Key: policy.MethodText()}),
+					Policies: kept(policy.Policy{Name: "p", Limits: one(l), Key: policy.MethodText()}),
 					Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
 				}
-				engines := []*policy.Engine{over(t, s, clock, set), over(t, s, clock, set)}
+				with := open(t, clock)
+				engines := []*policy.Engine{with(set), with(set)}
 				var held []*policy.Verdict
 				for i := range n + 4 {
 					v := new(policy.Verdict)
@@ -163,7 +181,7 @@ func TestSharedEnginesAreOneLimiter(t *testing.T) {
 					}
 					x := e.Explain(&request)
 					if x.Allowed != (i < n-1) || x.Limits[0].Before != max(int64(n-1-i), 0) || x.Binding != 0 ||
-						x.Limits[0].Consistency != policy.ConsistencyCoherent || x.Limits[0].Holds != l.String() {
+						x.Limits[0].Consistency != set.Policies[0].Consistency || x.Limits[0].Durability != set.Policies[0].Durability || x.Limits[0].Holds != l.String() {
 						t.Errorf("%d: explained: %+v", i, x)
 					}
 					held = append(held, v)
@@ -184,7 +202,7 @@ func TestSharedEnginesAreOneLimiter(t *testing.T) {
 				wantStored(t, engines[0], "p", "", "PUT", n)
 				report := engines[0].Report()
 				if p := report.Policies[0]; p.Granted != n/2 || p.Refused != 2 || p.Keys != 0 || p.Expired+p.Unsettled+p.Unavailable != 0 ||
-					p.Consistency != policy.ConsistencyCoherent {
+					p.Consistency != set.Policies[0].Consistency || p.Durability != set.Policies[0].Durability {
 					t.Errorf("%+v", p)
 				}
 				if err := engines[0].Reset(t.Context(), "p", "GET"); err != nil {
