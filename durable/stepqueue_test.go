@@ -1,0 +1,239 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
+)
+
+// inBubble runs f in virtual time with the limits of a cluster, asked at the owner or at another node.
+func inBubble(t *testing.T, o durable.OwnerOptions, f func(t *testing.T, s *durable.Store, owner *durable.Node)) {
+	t.Helper()
+	for _, asked := range []bool{false, true} {
+		t.Run(fmt.Sprintf("asked elsewhere %v", asked), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				owner, asking, _ := pair(t, o)
+				synctest.Wait()
+				if asked {
+					f(t, durable.NewStore(asking), owner)
+				} else {
+					f(t, durable.NewStore(owner), owner)
+				}
+			})
+		})
+	}
+}
+
+func tokens(policy string, n, burst, rate int64) store.Charge {
+	return store.Charge{Policy: policy, Limit: weir.Limit{Rate: weir.PerSecond(rate), Burst: burst}, N: n, Queue: 100}
+}
+
+// waited is what a request for several limits was answered, and when.
+type waited struct {
+	decisions   []weir.Decision
+	reservation store.Reservation
+	err         error
+	after       time.Duration
+}
+
+func (w *waited) reasons() string {
+	text := ""
+	for _, d := range w.decisions {
+		text += d.Reason.String() + " "
+	}
+	return text + fmt.Sprint(w.after)
+}
+
+func acquire(ctx context.Context, s *durable.Store, w store.Waiting, charges ...store.Charge) *waited {
+	got := &waited{decisions: make([]weir.Decision, len(charges))}
+	begin := time.Now()
+	got.reservation, got.err = s.Acquire(ctx, charges, got.decisions, w)
+	got.after = time.Since(begin)
+	return got
+}
+
+// begin is acquire that goes on.
+func begin(ctx context.Context, s *durable.Store, w store.Waiting, charges ...store.Charge) (ended func() *waited) {
+	result := make(chan *waited, 1)
+	go func() { result <- acquire(ctx, s, w, charges...) }()
+	synctest.Wait()
+	return func() *waited { return <-result }
+}
+
+func (w *waited) want(t *testing.T, want string) {
+	t.Helper()
+	if got := w.reasons(); got != want || w.err != nil {
+		t.Errorf("%s (%v), want %s", got, w.err, want)
+	}
+}
+
+func left(t *testing.T, s *durable.Store, c store.Charge, want int64) {
+	t.Helper()
+	c.N = 0
+	st, err := s.Inspect(t.Context(), c)
+	if err != nil || st.Decision.Remaining != want {
+		t.Errorf("%d of %s are left, %v, want %d", st.Decision.Remaining, c.Policy, err, want)
+	}
+}
+
+var minute = store.Waiting{Most: time.Minute}
+
+// TestWaitForSeveralLimits: a request of several limits is granted when the permits of all are there, in the order of arrival at
+// each of them, whatever the order of its charges.
+func TestWaitForSeveralLimits(t *testing.T) {
+	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 2)
+		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
+		a.N, b.N = 2, 3
+		first := begin(t.Context(), s, minute, b, a)
+		a.N, b.N = 2, 1
+		second := begin(t.Context(), s, minute, a, b)
+		third := begin(t.Context(), s, minute, a)
+		first().want(t, "none none 2s")
+		second().want(t, "none none 4s")
+		third().want(t, "none 6s")
+	})
+}
+
+// TestHeldIsGivenBack: what a request holds of one limit while it waits for another comes back exactly when it goes away, and those
+// who wait behind it are served then.
+func TestHeldIsGivenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait   store.Waiting
+		cancel time.Duration
+		queue  int64
+		want   string
+		behind string
+	}{
+		"deadline":    {store.Waiting{Most: 3500 * time.Millisecond}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
+		"reserved":    {store.Waiting{Most: 3500 * time.Millisecond, Expiry: time.Hour}, 0, 100, "limited deadline 3.5s", "none 1.5s"},
+		"caller gone": {minute, 2500 * time.Millisecond, 100, "canceled canceled 2.5s", "none 500ms"},
+		"queue full":  {minute, 0, 3, "none queue-full 0s", "none 0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+				a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
+				b.Limit.Rate = weir.Per(1, time.Hour)
+				acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.cancel > 0 {
+					time.AfterFunc(c.cancel, cancel)
+				}
+				a.N, b.Queue = 3, c.queue
+				waiting := begin(ctx, s, c.wait, a, b)
+				if c.queue < 4 {
+					waiting().want(t, c.want)
+				}
+				time.Sleep(2 * time.Second)
+				a.N = 5
+				behind := begin(t.Context(), s, minute, a)
+				if c.queue >= 4 {
+					waiting().want(t, c.want)
+				}
+				behind().want(t, c.behind)
+				left(t, s, a, 0)
+				left(t, s, b, 0)
+			})
+		})
+	}
+}
+
+// TestNoQueueRefusesAtOnce: a limit for which nobody waits refuses at once, and nothing is taken or held.
+func TestNoQueueRefusesAtOnce(t *testing.T) {
+	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
+		acquire(t.Context(), s, minute, b).want(t, "none 0s")
+		b.Queue = 0
+		acquire(t.Context(), s, minute, a, b).want(t, "none limited 0s")
+		acquire(t.Context(), s, minute, b).want(t, "limited 0s")
+		b.N = 5
+		acquire(t.Context(), s, minute, a, b).want(t, "none never 0s")
+		left(t, s, a, 5)
+		b.N = 0
+		acquire(t.Context(), s, minute, b).want(t, "limited 0s")
+	})
+}
+
+// TestWaitAndReserve: what was got bit by bit is one reservation, which ends as a whole when it was asked to after it was granted.
+func TestWaitAndReserve(t *testing.T) {
+	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 1)
+		slots := store.Charge{Policy: "c", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}, N: 2, Queue: 10}
+		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
+		a.N = 1
+		w := store.Waiting{Most: time.Minute, Expiry: 10 * time.Second}
+		held := acquire(t.Context(), s, w, a, b, slots)
+		held.want(t, "none none none 4s")
+		if end := time.Unix(0, held.reservation.Expires).Sub(time.Now()); end != 10*time.Second {
+			t.Errorf("it ends in %v", end)
+		}
+		next := begin(t.Context(), s, w, slots)
+		time.Sleep(2 * time.Second)
+		if err := s.Commit(t.Context(), held.reservation, []int64{1, 2, 0}); err != nil {
+			t.Error(err)
+		}
+		got := next()
+		got.want(t, "none 2s")
+		left(t, s, a, 5)
+		left(t, s, b, 4)
+		again := begin(t.Context(), s, w, slots)
+		again().want(t, "none 10s") // when the other one has expired
+	})
+}
+
+// TestOppositeOrders: requests that name their limits in different orders do not wait for each other for ever.
+func TestOppositeOrders(t *testing.T) {
+	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+		charges := make([]store.Charge, 3)
+		for i := range charges {
+			charges[i] = store.Charge{
+				Policy: string(rune('a' + i)), N: 1, Queue: 100, Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1},
+			}
+		}
+		var work sync.WaitGroup
+		for i := range 12 {
+			work.Go(func() {
+				mine := []store.Charge{charges[i%3], charges[(i+1+i/6)%3]}
+				got := acquire(t.Context(), s, store.Waiting{Most: time.Minute, Expiry: time.Minute}, mine...)
+				if got.reservation.ID == "" {
+					t.Errorf("%s, %v", got.reasons(), got.err)
+				}
+				time.Sleep(time.Second)
+				if err := s.Cancel(t.Context(), got.reservation); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		for _, c := range charges {
+			left(t, s, c, 1)
+		}
+	})
+}
+
+// TestStopWhileWaiting: those who wait for several limits are told, and what they held is not burned.
+func TestStopWhileWaiting(t *testing.T) {
+	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, owner *durable.Node) {
+		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
+		a.Limit.Rate = weir.Per(1, time.Hour)
+		acquire(t.Context(), s, minute, b).want(t, "none 0s")
+		waiting := begin(t.Context(), s, minute, a, b)
+		left(t, s, a, 3)
+		own := owner.Owner()
+		if err := own.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		waiting().want(t, "closed closed 0s")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		left(t, s, a, 5)
+	})
+}
