@@ -60,20 +60,21 @@ func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.oldest != nil || !b.retryAt.IsZero() || !b.state.HeldTo(r.Limit) {
 		return Answer{}, false
 	}
-	_, _ = b.state.Advance(b.unix(), r.Limit) // which it is held to
-	result := b.state.Peek(r.N)
-	switch {
-	case !result.Allowed && r.Wait == 0 && r.N <= b.state.Most():
-		a = b.refusal(r, Refused, result)
-	case !result.Allowed || r.N > b.covers() || !b.owner.holds():
-		return Answer{}, false
-	default:
-		_, result = b.state.Take(r.N)
-		b.spend(r.N)
-		a = Answer{Outcome: Granted, Decision: b.decision(r, result)}
+	now := time.Now()
+	_, _ = b.state.Advance(b.owner.unix(now), r.Limit) // which it is held to
+	if r.N <= b.covers() && b.owner.holdsAt(now) {
+		if _, result := b.state.Take(r.N); result.Allowed {
+			b.spend(r.N)
+			b.owner.counts.count(Granted)
+			return Answer{Outcome: Granted, Decision: b.decision(r, result)}, true
+		}
 	}
-	b.owner.counts.count(a.Outcome)
-	return a, true
+	result := b.state.Peek(r.N)
+	if result.Allowed || r.Wait > 0 || r.N > b.state.Most() {
+		return Answer{}, false
+	}
+	b.owner.counts.count(Refused)
+	return b.refusal(r, Refused, result), true
 }
 
 // enter takes in a request.

@@ -127,7 +127,9 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 func (o *Owner) Epoch() int64 { return o.term.Epoch() }
 
 // holds tells whether nobody else can be the owner now.
-func (o *Owner) holds() bool { return time.Now().Before(o.term.Expires()) }
+func (o *Owner) holds() bool { return o.holdsAt(time.Now()) }
+
+func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()) }
 
 // unix is a time by which states are kept: that of the wall when the term began, and what has passed since. A clock that is set
 // during the term neither mints permits nor keeps them from coming back.

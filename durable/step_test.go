@@ -1,0 +1,153 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
+)
+
+// picky is a cluster that fails to write some records.
+type picky struct {
+	durable.Engine
+
+	mu   sync.Mutex
+	fail func(name string) bool
+}
+
+type pickyTerm struct {
+	durable.Term
+
+	engine *picky
+}
+
+var errPicky = errors.New("this record cannot be written")
+
+func (p *picky) Campaign(ctx context.Context, address string) (durable.Term, error) {
+	t, err := p.Engine.Campaign(ctx, address)
+	return &pickyTerm{t, p}, err
+}
+
+func (p *picky) fails(f func(name string) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail = f
+}
+
+func (t *pickyTerm) Store(ctx context.Context, writes []durable.Write) (int64, error) {
+	t.engine.mu.Lock()
+	fail := t.engine.fail
+	t.engine.mu.Unlock()
+	for i := range writes {
+		if fail != nil && fail(writes[i].Name) {
+			return 0, errPicky
+		}
+	}
+	return t.Term.Store(ctx, writes)
+}
+
+// TestPartCannotBeWritten: if the record of one limit of a request cannot be written, the request is unavailable, and what was taken
+// of its other limits, durable or not, is there again.
+func TestPartCannotBeWritten(t *testing.T) {
+	for name, expiry := range map[string]time.Duration{"taken": 0, "reserved": time.Hour} {
+		for _, k := range []int64{1, 5} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
+					inner := m.Engine()
+					e := &picky{Engine: inner}
+					n := must(durable.NewNode(durable.NodeOptions{Engine: e, Address: "a", Owner: durable.OwnerOptions{Reserve: k}}))
+					defer func() {
+						_ = n.Close()
+						_ = inner.Close()
+					}()
+					s := durable.NewStore(n)
+					a, b := tokens("a", 2, 5, 1), tokens("b", 2, 5, 1)
+					a.Limit.Rate, b.Limit.Rate = weir.Per(1, time.Hour), weir.Per(1, time.Hour)
+					one := a
+					one.N = 1
+					ds := make([]weir.Decision, 2)
+					if err := s.Take(t.Context(), []store.Charge{one}, ds[:1]); err != nil { // which makes it be ahead
+						t.Fatal(err)
+					}
+					e.fails(func(name string) bool { return name == "1:b" })
+					var err error
+					if expiry == 0 {
+						err = s.Take(t.Context(), []store.Charge{b, a}, ds)
+					} else {
+						var r store.Reservation
+						if r, err = s.Reserve(t.Context(), []store.Charge{b, a}, ds, expiry); r.ID != "" {
+							t.Errorf("%+v", r)
+						}
+					}
+					if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errPicky) {
+						t.Errorf("%v", err)
+					}
+					e.fails(nil)
+					left(t, s, a, 4)
+					left(t, s, b, 5)
+					time.Sleep(time.Second)
+					a.N, b.N = 4, 5
+					if err := s.Take(t.Context(), []store.Charge{a, b}, ds); err != nil || !ds[0].Allowed || !ds[1].Allowed {
+						t.Errorf("%+v, %v", ds, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCanceledIsNotGivenBackTwice: permits of a reservation that was canceled are granted to others only when that is durable: or the
+// next owner would find it, and give them back once more.
+func TestCanceledIsNotGivenBackTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
+		inner := m.Engine()
+		e := &picky{Engine: inner}
+		n := must(durable.NewNode(durable.NodeOptions{Engine: e, Address: "a", Owner: durable.OwnerOptions{Reserve: 8}}))
+		s := durable.NewStore(n)
+		c := tokens("a", 5, 10, 1)
+		c.Limit.Rate = weir.Per(1, time.Hour)
+		ds := make([]weir.Decision, 1)
+		r, err := s.Reserve(t.Context(), []store.Charge{c}, ds, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := int64(0)
+		for c.N = 1; granted < 10; granted++ { // all, and the record comes to be ahead
+			if err := s.Take(t.Context(), []store.Charge{c}, ds); err != nil || !ds[0].Allowed {
+				break
+			}
+		}
+		e.fails(func(string) bool { return true })
+		if err := s.Cancel(t.Context(), r); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		for range 5 {
+			if s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
+				granted++
+			}
+		}
+		inner.Cut(true) // it dies
+		_ = inner.Close()
+		next := m.Engine()
+		other := must(durable.NewNode(durable.NodeOptions{Engine: next, Address: "b"}))
+		s = durable.NewStore(other)
+		time.Sleep(2 * time.Minute) // the reservation has expired
+		for s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
+			granted++
+		}
+		if granted > 10 {
+			t.Errorf("%d were granted of 10", granted)
+		}
+		_, _ = n.Close(), other.Close()
+		_ = next.Close()
+	})
+}
