@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,6 +44,8 @@ var faults = []struct {
 	{"SIGSTOP of the owner", stopOwner},
 	{"the owner cut off, silently", func(r *round) { cutOwner(r, silent) }},
 	{"the owner cut off, by resets", func(r *round) { cutOwner(r, refused) }},
+	{"a follower cut off from the owner", cutFollower},
+	{"every connection reset", resetAll},
 	{"kill -9 of all", killAll},
 }
 
@@ -63,10 +66,15 @@ func TestFaults(t *testing.T) {
 				cluster := newCluster(t, c.name, c.reserve, nil)
 				for i := which; i < n && !t.Failed(); i += 2 {
 					fault := faults[i/2%len(faults)]
+					if only := os.Getenv("WEIR_FAULT"); only != "" && !strings.Contains(fault.name, only) {
+						continue
+					}
+					begun := time.Now()
 					r := cluster.begin()
 					r.kind = fault.name
 					fault.do(r)
 					r.end()
+					t.Logf("round of %v", time.Since(begun).Round(time.Millisecond))
 					mu.Lock()
 					times[r.kind] = append(times[r.kind], r.service)
 					mu.Unlock()
@@ -117,7 +125,7 @@ func (r *round) died(n int) {
 }
 
 func killOwner(r *round) {
-	r.more(100)
+	r.more(40)
 	owner := r.cluster.owner()
 	r.strike(owner.config.Index)
 	owner.kill()
@@ -129,22 +137,22 @@ func killOwner(r *round) {
 }
 
 func stopOwner(r *round) {
-	r.more(100)
+	r.more(40)
 	owner := r.cluster.owner()
 	r.strike(owner.config.Index)
 	owner.signal(syscall.SIGSTOP)
 	defer owner.signal(syscall.SIGCONT)
 	// Others are granted something only by a new owner.
 	r.settle(r.fault+int64(100*time.Millisecond), owner.config.Index)
-	r.more(100)
+	r.more(40)
 	owner.signal(syscall.SIGCONT)
 	r.settle(monotonic())
 }
 
 func cutOwner(r *round, how cut) {
-	r.more(100)
+	r.more(40)
 	owner := r.cluster.owner()
-	from := owner.others()
+	from := r.others(owner.config.Index)
 	if r.random.IntN(2) == 0 {
 		from = from[:len(from)-1] // callers in this process still reach it
 	}
@@ -152,13 +160,42 @@ func cutOwner(r *round, how cut) {
 	r.cluster.links.set(how, owner.config.Index, from...)
 	defer r.cluster.links.set(whole, owner.config.Index, from...)
 	r.settle(r.fault+int64(1500*time.Millisecond), owner.config.Index)
-	r.more(100)
+	r.more(40)
 	r.cluster.links.set(whole, owner.config.Index, from...)
 	r.settle(monotonic())
 }
 
+// cutFollower cuts a node off from the owner alone. If it leads the etcd servers the owner changes, and now one of the two is not
+// reached by the other.
+func cutFollower(r *round) {
+	r.more(40)
+	owner := r.cluster.owner()
+	other := r.cluster.nodes[(owner.config.Index+1+r.random.IntN(2))%len(r.cluster.nodes)]
+	how := []cut{refused, silent}[r.random.IntN(2)]
+	r.strike(owner.config.Index, other.config.Index)
+	r.cluster.links.set(how, owner.config.Index, other.config.Index)
+	defer r.cluster.links.set(whole, owner.config.Index, other.config.Index)
+	r.settle(r.fault+int64(1500*time.Millisecond), owner.config.Index, other.config.Index)
+	r.more(60)
+	r.cluster.links.set(whole, owner.config.Index, other.config.Index)
+	r.settle(monotonic())
+}
+
+// resetAll resets every connection between the processes, which can all be made anew at once.
+func resetAll(r *round) {
+	r.more(40)
+	r.strike()
+	for i := range processes {
+		r.cluster.links.set(refused, i, r.others(i)...)
+	}
+	for i := range processes {
+		r.cluster.links.set(whole, i, r.others(i)...)
+	}
+	r.settle(monotonic())
+}
+
 func killAll(r *round) {
-	r.more(100)
+	r.more(40)
 	r.strike()
 	for _, p := range r.cluster.nodes {
 		p.signal(syscall.SIGKILL)

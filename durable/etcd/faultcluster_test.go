@@ -161,7 +161,7 @@ func (p *process) read(from io.Reader, c *exec.Cmd, done chan struct{}, ready ch
 		case "stopped":
 			stopped <- struct{}{}
 		case "log":
-			if !strings.Contains(x.Text, "took too long") { // of a busy machine
+			if !strings.Contains(x.Text, "etcd=") { // which says much about connections
 				h.say(fmt.Sprintf("%.3f node %d: %.300s", float64(x.At)/1e9, index, x.Text))
 			}
 		}
@@ -236,9 +236,9 @@ func (c *cluster) owner() *process {
 }
 
 // others are all processes but one, this one included.
-func (p *process) others() (all []int) {
+func (*round) others(process int) (all []int) {
 	for i := range processes {
-		if i != p.config.Index {
+		if i != process {
 			all = append(all, i)
 		}
 	}
@@ -278,11 +278,19 @@ type round struct {
 	service time.Duration
 }
 
+// slowSettle is after how long the logs are shown of a round that does not settle.
+const slowSettle = 4 * time.Second
+
 // settle waits until all processes were granted permits that they asked for after a time.
 func (r *round) settle(after int64, but ...int) {
 	r.cluster.tb.Helper()
 	for i := range processes {
-		if !slices.Contains(but, i) {
+		if begun := time.Now(); !slices.Contains(but, i) {
+			defer func() {
+				if took := time.Since(begun); took > slowSettle {
+					r.cluster.tb.Logf("it took %v until process %d was served\n%s", took, i, r.cluster.history.said())
+				}
+			}()
 			r.cluster.until(fmt.Sprintf("process %d is granted permits (%s, round %d)", i, r.kind, r.cluster.round), func() bool {
 				return r.cluster.history.served(i) > after
 			})
