@@ -6,11 +6,15 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+	"github.com/weirhq/weir/cmd/weir/internal/quotacmd"
 	"github.com/weirhq/weir/cmd/weir/internal/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/serve"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
-	return []*cobra.Command{serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command()}
+	return []*cobra.Command{
+		serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
+		quotacmd.Command(),
+	}
 }

@@ -21,7 +21,8 @@ request is within its limit, "proxy" stands in front of an HTTP service, and
 
 A configuration has many limits, and rules that say which hold for which
 requests: "config" checks and explains one, "test" runs its unit tests, and
-"replay" tells what another one would change.`,
+"replay" tells what another one would change. "quota" shows and adjusts limits
+that outlive crashes, such as a month's quota of a tenant.`,
 		Example: `  weir serve
   weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20
   weir replay access.log --limit 1/s --burst 5 --by client.ip
