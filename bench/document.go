@@ -45,6 +45,7 @@ type documentView struct {
 	Keyed        keyedView
 	Rules        rulesView
 	Redis        redisView
+	Durable      durableView
 }
 
 // WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
@@ -59,7 +60,7 @@ func (r Report) documentView() documentView {
 	v := documentView{
 		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
 		Admission: r.admissionTable(), Goals: goalTable(r.Goals()), Peers: Peers(), Keyed: r.Keyed.view(),
-		Rules: r.Rules.view(), Redis: r.redisView(),
+		Rules: r.Rules.view(), Redis: r.redisView(), Durable: r.durableView(),
 	}
 	for _, c := range r.Crowds {
 		v.Crowds = append(v.Crowds, named{c.Name, c.table()})

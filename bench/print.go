@@ -42,6 +42,10 @@ func (r Report) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "\nLimits in Redis %s: %s\n\n", r.Redis.Server, t.Name)
 		t.Table.writeText(w)
 	}
+	for _, t := range r.Durable.tables() {
+		fmt.Fprintf(w, "\nDurable limits: %s\n\n", t.Name)
+		t.Table.writeText(w)
+	}
 	r.writeGoals(w)
 }
 

@@ -253,15 +253,15 @@ func TestRedisTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
-// TestUpdateRedis puts the section into a document that has none, and again into what comes of that.
+// TestUpdate puts the section into a document that has none, and again into what comes of that.
 func TestUpdateRedis(t *testing.T) {
 	const old = "# Benchmarks\n\nText.\n\n## Targets\n\n| target | measured | met |\n| --- | ---: | --- |\n| other | 1 | yes |\n\n## More\n\n| a |\n"
 	r := wideRedis()
-	first, err := r.UpdateRedis(old)
+	first, err := r.Update(old)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := r.UpdateRedis(first); err != nil || again != first {
+	if again, err := r.Update(first); err != nil || again != first {
 		t.Errorf("the second time %v:\n%s\nthe first time:\n%s", err, again, first)
 	}
 	for _, want := range []string{
@@ -277,10 +277,10 @@ func TestUpdateRedis(t *testing.T) {
 		t.Errorf("empty lines:\n%s", first)
 	}
 	r.Redis.Rows = r.Redis.Rows[1:]
-	if _, err := r.UpdateRedis(old); err == nil {
+	if _, err := r.Update(old); err == nil {
 		t.Error("a part of the section took the place of all of it")
 	}
-	if _, err := wideRedis().UpdateRedis("# Benchmarks\n"); err == nil {
+	if _, err := wideRedis().Update("# Benchmarks\n"); err == nil {
 		t.Error("a document without targets was updated")
 	}
 }
@@ -292,7 +292,7 @@ func TestRedisInTheDocument(t *testing.T) {
 	if err := r.WriteMarkdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := r.UpdateRedis(b.String()); err != nil || again != b.String() {
+	if again, err := r.Update(b.String()); err != nil || again != b.String() {
 		t.Errorf("an update changes the document that was written by the same run: %v\n%s\n%s", err, b.String(), again)
 	}
 }

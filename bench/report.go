@@ -21,6 +21,7 @@ type Report struct {
 	Keyed     KeyedReport       `json:"keyed"`
 	Rules     RulesReport       `json:"rules"`
 	Redis     RedisReport       `json:"redis"`
+	Durable   DurableReport     `json:"durable"`
 	// Whole tells that nothing was left out.
 	Whole bool `json:"whole"`
 }
@@ -85,7 +86,7 @@ func sections() []section {
 		r.Streams = append(r.Streams, StreamTable{relay, results})
 		return err
 	}})
-	return slices.Concat(all, keyedSections(), ruleSections(), redisSections())
+	return slices.Concat(all, keyedSections(), ruleSections(), redisSections(), durableSections())
 }
 
 // cancelable are those limiters that a caller can stop waiting for.
@@ -112,6 +113,7 @@ func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(
 		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
 	}
 	defer r.Redis.end()
+	defer r.Durable.end()
 	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
 		if !match.MatchString(s.name) {
 			r.Whole = false
@@ -148,7 +150,7 @@ func (r Report) Goals() (all []Goal) {
 	for _, c := range r.Crowds {
 		all = append(all, c.goals()...)
 	}
-	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals(), r.Redis.goals())
+	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals(), r.Redis.goals(), r.Durable.goals())
 }
 
 func rowGoals(rows []RowResult) (all []Goal) {

@@ -33,6 +33,11 @@ type Settings struct {
 	// Redis is how long one measurement of a limiter in Redis takes, and RedisCount how many rounds of them there are.
 	Redis      time.Duration
 	RedisCount int
+	// Durable is how long one measurement of a durable limit takes, DurableCount how many rounds of them there are, and
+	// DurableCallers how many callers there are at most.
+	Durable        time.Duration
+	DurableCount   int
+	DurableCallers int
 }
 
 // Figure is what was measured of one subject.
@@ -91,6 +96,7 @@ func DefaultSettings() Settings {
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
 		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 3, KeyedIdle: 2 * time.Second,
 		RuleBatches: 16, Redis: 500 * time.Millisecond, RedisCount: 5,
+		Durable: time.Second, DurableCount: 3, DurableCallers: 10_000,
 	}
 }
 

@@ -1,7 +1,7 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
 // it to docs/benchmarks.md. It takes about a quarter of an hour, most of it for limiters of ten million keys, an attack by fifty
-// million and limits in Redis, and up to 4 GB of memory. It starts redis-server, which must be installed, and stops it. A target
-// that was missed is shown, and is no failure.
+// million, limits in Redis and durable ones, and up to 4 GB of memory. It starts redis-server, which must be installed, and itself
+// twice more as nodes of a cluster, and stops them. A target that was missed is shown, and is no failure.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 )
 
 func main() {
+	if bench.ServeMember() {
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -80,11 +84,13 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&s.WallCount, "wall-count", s.WallCount, "number of rounds of waiters")
 	f.DurationVar(&s.Redis, "redis", s.Redis, "time of one measurement of one limiter in Redis")
 	f.IntVar(&s.RedisCount, "redis-count", s.RedisCount, "number of rounds of limiters in Redis")
+	f.DurationVar(&s.Durable, "durable", s.Durable, "time of one measurement of a durable limit")
+	f.IntVar(&s.DurableCount, "durable-count", s.DurableCount, "number of rounds of durable limits")
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
 	f.BoolVar(&o.update, "update", false,
-		"with --rows '^redis, ': write only the section of Redis and its targets, into the document")
+		"with --rows '^redis, ' or '^durable, ': write only the section of these and its targets, into the document")
 	if err = f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -125,8 +131,12 @@ func (o *options) check(rows string, shrink int) error {
 		return fmt.Errorf("weir: numbers: --redis is %v: must be from 1ms to 1m", s.Redis)
 	case s.RedisCount < 1 || s.RedisCount > 1000:
 		return fmt.Errorf("weir: numbers: --redis-count is %d: must be from 1 to 1000", s.RedisCount)
+	case s.Durable < time.Millisecond || s.Durable > time.Minute:
+		return fmt.Errorf("weir: numbers: --durable is %v: must be from 1ms to 1m", s.Durable)
+	case s.DurableCount < 1 || s.DurableCount > 1000:
+		return fmt.Errorf("weir: numbers: --durable-count is %d: must be from 1 to 1000", s.DurableCount)
 	case o.update && rows == "":
-		return errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, '")
+		return errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, ' or '^durable, '")
 	}
 	return nil
 }
@@ -134,13 +144,10 @@ func (o *options) check(rows string, shrink int) error {
 // find checks that there is something to measure, and finds out where to write the document.
 func (o *options) find(rows string) error {
 	names := bench.Names()
-	found, whole := false, true
-	for _, name := range names {
-		matches := o.match.MatchString(name)
-		found, whole = found || matches, whole && (matches || !strings.HasPrefix(name, "redis, "))
-	}
-	if found && o.update && !whole {
-		return fmt.Errorf("weir: numbers: --rows is %q: must match all of \"redis, \" with --update", rows)
+	found := slices.ContainsFunc(names, o.match.MatchString)
+	if found && o.update && !o.matchesSections(names) {
+		return fmt.Errorf("weir: numbers: --rows is %q: must match all of \"%s\" with --update, and nothing else", rows,
+			strings.Join(bench.Prefixes(), "\" or all of \""))
 	}
 	if !found {
 		return fmt.Errorf("weir: numbers: --rows is %q: must match one of\n  %s", rows, strings.Join(names, "\n  "))
@@ -154,6 +161,29 @@ func (o *options) find(rows string) error {
 	}
 	o.out = filepath.Join(root, "docs", "benchmarks.md")
 	return nil
+}
+
+// matchesSections tells whether what matches is whole sections that can be written by themselves.
+func (o *options) matchesSections(names []string) bool {
+	matched, total := map[string]int{}, map[string]int{}
+	for _, name := range names {
+		section := ""
+		for _, prefix := range bench.Prefixes() {
+			if strings.HasPrefix(name, prefix) {
+				section = prefix
+			}
+		}
+		total[section]++
+		if o.match.MatchString(name) {
+			matched[section]++
+		}
+	}
+	for section, n := range matched {
+		if section == "" || n != total[section] {
+			return false
+		}
+	}
+	return true
 }
 
 // repository is the directory of weir's go.mod, which is the current one or lies above it.
@@ -207,7 +237,7 @@ func (o options) document(r bench.Report) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read the document: %w", err)
 		}
-		return r.UpdateRedis(string(old))
+		return r.Update(string(old))
 	}
 	var b strings.Builder
 	err := r.WriteMarkdown(&b)

@@ -36,6 +36,8 @@ func TestMisuse(t *testing.T) {
 		{"--rows=no such row", "must match one of\n  allow, always full\n"},
 		{"--redis=1us", "--redis is 1µs: must be from 1ms to 1m"},
 		{"--redis-count=0", "--redis-count is 0: must be from 1 to 1000"},
+		{"--durable=1us", "--durable is 1µs: must be from 1ms to 1m"},
+		{"--durable-count=0", "--durable-count is 0: must be from 1 to 1000"},
 		{"--update", "must come with --rows '^redis, '"},
 		{"--no-such-flag", "not defined"},
 		{"argument", `argument "argument": there must be none`},
@@ -47,7 +49,7 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 	some := []string{"--update", "--rows=^redis, hot"}
-	if code, _, stderr := call(t, some...); code != exitMisuse || !strings.Contains(stderr, `must match all of "redis, " with --update`) {
+	if code, _, stderr := call(t, some...); code != exitMisuse || !strings.Contains(stderr, `must match all of "redis, " or all of "durable, " with --update`) {
 		t.Errorf("%v: exit code %d\n%s", some, code, stderr)
 	}
 	if code, _, stderr := call(t, "-h"); code != 0 || !strings.Contains(stderr, "-rows") {

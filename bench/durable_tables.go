@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// tables are those of the floors, of all loads, one for each with all numbers of callers and all clusters, and of idle limits.
+func (r DurableReport) tables() (all []named) {
+	if len(r.Floors) > 0 {
+		all = append(all, named{"one durable write", r.floorTable()})
+	}
+	all = append(all, r.loadTables()...)
+	if len(r.Idle) > 0 {
+		all = append(all, named{"nobody asks any more", r.idleTable()})
+	}
+	return all
+}
+
+func (r DurableReport) floorTable() *table {
+	t := &table{columns: []column{
+		text("where"), text("write"), number("writers"), number("writes/s"), number("±"), number("p50 µs"), number("p99 µs"),
+	}}
+	for _, f := range r.Floors {
+		t.add(f.Kind, floorName(f.By, true), strconv.Itoa(f.Writers), fmt.Sprintf("%.0f", f.PerSecond), percent(f.Spread),
+			micros(f.P50), micros(f.P99))
+	}
+	return t
+}
+
+func (r DurableReport) loadTables() (all []named) {
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if i == 0 || r.Rows[i-1].Name != row.Name {
+			all = append(all, named{row.Name, &table{columns: []column{
+				text("cluster"), number("x"), text("by"), number("grants/s"), number("±"), number("p50 µs"), number("p99 µs"),
+				number("writes/g."), number("CPU µs"), number("x K=1"), number("of all."), text("<="),
+			}}})
+		}
+		for _, f := range row.Figures {
+			all[len(all)-1].Table.add(
+				row.Kind, strconv.Itoa(row.Callers), f.By, fmt.Sprintf("%.0f", f.PerSecond), percent(f.Spread), micros(f.P50),
+				micros(f.P99), fmt.Sprintf("%.2g", float64(f.Writes)/float64(f.Granted)), fmt.Sprintf("%.2f", f.CPU),
+				fmt.Sprintf("%.1f", f.Ratio), ofAllowed(f.Admitted), yes(f.Admitted <= 1),
+			)
+		}
+	}
+	return all
+}
+
+func (r DurableReport) idleTable() *table {
+	t := &table{columns: []column{
+		text("cluster"), number("x"), number("grants before"), number("writes before"), number("idle s"), number("writes"),
+	}}
+	for _, i := range r.Idle {
+		t.add(i.Kind, strconv.Itoa(i.Callers), strconv.FormatInt(i.Granted, 10), strconv.FormatInt(i.Writes, 10),
+			fmt.Sprintf("%.1f", i.Quiet), strconv.FormatInt(i.Idle, 10))
+	}
+	return t
+}
+
+// durableView is what the document shows of durable limits.
+type durableView struct {
+	// Apart tells that this section was measured in a run of its own.
+	Apart        bool
+	MachineTable *table
+	Warnings     []string
+	Tables       []durableTableView
+	Target       int
+	Every        int
+	Record       int
+}
+
+// durableTableView is a table with what it shows.
+type durableTableView struct {
+	named
+
+	How string
+}
+
+func (r Report) durableView() durableView {
+	v := durableView{Apart: !r.Whole, Target: DurableTarget, Every: localEvery, Record: recordBytes}
+	for _, t := range r.Durable.tables() {
+		l := durableTableView{named: t}
+		for _, row := range r.Durable.Rows {
+			if row.Name == t.Name {
+				l.How = row.How
+			}
+		}
+		v.Tables = append(v.Tables, l)
+	}
+	if r.Machine.Busy() {
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the machine was busy with other work: load average %.2f on %d cores",
+			r.Machine.Load, r.Machine.Cores))
+	}
+	if r.Durable.Filesystem == unknownFilesystem {
+		v.Warnings = append(v.Warnings, "it is not known whether the directory for temporary files is on a disk")
+	}
+	m := r.Machine
+	t := &table{columns: []column{text("what"), text("which")}}
+	t.add("processor", fmt.Sprintf("%s, %d cores, for all nodes and for the callers", m.Processor, m.Cores))
+	t.add("Go", fmt.Sprintf("%s, GOMAXPROCS %d", m.Go, m.Threads))
+	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each K, after a warm-up of a third of it",
+		r.Settings.DurableCount, r.Settings.Durable))
+	if m.Load >= 0 {
+		t.add("load average at the start", fmt.Sprintf("%.2f", m.Load))
+	}
+	t.add("filesystem", r.Durable.Filesystem)
+	for _, p := range r.Durable.Versions {
+		t.add(p.Name, "`"+p.Module+"` "+p.Version)
+	}
+	v.MachineTable = t
+	return v
+}
