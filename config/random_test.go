@@ -71,6 +71,7 @@ func (w *writer) file() string {
 			"queue: {limit: " + w.pick("0", "5", "1000000000000000") + w.pick("", ", max_wait: 1h", ", order: newest-first") + "}",
 			"max_keys: " + w.pick("1", "100", "2147483648"), "when_full: admit", "fail: open", "priority: background",
 			"lockout: {refusals: 65535, within: 24h, for: 3660d}", "consistency: " + w.pick("local", "coherent, hold: 24h", "leased", "optimistic, hold: 1ms"),
+			"durability: " + w.pick("memory", "cluster", "cluster", "cluster, hold: 24h"), "preset: metered-api",
 		} {
 			if w.sometimes(12) {
 				more = append(more, ", "+option)
@@ -104,7 +105,7 @@ func TestTheEngineTakesWhatTheDecoderAccepts(t *testing.T) {
 	accepted, refused := 0, 0
 	for range 800 {
 		text := w.file()
-		f, err := config.Parse("f.yaml", []byte(text), config.Options{HasStore: true})
+		f, err := config.Parse("f.yaml", []byte(text), config.Options{HasStore: true, HasCluster: true})
 		if err == nil {
 			accepted++
 			usable(t, f)

@@ -156,6 +156,18 @@ func inStore(s string) string {
 	return "version: 1\nstore: " + s + "\npolicies:\n  p: {limit: 1/s, consistency: coherent}\n"
 }
 
+func inCluster(s string) string {
+	return "version: 1\ncluster: " + s + "\npolicies:\n  p: {limit: 1/s, durability: cluster}\n"
+}
+
+func inDurable(s string) string {
+	return "version: 1\ncluster: {directory: /d}\npolicies:\n  p: {limit: 1/s, " + s + "}\n"
+}
+
+func inPreset(s string) string {
+	return "version: 1\ncluster: {directory: /d}\npolicies:\n  p: {preset: metered-api" + s + "}\n"
+}
+
 func inRule(s string) string {
 	return "version: 1\npolicies:\n  p: {limit: 1/s}\nrules:\n  - {name: r, " + s + "}\n"
 }
@@ -194,6 +206,15 @@ var validFiles = []string{
 	inStore("{addresses: 'h:1', tls: true}"), inStore("{addresses: ['h:1', '[::1]:6379'], master: m, username: u, password: 12345, database: 65535}"),
 	inStore("{url: '${STORE}', leased: {term: 10ms, max_keys: 1}, optimistic: {interval: 1m, drift: 100%, max_keys: 1000000000}}"),
 	inStore("{url: 'redis://h', sentinel_username: u, sentinel_password: p, leased: {}, optimistic: {}}"),
+	inCluster("{directory: /d}"), inCluster("{directory: /d, name: a}"), inCluster("{directory: /d, join: false, reserve: 1, ttl: 1h, max_keys: 5}"),
+	inCluster("{directory: d, name: a-b, peers: {a-b: 'http://a:1'}, listen: 'http://:1', join: true, requeue: '${YES}'}"),
+	inCluster("{directory: d, name: a, peers: {a: 'http://a:1', b: 'https://[::1]:1'}, address: 'a:2', listen_address: ':2', prefix: a/}"),
+	inCluster("{directory: d, address: 'a:2', peer_cert_file: c, peer_key_file: k, peer_ca_file: a}"),
+	inCluster("{endpoints: 'http://a:1', address: 'a:2'}"), inCluster("{endpoints: ['https://a:1'], address: 'a:2', username: u, password: 5, ca_file: c}"),
+	inCluster("{endpoints: ['https://a:1'], address: 'a:2', cert_file: c, key_file: k, prefix: /, ttl: '${TTL}'}"),
+	inDurable("durability: memory"), inDurable("durability: cluster, hold: 5m, fail: open, queue: {limit: 5, order: oldest-first, max_wait: 1h}"),
+	inDurable("durability: cluster, max_keys: 5, when_full: deny, consistency: local"), inDurable("preset: metered-api"), inPreset(""), inPreset(", burst: 5"),
+	inPreset(", limit: 1/s, burst: 5"), inPreset(", queue: {max_wait: 5s}"), inPreset(", queue: {}"), inPreset(", mode: off"), inPreset(", limits: [{rate: 1/s}]"),
 	inRule("limits: p"), inRule("limits: [p]"), inRule("limits: {policy: p, key: client.net, cost: 3}"), inRule("limits: [p, {policy: p}]"),
 	inRule("limits: p, final: true"), inRule("exempt: '${YES}'"), inRule("final: false"), inRule("exempt: false, limits: p"),
 	inRule("when: true"), inRule(`when: 'request.path.startsWith("/v2")'`),
@@ -224,6 +245,19 @@ var structuralMistakes = []string{
 	inStore("{url: 'redis://h', password: []}"), inStore("{url: 'redis://h', password: }"), inStore("{url: 'redis://h', username: 5}"),
 	inStore("{url: 'redis://h', leased: {terms: 1s}}"), inStore("{url: 'redis://h', leased: 1s}"), inStore("{url: 'redis://h', leased: {max_keys: 0}}"),
 	inStore("{url: 'redis://h', optimistic: {drift: 10}}"), inStore("{url: 'redis://h', optimistic: {drift: many}}"), inStore("{url: 'redis://h', optimistic: {interval: 3}}"),
+	inCluster(""), inCluster("/d"), inCluster("{}"), inCluster("{directory: 5}"), inCluster("{directory: /d, endpoints: 'http://a:1', address: 'a:2'}"),
+	inCluster("{endpoints: 'http://a:1'}"), inCluster("{endpoints: [], address: 'a:2'}"), inCluster("{endpoints: a, address: 'a:2'}"),
+	inCluster("{endpoints: 'http://a:1', address: a}"), inCluster("{endpoints: 'http://a:1', address: 'a:2', name: a}"),
+	inCluster("{endpoints: 'http://a:1', address: 'a:2', username: u}"), inCluster("{endpoints: 'http://a:1', address: 'a:2', password: p}"),
+	inCluster("{endpoints: 'https://a:1', address: 'a:2', cert_file: c}"), inCluster("{endpoints: 'https://a:1', address: 'a:2', key_file: c}"),
+	inCluster("{directory: /d, ca_file: c}"), inCluster("{directory: /d, username: u, password: p}"), inCluster("{directory: /d, peers: {a: 'http://a:1'}}"),
+	inCluster("{directory: /d, peers: {}, name: a}"), inCluster("{directory: /d, peers: {a: 'a:1'}, name: a}"), inCluster("{directory: /d, peers: {'a=b': 'http://a:1'}, name: a}"),
+	inCluster("{directory: /d, peers: {a: 'http://a:1', b: 'http://b:1'}, name: a}"), inCluster("{directory: /d, listen: 'http://a:1'}"), inCluster("{directory: /d, join: true}"),
+	inCluster("{directory: /d, listen_address: ':1'}"), inCluster("{directory: /d, address: ':1'}"), inCluster("{directory: /d, peer_cert_file: c, peer_key_file: k}"),
+	inCluster("{directory: /d, address: 'a:1', peer_cert_file: c}"), inCluster("{directory: /d, address: 'a:1', peer_ca_file: c}"), inCluster("{directory: /d, prefix: a}"),
+	inCluster("{directory: /d, ttl: 5}"), inCluster("{directory: /d, reserve: 0}"), inCluster("{directory: /d, max_keys: 0}"), inCluster("{directory: /d, requeue: 1}"),
+	inCluster("{directory: /d, tls: true}"), inDurable("durability: disk"), inDurable("durability: "), inPreset(", burst: 0"), inPreset(", burst: 5, limits: [{rate: 1/s}]"),
+	inPreset("s"), inDurable("durability: cluster, queue: {}"), "version: 1\npolicies: {p: {preset: none}}\n",
 	inPolicy("when_full: drop"), inPolicy("fail: safe"), inPolicy("priority: 5"), inPolicy("lockout: {refusals: 1, within: 1m}"),
 	inPolicy("lockout: {refusals: 0, within: 1m, for: 1m}"), inPolicy("lockout: {refusals: 65536, within: 1m, for: 1m}"),
 	"version: 1\npolicies: {p: {limits: []}}\n", "version: 1\npolicies: {p: {limits: {rate: 1/s}}}\n", "version: 1\npolicies: {p: {limit: 5}}\n",
