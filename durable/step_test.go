@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,8 +57,8 @@ func (t *pickyTerm) Store(ctx context.Context, writes []durable.Write) (int64, e
 // of its other limits, durable or not, is there again.
 func TestPartCannotBeWritten(t *testing.T) {
 	for name, expiry := range map[string]time.Duration{"taken": 0, "reserved": time.Hour} {
-		for _, k := range []int64{1, 5} {
-			t.Run(name, func(t *testing.T) {
+		for _, k := range []int64{1, 32} {
+			t.Run(fmt.Sprintf("%s, K is %d", name, k), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 					inner := m.Engine()
@@ -68,13 +69,18 @@ func TestPartCannotBeWritten(t *testing.T) {
 						_ = inner.Close()
 					}()
 					s := durable.NewStore(n)
-					a, b := tokens("a", 2, 5, 1), tokens("b", 2, 5, 1)
+					a, b := tokens("a", 2, 50, 1), tokens("b", 2, 5, 1)
 					a.Limit.Rate, b.Limit.Rate = weir.Per(1, time.Hour), weir.Per(1, time.Hour)
 					one := a
 					one.N = 1
 					ds := make([]weir.Decision, 2)
-					if err := s.Take(t.Context(), []store.Charge{one}, ds[:1]); err != nil { // which makes it be ahead
-						t.Fatal(err)
+					for range 20 { // so that its record comes to be ahead
+						if err := s.Take(t.Context(), []store.Charge{one}, ds[:1]); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if ahead := n.Stats().Owned.PermitsAhead; k > 1 && ahead < 2 {
+						t.Fatalf("%d permits ahead", ahead)
 					}
 					e.fails(func(name string) bool { return name == "1:b" })
 					var err error
@@ -90,10 +96,10 @@ func TestPartCannotBeWritten(t *testing.T) {
 						t.Errorf("%v", err)
 					}
 					e.fails(nil)
-					left(t, s, a, 4)
+					left(t, s, a, 30)
 					left(t, s, b, 5)
 					time.Sleep(time.Second)
-					a.N, b.N = 4, 5
+					a.N, b.N = 30, 5
 					if err := s.Take(t.Context(), []store.Charge{a, b}, ds); err != nil || !ds[0].Allowed || !ds[1].Allowed {
 						t.Errorf("%+v, %v", ds, err)
 					}
@@ -110,9 +116,9 @@ func TestCanceledIsNotGivenBackTwice(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		inner := m.Engine()
 		e := &picky{Engine: inner}
-		n := must(durable.NewNode(durable.NodeOptions{Engine: e, Address: "a", Owner: durable.OwnerOptions{Reserve: 8}}))
+		n := must(durable.NewNode(durable.NodeOptions{Engine: e, Address: "a", Owner: durable.OwnerOptions{Reserve: 64}}))
 		s := durable.NewStore(n)
-		c := tokens("a", 5, 10, 1)
+		c := tokens("a", 40, 100, 1)
 		c.Limit.Rate = weir.Per(1, time.Hour)
 		ds := make([]weir.Decision, 1)
 		r, err := s.Reserve(t.Context(), []store.Charge{c}, ds, time.Minute)
@@ -120,17 +126,20 @@ func TestCanceledIsNotGivenBackTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		granted := int64(0)
-		for c.N = 1; granted < 10; granted++ { // all, and the record comes to be ahead
+		for c.N = 1; granted < 100; granted++ { // all, and the record comes to be ahead
 			if err := s.Take(t.Context(), []store.Charge{c}, ds); err != nil || !ds[0].Allowed {
 				break
 			}
+		}
+		if ahead := n.Stats().Owned.PermitsAhead; ahead < 5 {
+			t.Fatalf("%d permits ahead", ahead)
 		}
 		e.fails(func(string) bool { return true })
 		if err := s.Cancel(t.Context(), r); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(200 * time.Millisecond)
-		for range 5 {
+		for range 40 {
 			if s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
 				granted++
 			}
@@ -144,8 +153,8 @@ func TestCanceledIsNotGivenBackTwice(t *testing.T) {
 		for s.Take(t.Context(), []store.Charge{c}, ds) == nil && ds[0].Allowed {
 			granted++
 		}
-		if granted > 10 {
-			t.Errorf("%d were granted of 10", granted)
+		if granted > 100 {
+			t.Errorf("%d were granted of 100", granted)
 		}
 		_, _ = n.Close(), other.Close()
 		_ = next.Close()
