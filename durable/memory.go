@@ -118,6 +118,9 @@ func (e *MemoryEngine) Campaign(ctx context.Context, address string) (Term, erro
 	if e.ctx.Err() != nil {
 		return nil, ErrEngineClosed
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("weir: not elected: %w", ctx.Err())
+	}
 	c := &candidate{address, e, make(chan *memoryTerm, 1)}
 	e.cluster.mu.Lock()
 	e.cluster.waiting = append(e.cluster.waiting, c)
@@ -138,7 +141,7 @@ func (e *MemoryEngine) Campaign(ctx context.Context, address string) (Term, erro
 		e.cluster.waiting = slices.Delete(e.cluster.waiting, at, at+1)
 		return nil, err
 	}
-	(<-c.elected).over() // it was elected at the same moment
+	(<-c.elected).close() // it was elected at the same moment
 	return nil, err
 }
 

@@ -1,0 +1,719 @@
+// Package enginetest is the suite that every engine of package durable must pass: in virtual time, or against real servers.
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+)
+
+// Cluster is what is tested. Every test has an election of its own, and leaves no owner behind.
+type Cluster struct {
+	// Engine answers the cluster as one more process sees it, which the test closes. All engines of a test must share an election
+	// and records that nobody else uses.
+	Engine func(t *testing.T) durable.Engine
+	// TTL is how long a term outlasts the last sign of life of its process, at most, with what the engine may add.
+	TTL time.Duration
+}
+
+// Test is one test.
+type Test struct {
+	Name string
+	Run  func(t *testing.T, c Cluster)
+}
+
+// Run runs all tests as subtests, each on a cluster of its own, or on a part of one that it shares with nobody.
+func Run(t *testing.T, start func(t *testing.T) Cluster) {
+	t.Helper()
+	for _, test := range Tests() {
+		t.Run(test.Name, func(t *testing.T) { test.Run(t, start(t)) })
+	}
+}
+
+// Tests are all tests.
+func Tests() []Test {
+	return []Test{
+		{"OneIsElected", oneIsElected},
+		{"EpochsIncreaseInTheOrderOfCampaigns", epochsIncrease},
+		{"ResigningHandsOver", resigning},
+		{"CampaignsCanBeGivenUp", givenUp},
+		{"WatchersAreTold", watchersAreTold},
+		{"WatchingEnds", watchingEnds},
+		{"ClosingEndsEverything", closing},
+		{"NobodyIsElectedBeforeATermExpires", notBefore},
+		{"RecordsAreKept", recordsAreKept},
+		{"RecordsAreDeleted", recordsAreDeleted},
+		{"AllOrNothingIsWritten", allOrNothing},
+		{"WhoIsDeposedCannotWrite", deposed},
+		{"OneOfSeveralWritersWins", writers},
+		{"NamesMayBeAnything", names},
+		{"ListsAndPagesAreInOrder", lists},
+		{"SizesAreBounded", sizes},
+		{"ReadersSeeWhatWasWritten", readers},
+		{"AContextThatHasEndedEndsACall", contexts},
+	}
+}
+
+// patience is how long something may take that must happen.
+const patience = 20 * time.Second
+
+type test struct {
+	*testing.T
+
+	c Cluster
+}
+
+func (t test) engine() durable.Engine {
+	t.Helper()
+	e := t.c.Engine(t.T)
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// elected campaigns and resigns at the end of the test, if nobody else does.
+func (t test) elected(e durable.Engine, address string) durable.Term {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	term, err := e.Campaign(ctx, address)
+	if err != nil {
+		t.Fatalf("%s was not elected: %v", address, err)
+	}
+	t.Cleanup(func() { t.resign(term) })
+	return term
+}
+
+func (t test) resign(term durable.Term) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := term.Resign(ctx); err != nil && !errors.Is(err, durable.ErrEngineClosed) {
+		t.Error(err)
+	}
+}
+
+// campaign campaigns without waiting.
+type campaign struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	term   durable.Term
+	err    error
+	at     time.Time
+}
+
+func (t test) campaign(e durable.Engine, address string) *campaign {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &campaign{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.term, c.err = e.Campaign(ctx, address)
+		c.at = time.Now()
+	}()
+	return c
+}
+
+// wins waits until a campaign is won.
+func (t test) wins(c *campaign) durable.Term {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+		c.cancel()
+		t.Fatal("nobody was elected")
+	}
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	t.Cleanup(func() { c.cancel(); t.resign(c.term) })
+	return c.term
+}
+
+// watch tells what a watcher is told, from when it has begun.
+func (t test) watch(e durable.Engine) <-chan durable.Ownership {
+	t.Helper()
+	w, err := e.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// told waits until a watcher is told of an owner.
+func (t test) told(w <-chan durable.Ownership, address string) durable.Ownership {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case o, ok := <-w:
+			if !ok {
+				t.Fatal("the watch has ended")
+			}
+			if o.Address == address {
+				return o
+			}
+		case <-timer.C:
+			t.Fatalf("%q was never told to be the owner", address)
+		}
+	}
+}
+
+func (t test) store(term durable.Term, writes ...durable.Write) int64 {
+	t.Helper()
+	revision, err := term.Store(t.Context(), writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func (t test) holds(term durable.Term, name, value string, revision int64) {
+	t.Helper()
+	v, r, err := term.Load(t.Context(), name)
+	if err != nil || string(v) != value || r != revision {
+		t.Errorf("%.40q is %.40q of revision %d (%v), want %.40q of %d", name, v, r, err, value, revision)
+	}
+}
+
+func write(name, value string, revision int64) durable.Write {
+	return durable.Write{Name: name, Value: []byte(value), Revision: revision}
+}
+
+func oneIsElected(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	first := t.elected(t.engine(), "first")
+	e := t.engine()
+	second := t.campaign(e, "second")
+	w := t.watch(e)
+	if o := t.told(w, "first"); o.Epoch != first.Epoch() {
+		t.Errorf("the epoch is told to be %d, but is %d", o.Epoch, first.Epoch())
+	}
+	if !time.Now().Before(first.Expires()) {
+		t.Error("a term that has begun has expired")
+	}
+	for range 5 { // for longer than a term lasts without signs of life
+		time.Sleep(c.TTL / 4)
+		select {
+		case <-second.done:
+			t.Fatalf("there are two owners: %v", second.err)
+		case <-first.Done():
+			t.Fatal("the term has ended by itself")
+		default:
+		}
+		if !time.Now().Before(first.Expires()) {
+			t.Error("a term that goes on has expired")
+		}
+	}
+	second.cancel()
+	<-second.done
+	if second.err == nil {
+		t.Error("a campaign that was given up was won")
+	}
+}
+
+func epochsIncrease(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "0")
+	w := t.watch(t.engine())
+	t.told(w, "0")
+	var all []*campaign
+	// One after the other, so that there is an order.
+	for i := range 3 {
+		all = append(all, t.campaign(t.engine(), fmt.Sprint(1+i)))
+		time.Sleep(200 * time.Millisecond)
+	}
+	last := term.Epoch()
+	t.resign(term)
+	for i, next := range all {
+		term = t.wins(next)
+		if term.Epoch() <= last {
+			t.Errorf("epoch %d after %d", term.Epoch(), last)
+		}
+		last = term.Epoch()
+		if o := t.told(w, fmt.Sprint(1+i)); o.Epoch != last {
+			t.Errorf("the epoch is told to be %d, but is %d", o.Epoch, last)
+		}
+		t.resign(term)
+	}
+}
+
+func resigning(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	first := t.elected(t.engine(), "first")
+	second := t.campaign(t.engine(), "second")
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	t.resign(first)
+	t.resign(first) // does no harm
+	select {
+	case <-first.Done():
+	default:
+		t.Error("a term that was resigned goes on")
+	}
+	if time.Now().Before(first.Expires()) {
+		t.Error("a term that was resigned has not expired")
+	}
+	t.wins(second)
+	if d := second.at.Sub(begin); d > c.TTL/2 {
+		t.Errorf("it took %v until the next one was elected", d)
+	}
+	if _, err := first.Store(t.Context(), []durable.Write{write("a", "b", 0)}); !errors.Is(err, durable.ErrDeposed) {
+		t.Errorf("after the term was resigned: %v", err)
+	}
+}
+
+func givenUp(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if term, err := t.engine().Campaign(ctx, "gone"); err == nil {
+		t.resign(term)
+		t.Error("a context that had ended was elected")
+	}
+	first := t.elected(t.engine(), "first")
+	gone := t.campaign(t.engine(), "gone")
+	time.Sleep(100 * time.Millisecond)
+	next := t.campaign(t.engine(), "next")
+	time.Sleep(100 * time.Millisecond)
+	gone.cancel()
+	<-gone.done
+	if !errors.Is(gone.err, context.Canceled) {
+		t.Errorf("the campaign was given up: %v", gone.err)
+	}
+	begin := time.Now()
+	t.resign(first)
+	t.wins(next)
+	if d := next.at.Sub(begin); d > c.TTL/2 {
+		t.Errorf("one that was given up was waited for: %v", d)
+	}
+}
+
+func watchersAreTold(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	e := t.engine()
+	w := t.watch(e)
+	if o := <-w; o.Address != "" {
+		t.Errorf("there is no owner, but %+v", o)
+	}
+	first := t.elected(e, "first")
+	t.told(w, "first")
+	late := t.watch(t.engine())
+	if o := <-late; o.Address != "first" || o.Epoch != first.Epoch() {
+		t.Errorf("a late watcher is told %+v", o)
+	}
+	t.resign(first)
+	t.told(late, "")
+	slow := t.watch(t.engine())
+	for i := range 5 {
+		t.resign(t.elected(e, fmt.Sprint(i)))
+	}
+	last := t.elected(e, "last")
+	t.told(w, "last")
+	if o := t.told(slow, "last"); o.Epoch != last.Epoch() {
+		t.Errorf("a slow watcher is told %+v", o)
+	}
+}
+
+func watchingEnds(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	e := t.engine()
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := e.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-w
+	cancel()
+	for range w { //nolint:revive // until it is closed
+	}
+	w = t.watch(e)
+	<-w
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	for range w { //nolint:revive // until it is closed
+	}
+	if _, err := e.Watch(t.Context()); !errors.Is(err, durable.ErrEngineClosed) {
+		t.Errorf("a closed engine is watched: %v", err)
+	}
+}
+
+func closing(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	e := c.Engine(tt)
+	term, err := e.Campaign(t.Context(), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := c.Engine(tt)
+	waiting := t.campaign(other, "waiting")
+	time.Sleep(100 * time.Millisecond)
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	<-waiting.done
+	if !errors.Is(waiting.err, durable.ErrEngineClosed) {
+		t.Errorf("a campaign on a closed engine: %v", waiting.err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if _, err := e.Campaign(t.Context(), "again"); !errors.Is(err, durable.ErrEngineClosed) {
+		t.Errorf("a campaign on a closed engine: %v", err)
+	}
+	next := t.wins(t.campaign(t.engine(), "next")) // once the term of the one that is gone has expired
+	if next.Epoch() <= term.Epoch() {
+		t.Errorf("epoch %d after %d", next.Epoch(), term.Epoch())
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-term.Done():
+	case <-timer.C:
+		t.Error("the term of a closed engine goes on")
+	}
+}
+
+// notBefore: a process that shows no sign of life must know that its term is over before another one is elected.
+func notBefore(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	e := c.Engine(tt)
+	term, err := e.Campaign(t.Context(), "dies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := t.campaign(t.engine(), "next")
+	time.Sleep(c.TTL / 3)
+	expires := term.Expires()
+	begin := time.Now()
+	if err := e.Close(); err != nil { // without resigning
+		t.Error(err)
+	}
+	won := t.wins(next)
+	if next.at.Before(expires) {
+		t.Errorf("the next was elected %v before the term expired", expires.Sub(next.at))
+	}
+	t.Logf("elected %v after the last sign of life could have been, %v after the term expired", next.at.Sub(begin), next.at.Sub(expires))
+	if d := next.at.Sub(begin); d > c.TTL+2*time.Second {
+		t.Errorf("the next was elected after %v", d)
+	}
+	if won.Epoch() <= term.Epoch() {
+		t.Errorf("epoch %d after %d", won.Epoch(), term.Epoch())
+	}
+}
+
+func recordsAreKept(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	t.holds(term, "a", "", 0)
+	r1 := t.store(term, write("a", "1", 0))
+	if r1 <= 0 {
+		t.Errorf("revision %d", r1)
+	}
+	t.holds(term, "a", "1", r1)
+	r2 := t.store(term, write("a", "2", r1), write("b", "1", 0))
+	if r2 <= r1 {
+		t.Errorf("revision %d after %d", r2, r1)
+	}
+	t.resign(term)
+	term = t.elected(t.engine(), "second")
+	t.holds(term, "a", "2", r2)
+	t.holds(term, "b", "1", r2)
+	t.holds(term, "c", "", 0)
+}
+
+func recordsAreDeleted(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	r := t.store(term, write("a", "1", 0), write("b", "1", 0))
+	if _, err := term.Store(t.Context(), []durable.Write{{Name: "a"}}); !errors.Is(err, durable.ErrConflict) {
+		t.Errorf("deleted at another revision: %v", err)
+	}
+	t.holds(term, "a", "1", r)
+	r2 := t.store(term, durable.Write{Name: "a", Revision: r}, write("b", "2", r))
+	t.holds(term, "a", "", 0)
+	t.holds(term, "b", "2", r2)
+	r3 := t.store(term, write("a", "3", 0))
+	t.holds(term, "a", "3", r3)
+	t.store(term, durable.Write{Name: "never"}) // what does not exist can be deleted
+	empty := t.store(term, durable.Write{Name: "empty", Value: []byte{}})
+	t.holds(term, "empty", "", empty)
+}
+
+func allOrNothing(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	r := t.store(term, write("a", "1", 0), write("b", "1", 0))
+	for name, writes := range map[string][]durable.Write{
+		"it exists":      {write("c", "2", 0), write("a", "2", 0)},
+		"it was newer":   {write("a", "2", r), write("b", "2", r-1), write("c", "2", 0)},
+		"it never was":   {write("a", "2", r), write("c", "2", r)},
+		"it is no newer": {write("c", "2", 0), write("b", "2", r+1)},
+	} {
+		if _, err := term.Store(t.Context(), writes); !errors.Is(err, durable.ErrConflict) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	t.holds(term, "a", "1", r)
+	t.holds(term, "b", "1", r)
+	t.holds(term, "c", "", 0)
+	select {
+	case <-term.Done():
+		t.Error("a conflict has ended the term")
+	default:
+	}
+	var most []durable.Write
+	for i := range durable.MostWrites {
+		most = append(most, write(fmt.Sprintf("most/%03d", i), "1", 0))
+	}
+	r = t.store(term, most...)
+	for i := range most {
+		most[i].Revision = r
+	}
+	most[len(most)-1].Revision--
+	if _, err := term.Store(t.Context(), most); !errors.Is(err, durable.ErrConflict) {
+		t.Error(err)
+	}
+	t.holds(term, "most/000", "1", r)
+	if _, err := term.Store(t.Context(), append(most, write("more", "", 0))); err == nil {
+		t.Errorf("%d records were written", len(most)+1)
+	}
+}
+
+// deposed: whoever was the owner once cannot write, although it has never noticed.
+func deposed(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	first := t.elected(t.engine(), "first")
+	r := t.store(first, write("a", "1", 0))
+	t.resign(first)
+	second := t.elected(t.engine(), "second")
+	if _, err := first.Store(t.Context(), []durable.Write{write("a", "old", r)}); !errors.Is(err, durable.ErrDeposed) {
+		t.Errorf("the one before: %v", err)
+	}
+	if _, err := first.Store(t.Context(), []durable.Write{write("new", "old", 0)}); !errors.Is(err, durable.ErrDeposed) {
+		t.Errorf("the one before: %v", err)
+	}
+	t.holds(second, "a", "1", r)
+	t.holds(second, "new", "", 0)
+	r = t.store(second, write("a", "2", r))
+	t.holds(second, "a", "2", r)
+}
+
+// writers: of several writes at the same time that expect the same revision one is written, and the others are told.
+func writers(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	var mu sync.Mutex
+	won := map[string]int64{}
+	var work sync.WaitGroup
+	for i := range 16 {
+		work.Go(func() {
+			value := fmt.Sprint(i)
+			r, err := term.Store(t.Context(), []durable.Write{write("a", value, 0)})
+			switch {
+			case err == nil:
+				mu.Lock()
+				won[value] = r
+				mu.Unlock()
+			case !errors.Is(err, durable.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if len(won) != 1 {
+		t.Fatalf("%d have won", len(won))
+	}
+	for value, r := range won {
+		t.holds(term, "a", value, r)
+	}
+}
+
+// names: a name is bytes, and has nothing to do with another one that it begins with.
+func names(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	all := []string{"a", "a/", "a/b", "aa", "ab", "/", "//", "..", "a\x00", "\x00", "\xff", "\xff\xff", "%2f", " ", "\n", "é", strings.Repeat("x", 1300)}
+	var bytes []byte
+	for b := range 256 {
+		bytes = append(bytes, byte(b))
+	}
+	all = append(all, string(bytes))
+	var writes []durable.Write
+	for _, name := range all {
+		writes = append(writes, write(name, "of "+name, 0))
+	}
+	r := t.store(term, writes...)
+	for _, name := range all {
+		t.holds(term, name, "of "+name, r)
+	}
+	t.holds(term, "a/b/", "", 0)
+	listed, err := term.Page(t.Context(), "", "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	got := make([]string, 0, len(listed))
+	for _, l := range listed {
+		got = append(got, l.Name)
+		if string(l.Value) != "of "+l.Name || l.Revision != r {
+			t.Errorf("%+v", l)
+		}
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("the names are %q, want %q", got, all)
+	}
+	for prefix, want := range map[string][]string{"\xff": {"\xff", "\xff\xff"}, "a/": {"a/", "a/b"}, "zz": {}} {
+		page, err := term.Page(t.Context(), prefix, "", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]string, 0, len(page))
+		for _, l := range page {
+			got = append(got, l.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("those that begin with %q are %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+func lists(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	var writes []durable.Write
+	for i := range 50 {
+		writes = append(writes, write(fmt.Sprintf("list/%02d", i), fmt.Sprint(i), 0))
+	}
+	t.store(term, writes...)
+	t.store(term, write("list", "", 0), write("list0", "", 0), write("lisa/", "", 0))
+	last, err := term.List(t.Context(), "list/", 3)
+	if err != nil || len(last) != 3 || last[0].Name != "list/49" || last[2].Name != "list/47" || string(last[0].Value) != "49" {
+		t.Errorf("the last are %v (%v)", last, err)
+	}
+	all, err := term.List(t.Context(), "list/", 1000)
+	if err != nil || len(all) != 50 || all[49].Name != "list/00" {
+		t.Errorf("there are %d (%v)", len(all), err)
+	}
+	for _, most := range []int{0, -1} {
+		if none, err := term.List(t.Context(), "list/", most); err != nil || len(none) != 0 {
+			t.Errorf("%d (%v), want none", len(none), err)
+		}
+		if none, err := term.Page(t.Context(), "list/", "", most); err != nil || len(none) != 0 {
+			t.Errorf("%d (%v), want none", len(none), err)
+		}
+	}
+	after, count := "", 0
+	for {
+		page, err := term.Page(t.Context(), "list/", after, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, p := range page {
+			if want := fmt.Sprintf("list/%02d", count); p.Name != want {
+				t.Errorf("%q, want %q", p.Name, want)
+			}
+			count++
+			after = p.Name
+		}
+	}
+	if count != 50 {
+		t.Errorf("the pages had %d", count)
+	}
+	for after, want := range map[string]int{"a": 50, "list/": 50, "list/24": 25, "list/24x": 25, "list/49": 0, "z": 0} {
+		if page, err := term.Page(t.Context(), "list/", after, 100); err != nil || len(page) != want {
+			t.Errorf("after %q there are %d (%v), want %d", after, len(page), err, want)
+		}
+	}
+}
+
+func sizes(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	name := "large"
+	large := make([]byte, durable.MostBytes-len(name))
+	_, _ = rand.Read(large)
+	r := t.store(term, durable.Write{Name: name, Value: large})
+	v, _, err := term.Load(t.Context(), name)
+	if err != nil || !bytes.Equal(v, large) {
+		t.Errorf("it has %d bytes of %d (%v)", len(v), len(large), err)
+	}
+	_, err = term.Store(t.Context(), []durable.Write{{Name: name, Value: append(large, 0), Revision: r}})
+	if !errors.Is(err, durable.ErrTooLarge) {
+		t.Errorf("one byte too many: %v", err)
+	}
+	var writes []durable.Write
+	for i := range durable.MostWrites {
+		n := fmt.Sprintf("part/%03d", i)
+		writes = append(writes, durable.Write{Name: n, Value: make([]byte, durable.MostBytes/durable.MostWrites-len(n))})
+	}
+	t.store(term, writes...)
+	page, err := term.Page(t.Context(), "", "", 1000)
+	if err != nil || len(page) != 1+len(writes) {
+		t.Errorf("there are %d (%v)", len(page), err)
+	}
+}
+
+// readers: what was written is seen at once, whichever process reads, and whatever it has written itself.
+func readers(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	engines := []durable.Engine{t.engine(), t.engine(), t.engine()}
+	var r int64
+	for i := range 6 {
+		term := t.elected(engines[i%len(engines)], "reader")
+		if i > 0 {
+			t.holds(term, "a", fmt.Sprint(i-1), r)
+		}
+		for n := range 5 {
+			r = t.store(term, write("a", fmt.Sprintf("%d/%d", i, n), r))
+			t.holds(term, "a", fmt.Sprintf("%d/%d", i, n), r)
+		}
+		r = t.store(term, write("a", fmt.Sprint(i), r))
+		t.resign(term)
+	}
+}
+
+func contexts(tt *testing.T, c Cluster) {
+	t := test{tt, c}
+	term := t.elected(t.engine(), "first")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := term.Load(ctx, "a"); err == nil {
+		t.Error("it was read")
+	}
+	if _, err := term.Store(ctx, []durable.Write{write("a", "1", 0)}); err == nil {
+		t.Error("it was written")
+	}
+	if _, err := term.List(ctx, "", 1); err == nil {
+		t.Error("it was listed")
+	}
+	if _, err := term.Page(ctx, "", "", 1); err == nil {
+		t.Error("it was listed")
+	}
+	select {
+	case <-term.Done():
+		t.Error("that has ended the term")
+	default:
+	}
+}
