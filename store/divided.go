@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ import (
 // # While one of the two is unavailable
 //
 // Charges whose store has failed are decided by their Fail: FailClosed, and FailLocal, refuse with weir.ReasonUnavailable and a
-// RetryAfter of 1 s; FailOpen allows, and nobody is told later. A [Fleet] decides about its own charges itself. What is
+// RetryAfter of 1 s, also those who wait for an owner that ends; FailOpen allows, and nobody is told later. A [Fleet] decides about its own charges itself. What is
 // wrong about a request, a store that was closed and a caller whose context was canceled are errors, as those of any store.
 type Divided struct {
 	// Failed is told what a store could not decide on, and why, by the goroutine of the request. It must not keep the charges, and
@@ -172,7 +173,7 @@ func (d *Divided) Acquire(ctx context.Context, charges []Charge, decisions []wei
 		}
 		return d.both(ctx, charges, decisions, dividedCall{expiry: w.Expiry, waits: true, most: w.Most})
 	case durable:
-		r, err := d.durable.Acquire(ctx, charges, decisions, w)
+		r, err := d.acquire(ctx, charges, decisions, w)
 		return r, d.decided(ctx, charges, decisions, err)
 	case w.Expiry != 0:
 		return d.Reserve(ctx, charges, decisions, w.Expiry)
@@ -239,11 +240,28 @@ func (d *Divided) hold(ctx context.Context, p *side, c dividedCall) (held Reserv
 		expiry = settleTime
 	}
 	if c.waits {
-		held, err = d.durable.Acquire(ctx, p.charges, p.decisions, Waiting{Most: c.most, Expiry: expiry})
+		held, err = d.acquire(ctx, p.charges, p.decisions, Waiting{Most: c.most, Expiry: expiry})
 	} else {
 		held, err = d.durable.Reserve(ctx, p.charges, p.decisions, expiry)
 	}
 	return held, d.failing(ctx, p, err)
+}
+
+// errStopping says that an owner has ended while somebody waited for it.
+var errStopping = fmt.Errorf("%w: the owner of the limits has ended", ErrUnavailable)
+
+// acquire waits for the owner. One that ends, or has failed meanwhile, is an error, as it is for those who do not wait.
+func (d *Divided) acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
+	r, err := d.durable.Acquire(ctx, charges, decisions, w)
+	if err != nil || r.ID != "" {
+		return r, err
+	}
+	for i := range decisions {
+		if why := decisions[i].Reason; why == weir.ReasonClosed || why == weir.ReasonUnavailable {
+			return r, errStopping
+		}
+	}
+	return r, nil
 }
 
 // giveBack undoes what was reserved of the durable part of a request.
@@ -324,7 +342,8 @@ func (d *Divided) failing(ctx context.Context, p *side, err error) error {
 	return d.decided(ctx, p.charges, p.decisions, err)
 }
 
-// dividedID begins the IDs of reservations of both kinds. Behind it are how long the first of the two is, a colon, and the two.
+// dividedID begins the IDs of reservations of both kinds. Behind it are when the two expire and how long the ID of the first is, each
+// with a colon behind it, and the IDs of the two.
 const dividedID = "weir-both:"
 
 // joined is one reservation for two. A part that has let pass what it could not ask has none.
@@ -336,7 +355,8 @@ func joined(charges []Charge, durable, shared Reservation) Reservation {
 		return durable
 	}
 	r := Reservation{
-		ID:      dividedID + strconv.Itoa(len(durable.ID)) + ":" + durable.ID + shared.ID,
+		ID: dividedID + strconv.FormatInt(durable.Expires, 10) + ":" + strconv.FormatInt(shared.Expires, 10) + ":" +
+			strconv.Itoa(len(durable.ID)) + ":" + durable.ID + shared.ID,
 		Expires: min(durable.Expires, shared.Expires), Charges: make([]Charge, 0, len(charges)),
 	}
 	rest := [2][]Charge{durable.Charges, shared.Charges} // which may say more than what was asked for
@@ -355,18 +375,27 @@ func joined(charges []Charge, durable, shared Reservation) Reservation {
 // parted is the inverse of joined, with what each of the charges really cost. It answers false for what joined has not made.
 func parted(r Reservation, actual []int64) (two [2]Reservation, costs [2][]int64, ok bool) {
 	rest, _ := strings.CutPrefix(r.ID, dividedID)
-	length, rest, _ := strings.Cut(rest, ":")
-	n, err := strconv.Atoi(length)
-	if err != nil || n < 1 || n > MostIDBytes || n >= len(rest) || len(rest)-n > MostIDBytes {
+	var numbers [3]int64
+	for i := range numbers {
+		var number string
+		var err error
+		number, rest, _ = strings.Cut(rest, ":")
+		if numbers[i], err = strconv.ParseInt(number, 10, 64); err != nil {
+			return two, costs, false
+		}
+	}
+	n := int(min(numbers[2], MostIDBytes+1))
+	if n < 1 || n > MostIDBytes || n >= len(rest) || len(rest)-n > MostIDBytes {
 		return two, costs, false
 	}
 	two[0].ID, two[1].ID = rest[:n], rest[n:]
+	two[0].Expires, two[1].Expires = numbers[0], numbers[1]
 	for i := range r.Charges {
 		kind := 1
 		if r.Charges[i].Durable {
 			kind = 0
 		}
-		two[kind].Charges, two[kind].Expires = append(two[kind].Charges, r.Charges[i]), r.Expires
+		two[kind].Charges = append(two[kind].Charges, r.Charges[i])
 		if actual != nil {
 			costs[kind] = append(costs[kind], actual[i])
 		}

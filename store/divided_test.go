@@ -196,6 +196,38 @@ func TestDividedConforms(t *testing.T) {
 	}
 }
 
+// TestDividedReservationsExpireByTwoClocks: each part is settled as its own store has made it.
+func TestDividedReservationsExpireByTwoClocks(t *testing.T) {
+	clock := newVirtual()
+	a, b := newMemory(t, store.MemoryOptions{Clock: clock}), newMemory(t, store.MemoryOptions{Clock: ahead{clock, time.Hour}})
+	d := store.NewDivided(a, newLined(b))
+	charges := []store.Charge{plain("a", hourly(9), 2), durable("b", hourly(9), 3), plain("c", hourly(9), 4)}
+	for _, commit := range []bool{true, false} {
+		r, err := d.Reserve(t.Context(), charges, make([]weir.Decision, 3), time.Minute)
+		if err != nil || len(r.Charges) != 3 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		for i, c := range charges {
+			if r.Charges[i] != c {
+				t.Errorf("%+v", r.Charges)
+			}
+		}
+		if commit {
+			err = d.Commit(t.Context(), r, []int64{1, 5, 4})
+		} else {
+			err = d.Cancel(t.Context(), r)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		for i, want := range []int64{8, 4, 5} {
+			if s, err := d.Inspect(t.Context(), charges[i]); err != nil || s.Decision.Remaining != want || s.Reserved != 0 {
+				t.Errorf("%s: %+v, %v, want %d", charges[i].Key, s, err, want)
+			}
+		}
+	}
+}
+
 func durable(key string, l weir.Limit, n int64) store.Charge {
 	return store.Charge{Policy: "durable", Key: key, Limit: l, N: n, Durable: true, Queue: 100}
 }
@@ -492,7 +524,7 @@ func TestDividedMisuse(t *testing.T) {
 	if err := d.Take(ctx, charges, make([]weir.Decision, 2)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for _, id := range []string{"weir-both:", "weir-both:3", "weir-both:3:abc", "weir-both:-1:abcd", "weir-both:9:abc", "weir-both:2:" + strings.Repeat("x", 200)} {
+	for _, id := range []string{"weir-both:", "weir-both:3", "weir-both:1:1:3:abc", "weir-both:1:1:-1:abcd", "weir-both:1:1:9:abc", "weir-both:1:x:1:ab", "weir-both:1:1:2:" + strings.Repeat("x", 200)} {
 		if err := d.Cancel(t.Context(), store.Reservation{ID: id, Charges: charges}); !errors.Is(err, store.ErrNotReserved) {
 			t.Errorf("%s: %v", id, err)
 		}

@@ -53,7 +53,8 @@ const MostCharges = 64
 // Reservation is what [Store.Reserve] has taken and what must be settled by Commit or Cancel, by any process that has the
 // Reservation, until it expires. Its zero value is that of a refused request; settling it does nothing.
 type Reservation struct {
-	// ID is the identity of the reservation: unguessable, at most 64 bytes, "" for the zero Reservation.
+	// ID is the identity of the reservation: unguessable, at most 64 bytes, or at most 192 of one that a [Divided] has made for
+	// two stores; "" for the zero Reservation.
 	ID string
 	// Charges are those that were reserved.
 	Charges []Charge
