@@ -35,7 +35,10 @@ func (o *Owner) load(b *bucket) {
 			b.loaded(nil, 0, err)
 			return
 		}
-		state, err := o.recovered(value)
+		var state *store.Record
+		if revision != 0 { // otherwise nobody has ever asked for the key: its limit is not known yet
+			state, err = o.recovered(value)
+		}
 		if err != nil {
 			err = fmt.Errorf("the record %.80q: %w", b.name, err)
 			o.warn("a record could not be read", err)
@@ -48,9 +51,6 @@ func (o *Owner) load(b *bucket) {
 // latest moment at which it can have been, which is when this term began. For records of this term it is the moment at which
 // they were written, so whatever is dropped from memory must not be ahead.
 func (o *Owner) recovered(value []byte) (*store.Record, error) {
-	if len(value) == 0 {
-		return nil, nil //nolint:nilnil // a key that has never been seen: its limit is not known yet
-	}
 	state, ahead, err := decodeRecord(value)
 	if err != nil {
 		return nil, err
