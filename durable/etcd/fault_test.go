@@ -3,7 +3,9 @@
 package etcd_test
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +49,10 @@ var faults = []struct {
 	{"a follower cut off from the owner", cutFollower},
 	{"every connection reset", resetAll},
 	{"kill -9 of all", killAll},
+	{"a full disk", fullDisk},
+	{"a last record that is cut off", tornLog},
+	{"a last record that is garbage", garbledLog},
+	{"a record of a key that is garbage", spoiledRecord},
 }
 
 // TestFaults does to a cluster of three processes whatever can befall it, under load, and counts what callers were granted: with
@@ -60,10 +66,11 @@ func TestFaults(t *testing.T) {
 		for which, c := range []struct {
 			name    string
 			reserve int64
-		}{{"adaptive", 0}, {"one at a time", 1}} {
+			disks   func(tb testing.TB) (directory func(i int) string, mounted bool)
+		}{{"adaptive", 0, disks}, {"one at a time", 1, plain}} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				cluster := newCluster(t, c.name, c.reserve, nil)
+				cluster := newCluster(t, c.name, c.reserve, c.disks)
 				for i := which; i < n && !t.Failed(); i += 2 {
 					fault := faults[i/2%len(faults)]
 					if only := os.Getenv("WEIR_FAULT"); only != "" && !strings.Contains(fault.name, only) {
@@ -94,6 +101,13 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d rounds in %v; %d requests granted; %d in the order of their queue; %d histories of %d requests checked; of %d permits of quotas %d were burned",
 		n, time.Since(begun).Round(time.Second), totals.granted.Load(), totals.inOrder.Load(), totals.histories.Load(),
 		totals.operations.Load(), totals.quotaTaken.Load(), totals.quotaBurned.Load())
+}
+
+// plain are directories wherever those of tests are.
+func plain(tb testing.TB) (directory func(i int) string, mounted bool) {
+	tb.Helper()
+	base := tb.TempDir()
+	return func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }, false
 }
 
 // more has the load go on until there were so many more grants of the busy key.

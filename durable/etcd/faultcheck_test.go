@@ -66,9 +66,15 @@ func (r *round) check() {
 	if counts["bucket granted"] == 0 || counts["window granted"] == 0 || counts["quota granted"] == 0 || counts["queued granted"] == 0 {
 		fail("there are keys of which nothing was granted: %v", counts)
 	}
+	if len(terms) > manyTerms {
+		c.tb.Logf("there were %d terms\n%s", len(terms), c.history.said())
+	}
 	c.tb.Logf("%s, round %d, %s: %v without service; %d events, %d terms; %v", c.name, c.round, r.kind,
 		r.service.Round(time.Millisecond), len(events), len(terms), counts)
 }
+
+// manyTerms is how many terms a round has at most whose logs are not shown.
+const manyTerms = 4
 
 // certain tells outcomes that took nothing from those of which that is not known.
 func certain(o durable.Outcome) bool {

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +30,8 @@ type cluster struct {
 	name     string
 	reserve  int64
 	links    *links
+	clients  []string // where etcd is reached
+	mounted  bool     // each node has a disk of its own
 	nodes    [testProcess]*process
 	follower *durable.Node
 	history  history
@@ -56,7 +57,9 @@ var clusterNumber atomic.Int64
 // startDelay is how long a node may take to start.
 const startDelay = 30 * time.Second
 
-func newCluster(tb testing.TB, name string, reserve int64, directory func(i int) string) *cluster {
+func newCluster(
+	tb testing.TB, name string, reserve int64, disks func(tb testing.TB) (directory func(i int) string, mounted bool),
+) *cluster {
 	tb.Helper()
 	c := &cluster{tb: tb, name: name, reserve: reserve, links: newLinks(tb)}
 	host := fmt.Sprintf("127.%d.%d", 64+os.Getpid()%128, clusterNumber.Add(1))
@@ -68,10 +71,9 @@ func newCluster(tb testing.TB, name string, reserve int64, directory func(i int)
 		addresses = append(addresses, c.links.to(tb, i, on+":7091"))
 		clients = append(clients, "http://"+c.links.to(tb, i, on+":7092"))
 	}
-	if directory == nil {
-		base := tb.TempDir()
-		directory = func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }
-	}
+	var directory func(i int) string
+	directory, c.mounted = disks(tb)
+	c.clients = clients
 	for i := range testProcess {
 		on := fmt.Sprintf("%s.%d", host, i+1)
 		c.nodes[i] = &process{cluster: c, config: nodeConfig{

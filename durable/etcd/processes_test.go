@@ -147,7 +147,6 @@ func serveNode(text string, in io.Reader, out *reports) error {
 	go func() {
 		<-joined.Failed()
 		out.send(report{Kind: "log", Text: fmt.Sprintf("the etcd server has failed: %v", joined.Server().Err())})
-		os.Exit(1)
 	}()
 
 	// Whoever is not a member of the cluster reaches its etcd here, which an embedded server does not offer.

@@ -1,0 +1,249 @@
+//go:build linux
+
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/weirhq/weir/durable"
+)
+
+// tinyFile is how far files can be written at the end of a disk that is full.
+const tinyFile = 4096
+
+// fullDisk leaves no room for the owner: on a disk of its own that is filled, or, where none can be mounted, by a limit on the size of
+// what it writes. It must not grant what it cannot write, and another node takes over.
+func fullDisk(r *round) {
+	r.more(40)
+	owner := r.cluster.owner()
+	r.strike(owner.config.Index)
+	filler := ""
+	if r.cluster.mounted {
+		filler = fill(r.cluster.tb, owner.config.Directory)
+	} else {
+		limit := unix.Rlimit{Cur: tinyFile, Max: tinyFile}
+		if err := unix.Prlimit(owner.command.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+			r.cluster.tb.Fatal(err)
+		}
+	}
+	r.cluster.until("another node owns the limits", func() bool { return r.cluster.owner() != owner })
+	r.settle(monotonic(), owner.config.Index)
+	r.more(40)
+	if filler != "" {
+		if err := os.Remove(filler); err != nil {
+			r.cluster.tb.Fatal(err)
+		}
+	}
+	owner.kill()
+	r.died(1)
+	r.cluster.startAll()
+	owner.load(r.config)
+	r.settle(monotonic())
+}
+
+// fill writes to the disk of a directory until that fails.
+func fill(tb testing.TB, directory string) string {
+	tb.Helper()
+	name := filepath.Join(directory, "filler")
+	f, err := os.Create(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err == nil {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			tb.Fatalf("the disk cannot be filled: %v", err)
+		}
+		err = nil
+	}
+	return name
+}
+
+// disks mounts a small disk in memory for each node, if that is permitted.
+func disks(tb testing.TB) (directory func(i int) string, mounted bool) {
+	tb.Helper()
+	base := tb.TempDir()
+	directory = func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }
+	mounted = true
+	for i := range testProcess {
+		if err := os.Mkdir(directory(i), 0o700); err != nil {
+			tb.Fatal(err)
+		}
+		if err := unix.Mount("none", directory(i), "tmpfs", 0, "size=48m"); err != nil {
+			tb.Logf("no disk can be mounted, so the size of files is limited: %v", err)
+			return directory, false
+		}
+		tb.Cleanup(func() {
+			if err := unix.Unmount(directory(i), unix.MNT_DETACH); err != nil {
+				tb.Error(err)
+			}
+		})
+	}
+	return directory, mounted
+}
+
+// logEnd is the last file of etcd's log of a node, and where what was written to it ends.
+func logEnd(tb testing.TB, directory string) (name string, end int64) {
+	tb.Helper()
+	names, err := filepath.Glob(filepath.Join(directory, "member", "wal", "*.wal"))
+	if err != nil || len(names) == 0 {
+		tb.Fatalf("there is no log in %s: %v", directory, err)
+	}
+	slices.Sort(names)
+	for len(names) > 0 {
+		name = names[len(names)-1]
+		names = names[:len(names)-1]
+		b, err := os.ReadFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if end = int64(len(bytes.TrimRight(b, "\x00"))); end > 512 {
+			return name, end
+		}
+	}
+	tb.Fatalf("there is nothing in the log in %s", directory)
+	return "", 0
+}
+
+// spoilLog ruins the end of the log of the owner while it is down, and looks what it makes of that when it starts. The others, who
+// have all that it had, go on.
+func spoilLog(r *round, spoil func(name string, end int64) error, refuses bool) {
+	r.more(40)
+	c := r.cluster
+	owner := c.owner()
+	r.strike(owner.config.Index)
+	owner.kill()
+	r.died(1)
+	r.settle(r.fault, owner.config.Index)
+	r.more(20)
+	kept := filepath.Join(c.tb.TempDir(), "kept")
+	data := filepath.Join(owner.config.Directory, "member")
+	if err := os.CopyFS(kept, os.DirFS(data)); err != nil {
+		c.tb.Fatal(err)
+	}
+	name, end := logEnd(c.tb, owner.config.Directory)
+	if err := spoil(name, end); err != nil {
+		c.tb.Fatal(err)
+	}
+	owner.start()
+	err := owner.wait()
+	switch {
+	case err == nil && refuses:
+		c.tb.Errorf("%s: a node starts whose log is garbage", c.name)
+	case err != nil && (!refuses || !strings.Contains(err.Error(), owner.config.Directory)):
+		c.tb.Errorf("%s: a node with a ruined log says %v\n%s", c.name, err, owner.stderr)
+	}
+	r.more(20)
+	if err != nil {
+		c.tb.Logf("a node with a ruined log says: %v", err)
+		owner.kill()
+		if err := os.RemoveAll(data); err != nil {
+			c.tb.Fatal(err)
+		}
+		if err := os.CopyFS(data, os.DirFS(kept)); err != nil {
+			c.tb.Fatal(err)
+		}
+		c.startAll()
+	}
+	owner.load(r.config)
+	r.settle(monotonic())
+}
+
+// tornLog cuts the last record of the log in two, as a loss of power does.
+func tornLog(r *round) {
+	spoilLog(r, func(name string, end int64) error { return os.Truncate(name, end-7) }, false)
+}
+
+// garbledLog overwrites the last record of the log.
+func garbledLog(r *round) {
+	spoilLog(r, func(name string, end int64) error {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		garbage := make([]byte, 24)
+		for i := range garbage {
+			garbage[i] = byte(1 + r.random.IntN(255))
+		}
+		_, err = f.WriteAt(garbage, end-int64(len(garbage)))
+		return err
+	}, true)
+}
+
+// spoiledRecord overwrites the record of one key, whose next owner can then not know what was granted: it must grant nothing of that
+// key, and say of which, until the record is there again.
+func spoiledRecord(r *round) {
+	r.more(40)
+	c := r.cluster
+	ctx, cancel := context.WithTimeout(context.Background(), startDelay)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.clients, DialTimeout: callTimeout})
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer client.Close()
+	ask := r.config.request(quotaKey)
+	ask.Key = fmt.Sprintf("spoiled-%d", c.round)
+	ask.N = 2
+	const taken = 10
+	for n := int64(0); n < taken; {
+		if a := c.follower.Acquire(ctx, ask); a.Outcome == durable.Granted {
+			n += ask.N
+		} else if ctx.Err() != nil {
+			c.tb.Fatal(a.Outcome, a.Err)
+		}
+	}
+	name := fmt.Sprintf("/weir/state/%d:%s%s", len(faultPolicy), faultPolicy, ask.Key)
+	found, err := client.Get(ctx, name)
+	if err != nil || len(found.Kvs) != 1 {
+		c.tb.Fatalf("there is no record %s: %v", name, err)
+	}
+	good := found.Kvs[0].Value
+	spoiled := [][]byte{{}, good[:len(good)/2], []byte("garbage"), append([]byte{99}, good[1:]...), append(slices.Clone(good), 0)}
+	bad := spoiled[r.random.IntN(len(spoiled))]
+	if _, err := client.Put(ctx, name, string(bad)); err != nil {
+		c.tb.Fatal(err)
+	}
+	owner := c.owner()
+	r.strike(owner.config.Index)
+	owner.kill()
+	r.died(1)
+	r.settle(r.fault, owner.config.Index)
+	c.until("the key is refused by name", func() bool {
+		a := c.follower.Acquire(ctx, ask)
+		if a.Outcome == durable.Granted {
+			c.tb.Fatalf("%s, round %d: permits are granted of a key whose record is %q", c.name, c.round, bad)
+		}
+		return a.Outcome == durable.Unavailable && a.Err != nil && strings.Contains(a.Err.Error(), ask.Key)
+	})
+	if _, err := client.Put(ctx, name, string(good)); err != nil {
+		c.tb.Fatal(err)
+	}
+	var last durable.Answer
+	c.until("the key is back with its record", func() bool {
+		last = c.follower.Acquire(ctx, ask)
+		return last.Outcome == durable.Granted
+	})
+	if left := last.Decision.Remaining; left > quotaPermits-taken-ask.N {
+		c.tb.Errorf("%s, round %d: %d permits are left of %d, of which %d were granted", c.name, c.round, left, quotaPermits, taken+ask.N)
+	}
+	c.startAll()
+	owner.load(r.config)
+	r.settle(monotonic())
+}
