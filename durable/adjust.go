@@ -166,14 +166,8 @@ func (b *bucket) unadjust(w *waiter) {
 	b.uncover()
 }
 
-// Inspect answers what is left of a limit, and changes nothing.
+// Inspect answers what is left of a limit, as a probe would be answered, and changes nothing.
 func (o *Owner) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
-	a := o.Acquire(ctx, Request{Policy: policy, Key: key, Limit: l})
-	if a.Outcome == Granted || a.Outcome == Refused {
-		return a.Decision, nil
-	}
-	if a.Err != nil {
-		return weir.Decision{}, a.Err
-	}
-	return weir.Decision{}, fmt.Errorf("weir: it is not known what is left: %w: %v", store.ErrUnavailable, a.Outcome)
+	r := o.Call(ctx, oneCall(CallInspect, policy, key, l))
+	return r.State.Decision, r.Err
 }

@@ -102,12 +102,7 @@ func (n *Node) ask(ctx context.Context, most time.Duration, f func(owner *Owner,
 		if f(owner, peer) {
 			return nil
 		}
-		short, cancel := context.WithTimeout(ctx, retryNotOwner)
-		select {
-		case <-changed:
-		case <-short.Done():
-		}
-		cancel()
+		news(ctx, changed)
 	}
 }
 
