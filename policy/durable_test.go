@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -227,47 +228,56 @@ func inOrder(queue int64, most time.Duration) policy.Policy {
 // TestDurableWaitsInOneQueue has callers of two engines wait for permits of one owner: they get them in the order in which they have
 // come, each after its time; others are told at once, or when their time is up, why not.
 func TestDurableWaitsInOneQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOwner(t, nil)
-		set := &policy.Set{
-			Policies: []policy.Policy{inOrder(4, time.Hour), {Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6})}},
-			Rules:    []policy.Rule{{Name: "all", Limits: uses("p", "use")}},
-		}
-		engines := []*policy.Engine{ownedBy(t, o, nil, nil, set), ownedBy(t, o, nil, nil, set)}
-		var lock sync.Mutex
-		var got []string
-		began := time.Now()
-		var all sync.WaitGroup
-		for i := range 6 {
-			all.Go(func() {
-				var v policy.Verdict
-				err := engines[i%2].Wait(t.Context(), &policy.Request{}, &v)
-				lock.Lock()
-				got = append(got, fmt.Sprintf("%d %v after %v, %v", i, v.Decision().Reason, time.Since(began), err))
-				lock.Unlock()
-				v.Release()
-			})
-			synctest.Wait()
-		}
-		var v policy.Verdict
-		if engines[0].Take(&policy.Request{}, &v); v.Allowed || time.Since(began) != 0 {
-			t.Errorf("it has waited: %+v", v)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := engines[0].Wait(ctx, &policy.Request{}, &v); !errors.Is(err, context.Canceled) || v.Allowed {
-			t.Errorf("%v, %+v", err, v)
-		}
-		all.Wait()
-		want := []string{
-			"0 none after 0s, <nil>", "5 queue-full after 0s, <nil>", "1 none after 1m0s, <nil>", "2 none after 2m0s, <nil>",
-			"3 none after 3m0s, <nil>", "4 none after 4m0s, <nil>",
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
-		wantLeft(t, engines[0], "use", "", 6)
-	})
+	for name, open := range map[string]func(t *testing.T) store.Queued{
+		"a store with a queue": func(t *testing.T) store.Queued { return newOwner(t, nil) },
+		"the owner of a cluster": func(t *testing.T) store.Queued {
+			return durable.NewStore(newNode(t, newCluster(t), nil))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { waitsInOneQueue(t, open(t)) }) })
+	}
+}
+
+func waitsInOneQueue(t *testing.T, o store.Queued) {
+	t.Helper()
+	set := &policy.Set{
+		Policies: []policy.Policy{inOrder(4, time.Hour), {Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6})}},
+		Rules:    []policy.Rule{{Name: "all", Limits: uses("p", "use")}},
+	}
+	engines := []*policy.Engine{ownedBy(t, o, nil, nil, set), ownedBy(t, o, nil, nil, set)}
+	var lock sync.Mutex
+	var got []string
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			var v policy.Verdict
+			err := engines[i%2].Wait(t.Context(), &policy.Request{}, &v)
+			lock.Lock()
+			got = append(got, fmt.Sprintf("%d %v after %v, %v", i, v.Decision().Reason, time.Since(began), err))
+			lock.Unlock()
+			v.Release()
+		})
+		synctest.Wait()
+	}
+	var v policy.Verdict
+	if engines[0].Take(&policy.Request{}, &v); v.Allowed || time.Since(began) != 0 {
+		t.Errorf("it has waited: %+v", v)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := engines[0].Wait(ctx, &policy.Request{}, &v); !errors.Is(err, context.Canceled) || v.Allowed {
+		t.Errorf("%v, %+v", err, v)
+	}
+	all.Wait()
+	want := []string{
+		"0 none after 0s, <nil>", "5 queue-full after 0s, <nil>", "1 none after 1m0s, <nil>", "2 none after 2m0s, <nil>",
+		"3 none after 3m0s, <nil>", "4 none after 4m0s, <nil>",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	wantLeft(t, engines[0], "use", "", 6)
 }
 
 // TestDurableWaitsAtMost as long as the shortest MaxWait, as its caller, or as the engine.
