@@ -50,6 +50,7 @@ type Owner struct {
 	options OwnerOptions
 	term    Term
 	began   time.Time
+	wall    int64 // the same in Unix nanoseconds
 	ctx     context.Context //nolint:containedctx // until the owner ends
 	end     context.CancelFunc
 	writing context.Context //nolint:containedctx // until nothing is written any more
@@ -108,6 +109,7 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	own := &Owner{
 		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
 	}
+	own.wall = own.began.UnixNano()
 	own.writing, own.cut = context.WithCancel(context.Background())
 	for range o.Writers {
 		own.work.Go(own.write)
@@ -133,7 +135,7 @@ func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()
 
 // unix is a time by which states are kept: that of the wall when the term began, and what has passed since. A clock that is set
 // during the term neither mints permits nor keeps them from coming back.
-func (o *Owner) unix(now time.Time) int64 { return o.began.UnixNano() + int64(now.Sub(o.began)) }
+func (o *Owner) unix(now time.Time) int64 { return o.wall + int64(now.Sub(o.began)) }
 
 // Ticket is a request that waits.
 type Ticket struct {

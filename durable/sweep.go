@@ -88,7 +88,7 @@ func (o *Owner) deletable(r *Named) bool {
 	if err != nil {
 		return false // whoever asks for the key is told
 	}
-	for _, at := range [...]int64{o.began.UnixNano(), o.unix(time.Now().Add(-sweepMargin))} {
+	for _, at := range [...]int64{o.wall, o.unix(time.Now().Add(-sweepMargin))} {
 		if _, err := state.Advance(at, state.Limit()); err != nil {
 			return false
 		}

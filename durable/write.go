@@ -55,7 +55,7 @@ func (o *Owner) recovered(value []byte) (*store.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range [...]int64{o.began.UnixNano(), o.unix(time.Now())} {
+	for _, at := range [...]int64{o.wall, o.unix(time.Now())} {
 		if _, err = state.Advance(at, state.Limit()); err != nil {
 			return nil, fmt.Errorf("%w: %w", errMalformed, err)
 		}
