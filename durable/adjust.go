@@ -82,13 +82,10 @@ func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustm
 	})
 	select {
 	case x := <-got:
-		switch {
-		case x.Outcome == Granted:
+		if x.Outcome == Granted {
 			return own.Adjustment, nil
-		case x.Err != nil:
-			return a, x.Err
 		}
-		return a, fmt.Errorf("weir: it is not known whether it was adjusted: %w: %v", store.ErrUnavailable, x.Outcome)
+		return a, x.reason()
 	case <-ctx.Done():
 		return a, fmt.Errorf("weir: it is not known whether it was adjusted: %w", ctx.Err())
 	}

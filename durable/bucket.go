@@ -44,6 +44,7 @@ type bucket struct {
 	timerAt   time.Time
 	retryAt   time.Time // nothing is granted before, after a write has failed
 	failure   error     // why it has
+	kept      int       // by how many calls it is needed
 	ended     Outcome   // what everybody is answered from now on, 0 while it goes on
 
 	granted int64 // permits

@@ -81,7 +81,8 @@ func (b *bucket) lastUsed() int64 {
 // quiet tells whether nobody needs the bucket.
 func (b *bucket) quiet() bool {
 	return b.ended == 0 && !b.loading && !b.asked && !b.busy && b.writing.oldest == nil && b.queue.Len() == 0 &&
-		len(b.deadlines) == 0 && len(b.early) == 0 && len(b.trail) == 0
+		len(b.deadlines) == 0 && len(b.early) == 0 && len(b.trail) == 0 &&
+		b.kept == 0
 }
 
 // exact tells whether the record in force says what is in memory.

@@ -410,22 +410,18 @@ func (n *Node) Commit(ctx context.Context, r Reservation, actual int64) error {
 // Cancel ends a reservation as if nothing had been taken: see [Owner.Cancel].
 func (n *Node) Cancel(ctx context.Context, r Reservation) error { return n.settle(ctx, r, 0, true) }
 
-func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) (err error) {
-	missing := n.ask(ctx, n.options.OwnerWait, func(owner *Owner, peer Peer) bool {
+func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
+	var u unsure
+	err := n.ask(ctx, n.options.OwnerWait, func(owner *Owner, peer Peer) bool {
 		switch {
 		case owner != nil && cancel:
-			err = owner.Cancel(ctx, r)
+			return u.settled(owner.Cancel(ctx, r))
 		case owner != nil:
-			err = owner.Commit(ctx, r, actual)
-		default:
-			err = peer.Settle(ctx, r, actual, cancel)
+			return u.settled(owner.Commit(ctx, r, actual))
 		}
-		return !errors.Is(err, errNotOwner)
+		return u.settled(peer.Settle(ctx, r, actual, cancel))
 	})
-	if missing != nil {
-		return missing
-	}
-	return err
+	return u.result(err)
 }
 
 // Close leaves the cluster. If the node is the owner, those who wait are answered Stopping, and another node can take over at

@@ -63,6 +63,7 @@ func (n *Node) call(ctx context.Context, c *Call) (r Result) {
 	if c.Kind == CallTake {
 		most = min(most, max(c.Wait, time.Second))
 	}
+	var u unsure
 	err := n.ask(ctx, most, func(owner *Owner, peer Peer) bool {
 		asked := c
 		if since := time.Since(begin); c.Wait > 0 && since > 0 {
@@ -78,9 +79,21 @@ func (n *Node) call(ctx context.Context, c *Call) (r Result) {
 		} else {
 			r = peer.Call(ctx, asked)
 		}
-		return !errors.Is(r.Err, errNotOwner) && (r.Outcome != Stopping || c.Wait > 0)
+		switch c.Kind {
+		case CallTake:
+			return !errors.Is(r.Err, errNotOwner) && (r.Outcome != Stopping || c.Wait > 0)
+		case CallCommit, CallCancel, CallPeek, CallInspect, CallAdjustments: // which can be called again
+			return u.settled(r.Err)
+		default:
+			return !errors.Is(r.Err, errNotOwner)
+		}
 	})
 	switch {
+	case u.gone != nil:
+		if err = u.result(err); err != nil {
+			return failed(err)
+		}
+		return r
 	case err == nil:
 		return r
 	case ctx.Err() != nil && c.Kind == CallTake:
@@ -89,6 +102,34 @@ func (n *Node) call(ctx context.Context, c *Call) (r Result) {
 		return failed(fmt.Errorf("weir: the owner of the limits was not asked: %w", ctx.Err()))
 	}
 	return failed(err)
+}
+
+// unsure is for what can be asked again if the owner has gone before it had answered: it is done once even if that is asked
+// twice.
+type unsure struct {
+	gone error // that of an owner that may have done it
+	err  error
+}
+
+// settled tells whether an error is an answer.
+func (u *unsure) settled(err error) bool {
+	if errors.Is(err, errOwnerGone) {
+		u.gone = err
+		return false
+	}
+	u.err = err
+	return !errors.Is(err, errNotOwner)
+}
+
+// result is the last word; missing says that there was nobody to ask in the end.
+func (u *unsure) result(missing error) error {
+	switch {
+	case u.gone != nil && (missing != nil || errors.Is(u.err, ErrNotReserved)): // maybe because it was done
+		return u.gone
+	case missing != nil:
+		return missing
+	}
+	return u.err
 }
 
 // ask asks whoever is the owner until it is one that has done something, for whom it waits at most so long.

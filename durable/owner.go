@@ -279,13 +279,10 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 	})
 	select {
 	case a := <-got:
-		switch {
-		case a.Outcome == Granted:
+		if a.Outcome == Granted {
 			return nil
-		case a.Err != nil:
-			return a.Err
 		}
-		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w: %v", store.ErrUnavailable, a.Outcome)
+		return a.reason()
 	case <-ctx.Done():
 		return fmt.Errorf("weir: it is not known whether the reservation was settled: %w", ctx.Err())
 	}

@@ -62,6 +62,7 @@ func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
 			return nil, err
 		}
 		if s.lock() {
+			s.keep(c.Kind == CallTake)
 			return s, nil
 		}
 		if !o.goesOn() { // otherwise one of them was dropped, to make room
@@ -136,6 +137,25 @@ func (s *step) lock() bool {
 	return ok
 }
 
+// keep has the buckets, which are locked, kept in memory until release: what is undone must be undone where it was done.
+func (s *step) keep(needed bool) {
+	for i := range s.parts {
+		if b := s.parts[i].bucket; b != nil && needed {
+			b.kept++
+		}
+	}
+}
+
+func (s *step) release() {
+	for i := range s.parts {
+		if b := s.parts[i].bucket; b != nil {
+			b.mu.Lock()
+			b.kept--
+			b.mu.Unlock()
+		}
+	}
+}
+
 // unlock lets the buckets go and gives the answers.
 func (s *step) unlock(after *answers) {
 	for i := range s.parts {
@@ -182,6 +202,8 @@ func (a Answer) reason() error {
 		return a.Err
 	case a.Decision.Reason == weir.ReasonTableFull:
 		return errFull
+	case a.Outcome == Stopping || a.Outcome == Unavailable:
+		return errOwnerGone
 	}
 	return fmt.Errorf("%w: it is not known whether it was done: %v", store.ErrUnavailable, a.Outcome)
 }
@@ -203,6 +225,7 @@ func (o *Owner) take(ctx context.Context, c *Call) Result {
 	case err != nil:
 		return failed(err)
 	}
+	defer s.release()
 	result, err := s.takeAll(time.Now())
 	switch {
 	case err != nil:
