@@ -50,7 +50,7 @@ type Owner struct {
 	options OwnerOptions
 	term    Term
 	began   time.Time
-	wall    int64 // the same in Unix nanoseconds
+	wall    int64           // the same in Unix nanoseconds
 	ctx     context.Context //nolint:containedctx // until the owner ends
 	end     context.CancelFunc
 	writing context.Context //nolint:containedctx // until nothing is written any more
