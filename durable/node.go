@@ -111,6 +111,9 @@ func (n *Node) campaign() {
 			if n.ctx.Err() == nil {
 				n.warn("campaigning for the limits has failed", err)
 			}
+			if errors.Is(err, ErrEngineClosed) { // which stays so
+				return
+			}
 			pause(n.ctx, retryCampaign)
 			continue
 		}

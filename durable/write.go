@@ -134,6 +134,7 @@ func (o *Owner) writeAll(all []drawn) {
 			writes = append(writes, all[i].writes...)
 		}
 	}
+	begun := time.Now()
 	revision, err := o.store(ctx, writes)
 	if errors.Is(err, ErrConflict) {
 		if len(all) > 1 {
@@ -148,7 +149,9 @@ func (o *Owner) writeAll(all []drawn) {
 	if err != nil {
 		o.counts.failed.Add(1)
 		o.failed("records could not be written", err)
+		o.unable(begun, err)
 	} else {
+		o.failing.Store(0)
 		o.counts.writes.Add(1)
 		o.counts.records.Add(int64(len(writes)))
 	}
@@ -172,6 +175,25 @@ func (o *Owner) store(ctx context.Context, writes []Write) (revision int64, err 
 		return 0, fmt.Errorf("%w", err)
 	}
 	return revision, nil
+}
+
+// unable notes that a write has failed, and ends the term if none has succeeded for as long as one may take. The engine may hear of an
+// owner that cannot write, as when its disk is full or stands still, and then nobody else can become the owner who could.
+func (o *Owner) unable(begun time.Time, err error) {
+	if errors.Is(err, ErrConflict) {
+		return
+	}
+	since := int64(begun.Sub(o.began))
+	if !o.failing.CompareAndSwap(0, since) {
+		since = o.failing.Load()
+	}
+	if since == 0 || time.Since(o.began)-time.Duration(since) < o.options.WriteTimeout || o.ctx.Err() != nil {
+		return
+	}
+	o.depose(err)
+	ctx, cancel := context.WithTimeout(o.ctx, o.options.WriteTimeout)
+	defer cancel()
+	_ = o.term.Resign(ctx) // or it ends by itself
 }
 
 // failed looks whether a failure ends the term.

@@ -192,6 +192,15 @@ func (c *Cluster) join(ctx context.Context, o *ClusterOptions) (err error) {
 		forward.Register(c.grpc, c.node)
 		c.work.Go(func() { _ = c.grpc.Serve(c.listener) })
 	}
+	if c.server != nil {
+		c.work.Go(func() { // others keep a lease for a server that cannot write
+			select {
+			case <-c.server.Failed():
+				c.engine.end()
+			case <-c.server.ctx.Done():
+			}
+		})
+	}
 	if c.server != nil && len(o.Peers) > 1 {
 		c.work.Go(func() { c.server.stepAside(c.node) })
 	}
