@@ -42,8 +42,8 @@ type OwnerOptions struct {
 // The trade: a record says what was granted, and how many permits may have been granted since, up to K of them. So that many
 // grants need one write, and run at the speed of memory in between; a new owner takes them for granted, at the latest moment at
 // which they can have been, so that a crash burns at most K - 1 permits of a key and mints none (TestCrashBurnsAtMostK).
-// K follows demand: it doubles while records are used up within 50 ms, and is halved when half of one is left after a
-// second. Requests for which a write is needed at the same time share it, across keys.
+// K follows demand: it doubles while records are used up within 50 ms, or within four writes, and is at least what was waited for
+// then; it is halved when half of one is left after a second. Requests for which a write is needed at the same time share it, across keys.
 //
 // A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe for concurrent use.
 type Owner struct {

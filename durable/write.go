@@ -223,10 +223,12 @@ func (b *bucket) draw(reserve int64) []Write {
 	if b.state.Limit().Algorithm == weir.AlgorithmConcurrency {
 		most = 0 // all of its grants are reservations, which are written
 	}
-	b.next = b.ahead.choose(time.Now(), b.covered, most)
+	wanted := int64(0)
 	for w := b.writing.oldest; w != nil; w = w.next {
 		w.written = true
+		wanted += w.request.N
 	}
+	b.next = b.ahead.choose(time.Now(), b.covered, wanted, most)
 	b.inForce.drawn, b.inForce.erases = b.next, false
 	b.busy, b.stale = true, false
 	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
@@ -268,6 +270,7 @@ func (b *bucket) wrote(revision int64, err error) {
 		}
 	default:
 		b.revision, b.covered, b.inForce.ahead = revision, b.next, b.inForce.drawn
+		b.ahead.inForce(time.Now())
 		if b.inForce.erases {
 			b.revision = 0
 		}
