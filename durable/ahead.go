@@ -5,8 +5,8 @@ import "time"
 // ahead chooses how many permits a record is ahead. It doubles as long as records are used up within a moment, and halves where
 // most of one was left after a while, so that a busy limit writes seldom and a crash of a quiet one burns nothing.
 type ahead struct {
-	most int64 // 0 writes every grant
-	last int64 // what the record in force was given
+	most int64     // 0 writes every grant
+	last int64     // what the record in force was given
 	at   time.Time // since when it is in force, or when it was drawn if it is not yet
 	took time.Duration
 }
