@@ -273,6 +273,9 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 
 // Acquire asks for permits and waits for the answer, whoever the owner is. A request whose context ends is withdrawn.
 func (n *Node) Acquire(ctx context.Context, r Request) Answer {
+	if r.Wait < 0 || r.Wait > MaxWait { // which the owner would not see, as the time that passes until it is asked is taken off
+		return refusedBy(&r, Unavailable, r.check())
+	}
 	deadline := time.Now().Add(r.Wait)
 	for {
 		a := n.acquire(ctx, r)
