@@ -193,10 +193,21 @@ func (n *Node) follow(watch <-chan Ownership) {
 func (n *Node) dropPeer() {
 	var old Peer
 	n.set(func() { old, n.peer = n.peer, nil })
-	if old != nil {
-		_ = old.Close()
+	if old == nil {
+		return
 	}
+	n.work.Go(func() { // an owner that stops has answered, and its answers are on their way
+		select {
+		case <-old.Done():
+		default:
+			pause(n.ctx, drainTime)
+		}
+		_ = old.Close()
+	})
 }
+
+// drainTime is for how long an owner that is none any more can still answer what it was asked.
+const drainTime = 100 * time.Millisecond
 
 // connect connects to the owner, if it is another node, and tells whether there is nothing left to do.
 func (n *Node) connect(o Ownership) bool {

@@ -106,6 +106,9 @@ func (n *Node) elected(ctx context.Context) *Owner {
 		if owner != nil || closed {
 			return owner
 		}
+		if at := n.Ownership().Address; at != "" && at != n.options.Address {
+			return nil
+		}
 		select {
 		case <-changed:
 		case <-timer.C:
