@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 # How long `make fuzz` fuzzes each target.
 FUZZTIME ?= 30s
 
-# How often `make redis-faults` repeats what the tests do to the servers.
-ROUNDS ?= 20
+# How often `make redis-faults` repeats what the tests do to the servers, and how many faults `make durable-faults` does.
+ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,20)
 
 # Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it only pins
 # the versions of the tools below.
@@ -45,8 +45,9 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop, store/redis, cmd/weir and examples/postgres run. Where they cannot be installed, those
-# tests fail, and no others. Of PostgreSQL the programs are enough: no cluster is made.
+# The servers that the tests of interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks. Where they
+# cannot be installed, those fail, and no others. Tests start them by themselves, so of PostgreSQL the programs are enough: no cluster
+# is made; and the service of etcd is not started (policy-rc.d is how Debian asks whether it may).
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -62,6 +63,17 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends redis-server; } || \
 			echo 'redis-server is missing: install it, or the tests of store/redis and cmd/weir fail'; \
+	}
+	@command -v etcd >/dev/null || { \
+		$(HEADING) 'installing etcd-server'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		may=/usr/sbin/policy-rc.d; made=no; [ -e "$$may" ] || made=yes; \
+		{ $$sudo apt-get update -qq && \
+			{ [ "$$made" = no ] || printf '#!/bin/sh\nexit 101\n' | $$sudo install -m 755 /dev/stdin "$$may"; } && \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends etcd-server; } || \
+			echo 'etcd-server is missing: install it, or the tests of durable/etcd fail'; \
+		[ "$$made" = no ] || $$sudo rm -f "$$may"; \
 	}
 	@command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { \
 		$(HEADING) 'installing postgresql'; \
@@ -91,6 +103,10 @@ redis-steps: deps ## compare the script for Redis with package algo on 10 millio
 redis-faults: deps ## kill, stop, cut off and fail over servers of Redis under load, ROUNDS (20) times
 	@cd store/redis && WEIR_ROUNDS=$(ROUNDS) go test -race -count=1 -timeout 2h -v . \
 		-run 'Server|Sentinel|Replica|Cluster|Links|Clock|Fleet' 
+
+.PHONY: durable-faults
+durable-faults: ## kill, stop, cut off and corrupt three nodes with durable limits under load, ROUNDS (100) times
+	@cd durable/etcd && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestFaults$$' -v .
 
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)

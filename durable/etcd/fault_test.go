@@ -23,7 +23,7 @@ var totals struct {
 	granted, inOrder, histories, operations, quotaTaken, quotaBurned atomic.Int64
 }
 
-// rounds is how many rounds of faults the tests do: WEIR_ROUNDS, or a few of each kind.
+// rounds is how many rounds of faults the tests do: WEIR_ROUNDS, or one of each kind with each cluster.
 func rounds(tb testing.TB) int {
 	tb.Helper()
 	text := os.Getenv("WEIR_ROUNDS")
