@@ -13,6 +13,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -294,7 +295,7 @@ func attempt(ctx context.Context, o *ClusterOptions, secure *tls.Config) (*clien
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: secure, Logger: zapLogger(o.Logger, newFailure()),
+		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: secure, Logger: zap.NewNop(),
 		DialTimeout: attemptTime, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(forward.ConnectParams), grpc.WithContextDialer(forward.DialTCP)},
 	})
@@ -342,6 +343,9 @@ func (c *Cluster) Failed() <-chan struct{} {
 func (c *Cluster) Close() error {
 	c.once.Do(func() {
 		var all []error
+		if c.engine != nil && c.server != nil && c.server.Err() != nil { // nothing can be handed over
+			_ = c.engine.Close()
+		}
 		if c.node != nil {
 			all = append(all, c.node.Close())
 		}

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -40,6 +41,7 @@ func three(t *testing.T) []etcd.ClusterOptions {
 	for i := range ports {
 		all = append(all, etcd.ClusterOptions{
 			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: 30 * time.Second,
+			UnsafeNoFsync: true, // a crash is not what is tested
 		})
 	}
 	return all
@@ -94,5 +96,13 @@ func TestThreeNodes(t *testing.T) {
 	}
 	if granted != 6 {
 		t.Errorf("%d were granted", granted)
+	}
+}
+
+// wantOption wants an error that names an option.
+func wantOption(t *testing.T, err error, option string) {
+	t.Helper()
+	if o, ok := errors.AsType[*weir.OptionError](err); !ok || o.Option != option {
+		t.Errorf("%v, want one of %s", err, option)
 	}
 }

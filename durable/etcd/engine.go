@@ -222,7 +222,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 }
 
 // watchPause is how long to wait after watching has failed.
-const watchPause = 100 * time.Millisecond
+const watchPause = 50 * time.Millisecond
 
 // lookTime is how long a question may take of who the owner is.
 const lookTime = time.Second
@@ -327,6 +327,8 @@ func (t *term) over() {
 // the lease, so that the next one can go to another server.
 func (t *term) live() {
 	defer t.over()
+	lease := renewer{client: t.engine.client, lease: t.lease}
+	defer lease.close()
 	pause := t.ttl / 5       //nolint:mnd // so that a lost packet or two do no harm
 	attempt := t.ttl * 2 / 5 //nolint:mnd // so that there can be a second one
 	for {
@@ -336,15 +338,13 @@ func (t *term) live() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(t.ctx, min(attempt, left))
-		r, err := t.engine.client.KeepAliveOnce(ctx, t.lease)
+		seconds, err := lease.renew(ctx)
 		cancel()
 		switch {
 		case t.ctx.Err() != nil, errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return
-		case err == nil && r.TTL <= 0:
-			return
 		case err == nil:
-			t.alive(sent, r.TTL)
+			t.alive(sent, seconds)
 		}
 		timer := time.NewTimer(min(pause, max(0, time.Until(t.Expires()))))
 		select {
@@ -451,9 +451,15 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		}
 		puts = append(puts, clientv3.OpPut(key, string(w.Value)))
 	}
-	r, err := t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
-	if err != nil {
-		return 0, t.failed("written", err)
+	var r *clientv3.TxnResponse
+	for {
+		r, err = t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
+		if err == nil {
+			break
+		}
+		if !dropped(err) || t.pause(ctx) != nil {
+			return 0, t.failed("written", err)
+		}
 	}
 	if r.Succeeded {
 		return r.Header.Revision, nil
@@ -484,9 +490,18 @@ func (t *term) failed(what string, err error) error {
 	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
+// dropped tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, so that it can be tried
+// again without knowing more.
+func dropped(err error) bool {
+	return strings.HasSuffix(err.Error(), "raft proposal dropped")
+}
+
 // Resign implements [durable.Term].
 func (t *term) Resign(ctx context.Context) error {
 	t.over()
+	if t.engine.ctx.Err() != nil {
+		return durable.ErrEngineClosed // it ends by itself
+	}
 	if _, err := t.engine.client.Revoke(ctx, t.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
 	}

@@ -15,6 +15,9 @@ import (
 // mostLogged is how many lines of etcd are logged in a second; the rest is counted.
 const mostLogged = 10
 
+// onePort is what etcd says of every server that does not serve clients by HTTP, as this one never does.
+const onePort = "Running http and grpc server on single port. This is not recommended for production."
+
 // logCore gives what etcd logs from a warning upwards to a slog.Logger. It implements zapcore.Core.
 type logCore struct {
 	logger *slog.Logger
@@ -64,7 +67,7 @@ func (c *logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements [zapcore.Core]. What ends the server is always logged.
 func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if c.logger == nil {
+	if c.logger == nil || e.Message == onePort {
 		return nil
 	}
 	dropped, ok := c.rate.take(e.Time)

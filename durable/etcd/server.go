@@ -240,6 +240,8 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 		err  error
 	}
 	started := make(chan result, 1)
+	_, missing := os.Stat(filepath.Join(o.Directory, "member"))
+	used := missing == nil
 	go func() {
 		r := result{err: errFailed}
 		defer func() { started <- r }()
@@ -260,6 +262,9 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 		select {
 		case r := <-waiting:
 			waiting = nil
+			if _, listens := errors.AsType[*net.OpError](r.err); r.err != nil && used && !listens {
+				s.failure.fail(r.err)
+			}
 			if r.err == nil {
 				e, ready, failed = r.etcd, r.etcd.Server.ReadyNotify(), r.etcd.Err()
 				continue
@@ -278,7 +283,9 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 				"directory", o.Directory, "waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String())
 			continue
 		}
+		stopped := make(chan struct{})
 		go func() { // which may take long, or never end, where it cannot be started
+			defer close(stopped)
 			if waiting != nil {
 				e = (<-waiting).etcd
 			}
@@ -287,6 +294,12 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 				e.Close()
 			}
 		}()
+		wait := time.NewTimer(closeTime)
+		select {
+		case <-stopped:
+		case <-wait.C:
+		}
+		wait.Stop()
 		select {
 		case <-s.failure.done:
 			return nil, fmt.Errorf("what is in the directory cannot be used: %w: a node of a cluster can be removed from it, "+

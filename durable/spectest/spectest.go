@@ -424,7 +424,7 @@ func settings(t *testing.T, s *Subject) {
 	wrong := map[string]func(r *durable.Request){
 		"no policy":      func(r *durable.Request) { r.Policy = "" },
 		"negative n":     func(r *durable.Request) { r.N = -1 },
-		"long wait":      func(r *durable.Request) { r.Wait = durable.MaxWait + 1 },
+		"long wait":      func(r *durable.Request) { r.Wait = durable.MaxWait + time.Minute },
 		"negative wait":  func(r *durable.Request) { r.Wait = -1 },
 		"negative queue": func(r *durable.Request) { r.QueueLimit = -1 },
 		"no rate":        func(r *durable.Request) { r.Limit.Rate = weir.Rate{} },

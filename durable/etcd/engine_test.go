@@ -1,0 +1,160 @@
+package etcd_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/enginetest"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+// suite runs the suite of engines, each of whose tests has a prefix of its own. Tests share what the clients lead to.
+func suite(t *testing.T, ttl time.Duration, clients ...*clientv3.Client) {
+	t.Helper()
+	var last, turn atomic.Int64
+	enginetest.Run(t, func(*testing.T) enginetest.Cluster {
+		prefix := fmt.Sprintf("/weir/%d/", last.Add(1))
+		return enginetest.Cluster{TTL: ttl, Engine: func(t *testing.T) durable.Engine {
+			e, err := etcd.New(clients[int(turn.Add(1))%len(clients)], etcd.Options{Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}}
+	})
+}
+
+// quick is an etcd server without fsync, as its crashes are not what is tested.
+func quick(t *testing.T) *etcd.Server {
+	t.Helper()
+	s, err := etcd.Start(t.Context(), etcd.EmbeddedOptions{Directory: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestEngineEmbedded(t *testing.T) {
+	t.Parallel()
+	suite(t, 1500*time.Millisecond, quick(t).Client())
+}
+
+func TestEngineOfThree(t *testing.T) {
+	t.Parallel()
+	var clients []*clientv3.Client
+	for _, c := range joinAll(t, three(t)) {
+		clients = append(clients, c.Server().Client())
+	}
+	suite(t, 1500*time.Millisecond, clients...)
+}
+
+func TestEngineExternal(t *testing.T) {
+	t.Parallel()
+	suite(t, 2500*time.Millisecond, startExternal(t).client(t, userName, password))
+}
+
+// TestKeyDeletedByHand: an owner whose key, or whose lease, somebody deletes knows at once, and the next one is elected.
+func TestKeyDeletedByHand(t *testing.T) {
+	t.Parallel()
+	client := quick(t).Client()
+	e, err := etcd.New(client, etcd.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, how := range []string{"key", "lease"} {
+		term, err := e.Campaign(t.Context(), "first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if how == "key" {
+			_, err = client.Delete(t.Context(), "/weir/owner/", clientv3.WithPrefix())
+		} else {
+			var keys *clientv3.GetResponse
+			if keys, err = client.Get(t.Context(), "/weir/owner/", clientv3.WithPrefix()); err == nil {
+				_, err = client.Revoke(t.Context(), clientv3.LeaseID(keys.Kvs[0].Lease))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-term.Done():
+		case <-time.After(5 * time.Second):
+			t.Errorf("the term goes on without its %s", how)
+		}
+		if time.Now().Before(term.Expires()) {
+			t.Error("it has not expired")
+		}
+	}
+}
+
+// TestCompactionWhileWaiting: candidates and watchers outlive that the revisions they had come from are given up.
+func TestCompactionWhileWaiting(t *testing.T) {
+	t.Parallel()
+	client := quick(t).Client()
+	e, err := etcd.New(client, etcd.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	first, err := e.Campaign(t.Context(), "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	won := make(chan durable.Term, 1)
+	go func() {
+		defer close(won)
+		if term, err := e.Campaign(t.Context(), "second"); err == nil {
+			won <- term
+		}
+	}()
+	w, err := e.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var revision int64
+	for range 20 {
+		if revision, err = first.Store(t.Context(), []durable.Write{{Name: "a", Value: []byte("b"), Revision: revision}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Compact(t.Context(), revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if second, ok := <-won; !ok {
+		t.Error("the second was not elected")
+	} else {
+		defer func() { _ = second.Resign(t.Context()) }()
+	}
+	for o := range w {
+		if o.Address == "second" {
+			break
+		}
+	}
+}
+
+// TestOptionsOfEngines: what is wrong is named.
+func TestOptionsOfEngines(t *testing.T) {
+	for name, o := range map[string]etcd.Options{
+		"TTL": {TTL: 1500 * time.Millisecond}, "TTL short": {TTL: time.Millisecond}, "TTL long": {TTL: 2 * time.Hour},
+		"Prefix": {Prefix: "weir"}, "Prefix long": {Prefix: strings.Repeat("/", 300)},
+	} {
+		_, err := etcd.New(nil, o)
+		wantOption(t, err, "Options."+strings.Fields(name)[0])
+	}
+}
