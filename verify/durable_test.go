@@ -20,7 +20,9 @@ import (
 )
 
 // still is a limit whose permits do not come back while a test lasts.
-func still(burst int64) weir.Limit { return weir.Limit{Rate: weir.Per(1, 1000*time.Hour), Burst: burst} }
+func still(burst int64) weir.Limit {
+	return weir.Limit{Rate: weir.Per(1, 1000*time.Hour), Burst: burst}
+}
 
 // durableAsked is whoever can be asked: an owner, or a node.
 type durableAsked interface {
@@ -91,7 +93,7 @@ func durableModel(limit, k int64) porcupine.Model {
 			}
 			return all
 		},
-		Equal: func(a, b any) bool { return a == b },
+		Equal:             func(a, b any) bool { return a == b },
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %v", input, output) },
 	}).ToModel()
 }

@@ -1,0 +1,60 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+)
+
+// benched is an owner whose writes take so long.
+func benched(b *testing.B, latency time.Duration, reserve int64) *durable.Owner {
+	b.Helper()
+	m := must(durable.NewMemory(durable.MemoryOptions{Latency: latency}))
+	e := m.Engine()
+	o := must(durable.NewOwner(must(e.Campaign(b.Context(), "here")), durable.OwnerOptions{Reserve: reserve}))
+	b.Cleanup(func() {
+		_ = o.Stop(context.Background())
+		_ = e.Close()
+	})
+	return o
+}
+
+var fast = weir.Limit{Rate: weir.PerSecond(1_000_000_000), Burst: 1_000_000_000}
+
+// BenchmarkOwner is grants of one busy key, by so many callers, with K = 1 and adaptive, where a write takes so long.
+func BenchmarkOwner(b *testing.B) {
+	for _, latency := range []time.Duration{0, 300 * time.Microsecond, time.Millisecond} {
+		for _, reserve := range []int64{1, 0} {
+			for _, callers := range []int{1, 64, 256, 10_000} {
+				b.Run(fmt.Sprintf("write=%v/K=%d/callers=%d", latency, reserve, callers), func(b *testing.B) {
+					o := benched(b, latency, reserve)
+					r := durable.Request{Policy: "api", Key: "key", Limit: fast, N: 1, Wait: time.Minute, QueueLimit: 1_000_000}
+					o.Acquire(b.Context(), r)
+					var left atomic.Int64
+					left.Store(int64(b.N))
+					var work sync.WaitGroup
+					b.ReportAllocs()
+					b.ResetTimer()
+					for range callers {
+						work.Go(func() {
+							for left.Add(-1) >= 0 {
+								if a := o.Acquire(context.Background(), r); a.Outcome != durable.Granted {
+									b.Error(a.Outcome, a.Err)
+									return
+								}
+							}
+						})
+					}
+					work.Wait()
+					b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "grants/s")
+				})
+			}
+		}
+	}
+}
