@@ -278,7 +278,7 @@ func (s *step) settle(now time.Time, after *answers) error {
 		}
 		if p.bucket.settled(&ending) {
 			found = true
-			s.written(p, 0, after)
+			s.written(p, after)
 			p.bucket.serve(now, after)
 		}
 	}
@@ -289,8 +289,8 @@ func (s *step) settle(now time.Time, after *answers) error {
 }
 
 // written has a part, which was carried out in memory, wait until it is durable. It stays done even if that fails.
-func (s *step) written(p *part, n int64, after *answers) {
-	s.waiter(p, n)
+func (s *step) written(p *part, after *answers) {
+	s.waiter(p, 0)
 	p.waiter.must, p.waiter.stays = true, true
 	p.bucket.pass(p.waiter, Answer{Outcome: Granted}, after)
 }
@@ -339,7 +339,7 @@ func (s *step) charge(now time.Time, result *Result, after *answers) error {
 		case CallRefund:
 			b.state.Refund(n)
 			b.uncover()
-			s.written(p, 0, after)
+			s.written(p, after)
 		case CallReturn: // nobody waits for that: if it is lost, that is on the side of the limit
 			if err := b.state.TakeBack(p.charge.Limit, s.call.Number, s.call.Taken); err != nil {
 				return err //nolint:wrapcheck // it names what is wrong
@@ -349,7 +349,7 @@ func (s *step) charge(now time.Time, result *Result, after *answers) error {
 			b.state.Reset()
 			b.generation++
 			b.uncover()
-			s.written(p, 0, after)
+			s.written(p, after)
 		default:
 			s.debit(p, after)
 			probe := b.state.Peek(0)
@@ -372,7 +372,7 @@ func (s *step) debit(p *part, after *answers) {
 		b.pass(p.waiter, Answer{Outcome: Granted}, after)
 	default:
 		b.state.Debit(n)
-		s.written(p, n, after)
+		s.written(p, after)
 	}
 }
 

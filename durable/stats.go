@@ -18,8 +18,8 @@ type OwnerStats struct {
 	WaitingRequests int64 `json:"waiting_requests"`
 	// PermitsAhead is how many permits a crash would burn now, at most.
 	PermitsAhead int64 `json:"permits_ahead"`
-	// Granted is how many requests for permits were granted, and GrantedPermits how many permits. Several charges of one
-	// request count one by one.
+	// Granted is how many requests for permits were granted, and GrantedPermits how many permits, those
+	// that were lent included. Several charges of one request count one by one.
 	Granted        int64 `json:"granted"`
 	GrantedPermits int64 `json:"granted_permits"`
 	// Refused counts the requests that were not.
