@@ -255,6 +255,7 @@ func TestCannotGoOn(t *testing.T) {
 	value := strings.Repeat("x", 900<<10)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+	start := time.Now()
 	for failed := false; !failed; {
 		short, done := context.WithTimeout(ctx, 2*time.Second)
 		_, err := c.Server().Client().Put(short, "large", value)
@@ -271,6 +272,7 @@ func TestCannotGoOn(t *testing.T) {
 	if err := c.Server().Err(); err == nil {
 		t.Error("it does not say why")
 	}
+	t.Logf("failed after %v: %v", time.Since(start), c.Server().Err())
 	begin := time.Now()
 	r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 10}, N: 1, Wait: 2 * time.Second}
 	if a := c.Node().Acquire(t.Context(), r); a.Outcome == durable.Granted {
@@ -283,6 +285,8 @@ func TestCannotGoOn(t *testing.T) {
 	_ = c.Close()
 	if d := time.Since(begin); d > 15*time.Second {
 		t.Errorf("it took %v to close", d)
+	} else {
+		t.Logf("closed in %v", d)
 	}
 	if !strings.Contains(log.String(), "cannot go on") {
 		t.Errorf("logged: %s", &log)
