@@ -40,8 +40,10 @@ each second.
 
   POST /v1/check  {"policy": "default", "key": "alice", "cost": 1}
                   200 if the request is within its limit, 429 if not, and the
-                  decision; 503 if there is none. "policy" is "default" and "cost" is 1 unless they
-                  are given; a cost of 0 takes nothing. "retry_after" and
+                  decision; 503 if there is none. "policy" is "default" and
+                  "cost" is 1 unless they are given; a cost of 0 takes nothing.
+                  "wait" is for how many seconds the client is ready to wait in
+                  the queue of the policy, if it has one. "retry_after" and
                   "reset_after" are in seconds; "retry_after" is null if no
                   wait helps. The header fields RateLimit, RateLimit-Policy and
                   Retry-After say the same.
@@ -53,8 +55,8 @@ With --config the limits are those of a file, and there are also:
   POST /v1/decide    {"method": "POST", "path": "/login", "client": "192.0.2.1"}
                      the same for a request, by the rules of the file: with
                      "host", "query", "headers", "attributes", "route",
-                     "protocol" and "cost", as far as they are known. A cost of
-                     0 takes nothing. "policy", "limit" and "remaining" are null
+                     "protocol", "cost" and "wait", as far as they are known. A
+                     cost of 0 takes nothing. "policy", "limit" and "remaining" are null
                      if no limit holds for the request.
   /v1/auth           for Caddy and Traefik, /v1/auth/nginx for nginx and
                      /v1/auth/envoy for Envoy, who ask whether a request may
@@ -63,6 +65,8 @@ With --config the limits are those of a file, and there are also:
   GET /v1/status     policies, rules and counts; the last reload, and what was
                      wrong with it.
   POST /v1/reload    reads the file again.
+  /v1/quota          what is left of a durable quota, and its adjustments:
+                     "weir quota" asks it, and docs/durable.md explains it.
 
 The file is read again when it changes, on SIGHUP and by /v1/reload, and takes
 the place of the old one at once, without losing a count. One with a mistake is
@@ -70,7 +74,7 @@ refused, and everything stays as it is. Both are logged.
 
 On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
 the server ends; a second signal ends it at once. State is kept in memory and
-is lost when the server ends, except for that of shared policies.
+is lost when the server ends, except for that of shared and durable policies.
 
 Policies of a consistency other than local are shared by all servers that have
 the same store, which is that of the file or of --store. A password does not
@@ -78,6 +82,11 @@ belong on a command line: write ${REDIS_PASSWORD} in the file. If the store
 cannot be reached the server starts all the same, tries again, and answers
 meanwhile as "fail" of each policy says: 503 if it is closed. When the server
 ends it gives back what it had taken and not used. docs/shared.md has the rest.
+
+Policies of durability cluster have one owner among all servers of the section
+"cluster" of the file, and outlive every crash. If the cluster cannot be joined the
+server starts all the same, and answers likewise. When it ends another one takes
+over at once, and those who wait are told 503. docs/durable.md has the rest.
 
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
 configuration has mistakes or is not there.`

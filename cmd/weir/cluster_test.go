@@ -1,0 +1,337 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// durableStatus is what GET /v1/status says of the cluster.
+type durableStatus struct {
+	Address string `json:"address"`
+	Joined  bool   `json:"joined"`
+	Error   string `json:"error"`
+	Owns    bool   `json:"owns"`
+	Owner   string `json:"owner"`
+	Epoch   int64  `json:"epoch"`
+	Owned   struct {
+		WaitingRequests int64 `json:"waiting_requests"`
+		GrantedPermits  int64 `json:"granted_permits"`
+	} `json:"owned"`
+}
+
+func (s *server) cluster() durableStatus {
+	s.t.Helper()
+	var status struct {
+		Cluster durableStatus `json:"cluster"`
+	}
+	r, body := s.do(http.MethodGet, "/v1/status", "")
+	if err := json.Unmarshal([]byte(body), &status); err != nil || r.status != http.StatusOK {
+		s.t.Fatalf("%v: %d %s", err, r.status, body)
+	}
+	return status.Cluster
+}
+
+const durablePolicies = `
+policies:
+  tenant-month:
+    limits: [{algorithm: calendar-window, permits: 1_000_000, every: month}]
+    durability: cluster
+  hour: {limit: 1/h, burst: 40, durability: cluster}
+  waiting: {limit: 1/h, burst: 1, durability: cluster, queue: {limit: 1, max_wait: 1h}}
+  open: {limit: 1/h, burst: 1, durability: cluster, fail: open}
+  two: {limits: [{rate: 1/h, burst: 10}, {rate: 100/h}], durability: cluster}
+  memory: {limit: 1/h, burst: 5}
+rules:
+  - {name: all, limits: [tenant-month, hour, waiting, open, two, memory]}
+`
+
+// quota runs weir quota against a server, which must succeed.
+func (s *server) quota(args ...string) string {
+	s.t.Helper()
+	got := weir(s.t, nil, append(append([]string{"quota"}, args...), "--server", "http://"+s.address)...)
+	if got.status != 0 || got.stderr != "" {
+		s.t.Fatalf("weir quota %q: %d %s", args, got.status, got.stderr)
+	}
+	return got.stdout
+}
+
+// used is how many permits of the month of a key were used.
+func (s *server) used(key string) (used, remaining int64) {
+	s.t.Helper()
+	var q struct {
+		Limits []struct{ Permits, Used, Remaining, Reserved int64 }
+	}
+	if err := json.Unmarshal([]byte(s.quota("show", "--policy", "tenant-month", "--key", key, "--json")), &q); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(q.Limits) != 1 || q.Limits[0].Used+q.Limits[0].Remaining+q.Limits[0].Reserved != q.Limits[0].Permits {
+		s.t.Fatalf("%+v", q)
+	}
+	return q.Limits[0].Used, q.Limits[0].Remaining
+}
+
+// owns waits until a server owns the limits.
+func owns(t *testing.T, s *server) *server {
+	t.Helper()
+	eventually(t, "the server owns the limits", func() bool { return s.cluster().Owns })
+	return s
+}
+
+// TestOneNodeKeepsCounts: a month's quota, and who has adjusted it, survive kill -9, and a restart in order loses nothing.
+func TestOneNodeKeepsCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, path, "version: 1\ncluster: {directory: data, reserve: 1}\n"+durablePolicies)
+	s := owns(t, startServer(t, "--config", path))
+	if line := s.logged("msg=serving"); !strings.Contains(line, "cluster="+filepath.Join(filepath.Dir(path), "data")) {
+		t.Error(line)
+	}
+	for range 3 {
+		if got := s.statusOf("tenant-month", "acme", 1000); got != http.StatusOK {
+			t.Fatal(got)
+		}
+	}
+	if got := s.quota("adjust", "--policy", "tenant-month", "--key", "acme", "--permits", "500", "--by", "billing", "--reason", "refund of order 17"); got !=
+		"500 permits given back to tenant-month/month of acme: 997,500 remain\n" {
+		t.Error(got)
+	}
+	for i, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
+		s.signal(end)
+		s.wait()
+		s = owns(t, startServer(t, "--config", path))
+		if used, remaining := s.used("acme"); used != 2500+int64(i) || remaining != 1_000_000-used {
+			t.Errorf("after %v: %d were used, %d remain", end, used, remaining)
+		}
+		if got := s.statusOf("tenant-month", "acme", 1); got != http.StatusOK {
+			t.Error(got)
+		}
+	}
+	history := s.quota("history", "--policy", "tenant-month", "--key", "acme")
+	if !strings.Contains(history, "+500") || !strings.Contains(history, "billing  refund of order 17\n") || strings.Count(history, "\n") != 2 {
+		t.Error(history)
+	}
+	if got := s.quota("history", "--policy", "tenant-month", "--key", "other"); got != "tenant-month of other was never adjusted\n" {
+		t.Error(got)
+	}
+
+	// The server cannot have another cluster without a restart, and says so.
+	writeConfig(t, path, "version: 1\ncluster: {directory: data, reserve: 2}\n"+durablePolicies)
+	s.logged("weir.yaml:2:1: cluster: cannot change while the server runs, other than policies and rules; restart the server")
+
+	s.misusedQuotas(t)
+	s.endsWhileOthersWait(t)
+}
+
+// misusedQuotas asks what cannot be answered.
+func (s *server) misusedQuotas(t *testing.T) {
+	t.Helper()
+	at := "http://" + s.address
+	for want, args := range map[string][]string{
+		`policy "memory": its durability is memory; must be a policy of durability cluster`: {"show", "--policy", "memory", "--server", at},
+		`policy "tenant": there is no such policy; must be one of: tenant-month, hour`:      {"show", "--policy", "tenant", "--server", at},
+		`policy "two/x": there is no such limit; must be one of: two/1h`:                    {"show", "--policy", "two/x", "--server", at},
+		`policy "two": it has several limits; must be one of: two/1h`: {
+			"adjust", "--policy", "two", "--permits", "1", "--reason", "r", "--server", at,
+		},
+		`--permits "0": must be a whole number other than 0`: {"adjust", "--policy", "hour", "--permits", "0", "--reason", "r"},
+		`needs --reason`:                                   {"adjust", "--policy", "hour", "--permits", "1"},
+		`needs --policy`:                                   {"history"},
+		`--server "here": must be a URL`:                   {"show", "--policy", "hour", "--server", "here"},
+		`quota has no command "shw"; did you mean "show"?`: {"shw"},
+	} {
+		if got := weir(t, nil, append([]string{"quota"}, args...)...); got.status != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%q: %d %s", args, got.status, got.stderr)
+		}
+	}
+	if got := weir(t, nil, "quota", "show", "--policy", "hour", "--server", "http://127.0.0.1:1"); got.status != 1 ||
+		!strings.Contains(got.stderr, "cannot be asked: ") {
+		t.Errorf("%d %s", got.status, got.stderr)
+	}
+	for path, want := range map[string]int{
+		"/v1/quota": 400, "/v1/quota?policy=hour&k=a": 400, "/v1/quota?policy=hour&policy=two": 400,
+		"/v1/quota/adjustments?policy=hour&limit=0": 400, "/v1/quota/adjustments?policy=hour&limit=1001": 400,
+		"/v1/quota?policy=hour": 200, "/v1/quota?policy=memory": 422,
+	} {
+		if got, body := s.do(http.MethodGet, path, ""); got.status != want {
+			t.Errorf("%s: %d %s", path, got.status, body)
+		}
+	}
+	for body, want := range map[string]int{
+		`{"policy":"hour","permits":1.5,"by":"a","reason":"b"}`: 400, `{"policy":"hour","permits":1,"by":"","reason":"b"}`: 400,
+		`{"policy":"hour","permits":1,"by":"a","reason":"b","x":1}`: 400, `{"policy":"memory","permits":1,"by":"a","reason":"b"}`: 422,
+	} {
+		if got, text := s.do(http.MethodPost, "/v1/quota/adjust", body); got.status != want {
+			t.Errorf("%s: %d %s", body, got.status, text)
+		}
+	}
+}
+
+// endsWhileOthersWait ends a server for whose limits somebody waits: he is told at once.
+func (s *server) endsWhileOthersWait(t *testing.T) {
+	t.Helper()
+	if got := s.statusOf("waiting", "k", 1); got != http.StatusOK {
+		t.Fatal(got)
+	}
+	answers := make(chan string, 2)
+	for range 2 {
+		go func() {
+			a, body := s.check(`{"policy":"waiting","key":"k","wait":3600}`)
+			answers <- fmt.Sprint(a.status, " ", body)
+		}()
+	}
+	if got := <-answers; !strings.HasPrefix(got, "429 ") || !strings.Contains(got, `"reason":"queue-full"`) {
+		t.Errorf("who finds no room in the queue: %s", got)
+	}
+	eventually(t, "somebody waits", func() bool { return s.cluster().Owned.WaitingRequests == 1 })
+	s.signal(syscall.SIGTERM)
+	if got := <-answers; !strings.HasPrefix(got, "503 ") || !strings.Contains(got, `"reason":"closed"`) {
+		t.Errorf("who waits while the server ends: %s", got)
+	}
+	if status := s.wait(); status.ExitCode() != 0 {
+		t.Error(status)
+	}
+}
+
+// startCluster starts three servers with an etcd in each.
+func startCluster(t *testing.T, policies string) fleet {
+	t.Helper()
+	base := 10 * tens(t)
+	var f fleet
+	for n := 1; n <= 3; n++ {
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		writeConfig(t, path, fmt.Sprintf("version: 1\ncluster:\n  directory: data\n  reserve: 1\n  name: n%d\n  peers: {n1: 'http://127.0.0.1:%d', "+
+			"n2: 'http://127.0.0.1:%d', n3: 'http://127.0.0.1:%d'}\n  address: 127.0.0.1:%d\n%s", n, base+1, base+2, base+3, base+10+n, policies))
+		f = append(f, startServer(t, "--config", path, "--shutdown-timeout", "20s"))
+		if n == 1 {
+			// One of three has no majority: it serves all the same.
+			if got := f[0].statusOf("hour", "early", 1); got != http.StatusServiceUnavailable {
+				t.Errorf("closed: %d", got)
+			}
+			if got := f[0].statusOf("open", "early", 1); got != http.StatusOK {
+				t.Errorf("open: %d", got)
+			}
+			if got := f[0].statusOf("memory", "early", 1); got != http.StatusOK {
+				t.Errorf("memory: %d", got)
+			}
+			if got := f[0].cluster(); got.Joined || got.Error == "" {
+				t.Errorf("%+v", got)
+			}
+			got := weir(t, nil, "quota", "show", "--policy", "hour", "--key", "early", "--server", "http://"+f[0].address)
+			if got.status != 1 || !strings.Contains(got.stderr, "unavailable") {
+				t.Errorf("%d %s", got.status, got.stderr)
+			}
+		}
+	}
+	return f
+}
+
+// owner is who owns the limits, and the others; it waits until all of them know.
+func (f fleet) owner(t *testing.T) (owner *server, others fleet) {
+	t.Helper()
+	eventually(t, "everybody knows the owner", func() bool {
+		owner, others = nil, nil
+		for _, s := range f {
+			got := s.cluster()
+			switch {
+			case got.Owner == "":
+				return false
+			case got.Owns:
+				owner = s
+			default:
+				others = append(others, s)
+			}
+		}
+		return owner != nil && len(others) == len(f)-1
+	})
+	return owner, others
+}
+
+// TestThreeNodes: three servers have one limit, which is exact; when the owner is killed another one goes on, and grants nothing
+// twice; when it ends in order, at once. Any node adjusts.
+func TestThreeNodes(t *testing.T) {
+	f := startCluster(t, durablePolicies)
+	owner, others := f.owner(t)
+	if got := others[0].statusOf("tenant-month", "acme", 1000); got != http.StatusOK {
+		t.Error(got)
+	}
+	others[0].quota("adjust", "--policy", "tenant-month", "--key", "acme", "--permits", "-50", "--by", "b", "--reason", "r")
+	if used, _ := owner.used("acme"); used != 1050 {
+		t.Errorf("%d were used", used)
+	}
+
+	// All ask while the owner is killed.
+	var granted atomic.Int64
+	var work sync.WaitGroup
+	half, killed := make(chan struct{}), make(chan struct{})
+	for _, s := range others {
+		work.Go(func() {
+			for range 30 {
+				if s.statusOf("hour", "k", 1) == http.StatusOK && granted.Add(1) == 20 {
+					close(half)
+					<-killed
+				}
+			}
+		})
+	}
+	select {
+	case <-half:
+	case <-time.After(time.Minute):
+		t.Fatalf("only %d were granted", granted.Load())
+	}
+	start := time.Now()
+	owner.signal(syscall.SIGKILL)
+	owner.wait()
+	close(killed)
+	next, follower := others.owner(t)
+	t.Logf("another node owned the limits %v after kill -9", time.Since(start))
+	work.Wait()
+	granted.Add(int64(others.take(t, "hour", "k", 2, 30)))
+	if n := granted.Load(); n > 40 || n < 20 {
+		t.Errorf("%d of 40 were granted", n)
+	}
+	t.Logf("%d of 40 were granted around kill -9", granted.Load())
+	if used, _ := follower[0].used("acme"); used != 1050 {
+		t.Errorf("%d were used", used)
+	}
+	if history := follower[0].quota("history", "--policy", "tenant-month", "--key", "acme"); !strings.Contains(history, "b   r\n") {
+		t.Error(history)
+	}
+	if got := next.cluster(); got.Epoch <= 1 || !got.Joined {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestClusterMisuse: what cannot be meant ends the program with 2.
+func TestClusterMisuse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "weir.yaml")
+	writeConfig(t, filepath.Join(dir, "file"), "no certificate")
+	const external = "{endpoints: ['https://127.0.0.1:1'], address: '127.0.0.1:1', "
+	for cluster, want := range map[string]string{
+		"":                                  `durability`,
+		"cluster: {directory: file/data}\n": "not a directory",
+		"cluster: {directory: data, endpoints: ['http://127.0.0.1:1']}\n": "weir.yaml:2:",
+		"cluster: {directory: data, peers: {a: 'http://127.0.0.1:1'}}\n":  "weir.yaml:2:",
+		"cluster: " + external + "ca_file: missing.pem}\n":                "ca_file: open " + filepath.Join(dir, "missing.pem"),
+		"cluster: " + external + "ca_file: file}\n":                       "has no certificate in the form of PEM",
+		"cluster: " + external + "cert_file: file, key_file: file}\n":     "cannot be used together",
+		"cluster: " + external + "cert_file: file}\n":                     "key_file",
+		"cluster: {directory: data, ttl: 10ms}\n":                         "ttl",
+		"cluster: {directory: data, reserve: 0}\n":                        "reserve",
+		"cluster: {directory: data, endpoint: 'http://127.0.0.1:1'}\n":    `cluster.endpoint: unknown key`,
+	} {
+		writeConfig(t, path, "version: 1\n"+cluster+"policies:\n  p: {limit: 1/h, durability: cluster}\nrules:\n  - {name: r, limits: p}\n")
+		got := weir(t, nil, "serve", "--http", "127.0.0.1:0", "--config", path)
+		if got.status != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %d %s", cluster, got.status, got.stderr)
+		}
+	}
+}

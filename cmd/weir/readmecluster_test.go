@@ -1,0 +1,109 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// threeNodes are the files of the section of the README with three nodes.
+const threeNodes = "examples/cluster/node"
+
+// tens answers a number such that all ports from ten times the number on, and the 29 after them, are free now.
+func tens(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		n := 1100 + rand.IntN(2000) // below the ports that are given to those who do not care
+		free := true
+		for port := 10 * n; free && port < 10*n+30; port++ {
+			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if free = err == nil; free {
+				_ = l.Close()
+			}
+		}
+		if free {
+			return n
+		}
+	}
+	t.Fatal("there are no free ports")
+	return 0
+}
+
+var (
+	realTime     = regexp.MustCompile(`real\t(\d+)m([\d.]+)s`)
+	withoutOwner = regexp.MustCompile(`"without_owner_ns":(\d+)`)
+)
+
+// TestReadmeThreeNodes runs the commands of the README with three nodes, at other ports, and kills the owner as it says.
+func TestReadmeThreeNodes(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(readme), "## Three nodes\n")
+	_, block, fenced := strings.Cut(block, "```console\n")
+	block, _, ends := strings.Cut(block, "```")
+	if !found || !fenced || !ends {
+		t.Fatal("the README has no such section")
+	}
+	base := tens(t)
+	moved := strings.NewReplacer(
+		"127.0.0.1:707", fmt.Sprintf("127.0.0.1:%d", base), "127.0.0.1:708", fmt.Sprintf("127.0.0.1:%d", base+1),
+		"127.0.0.1:709", fmt.Sprintf("127.0.0.1:%d", base+2),
+	)
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "examples", "cluster"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 3; n++ {
+		name := fmt.Sprintf("%s%d.yaml", threeNodes, n)
+		text, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeConfig(t, filepath.Join(dir, name), moved.Replace(string(text)))
+	}
+	script := strings.Builder{}
+	script.WriteString("trap 'kill -9 ${pid[@]} 2> kill.txt' EXIT\n")
+	commands := strings.Split("\n"+block, "\n$ ")[1:]
+	for _, part := range commands {
+		line, _, _ := strings.Cut(part, "\n")
+		line = moved.Replace(strings.ReplaceAll(line, "bin/weir serve", program+" serve"))
+		if strings.HasPrefix(line, "go build ") {
+			continue // the tests have built it
+		}
+		script.WriteString(line + "\n")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Env = command(t).Env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\nprints\n%s", err, script.String(), out)
+	}
+	took := realTime.FindStringSubmatch(string(out))
+	gone := withoutOwner.FindStringSubmatch(string(out))
+	if !regexp.MustCompile(`(?m)^ +100 "reason":"none"$`).Match(out) || took == nil || gone == nil || len(commands) != 6 {
+		t.Fatalf("%s\nprints\n%s", script.String(), out)
+	}
+	minutes, _ := strconv.ParseFloat(took[1], 64)
+	seconds, _ := strconv.ParseFloat(took[2], 64)
+	if all := 60*minutes + seconds; all < 4 { // (100 - 20) / 20 a second
+		t.Errorf("100 permits were granted in %v s", all)
+	}
+	if ns, _ := strconv.ParseInt(gone[1], 10, 64); ns <= 0 {
+		t.Errorf("nobody was missed:\n%s", out)
+	}
+	t.Logf("%s s, without an owner for %s ns", took[2], gone[1])
+}
