@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -49,6 +50,16 @@ type process struct {
 	done    chan struct{} // closed when it has ended, and all that it reported was read
 	ready   chan error
 	stopped chan struct{}
+
+	brokenBy atomic.Pointer[string] // why its etcd server cannot go on
+}
+
+// broken is why the etcd server of the process cannot go on.
+func (p *process) broken() error {
+	if text := p.brokenBy.Load(); text != nil {
+		return errors.New(*text) //nolint:err113 // what the process says
+	}
+	return nil
 }
 
 // clusterNumber has every cluster use addresses of its own, which no connection of others can occupy.
@@ -133,6 +144,7 @@ func (p *process) start() {
 	if err != nil {
 		p.cluster.tb.Fatal(err)
 	}
+	p.brokenBy.Store(nil)
 	p.say, p.stdin = gob.NewEncoder(stdin), stdin
 	p.done, p.ready, p.stopped = make(chan struct{}), make(chan error, 1), make(chan struct{}, 1)
 	if err := p.command.Start(); err != nil {
@@ -160,6 +172,8 @@ func (p *process) read(from io.Reader, c *exec.Cmd, done chan struct{}, ready ch
 			h.add(x.Event)
 		case "owns":
 			h.owns(ownership{index, x.Epoch, x.At})
+		case "broken":
+			p.brokenBy.Store(&x.Text)
 		case "stopped":
 			stopped <- struct{}{}
 		case "log":

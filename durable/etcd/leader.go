@@ -11,7 +11,7 @@ import (
 
 const (
 	// asideEvery is how often it is looked whether this node both owns the limits and leads etcd.
-	asideEvery = time.Second
+	asideEvery = 200 * time.Millisecond
 	// asideAgain is how long to wait after the lead could not be given away.
 	asideAgain = 30 * time.Second
 	// reachTime is how long a peer may take to answer that is to lead.

@@ -60,7 +60,7 @@ type command struct {
 
 // report is what a node tells the test.
 type report struct {
-	Kind  string // failed, ready, owns, event, stopped, log
+	Kind  string // failed, ready, broken, owns, event, stopped, log
 	Text  string
 	Epoch int64
 	At    int64
@@ -146,7 +146,7 @@ func serveNode(text string, in io.Reader, out *reports) error {
 	node, client := joined.Node(), joined.Server().Client()
 	go func() {
 		<-joined.Failed()
-		out.send(report{Kind: "log", Text: fmt.Sprintf("the etcd server has failed: %v", joined.Server().Err())})
+		out.send(report{Kind: "broken", Text: fmt.Sprint(joined.Server().Err())})
 	}()
 
 	// Whoever is not a member of the cluster reaches its etcd here, which an embedded server does not offer.
