@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Cluster says how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started: that
-// is for the program. What has its zero value was not given. Directory and the files are below the directory of the file, if they
-// were not absolute.
+// Cluster says how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started:
+// that is for the program. What has its zero value was not given. Directory and the files are below the directory of the file, if
+// they were not absolute.
 type Cluster struct {
 	// Source tells where it stands, such as "weir.yaml:3:1".
 	Source string

@@ -13,6 +13,7 @@ import (
 const (
 	mostPrefixOfCluster = 256
 
+	nodeNameIs  = "a name of 1 to 64 printable ASCII characters without = and ,"
 	nodeURLIs   = "a URL of a host and a port, over http or https"
 	nodeURLFix  = "write http://10.0.0.1:7090, for instance"
 	addressIs   = "host:port"
@@ -31,8 +32,8 @@ func (d *decoder) cluster(v value) *Cluster {
 	if !ok {
 		return c
 	}
-	directory, embedded := o.get("directory")
-	endpoints, external := o.get("endpoints")
+	directory, embedded := o.get(keyDirectory)
+	endpoints, external := o.get(keyEndpoints)
 	switch {
 	case embedded && external:
 		d.wrong(value{endpoints.key, endpoints.path, endpoints.key}, "endpoints stand beside directory: there must be one of them",
@@ -43,12 +44,13 @@ func (d *decoder) cluster(v value) *Cluster {
 	case external:
 		d.endpoints(endpoints, c)
 	default:
-		o.missing("directory", "is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster",
-			clusterFix)
+		o.missing(keyDirectory,
+			"is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster", clusterFix)
 	}
-	d.belongs(o, embedded || !external, "directory", "an etcd cluster has its own", []string{"name", "peers", "listen", "join"})
-	d.belongs(o, external || !embedded, "endpoints", "the etcd of this process has no users and no clients over a network",
-		[]string{"username", "password", "ca_file", "cert_file", "key_file"})
+	d.belongs(o, embedded || !external, keyDirectory, "an etcd cluster has its own",
+		[]string{keyName, keyPeers, "listen", "join"})
+	d.belongs(o, external || !embedded, keyEndpoints, "the etcd of this process has no clients over a network",
+		[]string{keyUsername, keyPassword, "ca_file", "cert_file", "key_file"})
 	d.ownServer(o, c)
 	d.clusterAccess(o, c)
 	d.nodes(o, c, external)
@@ -69,17 +71,17 @@ func (d *decoder) belongs(o *object, fits bool, to, why string, keys []string) {
 
 // ownServer reads what is about the etcd server of this process.
 func (d *decoder) ownServer(o *object, c *Cluster) {
-	name, named := o.get("name")
+	name, named := o.get(keyName)
 	if named {
-		c.Name, _ = d.name(name, "a name of 1 to 64 printable ASCII characters without = and ,", mostLimitName, "=,")
+		c.Name, _ = d.name(name, nodeNameIs, mostLimitName, "=,")
 	}
-	if peers, given := o.get("peers"); given {
+	if peers, given := o.get(keyPeers); given {
 		d.peers(peers, c)
 		switch known := c.Peers[c.Name]; {
 		case len(c.Peers) == 0 || named && c.Name == "":
 		case !named:
-			o.missing("name", "is missing: with peers, a node needs the name that it has among them", "add name: "+sortedKeys(c.Peers)[0]+
-				", for instance")
+			o.missing(keyName, "is missing: with peers, a node needs the name that it has among them",
+				"add name: "+sortedKeys(c.Peers)[0]+", for instance")
 		case known == "":
 			fix := "there are " + shorten(oneOf(sortedKeys(c.Peers)))
 			if _, env := d.shown[name.path]; !env {
@@ -90,14 +92,14 @@ func (d *decoder) ownServer(o *object, c *Cluster) {
 	}
 	if listen, given := o.get("listen"); given {
 		c.Listen, _ = d.nodeURL(listen, true)
-		if _, given := o.get("peers"); !given {
+		if _, given := o.get(keyPeers); !given {
 			d.wrong(value{listen.key, listen.path, listen.key}, "listen belongs to peers: a node that is alone opens no port",
 				"add peers, or remove it")
 		}
 	}
 	if join, given := o.get("join"); given {
 		c.Join = d.boolean(join)
-		if _, given := o.get("peers"); !given && c.Join {
+		if _, given := o.get(keyPeers); !given && c.Join {
 			d.wrong(value{join.key, join.path, join.key}, "join belongs to peers: there is no cluster that a node alone could join",
 				"add peers, or remove it")
 		}
@@ -119,7 +121,7 @@ func (d *decoder) peers(v value, c *Cluster) {
 	for _, name := range o.keys {
 		field := o.fields[name]
 		if !isName(name, mostLimitName, "=,") {
-			d.add(d.about(value{field.key, field.path, nil}, "must be a name of 1 to 64 printable ASCII characters without = and ,",
+			d.add(d.about(value{field.key, field.path, nil}, "must be "+nodeNameIs,
 				"use letters, digits and hyphens"))
 			continue
 		}
@@ -141,9 +143,8 @@ func (d *decoder) nodeURL(v value, listens bool) (string, bool) {
 		return "", false
 	}
 	u, err := url.Parse(x.text)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" && !listens || !isPort(u.Port()) ||
-		u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" && !listens || !isPort(u.Port()) ||
+		u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		fix := nodeURLFix
 		if isAddress(x.text, false) && !x.env {
 			fix = "write http://" + x.text
@@ -174,25 +175,25 @@ func (d *decoder) endpoints(v value, c *Cluster) {
 
 // clusterAccess reads who we are for an etcd cluster.
 func (d *decoder) clusterAccess(o *object, c *Cluster) {
-	_, named := o.get("username")
-	if v, given := o.get("username"); given {
+	_, named := o.get(keyUsername)
+	if v, given := o.get(keyUsername); given {
 		if x, ok := d.text(v, "a text", "write weir, for instance"); ok {
 			c.Username = x.text
 		}
 	}
-	password, secret := o.get("password")
+	password, secret := o.get(keyPassword)
 	if secret {
 		c.Password, _ = d.secretOf(password, "a text", "write ${ETCD_PASSWORD}, and set this variable of the environment")
 	}
 	switch {
 	case secret && !named:
-		o.missing("username", "is missing: password needs it", "add username: weir, for instance")
+		o.missing(keyUsername, "is missing: password needs it", "add username: weir, for instance")
 	case named && !secret:
-		o.missing("password", "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
+		o.missing(keyPassword, "is missing: username needs it", "add password: ${ETCD_PASSWORD}")
 	}
 	d.certificates(o, "", &c.CAFile, &c.CertFile, &c.KeyFile)
 	if c.CAFile+c.CertFile+c.KeyFile != "" && len(c.Endpoints) > 0 && !anySecure(c.Endpoints) {
-		v, _ := o.get("endpoints")
+		v, _ := o.get(keyEndpoints)
 		d.wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
 	}
 }
@@ -220,9 +221,11 @@ func (d *decoder) certificates(o *object, prefix string, authority, certificate,
 	_, keyed := o.get(prefix + "key_file")
 	switch {
 	case certified && !keyed:
-		o.missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it", "add "+prefix+"key_file: the file of its key")
+		o.missing(prefix+"key_file", "is missing: "+prefix+"cert_file needs it",
+			"add "+prefix+"key_file: the file of its key")
 	case keyed && !certified:
-		o.missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it", "add "+prefix+"cert_file: the file of its certificate")
+		o.missing(prefix+"cert_file", "is missing: "+prefix+"key_file needs it",
+			"add "+prefix+"cert_file: the file of its certificate")
 	}
 }
 
@@ -243,18 +246,19 @@ func (d *decoder) file(v value, must, fix string) string {
 
 // nodes reads how the nodes reach each other.
 func (d *decoder) nodes(o *object, c *Cluster, external bool) {
-	address, given := o.get("address")
+	address, given := o.get(keyAddress)
 	switch several := external || len(c.Peers) > 1; {
 	case given:
 		c.Address = d.address(address, false)
 	case several:
-		o.missing("address", "is missing: with other nodes, each needs the host:port that the others forward requests to",
+		o.missing(keyAddress, "is missing: with other nodes, each needs the host:port that the others forward requests to",
 			"add address: 10.0.0.1:7091, for instance")
 	}
 	if listen, has := o.get("listen_address"); has {
 		c.ListenAddress = d.address(listen, true)
 		if !given {
-			o.missing("address", "is missing: listen_address needs it, as others must know where to go", "add address: 10.0.0.1:7091, for instance")
+			o.missing(keyAddress, "is missing: listen_address needs it, as others must know where to go",
+				"add address: 10.0.0.1:7091, for instance")
 		}
 	}
 	d.certificates(o, "peer_", &c.PeerCAFile, &c.PeerCertFile, &c.PeerKeyFile)
@@ -264,7 +268,8 @@ func (d *decoder) nodes(o *object, c *Cluster, external bool) {
 				"add peer_cert_file and peer_key_file")
 		}
 	}
-	d.belongs(o, given, "address", "a node that is alone talks to nobody", []string{"peer_ca_file", "peer_cert_file", "peer_key_file"})
+	d.belongs(o, given, keyAddress, "a node that is alone talks to nobody",
+		[]string{"peer_ca_file", "peer_cert_file", "peer_key_file"})
 }
 
 // address reads host:port. A host may be missing where it is listened.
@@ -294,17 +299,7 @@ func isAddress(text string, listens bool) bool {
 // clusterOptions reads the numbers.
 func (d *decoder) clusterOptions(o *object, c *Cluster) {
 	if prefix, given := o.get("prefix"); given {
-		const must, fix = "a text of 1 to 256 bytes that ends in /", "write /weir/, for instance"
-		if x, ok := d.text(prefix, must, fix); ok {
-			c.Prefix = x.text
-			if len(x.text) > mostPrefixOfCluster || !strings.HasSuffix(x.text, "/") {
-				if !x.env && x.text != "" && len(x.text) < mostPrefixOfCluster {
-					d.wrong(prefix, "must be "+must, "write "+shorten(x.text)+"/")
-				} else {
-					d.wrong(prefix, "must be "+must, fix)
-				}
-			}
-		}
+		c.Prefix = d.clusterPrefix(prefix)
 	}
 	if ttl, given := o.get("ttl"); given {
 		c.TTL = d.duration(ttl, time.Second, time.Hour)
@@ -322,4 +317,19 @@ func (d *decoder) clusterOptions(o *object, c *Cluster) {
 	if requeue, given := o.get("requeue"); given {
 		c.Requeue = d.boolean(requeue)
 	}
+}
+
+// clusterPrefix reads what begins the names of all keys.
+func (d *decoder) clusterPrefix(v value) string {
+	const must = "a text of 1 to 256 bytes that ends in /"
+	fix := "write /weir/, for instance"
+	x, ok := d.text(v, must, fix)
+	if !ok || len(x.text) <= mostPrefixOfCluster && strings.HasSuffix(x.text, "/") {
+		return x.text
+	}
+	if !x.env && x.text != "" && len(x.text) < mostPrefixOfCluster {
+		fix = "write " + shorten(x.text) + "/"
+	}
+	d.wrong(v, "must be "+must, fix)
+	return ""
 }

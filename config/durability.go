@@ -17,8 +17,8 @@ var durabilityNames = []string{policy.DurabilityMemory.String(), policy.Durabili
 
 var durabilityHints = map[string]string{
 	"durable": durabilityNames[1], "etcd": durabilityNames[1], "disk": durabilityNames[1], "raft": durabilityNames[1],
-	"persistent": durabilityNames[1], "true": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
-	"none": durabilityNames[0], "false": durabilityNames[0], "local": durabilityNames[0], "process": durabilityNames[0],
+	"persistent": durabilityNames[1], "singleton": durabilityNames[1], "exact": durabilityNames[1],
+	"local": durabilityNames[0], "process": durabilityNames[0], "volatile": durabilityNames[0],
 }
 
 // durability reads what the counts of a policy survive.
@@ -49,7 +49,8 @@ func (d *decoder) undurable(o *object, p *placedPolicy) {
 				v = order
 			}
 		}
-		d.wrong(v, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival", "remove it"+memory)
+		d.wrong(v, "must be oldest-first: the owner of a policy of durability cluster serves in the order of arrival",
+			"remove it"+memory)
 	}
 	if full, given := o.get("when_full"); given && p.WhenFull == weir.Admit {
 		d.wrong(full, "must be deny: the keys of a policy of durability cluster are bounded by its owner", "remove it"+memory)
@@ -91,13 +92,13 @@ func (f *File) explainCluster(w io.Writer) {
 	if len(c.Endpoints) > 0 {
 		line(w, "etcd", "at "+c.String())
 		if c.Username != "" {
-			line(w, "user", f.show(path+"username", c.Username))
+			line(w, "user", f.show(path+keyUsername, c.Username))
 		}
 	} else {
 		line(w, "etcd", "in this process, its data in "+c.String())
 	}
 	for i, name := range sortedKeys(c.Peers) {
-		label, text := "", name+" at "+f.show(join(path+"peers", name), c.Peers[name])
+		label, text := "", name+" at "+f.show(join(path+keyPeers, name), c.Peers[name])
 		if i == 0 {
 			label = "nodes"
 		}
@@ -116,18 +117,19 @@ func (f *File) explainCluster(w io.Writer) {
 		line(w, "join", "a cluster that exists")
 	}
 	if c.Address != "" {
-		text := f.show(path+"address", c.Address)
+		text := f.show(path+keyAddress, c.Address)
 		if c.ListenAddress != "" {
 			text += ", listens on " + f.show(path+"listen_address", c.ListenAddress)
 		}
 		if c.PeerCertFile != "" {
 			text += ", over TLS"
 		}
-		line(w, "address", text)
+		line(w, keyAddress, text)
 	}
 	line(w, "prefix", f.show(path+"prefix", cmp.Or(c.Prefix, "/weir/")))
-	line(w, "owner", "outlasts its last sign of life by "+f.show(path+"ttl", shortDuration(cmp.Or(c.TTL, time.Second)))+
-		", "+f.show(path+keyMaxKeys, strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000)))+" keys in memory")
+	ttl, keys := shortDuration(cmp.Or(c.TTL, time.Second)), strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000))
+	line(w, "owner", "outlasts its last sign of life by "+f.show(path+"ttl", ttl)+
+		", "+f.show(path+keyMaxKeys, keys)+" keys in memory")
 	reserve := "up to a tenth of each limit, as it is in demand: a crash burns less than that, and grants none twice"
 	switch {
 	case c.Reserve == 1:

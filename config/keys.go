@@ -8,24 +8,32 @@ import (
 
 // The keys that are looked for in several places.
 const (
-	keyLimit   = "limit"
-	keyLimits  = "limits"
-	keyBurst   = "burst"
-	keyRate    = "rate"
-	keyPermits = "permits"
-	keyEvery   = "every"
-	keyMonth   = "month"
-	keyDay     = "day"
-	keyWeekday = "weekday"
-	keyHour    = "hour"
-	keyMinute  = "minute"
-	keyPath    = "path"
-	keyHost    = "host"
-	keyMethod  = "method"
-	keyMaxKeys = "max_keys"
-	keyStore   = "store"
-	keyCluster = "cluster"
-	keyQueue   = "queue"
+	keyLimit     = "limit"
+	keyLimits    = "limits"
+	keyBurst     = "burst"
+	keyRate      = "rate"
+	keyPermits   = "permits"
+	keyEvery     = "every"
+	keyMonth     = "month"
+	keyDay       = "day"
+	keyWeekday   = "weekday"
+	keyHour      = "hour"
+	keyMinute    = "minute"
+	keyPath      = "path"
+	keyHost      = "host"
+	keyMethod    = "method"
+	keyMaxKeys   = "max_keys"
+	keyStore     = "store"
+	keyCluster   = "cluster"
+	keyName      = "name"
+	keyUsername  = "username"
+	keyPassword  = "password"
+	keyTLS       = "tls"
+	keyEndpoints = "endpoints"
+	keyDirectory = "directory"
+	keyPeers     = "peers"
+	keyAddress   = "address"
+	keyQueue     = "queue"
 
 	tagInt = "!!int"
 )
@@ -117,18 +125,18 @@ var (
 	clusterKind = kind{
 		what: "a cluster",
 		keys: map[string]string{
-			"directory":      "where the etcd server in this process keeps its data",
-			"name":           "the name of this node among peers",
-			"peers":          "the URLs of the etcd servers by the names of their nodes",
+			keyDirectory:     "where the etcd server in this process keeps its data",
+			keyName:          "the name of this node among peers",
+			keyPeers:         "the URLs of the etcd servers by the names of their nodes",
 			"listen":         "the URL on which the etcd server of this node listens",
 			"join":           "whether this node was added to a cluster that exists",
-			"endpoints":      "the URLs of an etcd cluster",
-			"username":       "the user for endpoints",
-			"password":       "the password of the user",
+			keyEndpoints:     "the URLs of an etcd cluster",
+			keyUsername:      "the user for endpoints",
+			keyPassword:      "the password of the user",
 			"ca_file":        "the authority that the servers at endpoints are certified by",
 			"cert_file":      "the certificate that they are shown",
 			"key_file":       "the key of that",
-			"address":        "what the other nodes reach this one by",
+			keyAddress:       "what the other nodes reach this one by",
 			"listen_address": "where this node listens for them",
 			"peer_ca_file":   "the authority that nodes are certified by",
 			"peer_cert_file": "the certificate of this node",
@@ -152,7 +160,7 @@ var (
 			"lease":       `did you mean "ttl"?`,
 			"listen_peer": `did you mean "listen"?`,
 			"cacert":      `did you mean "ca_file"?`,
-			"tls":         `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
+			keyTLS:        `write https:// in endpoints; ca_file, cert_file and key_file are the files`,
 		},
 	}
 	storeKind = kind{
@@ -161,9 +169,9 @@ var (
 			"url":               "where it is",
 			"addresses":         "where it is, as a list of host:port",
 			"master":            "the set that the sentinels at addresses watch",
-			"tls":               "whether addresses are reached over TLS",
-			"username":          "the user",
-			"password":          "the password of the user",
+			keyTLS:              "whether addresses are reached over TLS",
+			keyUsername:         "the user",
+			keyPassword:         "the password of the user",
 			"sentinel_username": "the user for the sentinels",
 			"sentinel_password": "the password for the sentinels",
 			"database":          "the number of the database",
@@ -176,7 +184,7 @@ var (
 			"optimistic":        "options of optimistic policies",
 		},
 		hints: map[string]string{
-			"address":    `did you mean "addresses"?`,
+			keyAddress:   `did you mean "addresses"?`,
 			keyHost:      `did you mean "addresses"? write addresses: [host:6379], or url`,
 			"db":         `did you mean "database"?`,
 			"master_set": `did you mean "master"?`,
@@ -201,7 +209,7 @@ var (
 	limitKind = kind{
 		what: "a limit",
 		keys: map[string]string{
-			"name":      "tells the limits of a policy apart",
+			keyName:     "tells the limits of a policy apart",
 			"algorithm": "how permits are counted",
 			keyRate:     "permits per period",
 			keyBurst:    "how many permits a token bucket holds",
@@ -250,7 +258,7 @@ var (
 	ruleKind = kind{
 		what: "a rule",
 		keys: map[string]string{
-			"name":    "identifies the rule",
+			keyName:   "identifies the rule",
 			"match":   "which requests it is for",
 			"when":    "narrows that down",
 			keyLimits: "the policies that it applies",

@@ -118,7 +118,7 @@ func (d *decoder) limitList(v value, set *limitSet) {
 // nameOf is the value of its name.
 func (l placedLimit) nameOf(d *decoder) value {
 	if o, ok := d.mappingOf(l.value); ok {
-		if name, ok := o.get("name"); ok {
+		if name, ok := o.get(keyName); ok {
 			return name
 		}
 	}
@@ -204,7 +204,7 @@ func (d *decoder) limit(v value) placedLimit {
 	}
 	l.ok = !o.failed
 	and := func(ok bool) { l.ok = l.ok && ok }
-	if name, given := o.get("name"); given {
+	if name, given := o.get(keyName); given {
 		l.Name, ok = d.name(name, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
 		and(ok)
 	}
@@ -253,7 +253,7 @@ func (d *decoder) limit(v value) placedLimit {
 // fit adds a mistake for each key that the algorithm needs and that is missing, and for each that it does not have.
 func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 	ok := true
-	needed := map[string]bool{"name": true, "algorithm": true}
+	needed := map[string]bool{keyName: true, "algorithm": true}
 	for _, key := range fits[a].needs {
 		needed[key] = true
 		if _, given := o.get(key); given {

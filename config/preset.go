@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"io"
 	"strings"
 	"time"
@@ -99,6 +98,6 @@ func (p *placedPolicy) unset(o *object) {
 // explainPreset writes what a policy has from elsewhere.
 func (f *File) explainPreset(w io.Writer, p *placedPolicy) {
 	if p.preset.node != nil {
-		line(w, keyPreset, f.show(p.preset.path, cmp.Or(p.preset.node.Value, presetMeteredAPI))+": what the policy does not say itself")
+		line(w, keyPreset, f.show(p.preset.path, p.preset.node.Value)+": what the policy does not say itself")
 	}
 }

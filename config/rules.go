@@ -66,11 +66,11 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	if !ok {
 		return r, v
 	}
-	name, given := o.get("name")
+	name, given := o.get(keyName)
 	if given {
 		r.Name, _ = d.name(name, "a name of 1 to 128 printable ASCII characters", mostRuleName, "")
 	} else {
-		o.missing("name", "is missing: a rule needs it", fmt.Sprintf("add name: rule-%d, for instance", i+1))
+		o.missing(keyName, "is missing: a rule needs it", fmt.Sprintf("add name: rule-%d, for instance", i+1))
 	}
 	if match, given := o.get("match"); given {
 		d.match(match, r)

@@ -215,7 +215,7 @@ func (d *decoder) storeAccess(o *object, s *Store, byAddress bool) {
 	for _, name := range []struct {
 		key string
 		to  *string
-	}{{"username", &s.Username}, {"sentinel_username", &s.SentinelUsername}} {
+	}{{keyUsername, &s.Username}, {"sentinel_username", &s.SentinelUsername}} {
 		if v, given := o.get(name.key); given {
 			if x, ok := d.text(v, "a text", "write default, for instance"); ok {
 				*name.to = x.text
@@ -225,7 +225,7 @@ func (d *decoder) storeAccess(o *object, s *Store, byAddress bool) {
 	for _, name := range []struct {
 		key string
 		to  *string
-	}{{"password", &s.Password}, {"sentinel_password", &s.SentinelPassword}} {
+	}{{keyPassword, &s.Password}, {"sentinel_password", &s.SentinelPassword}} {
 		if v, given := o.get(name.key); given {
 			*name.to, _ = d.secret(v, "a text")
 		}
@@ -234,7 +234,7 @@ func (d *decoder) storeAccess(o *object, s *Store, byAddress bool) {
 		n, _ := d.number(db, 0, 1<<16-1, "the number of a database")
 		s.Database = int(n)
 	}
-	for _, key := range []string{"master", "tls"} {
+	for _, key := range []string{"master", keyTLS} {
 		v, given := o.get(key)
 		switch {
 		case !given:
@@ -244,7 +244,7 @@ func (d *decoder) storeAccess(o *object, s *Store, byAddress bool) {
 				fix = "write it into url, as ?master_set=name"
 			}
 			d.wrong(value{v.key, v.path, v.key}, key+" belongs to addresses: beside url there must be none", fix)
-		case key == "tls":
+		case key == keyTLS:
 			s.TLS = d.boolean(v)
 		default:
 			if x, ok := d.text(v, "the name of a set of servers", "write mymaster, for instance"); ok {

@@ -156,25 +156,25 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		if err := first.Close(); err != nil {
 			t.Error(err)
 		}
-		if v := ask(a, 1); v.Allowed || v.Decision().Reason != weir.ReasonUnavailable || v.Decision().RetryAfter != time.Second {
+		if v = ask(a, 1); v.Allowed || v.Decision().Reason != weir.ReasonUnavailable || v.Decision().RetryAfter != time.Second {
 			t.Errorf("its node has left: %+v", v.Decision())
 		}
 		time.Sleep(2 * time.Second) // the other one takes over
 		wantStored(t, b, "budget", "", "acme", 50)
-		if v := ask(b, 51); v.Allowed || v.Decision().Reason != weir.ReasonLimited || v.Decision().RetryAfter <= 4*time.Hour ||
+		if v = ask(b, 51); v.Allowed || v.Decision().Reason != weir.ReasonLimited || v.Decision().RetryAfter <= 4*time.Hour ||
 			v.Decision().RetryAfter > 5*time.Hour {
 			t.Errorf("%+v", v.Decision())
 		}
 		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline {
 			t.Errorf("%v, %+v", err, v.Decision())
 		}
-		time.Sleep(time.Date(2000, 1, 1, 0, 0, 0, 0, zone).Sub(time.Now()) - 30*time.Minute)
+		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, zone)) - 30*time.Minute)
 		began := time.Now()
 		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || !v.Allowed || v.Decision().Remaining != 949 ||
 			time.Since(began) != 30*time.Minute {
 			t.Errorf("%v after %v, %+v", err, time.Since(began), v.Decision())
 		}
-		if v := ask(b, 1001); v.Decision().Reason != weir.ReasonNever {
+		if v = ask(b, 1001); v.Decision().Reason != weir.ReasonNever {
 			t.Errorf("%+v", v.Decision())
 		}
 	})

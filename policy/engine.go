@@ -58,10 +58,10 @@ type EngineOptions struct {
 //
 // # Durable limits
 //
-// The limits of policies of DurabilityCluster are those of the one owner in a cluster, in [EngineOptions.Durable]. They are as shared
-// ones are, with two differences. They can have a queue, in which callers of all processes are served in the order of arrival
-// (TestDurableWaitsInOneQueue): Wait waits there, when the limits of this process have granted, with their permits in hand. And
-// a request that is held to shared limits as well is asked of both, exactly: see [store.Divided].
+// The limits of policies of DurabilityCluster are those of the one owner in a cluster, in [EngineOptions.Durable]. They are as
+// shared ones are, with two differences. They can have a queue, in which callers of all processes are served in the order of
+// arrival (TestDurableWaitsInOneQueue): Wait waits there, when the limits of this process have granted, with their permits in
+// hand. And a request that is held to shared limits as well is asked of both, exactly: see [store.Divided].
 //
 // # Failures
 //
@@ -98,7 +98,8 @@ func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
 // given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. Those of
-// DurabilityCluster are waited for in the queue of their owner, before the store is asked. The error is that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
+// DurabilityCluster are waited for in the queue of their owner, before the store is asked. The error is that of ctx, if it was
+// canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

@@ -37,8 +37,8 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	r := PolicyReport{
 		Name: p.Name, Mode: p.Mode, Granted: uint64(c.granted.Sum()), Refused: uint64(c.refused.Sum()),
 		LockedOut: uint64(c.lockedOut.Sum()),
-		Failed:    uint64(c.failed.Sum()), Consistency: p.Consistency, Durability: p.Durability, Unavailable: uint64(c.unavailable.Sum()),
-		Expired: uint64(c.expired.Sum()), Unsettled: uint64(c.unsettled.Sum()),
+		Failed:    uint64(c.failed.Sum()), Consistency: p.Consistency, Durability: p.Durability,
+		Unavailable: uint64(c.unavailable.Sum()), Expired: uint64(c.expired.Sum()), Unsettled: uint64(c.unsettled.Sum()),
 	}
 	for i := range p.limits {
 		if p.shared {

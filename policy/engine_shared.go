@@ -37,8 +37,8 @@ func (v *Verdict) partOfLocal(n int) int {
 	return -1
 }
 
-// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request. It waits for the owner
-// of the cluster for so long at most, if that is not never.
+// takeStored asks the store, if the limits of this process, which have answered by leases, grant the request. It waits for the
+// owner of the cluster for so long at most, if that is not never.
 func (e *Engine) takeStored(ctx context.Context, v *Verdict, reserve bool, most time.Duration) error {
 	w := &v.work
 	x := &w.sharing

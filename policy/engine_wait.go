@@ -60,7 +60,8 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	return nil
 }
 
-// longest is how long a request waits at most, whether there is a queue at all, and whether there is one of the owner of the cluster.
+// longest is how long a request waits at most, whether there is a queue at all, and whether there is one of the owner of the
+// cluster.
 func (w *work) longest() (longest time.Duration, queue, owner bool) {
 	longest = mostWait
 	for i := range w.items {

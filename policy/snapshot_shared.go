@@ -2,8 +2,8 @@ package policy
 
 import "github.com/weirhq/weir"
 
-// sharedLimits answers limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has under one of
-// them over to another limit of the same algorithm.
+// sharedLimits answers limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has
+// under one of them over to another limit of the same algorithm.
 func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, states map[string]*limitState) {
 	states = make(map[string]*limitState, len(p.Limits))
 	for i := range p.Limits {

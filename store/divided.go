@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,11 +22,12 @@ import (
 // # While one of the two is unavailable
 //
 // Charges whose store has failed are decided by their Fail: FailClosed, and FailLocal, refuse with weir.ReasonUnavailable and a
-// RetryAfter of 1 s, also those who wait for an owner that ends; FailOpen allows, and nobody is told later. A [Fleet] decides about its own charges itself. What is
-// wrong about a request, a store that was closed and a caller whose context was canceled are errors, as those of any store.
+// RetryAfter of 1 s, also those who wait for an owner that ends; FailOpen allows, and nobody is told later. A [Fleet] decides
+// about its own charges itself. What is wrong about a request, a store that was closed and a caller whose context was canceled
+// are errors, as those of any store.
 type Divided struct {
-	// Failed is told what a store could not decide on, and why, by the goroutine of the request. It must not keep the charges, and
-	// must be set before the first call. Default: nil, nobody is.
+	// Failed is told what a store could not decide on, and why, by the goroutine of the request. It must not keep the charges,
+	// and must be set before the first call. Default: nil, nobody is.
 	Failed func(charges []Charge, err error)
 
 	shared  Store
@@ -189,16 +188,18 @@ type dividedCall struct {
 }
 
 // both asks for permits of both kinds, or takes none.
-func (d *Divided) both(ctx context.Context, charges []Charge, decisions []weir.Decision, c dividedCall) (r Reservation, err error) {
-	if err = firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
+func (d *Divided) both(
+	ctx context.Context, charges []Charge, decisions []weir.Decision, c dividedCall,
+) (r Reservation, err error) {
+	if err := firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
 		return Reservation{}, err
 	}
 	s := d.split(charges)
 	defer func() { d.join(s, decisions) }()
 	durable, shared := &s[0], &s[1]
 	if c.waits {
-		err = shared.store.Peek(ctx, shared.charges, shared.decisions)
-		if err = byFail(ctx, shared.charges, shared.decisions, err); err != nil {
+		asked := shared.store.Peek(ctx, shared.charges, shared.decisions)
+		if err := byFail(ctx, shared.charges, shared.decisions, asked); err != nil {
 			return Reservation{}, err
 		}
 		if !allGranted(shared.decisions) {
@@ -340,65 +341,4 @@ func byFail(ctx context.Context, charges []Charge, decisions []weir.Decision, er
 
 func (d *Divided) failing(ctx context.Context, p *side, err error) error {
 	return d.decided(ctx, p.charges, p.decisions, err)
-}
-
-// dividedID begins the IDs of reservations of both kinds. Behind it are when the two expire and how long the ID of the first is, each
-// with a colon behind it, and the IDs of the two.
-const dividedID = "weir-both:"
-
-// joined is one reservation for two. A part that has let pass what it could not ask has none.
-func joined(charges []Charge, durable, shared Reservation) Reservation {
-	switch {
-	case durable.ID == "":
-		return shared
-	case shared.ID == "":
-		return durable
-	}
-	r := Reservation{
-		ID: dividedID + strconv.FormatInt(durable.Expires, 10) + ":" + strconv.FormatInt(shared.Expires, 10) + ":" +
-			strconv.Itoa(len(durable.ID)) + ":" + durable.ID + shared.ID,
-		Expires: min(durable.Expires, shared.Expires), Charges: make([]Charge, 0, len(charges)),
-	}
-	rest := [2][]Charge{durable.Charges, shared.Charges} // which may say more than what was asked for
-	for i := range charges {
-		of := &rest[1]
-		if charges[i].Durable {
-			of = &rest[0]
-		}
-		if all := *of; len(all) > 0 && all[0].Policy == charges[i].Policy && all[0].Key == charges[i].Key {
-			r.Charges, *of = append(r.Charges, all[0]), all[1:]
-		}
-	}
-	return r
-}
-
-// parted is the inverse of joined, with what each of the charges really cost. It answers false for what joined has not made.
-func parted(r Reservation, actual []int64) (two [2]Reservation, costs [2][]int64, ok bool) {
-	rest, _ := strings.CutPrefix(r.ID, dividedID)
-	var numbers [3]int64
-	for i := range numbers {
-		var number string
-		var err error
-		number, rest, _ = strings.Cut(rest, ":")
-		if numbers[i], err = strconv.ParseInt(number, 10, 64); err != nil {
-			return two, costs, false
-		}
-	}
-	n := int(min(numbers[2], MostIDBytes+1))
-	if n < 1 || n > MostIDBytes || n >= len(rest) || len(rest)-n > MostIDBytes {
-		return two, costs, false
-	}
-	two[0].ID, two[1].ID = rest[:n], rest[n:]
-	two[0].Expires, two[1].Expires = numbers[0], numbers[1]
-	for i := range r.Charges {
-		kind := 1
-		if r.Charges[i].Durable {
-			kind = 0
-		}
-		two[kind].Charges = append(two[kind].Charges, r.Charges[i])
-		if actual != nil {
-			costs[kind] = append(costs[kind], actual[i])
-		}
-	}
-	return two, costs, len(two[0].Charges) > 0 && len(two[1].Charges) > 0
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Peek implements [Store].
-func (d *Divided) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) (err error) {
+func (d *Divided) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	if gone := ctx.Err(); gone != nil {
 		return notTaken(gone)
 	}
@@ -18,15 +18,15 @@ func (d *Divided) Peek(ctx context.Context, charges []Charge, decisions []weir.D
 	if !mixed {
 		return byFail(ctx, charges, decisions, d.of(durable).Peek(ctx, charges, decisions))
 	}
-	if err = firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
+	if err := firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
 		return err
 	}
 	s := d.split(charges)
 	defer func() { d.join(s, decisions) }()
 	for i := range s {
 		p := &s[i]
-		err = p.store.Peek(ctx, p.charges, p.decisions)
-		if err = byFail(ctx, p.charges, p.decisions, err); err != nil {
+		asked := p.store.Peek(ctx, p.charges, p.decisions)
+		if err := byFail(ctx, p.charges, p.decisions, asked); err != nil {
 			return err
 		}
 	}

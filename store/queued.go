@@ -11,8 +11,8 @@ import (
 // whichever process they are in.
 type Queued interface {
 	Store
-	// Acquire is Take for a request that may wait, or Reserve if w.Expiry is not 0: until the permits of all charges are there, in
-	// the order of arrival at each of their limits, or until w.Most has passed or ctx has ended, when nothing is taken. The
+	// Acquire is Take for a request that may wait, or Reserve if w.Expiry is not 0: until the permits of all charges are there,
+	// in the order of arrival at each of their limits, or until w.Most has passed or ctx has ended, when nothing is taken. The
 	// decisions tell which, by their Reason: ReasonQueueFull, ReasonDeadline, ReasonCanceled, ReasonClosed, or
 	// ReasonNever at once. A charge whose Queue is 0 refuses at once.
 	Acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error)
