@@ -65,9 +65,9 @@ func (b *bucket) untilTurn(n int64) time.Duration {
 	if all <= most {
 		return b.state.Peek(all).RetryAfter
 	}
-	wait, rest := b.state.Peek(most).RetryAfter, uint64(all-most) //nolint:gosec // all is the greater one
+	wait, rest := b.state.Peek(most).RetryAfter, uint64(all-most)
 	limit := b.state.Limit()
-	permits, period := uint64(limit.Rate.Permits), uint64(limit.Rate.Period) //nolint:gosec // neither is negative
+	permits, period := uint64(limit.Rate.Permits), uint64(limit.Rate.Period)
 	switch limit.Algorithm {
 	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
 		return wait
@@ -83,10 +83,10 @@ func (b *bucket) untilTurn(n int64) time.Duration {
 	if part > 0 {
 		more++
 	}
-	if more > math.MaxInt64-1-uint64(wait) { //nolint:gosec // it is not negative
+	if more > math.MaxInt64-1-uint64(wait) {
 		return math.MaxInt64 - 1
 	}
-	return wait + time.Duration(more) //nolint:gosec // checked
+	return wait + time.Duration(more)
 }
 
 func unavailable(w *waiter, err error) Answer {

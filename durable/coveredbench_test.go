@@ -27,7 +27,8 @@ func BenchmarkCovered(b *testing.B) {
 		_, _ = mine.Close(), other.Close()
 	})
 	r := durable.Request{Policy: "api", Key: "key", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e14}, N: 1, Wait: time.Second, QueueLimit: 100}
-	for asking.Acquire(b.Context(), r).Outcome != durable.Granted {
+	if a := asking.Acquire(b.Context(), r); a.Outcome != durable.Granted {
+		b.Fatal(a)
 	}
 	grant := func(b *testing.B, f func() bool) {
 		b.ReportAllocs()

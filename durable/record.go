@@ -24,7 +24,7 @@ var errMalformed = errors.New("weir: not a record of a durable limit")
 func encodeRecord(state *store.Record, ahead int64) []byte {
 	b := make([]byte, 0, 128)
 	b = append(b, recordVersion)
-	b = binary.AppendUvarint(b, uint64(ahead)) //nolint:gosec // it is not negative
+	b = binary.AppendUvarint(b, uint64(ahead))
 	b, _ = state.AppendBinary(b)
 	return b
 }
@@ -41,5 +41,5 @@ func decodeRecord(b []byte) (state *store.Record, ahead int64, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 	}
-	return state, int64(n), nil //nolint:gosec // it is at most 10^15
+	return state, int64(n), nil
 }

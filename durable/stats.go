@@ -99,7 +99,7 @@ func (o *Owner) Stats() OwnerStats {
 }
 
 // plus adds the counters of an earlier term.
-func (s OwnerStats) plus(t OwnerStats) OwnerStats { //nolint:gocritic // it is seldom called
+func (s OwnerStats) plus(t OwnerStats) OwnerStats {
 	s.Granted += t.Granted
 	s.GrantedPermits += t.GrantedPermits
 	s.Writes += t.Writes

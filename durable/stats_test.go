@@ -128,7 +128,7 @@ func TestRetryAfterCountsTheQueue(t *testing.T) {
 
 // TestStoreSaysWhy: a store answers as it says for callers that go away, and for an owner that cannot write.
 func TestStoreSaysWhy(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		c := tokens("a", 5, 5, 1)
 		acquire(t.Context(), s, minute, c).want(t, "none 0s")
 		acquire(t.Context(), s, store.Waiting{Most: time.Second}, c).want(t, "deadline 1s")

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,12 +15,12 @@ import (
 )
 
 // inBubble runs f in virtual time with the limits of a cluster, asked at the owner or at another node.
-func inBubble(t *testing.T, o durable.OwnerOptions, f func(t *testing.T, s *durable.Store, owner *durable.Node)) {
+func inBubble(t *testing.T, f func(t *testing.T, s *durable.Store, owner *durable.Node)) {
 	t.Helper()
 	for _, asked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("asked elsewhere %v", asked), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				owner, asking, _ := pair(t, o)
+				owner, asking, _ := pair(t, durable.OwnerOptions{})
 				synctest.Wait()
 				if asked {
 					f(t, durable.NewStore(asking), owner)
@@ -44,11 +45,11 @@ type waited struct {
 }
 
 func (w *waited) reasons() string {
-	text := ""
+	var text strings.Builder
 	for _, d := range w.decisions {
-		text += d.Reason.String() + " "
+		text.WriteString(d.Reason.String() + " ")
 	}
-	return text + fmt.Sprint(w.after)
+	return text.String() + w.after.String()
 }
 
 func acquire(ctx context.Context, s *durable.Store, w store.Waiting, charges ...store.Charge) *waited {
@@ -88,7 +89,7 @@ var minute = store.Waiting{Most: time.Minute}
 // TestWaitForSeveralLimits: a request of several limits is granted when the permits of all are there, in the order of arrival at
 // each of them, whatever the order of its charges.
 func TestWaitForSeveralLimits(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 2)
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 		a.N, b.N = 2, 3
@@ -118,7 +119,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 		"queue full":  {minute, 0, 3, "none queue-full 0s", "none 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+			inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 				a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 				b.Limit.Rate = weir.Per(1, time.Hour)
 				acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
@@ -148,7 +149,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 
 // TestNoQueueRefusesAtOnce: a limit for which nobody waits refuses at once, and nothing is taken or held.
 func TestNoQueueRefusesAtOnce(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")
 		b.Queue = 0
@@ -164,7 +165,7 @@ func TestNoQueueRefusesAtOnce(t *testing.T) {
 
 // TestWaitAndReserve: what was got bit by bit is one reservation, which ends as a whole when it was asked to after it was granted.
 func TestWaitAndReserve(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 1)
 		slots := store.Charge{Policy: "c", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}, N: 2, Queue: 10}
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
@@ -172,7 +173,7 @@ func TestWaitAndReserve(t *testing.T) {
 		w := store.Waiting{Most: time.Minute, Expiry: 10 * time.Second}
 		held := acquire(t.Context(), s, w, a, b, slots)
 		held.want(t, "none none none 4s")
-		if end := time.Unix(0, held.reservation.Expires).Sub(time.Now()); end != 10*time.Second {
+		if end := time.Until(time.Unix(0, held.reservation.Expires)); end != 10*time.Second {
 			t.Errorf("it ends in %v", end)
 		}
 		next := begin(t.Context(), s, w, slots)
@@ -191,7 +192,7 @@ func TestWaitAndReserve(t *testing.T) {
 
 // TestOppositeOrders: requests that name their limits in different orders do not wait for each other for ever.
 func TestOppositeOrders(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, _ *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		charges := make([]store.Charge, 3)
 		for i := range charges {
 			charges[i] = store.Charge{
@@ -221,7 +222,7 @@ func TestOppositeOrders(t *testing.T) {
 
 // TestStopWhileWaiting: those who wait for several limits are told, and what they held is not burned.
 func TestStopWhileWaiting(t *testing.T) {
-	inBubble(t, durable.OwnerOptions{}, func(t *testing.T, s *durable.Store, owner *durable.Node) {
+	inBubble(t, func(t *testing.T, s *durable.Store, owner *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
 		a.Limit.Rate = weir.Per(1, time.Hour)
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")

@@ -246,7 +246,7 @@ func (d *reader) decision() (v weir.Decision) {
 		d.fail()
 		return v
 	}
-	v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed() //nolint:gosec // checked
+	v.Reason, v.Limit, v.Remaining = weir.Reason(reason), d.signed(), d.signed()
 	v.RetryAfter, v.ResetAfter = d.duration(), d.duration()
 	return v
 }
@@ -267,9 +267,9 @@ func (d *reader) limit() weir.Limit {
 // count reads how many of something follow, of which there are at most so many and each of which takes a byte at least.
 func (d *reader) count(most int) int {
 	n := d.unsigned()
-	if n > uint64(most) || n > uint64(len(d.rest)) { //nolint:gosec // neither is negative
+	if n > uint64(most) || n > uint64(len(d.rest)) {
 		d.fail()
 		return 0
 	}
-	return int(n) //nolint:gosec // checked
+	return int(n)
 }

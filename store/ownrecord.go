@@ -119,8 +119,8 @@ func (r *Record) Reserve(id string, n int64, expiry time.Duration) (expires int6
 	return expires, result
 }
 
-// Hold makes n permits that were the last to be taken a reservation of this id, which must be new, until a time: what Reserve does,
-// where several records must agree on that time.
+// Hold makes n permits that were the last to be taken a reservation of this id, which must be new, until a time: what Reserve
+// does, where several records must agree on that time.
 func (r *Record) Hold(id string, n, expires int64) { r.hold(id, n, expires, "") }
 
 // Retime has a reservation expire at another time. It answers false if there is none.

@@ -63,7 +63,9 @@ type Subject struct {
 // Run runs the suite. Each of its tests has a subject of its own, made by open.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
-	run(t, func(t *testing.T, test func(t *testing.T)) { test(t) }, open)
+	run(t, func(t *testing.T, test func(t *testing.T)) { //nolint:thelper // it is the test
+		test(t)
+	}, open)
 }
 
 // RunVirtual runs the suite in virtual time: each test, and the subject that open makes for it, in a bubble of package
@@ -72,6 +74,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 func RunVirtual(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	run(t, synctest.Test, func(t *testing.T) Subject {
+		t.Helper()
 		s := open(t)
 		if s.Advance == nil {
 			s.Advance = func(d time.Duration) {
@@ -125,7 +128,9 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"Close", testClose},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in(t, func(t *testing.T) { c.test(newSuite(t, open(t))) })
+			in(t, func(t *testing.T) { //nolint:thelper // it is the test
+				c.test(newSuite(t, open(t)))
+			})
 		})
 	}
 }
