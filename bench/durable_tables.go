@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -31,16 +32,17 @@ func (r DurableReport) floorTable() *table {
 func (r DurableReport) loadTables() (all []named) {
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		if i == 0 || r.Rows[i-1].Name != row.Name {
-			all = append(all, named{row.Name, &table{columns: []column{
+		at := slices.IndexFunc(all, func(t named) bool { return t.Name == row.Name })
+		if at < 0 {
+			at, all = len(all), append(all, named{row.Name, &table{columns: []column{
 				text("cluster"), number("x"), text("by"), number("grants/s"), number("±"), number("p50 µs"), number("p99 µs"),
-				number("writes/g."), number("CPU µs"), number("x K=1"), number("of all."), text("<="),
+				number("a write"), number("CPU µs"), number("x K=1"), number("of all."), text("<="),
 			}}})
 		}
 		for _, f := range row.Figures {
-			all[len(all)-1].Table.add(
+			all[at].Table.add(
 				row.Kind, strconv.Itoa(row.Callers), f.By, fmt.Sprintf("%.0f", f.PerSecond), percent(f.Spread), micros(f.P50),
-				micros(f.P99), fmt.Sprintf("%.2g", float64(f.Writes)/float64(f.Granted)), fmt.Sprintf("%.2f", f.CPU),
+				micros(f.P99), fmt.Sprintf("%.1f", float64(f.Granted)/float64(f.Writes)), fmt.Sprintf("%.2f", f.CPU),
 				fmt.Sprintf("%.1f", f.Ratio), ofAllowed(f.Admitted), yes(f.Admitted <= 1),
 			)
 		}
