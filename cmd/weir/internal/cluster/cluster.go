@@ -141,12 +141,13 @@ func (l *Cluster) keepTrying() {
 		joined, err := l.join(l.ctx)
 		if err == nil {
 			l.use(joined)
-			l.first <- nil
-			return
 		}
 		select {
 		case l.first <- err:
-		default:
+		default: // it is not the first one
+		}
+		if err == nil {
+			return
 		}
 		if l.ctx.Err() != nil {
 			return
