@@ -58,13 +58,17 @@ func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustm
 	case a.Permits > maxRecordAhead || a.Permits < -maxRecordAhead:
 		return a, &weir.OptionError{Option: "Adjustment.Permits", Value: fmt.Sprint(a.Permits), Accepted: "from -10^15 to 10^15"}
 	case len(a.By) > mostAdjustmentText || a.By == "":
-		return a, &weir.OptionError{Option: "Adjustment.By", Value: fmt.Sprintf("of %d bytes", len(a.By)), Accepted: "from 1 to 256 bytes"}
+		return a, &weir.OptionError{
+			Option: "Adjustment.By", Value: fmt.Sprintf("of %d bytes", len(a.By)), Accepted: "from 1 to 256 bytes",
+		}
 	case len(a.Reason) > mostAdjustmentText || a.Reason == "":
 		return a, &weir.OptionError{
 			Option: "Adjustment.Reason", Value: fmt.Sprintf("of %d bytes", len(a.Reason)), Accepted: "from 1 to 256 bytes",
 		}
 	case l.Algorithm == weir.AlgorithmConcurrency:
-		return a, &weir.OptionError{Option: "Limit.Algorithm", Value: l.Algorithm.String(), Accepted: "one whose permits come back with time"}
+		return a, &weir.OptionError{
+			Option: "Limit.Algorithm", Value: l.Algorithm.String(), Accepted: "one whose permits come back with time",
+		}
 	default:
 		if err := r.check(); err != nil {
 			return a, err
@@ -76,7 +80,7 @@ func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustm
 	}
 	own := &adjusting{Adjustment: a}
 	got := make(chan Answer, 1)
-	b.enter(&waiter{
+	b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
 		request: Request{Policy: a.Policy, Key: a.Key, Limit: l}, adjusts: own, answer: func(x Answer) { got <- x }, place: -1,
 		at: time.Now().Add(o.options.WriteTimeout),
 	})

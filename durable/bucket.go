@@ -58,7 +58,8 @@ func (b *bucket) unix() int64 { return b.owner.unix(time.Now()) }
 func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.oldest != nil || !b.retryAt.IsZero() || !b.state.HeldTo(r.Limit) {
+	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.oldest != nil || !b.retryAt.IsZero() ||
+		!b.state.HeldTo(r.Limit) {
 		return Answer{}, false
 	}
 	now := time.Now()

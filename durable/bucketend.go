@@ -77,8 +77,8 @@ func (b *bucket) cancel(w *waiter) {
 	after.give()
 }
 
-// revoke takes back what a request was granted that is part of another one, which was not, and serves those who wait. Nobody waits
-// until that is durable: a crash before burns the permits.
+// revoke takes back what a request was granted that is part of another one, which was not, and serves those who wait. Nobody
+// waits until that is durable: a crash before burns the permits.
 func (b *bucket) revoke(w *waiter) {
 	b.mu.Lock()
 	var after answers

@@ -18,7 +18,8 @@ func BenchmarkCovered(b *testing.B) {
 	owner := must(durable.NewNode(durable.NodeOptions{Engine: mine, Address: "owner", Owner: durable.OwnerOptions{Reserve: 1e12}}))
 	l := new(link)
 	asking := must(durable.NewNode(durable.NodeOptions{
-		Engine: other, Follower: true, Dial: func(context.Context, string) (durable.Peer, error) { return l.dial(owner) },
+		Engine: other, Follower: true,
+		Dial: func(context.Context, string) (durable.Peer, error) { return l.dial(owner) }, //nolint:contextcheck // until it is cut
 	}))
 	b.Cleanup(func() {
 		_ = asking.Close()

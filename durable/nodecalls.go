@@ -45,8 +45,8 @@ func (n *Node) Call(ctx context.Context, c *Call) Result {
 	deadline := time.Now().Add(c.Wait)
 	for {
 		r := n.call(ctx, c)
-		again := n.options.Requeue && c.Kind == CallTake && c.Wait > 0 && (r.Outcome == Stopping || errors.Is(r.Err, errOwnerGone))
-		if !again {
+		gone := r.Outcome == Stopping || errors.Is(r.Err, errOwnerGone)
+		if again := n.options.Requeue && c.Kind == CallTake && c.Wait > 0 && gone; !again {
 			return r
 		}
 		next := *c

@@ -88,9 +88,13 @@ func (o OwnerOptions) checked() (OwnerOptions, error) {
 	case o.Sweep < time.Second || o.Sweep > 24*time.Hour:
 		return o, &weir.OptionError{Option: "OwnerOptions.Sweep", Value: o.Sweep.String(), Accepted: "from 1s to 24h"}
 	case o.Reserve < 0 || o.Reserve > maxRecordAhead:
-		return o, &weir.OptionError{Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits"}
+		return o, &weir.OptionError{
+			Option: "OwnerOptions.Reserve", Value: fmt.Sprint(o.Reserve), Accepted: "from 1 to 10^15 permits",
+		}
 	case o.WriteTimeout < 10*time.Millisecond || o.WriteTimeout > time.Minute:
-		return o, &weir.OptionError{Option: "OwnerOptions.WriteTimeout", Value: o.WriteTimeout.String(), Accepted: "from 10ms to 1m"}
+		return o, &weir.OptionError{
+			Option: "OwnerOptions.WriteTimeout", Value: o.WriteTimeout.String(), Accepted: "from 10ms to 1m",
+		}
 	case o.Writers < 1 || o.Writers > 64:
 		return o, &weir.OptionError{Option: "OwnerOptions.Writers", Value: fmt.Sprint(o.Writers), Accepted: "from 1 to 64"}
 	case o.MaxKeys < 1 || o.MaxKeys > 1e9:
@@ -108,7 +112,8 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	own := &Owner{
-		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites), buckets: make(map[string]*bucket),
+		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites),
+		buckets: make(map[string]*bucket),
 	}
 	own.wall = own.began.UnixNano()
 	own.writing, own.cut = context.WithCancel(context.Background())
@@ -230,7 +235,7 @@ func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 
 func (o *Owner) acquire(ctx context.Context, r Request) Answer {
 	got := make(chan Answer, 1)
-	ticket := o.enqueue(&r, func(a Answer) { got <- a })
+	ticket := o.enqueue(&r, func(a Answer) { got <- a }) //nolint:contextcheck // a record is read for everybody
 	select {
 	case a := <-got:
 		return a
@@ -274,7 +279,7 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 		return noBucket(&Request{}, why).reason()
 	}
 	got := make(chan Answer, 1)
-	b.enter(&waiter{
+	b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
 		request: Request{Policy: r.Policy, Key: r.Key}, settles: s, answer: func(a Answer) { got <- a }, place: -1,
 		at: time.Now().Add(o.options.WriteTimeout),
 	})

@@ -47,14 +47,17 @@ func (r *Request) check() error {
 	case r.Wait < 0 || r.Wait > MaxWait:
 		return &weir.OptionError{Option: "Request.Wait", Value: r.Wait.String(), Accepted: "from 0 to 24h"}
 	case r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead:
-		return &weir.OptionError{Option: "Request.QueueLimit", Value: fmt.Sprint(r.QueueLimit), Accepted: "from 0 to 10^15 permits"}
+		return &weir.OptionError{
+			Option: "Request.QueueLimit", Value: fmt.Sprint(r.QueueLimit), Accepted: "from 0 to 10^15 permits",
+		}
 	case r.Reserve != 0:
 		if err := store.CheckExpiry(r.Reserve); err != nil {
 			return fmt.Errorf("%w", err)
 		}
 	case r.Limit.Algorithm == weir.AlgorithmConcurrency:
 		return &weir.OptionError{
-			Option: "Request.Reserve", Value: "0", Accepted: "from 1ms to 24h for a concurrency limit, whose permits come back when it ends",
+			Option: "Request.Reserve", Value: "0",
+			Accepted: "from 1ms to 24h for a concurrency limit, whose permits come back when it ends",
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func (s *session) ask(ctx context.Context, id uint64, r Request) {
 		return
 	}
 	if owner := s.node.Owner(); owner != nil {
-		s.enqueue(owner, id, r)
+		s.enqueue(owner, id, r) //nolint:contextcheck // a record is read for everybody
 		return
 	}
 	s.work.Go(func() { // others may have heard of the election first
@@ -90,7 +90,7 @@ func (s *session) ask(ctx context.Context, id uint64, r Request) {
 			s.answer(id, refusedBy(&r, Unavailable, errNotOwner))
 			return
 		}
-		s.enqueue(owner, id, r)
+		s.enqueue(owner, id, r) //nolint:contextcheck // a record is read for everybody
 	})
 }
 

@@ -97,7 +97,7 @@ func (s *step) load(ctx context.Context) error {
 		b.mu.Unlock()
 		if !known {
 			asked++
-			b.enter(&waiter{
+			b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
 				loads: true, place: -1, at: time.Now().Add(s.owner.options.WriteTimeout), answer: func(a Answer) { read <- a },
 			})
 		}

@@ -45,7 +45,7 @@ func (s *step) queue(ctx context.Context, deadline time.Time) Result {
 		if p.charge.Queue > 0 {
 			w.request.QueueLimit, w.request.Wait, w.at = p.charge.Queue, max(left, 1), deadline
 		}
-		p.bucket.enter(w)
+		p.bucket.enter(w) //nolint:contextcheck // a record is read for everybody
 		e := s.next(ctx, p)
 		if e.answer.Outcome != Granted {
 			p.waiter = nil

@@ -51,7 +51,7 @@ func pair(t *testing.T, o durable.OwnerOptions) (owner, asking *durable.Node, l 
 	l = new(link)
 	asking = must(durable.NewNode(durable.NodeOptions{
 		Engine: other, Follower: true, OwnerWait: 100 * time.Millisecond,
-		Dial: func(context.Context, string) (durable.Peer, error) { return l.dial(owner) },
+		Dial: func(context.Context, string) (durable.Peer, error) { return l.dial(owner) }, //nolint:contextcheck // it lasts until the link is cut
 	}))
 	t.Cleanup(func() {
 		_ = asking.Close()

@@ -23,8 +23,8 @@ type Stream interface {
 // mostOutstanding is how many requests of a stream can be unanswered: more are answered Unavailable at once.
 const mostOutstanding = 100_000
 
-// StreamPeer is a [Peer] over a stream, which carries all requests of the node at once. It has two goroutines until Close, or until
-// the stream ends.
+// StreamPeer is a [Peer] over a stream, which carries all requests of the node at once. It has two goroutines until Close, or
+// until the stream ends.
 type StreamPeer struct {
 	stream Stream
 	out    outbox
@@ -208,7 +208,8 @@ func named(r *Result, c *Call) Result {
 // Settle implements [Peer].
 func (p *StreamPeer) Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error {
 	got := make(chan Answer, 1)
-	if _, err := p.ask(&Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}, asking{answer: func(a Answer) { got <- a }}); err != nil {
+	m := &Message{Kind: MessageSettle, Reservation: r, Actual: actual, Cancel: cancel}
+	if _, err := p.ask(m, asking{answer: func(a Answer) { got <- a }}); err != nil {
 		return err
 	}
 	select {

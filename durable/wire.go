@@ -82,7 +82,7 @@ var errMessage = errors.New("weir: not a message of this version between nodes")
 func AppendMessage(b []byte, m *Message) ([]byte, error) {
 	b = append(b, messageVersion, byte(m.Kind))
 	b = binary.AppendUvarint(b, m.ID)
-	switch m.Kind {
+	switch m.Kind { //nolint:exhaustive // the others have nothing of their own
 	case MessageAsk:
 		r := &m.Request
 		limit, err := store.AppendLimit(nil, r.Limit)
@@ -141,7 +141,7 @@ func ParseMessage(b []byte) (m Message, err error) {
 	}
 	d := reader{rest: b[2:]}
 	m.ID = d.unsigned()
-	switch m.Kind {
+	switch m.Kind { //nolint:exhaustive // the others have nothing of their own
 	case MessageAsk:
 		r := &m.Request
 		r.Policy, r.Key, r.Limit = d.text(), d.text(), d.limit()

@@ -78,7 +78,7 @@ func RunVirtual(t *testing.T, open func(t *testing.T) Subject) {
 		s := open(t)
 		if s.Advance == nil {
 			s.Advance = func(d time.Duration) {
-				time.Sleep(d)
+				time.Sleep(d) //nolint:forbidigo // it is virtual
 				synctest.Wait()
 			}
 		}
