@@ -5,7 +5,6 @@ import "time"
 // ahead chooses how many permits a record is ahead. It doubles as long as records are used up within a moment, and halves where
 // most of one was left after a while, so that a busy limit writes seldom and a crash of a quiet one burns nothing.
 type ahead struct {
-	most int64     // 0 writes every grant
 	last int64     // what the record in force was given
 	at   time.Time // since when it is in force, or when it was drawn if it is not yet
 	took time.Duration
@@ -39,6 +38,6 @@ func (a *ahead) choose(now time.Time, left, wanted, most int64) int64 {
 	return a.last
 }
 
-// inForce notes that the record is in force from now on. How long it took to write is none of the time for which it lasts, or where
-// writes are slow no record would ever be ahead (TestSlowWritesAreFewer).
+// inForce notes that the record is in force from now on. How long it took to write is none of the time for which it lasts, or
+// where writes are slow no record would ever be ahead (TestSlowWritesAreFewer).
 func (a *ahead) inForce(now time.Time) { a.at, a.took = now, now.Sub(a.at) }

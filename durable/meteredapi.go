@@ -25,16 +25,16 @@ const (
 	mostMeteredPerMinute  = 60_000_000
 )
 
-// MeteredAPI is the limit of a client of an API that is paid for, or refuses what comes too fast, for a whole fleet: a token bucket
-// of 5 requests at once and 8 a minute, which stays below a limit of 10 a minute, and spreads what a minute allows.
+// MeteredAPI is the limit of a client of an API that is paid for, or refuses what comes too fast, for a whole fleet: a token
+// bucket of 5 requests at once and 8 a minute, which stays below a limit of 10 a minute, and spreads what a minute allows.
 //
 // GEMINI_BURST, a whole number from 1 to 1,000,000, and GEMINI_TOKENS_PER_MINUTE, a number from 0.001 to 60,000,000 that may have
-// a fraction, of which three decimals count, replace them. A variable that is not set, or is empty, leaves its default. One that is
-// no number or out of range does so as well, and so do both if a bucket of theirs would take more than 18300 days to fill; warn is
-// then told the name, the value and what is accepted.
+// a fraction, of which three decimals count, replace them. A variable that is not set, or is empty, leaves its default. One that
+// is no number or out of range does so as well, and so do both if a bucket of theirs would take more than 18300 days to fill;
+// warn is then told the name, the value and what is accepted.
 //
-// The variables are read by getenv, os.Getenv if it is nil. A warn of nil is not called. All processes of a cluster should see the
-// same values: the limit comes with each request, and that of the last one counts.
+// The variables are read by getenv, os.Getenv if it is nil. A warn of nil is not called. All processes of a cluster should see
+// the same values: the limit comes with each request, and that of the last one counts.
 func MeteredAPI(getenv func(name string) string, warn func(text string)) weir.Limit {
 	if getenv == nil {
 		getenv = os.Getenv

@@ -15,9 +15,9 @@ import (
 // Metered is an [http.RoundTripper] for clients of an API that is paid for: every request that is sent has its permits from a
 // limit that the whole fleet shares, and that survives every crash. See package durable.
 //
-// Requests of all processes stand in one queue, oldest first. One whose deadline passes, or whose context ends, is withdrawn, takes
-// nothing, and is not sent. What is refused is not sent either, its body is closed, and the error is a *[LimitedError] whose Reason
-// says why:
+// Requests of all processes stand in one queue, oldest first. One whose deadline passes, or whose context ends, is withdrawn,
+// takes nothing, and is not sent. What is refused is not sent either, its body is closed, and the error is a *[LimitedError]
+// whose Reason says why:
 //
 //   - ReasonQueueFull: too many permits are waited for already
 //   - ReasonDeadline: its deadline has passed, or MaxWait; where it was that of its context, errors.Is finds

@@ -37,7 +37,7 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(f.Node.Close(), f.engine.Close()); err != nil {
+		if err := errors.Join(f.Close(), f.engine.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -149,8 +149,8 @@ func TestMeteredRefusals(t *testing.T) {
 		{"expired", httplimit.MeteredOptions{MaxWait: 3 * time.Second}, nil, 0, weir.ReasonDeadline, "deadline", nil, 3 * time.Second},
 		{"deadline", httplimit.MeteredOptions{}, nil, 40 * time.Second, weir.ReasonDeadline, "deadline", context.DeadlineExceeded, 40 * time.Second},
 		{"never", httplimit.MeteredOptions{Cost: cost(3)}, nil, 0, weir.ReasonNever, "no later attempt can succeed", nil, 0},
-		{"stopping", httplimit.MeteredOptions{}, func(f *fleet) { time.AfterFunc(time.Second, func() { _ = f.Node.Close() }) }, 0, weir.ReasonClosed, "closed", nil, time.Second},
-		{"closed", httplimit.MeteredOptions{}, func(f *fleet) { _ = f.Node.Close() }, 0, weir.ReasonUnavailable, "the node is closed", durable.ErrNodeClosed, 0},
+		{"stopping", httplimit.MeteredOptions{}, func(f *fleet) { time.AfterFunc(time.Second, func() { _ = f.Close() }) }, 0, weir.ReasonClosed, "closed", nil, time.Second},
+		{"closed", httplimit.MeteredOptions{}, func(f *fleet) { _ = f.Close() }, 0, weir.ReasonUnavailable, "the node is closed", durable.ErrNodeClosed, 0},
 		{"no writes", httplimit.MeteredOptions{Key: func(*http.Request) string { return "another" }}, func(f *fleet) { f.engine.Fail(errDisk) }, 0, weir.ReasonUnavailable, "the disk is full", errDisk, 0},
 		{"cost below 0", httplimit.MeteredOptions{Cost: cost(-1)}, nil, 0, weir.ReasonInvalid, "-1", nil, 0},
 	} {
@@ -352,7 +352,7 @@ func TestMeteredSettlesWithTheNextOwner(t *testing.T) {
 		if _, err := fetchFrom(ctx, m, apiURL); err != nil {
 			t.Fatal(err)
 		}
-		_ = f.Node.Close()
+		_ = f.Close()
 		time.AfterFunc(time.Second, func() {
 			n, err := durable.NewNode(durable.NodeOptions{Engine: second, Address: "b"})
 			if err != nil {

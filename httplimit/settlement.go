@@ -7,9 +7,10 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Settlement is the cost of a request of a client, of which its [Transport], or its [Metered], has reserved an estimate (Cost) and
-// which is known only when the answer has been read, such as the tokens of a language model. All methods are safe for concurrent
-// use. Costs of a Metered are settled by whoever owns the limit: Commit and Cancel wait until that is durable, for 5 s at most.
+// Settlement is the cost of a request of a client, of which its [Transport], or its [Metered], has reserved an estimate (Cost)
+// and which is known only when the answer has been read, such as the tokens of a language model. All methods are safe for
+// concurrent use. Costs of a Metered are settled by whoever owns the limit: Commit and Cancel wait until that is durable, for 5 s
+// at most.
 type Settlement struct {
 	ctx context.Context //nolint:containedctx // for the values of the request
 
@@ -23,8 +24,8 @@ type settlementKey struct{}
 
 // WithSettlement answers a context for one request, and the Settlement of its cost, which must end in Commit or Cancel once the
 // request was answered: until then the request has cost what was reserved, and slots of a [weir.Concurrency] are in use. Of
-// requests that follow redirections, and of those that are sent again, the last one counts, and the others cost nothing. A Metered
-// gives back what is not settled within MeteredOptions.ReserveFor.
+// requests that follow redirections, and of those that are sent again, the last one counts, and the others cost nothing. A
+// Metered gives back what is not settled within MeteredOptions.ReserveFor.
 func WithSettlement(ctx context.Context) (context.Context, *Settlement) {
 	s := &Settlement{ctx: context.WithoutCancel(ctx)}
 	return context.WithValue(ctx, settlementKey{}, s), s
