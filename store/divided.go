@@ -190,7 +190,7 @@ type dividedCall struct {
 // both asks for permits of both kinds, or takes none.
 func (d *Divided) both(
 	ctx context.Context, charges []Charge, decisions []weir.Decision, c dividedCall,
-) (r Reservation, err error) {
+) (Reservation, error) {
 	if err := firstOf(errors.Join(CheckDecisions(charges, decisions), CheckCharges(charges))); err != nil {
 		return Reservation{}, err
 	}
