@@ -71,7 +71,8 @@ type EmbeddedOptions struct {
 // A server that cannot go on, as the disk is full or fails, does not end the process: Failed is closed, it logs why, and it
 // takes no part any more until it is started again, so that calls of its Client fail, and another node takes over.
 //
-// When a server is started whose power was lost while it wrote, a last record that is incomplete, and so was never answered, is cut off.
+// When a server is started whose power was lost while it wrote, a log that ends within a record, which was never answered, is cut off
+// there. etcd knows a torn record by its end or by a whole sector of zeros: one that is damaged in another way is refused as below.
 // A record with a wrong checksum is never passed over: Start refuses the directory.
 type Server struct {
 	etcd    *embed.Etcd
