@@ -114,11 +114,25 @@ func TestPartCannotBeWritten(t *testing.T) {
 // TestCanceledIsNotGivenBackTwice: permits of a reservation that was canceled are granted to others only when that is durable: or the
 // next owner would find it, and give them back once more.
 func TestCanceledIsNotGivenBackTwice(t *testing.T) {
+	for range 20 {
+		if canceledWhileAhead(t) {
+			return
+		}
+	}
+	t.Error("the record never came to be ahead")
+}
+
+func canceledWhileAhead(t *testing.T) (ahead bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		inner := m.Engine()
 		e := &picky{Engine: inner}
 		n := must(durable.NewNode(durable.NodeOptions{Engine: e, Address: "a", Owner: durable.OwnerOptions{Reserve: 64}}))
+		t.Cleanup(func() {
+			_ = n.Close()
+			_ = inner.Close()
+		})
 		s := durable.NewStore(n)
 		c := tokens("a", 40, 100, 1)
 		c.Limit.Rate = weir.Per(1, time.Hour)
@@ -128,14 +142,16 @@ func TestCanceledIsNotGivenBackTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		granted := int64(0)
-		for c.N = 1; granted < 100; granted++ { // all, and the record comes to be ahead
+		for c.N = 1; granted < 60; granted++ { // all that are left
 			if err := s.Take(t.Context(), []store.Charge{c}, ds); err != nil || !ds[0].Allowed {
-				break
+				t.Fatalf("%+v, %v", ds, err)
 			}
 		}
-		if ahead := n.Stats().Owned.PermitsAhead; ahead < 5 {
-			t.Fatalf("%d permits ahead", ahead)
+		time.Sleep(10 * time.Millisecond)
+		if n.Stats().Owned.PermitsAhead < 5 { // which depends on who comes first
+			return
 		}
+		ahead = true
 		e.fails(func(string) bool { return true })
 		if err := s.Cancel(t.Context(), r); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%v", err)
@@ -158,7 +174,8 @@ func TestCanceledIsNotGivenBackTwice(t *testing.T) {
 		if granted > 100 {
 			t.Errorf("%d were granted of 100", granted)
 		}
-		_, _ = n.Close(), other.Close()
+		_ = other.Close()
 		_ = next.Close()
 	})
+	return ahead
 }
