@@ -252,8 +252,11 @@ func (c *durableCluster) close() {
 		_ = m.Wait()
 		killer.Stop()
 	}
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir)
+	for range 20 { // what was ended a moment ago may still write a file
+		if c.dir == "" || os.RemoveAll(c.dir) == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
