@@ -254,10 +254,25 @@ func (f fleet) owner(t *testing.T) (owner *server, others fleet) {
 	return owner, others
 }
 
-// TestThreeNodes: three servers have one limit, which is exact; when the owner is killed another one goes on, and grants nothing
-// twice; when it ends in order, at once. Any node adjusts.
+// startAgain starts a server that has ended.
+func startAgain(t *testing.T, s *server) *server {
+	t.Helper()
+	return start(t, s.cmd.Args[1:]...)
+}
+
+// TestThreeNodes: three servers have one limit, which is exact. When the owner ends, or is killed, another one goes on and grants
+// nothing twice. A node that was away comes back, and any node adjusts.
 func TestThreeNodes(t *testing.T) {
 	f := startCluster(t, durablePolicies)
+	first, rest := f.owner(t)
+	start := time.Now()
+	first.signal(syscall.SIGTERM)
+	rest.owner(t)
+	t.Logf("another node owned the limits %v after SIGTERM", time.Since(start))
+	if status := first.wait(); status.ExitCode() != 0 {
+		t.Error(status)
+	}
+	f = append(rest, startAgain(t, first))
 	owner, others := f.owner(t)
 	if got := others[0].statusOf("tenant-month", "acme", 1000); got != http.StatusOK {
 		t.Error(got)
@@ -286,7 +301,7 @@ func TestThreeNodes(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatalf("only %d were granted", granted.Load())
 	}
-	start := time.Now()
+	start = time.Now()
 	owner.signal(syscall.SIGKILL)
 	owner.wait()
 	close(killed)
