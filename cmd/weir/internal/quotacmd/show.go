@@ -89,7 +89,10 @@ func (q *quota) print(w io.Writer) {
 		if l.ResetsAt != nil {
 			resets = l.ResetsAt.UTC().Format("2006-01-02 15:04:05 UTC")
 		}
-		rows = append(rows, []string{number(l.Used), number(l.Reserved), number(l.Remaining), number(l.Permits), resets, l.Limit + " (" + l.Rule + ")"})
+		rows = append(rows, []string{
+			number(l.Used), number(l.Reserved), number(l.Remaining), number(l.Permits), resets, l.Limit + " (" + l.Rule + ")",
+		})
 	}
-	table(w, rows, 4)
+	const numbers = 4
+	table(w, rows, numbers)
 }

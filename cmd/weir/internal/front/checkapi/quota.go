@@ -126,7 +126,8 @@ func (c *configured) limitsOf(name, key string) ([]quotaLimit, *problem) {
 func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, newProblem(http.StatusBadRequest, "query", excerpt([]byte(r.URL.RawQuery)), "must be parameters such as policy=tenant&key=acme")
+		return nil, newProblem(http.StatusBadRequest, "query", excerpt([]byte(r.URL.RawQuery)),
+			"must be parameters such as policy=tenant&key=acme")
 	}
 	for name, all := range values {
 		if !slices.Contains(accepted, name) {
