@@ -74,13 +74,13 @@ func TestFaults(t *testing.T) {
 				// Whoever has done a round does the next one; each cluster does all kinds, in turns.
 				for kind := 0; int(next.Add(1)) <= n && !t.Failed(); kind++ {
 					fault := faults[kind%len(faults)]
-					begun := time.Now()
+					from := time.Now()
 					r := cluster.begin()
 					r.kind = fault.name
 					fault.do(r)
 					r.end()
 					did.Add(1)
-					t.Logf("round of %v", time.Since(begun).Round(time.Millisecond))
+					t.Logf("round of %v", time.Since(from).Round(time.Millisecond))
 					mu.Lock()
 					times[r.kind] = append(times[r.kind], r.service)
 					mu.Unlock()

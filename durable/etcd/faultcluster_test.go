@@ -127,11 +127,11 @@ func (c *cluster) startAll() {
 // start starts the process, which says by ready whether it could.
 func (p *process) start() {
 	p.cluster.tb.Helper()
-	text, err := json.Marshal(p.config)
+	text, err := json.Marshal(p.config) //nolint:musttag // it is read by the same type
 	if err != nil {
 		p.cluster.tb.Fatal(err)
 	}
-	p.command = exec.Command(os.Args[0]) //nolint:gosec,noctx // this binary, which is killed
+	p.command = exec.Command(os.Args[0]) //nolint:noctx // this binary, which is killed
 	p.command.Env = append(os.Environ(), nodeVariable+"="+string(text))
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.stderr = new(bytes.Buffer)
@@ -184,11 +184,13 @@ func (p *process) read(from io.Reader, c *exec.Cmd, done chan struct{}, ready ch
 	}
 	err := c.Wait()
 	select {
-	case ready <- fmt.Errorf("it has ended: %w", fmt.Errorf("%v", err)): //nolint:err113 // a test
+	case ready <- fmt.Errorf("it has ended: %w", errors.Join(errEnded, err)):
 	default:
 	}
 	close(done)
 }
+
+var errEnded = errors.New("the process has ended")
 
 // wait waits until the process is ready, or says why it is not.
 func (p *process) wait() error {
@@ -251,31 +253,6 @@ func (c *cluster) owner() *process {
 	return found
 }
 
-// others are all processes but one, this one included.
-func (*round) others(process int) (all []int) {
-	for i := range processes {
-		if i != process {
-			all = append(all, i)
-		}
-	}
-	return all
-}
-
-// begin begins a round under load, and answers when all processes are granted permits.
-func (c *cluster) begin() *round {
-	c.tb.Helper()
-	c.round++
-	r := &round{cluster: c, config: newLoadConfig(c.round), wall: wallOffset(), begun: monotonic(), random: rand.New(rand.NewPCG(1, uint64(c.round)))} //nolint:gosec // a test
-	c.history.begin(c.round)
-	for _, p := range c.nodes {
-		p.load(r.config)
-	}
-	r.load = startLoad(c.follower, testProcess, r.config, c.history.add)
-	r.queue = c.startQueue(r.config)
-	r.settle(r.begun)
-	return r
-}
-
 // round is a fault under load, and what has been seen of it.
 type round struct {
 	cluster *cluster
@@ -294,6 +271,33 @@ type round struct {
 	service time.Duration
 }
 
+// others are all processes but one, this one included.
+func (*round) others(process int) (all []int) {
+	for i := range processes {
+		if i != process {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// begin begins a round under load, and answers when all processes are granted permits.
+func (c *cluster) begin() *round {
+	c.tb.Helper()
+	c.round++
+	r := &round{
+		cluster: c, config: newLoadConfig(c.round), wall: wallOffset(), begun: monotonic(), random: rand.New(rand.NewPCG(1, uint64(c.round))),
+	}
+	c.history.begin(c.round)
+	for _, p := range c.nodes {
+		p.load(r.config)
+	}
+	r.load = startLoad(c.follower, testProcess, r.config, c.history.add)
+	r.queue = c.startQueue(r.config)
+	r.settle(r.begun)
+	return r
+}
+
 // slowSettle is after how long the logs are shown of a round that does not settle.
 const slowSettle = 4 * time.Second
 
@@ -301,16 +305,21 @@ const slowSettle = 4 * time.Second
 func (r *round) settle(after int64, but ...int) {
 	r.cluster.tb.Helper()
 	for i := range processes {
-		if begun := time.Now(); !slices.Contains(but, i) {
-			defer func() {
-				if took := time.Since(begun); took > slowSettle {
-					r.cluster.tb.Logf("it took %v until process %d was served\n%s", took, i, r.cluster.history.said())
-				}
-			}()
-			r.cluster.until(fmt.Sprintf("process %d is granted permits (%s, round %d)", i, r.kind, r.cluster.round), func() bool {
-				return r.cluster.history.served(i) > after
-			})
+		if !slices.Contains(but, i) {
+			r.served(i, after)
 		}
+	}
+}
+
+// served waits until a process was granted permits that it asked for after a time.
+func (r *round) served(process int, after int64) {
+	c, begun := r.cluster, time.Now()
+	c.tb.Helper()
+	c.until(fmt.Sprintf("process %d is granted permits (%s, round %d)", process, r.kind, c.round), func() bool {
+		return c.history.served(process) > after
+	})
+	if took := time.Since(begun); took > slowSettle {
+		c.tb.Logf("it took %v until process %d was served\n%s", took, process, c.history.said())
 	}
 }
 

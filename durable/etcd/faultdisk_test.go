@@ -224,7 +224,7 @@ func spoiledRecord(r *round) {
 	if err != nil || len(found.Kvs) != 1 {
 		c.tb.Fatalf("there is no record %s: %v", name, err)
 	}
-	good := found.Kvs[0].Value
+	good := found.Kvs[0].GetValue()
 	spoiled := [][]byte{{}, good[:len(good)/2], []byte("garbage"), append([]byte{99}, good[1:]...), append(slices.Clone(good), 0)}
 	bad := spoiled[r.random.IntN(len(spoiled))]
 	if _, err := client.Put(ctx, name, string(bad)); err != nil {

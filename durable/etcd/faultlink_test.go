@@ -3,7 +3,6 @@
 package etcd_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -133,17 +132,15 @@ func (l *links) origin(c net.Conn) int {
 	return -1
 }
 
-// socketInode is that of the socket at 127.0.0.1 which is connected from one port to the other.
+// socketInode is that of the socket which is connected from one port of this machine to the other.
 func socketInode(from, to int) string {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		f, err := os.Open(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			continue
 		}
-		defer f.Close()
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			fields := strings.Fields(lines.Text())
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
 			if len(fields) > 9 && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", from)) && strings.HasSuffix(fields[2], fmt.Sprintf(":%04X", to)) {
 				return fields[9]
 			}

@@ -140,7 +140,7 @@ func (l *load) stop() {
 }
 
 func (l *load) call(kind, id int) {
-	random := rand.New(rand.NewPCG(uint64(l.config.Round), uint64(l.process*100+id))) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(uint64(l.config.Round), uint64(l.process*100+id)))
 	for l.ctx.Err() == nil {
 		r := l.config.request(kind)
 		r.N = 1 + random.Int64N(mostAsked)

@@ -102,7 +102,7 @@ func (q *queueClient) generation(peer durable.Peer, e event) {
 	ctx, lost := context.WithCancel(q.ctx)
 	defer lost()
 	room := make(chan struct{}, mostQueued)
-	random := rand.New(rand.NewPCG(uint64(q.config.Round), uint64(e.Stream))) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(uint64(q.config.Round), uint64(e.Stream)))
 	var cancels []func()
 	for ctx.Err() == nil {
 		select {

@@ -126,7 +126,7 @@ func runNode(text string) int {
 
 func serveNode(text string, in io.Reader, out *reports) error {
 	var c nodeConfig
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
+	if err := json.Unmarshal([]byte(text), &c); err != nil { //nolint:musttag // it was written by the same type
 		return err
 	}
 	signal.Ignore(syscall.SIGXFSZ) // so that a write that is too large fails
