@@ -178,7 +178,7 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 func (l *Limits) accept(set *policy.Set) {
 	names := make(map[string]bool, len(set.Policies))
 	for i := range set.Policies {
-		names[set.Policies[i].Name] = true
+		names[set.Policies[i].Name] = set.Policies[i].Key != nil
 	}
 	l.names.Store(&names)
 }
@@ -271,7 +271,13 @@ func signalName(s os.Signal) string {
 func (l *Limits) Engine() *policy.Engine { return l.engine }
 
 // Has tells whether there is a policy with this name.
-func (l *Limits) Has(name string) bool { return (*l.names.Load())[name] }
+func (l *Limits) Has(name string) bool {
+	_, ok := (*l.names.Load())[name]
+	return ok
+}
+
+// MayLackKey tells whether there is no policy with this name that has a key: requests of one without share a state, whose key is "".
+func (l *Limits) MayLackKey(name string) bool { return !(*l.names.Load())[name] }
 
 // Explain tells how a request would be answered now, without what came from the environment.
 func (l *Limits) Explain(r *policy.Request) policy.Explanation { return l.clean(l.engine.Explain(r)) }

@@ -42,6 +42,7 @@ each second.
                   200 if the request is within its limit, 429 if not, and the
                   decision; 503 if there is none. "policy" is "default" and
                   "cost" is 1 unless they are given; a cost of 0 takes nothing.
+                  "key" is "" for all requests of a policy without one.
                   "wait" is for how many seconds the client is ready to wait in
                   the queue of the policy, if it has one. "retry_after" and
                   "reset_after" are in seconds; "retry_after" is null if no

@@ -69,7 +69,10 @@ const (
 	waitField
 )
 
-// decode reads the object of a check request and checks its values. It overwrites body where strings are escaped. It is
+// noKey says that a key is empty where there must be one.
+func noKey() error { return &fault{field: keyName, value: `""`, accepted: acceptedKey} }
+
+// decode reads the object of a check request and checks its values; whether the key may be empty depends on the policy. It overwrites body where strings are escaped. It is
 // strict: names are compared exactly, none may occur twice, and what is not known is an error, as it is probably a field
 // that was misspelt.
 func decode(body []byte) (request, error) {
@@ -82,8 +85,6 @@ func decode(body []byte) (request, error) {
 	switch {
 	case seen&keyField == 0:
 		return request{}, &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
-	case len(r.key) == 0:
-		return request{}, &fault{field: keyName, value: `""`, accepted: acceptedKey}
 	case len(r.key) > maxKey:
 		return request{}, &fault{
 			field: keyName, value: excerpt(r.key), wrong: fmt.Sprintf("has %d bytes", len(r.key)), accepted: acceptedKey,

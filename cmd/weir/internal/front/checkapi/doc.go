@@ -2,8 +2,9 @@
 //
 //	POST /v1/check      {"policy": "default", "key": "alice", "cost": 1}
 //
-// policy is "default" and cost is 1 unless they are given. key is a string of 1 to 1024 bytes. cost is a whole number
-// from 0, a probe that takes nothing, to 10^15. The answer is 200 if the request is within its limit and 429 if not, both
+// policy is "default" and cost is 1 unless they are given. key is a string of 1 to 1024 bytes; of a policy of a
+// configuration that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole
+// number from 0, a probe that takes nothing, to 10^15. The answer is 200 if the request is within its limit and 429 if not, both
 // with the decision:
 //
 //	{"allowed": false, "reason": "limited", "policy": "default", "limit": 20, "remaining": 0,

@@ -142,6 +142,9 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if ask.policy == nil {
 		ask.policy = []byte(defaultPolicy)
 	}
+	if len(ask.key) == 0 && (h.configured == nil || !h.configured.limits.MayLackKey(string(ask.policy))) {
+		return badBody(noKey())
+	}
 	if h.configured != nil {
 		// The key may still stand in small.
 		return h.checkConfigured(w, r, ask, nil)

@@ -182,3 +182,34 @@ func TestWaitingClients(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// TestCheckWithoutKey: the key of a check is empty only where requests by the rules have an empty key, and then it is the same state.
+func TestCheckWithoutKey(t *testing.T) {
+	h, _ := newConfigured(t, `version: 1
+policies:
+  shared: {limit: 1/h, burst: 2}
+  own: {limit: 1/h, burst: 2, key: client.ip}
+rules:
+  - {name: all, limits: shared}
+`, policy.EngineOptions{})
+	for _, step := range []struct {
+		path, body string
+		status     int
+	}{
+		{"/v1/check", `{"policy":"shared","key":""}`, 200},
+		{"/v1/decide", `{"path":"/"}`, 200},
+		{"/v1/check", `{"policy":"shared","key":""}`, 429},
+		{"/v1/check", `{"policy":"shared","key":"a"}`, 200},
+		{"/v1/check", `{"policy":"shared"}`, 400},
+		{"/v1/check", `{"policy":"own","key":""}`, 400},
+		{"/v1/check", `{"policy":"none","key":""}`, 404},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, step.path, strings.NewReader(step.body))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(w, r)
+		if w.Code != step.status {
+			t.Errorf("%s %s: %d %s, want %d", step.path, step.body, w.Code, w.Body, step.status)
+		}
+	}
+}
