@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -124,13 +123,9 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 		after.add(w, unavailable(w, err))
 		return
 	}
-	a.name = fmt.Sprintf("%s%020d.%d", trailName(a.Policy, a.Key), b.state.Time(), b.owner.term.Epoch())
-	for _, other := range b.trail {
-		if other.name >= a.name {
-			after.add(w, unavailable(w, errAdjusting))
-			return
-		}
-	}
+	// The number tells apart those of one instant, which lasts for as long as the clock is behind that of an owner before.
+	number := b.owner.adjusts.Add(1)
+	a.name = fmt.Sprintf("%s%020d.%d.%020d", trailName(a.Policy, a.Key), b.state.Time(), b.owner.term.Epoch(), number)
 	if a.Permits > 0 {
 		b.state.Refund(a.Permits)
 		b.uncover()
@@ -144,8 +139,6 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, left)}, after)
 	b.serve(a.Time, after)
 }
-
-var errAdjusting = errors.New("weir: the key is being adjusted by somebody else at the same moment: try again")
 
 // unadjust takes an adjustment back, as it could not be written.
 func (b *bucket) unadjust(w *waiter) {

@@ -59,6 +59,7 @@ type Owner struct {
 	work    sync.WaitGroup
 	stopped atomic.Bool
 	lastLog atomic.Int64
+	adjusts atomic.Int64 // how many adjustments were begun
 	failing atomic.Int64 // since when no write has succeeded, after the term began; 0 if the last one has
 
 	counts counts
