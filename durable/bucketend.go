@@ -67,9 +67,13 @@ func (b *bucket) cancel(w *waiter) {
 	b.mu.Lock()
 	var after answers
 	if w.stage != stageAnswered {
+		now := time.Now()
+		if b.state != nil {
+			_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+		}
 		b.withdraw(w, Canceled, &after)
 		if b.state != nil {
-			b.serve(time.Now(), &after)
+			b.serve(now, &after)
 		}
 		b.arm()
 	}
