@@ -57,6 +57,8 @@ type Node struct {
 	end     context.CancelFunc
 	work    sync.WaitGroup
 
+	unreached repeated // why the owner cannot be reached, of follow alone
+
 	mu      sync.Mutex
 	owner   *Owner // if this node is the owner
 	peer    Peer   // if another one is, and it can be reached
@@ -105,10 +107,11 @@ const retryCampaign = 200 * time.Millisecond
 
 // campaign makes this node the owner as often as it is elected.
 func (n *Node) campaign() {
+	var failed repeated
 	for n.ctx.Err() == nil {
 		term, err := n.options.Engine.Campaign(n.ctx, n.options.Address)
 		if err != nil {
-			if n.ctx.Err() == nil {
+			if n.ctx.Err() == nil && failed.tell(err) {
 				n.warn("campaigning for the limits has failed", err)
 			}
 			if errors.Is(err, ErrEngineClosed) { // which stays so
@@ -224,9 +227,12 @@ func (n *Node) connect(o Ownership) bool {
 	peer, err := n.options.Dial(ctx, o.Address)
 	cancel()
 	if err != nil {
-		n.warn("the owner of the limits cannot be reached", err)
+		if n.unreached.tell(err) {
+			n.warn("the owner of the limits cannot be reached", err)
+		}
 		return false
 	}
+	n.unreached = repeated{}
 	n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
 	n.set(func() { n.peer = peer })
 	return true
@@ -246,6 +252,25 @@ func (n *Node) warn(what string, err error) {
 	if n.options.Logger != nil {
 		n.options.Logger.Warn(what, "error", err.Error())
 	}
+}
+
+// repeated is an error that comes again with every attempt.
+type repeated struct {
+	text string
+	told time.Time
+}
+
+// repeatAfter is how long the same error is not told again.
+const repeatAfter = 10 * time.Second
+
+// tell tells whether err is to be logged: it is another one, or was not for a while.
+func (r *repeated) tell(err error) bool {
+	now, text := time.Now(), err.Error()
+	if text == r.text && now.Sub(r.told) < repeatAfter {
+		return false
+	}
+	*r = repeated{text, now}
+	return true
 }
 
 func (n *Node) info(what string, args ...any) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,11 +14,39 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// mostLogged is how many lines of etcd are logged in a second; the rest is counted.
-const mostLogged = 10
+const (
+	// mostLogged is how many lines of etcd are logged in a second; the rest is counted.
+	mostLogged = 10
+	// repeatAfter is how long etcd says the same about the same node before it is logged again, with how often it was said.
+	repeatAfter = 10 * time.Second
+	// mostRemembered is how many different lines are known by which that is told.
+	mostRemembered = 256
+)
 
-// onePort is what etcd says of every server that does not serve clients by HTTP, as this one never does.
-const onePort = "Running http and grpc server on single port. This is not recommended for production."
+// harmless is what etcd says of every server, or of every one that is new: it serves no clients by HTTP and has no users, a new
+// database has no version before its first snapshot, and a listener that is closed takes no more connections.
+func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
+	switch e.Message {
+	case "Running http and grpc server on single port. This is not recommended for production.",
+		"simple token is not cryptographically signed":
+		return true
+	case "failed to update storage version":
+		return mentions(attrs, "missing term information")
+	case "setting up serving from embedded etcd failed.":
+		return mentions(attrs, net.ErrClosed.Error())
+	}
+	return false
+}
+
+// mentions tells whether the error is this one.
+func mentions(attrs []slog.Attr, text string) bool {
+	for _, a := range attrs {
+		if a.Key == "error" {
+			return strings.Contains(a.Value.String(), text)
+		}
+	}
+	return false
+}
 
 // logCore gives what etcd logs from a warning upwards to a slog.Logger. It implements zapcore.Core.
 type logCore struct {
@@ -30,21 +60,52 @@ type logRate struct {
 	second  int64
 	count   int
 	dropped int
+	said    map[string]*said
 }
 
-// take tells whether a line may be logged, and how many were not since the last one.
-func (r *logRate) take(now time.Time) (dropped int, ok bool) {
+// said is a line that was logged, and how often it was said since then.
+type said struct {
+	at    time.Time
+	again int
+}
+
+// take tells whether a line may be logged, how often it was said since it was logged last, and how many others were not logged.
+func (r *logRate) take(now time.Time, line string) (again, dropped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	last := r.said[line]
+	if last != nil && now.Sub(last.at) < repeatAfter {
+		last.again++
+		return 0, 0, false
+	}
 	if s := now.Unix(); s != r.second {
 		r.second, r.count = s, 0
 	}
 	if r.count++; r.count > mostLogged {
 		r.dropped++
-		return 0, false
+		return 0, 0, false
 	}
-	dropped, r.dropped = r.dropped, 0
-	return dropped, true
+	if last == nil {
+		if r.said == nil || len(r.said) == mostRemembered {
+			r.said = map[string]*said{}
+		}
+		last = new(said)
+		r.said[line] = last
+	}
+	again, dropped = last.again, r.dropped
+	*last, r.dropped = said{at: now}, 0
+	return again, dropped, true
+}
+
+// about is what tells lines of etcd apart that may be said often: the text, and which other node it is about.
+func about(text string, attrs []slog.Attr) string {
+	for _, a := range attrs {
+		switch a.Key {
+		case "remote-peer-id", "remote-member-id", "peer-id", "to":
+			return text + " " + a.Value.String()
+		}
+	}
+	return text
 }
 
 // Enabled implements [zapcore.LevelEnabler].
@@ -67,10 +128,14 @@ func (c *logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements [zapcore.Core]. What ends the server is always logged.
 func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if c.logger == nil || e.Message == onePort {
+	if c.logger == nil {
 		return nil
 	}
-	dropped, ok := c.rate.take(e.Time)
+	attrs := append(append([]slog.Attr{slog.String("etcd", e.Message)}, c.attrs...), attributes(fields)...)
+	if harmless(&e, attrs) {
+		return nil
+	}
+	again, dropped, ok := c.rate.take(e.Time, about(e.Message, attrs))
 	if !ok && e.Level < zapcore.DPanicLevel {
 		return nil
 	}
@@ -78,7 +143,9 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Level > zapcore.WarnLevel {
 		level = slog.LevelError
 	}
-	attrs := append(append([]slog.Attr{slog.String("etcd", e.Message)}, c.attrs...), attributes(fields)...)
+	if again > 0 {
+		attrs = append(attrs, slog.Int("repeated", again))
+	}
 	if dropped > 0 {
 		attrs = append(attrs, slog.Int("dropped", dropped))
 	}

@@ -50,8 +50,8 @@ type EmbeddedOptions struct {
 	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is granted. See
 	// [Server]. Default: 2 GiB.
 	Quota int64
-	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second, and how starting goes on. Default:
-	// nil, silent.
+	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second and the same about the same node at
+	// most every 10 s, and how starting goes on. Default: nil, silent.
 	Logger *slog.Logger
 	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so that
 	// permits are granted twice. For tests only.
