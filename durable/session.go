@@ -10,7 +10,7 @@ import (
 // Serve answers the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
 // Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
 func (n *Node) Serve(ctx context.Context, s Stream) error {
-	session := &session{node: n, asked: make(map[uint64]Ticket), calls: make(map[uint64]context.CancelFunc)}
+	session := &session{node: n, asked: make(map[uint64]asked)}
 	session.out.init()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	defer context.AfterFunc(n.ctx, func() { _ = s.Close() })() //nolint:contextcheck // it is that of the node
@@ -35,10 +35,23 @@ type session struct {
 	out  outbox
 	work sync.WaitGroup
 
-	mu    sync.Mutex
-	asked map[uint64]Ticket // those that wait
-	calls map[uint64]context.CancelFunc
-	count int // those that have not been answered
+	mu          sync.Mutex
+	asked       map[uint64]asked // what can be withdrawn, nil once the session has ended
+	outstanding outstanding      // that has not been answered
+}
+
+// asked is a request, or a call, that has not been answered.
+type asked struct {
+	ticket    Ticket             // of a request that has one
+	cancel    context.CancelFunc // of a call, and of a request for which it is not known yet whether this node is the owner
+	withdrawn bool
+}
+
+func (a asked) withdraw() {
+	if a.cancel != nil {
+		a.cancel()
+	}
+	a.ticket.Cancel()
 }
 
 func (s *session) receive(ctx context.Context, stream Stream) error {
@@ -52,46 +65,75 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 		if err != nil {
 			return err
 		}
+		weight := m.weight(len(b))
 		switch m.Kind {
 		case MessageAsk:
-			s.ask(ctx, m.ID, m.Request)
+			err = s.ask(ctx, m.ID, m.Request, weight)
 		case MessageWithdraw:
 			s.withdraw(m.ID)
 		case MessageSettle:
-			s.begin(&m, func() { s.settle(ctx, &m) })
+			err = s.begin(ctx, &m, weight, func(ctx context.Context) { s.settle(ctx, &m, weight) })
 		case MessageCall:
-			asked, cancel := context.WithCancel(ctx)
-			s.mu.Lock()
-			s.calls[m.ID] = cancel // before it can be withdrawn
-			s.mu.Unlock()
-			s.begin(&m, func() { s.call(asked, &m) })
+			err = s.begin(ctx, &m, weight, func(ctx context.Context) { s.call(ctx, &m, weight) })
 		default:
-			return errMessage
+			err = errMessage
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
-func (s *session) ask(ctx context.Context, id uint64, r Request) {
+// enter counts a request, which is refused if it is full. A number that is in use is an error: what it was used for could not be
+// withdrawn any more.
+func (s *session) enter(id uint64, weight int, a asked) (full bool, err error) {
 	s.mu.Lock()
-	s.count++
-	full := s.count > mostOutstanding
-	s.mu.Unlock()
-	if full {
-		s.answer(id, refusedBy(&r, Unavailable, errBusy))
-		return
+	defer s.mu.Unlock()
+	if _, used := s.asked[id]; used {
+		return false, errMessage
 	}
-	if owner := s.node.Owner(); owner != nil {
-		s.enqueue(owner, id, r) //nolint:contextcheck // a record is read for everybody
-		return
+	if full = !s.outstanding.add(weight); !full && a.cancel != nil {
+		s.asked[id] = a
+	}
+	return full, nil
+}
+
+func (s *session) ask(ctx context.Context, id uint64, r Request, weight int) error {
+	owner := s.node.Owner()
+	var a asked
+	if owner == nil {
+		ctx, a.cancel = context.WithCancel(ctx)
+	}
+	full, err := s.enter(id, weight, a)
+	switch {
+	case err != nil || full:
+		if a.cancel != nil {
+			a.cancel()
+		}
+		if full {
+			s.send(&Message{Kind: MessageAnswer, ID: id, Answer: refusedBy(&r, Unavailable, errBusy)})
+		}
+		return err
+	case owner != nil:
+		s.enqueue(owner, id, r, weight) //nolint:contextcheck // a record is read for everybody
+		return nil
 	}
 	s.work.Go(func() { // others may have heard of the election first
 		owner := s.node.elected(ctx)
-		if owner == nil {
-			s.answer(id, refusedBy(&r, Unavailable, errNotOwner))
-			return
+		a.cancel()
+		s.mu.Lock()
+		now, here := s.asked[id]
+		s.mu.Unlock()
+		switch {
+		case !here || now.withdrawn:
+			s.answer(id, weight, refusedBy(&r, Canceled, nil))
+		case owner == nil:
+			s.answer(id, weight, refusedBy(&r, Unavailable, errNotOwner))
+		default:
+			s.enqueue(owner, id, r, weight) //nolint:contextcheck // a record is read for everybody
 		}
-		s.enqueue(owner, id, r) //nolint:contextcheck // a record is read for everybody
 	})
+	return nil
 }
 
 // electedTime is how long a node that others take for the owner waits to hear so itself.
@@ -119,19 +161,18 @@ func (n *Node) elected(ctx context.Context) *Owner {
 	}
 }
 
-func (s *session) enqueue(owner *Owner, id uint64, r Request) {
+func (s *session) enqueue(owner *Owner, id uint64, r Request, weight int) {
 	answered := false
 	ticket := owner.Enqueue(r, func(a Answer) {
 		s.mu.Lock()
 		answered = true
-		delete(s.asked, id)
 		s.mu.Unlock()
-		s.answer(id, a)
+		s.answer(id, weight, a)
 	})
 	s.mu.Lock()
-	gone := s.asked == nil
+	gone := s.asked == nil || s.asked[id].withdrawn
 	if !answered && !gone {
-		s.asked[id] = ticket
+		s.asked[id] = asked{ticket: ticket}
 	}
 	s.mu.Unlock()
 	if gone {
@@ -139,46 +180,63 @@ func (s *session) enqueue(owner *Owner, id uint64, r Request) {
 	}
 }
 
-func (s *session) answer(id uint64, a Answer) {
-	s.mu.Lock()
-	s.count--
-	s.mu.Unlock()
-	b, _ := AppendMessage(nil, &Message{Kind: MessageAnswer, ID: id, Answer: a})
+// send sends an answer.
+func (s *session) send(m *Message) {
+	b, _ := AppendMessage(nil, m)
 	s.out.put(b)
+}
+
+// leave notes that a request is being answered.
+func (s *session) leave(id uint64, weight int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outstanding.remove(weight)
+	if a := s.asked[id]; a.cancel != nil {
+		a.cancel()
+	}
+	delete(s.asked, id)
+}
+
+func (s *session) answer(id uint64, weight int, a Answer) {
+	s.leave(id, weight)
+	s.send(&Message{Kind: MessageAnswer, ID: id, Answer: a})
 }
 
 // withdraw withdraws what was asked.
 func (s *session) withdraw(id uint64) {
 	s.mu.Lock()
-	ticket, cancel := s.asked[id], s.calls[id]
-	s.mu.Unlock()
-	ticket.Cancel()
-	if cancel != nil {
-		cancel()
+	a, here := s.asked[id]
+	if here {
+		a.withdrawn = true
+		s.asked[id] = a
 	}
+	s.mu.Unlock()
+	a.withdraw()
 }
 
 // begin has a goroutine answer a message, unless there are too many.
-func (s *session) begin(m *Message, f func()) {
-	s.mu.Lock()
-	s.count++
-	full := s.count > mostOutstanding
-	s.mu.Unlock()
+func (s *session) begin(ctx context.Context, m *Message, weight int, f func(ctx context.Context)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	full, err := s.enter(m.ID, weight, asked{cancel: cancel})
 	switch {
+	case err == nil && !full:
+		s.work.Go(func() { f(ctx) })
+		return nil
 	case !full:
-		s.work.Go(f)
 	case m.Kind == MessageCall:
 		r := failed(errBusy)
-		s.result(m.ID, &r)
+		s.send(&Message{Kind: MessageResult, ID: m.ID, Result: &r})
 	default:
-		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errBusy})
+		s.send(&Message{Kind: MessageAnswer, ID: m.ID, Answer: Answer{Outcome: Unavailable, Err: errBusy}})
 	}
+	cancel()
+	return err
 }
 
-func (s *session) settle(ctx context.Context, m *Message) {
+func (s *session) settle(ctx context.Context, m *Message, weight int) {
 	owner := s.node.elected(ctx)
 	if owner == nil {
-		s.answer(m.ID, Answer{Outcome: Unavailable, Err: errNotOwner})
+		s.answer(m.ID, weight, Answer{Outcome: Unavailable, Err: errNotOwner})
 		return
 	}
 	var err error
@@ -191,39 +249,25 @@ func (s *session) settle(ctx context.Context, m *Message) {
 	if err != nil {
 		a = Answer{Outcome: Unavailable, Err: err}
 	}
-	s.answer(m.ID, a)
+	s.answer(m.ID, weight, a)
 }
 
-func (s *session) call(ctx context.Context, m *Message) {
+func (s *session) call(ctx context.Context, m *Message, weight int) {
 	r := failed(errNotOwner)
 	if owner := s.node.elected(ctx); owner != nil {
 		r = owner.Call(ctx, m.Call)
 	}
-	s.result(m.ID, &r)
-}
-
-func (s *session) result(id uint64, r *Result) {
-	s.mu.Lock()
-	s.count--
-	if cancel := s.calls[id]; cancel != nil {
-		cancel()
-		delete(s.calls, id)
-	}
-	s.mu.Unlock()
-	b, _ := AppendMessage(nil, &Message{Kind: MessageResult, ID: id, Result: r})
-	s.out.put(b)
+	s.leave(m.ID, weight)
+	s.send(&Message{Kind: MessageResult, ID: m.ID, Result: &r})
 }
 
 // end withdraws what waits.
 func (s *session) end() {
 	s.mu.Lock()
-	asked, calls := s.asked, s.calls
-	s.asked, s.calls = nil, nil
-	for _, cancel := range calls {
-		cancel()
-	}
+	all := s.asked
+	s.asked = nil
 	s.mu.Unlock()
-	for _, t := range asked {
-		t.Cancel()
+	for _, a := range all {
+		a.withdraw()
 	}
 }

@@ -20,8 +20,41 @@ type Stream interface {
 	Close() error
 }
 
-// mostOutstanding is how many requests of a stream can be unanswered: more are answered Unavailable at once.
-const mostOutstanding = 100_000
+const (
+	// mostOutstanding is how many requests of a stream can be unanswered, and mostOutstandingBytes how much room they and their
+	// answers can take: more are answered Unavailable at once.
+	mostOutstanding      = 100_000
+	mostOutstandingBytes = 64 << 20
+	// outstandingBytes is what a request takes beside its message, and adjustmentBytes an adjustment that is asked for.
+	outstandingBytes = 256
+	adjustmentBytes  = 640
+)
+
+// weight is how much room a message of a length takes until it has been answered.
+func (m *Message) weight(length int) int {
+	if m.Kind == MessageCall && m.Call.Kind == CallAdjustments {
+		length += adjustmentBytes * int(min(max(m.Call.Number, 0), mostListed))
+	}
+	return outstandingBytes + length
+}
+
+// outstanding is what has not been answered of a stream.
+type outstanding struct{ count, bytes int }
+
+// add counts a request, unless it is one too many.
+func (o *outstanding) add(weight int) bool {
+	if o.count >= mostOutstanding || o.bytes+weight > mostOutstandingBytes {
+		return false
+	}
+	o.count++
+	o.bytes += weight
+	return true
+}
+
+func (o *outstanding) remove(weight int) {
+	o.count--
+	o.bytes -= weight
+}
 
 // StreamPeer is a [Peer] over a stream, which carries all requests of the node at once. It has two goroutines until Close, or
 // until the stream ends.
@@ -35,12 +68,15 @@ type StreamPeer struct {
 	last   uint64
 	asked  map[uint64]asking
 	closed error
+
+	outstanding outstanding
 }
 
 // asking is who waits for a message: for an answer, or for a result.
 type asking struct {
 	answer func(Answer)
 	result func(*Result)
+	weight int
 }
 
 func (a asking) unavailable(err error) {
@@ -77,7 +113,10 @@ func (p *StreamPeer) receive() error {
 		}
 		p.mu.Lock()
 		a, ok := p.asked[m.ID]
-		delete(p.asked, m.ID)
+		if ok {
+			delete(p.asked, m.ID)
+			p.outstanding.remove(a.weight)
+		}
 		p.mu.Unlock()
 		switch {
 		case !ok:
@@ -119,7 +158,7 @@ func (p *StreamPeer) Enqueue(r Request, answer func(Answer)) (cancel func()) {
 		answer(refusedBy(&r, Unavailable, err))
 		return func() {}
 	}
-	return func() { _ = p.put(&Message{Kind: MessageWithdraw, ID: id}) }
+	return func() { p.withdraw(id) }
 }
 
 var errMessageLength = errors.New("weir: a request is too long: its policies, keys and reservations do not fit into a message")
@@ -129,44 +168,41 @@ var errBusy = fmt.Errorf("%w: too many requests wait for the owner of the limits
 // ask sends a message that will be answered.
 func (p *StreamPeer) ask(m *Message, a asking) (id uint64, err error) {
 	p.mu.Lock()
+	p.last++
+	m.ID = p.last
+	p.mu.Unlock()
+	b, err := p.message(m)
+	if err != nil {
+		return 0, err
+	}
+	a.weight = m.weight(len(b))
+	p.mu.Lock()
 	switch {
 	case p.closed != nil:
 		err = errNotOwner
-	case len(p.asked) >= mostOutstanding:
+	case !p.outstanding.add(a.weight):
 		err = errBusy
 	default:
-		p.last++
-		id = p.last
-		p.asked[id] = a
+		p.asked[m.ID] = a
+		p.out.put(b) // which does not wait
 	}
 	p.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	m.ID = id
-	if err = p.put(m); err != nil {
-		p.mu.Lock()
-		_, mine := p.asked[id]
-		delete(p.asked, id)
-		p.mu.Unlock()
-		if !mine {
-			return id, nil // it has been answered meanwhile
-		}
-		return 0, err
-	}
-	return id, nil
+	return m.ID, err
 }
 
-func (p *StreamPeer) put(m *Message) error {
+// message is the binary form of a message that is not too long.
+func (p *StreamPeer) message(m *Message) ([]byte, error) {
 	b, err := AppendMessage(nil, m)
-	if err != nil {
-		return err
+	if err == nil && len(b) > m.Kind.mostBytes() {
+		err = errMessageLength
 	}
-	if len(b) > m.Kind.mostBytes() {
-		return errMessageLength
-	}
+	return b, err
+}
+
+// withdraw sends that a request is withdrawn.
+func (p *StreamPeer) withdraw(id uint64) {
+	b, _ := AppendMessage(nil, &Message{Kind: MessageWithdraw, ID: id})
 	p.out.put(b)
-	return nil
 }
 
 // Call implements [Peer].
@@ -184,7 +220,7 @@ func (p *StreamPeer) Call(ctx context.Context, c *Call) Result {
 	if c.Kind != CallTake {
 		return failed(fmt.Errorf("weir: it is not known whether it was done: %w", ctx.Err()))
 	}
-	_ = p.put(&Message{Kind: MessageWithdraw, ID: id}) // which is answered too, or what was granted a moment ago would be lost
+	p.withdraw(id) // which is answered too, or what was granted a moment ago would be lost
 	timer := time.NewTimer(withdrawTime)
 	defer timer.Stop()
 	select {
@@ -239,19 +275,23 @@ type outbox struct {
 	ready  sync.Cond // there is something to send
 	sent   sync.Cond // there is room
 	queue  [][]byte
+	unsent int // bytes, those included that are being sent
 	closed bool
 }
 
 func (o *outbox) init() { o.ready.L, o.sent.L = &o.mu, &o.mu }
 
-// mostUnsent is how many messages wait to be sent before no more are asked for.
-const mostUnsent = 10_000
+const (
+	// mostUnsent is how many messages wait to be sent before no more are asked for, and mostUnsentBytes how long they are.
+	mostUnsent      = 10_000
+	mostUnsentBytes = 4 << 20
+)
 
 // room waits until not too many messages wait to be sent.
 func (o *outbox) room() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.queue) >= mostUnsent && !o.closed {
+	for (len(o.queue) >= mostUnsent || o.unsent >= mostUnsentBytes) && !o.closed {
 		o.sent.Wait()
 	}
 }
@@ -261,6 +301,7 @@ func (o *outbox) put(b []byte) {
 	defer o.mu.Unlock()
 	if !o.closed {
 		o.queue = append(o.queue, b)
+		o.unsent += len(b)
 		o.ready.Signal()
 	}
 }
@@ -276,8 +317,12 @@ func (o *outbox) close() {
 // send sends what is put in until it is closed or the stream fails.
 func (o *outbox) send(s Stream) error {
 	var batch [][]byte
+	sent := 0
 	for {
 		o.mu.Lock()
+		if o.unsent -= sent; sent > 0 {
+			o.sent.Broadcast()
+		}
 		for len(o.queue) == 0 && !o.closed {
 			o.ready.Wait()
 		}
@@ -286,6 +331,7 @@ func (o *outbox) send(s Stream) error {
 			return nil
 		}
 		batch, o.queue = o.queue, batch[:0]
+		sent = o.unsent
 		o.sent.Broadcast()
 		o.mu.Unlock()
 		for i, b := range batch {

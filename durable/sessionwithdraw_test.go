@@ -1,0 +1,98 @@
+package durable_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
+)
+
+// talk sends messages over a stream, and answers how to receive the next one.
+func talk(t *testing.T, n *durable.Node) (end *pipe, say func(durable.Message), hear func() durable.Message) {
+	t.Helper()
+	mine, other := newPipe()
+	served := make(chan error, 1)
+	go func() { served <- n.Serve(context.Background(), other) }()
+	t.Cleanup(func() {
+		_ = mine.Close()
+		<-served
+	})
+	say = func(m durable.Message) {
+		t.Helper()
+		if err := mine.Send(must(durable.AppendMessage(nil, &m))); err != nil {
+			t.Error(err)
+		}
+	}
+	hear = func() durable.Message {
+		t.Helper()
+		b, err := mine.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return must(durable.ParseMessage(b))
+	}
+	return mine, say, hear
+}
+
+// TestWithdrawnDuringElection: what is asked of a node before it has heard that it is the owner can be withdrawn, and takes nothing.
+func TestWithdrawnDuringElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
+		before, e := owned(t, m, durable.OwnerOptions{})
+		engine := m.Engine()
+		n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
+		defer func() { _, _ = n.Close(), engine.Close() }()
+		synctest.Wait()
+		_, say, hear := talk(t, n)
+		withdrawn := ask(5, time.Hour)
+		say(durable.Message{Kind: durable.MessageAsk, ID: 1, Request: withdrawn})
+		synctest.Wait()
+		begin := time.Now()
+		say(durable.Message{Kind: durable.MessageWithdraw, ID: 1})
+		if a := hear(); a.ID != 1 || a.Answer.Outcome != durable.Canceled || time.Since(begin) > 0 {
+			t.Errorf("%+v after %v", a, time.Since(begin))
+		}
+		say(durable.Message{Kind: durable.MessageAsk, ID: 2, Request: ask(5, time.Second)})
+		synctest.Wait()
+		_ = before.Stop(t.Context())
+		_ = e.Close()
+		if a := hear(); a.ID != 2 || a.Answer.Outcome != durable.Granted {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestNumberInUse: a peer that uses the number of a request again before that is answered is not served any more, and leaves nothing
+// behind that waits.
+func TestNumberInUse(t *testing.T) {
+	for name, second := range map[string]durable.Message{
+		"asked": {Kind: durable.MessageAsk, ID: 1, Request: ask(4, time.Hour)},
+		"called": {Kind: durable.MessageCall, ID: 1, Call: &durable.Call{
+			Kind: durable.CallTake, Wait: time.Hour, Charges: []store.Charge{tokens("api", 1, 5, 1)},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := must(durable.NewMemory(durable.MemoryOptions{}))
+				engine := m.Engine()
+				n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
+				defer func() { _, _ = n.Close(), engine.Close() }()
+				want(t, n.Acquire(t.Context(), ask(5, time.Minute)), durable.Granted)
+				end, say, _ := talk(t, n)
+				say(durable.Message{Kind: durable.MessageAsk, ID: 1, Request: ask(5, time.Hour)})
+				say(second)
+				synctest.Wait()
+				if _, err := end.Receive(); err != io.EOF {
+					t.Errorf("%v", err)
+				}
+				if waiting := n.Stats().Owned.WaitingRequests; waiting != 0 {
+					t.Errorf("%d requests wait for nobody", waiting)
+				}
+			})
+		})
+	}
+}
