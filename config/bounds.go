@@ -18,8 +18,9 @@ type Bound struct {
 	Of     string `json:"of,omitempty"`
 	// Holds is the limit, as it may be shown.
 	Holds string `json:"holds"`
-	// Consistency and Fail are those of the policy.
+	// Consistency, Durability and Fail are those of the policy.
 	Consistency policy.Consistency `json:"consistency"`
+	Durability  policy.Durability  `json:"durability"`
 	Fail        policy.Fail        `json:"fail"`
 	// Overshoot is by how many permits each process but one can exceed the limit.
 	Overshoot int64 `json:"overshoot"`
@@ -27,7 +28,10 @@ type Bound struct {
 	// them: others are refused because of these. Both are 0 if the limit came from the environment.
 	AtOnce int64 `json:"at_once"`
 	Unused int64 `json:"unused"`
-	// RoundTrip tells whether each decision asks the store.
+	// Burned is how many permits of each key a crash of the owner of a durable limit takes that nobody got, at most. It is 0 if the
+	// number came from the environment.
+	Burned int64 `json:"burned"`
+	// RoundTrip tells whether each decision asks the store, or the owner.
 	RoundTrip bool `json:"round_trip"`
 	// Text says all of that in words.
 	Text string `json:"text"`
@@ -36,11 +40,11 @@ type Bound struct {
 // mostBounds is how many tiers and keys of a policy have bounds of their own that are told.
 const mostBounds = mostListed
 
-// Bounds answers that of each limit of each shared policy, in their order. Of tiers and keys there are 20 for a policy.
+// Bounds answers that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for a policy.
 func (f *File) Bounds() []Bound {
 	var all []Bound
 	for _, p := range f.policies {
-		if !p.Consistency.Shared() || p.Mode == policy.ModeOff {
+		if !p.Shared() || p.Mode == policy.ModeOff {
 			continue
 		}
 		names := limitNames(p.Limits)
@@ -72,12 +76,18 @@ func (f *File) Bounds() []Bound {
 
 // bound is that of a limit.
 func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
-	b := Bound{Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Fail: p.Fail, AtOnce: l.Burst}
+	b := Bound{
+		Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Durability: p.Durability, Fail: p.Fail, AtOnce: l.Burst,
+	}
 	if b.AtOnce == 0 {
 		b.AtOnce = l.Rate.Permits
 	}
 	hidden := f.shows(l.path)
-	words := "exact, one round trip to the store for each request"
+	asked := "the store"
+	if p.Durability == policy.DurabilityCluster {
+		asked = "the owner"
+	}
+	words := "exact, one round trip to " + asked + " for each request"
 	switch {
 	case concurrent(l):
 		b.RoundTrip = true
@@ -87,6 +97,9 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		}
 		words += " and one when it ends; what a process that died had taken comes back within " +
 			f.show(p.path+"."+keyHold, shortDuration(hold))
+	case p.Durability == policy.DurabilityCluster:
+		b.RoundTrip = true
+		words += "; " + f.burned(&b, hidden)
 	case p.Consistency == policy.ConsistencyLeased:
 		words = f.leased(&b, l, hidden)
 	case p.Consistency == policy.ConsistencyOptimistic:
@@ -95,13 +108,35 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		b.RoundTrip = true
 	}
 	if hidden {
-		b.AtOnce, b.Unused, b.Overshoot = 0, 0, 0
+		b.AtOnce, b.Unused, b.Overshoot, b.Burned = 0, 0, 0, 0
 	}
-	b.Text = words + "; without the store: " + map[policy.Fail]string{
+	b.Text = words + "; without " + asked + ": " + map[policy.Fail]string{
 		policy.FailClosed: "all are refused", policy.FailOpen: "all are allowed",
 		policy.FailLocal: "each process keeps to the limit divided by the number of processes",
 	}[p.Fail]
 	return b
+}
+
+// burned fills in what a crash of the owner costs, and says it in words.
+func (f *File) burned(b *Bound, hidden bool) string {
+	const share = 10 // of the limit is what a record is ahead of what was granted, if the file does not say
+	ahead := max(1, b.AtOnce/share)
+	if f.Cluster != nil && f.Cluster.Reserve > 0 {
+		ahead = f.Cluster.Reserve
+		if f.shows("cluster.reserve") {
+			return "a crash of the owner burns what reserve says" + notShown
+		}
+	}
+	b.Burned = min(ahead-1, b.AtOnce)
+	switch {
+	case hidden && (f.Cluster == nil || f.Cluster.Reserve == 0):
+		return "a crash of the owner burns less than a tenth of the limit of each key"
+	case b.Burned == 0:
+		return "a crash of the owner burns nothing"
+	case hidden:
+		return "a crash of the owner burns at most " + spellPermits(ahead-1) + " of each key"
+	}
+	return "a crash of the owner burns at most " + spellPermits(b.Burned) + " of each key"
 }
 
 const notShown = "; the numbers came from the environment and are not shown"
@@ -167,5 +202,9 @@ func (b Bound) String() string {
 	if b.Of != "" {
 		of = ", " + b.Of
 	}
-	return strings.Join([]string{b.Policy, "/", b.Limit, of, " (", b.Holds, "), ", b.Consistency.String(), ": ", b.Text}, "")
+	how := b.Consistency.String()
+	if b.Durability == policy.DurabilityCluster {
+		how = "durable"
+	}
+	return strings.Join([]string{b.Policy, "/", b.Limit, of, " (", b.Holds, "), ", how, ": ", b.Text}, "")
 }

@@ -38,6 +38,35 @@ policies:
 	golden(t, "testdata/bounds.txt", got.String())
 }
 
+// TestDurableBounds says of each limit that the cluster owns what a crash burns, and does not show what came from the environment.
+func TestDurableBounds(t *testing.T) {
+	for _, c := range []struct{ cluster, policy, want string }{
+		{"", "{limit: 1000/s}", "p/1s (1000/s, burst 1000), durable: exact, one round trip to the owner for each request; " +
+			"a crash of the owner burns at most 99 permits of each key; without the owner: all are refused"},
+		{"", "{limit: 8/min, burst: 5, fail: open}", "burns nothing; without the owner: all are allowed"},
+		{"", "{limits: [{algorithm: calendar-window, permits: 1_000_000, every: month}]}", "burns at most 99999 permits"},
+		{", reserve: 1", "{limit: 1000/s}", "burns nothing;"},
+		{", reserve: 3", "{limit: 1000/s}", "burns at most 2 permits"},
+		{", reserve: 300", "{limit: 8/min, burst: 5}", "burns at most 5 permits"},
+		{"", "{limits: [{algorithm: concurrency, permits: 50}], hold: 5s}", "and one when it ends; what a process that died had taken comes back within 5s; " +
+			"without the owner"},
+		{"", `{limit: "${RATE}"}`, "burns less than a tenth of the limit of each key;"},
+		{", reserve: 30", `{limit: "${RATE}"}`, "burns at most 29 permits"},
+		{`, reserve: "${N}"`, "{limit: 1000/s}", "burns what reserve says; the numbers came"},
+	} {
+		env := map[string]string{"RATE": "9081/s", "N": "9082"}
+		f, err := config.Parse("f", []byte("version: 1\ncluster: {directory: d"+c.cluster+"}\npolicies:\n  p: {durability: cluster, "+c.policy[1:]+"\n"),
+			config.Options{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := f.Bounds()
+		if len(b) != 1 || !strings.Contains(b[0].String(), c.want) || strings.Contains(b[0].String(), "908") || b[0].Burned == 9081 {
+			t.Errorf("%s of %s: %v", c.policy, c.cluster, b)
+		}
+	}
+}
+
 // TestBoundsOfAsManyProcesses as the file says that there are.
 func TestBoundsOfAsManyProcesses(t *testing.T) {
 	for _, c := range []struct{ replicas, policy, want string }{

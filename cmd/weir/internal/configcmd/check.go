@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
 )
 
 func checkCommand() *cobra.Command {
@@ -34,7 +35,8 @@ Of each limit that servers share it tells by how much they can exceed it togethe
 and how much of it can stay unused, and what holds without the store. With --json
 these are at_once, the most permits granted at once; overshoot, how many permits
 above the limit each process but one can admit; and unused, how many each process
-may keep.
+may keep. Of each durable limit it tells how many permits a crash of its owner
+burns: burned.
 
 The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		Example: `  weir config check weir.yaml
@@ -74,7 +76,7 @@ type checked struct {
 	// Omitted counts further mistakes.
 	Omitted  int              `json:"omitted,omitempty"`
 	Warnings []config.Mistake `json:"warnings"`
-	// Shared are the bounds of the limits that processes share.
+	// Shared are the bounds of the limits that processes share, or that a cluster owns.
 	Shared []config.Bound `json:"shared,omitempty"`
 }
 
@@ -106,11 +108,19 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	case c.OK:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {
-			fmt.Fprintln(w, "  "+strings.TrimLeft(terminal.Wrap("shared "+b.String(), 4, checkWidth), " "))
+			fmt.Fprintln(w, "  "+strings.TrimLeft(terminal.Wrap(kind(b)+b.String(), 4, checkWidth), " "))
 		}
 	case c.Omitted > 0:
 		fmt.Fprintf(w, "%s: %d more\n", c.File, c.Omitted)
 	}
+}
+
+// kind begins what is said of a bound, which says itself that it is that of a durable limit.
+func kind(b config.Bound) string {
+	if b.Durability == policy.DurabilityCluster {
+		return "limit "
+	}
+	return "shared "
 }
 
 func plural(n int, one, more string) string {
