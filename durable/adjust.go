@@ -34,7 +34,9 @@ const (
 type adjusting struct {
 	Adjustment
 
-	name string
+	name  string
+	given int64          // permits that were given, which are no more than were missing
+	taken []store.Taking // and those that were taken, no more than can be owed
 }
 
 func (a *adjusting) write() Write {
@@ -127,15 +129,15 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 	number := b.owner.adjusts.Add(1)
 	a.name = fmt.Sprintf("%s%020d.%d.%020d", trailName(a.Policy, a.Key), b.state.Time(), b.owner.term.Epoch(), number)
 	if a.Permits > 0 {
-		b.state.Refund(a.Permits)
+		a.given = b.state.Give(a.Permits)
 		b.uncover()
 	} else {
-		b.state.Debit(-a.Permits)
+		a.taken = b.state.Charge(-a.Permits)
 	}
 	left := b.state.Peek(0)
 	a.Remaining = left.Remaining
 	b.trail = append(b.trail, a)
-	w.must = true
+	w.must, w.generation = true, b.generation
 	b.pass(w, Answer{Outcome: Granted, Decision: b.decision(&w.request, left)}, after)
 	b.serve(a.Time, after)
 }
@@ -143,10 +145,9 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 // unadjust takes an adjustment back, as it could not be written.
 func (b *bucket) unadjust(w *waiter) {
 	a := w.adjusts
-	if a.Permits > 0 {
-		b.state.Debit(a.Permits)
-	} else {
-		b.state.Refund(-a.Permits)
+	b.state.Debit(a.given)
+	for i := len(a.taken) - 1; i >= 0 && w.generation == b.generation; i-- {
+		b.state.Undo(a.taken[i])
 	}
 	for i, other := range b.trail {
 		if other == a {

@@ -94,6 +94,39 @@ func (r *Record) Refund(n int64) { r.refund(n) }
 // Debit takes n permits whether they are there or not, up to a debt of the limit.
 func (r *Record) Debit(n int64) { r.debit(n) }
 
+// Give is Refund, and answers how many permits were given: no more than were missing.
+func (r *Record) Give(n int64) (given int64) {
+	before := r.clone()
+	r.refund(n)
+	low, high := int64(0), max(n, 0) // the least that leads to the same
+	for low < high {
+		middle := low + (high-low)/2
+		other := before.clone()
+		if other.refund(middle); slices.Equal(other.state, r.state) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
+}
+
+// Charge is Debit, and answers what was taken, which is no more than can be owed: whoever undoes that begins with the last.
+func (r *Record) Charge(n int64) (taken []Taking) {
+	for n > 0 {
+		part := min(n, r.terms.most) // more could not be undone at once
+		charged := r.terms.law.charge(r.state, r.at, part, r.terms.most)
+		if charged > 0 {
+			taken = append(taken, Taking{n: charged, mark: r.terms.law.mark(r.state)})
+		}
+		if charged < part {
+			break
+		}
+		n -= part
+	}
+	return taken
+}
+
 // Burn takes n permits, or as many as there are and will be when reservations end. Those of a concurrency limit are never
 // burned, as nothing would give them back.
 func (r *Record) Burn(n int64) {
