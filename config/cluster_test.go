@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -125,7 +126,7 @@ func TestClusterMistakes(t *testing.T) {
 		{clustered("{endpoints: 'http://a:1'}"), "cluster.address: is missing"},
 		{clustered("{endpoints: []}"), "the list is empty"},
 		{clustered("{endpoints: 'a:1', address: 'a:2'}"), "must be a URL of a host and a port, over http or https; write http://a:1"},
-		{clustered("{endpoints: 'http://u:hunter2@a:1', address: 'a:2'}"), `"http://u:xxxxx@a:1": must be a URL`},
+		{clustered("{endpoints: 'http://u:hunter2@a:1', address: 'a:2'}"), `"http://u:xxxxx@a:1": must be a URL of a host and a port, over http or https; remove the user from it`},
 		{clustered("{endpoints: 'http://a:1', address: 'a:2', username: u}"), "cluster.password: is missing: username needs it"},
 		{clustered("{endpoints: 'http://a:1', address: 'a:2', password: hunter2}"), "cluster.username: is missing: password needs it"},
 		{clustered("{endpoints: 'https://a:1', address: 'a:2', cert_file: c}"), "cluster.key_file: is missing"},
@@ -138,6 +139,10 @@ func TestClusterMistakes(t *testing.T) {
 		{clustered("{directory: /d, name: a, peers: {a: 'http://a:1/x'}}"), "must be a URL of a host and a port"},
 		{clustered("{directory: /d, name: a, peers: {}}"), "must have 1 to 99 nodes"},
 		{clustered("{directory: /d, name: 'a=b', peers: {a: 'http://a:1'}}"), "must be a name of 1 to 64 printable ASCII characters without = and ,"},
+		{clustered("{directory: /d, name: a, peers: {a: 'http://a:1', b: 'http://b:1'}, address: '0.0.0.0:2'}"), "must be an address by which the other nodes reach this one"},
+		{clustered("{directory: /d, name: a, peers: {a: 'http://a:1', b: 'http://b:1'}, address: '[::]:2'}"), "and this one as listen_address"},
+		{clustered("{directory: /d, name: a, peers: {a: 'http://a:1', b: 'http://b:1'}, address: 'a:1'}"), "is that of its etcd server in peers as well"},
+		{clustered("{directory: /d, name: a, peers: {a: 'https://a:1', b: 'https://b:1'}, address: 'a:2'}"), "cluster.peer_ca_file: is missing: peers are reached over https"},
 		{clustered("{directory: /d, listen: 'http://:1'}"), "listen belongs to peers"},
 		{clustered("{directory: /d, join: true}"), "join belongs to peers"},
 		{clustered("{directory: /d, address: 'http://a:1'}"), "must be host:port; write a:1"},
@@ -156,6 +161,15 @@ func TestClusterMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want %s", c.text, err, c.want)
 		}
+	}
+}
+
+// TestOneClusterMistake: a peer whose URL is wrong is a node all the same.
+func TestOneClusterMistake(t *testing.T) {
+	_, err := config.Parse("f", []byte(clustered("{directory: /d, name: a, peers: {a: 'a:1', b: b}, address: 'a:2'}")), config.Options{Env: noEnv})
+	var wrong *config.Errors
+	if !errors.As(err, &wrong) || len(wrong.Mistakes) != 2 {
+		t.Error(err)
 	}
 }
 

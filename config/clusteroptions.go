@@ -77,12 +77,13 @@ func (d *decoder) ownServer(o *object, c *Cluster) {
 	}
 	if peers, given := o.get(keyPeers); given {
 		d.peers(peers, c)
-		switch known := c.Peers[c.Name]; {
+		_, there := c.Peers[c.Name]
+		switch {
 		case len(c.Peers) == 0 || named && c.Name == "":
 		case !named:
 			o.missing(keyName, "is missing: with peers, a node needs the name that it has among them",
 				"add name: "+sortedKeys(c.Peers)[0]+", for instance")
-		case known == "":
+		case !there:
 			fix := "there are " + shorten(oneOf(sortedKeys(c.Peers)))
 			if _, env := d.shown[name.path]; !env {
 				fix = meant(c.Name, sortedKeys(c.Peers), fix)
@@ -129,8 +130,10 @@ func (d *decoder) peers(v value, c *Cluster) {
 		if other, twice := taken[at]; ok && twice {
 			d.wrong(field, "is that of "+other+" as well: each node has a URL of its own", "write its own host or port")
 		}
-		taken[at] = name
 		c.Peers[name] = at
+		if ok {
+			taken[at] = name
+		}
 	}
 }
 
@@ -146,7 +149,10 @@ func (d *decoder) nodeURL(v value, listens bool) (string, bool) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" && !listens || !isPort(u.Port()) ||
 		u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		fix := nodeURLFix
-		if isAddress(x.text, false) && !x.env {
+		switch {
+		case err == nil && u.User != nil:
+			fix = "remove the user from it; those of endpoints are username and password"
+		case isAddress(x.text, false) && !x.env:
 			fix = "write http://" + x.text
 		}
 		m := d.about(v, "must be "+nodeURLIs, fix)
@@ -196,6 +202,15 @@ func (d *decoder) clusterAccess(o *object, c *Cluster) {
 		v, _ := o.get(keyEndpoints)
 		d.wrong(v, "are reached over http, and files for TLS are given", "write https://, or remove the files")
 	}
+}
+
+func overTLS(peers map[string]string) bool {
+	for _, at := range peers {
+		if strings.HasPrefix(at, "https:") {
+			return true
+		}
+	}
+	return false
 }
 
 func anySecure(all []string) bool {
@@ -250,6 +265,7 @@ func (d *decoder) nodes(o *object, c *Cluster, external bool) {
 	switch several := external || len(c.Peers) > 1; {
 	case given:
 		c.Address = d.address(address, false)
+		d.reachable(address, c)
 	case several:
 		o.missing(keyAddress, "is missing: with other nodes, each needs the host:port that the others forward requests to",
 			"add address: 10.0.0.1:7091, for instance")
@@ -268,8 +284,26 @@ func (d *decoder) nodes(o *object, c *Cluster, external bool) {
 				"add peer_cert_file and peer_key_file")
 		}
 	}
+	if _, has := o.get("peer_ca_file"); !has && overTLS(c.Peers) {
+		o.missing("peer_ca_file", "is missing: peers are reached over https, and each shows the others a certificate",
+			"add peer_ca_file, peer_cert_file and peer_key_file, or write http://")
+	}
 	d.belongs(o, given, keyAddress, "a node that is alone talks to nobody",
 		[]string{"peer_ca_file", "peer_cert_file", "peer_key_file"})
+}
+
+// reachable finds an address that stands for this machine on each machine, or is that of the etcd server of this node.
+func (d *decoder) reachable(v value, c *Cluster) {
+	host, _, _ := net.SplitHostPort(c.Address)
+	switch ip := net.ParseIP(host); {
+	case c.Address == "":
+	case ip != nil && ip.IsUnspecified():
+		d.wrong(v, "must be an address by which the other nodes reach this one", "write its own address, and this one as listen_address")
+	case c.Name != "" && c.Peers[c.Name] != "":
+		if u, err := url.Parse(c.Peers[c.Name]); err == nil && u.Host == c.Address {
+			d.wrong(v, "is that of its etcd server in peers as well: each needs a port of its own", addressFix)
+		}
+	}
 }
 
 // address reads host:port. A host may be missing where it is listened.

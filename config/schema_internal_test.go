@@ -208,7 +208,7 @@ var validFiles = []string{
 	inStore("{url: 'redis://h', sentinel_username: u, sentinel_password: p, leased: {}, optimistic: {}}"),
 	inCluster("{directory: /d}"), inCluster("{directory: /d, name: a}"), inCluster("{directory: /d, join: false, reserve: 1, ttl: 1h, max_keys: 5}"),
 	inCluster("{directory: d, name: a-b, peers: {a-b: 'http://a:1'}, listen: 'http://:1', join: true, requeue: '${YES}'}"),
-	inCluster("{directory: d, name: a, peers: {a: 'http://a:1', b: 'https://[::1]:1'}, address: 'a:2', listen_address: ':2', prefix: a/}"),
+	inCluster("{directory: d, name: a, peers: {a: 'http://a:1', b: 'http://[::1]:1'}, address: 'a:2', listen_address: ':2', prefix: a/}"),
 	inCluster("{directory: d, address: 'a:2', peer_cert_file: c, peer_key_file: k, peer_ca_file: a}"),
 	inCluster("{endpoints: 'http://a:1', address: 'a:2'}"), inCluster("{endpoints: ['https://a:1'], address: 'a:2', username: u, password: 5, ca_file: c}"),
 	inCluster("{endpoints: ['https://a:1'], address: 'a:2', cert_file: c, key_file: k, prefix: /, ttl: '${TTL}'}"),
