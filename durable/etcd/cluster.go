@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -264,6 +265,7 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 		secure = clientTLS(secure)
 	}
 	begin, said := time.Now(), time.Now()
+	var cause error // as far as it is known better than that the time was up
 	for {
 		client, err := attempt(ctx, o, secure)
 		if err == nil {
@@ -274,6 +276,10 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 		}
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
+			if why := probe(ctx, o.Endpoints, secure); why != nil {
+				err = why
+			}
+			cause = err
 			o.Logger.Warn("the etcd cluster of the durable limits does not answer", "endpoints", where,
 				"waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String(), "error", err.Error())
 		}
@@ -282,8 +288,11 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+			if err = cmp.Or(cause, err); !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("%w (%w)", err, ctx.Err())
+			}
 			return nil, fmt.Errorf("weir: the etcd cluster at %s has not answered in %v: check that it runs, has a majority, and can be "+
-				"reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), errors.Join(ctx.Err(), err))
+				"reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), err)
 		}
 	}
 }
