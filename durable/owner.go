@@ -361,8 +361,8 @@ func (o *Owner) finish(why Outcome) bool {
 	return true
 }
 
-// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends. It can
-// be called again.
+// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends, or the term
+// does, as it does where no majority is left to write. It can be called again.
 func (o *Owner) Stop(ctx context.Context) error {
 	first := o.finish(Stopping)
 	if !o.stopped.CompareAndSwap(false, true) {
@@ -371,15 +371,30 @@ func (o *Owner) Stop(ctx context.Context) error {
 	}
 	o.calls.Wait()
 	o.end()
-	free := context.AfterFunc(ctx, o.cut)
+	during, done := o.during(ctx)
+	defer done()
+	free := context.AfterFunc(during, o.cut)
 	o.work.Wait()
 	free()
 	defer o.cut()
 	var err error
 	if first {
-		err = o.settleAll(ctx)
+		err = o.settleAll(during)
 	}
 	return errors.Join(err, o.term.Resign(ctx))
+}
+
+// during is a context that ends with ctx or with the term.
+func (o *Owner) during(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-o.term.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // Waiting is how many permits are waited for, of all keys.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,204 +79,6 @@ func (e *Engine) either(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// Campaign implements [durable.Engine].
-func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) {
-	if e.ctx.Err() != nil {
-		return nil, durable.ErrEngineClosed
-	}
-	ctx, done := e.either(ctx)
-	defer done()
-	begin := now()
-	lease, err := e.client.Grant(ctx, e.ttl)
-	if err != nil {
-		return nil, e.campaignError(err)
-	}
-	t := &term{engine: e, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{})}
-	t.alive(begin, lease.TTL)
-	t.ctx, t.cancel = context.WithCancel(e.ctx)
-	e.work.Go(t.live)
-	if err := t.win(ctx, address); err != nil {
-		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = t.Resign(short) // or it ends by itself
-		return nil, e.campaignError(err)
-	}
-	e.work.Go(t.guard)
-	return t, nil
-}
-
-func (e *Engine) campaignError(err error) error {
-	if e.ctx.Err() != nil {
-		return durable.ErrEngineClosed
-	}
-	return fmt.Errorf("weir: the campaign has failed: %w", err)
-}
-
-// win waits until the key of this candidate is the oldest.
-func (t *term) win(ctx context.Context, address string) error {
-	c := t.engine.client
-	t.key = fmt.Sprintf("%s%x", t.engine.elections(), t.lease)
-	put, err := c.Put(ctx, t.key, address, clientv3.WithLease(t.lease))
-	if err != nil {
-		return fmt.Errorf("%w", err)
-	}
-	t.epoch = put.Header.Revision
-	for {
-		before, err := c.Get(ctx, t.engine.elections(), append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(t.epoch-1))...)
-		if err != nil {
-			return fmt.Errorf("%w", err)
-		}
-		if len(before.Kvs) == 0 {
-			break
-		}
-		if err = t.gone(ctx, string(before.Kvs[0].Key), before.Header.Revision+1); err != nil {
-			return err
-		}
-	}
-	select {
-	case <-t.done:
-		return durable.ErrDeposed
-	default:
-		return nil
-	}
-}
-
-// gone waits until a key is, or until it is not known any more whether it is, for whatever reason: then it must be looked up again.
-func (t *term) gone(ctx context.Context, key string, revision int64) error {
-	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	watch := t.engine.client.Watch(watching, key, clientv3.WithRev(revision))
-	for {
-		select {
-		case r, ok := <-watch:
-			if ctx.Err() != nil {
-				return ctx.Err() //nolint:wrapcheck // of the caller
-			}
-			if !ok || r.Err() != nil { // such as ErrCompacted, or that there is no leader
-				return t.pause(ctx)
-			}
-			for _, event := range r.Events {
-				if event.Type == mvccpb.Event_DELETE {
-					return nil
-				}
-			}
-		case <-t.done:
-			return durable.ErrDeposed
-		}
-	}
-}
-
-// pause waits for a moment, after which something can be tried again.
-func (t *term) pause(ctx context.Context) error {
-	timer := time.NewTimer(watchPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // of the caller
-	case <-t.done:
-		return durable.ErrDeposed
-	}
-}
-
-// guard ends the term if somebody deletes its key, or its lease, by hand: otherwise that would be noticed by the next write only.
-func (t *term) guard() {
-	for t.ctx.Err() == nil {
-		own, err := t.engine.client.Get(t.ctx, t.key)
-		switch {
-		case err != nil:
-		case len(own.Kvs) == 0 || own.Kvs[0].CreateRevision != t.epoch:
-			t.over()
-			return
-		default:
-			if t.gone(t.ctx, t.key, own.Header.Revision+1) != nil {
-				return
-			}
-			continue
-		}
-		if t.pause(t.ctx) != nil {
-			return
-		}
-	}
-}
-
-// Watch implements [durable.Engine].
-func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
-	if e.ctx.Err() != nil {
-		return nil, durable.ErrEngineClosed
-	}
-	out := make(chan durable.Ownership, 1)
-	e.work.Go(func() {
-		ctx, done := e.either(ctx)
-		defer done()
-		defer close(out)
-		for ctx.Err() == nil {
-			e.watch(ctx, out)
-			select { // it has failed
-			case <-time.After(watchPause):
-			case <-ctx.Done():
-			}
-		}
-	})
-	return out, nil
-}
-
-// watchPause is how long to wait after watching has failed.
-const watchPause = 50 * time.Millisecond
-
-// lookTime is how long a question may take of who the owner is.
-const lookTime = time.Second
-
-// watch tells who the owner is until that fails. It asks again as often as a term lasts: a server that stands still, or that nothing
-// comes through from, does not even say so, and the next question goes to another one.
-func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	revision, err := e.tell(ctx, out)
-	if err != nil {
-		return
-	}
-	changes := e.client.Watch(ctx, e.elections(), clientv3.WithPrefix(), clientv3.WithRev(revision+1))
-	again := time.NewTicker(time.Duration(e.ttl) * time.Second)
-	defer again.Stop()
-	for {
-		select {
-		case r, ok := <-changes:
-			if !ok || r.Err() != nil {
-				return
-			}
-			if len(r.Events) == 0 {
-				continue
-			}
-		case <-again.C:
-		}
-		if _, err := e.tell(ctx, out); err != nil {
-			return
-		}
-	}
-}
-
-// tell tells who the owner is now.
-func (e *Engine) tell(ctx context.Context, out chan durable.Ownership) (revision int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	r, err := e.client.Get(ctx, e.elections(), clientv3.WithFirstCreate()...)
-	if err != nil {
-		return 0, fmt.Errorf("%w", err)
-	}
-	var o durable.Ownership
-	if len(r.Kvs) > 0 {
-		o = durable.Ownership{Address: string(r.Kvs[0].Value), Epoch: r.Kvs[0].CreateRevision}
-	}
-	select {
-	case <-out: // it has been overtaken
-	default:
-	}
-	out <- o
-	return r.Header.Revision, nil
-}
-
 // instant is a moment by both clocks of this machine: the one that never jumps, and stands still while the machine is suspended, and the
 // one that goes on, and may be set.
 type instant struct{ steady, wall int64 }
@@ -296,11 +99,17 @@ type term struct {
 	key    string
 	epoch  int64
 
+	// floor is the revision as of which records can be read from a single server: everything that was written before the term, and
+	// that this term has written, is older. If it is not known what was written, it is unknown.
+	floor  atomic.Int64
 	heard  atomic.Pointer[sign] // of the server, nil once the term has ended
 	ctx    context.Context      //nolint:containedctx // until the term has ended
 	cancel context.CancelFunc
 	once   sync.Once
 	done   chan struct{}
+
+	mu      sync.Mutex
+	elected bool // it ends when it has expired; before, it ends when the server says so
 }
 
 // sign is a sign of life that the server has answered: when it was sent, and for how long it counts.
@@ -323,8 +132,16 @@ func (t *term) over() {
 	})
 }
 
-// live renews the lease, and ends the term if that has failed for too long. A request that is not answered is given up after a third of
-// the lease, so that the next one can go to another server.
+// expired tells whether the term must end, as its owner cannot know any more that nobody else is elected.
+func (t *term) expired() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.elected && time.Until(t.Expires()) <= 0
+}
+
+// live renews the lease, and ends the term if that has failed for too long, or, as long as it is that of a candidate, if the lease is
+// gone: whoever has no leader keeps all leases. A request that is not answered is given up after two fifths of the lease, so that
+// the next one can go to another server.
 func (t *term) live() {
 	defer t.over()
 	lease := renewer{client: t.engine.client, lease: t.lease}
@@ -333,11 +150,11 @@ func (t *term) live() {
 	attempt := t.ttl * 2 / 5 //nolint:mnd // so that there can be a second one
 	for {
 		sent := now()
-		left := time.Until(t.Expires())
-		if left <= 0 {
-			return
+		limit := attempt
+		if left := time.Until(t.Expires()); left > 0 {
+			limit = min(limit, left)
 		}
-		ctx, cancel := context.WithTimeout(t.ctx, min(attempt, left))
+		ctx, cancel := context.WithTimeout(t.ctx, limit)
 		seconds, err := lease.renew(ctx)
 		cancel()
 		switch {
@@ -346,7 +163,14 @@ func (t *term) live() {
 		case err == nil:
 			t.alive(sent, seconds)
 		}
-		timer := time.NewTimer(min(pause, max(0, time.Until(t.Expires()))))
+		if t.expired() {
+			return
+		}
+		rest := pause
+		if left := time.Until(t.Expires()); left > 0 {
+			rest = min(pause, left)
+		}
+		timer := time.NewTimer(rest)
 		select {
 		case <-timer.C:
 		case <-t.ctx.Done():
@@ -376,9 +200,22 @@ func (t *term) Expires() time.Time {
 // Done implements [durable.Term].
 func (t *term) Done() <-chan struct{} { return t.done }
 
-// Load implements [durable.Term].
+// unknown is a floor that no server reaches.
+const unknown = math.MaxInt64
+
+// Load implements [durable.Term]. It asks one server, which must have all that matters; otherwise a majority must say what there is.
 func (t *term) Load(ctx context.Context, name string) (value []byte, revision int64, err error) {
-	r, err := t.engine.client.Get(ctx, t.engine.record(name))
+	if ctx.Err() != nil {
+		return nil, 0, t.failed("read", ctx.Err())
+	}
+	var r *clientv3.GetResponse
+	floor := t.floor.Load()
+	if floor != unknown {
+		r, err = t.engine.client.Get(ctx, t.engine.record(name), clientv3.WithSerializable())
+	}
+	if floor == unknown || err != nil || r.Header.Revision < floor {
+		r, err = t.engine.client.Get(ctx, t.engine.record(name))
+	}
 	if err != nil {
 		return nil, 0, t.failed("read", err)
 	}
@@ -457,14 +294,22 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		if err == nil {
 			break
 		}
-		if !dropped(err) || t.pause(ctx) != nil {
+		never := unproposed(err)
+		if !never {
+			t.floor.Store(unknown)
+		}
+		if !never || t.pause(ctx) != nil {
 			return 0, t.failed("written", err)
 		}
 	}
 	if r.Succeeded {
+		for floor := t.floor.Load(); floor < r.Header.Revision && !t.floor.CompareAndSwap(floor, r.Header.Revision); {
+			floor = t.floor.Load()
+		}
 		return r.Header.Revision, nil
 	}
 	if own := r.Responses[0].GetResponseRange().GetKvs(); len(own) > 0 && own[0].GetCreateRevision() == t.epoch {
+		t.floor.Store(unknown)
 		return 0, durable.ErrConflict
 	}
 	t.over()
@@ -490,18 +335,25 @@ func (t *term) failed(what string, err error) error {
 	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
-// dropped tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, so that it can be tried
-// again without knowing more.
-func dropped(err error) bool {
-	return strings.HasSuffix(err.Error(), "raft proposal dropped")
+// unproposed tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is waiting
+// to be applied than it takes, so that it can be tried again without knowing more.
+func unproposed(err error) bool {
+	return strings.HasSuffix(err.Error(), "raft proposal dropped") || errors.Is(err, rpctypes.ErrTooManyRequests)
 }
 
-// Resign implements [durable.Term].
+// Resign implements [durable.Term]. It takes no longer than the term would without it.
 func (t *term) Resign(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return nil
+	default:
+	}
 	t.over()
 	if t.engine.ctx.Err() != nil {
 		return durable.ErrEngineClosed // it ends by itself
 	}
+	ctx, cancel := context.WithTimeout(ctx, t.ttl)
+	defer cancel()
 	if _, err := t.engine.client.Revoke(ctx, t.lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("weir: the term ends by itself in %v: %w", t.ttl, err)
 	}

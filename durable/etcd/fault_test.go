@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,12 +23,27 @@ var totals struct {
 	granted, inOrder, histories, operations, quotaTaken, quotaBurned atomic.Int64
 }
 
-// rounds is how many rounds of faults the tests do: WEIR_ROUNDS, or one of each kind with each cluster.
+// kinds are the faults whose names contain WEIR_FAULTS: all, unless that is set.
+func kinds(tb testing.TB) (some []fault) {
+	tb.Helper()
+	text := os.Getenv("WEIR_FAULTS")
+	for _, f := range faults {
+		if strings.Contains(f.name, text) {
+			some = append(some, f)
+		}
+	}
+	if len(some) == 0 {
+		tb.Fatalf("WEIR_FAULTS is %q: must be a part of the name of a fault", text)
+	}
+	return some
+}
+
+// rounds is how many rounds of faults the tests do: WEIR_ROUNDS, or one of each kind.
 func rounds(tb testing.TB) int {
 	tb.Helper()
 	text := os.Getenv("WEIR_ROUNDS")
 	if text == "" {
-		return 2 * len(faults)
+		return len(faults)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -36,11 +52,14 @@ func rounds(tb testing.TB) int {
 	return n
 }
 
-// faults are what befalls a cluster, each in its own way back to one that is whole.
-var faults = []struct {
+// fault is something that befalls a cluster.
+type fault struct {
 	name string
 	do   func(*round)
-}{
+}
+
+// faults are what befalls a cluster, each in its own way back to one that is whole.
+var faults = []fault{
 	{"kill -9 of the owner", killOwner},
 	{"SIGSTOP of the owner", stopOwner},
 	{"the owner cut off, silently", func(r *round) { cutOwner(r, silent) }},
@@ -60,7 +79,7 @@ func TestFaults(t *testing.T) {
 	var mu sync.Mutex
 	times := make(map[string][]time.Duration)
 	begun := time.Now()
-	n := rounds(t)
+	faults, n := kinds(t), rounds(t)
 	var next, did atomic.Int64
 	t.Run("clusters", func(t *testing.T) {
 		for _, c := range []struct {
@@ -71,9 +90,9 @@ func TestFaults(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				cluster := newCluster(t, c.name, c.reserve, c.disks)
-				// Whoever has done a round does the next one; each cluster does all kinds, in turns.
-				for kind := 0; int(next.Add(1)) <= n && !t.Failed(); kind++ {
-					fault := faults[kind%len(faults)]
+				// Whoever has done a round does the next one, of the next kind.
+				for at := next.Add(1); int(at) <= n && !t.Failed(); at = next.Add(1) {
+					fault := faults[int(at-1)%len(faults)]
 					from := time.Now()
 					r := cluster.begin()
 					r.kind = fault.name

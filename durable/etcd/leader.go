@@ -13,7 +13,7 @@ const (
 	// asideEvery is how often it is looked whether this node both owns the limits and leads etcd.
 	asideEvery = 200 * time.Millisecond
 	// asideAgain is how long to wait after the lead could not be given away.
-	asideAgain = 30 * time.Second
+	asideAgain = 10 * time.Second
 	// reachTime is how long a peer may take to answer that is to lead.
 	reachTime = 300 * time.Millisecond
 )
@@ -37,19 +37,29 @@ func (s *Server) stepAside(n *durable.Node) {
 			continue
 		}
 		last = time.Now()
-		for _, m := range e.Cluster().Members() {
-			if m.ID == e.MemberID() || m.IsLearner || !reachable(s.ctx, m.PeerURLs) {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(s.ctx, closeTime)
-			err := e.MoveLeader(ctx, uint64(e.MemberID()), uint64(m.ID))
-			cancel()
-			if err == nil {
-				last = time.Time{}
-				break
-			}
+		ctx, cancel := context.WithTimeout(s.ctx, closeTime)
+		if s.handOver(ctx) {
+			last = time.Time{}
+		}
+		cancel()
+	}
+}
+
+// handOver gives the lead to one of the other nodes that can be reached, if this one has it.
+func (s *Server) handOver(ctx context.Context) bool {
+	e := s.etcd.Server
+	for _, m := range e.Cluster().Members() {
+		if e.Lead() != uint64(e.MemberID()) || ctx.Err() != nil {
+			break
+		}
+		if m.ID == e.MemberID() || m.IsLearner || !reachable(ctx, m.PeerURLs) {
+			continue
+		}
+		if e.MoveLeader(ctx, uint64(e.MemberID()), uint64(m.ID)) == nil {
+			return true
 		}
 	}
+	return false
 }
 
 // reachable tells whether somebody listens at one of the URLs of a peer.

@@ -28,7 +28,8 @@ const (
 func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
 	switch e.Message {
 	case "Running http and grpc server on single port. This is not recommended for production.",
-		"simple token is not cryptographically signed":
+		"simple token is not cryptographically signed",
+		"leadership transfer failed": // as a server says that was stopped, whose lead was given away before
 		return true
 	case "failed to update storage version":
 		return mentions(attrs, "missing term information")

@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
 	"github.com/weirhq/weir"
@@ -254,6 +255,8 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 	progress := time.NewTicker(progressEvery)
 	defer progress.Stop()
 	begin := time.Now()
+	looking, done := context.WithCancel(ctx)
+	defer done()
 	var e *embed.Etcd
 	var ready <-chan struct{}
 	var failed <-chan error
@@ -267,7 +270,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 				s.failure.fail(r.err)
 			}
 			if r.err == nil {
-				e, ready, failed = r.etcd, r.etcd.Server.ReadyNotify(), r.etcd.Err()
+				e, ready, failed = r.etcd, answers(looking, r.etcd.Server), r.etcd.Err()
 				continue
 			}
 			err = r.err
@@ -291,8 +294,7 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 				e = (<-waiting).etcd
 			}
 			if e != nil {
-				e.Server.HardStop()
-				e.Close()
+				stop(e)
 			}
 		}()
 		wait := time.NewTimer(closeTime)
@@ -309,6 +311,36 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 			return nil, err
 		}
 	}
+}
+
+// answerTime is how long a server that starts may take to answer what a majority must have told it, before it is asked again.
+const answerTime = 500 * time.Millisecond
+
+// answers is closed when a server can be used: it knows what a majority has agreed on. That is what etcd takes for being ready as well, but
+// it finds out by a proposal, for which it waits for 6 s if that got lost while a leader was elected.
+func answers(ctx context.Context, e *etcdserver.EtcdServer) <-chan struct{} {
+	ready := make(chan struct{})
+	go func() {
+		for ctx.Err() == nil {
+			short, cancel := context.WithTimeout(ctx, answerTime)
+			err := e.LinearizableReadNotify(short)
+			cancel()
+			if err == nil {
+				close(ready)
+				return
+			}
+			pause := time.NewTimer(watchPause)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			case <-e.StopNotify():
+				pause.Stop()
+				return
+			}
+			pause.Stop()
+		}
+	}()
+	return ready
 }
 
 // alone is what a node advertises that has no peers; nothing listens there.
@@ -402,7 +434,8 @@ func (s *Server) Close() error {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			s.etcd.Close()
+			s.leave()
+			stop(s.etcd)
 		}()
 		if s.Err() == nil {
 			<-stopped
@@ -417,4 +450,21 @@ func (s *Server) Close() error {
 		_ = s.lock.Close()
 	})
 	return err
+}
+
+// leaveTime is how long it may take to give the lead away before the server stops: it takes milliseconds if there is a majority.
+const leaveTime = 500 * time.Millisecond
+
+// leave gives the lead away, so that the others need not notice first that it has ended. etcd would do so by itself, but waits for 6 s for a
+// node that ends too.
+func (s *Server) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	_ = s.handOver(ctx) // the others elect one
+}
+
+// stop stops etcd, which does not give the lead away any more.
+func stop(e *embed.Etcd) {
+	e.Server.HardStop()
+	e.Close()
 }
