@@ -82,10 +82,33 @@ func (s *Store) Acquire(
 ) (store.Reservation, error) {
 	r, err := s.acquire(ctx, charges, decisions, w)
 	if why := ctx.Err(); why != nil && errors.Is(err, why) && !s.closed.Load() {
-		copy(decisions, notBegun(ctx, &Call{Charges: charges}).Decisions)
+		s.tooLate(ctx, charges, decisions)
 		return store.Reservation{}, nil
 	}
 	return r, err
+}
+
+// peekTime is how long the owner may take to tell what is left to somebody whose time was up.
+const peekTime = 100 * time.Millisecond
+
+// tooLate answers a request whose context has ended: one whose deadline has passed is told when to come back.
+func (s *Store) tooLate(ctx context.Context, charges []store.Charge, decisions []weir.Decision) {
+	none := notBegun(ctx, &Call{Charges: charges})
+	if none.Outcome == Expired {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), peekTime)
+		defer cancel()
+		if s.Peek(short, charges, decisions) == nil {
+			for i := range decisions {
+				d := &decisions[i]
+				if d.Reason == weir.ReasonNone || d.Reason == weir.ReasonLimited {
+					d.Reason = weir.ReasonDeadline
+				}
+				d.Allowed, d.RetryAfter = false, max(d.RetryAfter, 1) // permits that are there now came a moment too late
+			}
+			return
+		}
+	}
+	copy(decisions, none.Decisions)
 }
 
 // acquire takes or reserves permits. A context that ends before is an error.

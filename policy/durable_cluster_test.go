@@ -168,6 +168,12 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline {
 			t.Errorf("%v, %+v", err, v.Decision())
 		}
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := b.Wait(short, &policy.Request{Host: "acme", Cost: 51}, v)
+		cancel()
+		if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonDeadline || d.Limit != 1000 || d.RetryAfter < time.Hour {
+			t.Errorf("its deadline was its own: %v, %+v", err, d)
+		}
 		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, zone)) - 30*time.Minute)
 		began := time.Now()
 		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || !v.Allowed || v.Decision().Remaining != 949 ||
