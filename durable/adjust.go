@@ -101,6 +101,8 @@ func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) (
 	if most < 1 || most > 1000 {
 		return nil, &weir.OptionError{Option: "most", Value: fmt.Sprint(most), Accepted: "from 1 to 1000"}
 	}
+	ctx, cancel := context.WithTimeout(ctx, o.options.WriteTimeout)
+	defer cancel()
 	found, err := o.term.List(ctx, trailName(policy, key), most)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)

@@ -57,16 +57,38 @@ func (o *Owner) gather(ctx context.Context, c *Call) (*step, error) {
 		s.parts[i] = part{at: i, charge: charge, name: recordKey(charge.Policy, charge.Key)}
 	}
 	slices.SortFunc(s.parts, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	if err := s.load(ctx); err != nil {
+		s.release()
+		return nil, err
+	}
+	if !s.lock() {
+		s.release()
+		return nil, errNotOwner
+	}
+	if c.Kind != CallTake { // whatever is undone is undone where it was done
+		for i := range s.parts {
+			if b := s.parts[i].bucket; b != nil {
+				b.kept--
+			}
+		}
+	}
+	return s, nil
+}
+
+// keep is the bucket of a key, which stays in memory until release, and whether its record has been read.
+func (o *Owner) keep(policy, key string) (b *bucket, known bool, why Outcome) {
 	for {
-		if err := s.load(ctx); err != nil {
-			return nil, err
+		if b, why = o.bucket(policy, key); b == nil {
+			return nil, false, why
 		}
-		if s.lock() {
-			s.keep(c.Kind == CallTake)
-			return s, nil
+		b.mu.Lock()
+		gone := b.inForce.gone
+		if known = b.known; !gone {
+			b.kept++
 		}
-		if !o.goesOn() { // otherwise one of them was dropped, to make room
-			return nil, errNotOwner
+		b.mu.Unlock()
+		if !gone { // otherwise it was dropped a moment ago, to make room
+			return b, known, 0
 		}
 	}
 }
@@ -77,14 +99,14 @@ func (o *Owner) goesOn() bool {
 	return o.outcome == 0
 }
 
-// load waits until the records of all buckets have been read.
+// load has the buckets kept in memory until release, and waits until the records of all of them have been read.
 func (s *step) load(ctx context.Context) error {
 	s.full = -1
 	asked := 0
 	read := make(chan Answer, len(s.parts))
 	for i := range s.parts {
 		p := &s.parts[i]
-		b, why := s.owner.bucket(p.charge.Policy, p.charge.Key)
+		b, known, why := s.owner.keep(p.charge.Policy, p.charge.Key)
 		if p.bucket = b; b == nil {
 			if why != Refused {
 				return errNotOwner
@@ -92,13 +114,11 @@ func (s *step) load(ctx context.Context) error {
 			s.full = p.at
 			continue
 		}
-		b.mu.Lock()
-		known := b.known
-		b.mu.Unlock()
 		if !known {
 			asked++
 			b.enter(&waiter{ //nolint:contextcheck // a record is read for everybody
-				loads: true, place: -1, at: time.Now().Add(s.owner.options.WriteTimeout), answer: func(a Answer) { read <- a },
+				request: Request{Policy: p.charge.Policy, Key: p.charge.Key}, loads: true, place: -1,
+				at: time.Now().Add(s.owner.options.WriteTimeout), answer: func(a Answer) { read <- a },
 			})
 		}
 	}
@@ -137,15 +157,7 @@ func (s *step) lock() bool {
 	return ok
 }
 
-// keep has the buckets, which are locked, kept in memory until release: what is undone must be undone where it was done.
-func (s *step) keep(needed bool) {
-	for i := range s.parts {
-		if b := s.parts[i].bucket; b != nil && needed {
-			b.kept++
-		}
-	}
-}
-
+// release lets the buckets be dropped from memory.
 func (s *step) release() {
 	for i := range s.parts {
 		if b := s.parts[i].bucket; b != nil {

@@ -81,12 +81,22 @@ func (s *step) retime(result *Result) {
 	if result.ID == "" {
 		return
 	}
-	result.Expires = s.owner.unix(time.Now()) + int64(s.call.Expiry)
+	at := s.owner.unix(time.Now())
+	for i := range s.parts { // their time may be of a clock that was ahead
+		b := s.parts[i].bucket
+		b.mu.Lock()
+		at = max(at, b.state.Time())
+		b.mu.Unlock()
+	}
+	result.Expires = at + int64(s.call.Expiry)
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.bucket.mu.Lock()
 		p.bucket.state.Retime(result.ID, p.waiter.final.Reservation.Expires, result.Expires)
-		p.bucket.ask()
+		if p.bucket.ended == 0 {
+			p.bucket.ask()
+			p.bucket.arm()
+		}
 		p.bucket.mu.Unlock()
 	}
 }

@@ -311,31 +311,63 @@ func (b *bucket) confirm(after *answers) {
 	}
 }
 
-// settleAll writes the records of all keys that are ahead as they are, so that nothing is burned.
-func (o *Owner) settleAll(ctx context.Context) error {
-	o.mu.Lock()
-	var writes []Write
-	var all []*bucket
-	for _, b := range o.buckets {
-		all = append(all, b)
-	}
-	o.mu.Unlock()
-	for _, b := range all {
-		b.mu.Lock()
-		if b.state != nil && !b.loading && !b.exact() {
-			writes = append(writes, Write{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision})
-			for _, name := range b.inForce.voids {
-				writes = append(writes, Write{Name: name, Revision: -1})
+// settleAll writes the records of all keys that are ahead as they are, so that nothing is burned. What cannot be written keeps none
+// of the others from it.
+func (o *Owner) settleAll(ctx context.Context) (err error) {
+	var batch []Write
+	size := 0
+	for _, b := range o.all() {
+		own := b.settling()
+		more := 0
+		for i := range own {
+			more += len(own[i].Name) + len(own[i].Value)
+		}
+		if len(batch) > 0 && (len(batch)+len(own) > MostWrites || size+more > mostBatchBytes) {
+			if failed := o.settleBatch(ctx, batch); err == nil {
+				err = failed
 			}
+			if ctx.Err() != nil || errors.Is(err, ErrDeposed) {
+				return err
+			}
+			batch, size = batch[:0], 0
 		}
-		b.mu.Unlock()
+		batch, size = append(batch, own...), size+more
 	}
-	for len(writes) > 0 {
-		n := min(len(writes), MostWrites)
-		if _, err := o.store(ctx, writes[:n]); err != nil {
-			return fmt.Errorf("weir: what the records are ahead of is burned: %w", err)
+	if len(batch) > 0 {
+		if failed := o.settleBatch(ctx, batch); err == nil {
+			err = failed
 		}
-		writes = writes[n:]
+	}
+	return err
+}
+
+// settling is what has to be written of a bucket when its owner ends.
+func (b *bucket) settling() []Write {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == nil || b.loading || b.exact() {
+		return nil
+	}
+	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision}}
+	for _, name := range b.inForce.voids[:min(len(b.inForce.voids), MostWrites-1)] {
+		writes = append(writes, Write{Name: name, Revision: -1})
+	}
+	return writes
+}
+
+// settleBatch writes several records, each by itself if one of them was written late.
+func (o *Owner) settleBatch(ctx context.Context, writes []Write) error {
+	_, err := o.store(ctx, writes)
+	if errors.Is(err, ErrConflict) {
+		err = nil
+		for i := range writes {
+			writes[i].Revision = -1
+			_, alone := o.store(ctx, writes[i:i+1])
+			err = errors.Join(err, alone)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("weir: what the records are ahead of is burned: %w", err)
 	}
 	return nil
 }
