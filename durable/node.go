@@ -187,8 +187,11 @@ func (n *Node) follow(watch <-chan Ownership) {
 			return
 		}
 		redial = nil
-		if !n.connect(known) {
-			redial = time.After(retryCampaign)
+		for again := true; again; {
+			var done bool
+			if known, again, done = n.connect(known, watch); !again && !done {
+				redial = time.After(retryCampaign)
+			}
 		}
 	}
 }
@@ -212,30 +215,53 @@ func (n *Node) dropPeer() {
 // drainTime is for how long an owner that is none any more can still answer what it was asked.
 const drainTime = 100 * time.Millisecond
 
-// connect connects to the owner, if it is another node, and tells whether there is nothing left to do.
-func (n *Node) connect(o Ownership) bool {
+// connect connects to the owner, if it is another node, and tells whether there is nothing left to do. If it hears of another owner
+// meanwhile, it does not wait any longer, and answers who that is, which must be connected to.
+func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, again, done bool) {
 	n.dropPeer()
 	n.set(func() { n.epoch, n.address = o.Epoch, o.Address })
 	if o.Address == "" || o.Address == n.options.Address && !n.options.Follower {
-		return true
+		return o, false, true
 	}
 	if n.options.Dial == nil {
 		n.warn("another node owns the limits", errors.New("weir: NodeOptions.Dial is not set"))
-		return true
+		return o, false, true
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, time.Second)
-	peer, err := n.options.Dial(ctx, o.Address)
-	cancel()
-	if err != nil {
-		if n.unreached.tell(err) {
-			n.warn("the owner of the limits cannot be reached", err)
-		}
-		return false
+	defer cancel()
+	type dialed struct {
+		peer Peer
+		err  error
 	}
-	n.unreached = repeated{}
-	n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
-	n.set(func() { n.peer = peer })
-	return true
+	result := make(chan dialed, 1)
+	go func() {
+		peer, err := n.options.Dial(ctx, o.Address)
+		result <- dialed{peer, err}
+	}()
+	for {
+		select {
+		case r := <-result:
+			if r.err != nil {
+				if n.unreached.tell(r.err) {
+					n.warn("the owner of the limits cannot be reached", r.err)
+				}
+				return o, false, false
+			}
+			n.unreached = repeated{}
+			n.info("another node owns the limits", "address", o.Address, "epoch", o.Epoch)
+			n.set(func() { n.peer = r.peer })
+			return o, false, true
+		case next, open := <-watch:
+			if open && next == o {
+				continue
+			}
+			cancel()
+			if r := <-result; r.err == nil {
+				_ = r.peer.Close()
+			}
+			return next, open, true // of a watch that has ended there is nothing to connect to, as the node ends
+		}
+	}
 }
 
 // set changes what is known of the owner, and wakes those who wait for that.

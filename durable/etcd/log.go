@@ -8,11 +8,15 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
+
+// aboutEtcd is the text of all lines of etcd.
+const aboutEtcd = "the etcd server of the durable limits"
 
 const (
 	// mostLogged is how many lines of etcd are logged in a second; the rest is counted.
@@ -39,6 +43,22 @@ func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
 	return false
 }
 
+// minor are warnings of etcd that somebody who runs weir need not see, and that are logged as details: what it says of each of several
+// connections when it says as well that a node became inactive, and what it asks others again.
+var minor = map[string]bool{ //nolint:gochecknoglobals // a constant
+	"closed TCP streaming connection with remote peer":       true,
+	"lost TCP streaming connection with remote peer":         true,
+	"failed to find remote peer in cluster":                  true,
+	"failed to reach the peer URL":                           true,
+	"failed to get version":                                  true,
+	"waiting for ReadIndex response took too long, retrying": true,
+	"ignored out-of-date read index response; local node read indexes queueing up and waiting to be in sync with leader": true,
+	"apply request took too long":                                true, // a disk that is slow is told of by "slow fdatasync"
+	"failed to publish local member to cluster through raft":     true, // which nobody waits for
+	"stopped publish because server is stopping":                 true,
+	"dropped internal Raft message since sending buffer is full": true,
+}
+
 // mentions tells whether the error is this one.
 func mentions(attrs []slog.Attr, text string) bool {
 	for _, a := range attrs {
@@ -51,9 +71,10 @@ func mentions(attrs []slog.Attr, text string) bool {
 
 // logCore gives what etcd logs from a warning upwards to a slog.Logger. It implements zapcore.Core.
 type logCore struct {
-	logger *slog.Logger
-	attrs  []slog.Attr
-	rate   *logRate
+	logger  *slog.Logger
+	attrs   []slog.Attr
+	rate    *logRate
+	failure *failure // of the server
 }
 
 type logRate struct {
@@ -132,8 +153,16 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if c.logger == nil {
 		return nil
 	}
+	detail := e.Level < zapcore.DPanicLevel && (c.failure.leaves() || minor[e.Message])
+	if detail && !c.logger.Enabled(context.Background(), slog.LevelDebug) {
+		return nil
+	}
 	attrs := append(append([]slog.Attr{slog.String("etcd", e.Message)}, c.attrs...), attributes(fields)...)
 	if harmless(&e, attrs) {
+		return nil
+	}
+	if detail {
+		c.logger.LogAttrs(context.Background(), slog.LevelDebug, aboutEtcd, attrs...)
 		return nil
 	}
 	again, dropped, ok := c.rate.take(e.Time, about(e.Message, attrs))
@@ -150,7 +179,7 @@ func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if dropped > 0 {
 		attrs = append(attrs, slog.Int("dropped", dropped))
 	}
-	c.logger.LogAttrs(context.Background(), level, "the etcd server of the durable limits", attrs...)
+	c.logger.LogAttrs(context.Background(), level, aboutEtcd, attrs...)
 	return nil
 }
 
@@ -178,7 +207,12 @@ type failure struct {
 	once sync.Once
 	done chan struct{}
 	err  error // once done is closed
+
+	leaving atomic.Bool // the server is closed, so that what it says of its connections means nothing
 }
+
+// leaves tells whether the server is closed.
+func (f *failure) leaves() bool { return f != nil && f.leaving.Load() }
 
 func newFailure() *failure { return &failure{done: make(chan struct{})} }
 
@@ -202,5 +236,5 @@ func (f *failure) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 
 // zapLogger is a logger for etcd that tells f instead of ending the process.
 func zapLogger(l *slog.Logger, f *failure) *zap.Logger {
-	return zap.New(&logCore{logger: l, rate: new(logRate)}, zap.WithFatalHook(f), zap.WithPanicHook(f))
+	return zap.New(&logCore{logger: l, rate: new(logRate), failure: f}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }

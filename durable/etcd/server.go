@@ -435,6 +435,7 @@ func (s *Server) Close() error {
 		go func() {
 			defer close(stopped)
 			s.leave()
+			s.failure.leaving.Store(true)
 			stop(s.etcd)
 		}()
 		if s.Err() == nil {
