@@ -35,6 +35,7 @@ type adjusting struct {
 	Adjustment
 
 	name  string
+	drawn bool           // it is in a record that is being written, or was
 	given int64          // permits that were given, which are no more than were missing
 	taken []store.Taking // and those that were taken, no more than can be owed
 }

@@ -223,16 +223,20 @@ func (b *bucket) draw(reserve int64) []Write {
 	if b.state.Limit().Algorithm == weir.AlgorithmConcurrency {
 		most = 0 // all of its grants are reservations, which are written
 	}
+	trail := b.trail[:min(len(b.trail), mostTrail)]
+	for _, a := range trail {
+		a.drawn = true
+	}
 	wanted := int64(0)
 	for w := b.writing.oldest; w != nil; w = w.next {
-		w.written = true
+		w.written = w.adjusts == nil || w.adjusts.drawn
 		wanted += w.request.N
 	}
 	b.next = b.ahead.choose(time.Now(), b.covered, wanted, most)
 	b.inForce.drawn, b.inForce.erases = b.next, false
 	b.busy, b.stale = true, false
 	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
-	for _, a := range b.trail[:min(len(b.trail), mostTrail)] {
+	for _, a := range trail {
 		writes = append(writes, a.write())
 	}
 	b.trail = b.trail[len(writes)-1:]
