@@ -20,7 +20,9 @@ func (n *Node) Serve(ctx context.Context, s Stream) error {
 		session.out.close()
 		_ = s.Close()
 	})
+	ctx, end := context.WithCancel(ctx)
 	err := session.receive(ctx, s)
+	end()
 	session.end()
 	session.out.close()
 	_ = s.Close()
@@ -38,12 +40,22 @@ type session struct {
 	mu          sync.Mutex
 	asked       map[uint64]asked // what can be withdrawn, nil once the session has ended
 	outstanding outstanding      // that has not been answered
+	early       []*early
+	draining    bool // early is somebody's
+}
+
+// early is a request that has come while it was not known yet whether this node is the owner.
+type early struct {
+	id      uint64
+	request Request
+	weight  int
 }
 
 // asked is a request, or a call, that has not been answered.
 type asked struct {
 	ticket    Ticket             // of a request that has one
-	cancel    context.CancelFunc // of a call, and of a request for which it is not known yet whether this node is the owner
+	cancel    context.CancelFunc // of a call
+	early     *early             // of a request that the owner does not know yet
 	withdrawn bool
 }
 
@@ -92,7 +104,7 @@ func (s *session) enter(id uint64, weight int, a asked) (full bool, err error) {
 	if _, used := s.asked[id]; used {
 		return false, errMessage
 	}
-	if full = !s.outstanding.add(weight); !full && a.cancel != nil {
+	if full = !s.outstanding.add(weight); !full && (a.cancel != nil || a.early != nil) {
 		s.asked[id] = a
 	}
 	return full, nil
@@ -101,39 +113,61 @@ func (s *session) enter(id uint64, weight int, a asked) (full bool, err error) {
 func (s *session) ask(ctx context.Context, id uint64, r Request, weight int) error {
 	owner := s.node.Owner()
 	var a asked
-	if owner == nil {
-		ctx, a.cancel = context.WithCancel(ctx)
+	s.mu.Lock()
+	if owner == nil || s.draining {
+		a.early = &early{id, r, weight}
 	}
+	s.mu.Unlock()
 	full, err := s.enter(id, weight, a)
 	switch {
-	case err != nil || full:
-		if a.cancel != nil {
-			a.cancel()
-		}
-		if full {
-			s.send(&Message{Kind: MessageAnswer, ID: id, Answer: refusedBy(&r, Unavailable, errBusy)})
-		}
+	case err != nil:
 		return err
-	case owner != nil:
+	case full:
+		s.send(&Message{Kind: MessageAnswer, ID: id, Answer: refusedBy(&r, Unavailable, errBusy)})
+	case a.early != nil:
+		s.wait(ctx, a.early)
+	default:
 		s.enqueue(owner, id, r, weight) //nolint:contextcheck // a record is read for everybody
-		return nil
 	}
-	s.work.Go(func() { // others may have heard of the election first
-		owner := s.node.elected(ctx)
-		a.cancel()
+	return nil
+}
+
+// wait keeps a request until it is known whether this node is the owner: others may have heard of the election first. The owner is
+// given them in the order in which they came (TestEarlyKeepOrder).
+func (s *session) wait(ctx context.Context, e *early) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.early = append(s.early, e)
+	if !s.draining {
+		s.draining = true
+		s.work.Go(func() { s.drain(s.node.elected(ctx)) })
+	}
+}
+
+// drain answers those who have waited, if there is no owner, or gives them to it.
+func (s *session) drain(owner *Owner) {
+	for {
 		s.mu.Lock()
-		now, here := s.asked[id]
+		if len(s.early) == 0 {
+			s.early, s.draining = nil, false
+			s.mu.Unlock()
+			return
+		}
+		e := s.early[0]
+		s.early = s.early[1:]
+		here := s.asked[e.id].early == e // otherwise it was withdrawn
+		if here {
+			s.asked[e.id] = asked{} // from now on it is withdrawn from the owner
+		}
 		s.mu.Unlock()
 		switch {
-		case !here || now.withdrawn:
-			s.answer(id, weight, refusedBy(&r, Canceled, nil))
+		case !here:
 		case owner == nil:
-			s.answer(id, weight, refusedBy(&r, Unavailable, errNotOwner))
+			s.answer(e.id, e.weight, refusedBy(&e.request, Unavailable, errNotOwner))
 		default:
-			s.enqueue(owner, id, r, weight) //nolint:contextcheck // a record is read for everybody
+			s.enqueue(owner, e.id, e.request, e.weight)
 		}
-	})
-	return nil
+	}
 }
 
 // electedTime is how long a node that others take for the owner waits to hear so itself.
@@ -210,7 +244,14 @@ func (s *session) withdraw(id uint64) {
 		a.withdrawn = true
 		s.asked[id] = a
 	}
+	if a.early != nil {
+		delete(s.asked, id) // so that it is answered once
+	}
 	s.mu.Unlock()
+	if a.early != nil {
+		s.answer(id, a.early.weight, refusedBy(&a.early.request, Canceled, nil))
+		return
+	}
 	a.withdraw()
 }
 
