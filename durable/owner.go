@@ -275,6 +275,10 @@ func (o *Owner) settle(ctx context.Context, s *settlement) error {
 	if r.ID == "" {
 		return nil
 	}
+	named := [1]store.Charge{{Policy: r.Policy, Key: r.Key}}
+	if err := store.CheckReservation(store.Reservation{ID: r.ID, Charges: named[:]}, nil); err != nil {
+		return err //nolint:wrapcheck // it names what is wrong
+	}
 	b, why := o.bucket(r.Policy, r.Key)
 	if b == nil {
 		return noBucket(&Request{}, why).reason()
