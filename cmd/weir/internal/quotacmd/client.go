@@ -73,6 +73,9 @@ func (u *serverURL) String() string { return string(*u) }
 func (u *serverURL) Set(s string) error {
 	parsed, err := url.Parse(s)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || parsed.RawQuery != "" {
+		if err == nil && parsed.User != nil {
+			return errors.New("must have no user and no password: what the server wants to see is in --token-file")
+		}
 		return errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
 	}
 	*u = serverURL(strings.TrimRight(s, "/"))

@@ -253,6 +253,12 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 		})
 	}
 	l := &limits[0]
+	if l.charge.Limit.Algorithm == weir.AlgorithmConcurrency {
+		return problemOf(http.StatusBadRequest, &fault{
+			field: "policy", value: excerpt([]byte(l.name)), wrong: "its permits come back when a request ends",
+			accepted: "must be a limit whose permits come back with time",
+		})
+	}
 	done, err := h.configured.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
 		Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
 	})
