@@ -1,0 +1,45 @@
+package durable_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+)
+
+// TestIdleKeysAreNotWritten: nothing is written for keys that nobody asks for - full again, not yet, ahead of what was granted, with
+// reservations that expire or do not, with somebody who waits - although all records are gone through every second.
+func TestIdleKeysAreNotWritten(t *testing.T) {
+	bubble(t, durable.OwnerOptions{Sweep: time.Second, Reserve: 40}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
+		fast, slow := weir.Limit{Rate: weir.PerSecond(100), Burst: 100}, weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 100}
+		for _, r := range []durable.Request{
+			{Policy: "p", Key: "full again", Limit: fast, N: 3},
+			{Policy: "p", Key: "spent", Limit: slow, N: 100},
+			{Policy: "p", Key: "some left", Limit: slow, N: 50},
+			{Policy: "p", Key: "expires", Limit: fast, N: 50, Reserve: 5 * time.Minute},
+			{Policy: "p", Key: "reserved", Limit: slow, N: 50, Reserve: time.Hour},
+		} {
+			want(t, o.Acquire(t.Context(), r), durable.Granted)
+		}
+		for range 60 { // so that their records are ahead
+			for _, l := range []weir.Limit{fast, slow} {
+				want(t, o.Acquire(t.Context(), durable.Request{Policy: "p", Key: "ahead" + l.String(), Limit: l, N: 1}), durable.Granted)
+			}
+		}
+		waits := durable.Request{Policy: "p", Key: "spent", Limit: slow, N: 2, Wait: time.Hour, QueueLimit: 10}
+		waiting, _ := collect(o, waits)
+		time.Sleep(100 * time.Millisecond) // until what they are ahead was written
+		synctest.Wait()
+		writes, records := m.Writes(), m.Records()
+		time.Sleep(10 * time.Minute)
+		if n := m.Writes() - writes; n != 0 {
+			t.Errorf("%d writes", n)
+		}
+		if n := m.Records(); n != records-3 { // two that are full again, and one that has expired
+			t.Errorf("%d records, and were %d", n, records)
+		}
+		want(t, waiting.answer(), 0)
+	})
+}

@@ -1,0 +1,52 @@
+package store_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// FuzzParseLimit: bytes are refused, or are a limit that is good and has one binary form, which reads as the same limit.
+func FuzzParseLimit(f *testing.F) {
+	for _, l := range []weir.Limit{
+		{Rate: weir.PerSecond(5), Burst: 20},
+		{Rate: weir.Rate{Permits: 1e15, Period: 1}},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(6), Segments: 3},
+		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(6)},
+		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Day: 31, Hour: 5}},
+		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: time.FixedZone("", 3600)}},
+		{Algorithm: weir.AlgorithmConcurrency, Burst: 6},
+	} {
+		if b, err := store.AppendLimit(nil, l); err == nil {
+			f.Add(b)
+		}
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := store.ParseLimit(b)
+		if err != nil {
+			return
+		}
+		if err := l.Check(); err != nil {
+			t.Fatalf("%x was read as %+v: %v", b, l, err)
+		}
+		form, err := store.AppendLimit(nil, l)
+		if err != nil {
+			t.Fatalf("%+v: %v", l, err)
+		}
+		same, err := store.ParseLimit(form)
+		if err != nil || same.String() != l.String() {
+			t.Fatalf("%x was read as %v, which is read as %v: %v", b, l, same, err)
+		}
+		if again, err := store.AppendLimit(nil, same); err != nil || !bytes.Equal(again, form) {
+			t.Fatalf("%x, %x: %v", form, again, err)
+		}
+		if r, err := store.NewRecord(l, time.Hour.Nanoseconds()); err != nil || r.Peek(r.Most()+1).Allowed {
+			t.Fatalf("%+v: %v", l, err)
+		}
+	})
+}
