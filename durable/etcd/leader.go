@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/weirhq/weir/durable"
@@ -16,6 +18,8 @@ const (
 	asideAgain = 10 * time.Second
 	// reachTime is how long a peer may take to answer that is to lead.
 	reachTime = 300 * time.Millisecond
+	// waitTime is for how long a peer must wait to be spoken to.
+	waitTime = 100 * time.Millisecond
 )
 
 // stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is dead, as
@@ -37,11 +41,9 @@ func (s *Server) stepAside(n *durable.Node) {
 			continue
 		}
 		last = time.Now()
-		ctx, cancel := context.WithTimeout(s.ctx, closeTime)
-		if s.handOver(ctx) {
+		if s.handOver(s.ctx) {
 			last = time.Time{}
 		}
-		cancel()
 	}
 }
 
@@ -55,14 +57,18 @@ func (s *Server) handOver(ctx context.Context) bool {
 		if m.ID == e.MemberID() || m.IsLearner || !reachable(ctx, m.PeerURLs) {
 			continue
 		}
-		if e.MoveLeader(ctx, uint64(e.MemberID()), uint64(m.ID)) == nil {
+		short, cancel := context.WithTimeout(ctx, e.Cfg.ElectionTimeout()) // after which etcd gives up
+		err := e.MoveLeader(short, uint64(e.MemberID()), uint64(m.ID))
+		cancel()
+		if err == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// reachable tells whether somebody listens at one of the URLs of a peer.
+// reachable tells whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may take a
+// connection, and close it as there is nobody behind.
 func reachable(ctx context.Context, urls []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -72,8 +78,14 @@ func reachable(ctx context.Context, urls []string) bool {
 			continue
 		}
 		var d net.Dialer
-		if conn, err := d.DialContext(ctx, "tcp", u.Host); err == nil {
-			_ = conn.Close()
+		conn, err := d.DialContext(ctx, "tcp", u.Host)
+		if err != nil {
+			continue
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(waitTime))
+		_, err = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return true
 		}
 	}

@@ -454,7 +454,7 @@ func (s *Server) Close() error {
 }
 
 // leaveTime is how long it may take to give the lead away before the server stops: it takes milliseconds if there is a majority.
-const leaveTime = 500 * time.Millisecond
+const leaveTime = time.Second
 
 // leave gives the lead away, so that the others need not notice first that it has ended. etcd would do so by itself, but waits for 6 s for a
 // node that ends too.
