@@ -59,7 +59,7 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
-var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other")
+var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other, and this process must reach them")
 
 // Open joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again until Close. The
 // error says what is wrong with the section of the configuration; it is a *[misuse.InputError].
