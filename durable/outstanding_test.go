@@ -1,11 +1,15 @@
 package durable_test
 
 import (
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
@@ -20,7 +24,7 @@ func TestOutstandingBytes(t *testing.T) {
 		synctest.Wait()
 		end, say, hear := talk(t, n)
 		engine.Cut(true) // nothing is answered until it is told
-		const most = 64 << 20
+		const most = 128 << 20
 		list := durable.Message{Kind: durable.MessageCall, Call: &durable.Call{
 			Kind: durable.CallAdjustments, Number: 1000, Charges: []store.Charge{{Policy: "p"}},
 		}}
@@ -50,7 +54,7 @@ func TestUnreadBytes(t *testing.T) {
 		n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
 		defer func() { _, _ = n.Close(), engine.Close() }()
 		synctest.Wait()
-		for range 1000 {
+		for range 200 {
 			a := durable.Adjustment{Policy: "p", Permits: 1, By: strings.Repeat("b", 256), Reason: strings.Repeat("r", 256)}
 			if _, err := n.Adjust(t.Context(), perSecond, a); err != nil {
 				t.Fatal(err)
@@ -62,7 +66,7 @@ func TestUnreadBytes(t *testing.T) {
 			Kind: durable.CallAdjustments, Number: 1000, Charges: []store.Charge{{Policy: "p"}},
 		}}
 		taken := 0
-		for list.ID = 1; list.ID < 150; list.ID++ {
+		for list.ID = 1; list.ID < 200; list.ID++ {
 			select {
 			case end.out <- must(durable.AppendMessage(nil, &list)):
 				taken++
@@ -70,8 +74,55 @@ func TestUnreadBytes(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if taken > 100 {
-			t.Errorf("%d lists of half a megabyte were asked for without one being read", taken)
+		if taken > 150 {
+			t.Errorf("%d lists of 100 kB were asked for without one being read", taken)
 		}
+	})
+}
+
+// TestOutstandingCalls: calls that wait have goroutines, so that fewer of them than of requests can be outstanding, and as many as are
+// answered can be made again.
+func TestOutstandingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := must(durable.NewMemory(durable.MemoryOptions{}))
+		engine := m.Engine()
+		n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))
+		defer func() { _, _ = n.Close(), engine.Close() }()
+		mine, other := newPipe()
+		served := make(chan error, 1)
+		go func() { served <- n.Serve(t.Context(), other) }()
+		p := durable.NewStreamPeer(mine)
+		a, b := tokens("a", 1, 1, 1), tokens("b", 1, 1, 1)
+		a.Queue, b.Queue, a.Limit.Rate = 1e6, 1e6, weir.Per(1, time.Hour)
+		take := &durable.Call{Kind: durable.CallTake, Charges: []store.Charge{a, b}, Wait: time.Minute}
+		if r := p.Call(t.Context(), take); r.Outcome != durable.Granted {
+			t.Fatalf("%+v", r)
+		}
+		most := int64(17_000) // a few more than can wait
+		if raceEnabled {
+			most = 2000
+		}
+		for _, calls := range []int64{most, 1000} {
+			var work sync.WaitGroup
+			var expired, busy atomic.Int64
+			for range calls {
+				work.Go(func() {
+					switch r := p.Call(t.Context(), take); {
+					case r.Outcome == durable.Expired:
+						expired.Add(1)
+					case errors.Is(r.Err, store.ErrUnavailable):
+						busy.Add(1)
+					default:
+						t.Errorf("%+v", r)
+					}
+				})
+			}
+			work.Wait()
+			if n := expired.Load(); n < min(calls, 10_000) || (busy.Load() == 0) == (calls > 10_000) {
+				t.Errorf("%d waited, and %d could not", n, busy.Load())
+			}
+		}
+		_ = p.Close()
+		<-served
 	})
 }

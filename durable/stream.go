@@ -24,16 +24,24 @@ const (
 	// mostOutstanding is how many requests of a stream can be unanswered, and mostOutstandingBytes how much room they and their
 	// answers can take: more are answered Unavailable at once.
 	mostOutstanding      = 100_000
-	mostOutstandingBytes = 64 << 20
-	// outstandingBytes is what a request takes beside its message, and adjustmentBytes an adjustment that is asked for.
+	mostOutstandingBytes = 128 << 20
+	// outstandingBytes is what a request takes beside its message, callBytes a call, which has a goroutine, and adjustmentBytes an
+	// adjustment that is asked for.
 	outstandingBytes = 256
+	callBytes        = 8 << 10
 	adjustmentBytes  = 640
 )
 
 // weight is how much room a message of a length takes until it has been answered.
 func (m *Message) weight(length int) int {
-	if m.Kind == MessageCall && m.Call.Kind == CallAdjustments {
-		length += adjustmentBytes * int(min(max(m.Call.Number, 0), mostListed))
+	switch {
+	case m.Kind == MessageSettle:
+		length += callBytes
+	case m.Kind != MessageCall:
+	case m.Call.Kind == CallAdjustments:
+		length += callBytes + adjustmentBytes*int(min(max(m.Call.Number, 0), mostListed))
+	default:
+		length += callBytes
 	}
 	return outstandingBytes + length
 }
