@@ -113,8 +113,8 @@ fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)
 	@bin/ci fuzz -time $(FUZZTIME) $(MODULES)
 
 .PHONY: fuzz-short
-fuzz-short: bin/ci ## fuzz every target of every module for 3s
-	@bin/ci fuzz -time 3s $(MODULES)
+fuzz-short: bin/ci ## fuzz every target of every module for 1s
+	@bin/ci fuzz -time 1s $(MODULES)
 
 .PHONY: bench
 bench: ## measure weir beside its peers and write docs/benchmarks.md
