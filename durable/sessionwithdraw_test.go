@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -86,7 +87,7 @@ func TestNumberInUse(t *testing.T) {
 				say(durable.Message{Kind: durable.MessageAsk, ID: 1, Request: ask(5, time.Hour)})
 				say(second)
 				synctest.Wait()
-				if _, err := end.Receive(); err != io.EOF {
+				if _, err := end.Receive(); !errors.Is(err, io.EOF) {
 					t.Errorf("%v", err)
 				}
 				if waiting := n.Stats().Owned.WaitingRequests; waiting != 0 {

@@ -25,8 +25,8 @@ const (
 	// answers can take: more are answered Unavailable at once.
 	mostOutstanding      = 100_000
 	mostOutstandingBytes = 128 << 20
-	// outstandingBytes is what a request takes beside its message, callBytes a call, which has a goroutine, and adjustmentBytes an
-	// adjustment that is asked for.
+	// outstandingBytes is what a request takes beside its message, callBytes a call, which has a goroutine, and
+	// adjustmentBytes an adjustment that is asked for.
 	outstandingBytes = 256
 	callBytes        = 8 << 10
 	adjustmentBytes  = 640

@@ -315,8 +315,8 @@ func (b *bucket) confirm(after *answers) {
 	}
 }
 
-// settleAll writes the records of all keys that are ahead as they are, so that nothing is burned. What cannot be written keeps none
-// of the others from it.
+// settleAll writes the records of all keys that are ahead as they are, so that nothing is burned. What cannot be written keeps
+// none of the others from it.
 func (o *Owner) settleAll(ctx context.Context) (err error) {
 	var batch []Write
 	size := 0
