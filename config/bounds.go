@@ -28,8 +28,8 @@ type Bound struct {
 	// them: others are refused because of these. Both are 0 if the limit came from the environment.
 	AtOnce int64 `json:"at_once"`
 	Unused int64 `json:"unused"`
-	// Burned is how many permits of each key a crash of the owner of a durable limit takes that nobody got, at most. It is 0 if the
-	// number came from the environment.
+	// Burned is how many permits of each key a crash of the owner of a durable limit takes that nobody got, at most. It is 0 if
+	// the number came from the environment.
 	Burned int64 `json:"burned"`
 	// RoundTrip tells whether each decision asks the store, or the owner.
 	RoundTrip bool `json:"round_trip"`
@@ -40,7 +40,8 @@ type Bound struct {
 // mostBounds is how many tiers and keys of a policy have bounds of their own that are told.
 const mostBounds = mostListed
 
-// Bounds answers that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for a policy.
+// Bounds answers that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for
+// a policy.
 func (f *File) Bounds() []Bound {
 	var all []Bound
 	for _, p := range f.policies {
@@ -77,7 +78,8 @@ func (f *File) Bounds() []Bound {
 // bound is that of a limit.
 func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 	b := Bound{
-		Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Durability: p.Durability, Fail: p.Fail, AtOnce: l.Burst,
+		Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Durability: p.Durability, Fail: p.Fail,
+		AtOnce: l.Burst,
 	}
 	if b.AtOnce == 0 {
 		b.AtOnce = l.Rate.Permits

@@ -45,7 +45,8 @@ func (d *decoder) cluster(v value) *Cluster {
 		d.endpoints(endpoints, c)
 	default:
 		o.missing(keyDirectory,
-			"is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster", clusterFix)
+			"is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster",
+			clusterFix)
 	}
 	d.belongs(o, embedded || !external, keyDirectory, "an etcd cluster has its own",
 		[]string{keyName, keyPeers, "listen", "join"})
@@ -101,8 +102,8 @@ func (d *decoder) ownServer(o *object, c *Cluster) {
 	if join, given := o.get("join"); given {
 		c.Join = d.boolean(join)
 		if _, given := o.get(keyPeers); !given && c.Join {
-			d.wrong(value{join.key, join.path, join.key}, "join belongs to peers: there is no cluster that a node alone could join",
-				"add peers, or remove it")
+			d.wrong(value{join.key, join.path, join.key},
+				"join belongs to peers: there is no cluster that a node alone could join", "add peers, or remove it")
 		}
 	}
 }
@@ -298,7 +299,8 @@ func (d *decoder) reachable(v value, c *Cluster) {
 	switch ip := net.ParseIP(host); {
 	case c.Address == "":
 	case ip != nil && ip.IsUnspecified():
-		d.wrong(v, "must be an address by which the other nodes reach this one", "write its own address, and this one as listen_address")
+		d.wrong(v, "must be an address by which the other nodes reach this one",
+			"write its own address, and this one as listen_address")
 	case c.Name != "" && c.Peers[c.Name] != "":
 		if u, err := url.Parse(c.Peers[c.Name]); err == nil && u.Host == c.Address {
 			d.wrong(v, "is that of its etcd server in peers as well: each needs a port of its own", addressFix)

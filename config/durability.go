@@ -135,7 +135,8 @@ func (f *File) explainCluster(w io.Writer) {
 	case c.Reserve == 1:
 		reserve = f.show(path+"reserve", "1") + ": every grant is written before it is answered"
 	case c.Reserve > 1:
-		reserve = f.show(path+"reserve", count(c.Reserve)) + " permits at most: a crash burns less than that, and grants none twice"
+		reserve = f.show(path+"reserve", count(c.Reserve)) +
+			" permits at most: a crash burns less than that, and grants none twice"
 	}
 	line(w, "reserve", reserve)
 	requeue := "no: who waits while the owner goes is told to come back"
