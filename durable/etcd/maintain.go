@@ -10,6 +10,8 @@ import (
 
 const (
 	maintainEvery = time.Second
+	// defragmentAgain is how long to wait before it is tried again to make a full database smaller.
+	defragmentAgain = 10 * time.Second
 	// keptRevisions are not given up, for those who watch and were away for a moment.
 	keptRevisions = 1000
 	// compactEvery is after how many revisions old ones are given up.
@@ -23,6 +25,7 @@ func (s *Server) maintain() {
 	tick := time.NewTicker(maintainEvery)
 	defer tick.Stop()
 	var compacted, inUse int64
+	var tried time.Time
 	for {
 		select {
 		case <-tick.C:
@@ -33,7 +36,7 @@ func (s *Server) maintain() {
 		}
 		full := s.full()
 		s.compact(&compacted, &inUse, full)
-		s.defragment(full)
+		s.defragment(full, &tried)
 	}
 }
 
@@ -67,17 +70,23 @@ func (s *Server) compact(compacted, inUse *int64, full bool) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, closeTime)
 	defer cancel()
-	if _, err := s.client.Compact(ctx, revision-kept); err == nil {
+	var options []clientv3.CompactOption
+	if full {
+		options = append(options, clientv3.WithCompactPhysical()) // so that there is something to give back
+	}
+	if _, err := s.client.Compact(ctx, revision-kept, options...); err == nil {
 		*compacted, *inUse = revision-kept, used
 	}
 }
 
 // defragment gives room in the file back, where that is worth it, and lets writes in again when there is enough. While it does, the node
-// does not answer: about a second for a few hundred megabytes.
-func (s *Server) defragment(full bool) {
+// does not answer: about a second for a few hundred megabytes. How much is in use is not known exactly where nothing is written, as when
+// it is full: then it is tried again now and then.
+func (s *Server) defragment(full bool, tried *time.Time) {
 	b := s.etcd.Server.Backend()
 	near := b.Size() > s.quota/4*3
-	if (full || near) && b.SizeInUse() < b.Size()/4*3 {
+	if full && time.Since(*tried) >= defragmentAgain || near && b.SizeInUse() < b.Size()/4*3 {
+		*tried = time.Now()
 		if err := b.Defrag(); err != nil {
 			s.logger.Warn("the database of the durable limits could not be made smaller", "error", err.Error())
 			return
