@@ -15,10 +15,10 @@ import (
 	"github.com/weirhq/weir/internal/reference"
 )
 
-// TestBurn: owners die, or stop, while many callers take permits that come back with time, and writes fail. Beside a limit that only
+// TestCrashBurnsAtMostK: owners die, or stop, while many callers take permits that come back with time, and writes fail. Beside a limit that only
 // knows what was granted, each crash has burned at most K - 1 permits and minted none, however K is chosen, and an orderly end has
 // burned nothing.
-func TestBurn(t *testing.T) {
+func TestCrashBurnsAtMostK(t *testing.T) {
 	rounds := 60
 	if testing.Short() || raceEnabled {
 		rounds = 20

@@ -43,9 +43,9 @@ func (g *grants) check(t *testing.T, burst int64, perSecond float64, late time.D
 	}
 }
 
-// TestCrashBurnsAtMostK: owners crash, are cut off and stop, writes fail, at random. In no interval is more granted than the limit
-// allows, and each crash burns at most K - 1 permits.
-func TestCrashBurnsAtMostK(t *testing.T) {
+// TestCrashesMintNothing: owners crash, are cut off and stop, writes fail, at random. In no interval is more granted than the limit
+// allows. What crashes burn is counted by TestCrashBurnsAtMostK.
+func TestCrashesMintNothing(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { crashes(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -105,10 +105,5 @@ func crashes(t *testing.T, r *rand.Rand) {
 		_ = e.Close()
 	}
 	all.check(t, burst, perSecond, 2*latency)
-	most := int64(1)
-	if k > 0 {
-		most = k
-	}
-	took := time.Since(begin)
-	t.Logf("K %d: %d granted in %v, %d crashes burned at most %d", k, all.sum, took, crashed, crashed*(max(most, 2)-1))
+	t.Logf("K %d: %d granted in %v, with %d crashes", k, all.sum, time.Since(begin), crashed)
 }

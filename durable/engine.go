@@ -38,14 +38,14 @@ type Term interface {
 	Done() <-chan struct{}
 	// Load reads a record. A record that does not exist has revision 0.
 	Load(ctx context.Context, name string) (value []byte, revision int64, err error)
-	// List reads the records whose names begin with prefix, by name, at most so many of them (none if that is not positive), the last
-	// ones first.
+	// List reads the records whose names begin with prefix, by name, at most so many of them (none if that is not positive), the
+	// last ones first.
 	List(ctx context.Context, prefix string, most int) ([]Named, error)
 	// Page reads the records whose names begin with prefix and are greater than after, by name, at most so many of them, the
 	// first ones first. It may be used for going through more records than fit into memory.
 	Page(ctx context.Context, prefix, after string, most int) ([]Named, error)
-	// Store writes or deletes records of different names, at most MostWrites of them and MostBytes, all or none, if this is still the term, and each of them still has the revision that it is
-	// expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
+	// Store writes or deletes records of different names, at most MostWrites of them and MostBytes, all or none, if this is still
+	// the term, and each of them still has the revision that it is expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
 	// promises to survive. ErrDeposed says that it is not the term any more, and ErrConflict that a record has another
 	// revision: then nothing was written. Any other error does not tell whether they were, or will be.
 	Store(ctx context.Context, writes []Write) (revision int64, err error)
@@ -70,12 +70,13 @@ type Named struct {
 const (
 	// MostWrites is how many records one call of Store may write.
 	MostWrites = 100
-	// MostBytes is how many bytes their names and values may have together: less than what etcd takes in one request, which is 1.5 MiB.
+	// MostBytes is how many bytes their names and values may have together: less than what etcd takes in one request, which is
+	// 1.5 MiB.
 	MostBytes = 1 << 20
 )
 
-// CheckWrites answers an error, which is ErrTooLarge if they are too many bytes, for what no engine has to store. It is for those who
-// implement Term.
+// CheckWrites answers an error, which is ErrTooLarge if they are too many bytes, for what no engine has to store. It is for
+// those who implement Term.
 func CheckWrites(writes []Write) error {
 	if len(writes) > MostWrites {
 		return fmt.Errorf("weir: %d records at a time: must be at most %d", len(writes), MostWrites)

@@ -328,5 +328,6 @@ func (p *playing) play(i int, s *scripted) {
 			p.t.Fatal(err)
 		}
 		synctest.Wait()
+	case scriptStop, scriptCrash: // which end the owner, too
 	}
 }

@@ -43,9 +43,11 @@ type OwnerOptions struct {
 // grants need one write, and run at the speed of memory in between; a new owner takes them for granted, at the latest moment at
 // which they can have been, so that a crash burns at most K - 1 permits of a key and mints none (TestCrashBurnsAtMostK).
 // K follows demand: it doubles while records are used up within 50 ms, or within four writes, and is at least what was waited for
-// then; it is halved when half of one is left after a second. Requests for which a write is needed at the same time share it, across keys.
+// then; it is halved when half of one is left after a second. Requests for which a write is needed at the same time share it,
+// across keys.
 //
-// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe for concurrent use.
+// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe for
+// concurrent use.
 type Owner struct {
 	options OwnerOptions
 	term    Term
@@ -365,8 +367,8 @@ func (o *Owner) finish(why Outcome) bool {
 	return true
 }
 
-// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends, or the term
-// does, as it does where no majority is left to write. It can be called again.
+// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends, or the
+// term does, as it does where no majority is left to write. It can be called again.
 func (o *Owner) Stop(ctx context.Context) error {
 	first := o.finish(Stopping)
 	if !o.stopped.CompareAndSwap(false, true) {

@@ -31,8 +31,8 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := l.Check(); err != nil {
-			t.Fatalf("%x was read as %+v: %v", b, l, err)
+		if wrong := l.Check(); wrong != nil {
+			t.Fatalf("%x was read as %+v: %v", b, l, wrong)
 		}
 		form, err := store.AppendLimit(nil, l)
 		if err != nil {
