@@ -117,7 +117,7 @@ func counted(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	burst := []int64{40, 100, 300}[r.IntN(3)]
 	limit := weir.Limit{Rate: weir.Per(1, 1_000*time.Hour), Burst: burst}
-	haste := time.Duration(1 + r.IntN(40))
+	haste := time.Duration(1+r.IntN(40)) * time.Millisecond
 	k := []int64{1, 2, 10, 0}[r.IntN(4)]
 	percent := []int{0, 0, 10, 40}[r.IntN(4)]
 	m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Duration(r.IntN(3)) * time.Millisecond, TTL: 300 * time.Millisecond}))
@@ -134,7 +134,7 @@ func counted(t *testing.T, r *rand.Rand) {
 			work.Go(func() {
 				for range own.IntN(60) {
 					countedCall(t.Context(), o, own, limit, book)
-					time.Sleep(time.Duration(own.Int64N(int64(haste * time.Millisecond))))
+					time.Sleep(time.Duration(own.Int64N(int64(haste))))
 				}
 			})
 		}

@@ -2,7 +2,6 @@ package durable_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -127,7 +126,7 @@ func TestConcurrencySurvivesCrashes(t *testing.T) {
 // earlier, by as much, once.
 func TestClockOfNextOwner(t *testing.T) {
 	for _, ahead := range []time.Duration{-10 * time.Second, 10 * time.Second} {
-		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
+		t.Run(ahead.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := must(durable.NewMemory(durable.MemoryOptions{}))
 				o, e := owned(t, m, durable.OwnerOptions{})

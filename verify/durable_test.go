@@ -280,7 +280,7 @@ func newNodes(o durable.MemoryOptions, owner durable.OwnerOptions, names ...stri
 					return nil, errors.New("not there yet")
 				}
 				c.links = append(c.links, mine)
-				c.serving.Go(func() { _ = node.Serve(context.Background(), other) })
+				c.serving.Go(func() { _ = node.Serve(context.Background(), other) }) //nolint:contextcheck // it lasts until the link is cut
 				return durable.NewStreamPeer(mine), nil
 			},
 		}))

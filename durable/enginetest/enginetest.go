@@ -343,14 +343,14 @@ func watchingEnds(tt *testing.T, c Cluster) {
 	}
 	<-w
 	cancel()
-	for range w { //nolint:revive // until it is closed
+	for range w {
 	}
 	w = t.watch(e)
 	<-w
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for range w { //nolint:revive // until it is closed
+	for range w {
 	}
 	if _, err := e.Watch(t.Context()); !errors.Is(err, durable.ErrEngineClosed) {
 		t.Errorf("a closed engine is watched: %v", err)
