@@ -36,7 +36,8 @@ func (d *decoder) cluster(v value) *Cluster {
 	endpoints, external := o.get(keyEndpoints)
 	switch {
 	case embedded && external:
-		d.wrong(value{endpoints.key, endpoints.path, endpoints.key}, "endpoints stand beside directory: there must be one of them",
+		d.wrong(value{endpoints.key, endpoints.path, endpoints.key},
+			"endpoints stand beside directory: there must be one of them",
 			"remove directory if there is an etcd cluster, or endpoints if this process is to run etcd itself")
 	case embedded:
 		c.Directory = d.file(directory, "the path of a directory", "write /var/lib/weir, for instance")
