@@ -45,9 +45,10 @@ type Term interface {
 	// first ones first. It may be used for going through more records than fit into memory.
 	Page(ctx context.Context, prefix, after string, most int) ([]Named, error)
 	// Store writes or deletes records of different names, at most MostWrites of them and MostBytes, all or none, if this is still
-	// the term, and each of them still has the revision that it is expected to have, and answers their new revision. When it returns nil the records will survive whatever the engine
-	// promises to survive. ErrDeposed says that it is not the term any more, and ErrConflict that a record has another
-	// revision: then nothing was written. Any other error does not tell whether they were, or will be.
+	// the term, and each of them still has the revision that it is expected to have, and answers their new revision. When it
+	// returns nil the records will survive whatever the engine promises to survive. ErrDeposed says that it is not the term
+	// any more, and ErrConflict that a record has another revision: then nothing was written. Any other error does not tell
+	// whether they were, or will be.
 	Store(ctx context.Context, writes []Write) (revision int64, err error)
 	// Resign ends the term, so that another process need not wait until it expires.
 	Resign(ctx context.Context) error

@@ -19,7 +19,7 @@ type inForce struct {
 // mostLooked is how many keys are looked at for one that can be dropped.
 const mostLooked = 64
 
-// drop drops the key that has not been asked for the longest time, of some. A key can be dropped if nobody needs it and its record
+// drop drops the key that has not been asked for longest, of some. A key can be dropped if nobody needs it and its record
 // says what is in memory, so that reading it again makes no difference. Where there is none, those that are ahead are written,
 // so that they can be dropped a moment later: keys that nobody has heard of before never lock others out. The owner must be
 // locked.

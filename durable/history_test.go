@@ -60,7 +60,7 @@ func (t *unreliableTerm) Store(ctx context.Context, writes []durable.Write) (int
 		_, _ = t.Term.Store(ctx, writes)
 	default: // it will be, unless something else was written before
 		writes = slices.Clone(writes)
-		u.late.Go(func() {
+		u.late.Go(func() { //nolint:contextcheck // it comes late
 			time.Sleep(after)
 			short, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
@@ -246,7 +246,7 @@ func (l *ledger) outcome(a durable.Answer, n int64) {
 
 // unknown notes what a request may have taken that was not granted.
 func (l *ledger) unknown(a durable.Answer, n int64) {
-	switch a.Outcome {
+	switch a.Outcome { //nolint:exhaustive // the others take nothing, or are known
 	case durable.Unavailable, durable.Canceled, durable.Expired, durable.Stopping:
 		l.note(0, n, 0, 0)
 	}

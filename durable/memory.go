@@ -114,7 +114,7 @@ func (e *MemoryEngine) state() (cut bool, bad error) {
 }
 
 // Campaign implements [Engine].
-func (e *MemoryEngine) Campaign(ctx context.Context, address string) (Term, error) {
+func (e *MemoryEngine) Campaign(ctx context.Context, address string) (Term, error) { //nolint:ireturn // there are several
 	if e.ctx.Err() != nil {
 		return nil, ErrEngineClosed
 	}

@@ -327,7 +327,7 @@ var (
 )
 
 // route is whom to ask: an owner, a peer, or nobody yet, which a change may end.
-func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed bool) {
+func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed bool) { //nolint:ireturn // there are several
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.owner, n.peer, n.changed, n.closed
@@ -445,7 +445,7 @@ func askOwner(ctx context.Context, owner *Owner, peer Peer, r Request) Answer {
 const withdrawTime = time.Second
 
 // find is whom to ask, for whom it waits at most so long, and what is closed when that changes.
-func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) {
+func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) { //nolint:ireturn // there are several
 	if most <= 0 {
 		return nil, nil, nil, ErrNoOwner
 	}

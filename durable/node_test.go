@@ -73,7 +73,7 @@ func newCluster(t *testing.T, names []string, o durable.NodeOptions) *cluster {
 			node := c.nodes[address]
 			c.pipes = append(c.pipes, mine)
 			c.mu.Unlock()
-			c.serving.Go(func() { _ = node.Serve(context.Background(), other) })
+			c.serving.Go(func() { _ = node.Serve(context.Background(), other) }) //nolint:contextcheck // it lasts until the pipe is closed
 			return durable.NewStreamPeer(mine), nil
 		}
 		node := must(durable.NewNode(o))

@@ -46,8 +46,8 @@ type OwnerOptions struct {
 // then; it is halved when half of one is left after a second. Requests for which a write is needed at the same time share it,
 // across keys.
 //
-// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe for
-// concurrent use.
+// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe
+// for concurrent use.
 type Owner struct {
 	options OwnerOptions
 	term    Term

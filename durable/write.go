@@ -177,8 +177,8 @@ func (o *Owner) store(ctx context.Context, writes []Write) (revision int64, err 
 	return revision, nil
 }
 
-// unable notes that a write has failed, and ends the term if none has succeeded for as long as one may take. The engine may hear of
-// an owner that cannot write, as when its disk is full or stands still, and then nobody else can become the owner who could.
+// unable notes that a write has failed, and ends the term if none has succeeded for as long as one may take. The engine may hear
+// of an owner that cannot write, as when its disk is full or stands still, and then nobody else can become the owner who could.
 func (o *Owner) unable(begun time.Time, err error) {
 	if errors.Is(err, ErrConflict) {
 		return

@@ -72,7 +72,7 @@ type test struct {
 	c Cluster
 }
 
-func (t test) engine() durable.Engine {
+func (t test) engine() durable.Engine { //nolint:ireturn // there are several
 	t.Helper()
 	e := t.c.Engine(t.T)
 	t.Cleanup(func() {
@@ -84,7 +84,7 @@ func (t test) engine() durable.Engine {
 }
 
 // elected campaigns and resigns at the end of the test, if nobody else does.
-func (t test) elected(e durable.Engine, address string) durable.Term {
+func (t test) elected(e durable.Engine, address string) durable.Term { //nolint:ireturn // there are several
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (t test) campaign(e durable.Engine, address string) *campaign {
 }
 
 // wins waits until a campaign is won.
-func (t test) wins(c *campaign) durable.Term {
+func (t test) wins(c *campaign) durable.Term { //nolint:ireturn // there are several
 	t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -121,7 +121,7 @@ func (b *bench) ask(n int64, wait time.Duration) durable.Request {
 	}
 }
 
-func (b *bench) next() Asked {
+func (b *bench) next() Asked { //nolint:ireturn // there are several
 	b.turn++
 	return b.s.Asked[b.turn%len(b.s.Asked)]
 }
