@@ -29,17 +29,18 @@ func TestAdjustments(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		want(t, waiting.answer(), durable.Granted)
 		time.Sleep(time.Second)
-		if _, err := o.Adjust(t.Context(), month, durable.Adjustment{
+		if _, err = o.Adjust(t.Context(), month, durable.Adjustment{
 			Policy: "tokens", Key: "acme", Permits: -5, By: "ops@example.com", Reason: "a mistake",
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Stop(t.Context()); err != nil {
+		if err = o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		o, _ = owned(t, m, durable.OwnerOptions{})
-		if d, err := o.Inspect(t.Context(), "tokens", "acme", month); err != nil || d.Remaining != 15 {
-			t.Errorf("%+v, %v", d, err)
+		left, err := o.Inspect(t.Context(), "tokens", "acme", month)
+		if err != nil || left.Remaining != 15 {
+			t.Errorf("%+v, %v", left, err)
 		}
 		trail, err := o.Adjustments(t.Context(), "tokens", "acme", 10)
 		if err != nil || len(trail) != 2 || trail[0].Permits != -5 || trail[1].Reason != "paid for" {

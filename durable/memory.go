@@ -201,7 +201,7 @@ func (e *MemoryEngine) Watch(ctx context.Context) (<-chan Ownership, error) {
 		}
 	}
 	context.AfterFunc(ctx, stop)
-	context.AfterFunc(e.ctx, stop)
+	context.AfterFunc(e.ctx, stop) //nolint:contextcheck // it is that of the engine
 	return w, nil
 }
 

@@ -49,8 +49,8 @@ type NodeOptions struct {
 	Logger *slog.Logger
 }
 
-// Node is a process of the cluster: it grants permits if it is the owner, and asks the owner otherwise, so that callers need not
-// know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
+// Node is a process of the cluster: it grants permits if it is the owner, and asks the owner otherwise, so that callers need
+// not know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
 type Node struct {
 	options NodeOptions
 	ctx     context.Context //nolint:containedctx // until Close
@@ -215,8 +215,8 @@ func (n *Node) dropPeer() {
 // drainTime is for how long an owner that is none any more can still answer what it was asked.
 const drainTime = 100 * time.Millisecond
 
-// connect connects to the owner, if it is another node, and tells whether there is nothing left to do. If it hears of another owner
-// meanwhile, it does not wait any longer, and answers who that is, which must be connected to.
+// connect connects to the owner, if it is another node, and tells whether there is nothing left to do. If it hears of another
+// owner meanwhile, it does not wait any longer, and answers who that is, which must be connected to.
 func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, again, done bool) {
 	n.dropPeer()
 	n.set(func() { n.epoch, n.address = o.Epoch, o.Address })
@@ -341,7 +341,8 @@ func (n *Node) Acquire(ctx context.Context, r Request) Answer {
 	deadline := time.Now().Add(r.Wait)
 	for {
 		a := n.acquire(ctx, r)
-		again := n.options.Requeue && r.Wait > 0 && (a.Outcome == Stopping || a.Outcome == Unavailable && errors.Is(a.Err, errOwnerGone))
+		gone := a.Outcome == Stopping || a.Outcome == Unavailable && errors.Is(a.Err, errOwnerGone)
+		again := n.options.Requeue && r.Wait > 0 && gone
 		if !again {
 			return a
 		}
@@ -445,7 +446,9 @@ func askOwner(ctx context.Context, owner *Owner, peer Peer, r Request) Answer {
 const withdrawTime = time.Second
 
 // find is whom to ask, for whom it waits at most so long, and what is closed when that changes.
-func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) { //nolint:ireturn // there are several
+//
+//nolint:ireturn // there are several kinds of peers
+func (n *Node) find(ctx context.Context, most time.Duration) (*Owner, Peer, <-chan struct{}, error) {
 	if most <= 0 {
 		return nil, nil, nil, ErrNoOwner
 	}

@@ -96,8 +96,8 @@ func (s *session) receive(ctx context.Context, stream Stream) error {
 	}
 }
 
-// enter counts a request, which is refused if it is full. A number that is in use is an error: what it was used for could not be
-// withdrawn any more.
+// enter counts a request, which is refused if it is full. A number that is in use is an error: what it was used for could not
+// be withdrawn any more.
 func (s *session) enter(id uint64, weight int, a asked) (full bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,15 +132,15 @@ func (s *session) ask(ctx context.Context, id uint64, r Request, weight int) err
 	return nil
 }
 
-// wait keeps a request until it is known whether this node is the owner: others may have heard of the election first. The owner is
-// given them in the order in which they came (TestEarlyKeepOrder).
+// wait keeps a request until it is known whether this node is the owner: others may have heard of the election first. The
+// owner is given them in the order in which they came (TestEarlyKeepOrder).
 func (s *session) wait(ctx context.Context, e *early) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.early = append(s.early, e)
 	if !s.draining {
 		s.draining = true
-		s.work.Go(func() { s.drain(s.node.elected(ctx)) })
+		s.work.Go(func() { s.drain(s.node.elected(ctx)) }) //nolint:contextcheck // a record is read for everybody
 	}
 }
 

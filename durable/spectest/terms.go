@@ -30,7 +30,7 @@ func idleWritesNothing(t *testing.T, s *Subject) {
 	b.get(b.ask(5, 10*time.Second), durable.Granted)
 	before := s.Writes()
 	for range 5 { // while permits come back
-		time.Sleep(soon)
+		<-time.After(soon)
 		b.get(b.ask(0, slack), durable.Granted)
 	}
 	if n := s.Writes() - before; n > 1 { // one may have been on its way
