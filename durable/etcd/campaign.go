@@ -39,7 +39,8 @@ func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, er
 	}
 }
 
-// grantTime is how long it may take to get a lease: what gets lost on its way to a leader that dies would be waited for a lot longer.
+// grantTime is how long it may take to get a lease: what gets lost on its way to a leader that dies would be waited for a lot
+// longer.
 const grantTime = 2 * time.Second
 
 // candidate is a term that has a lease, and is not elected yet.
@@ -113,9 +114,9 @@ func (t *term) enter(ctx context.Context, address string) error {
 	}
 }
 
-// before is the key of the last candidate before this one, if there is any, as of a revision that some server has told of, or as of now if
-// that is 0, and as of which revision that is. Who is before this one can only become fewer, so that nobody before it then is nobody for
-// ever, and no majority need be asked.
+// before is the key of the last candidate before this one, if there is any, as of a revision that some server has told of, or as
+// of now if that is 0, and as of which revision that is. Who is before this one can only become fewer, so that nobody before it
+// then is nobody for ever, and no majority need be asked.
 func (t *term) before(ctx context.Context, revision int64) (key string, at int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -144,8 +145,8 @@ func (t *term) again(ctx context.Context, err error) error {
 	return t.pause(ctx)
 }
 
-// begin begins the term of a candidate that is elected, once the server has told that its lease lives: it may have heard of nothing for
-// as long as there was no leader, while the lease was kept.
+// begin begins the term of a candidate that is elected, once the server has told that its lease lives: it may have heard of
+// nothing for as long as there was no leader, while the lease was kept.
 func (t *term) begin(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -161,8 +162,8 @@ func (t *term) begin(ctx context.Context) error {
 	}
 }
 
-// gone waits until a key is, and answers as of which revision; or until it is not known any more whether it is, for whatever reason: then
-// it must be looked up again, and the revision is 0.
+// gone waits until a key is, and answers as of which revision; or until it is not known any more whether it is, for whatever
+// reason: then it must be looked up again, and the revision is 0.
 func (t *term) gone(ctx context.Context, key string, revision int64) (int64, error) {
 	watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

@@ -25,8 +25,9 @@ import (
 
 // ClusterOptions configure a [Cluster]: one of Directory and Endpoints says which etcd it is.
 type ClusterOptions struct {
-	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server, and so are
-	// the files of PeerCertFile, PeerKeyFile and PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see [EmbeddedOptions].
+	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server, and
+	// so are the files of PeerCertFile, PeerKeyFile and PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see
+	// [EmbeddedOptions].
 	Directory                             string
 	Name                                  string
 	Peers                                 map[string]string
@@ -46,12 +47,12 @@ type ClusterOptions struct {
 	// Default: 1 min.
 	StartTimeout time.Duration
 	// Address is what the other nodes reach this one by, as host:port; ListenAddress is where it listens for them, by default
-	// the same. A port 0 of Address stands for that which the listener was given. Required, unless this is the only node, which then opens
-	// no port, or it is a Follower, which nobody asks.
+	// the same. A port 0 of Address stands for that which the listener was given. Required, unless this is the only node, which
+	// then opens no port, or it is a Follower, which nobody asks.
 	Address, ListenAddress string
 	// PeerTLS secures what nodes tell each other when they forward requests, in both directions: its Certificates are shown, its
-	// RootCAs must have signed that of the owner, and where it has ClientCAs they must have signed those of all nodes. Default: nil,
-	// plain connections.
+	// RootCAs must have signed that of the owner, and where it has ClientCAs they must have signed those of all nodes. Default:
+	// nil, plain connections.
 	PeerTLS *tls.Config
 	// Prefix and TTL are those of [Options].
 	Prefix string
@@ -144,8 +145,8 @@ func redacted(text string, u *url.URL) string {
 	return fmt.Sprintf("%.80q", text)
 }
 
-// Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached or
-// opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
+// Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached
+// or opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
 func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err := o.check(); err != nil {
 		return nil, err

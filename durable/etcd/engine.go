@@ -79,8 +79,8 @@ func (e *Engine) either(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// instant is a moment by both clocks of this machine: the one that never jumps, and stands still while the machine is suspended, and the
-// one that goes on, and may be set.
+// instant is a moment by both clocks of this machine: the one that never jumps, and stands still while the machine is suspended,
+// and the one that goes on, and may be set.
 type instant struct{ steady, wall int64 }
 
 // base anchors monotonic times.
@@ -99,8 +99,8 @@ type term struct {
 	key    string
 	epoch  int64
 
-	// floor is the revision as of which records can be read from a single server: everything that was written before the term, and
-	// that this term has written, is older. If it is not known what was written, it is unknown.
+	// floor is the revision as of which records can be read from a single server: everything that was written before the term,
+	// and that this term has written, is older. If it is not known what was written, it is unknown.
 	floor  atomic.Int64
 	heard  atomic.Pointer[sign] // of the server, nil once the term has ended
 	ctx    context.Context      //nolint:containedctx // until the term has ended
@@ -139,9 +139,9 @@ func (t *term) expired() bool {
 	return t.elected && time.Until(t.Expires()) <= 0
 }
 
-// live renews the lease, and ends the term if that has failed for too long, or, as long as it is that of a candidate, if the lease is
-// gone: whoever has no leader keeps all leases. A request that is not answered is given up after two fifths of the lease, so that
-// the next one can go to another server.
+// live renews the lease, and ends the term if that has failed for too long, or, as long as it is that of a candidate, if the
+// lease is gone: whoever has no leader keeps all leases. A request that is not answered is given up after two fifths of the
+// lease, so that the next one can go to another server.
 func (t *term) live() {
 	defer t.over()
 	lease := renewer{client: t.engine.client, lease: t.lease}
@@ -183,10 +183,10 @@ func (t *term) live() {
 // Epoch implements [durable.Term].
 func (t *term) Epoch() int64 { return t.epoch }
 
-// Expires implements [durable.Term]. Time during which the machine was suspended counts, as far as the two clocks of the machine tell:
-// if the other one has gone ahead, that is taken off. A machine whose clocks both stood still, as a virtual one that was moved, may take
-// itself for the owner for longer: what it grants then is what its records are ahead, which the next owner has taken for granted, and
-// what it writes is refused.
+// Expires implements [durable.Term]. Time during which the machine was suspended counts, as far as the two clocks of the machine
+// tell: if the other one has gone ahead, that is taken off. A machine whose clocks both stood still, as a virtual one that was
+// moved, may take itself for the owner for longer: what it grants then is what its records are ahead, which the next owner has
+// taken for granted, and what it writes is refused.
 func (t *term) Expires() time.Time {
 	h := t.heard.Load()
 	if h == nil {
@@ -203,7 +203,8 @@ func (t *term) Done() <-chan struct{} { return t.done }
 // unknown is a floor that no server reaches.
 const unknown = math.MaxInt64
 
-// Load implements [durable.Term]. It asks one server, which must have all that matters; otherwise a majority must say what there is.
+// Load implements [durable.Term]. It asks one server, which must have all that matters; otherwise a majority must say what there
+// is.
 func (t *term) Load(ctx context.Context, name string) (value []byte, revision int64, err error) {
 	if ctx.Err() != nil {
 		return nil, 0, t.failed("read", ctx.Err())
@@ -335,8 +336,8 @@ func (t *term) failed(what string, err error) error {
 	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
-// unproposed tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is waiting
-// to be applied than it takes, so that it can be tried again without knowing more.
+// unproposed tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is
+// waiting to be applied than it takes, so that it can be tried again without knowing more.
 func unproposed(err error) bool {
 	return strings.HasSuffix(err.Error(), "raft proposal dropped") || errors.Is(err, rpctypes.ErrTooManyRequests)
 }

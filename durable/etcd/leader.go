@@ -22,8 +22,8 @@ const (
 	waitTime = 100 * time.Millisecond
 )
 
-// stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is dead, as
-// it keeps the leases; if both die at once, a new leader must be elected first, and it lets all leases begin anew.
+// stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is
+// dead, as it keeps the leases; if both die at once, a new leader must be elected first, and it lets all leases begin anew.
 func (s *Server) stepAside(n *durable.Node) {
 	tick := time.NewTicker(asideEvery)
 	defer tick.Stop()
@@ -67,8 +67,8 @@ func (s *Server) handOver(ctx context.Context) bool {
 	return false
 }
 
-// reachable tells whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may take a
-// connection, and close it as there is nobody behind.
+// reachable tells whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may take
+// a connection, and close it as there is nobody behind.
 func reachable(ctx context.Context, urls []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

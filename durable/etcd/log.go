@@ -43,8 +43,8 @@ func harmless(e *zapcore.Entry, attrs []slog.Attr) bool {
 	return false
 }
 
-// minor are warnings of etcd that somebody who runs weir need not see, and that are logged as details: what it says of each of several
-// connections when it says as well that a node became inactive, and what it asks others again.
+// minor are warnings of etcd that somebody who runs weir need not see, and that are logged as details: what it says of each of
+// several connections when it says as well that a node became inactive, and what it asks others again.
 var minor = map[string]bool{ //nolint:gochecknoglobals // a constant
 	"closed TCP streaming connection with remote peer":       true,
 	"lost TCP streaming connection with remote peer":         true,

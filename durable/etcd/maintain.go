@@ -50,8 +50,8 @@ func (s *Server) full() bool {
 	return false
 }
 
-// compact gives up old revisions, if this server leads. Computed, not measured: 5,000 writes of 300 bytes a second hold some 6 MB beyond
-// what is in use. etcd gives up about 100,000 of them a second at most: more than that fills the database up to its quota.
+// compact gives up old revisions, if this server leads. Computed, not measured: 5,000 writes of 300 bytes a second hold some 6 MB
+// beyond what is in use. etcd gives up about 100,000 of them a second at most: more than that fills the database up to its quota.
 func (s *Server) compact(compacted, inUse *int64, full bool) {
 	e := s.etcd.Server
 	if e.Lead() != uint64(e.MemberID()) {
@@ -79,9 +79,9 @@ func (s *Server) compact(compacted, inUse *int64, full bool) {
 	}
 }
 
-// defragment gives room in the file back, where that is worth it, and lets writes in again when there is enough. While it does, the node
-// does not answer: about a second for a few hundred megabytes. How much is in use is not known exactly where nothing is written, as when
-// it is full: then it is tried again now and then.
+// defragment gives room in the file back, where that is worth it, and lets writes in again when there is enough. While it does,
+// the node does not answer: about a second for a few hundred megabytes. How much is in use is not known exactly where nothing is
+// written, as when it is full: then it is tried again now and then.
 func (s *Server) defragment(full bool, tried *time.Time) {
 	b := s.etcd.Server.Backend()
 	near := b.Size() > s.quota/4*3

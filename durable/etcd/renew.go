@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// renewer renews a lease. Over a network it does so on one stream, as etcd checks the password for each one that is opened. It has one
-// request on the way at a time, so that it is known when the one was sent that is answered.
+// renewer renews a lease. Over a network it does so on one stream, as etcd checks the password for each one that is opened. It
+// has one request on the way at a time, so that it is known when the one was sent that is answered.
 type renewer struct {
 	client *clientv3.Client
 	lease  clientv3.LeaseID

@@ -33,8 +33,8 @@ type EmbeddedOptions struct {
 	// Peers are the URLs that the nodes reach each other by, by the names of the nodes, this one included, such as
 	// "http://10.0.0.1:7090". All nodes must have the same. Default: none: this is the only node, and no port is opened.
 	Peers map[string]string
-	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses of
-	// the machine if that has the name of a host.
+	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses
+	// of the machine if that has the name of a host.
 	Listen string
 	// Join says that the cluster exists already and this node has been added to it. Default: false, the nodes of Peers form it.
 	Join bool
@@ -45,36 +45,36 @@ type EmbeddedOptions struct {
 	// Default: 1 min.
 	StartTimeout time.Duration
 	// PeerCertFile, PeerKeyFile and PeerCAFile are PEM files that secure what the nodes tell each other where Peers are URLs with
-	// https: the certificate of this node, for its host of Peers, its key, and who must have signed those of the others, which show
-	// theirs. All three or none. They are read again for every connection, so that they can be renewed.
+	// https: the certificate of this node, for its host of Peers, its key, and who must have signed those of the others, which
+	// show theirs. All three or none. They are read again for every connection, so that they can be renewed.
 	PeerCertFile, PeerKeyFile, PeerCAFile string
 	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is granted. See
 	// [Server]. Default: 2 GiB.
 	Quota int64
-	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second and the same about the same node at
-	// most every 10 s, and how starting goes on. Default: nil, silent.
+	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second and the same about the same node
+	// at most every 10 s, and how starting goes on. Default: nil, silent.
 	Logger *slog.Logger
-	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so that
-	// permits are granted twice. For tests only.
+	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so
+	// that permits are granted twice. For tests only.
 	UnsafeNoFsync bool
 }
 
 // Server is an etcd server in this process.
 //
-// What it can lose: nothing that it has answered, as every write is in the log on the disk, with fsync, before it is. With one node, a
-// disk that is lost takes everything with it; with three, those of two nodes must be. UnsafeNoFsync gives that away.
+// What it can lose: nothing that it has answered, as every write is in the log on the disk, with fsync, before it is. With one
+// node, a disk that is lost takes everything with it; with three, those of two nodes must be. UnsafeNoFsync gives that away.
 //
-// The database does not grow with time: while this server leads, it gives up old revisions every 10,000 writes, and the file is made
-// smaller where most of it is free and it has come near its Quota. It does grow with the number of names. When the quota is reached, writes are
-// refused, on all nodes, until there is room again, which is looked for every second (TestQuota); if there is none, because so
-// many records are in use, a restart with a greater quota helps.
+// The database does not grow with time: while this server leads, it gives up old revisions every 10,000 writes, and the file is
+// made smaller where most of it is free and it has come near its Quota. It does grow with the number of names. When the quota is
+// reached, writes are refused, on all nodes, until there is room again, which is looked for every second (TestQuota); if there is
+// none, because so many records are in use, a restart with a greater quota helps.
 //
 // A server that cannot go on, as the disk is full or fails, does not end the process: Failed is closed, it logs why, and it
 // takes no part any more until it is started again, so that calls of its Client fail, and another node takes over.
 //
-// When a server is started whose power was lost while it wrote, a log that ends within a record, which was never answered, is cut off
-// there. etcd knows a torn record by its end or by a whole sector of zeros: one that is damaged in another way is refused as below.
-// A record with a wrong checksum is never passed over: Start refuses the directory.
+// When a server is started whose power was lost while it wrote, a log that ends within a record, which was never answered, is cut
+// off there. etcd knows a torn record by its end or by a whole sector of zeros: one that is damaged in another way is refused as
+// below. A record with a wrong checksum is never passed over: Start refuses the directory.
 type Server struct {
 	etcd    *embed.Etcd
 	client  *clientv3.Client
@@ -169,8 +169,9 @@ func (o *EmbeddedOptions) checked() (EmbeddedOptions, error) {
 	return c, nil
 }
 
-// Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or says why it could not be: that another
-// process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in time.
+// Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or says why it could not be: that
+// another process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in
+// time.
 func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -316,8 +317,8 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 // answerTime is how long a server that starts may take to answer what a majority must have told it, before it is asked again.
 const answerTime = 500 * time.Millisecond
 
-// answers is closed when a server can be used: it knows what a majority has agreed on. That is what etcd takes for being ready as well, but
-// it finds out by a proposal, for which it waits for 6 s if that got lost while a leader was elected.
+// answers is closed when a server can be used: it knows what a majority has agreed on. That is what etcd takes for being ready as
+// well, but it finds out by a proposal, for which it waits for 6 s if that got lost while a leader was elected.
 func answers(ctx context.Context, e *etcdserver.EtcdServer) <-chan struct{} {
 	ready := make(chan struct{})
 	go func() {
@@ -456,8 +457,8 @@ func (s *Server) Close() error {
 // leaveTime is how long it may take to give the lead away before the server stops: it takes milliseconds if there is a majority.
 const leaveTime = time.Second
 
-// leave gives the lead away, so that the others need not notice first that it has ended. etcd would do so by itself, but waits for 6 s for a
-// node that ends too.
+// leave gives the lead away, so that the others need not notice first that it has ended. etcd would do so by itself, but waits
+// for 6 s for a node that ends too.
 func (s *Server) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()

@@ -37,8 +37,8 @@ const watchPause = 50 * time.Millisecond
 // lookTime is how long a question may take of who the owner is.
 const lookTime = time.Second
 
-// watch tells who the owner is until that fails. It asks again as often as a term lasts: a server that stands still, or that nothing
-// comes through from, does not even say so, and the next question goes to another one.
+// watch tells who the owner is until that fails. It asks again as often as a term lasts: a server that stands still, or that
+// nothing comes through from, does not even say so, and the next question goes to another one.
 func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

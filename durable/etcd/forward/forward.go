@@ -66,9 +66,9 @@ const (
 	pingEvery       = time.Second
 )
 
-// NewServer is a server for [Register], with TLS unless that is nil, which is bounded against peers that are hostile or have gone: messages,
-// headers, streams of a connection and pings are limited, and a peer that does not answer for 3 s is given up, whereupon what it has asked
-// is withdrawn.
+// NewServer is a server for [Register], with TLS unless that is nil, which is bounded against peers that are hostile or have
+// gone: messages, headers, streams of a connection and pings are limited, and a peer that does not answer for 3 s is given up,
+// whereupon what it has asked is withdrawn.
 func NewServer(t *tls.Config) *grpc.Server {
 	secure := insecure.NewCredentials()
 	if t != nil {
@@ -174,8 +174,8 @@ type DialOptions struct {
 	Credentials credentials.TransportCredentials
 }
 
-// DialTCP connects, for grpc.WithContextDialer. A host that does not answer any more is noticed in about 2.5 s by the kernel, which is
-// more often than gRPC is willing to look.
+// DialTCP connects, for grpc.WithContextDialer. A host that does not answer any more is noticed in about 2.5 s by the kernel,
+// which is more often than gRPC is willing to look.
 func DialTCP(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: time.Second, Interval: silence / 4, Count: 3, //nolint:mnd // three probes after the first second
