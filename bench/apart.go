@@ -53,7 +53,8 @@ func (r Report) Update(text string) (string, error) {
 			continue
 		}
 		if n != a.rows {
-			return "", fmt.Errorf("bench: %d of %d rows of %q were measured: all are needed for the document", n, a.rows, a.prefix)
+			return "", fmt.Errorf("bench: %d of %d rows of %q were measured: all are needed for the document",
+				n, a.rows, a.prefix)
 		}
 		some = true
 		var err error
@@ -106,7 +107,8 @@ func replaceTargets(targets string, a apart, later []apart, goals []Goal) string
 	})
 	at := 0
 	for i, line := range lines {
-		if strings.HasPrefix(line, "## ") || slices.ContainsFunc(later, func(l apart) bool { return strings.HasPrefix(line, "| "+l.prefix) }) {
+		of := func(l apart) bool { return strings.HasPrefix(line, "| "+l.prefix) }
+		if strings.HasPrefix(line, "## ") || slices.ContainsFunc(later, of) {
 			break
 		}
 		if strings.HasPrefix(line, "| ") {

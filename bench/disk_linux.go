@@ -9,7 +9,7 @@ import (
 
 // syncData has what was written to a file reach the disk.
 func syncData(f *os.File) error {
-	if err := unix.Fdatasync(int(f.Fd())); err != nil { //nolint:gosec // a file descriptor fits
+	if err := unix.Fdatasync(int(f.Fd())); err != nil {
 		return fmt.Errorf("fdatasync: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -72,15 +73,21 @@ func (o *memberOptions) serve(ctx context.Context, stdin io.Reader, stdout io.Wr
 	if err != nil {
 		return fmt.Errorf("%w", err)
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	var ends []func()
+	defer func() { //nolint:contextcheck // it ends what has a context of its own
+		for _, end := range slices.Backward(ends) {
+			end()
+		}
+		err = errors.Join(err, s.Close())
+	}()
 	for prefix, reserve := range o.Owners {
-		end, err := own(ctx, s, prefix, reserve)
-		if err != nil {
+		var end func()
+		if end, err = own(ctx, s, prefix, reserve); err != nil {
 			return err
 		}
-		defer end()
+		ends = append(ends, end)
 	}
-	if _, err := io.WriteString(stdout, memberReady); err != nil {
+	if _, err = io.WriteString(stdout, memberReady); err != nil {
 		return fmt.Errorf("say that the member is ready: %w", err)
 	}
 	_, err = io.Copy(io.Discard, stdin)
@@ -93,20 +100,20 @@ func own(ctx context.Context, s *etcd.Server, prefix string, reserve int64) (end
 	if err != nil {
 		return nil, fmt.Errorf("listen for other nodes: %w", err)
 	}
-	n, closeNode, err := newNode(s, prefix, durable.NodeOptions{
+	n, closeNode, err := newNode(s, prefix, durable.NodeOptions{ //nolint:contextcheck // it lasts until it is closed
 		Address: l.Addr().String(), Owner: durable.OwnerOptions{Reserve: reserve},
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	server := grpc.NewServer()
-	forward.Register(server, n)
+	forward.Register(server, n)         //nolint:contextcheck // each stream has a context of its own
 	go func() { _ = server.Serve(l) }() // until Stop
 	return func() { server.Stop(); closeNode() }, nil
 }
 
-// patientTTL is how long a term outlasts its last sign of life: so long that a busy machine ends no measurement. It is no part of any
-// figure.
+// patientTTL is how long a term outlasts its last sign of life: so long that a busy machine ends no measurement. It is no part of
+// any figure.
 const patientTTL = 10 * time.Second
 
 // newNode is a node over the server of this process.
@@ -134,7 +141,7 @@ const clusterPatience = 30 * time.Second
 // startCluster starts a cluster whose data is on a disk. close must be called.
 func startCluster(ctx context.Context, kind string) (c *durableCluster, err error) {
 	c = &durableCluster{kind: kind}
-	defer func() {
+	defer func() { //nolint:contextcheck // closing is not to be cut short by what made starting fail
 		if err != nil {
 			c.close()
 			c = nil
@@ -159,7 +166,8 @@ func startCluster(ctx context.Context, kind string) (c *durableCluster, err erro
 			{filepath.Join(c.dir, "b"), "b", o.Peers, map[string]int64{farOne: 1, farAdaptive: 0}},
 			{filepath.Join(c.dir, "c"), "c", o.Peers, nil},
 		} {
-			if err := c.startMember(m, ready); err != nil {
+			err = c.startMember(m, ready) //nolint:contextcheck // it outlives the context, as close ends it
+			if err != nil {
 				return c, err
 			}
 		}
@@ -227,12 +235,18 @@ var errMember = errors.New("a program that measures durable limits must call Ser
 // freePeers are URLs of ports that were free a moment ago.
 func freePeers(ctx context.Context, names ...string) (map[string]string, error) {
 	peers := map[string]string{}
+	var taken []net.Listener // until there is one for each name, so that no two get the same port
+	defer func() {
+		for _, l := range taken {
+			_ = l.Close()
+		}
+	}()
 	for _, name := range names {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("bench: a port for etcd: %w", err)
 		}
-		defer func() { _ = l.Close() }()
+		taken = append(taken, l)
 		peers[name] = "http://" + l.Addr().String()
 	}
 	return peers, nil
@@ -256,7 +270,7 @@ func (c *durableCluster) close() {
 		if c.dir == "" || os.RemoveAll(c.dir) == nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		pause(context.Background(), 50*time.Millisecond)
 	}
 }
 
@@ -266,5 +280,5 @@ func (c *durableCluster) revision(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("bench: the revision of etcd: %w", err)
 	}
-	return r.Header.Revision, nil
+	return r.Header.GetRevision(), nil
 }

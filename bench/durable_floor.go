@@ -65,14 +65,15 @@ func (l durableLoad) writes(
 // etcdPut writes a record through the client, without a condition.
 func (l durableLoad) etcdPut(ctx context.Context, c *durableCluster, writers int, h *histogram) (durableSample, error) {
 	value := string(bytes.Repeat([]byte{'x'}, recordBytes))
+	put := func(ctx context.Context, writer int) error {
+		_, err := c.server.Client().Put(ctx, "/floor/"+strconv.Itoa(writer), value)
+		return err //nolint:wrapcheck // it ends the measurement
+	}
 	before, err := c.revision(ctx)
 	if err != nil {
 		return durableSample{}, err
 	}
-	m, err := l.writes(ctx, writers, func(ctx context.Context, writer int) error {
-		_, err := c.server.Client().Put(ctx, "/floor/"+strconv.Itoa(writer), value)
-		return err //nolint:wrapcheck // it ends the measurement
-	}, h)
+	m, err := l.writes(ctx, writers, put, h)
 	if err != nil {
 		return m, fmt.Errorf("bench: durable, etcd put: %w", err)
 	}

@@ -50,8 +50,8 @@ func durableLoads() (all []durableLoad) {
 			all = append(all, l)
 		}
 	}
-	const same = "Each caller asks for one permit of the same limit, waits until it is granted, and asks again. The limit has so " +
-		"many permits that it never holds anybody up."
+	const same = "Each caller asks for one permit of the same limit, waits until it is granted, and asks again. The limit has " +
+		"so many permits that it never holds anybody up."
 	add(durableLoad{name: ownName, kind: oneNode, budget: busyBudget, how: same})
 	add(durableLoad{name: ownName, kind: threeNodes, budget: busyBudget, how: same})
 	add(durableLoad{
@@ -60,8 +60,8 @@ func durableLoads() (all []durableLoad) {
 	})
 	return append(all, durableLoad{
 		name: bindsName, kind: oneNode, budget: bindingBudget, binds: true, callers: 10_000,
-		how: fmt.Sprintf("The same with a limit of %s/s and a burst of %d, far below the demand: callers stand in the queue of the "+
-			"owner, and their latency is what the limit says.", count(int(bindingBudget.permits)), bindingBudget.burst),
+		how: fmt.Sprintf("The same with a limit of %s/s and a burst of %d, far below the demand: callers stand in the queue of "+
+			"the owner, and their latency is what the limit says.", count(int(bindingBudget.permits)), bindingBudget.burst),
 	})
 }
 
@@ -107,8 +107,8 @@ func (m durableSample) admitted(l durableLoad) float64 {
 	return max(float64(m.granted)/l.budget.evenly(m.wall), float64(m.granted)/counted)
 }
 
-// drive has callers ask for so long, or until each was answered once, each again as soon as it is answered. Every request that was
-// begun is waited for, and counts.
+// drive has callers ask for so long, or until each was answered once, each again as soon as it is answered. Every request that
+// was begun is waited for, and counts.
 func (l durableLoad) drive(
 	ctx context.Context, caller func() redisDecide, callers int, d time.Duration, every int, h *histogram,
 ) (m durableSample, err error) {
@@ -171,7 +171,7 @@ func (l durableLoad) sample(ctx context.Context, c *durableCluster, s durableSub
 	}
 	defer end()
 	r := durable.Request{
-		Policy: "bench", Key: "warm-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
+		Policy: benchPolicy, Key: "warm-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
 		QueueLimit: int64(2 * l.callers),
 	}
 	ask := func() redisDecide {
@@ -213,7 +213,7 @@ func (l durableLoad) sample(ctx context.Context, c *durableCluster, s durableSub
 
 // verify fails if what was measured is not what the row is about.
 func (l durableLoad) verify(s durableSubject, m durableSample) error {
-	wrong := ""
+	var wrong string
 	switch {
 	case m.granted < int64(l.callers):
 		wrong = "every caller should have been granted a permit"
@@ -222,27 +222,30 @@ func (l durableLoad) verify(s durableSubject, m durableSample) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("bench: durable, %s: %s granted %d with %d writes, but %s: the row does not measure what it says", l.id(), s.by,
-		m.granted, m.writes, wrong)
+	return fmt.Errorf("bench: durable, %s: %s granted %d with %d writes, but %s: the row does not measure what it says",
+		l.id(), s.by, m.granted, m.writes, wrong)
 }
 
-// node is a node of this process that owns the limits, or one that asks their owner in another process; it has found it when it is
-// answered.
+// node is a node of this process that owns the limits, or one that asks their owner in another process; it has found it when it
+// is answered.
 func (l durableLoad) node(ctx context.Context, c *durableCluster, s durableSubject) (n *durable.Node, end func(), err error) {
 	o := durable.NodeOptions{Owner: durable.OwnerOptions{Reserve: s.reserve}, Address: "here", OwnerWait: time.Minute}
 	prefix := "/near-" + strconv.FormatInt(durableKeys.Add(1), 10) + "/"
 	if l.far {
 		o, prefix = durable.NodeOptions{Follower: true, OwnerWait: time.Minute}, s.far
 	}
-	if n, end, err = newNode(c.server, prefix, o); err != nil {
+	if n, end, err = newNode(c.server, prefix, o); err != nil { //nolint:contextcheck // it lasts until it is closed
 		return nil, nil, err
 	}
-	a := n.Acquire(ctx, durable.Request{Policy: "bench", Key: "first", Limit: l.limit(), N: 1, Wait: time.Minute, QueueLimit: 1})
+	a := n.Acquire(ctx, durable.Request{
+		Policy: benchPolicy, Key: "first", Limit: l.limit(), N: 1, Wait: time.Minute, QueueLimit: 1,
+	})
 	if a.Outcome == durable.Granted && (n.Owner() == nil) == l.far {
 		return n, end, nil
 	}
 	end()
-	return nil, nil, fmt.Errorf("the first request was answered %v, by an owner in this process: %v: %w", a.Outcome, n.Owner() != nil, a.Err)
+	return nil, nil, fmt.Errorf("the first request was answered %v, by an owner in this process: %v: %w",
+		a.Outcome, n.Owner() != nil, a.Err)
 }
 
 // durableIdle is what a limit does that was busy and then is not.
@@ -267,7 +270,7 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 	}
 	defer end()
 	r := durable.Request{
-		Policy: "bench", Key: "idle-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
+		Policy: benchPolicy, Key: "idle-" + strconv.FormatInt(durableKeys.Add(1), 10), Limit: l.limit(), N: 1, Wait: time.Minute,
 		QueueLimit: int64(2 * l.callers),
 	}
 	first, err := c.revision(ctx)
@@ -300,7 +303,8 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 	}
 	i.idle = after - last
 	if i.granted == 0 || i.writes == 0 {
-		return i, fmt.Errorf("bench: durable, idle: %d grants and %d writes before: the row does not measure what it says", i.granted, i.writes)
+		return i, fmt.Errorf("bench: durable, idle: %d grants and %d writes before: the row does not measure what it says",
+			i.granted, i.writes)
 	}
 	return i, ctx.Err()
 }

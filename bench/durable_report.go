@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DurableTarget is how many times as many grants per second one caller is to get with an adaptive K as with a K of 1, which writes
-// for each.
+// DurableTarget is how many times as many grants per second one caller is to get with an adaptive K as with a K of 1, which
+// writes for each.
 const DurableTarget = 100
 
 // DurableFigure is what was measured of a durable limit with one K: medians of the rounds.
@@ -80,7 +80,7 @@ func (r *DurableReport) start(ctx context.Context, kind string) (err error) {
 	if r.cluster != nil && r.cluster.kind == kind {
 		return nil
 	}
-	r.end()
+	r.end() //nolint:contextcheck // what ends has contexts of its own
 	place, err := onDisk()
 	if err != nil {
 		return err
@@ -245,7 +245,8 @@ func (r DurableReport) goals() (all []Goal) {
 		for _, f := range row.Figures {
 			if row.Callers == 1 && !row.Far && f.By == byAdaptive {
 				all = append(all, Goal{
-					name(fmt.Sprintf("%s >= %d x %s", f.By, DurableTarget, byOne)), f.Ratio >= DurableTarget, fmt.Sprintf("%.0f", f.Ratio),
+					name(fmt.Sprintf("%s >= %d x %s", f.By, DurableTarget, byOne)),
+					f.Ratio >= DurableTarget, fmt.Sprintf("%.0f", f.Ratio),
 				})
 			}
 			all = append(all, Goal{name(f.By + ", granted <= allowed"), f.Admitted <= 1, ofAllowed(f.Admitted)})

@@ -54,6 +54,9 @@ const (
 // redisTimeout is how long a call may take: what go-redis waits for an answer by default.
 const redisTimeout = 5 * time.Second
 
+// benchPolicy is the name of the policy whose limits are measured, in Redis and durable.
+const benchPolicy = "bench"
+
 func redisSubjects() []redisSubject {
 	return append([]redisSubject{
 		redisWeir(byCoherent, store.ConsistencyCoherent), redisWeir(byLeased, store.ConsistencyLeased),
@@ -78,7 +81,7 @@ func redisWeir(by string, c store.Consistency) redisSubject {
 			limit := l.budget.ruleLimit()
 			return redisLimiter{
 				caller: func() redisDecide {
-					charges := []store.Charge{{Policy: "bench", Limit: limit, N: 1, Consistency: c}}
+					charges := []store.Charge{{Policy: benchPolicy, Limit: limit, N: 1, Consistency: c}}
 					decisions := make([]weir.Decision, 1)
 					return func(key string) (bool, error) {
 						charges[0].Key = key

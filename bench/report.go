@@ -113,7 +113,7 @@ func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(
 		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
 	}
 	defer r.Redis.end()
-	defer r.Durable.end()
+	defer r.Durable.end()          //nolint:contextcheck // what ends has contexts of its own
 	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
 		if !match.MatchString(s.name) {
 			r.Whole = false

@@ -1,7 +1,7 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
 // it to docs/benchmarks.md. It takes about a quarter of an hour, most of it for limiters of ten million keys, an attack by fifty
-// million, limits in Redis and durable ones, and up to 4 GB of memory. It starts redis-server, which must be installed, and itself
-// twice more as nodes of a cluster, and stops them. A target that was missed is shown, and is no failure.
+// million, limits in Redis and durable ones, and up to 4 GB of memory. It starts redis-server, which must be installed, and
+// itself twice more as nodes of a cluster, and stops them. A target that was missed is shown, and is no failure.
 package main
 
 import (
@@ -125,6 +125,20 @@ func (o *options) check(rows string, shrink int) error {
 		return fmt.Errorf("weir: numbers: --shrink is %d: must be from 1 to 1000", shrink)
 	case shrink > 1 && rows == "" && o.out == "":
 		return errors.New("weir: numbers: --shrink is for trials: must come with --rows or --out")
+	}
+	if err := checkShared(s); err != nil {
+		return err
+	}
+	if o.update && rows == "" {
+		return errors.New("weir: numbers: --update is for a part of the document: " +
+			"must come with --rows '^redis, ' or '^durable, '")
+	}
+	return nil
+}
+
+// checkShared says what cannot be of the settings for waiters, and for limits in Redis and durable ones.
+func checkShared(s *bench.Settings) error {
+	switch {
 	case s.WallCount < 1 || s.WallCount > 1000:
 		return fmt.Errorf("weir: numbers: --wall-count is %d: must be from 1 to 1000", s.WallCount)
 	case s.Redis < time.Millisecond || s.Redis > time.Minute:
@@ -135,8 +149,6 @@ func (o *options) check(rows string, shrink int) error {
 		return fmt.Errorf("weir: numbers: --durable is %v: must be from 1ms to 1m", s.Durable)
 	case s.DurableCount < 1 || s.DurableCount > 1000:
 		return fmt.Errorf("weir: numbers: --durable-count is %d: must be from 1 to 1000", s.DurableCount)
-	case o.update && rows == "":
-		return errors.New("weir: numbers: --update is for a part of the document: must come with --rows '^redis, ' or '^durable, '")
 	}
 	return nil
 }
