@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -18,53 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd/forward"
 )
-
-// ClusterOptions configure a [Cluster]: one of Directory and Endpoints says which etcd it is.
-type ClusterOptions struct {
-	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server, and
-	// so are the files of PeerCertFile, PeerKeyFile and PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see
-	// [EmbeddedOptions].
-	Directory                             string
-	Name                                  string
-	Peers                                 map[string]string
-	Listen                                string
-	Join                                  bool
-	PeerCertFile, PeerKeyFile, PeerCAFile string
-	HeartbeatInterval                     time.Duration
-	Quota                                 int64
-	UnsafeNoFsync                         bool
-	// Endpoints are the URLs of an existing etcd cluster, such as "https://10.0.0.1:2379", at most 32.
-	Endpoints []string
-	// Username and Password are those for Endpoints. Default: "", none.
-	Username, Password string
-	// TLS is for Endpoints. Default: nil, that of the system for https, none for http.
-	TLS *tls.Config
-	// StartTimeout is how long it may take until etcd can be used, which needs a majority of its nodes: from 1 s to 10 min.
-	// Default: 1 min.
-	StartTimeout time.Duration
-	// Address is what the other nodes reach this one by, as host:port; ListenAddress is where it listens for them, by default
-	// the same. A port 0 of Address stands for that which the listener was given. Required, unless this is the only node, which
-	// then opens no port, or it is a Follower, which nobody asks.
-	Address, ListenAddress string
-	// PeerTLS secures what nodes tell each other when they forward requests, in both directions: its Certificates are shown, its
-	// RootCAs must have signed that of the owner, and where it has ClientCAs they must have signed those of all nodes. Default:
-	// nil, plain connections.
-	PeerTLS *tls.Config
-	// Prefix and TTL are those of [Options].
-	Prefix string
-	TTL    time.Duration
-	// Owner, Requeue, OwnerWait and Follower are those of [durable.NodeOptions].
-	Owner     durable.OwnerOptions
-	Requeue   bool
-	OwnerWait time.Duration
-	Follower  bool
-	// Logger is told what happens. Default: nil, silent.
-	Logger *slog.Logger
-}
 
 // Cluster is a node with all that it needs: an etcd server or a client of one, an engine, and a listener for the other nodes.
 type Cluster struct {
@@ -79,72 +34,6 @@ type Cluster struct {
 	err      error
 }
 
-const (
-	mostEndpoints = 32
-	mostText      = 1024
-)
-
-func (o *ClusterOptions) check() error {
-	wrong := func(option, value, accepted string) error {
-		return &weir.OptionError{Option: "ClusterOptions." + option, Value: value, Accepted: accepted}
-	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = time.Minute
-	}
-	if o.ListenAddress == "" {
-		o.ListenAddress = o.Address
-	}
-	embedded := o.Directory != ""
-	switch {
-	case embedded == (len(o.Endpoints) > 0):
-		return wrong("Directory", fmt.Sprintf("%.80q with %d Endpoints", o.Directory, len(o.Endpoints)), "one of Directory and Endpoints")
-	case !embedded && (o.Name != "" || len(o.Peers) > 0 || o.Listen != "" || o.Join || o.PeerCertFile != "" || o.PeerKeyFile != "" ||
-		o.PeerCAFile != "" || o.HeartbeatInterval != 0 || o.Quota != 0 || o.UnsafeNoFsync):
-		return wrong("Endpoints", fmt.Sprintf("%.80q", o.Endpoints[0]), "no options of an etcd server in this process beside them")
-	case embedded && (o.Username != "" || o.Password != "" || o.TLS != nil):
-		return wrong("Username", "with a Directory", "Username, Password and TLS with Endpoints only")
-	case len(o.Endpoints) > mostEndpoints:
-		return wrong("Endpoints", fmt.Sprintf("%d of them", len(o.Endpoints)), "at most 32")
-	case len(o.Username) > mostText || len(o.Password) > mostText:
-		return wrong("Username", "too long", "a Username and a Password of at most 1024 bytes each")
-	case (o.Username == "") != (o.Password == ""):
-		return wrong("Username", fmt.Sprintf("%.80q", o.Username), "both of Username and Password, or none")
-	case o.StartTimeout < time.Second || o.StartTimeout > 10*time.Minute:
-		return wrong("StartTimeout", o.StartTimeout.String(), "from 1s to 10m")
-	case o.Address == "" && !o.Follower && (!embedded || len(o.Peers) > 1):
-		return wrong("Address", `""`, "the host:port that other nodes reach this one by, unless it is the only one or a Follower")
-	case o.Address == "" && o.ListenAddress != "":
-		return wrong("Address", `""`, "the host:port that other nodes reach this one by, where there is a ListenAddress")
-	}
-	for option, address := range map[string]string{"Address": o.Address, "ListenAddress": o.ListenAddress} {
-		if address == "" {
-			continue
-		}
-		host, port, err := net.SplitHostPort(address)
-		if err != nil || port == "" || len(address) > mostText || option == "Address" && host == "" {
-			return wrong(option, fmt.Sprintf("%.80q", address), "host:port")
-		}
-	}
-	for _, e := range o.Endpoints {
-		u, err := url.Parse(e)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Path != "" || u.User != nil || len(e) > mostText {
-			return wrong("Endpoints", redacted(e, u), "URLs such as https://10.0.0.1:2379, without user and password")
-		}
-		if o.TLS != nil && u.Scheme != "https" {
-			return wrong("Endpoints", fmt.Sprintf("%.80q", e), "https, as TLS is set")
-		}
-	}
-	return nil
-}
-
-// redacted is a wrong endpoint as it can be shown.
-func redacted(text string, u *url.URL) string {
-	if u == nil || u.User != nil || strings.Contains(text, "@") {
-		return "a URL with what may be a password, or none"
-	}
-	return fmt.Sprintf("%.80q", text)
-}
-
 // Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached
 // or opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
 func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
@@ -156,7 +45,7 @@ func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	}
 	c := &Cluster{}
 	if err := c.join(ctx, &o); err != nil {
-		_ = c.Close()
+		_ = c.Close() //nolint:contextcheck // it is closed even if ctx has ended
 		return nil, err
 	}
 	return c, nil
@@ -176,14 +65,15 @@ func (c *Cluster) join(ctx context.Context, o *ClusterOptions) (err error) {
 	} else if !o.Follower {
 		address = "alone"
 	}
-	if err := c.open(ctx, o); err != nil {
+	err = c.open(ctx, o)
+	if err != nil {
 		return err
 	}
 	var secure credentials.TransportCredentials
 	if o.PeerTLS != nil {
 		secure = credentials.NewTLS(clientTLS(o.PeerTLS))
 	}
-	c.node, err = durable.NewNode(durable.NodeOptions{
+	c.node, err = durable.NewNode(durable.NodeOptions{ //nolint:contextcheck // a node outlasts joining
 		Engine: c.engine, Address: address, Dial: forward.Dial(forward.DialOptions{Credentials: secure}), Follower: o.Follower,
 		Owner: o.Owner, Requeue: o.Requeue, OwnerWait: o.OwnerWait, Logger: o.Logger,
 	})
@@ -192,7 +82,7 @@ func (c *Cluster) join(ctx context.Context, o *ClusterOptions) (err error) {
 	}
 	if c.listener != nil {
 		c.grpc = forward.NewServer(serverTLS(o.PeerTLS))
-		forward.Register(c.grpc, c.node)
+		forward.Register(c.grpc, c.node) //nolint:contextcheck // a stream has its own
 		c.work.Go(func() { _ = c.grpc.Serve(c.listener) })
 	}
 	if c.server != nil {
@@ -273,7 +163,8 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 			return client, nil
 		}
 		if permanent(err) {
-			return nil, fmt.Errorf("weir: the etcd cluster at %s refuses: check Username, Password and what they may do below Prefix: %w", where, err)
+			return nil, fmt.Errorf("weir: the etcd cluster at %s refuses: check Username, Password and what they may do "+
+				"below Prefix: %w", where, err)
 		}
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
@@ -292,8 +183,8 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 			if err = cmp.Or(cause, err); !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w (%w)", err, ctx.Err())
 			}
-			return nil, fmt.Errorf("weir: the etcd cluster at %s has not answered in %v: check that it runs, has a majority, and can be "+
-				"reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), err)
+			return nil, fmt.Errorf("weir: the etcd cluster at %s has not answered in %v: check that it runs, has a majority, "+
+				"and can be reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), err)
 		}
 	}
 }

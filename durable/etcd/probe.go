@@ -31,7 +31,7 @@ func probe(ctx context.Context, endpoints []string, secure *tls.Config) error {
 func probeOne(ctx context.Context, u *url.URL, secure *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	if u.Scheme != "https" {
+	if u.Scheme != secureScheme {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
 		if err == nil {
 			_ = c.Close()
@@ -47,8 +47,9 @@ func probeOne(ctx context.Context, u *url.URL, secure *tls.Config) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()                                //nolint:errcheck // nothing was sent
-	return refused(c, time.Now().Add(probeTime/2)) // a certificate of this process that is not accepted is told after the handshake
+	defer c.Close() //nolint:errcheck // nothing was sent
+	// A certificate of this process that is not accepted is told of after the handshake.
+	return refused(c, time.Now().Add(probeTime/2))
 }
 
 // refused is why a server ends a connection, nil if it has not until then.

@@ -20,44 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-
-	"github.com/weirhq/weir"
 )
-
-// EmbeddedOptions configure an etcd server in this process.
-type EmbeddedOptions struct {
-	// Directory is where its data is kept; it is made if it does not exist, for the user of the process alone. Required.
-	Directory string
-	// Name is that of this node among its peers. Default: "weir".
-	Name string
-	// Peers are the URLs that the nodes reach each other by, by the names of the nodes, this one included, such as
-	// "http://10.0.0.1:7090". All nodes must have the same. Default: none: this is the only node, and no port is opened.
-	Peers map[string]string
-	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses
-	// of the machine if that has the name of a host.
-	Listen string
-	// Join says that the cluster exists already and this node has been added to it. Default: false, the nodes of Peers form it.
-	Join bool
-	// HeartbeatInterval is how often the leader of the cluster says that it is alive: from 10 ms to 5 s. An election begins when
-	// nothing has been heard of it for ten times as long. Default: 50 ms.
-	HeartbeatInterval time.Duration
-	// StartTimeout is how long the server may take to be ready, which needs a majority of the nodes: from 1 s to 10 min.
-	// Default: 1 min.
-	StartTimeout time.Duration
-	// PeerCertFile, PeerKeyFile and PeerCAFile are PEM files that secure what the nodes tell each other where Peers are URLs with
-	// https: the certificate of this node, for its host of Peers, its key, and who must have signed those of the others, which
-	// show theirs. All three or none. They are read again for every connection, so that they can be renewed.
-	PeerCertFile, PeerKeyFile, PeerCAFile string
-	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is granted. See
-	// [Server]. Default: 2 GiB.
-	Quota int64
-	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second and the same about the same node
-	// at most every 10 s, and how starting goes on. Default: nil, silent.
-	Logger *slog.Logger
-	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so
-	// that permits are granted twice. For tests only.
-	UnsafeNoFsync bool
-}
 
 // Server is an etcd server in this process.
 //
@@ -88,86 +51,7 @@ type Server struct {
 	once    sync.Once
 }
 
-const (
-	electionHeartbeats = 10
-	mostPeers          = 9
-	mostName           = 128
-)
-
-func (o *EmbeddedOptions) checked() (EmbeddedOptions, error) {
-	c := *o
-	if c.Name == "" {
-		c.Name = "weir"
-	}
-	if c.HeartbeatInterval == 0 {
-		c.HeartbeatInterval = 50 * time.Millisecond
-	}
-	if c.StartTimeout == 0 {
-		c.StartTimeout = time.Minute
-	}
-	if c.Quota == 0 {
-		c.Quota = 2 << 30
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	wrong := func(option, value, accepted string) (EmbeddedOptions, error) {
-		return c, &weir.OptionError{Option: "EmbeddedOptions." + option, Value: value, Accepted: accepted}
-	}
-	switch {
-	case c.Directory == "":
-		return wrong("Directory", `""`, "a directory for the data")
-	case c.HeartbeatInterval < 10*time.Millisecond || c.HeartbeatInterval > 5*time.Second:
-		return wrong("HeartbeatInterval", c.HeartbeatInterval.String(), "from 10ms to 5s")
-	case c.StartTimeout < time.Second || c.StartTimeout > 10*time.Minute:
-		return wrong("StartTimeout", c.StartTimeout.String(), "from 1s to 10m")
-	case c.Quota < 16<<20 || c.Quota > 8<<30:
-		return wrong("Quota", fmt.Sprint(c.Quota), "from 16 MiB to 8 GiB")
-	case len(c.Name) > mostName || strings.ContainsAny(c.Name, "=,"):
-		return wrong("Name", fmt.Sprintf("%.80q", c.Name), "at most 128 bytes without = and ,")
-	case len(c.Peers) > mostPeers:
-		return wrong("Peers", fmt.Sprintf("%d nodes", len(c.Peers)), "at most 9 nodes")
-	case len(c.Peers) == 0 && c.Listen != "":
-		return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "nothing where there are no Peers")
-	case len(c.Peers) == 0 && c.Join:
-		return wrong("Join", "true", "false where there are no Peers")
-	case (c.PeerCertFile == "") != (c.PeerKeyFile == "") || (c.PeerCertFile == "") != (c.PeerCAFile == ""):
-		return wrong("PeerCertFile", fmt.Sprintf("%.80q", c.PeerCertFile), "all of PeerCertFile, PeerKeyFile and PeerCAFile, or none")
-	case len(c.Peers) > 0 && c.Peers[c.Name] == "":
-		return wrong("Peers", fmt.Sprintf("without %q", c.Name), "one URL for each node, this one included")
-	}
-	for name, text := range c.Peers {
-		u, err := parse("Peers", text)
-		switch {
-		case err != nil:
-			return c, err
-		case name == "" || len(name) > mostName || strings.ContainsAny(name, "=,"):
-			return wrong("Peers", fmt.Sprintf("%.80q", name), "names of 1 to 128 bytes without = and ,")
-		case u.Scheme == "https" && c.PeerCertFile == "":
-			return wrong("PeerCertFile", `""`, "a file, as there are Peers with https")
-		case u.Scheme == "http" && c.PeerCertFile != "":
-			return wrong("Peers", fmt.Sprintf("%.80q", text), "https, as there is a PeerCertFile")
-		}
-		if name == c.Name && c.Listen == "" {
-			if host := u.Hostname(); net.ParseIP(host) == nil && host != "localhost" {
-				u.Host = net.JoinHostPort("0.0.0.0", u.Port())
-			}
-			c.Listen = u.String()
-		}
-	}
-	if c.Listen != "" {
-		u, err := parse("Listen", c.Listen)
-		switch {
-		case err != nil:
-			return c, err
-		case (u.Scheme == "https") != (c.PeerCertFile != ""):
-			return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "the scheme of Peers")
-		case net.ParseIP(u.Hostname()) == nil && u.Hostname() != "localhost":
-			return wrong("Listen", fmt.Sprintf("%.80q", c.Listen), "an IP address, such as 0.0.0.0 for all of them")
-		}
-	}
-	return c, nil
-}
+const electionHeartbeats = 10
 
 // Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or says why it could not be: that
 // another process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in
@@ -182,7 +66,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
+	if err = os.MkdirAll(o.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("weir: the directory of the durable limits: %w", err)
 	}
 	lock, err := fileutil.TryLockFile(filepath.Join(o.Directory, "weir.lock"), os.O_RDWR|os.O_CREATE, 0o600)
@@ -208,7 +92,8 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 func (o *EmbeddedOptions) config() (*embed.Config, *failure, error) {
 	cfg, failed := embed.NewConfig(), newFailure()
 	cfg.Dir, cfg.Name = o.Directory, o.Name
-	cfg.TickMs, cfg.ElectionMs = uint(o.HeartbeatInterval.Milliseconds()), uint(electionHeartbeats*o.HeartbeatInterval.Milliseconds()) //nolint:gosec // they are positive
+	tick := uint(o.HeartbeatInterval.Milliseconds()) // it is positive
+	cfg.TickMs, cfg.ElectionMs = tick, electionHeartbeats*tick
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = nil, nil
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, nil
 	cfg.UnsafeNoFsync = o.UnsafeNoFsync
@@ -285,7 +170,8 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 			err = errNotReady
 		case <-progress.C:
 			o.Logger.Warn("the etcd server of the durable limits is not ready: a majority of the nodes is needed",
-				"directory", o.Directory, "waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String())
+				"directory", o.Directory,
+				"waited", time.Since(begin).Round(time.Second).String(), "limit", o.StartTimeout.String())
 			continue
 		}
 		stopped := make(chan struct{})
@@ -383,16 +269,6 @@ func setPeers(cfg *embed.Config, o *EmbeddedOptions) error {
 	return nil
 }
 
-func parse(option, text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.Path != "" {
-		return nil, &weir.OptionError{
-			Option: "EmbeddedOptions." + option, Value: fmt.Sprintf("%.80q", text), Accepted: "a URL such as http://10.0.0.1:7090",
-		}
-	}
-	return u, nil
-}
-
 // Client talks to the server without a network. It is closed with the server.
 func (s *Server) Client() *clientv3.Client { return s.client }
 
@@ -413,8 +289,8 @@ func (s *Server) Err() error {
 func (s *Server) watchFailure() {
 	select {
 	case <-s.failure.done:
-		s.logger.Error("the etcd server of the durable limits cannot go on: this node takes no part any more until it is started again",
-			"error", s.failure.err.Error())
+		s.logger.Error("the etcd server of the durable limits cannot go on: "+
+			"this node takes no part any more until it is started again", "error", s.failure.err.Error())
 		_ = s.client.Close()
 	case <-s.ctx.Done():
 	}
