@@ -31,10 +31,14 @@ import (
 // nodeVariable has the test binary be a node of a cluster, which its value describes.
 const nodeVariable = "WEIR_TEST_NODE"
 
+// testSegment is the size of the segments of etcd's log in tests, otherwise 64 MB, so that TestCannotGoOn soon needs a further one.
+const testSegment = 6 << 20
+
 func TestMain(m *testing.M) {
 	if text := os.Getenv(nodeVariable); text != "" {
 		os.Exit(runNode(text))
 	}
+	wal.SegmentSizeBytes = testSegment
 	os.Exit(m.Run())
 }
 
