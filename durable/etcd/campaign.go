@@ -14,7 +14,7 @@ import (
 )
 
 // Campaign implements [durable.Engine].
-func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) {
+func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, error) { //nolint:ireturn // that of the interface
 	if e.ctx.Err() != nil {
 		return nil, durable.ErrEngineClosed
 	}
@@ -95,10 +95,11 @@ func (t *term) enter(ctx context.Context, address string) error {
 	for {
 		short, cancel := context.WithTimeout(ctx, lookTime)
 		r, err := t.engine.client.Txn(short).If(clientv3.Compare(clientv3.CreateRevision(t.key), "=", 0)).
-			Then(clientv3.OpPut(t.key, address, clientv3.WithLease(t.lease))).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
+			Then(clientv3.OpPut(t.key, address, clientv3.WithLease(t.lease))).
+			Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
 		cancel()
 		if err == nil {
-			t.epoch = r.Header.Revision
+			t.epoch = r.Header.GetRevision()
 			if !r.Succeeded {
 				t.epoch = r.Responses[0].GetResponseRange().GetKvs()[0].GetCreateRevision()
 			}
@@ -108,7 +109,8 @@ func (t *term) enter(ctx context.Context, address string) error {
 			t.over()
 			return durable.ErrDeposed
 		}
-		if err = t.again(ctx, err); err != nil {
+		err = t.again(ctx, err)
+		if err != nil {
 			return err
 		}
 	}
@@ -123,16 +125,17 @@ func (t *term) before(ctx context.Context, revision int64) (key string, at int64
 	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(t.epoch-1))
 	var r *clientv3.GetResponse
 	if at = revision; at > 0 {
-		r, err = t.engine.client.Get(ctx, t.engine.elections(), append(last, clientv3.WithSerializable(), clientv3.WithRev(at))...)
+		r, err = t.engine.client.Get(ctx, t.engine.elections(),
+			append(last, clientv3.WithSerializable(), clientv3.WithRev(at))...)
 	}
 	if at == 0 || err != nil { // that server does not know of it yet, or any more
 		if r, err = t.engine.client.Get(ctx, t.engine.elections(), last...); err != nil {
 			return "", 0, fmt.Errorf("%w", err)
 		}
-		at = r.Header.Revision
+		at = r.Header.GetRevision()
 	}
 	if len(r.Kvs) > 0 {
-		key = string(r.Kvs[0].Key)
+		key = string(r.Kvs[0].GetKey())
 	}
 	return key, at, nil
 }
@@ -178,8 +181,8 @@ func (t *term) gone(ctx context.Context, key string, revision int64) (int64, err
 				return 0, t.pause(ctx)
 			}
 			for _, event := range r.Events {
-				if event.Type == mvccpb.Event_DELETE {
-					return event.Kv.GetModRevision(), nil
+				if event.GetType() == mvccpb.Event_DELETE {
+					return event.GetKv().GetModRevision(), nil
 				}
 			}
 		case <-t.done:
@@ -208,11 +211,11 @@ func (t *term) guard() {
 		own, err := t.engine.client.Get(t.ctx, t.key)
 		switch {
 		case err != nil:
-		case len(own.Kvs) == 0 || own.Kvs[0].CreateRevision != t.epoch:
+		case len(own.Kvs) == 0 || own.Kvs[0].GetCreateRevision() != t.epoch:
 			t.over()
 			return
 		default:
-			if _, err := t.gone(t.ctx, t.key, own.Header.Revision+1); err != nil {
+			if _, err := t.gone(t.ctx, t.key, own.Header.GetRevision()+1); err != nil {
 				return
 			}
 			continue

@@ -55,7 +55,9 @@ func New(client *clientv3.Client, o Options) (*Engine, error) {
 		return nil, &weir.OptionError{Option: "Options.TTL", Value: o.TTL.String(), Accepted: "whole seconds from 1s to 1h"}
 	}
 	if !strings.HasSuffix(o.Prefix, "/") || len(o.Prefix) > 256 {
-		return nil, &weir.OptionError{Option: "Options.Prefix", Value: fmt.Sprintf("%.80q", o.Prefix), Accepted: "at most 256 bytes that end in /"}
+		return nil, &weir.OptionError{
+			Option: "Options.Prefix", Value: fmt.Sprintf("%.80q", o.Prefix), Accepted: "at most 256 bytes that end in /",
+		}
 	}
 	e := &Engine{client: client, prefix: o.Prefix, ttl: int64(o.TTL / time.Second)}
 	e.ctx, e.end = context.WithCancel(context.Background())
@@ -214,7 +216,7 @@ func (t *term) Load(ctx context.Context, name string) (value []byte, revision in
 	if floor != unknown {
 		r, err = t.engine.client.Get(ctx, t.engine.record(name), clientv3.WithSerializable())
 	}
-	if floor == unknown || err != nil || r.Header.Revision < floor {
+	if floor == unknown || err != nil || r.Header.GetRevision() < floor {
 		r, err = t.engine.client.Get(ctx, t.engine.record(name))
 	}
 	if err != nil {
@@ -223,7 +225,7 @@ func (t *term) Load(ctx context.Context, name string) (value []byte, revision in
 	if len(r.Kvs) == 0 {
 		return nil, 0, nil
 	}
-	return r.Kvs[0].Value, r.Kvs[0].ModRevision, nil
+	return r.Kvs[0].GetValue(), r.Kvs[0].GetModRevision(), nil
 }
 
 // List implements [durable.Term].
@@ -244,7 +246,8 @@ func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Nam
 }
 
 func (t *term) named(kv *mvccpb.KeyValue) durable.Named {
-	return durable.Named{Name: strings.TrimPrefix(string(kv.Key), t.engine.record("")), Value: kv.Value, Revision: kv.ModRevision}
+	name := strings.TrimPrefix(string(kv.GetKey()), t.engine.record(""))
+	return durable.Named{Name: name, Value: kv.GetValue(), Revision: kv.GetModRevision()}
 }
 
 // Page implements [durable.Term].
@@ -270,7 +273,8 @@ func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]dura
 
 // Store implements [durable.Term].
 func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int64, err error) {
-	if err := durable.CheckWrites(writes); err != nil {
+	err = durable.CheckWrites(writes)
+	if err != nil {
 		return 0, err //nolint:wrapcheck // it is ours
 	}
 	if t.ctx.Err() != nil {
@@ -289,9 +293,10 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		}
 		puts = append(puts, clientv3.OpPut(key, string(w.Value)))
 	}
+	own := clientv3.OpGet(t.key, clientv3.WithKeysOnly())
 	var r *clientv3.TxnResponse
 	for {
-		r, err = t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(clientv3.OpGet(t.key, clientv3.WithKeysOnly())).Commit()
+		r, err = t.engine.client.Txn(ctx).If(conditions...).Then(puts...).Else(own).Commit()
 		if err == nil {
 			break
 		}
@@ -304,12 +309,13 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 		}
 	}
 	if r.Succeeded {
-		for floor := t.floor.Load(); floor < r.Header.Revision && !t.floor.CompareAndSwap(floor, r.Header.Revision); {
+		revision = r.Header.GetRevision()
+		for floor := t.floor.Load(); floor < revision && !t.floor.CompareAndSwap(floor, revision); {
 			floor = t.floor.Load()
 		}
-		return r.Header.Revision, nil
+		return revision, nil
 	}
-	if own := r.Responses[0].GetResponseRange().GetKvs(); len(own) > 0 && own[0].GetCreateRevision() == t.epoch {
+	if keys := r.Responses[0].GetResponseRange().GetKvs(); len(keys) > 0 && keys[0].GetCreateRevision() == t.epoch {
 		t.floor.Store(unknown)
 		return 0, durable.ErrConflict
 	}

@@ -134,7 +134,7 @@ func about(text string, attrs []slog.Attr) string {
 func (c *logCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
 
 // With implements [zapcore.Core].
-func (c *logCore) With(fields []zapcore.Field) zapcore.Core {
+func (c *logCore) With(fields []zapcore.Field) zapcore.Core { //nolint:ireturn // that of the interface
 	d := *c
 	d.attrs = append(append([]slog.Attr(nil), c.attrs...), attributes(fields)...)
 	return &d

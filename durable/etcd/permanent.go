@@ -9,7 +9,8 @@ import (
 // permanent tells whether asking again will not help.
 func permanent(err error) bool {
 	for _, e := range []error{
-		rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthNotEnabled, rpctypes.ErrUserEmpty,
+		rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthNotEnabled,
+		rpctypes.ErrUserEmpty,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -21,8 +21,8 @@ type renewer struct {
 // renew answers for how many seconds the lease counts from when it was called.
 func (r *renewer) renew(ctx context.Context) (seconds int64, err error) {
 	if r.client.ActiveConnection() == nil { // the server is in this process
-		answer, err := r.client.KeepAliveOnce(ctx, r.lease)
-		if err != nil {
+		var answer *clientv3.LeaseKeepAliveResponse
+		if answer, err = r.client.KeepAliveOnce(ctx, r.lease); err != nil {
 			return 0, fmt.Errorf("%w", err)
 		}
 		return answer.TTL, nil

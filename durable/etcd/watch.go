@@ -17,14 +17,14 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 	}
 	out := make(chan durable.Ownership, 1)
 	e.work.Go(func() {
-		ctx, done := e.either(ctx)
+		both, done := e.either(ctx)
 		defer done()
 		defer close(out)
-		for ctx.Err() == nil {
-			e.watch(ctx, out)
+		for both.Err() == nil {
+			e.watch(both, out)
 			select { // it has failed
 			case <-time.After(watchPause):
-			case <-ctx.Done():
+			case <-both.Done():
 			}
 		}
 	})
@@ -59,7 +59,7 @@ func (e *Engine) watch(ctx context.Context, out chan durable.Ownership) {
 			if len(r.Events) == 0 {
 				continue
 			}
-			revision = r.Events[len(r.Events)-1].Kv.GetModRevision()
+			revision = r.Events[len(r.Events)-1].GetKv().GetModRevision()
 		case <-again.C:
 		}
 		if _, err := e.tell(ctx, out, revision); err != nil {
@@ -75,7 +75,8 @@ func (e *Engine) tell(ctx context.Context, out chan durable.Ownership, at int64)
 	defer cancel()
 	var r *clientv3.GetResponse
 	if at > 0 {
-		r, err = e.client.Get(ctx, e.elections(), append(clientv3.WithFirstCreate(), clientv3.WithSerializable(), clientv3.WithRev(at))...)
+		known := append(clientv3.WithFirstCreate(), clientv3.WithSerializable(), clientv3.WithRev(at))
+		r, err = e.client.Get(ctx, e.elections(), known...)
 	}
 	if at == 0 || err != nil {
 		if r, err = e.client.Get(ctx, e.elections(), clientv3.WithFirstCreate()...); err != nil {
@@ -84,12 +85,12 @@ func (e *Engine) tell(ctx context.Context, out chan durable.Ownership, at int64)
 	}
 	var o durable.Ownership
 	if len(r.Kvs) > 0 {
-		o = durable.Ownership{Address: string(r.Kvs[0].Value), Epoch: r.Kvs[0].CreateRevision}
+		o = durable.Ownership{Address: string(r.Kvs[0].GetValue()), Epoch: r.Kvs[0].GetCreateRevision()}
 	}
 	select {
 	case <-out: // it has been overtaken
 	default:
 	}
 	out <- o
-	return r.Header.Revision, nil
+	return r.Header.GetRevision(), nil
 }

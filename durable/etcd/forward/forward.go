@@ -74,7 +74,8 @@ func NewServer(t *tls.Config) *grpc.Server {
 	if t != nil {
 		secure = credentials.NewTLS(t)
 	}
-	return grpc.NewServer(grpc.Creds(secure), grpc.MaxRecvMsgSize(durable.MostMessageBytes), grpc.MaxSendMsgSize(durable.MostMessageBytes),
+	return grpc.NewServer(grpc.Creds(secure),
+		grpc.MaxRecvMsgSize(durable.MostMessageBytes), grpc.MaxSendMsgSize(durable.MostMessageBytes),
 		grpc.MaxConcurrentStreams(mostStreams), grpc.MaxHeaderListSize(mostHeaderBytes), grpc.ConnectionTimeout(handshakeTime),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPingsEvery, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: silence}),
@@ -208,12 +209,12 @@ func Dial(o DialOptions) func(ctx context.Context, address string) (durable.Peer
 		if err != nil {
 			return nil, fmt.Errorf("weir: the owner at %s: %w", address, err)
 		}
-		if err := ready(ctx, conn); err != nil {
+		if err = ready(ctx, conn); err != nil {
 			_ = conn.Close()
 			return nil, fmt.Errorf("weir: the owner at %s cannot be reached: %w", address, err)
 		}
 		live, cancel := context.WithCancel(context.Background())
-		stream, err := conn.NewStream(live, &description, "/"+service+"/"+method)
+		stream, err := conn.NewStream(live, &description, "/"+service+"/"+method) //nolint:contextcheck // it outlasts the dialing
 		if err != nil {
 			cancel()
 			_ = conn.Close()
@@ -233,6 +234,7 @@ func ready(ctx context.Context, conn *grpc.ClientConn) error {
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			return fmt.Errorf("weir: the connection is in the state %v", state)
+		case connectivity.Idle, connectivity.Connecting: // it goes on
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return ctx.Err() //nolint:wrapcheck // of the caller
