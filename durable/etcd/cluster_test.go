@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -17,14 +18,19 @@ import (
 // freePorts are ports of loopback that nobody uses now.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	ports := make([]int, 0, n)
+	ports, open := make([]int, 0, n), make([]net.Listener, 0, n)
+	defer func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		open = append(open, l) // until all are known, so that they differ
+		ports = append(ports, int(netip.MustParseAddrPort(l.Addr().String()).Port()))
 	}
 	return ports
 }

@@ -83,7 +83,7 @@ func TestKeyDeletedByHand(t *testing.T) {
 		} else {
 			var keys *clientv3.GetResponse
 			if keys, err = client.Get(t.Context(), "/weir/owner/", clientv3.WithPrefix()); err == nil {
-				_, err = client.Revoke(t.Context(), clientv3.LeaseID(keys.Kvs[0].Lease))
+				_, err = client.Revoke(t.Context(), clientv3.LeaseID(keys.Kvs[0].GetLease()))
 			}
 		}
 		if err != nil {
@@ -116,7 +116,7 @@ func TestCompactionWhileWaiting(t *testing.T) {
 	won := make(chan durable.Term, 1)
 	go func() {
 		defer close(won)
-		if term, err := e.Campaign(t.Context(), "second"); err == nil {
+		if term, lost := e.Campaign(t.Context(), "second"); lost == nil {
 			won <- term
 		}
 	}()

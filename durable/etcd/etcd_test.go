@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -46,5 +45,4 @@ func TestEmbeddedAlone(t *testing.T) {
 		}
 		t.Logf("closed after %v", time.Since(begin))
 	}
-	_ = context.Background()
 }

@@ -119,7 +119,7 @@ func startExternal(t *testing.T, arguments ...string) *external {
 		tls:      &tls.Config{RootCAs: a.pool, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12},
 	}
 	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	cmd := exec.Command(program, append([]string{
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
 		"--name", "external", "--data-dir", t.TempDir(), "--listen-client-urls", x.endpoint, "--advertise-client-urls", x.endpoint,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "external=" + peer,
 		"--cert-file", a.file("server.pem"), "--key-file", a.file("server.key"), "--client-cert-auth", "--trusted-ca-file", a.file("ca.pem"),

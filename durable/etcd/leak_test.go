@@ -34,7 +34,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	// A node that is known to nobody may not ask.
 	stranger := secure.Clone()
 	stranger.Certificates = nil
-	conn, err := tls.Dial("tcp", c.Address(), stranger)
+	conn, err := (&tls.Dialer{Config: stranger}).DialContext(t.Context(), "tcp", c.Address())
 	if err == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 		_, err = conn.Read(make([]byte, 1))

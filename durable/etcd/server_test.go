@@ -92,7 +92,7 @@ func TestDirectoryInUse(t *testing.T) {
 	if _, err = etcd.Start(t.Context(), etcd.EmbeddedOptions{Directory: dir}); err == nil || !strings.Contains(err.Error(), "another process uses it") {
 		t.Error(err)
 	}
-	if err := s.Close(); err != nil {
+	if err = s.Close(); err != nil {
 		t.Error(err)
 	}
 	if s, err = etcd.Start(t.Context(), etcd.EmbeddedOptions{Directory: dir}); err != nil {
@@ -159,8 +159,8 @@ func TestQuota(t *testing.T) {
 	var revision int64
 	full := false
 	for range 100 {
-		r, err := term.Store(t.Context(), []durable.Write{{Name: "a", Value: value, Revision: revision}})
-		if err != nil {
+		var r int64
+		if r, err = term.Store(t.Context(), []durable.Write{{Name: "a", Value: value, Revision: revision}}); err != nil {
 			if !strings.Contains(err.Error(), "quota") {
 				t.Fatal(err)
 			}
@@ -172,8 +172,8 @@ func TestQuota(t *testing.T) {
 	if !full {
 		t.Fatal("it was never full")
 	}
-	if v, r, err := term.Load(t.Context(), "a"); err != nil || r != revision || len(v) != len(value) {
-		t.Errorf("%d bytes of revision %d (%v)", len(v), r, err)
+	if v, r, failed := term.Load(t.Context(), "a"); failed != nil || r != revision || len(v) != len(value) {
+		t.Errorf("%d bytes of revision %d (%v)", len(v), r, failed)
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		_, err = term.Store(t.Context(), []durable.Write{{Name: "a", Value: value, Revision: revision}})
@@ -184,12 +184,12 @@ func TestQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		if errors.Is(err, durable.ErrConflict) { // one that was refused as there is no room left may have been written
-			if _, r, err := term.Load(t.Context(), "a"); err == nil {
+			if _, r, failed := term.Load(t.Context(), "a"); failed == nil {
 				revision = r
 			}
 		}
 		if errors.Is(err, durable.ErrDeposed) { // it may take longer than a term to make room
-			if again, err := e.Campaign(t.Context(), "here"); err == nil {
+			if again, failed := e.Campaign(t.Context(), "here"); failed == nil {
 				term = again
 			}
 		}
@@ -225,7 +225,7 @@ func TestMajorityIsMissing(t *testing.T) {
 // TestEndpointsDoNotAnswer: the error names them, and nobody's password.
 func TestEndpointsDoNotAnswer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestNodesOverGRPC(t *testing.T) {
 	var nodes []*durable.Node
 	var servers []*grpc.Server
 	for range 2 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
