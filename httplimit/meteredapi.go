@@ -76,8 +76,8 @@ type MeteredOptions struct {
 	// MaxWait is how long a request waits whose context has no deadline: from 1 ms to 24 h. Default: 30 s. With a deadline it
 	// waits until that, and never longer than 24 h.
 	MaxWait time.Duration
-	// QueueLimit is how many permits can be waited for, those of the request included, by all processes together: from 1 to 10^15,
-	// or NoQueue. Default: 10,000.
+	// QueueLimit is how many permits can be waited for, those of the request included, by all processes together: from 1 to
+	// 10^15, or NoQueue. Default: 10,000.
 	QueueLimit int64
 	// Logger is warned of environment variables that cannot be used, and of costs that could not be settled. Default:
 	// slog.Default().

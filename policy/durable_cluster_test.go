@@ -41,7 +41,7 @@ func newNode(t testing.TB, c *cluster, change func(o *durable.NodeOptions)) *dur
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	e := c.memory.Engine()
-	o := durable.NodeOptions{Engine: e, Address: fmt.Sprint("node ", len(c.nodes)), Dial: c.dial, OwnerWait: 2 * time.Second} //nolint:contextcheck // a stream outlasts the dialing
+	o := durable.NodeOptions{Engine: e, Address: fmt.Sprint("node ", len(c.nodes)), Dial: c.dial, OwnerWait: 2 * time.Second}
 	if change != nil {
 		change(&o)
 	}
@@ -67,6 +67,7 @@ func (c *cluster) dial(_ context.Context, address string) (durable.Peer, error) 
 		return nil, errors.New("there is no such node")
 	}
 	a, b, end, once := make(chan []byte, 16), make(chan []byte, 16), make(chan struct{}), new(sync.Once)
+	//nolint:contextcheck // a stream outlasts the dialing
 	c.done.Go(func() { _ = to.Serve(context.Background(), &wire{b, a, end, once}) })
 	return durable.NewStreamPeer(&wire{a, b, end, once}), nil
 }
