@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,7 +69,12 @@ func (s *server) quota(args ...string) string {
 func (s *server) used(key string) (used, remaining int64) {
 	s.t.Helper()
 	var q struct {
-		Limits []struct{ Permits, Used, Remaining, Reserved int64 }
+		Limits []struct {
+			Permits   int64 `json:"permits"`
+			Used      int64 `json:"used"`
+			Remaining int64 `json:"remaining"`
+			Reserved  int64 `json:"reserved"`
+		} `json:"limits"`
 	}
 	if err := json.Unmarshal([]byte(s.quota("show", "--policy", "tenant-month", "--key", key, "--json")), &q); err != nil {
 		s.t.Fatal(err)
@@ -211,26 +217,31 @@ func startCluster(t *testing.T, policies string) fleet {
 			"n2: 'http://127.0.0.1:%d', n3: 'http://127.0.0.1:%d'}\n  address: 127.0.0.1:%d\n%s", n, base+1, base+2, base+3, base+10+n, policies))
 		f = append(f, startServer(t, "--config", path, "--shutdown-timeout", "20s"))
 		if n == 1 {
-			// One of three has no majority: it serves all the same.
-			if got := f[0].statusOf("hour", "early", 1); got != http.StatusServiceUnavailable {
-				t.Errorf("closed: %d", got)
-			}
-			if got := f[0].statusOf("open", "early", 1); got != http.StatusOK {
-				t.Errorf("open: %d", got)
-			}
-			if got := f[0].statusOf("memory", "early", 1); got != http.StatusOK {
-				t.Errorf("memory: %d", got)
-			}
-			if got := f[0].cluster(); got.Joined || got.Error == "" {
-				t.Errorf("%+v", got)
-			}
-			got := weir(t, nil, "quota", "show", "--policy", "hour", "--key", "early", "--server", "http://"+f[0].address)
-			if got.status != 1 || !strings.Contains(got.stderr, "unavailable") {
-				t.Errorf("%d %s", got.status, got.stderr)
-			}
+			f[0].servesAlone(t)
 		}
 	}
 	return f
+}
+
+// servesAlone shows that one of three, which has no majority, serves all the same.
+func (s *server) servesAlone(t *testing.T) {
+	t.Helper()
+	if got := s.statusOf("hour", "early", 1); got != http.StatusServiceUnavailable {
+		t.Errorf("closed: %d", got)
+	}
+	if got := s.statusOf("open", "early", 1); got != http.StatusOK {
+		t.Errorf("open: %d", got)
+	}
+	if got := s.statusOf("memory", "early", 1); got != http.StatusOK {
+		t.Errorf("memory: %d", got)
+	}
+	if got := s.cluster(); got.Joined || got.Error == "" {
+		t.Errorf("%+v", got)
+	}
+	got := weir(t, nil, "quota", "show", "--policy", "hour", "--key", "early", "--server", "http://"+s.address)
+	if got.status != 1 || !strings.Contains(got.stderr, "unavailable") {
+		t.Errorf("%d %s", got.status, got.stderr)
+	}
 }
 
 // owner is who owns the limits, and the others; it waits until all of them know.
@@ -272,7 +283,7 @@ func TestThreeNodes(t *testing.T) {
 	if status := first.wait(); status.ExitCode() != 0 {
 		t.Error(status)
 	}
-	f = append(rest, startAgain(t, first))
+	f = slices.Concat(rest, fleet{startAgain(t, first)})
 	owner, others := f.owner(t)
 	if got := others[0].statusOf("tenant-month", "acme", 1000); got != http.StatusOK {
 		t.Error(got)

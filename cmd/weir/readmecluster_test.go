@@ -43,6 +43,16 @@ var (
 	withoutOwner = regexp.MustCompile(`"without_owner_ns":(\d+)`)
 )
 
+// example is a file of the repository.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestReadmeThreeNodes runs the commands of the README with three nodes, at other ports, and kills the owner as it says.
 func TestReadmeThreeNodes(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
@@ -61,16 +71,12 @@ func TestReadmeThreeNodes(t *testing.T) {
 		"127.0.0.1:709", fmt.Sprintf("127.0.0.1:%d", base+2),
 	)
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "examples", "cluster"), 0o700); err != nil {
+	if err = os.MkdirAll(filepath.Join(dir, "examples", "cluster"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 3; n++ {
 		name := fmt.Sprintf("%s%d.yaml", threeNodes, n)
-		text, err := os.ReadFile(filepath.Join("..", "..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeConfig(t, filepath.Join(dir, name), moved.Replace(string(text)))
+		writeConfig(t, filepath.Join(dir, name), moved.Replace(example(t, name)))
 	}
 	script := strings.Builder{}
 	script.WriteString("trap 'kill -9 ${pid[@]} 2> kill.txt' EXIT\n")

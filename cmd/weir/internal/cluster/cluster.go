@@ -24,8 +24,8 @@ type Joined interface {
 	Close() error
 }
 
-// Cluster is the part that this process takes in the cluster of a configuration, as a store of limits. Until it has joined every call
-// fails with [store.ErrUnavailable]. All of its methods are safe for concurrent use.
+// Cluster is the part that this process takes in the cluster of a configuration, as a store of limits. Until it has joined every
+// call fails with [store.ErrUnavailable]. All of its methods are safe for concurrent use.
 type Cluster struct {
 	where   string
 	address string
@@ -59,10 +59,11 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
-var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other, and this process must reach them")
+var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its nodes must run and reach each other, " +
+	"and this process must reach them")
 
-// Open joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again until Close. The
-// error says what is wrong with the section of the configuration; it is a *[misuse.InputError].
+// Open joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again until Close.
+// The error says what is wrong with the section of the configuration; it is a *[misuse.InputError].
 func Open(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Cluster, error) {
 	options, err := Options(c, log)
 	if err != nil {
@@ -80,7 +81,8 @@ func Options(c *config.Cluster, log *slog.Logger) (etcd.ClusterOptions, error) {
 	o := etcd.ClusterOptions{
 		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, Join: c.Join, Endpoints: c.Endpoints,
 		Username: c.Username, Password: c.Password, Address: c.Address, ListenAddress: c.ListenAddress, Prefix: c.Prefix,
-		TTL: c.TTL, Requeue: c.Requeue, Owner: durable.OwnerOptions{Reserve: c.Reserve, MaxKeys: c.MaxKeys, Logger: log}, Logger: log,
+		TTL: c.TTL, Requeue: c.Requeue, Logger: log,
+		Owner: durable.OwnerOptions{Reserve: c.Reserve, MaxKeys: c.MaxKeys, Logger: log},
 	}
 	var err error
 	if o.TLS, err = etcdTLS(c); err != nil {
@@ -109,7 +111,7 @@ func newCluster(where, address string, log *slog.Logger, join func(context.Conte
 
 // open begins to join. The error is one that will not go away.
 func (l *Cluster) open(ctx context.Context) error {
-	go l.keepTrying() //nolint:contextcheck // it goes on when ctx has ended
+	go l.keepTrying() // it goes on when ctx has ended
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -119,8 +121,8 @@ func (l *Cluster) open(ctx context.Context) error {
 			return err
 		}
 	case <-timer.C:
-		l.log.Warn("the cluster cannot be used yet: until it can, policies of durability cluster answer as their fail says", "cluster",
-			l.where)
+		l.log.Warn("the cluster cannot be used yet: until it can, policies of durability cluster answer as their fail says",
+			"cluster", l.where)
 	case <-ctx.Done():
 	}
 	return nil
@@ -158,8 +160,8 @@ func (l *Cluster) keepTrying() {
 			return
 		}
 		if wait == firstRetry {
-			l.log.Warn("the cluster cannot be joined: until it can, policies of durability cluster answer as their fail says", "cluster",
-				l.where, "error", err.Error())
+			l.log.Warn("the cluster cannot be joined: until it can, policies of durability cluster answer as their fail says",
+				"cluster", l.where, "error", err.Error())
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // no secret
 		select {
@@ -221,7 +223,7 @@ type Status struct {
 	Joined bool   `json:"joined"`
 	Error  string `json:"error,omitempty"`
 	// NodeStats are those of the node.
-	durable.NodeStats
+	durable.NodeStats //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 }
 
 // Status answers the state.

@@ -36,6 +36,7 @@ func TestJoinsLate(t *testing.T) {
 			if attempts++; attempts < 8 {
 				return nil, errors.New("nobody is there")
 			}
+			//nolint:contextcheck // a node has a context of its own
 			node, err := durable.NewNode(durable.NodeOptions{Engine: memory.Engine(), Address: "a"})
 			return alone{node}, err
 		})

@@ -24,15 +24,16 @@ func etcdTLS(c *config.Cluster) (*tls.Config, error) {
 	return t, nil
 }
 
-// peerTLS is what secures the connections between nodes, in both directions: each shows its certificate, and none talks to one whose
-// certificate is not of the authority. It is nil if the file says nothing of it.
+// peerTLS is what secures the connections between nodes, in both directions: each shows its certificate, and none talks to one
+// whose certificate is not of the authority. It is nil if the file says nothing of it.
 func peerTLS(c *config.Cluster) (*tls.Config, error) {
 	roots, pair, err := load(c.Source, "peer_", c.PeerCAFile, c.PeerCertFile, c.PeerKeyFile)
 	switch {
 	case err != nil || roots == nil && pair == nil:
 		return nil, err
 	case roots == nil:
-		return nil, wrong(c.Source, "peer_ca_file is missing: nodes need the authority that has signed the certificates of the others")
+		return nil, wrong(c.Source,
+			"peer_ca_file is missing: nodes need the authority that has signed the certificates of the others")
 	case pair == nil:
 		return nil, wrong(c.Source, "peer_cert_file is missing: each node shows a certificate to the others")
 	}
@@ -70,7 +71,8 @@ func load(source, prefix, ca, cert, key string) (*x509.CertPool, *tls.Certificat
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return nil, nil, wrong(source, "%scert_file %s and %skey_file %s cannot be used together: %s", prefix, cert, prefix, key, reason(err))
+		return nil, nil, wrong(source, "%scert_file %s and %skey_file %s cannot be used together: %s",
+			prefix, cert, prefix, key, reason(err))
 	}
 	return roots, &pair, nil
 }

@@ -39,7 +39,8 @@ func (t *target) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	t.server, t.timeout = defaultServer, 10*time.Second
-	fs.Var((*text)(&t.policy), "policy", "policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
+	fs.Var((*text)(&t.policy), "policy",
+		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
 	fs.Var((*text)(&t.key), "key", `key whose quota it is (default "": that of a policy without keys)`)
 	fs.Var((*serverURL)(&t.server), "server", "where weir serve answers")
 	fs.Var(flagvalue.File(&t.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
@@ -72,7 +73,8 @@ func (u *serverURL) String() string { return string(*u) }
 // Set stores s if it is the URL of a server.
 func (u *serverURL) Set(s string) error {
 	parsed, err := url.Parse(s)
-	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || parsed.RawQuery != "" {
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil ||
+		parsed.RawQuery != "" {
 		if err == nil && parsed.User != nil {
 			return errors.New("must have no user and no password: what the server wants to see is in --token-file")
 		}
@@ -111,8 +113,8 @@ func (t *target) ask(ctx context.Context, method, path string, body, v any) ([]b
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if t.tokenFile != "" {
-		token, err := checkapi.ReadToken(t.tokenFile)
-		if err != nil {
+		var token []byte
+		if token, err = checkapi.ReadToken(t.tokenFile); err != nil {
 			return nil, misuse.Inputf("%s", err)
 		}
 		r.Header.Set("Authorization", "Bearer "+string(token))

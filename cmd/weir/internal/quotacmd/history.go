@@ -59,7 +59,9 @@ func (h *history) print(w io.Writer) {
 		if a.Permits > 0 {
 			n = "+" + n
 		}
-		rows = append(rows, []string{n, number(a.Remaining), a.Time.UTC().Format("2006-01-02 15:04:05 UTC"), a.Limit, a.By, a.Reason})
+		rows = append(rows, []string{
+			n, number(a.Remaining), a.Time.UTC().Format("2006-01-02 15:04:05 UTC"), a.Limit, a.By, a.Reason,
+		})
 	}
 	table(w, rows, 2)
 }

@@ -82,7 +82,8 @@ func (s *sticky) Write(p []byte) (int, error) {
 
 func (q *quota) print(w io.Writer) {
 	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", printable(q.Policy), keyText(q.Key))
-	rows := [][]string{{"used", "reserved", "remaining", "of", "resets", "limit"}}
+	rows := make([][]string, 1, 1+len(q.Limits))
+	rows[0] = []string{"used", "reserved", "remaining", "of", "resets", "limit"}
 	for i := range q.Limits {
 		l := &q.Limits[i]
 		resets := "-"

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// table prints rows, the first of which is the head. The first columns are numbers, and stand at the right. In a terminal the last
-// column is cut where the line ends.
+// table prints rows, the first of which is the head. The first columns are numbers, and stand at the right. In a terminal the
+// last column is cut where the line ends.
 func table(w io.Writer, rows [][]string, numbers int) {
 	inner := w
 	if s, ok := w.(*sticky); ok {

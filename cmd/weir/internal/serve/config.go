@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,10 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirhq/weir/cmd/weir/internal/cluster"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
@@ -29,7 +26,6 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
-	"github.com/weirhq/weir/store"
 )
 
 // configFlags are those that hold with --config only.
@@ -57,8 +53,8 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
 		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
 	fs.Var(flagvalue.File(&f.tokenFile), "admin-token-file",
-		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain, /v1/reload and /v1/quota need (default: none: "+
-			"they are answered if weir listens on a loopback address)")
+		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain, /v1/reload and /v1/quota need "+
+			"(default: none: they are answered if weir listens on a loopback address)")
 	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
@@ -108,51 +104,15 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
-	var admin checkapi.Admin
-	if o.config.tokenFile != "" {
-		var err error
-		if admin.Token, err = checkapi.ReadToken(o.config.tokenFile); err != nil {
-			return err
-		}
+	admin, err := o.config.admin()
+	if err != nil {
+		return err
 	}
-	engine := policy.EngineOptions{Logger: log}
-	if o.config.explainEvery > 0 {
-		engine.ExplainEvery, engine.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
-	}
-	read := reader{flag: o.config.store}
-	var (
-		shared  *fleet.Fleet
-		durable *cluster.Cluster
-	)
-	defer func() {
-		giveBack(shared, log)
-		leave(durable, log)
-	}()
-	limits, err := live.Load(live.Options{
-		Path: o.config.path, Parse: read.parse, Engine: engine, Logger: log,
-		Store: func() (store.Store, error) {
-			if read.store == nil {
-				return nil, nil //nolint:nilnil // there is none, and none is needed
-			}
-			var err error
-			shared, err = fleet.Open(context.WithoutCancel(ctx), read.store, log)
-			if err != nil {
-				return nil, misuse.Inputf("%s", err)
-			}
-			return shared, nil
-		},
-		Durable: func() (store.Queued, error) {
-			if read.cluster == nil {
-				return nil, nil //nolint:nilnil // there is none, and none is needed
-			}
-			var err error
-			durable, err = cluster.Open(ctx, read.cluster, log)
-			if err != nil {
-				return nil, err
-			}
-			return durable, nil
-		},
-	})
+	read, outside := reader{flag: o.config.store}, remote{log: log}
+	defer outside.end()
+	load := live.Options{Path: o.config.path, Parse: read.parse, Engine: o.engine(log), Logger: log}
+	outside.open(ctx, &read, &load)
+	limits, err := live.Load(load)
 	if wrong, ok := errors.AsType[listed](err); ok {
 		return mistakes.Invalid(cmd.ErrOrStderr(), wrong.Errors)
 	}
@@ -173,16 +133,11 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	admin.Local = isLoopback(listener.Addr())
 	front := checkapi.NewConfigured(limits, admin, func() map[string]any {
 		extra := map[string]any{"forward_auth": auth.Counts()}
-		if shared != nil {
-			extra["store"] = shared.Status()
-		}
-		if durable != nil {
-			extra["cluster"] = durable.Status()
-		}
+		outside.tell(extra)
 		return extra
 	})
-	if durable != nil {
-		front.SetQuotas(durable)
+	if outside.cluster != nil {
+		front.SetQuotas(outside.cluster)
 	}
 	go limits.ReloadOn(ctx, hangups)
 	if _, watchErr := limits.Watch(ctx); watchErr != nil {
@@ -198,13 +153,28 @@ func runConfigured(cmd *cobra.Command, o *options) error {
 	err = s.serve(ctx, listener, front.Drain)
 	report := limits.Status()
 	_ = limits.Engine().Close() // it is always nil
-	giveBack(shared, log)
-	leave(durable, log)
-	shared, durable = nil, nil
+	outside.end()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
 		"reloads", report.Reloads, "reloads_refused", report.Refused,
 		"uptime", time.Since(start).Round(time.Millisecond).String())
 	return err
+}
+
+// admin is who may ask for what is not for clients, without what the listener says of it.
+func (f *configFlags) admin() (a checkapi.Admin, err error) {
+	if f.tokenFile != "" {
+		a.Token, err = checkapi.ReadToken(f.tokenFile)
+	}
+	return a, err
+}
+
+// engine are the options of the engine of a configuration.
+func (o *options) engine(log *slog.Logger) policy.EngineOptions {
+	e := policy.EngineOptions{Logger: log}
+	if o.config.explainEvery > 0 {
+		e.ExplainEvery, e.OnExplain = o.config.explainEvery, logExplanation(log, o.log.Format)
+	}
+	return e
 }
 
 // status is that of refusals, 0 if it was not given.

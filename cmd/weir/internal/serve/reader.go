@@ -2,11 +2,8 @@ package serve
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 
-	"github.com/weirhq/weir/cmd/weir/internal/cluster"
-	"github.com/weirhq/weir/cmd/weir/internal/fleet"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
 )
@@ -55,24 +52,4 @@ func (r *reader) parse(name string, data []byte) (live.Parsed, error) {
 		warnings[i] = w.String()
 	}
 	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
-}
-
-// giveBack ends the use of a store: what was taken of it and not used goes back.
-func giveBack(f *fleet.Fleet, log *slog.Logger) {
-	if f == nil {
-		return
-	}
-	if err := f.Close(); err != nil {
-		log.Warn("the store was not closed in order: permits that were not used come back later", "error", err.Error())
-	}
-}
-
-// leave leaves the cluster: another node takes over at once.
-func leave(c *cluster.Cluster, log *slog.Logger) {
-	if c == nil {
-		return
-	}
-	if err := c.Close(); err != nil {
-		log.Warn("the cluster was not left in order: another node takes over when the time of this one is up", "error", err.Error())
-	}
 }

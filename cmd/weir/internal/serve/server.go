@@ -30,8 +30,8 @@ func newServer(h http.Handler, log *slog.Logger, delay, timeout time.Duration) *
 }
 
 // serve serves l until ctx ends, and then shuts down: it calls onShutdown, goes on listening until the delay has passed
-// and the requests that were in flight are answered, of which it ends those that wait for permits by onEnd, and then ends when all others are. What takes longer than the
-// timeout after the delay is cut off, which is an error.
+// and the requests that were in flight are answered, of which it ends those that wait for permits by onEnd, and then ends
+// when all others are. What takes longer than the timeout after the delay is cut off, which is an error.
 func (s *server) serve(ctx context.Context, l net.Listener, onShutdown func()) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.http.Serve(l) }()

@@ -137,7 +137,7 @@ func (h *Handler) policyNames() []string {
 
 func unknownPolicy(name []byte, names []string) *problem {
 	p := problemOf(http.StatusNotFound, &fault{
-		field: "policy", value: excerpt(name),
+		field: policyName, value: excerpt(name),
 		wrong: "there is no such policy", accepted: "must be one of: " + strings.Join(names, ", "),
 	})
 	p.Policies = names

@@ -13,9 +13,10 @@ const (
 	maxKey  = 1024
 	maxCost = algo.MaxPermits
 
-	keyName  = "key"
-	costName = "cost"
-	waitName = "wait"
+	policyName = "policy"
+	keyName    = "key"
+	costName   = "cost"
+	waitName   = "wait"
 
 	// mostWait is how many seconds a client may be ready to wait.
 	mostWait = 86400
@@ -72,9 +73,9 @@ const (
 // noKey says that a key is empty where there must be one.
 func noKey() error { return &fault{field: keyName, value: `""`, accepted: acceptedKey} }
 
-// decode reads the object of a check request and checks its values; whether the key may be empty depends on the policy. It overwrites body where strings are escaped. It is
-// strict: names are compared exactly, none may occur twice, and what is not known is an error, as it is probably a field
-// that was misspelt.
+// decode reads the object of a check request and checks its values; whether the key may be empty depends on the policy. It
+// overwrites body where strings are escaped. It is strict: names are compared exactly, none may occur twice, and what is not
+// known is an error, as it is probably a field that was misspelt.
 func decode(body []byte) (request, error) {
 	r := request{cost: 1}
 	s := scanner{text: body}
@@ -125,7 +126,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 	return seen, nil
 }
 
-var fieldNames = map[int]string{policyField: "policy", keyField: keyName, costField: costName, waitField: waitName}
+var fieldNames = map[int]string{policyField: policyName, keyField: keyName, costField: costName, waitField: waitName}
 
 // member reads a name and its value.
 func (s *scanner) member(r *request) (field int, err error) {
@@ -139,8 +140,8 @@ func (s *scanner) member(r *request) (field int, err error) {
 	}
 	s.space()
 	switch string(name) {
-	case "policy":
-		r.policy, err = s.stringField("policy", acceptedPolicy)
+	case policyName:
+		r.policy, err = s.stringField(policyName, acceptedPolicy)
 		return policyField, err
 	case keyName:
 		r.key, err = s.stringField(keyName, acceptedKey)

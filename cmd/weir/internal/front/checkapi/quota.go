@@ -101,7 +101,7 @@ func (c *configured) limitsOf(name, key string) ([]quotaLimit, *problem) {
 	charges, ok := c.limits.Engine().StoredCharges(of, key)
 	if p.Durability != policy.DurabilityCluster || !ok || len(charges) != len(p.Limits) || c.quotas == nil {
 		return nil, problemOf(http.StatusUnprocessableEntity, &fault{
-			field: "policy", value: excerpt([]byte(of)), wrong: "its durability is " + p.Durability.String(),
+			field: policyName, value: excerpt([]byte(of)), wrong: "its durability is " + p.Durability.String(),
 			accepted: "must be a policy of durability cluster, whose quotas survive and can be adjusted",
 		})
 	}
@@ -115,7 +115,7 @@ func (c *configured) limitsOf(name, key string) ([]quotaLimit, *problem) {
 	}
 	if len(all) == 0 {
 		return nil, problemOf(http.StatusNotFound, &fault{
-			field: "policy", value: excerpt([]byte(name)), wrong: "there is no such limit",
+			field: policyName, value: excerpt([]byte(name)), wrong: "there is no such limit",
 			accepted: "must be one of: " + strings.Join(names, ", "),
 		})
 	}
@@ -131,17 +131,18 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	}
 	for name, all := range values {
 		if !slices.Contains(accepted, name) {
-			return nil, newProblem(http.StatusBadRequest, "parameter", excerpt([]byte(name)), "must be "+strings.Join(accepted, ", "))
+			return nil, newProblem(http.StatusBadRequest, "parameter", excerpt([]byte(name)),
+				"must be "+strings.Join(accepted, ", "))
 		}
 		if len(all) != 1 {
 			return nil, newProblem(http.StatusBadRequest, name, "", "must be there once")
 		}
 	}
-	if values.Get("policy") == "" {
-		return nil, newProblem(http.StatusBadRequest, "policy", "", "must be the name of a policy, or policy/limit")
+	if values.Get(policyName) == "" {
+		return nil, newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
 	}
-	if key := values.Get("key"); len(key) > maxKey {
-		return nil, newProblem(http.StatusBadRequest, "key", excerpt([]byte(key)), acceptedOptKey)
+	if key := values.Get(keyName); len(key) > maxKey {
+		return nil, newProblem(http.StatusBadRequest, keyName, excerpt([]byte(key)), acceptedOptKey)
 	}
 	return values, nil
 }
@@ -154,12 +155,12 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return methodProblem(w, r, "GET, HEAD")
 	}
-	values, p := asked(r, "policy", "key")
+	values, p := asked(r, policyName, keyName)
 	if p != nil {
 		return p
 	}
-	key := values.Get("key")
-	limits, p := h.configured.limitsOf(values.Get("policy"), key)
+	key := values.Get(keyName)
+	limits, p := h.configured.limitsOf(values.Get(policyName), key)
 	if p != nil {
 		return p
 	}
@@ -180,8 +181,9 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 func (h *Handler) quotaOf(l *quotaLimit, state *store.State) quotaLimitJSON {
 	d := &state.Decision
 	told := quotaLimitJSON{
-		Limit: l.name, Rule: h.configured.limits.Clean(l.limit.String()), Permits: d.Limit, Remaining: d.Remaining, Reserved: state.Reserved,
-		Used: max(0, d.Limit-d.Remaining-state.Reserved), ResetAfter: appendSeconds(nil, d.ResetAfter),
+		Limit: l.name, Rule: h.configured.limits.Clean(l.limit.String()),
+		Permits: d.Limit, Remaining: d.Remaining, Reserved: state.Reserved, Used: max(0, d.Limit-d.Remaining-state.Reserved),
+		ResetAfter: appendSeconds(nil, d.ResetAfter),
 	}
 	if d.ResetAfter > 0 && d.ResetAfter != weir.Never {
 		at := time.Now().Add(d.ResetAfter).Round(time.Millisecond).UTC()
@@ -203,9 +205,9 @@ type adjustBody struct {
 func (b *adjustBody) check() *problem {
 	switch {
 	case b.Policy == "":
-		return newProblem(http.StatusBadRequest, "policy", "", "must be the name of a policy, or policy/limit")
+		return newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
 	case len(b.Key) > maxKey:
-		return newProblem(http.StatusBadRequest, "key", excerpt([]byte(b.Key)), acceptedOptKey)
+		return newProblem(http.StatusBadRequest, keyName, excerpt([]byte(b.Key)), acceptedOptKey)
 	case b.Permits == 0 || b.Permits > maxCost || b.Permits < -maxCost:
 		return newProblem(http.StatusBadRequest, "permits", strconv.FormatInt(b.Permits, 10), acceptedPermits)
 	case b.By == "" || len(b.By) > 256:
@@ -227,15 +229,8 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
-	text, p := readBody(r, nil)
+	body, p := readAdjust(r)
 	if p != nil {
-		return p
-	}
-	var body adjustBody
-	if p := decodeAdjust(text, &body); p != nil {
-		return p
-	}
-	if p := body.check(); p != nil {
 		return p
 	}
 	limits, p := h.configured.limitsOf(body.Policy, body.Key)
@@ -248,14 +243,14 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 			names[i] = limits[i].name
 		}
 		return problemOf(http.StatusBadRequest, &fault{
-			field: "policy", value: excerpt([]byte(body.Policy)), wrong: "it has several limits",
+			field: policyName, value: excerpt([]byte(body.Policy)), wrong: "it has several limits",
 			accepted: "must be one of: " + strings.Join(names, ", "),
 		})
 	}
 	l := &limits[0]
 	if l.charge.Limit.Algorithm == weir.AlgorithmConcurrency {
 		return problemOf(http.StatusBadRequest, &fault{
-			field: "policy", value: excerpt([]byte(l.name)), wrong: "its permits come back when a request ends",
+			field: policyName, value: excerpt([]byte(l.name)), wrong: "its permits come back when a request ends",
 			accepted: "must be a limit whose permits come back with time",
 		})
 	}
@@ -268,7 +263,19 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 	return writeJSON(w, adjustmentOf(l, body.Key, &done))
 }
 
-// decodeAdjust reads the body of an adjustment, strictly.
+// readAdjust reads the body of an adjustment, and checks it.
+func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
+	text, wrong := readBody(r, nil)
+	if wrong == nil {
+		wrong = decodeAdjust(text, &body)
+	}
+	if wrong == nil {
+		wrong = body.check()
+	}
+	return body, wrong
+}
+
+// decodeAdjust decodes the body of an adjustment, strictly.
 func decodeAdjust(text []byte, into *adjustBody) *problem {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -284,7 +291,8 @@ func decodeAdjust(text []byte, into *adjustBody) *problem {
 	if err != nil {
 		return &problem{
 			Status: http.StatusBadRequest,
-			Detail: "the body must be a JSON object with policy, key, permits, by and reason: " + strings.TrimPrefix(err.Error(), "json: "),
+			Detail: "the body must be a JSON object with policy, key, permits, by and reason: " +
+				strings.TrimPrefix(err.Error(), "json: "),
 		}
 	}
 	return nil
@@ -304,7 +312,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return methodProblem(w, r, "GET, HEAD")
 	}
-	values, p := asked(r, "policy", "key", "limit")
+	values, p := asked(r, policyName, keyName, "limit")
 	if p != nil {
 		return p
 	}
@@ -312,12 +320,13 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 	if text := values.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > mostTrail {
-			return newProblem(http.StatusBadRequest, "limit", excerpt([]byte(text)), fmt.Sprintf("must be a whole number from 1 to %d", mostTrail))
+			return newProblem(http.StatusBadRequest, "limit", excerpt([]byte(text)),
+				fmt.Sprintf("must be a whole number from 1 to %d", mostTrail))
 		}
 		most = n
 	}
-	key := values.Get("key")
-	limits, p := h.configured.limitsOf(values.Get("policy"), key)
+	key := values.Get(keyName)
+	limits, p := h.configured.limitsOf(values.Get(policyName), key)
 	if p != nil {
 		return p
 	}

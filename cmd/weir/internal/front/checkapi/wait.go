@@ -11,8 +11,8 @@ import (
 // answerTime is how long the answer to a client that has waited may take.
 const answerTime = 30 * time.Second
 
-// wait decides on the request of x for a client that is ready to wait. It tells whether the client has gone: then its place in the
-// queue is somebody else's.
+// wait decides on the request of x for a client that is ready to wait. It tells whether the client has gone: then its place in
+// the queue is somebody else's.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, x *exchange, most time.Duration) (gone bool) {
 	if h.configured.waiting.Err() != nil {
 		h.configured.limits.Engine().Take(&x.request, &x.verdict)
@@ -27,7 +27,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, x *exchange, most
 	defer cancel()
 	stop := context.AfterFunc(h.configured.waiting, cancel) //nolint:contextcheck // it is that of the server
 	defer stop()
-	x.request.Context = ctx
+	x.request.Context = ctx //nolint:fatcontext // each request has its own
 	if err := h.configured.limits.Engine().Wait(ctx, &x.request, &x.verdict); err == nil {
 		return false
 	}

@@ -205,7 +205,7 @@ rules:
 		{"/v1/check", `{"policy":"none","key":""}`, 404},
 	} {
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, step.path, strings.NewReader(step.body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, step.path, strings.NewReader(step.body))
 		r.Header.Set("Content-Type", "application/json")
 		h.ServeHTTP(w, r)
 		if w.Code != step.status {
