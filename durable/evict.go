@@ -127,5 +127,6 @@ func (o *Owner) enter(w *waiter) {
 		b.enter(w)
 		return
 	}
+	w.stage = stageAnswered // so that it cannot be withdrawn from the bucket that is gone
 	w.answer(noBucket(&w.request, why))
 }
