@@ -124,13 +124,14 @@ func (o *ClusterOptions) checkAddresses() error {
 	case o.Address == "" && o.ListenAddress != "":
 		return wrongCluster("Address", `""`, "the host:port that other nodes reach this one by, where there is a ListenAddress")
 	}
-	for option, address := range map[string]string{"Address": o.Address, "ListenAddress": o.ListenAddress} {
-		if address == "" {
+	const reached = "Address"
+	for _, at := range [...]struct{ option, address string }{{reached, o.Address}, {"ListenAddress", o.ListenAddress}} {
+		if at.address == "" {
 			continue
 		}
-		host, port, err := net.SplitHostPort(address)
-		if err != nil || port == "" || len(address) > mostText || option == "Address" && host == "" {
-			return wrongCluster(option, fmt.Sprintf("%.80q", address), "host:port")
+		host, port, err := net.SplitHostPort(at.address)
+		if err != nil || port == "" || len(at.address) > mostText || at.option == reached && host == "" {
+			return wrongCluster(at.option, fmt.Sprintf("%.80q", at.address), "host:port")
 		}
 	}
 	return nil

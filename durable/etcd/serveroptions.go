@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,8 +113,8 @@ func (o *EmbeddedOptions) checkNode() error {
 
 // checkPeers checks the URLs of the nodes, of which that of this one is the default of Listen.
 func (o *EmbeddedOptions) checkPeers() error {
-	for name, text := range o.Peers {
-		u, err := parse("Peers", text)
+	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
+		u, err := parse("Peers", o.Peers[name])
 		switch {
 		case err != nil:
 			return err
@@ -121,7 +123,7 @@ func (o *EmbeddedOptions) checkPeers() error {
 		case u.Scheme == secureScheme && o.PeerCertFile == "":
 			return wrongEmbedded("PeerCertFile", `""`, "a file, as there are Peers with https")
 		case u.Scheme == plainScheme && o.PeerCertFile != "":
-			return wrongEmbedded("Peers", fmt.Sprintf("%.80q", text), "https, as there is a PeerCertFile")
+			return wrongEmbedded("Peers", fmt.Sprintf("%.80q", o.Peers[name]), "https, as there is a PeerCertFile")
 		}
 		if name == o.Name && o.Listen == "" {
 			if host := u.Hostname(); net.ParseIP(host) == nil && host != "localhost" {
