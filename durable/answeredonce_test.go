@@ -18,16 +18,7 @@ import (
 // TestAnsweredOnceContention: whatever happens to an owner, and to those who wait, each of them is answered once, and no later than at
 // its own deadline.
 func TestAnsweredOnceContention(t *testing.T) {
-	rounds := 40
-	if testing.Short() || raceEnabled {
-		rounds = 15
-	}
-	base := rand.Uint64()
-	if *seeded != 0 {
-		base, rounds = *seeded, 1
-	}
-	for i := range rounds {
-		seed := base + uint64(i)
+	for seed := range seeds(40, 15) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { answeredOnce(t, rand.New(rand.NewPCG(seed, 7))) })
 		}) {

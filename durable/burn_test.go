@@ -19,24 +19,15 @@ import (
 // knows what was granted, each crash has burned at most K - 1 permits and minted none, however K is chosen, and an orderly end has
 // burned nothing.
 func TestCrashBurnsAtMostK(t *testing.T) {
-	rounds := 60
-	if testing.Short() || raceEnabled {
-		rounds = 20
-	}
-	base := rand.Uint64()
-	if *seeded != 0 {
-		base, rounds = *seeded, 1
-	}
 	burned := int64(0)
-	for i := range rounds {
-		seed := base + uint64(i)
+	for seed := range seeds(60, 20) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { burned += burning(t, rand.New(rand.NewPCG(seed, 5))) })
 		}) {
 			return
 		}
 	}
-	if burned == 0 && rounds > 1 {
+	if burned == 0 && *seeded == 0 {
 		t.Error("no crash has burned anything")
 	}
 }

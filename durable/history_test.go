@@ -3,7 +3,6 @@ package durable_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -88,23 +87,11 @@ func (l *ledger) note(certain, possible, given, gifts int64) {
 	l.gifts += gifts
 }
 
-// seeded is the history to be played again: what a failure is named after.
-var seeded = flag.Uint64("history", 0, "the seed of a history to be played alone")
-
 // TestNothingIsGrantedTwice: callers take, reserve, settle, cancel, adjust and change the limit, while writes fail with an unknown
 // outcome, come late, and owners die. The permits do not come back, so that they can be counted: never more are granted than there
 // are, and no more are lost than what crashes burn and what callers were told not to know.
 func TestNothingIsGrantedTwice(t *testing.T) {
-	rounds := 120
-	if testing.Short() || raceEnabled {
-		rounds = 40
-	}
-	base := rand.Uint64()
-	if *seeded != 0 {
-		base, rounds = *seeded, 1
-	}
-	for i := range rounds {
-		seed := base + uint64(i)
+	for seed := range seeds(120, 40) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { counted(t, rand.New(rand.NewPCG(seed, 3))) })
 		}) {

@@ -225,16 +225,7 @@ func modeledScript(r *rand.Rand, most int64, span time.Duration, crashes bool) [
 // instant, whatever K is. Between owners nothing is burned: those that are ahead stop in an orderly way, and those whose every grant
 // is written crash.
 func TestOwnerEqualsTheBook(t *testing.T) {
-	rounds := 80
-	if testing.Short() || raceEnabled {
-		rounds = 24
-	}
-	base := rand.Uint64()
-	if *seeded != 0 {
-		base, rounds = *seeded, 1
-	}
-	for i := range rounds {
-		seed := base + uint64(i)
+	for seed := range seeds(80, 24) {
 		for _, k := range []int64{1, 7, 0} {
 			if !t.Run(fmt.Sprintf("%d/%d", seed, k), func(t *testing.T) { modeled(t, seed, k) }) {
 				return

@@ -22,16 +22,7 @@ const stepKeys = 4
 // no more are lost than what crashes burn and calls that were not answered may have taken. Where nothing fails and nobody dies, what
 // was not granted was taken from none of the keys.
 func TestStepsAreAllOrNothing(t *testing.T) {
-	rounds := 100
-	if testing.Short() || raceEnabled {
-		rounds = 30
-	}
-	base := rand.Uint64()
-	if *seeded != 0 {
-		base, rounds = *seeded, 1
-	}
-	for i := range rounds {
-		seed := base + uint64(i)
+	for seed := range seeds(100, 30) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { steps(t, rand.New(rand.NewPCG(seed, 6))) })
 		}) {
