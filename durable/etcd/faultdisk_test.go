@@ -227,9 +227,13 @@ func spoiledRecord(r *round) {
 	good := found.Kvs[0].GetValue()
 	spoiled := [][]byte{{}, good[:len(good)/2], []byte("garbage"), append([]byte{99}, good[1:]...), append(slices.Clone(good), 0)}
 	bad := spoiled[r.random.IntN(len(spoiled))]
-	if _, err := client.Put(ctx, name, string(bad)); err != nil {
-		c.tb.Fatal(err)
+	put := func(value []byte) { // which may be lost on its way to a leader that has just died
+		c.until("a record is put", func() bool {
+			_, err := client.Put(ctx, name, string(value))
+			return err == nil
+		})
 	}
+	put(bad)
 	owner := c.owner()
 	r.strike(owner.config.Index)
 	owner.kill()
@@ -242,9 +246,7 @@ func spoiledRecord(r *round) {
 		}
 		return a.Outcome == durable.Unavailable && a.Err != nil && strings.Contains(a.Err.Error(), ask.Key)
 	})
-	if _, err := client.Put(ctx, name, string(good)); err != nil {
-		c.tb.Fatal(err)
-	}
+	put(good)
 	var last durable.Answer
 	c.until("the key is back with its record", func() bool {
 		last = c.follower.Acquire(ctx, ask)
