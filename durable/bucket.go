@@ -38,7 +38,7 @@ type bucket struct {
 	trail     []*adjusting // that the next record is written with
 	early     []*waiter    // those who came while the record was being read
 	queue     queue.Queue[*waiter]
-	writing   writing
+	writing   queue.Queue[*waiter] // whose permits are taken but not durable
 	deadlines deadlines
 	timer     *time.Timer
 	timerAt   time.Time
@@ -58,7 +58,7 @@ func (b *bucket) unix() int64 { return b.owner.unix(time.Now()) }
 func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.oldest != nil || !b.retryAt.IsZero() ||
+	if b.ended != 0 || b.state == nil || b.queue.Len() > 0 || b.writing.Len() > 0 || !b.retryAt.IsZero() ||
 		!b.state.HeldTo(r.Limit) {
 		return Answer{}, false
 	}
@@ -225,8 +225,7 @@ func (b *bucket) paused(now time.Time) bool {
 
 func (b *bucket) join(w *waiter) {
 	w.stage = stageQueued
-	w.queued = queue.Waiter[*waiter]{Value: w, Permits: w.request.N}
-	b.queue.Push(&w.queued)
+	w.line(&b.queue)
 	b.deadlines.add(w)
 }
 
@@ -273,13 +272,13 @@ func (b *bucket) pass(w *waiter, final Answer, after *answers) {
 		after.add(w, final)
 		return
 	}
-	if !w.must && b.writing.oldest == nil && n <= b.covers() && b.owner.holds() {
+	if !w.must && b.writing.Len() == 0 && n <= b.covers() && b.owner.holds() {
 		b.spend(n)
 		after.add(w, final)
 		return
 	}
 	w.stage = stageWriting
-	b.writing.add(w)
+	w.line(&b.writing)
 	b.deadlines.add(w)
 	b.ask()
 }

@@ -26,7 +26,7 @@ func (b *bucket) withdraw(w *waiter, why Outcome, after *answers) {
 	case stageQueued:
 		b.queue.Remove(&w.queued)
 	case stageWriting:
-		b.writing.remove(w)
+		b.writing.Remove(&w.queued)
 		b.undo(w)
 		b.stale = b.stale || w.written
 	case stageLoading: // it stays among the early ones, answered
@@ -201,8 +201,8 @@ func (b *bucket) end(why Outcome) {
 		for len(b.deadlines) > 0 {
 			b.withdraw(b.deadlines[0], why, &after)
 		}
-		for w := b.writing.oldest; w != nil; w = b.writing.oldest {
-			b.withdraw(w, why, &after)
+		for b.writing.Len() > 0 {
+			b.withdraw(b.writing.Oldest().Value, why, &after)
 		}
 		if b.timer != nil {
 			b.timer.Stop()

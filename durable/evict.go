@@ -80,7 +80,7 @@ func (b *bucket) lastUsed() int64 {
 
 // quiet tells whether nobody needs the bucket.
 func (b *bucket) quiet() bool {
-	return b.ended == 0 && !b.loading && !b.asked && !b.busy && b.writing.oldest == nil && b.queue.Len() == 0 &&
+	return b.ended == 0 && !b.loading && !b.asked && !b.busy && b.writing.Len() == 0 && b.queue.Len() == 0 &&
 		len(b.deadlines) == 0 && len(b.early) == 0 && len(b.trail) == 0 &&
 		b.kept == 0
 }
@@ -102,7 +102,7 @@ func (b *bucket) askToLeave() {
 func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 	asked := b.inForce.leave
 	b.inForce.leave = false
-	if !asked || b.writing.oldest != nil || b.queue.Len() > 0 || len(b.trail) > 0 || len(b.inForce.voids) > 0 {
+	if !asked || b.writing.Len() > 0 || b.queue.Len() > 0 || len(b.trail) > 0 || len(b.inForce.voids) > 0 {
 		return nil, false
 	}
 	_, _ = b.state.Advance(b.owner.unix(time.Now()), b.state.Limit())

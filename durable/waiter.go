@@ -23,15 +23,14 @@ type waiter struct {
 	at      time.Time // its deadline
 	place   int       // in the heap of deadlines, -1 if it is not there
 	stage   stage
-	queued  queue.Waiter[*waiter]
+	queued  queue.Waiter[*waiter] // for permits, and then for a record
 
 	// of those whose permits are taken but not yet durable
-	taking      store.Taking
-	generation  int  // of the limit under which they were taken
-	must        bool // it has to be in a record itself, as permits ahead do not do
-	written     bool // it is in the record that is being written
-	final       Answer
-	older, next *waiter
+	taking     store.Taking
+	generation int  // of the limit under which they were taken
+	must       bool // it has to be in a record itself, as permits ahead do not do
+	written    bool // it is in the record that is being written
+	final      Answer
 }
 
 // settlement is what a reservation is ended with.
@@ -82,29 +81,8 @@ func (d *deadlines) remove(w *waiter) {
 	}
 }
 
-// writing is a list of waiters whose permits are taken but not durable, in the order in which they were taken.
-type writing struct{ oldest, newest *waiter }
-
-func (l *writing) add(w *waiter) {
-	w.older, w.next = l.newest, nil
-	if l.newest == nil {
-		l.oldest = w
-	} else {
-		l.newest.next = w
-	}
-	l.newest = w
-}
-
-func (l *writing) remove(w *waiter) {
-	if w.older == nil {
-		l.oldest = w.next
-	} else {
-		w.older.next = w.next
-	}
-	if w.next == nil {
-		l.newest = w.older
-	} else {
-		w.next.older = w.older
-	}
-	w.older, w.next = nil, nil
+// line puts a waiter at the end of a queue.
+func (w *waiter) line(q *queue.Queue[*waiter]) {
+	w.queued = queue.Waiter[*waiter]{Value: w, Permits: w.request.N}
+	q.Push(&w.queued)
 }

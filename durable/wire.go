@@ -196,19 +196,19 @@ func (d *reader) byte() byte {
 
 func (d *reader) unsigned() uint64 {
 	v, size := binary.Uvarint(d.rest)
-	if size <= 0 {
-		d.fail()
-		return 0
-	}
-	d.rest = d.rest[size:]
-	return v
+	return advance(d, v, size)
 }
 
 func (d *reader) signed() int64 {
 	v, size := binary.Varint(d.rest)
+	return advance(d, v, size)
+}
+
+// advance goes on behind a number of so many bytes, which is none if that is not positive.
+func advance[T any](d *reader, v T, size int) (none T) {
 	if size <= 0 {
 		d.fail()
-		return 0
+		return none
 	}
 	d.rest = d.rest[size:]
 	return v

@@ -227,12 +227,10 @@ func (b *bucket) draw(reserve int64) []Write {
 	for _, a := range trail {
 		a.drawn = true
 	}
-	wanted := int64(0)
-	for w := b.writing.oldest; w != nil; w = w.next {
-		w.written = w.adjusts == nil || w.adjusts.drawn
-		wanted += w.request.N
+	for x := b.writing.Oldest(); x != nil; x = x.Newer() {
+		x.Value.written = x.Value.adjusts == nil || x.Value.adjusts.drawn
 	}
-	b.next = b.ahead.choose(time.Now(), b.covered, wanted, most)
+	b.next = b.ahead.choose(time.Now(), b.covered, b.writing.Permits(), most)
 	b.inForce.drawn, b.inForce.erases = b.next, false
 	b.busy, b.stale = true, false
 	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
@@ -266,9 +264,10 @@ func (b *bucket) wrote(revision int64, err error) {
 		b.inForce.again = time.Now().Add(retryPause << min(b.inForce.failures, mostRetryShift))
 		b.failure = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		b.retryAt = time.Now().Add(retryPause)
-		for w := b.writing.newest; w != nil; w = b.writing.newest {
+		for b.writing.Len() > 0 {
+			w := b.writing.Newest().Value
 			b.deadlines.remove(w)
-			b.writing.remove(w)
+			b.writing.Remove(&w.queued)
 			b.undo(w)
 			after.add(w, unavailable(w, b.failure))
 		}
@@ -293,7 +292,8 @@ func (b *bucket) wrote(revision int64, err error) {
 
 // confirm answers those who are in the record that is in force now, or whom it covers.
 func (b *bucket) confirm(after *answers) {
-	for w := b.writing.oldest; w != nil; w = b.writing.oldest {
+	for b.writing.Len() > 0 {
+		w := b.writing.Oldest().Value
 		switch n := w.request.N; {
 		case !b.owner.holds(): // they get their answer from depose, unless a sign of life comes late
 			b.ask()
@@ -305,7 +305,7 @@ func (b *bucket) confirm(after *answers) {
 		default:
 			b.covered -= n
 		}
-		b.writing.remove(w)
+		b.writing.Remove(&w.queued)
 		b.deadlines.remove(w)
 		b.granted += w.request.N
 		after.add(w, w.final)
