@@ -25,26 +25,17 @@ const (
 // stepAside gives the lead of etcd to another node while this one owns the limits. Whoever leads is who notices that an owner is
 // dead, as it keeps the leases; if both die at once, a new leader must be elected first, and it lets all leases begin anew.
 func (s *Server) stepAside(n *durable.Node) {
-	tick := time.NewTicker(asideEvery)
-	defer tick.Stop()
 	var last time.Time
-	for {
-		select {
-		case <-tick.C:
-		case <-s.failure.done:
-			return
-		case <-s.ctx.Done():
-			return
-		}
+	s.every(asideEvery, func() {
 		e := s.etcd.Server
 		if n.Owner() == nil || e.Lead() != uint64(e.MemberID()) || time.Since(last) < asideAgain && !last.IsZero() {
-			continue
+			return
 		}
 		last = time.Now()
 		if s.handOver(s.ctx) {
 			last = time.Time{}
 		}
-	}
+	})
 }
 
 // handOver gives the lead to one of the other nodes that can be reached, if this one has it.

@@ -22,21 +22,28 @@ const (
 
 // maintain keeps the database small, until the server is closed or has failed.
 func (s *Server) maintain() {
-	tick := time.NewTicker(maintainEvery)
-	defer tick.Stop()
 	var compacted, inUse int64
 	var tried time.Time
+	s.every(maintainEvery, func() {
+		full := s.full()
+		s.compact(&compacted, &inUse, full)
+		s.defragment(full, &tried)
+	})
+}
+
+// every calls f again and again, until the server is closed or has failed.
+func (s *Server) every(d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			f()
 		case <-s.failure.done:
 			return
 		case <-s.ctx.Done():
 			return
 		}
-		full := s.full()
-		s.compact(&compacted, &inUse, full)
-		s.defragment(full, &tried)
 	}
 }
 

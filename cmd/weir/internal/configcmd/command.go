@@ -18,20 +18,7 @@ hold for which requests. It changes nothing, and asks no server.`,
   weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
   weir config schema > weir.schema.json`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				names := make([]string, 0, len(cmd.Commands()))
-				for _, sub := range cmd.Commands() {
-					names = append(names, sub.Name())
-				}
-				hint := ""
-				if nearest, ok := misuse.Nearest(args[0], names); ok {
-					hint = "; did you mean " + misuse.Quote(nearest) + "?"
-				}
-				return misuse.Errorf("config has no command %s%s", misuse.Quote(args[0]), hint)
-			}
-			return cmd.Help()
-		},
+		RunE: misuse.OnlySubcommands,
 	}
 	cmd.AddCommand(checkCommand(), explainCommand(), schemaCommand())
 	return cmd

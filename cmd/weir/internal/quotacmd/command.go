@@ -20,20 +20,7 @@ asked.`,
   weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota history --policy tenant-month --key acme`,
 		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				names := make([]string, 0, len(cmd.Commands()))
-				for _, sub := range cmd.Commands() {
-					names = append(names, sub.Name())
-				}
-				hint := ""
-				if nearest, ok := misuse.Nearest(args[0], names); ok {
-					hint = "; did you mean " + misuse.Quote(nearest) + "?"
-				}
-				return misuse.Errorf("quota has no command %s%s", misuse.Quote(args[0]), hint)
-			}
-			return cmd.Help()
-		},
+		RunE: misuse.OnlySubcommands,
 	}
 	cmd.AddCommand(showCommand(), adjustCommand(), historyCommand())
 	return cmd
