@@ -2,12 +2,10 @@ package durable
 
 import (
 	"fmt"
-	"math"
 	"os"
-	"strconv"
-	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/metered"
 )
 
 // The environment variables of [MeteredAPI], and what they stand for where they say nothing.
@@ -17,12 +15,6 @@ const (
 
 	DefaultMeteredBurst     = 5
 	DefaultMeteredPerMinute = 8
-)
-
-const (
-	mostMeteredBurst      = 1_000_000
-	leastMeteredPerMinute = 0.001
-	mostMeteredPerMinute  = 60_000_000
 )
 
 // MeteredAPI is the limit of a client of an API that is paid for, or refuses what comes too fast, for a whole fleet: a token
@@ -42,40 +34,19 @@ func MeteredAPI(getenv func(name string) string, warn func(text string)) weir.Li
 	if warn == nil {
 		warn = func(string) {}
 	}
-	l := weir.Limit{Rate: weir.PerMinute(DefaultMeteredPerMinute), Burst: DefaultMeteredBurst}
 	unusable := func(name, value, accepted string, instead any) {
 		warn(fmt.Sprintf("weir: %s is %.80q: must be %s: the default %v is used", name, value, accepted, instead))
 	}
-	burst, perMinute := getenv(BurstVariable), getenv(PerMinuteVariable)
-	if burst != "" {
-		if n, err := strconv.ParseInt(burst, 10, 64); err == nil && n >= 1 && n <= mostMeteredBurst {
-			l.Burst = n
-		} else {
-			unusable(BurstVariable, burst, "a whole number from 1 to 1000000", DefaultMeteredBurst)
-		}
+	e := metered.Environment{
+		BurstVariable: BurstVariable, PerMinuteVariable: PerMinuteVariable, Lookup: getenv, Unusable: unusable,
 	}
-	if perMinute != "" {
-		// NaN is in no range.
-		if f, err := strconv.ParseFloat(perMinute, 64); err == nil && f >= leastMeteredPerMinute && f <= mostMeteredPerMinute {
-			l.Rate = perMinuteRate(f)
-		} else {
-			unusable(PerMinuteVariable, perMinute, "a number from 0.001 to 60000000", DefaultMeteredPerMinute)
-		}
-	}
+	burst, perMinute := e.Read(DefaultMeteredBurst, DefaultMeteredPerMinute)
+	l := weir.Limit{Rate: weir.Per(metered.Rate(perMinute)), Burst: burst}
 	if l.Check() != nil {
 		const together = "so that together with the other one a bucket is full within 18300 days"
-		unusable(BurstVariable, burst, together, DefaultMeteredBurst)
-		unusable(PerMinuteVariable, perMinute, together, DefaultMeteredPerMinute)
+		unusable(BurstVariable, getenv(BurstVariable), together, DefaultMeteredBurst)
+		unusable(PerMinuteVariable, getenv(PerMinuteVariable), together, DefaultMeteredPerMinute)
 		return weir.Limit{Rate: weir.PerMinute(DefaultMeteredPerMinute), Burst: DefaultMeteredBurst}
 	}
 	return l
-}
-
-// perMinuteRate is a rate with up to three decimals.
-func perMinuteRate(f float64) weir.Rate {
-	if f == math.Trunc(f) {
-		return weir.PerMinute(int64(f))
-	}
-	const parts = 1000
-	return weir.Per(int64(math.Round(f*parts)), parts*time.Minute)
 }

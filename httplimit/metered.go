@@ -3,12 +3,13 @@ package httplimit
 import (
 	"context"
 	"log/slog"
-	"math"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/metered"
 )
 
 // MeteredAPIOptions are what a client of a metered API may send. The zero value is the preset: bursts of 5, 8 a minute, or what
@@ -30,12 +31,6 @@ type MeteredAPIOptions struct {
 	Logger *slog.Logger
 }
 
-const (
-	mostMeteredBurst = 1_000_000
-	leastPerMinute   = 0.001
-	mostPerMinute    = 60_000_000
-)
-
 // MeteredAPI answers options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
 // hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up
 // to 10,000, and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
@@ -47,10 +42,10 @@ const (
 // The options can be changed before they are given to [NewTransport], such as Base.
 func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 	setDefault(&o.Name, "metered-api")
-	setDefault(&o.BurstVariable, "GEMINI_BURST")
-	setDefault(&o.PerMinuteVariable, "GEMINI_TOKENS_PER_MINUTE")
-	setDefault(&o.Burst, 5)
-	setDefault(&o.PerMinute, 8)
+	setDefault(&o.BurstVariable, durable.BurstVariable)
+	setDefault(&o.PerMinuteVariable, durable.PerMinuteVariable)
+	setDefault(&o.Burst, durable.DefaultMeteredBurst)
+	setDefault(&o.PerMinute, durable.DefaultMeteredPerMinute)
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
 	}
@@ -58,30 +53,25 @@ func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 		o.Logger = slog.Default()
 	}
 	switch {
-	case o.Burst < 1 || o.Burst > mostMeteredBurst:
+	case o.Burst < 1 || o.Burst > metered.MostBurst:
 		return TransportOptions{}, optionError("MeteredAPIOptions.Burst", strconv.FormatInt(o.Burst, 10),
 			"from 1 to 1000000, or 0 for 5")
-	case !isPerMinute(o.PerMinute):
+	case !metered.IsPerMinute(o.PerMinute):
 		return TransportOptions{}, optionError("MeteredAPIOptions.PerMinute", strconv.FormatFloat(o.PerMinute, 'g', -1, 64),
 			"from 0.001 to 60000000, or 0 for 8")
 	}
-	burst, perMinute := o.Burst, o.PerMinute
-	if text, ok := o.LookupEnv(o.BurstVariable); ok && text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1 && n <= mostMeteredBurst {
-			burst = n
-		} else {
-			o.warn(o.BurstVariable, text, "a whole number from 1 to 1000000", slog.Int64("default", burst))
-		}
+	e := metered.Environment{
+		BurstVariable: o.BurstVariable, PerMinuteVariable: o.PerMinuteVariable, Unusable: o.warn,
+		Lookup: func(name string) string {
+			if value, ok := o.LookupEnv(name); ok {
+				return value
+			}
+			return ""
+		},
 	}
-	if text, ok := o.LookupEnv(o.PerMinuteVariable); ok && text != "" {
-		if f, err := strconv.ParseFloat(text, 64); err == nil && isPerMinute(f) {
-			perMinute = f
-		} else {
-			o.warn(o.PerMinuteVariable, text, "a number from 0.001 to 60000000", slog.Float64("default", perMinute))
-		}
-	}
+	burst, perMinute := e.Read(o.Burst, o.PerMinute)
 	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: o.Name, Rate: perMinuteRate(perMinute), Burst: burst, QueueLimit: 10_000,
+		Name: o.Name, Rate: weir.Per(metered.Rate(perMinute)), Burst: burst, QueueLimit: 10_000,
 	})
 	if err != nil {
 		return TransportOptions{}, err
@@ -90,21 +80,11 @@ func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 }
 
 // warn tells of a variable that is not used.
-func (o *MeteredAPIOptions) warn(name, value, accepted string, instead slog.Attr) {
+func (o *MeteredAPIOptions) warn(name, value, accepted string, instead any) {
 	const longest = 80
 	if len(value) > longest {
 		value = value[:longest]
 	}
 	o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "httplimit: an environment variable cannot be used, the default is",
-		slog.String("name", name), slog.String("value", value), slog.String("accepted", accepted), instead)
-}
-
-func isPerMinute(f float64) bool { return f >= leastPerMinute && f <= mostPerMinute } // NaN is not
-
-// perMinuteRate is a rate with up to three decimals.
-func perMinuteRate(f float64) weir.Rate {
-	if f == math.Trunc(f) {
-		return weir.PerMinute(int64(f))
-	}
-	return weir.Per(int64(math.Round(f*1000)), 1000*time.Minute)
+		slog.String("name", name), slog.String("value", value), slog.String("accepted", accepted), slog.Any("default", instead))
 }
