@@ -242,27 +242,7 @@ func TestDurableClusterContention(t *testing.T) {
 		for g := range goroutines {
 			all.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(g), 7))
-				e, v := engines[g%2], new(policy.Verdict)
-				for range requests {
-					request := policy.Request{Method: fmt.Sprint("M", r.IntN(4)), Host: fmt.Sprint("h", r.IntN(2)), Cost: 1 + r.Int64N(3)}
-					reserved := false
-					switch r.IntN(4) {
-					case 0:
-						e.Reserve(&request, v)
-						reserved = true
-					case 1:
-						_ = e.Wait(t.Context(), &request, v)
-					default:
-						e.Take(&request, v)
-					}
-					if !v.Allowed {
-						v.Release()
-						continue
-					}
-					cost := request.Cost
-					settle(r.IntN(3), v, &cost, reserved)
-					spent.Add(cost)
-				}
+				spent.Add(askAtRandom(t, engines[g%2], r, requests))
 			})
 		}
 		all.Wait()

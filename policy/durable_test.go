@@ -509,28 +509,7 @@ func TestDurableAllOrNothingContention(t *testing.T) {
 		for g := range goroutines {
 			all.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(g), 5))
-				e, of := engines[g%2], &spent[g%2]
-				v := new(policy.Verdict)
-				for range requests {
-					request := policy.Request{Method: fmt.Sprint("M", r.IntN(4)), Host: fmt.Sprint("h", r.IntN(2)), Cost: 1 + r.Int64N(3)}
-					reserved := false
-					switch r.IntN(4) {
-					case 0:
-						e.Reserve(&request, v)
-						reserved = true
-					case 1:
-						_ = e.Wait(t.Context(), &request, v)
-					default:
-						e.Take(&request, v)
-					}
-					if !v.Allowed {
-						v.Release()
-						continue
-					}
-					cost := request.Cost
-					settle(r.IntN(3), v, &cost, reserved)
-					of.Add(cost)
-				}
+				spent[g%2].Add(askAtRandom(t, engines[g%2], r, requests))
 			})
 		}
 		all.Wait()
@@ -565,4 +544,31 @@ func TestDurableAllOrNothingContention(t *testing.T) {
 			t.Errorf("%d are gone of this process, %d were granted", local, total)
 		}
 	}
+}
+
+// askAtRandom asks for so many requests in every way there is to ask and to settle, and answers what those that were granted cost.
+func askAtRandom(t *testing.T, e *policy.Engine, r *rand.Rand, requests int) (spent int64) {
+	t.Helper()
+	v := new(policy.Verdict)
+	for range requests {
+		request := policy.Request{Method: fmt.Sprint("M", r.IntN(4)), Host: fmt.Sprint("h", r.IntN(2)), Cost: 1 + r.Int64N(3)}
+		reserved := false
+		switch r.IntN(4) {
+		case 0:
+			e.Reserve(&request, v)
+			reserved = true
+		case 1:
+			_ = e.Wait(t.Context(), &request, v)
+		default:
+			e.Take(&request, v)
+		}
+		if !v.Allowed {
+			v.Release()
+			continue
+		}
+		cost := request.Cost
+		settle(r.IntN(3), v, &cost, reserved)
+		spent += cost
+	}
+	return spent
 }

@@ -68,8 +68,8 @@ func NoArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// InputError is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for it as
-// well, and adds nothing: help would not help.
+// InputError is an error about what was given as input, such as a configuration with mistakes. The program exits with 2 for
+// it as well, and adds nothing: help would not help.
 type InputError struct{ text string }
 
 // Error is the text.
@@ -78,8 +78,8 @@ func (e *InputError) Error() string { return e.text }
 // Inputf answers an [InputError] with a text that is formatted as by [fmt.Sprintf].
 func Inputf(format string, args ...any) *InputError { return &InputError{fmt.Sprintf(format, args...)} }
 
-// OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or says that there is no such
-// subcommand, and which was probably meant.
+// OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or says that there is no
+// such subcommand, and which was probably meant.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
