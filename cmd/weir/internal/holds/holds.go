@@ -1,0 +1,209 @@
+// Package holds keeps the reservations of clients that cannot hold a verdict themselves: they get an id, and settle by it. A
+// reservation that was made on one front of the server can be settled on another.
+package holds
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	// DefaultMost is how many reservations there may be at once unless [Options] say otherwise.
+	DefaultMost = 100_000
+	// DefaultExpiry is the expiry of a reservation whose client does not say.
+	DefaultExpiry = time.Minute
+	// LeastExpiry and MostExpiry bound what a client may say.
+	LeastExpiry = time.Millisecond
+	MostExpiry  = 24 * time.Hour
+	// IDLength is how long an id is.
+	IDLength = 26
+)
+
+var (
+	// ErrUnknown says that there is no reservation with this id: there was none, it has expired, or it was settled before.
+	ErrUnknown = errors.New("weir: there is no such reservation: it has expired, was settled before, or was never made")
+	// ErrTooMany says that there are as many reservations as there may be.
+	ErrTooMany = errors.New("weir: too many reservations are open")
+	// ErrClosed says that the server ends.
+	ErrClosed = errors.New("weir: reservations are closed, as the server ends")
+)
+
+// Options configure [Holds].
+type Options struct {
+	// Most is how many reservations may be open at once. Each needs about a kilobyte. Default: 100,000, also if it is less than 1.
+	Most int
+}
+
+// Holds are the open reservations. All methods are safe for concurrent use.
+type Holds struct {
+	most     int
+	verdicts sync.Pool
+
+	mu       sync.Mutex
+	byID     map[string]*hold
+	due      dueOrder
+	count    int // that are open, or being settled
+	closed   bool
+	timer    *time.Timer // fires no later than the first one in due expires, unless sweep is at work; nil until there was one
+	sweeping bool
+	idle     sync.Cond // count has become 0
+}
+
+// hold is an open reservation.
+type hold struct {
+	id      string
+	verdict *policy.Verdict
+	expires time.Time
+	place   int // in due
+}
+
+// New answers holds without reservations. They must be closed.
+func New(o Options) *Holds {
+	h := &Holds{most: o.Most, byID: make(map[string]*hold)}
+	if h.most < 1 {
+		h.most = DefaultMost
+	}
+	h.verdicts.New = func() any { return new(policy.Verdict) }
+	h.idle.L = &h.mu
+	return h
+}
+
+// Verdict is one to reserve with. It must end in [Holds.Keep] or [Holds.Drop].
+func (h *Holds) Verdict() *policy.Verdict {
+	v, _ := h.verdicts.Get().(*policy.Verdict)
+	return v
+}
+
+// Drop takes a verdict of [Holds.Verdict] back that is not kept, because it is a refusal, for instance. What it has reserved is
+// canceled. The verdict must not be used any more.
+func (h *Holds) Drop(v *policy.Verdict) {
+	v.Cancel()
+	h.verdicts.Put(v)
+}
+
+// Keep keeps a verdict that was reserved until it is settled by its id, or canceled because expiry has passed: from 1 ms to
+// 24 h, or 0 for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used any
+// more, so what is told of it has to be told before, or at least copied. An error says why it is not kept; then it was canceled.
+//
+// An id is 26 letters and digits which nobody can guess.
+func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration) (id string, err error) {
+	if expiry == 0 {
+		expiry = DefaultExpiry
+	}
+	if expiry < LeastExpiry || expiry > MostExpiry {
+		h.Drop(v)
+		return "", fmt.Errorf("weir: expiry %v: must be from %v to %v", expiry, LeastExpiry, MostExpiry)
+	}
+	kept := &hold{id: rand.Text(), verdict: v, expires: time.Now().Add(min(expiry, Longest(v)))}
+	if err := h.add(kept); err != nil {
+		h.Drop(v)
+		return "", err
+	}
+	return kept.id, nil
+}
+
+func (h *Holds) add(kept *hold) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return ErrClosed
+	case h.count >= h.most:
+		return ErrTooMany
+	}
+	h.count++
+	h.byID[kept.id] = kept
+	h.due.push(kept)
+	if h.due[0] == kept {
+		h.arm()
+	}
+	return nil
+}
+
+// Longest is for how long a verdict can be kept: 24 h, or shortly less than the shortest Hold among its policies that are shared or
+// durable, as what keeps their limits cancels by itself what was not settled until then.
+func Longest(v *policy.Verdict) time.Duration {
+	longest := MostExpiry
+	for i := range v.Parts {
+		p := v.Parts[i].Policy
+		if p.Consistency == policy.ConsistencyLocal && p.Durability == policy.DurabilityLocal {
+			continue
+		}
+		hold := p.Hold
+		if hold == 0 {
+			hold = DefaultExpiry // it is that of a policy, too
+		}
+		longest = min(longest, max(hold-min(hold/10, time.Second), LeastExpiry))
+	}
+	return longest
+}
+
+// Commit ends a reservation with what it really cost: for each limit that it was charged to the cost becomes actual, from 0; a
+// negative number stands for what was reserved. What is less comes back, what is more is charged, as far as the debt of a limit
+// goes. The error is ErrUnknown, or nil.
+func (h *Holds) Commit(id string, actual int64) error {
+	return h.settle(id, func(v *policy.Verdict) { v.Commit(func(*policy.Part) int64 { return actual }) })
+}
+
+// Cancel ends a reservation as if the request had never come. The error is ErrUnknown, or nil.
+func (h *Holds) Cancel(id string) error {
+	return h.settle(id, (*policy.Verdict).Cancel)
+}
+
+func (h *Holds) settle(id string, how func(*policy.Verdict)) error {
+	h.mu.Lock()
+	kept := h.byID[id]
+	if kept == nil {
+		h.mu.Unlock()
+		return ErrUnknown
+	}
+	delete(h.byID, id)
+	h.due.remove(kept)
+	h.mu.Unlock()
+	h.end(kept, how)
+	return nil
+}
+
+// end settles a hold that nobody else can find any more.
+func (h *Holds) end(kept *hold, how func(*policy.Verdict)) {
+	how(kept.verdict) // may ask a store
+	h.verdicts.Put(kept.verdict)
+	h.mu.Lock()
+	h.count--
+	if h.count == 0 {
+		h.idle.Broadcast()
+	}
+	h.mu.Unlock()
+}
+
+// Len is how many reservations are open.
+func (h *Holds) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.byID)
+}
+
+// Close cancels all reservations that are open, and returns when all that were being settled are. From now on none is kept, and
+// none is known. It can be called more than once.
+func (h *Holds) Close() {
+	h.mu.Lock()
+	h.closed = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	left := h.due
+	h.due = nil
+	clear(h.byID)
+	h.mu.Unlock()
+	h.cancelAll(left)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.count > 0 {
+		h.idle.Wait()
+	}
+}
