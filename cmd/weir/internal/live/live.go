@@ -1,12 +1,10 @@
 package live
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -24,6 +22,8 @@ type Parsed struct {
 	Warnings []string
 	// Secrets are the values that came from the environment, by name. They are never told.
 	Secrets map[string]string
+	// Extra is what else was made of the files, for [Limits.Extra].
+	Extra any
 }
 
 // Mistakes is an error that lists what is wrong with a configuration, a line each.
@@ -34,10 +34,11 @@ type Mistakes interface {
 
 // Options configure [Limits].
 type Options struct {
-	// Path is the configuration file. Required.
-	Path string
-	// Parse reads it. Its error should be a [Mistakes]. Required.
-	Parse func(name string, data []byte) (Parsed, error)
+	// Path is the configuration file, and More another file, or a directory of YAML files, that is read with it. One of them is
+	// required.
+	Path, More string
+	// Parse makes a set of them. Its error should be a [Mistakes]. Required.
+	Parse func(f Files) (Parsed, error)
 	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
 	Engine policy.EngineOptions
 	// Store answers the store of shared policies, nil for none. It is asked once, when the file was read for the first time.
@@ -60,6 +61,7 @@ type Limits struct {
 	digest  [sha256.Size]byte
 
 	names   atomic.Pointer[map[string]bool]
+	extra   atomic.Pointer[any]
 	secrets atomic.Pointer[redactor]
 
 	mu       sync.Mutex // guards attempts
@@ -69,18 +71,15 @@ type Limits struct {
 // ErrUnchanged says that a file has the same content as when it was read last.
 var ErrUnchanged = errors.New("weir: the configuration is as it was")
 
-// mostBytes is how long a configuration may be.
-const mostBytes = 16 << 20
-
 // Load reads the configuration for the first time. The error says all that is wrong with it.
 func Load(o Options) (*Limits, error) {
 	l := &Limits{o: o, log: o.Logger}
 	l.secrets.Store(&redactor{})
-	data, err := l.read()
+	files, err := l.read()
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := o.Parse(o.Path, data)
+	parsed, err := o.Parse(files)
 	if err != nil {
 		return nil, err
 	}
@@ -101,29 +100,13 @@ func Load(o Options) (*Limits, error) {
 	}
 	l.engine, err = policy.NewEngine(withChecks(parsed.Set), options)
 	if err != nil {
-		return nil, fmt.Errorf("weir: %s cannot be used: %w", o.Path, err)
+		return nil, fmt.Errorf("weir: %s cannot be used: %w", l.name(), err)
 	}
-	l.digest = sha256.Sum256(data)
-	l.accept(parsed.Set)
+	l.digest = files.digest()
+	l.accept(parsed)
 	l.attempts = attempts{lastAttempt: time.Now()}
 	l.warn(parsed.Warnings)
 	return l, nil
-}
-
-func (l *Limits) read() ([]byte, error) {
-	f, err := os.Open(l.o.Path)
-	if err != nil {
-		return nil, fmt.Errorf("weir: configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("weir: configuration: %w", err)
-	case len(data) > mostBytes:
-		return nil, fmt.Errorf("weir: configuration: %s is longer than %d bytes", l.o.Path, mostBytes)
-	}
-	return data, nil
 }
 
 // Reload reads the configuration again and puts it in force, or says all that is wrong with it and leaves everything as it
@@ -141,19 +124,22 @@ func (l *Limits) reloadIfChanged() error {
 func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 	l.loading.Lock()
 	defer l.loading.Unlock()
-	data, err := l.read()
-	digest := sha256.Sum256(data)
+	if l.fixed() {
+		return 0, ErrFixed
+	}
+	files, err := l.read()
+	digest := files.digest()
 	if err != nil {
 		digest = sha256.Sum256([]byte(err.Error())) // a file that is gone is told of once
 	}
-	if onlyIfChanged && bytes.Equal(digest[:], l.digest[:]) {
+	if onlyIfChanged && digest == l.digest {
 		return 0, ErrUnchanged
 	}
 	l.digest = digest
 	if err != nil {
 		return 0, l.refuse(cause, err)
 	}
-	parsed, err := l.o.Parse(l.o.Path, data)
+	parsed, err := l.o.Parse(files)
 	if err != nil {
 		return 0, l.refuse(cause, err)
 	}
@@ -165,7 +151,7 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 		l.secrets.Store(before)
 		return 0, l.refuse(cause, err)
 	}
-	l.accept(parsed.Set)
+	l.accept(parsed)
 	changes = withoutChecks(changes)
 	l.mu.Lock()
 	l.attempts.loaded(cause)
@@ -175,12 +161,21 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 	return len(changes), nil
 }
 
-func (l *Limits) accept(set *policy.Set) {
-	names := make(map[string]bool, len(set.Policies))
-	for i := range set.Policies {
-		names[set.Policies[i].Name] = set.Policies[i].Key != nil
+func (l *Limits) accept(p Parsed) {
+	names := make(map[string]bool, len(p.Set.Policies))
+	for i := range p.Set.Policies {
+		names[p.Set.Policies[i].Name] = p.Set.Policies[i].Key != nil
 	}
 	l.names.Store(&names)
+	l.extra.Store(&p.Extra)
+}
+
+// name is where the limits stand.
+func (l *Limits) name() string {
+	if l.o.Path == "" {
+		return l.o.More
+	}
+	return l.o.Path
 }
 
 // mostTold is how many changes or mistakes are logged each by itself.
@@ -189,7 +184,7 @@ const mostTold = 200
 // tell logs what has changed.
 func (l *Limits) tell(cause string, changes []policy.Change) {
 	secrets := l.secrets.Load()
-	l.log.Info("configuration loaded", "file", l.o.Path, "cause", cause, "version", l.engine.Report().Version,
+	l.log.Info("configuration loaded", "file", l.name(), "cause", cause, "version", l.engine.Report().Version,
 		"changes", len(changes))
 	for i, c := range changes {
 		if i == mostTold {
@@ -221,7 +216,7 @@ func (l *Limits) refuse(cause string, err error) error {
 	l.mu.Lock()
 	l.attempts.failed(cause, lines)
 	l.mu.Unlock()
-	l.log.Error("configuration refused, the one before stays in force", "file", l.o.Path, "cause", cause,
+	l.log.Error("configuration refused, the one before stays in force", "file", l.name(), "cause", cause,
 		"mistakes", len(lines))
 	for _, line := range lines[:min(len(lines), mostTold)] {
 		l.log.Error("mistake", "text", line)
@@ -269,6 +264,10 @@ func signalName(s os.Signal) string {
 
 // Engine decides on requests.
 func (l *Limits) Engine() *policy.Engine { return l.engine }
+
+// Extra is what else was made of the files that were read last: see [Parsed]. While they are put in force it is that of the files
+// before a moment longer than the set is.
+func (l *Limits) Extra() any { return *l.extra.Load() }
 
 // Has tells whether there is a policy with this name.
 func (l *Limits) Has(name string) bool {

@@ -85,12 +85,12 @@ func loaded(t *testing.T, text string) (l *Limits, path string, log *strings.Bui
 	}
 	l, err := Load(Options{
 		Path: path, Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Parse: func(name string, data []byte) (Parsed, error) {
-			if string(data) == "bad" {
+		Parse: func(f Files) (Parsed, error) {
+			if name := f.File.Name; string(f.File.Data) == "bad" {
 				return Parsed{}, errors.Join(errors.New(name+":1:1: first"), errors.New(name+":2:1: second"))
 			}
 			set := &policy.Set{}
-			for p := range strings.FieldsSeq(string(data)) {
+			for p := range strings.FieldsSeq(string(f.File.Data)) {
 				set.Policies = append(set.Policies, policy.Policy{
 					Name: p, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
 				})

@@ -13,7 +13,7 @@ type Status struct {
 	// engine does not see if the file could not be read.
 	policy.Report
 
-	// File is the configuration file.
+	// File is the configuration file, "" if there is none.
 	File string `json:"file"`
 	// Reloads counts the configurations that were put in force after the first one, Refused those that could not be.
 	Reloads uint64 `json:"reloads"`
@@ -44,7 +44,7 @@ func (a *attempts) failed(cause string, mistakes []string) {
 
 // Status answers the state. The rules for checks are left out.
 func (l *Limits) Status() Status {
-	s := Status{File: l.o.Path, Report: l.engine.Report()}
+	s := Status{File: l.name(), Report: l.engine.Report()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.Reloads, s.Refused, s.LastCause = l.attempts.reloads, l.attempts.refused, l.attempts.lastCause

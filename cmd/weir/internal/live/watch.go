@@ -28,12 +28,12 @@ const (
 func (l *Limits) Watch(ctx context.Context) (<-chan struct{}, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("weir: watching %s: %w", l.o.Path, err)
+		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
 	}
-	d := &directories{watcher: w, path: l.o.Path}
+	d := &directories{watcher: w, path: l.o.Path, more: l.o.More}
 	if err := d.follow(); err != nil {
 		_ = w.Close() // nothing was watched
-		return nil, fmt.Errorf("weir: watching %s: %w", l.o.Path, err)
+		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -94,12 +94,37 @@ func (l *Limits) look(d *directories) {
 // directories are those that are watched.
 type directories struct {
 	watcher *fsnotify.Watcher
-	path    string
+	// path is a file, more a file or a directory of files; either may be "".
+	path, more string
+}
+
+// wanted are the directories to be watched now.
+func (d *directories) wanted() []string {
+	var dirs []string
+	if d.path != "" {
+		dirs = directoriesOf(d.path)
+	}
+	if d.more == "" {
+		return dirs
+	}
+	dirs = append(dirs, directoriesOf(d.more)...)
+	if info, err := os.Stat(d.more); err == nil && info.IsDir() {
+		// Its files are links, perhaps.
+		entries, _ := os.ReadDir(d.more) // what cannot be read cannot be watched
+		dirs = append(dirs, d.more)
+		for _, e := range entries {
+			if isYAML(e.Name()) && e.Type()&os.ModeSymlink != 0 && len(dirs) < mostFiles {
+				dirs = append(dirs, directoriesOf(filepath.Join(d.more, e.Name()))...)
+			}
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // follow watches all directories in which something can happen that makes the path mean another file, and no others.
 func (d *directories) follow() error {
-	wanted := directoriesOf(d.path)
+	wanted := d.wanted()
 	var errs []error
 	for _, dir := range wanted {
 		if err := d.watcher.Add(dir); err != nil {

@@ -18,9 +18,9 @@ type reader struct {
 }
 
 // parse reads a configuration.
-func (r *reader) parse(name string, data []byte) (live.Parsed, error) {
+func (r *reader) parse(files live.Files) (live.Parsed, error) {
 	secrets := make(map[string]string)
-	f, err := config.Parse(name, data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
+	f, err := config.Parse(files.File.Name, files.File.Data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
 		value, ok := os.LookupEnv(name)
 		if ok {
 			secrets[name] = value

@@ -30,8 +30,8 @@ func newConfigured(t *testing.T, text string, engine policy.EngineOptions) (*che
 	}
 	limits, err := live.Load(live.Options{
 		Path: path, Engine: engine, Logger: slog.New(slog.DiscardHandler),
-		Parse: func(name string, data []byte) (live.Parsed, error) {
-			f, err := config.Parse(name, data, config.Options{})
+		Parse: func(files live.Files) (live.Parsed, error) {
+			f, err := config.Parse(files.File.Name, files.File.Data, config.Options{})
 			if err != nil {
 				return live.Parsed{}, err
 			}
