@@ -5,9 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Plan is a limit that a Keyed has checked, for [Charge.Plan].
+// Plan is a limit that a Keyed has checked, for [Charge.Plan], and for keys that bring their limit with each request: see
+// [Plan.TakeBytes].
 type Plan struct {
 	k     *keyed
+	of    *Keyed[string] // nil if keys are no strings
 	terms atomic.Pointer[terms]
 }
 
@@ -19,6 +21,7 @@ func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
 		return nil, &OptionError{"Keyed.Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
 	}
 	p := &Plan{k: &k.keyed}
+	p.of, _ = any(k).(*Keyed[string])
 	if l == (Limit{}) || l == k.base.limit {
 		p.terms.Store(k.base)
 		return p, nil
