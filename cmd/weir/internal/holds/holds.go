@@ -125,22 +125,23 @@ func (h *Holds) add(kept *hold) error {
 	return nil
 }
 
-// Longest is for how long a verdict can be kept: 24 h, or shortly less than the shortest Hold among its policies that are shared or
+// Longest is for how long a verdict can be kept: 24 h, or shortly less than the longest Hold among its policies that are shared or
 // durable, as what keeps their limits cancels by itself what was not settled until then.
 func Longest(v *policy.Verdict) time.Duration {
-	longest := MostExpiry
+	hold := time.Duration(0)
 	for i := range v.Parts {
-		p := v.Parts[i].Policy
-		if p.Consistency == policy.ConsistencyLocal && p.Durability == policy.DurabilityLocal {
-			continue
+		if p := v.Parts[i].Policy; p.Shared() {
+			own := p.Hold
+			if own == 0 {
+				own = DefaultExpiry // it is that of a policy, too
+			}
+			hold = max(hold, own)
 		}
-		hold := p.Hold
-		if hold == 0 {
-			hold = DefaultExpiry // it is that of a policy, too
-		}
-		longest = min(longest, max(hold-min(hold/10, time.Second), LeastExpiry))
 	}
-	return longest
+	if hold == 0 {
+		return MostExpiry
+	}
+	return max(hold-min(hold/10, time.Second), LeastExpiry)
 }
 
 // Commit ends a reservation with what it really cost: for each limit that it was charged to the cost becomes actual, from 0; a
