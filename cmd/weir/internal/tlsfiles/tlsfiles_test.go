@@ -1,0 +1,180 @@
+package tlsfiles_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
+)
+
+// made is a certificate of its own authority, and its key, in PEM.
+func made(t *testing.T, name string) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+}
+
+type directory struct {
+	t    *testing.T
+	path string
+}
+
+func (d directory) write(name string, data []byte) string {
+	d.t.Helper()
+	path := filepath.Join(d.path, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	return path
+}
+
+// handshake answers the name that the server shows, and its protocol.
+func handshake(t *testing.T, server, client *tls.Config) (name, protocol string, err error) {
+	t.Helper()
+	here, there := net.Pipe()
+	failed := make(chan error, 1)
+	go func() {
+		s := tls.Server(there, server)
+		err := s.Handshake()
+		if err == nil {
+			_, err = s.Write([]byte("x"))
+		}
+		failed <- errors.Join(err, there.Close())
+	}()
+	c := tls.Client(here, client)
+	err = c.Handshake()
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, 1)) // a server that refuses a certificate says so here
+	}
+	_ = here.Close()
+	err = errors.Join(err, <-failed)
+	if err == nil {
+		state := c.ConnectionState()
+		name, protocol = state.PeerCertificates[0].Subject.CommonName, state.NegotiatedProtocol
+	}
+	return name, protocol, err
+}
+
+// TestCertificatesAreReadAgain when they change, and stay if what is there cannot be used.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, log := directory{t, t.TempDir()}, new(bytes.Buffer)
+		certificate, key := made(t, "one")
+		files := tlsfiles.Files{Certificate: d.write("cert", certificate), Key: d.write("key", key)}
+		c, err := tlsfiles.Load(files, slog.New(slog.NewTextHandler(log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := c.Config("h2", "http/1.1")
+		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // it is looked at here
+		shows := func(want string) {
+			t.Helper()
+			if name, protocol, err := handshake(t, server, client); err != nil || name != want || protocol != "h2" {
+				t.Errorf("%q by %q, %v, want %s", name, protocol, err, want)
+			}
+		}
+		shows("one")
+		certificate, key = made(t, "number two")
+		d.write("cert", certificate)
+		time.Sleep(2 * time.Second)
+		shows("one") // the key is another one's
+		if !strings.Contains(log.String(), "those before stay") {
+			t.Error(log)
+		}
+		d.write("key", append(key, '\n')) // the size tells, as time stands still for the file system
+		time.Sleep(2 * time.Second)
+		shows("number two")
+		if err := os.Remove(files.Key); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		shows("number two")
+	})
+}
+
+// TestClientsNeedCertificates of the authorities in the file.
+func TestClientsNeedCertificates(t *testing.T) {
+	d := directory{t, t.TempDir()}
+	certificate, key := made(t, "server")
+	known, knownKey := made(t, "known")
+	stranger, strangerKey := made(t, "stranger")
+	c, err := tlsfiles.Load(tlsfiles.Files{
+		Certificate: d.write("cert", certificate), Key: d.write("key", key), ClientCA: d.write("ca", known),
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct {
+		name             string
+		certificate, key []byte
+	}{{"known", known, knownKey}, {"stranger", stranger, strangerKey}, {"nobody", nil, nil}} {
+		client := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the server is not what is tested
+		if p.key != nil {
+			pair, err := tls.X509KeyPair(p.certificate, p.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client.Certificates = []tls.Certificate{pair}
+		}
+		if _, _, err := handshake(t, c.Config(), client); (err == nil) != (p.name == "known") {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+}
+
+// TestFilesThatCannotBeUsed: the error names the file and says why.
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	d := directory{t, t.TempDir()}
+	certificate, key := made(t, "server")
+	_, other := made(t, "other")
+	cert, private := d.write("cert", certificate), d.write("key", key)
+	for name, c := range map[string]struct {
+		files tlsfiles.Files
+		want  string
+	}{
+		"no certificate": {tlsfiles.Files{Certificate: d.path + "/none", Key: private}, "weir: certificate: open "},
+		"no key":         {tlsfiles.Files{Certificate: cert, Key: d.path + "/none"}, "weir: key: open "},
+		"other key":      {tlsfiles.Files{Certificate: cert, Key: d.write("other", other)}, "does not match"},
+		"not PEM":        {tlsfiles.Files{Certificate: d.write("text", []byte("text")), Key: private}, "text and the key"},
+		"long":           {tlsfiles.Files{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "longer than 4 MiB"},
+		"no authority":   {tlsfiles.Files{Certificate: cert, Key: private, ClientCA: private}, "has no certificate in PEM"},
+	} {
+		if _, err := tlsfiles.Load(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
