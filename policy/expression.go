@@ -1,5 +1,7 @@
 package policy
 
+import "github.com/weirhq/weir"
+
 // Text is a text that is taken from a request, such as the key that a limit is for. It is safe for concurrent use. This
 // package has those that need no language; others are expressions that a configuration has compiled.
 type Text interface {
@@ -22,5 +24,15 @@ type Number interface {
 	// Int answers it. An error says that it cannot be told.
 	Int(r *Request) (int64, error)
 	// String is the number as a configuration writes it.
+	String() string
+}
+
+// LimitSource is a limit that a request brings itself, such as the override of a descriptor. It is safe for concurrent use.
+type LimitSource interface {
+	// Limit answers it. It is not ok if the request brings none, and the limits of the policy hold as for others. An error says that
+	// it cannot be told. A limit that is not valid, or has another algorithm than that of the policy or other segments, refuses the
+	// request with ReasonInvalid, and more different ones than can be told apart with ReasonTableFull, whatever Fail is.
+	Limit(r *Request) (l weir.Limit, ok bool, err error)
+	// String is the source as a configuration writes it.
 	String() string
 }

@@ -29,6 +29,9 @@ type Policy struct {
 	// Tiers are limits that hold instead of Limits: as many, with the same names and algorithms. A name that is not there has
 	// Limits.
 	Tiers map[string][]Limit
+	// LimitBy is for limits that requests bring themselves: what it answers holds instead of the limit, and of what Keys says. Then
+	// Limits is one limit, which has the algorithm of all, and there are no tiers. Default: nil, requests bring none.
+	LimitBy LimitSource
 	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms.
 	// At most 65,536.
 	Keys map[string][]Limit

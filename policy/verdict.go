@@ -26,6 +26,8 @@ type Verdict struct {
 
 // Part is one limit that holds for a request.
 type Part struct {
+	// Request is the place of the request that it holds for among those of [Engine.TakeAll], 0 where there is one only.
+	Request int
 	// Policy is the policy, Limit the place of the limit in its Limits. They must not be changed.
 	Policy *Policy
 	Limit  int
