@@ -1,0 +1,430 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+func TestPlanCalls(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	k := keyedOf(t, weir.KeyedOptions{Name: "calls", Rate: weir.PerSecond(1), Clock: clock})
+	p := planOf(t, k, perHour(5))
+	key := []byte("a")
+	want := func(what string, got, want weir.Decision) {
+		t.Helper()
+		if want.Limit, want.Policy = 5, "calls"; got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	want("a refund of a key that is not known", p.RefundBytes(key, 9), weir.Decision{Allowed: true, Remaining: 5})
+	want("a probe of it", p.PeekBytes(key, 0), weir.Decision{Allowed: true, Remaining: 5})
+	want("too many of it", p.TakeBytes(key, 6), weir.Decision{Reason: weir.ReasonNever, Remaining: 5, RetryAfter: weir.Never})
+	if s := k.Stats(); s.Keys != 0 {
+		t.Errorf("%d keys have a state, though nothing was taken", s.Keys)
+	}
+	want("the first", p.TakeBytes(key, 4), weir.Decision{Allowed: true, Remaining: 1, ResetAfter: 4 * time.Hour})
+	want("too early", p.TakeBytes(key, 3), weir.Decision{
+		Reason: weir.ReasonLimited, Remaining: 1, RetryAfter: 2 * time.Hour, ResetAfter: 4 * time.Hour,
+	})
+	want("a look", p.PeekBytes(key, 1), weir.Decision{Allowed: true, Remaining: 1, ResetAfter: 4 * time.Hour})
+	want("a refund", p.RefundBytes(key, 2), weir.Decision{Allowed: true, Remaining: 3, ResetAfter: 2 * time.Hour})
+	want("nothing back", p.RefundBytes(key, 0), weir.Decision{Allowed: true, Remaining: 3, ResetAfter: 2 * time.Hour})
+	want("less than nothing back", p.RefundBytes(key, -9), weir.Decision{Allowed: true, Remaining: 3, ResetAfter: 2 * time.Hour})
+	clock.Advance(time.Hour / 2)
+	want("more than all back", p.RefundBytes(key, 1e18), weir.Decision{Allowed: true, Remaining: 5})
+	want("all", p.TakeBytes(key, 5), weir.Decision{Allowed: true, ResetAfter: 5 * time.Hour})
+	want("a probe", p.TakeBytes(key, 0), weir.Decision{
+		Reason: weir.ReasonLimited, RetryAfter: time.Hour, ResetAfter: 5 * time.Hour,
+	})
+	key[0] = 'b'
+	want("another key", p.PeekBytes(key, 1), weir.Decision{Allowed: true, Remaining: 5})
+	if top := k.Top(1); len(top) != 1 || top[0].Key != "a" {
+		t.Errorf("the name of a key has changed with the bytes of the caller: %+v", top)
+	}
+	if s := k.Stats(); s.Granted != 2 || s.Refused != 2 || s.Keys != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestPlanCallsThatAreRefused(t *testing.T) {
+	numbers, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1)}, func(int) weir.Limit { return weir.Limit{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofNumbers, err := numbers.Plan(weir.Limit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leased := keyedOf(t, weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	k := hourly(t, "", 3)
+	closed := hourly(t, "", 3)
+	ofClosed := planOf(t, closed, perHour(3))
+	ofClosed.TakeBytes([]byte("a"), 1)
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what   string
+		plan   *weir.Plan
+		n      int64
+		reason weir.Reason
+		refund weir.Reason
+	}{
+		{"keys that are no strings", ofNumbers, 1, weir.ReasonInvalid, weir.ReasonInvalid},
+		{"concurrency", planOf(t, leased, weir.Limit{}), 1, weir.ReasonInvalid, weir.ReasonInvalid},
+		{"a negative number", planOf(t, k, perHour(5)), -1, weir.ReasonInvalid, weir.ReasonNone},
+		{"a closed limiter", ofClosed, 1, weir.ReasonClosed, weir.ReasonClosed},
+	} {
+		take, peek, refund := c.plan.TakeBytes([]byte("a"), c.n), c.plan.PeekBytes([]byte("a"), c.n), c.plan.RefundBytes([]byte("a"), c.n)
+		if take.Allowed || take.Reason != c.reason || take.RetryAfter != weir.Never {
+			t.Errorf("%s: take %+v", c.what, take)
+		}
+		if peek.Allowed || peek.Reason != c.reason {
+			t.Errorf("%s: peek %+v", c.what, peek)
+		}
+		if refund.Reason != c.refund || refund.Allowed != (c.refund == weir.ReasonNone) {
+			t.Errorf("%s: refund %+v", c.what, refund)
+		}
+	}
+}
+
+// TestPlanCallsAnswerAsKeyed compares the calls of plans with those of a limiter that chooses the same limits by its function,
+// for all algorithms, on histories in which limits change, clocks advance, and keys have overrides.
+func TestPlanCallsAnswerAsKeyed(t *testing.T) {
+	for _, base := range []weir.Limit{
+		{Rate: weir.PerSecond(10), Burst: 20},
+		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
+		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10), Segments: 4},
+		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)},
+		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+	} {
+		t.Run(base.Algorithm.String(), func(t *testing.T) {
+			for seed := range uint64(40) {
+				comparePlanCalls(t, base, seed)
+			}
+		})
+	}
+}
+
+func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 1))
+	clock := weir.NewManualClock(1)
+	chosen := base
+	o := weir.KeyedOptions{
+		Algorithm: base.Algorithm, Rate: base.Rate, Burst: base.Burst, Segments: base.Segments, Calendar: base.Calendar, Clock: clock,
+	}
+	planned := keyedOf(t, o)
+	byFunc, err := weir.NewKeyedFunc(o, func(string) weir.Limit { return chosen })
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := []weir.Limit{base}
+	for range 4 {
+		l := base
+		if l.Algorithm == weir.AlgorithmTokenBucket {
+			l.Rate, l.Burst = weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))}, 1+random.Int64N(40)
+		} else if l.Burst > 0 {
+			l.Burst = 1 + random.Int64N(40)
+		} else {
+			l.Rate.Permits = 1 + random.Int64N(40)
+		}
+		limits = append(limits, l)
+	}
+	var plans []*weir.Plan
+	for _, l := range limits {
+		plans = append(plans, planOf(t, planned, l))
+	}
+	held := map[string]weir.Limit{}
+	for i := range 3 { // an override of a key that is not known would be in the place of another limit
+		held[strconv.Itoa(i)] = base
+		planned.Take(strconv.Itoa(i), 1)
+		byFunc.Take(strconv.Itoa(i), 1)
+	}
+	for step := range 400 {
+		which, key, n := random.IntN(len(limits)), strconv.Itoa(random.IntN(3)), random.Int64N(12)
+		p := plans[which]
+		chosen = limits[which]
+		var got, want weir.Decision
+		kind := random.IntN(10)
+		switch kind {
+		case 0:
+			clock.Advance(time.Duration(random.Int64N(2e9)))
+			continue
+		case 1:
+			if random.IntN(8) == 0 {
+				d := time.Duration(1 + random.Int64N(1e9))
+				chosen = held[key] // what the override is in the place of
+				l := limits[random.IntN(len(limits))]
+				if x, y := planned.Override(key, l, d), byFunc.Override(key, l, d); x != nil || y != nil {
+					t.Fatal(x, y)
+				}
+			}
+			continue
+		case 2:
+			got, want = p.PeekBytes([]byte(key), n), byFunc.Peek(key, n)
+		case 3, 4:
+			byFunc.Peek(key, 0) // moves it to the limit
+			byFunc.Refund(key, n)
+			got, want = p.RefundBytes([]byte(key), n), byFunc.Peek(key, 0)
+		default:
+			got, want = p.TakeBytes([]byte(key), n), byFunc.Take(key, n)
+		}
+		held[key] = limits[which]
+		if got != want {
+			t.Fatalf("seed %d, step %d, call %d of %d permits under %v: %+v, want %+v", seed, step, kind, n, limits[which], got, want)
+		}
+	}
+}
+
+// TestPlanCallsChangeTheLimit: what is available stays so up to the new limit, and is never scaled.
+func TestPlanCallsChangeTheLimit(t *testing.T) {
+	k := hourly(t, "", 100)
+	a := []byte("a")
+	for i, c := range []struct{ burst, take, left int64 }{
+		{100, 30, 70}, {1000, 5, 65}, {50, 0, 50}, {100, 10, 40}, {7, 1, 6}, {1000, 0, 6},
+	} {
+		p := planOf(t, k, perHour(c.burst))
+		if d := p.TakeBytes(a, c.take); !d.Allowed || d.Remaining != c.left || d.Limit != c.burst {
+			t.Errorf("%d: %+v, want %+v", i, d, c)
+		}
+		if d := p.RefundBytes(a, 0); d.Remaining != c.left {
+			t.Errorf("%d: a look finds %+v", i, d)
+		}
+	}
+	if d := planOf(t, k, perHour(10)).RefundBytes(a, 1e15); d.Remaining != 10 || d.ResetAfter != 0 {
+		t.Errorf("a refund beyond the limit: %+v", d)
+	}
+	if d := planOf(t, k, perHour(100)).PeekBytes(a, 1); d.Remaining != 10 {
+		t.Errorf("the refund was bounded by another limit than that of its plan: %+v", d)
+	}
+}
+
+// TestPlanCallsServeWaiters: who waits for a key is not overtaken, and gets what is given back.
+func TestPlanCallsServeWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, QueueLimit: 10},
+			func(string) weir.Limit { return weir.Limit{} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		p, a := planOf(t, k, weir.Limit{}), []byte("a")
+		p.TakeBytes(a, 4)
+		got := make(chan weir.Lease, 1)
+		go func() {
+			l, _ := k.Acquire(context.Background(), "a", 3)
+			got <- l
+		}()
+		synctest.Wait()
+		if d := p.TakeBytes(a, 1); d.Allowed || d.RetryAfter != 3*time.Hour {
+			t.Errorf("a newcomer: %+v", d)
+		}
+		if d := p.PeekBytes(a, 1); d.Allowed || d.RetryAfter != 3*time.Hour || d.Remaining != 1 {
+			t.Errorf("a look: %+v", d)
+		}
+		if d := p.RefundBytes(a, 1); d.Remaining != 2 {
+			t.Errorf("a refund that is not enough: %+v", d)
+		}
+		if d := p.RefundBytes(a, 2); d.Remaining != 1 {
+			t.Errorf("a refund: %+v, want what is left once the other one was served", d)
+		}
+		if l := <-got; !l.Allowed() {
+			t.Errorf("who waited got %+v", l.Decision())
+		}
+	})
+}
+
+// TestPlanCallsDuringAnOverride: the override decides, and the plan is what the key goes back to.
+func TestPlanCallsDuringAnOverride(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, Clock: clock})
+	p, a := planOf(t, k, perHour(50)), []byte("a")
+	p.TakeBytes(a, 20)
+	if err := k.Override("a", perHour(10), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	other := planOf(t, k, perHour(40))
+	if d := other.TakeBytes(a, 4); d.Limit != 10 || d.Remaining != 6 {
+		t.Errorf("%+v", d)
+	}
+	if d := other.RefundBytes(a, 1000); d.Limit != 10 || d.Remaining != 10 {
+		t.Errorf("a refund: %+v", d)
+	}
+	if d := other.TakeBytes(a, 11); d.Reason != weir.ReasonNever {
+		t.Errorf("more than the override: %+v", d)
+	}
+	clock.Advance(time.Minute)
+	if d := other.PeekBytes(a, 1); d.Limit != 40 || d.Remaining != 10 {
+		t.Errorf("afterwards: %+v", d)
+	}
+}
+
+// TestPlanCallsRenewThePlan: a plan that no key had gives its place to others, and gets it back when there is one.
+func TestPlanCallsRenewThePlan(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 100, Clock: clock})
+	p := planOf(t, k, perHour(7))
+	for i := range int64(3000) { // more than there are between two sweeps
+		planOf(t, k, perHour(1000+i))
+	}
+	known := []byte("known")
+	k.Take("known", 10)
+	if d := p.TakeBytes(known, 2); !d.Allowed || d.Limit != 7 || d.Remaining != 5 {
+		t.Errorf("%+v", d)
+	}
+	if d := p.RefundBytes(known, 1); d.Limit != 7 || d.Remaining != 6 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestPlanCallsUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused,
+// and keeps its state; others go on.
+func TestPlanCallsUnderALimitTooMany(t *testing.T) {
+	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
+	k.Take("known", 10)
+	known := []byte("known")
+	if d := p.TakeBytes(known, 1); d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter <= 0 || d.RetryAfter == weir.Never {
+		t.Errorf("%+v", d)
+	}
+	if d := p.PeekBytes(known, 1); !d.Allowed || d.Limit != 100 || d.Remaining != 90 {
+		t.Errorf("a look: %+v", d)
+	}
+	if d := p.RefundBytes(known, 4); d.Limit != 100 || d.Remaining != 94 {
+		t.Errorf("a refund is one of the limit that the key has: %+v", d)
+	}
+	if d := planOf(t, k, weir.Limit{}).TakeBytes(known, 1); !d.Allowed || d.Remaining != 93 {
+		t.Errorf("%+v", d)
+	}
+	if d := planOf(t, k, perHour(1500)).TakeBytes([]byte("500"), 1); !d.Allowed || d.Remaining != 1498 {
+		t.Errorf("a limit that a key has: %+v", d)
+	}
+}
+
+// TestPlanCallsContention has goroutines take and give back the permits of one key under two plans. All of them are accounted
+// for, and whoever gives some back sees them: nobody took them in between.
+func TestPlanCallsContention(t *testing.T) {
+	const burst = 50
+	k := hourly(t, "", burst)
+	plans := []*weir.Plan{planOf(t, k, perHour(burst)), planOf(t, k, weir.Limit{Rate: every(2 * time.Hour), Burst: burst})}
+	key := []byte("key")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	out := int64(0)
+	for i := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 2))
+			mine := int64(0)
+			for range 3000 {
+				p, n := plans[random.IntN(2)], 1+random.Int64N(4)
+				if random.IntN(2) == 0 {
+					if p.TakeBytes(key, n).Allowed {
+						mine += n
+					}
+				} else if n = min(n, mine); n > 0 {
+					mine -= n
+					if d := p.RefundBytes(key, n); !d.Allowed || d.Remaining < n || d.Remaining > burst {
+						t.Errorf("after a refund of %d: %+v", n, d)
+					}
+				}
+			}
+			mu.Lock()
+			out += mine
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if d := plans[0].PeekBytes(key, 1); d.Remaining != burst-out {
+		t.Errorf("%d permits are left of %d, of which %d are out", d.Remaining, burst, out)
+	}
+}
+
+// TestPlanCallsDoNotAllocate: not even where the plan of a key changes with each call.
+func TestPlanCallsDoNotAllocate(t *testing.T) {
+	if underRace {
+		return // its instrumentation allocates
+	}
+	k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	a, b, key := planOf(t, k, perHour(1000)), planOf(t, k, perHour(2000)), []byte("a key that is longer than what fits into registers")
+	a.TakeBytes(key, 1)
+	for what, call := range map[string]func(){
+		"take":   func() { a.TakeBytes(key, 1) },
+		"refuse": func() { a.TakeBytes(key, 1e6) },
+		"peek":   func() { a.PeekBytes(key, 1) },
+		"refund": func() { a.RefundBytes(key, 1) },
+		"change": func() { a.TakeBytes(key, 1); b.TakeBytes(key, 1) },
+	} {
+		if n := testing.AllocsPerRun(200, call); n != 0 {
+			t.Errorf("%s allocates %v times", what, n)
+		}
+	}
+}
+
+// BenchmarkPlanCalls compares a key that brings its limit with one of a limiter for all, with one key and with a million.
+func BenchmarkPlanCalls(b *testing.B) {
+	for _, keys := range []int{1, 1_000_000} {
+		names := make([][]byte, 0, keys)
+		texts := make([]string, 0, keys)
+		for i := range keys {
+			texts = append(texts, fmt.Sprintf("user:%08d", i))
+			names = append(names, []byte(texts[i]))
+		}
+		limit := weir.Limit{Rate: weir.PerSecond(1000), Burst: 1e6}
+		o := weir.KeyedOptions{Rate: limit.Rate, Burst: limit.Burst}
+		for _, run := range []struct {
+			name string
+			call func() func(i int)
+		}{
+			{"plan", func() func(int) {
+				p := planOf(b, keyedOf(b, weir.KeyedOptions{Rate: weir.PerSecond(1)}), limit)
+				return func(i int) { p.TakeBytes(names[i], 1) }
+			}},
+			{"plan refund", func() func(int) {
+				p := planOf(b, keyedOf(b, weir.KeyedOptions{Rate: weir.PerSecond(1)}), limit)
+				for _, name := range names {
+					p.TakeBytes(name, 1)
+				}
+				return func(i int) { p.RefundBytes(names[i], 1) }
+			}},
+			{"limitOf", func() func(int) {
+				k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1)}, func(string) weir.Limit { return limit })
+				if err != nil {
+					b.Fatal(err)
+				}
+				return func(i int) { k.Take(texts[i], 1) }
+			}},
+			{"keyed", func() func(int) {
+				k, err := weir.NewKeyed[string](o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				return func(i int) { k.Take(texts[i], 1) }
+			}},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", run.name, keys), func(b *testing.B) {
+				call := run.call()
+				for i := range keys {
+					call(i)
+				}
+				order := rand.New(rand.NewPCG(1, 1)).Perm(keys)
+				b.ReportAllocs()
+				b.ResetTimer()
+				at := 0
+				for range b.N {
+					call(order[at])
+					if at++; at == keys {
+						at = 0
+					}
+				}
+			})
+		}
+	}
+}
