@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
@@ -25,6 +26,7 @@ const (
 // configured is what a handler has that answers for the limits of a configuration.
 type configured struct {
 	limits *live.Limits
+	holds  *holds.Holds
 	admin  Admin
 	fields answer.Fields
 	// extra is added to the status.
@@ -36,12 +38,34 @@ type configured struct {
 	endWaiting context.CancelFunc
 }
 
-// NewConfigured answers a handler for the limits of a configuration: as that of [New], with checks of its policies, and
-// decisions on described requests. extra, if it is not nil, answers what the status has besides.
-func NewConfigured(limits *live.Limits, admin Admin, extra func() map[string]any) *Handler {
-	c := &configured{limits: limits, admin: admin, extra: extra}
+// Options configure a [Handler].
+type Options struct {
+	// Limits are those that it answers for: of a configuration, or fixed. Required.
+	Limits *live.Limits
+	// Holds keep reservations. They belong to the caller, who closes them when the handler has answered its last request.
+	// Default: nil, some of its own, which are never closed.
+	Holds *holds.Holds
+	// Admin says who may look at the state of the server. Default: nobody.
+	Admin Admin
+	// Extra answers what the status has besides. Default: nil, nothing.
+	Extra func() map[string]any
+	// Quotas keep the limits of durability cluster. Default: nil, nobody does.
+	Quotas Quotas
+}
+
+// NewHandler answers a handler.
+func NewHandler(o Options) *Handler {
+	c := &configured{limits: o.Limits, holds: o.Holds, admin: o.Admin, extra: o.Extra, quotas: o.Quotas}
+	if c.holds == nil {
+		c.holds = holds.New(holds.Options{})
+	}
 	c.waiting, c.endWaiting = context.WithCancel(context.Background())
 	return &Handler{configured: c}
+}
+
+// NewConfigured is [NewHandler] with holds of its own.
+func NewConfigured(limits *live.Limits, admin Admin, extra func() map[string]any) *Handler {
+	return NewHandler(Options{Limits: limits, Admin: admin, Extra: extra})
 }
 
 // exchange is the memory of one decision.

@@ -18,15 +18,21 @@ const (
 	costName   = "cost"
 	waitName   = "wait"
 
-	// mostWait is how many seconds a client may be ready to wait.
+	requestName = "request"
+	expiresName = "expires_in"
+	idName      = "id"
+	unknownName = "field" // stands for a name that is not known
+
+	// mostWait is how many seconds a client may be ready to wait, and until a reservation expires.
 	mostWait = 86400
 
 	acceptedKey    = "must be a string of 1 to 1024 bytes"
 	acceptedPolicy = "must be a string"
 	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
 	acceptedWait   = "must be a number of seconds from 0 to 86400, such as 2.5, without exponent"
+	acceptedExpiry = "must be a number of seconds from 0.001 to 86400, such as 2.5, without exponent"
+	acceptedID     = "must be the id of a reservation, a string"
 	acceptedProbe  = "must be 0 or not there with a cost of 0, which takes nothing"
-	acceptedFields = "must be policy, key, cost or wait"
 )
 
 // request is what a body asks. The slices point into the body.
@@ -35,6 +41,15 @@ type request struct {
 	key    []byte
 	cost   int64
 	wait   time.Duration
+}
+
+// asking is a request with what can stand beside it. The slices point into the body.
+type asking struct {
+	request
+
+	described *described // in place of policy, key, cost and wait
+	expires   time.Duration
+	id        []byte
 }
 
 // fault says what is wrong with a body.
@@ -68,6 +83,27 @@ const (
 	keyField
 	costField
 	waitField
+	requestField
+	expiresField
+	idField
+
+	namedFields = policyField | keyField | costField | waitField
+)
+
+// dialect is which fields a body may have.
+type dialect struct {
+	fields   int
+	accepted string
+}
+
+var (
+	checkDialect   = dialect{namedFields, "must be policy, key, cost or wait"}
+	itemDialect    = dialect{policyField | keyField | costField | requestField, "must be policy, key and cost, or request"}
+	reserveDialect = dialect{
+		namedFields | requestField | expiresField, "must be policy, key, cost, wait and expires_in, or request and expires_in",
+	}
+	commitDialect = dialect{idField | costField, "must be id or cost"}
+	cancelDialect = dialect{idField, "must be id"}
 )
 
 // noKey says that a key is empty where there must be one.
@@ -77,26 +113,49 @@ func noKey() error { return &fault{field: keyName, value: `""`, accepted: accept
 // overwrites body where strings are escaped. It is strict: names are compared exactly, none may occur twice, and what is not
 // known is an error, as it is probably a field that was misspelt.
 func decode(body []byte) (request, error) {
-	r := request{cost: 1}
+	a := asking{request: request{cost: 1}}
 	s := scanner{text: body}
-	seen, err := s.object(&r)
-	if err != nil {
+	if err := s.asking(&a, checkDialect); err != nil {
 		return request{}, err
 	}
-	switch {
-	case seen&keyField == 0:
-		return request{}, &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
-	case len(r.key) > maxKey:
-		return request{}, &fault{
-			field: keyName, value: excerpt(r.key), wrong: fmt.Sprintf("has %d bytes", len(r.key)), accepted: acceptedKey,
-		}
-	case r.cost == 0 && r.wait > 0:
-		return request{}, &fault{field: waitName, accepted: acceptedProbe}
+	if err := s.end(); err != nil {
+		return request{}, err
 	}
-	return r, nil
+	return a.request, nil
 }
 
-func (s *scanner) object(r *request) (seen int, err error) {
+// asking reads an object and checks what it asks, of which cost has its default.
+func (s *scanner) asking(a *asking, d dialect) error {
+	seen, err := s.object(a, d)
+	switch {
+	case err != nil:
+		return err
+	case seen&requestField != 0 && seen&namedFields != 0:
+		return &fault{field: requestName, wrong: "stands beside policy, key, cost or wait", accepted: "must be there in their place"}
+	case seen&requestField != 0 || d.fields&keyField == 0:
+		return nil
+	case seen&keyField == 0:
+		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
+	case len(a.key) > maxKey:
+		return &fault{
+			field: keyName, value: excerpt(a.key), wrong: fmt.Sprintf("has %d bytes", len(a.key)), accepted: acceptedKey,
+		}
+	case a.cost == 0 && a.wait > 0:
+		return &fault{field: waitName, accepted: acceptedProbe}
+	}
+	return nil
+}
+
+// end finds what stands after the object.
+func (s *scanner) end() error {
+	s.space()
+	if s.at < len(s.text) {
+		return s.fault("expected nothing after the object")
+	}
+	return nil
+}
+
+func (s *scanner) object(a *asking, d dialect) (seen int, err error) {
 	s.space()
 	if !s.take('{') {
 		return 0, s.fault("the body must be a JSON object")
@@ -109,7 +168,7 @@ func (s *scanner) object(r *request) (seen int, err error) {
 			}
 			s.space()
 		}
-		field, err := s.member(r)
+		field, err := s.member(a, d)
 		if err != nil {
 			return 0, err
 		}
@@ -119,17 +178,37 @@ func (s *scanner) object(r *request) (seen int, err error) {
 		seen |= field
 		s.space()
 	}
-	s.space()
-	if s.at < len(s.text) {
-		return 0, s.fault("expected nothing after the object")
-	}
 	return seen, nil
 }
 
-var fieldNames = map[int]string{policyField: policyName, keyField: keyName, costField: costName, waitField: waitName}
+var fieldNames = map[int]string{
+	policyField: policyName, keyField: keyName, costField: costName, waitField: waitName, requestField: requestName,
+	expiresField: expiresName, idField: idName,
+}
+
+// fieldOf is the field with this name, 0 if there is none.
+func fieldOf(name []byte) int {
+	switch string(name) {
+	case policyName:
+		return policyField
+	case keyName:
+		return keyField
+	case costName:
+		return costField
+	case waitName:
+		return waitField
+	case requestName:
+		return requestField
+	case expiresName:
+		return expiresField
+	case idName:
+		return idField
+	}
+	return 0
+}
 
 // member reads a name and its value.
-func (s *scanner) member(r *request) (field int, err error) {
+func (s *scanner) member(a *asking, d dialect) (field int, err error) {
 	name, err := s.string()
 	if err != nil {
 		return 0, err
@@ -139,21 +218,26 @@ func (s *scanner) member(r *request) (field int, err error) {
 		return 0, s.fault("expected : after a name")
 	}
 	s.space()
-	switch string(name) {
-	case policyName:
-		r.policy, err = s.stringField(policyName, acceptedPolicy)
-		return policyField, err
-	case keyName:
-		r.key, err = s.stringField(keyName, acceptedKey)
-		return keyField, err
-	case costName:
-		r.cost, err = s.cost()
-		return costField, err
-	case waitName:
-		r.wait, err = s.wait()
-		return waitField, err
+	field = fieldOf(name) & d.fields
+	switch field {
+	case policyField:
+		a.policy, err = s.stringField(policyName, acceptedPolicy)
+	case keyField:
+		a.key, err = s.stringField(keyName, acceptedKey)
+	case costField:
+		a.cost, err = s.cost()
+	case waitField:
+		a.wait, err = s.wait()
+	case requestField:
+		a.described, err = s.described()
+	case expiresField:
+		a.expires, err = s.expiry()
+	case idField:
+		a.id, err = s.stringField(idName, acceptedID)
+	default:
+		err = &fault{field: unknownName, value: excerpt(name), accepted: d.accepted}
 	}
-	return 0, &fault{field: "field", value: excerpt(name), accepted: acceptedFields}
+	return field, err
 }
 
 func (s *scanner) stringField(field, accepted string) ([]byte, error) {
@@ -166,61 +250,6 @@ func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 	}
 	return value, err
 }
-
-// cost reads an integer from 0 to maxCost.
-func (s *scanner) cost() (int64, error) {
-	wrong := &fault{field: costName, value: s.excerpt(), accepted: acceptedCost}
-	start := s.at
-	var n int64
-	for ; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
-		n = n*10 + int64(s.text[s.at]-'0')
-		if n > maxCost {
-			return 0, wrong
-		}
-	}
-	digits := s.text[start:s.at]
-	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
-		return 0, wrong
-	}
-	switch s.next() {
-	case ',', '}', ' ', '\t', '\r', '\n', 0:
-		return n, nil
-	}
-	return 0, wrong
-}
-
-// wait reads a number of seconds from 0 to mostWait, to the nanosecond.
-func (s *scanner) wait() (time.Duration, error) {
-	wrong := &fault{field: waitName, value: s.excerpt(), accepted: acceptedWait}
-	var d time.Duration
-	start := s.at
-	for ; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
-		if d = d*10 + time.Duration(s.text[s.at]-'0')*time.Second; d > mostWait*time.Second {
-			return 0, wrong
-		}
-	}
-	digits := s.text[start:s.at]
-	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
-		return 0, wrong
-	}
-	if s.take('.') {
-		first := s.at
-		for unit := time.Second / 10; s.at < len(s.text) && isDigit(s.text[s.at]); s.at++ {
-			d += time.Duration(s.text[s.at]-'0') * unit
-			unit /= 10
-		}
-		if s.at == first || d > mostWait*time.Second {
-			return 0, wrong
-		}
-	}
-	switch s.next() {
-	case ',', '}', ' ', '\t', '\r', '\n', 0:
-		return d, nil
-	}
-	return 0, wrong
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 const maxExcerpt = 40
 

@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -15,12 +16,13 @@ const (
 	acceptedAttributes = "must be an object of strings"
 	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
 	acceptedPath       = "must begin with a slash, without the query"
+	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
 	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait"
 
 	pathName, clientName, headersName, attributesName = "path", "client", "headers", "attributes"
 )
 
-// described is a request that a body describes, with memory that is used again.
+// described is a request that a body describes.
 type described struct {
 	policy.Request
 
@@ -34,34 +36,64 @@ type described struct {
 // it would have without one. wait is how long the client is ready to wait.
 func decodeDescribed(body []byte, r *policy.Request) (probe bool, wait time.Duration, err error) {
 	*r = policy.Request{Protocol: "http"}
-	d := described{seen: make(map[string]bool)}
 	s := scanner{text: body}
 	s.space()
 	if s.next() != '{' {
 		return false, 0, s.fault("the body must be a JSON object")
 	}
-	err = s.members(func(name string) error {
+	d := described{seen: make(map[string]bool)}
+	if err := d.object(&s); err != nil {
+		return false, 0, err
+	}
+	if err := s.end(); err != nil {
+		return false, 0, err
+	}
+	*r = d.Request
+	return d.probe, d.wait, nil
+}
+
+// object reads the object, which comes next.
+func (d *described) object(s *scanner) error {
+	err := s.members(func(name string) error {
 		if d.seen[name] {
 			return &fault{field: name, wrong: "stands there twice", accepted: "must be there once"}
 		}
 		d.seen[name] = true
-		return d.member(&s, name)
+		return d.member(s, name)
 	})
-	if err != nil {
-		return false, 0, err
+	switch {
+	case err != nil:
+		return err
+	case d.probe && d.wait > 0:
+		return &fault{field: waitName, accepted: acceptedProbe}
+	case d.Protocol == "":
+		d.Protocol = "http"
 	}
-	s.space()
-	if s.at < len(s.text) {
-		return false, 0, s.fault("expected nothing after the object")
+	return nil
+}
+
+// described reads the object of a field that describes a request.
+func (s *scanner) described() (*described, error) {
+	if s.next() != '{' {
+		return nil, &fault{field: requestName, value: s.excerpt(), accepted: acceptedRequest}
 	}
-	if d.probe && d.wait > 0 {
-		return false, 0, &fault{field: waitName, accepted: acceptedProbe}
+	d := &described{seen: make(map[string]bool)}
+	return d, within(requestName, d.object(s))
+}
+
+// within says in which field a fault is.
+func within(field string, err error) error {
+	f, ok := errors.AsType[*fault](err)
+	switch {
+	case !ok:
+	case f.field == "":
+		f.wrong = field + ": " + f.wrong
+	case f.field == unknownName:
+		f.wrong = "in " + field
+	default:
+		f.field = field + "." + f.field
 	}
-	if d.Protocol == "" {
-		d.Protocol = r.Protocol
-	}
-	*r = d.Request
-	return d.probe, d.wait, nil
+	return err
 }
 
 // member reads the value of a name.
@@ -93,7 +125,7 @@ func (d *described) member(s *scanner, name string) (err error) {
 	case waitName:
 		d.wait, err = s.wait()
 	default:
-		return &fault{field: "field", value: excerpt([]byte(name)), accepted: acceptedDescribed}
+		return &fault{field: unknownName, value: excerpt([]byte(name)), accepted: acceptedDescribed}
 	}
 	return err
 }
