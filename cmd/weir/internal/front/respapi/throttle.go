@@ -1,11 +1,200 @@
 package respapi
 
-// throttle answers CL.THROTTLE.
-type throttle struct{}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
 
-func newThrottle(Options) (*throttle, error) { return &throttle{}, nil }
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+)
 
-func (*throttle) commands() []command { return nil }
+// throttle answers CL.THROTTLE and its relatives, which bring the limit of a key with each call. Their keys have nothing to do
+// with those of policies.
+type throttle struct {
+	keys  *weir.Keyed[string]
+	plans *planCache
+}
+
+// DefaultMaxKeys is how many keys CL.THROTTLE keeps unless [Options] say otherwise.
+const DefaultMaxKeys = 1_000_000
+
+func newThrottle(o Options) (*throttle, error) { return throttleAt(o.MaxKeys, nil) }
+
+// throttleAt is newThrottle with a clock; nil is that of the process.
+func throttleAt(maxKeys int, clock weir.Clock) (*throttle, error) {
+	if maxKeys == 0 {
+		maxKeys = DefaultMaxKeys
+	}
+	// The limit of the options is that of nobody: every call brings one.
+	keys, err := weir.NewKeyedFunc(
+		weir.KeyedOptions{Name: "cl.throttle", Rate: weir.PerSecond(1), MaxKeys: maxKeys, MaxNames: 1, Clock: clock},
+		func(string) weir.Limit { return weir.Limit{} },
+	)
+	if err != nil {
+		return nil, fmt.Errorf("weir: MaxKeys is %d: must be from 1 to 2147483648, or 0 for %d", maxKeys, DefaultMaxKeys)
+	}
+	return &throttle{keys, newPlanCache(keys)}, nil
+}
+
+const throttleArguments = "key max_burst count period [quantity]"
+
+func (t *throttle) commands() []command {
+	all := make([]command, 0, 4)
+	for _, name := range []string{"cl.throttle", "throttle", "rl.throttle"} {
+		usage := "ERR Usage: " + name + " <key> <max_burst> <count per period> <period> [<quantity>]"
+		all = append(all, command{
+			name: name, arity: -5, flags: write | fast, key: 1, group: "rate-limit",
+			summary:   "Takes permits of a key under the limit that the call brings",
+			arguments: throttleArguments, arityError: usage,
+			run: func(_ context.Context, w *resp.Writer, args [][]byte) { t.throttle(w, args, usage) },
+		})
+	}
+	return append(all, command{
+		name: "gcra", arity: -5, flags: write | fast, key: 1, group: "rate-limit",
+		summary:   "Takes permits of a key under the limit that the call brings (experimental)",
+		arguments: "key max-burst tokens-per-period period [TOKENS count]",
+		run:       func(_ context.Context, w *resp.Writer, args [][]byte) { t.gcra(w, args) },
+	})
+}
 
 // status adds what there is to tell to that of the server.
-func (*throttle) status(map[string]any) {}
+func (t *throttle) status(into map[string]any) {
+	s := t.keys.Stats()
+	into["throttle"] = map[string]any{
+		"keys": s.Keys, "max_keys": s.MaxKeys, "granted": s.Granted, "refused": s.Refused,
+	}
+}
+
+// names are what the fields of a limit are called in errors.
+type names struct{ burst, count string }
+
+var (
+	cellNames = names{"max_burst", "count"}
+	gcraNames = names{"max-burst", "tokens-per-period"}
+)
+
+// throttle answers CL.THROTTLE key max_burst count period [quantity].
+func (t *throttle) throttle(w *resp.Writer, args [][]byte, usage string) {
+	if len(args) != 5 && len(args) != 6 {
+		w.Error(usage)
+		return
+	}
+	var numbers [4]int64
+	numbers[3] = 1 // the quantity
+	for i, arg := range args[2:] {
+		n, ok := parseInt(arg)
+		if !ok {
+			w.Error("ERR Couldn't parse as integer: " + excerpt(arg))
+			return
+		}
+		numbers[i] = n
+	}
+	period := numbers[2]
+	if period < 0 || period > mostSeconds {
+		w.Error(fmt.Sprintf("ERR period is %d: must be from 1 to %d seconds", period, mostSeconds))
+		return
+	}
+	t.answer(w, args[1], limitKey{numbers[0], numbers[1], period * int64(time.Second)}, numbers[3], cellNames)
+}
+
+// gcra answers GCRA key max-burst tokens-per-period period [TOKENS count].
+func (t *throttle) gcra(w *resp.Writer, args [][]byte) {
+	quantity, ok := int64(1), false
+	switch {
+	case len(args) == 7 && (strings.EqualFold(string(args[5]), "TOKENS") || strings.EqualFold(string(args[5]), "NUM_REQUESTS")):
+		if quantity, ok = parseInt(args[6]); !ok || quantity < 0 {
+			w.Error("ERR TOKENS is " + excerpt(args[6]) + ": must be a whole number from 0 to 9223372036854775807")
+			return
+		}
+	case len(args) != 5:
+		w.Error("ERR syntax error: must be GCRA key max-burst tokens-per-period period [TOKENS count]")
+		return
+	}
+	burst, ok := parseInt(args[2])
+	if !ok {
+		w.Error("ERR Couldn't parse as integer: " + excerpt(args[2]))
+		return
+	}
+	count, ok := parseInt(args[3])
+	if !ok {
+		w.Error("ERR Couldn't parse as integer: " + excerpt(args[3]))
+		return
+	}
+	period, ok := parseSeconds(args[4])
+	if !ok {
+		w.Error(fmt.Sprintf("ERR period is %s: must be a number of seconds from 0.000000001 to %d, without exponent",
+			excerpt(args[4]), mostSeconds))
+		return
+	}
+	t.answer(w, args[1], limitKey{burst, count, period}, quantity, gcraNames)
+}
+
+// answer takes quantity permits of the key, looks if that is 0, and gives back if it is less.
+func (t *throttle) answer(w *resp.Writer, key []byte, l limitKey, quantity int64, n names) {
+	plan := t.plans.lookup(l)
+	if plan == nil {
+		var err error
+		switch plan, err = t.plans.add(l, n); {
+		case errors.Is(err, weir.ErrTableFull) && quantity > 0: // as for a new key that finds no room
+			d := weir.Decision{Limit: l.burst + 1, RetryAfter: time.Second}
+			if quantity > d.Limit {
+				d.RetryAfter = weir.Never
+			}
+			reply(w, &d)
+			return
+		case errors.Is(err, weir.ErrTableFull):
+			w.Error("ERR keys are held to 65534 other limits already: use fewer, or wait until the keys of some have all permits")
+			return
+		case err != nil:
+			w.Error("ERR " + err.Error())
+			return
+		}
+	}
+	var d weir.Decision
+	switch {
+	case quantity > 0:
+		d = plan.TakeBytes(key, quantity)
+	case quantity == 0:
+		d = plan.PeekBytes(key, 0)
+	default:
+		d = plan.RefundBytes(key, -max(quantity, -math.MaxInt64))
+	}
+	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonInvalid {
+		w.Error("ERR the limiter is closed")
+		return
+	}
+	if quantity <= 0 {
+		d.Allowed = true // nothing was asked for
+	}
+	reply(w, &d)
+}
+
+// reply writes the five integers.
+func reply(w *resp.Writer, d *weir.Decision) {
+	limited, retryAfter := int64(0), int64(-1)
+	if !d.Allowed {
+		limited = 1
+		if d.RetryAfter != weir.Never {
+			retryAfter = seconds(d.RetryAfter)
+		}
+	}
+	w.Array(5)
+	w.Int(limited)
+	w.Int(d.Limit)
+	w.Int(d.Remaining)
+	w.Int(retryAfter)
+	w.Int(seconds(d.ResetAfter))
+}
+
+// seconds is d in seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}

@@ -1,0 +1,84 @@
+package respapi
+
+import (
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/algo"
+)
+
+// parseInt reads a decimal number with a sign or without, and nothing else.
+func parseInt(text []byte) (n int64, ok bool) {
+	digits, negative := text, false
+	if len(digits) > 0 && (digits[0] == '-' || digits[0] == '+') {
+		negative = digits[0] == '-'
+		digits = digits[1:]
+	}
+	if len(digits) == 0 {
+		return 0, false
+	}
+	var u uint64
+	for _, c := range digits {
+		c -= '0'
+		if c > 9 || u > math.MaxInt64/10 { // with this digit it would be too large
+			return 0, false
+		}
+		u = u*10 + uint64(c)
+	}
+	if negative {
+		return -int64(u), u <= -math.MinInt64
+	}
+	return int64(u), u <= math.MaxInt64
+}
+
+// parseSeconds reads a number of seconds that is not negative, with up to 9 decimals, in nanoseconds.
+func parseSeconds(text []byte) (ns int64, ok bool) {
+	whole, decimals := text, []byte(nil)
+	for i, c := range text {
+		if c == '.' {
+			whole, decimals = text[:i], text[i+1:]
+			if len(decimals) == 0 {
+				return 0, false
+			}
+			break
+		}
+	}
+	s, ok := parseInt(whole)
+	if !ok || s > mostSeconds || whole[0] == '-' || whole[0] == '+' {
+		return 0, false
+	}
+	part, unit := int64(0), int64(time.Second)
+	for _, c := range decimals {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if unit /= 10; unit == 0 {
+			if c != '0' {
+				return 0, false
+			}
+			continue
+		}
+		part += int64(c-'0') * unit
+	}
+	ns = s*int64(time.Second) + part
+	return ns, ns <= int64(algo.MaxPeriod)
+}
+
+// excerpt is the beginning of what a client has sent, for an error.
+func excerpt(text []byte) string {
+	const most = 64
+	if len(text) > most {
+		return excerpt(text[:most-3]) + "..."
+	}
+	if !utf8.Valid(text) {
+		return strconv.QuoteToASCII(string(text))
+	}
+	for _, c := range text {
+		if c < ' ' || c == 0x7f {
+			return strconv.QuoteToASCII(string(text))
+		}
+	}
+	return string(text)
+}
