@@ -87,13 +87,22 @@ type Engine struct {
 
 // Take decides on a request, and charges it to all limits that hold for it or to none. It never waits for permits; where a limit
 // is shared, it waits for the answer of the store. The verdict must be released once the request has been served.
-func (e *Engine) Take(r *Request, v *Verdict) { e.decide(r, v, false) }
+func (e *Engine) Take(r *Request, v *Verdict) {
+	one := [1]*Request{r}
+	e.decide(r.Context, one[:], v, false)
+}
 
 // Reserve is Take with a cost that is settled later: the verdict must end in Commit or Cancel.
-func (e *Engine) Reserve(r *Request, v *Verdict) { e.decide(r, v, true) }
+func (e *Engine) Reserve(r *Request, v *Verdict) {
+	one := [1]*Request{r}
+	e.decide(r.Context, one[:], v, true)
+}
 
 // Peek answers what Take would, and takes nothing.
-func (e *Engine) Peek(r *Request, v *Verdict) { e.peek(r, v) }
+func (e *Engine) Peek(r *Request, v *Verdict) {
+	one := [1]*Request{r}
+	e.peek(r.Context, e.live.Load(), one[:], v)
+}
 
 // Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
 // those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is

@@ -6,60 +6,89 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TakeAll decides on several requests as one step: it charges all of them to all limits that hold for each, or none to any, and
-// no other request sees some of it. Rules, keys, tiers, lockouts and modes count for each as with Take. What several of the requests
-// ask of the same key of the same policy is asked for as a sum, and decided on together. A store is asked until ctx ends; the
-// Context of the requests does not count.
+// TakeAll decides on several requests as one step: they are charged to all limits that hold for any of them, or to none, and
+// nobody sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with Take, and
+// the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request does not
+// count.
 //
-// More than [weir.MostCharges] requests, or requests with more than that many charges, are refused with ReasonInvalid. Without any
-// request the verdict is Allowed. The Request of a part says which of the requests it is of; see [Verdict.Answer] for what one of
-// them was answered. The verdict is settled as a whole, as with Take.
+// What several of the requests ask of the same key of a policy is asked as a sum, and answered to all of them alike: so two
+// requests that cost 3 never have 5. If they bring different limits for it, that of the first holds for all of them; and if that
+// leads to a refusal, it is one towards a Lockout.
+//
+// More than [weir.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
+// Without any request the verdict is Allowed.
+//
+// Request of a part says of which request it is, and [Verdict.Answer] what a request was answered. The verdict is settled as a whole,
+// as with Take.
 func (e *Engine) TakeAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decideAll(ctx, requests, v, false)
 }
 
-// ReserveAll is TakeAll with costs that are settled later: the verdict must end in Commit or Cancel.
+// ReserveAll is TakeAll with costs that are settled later: the verdict must end in Commit or Cancel. Commit asks for the cost of each
+// part, of each request, and charges their sum where several share one key.
 func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decideAll(ctx, requests, v, true)
 }
 
 // PeekAll answers what TakeAll would, and takes nothing.
-func (e *Engine) PeekAll(_ context.Context, requests []*Request, v *Verdict) {
-	if len(requests) == 1 {
-		e.peek(requests[0], v)
+func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
+	if s := e.live.Load(); len(requests) > weir.MostCharges {
+		v.refuseAll(s)
+	} else {
+		e.peek(ctx, s, requests, v)
+	}
+}
+
+func (e *Engine) decideAll(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
+	if len(requests) <= weir.MostCharges {
+		e.decide(ctx, requests, v, reserve)
 		return
 	}
+	for range requests {
+		e.counts.requests.Add()
+	}
+	e.refused(len(requests))
 	v.refuseAll(e.live.Load())
 }
 
-func (e *Engine) decideAll(_ context.Context, requests []*Request, v *Verdict, reserve bool) {
-	if len(requests) == 1 {
-		e.decide(requests[0], v, reserve)
-		return
-	}
-	v.refuseAll(e.live.Load())
-}
-
-// refuseAll refuses requests that are too many.
+// refuseAll refuses requests that are too many, or have too many charges.
 func (v *Verdict) refuseAll(s *snapshot) {
 	v.begin(s)
 	v.Allowed, v.own = false, weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
 }
 
-// Answer is the decision that binds among those of one of the requests: it may be Allowed where the verdict is not, as another one
+// Answer is the decision on one of the requests of [Engine.TakeAll], 0 being the first and, where there was one only, that. It is
+// that of the limit which binds among those of this request: so it may be Allowed although the verdict is not, as another request
 // was refused. Limited is false if no limit holds for the request.
 func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
+	w := &v.work
+	if !v.Allowed && len(w.items) == 0 {
+		return v.own, true // nobody has looked at any of them
+	}
 	at := -1
-	for i := range v.Parts {
-		if p := &v.Parts[i]; p.Request == request && (at < 0 || binds(&p.Decision, &v.Parts[at].Decision)) {
-			at = i
+	for i := range w.items {
+		it := &w.items[i]
+		switch {
+		case int(it.request) != request:
+			continue
+		case v.own.Reason == weir.ReasonOverloaded:
+			return v.own, true
+		case it.barred():
+			return it.refusal(), true
+		}
+		for j := it.first; j >= 0 && j < it.end; j++ {
+			if at < 0 || binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
+				at = j
+			}
 		}
 	}
-	if at >= 0 {
-		return v.Parts[at].Decision, true
+	if at < 0 {
+		return noLimit(), false
 	}
-	return v.Decision(), !v.Allowed
+	return v.Parts[at].Decision, true
 }
 
 // ExemptOf tells whether a rule has freed one of the requests of all limits.
-func (v *Verdict) ExemptOf(request int) bool { return v.Exempt && request == 0 }
+func (v *Verdict) ExemptOf(request int) bool {
+	return request >= 0 && request < weir.MostCharges && v.work.exempted>>request&1 == 1
+}

@@ -151,6 +151,7 @@ func describePolicy(all []field, p *Policy) []field {
 	add("cost", spelled(p.Cost), p.Cost == nil)
 	add("mode", p.Mode.String(), p.Mode == ModeEnforce)
 	add("tiers.by", spelled(p.TierBy), p.TierBy == nil)
+	add("limit_by", spelled(p.LimitBy), p.LimitBy == nil)
 	for _, name := range sortedKeys(p.Tiers) {
 		limits("tiers."+name, p.Tiers[name])
 	}

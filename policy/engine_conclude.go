@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// conclude counts a request that was decided, and asks policies in shadow and candidates.
+// conclude counts requests that were decided, and asks policies in shadow and candidates.
 func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	w := &v.work
 	refusing, by := 0, -1
@@ -27,15 +27,17 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 			}
 			continue
 		}
-		refusing++
-		by = i
+		if it.joined < 0 {
+			refusing++
+			by = i
+		}
 		counts.refused.Add()
 		if it.policy.Lockout != nil {
 			e.noteRefusal(v, it)
 		}
 	}
 	if !v.Allowed {
-		e.counts.refused.Add()
+		e.refused(w.limited)
 		if s.lockouts {
 			v.bind()
 		}
@@ -46,8 +48,8 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	}
 }
 
-// compare asks policies in shadow and candidates about a request that so many policies have refused, the last of them
-// being that of the item by.
+// compare asks policies in shadow and candidates about requests that so many policies have refused, the last of them being that
+// of the item by.
 func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 	w := &v.work
 	for i := range w.items {
@@ -62,7 +64,7 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 			default:
 				w.shadow(it)
 			}
-		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == i):
+		case len(it.policy.candidate) > 0 && it.first >= 0 && it.usual() && (refusing == 0 || refusing == 1 && by == it.root(i)):
 			if !w.sharing.unknown {
 				w.measure(it, refusing == 0)
 			}
@@ -70,20 +72,32 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 	}
 }
 
+// root is the item whose charges are those of one, which is the i-th.
+func (it *item) root(i int) int {
+	if it.joined >= 0 {
+		return it.joined
+	}
+	return i
+}
+
 // reasonsOfLimits are those of refusals that another request might not have met.
 var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull, weir.ReasonDeadline, weir.ReasonEvicted}
 
-// noteRefusal counts a refusal of a policy that locks out.
+// noteRefusal counts a refusal of a policy that locks out: once, if several requests have met it together.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	if !v.limits(it) {
 		return // it asks for more than there ever is, or finds no room
 	}
-	locked := it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
-	if locked <= 0 {
+	if it.joined >= 0 {
+		it.locked = v.work.items[it.joined].locked
+	} else {
+		it.locked = it.policy.state.lockouts.refused(v.work.key(it), e.now(), it.policy.Lockout)
+	}
+	if it.locked <= 0 {
 		return
 	}
 	it.policy.state.counts.lockedOut.Add()
-	v.shutOut(it, locked)
+	v.shutOut(it, it.locked)
 }
 
 // limits tells whether the refusal of a policy is one that leads to a lockout.
@@ -156,14 +170,16 @@ func (w *work) measure(it *item, admitted bool) {
 
 // try takes the permits of limits that refuse nobody.
 func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
+	if it.joined >= 0 {
+		return w.items[it.joined].granted
+	}
 	w.charges = w.charges[:0]
 	w.charge(it, limits, plans)
 	before := len(w.leases)
 	var binding int
 	w.leases, binding = weir.TryAcquireAll(w.leases, w.charges...)
 	own := w.leases[before:]
-	granted := own[binding].Allowed()
-	if granted {
+	if it.granted = own[binding].Allowed(); it.granted {
 		for i := range own {
 			if limits[i].returns {
 				w.extra = append(w.extra, own[i])
@@ -171,5 +187,5 @@ func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
 		}
 	}
 	w.leases = w.leases[:before]
-	return granted
+	return it.granted
 }

@@ -19,23 +19,36 @@ func (e *Engine) now() int64 {
 	return int64(time.Since(start))
 }
 
-// prepare finds the limits of a request, and answers false if the request is decided already.
-func (e *Engine) prepare(s *snapshot, r *Request, v *Verdict) bool {
-	if !v.gather(s, r, e) {
-		e.counts.exempt.Add()
+// prepare finds the limits of requests, and answers false if these are decided already.
+func (e *Engine) prepare(s *snapshot, requests []*Request, v *Verdict) bool {
+	v.gather(s, requests, e)
+	limited := v.work.limited
+	if !v.chargeAll(len(requests)) {
+		v.refuseAll(s)
+		e.refused(limited)
 		return false
 	}
-	v.chargeAll()
 	for i := range v.work.items {
 		if it := &v.work.items[i]; it.failed != nil {
 			it.policy.state.counts.failed.Add()
 			e.warn(&it.policy.state.counts.warned, expressionFailed, "policy", it.policy.Name, it.failed)
 		}
 	}
-	if len(v.Parts) == 0 && len(v.work.items) == 0 {
-		e.counts.unlimited.Add()
+	return !v.Exempt
+}
+
+// refused counts so many requests that were refused.
+func (e *Engine) refused(requests int) {
+	for range requests {
+		e.counts.refused.Add()
 	}
-	return true
+}
+
+// canceled counts the requests of a verdict as canceled.
+func (e *Engine) canceled(v *Verdict) {
+	for range v.work.limited {
+		e.counts.canceled.Add()
+	}
 }
 
 const (
@@ -55,8 +68,9 @@ func (e *Engine) warn(last *atomic.Int64, what, kind, name string, err error) {
 	e.options.Logger.Warn(what, kind, name, "error", err.Error())
 }
 
-// chargeAll makes the parts of the policies that are enforced, and their charges.
-func (v *Verdict) chargeAll() {
+// chargeAll makes the parts of the policies that are enforced, and their charges. It answers false if those of several requests
+// are too many.
+func (v *Verdict) chargeAll(requests int) bool {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
@@ -64,21 +78,28 @@ func (v *Verdict) chargeAll() {
 		switch {
 		case it.policy.Mode != ModeEnforce:
 		case it.failed != nil:
-			if it.policy.Fail != FailOpen {
-				v.fail(it)
+			if it.barred() && v.own.Reason == weir.ReasonNone { // the first one that failed binds
+				v.own = it.refusal()
 			}
 		default:
 			v.chargeItem(it, &w.snapshot.set.Rules[it.rule])
 		}
 	}
+	return requests == 1 || len(w.charges)+len(w.sharing.asked) <= weir.MostCharges
 }
 
 // chargeItem makes the parts of a policy that is enforced, and their charges.
 func (v *Verdict) chargeItem(it *item, rule *Rule) {
 	w, shared := &v.work, it.policy.shared
-	if shared {
+	var at int
+	switch {
+	case it.joined >= 0:
+		at = v.Parts[w.items[it.joined].first].at
+	case shared:
+		at = len(w.sharing.asked)
 		w.sharing.charge(w, it)
-	} else {
+	default:
+		at = len(w.charges)
 		w.charge(it, it.policy.limits, it.plans)
 	}
 	it.first = len(v.Parts)
@@ -86,23 +107,34 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 	v.Parts = slices.Grow(v.Parts, len(it.policy.limits))[:it.end]
 	for j := range it.policy.limits { // in place, as a part is large
 		p := &v.Parts[it.first+j]
-		p.Policy, p.Limit, p.Rule = it.policy.Policy, j, rule
+		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
 		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
 		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
-		p.Unasked, p.shared = false, shared
+		p.Unasked, p.shared, p.at = false, shared, at+j
 		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
 }
 
-// fail refuses a request whose key, tier or cost cannot be told.
-func (v *Verdict) fail(it *item) {
-	if !v.own.Allowed && v.own.Reason != weir.ReasonNone {
-		return // the first one that failed binds
-	}
-	v.own = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
+// barred tells whether a policy refuses its request as something cannot be told.
+func (it *item) barred() bool {
+	return it.failed != nil && it.policy.Mode == ModeEnforce && (it.policy.Fail != FailOpen || it.why != weir.ReasonNone)
 }
 
-func (v *Verdict) failed() bool { return v.own.Reason == weir.ReasonUnavailable }
+// refusal is the answer then.
+func (it *item) refusal() weir.Decision {
+	d := weir.Decision{Reason: it.why, Policy: it.policy.Name}
+	switch it.why {
+	case weir.ReasonNone:
+		d.Reason = weir.ReasonUnavailable
+	case weir.ReasonInvalid:
+		d.RetryAfter = weir.Never
+	default:
+		d.RetryAfter = retryUnavailable
+	}
+	return d
+}
+
+func (v *Verdict) failed() bool { return v.own.Reason != weir.ReasonNone }
 
 // shed asks the shedder, if there is one.
 func (e *Engine) shed(v *Verdict) bool {
@@ -116,25 +148,28 @@ func (e *Engine) shed(v *Verdict) bool {
 	return false
 }
 
-func (e *Engine) decide(r *Request, v *Verdict, reserve bool) {
+// decide decides on requests as one step.
+func (e *Engine) decide(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
 	s := e.live.Load()
-	e.sample(r.Context, s, r)
-	e.counts.requests.Add()
-	if !e.prepare(s, r, v) {
+	for _, r := range requests {
+		e.sample(ctx, s, r)
+		e.counts.requests.Add()
+	}
+	if !e.prepare(s, requests, v) {
 		return
 	}
 	switch {
 	case e.refusedAhead(s, v):
 		return
 	case len(v.work.sharing.asked) > 0:
-		if e.takeShared(r.Context, v, reserve) != nil {
-			e.counts.canceled.Add()
+		if e.takeShared(ctx, v, reserve) != nil {
+			e.canceled(v)
 			return
 		}
 	case len(v.work.charges) > 0:
 		v.take(reserve)
 	}
-	e.conclude(r.Context, s, v)
+	e.conclude(ctx, s, v)
 }
 
 // refusedAhead refuses a request that no limit need be asked for, and tells the limits nothing.
@@ -155,7 +190,7 @@ func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
 	default:
 		return false
 	}
-	e.counts.refused.Add()
+	e.refused(v.work.limited)
 	return true
 }
 
@@ -193,9 +228,11 @@ func (v *Verdict) peekParts() {
 		return
 	}
 	for i := range v.Parts {
-		v.Parts[i].Decision = w.peeked[i]
-		v.Parts[i].Decision.Policy = v.Parts[i].name
+		p := &v.Parts[i]
+		p.Decision = w.peeked[p.at]
+		p.Decision.Policy = p.name
 	}
+	v.Binding = v.partOfLocal(v.Binding)
 }
 
 // peekRest is peekParts, except for those that are locked out.
@@ -209,15 +246,12 @@ func (v *Verdict) peekRest() {
 // fillPeeked fills the parts with what was peeked at, except for those that are locked out, which stay so. Limits in a store
 // were not asked.
 func (v *Verdict) fillPeeked() {
-	at := 0
 	for i := range v.Parts {
-		p := &v.Parts[i]
-		if p.shared {
-			p.unask(v.work.sharing.asked[i-at].Limit)
-			continue
+		if p := &v.Parts[i]; p.shared {
+			p.unask(v.work.sharing.asked[p.at].Limit)
+		} else {
+			p.peeked(&v.work.peeked[p.at])
 		}
-		p.peeked(&v.work.peeked[at])
-		at++
 	}
 }
 
@@ -235,9 +269,10 @@ func (p *Part) peeked(d *weir.Decision) {
 func (v *Verdict) fill() {
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		p.Decision = v.work.leases[i].Decision()
+		p.Decision = v.work.leases[p.at].Decision()
 		p.Decision.Policy = p.name
 	}
+	v.Binding = v.partOfLocal(v.Binding)
 	if v.Allowed = v.Parts[v.Binding].Decision.Allowed; !v.Allowed {
 		v.work.leases = v.work.leases[:0]
 	}
@@ -274,14 +309,12 @@ func (v *Verdict) refuses(it *item) bool {
 	return false
 }
 
-func (e *Engine) peek(r *Request, v *Verdict) { e.peekAt(r.Context, e.live.Load(), r, v) }
-
-func (e *Engine) peekAt(ctx context.Context, s *snapshot, r *Request, v *Verdict) {
-	if !v.gather(s, r, nil) {
-		return
-	}
-	v.chargeAll()
+// peek answers what decide would.
+func (e *Engine) peek(ctx context.Context, s *snapshot, requests []*Request, v *Verdict) {
+	v.gather(s, requests, nil)
 	switch {
+	case !v.chargeAll(len(requests)):
+		v.refuseAll(s)
 	case v.failed():
 		v.peekParts()
 		e.peekShared(ctx, v)

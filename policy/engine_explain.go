@@ -22,7 +22,8 @@ func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.Context, e
 
 func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanation {
 	var v Verdict
-	e.peekAt(ctx, s, r, &v)
+	one := [1]*Request{r}
+	e.peek(ctx, s, one[:], &v)
 	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r)}
 	d := v.Decision()
 	x.Reason, x.RetryAfter = d.Reason, d.RetryAfter
@@ -132,8 +133,11 @@ func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimi
 	}
 	if it.failed != nil {
 		l.Failure = it.failed.Error()
-		l.Decision = weir.Decision{Reason: weir.ReasonUnavailable, Policy: it.policy.Name}
+		l.Decision = it.refusal()
 		l.Would = "nothing, as it cannot be told what to count: fail is " + it.policy.Fail.String()
+		if it.why != weir.ReasonNone {
+			l.Would = "nothing, as the limit that the request brings cannot be used"
+		}
 	}
 	return l
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/weirhq/weir"
@@ -19,9 +20,14 @@ type work struct {
 	owed     bool         // they give something back
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
 	peeked   []weir.Decision
-	exempt   int32 // the rule that has freed the request, -1 for none
+	actual   []int64 // what the charges have cost in the end
 
-	clientFrom, clientTo int // the key ClientIP in keys, if there is one
+	request  int32  // the one that is gathered, of several that are decided on as one
+	from     int    // its first item
+	limited  int    // how many of them some policy holds for
+	exempted uint64 // which of them rules have freed
+
+	clientFrom, clientTo int // the key ClientIP of the request in keys, if there is one
 
 	sharing sharing
 }
@@ -30,13 +36,19 @@ type work struct {
 type item struct {
 	policy     *livePolicy
 	rule       int32
-	from, to   int // of the key in work.keys
+	request    int32 // its place among those that are decided on as one
+	joined     int   // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
+	from, to   int   // of the key in work.keys
 	cost       int64
+	total      int64        // the cost with that of the items that have joined
 	plans      []*weir.Plan // nil for those of the policy
 	variant    []Limit      // the same, of a policy that is shared
 	first, end int          // of its parts in Verdict.Parts, if it is enforced
-	failed     error        // why the key, the tier or the cost cannot be told
+	failed     error        // why the key, the tier, the cost or the limit cannot be told
 	keyless    bool         // it is the key
+	why        weir.Reason  // the limit that the request brings cannot be used
+	granted    bool         // by a candidate, or in shadow
+	locked     time.Duration
 }
 
 func (w *work) key(it *item) []byte { return w.keys[it.from:it.to:it.to] }
@@ -46,11 +58,38 @@ func borrow(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b meanwhile
 }
 
-// gather finds the policies that hold for a request. It answers false if none can, as a rule has freed it. Rules of an engine
-// that is counting count what they match.
-func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
+// gather finds the policies that hold for requests. An engine that is counting counts them, and its rules what they match.
+func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 	w := &v.work
 	v.begin(s)
+	for i, r := range requests {
+		w.request, w.from, w.clientFrom, w.clientTo = int32(i), len(w.items), 0, 0
+		switch freed := v.gatherOne(s, r, counting); {
+		case freed:
+			w.exempted |= 1 << i
+			w.items = w.items[:w.from]
+			if counting != nil {
+				counting.counts.exempt.Add()
+			}
+		case len(w.items) > w.from:
+			w.limited++
+		case counting != nil:
+			counting.counts.unlimited.Add()
+		}
+	}
+	v.Exempt = len(requests) > 0 && w.exempted == 1<<len(requests)-1
+	for i := range w.items {
+		it := &w.items[i]
+		v.Priority = max(v.Priority, it.policy.Priority)
+		if it.total += it.cost; it.joined >= 0 {
+			w.items[it.joined].total += it.cost
+		}
+	}
+}
+
+// gatherOne finds the policies that hold for a request. It answers true if none can, as a rule has freed it.
+func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (freed bool) {
+	w := &v.work
 	w.found = s.index.match(r, w.found[:0])
 	final := false
 	for _, n := range w.found {
@@ -76,8 +115,7 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 			s.matched[n].add()
 		}
 		if rule.Exempt {
-			v.Exempt, w.exempt, w.items = true, n, w.items[:0]
-			return false
+			return true
 		}
 		final = rule.Final
 		if len(s.uses[n]) > 0 {
@@ -88,10 +126,7 @@ func (v *Verdict) gather(s *snapshot, r *Request, counting *Engine) bool {
 			w.add(s, r, u.policy, n, u.Use)
 		}
 	}
-	for i := range w.items {
-		v.Priority = max(v.Priority, w.items[i].policy.Priority)
-	}
-	return true
+	return false
 }
 
 // begin forgets the request before.
@@ -99,13 +134,13 @@ func (v *Verdict) begin(s *snapshot) {
 	w := &v.work
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
 	v.own = weir.Decision{}
-	w.snapshot, w.items, w.keys, w.exempt = s, w.items[:0], w.keys[:0], -1
-	w.clientFrom, w.clientTo, w.owed = 0, 0, false
+	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
+	w.limited, w.exempted = 0, 0
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
 	w.sharing.reset()
 }
 
-// add adds a policy and its parents. A policy that holds already, with the same key, holds once.
+// add adds a policy and its parents. A policy that holds for the request already, with the same key, holds once.
 func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
 	p := &s.live[at]
 	key, cost := p.Key, p.Cost
@@ -129,7 +164,7 @@ func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
 }
 
 func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Number, parent bool) {
-	it := item{policy: p, rule: rule, from: len(w.keys)}
+	it := item{policy: p, rule: rule, request: w.request, joined: -1, from: len(w.keys)}
 	switch {
 	case key == nil:
 		it.to = it.from
@@ -142,9 +177,9 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 			w.clientFrom, w.clientTo = it.from, it.to
 		}
 	}
-	for i := range w.items {
+	for i := w.from; i < len(w.items); i++ {
 		other := &w.items[i]
-		if other.policy != p || other.keyless != it.keyless || !bytes.Equal(w.key(other), w.key(&it)) {
+		if !w.alike(other, &it) {
 			continue
 		}
 		if parent && other.failed == nil {
@@ -160,10 +195,28 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	if it.failed == nil && p.TierBy != nil {
 		it.failed = w.chooseTier(&it, r)
 	}
-	if it.failed == nil {
+	if it.failed == nil && (p.LimitBy == nil || !it.bring(r)) {
 		w.chooseKey(&it)
 	}
+	if it.failed == nil && w.from > 0 {
+		w.join(&it)
+	}
 	w.items = append(w.items, it)
+}
+
+// alike tells whether items have the same policy and key.
+func (w *work) alike(a, b *item) bool {
+	return a.policy == b.policy && a.keyless == b.keyless && bytes.Equal(w.key(a), w.key(b))
+}
+
+// join looks for the same policy and key in earlier requests. The limits of the first of them hold for all.
+func (w *work) join(it *item) {
+	for i := range w.items[:w.from] {
+		if first := &w.items[i]; first.joined < 0 && first.failed == nil && w.alike(first, it) {
+			it.joined, it.plans, it.variant = i, first.plans, first.variant
+			return
+		}
+	}
 }
 
 // chooseKey looks for limits that the key has of its own.
@@ -220,7 +273,7 @@ func (w *work) charge(it *item, limits []liveLimit, plans []*weir.Plan) {
 			plan = plans[i]
 		}
 		w.charges = append(w.charges, weir.Charge{
-			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.cost, Plan: plan,
+			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.total, Plan: plan,
 		})
 	}
 }

@@ -102,7 +102,7 @@ func (v *Verdict) gatherKey(s *snapshot, policy, key string, n int64) (valid, ok
 
 // addKey adds a policy whose key is the first bytes of all keys.
 func (w *work) addKey(p *livePolicy, key int, n int64) {
-	it := item{policy: p, rule: -1, to: key, cost: n}
+	it := item{policy: p, rule: -1, joined: -1, to: key, cost: n, total: n}
 	w.chooseKey(&it)
 	w.items = append(w.items, it)
 }

@@ -24,14 +24,11 @@ func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error
 	return e.takeStored(ctx, v, reserve, never)
 }
 
-// partOfLocal is the place in Parts of a limit of this process.
-func (v *Verdict) partOfLocal(n int) int {
+// partOfLocal is the place in Parts of a charge of this process.
+func (v *Verdict) partOfLocal(charge int) int {
 	for i := range v.Parts {
-		if !v.Parts[i].shared {
-			if n == 0 {
-				return i
-			}
-			n--
+		if p := &v.Parts[i]; p.at == charge && !p.shared {
+			return i
 		}
 	}
 	return -1
@@ -92,29 +89,25 @@ func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Ca
 
 // fillLeased fills the parts of this process with the leases that were got, and says of others that they were not asked.
 func (v *Verdict) fillLeased() {
-	at := 0
 	for i := range v.Parts {
 		p := &v.Parts[i]
 		if p.shared {
-			p.unask(v.work.sharing.asked[i-at].Limit)
+			p.unask(v.work.sharing.asked[p.at].Limit)
 			continue
 		}
-		p.Decision = v.work.leases[at].Decision()
+		p.Decision = v.work.leases[p.at].Decision()
 		p.Decision.Policy = p.name
-		at++
 	}
 }
 
 // fillStored fills the other ones with what the store has answered. Of a request that it has refused nothing is taken, so a limit
 // that grants it with nothing left was not asked.
 func (v *Verdict) fillStored(refused bool) {
-	at := 0
 	for i := range v.Parts {
 		if p := &v.Parts[i]; p.shared {
-			d := &v.work.sharing.decisions[at]
+			d := &v.work.sharing.decisions[p.at]
 			p.Unasked = refused && d.Allowed && d.Remaining == 0
 			p.peeked(d)
-			at++
 		}
 	}
 }
@@ -144,31 +137,24 @@ func (v *Verdict) giveBack() {
 	}
 	w.leases = w.leases[:0]
 	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
-	at := 0
 	for i := range v.Parts {
 		p := &v.Parts[i]
 		if p.shared {
 			continue
 		}
-		d := &w.peeked[at]
+		d := &w.peeked[p.at]
 		d.Allowed, d.Reason, d.RetryAfter = true, weir.ReasonNone, 0 // it was granted, whoever has come since
 		p.peeked(d)
-		at++
 	}
 }
 
 // keepOwed settles what was reserved of this process for a caller who takes, except for permits that come back on release.
 func (v *Verdict) keepOwed() {
-	at := 0
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		if p.shared {
-			continue
+		if !p.shared && p.Policy.Limits[p.Limit].Algorithm != weir.AlgorithmConcurrency {
+			v.work.leases[p.at].Release()
 		}
-		if p.Policy.Limits[p.Limit].Algorithm != weir.AlgorithmConcurrency {
-			v.work.leases[at].Release()
-		}
-		at++
 	}
 }
 
@@ -238,7 +224,11 @@ func (e *Engine) peekShared(ctx context.Context, v *Verdict) {
 // shadowShared asks a policy that is not enforced, unless the store has failed for this request.
 func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	x := &w.sharing
-	if x.unknown || e.closed.Load() {
+	switch {
+	case x.unknown || e.closed.Load():
+		return
+	case it.joined >= 0:
+		w.noteShadow(it, w.items[it.joined].granted)
 		return
 	}
 	x.side = appendStored(x.side[:0], w.storedKey(it), it)
@@ -258,7 +248,7 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 	} else {
 		err = e.states.Take(ctx, x.side, x.sideDecisions)
 	}
-	granted := true
+	it.granted = true
 	for i := range x.sideDecisions {
 		if err != nil || x.sideDecisions[i].Reason == weir.ReasonUnavailable {
 			x.unknown = true // nor are others asked, which would hold up the request
@@ -267,11 +257,11 @@ func (e *Engine) shadowShared(ctx context.Context, w *work, it *item) {
 			}
 			return
 		}
-		granted = granted && x.sideDecisions[i].Allowed
+		it.granted = it.granted && x.sideDecisions[i].Allowed
 	}
 	if reservation.ID != "" {
 		x.engine = e
 		x.extra = append(x.extra, heldExtra{it.policy, reservation})
 	}
-	w.noteShadow(it, granted)
+	w.noteShadow(it, it.granted)
 }

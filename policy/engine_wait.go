@@ -12,7 +12,8 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	s := e.live.Load()
 	e.sample(ctx, s, r)
 	e.counts.requests.Add()
-	if !e.prepare(s, r, v) || e.refusedAhead(s, v) {
+	one := [1]*Request{r}
+	if !e.prepare(s, one[:], v) || e.refusedAhead(s, v) {
 		return nil
 	}
 	w := &v.work
@@ -26,7 +27,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		if !shared {
 			v.take(reserve)
 		} else if err := e.takeShared(ctx, v, reserve); err != nil {
-			e.counts.canceled.Add()
+			e.canceled(v)
 			return err
 		}
 		e.conclude(ctx, s, v)
@@ -42,7 +43,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 			most = max(longest-time.Since(began), 0)
 		}
 		if err = e.takeStored(ctx, v, reserve, most); err != nil {
-			e.counts.canceled.Add()
+			e.canceled(v)
 			return err
 		}
 	case err == nil:
@@ -53,7 +54,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		v.tooLate()
 	default:
 		v.giveUp(weir.ReasonCanceled, 0)
-		e.counts.canceled.Add()
+		e.canceled(v)
 		return err
 	}
 	e.conclude(ctx, s, v)

@@ -188,6 +188,12 @@ func (c *checker) policyLimits(at string, p *Policy) {
 	if p.TierBy != nil && len(p.Tiers) == 0 {
 		c.refuse(at+": Tiers", "none", "those that TierBy chooses from")
 	}
+	if p.LimitBy != nil && len(p.Limits) > 1 {
+		c.refuse(at+": Limits", fmt.Sprintf("%d of them", len(p.Limits)), "1, as LimitBy answers one limit")
+	}
+	if p.LimitBy != nil && p.TierBy != nil {
+		c.refuse(at+": TierBy", p.TierBy.String(), "nil, as LimitBy chooses the limit")
+	}
 	p.Tiers = c.variants(at+": Tiers", p.Limits, p.Tiers)
 	p.Keys = c.variants(at+": Keys", p.Limits, p.Keys)
 	if len(p.Keys)+len(p.Tiers) > mostKeyLimits {

@@ -89,8 +89,13 @@ func (c *checker) stored(at string, limits []Limit) {
 		if limits[i].Check() != nil {
 			continue
 		}
-		if err := store.CheckCharges([]store.Charge{{Policy: "p", Limit: limits[i].Limit}}); err != nil {
+		if err := storable(limits[i].Limit); err != nil {
 			c.add(fmt.Errorf("%s[%d]: %w", at, i, err))
 		}
 	}
+}
+
+// storable says why a store cannot keep a limit that is right otherwise.
+func storable(l weir.Limit) error {
+	return store.CheckCharges([]store.Charge{{Policy: "p", Limit: l}})
 }

@@ -80,7 +80,7 @@ func appendStored(charges []store.Charge, key string, it *item) []store.Charge {
 	}
 	for i := range it.policy.limits {
 		charges = append(charges, store.Charge{
-			Policy: it.policy.limits[i].name, Key: key, Limit: limits[i].Limit, N: it.cost,
+			Policy: it.policy.limits[i].name, Key: key, Limit: limits[i].Limit, N: it.total,
 			Consistency: it.policy.Consistency.Stored(), Fail: it.policy.Fail.stored(),
 			Durable: it.policy.durable, Queue: it.policy.queued(),
 		})
@@ -118,16 +118,16 @@ func (w *work) releaseStored() {
 	if x.reservation.ID == "" {
 		return
 	}
-	x.costs()
+	x.actual = appendCosts(x.actual[:0], x.reservation.Charges)
 	x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
 }
 
-// costs makes actual what was charged.
-func (x *sharing) costs() {
-	x.actual = x.actual[:0]
-	for i := range x.reservation.Charges {
-		x.actual = append(x.actual, x.reservation.Charges[i].N)
+// appendCosts appends what was reserved.
+func appendCosts(costs []int64, of []store.Charge) []int64 {
+	for i := range of {
+		costs = append(costs, of[i].N)
 	}
+	return costs
 }
 
 // cancelStored ends it as if the request had never come, if it was reserved.
@@ -143,37 +143,28 @@ func (w *work) cancelStored() {
 	}
 }
 
-// commitStored ends it, and what is limited in this process, with what the request really cost.
-func (v *Verdict) commitStored(actual func(p *Part) int64) {
-	w := &v.work
+// commitStored ends it with what it really cost, if it was reserved: actual is that of each charge that was asked for.
+func (w *work) commitStored() {
 	x := &w.sharing
 	x.open = false
-	x.costs()
-	local, at := 0, 0
-	for i := range v.Parts {
-		p := &v.Parts[i]
-		n := actual(p)
-		if n < 0 {
-			n = p.Cost
-		}
-		if !p.shared {
-			w.leases[local].Commit(n)
-			local++
+	if x.reservation.ID == "" {
+		return
+	}
+	held, at := x.reservation.Charges, 0
+	for i := 0; i < len(x.asked) && at < len(held); i++ {
+		// A store that has let some charges pass has not reserved them.
+		if x.asked[i].Policy != held[at].Policy || x.asked[i].Key != held[at].Key {
 			continue
 		}
-		// A store that has let some charges pass has not reserved them.
-		if at < len(x.actual) && x.asked[i-local].Policy == x.reservation.Charges[at].Policy &&
-			x.asked[i-local].Key == x.reservation.Charges[at].Key {
-			if x.reserved {
-				x.actual[at] = min(n, mostCost)
-			}
-			at++
+		cost := held[at].N
+		if x.reserved {
+			cost = min(x.actual[i], mostCost)
 		}
+		x.actual[at] = cost
+		at++
 	}
-	w.leases = w.leases[:0]
-	if x.reservation.ID != "" {
-		x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
-	}
+	x.actual = appendCosts(x.actual[:at], held[at:])
+	x.settle(x.engine.states.Commit(x.engine.unending, x.reservation, x.actual))
 }
 
 // settle counts how the reservation has ended.
@@ -204,10 +195,7 @@ func (w *work) releaseExtraStored() {
 	x := &w.sharing
 	for i := range x.extra {
 		held := &x.extra[i]
-		x.actual = x.actual[:0]
-		for j := range held.reservation.Charges {
-			x.actual = append(x.actual, held.reservation.Charges[j].N)
-		}
+		x.actual = appendCosts(x.actual[:0], held.reservation.Charges)
 		x.engine.settled(held.policy, x.engine.states.Commit(x.engine.unending, held.reservation, x.actual))
 		*held = heldExtra{}
 	}

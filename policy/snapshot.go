@@ -60,7 +60,8 @@ type livePolicy struct {
 	candidate []liveLimit
 	tiers     map[string][]*weir.Plan
 	keys      map[string][]*weir.Plan
-	parent    int // -1 for none
+	brought   *broughtLimits // nil without LimitBy
+	parent    int            // -1 for none
 	queue     bool
 	shared    bool // its limits are kept for several processes: in the store or, if it is durable, by the owner of the cluster
 	durable   bool
@@ -185,6 +186,9 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 		p.state.lockouts = nil
 	case p.state.lockouts == nil:
 		p.state.lockouts = newLockouts(p.MaxKeys)
+	}
+	if p.LimitBy != nil {
+		p.brought = new(broughtLimits)
 	}
 	measured := len(p.Candidate) > 0 || p.Mode == ModeShadow
 	switch {

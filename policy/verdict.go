@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"math"
+	"slices"
+
 	"github.com/weirhq/weir"
 )
 
@@ -10,7 +13,7 @@ import (
 type Verdict struct {
 	// Allowed tells whether the request may pass. Then it has been charged to all limits that are enforced, otherwise to none.
 	Allowed bool
-	// Exempt tells that a rule has freed the request of all limits.
+	// Exempt tells that a rule has freed the request of all limits or, of several, that rules have freed each of them.
 	Exempt bool
 	// Binding is the place in Parts of the limit that binds: among those that refuse the one with the longest RetryAfter; if
 	// none refuses the one with the fewest permits left. It is -1 if no limit holds for the request.
@@ -44,6 +47,7 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as nobody knows what is left.
 	Unasked bool
 
+	at     int // the place of its charge, which parts of several requests may have, among those of its kind
 	shared bool
 	name   string
 }
@@ -57,6 +61,11 @@ func (v *Verdict) Decision() weir.Decision {
 	if !v.Allowed {
 		return v.own
 	}
+	return noLimit()
+}
+
+// noLimit is the decision where there is no limit.
+func noLimit() weir.Decision {
 	return weir.Decision{Allowed: true, Limit: mostPermits, Remaining: mostPermits}
 }
 
@@ -92,18 +101,43 @@ func (v *Verdict) Cancel() {
 // Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
 // for what was reserved. See [weir.Lease.Commit].
 func (v *Verdict) Commit(actual func(p *Part) int64) {
-	if v.work.sharing.open {
-		v.commitStored(actual)
+	w := &v.work
+	if len(w.leases) > 0 || w.sharing.open {
+		v.costs(actual)
+		for i := range w.leases {
+			w.leases[i].Commit(w.actual[i])
+		}
+		if w.sharing.open {
+			w.commitStored()
+		}
 	}
-	for i := range v.work.leases {
+	v.settled()
+}
+
+// costs sums up what each charge has really cost.
+func (v *Verdict) costs(actual func(p *Part) int64) {
+	w := &v.work
+	x := &w.sharing
+	w.actual, x.actual = zeros(w.actual, len(w.leases)), zeros(x.actual, len(x.asked))
+	for i := range v.Parts {
 		p := &v.Parts[i]
 		n := actual(p)
 		if n < 0 {
 			n = p.Cost
 		}
-		v.work.leases[i].Commit(n)
+		sum := &w.actual
+		if p.shared {
+			sum = &x.actual
+		}
+		(*sum)[p.at] += min(n, math.MaxInt64-(*sum)[p.at])
 	}
-	v.settled()
+}
+
+// zeros are n of them in the memory of all.
+func zeros(all []int64, n int) []int64 {
+	all = slices.Grow(all[:0], n)[:n]
+	clear(all)
+	return all
 }
 
 // settled forgets the leases, which have ended, and ends those that refused nobody.

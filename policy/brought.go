@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/weirhq/weir"
+)
+
+// broughtLimits are the limits that requests have brought to a policy lately. They are those of a set in force: the next one
+// checks them anew.
+type broughtLimits struct {
+	mu             sync.RWMutex
+	recent, before map[weir.Limit]*broughtLimit
+}
+
+// broughtLimit is one of them as items have it.
+type broughtLimit struct {
+	plans   []*weir.Plan // in this process
+	variant []Limit      // in a store
+	err     error        // why it cannot be used
+	why     weir.Reason  // the same
+}
+
+// mostBrought is how many limits each of the two halves remembers. Others are checked once more when they come again.
+const mostBrought = 1024
+
+var tableFull = &broughtLimit{err: weir.ErrTableFull, why: weir.ReasonTableFull}
+
+// bring looks for a limit that the request brings, and answers false if there is none.
+func (it *item) bring(r *Request) bool {
+	p := it.policy
+	l, ok, err := p.LimitBy.Limit(r)
+	switch {
+	case err != nil:
+		it.failed = err
+	case ok:
+		b := p.brought.of(p, l)
+		it.plans, it.variant, it.failed, it.why = b.plans, b.variant, b.err, b.why
+	}
+	return ok
+}
+
+// of is a limit of a policy.
+func (all *broughtLimits) of(p *livePolicy, l weir.Limit) *broughtLimit {
+	all.mu.RLock()
+	b, old := all.recent[l], all.before[l]
+	all.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	if b = old; b == nil {
+		if b = p.check(l); b == tableFull {
+			return b // there may be room for it soon
+		}
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if len(all.recent) >= mostBrought || all.recent == nil {
+		all.before, all.recent = all.recent, make(map[weir.Limit]*broughtLimit)
+	}
+	all.recent[l] = b
+	return b
+}
+
+// check checks a limit that a request has brought.
+func (p *livePolicy) check(l weir.Limit) *broughtLimit {
+	of := p.Limits[0]
+	err := l.Check()
+	if err == nil && !alike(l, of.Limit) {
+		err = &weir.OptionError{
+			Option: "limit that a request brings", Value: l.String(),
+			Accepted: "the algorithm of the policy, " + of.Algorithm.String() + ", and its segments",
+		}
+	}
+	b := &broughtLimit{}
+	var plan *weir.Plan
+	switch {
+	case err != nil:
+	case p.shared:
+		b.variant, err = []Limit{{Limit: l, Name: of.Name}}, storable(l)
+	default:
+		plan, err = p.limits[0].state.limiter.Plan(l)
+		b.plans = []*weir.Plan{plan}
+	}
+	if errors.Is(err, weir.ErrTableFull) {
+		return tableFull
+	}
+	if err != nil {
+		return &broughtLimit{err: err, why: weir.ReasonInvalid}
+	}
+	return b
+}
