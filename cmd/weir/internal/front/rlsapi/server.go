@@ -1,0 +1,180 @@
+package rlsapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/httplimit"
+)
+
+// Options configure a [Server].
+type Options struct {
+	// Limits decide. Without a Tree, each descriptor is a request to their rules with Protocol "rls", the domain as Host, the keys of its
+	// entries joined by "/" as Path, its entries as Attributes, and as Client the first address among its entries remote_address,
+	// client_ip and masked_remote_address. Required.
+	Limits *live.Limits
+	// Tree answers the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not answer nil, it
+	// tells the policies of descriptors instead of the rules. It is called for each request. Default: nil.
+	Tree func() *ratelimitconfig.Config
+	// Quotas serves the rate limit quota service. Default: nil, that service is not offered.
+	Quotas ratelimitquotav3.RateLimitQuotaServiceServer
+	// TLS makes the server speak TLS. Default: nil, it does not.
+	TLS *tls.Config
+	// Fields are the header fields that the proxy is told to add to responses. Envoy itself can make those of X-RateLimit out of the
+	// answer, by enable_x_ratelimit_headers, so they are not the default. Default: httplimit.RateLimit11, with Retry-After on refusals;
+	// httplimit.NoFields tells of none, Retry-After included.
+	Fields httplimit.Fields
+	// NoMetadata leaves the dynamic metadata out that tell what has decided. Default: false.
+	NoMetadata bool
+	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. More are closed at once. Default: 1,000.
+	MaxConnections int
+	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more. Default:
+	// 1,000.
+	MaxStreams int
+	// Logger is told of clients that are not served, at most once a minute. Default: nobody is told.
+	Logger *slog.Logger
+}
+
+const (
+	defaultConnections = 1_000
+	mostConnections    = 1_000_000
+	defaultStreams     = 1_000
+	mostStreams        = 65_536
+)
+
+// check finds options that cannot be used, and puts the others in place.
+func (o *Options) check() error {
+	if o.MaxConnections == 0 {
+		o.MaxConnections = defaultConnections
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = defaultStreams
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	fields := httplimit.Headers{Fields: o.Fields}
+	switch {
+	case o.Limits == nil:
+		return errors.New("weir: Options.Limits is nil: required")
+	case o.MaxConnections < 1 || o.MaxConnections > mostConnections:
+		return fmt.Errorf("weir: Options.MaxConnections is %d: must be from 1 to %d", o.MaxConnections, mostConnections)
+	case o.MaxStreams < 1 || o.MaxStreams > mostStreams:
+		return fmt.Errorf("weir: Options.MaxStreams is %d: must be from 1 to %d", o.MaxStreams, mostStreams)
+	}
+	return fields.Check()
+}
+
+// Server answers Envoy and others that speak its protocols. All methods are safe for concurrent use.
+type Server struct {
+	grpc    *grpc.Server
+	health  *health.Server
+	service *service
+	clients *clients
+
+	closing   chan struct{} // closed when streams have to end
+	closeOnce sync.Once
+}
+
+// The bounds of what a client may send, beside those of a request.
+const (
+	// mostMessage is for reports about quotas: a request for a decision is much smaller.
+	mostMessage = 1 << 20
+	mostHeader  = 16 << 10
+)
+
+// New makes a server that does not listen yet.
+func New(o Options) (*Server, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		health: health.NewServer(), service: newService(o), closing: make(chan struct{}),
+		clients: newClients(o.MaxConnections, o.Logger),
+	}
+	options := append(serverOptions(),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)), //nolint:gosec // checked
+		grpc.MaxRecvMsgSize(mostMessage),
+		grpc.MaxHeaderListSize(mostHeader),
+		grpc.ConnectionTimeout(10*time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.StreamInterceptor(s.stream),
+	)
+	if o.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.service.register(s.grpc)
+	if o.Quotas != nil {
+		ratelimitquotav3.RegisterRateLimitQuotaServiceServer(s.grpc, o.Quotas)
+	}
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
+	return s, nil
+}
+
+// serverOptions are those that make the server fast: they are the same for what it is measured against.
+func serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.WaitForHandlers(true)}
+}
+
+// Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.grpc.Serve(s.clients.on(l))
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// Drain tells those who ask for the server's health that it does not serve: it is about to shut down. Everything is still answered.
+func (s *Server) Drain() { s.health.Shutdown() }
+
+// Shutdown ends the server: it accepts no more calls, answers those that it has accepted, ends streams with code Unavailable, and
+// closes the connections. If ctx ends before, those that are left are cut off, and its error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	s.closeOnce.Do(func() { close(s.closing) })
+	ended := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-ended
+		return ctx.Err()
+	}
+}
+
+// Status tells of the server, for people: connections, calls by method with what they were answered, and calls that were not
+// understood.
+func (s *Server) Status() map[string]any {
+	status := s.service.status()
+	status["connections"], status["connections_refused"] = s.clients.counts()
+	return status
+}
