@@ -1,0 +1,332 @@
+package resp
+
+import "bytes"
+
+// Limits bound what the other side may send.
+type Limits struct {
+	// MaxBulk is how many bytes an argument may have. Default: 64 KiB.
+	MaxBulk int
+	// MaxArgs is how many arguments a command may have, its name included. Default: 1024.
+	MaxArgs int
+	// MaxInline is how many bytes an inline command may have, the end of the line included. Default: 64 KiB.
+	MaxInline int
+	// MaxCommand is how many bytes a whole command may have. Default: 1 MiB.
+	MaxCommand int
+}
+
+// WithDefaults is l with the default in place of what is not positive.
+func (l Limits) WithDefaults() Limits {
+	for _, f := range []struct {
+		value *int
+		usual int
+	}{{&l.MaxBulk, 64 << 10}, {&l.MaxArgs, 1024}, {&l.MaxInline, 64 << 10}, {&l.MaxCommand, 1 << 20}} {
+		if *f.value <= 0 {
+			*f.value = f.usual
+		}
+	}
+	return l
+}
+
+// Bounds for clients that have not authenticated, as Redis has them.
+const (
+	strangerArgs = 10
+	strangerBulk = 16 << 10
+)
+
+// ProtocolError is what a server answers to bytes that are no command, before it closes the connection.
+type ProtocolError string
+
+// Error is the answer, without the "-" at its start.
+func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e) }
+
+// mostDigits is how long a length may be: more digits than any number that is accepted.
+const mostDigits = 20
+
+// Parser finds commands in a stream of bytes: arrays of bulk strings, and lines of words as a person would type them. It stores
+// no bytes, and so long as arguments are not many it allocates nothing after its first commands.
+type Parser struct {
+	limits Limits
+	// Stranger says that the client has not authenticated: it may only send few and short arguments.
+	Stranger bool
+
+	args   [][]byte
+	starts []int // of args in the buffer
+	pos    int   // where the part that is not understood yet begins
+	state  parserState
+	left   int // arguments that are still to come
+	bulk   int // length of the argument that comes
+}
+
+type parserState uint8
+
+const (
+	atStart  parserState = iota
+	atHeader             // of an argument
+	atBulk
+	inLine
+)
+
+// NewParser makes a parser with these limits.
+func NewParser(l Limits) *Parser {
+	p := new(Parser)
+	p.Init(l)
+	return p
+}
+
+// Init makes p as [NewParser] does.
+func (p *Parser) Init(l Limits) { *p = Parser{limits: l.WithDefaults()} }
+
+// Next finds the command with which buf begins, and n, how many bytes it has. If it is not complete yet, n is 0: the next call
+// must have a buffer with the same bytes and more behind them, but it may be another buffer. args are slices of buf, valid
+// until the next call or a change of buf; there are none if the client has sent an empty line or an empty array, which have no
+// answer. The words of a line are unquoted in place, so that the n bytes of buf may have changed. The error is a
+// [ProtocolError]; nothing can be read after it.
+func (p *Parser) Next(buf []byte) (args [][]byte, n int, err error) {
+	switch p.state {
+	case atStart:
+		if len(buf) == 0 {
+			return nil, 0, nil
+		}
+		p.args, p.starts = p.args[:0], p.starts[:0]
+		if buf[0] != '*' {
+			p.state, p.pos = inLine, 0
+			return p.line(buf)
+		}
+		count, size := number(buf[1:])
+		switch {
+		case size == 0:
+			return nil, 0, nil
+		case size == tooLong:
+			return nil, 0, ProtocolError("too big mbulk count string")
+		case size < 0 || count > p.limits.MaxArgs:
+			return nil, 0, ProtocolError("invalid multibulk length")
+		case p.Stranger && count > strangerArgs:
+			return nil, 0, ProtocolError("unauthenticated multibulk length")
+		case count <= 0:
+			return nil, 1 + size, nil
+		}
+		p.pos, p.left, p.state = 1+size, count, atHeader
+	case inLine:
+		return p.line(buf)
+	case atHeader, atBulk:
+		for i, start := range p.starts { // buf may be another one
+			end := start + len(p.args[i])
+			p.args[i] = buf[start:end:end]
+		}
+	}
+	return p.array(buf)
+}
+
+// array continues an array of bulk strings.
+func (p *Parser) array(buf []byte) (args [][]byte, n int, err error) {
+	for p.left > 0 {
+		if p.state == atHeader {
+			if p.pos >= len(buf) {
+				return nil, 0, nil
+			}
+			if buf[p.pos] != '$' {
+				return nil, 0, ProtocolError("expected '$', got '" + string(printable(buf[p.pos])) + "'")
+			}
+			bulk, size := number(buf[p.pos+1:])
+			switch {
+			case size == 0:
+				return nil, 0, nil
+			case size == tooLong:
+				return nil, 0, ProtocolError("too big bulk count string")
+			case size < 0 || bulk < 0 || bulk > p.limits.MaxBulk:
+				return nil, 0, ProtocolError("invalid bulk length")
+			case p.Stranger && bulk > strangerBulk:
+				return nil, 0, ProtocolError("unauthenticated bulk length")
+			case p.pos+1+size+bulk+2 > p.limits.MaxCommand:
+				return nil, 0, ProtocolError("too big command")
+			}
+			p.pos, p.bulk, p.state = p.pos+1+size, bulk, atBulk
+		}
+		end := p.pos + p.bulk
+		if len(buf) < end+2 {
+			return nil, 0, nil
+		}
+		if buf[end] != '\r' || buf[end+1] != '\n' {
+			return nil, 0, ProtocolError("expected the end of a line after a bulk string")
+		}
+		p.args = append(p.args, buf[p.pos:end:end])
+		p.starts = append(p.starts, p.pos)
+		p.pos, p.state = end+2, atHeader
+		p.left--
+	}
+	p.state = atStart
+	return p.args, p.pos, nil
+}
+
+// Missing is how many bytes have to come at least before the command is complete to whose part in a buffer of this length
+// [Parser.Next] has answered that it is not.
+func (p *Parser) Missing(length int) int {
+	if p.state != atBulk {
+		return 1
+	}
+	return max(p.pos+p.bulk+2-length, 1)
+}
+
+// line continues a line of words.
+func (p *Parser) line(buf []byte) (args [][]byte, n int, err error) {
+	within := buf[:min(len(buf), p.limits.MaxInline)]
+	i := bytes.IndexByte(within[p.pos:], '\n')
+	if i < 0 {
+		if len(within) == p.limits.MaxInline {
+			return nil, 0, ProtocolError("too big inline request")
+		}
+		p.pos = len(within)
+		return nil, 0, nil
+	}
+	end := p.pos + i
+	p.state = atStart
+	if p.args, err = p.words(within[:end]); err != nil {
+		return nil, 0, err
+	}
+	return p.args, end + 1, nil
+}
+
+// words splits a line at its spaces. A word may be quoted, with escapes: they are resolved in place, where they need less room.
+func (p *Parser) words(line []byte) ([][]byte, error) {
+	args := p.args[:0]
+	for i := 0; ; {
+		for i < len(line) && isSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return args, nil
+		}
+		start := i
+		end, next, ok := word(line, i)
+		switch {
+		case !ok:
+			return nil, ProtocolError("unbalanced quotes in request")
+		case len(args) == p.limits.MaxArgs, p.Stranger && len(args) == strangerArgs:
+			return nil, ProtocolError("too many words in inline request")
+		case end-start > p.limits.MaxBulk, p.Stranger && end-start > strangerBulk:
+			return nil, ProtocolError("too long word in inline request")
+		}
+		args = append(args, line[start:end:end])
+		i = next
+	}
+}
+
+// word reads the word that begins at i, and writes it there without quotes and escapes, up to end. What follows it begins at
+// next.
+func word(line []byte, i int) (end, next int, ok bool) {
+	end = i
+	for i < len(line) && !isSpace(line[i]) {
+		quote := line[i]
+		if quote != '"' && quote != '\'' {
+			line[end] = quote
+			end++
+			i++
+			continue
+		}
+		for i++; ; {
+			if i == len(line) {
+				return 0, 0, false
+			}
+			if line[i] == quote {
+				i++
+				// Nothing but a space may follow.
+				return end, i, i == len(line) || isSpace(line[i])
+			}
+			c, size := line[i], 1
+			if c == '\\' {
+				c, size = escaped(line[i:], quote)
+			}
+			line[end] = c
+			end++
+			i += size
+		}
+	}
+	return end, i, true
+}
+
+// escaped is what a backslash and that which follows it stand for, and their length. Between single quotes only a single quote
+// can be escaped.
+func escaped(b []byte, quote byte) (c byte, size int) {
+	switch {
+	case len(b) < 2, quote == '\'' && b[1] != '\'':
+		return '\\', 1
+	case quote == '\'':
+		return '\'', 2
+	case b[1] == 'x' && len(b) >= 4 && isHex(b[2]) && isHex(b[3]):
+		return fromHex(b[2])<<4 | fromHex(b[3]), 4
+	}
+	switch b[1] {
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'b':
+		return '\b', 2
+	case 'a':
+		return '\a', 2
+	}
+	return b[1], 2
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+func fromHex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
+
+// printable is c, or a question mark if it would not show.
+func printable(c byte) byte {
+	if c < ' ' || c > '~' {
+		return '?'
+	}
+	return c
+}
+
+// What number answers in place of a size.
+const (
+	malformed = -1
+	tooLong   = -2
+)
+
+// number reads an integer and the end of its line, and answers how many bytes they have: 0 if they are not all there yet,
+// malformed or tooLong. Like Redis it wants no sign but "-", and no zero in front.
+func number(b []byte) (n, size int) {
+	if len(b) >= 3 && b[1] == '\r' && b[2] == '\n' && b[0]-'0' <= 9 { // most have one digit
+		return int(b[0] - '0'), 3
+	}
+	i, negative := 0, false
+	if len(b) > 0 && b[0] == '-' {
+		i, negative = 1, true
+	}
+	first := i
+	for ; i < len(b) && b[i]-'0' <= 9; i++ {
+		if i-first == mostDigits {
+			return 0, tooLong
+		}
+		if i == first+1 && b[first] == '0' {
+			return 0, malformed
+		}
+		n = min(n*10+int(b[i]-'0'), 1<<40) // more than any limit, and no overflow
+	}
+	switch rest := b[i:]; {
+	case len(rest) == 0:
+		return 0, 0
+	case i == first, rest[0] != '\r', negative && n == 0:
+		return 0, malformed
+	case len(rest) == 1:
+		return 0, 0
+	case rest[1] != '\n':
+		return 0, malformed
+	}
+	if negative {
+		n = -n
+	}
+	return n, i + 2
+}

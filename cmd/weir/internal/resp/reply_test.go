@@ -1,0 +1,232 @@
+package resp_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+)
+
+// show is a reply as text.
+func show(r resp.Reply) string {
+	switch r.Kind {
+	case resp.Int, resp.Bool:
+		return fmt.Sprintf("%c%d", r.Kind, r.Int)
+	case resp.Double:
+		return fmt.Sprintf("%c%g", r.Kind, r.Float)
+	case resp.Array, resp.Map, resp.Set, resp.Push:
+		var parts []string
+		for _, e := range r.Elems {
+			parts = append(parts, show(e))
+		}
+		return fmt.Sprintf("%c[%s]", r.Kind, strings.Join(parts, " "))
+	case resp.Null:
+		return "_"
+	default:
+		return fmt.Sprintf("%c%q", r.Kind, r.Text)
+	}
+}
+
+// replies are all that are in a stream, and how it ended.
+func replies(r io.Reader, l resp.ReplyLimits) string {
+	reader := resp.NewReplyReader(r, l)
+	var parts []string
+	for {
+		reply, err := reader.Read()
+		if err != nil {
+			return strings.Join(append(parts, err.Error()), ", ")
+		}
+		parts = append(parts, show(reply))
+	}
+}
+
+func TestWriterIsRead(t *testing.T) {
+	write := func(w *resp.Writer) {
+		w.Map(2)
+		w.BulkString("a")
+		w.Bool(true)
+		w.Simple("b\r\nc")
+		w.Bool(false)
+		w.Array(3)
+		w.Null()
+		w.NullArray()
+		w.Array(0)
+		w.Error("ERR x\ny")
+		w.Set(1)
+		w.Double(1.5)
+		w.Double(math.Inf(-1))
+		w.Double(math.Inf(1))
+		w.Text("two\r\nlines")
+		for _, i := range []int64{0, 9, 10, 99, 100, -1, -99, math.MaxInt64, math.MinInt64} {
+			w.Int(i)
+		}
+		w.Bulk(nil)
+		w.Bulk(bytes.Repeat([]byte("x"), 12))
+		w.OK()
+	}
+	for proto, want := range map[int]string{
+		resp.RESP2: `*[$"a" :1 +"b  c" :0], *[_ _ *[]], -"ERR x y", *[$"1.5"], $"-inf", $"inf", $"two\r\nlines", :0, :9, :10, :99, :100, ` +
+			`:-1, :-99, :9223372036854775807, :-9223372036854775808, $"", $"xxxxxxxxxxxx", +"OK", EOF`,
+		resp.RESP3: `%[$"a" #1 +"b  c" #0], *[_ _ *[]], -"ERR x y", ~[,1.5], ,-Inf, ,+Inf, ="two\r\nlines", :0, :9, :10, :99, :100, ` +
+			`:-1, :-99, :9223372036854775807, :-9223372036854775808, $"", $"xxxxxxxxxxxx", +"OK", EOF`,
+	} {
+		w := resp.Writer{Proto: proto}
+		write(&w)
+		if got := replies(bytes.NewReader(w.Bytes()), resp.ReplyLimits{}); got != want {
+			t.Errorf("version %d:\n got %s\nwant %s", proto, got, want)
+		}
+		if got := replies(iotest.OneByteReader(bytes.NewReader(w.Bytes())), resp.ReplyLimits{}); got != want {
+			t.Errorf("version %d, byte by byte:\n got %s\nwant %s", proto, got, want)
+		}
+		w.Truncate(3)
+		if w.Len() != 3 {
+			t.Error(w.Len())
+		}
+		b := w.Bytes()
+		w.Reset(b)
+		write(&w)
+		if got := testing.AllocsPerRun(100, func() { w.Reset(w.Bytes()); write(&w) }); got > 1 { // the test's own
+			t.Errorf("version %d: %g allocations", proto, got)
+		}
+	}
+}
+
+func TestReplyReader(t *testing.T) {
+	for stream, want := range map[string]string{
+		"":                                      "EOF",
+		"+OK":                                   "unexpected EOF",
+		"$-1\r\n*-1\r\n_\r\n":                   "_, _, _, EOF",
+		">2\r\n+a\r\n*1\r\n:1\r\n":              `>[+"a" *[:1]], EOF`,
+		"|1\r\n+ttl\r\n*1\r\n:1\r\n$1\r\nx\r\n": `$"x", EOF`,
+		"*2\r\n|1\r\n+k\r\n:1\r\n:7\r\n|0\r\n:8\r\n": `*[:7 :8], EOF`,
+		"%1\r\n+k\r\n%1\r\n+l\r\n,inf\r\n":           `%[+"k" %[+"l" ,+Inf]], EOF`,
+		"(123456789012345678901234567890\r\n":        `("123456789012345678901234567890", EOF`,
+		"!5\r\nERR x\r\n=5\r\ntxt:a\r\n":             `!"ERR x", ="a", EOF`,
+		"$?\r\n":                                     `weir: not a reply of RESP: "$?"`,
+		"$-2\r\n":                                    `weir: not a reply of RESP: "$-2"`,
+		":\r\n":                                      `weir: not a reply of RESP: ":"`,
+		":1x\r\n":                                    `weir: not a reply of RESP: ":1x"`,
+		":9223372036854775808\r\n":                   `weir: not a reply of RESP: ":9223372036854775808"`,
+		"#x\r\n":                                     `weir: not a reply of RESP: "#x"`,
+		"=3\r\ntxt\r\n":                              `weir: not a reply of RESP: "=3"`,
+		"HTTP/1.1 400 Bad Request\r\n":               `weir: not a reply of RESP: it begins with 'H'`,
+		"+a\n":                                       `weir: not a reply of RESP: a line that does not end as it should`,
+		"$1\r\nabc":                                  `weir: not a reply of RESP: text that does not end as it should`,
+		"$1001\r\n":                                  `weir: not a reply of RESP: longer than 1000 bytes`,
+		"*1001\r\n":                                  `weir: not a reply of RESP: longer than 1000 bytes`,
+		"*9223372036854775807\r\n":                   `weir: not a reply of RESP: longer than 1000 bytes`,
+		"%9223372036854775807\r\n":                   `weir: not a reply of RESP: longer than 1000 bytes`,
+		"$9223372036854775807\r\n":                   `weir: not a reply of RESP: longer than 1000 bytes`,
+		"$9223372036854775808\r\n":                   `weir: not a reply of RESP: "$9223372036854775808"`,
+		strings.Repeat("*1\r\n", 5) + ":1\r\n":       `*[*[*[*[*[:1]]]]], EOF`,
+		strings.Repeat("*1\r\n", 6) + ":1\r\n":       `weir: not a reply of RESP: deeper than 5`,
+		"*300\r\n" + strings.Repeat("+abcd\r\n", 300): `weir: not a reply of RESP: longer than 1000 bytes`,
+		strings.Repeat("|0\r\n", 300):                 `weir: not a reply of RESP: longer than 1000 bytes`,
+	} {
+		for _, r := range []io.Reader{strings.NewReader(stream), iotest.OneByteReader(strings.NewReader(stream))} {
+			if got := replies(r, resp.ReplyLimits{MaxReply: 1000, MaxDepth: 5}); got != want {
+				t.Errorf("%.40q:\n got %s\nwant %s", stream, got, want)
+			}
+		}
+	}
+}
+
+func TestReplyReaderAllocatesNothing(t *testing.T) {
+	stream := bytes.Repeat([]byte("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"), 10_000)
+	r := resp.NewReplyReader(bytes.NewReader(stream), resp.ReplyLimits{})
+	if got := testing.AllocsPerRun(1000, func() {
+		if reply, err := r.Read(); err != nil || len(reply.Elems) != 5 || reply.Elems[1].Int != 16 {
+			t.Fatal(reply, err)
+		}
+	}); got != 0 {
+		t.Errorf("%g allocations", got)
+	}
+}
+
+func FuzzReplyReader(f *testing.F) {
+	for _, s := range []string{
+		"+OK\r\n-ERR x\r\n:12\r\n$3\r\nabc\r\n*2\r\n_\r\n#t\r\n", "%1\r\n+a\r\n,1.5\r\n~1\r\n(1\r\n>1\r\n=5\r\ntxt:a\r\n!1\r\nx\r\n",
+		"|1\r\n+a\r\n*1\r\n:1\r\n:2\r\n", "*-1\r\n$-1\r\n*3\r\n*1\r\n:1\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		l := resp.ReplyLimits{MaxReply: 300, MaxDepth: 5}
+		whole := replies(bytes.NewReader(stream), l)
+		if got := replies(iotest.OneByteReader(bytes.NewReader(stream)), l); got != whole {
+			t.Fatalf("%q byte by byte:\n  got %s\nwhole %s", stream, got, whole)
+		}
+	})
+}
+
+// FuzzWriter: whatever a server writes, a client reads, in both versions.
+func FuzzWriter(f *testing.F) {
+	f.Add([]byte("abcdefghij"), "text\r\n", int64(-5), 1.5, true)
+	f.Fuzz(func(t *testing.T, script []byte, text string, i int64, d float64, three bool) {
+		w := resp.Writer{Proto: resp.RESP2}
+		if three {
+			w.Proto = resp.RESP3
+		}
+		for _, c := range script {
+			switch c % 11 {
+			case 0:
+				w.Array(2)
+				w.Int(i)
+				w.Bulk([]byte(text))
+			case 1:
+				w.Map(1)
+				w.Simple(text)
+				w.Null()
+			case 2:
+				w.Set(1)
+				w.Double(d)
+			case 3:
+				w.Error(text)
+			case 4:
+				w.Bool(i > 0)
+			case 5:
+				w.Text(text)
+			case 6:
+				w.NullArray()
+			case 7:
+				w.BulkString(text)
+			case 8:
+				w.Int(int64(c))
+			case 9:
+				w.OK()
+			case 10:
+				w.Array(0)
+			}
+		}
+		if len(text) > 60_000 {
+			return
+		}
+		r := resp.NewReplyReader(bytes.NewReader(w.Bytes()), resp.ReplyLimits{})
+		for range script {
+			if _, err := r.Read(); err != nil {
+				t.Fatalf("%q: %v", w.Bytes(), err)
+			}
+		}
+		if _, err := r.Read(); !errors.Is(err, io.EOF) {
+			t.Fatalf("%q: more than %d replies: %v", w.Bytes(), len(script), err)
+		}
+	})
+}
+
+func BenchmarkReplyReader(b *testing.B) {
+	stream := bytes.Repeat([]byte("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"), 512)
+	src := bytes.NewReader(stream)
+	r := resp.NewReplyReader(src, resp.ReplyLimits{})
+	b.ReportAllocs()
+	for i := 0; i < b.N; i++ {
+		if _, err := r.Read(); err != nil {
+			src.Reset(stream)
+		}
+	}
+}
