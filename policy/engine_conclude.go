@@ -75,7 +75,7 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 // root is the item whose charges are those of one, which is the i-th.
 func (it *item) root(i int) int {
 	if it.joined >= 0 {
-		return it.joined
+		return int(it.joined)
 	}
 	return i
 }

@@ -94,7 +94,7 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 	var at int
 	switch {
 	case it.joined >= 0:
-		at = v.Parts[w.items[it.joined].first].at
+		at = int(v.Parts[w.items[it.joined].first].at)
 	case shared:
 		at = len(w.sharing.asked)
 		w.sharing.charge(w, it)
@@ -110,7 +110,7 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 		p.Request, p.Policy, p.Limit, p.Rule = int(it.request), it.policy.Policy, j, rule
 		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
 		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
-		p.Unasked, p.shared, p.at = false, shared, at+j
+		p.Unasked, p.shared, p.at = false, shared, int32(at+j)
 		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
 }

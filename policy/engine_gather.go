@@ -37,17 +37,17 @@ type item struct {
 	policy     *livePolicy
 	rule       int32
 	request    int32 // its place among those that are decided on as one
-	joined     int   // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
-	from, to   int   // of the key in work.keys
+	joined     int32 // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
+	keyless    bool  // failed is why there is no key
+	granted    bool  // by a candidate, or in shadow
+	why        weir.Reason
+	from, to   int // of the key in work.keys
 	cost       int64
 	total      int64        // the cost with that of the items that have joined
 	plans      []*weir.Plan // nil for those of the policy
 	variant    []Limit      // the same, of a policy that is shared
 	first, end int          // of its parts in Verdict.Parts, if it is enforced
-	failed     error        // why the key, the tier, the cost or the limit cannot be told
-	keyless    bool         // it is the key
-	why        weir.Reason  // the limit that the request brings cannot be used
-	granted    bool         // by a candidate, or in shadow
+	failed     error        // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
 	locked     time.Duration
 }
 
@@ -213,7 +213,7 @@ func (w *work) alike(a, b *item) bool {
 func (w *work) join(it *item) {
 	for i := range w.items[:w.from] {
 		if first := &w.items[i]; first.joined < 0 && first.failed == nil && w.alike(first, it) {
-			it.joined, it.plans, it.variant = i, first.plans, first.variant
+			it.joined, it.plans, it.variant = int32(i), first.plans, first.variant
 			return
 		}
 	}

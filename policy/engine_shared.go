@@ -27,7 +27,7 @@ func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error
 // partOfLocal is the place in Parts of a charge of this process.
 func (v *Verdict) partOfLocal(charge int) int {
 	for i := range v.Parts {
-		if p := &v.Parts[i]; p.at == charge && !p.shared {
+		if p := &v.Parts[i]; int(p.at) == charge && !p.shared {
 			return i
 		}
 	}

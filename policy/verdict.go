@@ -47,8 +47,8 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as nobody knows what is left.
 	Unasked bool
 
-	at     int // the place of its charge, which parts of several requests may have, among those of its kind
 	shared bool
+	at     int32 // the place of its charge, which parts of several requests may have, among those of its kind
 	name   string
 }
 
