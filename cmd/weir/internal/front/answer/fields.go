@@ -27,6 +27,11 @@ const mostTold = 1024
 // limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than once,
 // with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
+	return f.TellAll(h, []*policy.Request{r}, v)
+}
+
+// TellAll is Tell for a verdict on several requests: see [policy.Engine.TakeAll].
+func (f *Fields) TellAll(h http.Header, requests []*policy.Request, v *policy.Verdict) (seconds int64) {
 	if len(v.Parts) == 0 {
 		return 0
 	}
@@ -36,7 +41,7 @@ func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seco
 		states [4]httplimit.State
 	)
 	order := parts(few[:0], v)
-	prepared := f.prepare(space[:0], order, r, v)
+	prepared := f.prepare(space[:0], order, requests, v)
 	if prepared == nil {
 		return 0
 	}
@@ -77,11 +82,11 @@ next:
 }
 
 // prepare answers the policies of a verdict, nil if they cannot be told.
-func (f *Fields) prepare(key []byte, order []int, r *policy.Request, v *policy.Verdict) *httplimit.Policies {
+func (f *Fields) prepare(key []byte, order []int, requests []*policy.Request, v *policy.Verdict) *httplimit.Policies {
 	var few [4]httplimit.Policy
 	all := few[:0]
 	for _, i := range order {
-		p := told(&v.Parts[i], r)
+		p := told(&v.Parts[i], requests[v.Parts[i].Request])
 		all = append(all, p)
 		key = append(key, p.Name...)
 		key = append(key, 0) // is in no name
@@ -111,7 +116,7 @@ func (f *Fields) prepare(key []byte, order []int, r *policy.Request, v *policy.V
 
 // told is a part as clients are told of it: the limit that was in force for its key.
 func told(p *policy.Part, r *policy.Request) httplimit.Policy {
-	limit := inForce(p, r)
+	limit := InForce(p, r)
 	answer := httplimit.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
 	switch {
 	case limit.Algorithm == weir.AlgorithmConcurrency:
@@ -132,8 +137,14 @@ func fillTime(permits int64, r weir.Rate) time.Duration {
 	return time.Duration(min(float64(permits)*float64(r.Period)/float64(r.Permits), longest))
 }
 
-// inForce is the limit that the key of p was held to: its own, that of its tier, or that of the policy.
-func inForce(p *policy.Part, r *policy.Request) weir.Limit {
+// InForce is the limit that p, a part of the verdict on r, was held to: the one that r brought, that of its key, that of its tier, or
+// that of the policy.
+func InForce(p *policy.Part, r *policy.Request) weir.Limit {
+	if p.Policy.LimitBy != nil {
+		if l, ok, err := p.Policy.LimitBy.Limit(r); ok && err == nil {
+			return l
+		}
+	}
 	limits := p.Policy.Limits
 	if own, ok := p.Policy.Keys[string(p.Key)]; ok {
 		limits = own
