@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -19,8 +20,10 @@ const (
 
 // check is the header of a request that stands for a check.
 type check struct {
-	key  []byte
-	cost int64
+	key     []byte
+	cost    int64
+	limit   weir.Limit
+	limited bool // by limit
 }
 
 // Values are none.
@@ -32,14 +35,25 @@ func CheckRequest(ctx context.Context, r *policy.Request, name, key []byte, cost
 	path := make([]byte, 1, 1+hex.EncodedLen(len(name)))
 	path[0] = '/'
 	*r = policy.Request{
-		Protocol: checkProtocol, Path: string(hex.AppendEncode(path, name)), Header: &check{key, cost}, Context: ctx,
+		Protocol: checkProtocol, Path: string(hex.AppendEncode(path, name)), Header: &check{key: key, cost: cost}, Context: ctx,
 	}
 }
 
-// checkKey is the key of a check, checkCost its cost.
+// BringLimit makes a check bring a limit of its own, for a policy whose LimitBy is [LimitOfCheck].
+func BringLimit(r *policy.Request, l weir.Limit) {
+	if c, ok := r.Header.(*check); ok {
+		c.limit, c.limited = l, true
+	}
+}
+
+// LimitOfCheck is the limit that a check brings: see [BringLimit].
+func LimitOfCheck() policy.LimitSource { return checkLimit{} }
+
+// checkKey is the key of a check, checkCost its cost, checkLimit the limit that it brings.
 type (
-	checkKey  struct{}
-	checkCost struct{}
+	checkKey   struct{}
+	checkCost  struct{}
+	checkLimit struct{}
 )
 
 // AppendTo appends the key.
@@ -63,6 +77,17 @@ func (checkCost) Int(r *policy.Request) (int64, error) {
 
 // String is how the cost is told.
 func (checkCost) String() string { return "cost" }
+
+// Limit is the limit.
+func (checkLimit) Limit(r *policy.Request) (l weir.Limit, ok bool, err error) {
+	if c, ok := r.Header.(*check); ok {
+		return c.limit, c.limited, nil
+	}
+	return weir.Limit{}, false, nil
+}
+
+// String is how the limit is told.
+func (checkLimit) String() string { return "limit" }
 
 // withChecks is set with a rule for the checks of each policy before its own.
 func withChecks(set *policy.Set) *policy.Set {
