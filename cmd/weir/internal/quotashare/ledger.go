@@ -1,0 +1,492 @@
+package quotashare
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Options configure a [Ledger].
+type Options struct {
+	// Send is told what a proxy is to be told, in the order in which it must arrive. It must not call the ledger. Required.
+	Send func(s *Share, a Assignment)
+	// Grace is within which a message arrives, from 1 ms to 1 min: see the package. Default: 1 s.
+	Grace time.Duration
+	// FirstTTL is the TTL of the first assignments of a share, until it is known how often it is reported: whole seconds from 1
+	// to LongestTTL. Default: 30 s, or LongestTTL if that is shorter.
+	FirstTTL time.Duration
+	// LongestTTL is the longest TTL: whole seconds from 1 to 3600. Default: 2 min.
+	LongestTTL time.Duration
+	// Idle is after which time without a request a bucket is abandoned: from 1 s to 24 h. Default: 10 min.
+	Idle time.Duration
+	// MostShares is how many shares there are at most, those included that have ended and whose assignments have not expired: from
+	// 1 to 10^7. Default: 100,000.
+	MostShares int
+}
+
+// ErrTooMany says that there are as many shares as there may be.
+var ErrTooMany = errors.New("weir: too many quotas are assigned")
+
+// Need is a limit that a share is held to.
+type Need struct {
+	// Key identifies the account. Shares with the same key divide one.
+	Key string
+	// Limit is what it is held to. If the account has another one, that is changed for all.
+	Limit Limit
+}
+
+// Ledger divides limits among shares. It is not safe for concurrent use. Times are in nanoseconds on any one scale, and must not
+// go backward.
+type Ledger struct {
+	options  Options
+	grace    int64 // ms
+	accounts map[string]*account
+	due      dueAccounts
+	shares   []*Share
+	swept    int64
+	links    []*link // of a plan
+}
+
+// New answers a ledger without shares.
+func New(o Options) (*Ledger, error) {
+	o.Grace = orDefault(o.Grace, time.Second)
+	o.LongestTTL = orDefault(o.LongestTTL, 2*time.Minute)
+	o.FirstTTL = orDefault(o.FirstTTL, min(30*time.Second, o.LongestTTL))
+	o.Idle = orDefault(o.Idle, 10*time.Minute)
+	if o.MostShares == 0 {
+		o.MostShares = 100_000
+	}
+	switch {
+	case o.Send == nil:
+		return nil, errors.New("weir: Options.Send of nil: is required")
+	case o.Grace < time.Millisecond || o.Grace > time.Minute:
+		return nil, fmt.Errorf("weir: Options.Grace of %v: must be from 1ms to 1m", o.Grace)
+	case o.LongestTTL%time.Second != 0 || o.LongestTTL < time.Second || o.LongestTTL > time.Hour:
+		return nil, fmt.Errorf("weir: Options.LongestTTL of %v: must be whole seconds from 1s to 1h", o.LongestTTL)
+	case o.FirstTTL%time.Second != 0 || o.FirstTTL < time.Second || o.FirstTTL > o.LongestTTL:
+		return nil, fmt.Errorf("weir: Options.FirstTTL of %v: must be whole seconds from 1s to LongestTTL", o.FirstTTL)
+	case o.Idle < time.Second || o.Idle > 24*time.Hour:
+		return nil, fmt.Errorf("weir: Options.Idle of %v: must be from 1s to 24h", o.Idle)
+	case o.MostShares < 1 || o.MostShares > 10_000_000:
+		return nil, fmt.Errorf("weir: Options.MostShares of %d: must be from 1 to 10^7", o.MostShares)
+	}
+	grace := o.Grace.Milliseconds()
+	if o.Grace%time.Millisecond != 0 {
+		grace++
+	}
+	return &Ledger{options: o, grace: grace, accounts: map[string]*account{}, swept: math.MinInt64 / 2}, nil
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Subscribe begins a share that is held to all of these limits, and assigns something to it at once. Without needs it is told
+// to admit everything or, if deny, nothing.
+func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Share, error) {
+	now := milliseconds(nanos)
+	if err := l.check(needs); err != nil {
+		return nil, err
+	}
+	s := &Share{
+		Owner: owner, ledger: l, blanket: Allow, reported: now, counted: now, busy: now, since: now, position: len(l.shares),
+	}
+	if deny {
+		s.blanket, needs = Deny, nil
+	}
+	l.shares = append(l.shares, s)
+	for i := range needs {
+		l.join(s, &needs[i], now)
+	}
+	l.divideAll(s, now, 0)
+	if s.current() == nil {
+		s.tell(s.bucket(0, 0), now)
+	}
+	l.schedule(s, now)
+	return s, nil
+}
+
+func (l *Ledger) check(needs []Need) error {
+	if len(l.shares) >= l.options.MostShares {
+		return ErrTooMany
+	}
+	for i := range needs {
+		if err := needs[i].Limit.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join has a share take part in an account.
+func (l *Ledger) join(s *Share, n *Need, now int64) {
+	a := l.accounts[n.Key]
+	if a == nil {
+		a = &account{key: n.Key, limit: n.Limit, grid: newGrid(n.Limit), settled: now, divided: math.MinInt64 / 2}
+		a.tokens = a.burst * a.unit
+		l.accounts[n.Key] = a
+		a.due = math.MaxInt64
+		heap.Push(&l.due, a)
+	}
+	a.settle(now)
+	a.change(n.Limit, now)
+	for _, k := range s.links {
+		if k.account == a {
+			return
+		}
+	}
+	k := &link{share: s, account: a, target: math.Inf(1)}
+	s.links = append(s.links, k)
+	a.links = append(a.links, k)
+	a.dirty = true
+}
+
+// SetNeeds says that a share is held to other limits from now on, and answers the share to go on with, which has the same owner.
+func (l *Ledger) SetNeeds(s *Share, needs []Need, deny bool, nanos int64) (*Share, error) {
+	now := milliseconds(nanos)
+	same := len(needs) == len(s.links) && !deny
+	for i := range needs {
+		same = same && s.links[i].account.key == needs[i].Key
+	}
+	if len(needs) == 0 && len(s.links) == 0 && deny == (s.blanket == Deny) {
+		return s, nil
+	}
+	if !same {
+		// What the proxy has counts in the old accounts until it has expired.
+		t, err := l.Subscribe(s.Owner, needs, deny, nanos)
+		if err != nil {
+			return s, err
+		}
+		t.demand, t.known, t.interval = s.demand, s.known, s.interval
+		l.close(s, now)
+		return t, nil
+	}
+	for i := range needs {
+		if err := needs[i].Limit.check(); err != nil {
+			return s, err
+		}
+		s.links[i].account.change(needs[i].Limit, now)
+	}
+	l.divideAll(s, now, 0)
+	l.schedule(s, now)
+	return s, nil
+}
+
+// Report says what was demanded of a share since it was last reported, or subscribed: elapsed is how long that is according to
+// the proxy. What the share has is renewed, if it stays so.
+func (l *Ledger) Report(s *Share, allowed, denied uint64, elapsed time.Duration, nanos int64) {
+	if s.closed {
+		return
+	}
+	now := milliseconds(nanos)
+	s.prove(now)
+	s.expire(now)
+	s.observe(allowed, denied, elapsed, now)
+	sent := s.sent
+	s.sent = math.MinInt64
+	l.divideAll(s, now, s.ledger.gap(s))
+	if s.sent == math.MinInt64 {
+		s.sent = sent
+		l.renew(s, now)
+	}
+	l.schedule(s, now)
+}
+
+// most requests that one report tells of, and the longest time that it is about.
+const (
+	mostRequests = 1 << 50
+	longestTime  = time.Hour
+)
+
+// observe reckons the demand.
+func (s *Share) observe(allowed, denied uint64, elapsed time.Duration, now int64) {
+	if gap := now - s.reported; gap > 0 {
+		switch gap = min(gap, s.ledger.options.LongestTTL.Milliseconds()); {
+		case gap >= s.interval:
+			s.interval = gap
+		default:
+			s.interval = (3*s.interval + gap) / 4
+		}
+	}
+	s.reported = now
+	n := float64(min(allowed, mostRequests)) + float64(min(denied, mostRequests))
+	if n > 0 {
+		s.busy = now
+	}
+	s.uncut += n
+	passed := max(now-s.counted, min(elapsed, longestTime).Milliseconds())
+	if passed < 100 {
+		return
+	}
+	d := s.uncut / float64(passed) * 1000
+	if !s.known || d > s.demand {
+		s.demand = d
+	} else {
+		s.demand = s.demand/4 + d*3/4
+	}
+	if s.demand < 1e-9 {
+		s.demand = 0
+	}
+	s.known, s.uncut, s.counted = true, 0, now
+	for _, k := range s.links {
+		k.account.dirty = true
+	}
+}
+
+// gap is for how long an account is not divided again for reports of this share.
+func (l *Ledger) gap(s *Share) int64 { return min(max(s.interval/16, 20), 1000) }
+
+// divideAll divides the accounts of a share for which something has been reported.
+func (l *Ledger) divideAll(s *Share, now, gap int64) {
+	for _, k := range s.links {
+		a := k.account
+		if a.dirty && now-a.divided >= gap {
+			l.expireAll(a, now)
+			l.divide(a, now)
+		}
+	}
+}
+
+func (l *Ledger) expireAll(a *account, now int64) {
+	a.settle(now)
+	for i := len(a.links) - 1; i >= 0; i-- {
+		s := a.links[i].share
+		s.expire(now)
+		if s.closed && len(s.grants) == 0 {
+			l.forget(s)
+		}
+	}
+}
+
+// renew sends what a share has once more.
+func (l *Ledger) renew(s *Share, now int64) {
+	g := s.current()
+	switch {
+	case len(s.links) == 0:
+		s.tell(Assignment{Kind: s.blanket}, now)
+	case g == nil || g.Kind != Tokens:
+		s.tell(Assignment{Kind: Deny}, now)
+	case now-s.sent < g.TTL.Milliseconds()/4 && s.renewable(now):
+		// It has been sent a moment ago.
+	case s.renewable(now):
+		s.tell(g.Assignment, now)
+	default: // it may have expired: then the proxy begins with a full bucket
+		s.settle(now)
+		a := s.bucket(g.perSecond(), min(int64(g.MaxTokens), s.affords()))
+		if a.Kind == Tokens && !s.fits(a) || len(s.grants) > mostPending {
+			a = Assignment{Kind: Deny}
+		}
+		s.tell(a, now)
+	}
+}
+
+// End ends a share whose stream has ended. What the proxy has counts until it has expired.
+func (l *Ledger) End(s *Share, nanos int64) { l.close(s, milliseconds(nanos)) }
+
+func (l *Ledger) close(s *Share, now int64) {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.expire(now)
+	for _, k := range s.links {
+		k.account.dirty = true
+	}
+	l.schedule(s, now)
+	if len(s.grants) == 0 || len(s.links) == 0 {
+		l.forget(s)
+	}
+}
+
+// forget removes a share that has nothing.
+func (l *Ledger) forget(s *Share) {
+	for _, k := range s.links {
+		k.account.remove(k)
+	}
+	if i := s.position; i < len(l.shares) && l.shares[i] == s {
+		last := len(l.shares) - 1
+		l.shares[i] = l.shares[last]
+		l.shares[i].position = i
+		l.shares[last] = nil
+		l.shares = l.shares[:last]
+	}
+}
+
+// Tick does what is due: divides what has become free, and abandons buckets that nobody asks for.
+func (l *Ledger) Tick(nanos int64) {
+	now := milliseconds(nanos)
+	for len(l.due) > 0 && l.due[0].due <= now {
+		a := l.due[0]
+		l.expireAll(a, now)
+		if a.dirty {
+			l.divide(a, now)
+		}
+		if a.fresh() {
+			heap.Pop(&l.due)
+			delete(l.accounts, a.key)
+			continue
+		}
+		l.plans(a, now)
+	}
+	if now-l.swept >= 1000 {
+		l.swept = now
+		l.sweep(now)
+	}
+}
+
+// Next is when Tick is to be called, if nothing else comes before.
+func (l *Ledger) Next(nanos int64) int64 {
+	next := l.swept + 1000
+	if len(l.shares) == 0 {
+		next = math.MaxInt64 / int64(time.Millisecond)
+	}
+	if len(l.due) > 0 {
+		next = min(next, l.due[0].due)
+	}
+	return max(next, milliseconds(nanos)) * int64(time.Millisecond)
+}
+
+// sweep abandons shares that are not reported of, or not used.
+func (l *Ledger) sweep(now int64) {
+	idle := l.options.Idle.Milliseconds()
+	for i := len(l.shares) - 1; i >= 0; i-- {
+		s := l.shares[i]
+		silent := max(4*s.interval, 2*l.options.LongestTTL.Milliseconds())
+		if !s.closed && (now-s.busy >= idle || now-s.reported >= silent) {
+			l.abandon(s, now)
+		}
+	}
+}
+
+func (l *Ledger) abandon(s *Share, now int64) {
+	l.options.Send(s, Assignment{Kind: Abandon})
+	l.close(s, now)
+}
+
+// Abandon has a proxy forget a bucket, and ends the share.
+func (l *Ledger) Abandon(s *Share, nanos int64) {
+	if !s.closed {
+		l.abandon(s, milliseconds(nanos))
+	}
+}
+
+// schedule says when the accounts of a share are looked at again.
+func (l *Ledger) schedule(s *Share, now int64) {
+	for _, k := range s.links {
+		l.plans(k.account, now)
+	}
+}
+
+func (l *Ledger) plans(a *account, now int64) {
+	due := int64(math.MaxInt64 / int64(time.Millisecond))
+	if a.dirty {
+		due = max(a.divided+100, now+1)
+	}
+	for _, k := range a.links {
+		for i := range k.share.grants {
+			due = min(due, max(k.share.grants[i].until, now+1))
+		}
+	}
+	if len(a.links) == 0 { // forgotten once it is full
+		due = min(due, now+1+max(0, a.burst*a.unit-a.tokens)/max(a.rate, 1))
+	}
+	if due != a.due {
+		a.due = due
+		heap.Fix(&l.due, a.position)
+	}
+}
+
+// Use says that others use so many tokens a second of an account, without having been assigned them.
+func (l *Ledger) Use(key string, perSecond float64, nanos int64) {
+	a := l.accounts[key]
+	if a == nil {
+		return
+	}
+	now := milliseconds(nanos)
+	a.settle(now)
+	others := min(int64(max(perSecond, 0)*float64(a.seconds)), a.rate)
+	if others == a.others {
+		return
+	}
+	a.others, a.dirty = others, true
+	l.plans(a, now)
+}
+
+// Figures are what an account is about, for people.
+type Figures struct {
+	Key      string  `json:"key"`
+	Limit    float64 `json:"limit_per_second"`
+	Burst    int64   `json:"burst"`
+	Assigned float64 `json:"assigned_per_second"`
+	Others   float64 `json:"used_by_others_per_second"`
+	Held     int64   `json:"tokens_out"`
+	Tokens   float64 `json:"tokens_left"`
+	Shares   int     `json:"shares"`
+}
+
+// Accounts are the figures of up to most accounts, those of the most shares first, and how many accounts there are.
+func (l *Ledger) Accounts(most int, nanos int64) ([]Figures, int) {
+	now := milliseconds(nanos)
+	all := make([]Figures, 0, len(l.accounts))
+	for _, a := range l.accounts {
+		a.settle(now)
+		all = append(all, Figures{
+			Key: a.key, Limit: a.perSecond(a.rate), Burst: a.burst, Assigned: a.perSecond(a.assigned), Held: a.held,
+			Others: a.perSecond(a.others), Tokens: float64(a.tokens) / float64(a.unit), Shares: len(a.links),
+		})
+	}
+	slices.SortFunc(all, func(x, y Figures) int {
+		if x.Shares != y.Shares {
+			return y.Shares - x.Shares
+		}
+		if x.Key < y.Key {
+			return -1
+		}
+		return 1
+	})
+	return all[:min(most, len(all))], len(all)
+}
+
+// Shares is how many shares there are, those that have ended and count still included.
+func (l *Ledger) Shares() int { return len(l.shares) }
+
+// milliseconds are rounded down: what is sent seems to have been sent a little earlier, which the ends account for.
+func milliseconds(nanos int64) int64 {
+	ms := nanos / int64(time.Millisecond)
+	if nanos%int64(time.Millisecond) < 0 {
+		ms--
+	}
+	return ms
+}
+
+// dueAccounts is a heap.
+type dueAccounts []*account
+
+func (d dueAccounts) Len() int           { return len(d) }
+func (d dueAccounts) Less(i, j int) bool { return d[i].due < d[j].due }
+func (d dueAccounts) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].position, d[j].position = i, j
+}
+
+// Push implements [heap.Interface].
+func (d *dueAccounts) Push(x any) {
+	a := x.(*account) //nolint:errcheck,forcetypeassert // there is nothing else
+	a.position = len(*d)
+	*d = append(*d, a)
+}
+
+// Pop implements [heap.Interface].
+func (d *dueAccounts) Pop() any {
+	last := len(*d) - 1
+	a := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	return a
+}
