@@ -196,7 +196,7 @@ func TestServeBurstThenRefused(t *testing.T) {
 	}
 	s.signal(syscall.SIGTERM)
 	stopped := s.logged(`"msg":"stopped"`)
-	if !strings.Contains(stopped, `"allowed":4,"refused":2,"rejected":1,"keys":2`) {
+	if !strings.Contains(stopped, `"requests":6,"refused":2,"rejected":1,`) {
 		t.Error(stopped)
 	}
 	if status := s.wait(); status.ExitCode() != 0 {
@@ -255,7 +255,7 @@ func TestServeEndsGracefully(t *testing.T) {
 	if status := s.wait(); status.ExitCode() != 0 {
 		t.Errorf("%v", status)
 	}
-	if last := s.lines[len(s.lines)-1]; !strings.Contains(last, "msg=stopped allowed=1 refused=0 rejected=0 keys=1 uptime=") {
+	if last := s.lines[len(s.lines)-1]; !strings.Contains(last, "msg=stopped requests=1 refused=0 rejected=0 reloads=0 reloads_refused=0 uptime=") {
 		t.Errorf("the last line of the log: %s", last)
 	}
 	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address); err == nil {

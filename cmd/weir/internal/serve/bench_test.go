@@ -56,7 +56,9 @@ func benchmark(b *testing.B, h http.Handler) {
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- newServer(h, slog.New(slog.DiscardHandler), 0, time.Minute).serve(ctx, l, func() {})
+		log := slog.New(slog.DiscardHandler)
+		f := fronts{all: []listening{{"http", newServer(h, nil, log, func() {}), l}}, log: log, timeout: time.Minute}
+		ended <- f.serve(ctx)
 	}()
 	conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", l.Addr().String())
 	if err != nil {

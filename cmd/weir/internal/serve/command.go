@@ -2,31 +2,21 @@
 package serve
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
-	"net"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
-	"github.com/weirhq/weir/cmd/weir/internal/policies"
-	"github.com/weirhq/weir/policy"
 )
-
-const defaultHTTP = "127.0.0.1:7070"
 
 // options are the flags of the command.
 type options struct {
-	http            string
+	fronts          frontFlags
 	config          configFlags
 	limit           limitflags.Limit
 	log             logflags.Log
@@ -109,21 +99,18 @@ func Command() *cobra.Command {
 		Args:              misuse.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.config.check(cmd.Flags()); err != nil {
+			if err := errors.Join(o.fronts.check(cmd.Flags()), o.config.check(cmd.Flags())); err != nil {
 				return err
-			}
-			if o.config.path != "" {
-				return runConfigured(cmd, &o)
 			}
 			return run(cmd, &o)
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	o.http = defaultHTTP
-	fs.Var(flagvalue.Listen(&o.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	o.fronts.register(fs)
 	o.limit.RegisterRate(fs)
 	o.config.register(fs)
+	o.fronts.registerRESP(fs)
 	o.log.Register(fs)
 	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
@@ -132,78 +119,6 @@ func Command() *cobra.Command {
 	fs.Var(flagvalue.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
 		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
 	return cmd
-}
-
-func run(cmd *cobra.Command, o *options) error {
-	limiter, err := o.limit.New("default", nil)
-	if err != nil {
-		return err
-	}
-	set, err := policies.NewSet(policies.Policy{Name: "default", Limiter: limiter})
-	if err != nil {
-		return err
-	}
-	front, err := checkapi.New(set)
-	if err != nil {
-		return err
-	}
-	listener, err := listen.On(cmd.Context(), "http", o.http, defaultHTTP)
-	if err != nil {
-		return err
-	}
-	log := o.log.New(cmd.ErrOrStderr())
-	if listen.IsAnyPort(o.http) {
-		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
-	}
-	s := newServer(front, log, o.shutdownDelay, o.shutdownTimeout)
-	start := time.Now()
-	announce(cmd.ErrOrStderr(), log, o, listener.Addr())
-	err = s.serve(cmd.Context(), listener, front.Drain)
-	st := set.Stats()
-	log.Info("stopped", "allowed", st.Granted, "refused", st.Refused, "rejected", front.Rejected(), "keys", st.Keys,
-		"uptime", time.Since(start).Round(time.Millisecond).String())
-	return err
-}
-
-// announce logs that the server is up, with a command to try it. In a text log quotes would be escaped, and the command
-// could not be copied into a shell, so there it has a line of its own.
-func announce(stderr io.Writer, log *slog.Logger, o *options, address net.Addr) {
-	try := checkapi.Example(listen.Reachable(address))
-	attributes := []any{
-		"address", address.String(), "policy", "default", "limit", o.limit.EffectiveRate().String(),
-		"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys,
-	}
-	if o.log.Format == "json" {
-		log.Info("serving", append(attributes, "try", try)...)
-		return
-	}
-	log.Info("serving", attributes...)
-	if log.Enabled(context.Background(), slog.LevelInfo) {
-		fmt.Fprintln(stderr, "try:", try)
-	}
-}
-
-// announceConfigured is announce with a configuration.
-func announceConfigured(stderr io.Writer, log *slog.Logger, o *options, address net.Addr, set *policy.Set, read *reader) {
-	try := checkapi.DecideExample(listen.Reachable(address))
-	attributes := []any{
-		"address", address.String(), "config", o.config.path, "policies", len(set.Policies),
-		"rules", len(set.Rules) - len(set.Policies), // each policy has one for its checks
-	}
-	if read.store != nil {
-		attributes = append(attributes, "store", read.store.String())
-	}
-	if read.cluster != nil {
-		attributes = append(attributes, "cluster", read.cluster.String())
-	}
-	if o.log.Format == "json" {
-		log.Info("serving", append(attributes, "try", try)...)
-		return
-	}
-	log.Info("serving", attributes...)
-	if log.Enabled(context.Background(), slog.LevelInfo) {
-		fmt.Fprintln(stderr, "try:", try)
-	}
 }
 
 // Bounds of what a client may send, and how slowly.

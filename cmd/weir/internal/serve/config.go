@@ -2,27 +2,15 @@ package serve
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
-	"github.com/weirhq/weir/cmd/weir/internal/listen"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
@@ -73,13 +61,16 @@ func (f *configFlags) check(fs *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "admin-token-file", "explain-every"} {
+	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "explain-every"} {
 		if fs.Changed(name) {
 			return misuse.Errorf("--%s needs --config", name)
 		}
 	}
 	return nil
 }
+
+// configured tells whether the limits are those of a file.
+func (o *options) configured() bool { return o.config.path != "" }
 
 // listed are the mistakes of a configuration.
 type listed struct{ *config.Errors }
@@ -94,70 +85,6 @@ func (m listed) Mistakes() []string {
 		lines = append(lines, fmt.Sprintf("%s: %d more", m.File, m.Omitted))
 	}
 	return lines
-}
-
-// runConfigured serves the limits of a configuration.
-func runConfigured(cmd *cobra.Command, o *options) error {
-	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
-	// Before anything else, as this signal ends a program that does not expect it.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-
-	admin, err := o.config.admin()
-	if err != nil {
-		return err
-	}
-	read, outside := reader{flag: o.config.store}, remote{log: log}
-	defer outside.end()
-	load := live.Options{Path: o.config.path, Parse: read.parse, Engine: o.engine(log), Logger: log}
-	outside.open(ctx, &read, &load)
-	limits, err := live.Load(load)
-	if wrong, ok := errors.AsType[listed](err); ok {
-		return mistakes.Invalid(cmd.ErrOrStderr(), wrong.Errors)
-	}
-	if err != nil {
-		return mistakes.Invalid(cmd.ErrOrStderr(), err)
-	}
-	defer limits.Engine().Close() //nolint:errcheck // is always nil; before the store, which is given back what was not used
-	auth, err := forwardauth.New(forwardauth.Options{
-		Decider: limits.Engine(), Trusted: o.config.trusted, Status: o.config.status(cmd.Flags()), Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	listener, err := listen.On(ctx, "http", o.http, defaultHTTP)
-	if err != nil {
-		return err
-	}
-	admin.Local = isLoopback(listener.Addr())
-	front := checkapi.NewConfigured(limits, admin, func() map[string]any {
-		extra := map[string]any{"forward_auth": auth.Counts()}
-		outside.tell(extra)
-		return extra
-	})
-	if outside.cluster != nil {
-		front.SetQuotas(outside.cluster)
-	}
-	go limits.ReloadOn(ctx, hangups)
-	if _, watchErr := limits.Watch(ctx); watchErr != nil {
-		log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
-	}
-	if listen.IsAnyPort(o.http) {
-		fmt.Fprintln(cmd.OutOrStdout(), listener.Addr())
-	}
-	s := newServer(byPath(front, auth), log, o.shutdownDelay, o.shutdownTimeout)
-	start, set := time.Now(), limits.Engine().Set()
-	announceConfigured(cmd.ErrOrStderr(), log, o, listener.Addr(), set, &read)
-	s.onEnd = front.EndWaiting
-	err = s.serve(ctx, listener, front.Drain)
-	report := limits.Status()
-	_ = limits.Engine().Close() // it is always nil
-	outside.end()
-	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", front.Rejected(),
-		"reloads", report.Reloads, "reloads_refused", report.Refused,
-		"uptime", time.Since(start).Round(time.Millisecond).String())
-	return err
 }
 
 // admin is who may ask for what is not for clients, without what the listener says of it.
@@ -183,23 +110,6 @@ func (f *configFlags) status(fs *pflag.FlagSet) int {
 		return 0
 	}
 	return f.refusalStatus
-}
-
-// byPath gives each request to the front that it is for.
-func byPath(front, auth http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if forwardauth.Serves(r.URL.Path) {
-			auth.ServeHTTP(w, r)
-		} else {
-			front.ServeHTTP(w, r)
-		}
-	})
-}
-
-// isLoopback tells whether nobody reaches an address from another machine.
-func isLoopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 // logExplanation logs an explanation.

@@ -1,0 +1,151 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
+)
+
+const (
+	defaultHTTP = "127.0.0.1:7070"
+	usualRESP   = "127.0.0.1:6380"
+	usualGRPC   = "127.0.0.1:8081"
+)
+
+// frontFlags say what is listened on, and how.
+type frontFlags struct {
+	http, resp, grpc string
+	tls              tlsfiles.Files
+	passwordFile     string
+	maxConnections   int
+	idleTimeout      time.Duration
+	throttleKeys     int
+}
+
+const (
+	defaultConnections  = 10_000
+	mostConnections     = 1_000_000
+	defaultThrottleKeys = 1_000_000
+	mostThrottleKeys    = 1 << 31
+)
+
+func (f *frontFlags) register(fs *pflag.FlagSet) {
+	f.http, f.maxConnections, f.throttleKeys = defaultHTTP, defaultConnections, defaultThrottleKeys
+	fs.Var(flagvalue.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	fs.Var(flagvalue.Listen(&f.resp), "resp",
+		"address for clients that speak to Redis, such as "+usualRESP+" (default: none)")
+	fs.Var(flagvalue.Listen(&f.grpc), "grpc",
+		"address of the rate limit services of Envoy and of their health checks, such as "+usualGRPC+" (default: none)")
+	fs.Var(flagvalue.File(&f.tls.Certificate), "tls-cert",
+		"certificate of all fronts in PEM, read again when it changes (default: none, they speak no TLS)")
+	fs.Var(flagvalue.File(&f.tls.Key), "tls-key", "private key of --tls-cert in PEM (default: none)")
+	fs.Var(flagvalue.File(&f.tls.ClientCA), "tls-client-ca",
+		"authorities in PEM of which every client must have a certificate (default: none is needed)")
+}
+
+// registerRESP registers those of the RESP front alone.
+func (f *frontFlags) registerRESP(fs *pflag.FlagSet) {
+	fs.Var(flagvalue.File(&f.passwordFile), "resp-password-file",
+		"file with the password of 1 to 4096 characters that clients of --resp must give (default: none is needed)")
+	fs.Var(flagvalue.Int(&f.maxConnections, 1, mostConnections), "resp-connections",
+		"clients of --resp at a time, from 1 to 1000000")
+	fs.Var(flagvalue.Duration(&f.idleTimeout, 0, 24*time.Hour), "resp-idle-timeout",
+		"how long clients of --resp may be silent, from 0s, which is forever, to 24h")
+	fs.Var(flagvalue.Int(&f.throttleKeys, 1, mostThrottleKeys), "resp-keys",
+		"keys of CL.THROTTLE tracked at a time, from 1 to 2^31; when none of\nthem can be forgotten, new ones are refused")
+}
+
+// check finds flags that do not go together.
+func (f *frontFlags) check(fs *pflag.FlagSet) error {
+	if f.resp == "" {
+		for _, name := range []string{"resp-password-file", "resp-connections", "resp-idle-timeout", "resp-keys"} {
+			if fs.Changed(name) {
+				return misuse.Errorf("--%s needs --resp", name)
+			}
+		}
+	}
+	switch {
+	case f.tls.Certificate == "" && f.tls.Key != "":
+		return misuse.Errorf("--tls-key needs --tls-cert")
+	case f.tls.Certificate != "" && f.tls.Key == "":
+		return misuse.Errorf("--tls-cert needs --tls-key, which may be the same file")
+	case f.tls.Certificate == "" && f.tls.ClientCA != "":
+		return misuse.Errorf("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	return nil
+}
+
+// address is that of a front.
+func (f *frontFlags) address(name string) string {
+	switch name {
+	case "resp":
+		return f.resp
+	case "grpc":
+		return f.grpc
+	}
+	return f.http
+}
+
+// certificates are for the servers of protocols: nil if they speak no TLS.
+type certificates func(protocols ...string) *tls.Config
+
+// certificates reads those of the flags.
+func (f *frontFlags) certificates(log *slog.Logger) (certificates, error) {
+	if f.tls.Certificate == "" {
+		return func(...string) *tls.Config { return nil }, nil
+	}
+	c, err := tlsfiles.Load(f.tls, log)
+	if err != nil {
+		return nil, misuse.Inputf("%s", err)
+	}
+	return c.Config, nil
+}
+
+// longestPassword is how long a password may be.
+const longestPassword = 4096
+
+// password reads that of RESP: "" if there is none.
+func (f *frontFlags) password() (string, error) {
+	if f.passwordFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(f.passwordFile)
+	if err != nil {
+		return "", misuse.Inputf("weir: password: %s", err)
+	}
+	text = bytes.TrimRight(text, "\r\n")
+	if len(text) == 0 || len(text) > longestPassword {
+		return "", misuse.Inputf("weir: password: %s", fmt.Sprintf("%s has %d bytes in its line: must have from 1 to %d",
+			f.passwordFile, len(text), longestPassword))
+	}
+	return string(text), nil
+}
+
+// secrets are what the files of flags have.
+type secrets struct {
+	admin        checkapi.Admin
+	password     string
+	certificates certificates
+}
+
+// secrets reads them.
+func (o *options) secrets(log *slog.Logger) (s secrets, err error) {
+	if s.admin, err = o.config.admin(); err != nil {
+		return s, err
+	}
+	if s.password, err = o.fronts.password(); err != nil {
+		return s, err
+	}
+	s.certificates, err = o.fronts.certificates(log)
+	return s, err
+}

@@ -1,0 +1,261 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/policy"
+)
+
+// serving is a server that runs.
+type serving struct {
+	o       *options
+	log     *slog.Logger
+	stdout  io.Writer
+	stderr  io.Writer
+	read    reader
+	outside remote
+	limits  *live.Limits
+	held    *holds.Holds
+	secrets secrets
+	check   *checkapi.Handler
+	told    []teller
+	fronts  fronts
+}
+
+// teller is a front that has something to say about itself.
+type teller struct {
+	name   string
+	status func() any
+}
+
+// run serves the limits of a configuration, or those of the command line.
+func run(cmd *cobra.Command, o *options) error {
+	// Before anything else, as this signal ends a program that does not expect it.
+	hangups := make(chan os.Signal, 1)
+	if o.configured() {
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+	}
+	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
+	s := &serving{
+		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+		read: reader{flag: o.config.store}, outside: remote{log: log}, held: holds.New(holds.Options{}),
+		fronts: fronts{log: log, delay: o.shutdownDelay, timeout: o.shutdownTimeout},
+	}
+	defer s.end()
+	var err error
+	if s.secrets, err = o.secrets(log); err != nil {
+		return err
+	}
+	if err := s.open(ctx); err != nil {
+		if wrong, ok := errors.AsType[listed](err); ok {
+			return mistakes.Invalid(s.stderr, wrong.Errors)
+		}
+		return mistakes.Invalid(s.stderr, err)
+	}
+	if err := s.listen(ctx, cmd); err != nil {
+		s.fronts.close()
+		return err
+	}
+	if o.configured() {
+		go s.limits.ReloadOn(ctx, hangups)
+		if _, err := s.limits.Watch(ctx); err != nil {
+			log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", err.Error())
+		}
+	}
+	start := time.Now()
+	s.announce()
+	err = s.fronts.serve(ctx)
+	report := s.limits.Status()
+	s.end()
+	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", s.check.Rejected(),
+		"reloads", report.Reloads, "reloads_refused", report.Refused, "uptime", time.Since(start).Round(time.Millisecond).String())
+	return err
+}
+
+// open opens what the limits are kept in.
+func (s *serving) open(ctx context.Context) (err error) {
+	o := s.o
+	engine := o.engine(s.log)
+	if !o.configured() {
+		s.limits, err = o.fixed(engine, s.log)
+		return err
+	}
+	load := live.Options{Path: o.config.path, Parse: s.read.parse, Engine: engine, Logger: s.log}
+	s.outside.open(ctx, &s.read, &load)
+	s.limits, err = live.Load(load)
+	return err
+}
+
+// fixed are the limits of the command line.
+func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Limits, error) {
+	limiter, err := o.limit.New("default", nil) // its errors name the flags
+	if err != nil {
+		return nil, err
+	}
+	_ = limiter.Close() // it is always nil
+	return live.Fixed(&policy.Set{Policies: []policy.Policy{{
+		Name: "default", Key: live.KeyOfCheck(), MaxKeys: o.limit.MaxKeys,
+		Limits: []policy.Limit{{Limit: weir.Limit{Rate: o.limit.EffectiveRate(), Burst: o.limit.EffectiveBurst()}}},
+	}}}, engine, log)
+}
+
+// end ends what the limits are kept in, when nothing is answered any more. Nothing is left to do for a second call.
+func (s *serving) end() {
+	s.held.Close() // before the engine, and that before the store, which is given back what was not used
+	if s.limits != nil {
+		_ = s.limits.Engine().Close() // it is always nil
+	}
+	s.outside.end()
+}
+
+// listen makes the fronts, and listens.
+func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
+	f := &s.o.fronts
+	admin, certificates := s.secrets.admin, s.secrets.certificates
+	listener, err := listen.On(ctx, "http", f.http, defaultHTTP)
+	if err != nil {
+		return err
+	}
+	admin.Local = isLoopback(listener.Addr())
+	handling := checkapi.Options{Limits: s.limits, Holds: s.held, Admin: admin, Extra: s.status}
+	if s.outside.cluster != nil {
+		handling.Quotas = s.outside.cluster
+	}
+	s.check = checkapi.NewHandler(handling)
+	s.fronts.onEnd = s.check.EndWaiting
+	handler := http.Handler(s.check)
+	if s.o.configured() {
+		auth, err := forwardauth.New(forwardauth.Options{
+			Decider: s.limits.Engine(), Trusted: s.o.config.trusted, Status: s.o.config.status(cmd.Flags()), Logger: s.log,
+		})
+		if err != nil {
+			_ = listener.Close() // nobody has connected who would be told
+			return err
+		}
+		handler = byPath(s.check, auth)
+		s.told = append(s.told, teller{"forward_auth", func() any { return auth.Counts() }})
+	}
+	s.add("http", newServer(handler, certificates("h2", "http/1.1"), s.log, s.check.Drain), listener)
+	if f.resp != "" {
+		return s.listenRESP(ctx)
+	}
+	return nil
+}
+
+func (s *serving) add(name string, f front, l net.Listener) {
+	s.fronts.all = append(s.fronts.all, listening{name, f, l})
+}
+
+// listenRESP makes the front of clients that speak to Redis.
+func (s *serving) listenRESP(ctx context.Context) error {
+	f := &s.o.fronts
+	server, err := respapi.New(respapi.Options{
+		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates(), MaxConnections: f.maxConnections,
+		IdleTimeout: f.idleTimeout, MaxKeys: f.throttleKeys, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := listen.On(ctx, "resp", f.resp, usualRESP)
+	if err != nil {
+		return err
+	}
+	s.told = append(s.told, teller{"resp", func() any { return server.Status() }})
+	s.add("resp", uncounted{server}, listener)
+	return nil
+}
+
+// status is what the status of the server has besides that of its limits.
+func (s *serving) status() map[string]any {
+	extra := make(map[string]any, len(s.told)+2)
+	for _, t := range s.told {
+		extra[t.name] = t.status()
+	}
+	s.outside.tell(extra)
+	return extra
+}
+
+// byPath gives each request to the front that it is for.
+func byPath(front, auth http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if forwardauth.Serves(r.URL.Path) {
+			auth.ServeHTTP(w, r)
+		} else {
+			front.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopback tells whether nobody reaches an address from another machine.
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// announce prints the addresses whose ports the system has chosen, and logs that the server is up, with a command to try it. In a
+// text log quotes would be escaped, and the command could not be copied into a shell, so there it has a line of its own.
+func (s *serving) announce() {
+	o, set := s.o, s.limits.Engine().Set()
+	var attributes []any
+	for _, l := range s.fronts.all {
+		name, address := l.name, l.listener.Addr().String()
+		if name == "http" {
+			name = "address"
+			if listen.IsAnyPort(o.fronts.http) {
+				fmt.Fprintln(s.stdout, address)
+			}
+		} else if listen.IsAnyPort(o.fronts.address(name)) {
+			fmt.Fprintln(s.stdout, name, address)
+		}
+		attributes = append(attributes, name, address)
+	}
+	example := checkapi.Example
+	if o.configured() {
+		example = checkapi.DecideExample
+		attributes = append(attributes, "config", o.config.path, "policies", len(set.Policies),
+			"rules", len(set.Rules)-len(set.Policies)) // each policy has one for its checks
+	} else {
+		attributes = append(attributes, "policy", "default", "limit", o.limit.EffectiveRate().String(),
+			"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys)
+	}
+	if s.read.store != nil {
+		attributes = append(attributes, "store", s.read.store.String())
+	}
+	if s.read.cluster != nil {
+		attributes = append(attributes, "cluster", s.read.cluster.String())
+	}
+	try := example(listen.Reachable(s.fronts.all[0].listener.Addr()))
+	if o.fronts.tls.Certificate != "" {
+		try = strings.Replace(try, "http://", "https://", 1)
+	}
+	if o.log.Format == "json" {
+		s.log.Info("serving", append(attributes, "try", try)...)
+		return
+	}
+	s.log.Info("serving", attributes...)
+	if s.log.Enabled(context.Background(), slog.LevelInfo) {
+		fmt.Fprintln(s.stderr, "try:", try)
+	}
+}
