@@ -14,24 +14,22 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/policies"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
 )
 
 // BenchmarkServe sends checks over one kept connection on the loopback interface, beside a server of net/http that reads
 // the same requests and writes a fixed answer: the floor. Client and server share the processors.
 func BenchmarkServe(b *testing.B) {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "default", Rate: weir.PerSecond(10), Burst: 20})
+	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
+		Name: "default", Key: live.KeyOfCheck(),
+		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
+	}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
-	set, err := policies.NewSet(policies.Policy{Name: "default", Limiter: limiter})
-	if err != nil {
-		b.Fatal(err)
-	}
-	front, err := checkapi.New(set)
-	if err != nil {
-		b.Fatal(err)
-	}
+	defer limits.Engine().Close() //nolint:errcheck // is always nil
+	front := checkapi.NewHandler(checkapi.Options{Limits: limits})
 	b.Run("check", func(b *testing.B) { benchmark(b, front) })
 	b.Run("floor", func(b *testing.B) {
 		answer := `{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}` + "\n"

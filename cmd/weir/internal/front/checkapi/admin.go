@@ -95,32 +95,23 @@ func isLocalHost(host string) bool {
 
 // explain answers POST /v1/explain.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
 	var described policy.Request
-	if _, _, p := readDescribed(w, r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
+	if _, p := readDescribed(r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
 		return p
 	}
-	e := h.configured.limits.Explain(&described)
+	e := h.limits.Explain(&described)
 	return writeJSON(w, explained.Of(&e))
 }
 
 // status answers GET /v1/status.
-func (h *Handler) status(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, "GET, HEAD")
-	}
-	text, err := json.Marshal(h.configured.limits.Status())
+func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
+	text, err := json.Marshal(h.limits.Status())
 	if err != nil {
 		return &problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}
-	all := map[string]any{"rejected": h.Rejected()}
-	if h.configured.extra != nil {
-		maps.Copy(all, h.configured.extra())
+	all := map[string]any{"rejected": h.Rejected(), "reservations": h.holds.Len()}
+	if h.extra != nil {
+		maps.Copy(all, h.extra())
 	}
 	more, err := json.Marshal(all)
 	if err != nil {
@@ -131,19 +122,16 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) *problem {
 }
 
 // reload answers POST /v1/reload.
-func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
-	if r.Method != http.MethodPost {
-		return methodProblem(w, r, "POST")
-	}
-	changes, err := h.configured.limits.Reload("API")
-	if err != nil {
+func (h *Handler) reload(w http.ResponseWriter, _ *http.Request) *problem {
+	changes, err := h.limits.Reload("API")
+	switch {
+	case errors.Is(err, live.ErrFixed):
+		return &problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
+	case err != nil:
 		p := &problem{
 			Status:   http.StatusUnprocessableEntity,
 			Detail:   "the configuration cannot be used, the one before stays in force",
-			Mistakes: h.configured.limits.Status().Mistakes,
+			Mistakes: h.limits.Status().Mistakes,
 		}
 		if _, ok := errors.AsType[live.Mistakes](err); !ok {
 			p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
@@ -153,7 +141,7 @@ func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
 	return writeJSON(w, struct {
 		Version uint64 `json:"version"`
 		Changes int    `json:"changes"`
-	}{h.configured.limits.Engine().Report().Version, changes})
+	}{h.limits.Engine().Report().Version, changes})
 }
 
 // writeJSON answers with v.

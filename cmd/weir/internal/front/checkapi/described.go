@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir/clientip"
@@ -89,6 +90,9 @@ func within(field string, err error) error {
 	case f.field == "":
 		f.wrong = field + ": " + f.wrong
 	case f.field == unknownName:
+		if inner, ok := strings.CutPrefix(f.wrong, "in "); ok {
+			field += "." + inner
+		}
 		f.wrong = "in " + field
 	default:
 		f.field = field + "." + f.field

@@ -1,21 +1,29 @@
 package checkapi
 
 import (
+	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
-// appendDecision appends d as a JSON object without its end. policy is the name of the policy in JSON, limited whether d is that
-// of a limit: otherwise limit and remaining are null.
-func appendDecision(b []byte, d weir.Decision, policy string, limited bool) []byte {
+// appendDecision appends d as a JSON object without its end. Policy is the name of the policy, null if that is "", limited whether d
+// is the decision of a limit: otherwise limit and remaining are null.
+func appendDecision[T string | []byte](b []byte, d weir.Decision, policy T, limited bool) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
 	b = append(b, `,"reason":"`...)
 	b = append(b, d.Reason.String()...)
 	b = append(b, `","policy":`...)
-	b = append(b, policy...)
+	if len(policy) > 0 {
+		b = appendQuoted(b, policy)
+	} else {
+		b = append(b, "null"...)
+	}
 	if limited {
 		b = append(b, `,"limit":`...)
 		b = strconv.AppendInt(b, d.Limit, 10)
@@ -29,6 +37,95 @@ func appendDecision(b []byte, d weir.Decision, policy string, limited bool) []by
 	b = append(b, `,"reset_after":`...)
 	b = appendSeconds(b, d.ResetAfter)
 	return b
+}
+
+// answerOf is the decision that binds among those on one of the requests of a verdict, and its place among them: -1 if no limit
+// has decided.
+func answerOf(v *policy.Verdict, request int) (d weir.Decision, place int) {
+	at := v.Binding
+	if at < 0 || at >= len(v.Parts) {
+		return v.Decision(), -1
+	}
+	if v.Parts[at].Request != request {
+		// It holds for another one, so this one has what the engine says about its own limits, if there are any.
+		var own bool
+		d, own = v.Answer(request)
+		at = slices.IndexFunc(v.Parts, func(p policy.Part) bool { return p.Request == request && p.Decision == d })
+		if !own || at < 0 {
+			return (&policy.Verdict{Allowed: true, Binding: -1}).Decision(), -1
+		}
+	}
+	for i := range at {
+		if v.Parts[i].Request == request {
+			place++
+		}
+	}
+	return v.Parts[at].Decision, place
+}
+
+// appendChecked appends the answer to a check of a policy, which is one of the requests of a verdict, without its end.
+func appendChecked(b []byte, v *policy.Verdict, request int, name []byte) []byte {
+	d, place := answerOf(v, request)
+	if d.Policy == "" { // it is not enforced
+		return appendDecision(b, d, name, place >= 0)
+	}
+	return appendDecision(b, d, d.Policy, place >= 0)
+}
+
+// appendVerdict appends the decision that binds among those on one of the requests of a verdict, and all of them, without the end.
+// Where there is none, as for a request that is exempt, there is no policy, no limit and nothing that remains.
+func appendVerdict(b []byte, v *policy.Verdict, request int) []byte {
+	d, place := answerOf(v, request)
+	b = appendDecision(b, d, d.Policy, place >= 0)
+	b = append(b, `,"exempt":`...)
+	b = strconv.AppendBool(b, v.ExemptOf(request))
+	b = append(b, `,"binding":`...)
+	if place >= 0 {
+		b = strconv.AppendInt(b, int64(place), 10)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"decisions":[`...)
+	first := true
+	for i := range v.Parts {
+		p := &v.Parts[i]
+		if p.Request != request {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = appendDecision(b, p.Decision, p.Decision.Policy, true)
+		b = append(b, `,"rule":`...)
+		if p.Rule != nil {
+			b = appendQuoted(b, p.Rule.Name)
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, `,"key":`...)
+		b = appendQuoted(b, p.Key)
+		b = append(b, `,"cost":`...)
+		b = strconv.AppendInt(b, p.Cost, 10)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendQuoted appends text in JSON.
+func appendQuoted[T string | []byte](b []byte, text T) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(string(text))
+			if err != nil { // a string can always be encoded
+				return append(b, `""`...)
+			}
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, text...)
+	return append(b, '"')
 }
 
 // appendSeconds appends d in seconds, rounded up to a millisecond and without zeros at its end; null for weir.Never.

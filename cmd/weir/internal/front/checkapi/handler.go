@@ -1,61 +1,75 @@
 package checkapi
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"mime"
+	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 
-	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/policies"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
 )
 
 const (
-	checkPath     = "/v1/check"
-	healthPath    = "/healthz"
+	checkPath       = "/v1/check"
+	decidePath      = "/v1/decide"
+	batchPath       = "/v1/batch"
+	reservePath     = "/v1/reserve"
+	commitPath      = "/v1/commit"
+	cancelPath      = "/v1/cancel"
+	explainPath     = "/v1/explain"
+	statusPath      = "/v1/status"
+	reloadPath      = "/v1/reload"
+	quotaPath       = "/v1/quota"
+	adjustPath      = "/v1/quota/adjust"
+	adjustmentsPath = "/v1/quota/adjustments"
+	openAPIPath     = "/openapi.json"
+	healthPath      = "/healthz"
+	aboutPath       = "/"
+
 	defaultPolicy = "default"
-	maxBody       = 64 << 10
 )
+
+// Options configure a [Handler].
+type Options struct {
+	// Limits are those that it answers for: of a configuration, or fixed. Required.
+	Limits *live.Limits
+	// Holds keep reservations. They belong to the caller, who closes them when the handler has answered its last request.
+	// Default: nil, some of its own, which are never closed.
+	Holds *holds.Holds
+	// Admin says who may look at the state of the server. Default: nobody.
+	Admin Admin
+	// Extra answers what the status has besides. Default: nil, nothing.
+	Extra func() map[string]any
+	// Quotas keep the limits of durability cluster. Default: nil, nobody does.
+	Quotas Quotas
+}
 
 // Handler answers checks, and the few pages around them. It is safe for concurrent use.
 type Handler struct {
-	policies map[string]*answering
-	names    []string
+	limits *live.Limits
+	holds  *holds.Holds
+	admin  Admin
+	extra  func() map[string]any
+	quotas Quotas
+	fields answer.Fields
+
 	draining atomic.Bool
 	rejected atomic.Int64
-	// configured is nil without a configuration.
-	configured *configured
+	// waiting ends when nobody waits any more.
+	waiting    context.Context //nolint:containedctx // until EndWaiting
+	endWaiting context.CancelFunc
 }
 
-// answering is a policy with what is the same in all of its answers.
-type answering struct {
-	limiter *weir.Keyed[string]
-	told    *httplimit.Policies
-	json    string // its name
-}
-
-// New answers a handler for the policies of set. A policy whose name cannot stand in a header field is an error.
-func New(set *policies.Set) (*Handler, error) {
-	h := &Handler{policies: make(map[string]*answering)}
-	for _, p := range set.All() {
-		told, err := tellable(p)
-		if err != nil {
-			return nil, err
-		}
-		name, err := json.Marshal(p.Name)
-		if err != nil {
-			return nil, fmt.Errorf("weir: policy %.40q: %w", p.Name, err)
-		}
-		h.policies[p.Name] = &answering{p.Limiter, told, string(name)}
-		h.names = append(h.names, p.Name)
+// NewHandler answers a handler.
+func NewHandler(o Options) *Handler {
+	h := &Handler{limits: o.Limits, holds: o.Holds, admin: o.Admin, extra: o.Extra, quotas: o.Quotas}
+	if h.holds == nil {
+		h.holds = holds.New(holds.Options{})
 	}
-	return h, nil
+	h.waiting, h.endWaiting = context.WithCancel(context.Background())
+	return h
 }
 
 // Drain makes /healthz answer 503 from now on. Checks are answered as before.
@@ -64,166 +78,81 @@ func (h *Handler) Drain() { h.draining.Store(true) }
 // Rejected is how many requests could not be answered, because they were wrong.
 func (h *Handler) Rejected() int64 { return h.rejected.Load() }
 
+// The methods of a page.
+const (
+	post = "POST"
+	get  = "GET, HEAD"
+)
+
+// page is what answers at a path.
+type page struct {
+	path    string
+	methods string // post or get
+	admin   bool   // it is for those whom Admin lets in
+	answer  func(*Handler, http.ResponseWriter, *http.Request) *problem
+}
+
+// pages are all of them.
+var pages = []page{
+	{checkPath, post, false, (*Handler).check},
+	{decidePath, post, false, (*Handler).decide},
+	{batchPath, post, false, (*Handler).batch},
+	{reservePath, post, false, (*Handler).reserve},
+	{commitPath, post, false, (*Handler).commit},
+	{cancelPath, post, false, (*Handler).cancel},
+	{explainPath, post, true, (*Handler).explain},
+	{statusPath, get, true, (*Handler).status},
+	{reloadPath, post, true, (*Handler).reload},
+	{quotaPath, get, true, (*Handler).quota},
+	{adjustPath, post, true, (*Handler).adjust},
+	{adjustmentsPath, get, true, (*Handler).adjustments},
+	{openAPIPath, get, false, (*Handler).openAPI},
+	{healthPath, get, false, (*Handler).health},
+	{aboutPath, get, false, (*Handler).about},
+}
+
+var byPath = func() map[string]*page {
+	all := make(map[string]*page, len(pages))
+	for i := range pages {
+		all[pages[i].path] = &pages[i]
+	}
+	return all
+}()
+
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p := h.page(r.URL.Path)(w, r); p != nil {
+	if p := h.serve(w, r); p != nil {
 		h.rejected.Add(1)
 		p.write(w)
 	}
 }
 
-// page is what answers at path.
-func (h *Handler) page(path string) func(http.ResponseWriter, *http.Request) *problem {
-	switch path {
-	case checkPath:
-		return h.check
-	case healthPath:
-		return h.health
-	case "/":
-		return h.about
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
+	at := byPath[r.URL.Path]
+	if at == nil {
+		return missing()
 	}
-	if h.configured != nil {
-		switch path {
-		case decidePath:
-			return h.decide
-		case explainPath:
-			return h.explain
-		case statusPath:
-			return h.status
-		case reloadPath:
-			return h.reload
-		case quotaPath:
-			return h.quota
-		case adjustPath:
-			return h.adjust
-		case adjustmentsPath:
-			return h.adjustments
+	if at.admin {
+		if p := h.admin.forbidden(w, r); p != nil {
+			return p
 		}
 	}
-	return h.missing
+	if at.methods == post {
+		if r.Method != http.MethodPost {
+			return methodProblem(w, r, at.methods)
+		}
+	} else if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem(w, r, at.methods)
+	}
+	return at.answer(h, w, r)
 }
 
 // missing answers at all other paths.
-func (h *Handler) missing(http.ResponseWriter, *http.Request) *problem {
-	pages := "POST " + checkPath
-	if h.configured != nil {
-		pages += ", POST " + decidePath + ", POST " + explainPath + ", GET " + statusPath + ", POST " + reloadPath +
-			", GET " + quotaPath + ", POST " + adjustPath + ", GET " + adjustmentsPath
+func missing() *problem {
+	names := make([]string, len(pages))
+	for i := range pages {
+		method, _, _ := strings.Cut(pages[i].methods, ",")
+		names[i] = method + " " + pages[i].path
 	}
-	return &problem{
-		Status: http.StatusNotFound,
-		Detail: "there is no such page; there are " + pages + ", GET " + healthPath + " and GET /",
-	}
-}
-
-// buffers hold bodies of requests, and then of responses.
-var buffers = sync.Pool{New: func() any { return new([512]byte) }}
-
-var jsonType = []string{"application/json"}
-
-// check answers POST /v1/check, or the problem with it.
-func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
-	if r.Method != http.MethodPost {
-		return methodProblem(w, r, "POST")
-	}
-	if p := contentProblem(r); p != nil {
-		return p
-	}
-	small, _ := buffers.Get().(*[512]byte)
-	defer buffers.Put(small)
-	body, p := readBody(r, small[:0])
-	if p != nil {
-		return p
-	}
-	ask, err := decode(body)
-	if err != nil {
-		return badBody(err)
-	}
-	if ask.policy == nil {
-		ask.policy = []byte(defaultPolicy)
-	}
-	if len(ask.key) == 0 && (h.configured == nil || !h.configured.limits.MayLackKey(string(ask.policy))) {
-		return badBody(noKey())
-	}
-	if h.configured != nil {
-		// The key may still stand in small.
-		return h.checkConfigured(w, r, ask, nil)
-	}
-	policy, ok := h.policies[string(ask.policy)]
-	if !ok {
-		return unknownPolicy(ask.policy, h.names)
-	}
-	d := policy.limiter.Take(string(ask.key), ask.cost)
-
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	tell(header, policy.told, d)
-	if !d.Allowed {
-		w.WriteHeader(http.StatusTooManyRequests)
-	}
-	// If the client is gone, nobody is there to be told.
-	_, _ = w.Write(append(appendDecision(small[:0], d, policy.json, true), "}\n"...))
-	return nil
-}
-
-// readBody reads the body into space, or into a larger one.
-func readBody(r *http.Request, space []byte) ([]byte, *problem) {
-	if r.ContentLength > maxBody {
-		return nil, tooLarge()
-	}
-	body := space
-	for {
-		if len(body) == cap(body) {
-			if len(body) > maxBody {
-				return nil, tooLarge()
-			}
-			body = append(make([]byte, 0, min(max(4*cap(body), 512), maxBody+1)), body...)
-		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return body, nil
-		default:
-			return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
-		}
-	}
-}
-
-func tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, "body", "", "must be at most 65536 bytes")
-}
-
-// sameOrigin knows requests that a page of another origin makes a browser send.
-var sameOrigin = http.NewCrossOriginProtection()
-
-// contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web
-// page of another origin cannot send unless the server allows it. No type, and that which curl -d sends for lack of a
-// better one, are taken for JSON too, but not from such a page: nobody's permits are used up by a page that he visits.
-func contentProblem(r *http.Request) *problem {
-	values := r.Header["Content-Type"]
-	if len(values) == 1 && values[0] == "application/json" {
-		return nil
-	}
-	if len(values) <= 1 {
-		kind, parameters, err := "application/x-www-form-urlencoded", map[string]string(nil), error(nil)
-		if len(values) == 1 {
-			kind, parameters, err = mime.ParseMediaType(values[0])
-		}
-		charset, given := parameters["charset"]
-		switch {
-		case err != nil, given && !strings.EqualFold(charset, "utf-8"):
-		case kind == "application/json":
-			return nil
-		case kind == "application/x-www-form-urlencoded":
-			if err := sameOrigin.Check(r); err != nil {
-				return newProblem(http.StatusForbidden, "Origin", excerpt([]byte(r.Header.Get("Origin"))),
-					"must be that of the server, or the Content-Type must be application/json")
-			}
-			return nil
-		}
-	}
-	return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
-		"must be application/json")
+	return &problem{Status: http.StatusNotFound, Detail: "there is no such page; there are " + strings.Join(names, ", ")}
 }

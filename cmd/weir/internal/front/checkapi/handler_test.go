@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,29 +15,36 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/policies"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
 )
 
 // newFront answers a front with the policies "default", 10/s burst 20, and "small", 1/s burst 1 for one key at a time.
 func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	t.Helper()
 	clock := weir.NewManualClock(0)
-	policy := func(name string, rate weir.Rate, burst int64, keys int) policies.Policy {
-		limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Name: name, Rate: rate, Burst: burst, MaxKeys: keys, Clock: clock})
-		if err != nil {
-			t.Fatal(err)
+	one := func(name string, rate weir.Rate, burst int64, keys int) policy.Policy {
+		return policy.Policy{
+			Name: name, Key: live.KeyOfCheck(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.Limit{Rate: rate, Burst: burst}}},
 		}
-		return policies.Policy{Name: name, Limiter: limiter}
 	}
-	set, err := policies.NewSet(policy("default", weir.PerSecond(10), 20, 1000), policy("small", weir.PerSecond(1), 1, 1))
+	return newFixed(t, clock, one("default", weir.PerSecond(10), 20, 1000), one("small", weir.PerSecond(1), 1, 1)), clock
+}
+
+// newFixed answers a front with policies that are not those of a file.
+func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checkapi.Handler {
+	t.Helper()
+	limits, err := live.Fixed(&policy.Set{Policies: policies}, policy.EngineOptions{Clock: clock}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	front, err := checkapi.New(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return front, clock
+	held := holds.New(holds.Options{Most: 100})
+	t.Cleanup(func() {
+		held.Close()
+		_ = limits.Engine().Close()
+	})
+	return checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held, Admin: checkapi.Admin{Local: true}})
 }
 
 func send(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
@@ -77,7 +85,7 @@ func (w want) compare(t *testing.T, what string, r *httptest.ResponseRecorder) {
 
 func TestDecisions(t *testing.T) {
 	front, clock := newFront(t)
-	const policy = `"default";q=20;w=2`
+	const policies = `"default";q=20;w=2`
 	for _, step := range []struct {
 		what    string
 		advance time.Duration
@@ -85,39 +93,39 @@ func TestDecisions(t *testing.T) {
 		want    want
 	}{
 		{"the first", 0, `{"key":"alice"}`, want{
-			200, `"default";r=19;t=1`, policy, "",
+			200, `"default";r=19;t=1`, policies, "",
 			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}`,
 		}},
 		{"the rest of the burst", 0, `{"policy":"default","key":"alice","cost":19}`, want{
-			200, `"default";r=0;t=2`, policy, "",
+			200, `"default";r=0;t=2`, policies, "",
 			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":0,"retry_after":0,"reset_after":2}`,
 		}},
 		{"one too many", 500 * time.Microsecond, `{"key":"alice"}`, want{
-			429, `"default";r=0;t=1`, policy, "1",
+			429, `"default";r=0;t=1`, policies, "1",
 			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":0.1,"reset_after":2}`,
 		}},
 		{"a probe that fails", 0, `{"key":"alice","cost":0}`, want{
-			429, `"default";r=0;t=1`, policy, "1",
+			429, `"default";r=0;t=1`, policies, "1",
 			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":0.1,"reset_after":2}`,
 		}},
 		{"never", 0, `{"key":"alice","cost":21}`, want{
-			429, `"default";r=0;t=2`, policy, "",
+			429, `"default";r=0;t=2`, policies, "",
 			`{"allowed":false,"reason":"never","policy":"default","limit":20,"remaining":0,"retry_after":null,"reset_after":2}`,
 		}},
 		{"a long wait", 0, `{"key":"alice","cost":20}`, want{
-			429, `"default";r=0;t=2`, policy, "2",
+			429, `"default";r=0;t=2`, policies, "2",
 			`{"allowed":false,"reason":"limited","policy":"default","limit":20,"remaining":0,"retry_after":2,"reset_after":2}`,
 		}},
 		{"another key", 0, `{"key":"bob"}`, want{
-			200, `"default";r=19;t=1`, policy, "",
+			200, `"default";r=19;t=1`, policies, "",
 			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":19,"retry_after":0,"reset_after":0.1}`,
 		}},
 		{"a probe that succeeds", 99_500 * time.Microsecond, `{"key":"alice","cost":0}`, want{
-			200, `"default";r=1;t=2`, policy, "",
+			200, `"default";r=1;t=2`, policies, "",
 			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":1,"retry_after":0,"reset_after":1.9}`,
 		}},
 		{"coming back in time", 0, `{"key":"alice"}`, want{
-			200, `"default";r=0;t=2`, policy, "",
+			200, `"default";r=0;t=2`, policies, "",
 			`{"allowed":true,"reason":"none","policy":"default","limit":20,"remaining":0,"retry_after":0,"reset_after":2}`,
 		}},
 		{"another policy", 0, `{"policy":"small","key":"alice"}`, want{
@@ -258,7 +266,7 @@ func TestPages(t *testing.T) {
 	page := r.Body.String()
 	for _, part := range []string{
 		"rate limiter", `curl -i -d '{"key":"alice"}' http://example.com/v1/check`,
-		"default: up to 20 at once for each key, all back after 2s", "small: up to 1 at once",
+		"default: 10/s, burst 20\n", "small: 1/s, burst 1\n", "/openapi.json",
 	} {
 		if !strings.Contains(page, part) {
 			t.Errorf("/: %q is missing in\n%s", part, page)
@@ -273,23 +281,6 @@ func TestPages(t *testing.T) {
 	}
 	if r := check(front, `{"key":"a"}`); r.Code != 200 {
 		t.Errorf("a check while shutting down: %d", r.Code)
-	}
-}
-
-func TestNamesOfPolicies(t *testing.T) {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := policies.NewSet(policies.Policy{Name: "söme", Limiter: limiter})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := checkapi.New(set); err == nil || !strings.Contains(err.Error(), "söme") {
-		t.Errorf("a name that cannot stand in a header field: %v", err)
-	}
-	if _, err := policies.NewSet(policies.Policy{Name: "a"}, policies.Policy{Name: "a"}); err == nil {
-		t.Error("two policies of one name: no error")
 	}
 }
 

@@ -10,10 +10,7 @@ import (
 )
 
 // health answers GET /healthz.
-func (h *Handler) health(w http.ResponseWriter, r *http.Request) *problem {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, "GET, HEAD")
-	}
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	if h.draining.Load() {
@@ -27,33 +24,25 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) *problem {
 
 // about answers GET /.
 func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, "GET, HEAD")
-	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
 	example := Example(r.Host)
-	if h.configured != nil {
-		example = DecideExample(r.Host) // there may be no policy that is called default
+	if set := h.limits.Engine().Set(); len(set.Rules) > len(set.Policies) { // each has one for its checks
+		example = DecideExample(r.Host)
 	}
 	b.WriteString(example)
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
-	if h.configured != nil {
-		h.aboutConfigured(&b)
-	}
-	for _, name := range h.names {
-		quota, window := h.policies[name].limiter.Quota()
-		fmt.Fprintf(&b, "  %s: up to %d at once for each key, all back after %v\n", name, quota, window)
-	}
-	b.WriteString("\nGET /healthz tells whether the server is up.\n")
+	h.aboutPolicies(&b)
+	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath + " describes all there is to ask, and\n" +
+		"GET " + healthPath + " tells whether the server is up.\n")
 	_, _ = io.WriteString(w, b.String())
 	return nil
 }
 
-// aboutConfigured lists the policies of the configuration.
-func (h *Handler) aboutConfigured(b *strings.Builder) {
-	set := h.configured.limits.Engine().Set()
+// aboutPolicies lists the policies.
+func (h *Handler) aboutPolicies(b *strings.Builder) {
+	set := h.limits.Engine().Set()
 	for i := range set.Policies {
 		p := &set.Policies[i]
 		fmt.Fprintf(b, "  %s:", p.Name)
@@ -61,14 +50,13 @@ func (h *Handler) aboutConfigured(b *strings.Builder) {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			b.WriteString(" " + h.configured.limits.Clean(p.Limits[j].String()))
+			b.WriteString(" " + h.limits.Clean(p.Limits[j].String()))
 		}
 		if p.Mode != policy.ModeEnforce {
 			fmt.Fprintf(b, " (%v)", p.Mode)
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("\nPOST " + checkPath + " asks one of them by name, and /v1/auth is for proxies: see weir serve --help.\n")
 }
 
 // DecideExample is a command for a shell that asks the server at address to decide on a request.

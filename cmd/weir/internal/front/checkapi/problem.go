@@ -38,6 +38,13 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(body) // if the client is gone, nobody is there to be told
 }
 
+// within says in which field of the request the problem is.
+func (p *problem) within(field string) *problem {
+	p.Field = field + "." + p.Field
+	p.Detail = field + "." + p.Detail
+	return p
+}
+
 // newProblem answers the problem with a part of the request.
 func newProblem(status int, field, value, accepted string) *problem {
 	return problemOf(status, &fault{field: field, value: value, accepted: accepted})

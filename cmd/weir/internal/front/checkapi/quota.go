@@ -21,10 +21,6 @@ import (
 )
 
 const (
-	quotaPath       = "/v1/quota"
-	adjustPath      = "/v1/quota/adjust"
-	adjustmentsPath = "/v1/quota/adjustments"
-
 	// usualTrail is how many adjustments are told if nobody says how many, mostTrail is the most.
 	usualTrail = 100
 	mostTrail  = 1000
@@ -43,9 +39,6 @@ type Quotas interface {
 	// Adjustments is [durable.Node.Adjustments].
 	Adjustments(ctx context.Context, policy, key string, most int) ([]durable.Adjustment, error)
 }
-
-// SetQuotas says who keeps the limits of durability cluster. It must be called before the first request. Default: nobody.
-func (h *Handler) SetQuotas(q Quotas) { h.configured.quotas = q }
 
 // quotaJSON is what is left of a quota.
 type quotaJSON struct {
@@ -86,20 +79,16 @@ type quotaLimit struct {
 }
 
 // limitsOf are the limits that a name means: those of a policy, or the one that is named policy/limit.
-func (c *configured) limitsOf(name, key string) ([]quotaLimit, *problem) {
+func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *problem) {
 	of, one, single := strings.Cut(name, "/")
-	set := c.limits.Engine().Set()
+	set := h.limits.Engine().Set()
 	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == of })
 	if at < 0 {
-		names := make([]string, len(set.Policies))
-		for i := range set.Policies {
-			names[i] = set.Policies[i].Name
-		}
-		return nil, unknownPolicy([]byte(of), names)
+		return nil, unknownPolicy([]byte(of), h.policyNames())
 	}
 	p := &set.Policies[at]
-	charges, ok := c.limits.Engine().StoredCharges(of, key)
-	if p.Durability != policy.DurabilityCluster || !ok || len(charges) != len(p.Limits) || c.quotas == nil {
+	charges, ok := h.limits.Engine().StoredCharges(of, key)
+	if p.Durability != policy.DurabilityCluster || !ok || len(charges) != len(p.Limits) || h.quotas == nil {
 		return nil, problemOf(http.StatusUnprocessableEntity, &fault{
 			field: policyName, value: excerpt([]byte(of)), wrong: "its durability is " + p.Durability.String(),
 			accepted: "must be a policy of durability cluster, whose quotas survive and can be adjusted",
@@ -149,18 +138,12 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 
 // quota answers GET /v1/quota.
 func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, "GET, HEAD")
-	}
 	values, p := asked(r, policyName, keyName)
 	if p != nil {
 		return p
 	}
 	key := values.Get(keyName)
-	limits, p := h.configured.limitsOf(values.Get(policyName), key)
+	limits, p := h.limitsOf(values.Get(policyName), key)
 	if p != nil {
 		return p
 	}
@@ -168,7 +151,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 	answer := quotaJSON{Policy: name, Key: key}
 	for i := range limits {
 		l := &limits[i]
-		state, err := h.configured.quotas.Inspect(r.Context(), l.charge)
+		state, err := h.quotas.Inspect(r.Context(), l.charge)
 		if err != nil {
 			return h.quotaProblem(w, err)
 		}
@@ -181,7 +164,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 func (h *Handler) quotaOf(l *quotaLimit, state *store.State) quotaLimitJSON {
 	d := &state.Decision
 	told := quotaLimitJSON{
-		Limit: l.name, Rule: h.configured.limits.Clean(l.limit.String()),
+		Limit: l.name, Rule: h.limits.Clean(l.limit.String()),
 		Permits: d.Limit, Remaining: d.Remaining, Reserved: state.Reserved, Used: max(0, d.Limit-d.Remaining-state.Reserved),
 		ResetAfter: appendSeconds(nil, d.ResetAfter),
 	}
@@ -220,12 +203,6 @@ func (b *adjustBody) check() *problem {
 
 // adjust answers POST /v1/quota/adjust.
 func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
-	if r.Method != http.MethodPost {
-		return methodProblem(w, r, "POST")
-	}
 	if p := contentProblem(r); p != nil {
 		return p
 	}
@@ -233,7 +210,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
-	limits, p := h.configured.limitsOf(body.Policy, body.Key)
+	limits, p := h.limitsOf(body.Policy, body.Key)
 	if p != nil {
 		return p
 	}
@@ -254,7 +231,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 			accepted: "must be a limit whose permits come back with time",
 		})
 	}
-	done, err := h.configured.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
+	done, err := h.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
 		Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
 	})
 	if err != nil {
@@ -265,7 +242,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 
 // readAdjust reads the body of an adjustment, and checks it.
 func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
-	text, wrong := readBody(r, nil)
+	text, wrong := readBody(r, nil, maxBody)
 	if wrong == nil {
 		wrong = decodeAdjust(text, &body)
 	}
@@ -306,12 +283,6 @@ func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJS
 
 // adjustments answers GET /v1/quota/adjustments.
 func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
-	if p := h.configured.admin.forbidden(w, r); p != nil {
-		return p
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem(w, r, "GET, HEAD")
-	}
 	values, p := asked(r, policyName, keyName, "limit")
 	if p != nil {
 		return p
@@ -326,14 +297,14 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 		most = n
 	}
 	key := values.Get(keyName)
-	limits, p := h.configured.limitsOf(values.Get(policyName), key)
+	limits, p := h.limitsOf(values.Get(policyName), key)
 	if p != nil {
 		return p
 	}
 	all := make([]adjustmentJSON, 0, most)
 	for i := range limits {
 		l := &limits[i]
-		some, err := h.configured.quotas.Adjustments(r.Context(), l.charge.Policy, l.charge.Key, most)
+		some, err := h.quotas.Adjustments(r.Context(), l.charge.Policy, l.charge.Key, most)
 		if err != nil {
 			return h.quotaProblem(w, err)
 		}
@@ -352,7 +323,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 
 // quotaProblem is why the owner of the limits has not answered.
 func (h *Handler) quotaProblem(w http.ResponseWriter, err error) *problem {
-	text := strings.TrimPrefix(h.configured.limits.Clean(err.Error()), "weir: ")
+	text := strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
 	if _, wrong := errors.AsType[*weir.OptionError](err); wrong {
 		return &problem{Status: http.StatusUnprocessableEntity, Detail: text}
 	}

@@ -6,41 +6,46 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
 // answerTime is how long the answer to a client that has waited may take.
 const answerTime = 30 * time.Second
 
-// wait decides on the request of x for a client that is ready to wait. It tells whether the client has gone: then its place in
-// the queue is somebody else's.
-func (h *Handler) wait(w http.ResponseWriter, r *http.Request, x *exchange, most time.Duration) (gone bool) {
-	if h.configured.waiting.Err() != nil {
-		h.configured.limits.Engine().Take(&x.request, &x.verdict)
-		return false
+// wait decides on q for a client that is ready to wait. It tells whether the client has gone: then its place in the queue is
+// somebody else's.
+func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request, v *policy.Verdict, how way) (gone bool) {
+	engine := h.limits.Engine()
+	if h.waiting.Err() != nil {
+		how.wait = 0
+		return h.decideOn(w, r, q, v, how)
 	}
 	// The server bounds how long a request takes that does not wait. If the connection cannot have deadlines, it has none.
-	at, control := time.Now().Add(most+answerTime), http.NewResponseController(w)
+	at, control := time.Now().Add(how.wait+answerTime), http.NewResponseController(w)
 	_ = control.SetReadDeadline(at)
 	_ = control.SetWriteDeadline(at)
 
-	ctx, cancel := context.WithTimeout(r.Context(), most)
+	ctx, cancel := context.WithTimeout(r.Context(), how.wait)
 	defer cancel()
-	stop := context.AfterFunc(h.configured.waiting, cancel) //nolint:contextcheck // it is that of the server
+	stop := context.AfterFunc(h.waiting, cancel) //nolint:contextcheck // it is that of the server
 	defer stop()
-	x.request.Context = ctx //nolint:fatcontext // each request has its own
-	if err := h.configured.limits.Engine().Wait(ctx, &x.request, &x.verdict); err == nil {
+	q.Context = ctx //nolint:fatcontext // each request has its own
+	decide := engine.Wait
+	if how.reserve {
+		decide = engine.WaitReserve
+	}
+	if err := decide(ctx, q, v); err == nil {
 		return false
 	}
 	if r.Context().Err() != nil {
 		return true
 	}
-	x.close()
+	closed(v)
 	return false
 }
 
-// close makes the verdict that of a server which ends: another one can be asked at once.
-func (x *exchange) close() {
-	v := &x.verdict
+// closed makes a verdict that of a server which ends: another one can be asked at once.
+func closed(v *policy.Verdict) {
 	v.Allowed = false
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
 		d := &v.Parts[v.Binding].Decision
@@ -49,8 +54,4 @@ func (x *exchange) close() {
 }
 
 // EndWaiting answers those who wait for permits that the server ends. From now on nobody waits.
-func (h *Handler) EndWaiting() {
-	if h.configured != nil {
-		h.configured.endWaiting()
-	}
-}
+func (h *Handler) EndWaiting() { h.endWaiting() }

@@ -42,7 +42,7 @@ func newConfigured(t *testing.T, text string, engine policy.EngineOptions) (*che
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = limits.Engine().Close() })
-	return checkapi.NewConfigured(limits, checkapi.Admin{Local: true}, nil), limits
+	return checkapi.NewHandler(checkapi.Options{Limits: limits, Admin: checkapi.Admin{Local: true}}), limits
 }
 
 const patient = `version: 1

@@ -1,0 +1,222 @@
+package checkapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
+)
+
+// batchMemory is the memory of the answer to a batch.
+type batchMemory struct {
+	requests []policy.Request
+	pointers []*policy.Request
+	verdict  policy.Verdict
+	told     policy.Verdict // what the header fields tell
+	answer   []byte
+}
+
+var batches = sync.Pool{New: func() any { return new(batchMemory) }}
+
+// mostKept is how many bytes of an answer are kept for the next one.
+const mostKept = 256 << 10
+
+func (m *batchMemory) end() {
+	clear(m.requests)
+	clear(m.pointers)
+	clear(m.told.Parts)
+	if cap(m.answer) > mostKept {
+		m.answer = nil
+	}
+	batches.Put(m)
+}
+
+// batch answers POST /v1/batch, or the problem with it.
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	body, p := readBody(r, make([]byte, 0, 4096), maxBatchBody)
+	if p != nil {
+		return p
+	}
+	checks, atomic, err := decodeBatch(body)
+	if err != nil {
+		return badBody(err)
+	}
+	for i := range checks {
+		if checks[i].described != nil {
+			continue
+		}
+		if p := h.named(&checks[i].request); p != nil {
+			return p.within(checkName(i))
+		}
+	}
+	m, _ := batches.Get().(*batchMemory)
+	defer m.end()
+	m.answer = append(m.answer[:0], `{"allowed":false,"atomic":`...)
+	m.answer = strconv.AppendBool(m.answer, atomic)
+	m.answer = append(m.answer, `,"results":[`...)
+	var (
+		d       weir.Decision
+		allowed bool
+	)
+	if atomic {
+		allowed, d, p = h.together(w, r.Context(), m, checks)
+	} else {
+		allowed, d = h.oneByOne(w, r.Context(), m, checks)
+	}
+	if p != nil {
+		return p
+	}
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	if !allowed {
+		w.WriteHeader(refusal(d))
+	} else {
+		m.answer = append(append(m.answer[:0], `{"allowed":true`...), m.answer[len(`{"allowed":false`):]...)
+	}
+	_, _ = w.Write(append(m.answer, "]}\n"...)) // if the client is gone, nobody is there to be told
+	return nil
+}
+
+// of makes q what a check asks.
+func (a *asking) of(ctx context.Context, q *policy.Request) {
+	if a.described == nil {
+		live.CheckRequest(ctx, q, a.policy, a.key, a.cost)
+		return
+	}
+	*q = a.described.Request
+	q.Context = ctx
+}
+
+// probes tells whether a check takes nothing.
+func (a *asking) probes() bool {
+	if a.described != nil {
+		return a.described.probe
+	}
+	return a.cost == 0
+}
+
+// appendTo appends what a check was answered, which is one of the requests of a verdict.
+func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
+	if a.described != nil {
+		b = appendVerdict(b, v, request)
+	} else {
+		b = appendChecked(b, v, request, a.policy)
+	}
+	return append(b, '}')
+}
+
+// together decides on all checks as one. It answers the decision that binds.
+func (h *Handler) together(
+	w http.ResponseWriter, ctx context.Context, m *batchMemory, checks []asking, //nolint:revive // the context is that of the request
+) (allowed bool, d weir.Decision, wrong *problem) {
+	m.requests, m.pointers = m.requests[:0], m.pointers[:0]
+	probes, described := 0, -1
+	for i := range checks {
+		a := &checks[i]
+		var q policy.Request
+		a.of(ctx, &q)
+		m.requests = append(m.requests, q)
+		if a.probes() {
+			probes++
+			if a.described != nil {
+				described = i
+			}
+		}
+	}
+	for i := range m.requests {
+		m.pointers = append(m.pointers, &m.requests[i])
+	}
+	switch {
+	case probes == len(checks):
+		h.limits.Engine().PeekAll(ctx, m.pointers, &m.verdict)
+	case described >= 0:
+		return false, d, problemOf(http.StatusBadRequest, &fault{
+			field: checkName(described) + ".request.cost", value: "0", wrong: "other checks of the batch take something",
+			accepted: "must be from 1 to 10^15, or 0 in all checks of a batch that is atomic",
+		})
+	default:
+		h.limits.Engine().TakeAll(ctx, m.pointers, &m.verdict)
+	}
+	v := &m.verdict
+	defer v.Release()
+	d = v.Decision()
+	if !v.Allowed && d.Reason == weir.ReasonInvalid {
+		return false, d, problemOf(http.StatusBadRequest, &fault{
+			field: checksName, wrong: "more limits hold for them than can be decided on at once",
+			accepted: "must be held to at most " + strconv.Itoa(weir.MostCharges) + " limits in a batch that is atomic",
+		})
+	}
+	for i := range checks {
+		if i > 0 {
+			m.answer = append(m.answer, ',')
+		}
+		m.answer = checks[i].appendTo(m.answer, v, i)
+	}
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		m.tellOf(v.Parts[v.Binding].Request)
+		h.fields.TellAll(w.Header(), m.pointers, &m.told)
+	}
+	return v.Allowed, d, nil
+}
+
+// tellOf makes told the verdict on one of the requests.
+func (m *batchMemory) tellOf(request int) {
+	m.told.Allowed, m.told.Parts = m.verdict.Allowed, m.told.Parts[:0]
+	for i := range m.verdict.Parts {
+		if p := &m.verdict.Parts[i]; p.Request == request {
+			if i == m.verdict.Binding {
+				m.told.Binding = len(m.told.Parts)
+			}
+			m.told.Parts = append(m.told.Parts, *p)
+		}
+	}
+}
+
+// oneByOne decides on the checks one after the other. It answers the decision that binds among them.
+func (h *Handler) oneByOne(
+	w http.ResponseWriter, ctx context.Context, m *batchMemory, checks []asking, //nolint:revive // the context is that of the request
+) (allowed bool, binding weir.Decision) {
+	m.requests = append(m.requests[:0], policy.Request{})
+	q, v, engine, header := &m.requests[0], &m.verdict, h.limits.Engine(), w.Header()
+	allowed, told := true, false
+	for i := range checks {
+		a := &checks[i]
+		a.of(ctx, q)
+		if a.probes() {
+			engine.Peek(q, v)
+		} else {
+			engine.Take(q, v)
+		}
+		if i > 0 {
+			m.answer = append(m.answer, ',')
+		}
+		m.answer = a.appendTo(m.answer, v, 0)
+		allowed = allowed && v.Allowed
+		if d := v.Decision(); (len(v.Parts) > 0 || !v.Allowed) && (!told || bindsMore(&d, &binding)) {
+			told, binding = true, d
+			delete(header, "Retry-After")
+			h.fields.Tell(header, q, v)
+		}
+		v.Release()
+	}
+	return allowed, binding
+}
+
+// bindsMore tells whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none that
+// which leaves the fewest permits.
+func bindsMore(d, other *weir.Decision) bool {
+	switch {
+	case d.Allowed != other.Allowed:
+		return other.Allowed
+	case d.Allowed:
+		return d.Remaining < other.Remaining
+	}
+	return d.RetryAfter > other.RetryAfter
+}

@@ -1,0 +1,77 @@
+package checkapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+const (
+	maxBody      = 64 << 10
+	maxBatchBody = 1 << 20
+)
+
+// readBody reads the body into space, or into a larger one, if it has no more than most bytes.
+func readBody(r *http.Request, space []byte, most int) ([]byte, *problem) {
+	if r.ContentLength > int64(most) {
+		return nil, tooLarge(most)
+	}
+	body := space
+	for {
+		if len(body) == cap(body) {
+			if len(body) > most {
+				return nil, tooLarge(most)
+			}
+			body = append(make([]byte, 0, min(max(4*cap(body), 512), most+1)), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return body, nil
+		default:
+			return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read: " + err.Error()}
+		}
+	}
+}
+
+func tooLarge(most int) *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
+}
+
+// sameOrigin knows requests that a page of another origin makes a browser send.
+var sameOrigin = http.NewCrossOriginProtection()
+
+// contentProblem is what is wrong with the type of the content, if anything. It should be JSON in UTF-8, which a web
+// page of another origin cannot send unless the server allows it. No type, and that which curl -d sends for lack of a
+// better one, are taken for JSON too, but not from such a page: nobody's permits are used up by a page that he visits.
+func contentProblem(r *http.Request) *problem {
+	values := r.Header["Content-Type"]
+	if len(values) == 1 && values[0] == "application/json" {
+		return nil
+	}
+	if len(values) <= 1 {
+		kind, parameters, err := "application/x-www-form-urlencoded", map[string]string(nil), error(nil)
+		if len(values) == 1 {
+			kind, parameters, err = mime.ParseMediaType(values[0])
+		}
+		charset, given := parameters["charset"]
+		switch {
+		case err != nil, given && !strings.EqualFold(charset, "utf-8"):
+		case kind == "application/json":
+			return nil
+		case kind == "application/x-www-form-urlencoded":
+			if err := sameOrigin.Check(r); err != nil {
+				return newProblem(http.StatusForbidden, "Origin", excerpt([]byte(r.Header.Get("Origin"))),
+					"must be that of the server, or the Content-Type must be application/json")
+			}
+			return nil
+		}
+	}
+	return newProblem(http.StatusUnsupportedMediaType, "Content-Type", excerpt([]byte(r.Header.Get("Content-Type"))),
+		"must be application/json")
+}

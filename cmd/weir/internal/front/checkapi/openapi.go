@@ -1,0 +1,21 @@
+package checkapi
+
+import (
+	_ "embed" // of the document
+	"net/http"
+	"strconv"
+)
+
+// openAPI describes the API to programs: OpenAPI 3.1.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// openAPI answers GET /openapi.json.
+func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) *problem {
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(openAPI))}
+	_, _ = w.Write(openAPI) // if the client is gone, nobody is there to be told
+	return nil
+}

@@ -1,0 +1,139 @@
+package checkapi
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+)
+
+const acceptedReserved = "must be a whole number from 1 to 10^15: what is not known yet is reserved and told by " + commitPath
+
+// decodeReserve reads the object of a reservation. It is as strict as decode, and overwrites body where strings are escaped.
+func decodeReserve(body []byte) (a asking, err error) {
+	a = asking{request: request{cost: 1}, expires: holds.DefaultExpiry}
+	s := scanner{text: body}
+	if err = s.asking(&a, reserveDialect); err == nil {
+		err = s.end()
+	}
+	switch {
+	case err != nil:
+	case a.described == nil && a.cost == 0:
+		err = &fault{field: costName, value: "0", accepted: acceptedReserved}
+	case a.described != nil && a.described.probe:
+		err = &fault{field: requestName + "." + costName, value: "0", accepted: acceptedReserved}
+	}
+	return a, err
+}
+
+// reserve answers POST /v1/reserve, or the problem with it.
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	x := begin()
+	defer x.end()
+	body, p := readBody(r, x.space[:0], maxBody)
+	if p != nil {
+		return p
+	}
+	ask, err := decodeReserve(body)
+	if err != nil {
+		return badBody(err)
+	}
+	how := way{reserve: true, wait: ask.wait}
+	if ask.described != nil {
+		how.wait = ask.described.wait
+	} else if p := h.named(&ask.request); p != nil {
+		return p
+	}
+	ask.of(r.Context(), &x.request)
+	v := h.holds.Verdict()
+	gone := h.decideOn(w, r, &x.request, v, how)
+	if gone {
+		h.holds.Drop(v)
+		return nil
+	}
+	header := w.Header()
+	h.fields.Tell(header, &x.request, v)
+	answer := append([]byte(nil), ask.appendTo(make([]byte, 0, 512), v, 0)...)
+	if !v.Allowed {
+		status := refusal(v.Decision())
+		h.holds.Drop(v)
+		header["Content-Type"] = jsonType
+		w.WriteHeader(status)
+		_, _ = w.Write(append(answer, '\n'))
+		return nil
+	}
+	expires := min(ask.expires, holds.Longest(v))
+	id, err := h.holds.Keep(v, expires)
+	if err != nil {
+		clear(header)
+		return keptProblem(w, err)
+	}
+	header["Content-Type"] = jsonType
+	answer = append(answer[:len(answer)-1], `,"id":"`...)
+	answer = append(answer, id...)
+	answer = append(answer, `","expires_in":`...)
+	answer = appendSeconds(answer, expires)
+	_, _ = w.Write(append(answer, "}\n"...)) // if the client is gone, it expires
+	return nil
+}
+
+// keptProblem is why a reservation is not kept.
+func keptProblem(w http.ResponseWriter, err error) *problem {
+	w.Header().Set("Retry-After", "1")
+	return &problem{Status: http.StatusServiceUnavailable, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
+}
+
+// commit answers POST /v1/commit, or the problem with it.
+func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *problem {
+	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.cost) })
+}
+
+// cancel answers POST /v1/cancel, or the problem with it.
+func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) *problem {
+	return h.settle(w, r, cancelDialect, "canceled", func(a *asking) error { return h.holds.Cancel(string(a.id)) })
+}
+
+// settle ends a reservation.
+func (h *Handler) settle(w http.ResponseWriter, r *http.Request, d dialect, settled string, how func(*asking) error) *problem {
+	if p := contentProblem(r); p != nil {
+		return p
+	}
+	x := begin()
+	defer x.end()
+	body, p := readBody(r, x.space[:0], maxBody)
+	if p != nil {
+		return p
+	}
+	ask, err := decodeSettlement(body, d)
+	if err != nil {
+		return badBody(err)
+	}
+	id := string(ask.id)
+	if err := how(&ask); errors.Is(err, holds.ErrUnknown) {
+		return problemOf(http.StatusNotFound, &fault{
+			field: idName, value: excerpt(ask.id), wrong: "there is no such reservation",
+			accepted: "must be the id of one that has not expired and was not settled before",
+		})
+	}
+	return writeJSON(w, struct {
+		ID      string `json:"id"`
+		Settled string `json:"settled"`
+	}{id, settled})
+}
+
+// decodeSettlement reads what ends a reservation. The cost is -1 if it is not told.
+func decodeSettlement(body []byte, d dialect) (a asking, err error) {
+	a = asking{request: request{cost: -1}}
+	s := scanner{text: body}
+	if err = s.asking(&a, d); err == nil {
+		err = s.end()
+	}
+	if err == nil && a.id == nil {
+		err = &fault{field: idName, wrong: "is missing", accepted: acceptedID}
+	}
+	return a, err
+}
