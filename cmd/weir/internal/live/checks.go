@@ -39,21 +39,21 @@ func CheckRequest(ctx context.Context, r *policy.Request, name, key []byte, cost
 	}
 }
 
-// BringLimit makes a check bring a limit of its own, for a policy whose LimitBy is [LimitOfCheck].
+// BringLimit makes a check bring a limit of its own: then its Header has a method Limit() (weir.Limit, bool), for the LimitBy of its
+// policy.
 func BringLimit(r *policy.Request, l weir.Limit) {
 	if c, ok := r.Header.(*check); ok {
 		c.limit, c.limited = l, true
 	}
 }
 
-// LimitOfCheck is the limit that a check brings: see [BringLimit].
-func LimitOfCheck() policy.LimitSource { return checkLimit{} }
+// Limit is the limit that the check brings, and whether it does.
+func (c *check) Limit() (weir.Limit, bool) { return c.limit, c.limited }
 
-// checkKey is the key of a check, checkCost its cost, checkLimit the limit that it brings.
+// checkKey is the key of a check, checkCost its cost.
 type (
-	checkKey   struct{}
-	checkCost  struct{}
-	checkLimit struct{}
+	checkKey  struct{}
+	checkCost struct{}
 )
 
 // AppendTo appends the key.
@@ -77,17 +77,6 @@ func (checkCost) Int(r *policy.Request) (int64, error) {
 
 // String is how the cost is told.
 func (checkCost) String() string { return "cost" }
-
-// Limit is the limit.
-func (checkLimit) Limit(r *policy.Request) (l weir.Limit, ok bool, err error) {
-	if c, ok := r.Header.(*check); ok {
-		return c.limit, c.limited, nil
-	}
-	return weir.Limit{}, false, nil
-}
-
-// String is how the limit is told.
-func (checkLimit) String() string { return "limit" }
 
 // withChecks is set with a rule for the checks of each policy before its own.
 func withChecks(set *policy.Set) *policy.Set {
