@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/benchcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
@@ -15,6 +16,6 @@ import (
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
-		quotacmd.Command(),
+		quotacmd.Command(), benchcmd.Command(),
 	}
 }
