@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
 )
 
 // Unit is the unit of time of a limit.
@@ -63,9 +64,11 @@ type Limit struct {
 	// They are empty if the limit is Unlimited.
 	Policy      string
 	PolicyBytes []byte
-	// RequestsPerUnit, Unit and Name are those of the file. RequestsPerUnit may be 0: then nothing is granted.
+	// RequestsPerUnit, Unit, UnitMultiplier and Name are those of the file. RequestsPerUnit may be 0: then nothing is granted. It is for
+	// UnitMultiplier units, where 0 stands for 1.
 	RequestsPerUnit uint32
 	Unit            Unit
+	UnitMultiplier  uint32
 	Name            string
 	// Counted is how it is counted. It is the zero Limit if it is Unlimited.
 	Counted weir.Limit
@@ -85,4 +88,10 @@ type Limit struct {
 	Metadata map[string]any
 	// Source tells where the limit stands, such as "limits.yaml:12:5". It is "" for that of an override.
 	Source string
+
+	levels      []level // of its descriptor
+	algorithm   Algorithm
+	consistency policy.Consistency
+	key         []part // what the key of its counter is made of
+	grouped     bool   // its policy has other limits as well, so requests bring it
 }

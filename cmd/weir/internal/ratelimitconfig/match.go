@@ -1,16 +1,21 @@
 package ratelimitconfig
 
 import (
+	"strconv"
+
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // Entry is an entry of a descriptor.
 type Entry struct{ Key, Value string }
 
-// Override is the limit that a descriptor brings itself. The zero Override is none.
+// Override is the limit that a descriptor brings itself. One whose Unit is UnitUnknown is none.
 type Override struct {
 	RequestsPerUnit uint32
 	Unit            Unit
+	// UnitMultiplier is how many units it is for: as many as make 3660 days, at most. Default: 1.
+	UnitMultiplier uint32
 }
 
 // Outcome is what was found for a descriptor.
@@ -31,25 +36,115 @@ const (
 type Match struct {
 	// Outcome says whether a limit holds.
 	Outcome Outcome
-	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit, Unit
-	// and Counted; it is valid until the Match is used again.
-	Limit *Limit
-	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again. Cost is how many
-	// permits it takes: the hits, but more than there ever are if the limit is 0 per unit.
-	Key  []byte
-	Cost int64
-	// Brought is the limit that the request brings with it, and Overrides whether it does: then the policy must be asked with it.
-	Brought   weir.Limit
+	// Overrides tells that the policy must be asked with Brought: the limit of an override, or one whose policy counts others as well.
 	Overrides bool
+	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit, Unit,
+	// UnitMultiplier, Shadow and Counted, and is valid until the Match is used again.
+	Limit *Limit
+	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again.
+	Key []byte
+	// Cost is how many permits the descriptor takes: the hits, up to 10^15. If the limit is 0 per unit it is more than the policy
+	// ever has, unless there are no hits.
+	Cost int64
+	// Brought is the limit that the request brings with it if Overrides is set.
+	Brought weir.Limit
 
 	override Limit
 }
 
-// Match finds the limit of a descriptor. hits is how many hits it counts, from 0 to 10^15. It allocates nothing but Key, once.
-func (c *Config) Match(m *Match, domain string, entries []Entry, override Override, hits int64) {
-	*m = Match{Key: m.Key[:0], Cost: hits}
+// Match finds the limit of a descriptor that counts so many hits. A descriptor has the limit of exactly as many nested descriptors of
+// the file as it has entries: each is the one with the key and the value, or the first with a wildcard that matches the value, or
+// that with the key alone. A descriptor with an override has that in every domain there is. Nothing is allocated but Key,
+// once.
+func (c *Config) Match(m *Match, domain string, entries []Entry, override Override, hits uint64) {
+	m.Outcome, m.Overrides, m.Limit, m.Key, m.Cost = None, false, nil, m.Key[:0], int64(min(hits, uint64(algo.MaxPermits)))
+	d := c.domains[domain]
+	switch {
+	case d == nil:
+	case override.Unit != UnitUnknown && override.Unit < units:
+		c.matchOverride(m, domain, entries, override)
+	case len(entries) > 0:
+		n := &d.root
+		for i := range entries {
+			if n = n.find(entries[i].Key, entries[i].Value); n == nil {
+				return
+			}
+		}
+		if n.limit != nil {
+			m.hold(n.limit, entries)
+		}
+	}
+}
+
+// hold says that a limit of the file holds.
+func (m *Match) hold(l *Limit, entries []Entry) {
+	m.Limit = l
+	if l.Unlimited {
+		m.Outcome = Unlimited
+		return
+	}
+	m.Outcome = Limited
+	for i := range l.key {
+		p := &l.key[i]
+		m.Key = append(m.Key, p.literal...)
+		switch {
+		case p.entry < 0:
+		case p.raw:
+			m.Key = append(m.Key, entries[p.entry].Value...)
+		default:
+			m.Key = appendValue(m.Key, entries[p.entry].Value)
+		}
+	}
+	if l.grouped {
+		m.Overrides, m.Brought = true, l.Counted
+	}
+	m.nothing(l)
+}
+
+// nothing makes a limit of 0 refuse everything.
+func (m *Match) nothing(l *Limit) {
+	if l.RequestsPerUnit == 0 && m.Cost > 0 {
+		m.Cost = algo.MaxPermits
+	}
+}
+
+// matchOverride says that the limit holds which the descriptor brings. It is counted apart from those of files.
+func (c *Config) matchOverride(m *Match, domain string, entries []Entry, o Override) {
+	name, algorithm := &c.overrides.other, c.overrides.algorithm
+	if algorithm.plain(o.Unit, o.UnitMultiplier) {
+		name = &c.overrides.plain
+	}
+	m.Brought = algorithm.limit(o.RequestsPerUnit, o.Unit, o.UnitMultiplier, 0)
+	m.override = Limit{
+		Domain: domain, Policy: name.text, PolicyBytes: name.bytes, RequestsPerUnit: o.RequestsPerUnit, Unit: o.Unit,
+		UnitMultiplier: o.UnitMultiplier, Shadow: c.overrides.shadow, Counted: m.Brought,
+	}
+	m.Outcome, m.Overrides, m.Limit = Limited, true, &m.override
+	m.Key = append(appendValue(m.Key, domain), '|')
+	m.Key = append(m.Key, o.Unit.String()...)
+	if o.UnitMultiplier > 1 {
+		m.Key = strconv.AppendUint(append(m.Key, '*'), uint64(o.UnitMultiplier), 10)
+	}
+	for i := range entries {
+		m.Key = append(appendKey(append(m.Key, '|'), entries[i].Key), '=')
+		m.Key = appendValue(m.Key, entries[i].Value)
+	}
+	m.nothing(m.Limit)
 }
 
 // Replace makes those matches of one request Replaced whose limits have a name that another of its limits replaces. Those that are
 // Unlimited replace others, and are not replaced themselves.
-func Replace(matches []Match) {}
+func Replace(matches []Match) {
+	for i := range matches {
+		if matches[i].Limit == nil {
+			continue
+		}
+		for _, name := range matches[i].Limit.Replaces {
+			for j := range matches {
+				if other := &matches[j]; other.Outcome == Limited && other.Limit.Name == name {
+					other.Outcome = Replaced
+				}
+			}
+		}
+	}
+}

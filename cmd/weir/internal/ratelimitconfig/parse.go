@@ -1,17 +1,17 @@
 package ratelimitconfig
 
 import (
-	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
-// File is a file that was read.
-type File struct {
-	// Name is what mistakes call it.
-	Name string
-	Data []byte
-}
+// File is a file that was read. Mistakes call it by its Name.
+type File = live.File
 
 // Options say what files leave open.
 type Options struct {
@@ -25,42 +25,91 @@ type Options struct {
 	MaxKeys int
 	// Merge accepts several files with the same domain, whose descriptors are put together. Default: that is a mistake.
 	Merge bool
-	// Shadow makes all limits those of shadow mode. Default: those that say so.
+	// Shadow makes all limits those of shadow mode, overrides included. Default: those that say so.
 	Shadow bool
+	// Policies is up to how many limits each have a policy of their own, named like the descriptor. If there are more, as each
+	// policy takes up to 170 kB, those of a domain that are counted alike share one; if that are too many as well, those of all
+	// domains do. From 1 to 10,000. Default: 256.
+	Policies int
 	// Taken tells whether a policy of this name exists already, so that another one is chosen. Default: nil, none.
 	Taken func(name string) bool
 }
 
-// Algorithm is how limits are counted.
-type Algorithm uint8
-
-// The algorithms.
 const (
-	// FixedWindow counts in windows that begin with each unit of time.
-	FixedWindow Algorithm = iota
-	// TokenBucket lets permits come back evenly.
-	TokenBucket
-	// SlidingWindow counts the last unit of time, in segments.
-	SlidingWindow
-	// SlidingCounter does so by two counters.
-	SlidingCounter
-
-	algorithms
+	defaultPolicies = 256
+	mostPolicies    = 10_000
 )
+
+// check completes options, or says what is wrong with them.
+func (o *Options) check() error {
+	if o.Algorithm >= algorithms {
+		return &weir.OptionError{Option: "Options.Algorithm", Value: o.Algorithm.String(), Accepted: oneOf(algorithmNames[:])}
+	}
+	if o.Policies < 0 || o.Policies > mostPolicies {
+		return &weir.OptionError{
+			Option: "Options.Policies", Value: strconv.Itoa(o.Policies), Accepted: fmt.Sprintf("from 1 to %d", mostPolicies),
+		}
+	}
+	if o.Policies == 0 {
+		o.Policies = defaultPolicies
+	}
+	return nil
+}
 
 // Config is what files say. It never changes, and is safe for concurrent use.
 type Config struct {
-	// Policies count the limits. They must not be changed.
+	// Policies count the limits, and the overrides that requests bring. They must not be changed.
 	Policies []policy.Policy
+	// Limits are the limits, in the order of the files. They must not be changed.
+	Limits []*Limit
 	// Warnings are what is likely not meant, a line each.
 	Warnings []string
+
+	domains   map[string]*domain
+	overrides overrides
 }
 
-// Parse reads files. The error lists all that is wrong with them: it has a method Mistakes() []string.
+// Domains are the names of the domains, in order.
+func (c *Config) Domains() []string {
+	names := make([]string, 0, len(c.domains))
+	for name := range c.domains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Parse reads files. If they cannot be used, the error is an *[Errors], which lists all that is wrong with them, or says which option
+// cannot be used.
 func Parse(files []File, o Options) (*Config, error) {
-	return nil, errors.New("weir: not there yet")
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	d := &decoder{o: o, domains: make(map[string]*domain)}
+	total := 0
+	for _, f := range files {
+		d.file = &source{name: f.Name}
+		if total += len(f.Data); total > mostBytes {
+			d.mistakes.add(place{d.file, 1, 1}, "", "", fmt.Sprintf("the files have more than %d MB", mostBytes>>20),
+				"split them among several servers")
+			break
+		}
+		if root := d.root(f.Data); root != nil {
+			d.budget = nodes(root) + mostAliased
+			d.readFile(root)
+		}
+	}
+	d.checkReplaces()
+	if len(d.mistakes.all) > 0 {
+		return nil, &Errors{d.mistakes.all, d.mistakes.omitted}
+	}
+	c := &Config{Limits: d.limits, domains: d.domains}
+	d.addPolicies(c)
+	for _, w := range d.warnings.all {
+		c.Warnings = append(c.Warnings, w.String())
+	}
+	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {
+		return nil, fmt.Errorf("weir: the rate limit configuration cannot be used: %w", err)
+	}
+	return c, nil
 }
-
-// Read reads a file, or all files of a directory whose names end in .yaml or .yml and do not begin with a dot, in the order of
-// their names.
-func Read(path string) ([]File, error) { return nil, errors.New("weir: not there yet") }

@@ -1,0 +1,104 @@
+package ratelimitconfig
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+)
+
+// Algorithm is how limits are counted.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	// FixedWindow counts as envoyproxy/ratelimit does: in windows that begin with each minute, hour or day of UTC, each week on
+	// Thursday 00:00, as the first day of 1970 was one, and each month and year, which are those of the calendar and not 30 and
+	// 365 days. Windows of a second, and of several units, begin at any time.
+	FixedWindow Algorithm = iota
+	// TokenBucket lets permits come back evenly.
+	TokenBucket
+	// SlidingWindow counts the last unit of time, in ten segments.
+	SlidingWindow
+	// SlidingCounter counts it by two counters.
+	SlidingCounter
+
+	algorithms
+)
+
+var algorithmNames = [algorithms]string{"fixed_window", "token_bucket", "sliding_window", "sliding_counter"}
+
+// String is the name as a file has it, such as "fixed_window".
+func (a Algorithm) String() string {
+	if a < algorithms {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+// MarshalText is String.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText. It reads "-" for "_" as well.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for i, name := range algorithmNames {
+		if len(name) != len(text) {
+			continue
+		}
+		same := true
+		for j := range name {
+			same = same && (text[j] == name[j] || name[j] == '_' && text[j] == '-')
+		}
+		if same {
+			*a = Algorithm(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("weir: unknown algorithm %.40q: must be %s", text, oneOf(algorithmNames[:]))
+}
+
+// mostPerSecond is the fastest rate there is: larger limits are counted as this one.
+const mostPerSecond = 1_000_000_000
+
+// plain tells whether the windows of limits have no place in the calendar.
+func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
+	return a == FixedWindow && (unit == Second || multiplier > 1)
+}
+
+// mostMultiplier is how many units a limit may be for.
+func (u Unit) mostMultiplier() int64 { return int64(algo.MaxPeriod / max(u.Duration(), 1)) }
+
+// limit is n requests per so many units, where 0 units are one. If n is 0, it is counted as one: see Match.Cost.
+func (a Algorithm) limit(n uint32, unit Unit, multiplier uint32, burst int64) weir.Limit {
+	permits := max(int64(n), 1)
+	units := min(max(int64(multiplier), 1), unit.mostMultiplier())
+	rate := weir.Rate{Permits: permits, Period: unit.Duration() * time.Duration(units)}
+	if unit == Second {
+		rate.Permits = min(permits, mostPerSecond*units)
+	}
+	switch a {
+	case TokenBucket:
+		return weir.Limit{Rate: rate, Burst: burst}
+	case SlidingWindow:
+		return weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: rate}
+	case SlidingCounter:
+		return weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: rate}
+	case FixedWindow, algorithms:
+	}
+	if a.plain(unit, multiplier) {
+		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: rate}
+	}
+	calendar := weir.Calendar{Unit: calendarUnits[unit]}
+	if unit == Week {
+		calendar.Weekday = isoThursday
+	}
+	return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: permits, Calendar: calendar}
+}
+
+const isoThursday = int(time.Thursday)
+
+var calendarUnits = [units]weir.CalendarUnit{
+	Minute: weir.CalendarMinute, Hour: weir.CalendarHour, Day: weir.CalendarDay, Week: weir.CalendarWeek,
+	Month: weir.CalendarMonth, Year: weir.CalendarYear,
+}
