@@ -39,6 +39,9 @@ type ProtocolError string
 // Error is the answer, without the "-" at its start.
 func (e ProtocolError) Error() string { return "ERR Protocol error: " + string(e) }
 
+// tlsHandshake is the first byte of a client that wants TLS. It begins no word.
+const tlsHandshake = 0x16
+
 // mostDigits is how long a length may be: more digits than any number that is accepted.
 const mostDigits = 20
 
@@ -88,6 +91,9 @@ func (p *Parser) Next(buf []byte) (args [][]byte, n int, err error) {
 			return nil, 0, nil
 		}
 		p.args, p.starts = p.args[:0], p.starts[:0]
+		if buf[0] == tlsHandshake {
+			return nil, 0, ProtocolError("TLS is not spoken here")
+		}
 		if buf[0] != '*' {
 			p.state, p.pos = inLine, 0
 			return p.line(buf)
@@ -156,15 +162,6 @@ func (p *Parser) array(buf []byte) (args [][]byte, n int, err error) {
 	}
 	p.state = atStart
 	return p.args, p.pos, nil
-}
-
-// Missing is how many bytes have to come at least before the command is complete to whose part in a buffer of this length
-// [Parser.Next] has answered that it is not.
-func (p *Parser) Missing(length int) int {
-	if p.state != atBulk {
-		return 1
-	}
-	return max(p.pos+p.bulk+2-length, 1)
 }
 
 // line continues a line of words.

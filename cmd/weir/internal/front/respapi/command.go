@@ -43,6 +43,11 @@ type command struct {
 	// run answers: it writes exactly one reply. args begin with the name as it was sent, there are as many as arity says, and
 	// they are valid until run returns. ctx ends when the server cuts off what it is still doing.
 	run func(ctx context.Context, w *resp.Writer, args [][]byte)
+
+	// session takes the place of run for commands about the connection.
+	session func(c *conn, w *resp.Writer, args [][]byte)
+	// subs are the subcommands that session has.
+	subs []subcommand
 }
 
 // commander has commands.

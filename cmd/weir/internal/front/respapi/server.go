@@ -2,14 +2,19 @@ package respapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
 // Options configure a [Server].
@@ -22,19 +27,67 @@ type Options struct {
 	Password string
 	// TLS makes the server speak TLS. Default: nil, it does not.
 	TLS *tls.Config
-	// MaxConnections is how many clients may be connected, at least 1. Default: 10,000.
+	// MaxConnections is how many clients may be connected at the same time. Default: 10,000.
 	MaxConnections int
-	// IdleTimeout is how long a client may be silent between commands before its connection is closed. Default: 0, forever: an
-	// idle connection costs little, and pools of clients keep theirs.
+	// IdleTimeout is how long a client may be silent between commands before its connection is closed. Default: 0, forever: a
+	// silent connection costs little, a pool that finds its connections closed costs its users an error, and TCP finds out by
+	// itself about clients that are gone.
 	IdleTimeout time.Duration
 	// ReadTimeout is how long a command may take from its first byte to its last, and a client to authenticate. Default: 30 s.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a client may take to read its replies when the network can hold no more of them. Default: 30 s.
 	WriteTimeout time.Duration
+	// Bounds are those of commands.
+	Bounds resp.Limits
+	// MaxLarge is how many bytes there may be of all commands together that are arriving and are longer than 16 KiB. Default:
+	// 64 MiB.
+	MaxLarge int64
 	// MaxKeys is how many keys CL.THROTTLE keeps.
 	MaxKeys int
-	// Logger is told of connections that are refused or cut off. Default: nobody is told.
+	// Logger is told at level Warn of clients that are refused because there are too many, at level Debug of connections that are
+	// lost. Default: nobody is told.
 	Logger *slog.Logger
+}
+
+// check puts defaults in place of what is zero.
+func (o *Options) check() error {
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		usual time.Duration
+	}{
+		{"IdleTimeout", &o.IdleTimeout, 0},
+		{"ReadTimeout", &o.ReadTimeout, 30 * time.Second},
+		{"WriteTimeout", &o.WriteTimeout, 30 * time.Second},
+	} {
+		if *f.value < 0 {
+			return fmt.Errorf("weir: %s of the RESP server is %v, less than 0", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.usual
+		}
+	}
+	switch {
+	case o.Limits == nil:
+		return errors.New("weir: Limits of the RESP server is nil")
+	case o.Holds == nil:
+		return errors.New("weir: Holds of the RESP server is nil")
+	case o.MaxConnections < 0:
+		return fmt.Errorf("weir: MaxConnections of the RESP server is %d, less than 0", o.MaxConnections)
+	case o.MaxLarge < 0:
+		return fmt.Errorf("weir: MaxLarge of the RESP server is %d, less than 0", o.MaxLarge)
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 10_000
+	}
+	if o.MaxLarge == 0 {
+		o.MaxLarge = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Bounds = o.Bounds.WithDefaults()
+	return nil
 }
 
 // ErrServerClosed is what [Server.Serve] returns after [Server.Shutdown].
@@ -42,26 +95,212 @@ var ErrServerClosed = errors.New("weir: the RESP server is closed")
 
 // Server answers clients that speak the protocol of Redis. All methods are safe for concurrent use.
 type Server struct {
-	o Options
+	o        Options
+	log      *slog.Logger
+	commands *register
+	throttle *throttle
+	password [sha256.Size]byte
+	started  time.Time
+
+	// ctx is that of all commands. It ends when the server cuts off what is left.
+	ctx    context.Context
+	cutOff context.CancelFunc
+
+	mu        sync.Mutex // guards what follows
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	refusing  int // clients that are told that there are too many
+	warned    time.Time
+	running   sync.WaitGroup // goroutines of connections
+
+	closing  atomic.Bool
+	draining atomic.Bool
+	lastID   atomic.Int64
+	large    atomic.Int64
+
+	answered       atomic.Int64
+	rejected       atomic.Int64
+	protocolErrors atomic.Int64
+	timedOut       atomic.Int64
 }
 
 // New makes a server that does not listen yet.
 func New(o Options) (*Server, error) {
-	return &Server{o: o}, nil
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o: o, log: o.Logger, password: sha256.Sum256([]byte(o.Password)), started: time.Now(),
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
+	}
+	s.ctx, s.cutOff = context.WithCancel(context.Background())
+	var err error
+	if s.throttle, err = newThrottle(o); err != nil {
+		return nil, err
+	}
+	checks, err := newPolicyCommands(o)
+	if err != nil {
+		return nil, err
+	}
+	s.commands, err = newRegister(connectionCommands{}, serverCommands{}, s.throttle, checks)
+	return s, err
 }
 
 // Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns [ErrServerClosed].
 func (s *Server) Serve(l net.Listener) error {
-	_ = l.Close()
-	return ErrServerClosed
+	defer l.Close() //nolint:errcheck // it may be closed already
+	s.mu.Lock()
+	if s.closing.Load() {
+		s.mu.Unlock()
+		return ErrServerClosed
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+	}()
+	const shortest, longest = 5 * time.Millisecond, time.Second
+	for pause := shortest; ; {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = shortest
+			s.accept(nc)
+			continue
+		case s.closing.Load():
+			return ErrServerClosed
+		case !isTemporary(err):
+			return err
+		}
+		// There are too many open files, for instance.
+		s.log.Warn("a RESP client cannot be accepted", "error", err, "again_in", pause.String())
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+func isTemporary(err error) bool {
+	temporary, ok := err.(interface{ Temporary() bool })
+	return ok && temporary.Temporary()
+}
+
+// accept begins to serve a client.
+func (s *Server) accept(nc net.Conn) {
+	c := &conn{
+		s: s, plain: nc, nc: nc, id: s.lastID.Add(1), created: time.Now(), proto: resp.RESP2, stranger: s.o.Password != "",
+	}
+	c.info.Store(&nameless)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() {
+		_ = nc.Close()
+		return
+	}
+	if len(s.conns) >= s.o.MaxConnections {
+		s.refuse(nc)
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.running.Go(c.serve)
+}
+
+// mostRefusing is how many clients are told at the same time why they are not served. Others find the connection closed.
+const mostRefusing = 64
+
+// refuse tells a client that there are too many. s.mu is held.
+func (s *Server) refuse(nc net.Conn) {
+	s.rejected.Add(1)
+	if now := time.Now(); now.Sub(s.warned) >= time.Minute {
+		s.warned = now
+		s.log.Warn("RESP clients are refused, as there are too many", "connections", len(s.conns))
+	}
+	if s.refusing == mostRefusing || s.o.TLS != nil {
+		_ = nc.Close()
+		return
+	}
+	s.refusing++
+	s.running.Go(func() {
+		c := &conn{s: s, nc: nc}
+		_ = nc.SetWriteDeadline(time.Now().Add(lingering))
+		if _, err := nc.Write([]byte("-ERR max number of clients reached\r\n")); err == nil {
+			c.linger()
+		}
+		c.close()
+		s.mu.Lock()
+		s.refusing--
+		s.mu.Unlock()
+	})
+}
+
+// gone notes that a connection has ended.
+func (s *Server) gone(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// clients are the connections.
+func (s *Server) clients() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	return all
 }
 
 // Shutdown ends the server: it accepts no more clients, answers the commands that it has received in full, and closes the
 // connections. If ctx ends before, those that are left are cut off, and its error is returned.
-func (s *Server) Shutdown(context.Context) error { return nil }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.mu.Lock()
+	s.closing.Store(true)
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	s.mu.Unlock()
+	for _, c := range s.clients() {
+		_ = c.plain.SetReadDeadline(longAgo) // those that wait for commands stop
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	defer s.cutOff()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cutOff()
+	left := s.clients()
+	for _, c := range left {
+		_ = c.plain.Close()
+	}
+	<-ended
+	return fmt.Errorf("weir: %d RESP connections were cut off: %w", len(left), ctx.Err())
+}
 
 // Drain tells that the server will shut down soon. Everything is still answered; INFO and [Server.Status] say so.
-func (s *Server) Drain() {}
+func (s *Server) Drain() { s.draining.Store(true) }
 
 // Status tells of the server, for people.
-func (s *Server) Status() map[string]any { return map[string]any{} }
+func (s *Server) Status() map[string]any {
+	s.mu.Lock()
+	connections := len(s.conns)
+	s.mu.Unlock()
+	status := map[string]any{
+		"connections": connections, "connections_total": s.lastID.Load(), "commands": s.answered.Load(),
+		"rejected": s.rejected.Load(), "protocol_errors": s.protocolErrors.Load(), "timeouts": s.timedOut.Load(),
+		"draining": s.draining.Load(),
+	}
+	s.throttle.status(status)
+	return status
+}

@@ -1,0 +1,385 @@
+package respapi
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+)
+
+const (
+	// bufferSize is how many bytes are read at once, and the room for replies to begin with.
+	bufferSize = 16 << 10
+	// pooledSize is how large a buffer for replies may have grown to be kept for others.
+	pooledSize = 128 << 10
+	// coalesced is how many bytes of replies are sent at the latest while more commands are waiting.
+	coalesced = 64 << 10
+	// mostAtEnd is how much of what has arrived is still answered when the server shuts down: more than a socket holds, so that
+	// only a client that never stops is cut off.
+	mostAtEnd = 8 << 20
+	// lingering is how long the client has to close its side after the server has closed its own.
+	lingering = 250 * time.Millisecond
+	// mostLingering is how many bytes are thrown away meanwhile.
+	mostLingering = 1 << 20
+)
+
+// work is what a connection needs only while it has something to do. Silent connections have none.
+type work struct {
+	in     []byte // what was received and is not answered
+	grown  int    // how far in has grown beyond its usual size, which the server has to allow
+	parser resp.Parser
+	w      resp.Writer
+}
+
+var works = sync.Pool{New: func() any {
+	k := &work{in: make([]byte, 0, bufferSize)}
+	k.w.Reset(make([]byte, 0, bufferSize))
+	return k
+}}
+
+// conn is the connection of one client.
+type conn struct {
+	// What others may use, too.
+	s       *Server
+	id      int64
+	plain   net.Conn
+	created time.Time
+	info    atomic.Pointer[clientInfo]
+
+	nc  net.Conn // plain, or TLS over it
+	via transport
+
+	*work // nil while the client is silent
+
+	proto    int
+	stranger bool // has not authenticated yet
+	ending   bool // nothing more is answered
+	wrong    int  // passwords
+	mute     mute
+
+	halfBy time.Time // when the command that has begun to arrive has to be complete; zero if none waits for its rest
+
+	last     *command // the one before, as a client mostly repeats itself
+	lastName [mostName]byte
+	lastSize int
+}
+
+// mute is what CLIENT REPLY has said.
+type mute struct {
+	any            bool // one of the others
+	off            bool
+	skip, skipNext bool
+}
+
+// transport moves the bytes of a connection.
+type transport interface {
+	// receive waits for bytes and appends them to in, for which it takes work if there is none.
+	receive(c *conn) error
+	// arrived is receive for what is there already. It answers how many bytes it was.
+	arrived(c *conn) (int, error)
+	// send sends all.
+	send(c *conn, b []byte) error
+}
+
+// begin takes what is needed to work.
+func (c *conn) begin() {
+	if c.work == nil {
+		c.work = works.Get().(*work)
+		c.parser.Init(c.s.o.Bounds)
+		c.parser.Stranger = c.stranger
+		c.w.Proto = c.proto
+	}
+}
+
+// rest gives back what is not needed while the client is silent.
+func (c *conn) rest() {
+	k := c.work
+	if k == nil {
+		return
+	}
+	c.work = nil
+	c.s.large.Add(-int64(k.grown))
+	if k.grown > 0 || cap(k.w.Bytes()) > pooledSize {
+		return
+	}
+	k.in = k.in[:0]
+	k.w.Reset(k.w.Bytes())
+	works.Put(k)
+}
+
+// idle tells whether no command has begun to arrive.
+func (c *conn) idle() bool { return c.work == nil || len(c.in) == 0 }
+
+// owes tells whether there are replies that were not sent.
+func (c *conn) owes() bool { return c.work != nil && c.w.Len() > 0 }
+
+// serve answers until the connection ends.
+func (c *conn) serve() {
+	defer c.s.gone(c)
+	defer c.close()
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.log.Error("a RESP command has panicked", "client", c.nc.RemoteAddr().String(), "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if err := c.open(); err != nil {
+		c.lost(err)
+		return
+	}
+	for !c.ending {
+		if err := c.via.receive(c); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) && c.s.closing.Load() {
+				c.answerArrived()
+				break
+			}
+			c.lost(err)
+			return
+		}
+		if !c.answer() {
+			return
+		}
+	}
+	c.linger()
+}
+
+// close closes the connection and gives back what it has.
+func (c *conn) close() {
+	_ = c.nc.Close()
+	if c.work != nil {
+		c.in = c.in[:0]
+		c.w.Truncate(0)
+		c.rest()
+	}
+}
+
+// answer answers all commands that are complete, and sends the replies unless more may have arrived than there was room for. It
+// is false if the connection is lost.
+func (c *conn) answer() bool {
+	full := len(c.in) == cap(c.in)
+	read, commands := 0, int64(0)
+	for !c.ending {
+		args, n, err := c.parser.Next(c.in[read:])
+		if err != nil {
+			c.w.Error(err.Error())
+			c.s.protocolErrors.Add(1)
+			c.ending = true
+			break
+		}
+		if n == 0 {
+			break
+		}
+		read += n
+		if len(args) > 0 {
+			c.execute(args)
+			commands++
+		}
+		if c.w.Len() >= coalesced && !c.flush() {
+			return false
+		}
+	}
+	if read > 0 {
+		c.s.answered.Add(commands)
+		c.halfBy = time.Time{}
+		c.in = c.in[:copy(c.in, c.in[read:])]
+	}
+	if full && !c.ending {
+		return c.grow()
+	}
+	return c.flush()
+}
+
+// grow makes room for a command that is longer than the buffer. The replies before it can wait for it only if there is room.
+func (c *conn) grow() bool {
+	if len(c.in) < cap(c.in) {
+		return true
+	}
+	if !c.flush() {
+		return false
+	}
+	if c.s.large.Add(int64(cap(c.in))) > c.s.o.MaxLarge {
+		c.s.large.Add(-int64(cap(c.in)))
+		c.w.Error("ERR too many long commands are arriving at the same time")
+		c.s.rejected.Add(1)
+		c.ending = true
+		return c.flush()
+	}
+	c.grown += cap(c.in)
+	longer := make([]byte, len(c.in), 2*cap(c.in))
+	copy(longer, c.in)
+	c.in = longer
+	return true
+}
+
+// flush sends the replies.
+func (c *conn) flush() bool {
+	b := c.w.Bytes()
+	if len(b) == 0 {
+		return true
+	}
+	err := c.via.send(c, b)
+	c.w.Reset(b)
+	if err != nil {
+		c.lost(err)
+	}
+	return err == nil
+}
+
+// answerArrived answers what has arrived before the server shuts down.
+func (c *conn) answerArrived() {
+	for sum := 0; sum < mostAtEnd && !c.ending; {
+		n, err := c.via.arrived(c)
+		if n > 0 && !c.answer() || n == 0 || err != nil {
+			break
+		}
+		sum += n
+	}
+	if c.work != nil {
+		c.flush()
+	}
+}
+
+// linger tells the client that nothing more will come, and gives it a moment to read what has: if the connection were closed
+// while something of the client is unread, the replies on their way would be lost.
+func (c *conn) linger() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.begin()
+	space := c.in[:cap(c.in)]
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingering))
+	for sum := 0; sum < mostLingering; {
+		n, err := c.nc.Read(space)
+		if err != nil {
+			return
+		}
+		sum += n
+	}
+}
+
+// lost notes why a connection has ended before its time.
+func (c *conn) lost(err error) {
+	switch {
+	case errors.Is(err, io.EOF):
+		return
+	case errors.Is(err, os.ErrDeadlineExceeded) && !c.s.closing.Load():
+		c.s.timedOut.Add(1)
+	}
+	if !c.s.log.Enabled(c.s.ctx, slog.LevelDebug) {
+		return
+	}
+	c.s.log.Debug("a RESP connection was lost", "client", c.nc.RemoteAddr().String(), "error", err)
+}
+
+// readBy is until when bytes have to come, as far as that is settled already: zero if there is no such time.
+func (c *conn) readBy() time.Time {
+	by := c.halfBy
+	if c.stranger {
+		if authenticated := c.created.Add(c.s.o.ReadTimeout); by.IsZero() || authenticated.Before(by) {
+			by = authenticated
+		}
+	}
+	return by
+}
+
+// startsWaiting settles until when bytes have to come if the client is waited for from now on. It is false if that is settled.
+func (c *conn) startsWaiting() bool {
+	if c.idle() {
+		return c.s.o.IdleTimeout > 0
+	}
+	return c.halfBy.IsZero()
+}
+
+// waitBy is until when bytes have to come if the client is waited for from now on.
+func (c *conn) waitBy() time.Time {
+	if !c.idle() {
+		if c.halfBy.IsZero() {
+			c.halfBy = time.Now().Add(c.s.o.ReadTimeout)
+		}
+		return c.readBy()
+	}
+	by := c.readBy()
+	if c.s.o.IdleTimeout > 0 {
+		if idle := time.Now().Add(c.s.o.IdleTimeout); by.IsZero() || idle.Before(by) {
+			by = idle
+		}
+	}
+	return by
+}
+
+// setReadDeadline is that of the connection, unless the server shuts down.
+func (c *conn) setReadDeadline(by time.Time) error {
+	err := c.nc.SetReadDeadline(by)
+	if c.s.closing.Load() {
+		err = c.nc.SetReadDeadline(longAgo)
+	}
+	return err
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// execute answers one command.
+func (c *conn) execute(args [][]byte) {
+	w := &c.w
+	cmd := c.last
+	if cmd == nil || string(args[0]) != string(c.lastName[:c.lastSize]) {
+		if cmd = c.s.commands.find(args[0]); cmd != nil {
+			c.last, c.lastSize = cmd, copy(c.lastName[:], args[0])
+		}
+	}
+	start := w.Len()
+	switch {
+	case c.stranger && (cmd == nil || cmd.flags&noAuth == 0):
+		if c.foreign(args[0]) {
+			return
+		}
+		w.Error("NOAUTH Authentication required.")
+	case cmd == nil:
+		if c.foreign(args[0]) {
+			return
+		}
+		unknown(w, args)
+	case !takes(cmd.arity, len(args)):
+		if cmd.arityError != "" {
+			w.Error(cmd.arityError)
+		} else {
+			wrongArity(w, cmd.name)
+		}
+	case cmd.session != nil:
+		cmd.session(c, w, args)
+	default:
+		cmd.run(c.s.ctx, w, args)
+	}
+	if c.mute.any {
+		c.muted(start)
+	}
+}
+
+// muted forgets a reply that the client does not want.
+func (c *conn) muted(start int) {
+	m := &c.mute
+	if m.off || m.skip {
+		c.w.Truncate(start)
+	}
+	m.skip, m.skipNext = m.skipNext, false
+	m.any = m.off || m.skip
+}
+
+// foreign ends the connection of a client that speaks HTTP: of a browser that somebody else has sent here, whose next lines
+// could be commands.
+func (c *conn) foreign(name []byte) bool {
+	if !equalFold(name, "post") && !equalFold(name, "host:") {
+		return false
+	}
+	c.s.protocolErrors.Add(1)
+	c.ending = true
+	return true
+}

@@ -1,0 +1,196 @@
+package respapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+)
+
+// compatible is the version of Redis whose connections and replies these are.
+const compatible = "7.2.0"
+
+// databases is how many SELECT knows. They are all the same one.
+const databases = 16
+
+// mostWrong is how many wrong passwords a connection may give.
+const mostWrong = 10
+
+// connectionCommands are about the connection and who uses it.
+type connectionCommands struct{}
+
+func (connectionCommands) commands() []command {
+	return []command{
+		{
+			name: "auth", arity: -2, flags: noAuth | fast, arguments: "[username] password",
+			summary: "Authenticates the connection", session: auth,
+		},
+		container("client", "Tells of connections, and changes this one", 0, clientSubcommands()),
+		{
+			name: "echo", arity: 2, flags: fast, arguments: "message", summary: "Answers the message",
+			run: func(_ context.Context, w *resp.Writer, args [][]byte) { w.Bulk(args[1]) },
+		},
+		{
+			name: "hello", arity: -1, flags: noAuth | fast, arguments: "[protover] [AUTH username password] [SETNAME clientname]",
+			summary: "Chooses the version of the protocol", session: hello,
+		},
+		{
+			name: "ping", arity: -1, flags: fast, arguments: "[message]", summary: "Answers PONG, or the message",
+			arityError: "ERR wrong number of arguments for 'ping' command", run: ping,
+		},
+		{name: "quit", arity: -1, flags: noAuth | fast, summary: "Closes the connection", session: quit},
+		{name: "reset", arity: 1, flags: noAuth | fast, summary: "Makes the connection like a new one", session: reset},
+		{
+			name: "select", arity: 2, flags: fast, arguments: "index", summary: "Is accepted for clients that choose a database: all are the same one",
+			run: selectDB,
+		},
+	}
+}
+
+func ping(_ context.Context, w *resp.Writer, args [][]byte) {
+	switch len(args) {
+	case 1:
+		w.Simple("PONG")
+	case 2:
+		w.Bulk(args[1])
+	default:
+		wrongArity(w, "ping")
+	}
+}
+
+func quit(c *conn, w *resp.Writer, _ [][]byte) {
+	w.OK()
+	c.ending = true
+}
+
+func reset(c *conn, w *resp.Writer, _ [][]byte) {
+	c.setProto(resp.RESP2)
+	c.setStranger(c.s.o.Password != "")
+	c.mute = mute{}
+	info := *c.info.Load()
+	info.name = ""
+	c.info.Store(&info)
+	w.Simple("RESET")
+}
+
+func selectDB(_ context.Context, w *resp.Writer, args [][]byte) {
+	switch i, err := strconv.Atoi(string(args[1])); {
+	case err != nil:
+		w.Error("ERR value is not an integer or out of range")
+	case i < 0 || i >= databases:
+		w.Error("ERR DB index is out of range")
+	default:
+		w.OK()
+	}
+}
+
+func (c *conn) setProto(version int) { c.proto, c.w.Proto = version, version }
+
+func (c *conn) setStranger(is bool) { c.stranger, c.parser.Stranger = is, is }
+
+// authenticate answers whether the client may go on. It takes the same time whatever is wrong with a password.
+func (c *conn) authenticate(w *resp.Writer, user string, password []byte) bool {
+	sum := sha256.Sum256(password)
+	right := subtle.ConstantTimeCompare(sum[:], c.s.password[:]) == 1 || c.s.o.Password == ""
+	if right && user == "default" {
+		c.wrong = 0
+		c.setStranger(false)
+		return true
+	}
+	w.Error("WRONGPASS invalid username-password pair or user is disabled.")
+	if c.wrong++; c.wrong == mostWrong {
+		c.ending = true
+	}
+	return false
+}
+
+func auth(c *conn, w *resp.Writer, args [][]byte) {
+	user, password := "default", args[len(args)-1]
+	switch {
+	case len(args) > 3:
+		w.Error("ERR syntax error")
+		return
+	case len(args) == 3:
+		user = string(args[1])
+	case c.s.o.Password == "":
+		w.Error("ERR AUTH <password> called without any password configured for the default user. " +
+			"Are you sure your configuration is correct?")
+		return
+	}
+	if c.authenticate(w, user, password) {
+		w.OK()
+	}
+}
+
+func hello(c *conn, w *resp.Writer, args [][]byte) {
+	version := c.proto
+	if len(args) > 1 {
+		var err error
+		switch version, err = strconv.Atoi(string(args[1])); {
+		case err != nil:
+			w.Error("ERR Protocol version is not an integer or out of range")
+			return
+		case version != resp.RESP2 && version != resp.RESP3:
+			w.Error("NOPROTO unsupported protocol version")
+			return
+		}
+	}
+	var user, password, name []byte
+	for i := 2; i < len(args); {
+		switch left := len(args) - i - 1; {
+		case equalFold(args[i], "auth") && left >= 2:
+			user, password = args[i+1], args[i+2]
+			i += 3
+		case equalFold(args[i], "setname") && left >= 1:
+			if name = args[i+1]; !isName(name) {
+				w.Error(badName("Client names"))
+				return
+			}
+			i += 2
+		default:
+			w.Error("ERR Syntax error in HELLO option '" + clip(args[i]) + "'")
+			return
+		}
+	}
+	if password != nil && !c.authenticate(w, string(user), password) {
+		return
+	}
+	if c.stranger {
+		w.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> " +
+			"option can be used to authenticate the client and select the RESP protocol version at the same time")
+		return
+	}
+	if name != nil {
+		c.setName(name)
+	}
+	c.setProto(version)
+	w.Map(8)
+	w.BulkString("server")
+	w.BulkString("weir")
+	w.BulkString("version")
+	w.BulkString(compatible)
+	w.BulkString("weir_version")
+	w.BulkString(weirVersion)
+	w.BulkString("proto")
+	w.Int(int64(version))
+	w.BulkString("id")
+	w.Int(c.id)
+	w.BulkString("mode")
+	w.BulkString("standalone")
+	w.BulkString("role")
+	w.BulkString("master")
+	w.BulkString("modules")
+	w.Array(0)
+}
+
+// weirVersion is that of the program.
+var weirVersion = func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}()

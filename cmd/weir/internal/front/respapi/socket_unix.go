@@ -1,0 +1,157 @@
+//go:build unix
+
+package respapi
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// socket reads and writes a plain connection by itself, so that it needs a buffer only once there is something to read, and a
+// deadline only once it has to wait.
+type socket struct {
+	c     *conn
+	raw   syscall.RawConn
+	armed time.Time // the deadline of reads
+
+	// What the functions below are told and what they answer. They are made once, as each would be an allocation.
+	wait    bool // for the other side, or answer blocked
+	blocked bool
+	n       int
+	err     error
+	out     []byte
+
+	readOnce  func(fd uintptr) bool
+	writeOnce func(fd uintptr) bool
+}
+
+// newSocket is nil if the connection is no socket.
+func newSocket(c *conn, nc net.Conn) transport {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	s := &socket{c: c, raw: raw}
+	s.readOnce, s.writeOnce = s.tryRead, s.tryWrite
+	return s
+}
+
+// tryRead reads once, and answers whether it is done: otherwise it is called again when there is something to read.
+func (s *socket) tryRead(fd uintptr) bool {
+	c := s.c
+	c.begin()
+	for {
+		s.n, s.err = syscall.Read(int(fd), c.in[len(c.in):cap(c.in)])
+		if !errors.Is(s.err, syscall.EINTR) {
+			break
+		}
+	}
+	if s.err == nil {
+		s.blocked = false
+		c.in = c.in[:len(c.in)+s.n]
+		return true
+	}
+	s.n = 0
+	if s.blocked = s.err == syscall.EAGAIN; !s.blocked { //nolint:errorlint // it comes from the call itself
+		return true
+	}
+	s.err = nil
+	if len(c.in) == 0 && c.w.Len() == 0 {
+		c.rest()
+	}
+	return !s.wait
+}
+
+func (s *socket) tryWrite(fd uintptr) bool {
+	for {
+		s.n, s.err = syscall.Write(int(fd), s.out)
+		if !errors.Is(s.err, syscall.EINTR) {
+			break
+		}
+	}
+	if s.err == nil {
+		s.blocked = false
+		return true
+	}
+	s.n = 0
+	if s.blocked = s.err == syscall.EAGAIN; !s.blocked { //nolint:errorlint // it comes from the call itself
+		return true
+	}
+	s.err = nil
+	return !s.wait
+}
+
+func (s *socket) receive(c *conn) error {
+	if by := c.readBy(); by != s.armed {
+		if err := s.arm(by); err != nil {
+			return err
+		}
+	}
+	s.wait = !c.startsWaiting() && !c.owes()
+	if err := s.raw.Read(s.readOnce); err != nil {
+		return err
+	}
+	if s.blocked {
+		if c.owes() && !c.flush() {
+			return errFlushed
+		}
+		if by := c.waitBy(); by != s.armed {
+			if err := s.arm(by); err != nil {
+				return err
+			}
+		}
+		s.wait = true // flush has changed it
+		if err := s.raw.Read(s.readOnce); err != nil {
+			return err
+		}
+	}
+	if s.err == nil && s.n == 0 {
+		return io.EOF
+	}
+	return s.err
+}
+
+func (s *socket) arm(by time.Time) error {
+	s.armed = by
+	return s.c.setReadDeadline(by)
+}
+
+func (s *socket) arrived(*conn) (int, error) {
+	s.wait = false
+	// Unlike Read, Control does not mind that the deadline has passed.
+	if err := s.raw.Control(func(fd uintptr) { s.tryRead(fd) }); err != nil {
+		return 0, err
+	}
+	return s.n, s.err
+}
+
+func (s *socket) send(c *conn, b []byte) error {
+	s.out, s.wait = b, false
+	defer func() { s.out = nil }()
+	for len(s.out) > 0 {
+		if err := s.raw.Write(s.writeOnce); err != nil {
+			return err
+		}
+		if s.err != nil {
+			return s.err
+		}
+		s.out = s.out[s.n:]
+		if s.blocked && !s.wait { // for all that is left together
+			if err := c.nc.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout)); err != nil {
+				return err
+			}
+			s.wait = true
+		}
+	}
+	if s.wait {
+		return c.nc.SetWriteDeadline(time.Time{})
+	}
+	return nil
+}

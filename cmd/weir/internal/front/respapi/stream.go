@@ -1,0 +1,108 @@
+package respapi
+
+import (
+	"crypto/tls"
+	"errors"
+	"os"
+	"time"
+)
+
+// open prepares the connection, over which a client may have to agree on keys first.
+func (c *conn) open() error {
+	if c.s.o.TLS == nil {
+		if c.via = newSocket(c, c.nc); c.via == nil {
+			c.via = &stream{}
+		}
+		return nil
+	}
+	plain := c.nc
+	secure := tls.Server(plain, c.s.o.TLS)
+	if err := plain.SetDeadline(time.Now().Add(c.s.o.ReadTimeout)); err != nil {
+		return err
+	}
+	if c.s.closing.Load() {
+		return ErrServerClosed
+	}
+	if err := secure.HandshakeContext(c.s.ctx); err != nil {
+		if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil {
+			// No TLS at all: whoever speaks RESP can read this.
+			c.s.protocolErrors.Add(1)
+			if _, err := plain.Write([]byte("-ERR Protocol error: this port wants TLS\r\n")); err == nil {
+				c.linger()
+			}
+		}
+		return err
+	}
+	if err := plain.SetWriteDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.nc = secure
+	c.via = &stream{}
+	return c.setReadDeadline(time.Time{})
+}
+
+// errFlushed says that replies could not be sent, which was noted.
+var errFlushed = errors.New("weir: replies could not be sent")
+
+// stream reads and writes a connection over TLS, or one that is no socket. To wait it needs one byte of its own.
+type stream struct {
+	first [1]byte
+	armed time.Time // the deadline of reads
+}
+
+func (s *stream) receive(c *conn) error {
+	if c.owes() && !c.flush() {
+		return errFlushed
+	}
+	if by := c.waitBy(); by != s.armed {
+		s.armed = by
+		if err := c.setReadDeadline(by); err != nil {
+			return err
+		}
+	}
+	if c.idle() {
+		c.rest()
+		n, err := c.nc.Read(s.first[:])
+		if n == 0 {
+			return err
+		}
+		c.begin()
+		c.in = append(c.in, s.first[0])
+		if by := c.waitBy(); by != s.armed {
+			s.armed = by
+			if err := c.setReadDeadline(by); err != nil {
+				return err
+			}
+		}
+	}
+	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	c.in = c.in[:len(c.in)+n]
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// moment is how long it may take to see that nothing more has arrived.
+const moment = 20 * time.Millisecond
+
+func (*stream) arrived(c *conn) (int, error) {
+	if err := c.nc.SetReadDeadline(time.Now().Add(moment)); err != nil {
+		return 0, err
+	}
+	c.begin()
+	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	c.in = c.in[:len(c.in)+n]
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
+}
+
+func (*stream) send(c *conn, b []byte) error {
+	if err := c.nc.SetWriteDeadline(time.Now().Add(c.s.o.WriteTimeout)); err != nil {
+		return err
+	}
+	_, err := c.nc.Write(b)
+	return err
+}
