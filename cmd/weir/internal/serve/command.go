@@ -2,11 +2,11 @@
 package serve
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
@@ -18,15 +18,18 @@ import (
 type options struct {
 	fronts          frontFlags
 	config          configFlags
+	rates           ratelimitFlags
 	limit           limitflags.Limit
 	log             logflags.Log
 	shutdownDelay   time.Duration
 	shutdownTimeout time.Duration
 }
 
-const long = `serve answers checks over HTTP, in JSON. Without any flag there is one policy,
-"default": a token bucket for each key, of 20 permits, 10 of which come back
-each second.
+const long = `serve answers those who ask whether a request is within its limit: over HTTP in
+JSON; with --resp whoever speaks to Redis; with --grpc Envoy and all that is
+built on it. All of them ask the same limits. Without any flag there is one
+policy, "default": a token bucket for each key, of 20 permits, 10 of which come
+back each second.
 
   POST /v1/check  {"policy": "default", "key": "alice", "cost": 1}
                   200 if the request is within its limit, 429 if not, and the
@@ -38,7 +41,13 @@ each second.
                   "reset_after" are in seconds; "retry_after" is null if no
                   wait helps. The header fields RateLimit, RateLimit-Policy and
                   Retry-After say the same.
+  POST /v1/batch  many checks at once, each by itself or all or nothing.
+  POST /v1/reserve, /v1/commit, /v1/cancel
+                  for a cost that is known later: docs/check-api.md has these.
+  GET /v1/status  policies, rules and counts; the last reload, and what was
+                  wrong with it.
   GET /healthz    200, or 503 while the server shuts down.
+  GET /openapi.json  the description of all of this for programs.
   GET /           what this is, with an example.
 
 With --config the limits are those of a file, and there are also:
@@ -53,11 +62,18 @@ With --config the limits are those of a file, and there are also:
                      /v1/auth/envoy for Envoy, who ask whether a request may
                      pass: docs/front.md has their configurations.
   POST /v1/explain   why a request would be answered as it is, taking nothing.
-  GET /v1/status     policies, rules and counts; the last reload, and what was
-                     wrong with it.
   POST /v1/reload    reads the file again.
   /v1/quota          what is left of a durable quota, and its adjustments:
                      "weir quota" asks it, and docs/durable.md explains it.
+
+With --resp clients of Redis, in any language, need no other library: they send
+CL.THROTTLE key max_burst count period, as to redis-cell, or WEIR.TAKE policy
+key. docs/resp.md has all commands.
+
+With --grpc Envoy, Istio and others ask the rate limit service, v3, or have
+quotas assigned in advance by the rate limit quota service. Their descriptors are
+matched by the rules of the file, or by the configuration of envoyproxy/ratelimit
+as it is: --ratelimit-config. docs/envoy.md explains both.
 
 The file is read again when it changes, on SIGHUP and by /v1/reload, and takes
 the place of the old one at once, without losing a count. One with a mistake is
@@ -94,12 +110,15 @@ func Command() *cobra.Command {
   weir serve --config weir.yaml
   weir serve --config weir.yaml --store redis://127.0.0.1:6379 --http :7071
   weir serve --config weir.yaml --http :7070 --trust-proxy 10.0.0.0/8 --admin-token-file token
-  weir serve --http :8080 --log-format json
-  curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
+  weir serve --resp 127.0.0.1:6380
+  weir serve --grpc :8081 --ratelimit-config config/
+  weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem --log-format json
+  curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check
+  redis-cli -p 6380 CL.THROTTLE alice 15 30 60`,
 		Args:              misuse.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(o.fronts.check(cmd.Flags()), o.config.check(cmd.Flags())); err != nil {
+			if err := o.check(cmd.Flags()); err != nil {
 				return err
 			}
 			return run(cmd, &o)
@@ -111,6 +130,7 @@ func Command() *cobra.Command {
 	o.limit.RegisterRate(fs)
 	o.config.register(fs)
 	o.fronts.registerRESP(fs)
+	o.rates.register(fs)
 	o.log.Register(fs)
 	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
@@ -119,6 +139,17 @@ func Command() *cobra.Command {
 	fs.Var(flagvalue.Duration(&o.shutdownTimeout, 0, time.Hour), "shutdown-timeout",
 		"how long requests in flight may take after that before they are cut off, from 0s to 1h")
 	return cmd
+}
+
+// check finds flags that do not go together.
+func (o *options) check(fs *pflag.FlagSet) error {
+	if err := o.fronts.check(fs); err != nil {
+		return err
+	}
+	if err := o.rates.check(fs, o.fronts.grpc); err != nil {
+		return err
+	}
+	return o.config.check(fs, o.rates.path != "")
 }
 
 // Bounds of what a client may send, and how slowly.

@@ -47,16 +47,16 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
 
-// check finds flags that do not go together.
-func (f *configFlags) check(fs *pflag.FlagSet) error {
+// check finds flags that do not go together. rates tells whether there is a configuration of envoyproxy/ratelimit.
+func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 	var err error
 	if f.store, err = f.storeURL.Store(); err != nil {
 		return err
 	}
-	if f.path != "" {
+	if f.path != "" || rates {
 		for _, name := range []string{"limit", "burst", "max-keys"} {
 			if fs.Changed(name) {
-				return misuse.Errorf("--%s cannot stand with --config, which has the limits", name)
+				return misuse.Errorf("--%s cannot stand with --config or --ratelimit-config, which have the limits", name)
 			}
 		}
 		return nil
@@ -70,7 +70,7 @@ func (f *configFlags) check(fs *pflag.FlagSet) error {
 }
 
 // configured tells whether the limits are those of a file.
-func (o *options) configured() bool { return o.config.path != "" }
+func (o *options) configured() bool { return o.config.path != "" || o.rates.path != "" }
 
 // listed are the mistakes of a configuration.
 type listed struct{ *config.Errors }

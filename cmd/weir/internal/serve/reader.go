@@ -6,21 +6,43 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/policy"
 )
 
 // reader reads a configuration again and again. Its store and its cluster are those of the first time.
 type reader struct {
 	flag  *config.Store // of --store, nil if it is not given
+	rates *ratelimitFlags
 	store *config.Store
 	// cluster is that of the first time as well.
 	cluster *config.Cluster
 	known   bool // store and cluster are those of a file that was read
 }
 
-// parse reads a configuration.
-func (r *reader) parse(files live.Files) (live.Parsed, error) {
+// parse reads a configuration, and that of envoyproxy/ratelimit.
+func (r *reader) parse(files live.Files) (parsed live.Parsed, err error) {
+	parsed.Set = &policy.Set{}
+	if files.File != nil {
+		parsed, err = r.parseOwn(files.File)
+	} else if !r.known {
+		r.store, r.known = r.flag, true
+	}
+	if err != nil || files.More == nil {
+		return parsed, err
+	}
+	c, err := r.rates.parse(files.More, parsed.Set)
+	if err != nil {
+		return live.Parsed{}, err
+	}
+	parsed.Set.Policies = append(parsed.Set.Policies, c.Policies...)
+	parsed.Warnings, parsed.Extra = append(parsed.Warnings, c.Warnings...), c
+	return parsed, nil
+}
+
+// parseOwn reads the configuration of weir.
+func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 	secrets := make(map[string]string)
-	f, err := config.Parse(files.File.Name, files.File.Data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
+	f, err := config.Parse(file.Name, file.Data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
 		value, ok := os.LookupEnv(name)
 		if ok {
 			secrets[name] = value

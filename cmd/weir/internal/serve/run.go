@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +21,15 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -39,6 +45,7 @@ type serving struct {
 	held    *holds.Holds
 	secrets secrets
 	check   *checkapi.Handler
+	quotas  *rlqsapi.Service
 	told    []teller
 	fronts  fronts
 }
@@ -60,7 +67,7 @@ func run(cmd *cobra.Command, o *options) error {
 	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
 	s := &serving{
 		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-		read: reader{flag: o.config.store}, outside: remote{log: log}, held: holds.New(holds.Options{}),
+		read: reader{flag: o.config.store, rates: &o.rates}, outside: remote{log: log}, held: holds.New(holds.Options{}),
 		fronts: fronts{log: log, delay: o.shutdownDelay, timeout: o.shutdownTimeout},
 	}
 	defer s.end()
@@ -69,10 +76,7 @@ func run(cmd *cobra.Command, o *options) error {
 		return err
 	}
 	if err := s.open(ctx); err != nil {
-		if wrong, ok := errors.AsType[listed](err); ok {
-			return mistakes.Invalid(s.stderr, wrong.Errors)
-		}
-		return mistakes.Invalid(s.stderr, err)
+		return s.invalid(err)
 	}
 	if err := s.listen(ctx, cmd); err != nil {
 		s.fronts.close()
@@ -94,6 +98,18 @@ func run(cmd *cobra.Command, o *options) error {
 	return err
 }
 
+// invalid writes what is wrong with the files, if that is what is wrong.
+func (s *serving) invalid(err error) error {
+	if wrong, ok := errors.AsType[listed](err); ok {
+		return mistakes.Invalid(s.stderr, wrong.Errors)
+	}
+	if wrong, ok := errors.AsType[*ratelimitconfig.Errors](err); ok {
+		mistakes.Write(s.stderr, terminal.Of(s.stderr), wrong.All)
+		return misuse.Inputf("%s cannot be used: %s", s.o.rates.path, mistakes.Count(len(wrong.All)+wrong.Omitted))
+	}
+	return mistakes.Invalid(s.stderr, err)
+}
+
 // open opens what the limits are kept in.
 func (s *serving) open(ctx context.Context) (err error) {
 	o := s.o
@@ -102,7 +118,7 @@ func (s *serving) open(ctx context.Context) (err error) {
 		s.limits, err = o.fixed(engine, s.log)
 		return err
 	}
-	load := live.Options{Path: o.config.path, Parse: s.read.parse, Engine: engine, Logger: s.log}
+	load := live.Options{Path: o.config.path, More: o.rates.path, Parse: s.read.parse, Engine: engine, Logger: s.log}
 	s.outside.open(ctx, &s.read, &load)
 	s.limits, err = live.Load(load)
 	return err
@@ -123,6 +139,9 @@ func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Li
 
 // end ends what the limits are kept in, when nothing is answered any more. Nothing is left to do for a second call.
 func (s *serving) end() {
+	if s.quotas != nil {
+		s.quotas.Close()
+	}
 	s.held.Close() // before the engine, and that before the store, which is given back what was not used
 	if s.limits != nil {
 		_ = s.limits.Engine().Close() // it is always nil
@@ -159,7 +178,12 @@ func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
 	}
 	s.add("http", newServer(handler, certificates("h2", "http/1.1"), s.log, s.check.Drain), listener)
 	if f.resp != "" {
-		return s.listenRESP(ctx)
+		if err := s.listenRESP(ctx); err != nil {
+			return err
+		}
+	}
+	if f.grpc != "" {
+		return s.listenGRPC(ctx)
 	}
 	return nil
 }
@@ -185,6 +209,34 @@ func (s *serving) listenRESP(ctx context.Context) error {
 	s.told = append(s.told, teller{"resp", func() any { return server.Status() }})
 	s.add("resp", uncounted{server}, listener)
 	return nil
+}
+
+// listenGRPC makes the front of Envoy and others that speak its protocols.
+func (s *serving) listenGRPC(ctx context.Context) error {
+	quotas, err := rlqsapi.New(rlqsapi.Options{Limits: s.limits, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	server, err := rlsapi.New(rlsapi.Options{
+		Limits: s.limits, Tree: s.tree, Quotas: quotas, TLS: s.secrets.certificates("h2"), Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := listen.On(ctx, "grpc", s.o.fronts.grpc, usualGRPC)
+	if err != nil {
+		return err
+	}
+	s.quotas = quotas
+	s.told = append(s.told, teller{"grpc", func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
+	s.add("grpc", uncounted{server}, listener)
+	return nil
+}
+
+// tree is the configuration of envoyproxy/ratelimit in force, nil if there is none.
+func (s *serving) tree() *ratelimitconfig.Config {
+	c, _ := s.limits.Extra().(*ratelimitconfig.Config)
+	return c
 }
 
 // status is what the status of the server has besides that of its limits.
@@ -234,7 +286,7 @@ func (s *serving) announce() {
 	example := checkapi.Example
 	if o.configured() {
 		example = checkapi.DecideExample
-		attributes = append(attributes, "config", o.config.path, "policies", len(set.Policies),
+		attributes = append(attributes, "config", cmp.Or(o.config.path, o.rates.path), "policies", len(set.Policies),
 			"rules", len(set.Rules)-len(set.Policies)) // each policy has one for its checks
 	} else {
 		attributes = append(attributes, "policy", "default", "limit", o.limit.EffectiveRate().String(),

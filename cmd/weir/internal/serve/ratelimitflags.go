@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/policy"
+)
+
+// ratelimitFlags are those of a configuration of envoyproxy/ratelimit.
+type ratelimitFlags struct {
+	path        string
+	algorithm   string
+	consistency string
+	merge       bool
+	shadow      bool
+}
+
+func (f *ratelimitFlags) register(fs *pflag.FlagSet) {
+	f.algorithm, f.consistency = ratelimitconfig.FixedWindow.String(), policy.ConsistencyLocal.String()
+	fs.Var(flagvalue.File(&f.path), "ratelimit-config",
+		"configuration of envoyproxy/ratelimit, a file or a directory of YAML files, for --grpc, read again when it "+
+			"changes (default: none, descriptors are matched by the rules of --config)")
+	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
+		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
+		"how its limits are counted that do not say")
+	fs.Var(flagvalue.OneOf(&f.consistency, policy.ConsistencyLocal.String(), policy.ConsistencyCoherent.String(),
+		policy.ConsistencyLeased.String(), policy.ConsistencyOptimistic.String()), "ratelimit-consistency",
+		"how its limits are shared through the store that do not say")
+	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
+	fs.BoolVar(&f.shadow, "ratelimit-shadow", false, "refuse nothing by it, and count what would be refused (default: refuse)")
+}
+
+// check finds flags that do not go together.
+func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
+	if f.path == "" {
+		for _, name := range []string{"ratelimit-algorithm", "ratelimit-consistency", "ratelimit-merge", "ratelimit-shadow"} {
+			if fs.Changed(name) {
+				return misuse.Errorf("--%s needs --ratelimit-config", name)
+			}
+		}
+		return nil
+	}
+	if grpc == "" {
+		return misuse.Errorf("--ratelimit-config needs --grpc, where its limits are asked for")
+	}
+	return nil
+}
+
+// parse reads the files. Its policies are apart from those of set.
+func (f *ratelimitFlags) parse(files []live.File, set *policy.Set) (*ratelimitconfig.Config, error) {
+	o := ratelimitconfig.Options{Merge: f.merge, Shadow: f.shadow}
+	// They are values that the flags accept.
+	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm))
+	_ = o.Consistency.UnmarshalText([]byte(f.consistency))
+	taken := make(map[string]bool, len(set.Policies))
+	for i := range set.Policies {
+		taken[set.Policies[i].Name] = true
+	}
+	o.Taken = func(name string) bool { return taken[name] }
+	return ratelimitconfig.Parse(files, o)
+}
