@@ -13,7 +13,8 @@ import (
 
 // Fields writes the header fields of verdicts. The zero value is ready, and safe for concurrent use.
 type Fields struct {
-	headers httplimit.Headers
+	// Headers writes them. Default: those of the current draft.
+	Headers httplimit.Headers
 
 	mu sync.RWMutex
 	// told are the policies of verdicts that have come, by what they say: of most configurations a handful.
@@ -55,10 +56,10 @@ func (f *Fields) TellAll(h http.Header, requests []*policy.Request, v *policy.Ve
 		all = append(all, state)
 	}
 	if v.Allowed {
-		f.headers.SetAdmitted(h, prepared, all...)
+		f.Headers.SetAdmitted(h, prepared, all...)
 		return 0
 	}
-	return f.headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
+	return f.Headers.SetRefused(h, prepared, v.Decision().RetryAfter, all...)
 }
 
 // parts appends to order the places of the parts that are told, that which binds first.
