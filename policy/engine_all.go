@@ -30,7 +30,8 @@ func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict
 	e.decideAll(ctx, requests, v, true)
 }
 
-// PeekAll answers what TakeAll would, and takes nothing.
+// PeekAll answers what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it looks
+// at one limit after the other.
 func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if s := e.live.Load(); len(requests) > weir.MostCharges {
 		v.refuseAll(s)
