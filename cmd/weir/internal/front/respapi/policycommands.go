@@ -1,8 +1,282 @@
 package respapi
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/policy"
+)
+
 // policyCommands answer for the policies of the configuration.
-type policyCommands struct{}
+type policyCommands struct {
+	limits    *live.Limits
+	holds     *holds.Holds
+	exchanges sync.Pool
+	// waiting ends when nobody waits any more.
+	waiting    context.Context //nolint:containedctx // until endWaiting
+	endWaiting context.CancelFunc
+}
 
-func newPolicyCommands(Options) (*policyCommands, error) { return &policyCommands{}, nil }
+func newPolicyCommands(o Options) (*policyCommands, error) {
+	p := &policyCommands{limits: o.Limits, holds: o.Holds}
+	p.exchanges.New = func() any { return new(policyExchange) }
+	p.waiting, p.endWaiting = context.WithCancel(context.Background())
+	return p, nil
+}
 
-func (*policyCommands) commands() []command { return nil }
+// policyExchange is the memory of one decision.
+type policyExchange struct {
+	check   live.Check
+	verdict policy.Verdict
+}
+
+const policyGroup = "policy"
+
+func (p *policyCommands) commands() []command {
+	all := []command{
+		{
+			name: "weir.take", arity: -3, flags: write, summary: "Takes permits of a key under a policy",
+			arguments: "policy key [cost] [WAIT milliseconds]",
+			session:   func(c *conn, w *resp.Writer, args [][]byte) { p.take(c.s.ctx, c, w, args) },
+		},
+		{
+			name: "weir.peek", arity: -3, flags: readonly, summary: "Answers what WEIR.TAKE would, and takes nothing",
+			arguments: "policy key [cost]", run: p.peek,
+		},
+		{
+			name: "weir.takeall", arity: -4, flags: write, summary: "Takes permits under several policies, or none",
+			arguments: "policy key cost [policy key cost ...]", run: p.takeAll,
+		},
+		{
+			name: "weir.reserve", arity: -4, flags: write, summary: "Takes permits whose number is settled later",
+			arguments: "policy key cost [EXPIRE milliseconds] [WAIT milliseconds]",
+			session:   func(c *conn, w *resp.Writer, args [][]byte) { p.reserve(c.s.ctx, c, w, args) },
+		},
+		{
+			name: "weir.commit", arity: -2, flags: write, summary: "Ends a reservation with what it really cost",
+			arguments: "id [actual]", run: p.commit,
+		},
+		{
+			name: "weir.cancel", arity: 2, flags: write, summary: "Ends a reservation as if it had never been made",
+			arguments: "id", run: p.cancel,
+		},
+		{
+			name: "weir.refund", arity: 4, flags: write, summary: "Gives permits of a key back",
+			arguments: "policy key n", run: p.refund,
+		},
+		{
+			name: "weir.reset", arity: 3, flags: write, summary: "Makes all permits of a key available",
+			arguments: "policy key", run: p.reset,
+		},
+		{
+			name: "weir.unlock", arity: 3, flags: write, summary: "Ends the lockout of a key",
+			arguments: "policy key", run: p.unlock,
+		},
+	}
+	for i := range all {
+		c := &all[i]
+		c.group = policyGroup
+		if c.name != "weir.commit" && c.name != "weir.cancel" {
+			c.key = 2
+		}
+		c.arityError = "ERR wrong number of arguments for '" + c.name + "' command: must be " + strings.ToUpper(c.name) + " " + c.arguments
+	}
+	return all
+}
+
+func (p *policyCommands) exchange() *policyExchange {
+	x, _ := p.exchanges.Get().(*policyExchange)
+	return x
+}
+
+// end settles a decision and keeps the memory for another one.
+func (p *policyCommands) end(x *policyExchange) {
+	x.verdict.Release()
+	x.check.Forget()
+	p.exchanges.Put(x)
+}
+
+// take answers WEIR.TAKE policy key [cost] [WAIT milliseconds].
+func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
+	a := asked{policy: args[1], key: args[2], cost: 1}
+	if wrong := p.read(&a, args[3:], takeOptions); wrong != "" {
+		w.Error(wrong)
+		return
+	}
+	x := p.exchange()
+	defer p.end(x)
+	x.check.Ask(ctx, a.policy, a.key, a.cost)
+	v, r := &x.verdict, &x.check.Request
+	switch {
+	case a.cost == 0:
+		p.limits.Engine().Peek(r, v)
+	case a.wait == 0:
+		p.limits.Engine().Take(r, v)
+	case !p.wait(ctx, from, a.wait, r, v, p.limits.Engine().Wait):
+		w.Error(goneError)
+		return
+	}
+	tellVerdict(w, v, a.policy)
+}
+
+// peek answers WEIR.PEEK policy key [cost].
+func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte) {
+	a := asked{policy: args[1], key: args[2], cost: 1}
+	if wrong := p.read(&a, args[3:], peekOptions); wrong != "" {
+		w.Error(wrong)
+		return
+	}
+	x := p.exchange()
+	defer p.end(x)
+	x.check.Ask(ctx, a.policy, a.key, a.cost)
+	p.limits.Engine().Peek(&x.check.Request, &x.verdict)
+	tellVerdict(w, &x.verdict, a.policy)
+}
+
+// takeAll answers WEIR.TAKEALL policy key cost [policy key cost ...].
+func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]byte) {
+	args = args[1:]
+	n := len(args) / 3
+	switch {
+	case len(args)%3 != 0:
+		w.Error("ERR syntax error: must be WEIR.TAKEALL policy key cost [policy key cost ...]")
+		return
+	case n > weir.MostCharges:
+		w.Error(fmt.Sprintf("ERR %d requests: must be from 1 to %d", n, weir.MostCharges))
+		return
+	}
+	requests := make([]policy.Request, n)
+	pointers := make([]*policy.Request, n)
+	probes := 0
+	for i := range requests {
+		a := asked{policy: args[3*i], key: args[3*i+1]}
+		if wrong := p.read(&a, args[3*i+2:3*i+3], peekOptions); wrong != "" {
+			w.Error(wrong)
+			return
+		}
+		if a.cost == 0 {
+			probes++
+		}
+		live.CheckRequest(ctx, &requests[i], a.policy, a.key, a.cost)
+		pointers[i] = &requests[i]
+	}
+	x := p.exchange()
+	defer p.end(x)
+	v := &x.verdict
+	if probes == n {
+		p.limits.Engine().PeekAll(ctx, pointers, v)
+	} else {
+		p.limits.Engine().TakeAll(ctx, pointers, v)
+	}
+	if !v.Allowed && v.Decision().Reason == weir.ReasonInvalid {
+		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d", weir.MostCharges))
+		return
+	}
+	binding := -1
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		binding = v.Parts[v.Binding].Request
+	}
+	if w.Proto == resp.RESP3 {
+		w.Map(3)
+		w.BulkString("allowed")
+		w.Bool(v.Allowed)
+		w.BulkString("binding")
+		w.Int(int64(binding))
+		w.BulkString("decisions")
+	} else {
+		w.Array(3)
+		w.Int(limited(v.Allowed))
+		w.Int(int64(binding))
+	}
+	w.Array(n)
+	for i := range n {
+		d, held := v.Answer(i)
+		tellFields(w, 0)
+		tellDecision(w, &d, held, args[3*i])
+	}
+}
+
+// reserve answers WEIR.RESERVE policy key cost [EXPIRE milliseconds] [WAIT milliseconds].
+func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
+	a := asked{policy: args[1], key: args[2], expiry: holds.DefaultExpiry}
+	wrong := p.read(&a, args[3:], reserveOptions)
+	if wrong == "" && a.cost < 1 {
+		wrong = "ERR cost is 0: must be a whole number from 1 to 1000000000000000"
+	}
+	if wrong != "" {
+		w.Error(wrong)
+		return
+	}
+	x := p.exchange()
+	defer p.end(x)
+	x.check.Ask(ctx, a.policy, a.key, a.cost)
+	r, v := &x.check.Request, p.holds.Verdict()
+	if a.wait == 0 {
+		p.limits.Engine().Reserve(r, v)
+	} else if !p.wait(ctx, from, a.wait, r, v, p.limits.Engine().WaitReserve) {
+		p.holds.Drop(v)
+		w.Error(goneError)
+		return
+	}
+	start := w.Len()
+	tellFields(w, 2)
+	d, held := v.Decision(), v.Binding >= 0
+	tellDecision(w, &d, held, a.policy)
+	if !v.Allowed {
+		p.holds.Drop(v)
+		tellKept(w, "", 0)
+		return
+	}
+	expires := min(a.expiry, holds.Longest(v))
+	id, err := p.holds.Keep(v, expires)
+	if err != nil {
+		w.Truncate(start)
+		code := "TOOMANY "
+		if errors.Is(err, holds.ErrClosed) {
+			code = "CLOSED "
+		}
+		w.Error(code + strings.TrimPrefix(err.Error(), "weir: "))
+		return
+	}
+	tellKept(w, id, expires)
+}
+
+// commit answers WEIR.COMMIT id [actual].
+func (p *policyCommands) commit(_ context.Context, w *resp.Writer, args [][]byte) {
+	actual := int64(-1)
+	switch {
+	case len(args) > 3:
+		w.Error("ERR syntax error: must be WEIR.COMMIT id [actual]")
+		return
+	case len(args) == 3:
+		n, ok := parseInt(args[2])
+		if !ok || n < 0 || n > algo.MaxPermits {
+			w.Error("ERR actual is " + excerpt(args[2]) + ": must be a whole number from 0 to 1000000000000000")
+			return
+		}
+		actual = n
+	}
+	settled(w, args[1], p.holds.Commit(string(args[1]), actual))
+}
+
+// cancel answers WEIR.CANCEL id.
+func (p *policyCommands) cancel(_ context.Context, w *resp.Writer, args [][]byte) {
+	settled(w, args[1], p.holds.Cancel(string(args[1])))
+}
+
+func settled(w *resp.Writer, id []byte, err error) {
+	if err != nil {
+		w.Error("NOHOLD there is no reservation " + strconv.Quote(excerpt(id)) + ": it has expired, was settled before, or was never made")
+		return
+	}
+	w.OK()
+}

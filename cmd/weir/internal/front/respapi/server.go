@@ -99,6 +99,7 @@ type Server struct {
 	log      *slog.Logger
 	commands *register
 	throttle *throttle
+	policies *policyCommands
 	password [sha256.Size]byte
 	started  time.Time
 
@@ -138,11 +139,10 @@ func New(o Options) (*Server, error) {
 	if s.throttle, err = newThrottle(o); err != nil {
 		return nil, err
 	}
-	checks, err := newPolicyCommands(o)
-	if err != nil {
+	if s.policies, err = newPolicyCommands(o); err != nil {
 		return nil, err
 	}
-	s.commands, err = newRegister(connectionCommands{}, serverCommands{}, s.throttle, checks)
+	s.commands, err = newRegister(connectionCommands{}, serverCommands{}, s.throttle, s.policies)
 	return s, err
 }
 

@@ -1,0 +1,86 @@
+package respapi
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// goneError is told to a client that has gone while it waited: nobody reads it.
+const goneError = "ERR the connection was lost"
+
+// patient is a client that is ready to wait.
+type patient interface {
+	// blocks prepares the client for a while in which it gets no reply: those before are sent. gone is called if it goes away. After
+	// that, ready must be called.
+	blocks(gone func()) (ready func())
+}
+
+// waiting is [policy.Engine.Wait] or WaitReserve.
+type waiting func(ctx context.Context, r *policy.Request, v *policy.Verdict) error
+
+// wait decides on a request for a client that is ready to wait. It is false if the client has gone, which got nothing then.
+func (p *policyCommands) wait(
+	ctx context.Context, from patient, most time.Duration, r *policy.Request, v *policy.Verdict, how waiting,
+) (stays bool) {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	left, leave := context.WithCancel(ctx)
+	defer leave()
+	stop := context.AfterFunc(p.waiting, leave)
+	defer stop()
+	gone := false
+	ready := from.blocks(func() {
+		gone = true
+		leave()
+	})
+	r.Context = left //nolint:fatcontext // each request has its own
+	err := how(left, r, v)
+	ready()
+	r.Context = nil
+	switch {
+	case err == nil:
+		return true
+	case gone || whole.Err() != nil:
+		return false
+	}
+	// The server ends, and another one can be asked at once.
+	v.Allowed = false
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		d := &v.Parts[v.Binding].Decision
+		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
+	}
+	return true
+}
+
+// blocks implements patient.
+func (c *conn) blocks(gone func()) (ready func()) {
+	if !c.mute.any && !c.flush() {
+		c.ending = true
+		gone()
+		return func() {}
+	}
+	nc := c.nc
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
+	_ = c.setReadDeadline(time.Time{})
+	ended, left := make(chan struct{}), false
+	go func() {
+		defer close(ended)
+		if left = hasGone(nc); left {
+			gone()
+		}
+	}()
+	return func() {
+		_ = nc.SetReadDeadline(longAgo) // ends hasGone
+		<-ended
+		c.ending = c.ending || left
+		_ = c.setReadDeadline(time.Time{})
+		disarm(c.via)
+	}
+}
