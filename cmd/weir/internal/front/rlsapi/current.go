@@ -1,0 +1,75 @@
+package rlsapi
+
+import (
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+)
+
+const (
+	day   = 24 * time.Hour
+	week  = 7 * day
+	month = 30 * day
+	year  = 365 * day
+)
+
+// The units of a status.
+const (
+	unitUnknown = int32(ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN)
+	unitSecond  = int32(ratelimitv3.RateLimitResponse_RateLimit_SECOND)
+	unitMinute  = int32(ratelimitv3.RateLimitResponse_RateLimit_MINUTE)
+	unitHour    = int32(ratelimitv3.RateLimitResponse_RateLimit_HOUR)
+	unitDay     = int32(ratelimitv3.RateLimitResponse_RateLimit_DAY)
+	unitWeek    = int32(ratelimitv3.RateLimitResponse_RateLimit_WEEK)
+	unitMonth   = int32(ratelimitv3.RateLimitResponse_RateLimit_MONTH)
+	unitYear    = int32(ratelimitv3.RateLimitResponse_RateLimit_YEAR)
+)
+
+// lengths are the units by their lengths, the longest first.
+var lengths = [...]struct {
+	unit   int32
+	length time.Duration
+}{
+	{unitYear, year},
+	{unitMonth, month},
+	{unitWeek, week},
+	{unitDay, day},
+	{unitHour, time.Hour},
+	{unitMinute, time.Minute},
+	{unitSecond, time.Second},
+}
+
+var calendarUnits = map[weir.CalendarUnit]currentLimit{
+	weir.CalendarMinute:  {unit: unitMinute, multiplier: 1},
+	weir.CalendarHour:    {unit: unitHour, multiplier: 1},
+	weir.CalendarDay:     {unit: unitDay, multiplier: 1},
+	weir.CalendarWeek:    {unit: unitWeek, multiplier: 1},
+	weir.CalendarMonth:   {unit: unitMonth, multiplier: 1},
+	weir.CalendarQuarter: {unit: unitMonth, multiplier: 3},
+	weir.CalendarYear:    {unit: unitYear, multiplier: 1},
+}
+
+// currentOf is a limit as it is told: in the longest unit of which its period is a multiple. A period that is not of whole seconds is
+// told as a rate for each second, rounded down. A limit without a period has no unit.
+func currentOf(l weir.Limit, d weir.Decision) currentLimit {
+	c := currentLimit{requests: d.Limit, unit: unitUnknown, multiplier: 1, name: d.Policy}
+	switch {
+	case l.Algorithm == weir.AlgorithmCalendarWindow:
+		of := calendarUnits[l.Calendar.Unit]
+		c.unit, c.multiplier = of.unit, max(of.multiplier, 1)
+	case l.Rate.Period <= 0:
+	case l.Rate.Period%time.Second != 0:
+		c.unit = unitSecond
+		c.requests = max(int64(float64(l.Rate.Permits)*float64(time.Second)/float64(l.Rate.Period)), 1)
+	default:
+		c.requests = l.Rate.Permits
+		for i := range lengths {
+			if u := &lengths[i]; l.Rate.Period%u.length == 0 {
+				c.unit, c.multiplier = u.unit, int64(l.Rate.Period/u.length)
+				break
+			}
+		}
+	}
+	return c
+}
