@@ -10,10 +10,10 @@ const (
 	// headroom is by how much a rate should exceed what was demanded, so that the next little more passes.
 	headroom = 1.125
 	// spareWhenShort and spareOtherwise are parts of the rate that are not assigned: new buckets are filled from it.
-	spareWhenShort = 1. / 64
+	spareWhenShort = 1. / 32
 	spareOtherwise = 1. / 16
 	// floorPart is the part of the rate that those get together who ask for nothing, so that they can begin.
-	floorPart = 1. / 64
+	floorPart = 1. / 128
 	// turn is for how many of its reports a share keeps its place while others wait for one.
 	turn = 4
 )
@@ -57,8 +57,22 @@ func (l *Ledger) plan(a *account, now int64) {
 		}
 		return
 	}
+	if a.tokens < (a.burst-a.held)*a.unit/8 { // otherwise there is enough for new buckets
+		there *= 1 - spareWhenShort
+	}
+	floors, busy := 0., 0.
 	for _, k := range places {
-		k.target = max(k.work/wanted*there*(1-spareWhenShort-floorPart), floor)
+		if k.work <= floor {
+			floors += floor
+		} else {
+			busy += k.work
+		}
+	}
+	for _, k := range places {
+		k.target = floor
+		if k.work > floor {
+			k.target = max(k.work/busy*(there-floors), floor)
+		}
 	}
 }
 
@@ -101,7 +115,7 @@ func (l *Ledger) divide(a *account, now int64) {
 	a.settle(now)
 	a.dirty, a.divided = false, now
 	l.plan(a, now)
-	need, coming := 0., 0.
+	need, starved, coming := 0., 0., 0.
 	var less, more []*link
 	for _, k := range a.links {
 		s := k.share
@@ -111,12 +125,15 @@ func (l *Ledger) divide(a *account, now int64) {
 		has, should := s.Assigned(), s.target()
 		coming += max(0, a.perSecond(k.rate)-has)
 		switch {
-		case has > should*1.05:
+		case has > should*1.15:
 			less = append(less, k)
-		case should > has*1.03 && s.pressed():
+		case should > has*1.01 && s.pressed():
 			need += should - has
+			if has < should*0.6 {
+				starved += should - has
+			}
 			more = append(more, k)
-		case should > has*1.5:
+		case should > has*1.5, s.poor():
 			more = append(more, k)
 		}
 	}
@@ -126,10 +143,13 @@ func (l *Ledger) divide(a *account, now int64) {
 			cmp.Compare(x.share.position, y.share.position))
 	})
 	for _, k := range less {
-		if need <= free+coming {
-			break
-		}
 		has := k.share.Assigned()
+		switch {
+		case need <= free+coming:
+			continue
+		case starved <= free+coming && !k.share.wastes():
+			continue // what is on its way from one to another is of no use to either
+		}
 		if l.lower(k.share, now) {
 			coming += has - k.share.Assigned()
 		}
@@ -137,8 +157,23 @@ func (l *Ledger) divide(a *account, now int64) {
 	l.raise(a, more, need, max(free, 0), now)
 }
 
+// poor tells whether a share that is asked for more has a bucket that is much too small for what comes at random.
+func (s *Share) poor() bool {
+	g := s.current()
+	return g != nil && g.Kind == Tokens && s.pressed() && 2*int64(g.MaxTokens) < min(s.wishes(g.perSecond()), enough)
+}
+
+// wastes tells whether a share has much more than it uses, or than it should have.
+func (s *Share) wastes() bool {
+	has := s.Assigned()
+	return s.known && s.demand*1.1 < has || has > 1.5*s.target()
+}
+
 // mostPending is how many assignments of a share may be in force at a time for it to be changed.
 const mostPending = 3
+
+// enough tokens in a bucket for requests that come at random not to find it empty, and the tokens not a full bucket, too often.
+const enough = 16
 
 // lower gives a share what it should have, which is less than it has.
 func (l *Ledger) lower(s *Share, now int64) bool {
@@ -148,6 +183,7 @@ func (l *Ledger) lower(s *Share, now int64) bool {
 	s.settle(now)
 	should := s.target()
 	afford := s.affords()
+	tokens := min(s.wishes(should), max(afford, 1))
 	over := false
 	for _, k := range s.links { // the limit was lowered: rather some tokens too many once than nothing at all
 		over = over || k.account.assigned > k.account.rate-k.account.others || k.account.tokens < 0
@@ -155,7 +191,7 @@ func (l *Ledger) lower(s *Share, now int64) bool {
 	if over && should > 0 {
 		afford = max(afford, 1)
 	}
-	a := s.bucket(should, min(s.wishes(should), afford))
+	a := s.bucket(should, min(tokens, afford))
 	if a.Kind == Deny && should > s.Assigned()/2 {
 		return false // better a little too much than nothing
 	}
@@ -188,13 +224,20 @@ func (l *Ledger) raise(a *account, more []*link, need, free float64, now int64) 
 			a.settle(now)
 			should = min(should, has+a.perSecond(a.rate-a.others-a.assigned)*(1-spareOtherwise))
 		}
-		if should < has*1.03 {
-			continue
-		}
 		s.settle(now)
-		tokens := s.wishes(should)
-		afford := s.affords()
-		if !pressed && afford < 2*tokens || has > 0 && afford < tokens && afford < int64(s.current().MaxTokens) {
+		tokens, afford := s.wishes(should), s.affords()
+		if has > 0 { // some are left for those who are to have less, or had nothing
+			afford -= min(int64(len(a.links)), a.burst/16)
+		}
+		least := min(tokens, enough)
+		tokens = min(tokens, max(least, afford/2))
+		if should < has*1.15 && (should < has*1.01 || afford < 4*least) {
+			if !s.poor() || afford < least {
+				continue
+			}
+			should = has
+		}
+		if !pressed && afford < 2*tokens || has > 0 && afford < least && afford < int64(s.current().MaxTokens) {
 			continue
 		}
 		b := s.bucket(should, min(tokens, afford))

@@ -220,20 +220,22 @@ func (s *Share) observe(allowed, denied uint64, elapsed time.Duration, now int64
 		s.busy = now
 	}
 	s.uncut += n
+	s.refused += float64(min(denied, mostRequests))
 	passed := max(now-s.counted, min(elapsed, longestTime).Milliseconds())
 	if passed < 100 {
 		return
 	}
-	d := s.uncut / float64(passed) * 1000
-	if !s.known || d > s.demand {
+	seconds := float64(passed) / 1000
+	d := s.uncut / seconds
+	if chance := 3 * math.Sqrt(max(s.demand*seconds, s.uncut, 1)) / seconds; !s.known || math.Abs(d-s.demand) > chance {
 		s.demand = d
-	} else {
-		s.demand = s.demand/4 + d*3/4
+	} else { // which may be by chance
+		s.demand += (d - s.demand) / 4
 	}
-	if s.demand < 1e-9 {
-		s.demand = 0
+	if s.uncut > 0 {
+		s.denied += (s.refused/s.uncut - s.denied) / 2
 	}
-	s.known, s.uncut, s.counted = true, 0, now
+	s.known, s.uncut, s.refused, s.counted = true, 0, 0, now
 	for _, k := range s.links {
 		k.account.dirty = true
 	}

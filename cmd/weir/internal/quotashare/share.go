@@ -65,7 +65,9 @@ type Share struct {
 
 	demand   float64 // in requests a second
 	known    bool    // that demand was reported
+	denied   float64 // the part of the requests that is denied
 	uncut    float64 // requests that were reported but are not yet in demand
+	refused  float64 // those of them that were denied
 	reported int64
 	counted  int64 // when demand was reckoned last
 	interval int64 // between reports; 0 before the second one
@@ -231,13 +233,14 @@ func (s *Share) bucket(perSecond float64, tokens int64) Assignment {
 	}
 }
 
-// wishes is how many tokens a bucket of this rate should hold: its part of half of the burst.
+// wishes is how many tokens a bucket of this rate should hold: of half of the burst one half is divided in equal parts, as it
+// takes so many tokens to even out what comes at random whatever the rate is, and one half as the rate.
 func (s *Share) wishes(perSecond float64) int64 {
 	most := int64(math.MaxUint32)
 	for _, k := range s.links {
-		a := k.account
-		if a.rate > 0 {
-			most = min(most, int64(float64(a.burst)/2*perSecond/a.perSecond(a.rate)))
+		if a := k.account; a.rate > 0 {
+			part := perSecond/a.perSecond(a.rate) + 1/float64(len(a.links))
+			most = min(most, int64(float64(a.burst)/3*part))
 		}
 	}
 	return max(most, 1)
@@ -254,5 +257,6 @@ func (s *Share) target() float64 {
 
 // pressed tells whether the share is asked for more than it has, or may be.
 func (s *Share) pressed() bool {
-	return !s.known || s.demand > 0.9*s.Assigned()
+	has := s.Assigned()
+	return !s.known || s.demand > 1.5*has || s.denied > 0.02 && s.demand > 0.8*has
 }

@@ -1,0 +1,142 @@
+package quotashare_test
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
+)
+
+// history has proxies do the worst they can: they save up tokens and spend them at once, messages arrive at the last moment or at
+// once, streams break, proxies crash, come again, and report what they like. pick answers a number below n.
+func history(t testing.TB, pick func(n int) int, steps int) *simulation {
+	limits := []quotashare.Limit{
+		{Permits: 100, Period: time.Second, Burst: 100},
+		{Permits: 10, Period: time.Second, Burst: 1},
+		{Permits: 10, Period: time.Second, Burst: 2},
+		{Permits: 7, Period: time.Second, Burst: 7},
+		{Permits: 1, Period: 3 * time.Second, Burst: 5},
+		{Permits: 1000, Period: time.Minute, Burst: 30},
+		{Permits: 100_000, Period: time.Second, Burst: 20_000},
+		{Permits: 3, Period: 7 * time.Millisecond, Burst: 50},
+		{Permits: 100, Period: 24 * time.Hour, Burst: 100},
+	}
+	grace := []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second, 5 * time.Second}[pick(4)]
+	o := quotashare.Options{
+		Grace: grace, FirstTTL: time.Duration(1+pick(20)) * time.Second, LongestTTL: time.Duration(20+pick(40)) * time.Second,
+		Idle: time.Duration(5+pick(60)) * time.Second,
+	}
+	s := newSimulation(t, 1, limits[pick(len(limits))], o)
+	s.delay = func() time.Duration {
+		switch pick(3) {
+		case 0:
+			return 0
+		case 1:
+			return grace
+		}
+		return time.Duration(pick(1000)+1) * grace / 1000
+	}
+	for range 1 + pick(6) {
+		s.proxies = append(s.proxies, &proxy{sim: s, kind: quotashare.Deny})
+	}
+	for range steps {
+		p := s.proxies[pick(len(s.proxies))]
+		switch pick(16) {
+		case 0, 1:
+			p.spend()
+		case 2, 3, 4, 5:
+			p.allowed, p.denied = uint64(pick(3)*pick(500)), uint64(pick(3)*pick(500))
+			if pick(50) == 0 {
+				p.denied = math.MaxUint64
+			}
+			p.meet()
+			p.report()
+		case 6:
+			for _, q := range s.proxies {
+				q.spend()
+			}
+		case 7:
+			for _, q := range s.proxies {
+				q.denied = uint64(pick(1000))
+				q.meet()
+				q.report()
+			}
+		case 8:
+			if pick(6) == 0 {
+				p.breakStream(time.Duration(pick(40_000)) * time.Millisecond)
+			}
+		case 9:
+			if pick(10) == 0 {
+				p.crash(time.Duration(pick(40_000)) * time.Millisecond)
+			}
+		case 10:
+			s.ledger.Tick(s.now)
+			s.wake()
+		default:
+			wait := []time.Duration{
+				0, time.Millisecond, 100 * time.Millisecond, time.Second, grace, 2 * grace, 5 * time.Second, 12 * time.Second,
+			}[pick(8)]
+			s.run(time.Duration(s.now) + wait + time.Duration(pick(3)-1)*min(wait, time.Microsecond))
+		}
+	}
+	return s
+}
+
+// meet has a proxy connect, if it is not connected.
+func (p *proxy) meet() {
+	if p.stream == nil || p.stream.share == nil {
+		p.connect()
+	}
+}
+
+// spend spends all tokens there are.
+func (p *proxy) spend() {
+	if n := math.Floor(p.refill()); n > 0 {
+		p.tokens -= n
+		p.sim.admit(n)
+	}
+}
+
+// TestHistoriesNeverAboveTheLimit runs histories at random.
+func TestHistoriesNeverAboveTheLimit(t *testing.T) {
+	admitted, worst, sent := int64(0), 0., 0
+	for seed := range uint64(250) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := history(t, r.IntN, 400)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		admitted, sent = admitted+s.admitted, sent+s.sent
+		worst = max(worst, s.worst/float64(s.limit.Burst))
+	}
+	t.Logf("%d messages, %d requests admitted, at most %.3f of the burst at a time", sent, admitted, worst)
+	if worst < 0.9 {
+		t.Errorf("no history came near to the limit: at most %.3f of the burst was used, so that nothing is shown", worst)
+	}
+}
+
+// FuzzLedger has the fuzzer choose what happens.
+func FuzzLedger(f *testing.F) {
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var b []byte
+		for range 200 {
+			b = binary.LittleEndian.AppendUint16(b, uint16(r.Uint32()))
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		steps := min(len(data)/4, 300)
+		history(t, func(n int) int {
+			if len(data) < 2 {
+				return 0
+			}
+			v := binary.LittleEndian.Uint16(data)
+			data = data[2:]
+			return int(v) % n
+		}, steps)
+	})
+}
