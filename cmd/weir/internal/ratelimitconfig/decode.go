@@ -132,10 +132,10 @@ func (d *decoder) read(n *yaml.Node, k *kind) (*mapping, bool) {
 		return nil, false
 	}
 	m := &mapping{node: n, fields: make([]field, 0, len(n.Content)/2)}
-	before := len(d.mistakes.all) + d.mistakes.omitted
+	before := d.mistakes.made()
 	d.collect(m, n, 0)
 	m.fields = slices.DeleteFunc(m.fields, func(f field) bool { return !d.known(f, k) })
-	m.odd = d.budget < 0 || len(d.mistakes.all)+d.mistakes.omitted > before
+	m.odd = d.budget < 0 || d.mistakes.made() > before
 	return m, true
 }
 
@@ -191,10 +191,14 @@ func (d *decoder) collect(m *mapping, n *yaml.Node, depth int) {
 	}
 }
 
-// items are those of a list, none if it is empty.
+// items are those of the list that the path leads to, none if it is empty.
 func (d *decoder) items(f field, what, example string) []*yaml.Node {
 	if f.value.Kind != yaml.SequenceNode {
-		d.wrongField(f, "must be a list of "+what, "write a line with - for each: "+example)
+		at := f.value
+		if at.Kind != yaml.ScalarNode || at.Value == "" {
+			at = f.key
+		}
+		d.mistakes.add(d.place(at), d.where(), valueOf(f.value), "must be a list of "+what, "write a line with - for each: "+example)
 		return nil
 	}
 	if !d.spend(1 + len(f.value.Content)) {

@@ -13,6 +13,8 @@ import (
 const (
 	// mostDepth is how many descriptors may be nested: as many entries has the longest descriptor that anything matches.
 	mostDepth = 64
+	// mostBurst is the largest burst.
+	mostBurst = 1_000_000_000_000
 	// mostDescriptors is how many there may be in all files.
 	mostDescriptors = 200_000
 )
@@ -215,7 +217,7 @@ func (d *decoder) limitOf(m *mapping, child *node, s *scope) {
 
 // readLimit reads a limit, and answers whether it can be used.
 func (d *decoder) readLimit(m *mapping, l *Limit) bool {
-	before := len(d.mistakes.all) + d.mistakes.omitted
+	before := d.mistakes.made()
 	l.Unlimited, _ = d.flag(m, keyUnlimited)
 	if f, ok := m.get(keyName); ok {
 		l.Name, _ = d.text(f)
@@ -226,7 +228,7 @@ func (d *decoder) readLimit(m *mapping, l *Limit) bool {
 	} else {
 		d.limited(m, l)
 	}
-	return len(d.mistakes.all)+d.mistakes.omitted == before
+	return d.mistakes.made() == before
 }
 
 // unlimited refuses what makes no sense for a limit that has none.
@@ -274,11 +276,13 @@ func (d *decoder) limited(m *mapping, l *Limit) {
 		}
 	}
 	if f, ok := m.get(keyBurst); ok {
-		if algorithm != TokenBucket || l.RequestsPerUnit == 0 {
-			d.wrongField(f, "is for token buckets that grant something: this is "+algorithm.String()+" with "+
-				strconv.FormatUint(uint64(l.RequestsPerUnit), 10)+" requests", "remove it, or write algorithm: token_bucket")
-		} else {
-			burst, _ = d.number(f, 1, 1_000_000_000_000)
+		switch {
+		case algorithm != TokenBucket:
+			d.wrongField(f, "is for token buckets, and this is "+algorithm.String(), "remove it, or write algorithm: token_bucket")
+		case l.RequestsPerUnit == 0:
+			d.wrongField(f, "has no effect where requests_per_unit is 0", "remove one of them")
+		default:
+			burst, _ = d.number(f, 1, mostBurst)
 		}
 	}
 	l.consistency = d.o.Consistency

@@ -13,7 +13,8 @@ func (d *decoder) metadata(f field) map[string]any {
 		d.wrongField(f, "must be a mapping", "write metadata: and key: value below it")
 		return nil
 	}
-	v, _ := d.anything(f.value, 0).(map[string]any)
+	var v map[string]any
+	d.within("."+f.name, func() { v, _ = d.anything(f.value, 0).(map[string]any) })
 	return v
 }
 

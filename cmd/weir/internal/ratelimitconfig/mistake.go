@@ -1,7 +1,9 @@
 package ratelimitconfig
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/config"
@@ -50,19 +52,40 @@ func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.file.name, p.l
 
 // complaints collects mistakes or warnings, once for each place, however often an alias leads there.
 type complaints struct {
-	all     []config.Mistake
-	seen    map[complaint]struct{}
+	all     []complaint
+	seen    map[said]struct{}
 	omitted int
 }
 
 type complaint struct {
+	config.Mistake
+
+	file int
+}
+
+type said struct {
 	at      place
 	message string
 }
 
+// made is how many there were.
+func (c *complaints) made() int { return len(c.all) + c.omitted }
+
+// sorted answers them in the order of the files.
+func (c *complaints) sorted() []config.Mistake {
+	slices.SortStableFunc(c.all, func(a, b complaint) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	list := make([]config.Mistake, len(c.all))
+	for i := range c.all {
+		list[i] = c.all[i].Mistake
+	}
+	return list
+}
+
 func (c *complaints) add(at place, path, value, message, fix string) {
 	at.line, at.col = max(at.line, 1), max(at.col, 1)
-	once := complaint{at, message}
+	once := said{at, message}
 	if _, known := c.seen[once]; known {
 		return
 	}
@@ -71,12 +94,13 @@ func (c *complaints) add(at place, path, value, message, fix string) {
 		return
 	}
 	if c.seen == nil {
-		c.seen = make(map[complaint]struct{})
+		c.seen = make(map[said]struct{})
 	}
 	c.seen[once] = struct{}{}
-	c.all = append(c.all, config.Mistake{
+	m := config.Mistake{
 		File: at.file.name, Line: at.line, Column: at.col, Path: path, Value: shorten(value), Message: message, Fix: fix,
-	})
+	}
+	c.all = append(c.all, complaint{m, at.file.number})
 }
 
 // mostShown is how many characters of a value are shown.

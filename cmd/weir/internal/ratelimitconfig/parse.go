@@ -87,8 +87,8 @@ func Parse(files []File, o Options) (*Config, error) {
 	}
 	d := &decoder{o: o, domains: make(map[string]*domain)}
 	total := 0
-	for _, f := range files {
-		d.file = &source{name: f.Name}
+	for i, f := range files {
+		d.file = &source{f.Name, i}
 		if total += len(f.Data); total > mostBytes {
 			d.mistakes.add(place{d.file, 1, 1}, "", "", fmt.Sprintf("the files have more than %d MB", mostBytes>>20),
 				"split them among several servers")
@@ -100,12 +100,12 @@ func Parse(files []File, o Options) (*Config, error) {
 		}
 	}
 	d.checkReplaces()
-	if len(d.mistakes.all) > 0 {
-		return nil, &Errors{d.mistakes.all, d.mistakes.omitted}
+	if d.mistakes.made() > 0 {
+		return nil, &Errors{d.mistakes.sorted(), d.mistakes.omitted}
 	}
 	c := &Config{Limits: d.limits, domains: d.domains}
 	d.addPolicies(c)
-	for _, w := range d.warnings.all {
+	for _, w := range d.warnings.sorted() {
 		c.Warnings = append(c.Warnings, w.String())
 	}
 	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {

@@ -14,8 +14,11 @@ import (
 // mostBytes is how long a file may be, and all of them together.
 const mostBytes = 16 << 20
 
-// source is a file that is read.
-type source struct{ name string }
+// source is a file that is read, and which one it is.
+type source struct {
+	name   string
+	number int
+}
 
 // root parses the only document of a file. It answers nil if there is none, or after a mistake.
 func (d *decoder) root(data []byte) *yaml.Node {
