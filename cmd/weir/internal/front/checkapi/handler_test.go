@@ -48,7 +48,7 @@ func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checka
 }
 
 func send(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:7070"+path, strings.NewReader(body))
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
@@ -265,7 +265,7 @@ func TestPages(t *testing.T) {
 	r := send(front, "GET", "/", "", "")
 	page := r.Body.String()
 	for _, part := range []string{
-		"rate limiter", `curl -i -d '{"key":"alice"}' http://example.com/v1/check`,
+		"rate limiter", `curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check`,
 		"default: 10/s, burst 20\n", "small: 1/s, burst 1\n", "/openapi.json",
 	} {
 		if !strings.Contains(page, part) {
