@@ -159,7 +159,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	probes := 0
 	for i := range requests {
 		a := asked{policy: args[3*i], key: args[3*i+1]}
-		if wrong := p.read(&a, args[3*i+2:3*i+3], peekOptions); wrong != "" {
+		if wrong := p.read(&a, args[3*i+2:3*i+3], allOptions); wrong != "" {
 			w.Error(wrong)
 			return
 		}

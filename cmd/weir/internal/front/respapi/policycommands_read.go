@@ -33,6 +33,7 @@ type options struct {
 var (
 	takeOptions    = &options{wait: true, usage: "WAIT milliseconds, once"}
 	peekOptions    = &options{usage: "nothing after the cost"}
+	allOptions     = &options{needsCost: true}
 	reserveOptions = &options{wait: true, expiry: true, needsCost: true, usage: "EXPIRE milliseconds or WAIT milliseconds, each once"}
 )
 

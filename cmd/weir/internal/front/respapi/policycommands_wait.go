@@ -2,7 +2,6 @@ package respapi
 
 import (
 	"context"
-	"crypto/tls"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -64,20 +63,16 @@ func (c *conn) blocks(gone func()) (ready func()) {
 		gone()
 		return func() {}
 	}
-	nc := c.nc
-	if secure, ok := nc.(*tls.Conn); ok {
-		nc = secure.NetConn()
-	}
 	_ = c.setReadDeadline(time.Time{})
 	ended, left := make(chan struct{}), false
 	go func() {
 		defer close(ended)
-		if left = hasGone(nc); left {
+		if left = hasGone(c.plain); left {
 			gone()
 		}
 	}()
 	return func() {
-		_ = nc.SetReadDeadline(longAgo) // ends hasGone
+		_ = c.plain.SetReadDeadline(longAgo) // ends hasGone
 		<-ended
 		c.ending = c.ending || left
 		_ = c.setReadDeadline(time.Time{})

@@ -265,6 +265,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = l.Close()
 	}
 	s.mu.Unlock()
+	s.policies.endWaiting()
 	for _, c := range s.clients() {
 		_ = c.plain.SetReadDeadline(longAgo) // those that wait for commands stop
 	}
