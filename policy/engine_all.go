@@ -7,31 +7,31 @@ import (
 )
 
 // TakeAll decides on several requests as one step: they are charged to all limits that hold for any of them, or to none, and
-// nobody sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with Take, and
-// the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request does not
-// count.
+// nobody sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with Take,
+// and the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request does
+// not count.
 //
 // What several of the requests ask of the same key of a policy is asked as a sum, and answered to all of them alike: so two
-// requests that cost 3 never have 5. If they bring different limits for it, that of the first holds for all of them; and if that
-// leads to a refusal, it is one towards a Lockout.
+// requests that cost 3 never have 5. If they bring different limits for it, or are of different tiers, the limit of the first
+// holds for all of them; and if that leads to a refusal, it is one towards a Lockout.
 //
 // More than [weir.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
 // Without any request the verdict is Allowed.
 //
-// Request of a part says of which request it is, and [Verdict.Answer] what a request was answered. The verdict is settled as a whole,
-// as with Take.
+// Request of a part says of which request it is, and [Verdict.Answer] what a request was answered. The verdict is settled as a
+// whole, as with Take.
 func (e *Engine) TakeAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decideAll(ctx, requests, v, false)
 }
 
-// ReserveAll is TakeAll with costs that are settled later: the verdict must end in Commit or Cancel. Commit asks for the cost of each
-// part, of each request, and charges their sum where several share one key.
+// ReserveAll is TakeAll with costs that are settled later: the verdict must end in Commit or Cancel. Commit asks for the cost of
+// each part, of each request, and charges their sum where several share one key.
 func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decideAll(ctx, requests, v, true)
 }
 
-// PeekAll answers what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it looks
-// at one limit after the other.
+// PeekAll answers what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it
+// looks at one limit after the other.
 func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if s := e.live.Load(); len(requests) > weir.MostCharges {
 		v.refuseAll(s)

@@ -97,3 +97,30 @@ func BenchmarkEngineShared(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEngineAll is a decision on several requests as one step, each with a key of its own, and with one key for all.
+func BenchmarkEngineAll(b *testing.B) {
+	for _, keys := range []int{8, 1} {
+		b.Run(fmt.Sprintf("requests=8/keys=%d", keys), func(b *testing.B) {
+			e, err := policy.NewEngine(manyRules(10, 1), policy.EngineOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var requests []*policy.Request
+			for i := range 8 {
+				requests = append(requests, &policy.Request{
+					Protocol: "http", Method: "GET", Path: "/v1/things7/12", Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(i % keys)}),
+				})
+			}
+			var v policy.Verdict
+			b.ReportAllocs()
+			for b.Loop() {
+				e.TakeAll(b.Context(), requests, &v)
+				v.Release()
+			}
+			if !v.Allowed || len(v.Parts) != 8 {
+				b.Fatalf("%d limits: %+v", len(v.Parts), v.Decision())
+			}
+		})
+	}
+}

@@ -13,8 +13,8 @@ import (
 // limits of the policy, and to each of those of its parents that have no Key, as that of the others can be told from a request
 // only, or to none of them. Limits of this process and those in a store are served alike; the store is asked until ctx ends at
 // the latest, and a ctx that was canceled is answered by ReasonCanceled. Keys of the policy count, and so do the counts of the
-// [Report]; Mode, Lockout, Candidate, tiers and the Cost of a policy do not, nor does a shedder. With n = 0 it is a probe, and n
-// that is not from 0 to 10^15 is refused with ReasonInvalid.
+// [Report]; Mode, Lockout, Candidate, tiers, LimitBy and the Cost of a policy do not, nor does a shedder. With n = 0 it is a
+// probe, and n that is not from 0 to 10^15 is refused with ReasonInvalid.
 //
 // It never waits for permits. The verdict must be released, as with Take; the Rule of its parts is nil. TakeKey answers
 // false, and does nothing, if there is no such policy.

@@ -134,8 +134,8 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
 // parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the policy
-// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers nor the Cost of a policy count. It answers false, and
-// appends nothing, if there is no such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
+// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. It answers false,
+// and appends nothing, if there is no such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]

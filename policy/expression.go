@@ -29,9 +29,10 @@ type Number interface {
 
 // LimitSource is a limit that a request brings itself, such as the override of a descriptor. It is safe for concurrent use.
 type LimitSource interface {
-	// Limit answers it. It is not ok if the request brings none, and the limits of the policy hold as for others. An error says that
-	// it cannot be told. A limit that is not valid, or has another algorithm than that of the policy or other segments, refuses the
-	// request with ReasonInvalid, and more different ones than can be told apart with ReasonTableFull, whatever Fail is.
+	// Limit answers it. It is not ok if the request brings none, so that the limit of the policy holds. An error says that it
+	// cannot be told: then the Fail of the policy decides. A limit that is not valid, or has another algorithm than that of the
+	// policy or other segments, refuses the request with ReasonInvalid; and one more than keys of a limiter can have, which is
+	// 65,534, refuses it with ReasonTableFull. Both do so whatever Fail is.
 	Limit(r *Request) (l weir.Limit, ok bool, err error)
 	// String is the source as a configuration writes it.
 	String() string

@@ -29,8 +29,9 @@ type Policy struct {
 	// Tiers are limits that hold instead of Limits: as many, with the same names and algorithms. A name that is not there has
 	// Limits.
 	Tiers map[string][]Limit
-	// LimitBy is for limits that requests bring themselves: what it answers holds instead of the limit, and of what Keys says. Then
-	// Limits is one limit, which has the algorithm of all, and there are no tiers. Default: nil, requests bring none.
+	// LimitBy is for limits that requests bring themselves: what it answers holds for the request instead of the limit of the
+	// policy and those of Keys, at once and for the state that there is. Then Limits is one limit, whose algorithm all of them
+	// have, and there are no tiers. A Candidate is not asked about requests that bring one. Default: nil, requests bring none.
 	LimitBy LimitSource
 	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms.
 	// At most 65,536.
@@ -50,8 +51,8 @@ type Policy struct {
 	WhenFull weir.WhenFull
 	// Lockout shuts those out who do not stop. Default: nil, nobody.
 	Lockout *Lockout
-	// Fail says what happens to a request whose key, tier or cost cannot be told or, if the limits are shared, while the store
-	// is unavailable or, if they are durable, while they have no owner. Default: FailClosed.
+	// Fail says what happens to a request whose key, tier, cost or own limit cannot be told or, if the limits are shared, while
+	// the store is unavailable or, if they are durable, while they have no owner. Default: FailClosed.
 	Fail Fail
 	// Consistency says whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
 	// Limits that are shared have no queue, the store says how many keys it keeps, and a concurrency limit can only be

@@ -42,7 +42,7 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Granted uint64 `json:"granted"`
 	Refused uint64 `json:"refused"`
 	// LockedOut counts the refusals of those who are shut out, and Failed the requests for which its key, tier or cost could
-	// not be told.
+	// not be told, or the limit that they bring not be used.
 	LockedOut uint64 `json:"locked_out"`
 	Failed    uint64 `json:"failed"`
 	// Unavailable counts the requests that its store could not decide on, as far as they were refused or the store itself has
