@@ -17,8 +17,13 @@ const (
 type reply struct {
 	slot    uint32 // that of the request
 	outcome outcome
-	kind    string // of an error, such as "NOAUTH" or "status 404"
-	text    string // all that the server says of the error
+	fault   *fault // of a request that has failed
+}
+
+// fault is why a request has failed.
+type fault struct {
+	kind string // such as "NOAUTH" or "status 404"
+	text string // all that the server says of it
 }
 
 // codec is what one connection speaks. Its methods, other than open, are called one at a time.

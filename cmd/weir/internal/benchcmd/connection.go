@@ -43,8 +43,7 @@ type slot struct{ intended, sent, late time.Duration }
 type sample struct {
 	slot
 	outcome outcome
-	kind    string
-	text    string
+	fault   *fault
 }
 
 const readBuffer = 64 << 10
@@ -131,7 +130,7 @@ func (c *connection) receive() error {
 	c.samples = c.samples[:0]
 	for i := range replies {
 		r := &replies[i]
-		c.samples = append(c.samples, sample{c.slots[r.slot], r.outcome, r.kind, r.text})
+		c.samples = append(c.samples, sample{c.slots[r.slot], r.outcome, r.fault})
 		c.free = append(c.free, r.slot)
 	}
 	c.inFlight -= len(replies)
@@ -159,8 +158,11 @@ func (c *connection) abandon(err error) int {
 	defer c.mu.Unlock()
 	_ = c.nc.Close() // why it is closed is known
 	kind, text := connectionKind(err), err.Error()
-	if c.timedOut {
+	switch {
+	case c.timedOut:
 		kind, text = "timeout", "no answer within --timeout"
+	case errors.Is(err, io.EOF):
+		text = "the server has closed the connection"
 	}
 	c.samples = c.samples[:0]
 	isFree := make([]bool, len(c.slots))
@@ -169,7 +171,7 @@ func (c *connection) abandon(err error) int {
 	}
 	for number, s := range c.slots {
 		if !isFree[number] {
-			c.samples = append(c.samples, sample{s, failed, kind, text})
+			c.samples = append(c.samples, sample{s, failed, &fault{kind, text}})
 		}
 	}
 	owed := c.inFlight

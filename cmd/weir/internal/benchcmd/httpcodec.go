@@ -133,7 +133,7 @@ func responseMeaning(status int, body []byte) reply {
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
 		problem.Detail = http.StatusText(status)
 	}
-	return reply{outcome: failed, kind: kind, text: kind + ": " + problem.Detail}
+	return reply{outcome: failed, fault: &fault{kind, kind + ": " + problem.Detail}}
 }
 
 // framing answers how long the body is, or that it comes in chunks. A response that says neither would end with the connection,

@@ -74,13 +74,11 @@ func (s *shard) add(r *sample, n int64, now time.Duration) {
 		note(s.late, r.late, n)
 	}
 	if r.outcome == failed {
-		f := s.failures[r.kind]
+		kind := boundedKind(s.failures, r.fault.kind)
+		f := s.failures[kind]
 		if f == nil {
-			r.kind = boundedKind(s.failures, r.kind)
-			if f = s.failures[r.kind]; f == nil {
-				f = &failure{text: r.text}
-				s.failures[r.kind] = f
-			}
+			f = &failure{text: r.fault.text}
+			s.failures[kind] = f
 		}
 		f.count += n
 		return
@@ -94,7 +92,7 @@ func (s *shard) add(r *sample, n int64, now time.Duration) {
 // boundedKind is kind, unless a server makes up ever more of them.
 func boundedKind(known map[string]*failure, kind string) string {
 	const most = 20
-	if len(known) >= most {
+	if known[kind] == nil && len(known) >= most {
 		return "other"
 	}
 	return kind

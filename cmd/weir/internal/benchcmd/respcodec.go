@@ -18,6 +18,7 @@ type respCodec struct {
 	password string
 	feed     feed
 	reader   *resp.ReplyReader
+	inside   bool // the reader has a part of a reply
 	order    order
 }
 
@@ -65,6 +66,7 @@ func (t *respTemplate) append(b, key []byte) []byte {
 
 func (c *respCodec) open(nc net.Conn) ([]byte, error) {
 	c.order.reset()
+	c.inside = false
 	c.reader = resp.NewReplyReader(&c.feed, resp.ReplyLimits{})
 	if c.password == "" {
 		return nil, nil
@@ -85,16 +87,13 @@ func (c *respCodec) open(nc net.Conn) ([]byte, error) {
 	return nil, nil
 }
 
-// feed gives a reader the bytes that have come.
+// feed gives a reader the bytes that have come, and ends.
 type feed struct{ b []byte }
-
-// errDrained is about a feed that has no more bytes.
-var errDrained = errors.New("weir: no more bytes")
 
 // Read copies as much as there is.
 func (f *feed) Read(b []byte) (int, error) {
 	if len(f.b) == 0 {
-		return 0, errDrained
+		return 0, io.EOF
 	}
 	n := copy(b, f.b)
 	f.b = f.b[n:]
@@ -117,37 +116,120 @@ func (c *respCodec) request(b, key []byte, slot uint32) []byte {
 }
 
 func (c *respCodec) replies(b []byte, to []reply) (int, []reply, error) {
+	read := 0
+	for !c.inside && read < len(b) {
+		n, first, known := numbers(b[read:])
+		if !known {
+			c.inside = true
+			break
+		}
+		if n == 0 {
+			return read, to, nil
+		}
+		if c.order.empty() {
+			return read, to, errUnasked
+		}
+		read += n
+		is := reply{slot: c.order.pop()}
+		if c.template.decision {
+			is.outcome, is.fault = decision(first)
+		}
+		to = append(to, is)
+	}
+	if read == len(b) {
+		return read, to, nil
+	}
+	to, err := c.readAll(b[read:], to)
+	return len(b), to, err
+}
+
+var errUnasked = &protocolError{"a reply without a request"}
+
+// readAll reads what is not numbers alone. It goes on with what follows, until nothing of a reply is left over.
+func (c *respCodec) readAll(b []byte, to []reply) ([]reply, error) {
 	c.feed.b = b
 	for {
 		r, err := c.reader.Read()
 		switch {
-		case errors.Is(err, errDrained) || errors.Is(err, io.ErrUnexpectedEOF):
-			return len(b), to, nil
+		case errors.Is(err, io.EOF):
+			c.inside = false
+			return to, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return to, nil
 		case err != nil:
-			return 0, to, errNotRESP
+			return to, errNotRESP
 		case r.Kind == resp.Push:
 			continue
 		case c.order.empty():
-			return 0, to, &protocolError{"a reply without a request"}
+			return to, errUnasked
 		}
 		to = append(to, c.meaning(&r, c.order.pop()))
 	}
 }
 
+// numbers looks for the end of a reply that is a number, a status, or up to nine numbers, which is what limiters answer, and is much
+// cheaper to pass over than to read. n is 0 if its end has not come; it is not known if it is anything else. first is the first
+// number of several if that is one digit.
+func numbers(b []byte) (n int, first byte, known bool) {
+	switch {
+	case b[0] == ':' || b[0] == '+':
+		return bytes.IndexByte(b, '\n') + 1, 0, true
+	case b[0] != '*':
+		return 0, 0, false
+	case len(b) < 4:
+		return 0, 0, true
+	case b[1] < '1' || b[1] > '9' || b[2] != '\r':
+		return 0, 0, false
+	}
+	n = 4
+	for range b[1] - '0' {
+		if n == len(b) {
+			return 0, 0, true
+		}
+		if b[n] != ':' {
+			return 0, 0, false
+		}
+		for n++; n < len(b) && b[n] != '\n'; n++ {
+			if c := b[n]; c > '9' || c < '0' && c != '-' && c != '\r' {
+				return 0, 0, false
+			}
+		}
+		if n == len(b) {
+			return 0, 0, true
+		}
+		n++
+	}
+	if b[6] == '\r' {
+		first = b[5]
+	}
+	return n, first, true
+}
+
+// decision is what the first number of a reply says.
+func decision(first byte) (outcome, *fault) {
+	switch first {
+	case '0':
+		return allowed, nil
+	case '1':
+		return refused, nil
+	}
+	return failed, notADecision
+}
+
+var notADecision = &fault{"not a decision", "the reply is not an array that begins with 0 or 1"}
+
 func (c *respCodec) meaning(r *resp.Reply, slot uint32) reply {
-	is := reply{slot: slot, outcome: failed}
+	is := reply{slot: slot}
 	switch {
 	case r.IsError():
 		word, _, _ := bytes.Cut(r.Text, []byte{' '})
-		is.kind, is.text = string(word), string(r.Text)
-	case !c.template.decision:
-		is.outcome = answered
-	case len(r.Elems) > 0 && r.Elems[0].Kind == resp.Int && r.Elems[0].Int == 0:
-		is.outcome = allowed
-	case len(r.Elems) > 0 && r.Elems[0].Kind == resp.Int && r.Elems[0].Int == 1:
-		is.outcome = refused
-	default:
-		is.kind, is.text = "not a decision", "the reply is not an array that begins with 0 or 1"
+		is.outcome, is.fault = failed, &fault{string(word), string(r.Text)}
+	case c.template.decision:
+		first := byte(0)
+		if len(r.Elems) > 0 && r.Elems[0].Kind == resp.Int && (r.Elems[0].Int == 0 || r.Elems[0].Int == 1) {
+			first = '0' + byte(r.Elems[0].Int)
+		}
+		is.outcome, is.fault = decision(first)
 	}
 	return is
 }

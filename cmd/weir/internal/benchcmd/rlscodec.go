@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/url"
 	"strconv"
 
 	"golang.org/x/net/http2"
@@ -203,7 +204,7 @@ func (c *rlsCodec) frame(kind http2.FrameType, flags http2.Flags, stream uint32,
 			return to, errNotGRPC
 		}
 		kind := "stream " + http2.ErrCode(binary.BigEndian.Uint32(b)).String()
-		return c.finish(stream, to, reply{outcome: failed, kind: kind, text: "the server has reset the stream"}), nil
+		return c.finish(stream, to, reply{outcome: failed, fault: &fault{kind, "the server has reset the stream"}}), nil
 	case http2.FrameGoAway:
 		if len(b) < 8 {
 			return to, errNotGRPC
@@ -269,7 +270,7 @@ func (c *rlsCodec) data(flags http2.Flags, stream uint32, b []byte, to []reply) 
 	}
 	call.message = append(call.message, b...)
 	if flags.Has(http2.FlagDataEndStream) {
-		return c.finish(stream, to, reply{outcome: failed, kind: "no status", text: "the answer has no status of gRPC"}), nil
+		return c.finish(stream, to, reply{outcome: failed, fault: &fault{"no status", "the answer has no status of gRPC"}}), nil
 	}
 	return to, nil
 }
@@ -314,14 +315,17 @@ func (call *rlsCall) failure() reply {
 	code, err := strconv.ParseUint(call.status, 10, 8)
 	switch {
 	case call.status == "" && call.http != "":
-		return reply{outcome: failed, kind: "status " + call.http, text: "status " + call.http + ", and none of gRPC"}
+		return reply{outcome: failed, fault: &fault{"status " + call.http, "status " + call.http + ", and none of gRPC"}}
 	case err != nil:
-		return reply{outcome: failed, kind: "no status", text: "the answer has no status of gRPC"}
+		return reply{outcome: failed, fault: &fault{"no status", "the answer has no status of gRPC"}}
 	case code == 0:
-		return reply{outcome: failed, kind: "no message", text: "the answer has no message"}
+		return reply{outcome: failed, fault: &fault{"no message", "the answer has no message"}}
 	}
 	kind := codes.Code(code).String()
-	return reply{outcome: failed, kind: kind, text: kind + ": " + call.detail}
+	if plain, err := url.PathUnescape(call.detail); err == nil {
+		call.detail = plain
+	}
+	return reply{outcome: failed, fault: &fault{kind, kind + ": " + call.detail}}
 }
 
 // decided is what a response says.
@@ -336,7 +340,7 @@ func decided(message []byte) reply {
 			return reply{outcome: refused}
 		}
 	}
-	return reply{outcome: failed, kind: "not a decision", text: "the answer is not a RateLimitResponse with an overall_code"}
+	return reply{outcome: failed, fault: &fault{"not a decision", "the answer is not a RateLimitResponse with an overall_code"}}
 }
 
 // finish ends a call.

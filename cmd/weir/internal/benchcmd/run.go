@@ -61,10 +61,16 @@ func newRun(o *options, newCodec func() codec, dial func() (net.Conn, error)) *r
 	if o.rate > 0 {
 		r.schedule = newSchedule(float64(o.rate), o.arrivals, o.seed, r.from, r.end, o.requests)
 	}
-	for range min(o.connections, 2*runtime.GOMAXPROCS(0)) {
-		r.shards = append(r.shards, newShard(o.rate > 0))
-	}
+	r.reset()
 	return r
+}
+
+// reset forgets all counts.
+func (r *run) reset() {
+	r.shards = r.shards[:0]
+	for range min(r.o.connections, 2*runtime.GOMAXPROCS(0)) {
+		r.shards = append(r.shards, newShard(r.schedule != nil))
+	}
 }
 
 func (r *run) now() time.Duration { return time.Since(r.base) }
@@ -110,8 +116,9 @@ func (r *run) skip(due []time.Duration) {
 	}
 }
 
-// connect makes all connections.
+// connect makes all connections. What was counted before is forgotten.
 func (r *run) connect() ([]*connection, error) {
+	r.reset()
 	const atOnce = 64
 	all := make([]*connection, r.o.connections)
 	places := make(chan struct{}, atOnce)
@@ -255,7 +262,7 @@ func (r *run) probe() error {
 	}
 	for i := range c.replies {
 		if reply := &c.replies[i]; reply.outcome == failed {
-			return &probeError{reply.text}
+			return &probeError{reply.fault.text}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package benchcmd
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ func (s *schedule) stop(now time.Duration) (missed int64) {
 	if next >= end || s.left == 0 {
 		return 0
 	}
-	missed = int64((end-next)/s.interval) + 1
+	missed = int64(math.Ceil((end - next) / s.interval))
 	if s.left > 0 {
 		missed = min(missed, s.left)
 	}
