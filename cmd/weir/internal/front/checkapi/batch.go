@@ -17,6 +17,7 @@ type batchMemory struct {
 	pointers []*policy.Request
 	verdict  policy.Verdict
 	told     policy.Verdict // what the header fields tell
+	keys     []byte         // of told
 	answer   []byte
 }
 
@@ -179,12 +180,24 @@ func (m *batchMemory) tellOf(request int) {
 	}
 }
 
+// copyTold makes told a copy of the verdict, which is used again.
+func (m *batchMemory) copyTold() {
+	m.told.Allowed, m.told.Binding = m.verdict.Allowed, m.verdict.Binding
+	m.told.Parts, m.keys = append(m.told.Parts[:0], m.verdict.Parts...), m.keys[:0]
+	for i := range m.told.Parts {
+		p := &m.told.Parts[i]
+		start := len(m.keys)
+		m.keys = append(m.keys, p.Key...)
+		p.Key = m.keys[start:len(m.keys):len(m.keys)]
+	}
+}
+
 // oneByOne decides on the checks one after the other. It answers the decision that binds among them.
 func (h *Handler) oneByOne(
 	w http.ResponseWriter, ctx context.Context, m *batchMemory, checks []asking, //nolint:revive // the context is that of the request
 ) (allowed bool, binding weir.Decision) {
-	m.requests = append(m.requests[:0], policy.Request{})
-	q, v, engine, header := &m.requests[0], &m.verdict, h.limits.Engine(), w.Header()
+	m.requests = append(m.requests[:0], policy.Request{}, policy.Request{})
+	q, v, engine := &m.requests[0], &m.verdict, h.limits.Engine()
 	allowed, told := true, false
 	for i := range checks {
 		a := &checks[i]
@@ -201,10 +214,13 @@ func (h *Handler) oneByOne(
 		allowed = allowed && v.Allowed
 		if d := v.Decision(); (len(v.Parts) > 0 || !v.Allowed) && (!told || bindsMore(&d, &binding)) {
 			told, binding = true, d
-			delete(header, "Retry-After")
-			h.fields.Tell(header, q, v)
+			m.requests[1] = *q
+			m.copyTold()
 		}
 		v.Release()
+	}
+	if told {
+		h.fields.Tell(w.Header(), &m.requests[1], &m.told)
 	}
 	return allowed, binding
 }
