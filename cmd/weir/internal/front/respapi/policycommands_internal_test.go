@@ -1,0 +1,99 @@
+package respapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/policy"
+)
+
+// plainPolicies answers commands for so many policies.
+func plainPolicies(t testing.TB, n int) *policyCommands {
+	t.Helper()
+	set := &policy.Set{}
+	for i := range n {
+		set.Policies = append(set.Policies, policy.Policy{
+			Name: "policy-" + strconv.Itoa(i), Key: live.KeyOfCheck(),
+			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000}}},
+		})
+	}
+	limits, err := live.Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := holds.New(holds.Options{})
+	t.Cleanup(func() {
+		kept.Close()
+		_ = limits.Engine().Close()
+	})
+	p, err := newPolicyCommands(Options{Limits: limits, Holds: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func words(line string) (args [][]byte) {
+	for _, word := range strings.Split(line, " ") {
+		args = append(args, []byte(word))
+	}
+	return args
+}
+
+// TestPolicyCommandsDoNotAllocate: a decision without waiting.
+func TestPolicyCommandsDoNotAllocate(t *testing.T) {
+	if underRace {
+		return // its instrumentation allocates
+	}
+	p := plainPolicies(t, 3)
+	w := resp.Writer{Proto: resp.RESP3}
+	ctx := t.Context()
+	for line, call := range map[string]func(ctx context.Context, w *resp.Writer, args [][]byte){
+		"weir.take policy-1 some-key":      func(ctx context.Context, w *resp.Writer, args [][]byte) { p.take(ctx, nil, w, args) },
+		"weir.take policy-1 some-key 5000": func(ctx context.Context, w *resp.Writer, args [][]byte) { p.take(ctx, nil, w, args) },
+		"weir.peek policy-2 some-key 7":    p.peek,
+	} {
+		args := words(line)
+		if n := testing.AllocsPerRun(200, func() {
+			w.Reset(w.Bytes())
+			call(ctx, &w, args)
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", line, n)
+		}
+	}
+}
+
+// TestManyPoliciesAreRememberedInBounds: a pooled check does not grow with the policies that there have ever been.
+func TestManyPoliciesAreRememberedInBounds(t *testing.T) {
+	p := plainPolicies(t, 300)
+	w := resp.Writer{}
+	for range 2 {
+		for i := range 300 {
+			w.Reset(w.Bytes())
+			p.take(t.Context(), nil, &w, words(fmt.Sprintf("weir.take policy-%d key", i)))
+			if want := fmt.Sprintf("policy-%d\r\n", i); !strings.HasSuffix(string(w.Bytes()), want) || w.Bytes()[5] != '0' {
+				t.Fatalf("%q", w.Bytes())
+			}
+		}
+	}
+}
+
+func BenchmarkPolicyCommands(b *testing.B) {
+	p := plainPolicies(b, 3)
+	w := resp.Writer{}
+	ctx := b.Context()
+	args := words("weir.take policy-1 some-key")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Reset(w.Bytes())
+		p.take(ctx, nil, &w, args)
+	}
+}
