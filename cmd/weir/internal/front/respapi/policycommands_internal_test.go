@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,5 +96,28 @@ func BenchmarkPolicyCommands(b *testing.B) {
 	for b.Loop() {
 		w.Reset(w.Bytes())
 		p.take(ctx, nil, &w, args)
+	}
+}
+
+// TestCommandsAreDocumented: docs/resp.md has the form of each command and each code of an error.
+func TestCommandsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../../docs/resp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	th, _ := clockedThrottle(t, 0)
+	for _, c := range append(th.commands(), plainPolicies(t, 1).commands()...) {
+		form := strings.ToUpper(c.name) + " " + c.arguments
+		if c.name == "throttle" || c.name == "rl.throttle" {
+			form = "`" + strings.ToUpper(c.name) + "`"
+		}
+		if !strings.Contains(string(page), form) {
+			t.Errorf("%s is not documented", form)
+		}
+	}
+	for _, code := range []string{"NOPOLICY", "NOHOLD", "NOREFUND", "TOOMANY", "UNAVAILABLE", "CLOSED"} {
+		if !strings.Contains(string(page), code) {
+			t.Errorf("%s is not documented", code)
+		}
 	}
 }
