@@ -16,7 +16,7 @@ const (
 	// mostBurst is the largest burst.
 	mostBurst = 1_000_000_000_000
 	// mostDescriptors is how many there may be in all files.
-	mostDescriptors = 200_000
+	mostDescriptors = 100_000
 )
 
 // readFile reads the domain of a file.
@@ -181,9 +181,30 @@ func (d *decoder) attach(parent *node, key, value string, child *node) {
 	}
 }
 
-// limitOf reads what a descriptor says about its limit.
+// limitOf reads the limit of a descriptor, if it has one.
 func (d *decoder) limitOf(m *mapping, child *node, s *scope) {
-	l := &Limit{Domain: s.domain, Path: s.path, Source: child.at.String(), levels: s.levels}
+	var l Limit
+	d.modes(m, &l)
+	f, ok := m.get(keyRateLimit)
+	if !ok {
+		for _, name := range []string{keyShadowMode, keyQuotaMode, keyMetadata} {
+			if f, ok := m.get(name); ok {
+				d.warn(f, "has no effect: the descriptor has no limit of its own", "move it to the descriptor with the limit")
+			}
+		}
+		return
+	}
+	l.Domain, l.Path, l.Source, l.levels = s.domain, s.path, child.at.String(), s.levels
+	d.within("."+keyRateLimit, func() {
+		if m, ok := d.read(f.value, limitKind); ok && d.readLimit(m, &l) {
+			child.limit = &l
+			d.limits = append(d.limits, &l)
+		}
+	})
+}
+
+// modes reads what a descriptor says about its limit.
+func (d *decoder) modes(m *mapping, l *Limit) {
 	var quota field
 	l.Shadow, _ = d.flag(m, keyShadowMode)
 	l.Quota, quota = d.flag(m, keyQuotaMode)
@@ -198,21 +219,6 @@ func (d *decoder) limitOf(m *mapping, child *node, s *scope) {
 	if f, ok := m.get(keyMetadata); ok {
 		l.Metadata = d.metadata(f)
 	}
-	f, ok := m.get(keyRateLimit)
-	if !ok {
-		for _, name := range []string{keyShadowMode, keyQuotaMode, keyMetadata} {
-			if f, ok := m.get(name); ok {
-				d.warn(f, "has no effect: the descriptor has no limit of its own", "move it to the descriptor with the limit")
-			}
-		}
-		return
-	}
-	d.within("."+keyRateLimit, func() {
-		if m, ok := d.read(f.value, limitKind); ok && d.readLimit(m, l) {
-			child.limit = l
-			d.limits = append(d.limits, l)
-		}
-	})
 }
 
 // readLimit reads a limit, and answers whether it can be used.

@@ -71,8 +71,8 @@ func appendValue(b []byte, value string) []byte {
 
 // appendKey appends the key of an entry.
 func appendKey(b []byte, key string) []byte {
-	if strings.ContainsAny(key, inKey) {
-		return escaped(b, key, inKey)
+	if strings.IndexByte(key, '=') < 0 {
+		return appendValue(b, key)
 	}
-	return append(b, key...)
+	return escaped(b, key, inKey)
 }

@@ -194,9 +194,9 @@ descriptors:
 `)
 	want := []string{
 		`a.yaml:3:1: name: "name": has no effect in the configuration of a domain: it belongs in a limit; move it there, or remove it`,
-		`a.yaml:6:5: descriptors[0].unit: "unit": has no effect in a descriptor: it belongs in a limit; move it there, or remove it`,
 		`a.yaml:5:10: descriptors[0].key: "a*": is a key, in which * stands for itself: wildcards are for values; ` +
 			`remove it if it is meant to match others`,
+		`a.yaml:6:5: descriptors[0].unit: "unit": has no effect in a descriptor: it belongs in a limit; move it there, or remove it`,
 		`a.yaml:8:52: descriptors[0].rate_limit.shadow_mode: "shadow_mode": has no effect in a limit: it belongs in a descriptor; ` +
 			`move it there, or remove it`,
 		`a.yaml:8:89: descriptors[0].rate_limit.replaces[0].name: "nobody": no limit of the domain has this name; see how it is spelled`,
