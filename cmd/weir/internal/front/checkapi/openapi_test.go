@@ -449,4 +449,3 @@ func fromElsewhere(t *testing.T, h http.Handler, d *document, path string) {
 		t.Errorf("%s: %d %s: %v", path, w.Code, w.Body, err)
 	}
 }
-

@@ -1,0 +1,76 @@
+package checkapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir/cmd/weir/internal/holds"
+)
+
+// wantText compares what is said of a body with what can be shown.
+func wantText(t *testing.T, body []byte, err error) {
+	t.Helper()
+	if err == nil {
+		if !json.Valid(body) {
+			t.Fatalf("%q: is no JSON", body)
+		}
+		return
+	}
+	text := err.Error()
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		t.Fatalf("%q: %q does not print", body, text)
+	}
+}
+
+func FuzzDecodeBatch(f *testing.F) {
+	for _, body := range []string{
+		`{"checks":[{"key":"a"},{"policy":"p","key":"b","cost":0},{"request":{"path":"/","headers":{"a":["b"]}}}],"atomic":true}`,
+		`{"atomic":false,"checks":[{"request":{"cost":0}}]}`, `{"checks":[{"key":"\u00e9"}]}`, `{"checks":[`, `{"checks":[{"request":{"x":1}}]}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		checks, atomic, err := decodeBatch(bytes.Clone(body))
+		wantText(t, body, err)
+		if err != nil {
+			return
+		}
+		if len(checks) == 0 || len(checks) > mostChecks || atomic && len(checks) > mostAtomic {
+			t.Fatalf("%q: %d checks", body, len(checks))
+		}
+		for i := range checks {
+			a := &checks[i]
+			if a.cost < 0 || a.cost > maxCost || len(a.key) > maxKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
+				a.described != nil && (a.key != nil || a.policy != nil || a.described.wait > 0) {
+				t.Fatalf("%q: %+v", body, a)
+			}
+		}
+	})
+}
+
+func FuzzDecodeReserve(f *testing.F) {
+	for _, body := range []string{
+		`{"policy":"p","key":"b","cost":7,"wait":2,"expires_in":0.5}`, `{"request":{"path":"/","cost":3,"wait":1},"expires_in":60}`,
+		`{"id":"a","cost":5}`, `{"id":"\ud83d\udc1f"}`, `{"key":"a","expires_in":86400.000}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, err := decodeReserve(bytes.Clone(body))
+		wantText(t, body, err)
+		if err == nil && (a.cost < 1 || a.cost > maxCost || len(a.key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
+			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.key != nil || a.described.probe)) {
+			t.Fatalf("%q: %+v", body, a)
+		}
+		for _, d := range []dialect{commitDialect, cancelDialect} {
+			a, err := decodeSettlement(bytes.Clone(body), d)
+			wantText(t, body, err)
+			if err == nil && (a.id == nil || a.cost < -1 || a.cost > maxCost || a.key != nil) {
+				t.Fatalf("%q: %+v", body, a)
+			}
+		}
+	})
+}
