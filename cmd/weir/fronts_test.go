@@ -1,0 +1,309 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+)
+
+// allFronts is a server that listens with all fronts.
+type allFronts struct {
+	*server
+
+	resp, grpc string
+	client     *tls.Config // nil without TLS
+}
+
+func startFronts(t *testing.T, client *tls.Config, args ...string) *allFronts {
+	t.Helper()
+	s := &allFronts{server: startServer(t, append(args, "--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0")...), client: client}
+	line := s.logged("msg=serving")
+	find := func(name string) string {
+		found := regexp.MustCompile(" " + name + `=(\S+)`).FindStringSubmatch(line)
+		if found == nil {
+			t.Fatalf("no %s in %s", name, line)
+		}
+		return found[1]
+	}
+	s.resp, s.grpc = find("resp"), find("grpc")
+	return s
+}
+
+func (s *allFronts) redis() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.resp, TLSConfig: s.client, MaxRetries: -1})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *allFronts) dial() *grpc.ClientConn {
+	s.t.Helper()
+	c := insecure.NewCredentials()
+	if s.client != nil {
+		c = credentials.NewTLS(s.client)
+	}
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(c))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// post answers the status and the body of a POST.
+func (s *allFronts) post(path, body string) (int, string) {
+	s.t.Helper()
+	scheme, transport := "http", &http.Transport{TLSClientConfig: s.client, DisableKeepAlives: true}
+	if s.client != nil {
+		scheme = "https"
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, scheme+"://"+s.address+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it is read to its end
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// descriptor asks the rate limit service about one descriptor of one entry.
+func descriptor(ctx context.Context, conn *grpc.ClientConn, domain, key, value string) (*ratelimitv3.RateLimitResponse, error) {
+	return ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
+		Domain: domain, Descriptors: []*commonratelimitv3.RateLimitDescriptor{
+			{Entries: []*commonratelimitv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}},
+		},
+	})
+}
+
+const frontsConfig = `version: 1
+policies:
+  user: {limit: 4/h, key: attributes.user}
+rules:
+  - {name: shop, match: {protocol: rls, host: shop}, limits: user}
+`
+
+// TestFrontsShareOneEngine: whichever front permits are taken by, they are taken from the same limit; and what was reserved by
+// one is settled by another.
+func TestFrontsShareOneEngine(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, config, frontsConfig)
+	s := startFronts(t, nil, "--config", config)
+	conn, client := s.dial(), s.redis()
+
+	if code, text := s.post("/v1/check", `{"policy":"user","key":"alice"}`); code != 200 || !strings.Contains(text, `"remaining":3`) {
+		t.Errorf("HTTP: %d %s", code, text)
+	}
+	taken, err := client.Do(t.Context(), "WEIR.TAKE", "user", "alice").Result()
+	if err != nil || !strings.Contains(fmt.Sprint(taken), "remaining:2") {
+		t.Errorf("RESP: %v, %v", taken, err)
+	}
+	answer, err := descriptor(t.Context(), conn, "shop", "user", "alice")
+	if err != nil || answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OK || answer.GetStatuses()[0].GetLimitRemaining() != 1 {
+		t.Errorf("RLS: %v, %v", answer, err)
+	}
+	code, text := s.post("/v1/reserve", `{"policy":"user","key":"alice"}`)
+	var reserved struct {
+		ID        string `json:"id"`
+		Remaining int64  `json:"remaining"`
+	}
+	if err := json.Unmarshal([]byte(text), &reserved); err != nil || code != 200 || reserved.ID == "" || reserved.Remaining != 0 {
+		t.Fatalf("reserve: %d %s %v", code, text, err)
+	}
+	if answer, err = descriptor(t.Context(), conn, "shop", "user", "alice"); err != nil ||
+		answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		t.Errorf("RLS of nothing: %v, %v", answer, err)
+	}
+	if got, err := client.Do(t.Context(), "WEIR.CANCEL", reserved.ID).Result(); err != nil {
+		t.Errorf("cancel: %v, %v", got, err)
+	}
+	if code, text = s.post("/v1/cancel", `{"id":"`+reserved.ID+`"}`); code != 404 {
+		t.Errorf("cancel again: %d %s", code, text)
+	}
+	if code, text = s.post("/v1/check", `{"policy":"user","key":"alice"}`); code != 200 {
+		t.Errorf("what was canceled: %d %s", code, text)
+	}
+
+	// One shutdown ends all of them.
+	checked, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || checked.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("%v, %v", checked, err)
+	}
+	s.signal(syscall.SIGTERM)
+	if state := s.wait(); state.ExitCode() != 0 {
+		t.Errorf("%v: %s", state, strings.Join(s.lines, "\n"))
+	}
+	for _, address := range []string{s.address, s.resp, s.grpc} {
+		if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); err == nil {
+			_ = c.Close()
+			t.Errorf("%s is listened on", address)
+		}
+	}
+	if _, err := descriptor(t.Context(), conn, "shop", "user", "alice"); status.Code(err) != codes.Unavailable {
+		t.Errorf("RLS of a server that has ended: %v", err)
+	}
+}
+
+// TestFrontsSpeakTLS: with a certificate all fronts speak TLS, and none speaks anything else.
+func TestFrontsSpeakTLS(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key := selfSigned(t)
+	files := map[string][]byte{"cert.pem": certificate, "key.pem": key, "password": []byte("open sesame\n")}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	s := startFronts(t, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, "--tls-cert", filepath.Join(dir, "cert.pem"),
+		"--tls-key", filepath.Join(dir, "key.pem"), "--resp-password-file", filepath.Join(dir, "password"))
+
+	if code, text := s.post("/v1/check", `{"key":"alice"}`); code != 200 {
+		t.Errorf("HTTP: %d %s", code, text)
+	}
+	client := s.redis()
+	if err := client.Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
+		t.Errorf("RESP without the password: %v", err)
+	}
+	client.Options().Password = "open sesame"
+	known := redis.NewClient(client.Options())
+	defer known.Close() //nolint:errcheck // nothing was written
+	if err := known.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("RESP: %v", err)
+	}
+	checked, err := grpc_health_v1.NewHealthClient(s.dial()).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || checked.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("gRPC: %v, %v", checked, err)
+	}
+
+	for name, address := range map[string]string{"http": s.address, "resp": s.resp, "grpc": s.grpc} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = conn.Write([]byte("PING\r\n\r\n"))
+		got, _ := io.ReadAll(conn)
+		if bytes.Contains(got, []byte("PONG")) {
+			t.Errorf("%s without TLS: %q", name, got)
+		}
+		_ = conn.Close()
+	}
+}
+
+// selfSigned is a certificate for 127.0.0.1 that nobody else has signed, and its key.
+func selfSigned(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weir"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+}
+
+// TestRatelimitConfigMovesOver: the configuration of envoyproxy/ratelimit is served as it is, alone or beside rules, and read
+// again when it changes; mistakes end the program with 2, with their places.
+func TestRatelimitConfigMovesOver(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		writeConfig(t, filepath.Join(dir, name), text)
+	}
+	write("shop.yaml", "domain: shop\ndescriptors:\n  - {key: path, value: /login, rate_limit: {unit: hour, requests_per_unit: 2}}\n")
+	s := startFronts(t, nil, "--ratelimit-config", dir)
+	conn := s.dial()
+	for i, want := range []ratelimitv3.RateLimitResponse_Code{1, 1, 2} {
+		if answer, err := descriptor(t.Context(), conn, "shop", "path", "/login"); err != nil || answer.GetOverallCode() != want {
+			t.Errorf("%d: %v, %v", i, answer, err)
+		}
+	}
+	write("blog.yaml", "domain: blog\ndescriptors:\n  - {key: path, rate_limit: {unit: hour, requests_per_unit: 1}}\n")
+	eventually(t, "the new domain is limited", func() bool {
+		answer, err := descriptor(t.Context(), conn, "blog", "path", "/")
+		return err == nil && answer.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT
+	})
+	if answer, err := descriptor(t.Context(), conn, "shop", "path", "/login"); err != nil || answer.GetOverallCode() != 2 {
+		t.Errorf("after a reload: %v, %v", answer, err)
+	}
+
+	write("wrong.yaml", "domain: wrong\ndescriptors:\n  - {key: path, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n")
+	got := weir(t, nil, "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--ratelimit-config", dir)
+	if got.status != 2 || !strings.Contains(got.stderr, filepath.Join(dir, "wrong.yaml")+":3:") || !strings.Contains(got.stderr, "fortnight") {
+		t.Errorf("%d %s", got.status, got.stderr)
+	}
+}
+
+// TestFrontFlagsMisuse: flags that need another one say so.
+func TestFrontFlagsMisuse(t *testing.T) {
+	for args, want := range map[string]string{
+		"--resp-connections 5":                             "--resp-connections needs --resp",
+		"--resp 127.0.0.1:0 --resp-connections 0":          `--resp-connections "0": must be a whole number from 1 to 1000000`,
+		"--resp nowhere":                                   `--resp "nowhere": must be host:port`,
+		"--tls-key key.pem":                                "--tls-key needs --tls-cert",
+		"--tls-cert cert.pem":                              "--tls-cert needs --tls-key",
+		"--tls-client-ca ca.pem":                           "--tls-client-ca needs --tls-cert and --tls-key",
+		"--tls-cert none.pem --tls-key none.pem":           "weir: certificate: open none.pem",
+		"--resp 127.0.0.1:0 --resp-password-file none.txt": "weir: password: open none.txt",
+		"--ratelimit-config x":                             "--ratelimit-config needs --grpc",
+		"--ratelimit-merge":                                "--ratelimit-merge needs --ratelimit-config",
+		"--grpc 127.0.0.1:0 --ratelimit-config none":       "weir: configuration: stat none",
+		"--grpc :0 --ratelimit-config x --burst 3":         "--burst cannot stand with --config or --ratelimit-config",
+		"--grpc :0 --ratelimit-config x --ratelimit-algorithm leaky": `--ratelimit-algorithm "leaky": must be fixed_window, token_bucket, ` +
+			"sliding_window or sliding_counter",
+	} {
+		got := weir(t, nil, append([]string{"serve", "--http", "127.0.0.1:0"}, strings.Fields(args)...)...)
+		if got.status != 2 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %d %s", args, got.status, got.stderr)
+		}
+	}
+}
