@@ -148,6 +148,30 @@ func TestLimitByOfSeveral(t *testing.T) {
 	}
 }
 
+// TestLimitByAndCandidate: the candidate is asked about a key that is held to the limit of the policy, and about no other.
+func TestLimitByAndCandidate(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{
+			Name: "p", Limits: one(perHour(6)), Key: policy.MethodText(), Candidate: one(perHour(5)),
+			LimitBy: bringing(map[string]weir.Limit{"nine": perHour(9)}),
+		}},
+		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
+	})
+	brings, usual := policy.Request{Method: "A", Host: "nine"}, policy.Request{Method: "A"}
+	for _, c := range []struct {
+		asks []*policy.Request
+		want uint64
+	}{
+		{[]*policy.Request{&brings}, 0},
+		{[]*policy.Request{&brings, &usual}, 0}, // under the limit of the first
+		{[]*policy.Request{&usual, &brings}, 2},
+	} {
+		if v := takeAll(t, e, c.asks...); !v.Allowed || e.Report().Policies[0].Difference.Requests != c.want {
+			t.Errorf("%+v, %+v", v.Decision(), e.Report().Policies[0].Difference)
+		}
+	}
+}
+
 // TestLimitByTableFull: a limiter can tell 65,534 other limits of its keys apart. One more is refused, while those that are known, and
 // what the policy itself says, hold on.
 func TestLimitByTableFull(t *testing.T) {
