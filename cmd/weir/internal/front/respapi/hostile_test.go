@@ -1,0 +1,311 @@
+package respapi_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
+	"github.com/weirhq/weir/cmd/weir/internal/resp"
+)
+
+// eventually waits until something is true of what other goroutines do.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a real socket is waited for
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func TestProtocolErrorsEndTheConnection(t *testing.T) {
+	s := start(t, nil)
+	for stream, want := range map[string]string{
+		"*1\r\n$99999999999\r\n":             "-ERR Protocol error: invalid bulk length",
+		"*1\r\n$-5\r\n":                      "-ERR Protocol error: invalid bulk length",
+		"*2147483647\r\n":                    "-ERR Protocol error: invalid multibulk length",
+		"*1\r\n:1\r\n":                       "-ERR Protocol error: expected '$', got ':'",
+		"echo \"\r\n":                        "-ERR Protocol error: unbalanced quotes in request",
+		strings.Repeat("x", 64<<10):          "-ERR Protocol error: too big inline request",
+		"\x16\x03\x01\x02\x00\x01\x00\x01":   "-ERR Protocol error: TLS is not spoken here",
+		"*" + strings.Repeat("1", 1000) + "": "-ERR Protocol error: too big mbulk count string",
+	} {
+		c := s.dial()
+		c.send("PING\r\n" + stream + "\r\nPING\r\n")
+		if got := c.receive(); got != "+PONG" {
+			t.Error(got)
+		}
+		if got := c.receive(); got != want {
+			t.Errorf("%.50q: %s, want %s", stream, got, want)
+		}
+		c.expectEnd()
+	}
+	// A form in a web page can be sent here, but its second line is not a command.
+	c := s.dial()
+	c.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n")
+	c.expectEnd()
+	if got := s.Status()["protocol_errors"]; got != int64(9) {
+		t.Errorf("%v protocol errors", got)
+	}
+}
+
+func TestLongPipeline(t *testing.T) {
+	c := start(t, nil).dial()
+	const commands = 100_000
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(bytes.Repeat([]byte("*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n"), commands))
+		sent <- err
+	}()
+	for i := range commands {
+		if r, err := c.replies.Read(); err != nil || string(r.Text) != "0123456789" {
+			t.Fatalf("reply %d: %s, error %v", i, show(r), err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	c.expect("+PONG", "PING")
+}
+
+// TestCommandsInPieces: commands longer than the buffer, in whatever pieces they arrive.
+func TestCommandsInPieces(t *testing.T) {
+	c := start(t, nil).dial()
+	long := strings.Repeat("0123456789abcdef", 4096)
+	for _, size := range []int{0, 1, 16383, 16384, 16385, 40_000, len(long)} {
+		c.expect("$"+long[:size], "ECHO", long[:size])
+	}
+	var stream []byte
+	for range 10 {
+		stream = resp.AppendCommand(stream, "ECHO", long)
+		stream = resp.AppendCommand(stream, "ECHO", "short")
+	}
+	go func() {
+		for piece := 1; len(stream) > 0; piece = piece*7%40_009 + 1 {
+			n, err := c.Write(stream[:min(piece, len(stream))])
+			if err != nil {
+				return // the reader tells
+			}
+			stream = stream[n:]
+		}
+	}()
+	for range 10 {
+		if got := c.receive(); got != "$"+long {
+			t.Fatalf("%.100s", got)
+		}
+		if got := c.receive(); got != "$short" {
+			t.Fatalf("%.100s", got)
+		}
+	}
+}
+
+func TestHalfCommandsEndInTime(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.ReadTimeout = 50 * time.Millisecond })
+	idle := s.dial()
+	idle.expect("+PONG", "PING")
+	half := s.dial()
+	half.send("*1\r\n$4\r\nPI")
+	half.expectEnd()
+	half = s.dial()
+	half.send("PING\r\nPIN")
+	if got := half.receive(); got != "+PONG" {
+		t.Error(got)
+	}
+	half.expectEnd()
+	// One that trickles has no more time.
+	half = s.dial()
+	if _, err := io.Copy(half, &trickle{}); err == nil {
+		t.Error("a client that never ends its command goes on and on")
+	}
+	eventually(t, "three have timed out", func() bool { return s.Status()["timeouts"] == int64(3) })
+	// Whoever is silent between two commands has all the time there is.
+	idle.expect("+PONG", "PING")
+}
+
+// trickle is a command that never ends.
+type trickle struct{}
+
+func (*trickle) Read(b []byte) (int, error) {
+	time.Sleep(5 * time.Millisecond) //nolint:forbidigo // it is slow on purpose
+	b[0] = 'x'
+	return 1, nil
+}
+
+func TestIdleTimeout(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.IdleTimeout = 50 * time.Millisecond })
+	c := s.dial()
+	for range 10 {
+		c.expect("+PONG", "PING")
+	}
+	c.expectEnd()
+}
+
+func TestStrangersMustHurry(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.Password, o.ReadTimeout = "secret", 50*time.Millisecond })
+	known := s.dial()
+	known.expect("+OK", "AUTH", "secret")
+	s.dial().expectEnd()
+	stranger := s.dial()
+	stranger.expect("-NOAUTH Authentication required.", "PING")
+	stranger.expectEnd()
+	known.expect("+PONG", "PING")
+}
+
+// TestSlowReaders: a client that does not read its replies is cut off, and holds nobody else up.
+func TestSlowReaders(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.WriteTimeout = 50 * time.Millisecond })
+	slow := s.dial()
+	command := resp.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
+	for {
+		if _, err := slow.Write(command); err != nil {
+			break
+		}
+	}
+	eventually(t, "it has timed out", func() bool { return s.Status()["timeouts"] == int64(1) })
+	s.dial().expect("+PONG", "PING")
+}
+
+func TestMaxConnections(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.MaxConnections = 2 })
+	first, second := s.dial(), s.dial()
+	first.expect("+PONG", "PING")
+	second.expect("+PONG", "PING")
+	third := s.dial()
+	third.send("PING\r\n")
+	if got := third.receive(); got != "-ERR max number of clients reached" {
+		t.Error(got)
+	}
+	third.expectEnd()
+	first.expect("+OK", "QUIT")
+	_ = first.Close()
+	eventually(t, "there is room", func() bool { return s.Status()["connections"] == 1 })
+	s.dial().expect("+PONG", "PING")
+	if got := s.Status()["rejected"]; got != int64(1) {
+		t.Error(got)
+	}
+}
+
+func TestManyLongCommandsAreRefused(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.MaxLarge = 64 << 10 })
+	long := strings.Repeat("x", 60_000)
+	command := "*2\r\n$4\r\nECHO\r\n$60000\r\n" + long
+	both := []*client{s.dial(), s.dial()}
+	for _, c := range both {
+		c.send(command)
+	}
+	eventually(t, "one is refused", func() bool { return s.Status()["rejected"] == int64(1) })
+	answers := make(map[string]int)
+	for _, c := range both {
+		_, _ = io.WriteString(c, "\r\n") // one is closed
+		answers[c.receive()]++
+		_ = c.Close()
+	}
+	if answers["$"+long] != 1 || answers["-ERR too many long commands are arriving at the same time"] != 1 {
+		t.Errorf("%d different answers", len(answers))
+	}
+	third := s.dial()
+	third.expect("+PONG", "PING")
+	eventually(t, "there is room again", func() bool { return s.Status()["connections"] == 1 })
+	third.expect("$"+long, "ECHO", long)
+}
+
+// TestIdleConnectionsAreCheap: a silent connection has no buffers.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	const connections, most = 2000, 6 << 10
+	s := start(t, nil)
+	memory := func() int64 {
+		runtime.GC() // the first takes what pools hold out of use
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before := memory()
+	clients := make([]net.Conn, connections)
+	for i := range clients {
+		nc, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close() //nolint:errcheck // the test is over
+		clients[i] = nc
+		if _, err := nc.Write([]byte("PING\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pong [7]byte
+	for _, nc := range clients {
+		if _, err := io.ReadFull(nc, pong[:]); err != nil || string(pong[:]) != "+PONG\r\n" {
+			t.Fatal(string(pong[:]), err)
+		}
+	}
+	each := (memory() - before) / connections
+	t.Logf("%d bytes for each idle connection, those of its client in this test included", each)
+	if each > most {
+		t.Errorf("an idle connection takes %d bytes, more than %d", each, most)
+	}
+	if _, err := clients[connections-1].Write([]byte("PING\r\n")); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(clients[connections-1], pong[:]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownAnswersWhatItHasReceived(t *testing.T) {
+	s := start(t, nil)
+	idle := s.dial()
+	idle.expect("+PONG", "PING")
+	const clients = 8
+	var wg sync.WaitGroup
+	var started sync.WaitGroup
+	started.Add(clients)
+	for range clients {
+		c := s.dial()
+		wg.Go(func() {
+			// A batch is sent only when the one before is answered, so that all of it has been received or none.
+			batch := bytes.Repeat([]byte("*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n"), 100)
+			for round := 0; ; round++ {
+				if _, err := c.Write(batch); err != nil {
+					return
+				}
+				if round == 10 {
+					started.Done()
+				}
+				for i := range 100 {
+					_, err := c.replies.Read()
+					switch {
+					case err == nil:
+					case i == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+						return // it came too late
+					default:
+						t.Errorf("%d replies of 100, then %v", i, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	started.Wait()
+	s.stop()
+	wg.Wait()
+	idle.expectEnd()
+	if got := s.Status()["connections"]; got != 0 {
+		t.Errorf("%v connections after Shutdown", got)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(l); !errors.Is(err, respapi.ErrServerClosed) {
+		t.Error(err)
+	}
+}
