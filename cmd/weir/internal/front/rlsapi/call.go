@@ -29,7 +29,9 @@ type call struct {
 	probed      group                   // those of them that charge nothing, where the engine cannot be told so with the others
 	apart       group                   // whose limits refuse nobody
 	refunded    group                   // that give hits back
-	looked      policy.Verdict          // what limits would answer
+	looked      policy.Verdict          // beside those of the groups
+	charging    []int                   // descriptors that are charged although they were refused
+	reported    bool                    // the answer is that it was charged
 
 	statuses []told // by descriptor
 	over     bool   // the answer
@@ -76,7 +78,7 @@ func (c *call) release() {
 		*r = policy.Request{Attributes: r.Attributes}
 	}
 	c.q.reset()
-	c.tooLong, c.over = 0, false
+	c.tooLong, c.over, c.reported = 0, false, false
 	c.matched, c.statuses, c.asked = nil, c.statuses[:0], c.asked[:0]
 	for _, g := range [...]*group{&c.charged, &c.probed, &c.apart, &c.refunded} {
 		g.requests = g.requests[:0]
@@ -142,6 +144,9 @@ func (c *call) decide(ctx context.Context) error {
 		c.ask(ctx, g)
 		if err := g.counts(c); err != nil {
 			return err
+		}
+		if c.over && len(c.matched) > 0 {
+			c.drain(ctx)
 		}
 	}
 	if len(c.apart.requests) > 0 {
@@ -223,7 +228,7 @@ func (c *call) tell(a asked) (t told) {
 	if !limited {
 		return t
 	}
-	t.over = !d.Allowed && a.group != &c.refunded
+	t.over = !d.Allowed && a.group != &c.refunded && !c.reported
 	for i := range v.Parts {
 		p := &v.Parts[i]
 		if p.Request != a.place || p.Decision != d || p.Unasked && d.Allowed {

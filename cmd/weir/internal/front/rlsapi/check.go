@@ -1,8 +1,6 @@
 package rlsapi
 
 import (
-
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -89,4 +87,3 @@ func (q *question) hitsOf(d *descriptor) int64 {
 func tooLong(n int) error {
 	return invalid("the request has %d bytes: must have at most %d", n, longestRequest)
 }
-
