@@ -458,10 +458,10 @@ func TestServerThatEndsConnections(t *testing.T) {
 			return n.Add(1)%500 != 0
 		})
 		args := []string{
-			"resp", "--address", address, "--command", "PING", "--requests", "1000", "--warmup", "0s", "--connections", "2", "--pipeline", "4",
+			"resp", "--address", address, "--command", "PING", "--requests", "1300", "--warmup", "0s", "--connections", "2", "--pipeline", "4",
 		}
 		p := measured(t, append(args, extra...)...)
-		if p.Requests != 1000 || p.Errors < 2 || p.Errors > 8 || p.Reconnects != 2 || p.Response.Count != 1000-p.Errors {
+		if p.Requests != 1300 || p.Errors < 2 || p.Errors > 8 || p.Reconnects != 2 || p.Response.Count != 1300-p.Errors {
 			t.Errorf("%s: %d requests, %d errors, %d reconnects", what, p.Requests, p.Errors, p.Reconnects)
 		}
 		for _, k := range p.ErrorKinds {

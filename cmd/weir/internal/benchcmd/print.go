@@ -51,7 +51,11 @@ func (p *report) print(w io.Writer, out terminal.Output) {
 	}
 	line("errors", number(p.Errors), share(p.Errors, p.Requests))
 	for _, k := range p.ErrorKinds {
-		fmt.Fprintln(w, fit(fmt.Sprintf("%26s  %s: %s", number(k.Count), k.Kind, k.First), columns))
+		text := k.First
+		if !strings.HasPrefix(text, k.Kind) {
+			text = k.Kind + ": " + text
+		}
+		fmt.Fprintln(w, fit(fmt.Sprintf("%26s  %s", number(k.Count), text), columns))
 	}
 	if p.Reconnects > 0 {
 		line("reconnects", number(p.Reconnects), "")
@@ -95,7 +99,7 @@ func wanted(c *configurationJSON) string {
 	if c.RatePerSecond == 0 {
 		return ""
 	}
-	text := humanize.CommafWithDigits(c.RatePerSecond, 2) + "/s wanted"
+	text := humanize.Commaf(c.RatePerSecond) + "/s wanted"
 	if c.Arrivals == poisson {
 		text += ", at random"
 	}

@@ -26,6 +26,12 @@ type shard struct {
 	last     time.Duration // when the last answer came
 }
 
+// longestFault is how much is kept of what a server says.
+const (
+	longestFault = 300
+	longestKind  = 40
+)
+
 // failure is a kind of error.
 type failure struct {
 	count int64
@@ -74,10 +80,10 @@ func (s *shard) add(r *sample, n int64, now time.Duration) {
 		note(s.late, r.late, n)
 	}
 	if r.outcome == failed {
-		kind := boundedKind(s.failures, r.fault.kind)
+		kind := boundedKind(s.failures, fit(r.fault.kind, longestKind))
 		f := s.failures[kind]
 		if f == nil {
-			f = &failure{text: r.fault.text}
+			f = &failure{text: fit(r.fault.text, longestFault)}
 			s.failures[kind] = f
 		}
 		f.count += n

@@ -19,7 +19,8 @@ type report struct {
 
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
 	Requests       int64   `json:"requests"`
-	RatePerSecond  float64 `json:"rate_per_second"`
+	// RatePerSecond is of those without an error.
+	RatePerSecond float64 `json:"rate_per_second"`
 	// Allowed and Refused are null where a reply is no decision.
 	Allowed    *int64      `json:"allowed"`
 	Refused    *int64      `json:"refused"`
@@ -30,8 +31,6 @@ type report struct {
 	OpenLoop   *openJSON   `json:"open_loop"` // null in a closed loop
 	Generator  cpuJSON     `json:"generator"`
 	Notes      []string    `json:"notes"`
-
-	decision bool
 }
 
 // configurationJSON is what was asked for.
@@ -106,7 +105,7 @@ func newReport(o *options, what string, r *run, result *result) *report {
 		Front: o.front, Request: what, Configuration: configurationOf(o), Versions: versions(),
 		Complete: !result.interrupted && result.failure == nil, ElapsedSeconds: result.elapsed.Seconds(), Requests: t.requests(),
 		Errors: t.counts[failed], ErrorKinds: []kindJSON{}, Reconnects: result.reconnects, Response: latencies(t.response), Notes: []string{},
-		Generator: cpuJSON{Processors: result.processors}, decision: t.counts[answered] == 0,
+		Generator: cpuJSON{Processors: result.processors},
 	}
 	switch {
 	case result.failure != nil:
@@ -115,9 +114,9 @@ func newReport(o *options, what string, r *run, result *result) *report {
 		p.Error = "interrupted"
 	}
 	if result.elapsed > 0 {
-		p.RatePerSecond = float64(p.Requests) / result.elapsed.Seconds()
+		p.RatePerSecond = float64(p.Requests-p.Errors) / result.elapsed.Seconds()
 	}
-	if p.decision {
+	if o.command.text == "" {
 		p.Allowed, p.Refused = &t.counts[allowed], &t.counts[refused]
 	}
 	for _, kind := range t.kinds() {

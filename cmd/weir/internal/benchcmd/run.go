@@ -262,7 +262,7 @@ func (r *run) probe() error {
 	}
 	for i := range c.replies {
 		if reply := &c.replies[i]; reply.outcome == failed {
-			return &probeError{reply.fault.text}
+			return &probeError{fit(reply.fault.text, longestFault)}
 		}
 	}
 	return nil
