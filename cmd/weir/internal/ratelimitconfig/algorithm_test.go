@@ -11,21 +11,23 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// TestAlgorithms: each unit, with the least and the most requests, can be counted by each algorithm, of a file and of an override, by
-// each consistency.
+// TestAlgorithms: each unit, with the least and the most requests, can be counted by each algorithm, of a file and of an
+// override, by each consistency.
 func TestAlgorithms(t *testing.T) {
 	for a := ratelimitconfig.FixedWindow; a <= ratelimitconfig.SlidingCounter; a++ {
-		text, n := "domain: d\ndescriptors:\n", 0
+		var text strings.Builder
+		text.WriteString("domain: d\ndescriptors:\n")
+		n := 0
 		for u := ratelimitconfig.Second; u <= ratelimitconfig.Year; u++ {
 			for _, requests := range []string{"0", "1", "4294967295", "1, unit_multiplier: 10", "4294967295, unit_multiplier: 10"} {
 				for _, c := range []string{"local", "coherent", "leased", "optimistic"} {
 					n++
-					text += fmt.Sprintf("- {key: k%d, rate_limit: {unit: %v, requests_per_unit: %s, consistency: %s}}\n", n, u, requests, c)
+					fmt.Fprintf(&text, "- {key: k%d, rate_limit: {unit: %v, requests_per_unit: %s, consistency: %s}}\n", n, u, requests, c)
 				}
 			}
 		}
 		for _, policies := range []int{1000, 20, 1} {
-			c := parse(t, ratelimitconfig.Options{Algorithm: a, Policies: policies}, text) // Set.Check accepts them
+			c := parse(t, ratelimitconfig.Options{Algorithm: a, Policies: policies}, text.String()) // Set.Check accepts them
 			for _, l := range c.Limits {
 				if err := l.Counted.Check(); err != nil {
 					t.Errorf("%v: %s: %v", a, l.Source, err)

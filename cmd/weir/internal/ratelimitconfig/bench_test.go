@@ -2,6 +2,7 @@ package ratelimitconfig_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
@@ -9,11 +10,12 @@ import (
 
 // matches are descriptors of two entries, by what they match.
 func matches(t testing.TB) map[string]func(m *ratelimitconfig.Match) {
-	text := "domain: d\ndescriptors:\n- key: tenant\n  value: t\n  descriptors:\n"
+	var b strings.Builder
+	b.WriteString("domain: d\ndescriptors:\n- key: tenant\n  value: t\n  descriptors:\n")
 	for i := range 100 {
-		text += fmt.Sprintf("  - {key: path, value: /v%d/x, %s}\n  - {key: path, value: '/w%d/*', %s}\n", i, limit, i, limit)
+		fmt.Fprintf(&b, "  - {key: path, value: /v%d/x, %s}\n  - {key: path, value: '/w%d/*', %s}\n", i, limit, i, limit)
 	}
-	text += "  - {key: path, " + limit + "}\n- {key: tenant, descriptors: [{key: path, " + limit + "}]}\n"
+	text := b.String() + "  - {key: path, " + limit + "}\n- {key: tenant, descriptors: [{key: path, " + limit + "}]}\n"
 	c, grouped := parse(t, ratelimitconfig.Options{}, text), parse(t, ratelimitconfig.Options{Policies: 1}, text)
 	all := make(map[string]func(m *ratelimitconfig.Match))
 	for name, path := range map[string]string{"value": "/v50/x", "wildcard": "/w50/abc", "key": "/other"} {

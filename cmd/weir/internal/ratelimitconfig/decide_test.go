@@ -3,6 +3,7 @@ package ratelimitconfig_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,11 +78,12 @@ func TestWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Virtual time begins at midnight of Saturday, 1 January 2000, UTC.
 		time.Sleep(36*time.Hour + 90*time.Minute + 20*time.Second) // Sunday 13:30:20
-		var text string
+		var text strings.Builder
+		text.WriteString("domain: d\ndescriptors:\n")
 		for _, unit := range []string{"second", "minute", "hour", "day", "week", "month", "year"} {
-			text += fmt.Sprintf("  - {key: %s, rate_limit: {unit: %s, requests_per_unit: 1}}\n", unit, unit)
+			fmt.Fprintf(&text, "  - {key: %s, rate_limit: {unit: %s, requests_per_unit: 1}}\n", unit, unit)
 		}
-		s := serve(t, parse(t, ratelimitconfig.Options{}, "domain: d\ndescriptors:\n"+text))
+		s := serve(t, parse(t, ratelimitconfig.Options{}, text.String()))
 		for unit, want := range map[string]time.Duration{
 			"minute": 40 * time.Second,
 			"hour":   29*time.Minute + 40*time.Second,
@@ -108,25 +110,26 @@ func TestWindows(t *testing.T) {
 // TestManyLimitsInOnePolicy: limits that share policies decide as those with policies of their own.
 func TestManyLimitsInOnePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		text := "domain: d\ndescriptors:\n"
+		var text strings.Builder
+		text.WriteString("domain: d\ndescriptors:\n")
 		for i, more := range []string{
 			"", ", algorithm: token_bucket", ", algorithm: token_bucket, burst: 9", ", algorithm: sliding_window",
 			", algorithm: sliding_counter", ", unit_multiplier: 3",
 		} {
 			for j, unit := range []string{"second", "minute", "hour"} {
-				text += fmt.Sprintf("  - {key: k%d, value: v%d, rate_limit: {unit: %s, requests_per_unit: %d%s}}\n", i, j, unit, 3+j, more)
-				text += fmt.Sprintf("  - {key: k%d, value: 'w%d*', rate_limit: {unit: %s, requests_per_unit: %d%s}}\n", i, j, unit, 2+j, more)
+				fmt.Fprintf(&text, "  - {key: k%d, value: v%d, rate_limit: {unit: %s, requests_per_unit: %d%s}}\n", i, j, unit, 3+j, more)
+				fmt.Fprintf(&text, "  - {key: k%d, value: 'w%d*', rate_limit: {unit: %s, requests_per_unit: %d%s}}\n", i, j, unit, 2+j, more)
 			}
 		}
 		var servers []*server
 		for policies, want := range map[int]int{0: 38, 10: 7, 1: 7} {
-			c := parse(t, ratelimitconfig.Options{Policies: policies}, text)
+			c := parse(t, ratelimitconfig.Options{Policies: policies}, text.String())
 			if len(c.Policies) != want {
 				t.Fatalf("%d policies, want %d", len(c.Policies), want)
 			}
 			servers = append(servers, serve(t, c))
 		}
-		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+		random := rand.New(rand.NewPCG(1, 2))
 		for range 20_000 {
 			descriptor := fmt.Sprintf("k%d=%s%d", random.IntN(6), []string{"v", "w"}[random.IntN(2)], random.IntN(3))
 			hits := random.Uint64N(3)

@@ -198,7 +198,8 @@ func (d *decoder) items(f field, what, example string) []*yaml.Node {
 		if at.Kind != yaml.ScalarNode || at.Value == "" {
 			at = f.key
 		}
-		d.mistakes.add(d.place(at), d.where(), valueOf(f.value), "must be a list of "+what, "write a line with - for each: "+example)
+		d.mistakes.add(d.place(at), d.where(), valueOf(f.value), "must be a list of "+what,
+			"write a line with - for each: "+example)
 		return nil
 	}
 	if !d.spend(1 + len(f.value.Content)) {
@@ -249,7 +250,8 @@ func (d *decoder) number(f field, lo, hi int64) (int64, bool) {
 	case f.value.Style&quoted != 0:
 		d.wrongField(f, "is text: "+must, "write it without quotes")
 	case err != nil || digits != strconv.FormatInt(n, 10) || strings.HasPrefix(f.value.Value, "_"):
-		d.wrongField(f, "is not written as a decimal number in range: "+must, fmt.Sprintf("write %d, for instance", max(lo, min(hi, 100))))
+		d.wrongField(f, "is not written as a decimal number in range: "+must,
+			fmt.Sprintf("write %d, for instance", max(lo, min(hi, 100))))
 	case n < lo || n > hi:
 		d.wrongField(f, must, fmt.Sprintf("write %d, for instance", min(max(n, lo), hi)))
 	default:

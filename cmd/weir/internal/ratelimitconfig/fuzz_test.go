@@ -10,11 +10,11 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// FuzzParse reads anything: no panic, mistakes that have a place and a fix, and nothing accepted that the engine refuses, or whose
-// limits no descriptor leads to.
+// FuzzParse reads anything: no panic, mistakes that have a place and a fix, and nothing accepted that the engine refuses, or
+// whose limits no descriptor leads to.
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(4) {
-		r := &random{Rand: rand.New(rand.NewPCG(seed, 4))} //nolint:gosec // a test
+		r := &random{Rand: rand.New(rand.NewPCG(seed, 4))}
 		var b strings.Builder
 		b.WriteString("domain: d\n")
 		write(&b, "", r.tree(2))

@@ -24,8 +24,8 @@ func keyOfOwn(levels []level) []part {
 	return parts
 }
 
-// keyOfGroup is the key in a policy that other limits have as well: the domain and the whole descriptor, "domain|key=value|key=value".
-// What a wildcard shares has the wildcard as its value.
+// keyOfGroup is the key in a policy that other limits have as well: the domain and the whole descriptor,
+// "domain|key=value|key=value". What a wildcard shares has the wildcard as its value.
 func keyOfGroup(domain string, levels []level) []part {
 	var parts []part
 	text := escaped(nil, domain, inValue)

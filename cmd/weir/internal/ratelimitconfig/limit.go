@@ -60,12 +60,12 @@ func (u Unit) Duration() time.Duration {
 type Limit struct {
 	// Domain is the domain, Path the descriptor as the statistics of envoyproxy/ratelimit name it: "domain.key_value.key2".
 	Domain, Path string
-	// Policy is the name of the policy that counts it, PolicyBytes the same for those who need bytes, which must not be changed.
-	// They are empty if the limit is Unlimited.
+	// Policy is the name of the policy that counts it, PolicyBytes the same for those who need bytes, which must not be
+	// changed. They are empty if the limit is Unlimited.
 	Policy      string
 	PolicyBytes []byte
-	// RequestsPerUnit, Unit, UnitMultiplier and Name are those of the file. RequestsPerUnit may be 0: then nothing is granted. It is for
-	// UnitMultiplier units, where 0 stands for 1.
+	// RequestsPerUnit, Unit, UnitMultiplier and Name are those of the file. RequestsPerUnit may be 0: then nothing is
+	// granted. It is for UnitMultiplier units, where 0 stands for 1.
 	RequestsPerUnit uint32
 	Unit            Unit
 	UnitMultiplier  uint32

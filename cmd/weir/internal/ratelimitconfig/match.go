@@ -36,15 +36,16 @@ const (
 type Match struct {
 	// Outcome says whether a limit holds.
 	Outcome Outcome
-	// Overrides tells that the policy must be asked with Brought: the limit of an override, or one whose policy counts others as well.
+	// Overrides tells that the policy must be asked with Brought: the limit of an override, or one whose policy counts
+	// others as well.
 	Overrides bool
-	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit, Unit,
-	// UnitMultiplier, Shadow and Counted, and is valid until the Match is used again.
+	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit,
+	// Unit, UnitMultiplier, Shadow and Counted, and is valid until the Match is used again.
 	Limit *Limit
 	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again.
 	Key []byte
-	// Cost is how many permits the descriptor takes: the hits, up to 10^15. If the limit is 0 per unit it is more than the policy
-	// ever has, unless there are no hits.
+	// Cost is how many permits the descriptor takes: the hits, up to 10^15. If the limit is 0 per unit it is more than the
+	// policy ever has, unless there are no hits.
 	Cost int64
 	// Brought is the limit that the request brings with it if Overrides is set.
 	Brought weir.Limit
@@ -52,10 +53,10 @@ type Match struct {
 	override Limit
 }
 
-// Match finds the limit of a descriptor that counts so many hits. A descriptor has the limit of exactly as many nested descriptors of
-// the file as it has entries: each is the one with the key and the value, or the first with a wildcard that matches the value, or
-// that with the key alone. A descriptor with an override has that in every domain there is. Nothing is allocated but Key,
-// once.
+// Match finds the limit of a descriptor that counts so many hits. A descriptor has the limit of exactly as many nested
+// descriptors of the file as it has entries: each is the one with the key and the value, or the first with a wildcard that
+// matches the value, or that with the key alone. A descriptor with an override has that in every domain there is. Nothing is
+// allocated but Key, once.
 func (c *Config) Match(m *Match, domain string, entries []Entry, override Override, hits uint64) {
 	m.Outcome, m.Overrides, m.Limit, m.Key, m.Cost = None, false, nil, m.Key[:0], int64(min(hits, uint64(algo.MaxPermits)))
 	d := c.domains[domain]
@@ -132,8 +133,8 @@ func (c *Config) matchOverride(m *Match, domain string, entries []Entry, o Overr
 	m.nothing(m.Limit)
 }
 
-// Replace makes those matches of one request Replaced whose limits have a name that another of its limits replaces. Those that are
-// Unlimited replace others, and are not replaced themselves.
+// Replace makes those matches of one request Replaced whose limits have a name that another of its limits replaces. Those
+// that are Unlimited replace others, and are not replaced themselves.
 func Replace(matches []Match) {
 	for i := range matches {
 		if matches[i].Limit == nil {

@@ -79,8 +79,8 @@ func (c *Config) Domains() []string {
 	return names
 }
 
-// Parse reads files. If they cannot be used, the error is an *[Errors], which lists all that is wrong with them, or says which option
-// cannot be used.
+// Parse reads files. If they cannot be used, the error is an *[Errors], which lists all that is wrong with them, or says
+// which option cannot be used.
 func Parse(files []File, o Options) (*Config, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -203,8 +203,8 @@ type namer struct {
 	used  map[string]bool
 }
 
-// name is a text as the name of a policy, or what is left of it: characters that names cannot have become "_". A name that was changed,
-// or is used already, has the hash of identity behind it, so that it does not depend on what else there is.
+// name is a text as the name of a policy, or what is left of it: characters that names cannot have become "_". A name that
+// was changed, or is used already, has the hash of identity behind it, so that it does not depend on what else there is.
 func (n *namer) name(text, identity string) string {
 	safe := make([]byte, 0, longestName)
 	for i := range len(text) {

@@ -41,11 +41,11 @@ func (r *random) tree(depth int) []*descriptor {
 			d.value = r.pick("*", "a*", "ab*", "*b", "a*c", "a*b*", "**", "*a*", "x/*") // asterisks at any place
 			d.shared = r.IntN(2) == 0
 		}
-		if at := fmt.Sprintf("%q %q", d.key, d.value); seen[at] {
+		at := fmt.Sprintf("%q %q", d.key, d.value)
+		if seen[at] {
 			continue
-		} else {
-			seen[at] = true
 		}
+		seen[at] = true
 		if r.IntN(3) > 0 {
 			r.limits++
 			d.limit = r.limits
@@ -129,7 +129,7 @@ func pattern(value string) *regexp.Regexp {
 // TestMatchAgainstReference compares limits and counters with those of the plainest way to look, on random trees.
 func TestMatchAgainstReference(t *testing.T) {
 	for seed := range uint64(200) {
-		r := &random{Rand: rand.New(rand.NewPCG(seed, 3))} //nolint:gosec // a test
+		r := &random{Rand: rand.New(rand.NewPCG(seed, 3))}
 		tree := r.tree(2)
 		var b strings.Builder
 		b.WriteString("domain: d|e\n")

@@ -62,18 +62,19 @@ func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // it is not that large
+	return int64(m.HeapAlloc)
 }
 
 // TestBounds: what is too large or too deep is a mistake, and hostile aliases are given up early.
 func TestBounds(t *testing.T) {
-	bomb := "domain: d\na0: &a0 {key: x, descriptors: [{key: y}, {key: z}]}\n"
+	var bomb strings.Builder
+	bomb.WriteString("domain: d\na0: &a0 {key: x, descriptors: [{key: y}, {key: z}]}\n")
 	for i := 1; i < 30; i++ {
-		bomb += fmt.Sprintf("a%d: &a%d {key: x, descriptors: [{key: k, descriptors: [*a%d]}, {key: l, descriptors: [*a%d]}]}\n", i, i, i-1, i-1)
+		fmt.Fprintf(&bomb, "a%d: &a%d {key: x, descriptors: [{key: k, descriptors: [*a%d]}, {key: l, descriptors: [*a%d]}]}\n", i, i, i-1, i-1)
 	}
-	bomb += "descriptors: [*a29]\n"
+	bomb.WriteString("descriptors: [*a29]\n")
 	for name, c := range map[string]struct{ text, want string }{
-		"aliases": {bomb, "aliases make more than 500000 values of it"},
+		"aliases": {bomb.String(), "aliases make more than 500000 values of it"},
 		"metadata": {
 			"domain: d\ndescriptors:\n- key: a\n  " + limit + "\n  metadata: " + strings.Repeat("{a: ", 40) + "1" + strings.Repeat("}", 40),
 			"is nested more than 32 levels deep",
