@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// hasGone waits until the other side of a connection has gone away, and answers true; or until there is something to read or the
-// deadline of reads passes. Nothing is read.
+// hasGone waits until the other side of a connection has gone away, and answers true, or until the deadline of reads passes. Nothing
+// is read. Where the system does not tell what comes behind what has not been read, it may give up when there is something.
 func hasGone(nc net.Conn) (gone bool) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -30,8 +30,8 @@ func hasGone(nc net.Conn) (gone bool) {
 			if err == syscall.EAGAIN { //nolint:errorlint // it comes from the call itself
 				return false
 			}
-			gone = n <= 0
-			return true
+			gone = n <= 0 || halfClosed(fd)
+			return gone || !tellsHalfClosed // it is called again when something happens
 		}
 	})
 	return gone && err == nil
