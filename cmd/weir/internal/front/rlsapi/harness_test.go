@@ -2,8 +2,14 @@ package rlsapi_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/netip"
 	"testing"
@@ -11,6 +17,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
@@ -130,4 +138,55 @@ func addressOf(t testing.TB, text string) netip.Addr {
 		t.Fatal(err)
 	}
 	return a
+}
+
+func limitsWith(t testing.TB, set *policy.Set, o policy.EngineOptions) *live.Limits {
+	t.Helper()
+	limits, err := live.Fixed(set, o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limits
+}
+
+type decision = weir.Decision
+
+// bytesCodec sends bytes as they are.
+type bytesCodec struct{}
+
+// Name implements [encoding.CodecV2].
+func (bytesCodec) Name() string { return "proto" }
+
+// Marshal implements [encoding.CodecV2].
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, _ := v.([]byte)
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+// Unmarshal implements [encoding.CodecV2].
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, _ := v.(proto.Message)
+	return proto.Unmarshal(data.Materialize(), m)
+}
+
+// selfSigned is a certificate of localhost.
+func selfSigned(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }

@@ -88,6 +88,9 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, t *told)
 	t.limit = currentLimit{
 		requests: int64(m.Limit.RequestsPerUnit), unit: unitsTold[m.Limit.Unit], multiplier: 1, name: m.Limit.Name,
 	}
+	if m.Limit.RequestsPerUnit == 0 {
+		t.remaining = 0 // it is counted as if there were one
+	}
 	if m.Limit.Shadow && !m.Overrides {
 		c.tellShadow(ctx, m, t)
 	}

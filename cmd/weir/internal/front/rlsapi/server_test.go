@@ -1,0 +1,352 @@
+package rlsapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // tools still ask it
+	"google.golang.org/grpc/status"
+
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+func TestOptions(t *testing.T) {
+	limits := limitsOf(t, usersAndTenants())
+	for want, o := range map[string]rlsapi.Options{
+		"Options.Limits is nil":                   {},
+		"Options.MaxConnections is -1: must be":   {Limits: limits, MaxConnections: -1},
+		"Options.MaxStreams is 65537: must be":    {Limits: limits, MaxStreams: 65537},
+		"Headers.Fields is 0b1001: must be a com": {Limits: limits, Fields: httplimit.NoFields | httplimit.RateLimit11},
+	} {
+		if _, err := rlsapi.New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	server, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
+	client := healthv1.NewHealthClient(conn)
+	services := []string{
+		"", "envoy.service.ratelimit.v3.RateLimitService", "kuadrant.service.ratelimit.v1.RateLimitService",
+	}
+	check := func(want healthv1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		for _, service := range services {
+			got, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+			if err != nil || got.GetStatus() != want {
+				t.Errorf("%q: %v, %v, want %v", service, got, err, want)
+			}
+		}
+	}
+	check(healthv1.HealthCheckResponse_SERVING)
+	watch, err := client.Watch(t.Context(), &healthv1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []healthv1.HealthCheckResponse_ServingStatus{
+		healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING,
+	} {
+		got, err := watch.Recv()
+		if err != nil || got.GetStatus() != want {
+			t.Fatalf("%v, %v, want %v", got, err, want)
+		}
+		server.Drain()
+	}
+	check(healthv1.HealthCheckResponse_NOT_SERVING)
+	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
+		t.Errorf("while it drains: %v", got)
+	}
+}
+
+type quotas struct {
+	ratelimitquotav3.UnimplementedRateLimitQuotaServiceServer
+
+	served chan struct{}
+}
+
+// StreamRateLimitQuotas waits until its client has gone.
+func (q quotas) StreamRateLimitQuotas(
+	stream grpc.BidiStreamingServer[ratelimitquotav3.RateLimitQuotaUsageReports, ratelimitquotav3.RateLimitQuotaResponse],
+) error {
+	q.served <- struct{}{}
+	<-stream.Context().Done()
+	q.served <- struct{}{}
+	return stream.Context().Err()
+}
+
+func TestReflection(t *testing.T) {
+	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants()), Quotas: quotas{}})
+	want := []string{
+		"envoy.service.rate_limit_quota.v3.RateLimitQuotaService", "envoy.service.ratelimit.v3.RateLimitService",
+		"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
+		"kuadrant.service.ratelimit.v1.RateLimitService",
+	}
+	v1, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
+	if err := v1.Send(list); err != nil {
+		t.Fatal(err)
+	}
+	got, err := v1.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range got.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	if slices.Sort(names); !slices.Equal(names, want) {
+		t.Errorf("the services are %q, want %q", names, want)
+	}
+	for _, name := range []string{"envoy/service/ratelimit/v3/rls.proto", "kuadrantrls.proto"} {
+		err := v1.Send(&reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_FileByFilename{FileByFilename: name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v1.Recv(); err != nil || len(got.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	v1alpha, err := reflectionv1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = v1alpha.Send(&reflectionv1alpha.ServerReflectionRequest{
+		MessageRequest: &reflectionv1alpha.ServerReflectionRequest_ListServices{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := v1alpha.Recv(); err != nil || len(got.GetListServicesResponse().GetService()) != len(want) {
+		t.Errorf("v1alpha: %v, %v", got, err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	certificate := selfSigned(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate.Leaf)
+	_, address := listen(t, rlsapi.Options{
+		Limits: limitsOf(t, usersAndTenants()),
+		TLS:    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+	})
+	conn := dial(t, address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13,
+	})))
+	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
+		t.Errorf("%v", got)
+	}
+	plain := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	_, err := ratelimitv3.NewRateLimitServiceClient(plain).ShouldRateLimit(t.Context(), request("edge", []string{"user", "u"}))
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("without TLS: %v", err)
+	}
+}
+
+// slow is a store that answers when it is told to.
+type slow struct {
+	store.Store
+
+	asked, answer chan struct{}
+}
+
+// Take implements [store.Store].
+func (s *slow) Take(ctx context.Context, charges []store.Charge, decisions []decision) error {
+	s.asked <- struct{}{}
+	<-s.answer
+	return s.Store.Take(ctx, charges, decisions)
+}
+
+// slowLimits are those of a policy that a slow store shares.
+func slowLimits(t *testing.T) (*slow, rlsapi.Options) {
+	t.Helper()
+	memory, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Close() })
+	s := &slow{Store: memory, asked: make(chan struct{}, 1), answer: make(chan struct{})}
+	set := usersAndTenants()
+	set.Policies[0].Consistency = policy.ConsistencyCoherent
+	return s, rlsapi.Options{Limits: limitsWith(t, set, policy.EngineOptions{Store: s}), Quotas: quotas{served: make(chan struct{}, 2)}}
+}
+
+func TestShutdownAnswersWhatWasAccepted(t *testing.T) {
+	s, o := slowLimits(t)
+	server, conn := serve(t, o)
+	stream, err := ratelimitquotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := o.Quotas.(quotas).served
+	<-served
+	type result struct {
+		r   *ratelimitv3.RateLimitResponse
+		err error
+	}
+	answered := make(chan result, 1)
+	go func() {
+		r, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request("edge", []string{"user", "u"}))
+		answered <- result{r, err}
+	}()
+	<-s.asked
+	ended := make(chan error, 1)
+	go func() { ended <- server.Shutdown(t.Context()) }()
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ended with %v", err)
+	}
+	<-served // what served it has ended as well
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before it had answered: %v", err)
+	default:
+	}
+	close(s.answer)
+	if a := <-answered; a.err != nil || a.r.GetOverallCode() != ok {
+		t.Errorf("%v, %v", a.r, a.err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShutdownCutsOff(t *testing.T) {
+	s, o := slowLimits(t)
+	server, conn := serve(t, o)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), request("edge", []string{"user", "u"}))
+		answered <- err
+	}()
+	<-s.asked
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Shutdown(ctx) }()
+	cancel()
+	if err := <-answered; status.Code(err) != codes.Unavailable {
+		t.Errorf("%v", err)
+	}
+	close(s.answer)
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	server, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants()), MaxConnections: 1})
+	conn := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ask(t, conn, request("edge", []string{"user", "u"}))
+	second, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = second.Close() }()
+	if n, err := second.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("one client too many was read %d bytes, %v", n, err)
+	}
+	s := server.Status()
+	if s["connections"] != int64(1) || s["connections_refused"] != uint64(1) {
+		t.Errorf("%v", s)
+	}
+	if calls := s["should_rate_limit"]; calls.(map[string]uint64)["ok"] != 1 {
+		t.Errorf("%v", s)
+	}
+}
+
+// raw calls with bytes that are no message.
+func raw(t *testing.T, conn *grpc.ClientConn, body []byte) error {
+	t.Helper()
+	var reply ratelimitv3.RateLimitResponse
+	return conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, body, &reply,
+		grpc.ForceCodecV2(bytesCodec{}))
+}
+
+func TestHostileMessages(t *testing.T) {
+	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
+	for _, c := range []struct {
+		what string
+		body []byte
+		code codes.Code
+	}{
+		{"not protocol buffers", []byte("\xff\xff\xff"), codes.Internal},
+		{"a string that is not UTF-8", []byte("\x0a\x01\xff"), codes.Internal},
+		{"nothing", nil, codes.InvalidArgument},
+		{"more than a request may have", bytes.Repeat([]byte("\x0a\x00"), 33<<10), codes.InvalidArgument},
+		{"more than any message may have", make([]byte, 1<<20+1), codes.ResourceExhausted},
+		{"a million descriptors", bytes.Repeat([]byte("\x12\x00"), 32<<10), codes.InvalidArgument},
+		{"groups in groups", bytes.Repeat([]byte("\x23"), 60<<10), codes.Internal},
+	} {
+		if err := raw(t, conn, c.body); status.Code(err) != c.code {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
+		t.Errorf("afterwards: %v", got)
+	}
+}
+
+// TestHostileBytes: what is not HTTP/2, or not gRPC, ends the connection or the call, and nothing else.
+func TestHostileBytes(t *testing.T) {
+	_, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
+	var frames bytes.Buffer
+	framer := http2.NewFramer(&frames, nil)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	huge := binary.BigEndian.AppendUint32(nil, 1<<31)
+	for what, sent := range map[string]string{
+		"HTTP/1.1":         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"noise":            strings.Repeat("\x00\xff", 1<<10),
+		"a frame too long": http2.ClientPreface + frames.String() + "\xff\xff\xff\x00\x00" + string(huge),
+		"an orphan":        http2.ClientPreface + frames.String() + "\x00\x00\x04\x00\x01\x00\x00\x00\x05abcd",
+		"a header bomb":    http2.ClientPreface + frames.String() + "\x00\x00\x01\x01\x04\x00\x00\x00\x01\xff",
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if c, ok := conn.(*net.TCPConn); ok {
+			_ = c.CloseWrite()
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection stays", what)
+		}
+		_ = conn.Close()
+	}
+	conn := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
+		t.Errorf("afterwards: %v", got)
+	}
+}
