@@ -113,8 +113,8 @@ func (d *decoder) descriptor(n *yaml.Node, parent *node, s *scope) {
 	if shared && !wild {
 		d.wrongField(f, "is for values with a wildcard: there is no * in the value", "remove it, or write value: prefix*")
 	}
-	if key != "" {
-		d.attach(parent, key, value, child)
+	if key != "" && !d.attach(parent, key, value, child) {
+		return
 	}
 	below := &scope{s.domain, s.path + "." + key, append(slices.Clip(s.levels), l)}
 	if value != "" {
@@ -147,8 +147,8 @@ func (d *decoder) entry(m *mapping) (key, value string) {
 	return key, value
 }
 
-// attach puts a node into its parent.
-func (d *decoder) attach(parent *node, key, value string, child *node) {
+// attach puts a node into its parent. It answers false if an alias has put it there before.
+func (d *decoder) attach(parent *node, key, value string, child *node) bool {
 	b := parent.branch(key)
 	there := b.any
 	if value != "" {
@@ -161,11 +161,11 @@ func (d *decoder) attach(parent *node, key, value string, child *node) {
 		}
 		d.mistakes.add(child.at, d.where(), "", "is a second descriptor with "+what+": the first is "+there.at.String(),
 			"remove one of them")
-		return
+		return there.at != child.at
 	}
 	if value == "" {
 		b.any = child
-		return
+		return true
 	}
 	if b.exact == nil {
 		b.exact = make(map[string]*node, 1)
@@ -177,4 +177,5 @@ func (d *decoder) attach(parent *node, key, value string, child *node) {
 		}
 		b.wildcards.add(value, child)
 	}
+	return true
 }

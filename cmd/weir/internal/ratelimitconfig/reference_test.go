@@ -13,6 +13,7 @@ import (
 // descriptor is one of a random tree.
 type descriptor struct {
 	key, value string
+	pattern    *regexp.Regexp // of a value with asterisks
 	shared     bool
 	limit      int // requests per unit, which tells limits apart; 0 for none
 	below      []*descriptor
@@ -39,7 +40,7 @@ func (r *random) tree(depth int) []*descriptor {
 		d := &descriptor{key: r.pick("k", "k_a", "l", "k|", "m"), value: r.value()}
 		if r.IntN(2) == 0 {
 			d.value = r.pick("*", "a*", "ab*", "*b", "a*c", "a*b*", "**", "*a*", "x/*") // asterisks at any place
-			d.shared = r.IntN(2) == 0
+			d.pattern, d.shared = pattern(d.value), r.IntN(2) == 0
 		}
 		at := fmt.Sprintf("%q %q", d.key, d.value)
 		if seen[at] {
@@ -97,7 +98,7 @@ func look(list []*descriptor, asked []ratelimitconfig.Entry) (limit int, counter
 				m.rank = 0
 			case d.value == e.Value:
 				m.rank = 2
-			case strings.Contains(d.value, "*") && pattern(d.value).MatchString(e.Value):
+			case d.pattern != nil && d.pattern.MatchString(e.Value):
 				m.rank = 1
 			default:
 				continue
@@ -128,7 +129,7 @@ func pattern(value string) *regexp.Regexp {
 
 // TestMatchAgainstReference compares limits and counters with those of the plainest way to look, on random trees.
 func TestMatchAgainstReference(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(50) {
 		r := &random{Rand: rand.New(rand.NewPCG(seed, 3))}
 		tree := r.tree(2)
 		var b strings.Builder

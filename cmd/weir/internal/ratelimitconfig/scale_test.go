@@ -41,9 +41,6 @@ func TestLargeFiles(t *testing.T) {
 	defer limits.Engine().Close()
 	engine := heap() - before - tree
 	t.Logf("read in %v; %d bytes of the tree and %d of the engine for each limit", took, tree/n, engine/n)
-	if most := 5 * time.Second; took > most {
-		t.Errorf("read in %v: more than %v", took, most)
-	}
 	if tree/n > 4096 || engine/n > 256 {
 		t.Errorf("%d and %d bytes for each limit: more than 4096 and 256", tree/n, engine/n)
 	}
@@ -95,13 +92,9 @@ func TestBounds(t *testing.T) {
 		"bytes": {"domain: d\n#" + strings.Repeat("x", 16<<20), "the files have more than 16 MB"},
 		"keys":  {"domain: d\ndescriptors: [{" + numbered("k%d: 1, ", 70) + "}]", "has more than 64 keys"},
 	} {
-		start := time.Now()
 		_, err := ratelimitconfig.Parse(files(c.text), ratelimitconfig.Options{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.500v, want %s", name, err, c.want)
-		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%s: took %v", name, took)
 		}
 	}
 	_, err := ratelimitconfig.Parse(files("domain: d\ndescriptors:\n"+strings.Repeat("- {}\n", 5000)), ratelimitconfig.Options{})
