@@ -1,6 +1,7 @@
 package benchcmd
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -103,7 +104,6 @@ func scanResponse(b []byte) (n int, r reply, err error) {
 		return 0, r, err
 	}
 	n = end + len(headEnd)
-	var body []byte
 	switch {
 	case isChunked:
 		if length = chunks(b[n:]); length < 0 {
@@ -115,11 +115,11 @@ func scanResponse(b []byte) (n int, r reply, err error) {
 	case len(b) < n+length:
 		return 0, r, nil
 	}
-	body = b[n : n+length]
-	return n + length, responseMeaning(status, body), nil
+	return n + length, responseMeaning(status, b[:n+length]), nil
 }
 
-func responseMeaning(status int, body []byte) reply {
+// responseMeaning is what a response says that is there as a whole.
+func responseMeaning(status int, response []byte) reply {
 	switch status {
 	case http.StatusOK:
 		return reply{outcome: allowed}
@@ -130,7 +130,11 @@ func responseMeaning(status int, body []byte) reply {
 	var problem struct {
 		Detail string `json:"detail"`
 	}
-	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
+	if r, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(response)), nil); err == nil {
+		_ = json.NewDecoder(r.Body).Decode(&problem) // if there is none, the status has to do
+		_ = r.Body.Close()
+	}
+	if problem.Detail == "" {
 		problem.Detail = http.StatusText(status)
 	}
 	return reply{outcome: failed, fault: &fault{kind, kind + ": " + problem.Detail}}
