@@ -274,7 +274,7 @@ func (l *Ledger) renew(s *Share, now int64) {
 		s.tell(Assignment{Kind: s.blanket}, now)
 	case g == nil || g.Kind != Tokens:
 		s.tell(Assignment{Kind: Deny}, now)
-	case now-s.sent < g.TTL.Milliseconds()/4 && s.renewable(now):
+	case now-s.sent < g.TTL.Milliseconds()/4 && g.TTL == s.ttl() && s.renewable(now):
 		// It has been sent a moment ago.
 	case s.renewable(now):
 		s.tell(g.Assignment, now)

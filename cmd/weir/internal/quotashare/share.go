@@ -197,7 +197,7 @@ func (s *Share) tell(a Assignment, now int64) {
 	g := s.current()
 	switch {
 	case g != nil && g.same(a) && (a.Kind != Tokens || s.renewable(now)):
-		g.last, g.ends, g.lastUntil = now, ends, until
+		g.TTL, g.last, g.ends, g.lastUntil = a.TTL, now, ends, until
 		g.until = max(g.until, until)
 	default:
 		if had, has := g != nil && g.Kind == Tokens, a.Kind == Tokens; had != has {

@@ -2,49 +2,213 @@ package rlqsapi
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
-
-	"google.golang.org/grpc"
+	"sync"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
+	"github.com/weirhq/weir/policy"
 )
 
 // Options configure a [Service].
 type Options struct {
 	// Limits say which limits hold for a bucket. Required.
 	Limits *live.Limits
-	// Logger is told, at level Warn, of what cannot be assigned. Required.
+	// Logger is told, at level Warn and at most once a minute for each policy, of limits that cannot be assigned. Required.
 	Logger *slog.Logger
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
+	// Grace is within which a message arrives at a proxy, or a report here, and half of which a message may wait here: from 1 ms
+	// to 1 min. See [quotashare.Options]. Default: 1 s.
+	Grace time.Duration
+	// MostStreams is how many streams there are at most: from 1 to 10^6. Default: 10,000.
+	MostStreams int
+	// MostBuckets is how many buckets a stream may have: from 1 to 10^6. Default: 10,000.
+	MostBuckets int
+	// MostShares is how many buckets there are at most in all, those included whose stream has ended and whose assignment has not
+	// expired: from 1 to 10^7. Default: 100,000.
+	MostShares int
 }
 
 // Service is the rate limit quota service. All methods are safe for concurrent use.
 type Service struct {
 	ratelimitquotav3.UnimplementedRateLimitQuotaServiceServer
 
-	o Options
+	o     Options
+	clock weir.Clock
+
+	mu       sync.Mutex
+	ledger   *quotashare.Ledger
+	streams  map[*stream]struct{}
+	closed   bool
+	set      *policy.Set // that all buckets were looked up in
+	looking  bool        // they are being looked up in another one
+	wake     int64       // when the ledger is to be called; 0 if not at all
+	stop     func() bool
+	meters   map[string]*meter
+	warned   map[string]int64
+	refused  uint64 // streams that broke the protocol
+	messages uint64
+	reports  uint64
 }
 
-// New answers a service.
+// New answers a service, or an error that names the option that cannot be used.
 func New(o Options) (*Service, error) {
-	if o.Limits == nil || o.Logger == nil {
-		return nil, errors.New("weir: rlqsapi.Options: Limits and Logger are required")
+	if o.MostStreams == 0 {
+		o.MostStreams = 10_000
 	}
-	return &Service{o: o}, nil
+	if o.MostBuckets == 0 {
+		o.MostBuckets = 10_000
+	}
+	switch {
+	case o.Limits == nil:
+		return nil, errors.New("weir: Options.Limits of nil: is required")
+	case o.Logger == nil:
+		return nil, errors.New("weir: Options.Logger of nil: is required")
+	case o.MostStreams < 1 || o.MostStreams > 1_000_000:
+		return nil, fmt.Errorf("weir: Options.MostStreams of %d: must be from 1 to 10^6", o.MostStreams)
+	case o.MostBuckets < 1 || o.MostBuckets > 1_000_000:
+		return nil, fmt.Errorf("weir: Options.MostBuckets of %d: must be from 1 to 10^6", o.MostBuckets)
+	}
+	s := &Service{
+		o: o, clock: o.Clock, streams: map[*stream]struct{}{}, meters: map[string]*meter{}, warned: map[string]int64{},
+		set: o.Limits.Engine().Set(),
+	}
+	if s.clock == nil {
+		s.clock = processClock{time.Now()}
+	}
+	ledger, err := quotashare.New(quotashare.Options{Send: s.send, Grace: o.Grace, MostShares: o.MostShares})
+	if err != nil {
+		return nil, err
+	}
+	s.ledger = ledger
+	if s.o.Grace == 0 {
+		s.o.Grace = time.Second
+	}
+	return s, nil
 }
 
-// StreamRateLimitQuotas serves one proxy.
-func (s *Service) StreamRateLimitQuotas(
-	stream grpc.BidiStreamingServer[ratelimitquotav3.RateLimitQuotaUsageReports, ratelimitquotav3.RateLimitQuotaResponse],
-) error {
-	return s.UnimplementedRateLimitQuotaServiceServer.StreamRateLimitQuotas(stream)
+// processClock is the clock of the process.
+type processClock struct{ start time.Time }
+
+// Now implements [weir.Clock].
+func (c processClock) Now() int64 { return int64(time.Since(c.start)) }
+
+// AfterFunc implements [weir.Clock].
+func (processClock) AfterFunc(d time.Duration, f func()) func() bool {
+	return time.AfterFunc(d, f).Stop
 }
 
-// Close ends all streams.
-func (s *Service) Close() {}
+// Close ends all streams: proxies go on with what they were assigned until it expires. It does not wait for them.
+func (s *Service) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for st := range s.streams {
+		st.end(errClosed)
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+}
 
-// Status is for people: streams, buckets, and the rates that are assigned.
-func (s *Service) Status() map[string]any { return map[string]any{} }
+// schedule has the ledger called when it wants to be. The lock is held.
+func (s *Service) schedule() {
+	if s.closed {
+		return
+	}
+	now := s.clock.Now()
+	next := s.ledger.Next(now)
+	if s.wake != 0 && s.wake <= next {
+		return
+	}
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+	}
+	if s.wake = 0; s.ledger.Shares() == 0 && len(s.streams) == 0 {
+		return
+	}
+	next = min(next, now+int64(time.Second))
+	s.wake = next
+	s.stop = s.clock.AfterFunc(time.Duration(next-now), s.tick)
+}
+
+// tick calls the ledger.
+func (s *Service) tick() {
+	s.reload()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake = 0
+	s.ledger.Tick(s.clock.Now())
+	s.schedule()
+}
+
+// reload looks all buckets up again if the limits have changed.
+func (s *Service) reload() {
+	set := s.o.Limits.Engine().Set()
+	s.mu.Lock()
+	if s.set == set || s.looking || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.looking = true
+	var all []*bucket
+	for st := range s.streams {
+		for _, b := range st.buckets {
+			all = append(all, b)
+		}
+	}
+	s.mu.Unlock()
+	for _, b := range all { // without the lock, as it can take a while
+		held := s.lookUp(b)
+		s.mu.Lock()
+		if b.stream.buckets[b.key] == b && b.stream.ended == nil {
+			s.hold(b, held)
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	s.set, s.looking = set, false
+	s.mu.Unlock()
+}
+
+// hold has a bucket held to what it is held to now. The lock is held.
+func (s *Service) hold(b *bucket, held holding) {
+	now := s.clock.Now()
+	if len(b.holding.needs) > 0 && len(held.needs) == 0 && !held.deny {
+		s.ledger.Abandon(b.share, now) // no limit holds for it any more
+		return
+	}
+	share, err := s.ledger.SetNeeds(b.share, held.needs, held.deny, now)
+	if err != nil {
+		b.stream.end(exhausted(err))
+		return
+	}
+	b.share, b.holding = share, held
+}
+
+// mostTold is how many accounts [Service.Status] tells of.
+const mostTold = 100
+
+// Status is for people: how many streams and buckets there are, and what is assigned of the limits that most of them are held to.
+func (s *Service) Status() map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buckets := 0
+	for st := range s.streams {
+		buckets += len(st.buckets)
+	}
+	figures, accounts := s.ledger.Accounts(mostTold, s.clock.Now())
+	for i := range figures {
+		figures[i].Key = s.o.Limits.Clean(readable(figures[i].Key))
+	}
+	return map[string]any{
+		"streams": len(s.streams), "buckets": buckets, "shares": s.ledger.Shares(), "accounts": accounts, "assigned": figures,
+		"reports": s.reports, "messages": s.messages, "protocol_errors": s.refused,
+	}
+}

@@ -1,0 +1,262 @@
+package rlqsapi_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
+	"github.com/weirhq/weir/policy"
+)
+
+var id = map[string]string{"name": "checkout", "env": "staging"}
+
+// TestDemandMovesQuotas: what one proxy does not need goes to another, and never is more assigned than there is.
+func TestDemandMovesQuotas(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+	a, b := s.connect(), s.connect()
+	a.report(id, 0, 1, 0) // the first report of Envoy tells no time
+	first := a.next()
+	if got := first.GetBucketId().GetBucket(); len(got) != 2 || got["name"] != "checkout" {
+		t.Fatalf("the bucket is %v", got)
+	}
+	hasA := rate(t, first)
+	if hasA < 500 {
+		t.Fatalf("the only proxy gets %v of 1000/s", hasA)
+	}
+	b.report(id, 0, 1, 0)
+	hasB := rate(t, b.next())
+	for round := range 8 {
+		s.clock.Advance(5 * time.Second)
+		a.report(id, 5*time.Second, 10, 0)
+		hasA = rate(t, a.next())
+		s.clock.Advance(100 * time.Millisecond)
+		b.report(id, 5*time.Second, uint64(hasB*5), 5000)
+		hasB = rate(t, b.next())
+		t.Logf("round %d: %.0f and %.0f", round, hasA, hasB)
+		if hasA+hasB > 1000 {
+			t.Fatalf("%v and %v are assigned of 1000/s", hasA, hasB)
+		}
+	}
+	if hasB < 900 {
+		t.Errorf("the proxy that is asked for all has %v of 1000/s", hasB)
+	}
+}
+
+// TestWhatIsAssigned tells what becomes of limits of all kinds.
+func TestWhatIsAssigned(t *testing.T) {
+	none := &policy.Set{}
+	exempt := one(limited(weir.Limit{Rate: weir.PerSecond(1)}))
+	exempt.Rules = append(exempt.Rules, policy.Rule{Name: "free", Exempt: true})
+	concurrency := limited(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	open := concurrency
+	open.Fail = policy.FailOpen
+	for _, c := range []struct {
+		name string
+		set  *policy.Set
+		want typev3.RateLimitStrategy_BlanketRule
+		rate float64 // instead, at most
+		log  string
+	}{
+		{name: "no limit", set: none, want: typev3.RateLimitStrategy_ALLOW_ALL},
+		{name: "exempt", set: exempt, want: typev3.RateLimitStrategy_ALLOW_ALL},
+		{name: "concurrency", set: one(concurrency), want: typev3.RateLimitStrategy_DENY_ALL, log: "cannot be assigned"},
+		{name: "concurrency, fail open", set: one(open), want: typev3.RateLimitStrategy_ALLOW_ALL, log: "cannot be assigned"},
+		{name: "a slow one", set: one(limited(weir.Limit{Rate: weir.PerHour(30), Burst: 5})), rate: 30. / 3600},
+		{name: "fixed", set: one(limited(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(600)})), rate: 541. / 60},
+		{name: "day", set: one(limited(weir.Limit{
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1_000_000, Calendar: weir.Calendar{Unit: weir.CalendarDay},
+		})), rate: 900_001. / 90_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, c.set)
+			a := s.connect()
+			a.report(id, 0, 1, 0)
+			x := a.next()
+			if c.rate > 0 {
+				if got := rate(t, x); got > c.rate || got < c.rate*0.9 {
+					t.Errorf("%v a second, want %v", got, c.rate)
+				}
+			} else if got, ok := x.GetQuotaAssignmentAction().GetRateLimitStrategy().GetStrategy().(*typev3.RateLimitStrategy_BlanketRule_); !ok || got.BlanketRule != c.want {
+				t.Errorf("%v, want %v", x, c.want)
+			}
+			if c.log != "" && !strings.Contains(s.log.String(), c.log) {
+				t.Errorf("the log says nothing of it: %s", s.log)
+			}
+		})
+	}
+}
+
+// TestStrictestOfSeveral: a bucket that several limits hold for is held to each.
+func TestStrictestOfSeveral(t *testing.T) {
+	set := one(limited(weir.Limit{Rate: weir.PerSecond(1000)}))
+	set.Policies = append(set.Policies, policy.Policy{
+		Name: "strict", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(60), Burst: 10}}},
+	})
+	set.Rules[0].Limits = append(set.Rules[0].Limits, policy.Use{Policy: "strict"})
+	s := serve(t, set)
+	a := s.connect()
+	a.report(id, 0, 1, 0)
+	if got := rate(t, a.next()); got > 1 || got < 0.9 {
+		t.Errorf("%v a second, want nearly 1", got)
+	}
+}
+
+// TestReload: another limit is in force within a second, without a report; a bucket that no limit holds for any more is abandoned.
+func TestReload(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	a := s.connect()
+	a.report(id, 0, 1, 0)
+	a.next()
+	s.clock.Advance(5 * time.Second)
+	a.report(id, 5*time.Second, 100, 0)
+	a.next()
+	if _, err := s.limits.Engine().Load(one(limited(weir.Limit{Rate: weir.PerSecond(100)}))); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Advance(time.Second)
+	if got := rate(t, a.next()); got > 100 {
+		t.Errorf("%v a second after the limit was lowered to 100", got)
+	}
+	if _, err := s.limits.Engine().Load(&policy.Set{}); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Advance(time.Second)
+	if x := a.next(); x.GetAbandonAction() == nil {
+		t.Errorf("%v, want to be abandoned", x)
+	}
+	a.report(id, 0, 1, 0)
+	if x := a.next(); x.GetQuotaAssignmentAction().GetRateLimitStrategy().GetBlanketRule() != typev3.RateLimitStrategy_ALLOW_ALL ||
+		x.GetAbandonAction() != nil {
+		t.Errorf("%v, want to allow all", x)
+	}
+}
+
+// TestHostileReports: the stream of whoever sends nonsense ends, and nobody else's.
+func TestHostileReports(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	good := s.connect()
+	good.report(id, 0, 1, 0)
+	good.next()
+	many := map[string]string{}
+	for i := range 100 {
+		many[strings.Repeat("k", i+1)] = "v"
+	}
+	negative := usage(id, 0, 1, 0)
+	negative.BucketQuotaUsages[0].TimeElapsed = &durationpb.Duration{Seconds: -1}
+	noDomain := usage(id, 0, 1, 0)
+	noDomain.Domain = ""
+	longDomain := usage(id, 0, 1, 0)
+	longDomain.Domain = strings.Repeat("d", 1000)
+	for name, m := range map[string]*ratelimitquotav3.RateLimitQuotaUsageReports{
+		"no entries": usage(nil, 0, 1, 0), "many entries": usage(many, 0, 1, 0),
+		"long":     usage(map[string]string{"k": strings.Repeat("v", 10_000)}, 0, 1, 0),
+		"empty":    usage(map[string]string{"k": ""}, 0, 1, 0),
+		"negative": negative, "no domain": noDomain, "long domain": longDomain,
+	} {
+		bad := s.connect()
+		if err := bad.stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bad.stream.Recv(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "weir: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.clock.Advance(5 * time.Second)
+	good.report(id, 1<<40*time.Nanosecond, 1<<63, 1<<63) // a lie, but a lawful one
+	if got := rate(t, good.next()); got > 1000 {
+		t.Errorf("%v of 1000/s", got)
+	}
+	if got := s.service.Status()["protocol_errors"]; got != uint64(7) {
+		t.Errorf("%v protocol errors are counted, want 7", got)
+	}
+}
+
+// TestEndedStreamCounts: what a proxy has counts until it has expired, when its stream has ended.
+func TestEndedStreamCounts(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	a := s.connect()
+	a.report(id, 0, 1, 0)
+	hasA := rate(t, a.next())
+	if err := a.stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	b := s.connect()
+	b.report(id, 0, 1, 0)
+	hasB := rate(t, b.next())
+	if hasA+hasB > 1000 {
+		t.Fatalf("%v and %v are assigned of 1000/s", hasA, hasB)
+	}
+	for range 12 {
+		s.clock.Advance(5 * time.Second)
+		b.report(id, 5*time.Second, uint64(hasB*5), 10_000)
+		hasB = rate(t, b.next())
+	}
+	if hasB < 900 {
+		t.Errorf("%v of 1000/s when what the other one had has expired", hasB)
+	}
+}
+
+// TestOthersSeeWhatProxiesUse: what proxies admit is charged to the limit, so that checks of other fronts see it.
+func TestOthersSeeWhatProxiesUse(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(100), Burst: 1000})))
+	a := s.connect()
+	a.report(id, 0, 0, 0)
+	a.next()
+	s.clock.Advance(time.Second)
+	a.report(id, time.Second, 400, 0)
+	a.next()
+	var v policy.Verdict
+	if s.limits.Engine().PeekKey(t.Context(), "p", "", 1, &v); v.Decision().Remaining != 600 {
+		t.Errorf("%d are left of 1000 after 400 were reported", v.Decision().Remaining)
+	}
+}
+
+// TestOthersAreLeftTheirPart: what checks of other fronts take of a limit is not assigned. Proxies and they together are never above
+// twice the limit, and at the limit once it is known what they take.
+func TestOthersAreLeftTheirPart(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+	a := s.connect()
+	a.report(id, 0, 0, 0)
+	has := rate(t, a.next())
+	var v policy.Verdict
+	for range 14 {
+		for range 50 { // 600 a second, taken evenly
+			s.clock.Advance(100 * time.Millisecond)
+			if s.limits.Engine().TakeKey(t.Context(), "p", "", 60, &v); v.Allowed {
+				v.Release()
+			}
+		}
+		a.report(id, 5*time.Second, uint64(min(has, 380)*5), 5000)
+		has = rate(t, a.next())
+	}
+	if has > 450 || has < 300 {
+		t.Errorf("%v are assigned of the 400/s that others leave", has)
+	}
+}
+
+// TestClose ends streams, and answers nobody any more.
+func TestClose(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	a := s.connect()
+	a.report(id, 0, 1, 0)
+	a.next()
+	s.service.Close()
+	if _, err := a.stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.connect().stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v", err)
+	}
+}
