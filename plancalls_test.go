@@ -130,11 +130,12 @@ func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 	limits := []weir.Limit{base}
 	for range 4 {
 		l := base
-		if l.Algorithm == weir.AlgorithmTokenBucket {
+		switch {
+		case l.Algorithm == weir.AlgorithmTokenBucket:
 			l.Rate, l.Burst = weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))}, 1+random.Int64N(40)
-		} else if l.Burst > 0 {
+		case l.Burst > 0:
 			l.Burst = 1 + random.Int64N(40)
-		} else {
+		default:
 			l.Rate.Permits = 1 + random.Int64N(40)
 		}
 		limits = append(limits, l)

@@ -26,11 +26,11 @@ type policyCommands struct {
 	endWaiting context.CancelFunc
 }
 
-func newPolicyCommands(o Options) (*policyCommands, error) {
+func newPolicyCommands(o Options) *policyCommands {
 	p := &policyCommands{limits: o.Limits, holds: o.Holds}
 	p.exchanges.New = func() any { return new(policyExchange) }
 	p.waiting, p.endWaiting = context.WithCancel(context.Background())
-	return p, nil
+	return p
 }
 
 // policyExchange is the memory of one decision.
@@ -88,7 +88,8 @@ func (p *policyCommands) commands() []command {
 		if c.name != "weir.commit" && c.name != "weir.cancel" {
 			c.key = 2
 		}
-		c.arityError = "ERR wrong number of arguments for '" + c.name + "' command: must be " + strings.ToUpper(c.name) + " " + c.arguments
+		c.arityError = "ERR wrong number of arguments for '" + c.name + "' command: must be " +
+			strings.ToUpper(c.name) + " " + c.arguments
 	}
 	return all
 }
@@ -178,7 +179,8 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		p.limits.Engine().TakeAll(ctx, pointers, v)
 	}
 	if !v.Allowed && v.Decision().Reason == weir.ReasonInvalid {
-		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d", weir.MostCharges))
+		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d",
+			weir.MostCharges))
 		return
 	}
 	binding := -1
@@ -275,7 +277,8 @@ func (p *policyCommands) cancel(_ context.Context, w *resp.Writer, args [][]byte
 
 func settled(w *resp.Writer, id []byte, err error) {
 	if err != nil {
-		w.Error("NOHOLD there is no reservation " + strconv.Quote(excerpt(id)) + ": it has expired, was settled before, or was never made")
+		w.Error("NOHOLD there is no reservation " + strconv.Quote(excerpt(id)) +
+			": it has expired, was settled before, or was never made")
 		return
 	}
 	w.OK()

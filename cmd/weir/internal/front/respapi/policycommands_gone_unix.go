@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// hasGone waits until the other side of a connection has gone away, and answers true, or until the deadline of reads passes. Nothing
-// is read. Where the system does not tell what comes behind what has not been read, it may give up when there is something.
+// hasGone waits until the other side of a connection has gone away, and answers true, or until the deadline of reads passes.
+// Nothing is read. Where the system does not tell what comes behind what has not been read, it may give up when there is something.
 func hasGone(nc net.Conn) (gone bool) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -23,11 +23,11 @@ func hasGone(nc net.Conn) (gone bool) {
 	var next [1]byte
 	err = raw.Read(func(fd uintptr) bool {
 		for {
-			n, _, err := syscall.Recvfrom(int(fd), next[:], syscall.MSG_PEEK)
-			if errors.Is(err, syscall.EINTR) {
+			n, _, wrong := syscall.Recvfrom(int(fd), next[:], syscall.MSG_PEEK)
+			if errors.Is(wrong, syscall.EINTR) {
 				continue
 			}
-			if err == syscall.EAGAIN { //nolint:errorlint // it comes from the call itself
+			if errors.Is(wrong, syscall.EAGAIN) {
 				return false
 			}
 			gone = n <= 0 || halfClosed(fd)

@@ -35,15 +35,11 @@ func plainPolicies(t testing.TB, n int) *policyCommands {
 		kept.Close()
 		_ = limits.Engine().Close()
 	})
-	p, err := newPolicyCommands(Options{Limits: limits, Holds: kept})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return newPolicyCommands(Options{Limits: limits, Holds: kept})
 }
 
 func words(line string) (args [][]byte) {
-	for _, word := range strings.Split(line, " ") {
+	for word := range strings.SplitSeq(line, " ") {
 		args = append(args, []byte(word))
 	}
 	return args

@@ -42,7 +42,8 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 	tellVerdict(w, &x.verdict, policy)
 }
 
-const sharedLimits = " are kept for several processes, where nothing can be given back but what was reserved: use WEIR.RESERVE and WEIR.CANCEL"
+const sharedLimits = " are kept for several processes, where nothing can be given back but what was reserved:" +
+	" use WEIR.RESERVE and WEIR.CANCEL"
 
 // irrevocable says why nothing can be given back to a policy or its parents, or answers "".
 func (p *policyCommands) irrevocable(name string) string {
@@ -61,8 +62,8 @@ func (p *policyCommands) irrevocable(name string) string {
 		}
 		for i := range own.Limits {
 			if own.Limits[i].Algorithm == weir.AlgorithmConcurrency {
-				return "NOREFUND policy " + strconv.Quote(name) + " limits concurrency, where permits come back when they are released:" +
-					" use WEIR.RESERVE and WEIR.CANCEL"
+				return "NOREFUND policy " + strconv.Quote(name) + " limits concurrency," +
+					" where permits come back when they are released: use WEIR.RESERVE and WEIR.CANCEL"
 			}
 		}
 		name = own.Parent

@@ -34,7 +34,9 @@ var (
 	takeOptions    = &options{wait: true, usage: "WAIT milliseconds, once"}
 	peekOptions    = &options{usage: "nothing after the cost"}
 	allOptions     = &options{needsCost: true}
-	reserveOptions = &options{wait: true, expiry: true, needsCost: true, usage: "EXPIRE milliseconds or WAIT milliseconds, each once"}
+	reserveOptions = &options{
+		wait: true, expiry: true, needsCost: true, usage: "EXPIRE milliseconds or WAIT milliseconds, each once",
+	}
 )
 
 // read reads the cost and the options of a command, and checks what it names. It answers the error, or "".
@@ -67,7 +69,7 @@ func (p *policyCommands) read(a *asked, rest [][]byte, o *options) (wrong string
 		return syntaxError(rest[0], o)
 	}
 	if a.cost == 0 && a.wait > 0 {
-		return "ERR WAIT is " + strconv.FormatInt(milliseconds(a.wait), 10) + ": must be 0 or not there with a cost of 0, which takes nothing"
+		return fmt.Sprintf("ERR WAIT is %d: must be 0 or not there with a cost of 0, which takes nothing", milliseconds(a.wait))
 	}
 	return p.named(a.policy, a.key)
 }
@@ -105,10 +107,10 @@ func (p *policyCommands) noPolicy(name []byte) string {
 	var b strings.Builder
 	b.WriteString("NOPOLICY there is no policy " + strconv.Quote(excerpt(name)))
 	for i := range set.Policies {
-		switch {
-		case i == 0:
+		switch i {
+		case 0:
 			b.WriteString(": must be one of: ")
-		case i == mostNamed:
+		case mostNamed:
 			fmt.Fprintf(&b, ", and %d more", len(set.Policies)-i)
 			return b.String()
 		default:

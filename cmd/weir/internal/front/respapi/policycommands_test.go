@@ -117,6 +117,7 @@ func (g *guarded) shutdown() {
 // wire is a connection to it.
 type wire struct {
 	net.Conn
+
 	t       *testing.T
 	replies *resp.ReplyReader
 }
@@ -366,7 +367,7 @@ func TestPolicyCommandsTakeAll(t *testing.T) {
 	}
 }
 
-var reserved = regexp.MustCompile(`^\[0 .* ([0-9A-Z]{26}) ([0-9]+)\]$`)
+var reserved = regexp.MustCompile(`^\[0 .* ([0-9A-Z]{26}) (\d+)\]$`)
 
 // reserve makes a reservation and answers its id.
 func (w *wire) reserve(line string) string {
@@ -441,12 +442,13 @@ func TestPolicyCommandsReserve(t *testing.T) {
 	}
 }
 
-// waiters waits until so many callers stand in the queue of a policy.
-func (g *guarded) waiters(name string, want int) {
+// waiters waits until so many callers stand in the queue.
+func (g *guarded) waiters(want int) {
 	g.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); g.limits.Engine().Limiter(name, "").Stats().Waiters != want; {
+	queue := g.limits.Engine().Limiter("queue", "")
+	for deadline := time.Now().Add(10 * time.Second); queue.Stats().Waiters != want; {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("%d callers wait, want %d", g.limits.Engine().Limiter(name, "").Stats().Waiters, want)
+			g.t.Fatalf("%d callers wait, want %d", queue.Stats().Waiters, want)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -461,12 +463,12 @@ func TestPolicyCommandsWait(t *testing.T) {
 	if got := w.reply() + w.reply(); got != "PONG[0 2 0 -1 7200000 none queue]" {
 		t.Errorf("before it waits: %s", got)
 	}
-	g.waiters("queue", 1)
+	g.waiters(1)
 	g.clock.Advance(time.Hour)
 	if got := w.reply(); got != "[0 2 0 -1 7200000 none queue]" {
 		t.Errorf("after an hour: %s", got)
 	}
-	g.waiters("queue", 1)
+	g.waiters(1)
 	g.clock.Advance(time.Hour)
 	if got := w.reply(); !reserved.MatchString(got) {
 		t.Errorf("after two hours: %s", got)
@@ -500,11 +502,11 @@ func TestPolicyCommandsWaitUntilTheClientGoes(t *testing.T) {
 		t.Helper()
 		client := &wire{nc, t, resp.NewReplyReader(nc, resp.ReplyLimits{})}
 		client.send(lines...)
-		g.waiters("queue", 1)
+		g.waiters(1)
 		if err := nc.Close(); err != nil {
 			t.Fatal(err)
 		}
-		g.waiters("queue", 0)
+		g.waiters(0)
 	}
 	const take, reserve = "weir.take queue a 1 WAIT 86400000", "weir.reserve queue a 1 WAIT 86400000"
 	gone(g.dial(resp.RESP2), take)
@@ -537,8 +539,8 @@ func (g *guarded) dialTLS() net.Conn {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	g.t.Cleanup(func() {
-		if err := errors.Join(s.Shutdown(context.Background()), <-ended); !errors.Is(err, respapi.ErrServerClosed) {
-			g.t.Error(err)
+		if ended := errors.Join(s.Shutdown(context.Background()), <-ended); !errors.Is(ended, respapi.ErrServerClosed) {
+			g.t.Error(ended)
 		}
 	})
 	roots := x509.NewCertPool()
@@ -558,7 +560,7 @@ func TestPolicyCommandsWaitUntilTheServerEnds(t *testing.T) {
 	waiting.ask("weir.take queue a 2")
 	waiting.send("weir.take queue a 1 WAIT 86400000")
 	busy.send("weir.take queue a 1 WAIT 86400000", "weir.take queue a 1 WAIT 86400000", "weir.take default a 1")
-	g.waiters("queue", 2)
+	g.waiters(2)
 	g.shutdown()
 	if got := waiting.reply(); !strings.HasPrefix(got, "[1 2 0 0 7200000 closed queue]") {
 		t.Errorf("a client that waits is told %s", got)

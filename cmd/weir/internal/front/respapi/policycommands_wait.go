@@ -13,8 +13,8 @@ const goneError = "ERR the connection was lost"
 
 // patient is a client that is ready to wait.
 type patient interface {
-	// blocks prepares the client for a while in which it gets no reply: those before are sent. gone is called if it goes away. After
-	// that, ready must be called.
+	// blocks prepares the client for a while in which it gets no reply: those before are sent. gone is called if it goes away.
+	// After that, ready must be called.
 	blocks(gone func()) (ready func())
 }
 
@@ -30,14 +30,14 @@ func (p *policyCommands) wait(
 	defer cancel()
 	left, leave := context.WithCancel(ctx)
 	defer leave()
-	stop := context.AfterFunc(p.waiting, leave)
+	stop := context.AfterFunc(p.waiting, leave) //nolint:contextcheck // it is that of the server
 	defer stop()
 	gone := false
 	ready := from.blocks(func() {
 		gone = true
 		leave()
 	})
-	r.Context = left //nolint:fatcontext // each request has its own
+	r.Context = left
 	err := how(left, r, v)
 	ready()
 	r.Context = nil

@@ -139,9 +139,7 @@ func New(o Options) (*Server, error) {
 	if s.throttle, err = newThrottle(o); err != nil {
 		return nil, err
 	}
-	if s.policies, err = newPolicyCommands(o); err != nil {
-		return nil, err
-	}
+	s.policies = newPolicyCommands(o)
 	s.commands, err = newRegister(connectionCommands{}, serverCommands{}, s.throttle, s.policies)
 	return s, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -103,13 +102,15 @@ func (t *throttle) throttle(w *resp.Writer, args [][]byte, usage string) {
 
 // gcra answers GCRA key max-burst tokens-per-period period [TOKENS count].
 func (t *throttle) gcra(w *resp.Writer, args [][]byte) {
-	quantity, ok := int64(1), false
+	quantity := int64(1)
 	switch {
-	case len(args) == 7 && (strings.EqualFold(string(args[5]), "TOKENS") || strings.EqualFold(string(args[5]), "NUM_REQUESTS")):
-		if quantity, ok = parseInt(args[6]); !ok || quantity < 0 {
+	case len(args) == 7 && (equalFold(args[5], "tokens") || equalFold(args[5], "num_requests")):
+		n, ok := parseInt(args[6])
+		if !ok || n < 0 {
 			w.Error("ERR TOKENS is " + excerpt(args[6]) + ": must be a whole number from 0 to 9223372036854775807")
 			return
 		}
+		quantity = n
 	case len(args) != 5:
 		w.Error("ERR syntax error: must be GCRA key max-burst tokens-per-period period [TOKENS count]")
 		return

@@ -3,8 +3,8 @@ package respapi
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/bits"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -30,9 +30,9 @@ func (l limitKey) check(n names) error {
 	case l.count == 0 || l.period == 0:
 		return errZeroRate
 	case l.burst < 0 || l.burst > mostBurst:
-		return fmt.Errorf("%s is %d: must be from 0 to %d", n.burst, l.burst, int64(mostBurst))
+		return fmt.Errorf("%s is %d: must be from 0 to %d", n.burst, l.burst, mostBurst)
 	case l.count < 0 || l.count > algo.MaxPermits:
-		return fmt.Errorf("%s is %d: must be from 1 to %d", n.count, l.count, int64(algo.MaxPermits))
+		return fmt.Errorf("%s is %d: must be from 1 to %d", n.count, l.count, algo.MaxPermits)
 	case l.count > l.period:
 		return fmt.Errorf("%s is %d: must be at most 1000000000 a second, here %d", n.count, l.count, l.period)
 	}
@@ -44,8 +44,8 @@ func (l limitKey) check(n names) error {
 	}
 	most, _ := bits.Div64(hi, lo, uint64(l.period))
 	if uint64(l.burst)+1 > most {
-		return fmt.Errorf("%s is %d: must be small enough for all permits to come back within %d seconds (18300 days), here at most %d",
-			n.burst, l.burst, mostFill, most-1)
+		const wrong = "%s is %d: must be small enough for all permits to come back within %d seconds (18300 days), here at most %d"
+		return fmt.Errorf(wrong, n.burst, l.burst, mostFill, most-1)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ type cachedPlan struct {
 }
 
 func newPlanCache(keys *weir.Keyed[string]) *planCache {
-	return &planCache{keys: keys, seed: rand.Uint64()}
+	return &planCache{keys: keys, seed: maphash.Bytes(maphash.MakeSeed(), nil)}
 }
 
 // set is where the plan of a limit may stand. The seed keeps others from choosing limits that all want one place.

@@ -243,7 +243,7 @@ func TestThrottleDoesNotAllocate(t *testing.T) {
 		"cl.throttle a-key 1000000 10 60 5000000", "gcra a-key 1000000 10 60 TOKENS 3",
 	} {
 		var args [][]byte
-		for _, arg := range strings.Split(line, " ") {
+		for arg := range strings.SplitSeq(line, " ") {
 			args = append(args, []byte(arg))
 		}
 		c := asks.byIt[string(args[0])]
