@@ -11,7 +11,7 @@ type account struct {
 	limit Limit
 	grid
 
-	tokens   int64 // that nobody has, in units; less than 0 only after the limit was lowered
+	tokens   int64 // that nobody has, in units; less than 0, by a token for each share at most, only after the limit was lowered
 	settled  int64 // when tokens was right
 	assigned int64 // rates that may be in use
 	held     int64 // tokens that may be in the buckets of proxies
@@ -41,16 +41,20 @@ func (a *account) settle(now int64) {
 		return
 	}
 	a.settled = now
-	rate, most := a.rate-a.assigned-a.others, (a.burst-a.held)*a.unit
+	rate, most := a.rate-a.assigned-a.others, max(a.burst-a.held, 0)*a.unit
 	switch {
-	case rate >= 0 && a.tokens >= most:
+	case a.tokens >= most:
 		a.tokens = most
 	case rate > 0 && passed > (most-a.tokens)/rate:
 		a.tokens = most
-	case rate < 0 && passed > (math.MaxInt64/4)/-rate:
-		a.tokens = -math.MaxInt64 / 4
-	default:
-		a.tokens = max(min(a.tokens+passed*rate, most), -math.MaxInt64/4)
+	case rate >= 0:
+		a.tokens += passed * rate
+	case a.tokens > 0: // after the limit was lowered more can be in use than it allows, which is not charged to what comes
+		if passed > a.tokens/-rate {
+			a.tokens = 0
+		} else {
+			a.tokens += passed * rate
+		}
 	}
 }
 
@@ -78,7 +82,7 @@ func (a *account) change(l Limit, now int64) {
 		k.rate, k.held = 0, 0
 		k.recount()
 	}
-	a.tokens = min(a.tokens, (a.burst-a.held)*a.unit)
+	a.tokens = min(a.tokens, max(a.burst-a.held, 0)*a.unit)
 	a.dirty, a.divided = true, math.MinInt64/2
 }
 

@@ -14,6 +14,8 @@ const (
 	spareOtherwise = 1. / 16
 	// floorPart is the part of the rate that those get together who ask for nothing, so that they can begin.
 	floorPart = 1. / 128
+	// firstPart is the part of an equal part that those get who have not reported yet, so that there is some for the next.
+	firstPart = 3. / 4
 	// turn is for how many of its reports a share keeps its place while others wait for one.
 	turn = 4
 )
@@ -40,7 +42,7 @@ func (l *Ledger) plan(a *account, now int64) {
 	floor := there * floorPart / n
 	wanted := 0.
 	for _, k := range places {
-		k.work = there / n
+		k.work = there / n * firstPart
 		if k.share.known {
 			k.work = max(k.share.demand, floor)
 		}
@@ -183,7 +185,10 @@ func (l *Ledger) lower(s *Share, now int64) bool {
 	s.settle(now)
 	should := s.target()
 	afford := s.affords()
-	tokens := min(s.wishes(should), max(afford, 1))
+	tokens := s.wishes(should)
+	if s.known && s.demand < should { // what it does not need is for others
+		tokens = min(tokens, max(afford/8, 1))
+	}
 	over := false
 	for _, k := range s.links { // the limit was lowered: rather some tokens too many once than nothing at all
 		over = over || k.account.assigned > k.account.rate-k.account.others || k.account.tokens < 0

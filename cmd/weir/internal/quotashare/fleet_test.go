@@ -70,6 +70,7 @@ func TestFleetNeverAboveTheLimit(t *testing.T) {
 		{quotashare.Limit{Permits: 500, Period: time.Second, Burst: 1000}, 2 * time.Second, 500 * time.Millisecond, 50 * time.Millisecond, 1.5, false, true, 0.85},
 	} {
 		t.Run(fmt.Sprintf("burst %d every %v demand %v", c.limit.Burst, c.interval, c.demand), func(t *testing.T) {
+			t.Parallel()
 			s := newSimulation(t, 1, c.limit, quotashare.Options{Grace: c.grace})
 			s.delay = func() time.Duration { return time.Duration(s.random.Int64N(int64(c.delay) + 1)) }
 			const proxies, intervals = 50, 7

@@ -158,8 +158,9 @@ func (p *proxy) spend() {
 
 // TestHistoriesNeverAboveTheLimit runs histories at random.
 func TestHistoriesNeverAboveTheLimit(t *testing.T) {
+	t.Parallel()
 	admitted, worst, sent := int64(0), 0., 0
-	for seed := range uint64(250) {
+	for seed := range uint64(160) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		run := history
 		if seed%2 == 0 {
