@@ -76,8 +76,10 @@ func NewParser(l Limits) *Parser {
 	return p
 }
 
-// Init makes p as [NewParser] does.
-func (p *Parser) Init(l Limits) { *p = Parser{limits: l.WithDefaults()} }
+// Init makes p like one of [NewParser], with the memory that it has.
+func (p *Parser) Init(l Limits) {
+	*p = Parser{limits: l.WithDefaults(), args: p.args[:0], starts: p.starts[:0]}
+}
 
 // Next finds the command with which buf begins, and n, how many bytes it has. If it is not complete yet, n is 0: the next call
 // must have a buffer with the same bytes and more behind them, but it may be another buffer. args are slices of buf, valid
@@ -123,8 +125,40 @@ func (p *Parser) Next(buf []byte) (args [][]byte, n int, err error) {
 	return p.array(buf)
 }
 
+// short is how many bytes an argument has whose length is a digit or two, with all that belongs to it, at most.
+const short = len("$99\r\n") + 99 + len("\r\n")
+
+// shorts takes the short arguments that have arrived as a whole, which most have. It stops where it is not sure of something.
+func (p *Parser) shorts(buf []byte) {
+	pos, left := p.pos, p.left
+	most := min(p.limits.MaxBulk, 99)
+	for ; left > 0 && pos+6 <= len(buf) && pos+short <= p.limits.MaxCommand; left-- {
+		head := buf[pos : pos+6]
+		size, start := int(head[1]-'0'), pos+4
+		if head[2] != '\r' {
+			size, start = size*10+int(head[2]-'0'), pos+5
+			if head[2]-'0' > 9 || head[1] == '0' || head[3] != '\r' || head[4] != '\n' {
+				break
+			}
+		} else if head[3] != '\n' {
+			break
+		}
+		end := start + size
+		if head[0] != '$' || head[1]-'0' > 9 || size > most || end+2 > len(buf) || buf[end] != '\r' || buf[end+1] != '\n' {
+			break
+		}
+		p.args = append(p.args, buf[start:end:end])
+		p.starts = append(p.starts, start)
+		pos = end + 2
+	}
+	p.pos, p.left = pos, left
+}
+
 // array continues an array of bulk strings.
 func (p *Parser) array(buf []byte) (args [][]byte, n int, err error) {
+	if p.state == atHeader {
+		p.shorts(buf)
+	}
 	for p.left > 0 {
 		if p.state == atHeader {
 			if p.pos >= len(buf) {
