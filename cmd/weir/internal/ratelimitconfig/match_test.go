@@ -144,6 +144,7 @@ descriptors:
   - {key: host, value: "*.example", rate_limit: {unit: minute, requests_per_unit: 8}}
   - {key: all, value: "*", rate_limit: {unit: minute, requests_per_unit: 9}}
   - {key: twice, value: "x*x", rate_limit: {unit: minute, requests_per_unit: 10}}
+  - {key: thrice, value: "y*x*x", rate_limit: {unit: minute, requests_per_unit: 11}}
 `, map[string]string{
 				"wild: name=ab":                      "1/minute ab",
 				"wild: name=abc":                     "1/minute abc", // the first of the file
@@ -166,6 +167,8 @@ descriptors:
 				"wild: all=":                         "9/minute ",
 				"wild: twice=x":                      "none",
 				"wild: twice=xx":                     "10/minute xx",
+				"wild: thrice=yx":                    "none",
+				"wild: thrice=yxx":                   "11/minute yxx",
 			},
 		},
 		"wildcards below others": {
