@@ -17,9 +17,10 @@ const (
 	DefaultMost = 100_000
 	// DefaultExpiry is the expiry of a reservation whose client does not say.
 	DefaultExpiry = time.Minute
-	// LeastExpiry and MostExpiry bound what a client may say.
+	// LeastExpiry is the shortest that a client may say.
 	LeastExpiry = time.Millisecond
-	MostExpiry  = 24 * time.Hour
+	// MostExpiry is the longest.
+	MostExpiry = 24 * time.Hour
 	// IDLength is how long an id is.
 	IDLength = 26
 )
@@ -35,7 +36,8 @@ var (
 
 // Options configure [Holds].
 type Options struct {
-	// Most is how many reservations may be open at once. Each needs about a kilobyte. Default: 100,000, also if it is less than 1.
+	// Most is how many reservations may be open at once. Each needs about a kilobyte. Default: 100,000, also if it is less
+	// than 1.
 	Most int
 }
 
@@ -87,8 +89,9 @@ func (h *Holds) Drop(v *policy.Verdict) {
 }
 
 // Keep keeps a verdict that was reserved until it is settled by its id, or canceled because expiry has passed: from 1 ms to
-// 24 h, or 0 for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used any
-// more, so what is told of it has to be told before, or at least copied. An error says why it is not kept; then it was canceled.
+// 24 h, or 0 for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used
+// any more, so what is told of it has to be told before, or at least copied. An error says why it is not kept; then it was
+// canceled.
 //
 // An id is 26 letters and digits which nobody can guess.
 func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration) (id string, err error) {
@@ -125,8 +128,8 @@ func (h *Holds) add(kept *hold) error {
 	return nil
 }
 
-// Longest is for how long a verdict can be kept: 24 h, or shortly less than the longest Hold among its policies that are shared or
-// durable, as what keeps their limits cancels by itself what was not settled until then.
+// Longest is for how long a verdict can be kept: 24 h, or shortly less than the longest Hold among its policies that are shared
+// or durable, as what keeps their limits cancels by itself what was not settled until then.
 func Longest(v *policy.Verdict) time.Duration {
 	hold := time.Duration(0)
 	for i := range v.Parts {

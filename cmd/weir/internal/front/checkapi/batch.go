@@ -53,7 +53,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 		if checks[i].described != nil {
 			continue
 		}
-		if p := h.named(&checks[i].request); p != nil {
+		if p = h.named(&checks[i].request); p != nil {
 			return p.within(checkName(i))
 		}
 	}
@@ -67,9 +67,9 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 		allowed bool
 	)
 	if atomic {
-		allowed, d, p = h.together(w, r.Context(), m, checks)
+		allowed, d, p = h.together(r.Context(), w, m, checks)
 	} else {
-		allowed, d = h.oneByOne(w, r.Context(), m, checks)
+		allowed, d = h.oneByOne(r.Context(), w, m, checks)
 	}
 	if p != nil {
 		return p
@@ -115,7 +115,7 @@ func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
 
 // together decides on all checks as one. It answers the decision that binds.
 func (h *Handler) together(
-	w http.ResponseWriter, ctx context.Context, m *batchMemory, checks []asking, //nolint:revive // the context is that of the request
+	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
 ) (allowed bool, d weir.Decision, wrong *problem) {
 	m.requests, m.pointers = m.requests[:0], m.pointers[:0]
 	probes, described := 0, -1
@@ -194,7 +194,7 @@ func (m *batchMemory) copyTold() {
 
 // oneByOne decides on the checks one after the other. It answers the decision that binds among them.
 func (h *Handler) oneByOne(
-	w http.ResponseWriter, ctx context.Context, m *batchMemory, checks []asking, //nolint:revive // the context is that of the request
+	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
 ) (allowed bool, binding weir.Decision) {
 	m.requests = append(m.requests[:0], policy.Request{}, policy.Request{})
 	q, v, engine := &m.requests[0], &m.verdict, h.limits.Engine()
@@ -225,8 +225,8 @@ func (h *Handler) oneByOne(
 	return allowed, binding
 }
 
-// bindsMore tells whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none that
-// which leaves the fewest permits.
+// bindsMore tells whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none
+// that which leaves the fewest permits.
 func bindsMore(d, other *weir.Decision) bool {
 	switch {
 	case d.Allowed != other.Allowed:

@@ -78,11 +78,15 @@ func TestBatchOneByOne(t *testing.T) {
 	if r.Code != 429 || a.Allowed || a.Atomic || len(a.Results) != 10 {
 		t.Fatalf("%d %s", r.Code, r.Body)
 	}
-	allowed := ""
+	var allowed []byte
 	for _, one := range a.Results {
-		allowed += map[bool]string{true: "+", false: "-"}[one.Allowed]
+		if one.Allowed {
+			allowed = append(allowed, '+')
+		} else {
+			allowed = append(allowed, '-')
+		}
 	}
-	if allowed != "+-+-++++-+" {
+	if string(allowed) != "+-+-++++-+" {
 		t.Errorf("%s: %s", allowed, r.Body)
 	}
 	two := a.Results[4]
@@ -175,11 +179,11 @@ func TestBatchLimits(t *testing.T) {
 	if r, a := batch(t, h, many(64, `{"policy":"large","key":"a"}`, `,"atomic":true`)); r.Code != 200 || len(a.Results) != 64 || *a.Results[0].Remaining != 36 {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
-	different := `{"atomic":true,"checks":[{"key":"a"}`
-	for i := range 33 {
-		different += fmt.Sprintf(`,{"policy":"two","key":"%d"}`, i)
+	keys := make([]string, 33)
+	for i := range keys {
+		keys[i] = fmt.Sprintf(`{"policy":"two","key":"%d"}`, i)
 	}
-	different += "]}"
+	different := `{"atomic":true,"checks":[` + strings.Join(keys, ",") + `]}`
 	for body, want := range map[string]string{
 		many(1001, `{"key":"a"}`, ""):                                  "checks: has more than 1000 objects; must be an array of 1 to 1000 objects",
 		many(65, `{"key":"a"}`, `,"atomic":true`):                      "checks: has 65 objects; must be an array of 1 to 1000 objects, or to 64",

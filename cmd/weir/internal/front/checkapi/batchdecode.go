@@ -28,7 +28,7 @@ func decodeBatch(body []byte) (checks []asking, atomic bool, err error) {
 	seen := map[string]bool{}
 	err = s.members(func(name string) (err error) {
 		if seen[name] {
-			return &fault{field: name, wrong: "stands there twice", accepted: "must be there once"}
+			return twice(name)
 		}
 		switch name {
 		case checksName:

@@ -106,6 +106,11 @@ var (
 	cancelDialect = dialect{idField, "must be id"}
 )
 
+// twice says that a field stands in an object more than once.
+func twice(field string) error {
+	return &fault{field: field, wrong: "stands there twice", accepted: "must be there once"}
+}
+
 // noKey says that a key is empty where there must be one.
 func noKey() error { return &fault{field: keyName, value: `""`, accepted: acceptedKey} }
 
@@ -131,7 +136,9 @@ func (s *scanner) asking(a *asking, d dialect) error {
 	case err != nil:
 		return err
 	case seen&requestField != 0 && seen&namedFields != 0:
-		return &fault{field: requestName, wrong: "stands beside policy, key, cost or wait", accepted: "must be there in their place"}
+		return &fault{
+			field: requestName, wrong: "stands beside policy, key, cost or wait", accepted: "must be there in their place",
+		}
 	case seen&requestField != 0 || d.fields&keyField == 0:
 		return nil
 	case seen&keyField == 0:
@@ -173,7 +180,7 @@ func (s *scanner) object(a *asking, d dialect) (seen int, err error) {
 			return 0, err
 		}
 		if seen&field != 0 {
-			return 0, &fault{field: fieldNames[field], wrong: "stands there twice", accepted: "must be there once"}
+			return 0, twice(fieldNames[field])
 		}
 		seen |= field
 		s.space()

@@ -57,7 +57,7 @@ func decodeDescribed(body []byte, r *policy.Request) (probe bool, wait time.Dura
 func (d *described) object(s *scanner) error {
 	err := s.members(func(name string) error {
 		if d.seen[name] {
-			return &fault{field: name, wrong: "stands there twice", accepted: "must be there once"}
+			return twice(name)
 		}
 		d.seen[name] = true
 		return d.member(s, name)
@@ -191,7 +191,7 @@ func (d *described) attributes(s *scanner) error {
 	d.Attributes = map[string]string{}
 	return s.members(func(name string) error {
 		if _, there := d.Attributes[name]; there {
-			return &fault{field: attributesName + "." + name, wrong: "stands there twice", accepted: "must be there once"}
+			return twice(attributesName + "." + name)
 		}
 		value, err := s.textField(attributesName + "." + name)
 		d.Attributes[name] = value

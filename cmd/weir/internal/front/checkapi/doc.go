@@ -7,10 +7,10 @@
 //	POST /v1/commit     {"id": "...", "cost": 320}
 //	POST /v1/cancel     {"id": "..."}
 //
-// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string of 1 to 1024 bytes; of
-// a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole number from 0, a
-// probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply. The answer is 200 if
-// the request is within its limits, 429 if not, and 503 if nobody could decide, all with the decision:
+// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string of 1 to 1024
+// bytes; of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole
+// number from 0, a probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply.
+// The answer is 200 if the request is within its limits, 429 if not, and 503 if nobody could decide, all with the decision:
 //
 //	{"allowed": false, "reason": "limited", "policy": "default", "limit": 20, "remaining": 0,
 //	 "retry_after": 0.1, "reset_after": 2}
@@ -21,9 +21,9 @@
 // limit. limit and remaining are null where no limit is enforced. The header fields RateLimit and RateLimit-Policy are always set
 // otherwise, Retry-After, in whole seconds, on refusals that a wait can help.
 //
-// The checks of a batch are decided on one after the other, each for itself, or all together if it is atomic: then all are charged
-// or none is. A reservation is charged at once, and settled by its id with what it really cost, or not at all: what is not settled
-// when it expires is canceled.
+// The checks of a batch are decided on one after the other, each for itself, or all together if it is atomic: then all are
+// charged or none is. A reservation is charged at once, and settled by its id with what it really cost, or not at all: what is
+// not settled when it expires is canceled.
 //
 // A request that cannot be answered gets another 4xx status and a problem of RFC 9457 (application/problem+json) whose
 // detail names the field, its value and what is accepted:
@@ -34,8 +34,8 @@
 //	413  the body exceeds 64 KiB, or 1 MiB of a batch
 //	415  the content type is not application/json
 //
-// For those that [Admin] lets in there are also the state of the server, and what changes it: /v1/explain, /v1/status, /v1/reload,
-// /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
+// For those that [Admin] lets in there are also the state of the server, and what changes it: /v1/explain, /v1/status,
+// /v1/reload, /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
 //
 // GET /openapi.json describes all of this to programs. GET /healthz answers 200 while the server takes requests, and 503 while it
 // shuts down. GET / says what this is.

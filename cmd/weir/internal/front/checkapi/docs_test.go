@@ -35,16 +35,16 @@ var answeredID = regexp.MustCompile(`"id":"([A-Z0-9]{26})","expires_in"`)
 // run does what a command of the page does, which is curl and perhaps jq.
 func (p *page) run(t *testing.T, line string) string {
 	t.Helper()
-	for real, shown := range p.ids {
-		line = strings.ReplaceAll(line, shown, real)
+	for id, shown := range p.ids {
+		line = strings.ReplaceAll(line, shown, id)
 	}
 	command, filter, filtered := strings.Cut(line, " | jq ")
 	text := p.curl(t, command)
 	if id := answeredID.FindStringSubmatch(text); id != nil {
 		p.ids[id[1]] = shownIDs[len(p.ids)]
 	}
-	for real, shown := range p.ids {
-		text = strings.ReplaceAll(text, real, shown)
+	for id, shown := range p.ids {
+		text = strings.ReplaceAll(text, id, shown)
 	}
 	if filtered {
 		text = jq(t, filter, text)
@@ -86,7 +86,7 @@ func (p *page) curl(t *testing.T, command string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -96,11 +96,12 @@ func (p *page) curl(t *testing.T, command string) string {
 	}
 	response.Header.Set("Date", "Sun, 22 Nov 2026 09:30:00 GMT")
 	response.Header.Set("Content-Length", strconv.Itoa(len(text)))
-	head := "HTTP/1.1 " + response.Status + "\n"
+	var head strings.Builder
+	head.WriteString("HTTP/1.1 " + response.Status + "\n")
 	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
-		head += name + ": " + response.Header.Get(name) + "\n"
+		head.WriteString(name + ": " + response.Header.Get(name) + "\n")
 	}
-	return head + "\n" + string(text)
+	return head.String() + "\n" + string(text)
 }
 
 // splitWords splits a command at blanks outside single quotes.

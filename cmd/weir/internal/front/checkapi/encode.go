@@ -11,16 +11,16 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// appendDecision appends d as a JSON object without its end. Policy is the name of the policy, null if that is "", limited whether d
-// is the decision of a limit: otherwise limit and remaining are null.
-func appendDecision[T string | []byte](b []byte, d weir.Decision, policy T, limited bool) []byte {
+// appendDecision appends d as a JSON object without its end. name is that of the policy, null if that is "", limited
+// whether d is the decision of a limit: otherwise limit and remaining are null.
+func appendDecision[T string | []byte](b []byte, d weir.Decision, name T, limited bool) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
 	b = append(b, `,"reason":"`...)
 	b = append(b, d.Reason.String()...)
 	b = append(b, `","policy":`...)
-	if len(policy) > 0 {
-		b = appendQuoted(b, policy)
+	if len(name) > 0 {
+		b = appendQuoted(b, name)
 	} else {
 		b = append(b, "null"...)
 	}
@@ -72,8 +72,8 @@ func appendChecked(b []byte, v *policy.Verdict, request int, name []byte) []byte
 	return appendDecision(b, d, d.Policy, place >= 0)
 }
 
-// appendVerdict appends the decision that binds among those on one of the requests of a verdict, and all of them, without the end.
-// Where there is none, as for a request that is exempt, there is no policy, no limit and nothing that remains.
+// appendVerdict appends the decision that binds among those on one of the requests of a verdict, and all of them, without the
+// end. Where there is none, as for a request that is exempt, there is no policy, no limit and nothing that remains.
 func appendVerdict(b []byte, v *policy.Verdict, request int) []byte {
 	d, place := answerOf(v, request)
 	b = appendDecision(b, d, d.Policy, place >= 0)

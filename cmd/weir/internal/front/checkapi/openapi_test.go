@@ -51,7 +51,7 @@ type operation struct {
 				Value   json.RawMessage `json:"value"`
 			} `json:"examples"`
 		} `json:"content"`
-	} `json:"requestBody"`
+	} `json:"requestBody"` //nolint:tagliatelle // that is its name
 	Responses map[string]response `json:"responses"`
 }
 
@@ -116,7 +116,7 @@ func (d *document) answered(method, path string, r *httptest.ResponseRecorder) e
 	if !ok {
 		return fmt.Errorf("the document does not know %d", r.Code)
 	}
-	if name, ok := strings.CutPrefix(told.Reference, "#/components/responses/"); ok {
+	if name, common := strings.CutPrefix(told.Reference, "#/components/responses/"); common {
 		d.seen[told.Reference] = true
 		told = d.Components.Responses[name]
 	}
@@ -209,6 +209,7 @@ func reserved(t *testing.T, h http.Handler, body string) string {
 type quotas struct {
 	*durable.Node
 	store.Store
+
 	broken bool
 }
 
@@ -228,11 +229,11 @@ func (q *quotas) Adjust(ctx context.Context, l weir.Limit, a durable.Adjustment)
 	return q.Node.Adjust(ctx, l, a)
 }
 
-func (q *quotas) Adjustments(ctx context.Context, policy, key string, most int) ([]durable.Adjustment, error) {
+func (q *quotas) Adjustments(ctx context.Context, name, key string, most int) ([]durable.Adjustment, error) {
 	if q.broken {
 		return nil, store.ErrUnavailable
 	}
-	return q.Node.Adjustments(ctx, policy, key, most)
+	return q.Node.Adjustments(ctx, name, key, most)
 }
 
 // fronts are servers in all the states in which they answer differently.
@@ -315,7 +316,7 @@ func TestOpenAPIStatuses(t *testing.T) {
 	d := openDocument(t, f.usual)
 	const isJSON = "application/json"
 	got := map[string]bool{}
-	try := func(h http.Handler, method, path, kind, body string, status int) *httptest.ResponseRecorder {
+	try := func(h http.Handler, method, path, kind, body string, status int) {
 		t.Helper()
 		r := send(h, method, path, kind, body)
 		bare, _, _ := strings.Cut(path, "?")
@@ -327,7 +328,6 @@ func TestOpenAPIStatuses(t *testing.T) {
 			t.Errorf("%s %s %.60s: %d, want %d: %s: %v", method, path, body, r.Code, status, r.Body, err)
 		}
 		got[fmt.Sprint(bare, " ", r.Code)] = true
-		return r
 	}
 
 	ask := map[string]string{
@@ -387,9 +387,7 @@ func TestOpenAPIStatuses(t *testing.T) {
 	for path, operations := range d.Paths {
 		for method, o := range operations {
 			method = strings.ToUpper(method)
-			if other := (map[string]string{"GET": "POST", "POST": "GET"})[method]; true {
-				try(f.usual, other, path, isJSON, "{}", 405)
-			}
+			try(f.usual, map[string]string{"GET": "POST", "POST": "GET"}[method], path, isJSON, "{}", 405)
 			if _, admin := o.Responses["401"]; admin {
 				try(f.guarded, method, path, isJSON, "{}", 401)
 				try(f.remote, method, path, isJSON, "{}", 403)

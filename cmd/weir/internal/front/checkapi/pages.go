@@ -34,8 +34,8 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	b.WriteString(example)
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
 	h.aboutPolicies(&b)
-	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath + " describes all there is to ask, and\n" +
-		"GET " + healthPath + " tells whether the server is up.\n")
+	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath +
+		" describes all there is to ask, and\nGET " + healthPath + " tells whether the server is up.\n")
 	_, _ = io.WriteString(w, b.String())
 	return nil
 }

@@ -57,19 +57,20 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	header := w.Header()
 	h.fields.Tell(header, &x.request, v)
-	answer := append([]byte(nil), ask.appendTo(make([]byte, 0, 512), v, 0)...)
+	answer := ask.appendTo(make([]byte, 0, 512), v, 0)
 	if !v.Allowed {
 		status := refusal(v.Decision())
 		h.holds.Drop(v)
 		header["Content-Type"] = jsonType
 		w.WriteHeader(status)
-		_, _ = w.Write(append(answer, '\n'))
+		_, _ = w.Write(append(answer, '\n')) //nolint:gosec // it is JSON, and says so
 		return nil
 	}
 	expires := min(ask.expires, holds.Longest(v))
 	id, err := h.holds.Keep(v, expires)
 	if err != nil {
-		clear(header)
+		delete(header, "Ratelimit") // what they tell has been given back
+		delete(header, "Ratelimit-Policy")
 		return keptProblem(w, err)
 	}
 	header["Content-Type"] = jsonType
@@ -77,7 +78,8 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	answer = append(answer, id...)
 	answer = append(answer, `","expires_in":`...)
 	answer = appendSeconds(answer, expires)
-	_, _ = w.Write(append(answer, "}\n"...)) // if the client is gone, it expires
+	// If the client is gone, it expires.
+	_, _ = w.Write(append(answer, "}\n"...)) //nolint:gosec // it is JSON, and says so
 	return nil
 }
 

@@ -51,24 +51,24 @@ func TestReserve(t *testing.T) {
 		{"/v1/cancel", `{"id":"` + first + `"}`, 404, `"field":"id"`},
 		{"/v1/commit", `{"id":"","cost":4}`, 404, `id \"\": there is no such reservation`},
 	} {
-		if r := post(h, step.path, "%s", step.body); r.Code != step.status || !strings.Contains(r.Body.String(), step.want) {
+		if r = post(h, step.path, "%s", step.body); r.Code != step.status || !strings.Contains(r.Body.String(), step.want) {
 			t.Errorf("%s %s: %d %s", step.path, step.body, r.Code, r.Body)
 		}
 	}
 	left("large", 56)
 	second := reserved(t, h, `{"policy":"large","key":"192.0.2.1","cost":10}`)
-	if r := post(h, "/v1/cancel", `{"id":"%s"}`, second); r.Code != 200 || r.Body.String() != `{"id":"`+second+`","settled":"canceled"}`+"\n" {
+	if r = post(h, "/v1/cancel", `{"id":"%s"}`, second); r.Code != 200 || r.Body.String() != `{"id":"`+second+`","settled":"canceled"}`+"\n" {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
 	left("large", 56)
 
 	// More than was reserved is charged, and no cost stands for what was reserved.
 	third := reserved(t, h, `{"policy":"large","key":"192.0.2.1","cost":10}`)
-	if r := post(h, "/v1/commit", `{"id":"%s","cost":16}`, third); r.Code != 200 {
+	if r = post(h, "/v1/commit", `{"id":"%s","cost":16}`, third); r.Code != 200 {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
 	left("large", 40)
-	if r := post(h, "/v1/commit", `{"id":"%s"}`, reserved(t, h, `{"policy":"large","key":"192.0.2.1","cost":5}`)); r.Code != 200 {
+	if r = post(h, "/v1/commit", `{"id":"%s"}`, reserved(t, h, `{"policy":"large","key":"192.0.2.1","cost":5}`)); r.Code != 200 {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
 	left("large", 35)
@@ -84,7 +84,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
 	// One that no limit holds for is settled as any other.
-	if r := post(h, "/v1/cancel", `{"id":"%s"}`, reserved(t, h, `{"request":{"path":"/free"}}`)); r.Code != 200 {
+	if r = post(h, "/v1/cancel", `{"id":"%s"}`, reserved(t, h, `{"request":{"path":"/free"}}`)); r.Code != 200 {
 		t.Errorf("%d %s", r.Code, r.Body)
 	}
 	left("large", 32)
@@ -215,7 +215,7 @@ func TestContentionConservesPermits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer limits.Engine().Close() //nolint:errcheck // is always nil
+	defer limits.Engine().Close()
 	held := holds.New(holds.Options{Most: 200})
 	h := checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held})
 	var (
