@@ -26,7 +26,7 @@ func (l *Ledger) plan(a *account, now int64) {
 	there := a.perSecond(a.rate - a.others)
 	open := 0
 	for _, k := range a.links {
-		if k.share.closed {
+		if k.share.gone(now) {
 			there -= a.perSecond(k.rate)
 		} else {
 			open++
@@ -83,7 +83,7 @@ func (l *Ledger) plan(a *account, now int64) {
 func (l *Ledger) places(a *account, open int, now int64) []*link {
 	places := l.links[:0]
 	for _, k := range a.links {
-		if !k.share.closed {
+		if !k.share.gone(now) {
 			places = append(places, k)
 		}
 	}
@@ -121,7 +121,7 @@ func (l *Ledger) divide(a *account, now int64) {
 	var less, more []*link
 	for _, k := range a.links {
 		s := k.share
-		if s.closed {
+		if s.gone(now) {
 			continue
 		}
 		has, should := s.Assigned(), s.target()

@@ -233,8 +233,8 @@ func (s *Share) bucket(perSecond float64, tokens int64) Assignment {
 	}
 }
 
-// wishes is how many tokens a bucket of this rate should hold: of half of the burst one half is divided in equal parts, as it
-// takes so many tokens to even out what comes at random whatever the rate is, and one half as the rate.
+// wishes is how many tokens a bucket of this rate should hold: of two thirds of the burst one half is divided in equal parts, as
+// it takes so many tokens to even out what comes at random whatever the rate is, and one half as the rate.
 func (s *Share) wishes(perSecond float64) int64 {
 	most := int64(math.MaxUint32)
 	for _, k := range s.links {
@@ -245,6 +245,10 @@ func (s *Share) wishes(perSecond float64) int64 {
 	}
 	return max(most, 1)
 }
+
+// gone tells whether the stream has ended, or seems to be dead: nothing has been reported for so long that what was assigned has
+// expired, or is about to.
+func (s *Share) gone(now int64) bool { return s.closed || now-s.reported > s.ttl().Milliseconds() }
 
 // target is the rate that the share should have, in tokens a second.
 func (s *Share) target() float64 {
