@@ -10,13 +10,19 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/policy"
 )
 
 // TestCounters: each value that varies has a counter of its own, in each domain, unless a wildcard shares one.
 func TestCounters(t *testing.T) {
-	for _, policies := range []int{0, 3, 1} {
-		t.Run(fmt.Sprint(policies), func(t *testing.T) {
-			o := ratelimitconfig.Options{Policies: policies}
+	for _, o := range []ratelimitconfig.Options{
+		{},
+		{Policies: 10},
+		{Policies: 1},
+		{Consistency: policy.ConsistencyCoherent},
+		{Consistency: policy.ConsistencyCoherent, Policies: 1},
+	} {
+		t.Run(fmt.Sprint(o.Consistency, o.Policies), func(t *testing.T) {
 			s := serve(t, parse(t, o, `
 domain: d
 descriptors:

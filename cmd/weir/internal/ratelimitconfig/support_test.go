@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 // parse reads files that have no mistake.
@@ -49,11 +50,18 @@ type server struct {
 
 func serve(t testing.TB, c *ratelimitconfig.Config) *server {
 	t.Helper()
-	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
+	shared, err := store.NewMemory(store.MemoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = limits.Engine().Close() })
+	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{Store: shared}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = limits.Engine().Close()
+		_ = shared.Close()
+	})
 	return &server{c, limits}
 }
 
