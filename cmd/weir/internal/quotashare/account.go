@@ -7,9 +7,10 @@ import (
 
 // account is one limit: what of it nobody has been given, and who has the rest.
 type account struct {
+	grid
+
 	key   string
 	limit Limit
-	grid
 
 	tokens   int64 // that nobody has, in units; less than 0, by a token for each share at most, only after the limit was lowered
 	settled  int64 // when tokens was right

@@ -20,8 +20,8 @@ const (
 	turn = 4
 )
 
-// plan says for each share how much it should have: if more is demanded than there is, parts of it in proportion to what is demanded
-// of each, so that a request has the same chance wherever it comes; otherwise what is demanded, and of the rest an equal part.
+// plan says for each share how much it should have: if more is demanded than there is, parts of it in proportion to what is
+// demanded of each, so that a request has the same chance wherever it comes; otherwise what is demanded, and of the rest an equal part.
 func (l *Ledger) plan(a *account, now int64) {
 	there := a.perSecond(a.rate - a.others)
 	open := 0
@@ -78,8 +78,8 @@ func (l *Ledger) plan(a *account, now int64) {
 	}
 }
 
-// places answers who can have a bucket: all, unless the burst is so small that not everybody can have a token. Then those who have
-// one keep it for a while, and give way to those who have waited.
+// places answers who can have a bucket: all, unless the burst is so small that not everybody can have a token. Then those who
+// have one keep it for a while, and give way to those who have waited.
 func (l *Ledger) places(a *account, open int, now int64) []*link {
 	places := l.links[:0]
 	for _, k := range a.links {
@@ -229,27 +229,32 @@ func (l *Ledger) raise(a *account, more []*link, need, free float64, now int64) 
 			a.settle(now)
 			should = min(should, has+a.perSecond(a.rate-a.others-a.assigned)*(1-spareOtherwise))
 		}
-		s.settle(now)
-		tokens, afford := s.wishes(should), s.affords()
-		if has > 0 { // some are left for those who are to have less, or had nothing
-			afford -= min(int64(len(a.links)), a.burst/16)
-		}
-		least := min(tokens, enough)
-		tokens = min(tokens, max(least, afford/2))
-		if should < has*1.15 && (should < has*1.01 || afford < 4*least) {
-			if !s.poor() || afford < least {
-				continue
-			}
-			should = has
-		}
-		if !pressed && afford < 2*tokens || has > 0 && afford < least && afford < int64(s.current().MaxTokens) {
-			continue
-		}
-		b := s.bucket(should, min(tokens, afford))
-		if b.Kind == Tokens && s.fits(b) {
+		if b := s.raised(a, should, now); b.Kind == Tokens && s.fits(b) {
 			s.tell(b, now)
 		}
 	}
+}
+
+// raised is the bucket that a share gets which should have more, or one that denies if it is better left as it is.
+func (s *Share) raised(a *account, should float64, now int64) Assignment {
+	s.settle(now)
+	has, pressed := s.Assigned(), s.pressed()
+	tokens, afford := s.wishes(should), s.affords()
+	if has > 0 { // some are left for those who are to have less, or had nothing
+		afford -= min(int64(len(a.links)), a.burst/16)
+	}
+	least := min(tokens, enough)
+	tokens = min(tokens, max(least, afford/2))
+	if should < has*1.15 && (should < has*1.01 || afford < 4*least) {
+		if !s.poor() || afford < least {
+			return Assignment{Kind: Deny}
+		}
+		should = has
+	}
+	if !pressed && afford < 2*tokens || has > 0 && afford < least && afford < int64(s.current().MaxTokens) {
+		return Assignment{Kind: Deny}
+	}
+	return s.bucket(should, min(tokens, afford))
 }
 
 // deficit is how large a part of what it should have a share lacks.

@@ -8,7 +8,7 @@
 // messages and streams, for proxies that crash, come again under another stream, or go on with what they have until it
 // expires, under these assumptions:
 //
-//   - A message arrives within Grace of the moment at which it was sent, or never, and messages of a stream arrive in their order.
+//   - A message arrives within Grace of the moment at which it was sent, or never, and messages of a stream arrive in order.
 //     So does a report. A sender that has not written a message in time must end the stream instead.
 //   - A proxy that gets the same bucket again before it has expired keeps the tokens that are in it. With any other one, or
 //     if the one before had expired, it begins with a full bucket. When an assignment has expired it admits nothing.

@@ -39,8 +39,10 @@ func history(t testing.TB, pick func(n int) int, steps int) *simulation {
 		}
 		return time.Duration(pick(1000)+1) * grace / 1000
 	}
-	for range 1 + pick(6) {
-		s.proxies = append(s.proxies, &proxy{sim: s, kind: quotashare.Deny})
+	s.second = limits[pick(len(limits))]
+	two := pick(3)
+	for i := range 1 + pick(6) {
+		s.proxies = append(s.proxies, &proxy{sim: s, kind: quotashare.Deny, both: i < 2*two})
 	}
 	for range steps {
 		p := s.proxies[pick(len(s.proxies))]
@@ -89,19 +91,22 @@ func history(t testing.TB, pick func(n int) int, steps int) *simulation {
 // another, and now and then lose their streams: then whatever is given out twice is too much at once.
 func greed(t testing.TB, pick func(n int) int, steps int) *simulation {
 	limit := []quotashare.Limit{
-		{Permits: 1000, Period: time.Second, Burst: 300}, {Permits: 1000, Period: time.Second, Burst: 1000},
-		{Permits: 100, Period: time.Second, Burst: 20}, {Permits: 10, Period: time.Second, Burst: 4},
+		{Permits: 1000, Period: time.Second, Burst: 300},
+		{Permits: 1000, Period: time.Second, Burst: 1000},
+		{Permits: 100, Period: time.Second, Burst: 20},
+		{Permits: 10, Period: time.Second, Burst: 4},
 	}[pick(4)]
 	s := newSimulation(t, 1, limit, quotashare.Options{
 		Grace: time.Duration(1+pick(6)) * 100 * time.Millisecond, FirstTTL: 10 * time.Second,
 	})
-	late := pick(3)
+	s.second = quotashare.Limit{Permits: 50, Period: time.Second, Burst: 30}
+	late, two := pick(3), pick(3)
 	s.delay = func() time.Duration {
 		return []time.Duration{0, s.grace, time.Duration(pick(1000)) * s.grace / 1000}[late]
 	}
 	interval := s.grace * time.Duration(1+pick(4))
-	for range 2 + pick(5) {
-		p := &proxy{sim: s, kind: quotashare.Deny, rate: 1, interval: interval + time.Duration(pick(100))*time.Millisecond}
+	for i := range 2 + pick(5) {
+		p := &proxy{both: i < two, sim: s, kind: quotashare.Deny, rate: 1, interval: interval + time.Duration(pick(100))*time.Millisecond}
 		s.proxies = append(s.proxies, p)
 		s.after(time.Duration(pick(1000))*interval/1000, p.reports)
 	}
@@ -152,7 +157,7 @@ func (p *proxy) spend() {
 	if n := math.Floor(p.refill()); n > 0 {
 		p.tokens -= n
 		p.allowed += uint64(n)
-		p.sim.admit(n)
+		p.sim.admit(n, p.both)
 	}
 }
 
@@ -171,7 +176,7 @@ func TestHistoriesNeverAboveTheLimit(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 		admitted, sent = admitted+s.admitted, sent+s.sent
-		worst = max(worst, s.worst/float64(s.limit.Burst))
+		worst = max(worst, s.worst)
 	}
 	t.Logf("%d messages, %d requests admitted, at most %.3f of the burst at a time", sent, admitted, worst)
 	if worst < 0.9 {

@@ -22,8 +22,8 @@ type Options struct {
 	LongestTTL time.Duration
 	// Idle is after which time without a request a bucket is abandoned: from 1 s to 24 h. Default: 10 min.
 	Idle time.Duration
-	// MostShares is how many shares there are at most, those included that have ended and whose assignments have not expired: from
-	// 1 to 10^7. Default: 100,000.
+	// MostShares is how many shares there are at most, those included that have ended and whose assignments have not expired:
+	// from 1 to 10^7. Limits are remembered until they are full again, at most four for each of them. Default: 100,000.
 	MostShares int
 }
 
@@ -113,7 +113,7 @@ func (l *Ledger) Subscribe(owner any, needs []Need, deny bool, nanos int64) (*Sh
 }
 
 func (l *Ledger) check(needs []Need) error {
-	if len(l.shares) >= l.options.MostShares {
+	if len(l.shares) >= l.options.MostShares || len(l.accounts) >= 4*l.options.MostShares {
 		return ErrTooMany
 	}
 	for i := range needs {
@@ -257,8 +257,8 @@ func (l *Ledger) divideAll(s *Share, now, gap int64) {
 
 func (l *Ledger) expireAll(a *account, now int64) {
 	a.settle(now)
-	for i := len(a.links) - 1; i >= 0; i-- {
-		s := a.links[i].share
+	for _, k := range slices.Backward(a.links) { // as those that have been seen may be moved
+		s := k.share
 		s.expire(now)
 		if s.closed && len(s.grants) == 0 {
 			l.forget(s)
@@ -357,8 +357,7 @@ func (l *Ledger) Next(nanos int64) int64 {
 // sweep abandons shares that are not reported of, or not used.
 func (l *Ledger) sweep(now int64) {
 	idle := l.options.Idle.Milliseconds()
-	for i := len(l.shares) - 1; i >= 0; i-- {
-		s := l.shares[i]
+	for _, s := range slices.Backward(l.shares) { // as those that have been seen may be moved
 		silent := max(4*s.interval, 2*l.options.LongestTTL.Milliseconds())
 		if !s.closed && (now-s.busy >= idle || now-s.reported >= silent) {
 			l.abandon(s, now)
@@ -386,7 +385,7 @@ func (l *Ledger) schedule(s *Share, now int64) {
 }
 
 func (l *Ledger) plans(a *account, now int64) {
-	due := int64(math.MaxInt64 / int64(time.Millisecond))
+	due := math.MaxInt64 / int64(time.Millisecond)
 	if a.dirty {
 		due = max(a.divided+100, now+1)
 	}

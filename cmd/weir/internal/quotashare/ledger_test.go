@@ -12,6 +12,7 @@ import (
 // told is a ledger, and what it has told each owner last.
 type told struct {
 	*quotashare.Ledger
+
 	last map[any]quotashare.Assignment
 	all  int
 }
@@ -27,9 +28,9 @@ func newTold(t *testing.T, o quotashare.Options) *told {
 	return l
 }
 
-func (l *told) subscribe(t *testing.T, owner string, limit quotashare.Limit, at time.Duration) *quotashare.Share {
+func (l *told) subscribe(t *testing.T, owner string, limit quotashare.Limit) *quotashare.Share {
 	t.Helper()
-	s, err := l.Subscribe(owner, []quotashare.Need{{Key: "k", Limit: limit}}, false, int64(at))
+	s, err := l.Subscribe(owner, []quotashare.Need{{Key: "k", Limit: limit}}, false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestOptions(t *testing.T) {
 		!strings.Contains(err.Error(), "Limit.Permits of 0: must be from 1 to 10^15") {
 		t.Error(err)
 	}
-	l.subscribe(t, "a", quotashare.Limit{Permits: 1, Period: time.Second, Burst: 1}, 0)
+	l.subscribe(t, "a", quotashare.Limit{Permits: 1, Period: time.Second, Burst: 1})
 	if _, err := l.Subscribe("b", nil, false, 0); !errors.Is(err, quotashare.ErrTooMany) {
 		t.Error(err)
 	}
@@ -74,7 +75,7 @@ func TestRatesOfAllSizes(t *testing.T) {
 		{Permits: 1, Period: time.Second, Burst: 1_000_000_000_000_000},
 	} {
 		l := newTold(t, quotashare.Options{})
-		l.subscribe(t, "a", limit, 0)
+		l.subscribe(t, "a", limit)
 		a := l.last["a"]
 		got := float64(a.TokensPerFill) / float64(a.FillSeconds)
 		if want := float64(limit.Permits) / limit.Period.Seconds(); a.Kind != quotashare.Tokens || got > want || got < 0.7*want ||
@@ -88,8 +89,8 @@ func TestRatesOfAllSizes(t *testing.T) {
 func TestUnusedIsAbandoned(t *testing.T) {
 	limit := quotashare.Limit{Permits: 100, Period: time.Second, Burst: 100}
 	l := newTold(t, quotashare.Options{Idle: time.Minute, LongestTTL: 30 * time.Second})
-	idle, busy := l.subscribe(t, "idle", limit, 0), l.subscribe(t, "busy", limit, 0)
-	l.subscribe(t, "silent", limit, 0)
+	idle, busy := l.subscribe(t, "idle", limit), l.subscribe(t, "busy", limit)
+	l.subscribe(t, "silent", limit)
 	for at := 5 * time.Second; at <= 70*time.Second; at += 5 * time.Second {
 		l.Report(idle, 0, 0, 5*time.Second, int64(at))
 		l.Report(busy, 5, 0, 5*time.Second, int64(at))
@@ -116,7 +117,7 @@ func TestLoweredLimit(t *testing.T) {
 	var shares []*quotashare.Share
 	now := time.Duration(0)
 	for _, owner := range []string{"a", "b", "c", "d"} {
-		shares = append(shares, l.subscribe(t, owner, before, now))
+		shares = append(shares, l.subscribe(t, owner, before))
 	}
 	for range 4 {
 		now += 5 * time.Second
@@ -160,7 +161,7 @@ func TestTurns(t *testing.T) {
 	owners := []string{"a", "b", "c", "d"}
 	var shares []*quotashare.Share
 	for _, owner := range owners {
-		shares = append(shares, l.subscribe(t, owner, limit, 0))
+		shares = append(shares, l.subscribe(t, owner, limit))
 	}
 	had := map[string]bool{}
 	for at := time.Second; at < 10*time.Minute; at += time.Second {

@@ -24,12 +24,18 @@ type simulation struct {
 	delay   func() time.Duration // of a message, at most grace
 
 	limit    quotashare.Limit
-	level    float64 // of a bucket that leaks at the rate of the limit: never above the burst if the limit is kept
+	second   quotashare.Limit // of those proxies that are held to two
+	leaks    [2]leak
 	worst    float64
-	leaked   int64
 	admitted int64
 	sent     int
 	kinds    [4]int
+}
+
+// leak is a bucket that leaks at the rate of a limit: its level is never above the burst if the limit is kept.
+type leak struct {
+	level float64
+	at    int64
 }
 
 type event struct {
@@ -45,7 +51,7 @@ func (e events) Less(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
 func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) } //nolint:forcetypeassert // there is nothing else
 func (e *events) Pop() any {
 	last := (*e)[len(*e)-1]
 	(*e)[len(*e)-1] = event{}
@@ -77,6 +83,7 @@ type proxy struct {
 	rate            float64 // of requests
 	interval        time.Duration
 	requests        int // generation of the requests that are under way
+	both            bool
 }
 
 func newSimulation(t testing.TB, seed uint64, l quotashare.Limit, o quotashare.Options) *simulation {
@@ -100,7 +107,7 @@ func (s *simulation) after(d time.Duration, do func()) { s.at(s.now+int64(d), do
 // run lets time pass until the given time.
 func (s *simulation) run(until time.Duration) {
 	for len(s.events) > 0 && s.events[0].at <= int64(until) {
-		e := heap.Pop(&s.events).(event)
+		e := heap.Pop(&s.events).(event) //nolint:forcetypeassert // there is nothing else
 		s.now = e.at
 		e.do()
 	}
@@ -128,7 +135,7 @@ func (s *simulation) wake() {
 func (s *simulation) send(share *quotashare.Share, a quotashare.Assignment) {
 	s.sent++
 	s.kinds[a.Kind]++
-	st := share.Owner.(*stream)
+	st := share.Owner.(*stream) //nolint:forcetypeassert // there is nothing else
 	if st.broken {
 		return
 	}
@@ -140,16 +147,25 @@ func (s *simulation) send(share *quotashare.Share, a quotashare.Assignment) {
 	})
 }
 
-// admit counts an admitted request.
-func (s *simulation) admit(n float64) {
-	s.level = max(0, s.level-float64(s.now-s.leaked)/float64(s.limit.Period)*float64(s.limit.Permits)) + n
-	s.leaked = s.now
-	s.worst = max(s.worst, s.level)
-	if s.level > float64(s.limit.Burst)*(1+1e-9)+1e-6 {
-		s.t.Fatalf("at %v %.9f tokens too many have been admitted",
-			time.Duration(s.now), s.level-float64(s.limit.Burst))
-	}
+// admit counts admitted requests.
+func (s *simulation) admit(n float64, both bool) {
 	s.admitted += int64(n)
+	s.worst = max(s.worst, s.keeps(0, s.limit, n))
+	if both {
+		s.keeps(1, s.second, n)
+	}
+}
+
+// keeps checks that a limit is kept, and answers how much of the burst is in use.
+func (s *simulation) keeps(which int, limit quotashare.Limit, n float64) float64 {
+	l := &s.leaks[which]
+	l.level = max(0, l.level-float64(s.now-l.at)/float64(limit.Period)*float64(limit.Permits)) + n
+	l.at = s.now
+	if l.level > float64(limit.Burst)*(1+1e-9)+1e-6 {
+		s.t.Fatalf("limit %d: at %v %.9f tokens too many have been admitted",
+			which, time.Duration(s.now), l.level-float64(limit.Burst))
+	}
+	return l.level / float64(limit.Burst)
 }
 
 // assign is what a proxy does with a message.
@@ -159,8 +175,8 @@ func (p *proxy) assign(a quotashare.Assignment) {
 		p.kind, p.stream.share, p.expires = quotashare.Deny, nil, 0
 		return
 	}
-	if a.Kind == quotashare.Tokens &&
-		!(p.kind == a.Kind && p.max == a.MaxTokens && p.fill == a.TokensPerFill && p.seconds == a.FillSeconds) {
+	same := p.kind == a.Kind && p.max == a.MaxTokens && p.fill == a.TokensPerFill && p.seconds == a.FillSeconds
+	if a.Kind == quotashare.Tokens && !same {
 		p.tokens, p.filled = float64(a.MaxTokens), p.sim.now
 	}
 	p.kind, p.max, p.fill, p.seconds = a.Kind, a.MaxTokens, a.TokensPerFill, a.FillSeconds
@@ -194,7 +210,7 @@ func (p *proxy) request() {
 	if p.refill() >= 1 {
 		p.tokens--
 		p.allowed++
-		p.sim.admit(1)
+		p.sim.admit(1, p.both)
 		return
 	}
 	p.denied++
@@ -217,7 +233,11 @@ func (p *proxy) connect() {
 		if st.broken || st.share != first {
 			return
 		}
-		share, err := sim.ledger.Subscribe(st, []quotashare.Need{{Key: "k", Limit: sim.limit}}, false, sim.now)
+		needs := []quotashare.Need{{Key: "k", Limit: sim.limit}}
+		if p.both {
+			needs = append(needs, quotashare.Need{Key: "second", Limit: sim.second})
+		}
+		share, err := sim.ledger.Subscribe(st, needs, false, sim.now)
 		if err != nil {
 			sim.t.Fatal(err)
 		}
@@ -233,7 +253,7 @@ func (p *proxy) report() {
 		return
 	}
 	sim := p.sim
-	elapsed := (time.Duration(sim.now - p.reported)).Truncate(time.Second) // as Envoy tells it
+	elapsed := time.Duration(sim.now - p.reported).Truncate(time.Second) // as Envoy tells it
 	p.reported = sim.now
 	allowed, denied := p.allowed, p.denied
 	p.allowed, p.denied = 0, 0

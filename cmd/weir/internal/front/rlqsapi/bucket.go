@@ -170,7 +170,7 @@ func limitOf(p *policy.Policy, l *policy.ExplainedLimit, r *policy.Request) (quo
 		return quotashare.Limit{}, fmt.Errorf("weir: a request costs %d: must be 1, as proxies count requests", l.Cost)
 	case p.Consistency.Shared() || p.Durability != policy.DurabilityMemory:
 		return quotashare.Limit{}, fmt.Errorf(
-			"weir: the limits are shared with other processes (consistency %v, durability %v), each of which would assign all of it",
+			"weir: the limits are shared with other processes (consistency %v, durability %v), and each would assign all of them",
 			p.Consistency, p.Durability)
 	}
 	limits := p.Limits
@@ -179,10 +179,7 @@ func limitOf(p *policy.Policy, l *policy.ExplainedLimit, r *policy.Request) (quo
 	} else if tier, ok := p.Tiers[l.Tier]; ok {
 		limits = tier
 	}
-	at := slices.IndexFunc(limits, func(x policy.Limit) bool { return x.Name == l.Limit })
-	if at < 0 {
-		at = 0
-	}
+	at := max(0, slices.IndexFunc(limits, func(x policy.Limit) bool { return x.Name == l.Limit }))
 	limit := limits[at].Limit
 	if p.LimitBy != nil {
 		own, ok, err := p.LimitBy.Limit(r)

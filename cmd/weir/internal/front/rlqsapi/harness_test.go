@@ -61,7 +61,7 @@ func serve(t *testing.T, set *policy.Set) *server {
 	if s.service, err = rlqsapi.New(rlqsapi.Options{Limits: s.limits, Logger: log, Clock: s.clock}); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,10 +140,10 @@ func (c *client) next() (last *ratelimitquotav3.RateLimitQuotaResponse_BucketAct
 			c.t.Fatal(err)
 		}
 		for _, a := range m.GetBucketAction() {
-			switch got := a.GetBucketId().GetBucket(); {
-			case got["mark"] == mark:
+			switch a.GetBucketId().GetBucket()["mark"] {
+			case mark:
 				return last
-			case got["mark"] == "":
+			case "":
 				last = a
 			}
 		}

@@ -185,8 +185,8 @@ func (st *stream) take(m *ratelimitquotav3.RateLimitQuotaUsageReports) error {
 		if err != nil {
 			return invalid(err)
 		}
-		if err = st.report(key, u); err != nil {
-			return err
+		if failed := st.report(key, u); failed != nil {
+			return failed
 		}
 	}
 	return nil
