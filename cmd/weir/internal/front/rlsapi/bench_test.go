@@ -113,7 +113,7 @@ func (e echo) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest
 }
 
 func serveEcho(l net.Listener, headers bool) error {
-	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	server := grpc.NewServer(rlsapi.ServerOptions()...)
 	var e echo
 	if headers {
 		e.headers = []*corev3.HeaderValue{
