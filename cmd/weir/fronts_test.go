@@ -283,6 +283,36 @@ func TestRatelimitConfigMovesOver(t *testing.T) {
 	}
 }
 
+// TestExampleOfRatelimitConfig: the example limits what its comments say.
+func TestExampleOfRatelimitConfig(t *testing.T) {
+	s := startFronts(t, nil, "--ratelimit-config", filepath.Join("..", "..", "examples", "ratelimit"))
+	conn := s.dial()
+	for _, c := range []struct {
+		path  string
+		times int
+		limit uint32 // 0 for none
+		last  ratelimitv3.RateLimitResponse_Code
+	}{{"/login", 6, 5, ratelimitv3.RateLimitResponse_OVER_LIMIT}, {"/healthz", 6, 0, ratelimitv3.RateLimitResponse_OK}} {
+		var answer *ratelimitv3.RateLimitResponse
+		for range c.times {
+			entries := []*commonratelimitv3.RateLimitDescriptor_Entry{{Key: "path", Value: c.path}}
+			if c.limit > 0 {
+				entries = append(entries, &commonratelimitv3.RateLimitDescriptor_Entry{Key: "remote_address", Value: "192.0.2.1"})
+			}
+			var err error
+			answer, err = ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+				Domain: "shop", Descriptors: []*commonratelimitv3.RateLimitDescriptor{{Entries: entries}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := answer.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit(); answer.GetOverallCode() != c.last || got != c.limit {
+			t.Errorf("%s: %v", c.path, answer)
+		}
+	}
+}
+
 // TestFrontFlagsMisuse: flags that need another one say so.
 func TestFrontFlagsMisuse(t *testing.T) {
 	for args, want := range map[string]string{

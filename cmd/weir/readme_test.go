@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,6 +46,7 @@ func TestReadme(t *testing.T) {
 	kinds := map[string]int{}
 	background := map[string]*server{} // by the address in the README
 	var redis *redisServer             // that the README takes for granted
+	var fronts *allFronts              // that redis-cli asks
 	for _, step := range readmeSteps(t) {
 		args := shellWords(step.command)
 		kinds[args[0]]++
@@ -54,6 +56,10 @@ func TestReadme(t *testing.T) {
 			got = curl(t, s.address, address, args[1:])
 		case args[0] == "for":
 			got = curlLoop(t, background, step.command)
+		case strings.HasPrefix(step.command, "go run ./cmd/weir serve --resp ") && args[len(args)-1] == "&":
+			fronts = startFronts(t, nil)
+		case args[0] == "redis-cli":
+			got = redisCLI(t, fronts, args)
 		case strings.HasPrefix(step.command, "go run ./cmd/weir serve ") && args[len(args)-1] == "&":
 			if redis == nil {
 				redis = startRedis(t)
@@ -75,7 +81,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s\nprints\n%s\nbut the README says\n%s", step.command, got, step.output)
 		}
 	}
-	if kinds["curl"] < 2 || kinds["go"] < 4 || len(background) != 3 {
+	if kinds["curl"] < 2 || kinds["go"] < 4 || kinds["redis-cli"] < 2 || len(background) != 3 {
 		t.Errorf("the README shows too little: %v", kinds)
 	}
 }
@@ -99,6 +105,23 @@ func serveInBackground(t *testing.T, redis *redisServer, args []string) *server 
 	s := startServer(t, "--config", path)
 	s.logged("msg=serving")
 	return s
+}
+
+// redisCLI asks the server of the test in place of that on the port of the README, and answers what a terminal shows.
+func redisCLI(t *testing.T, s *allFronts, args []string) string {
+	t.Helper()
+	if s == nil || len(args) < 4 || args[1] != "-p" {
+		t.Fatalf("the test does not know how to run %q", args)
+	}
+	_, port, err := net.SplitHostPort(s.resp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "redis-cli", append([]string{"--no-raw", "-p", port}, args[3:]...)...).Output()
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return string(out)
 }
 
 var curlLoops = regexp.MustCompile(`^for i in ([0-9 ]+); do curl -s -o /dev/null -w '%\{http_code\} ' -d '([^']*)' ` +
