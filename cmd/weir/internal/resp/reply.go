@@ -102,7 +102,8 @@ func NewReplyReader(r io.Reader, l ReplyLimits) *ReplyReader {
 const replyBuffer = 16 << 10
 
 // Read waits for the next reply. It and all in it are valid until the next call. An error that the server has answered is no
-// error of Read. The error is [io.EOF] if the connection has ended between two replies, and wraps [ErrReply] if what came is none.
+// error of Read. The error is [io.EOF] if the connection has ended between two replies, and wraps [ErrReply] if what came is
+// none.
 func (r *ReplyReader) Read() (Reply, error) {
 	for {
 		reply, ok, err := r.Buffered()
@@ -167,18 +168,9 @@ func (s *scanner) next(b []byte, l ReplyLimits) (int, error) {
 			return 0, fmt.Errorf("%w: longer than %d bytes", ErrReply, l.MaxReply)
 		}
 		rest := b[s.pos:]
-		end := bytes.IndexByte(rest, '\n')
-		if end < 0 {
-			if len(rest) > longestLine {
-				return 0, fmt.Errorf("%w: a line longer than %d bytes", ErrReply, longestLine)
-			}
-			return 0, nil
-		}
-		if end > longestLine {
-			return 0, fmt.Errorf("%w: a line longer than %d bytes", ErrReply, longestLine)
-		}
-		if end < 2 || rest[end-1] != '\r' {
-			return 0, fmt.Errorf("%w: a line that does not end as it should", ErrReply)
+		end, err := endOfLine(rest)
+		if end == 0 || err != nil {
+			return 0, err
 		}
 		kind, text := Kind(rest[0]), rest[1:end-1]
 		size, count, err := measure(kind, text)
@@ -214,6 +206,20 @@ func (s *scanner) next(b []byte, l ReplyLimits) (int, error) {
 			return s.pos, nil
 		}
 	}
+}
+
+// endOfLine is where the first line of a reply ends, 0 if it has not arrived.
+func endOfLine(b []byte) (int, error) {
+	end := bytes.IndexByte(b, '\n')
+	switch {
+	case end > longestLine, end < 0 && len(b) > longestLine:
+		return 0, fmt.Errorf("%w: a line longer than %d bytes", ErrReply, longestLine)
+	case end < 0:
+		return 0, nil
+	case end < 2 || b[end-1] != '\r':
+		return 0, fmt.Errorf("%w: a line that does not end as it should", ErrReply)
+	}
+	return end, nil
 }
 
 // complete notes that a reply is complete, and tells whether all is.
@@ -257,8 +263,9 @@ func measure(kind Kind, text []byte) (size, count int, err error) {
 		return min(n, math.MaxInt-1<<20) + 2, 0, nil
 	case Map, attribute:
 		return 0, min(n, math.MaxInt/2) * 2, nil
+	default:
+		return 0, n, nil
 	}
-	return 0, n, nil
 }
 
 func clipped(kind Kind, text []byte) string {
@@ -283,9 +290,10 @@ func scalar(kind Kind, text []byte) (r Reply, ok bool) {
 		return r, string(text) == "t" || string(text) == "f"
 	case Null:
 		return r, len(text) == 0
+	default:
+		r.Text = text
+		return r, true
 	}
-	r.Text = text
-	return r, true
 }
 
 // integer reads what fits in 64 bits.

@@ -224,7 +224,7 @@ func BenchmarkReplyReader(b *testing.B) {
 	src := bytes.NewReader(stream)
 	r := resp.NewReplyReader(src, resp.ReplyLimits{})
 	b.ReportAllocs()
-	for i := 0; i < b.N; i++ {
+	for range b.N {
 		if _, err := r.Read(); err != nil {
 			src.Reset(stream)
 		}

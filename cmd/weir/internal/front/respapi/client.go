@@ -28,7 +28,8 @@ func isName(b []byte) bool {
 }
 
 func badName(what string) string {
-	return "ERR " + what + " cannot contain spaces, newlines or special characters, or be longer than " + strconv.Itoa(mostOfName) + "."
+	return "ERR " + what + " cannot contain spaces, newlines or special characters, or be longer than " +
+		strconv.Itoa(mostOfName) + "."
 }
 
 func (c *conn) setName(name []byte) {
@@ -173,5 +174,6 @@ func clientList(c *conn, w *resp.Writer, args [][]byte) {
 func (c *conn) describe(now time.Time) string {
 	info := c.info.Load()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d flags=N db=0 user=default lib-name=%s lib-ver=%s",
-		c.id, c.plain.RemoteAddr(), c.plain.LocalAddr(), info.name, int64(now.Sub(c.created).Seconds()), info.library, info.version)
+		c.id, c.plain.RemoteAddr(), c.plain.LocalAddr(), info.name, int64(now.Sub(c.created).Seconds()),
+		info.library, info.version)
 }

@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
@@ -46,6 +47,8 @@ var works = sync.Pool{New: func() any {
 
 // conn is the connection of one client.
 type conn struct {
+	*work // nil while the client is silent
+
 	// What others may use, too.
 	s       *Server
 	id      int64
@@ -55,8 +58,6 @@ type conn struct {
 
 	nc  net.Conn // plain, or TLS over it
 	via transport
-
-	*work // nil while the client is silent
 
 	proto    int
 	stranger bool // has not authenticated yet
@@ -126,7 +127,8 @@ func (c *conn) serve() {
 	defer c.close()
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.log.Error("a RESP command has panicked", "client", c.nc.RemoteAddr().String(), "panic", p, "stack", string(debug.Stack()))
+			c.s.log.Error("a RESP command has panicked", "client", c.plain.RemoteAddr().String(), "panic", p,
+				"stack", string(debug.Stack()))
 		}
 	}()
 	if err := c.open(); err != nil {
@@ -330,7 +332,7 @@ var longAgo = time.Unix(1, 0)
 func (c *conn) execute(args [][]byte) {
 	w := &c.w
 	cmd := c.last
-	if cmd == nil || string(args[0]) != string(c.lastName[:c.lastSize]) {
+	if cmd == nil || !bytes.Equal(args[0], c.lastName[:c.lastSize]) {
 		if cmd = c.s.commands.find(args[0]); cmd != nil {
 			c.last, c.lastSize = cmd, copy(c.lastName[:], args[0])
 		}

@@ -68,6 +68,7 @@ func batches() map[string][]byte {
 	for name, commands := range map[string][][]string{
 		"PING":        {{"PING"}},
 		"CL.THROTTLE": {{"CL.THROTTLE", "user:12345678", "15", "30", "60"}},
+		"WEIR.TAKE":   {{"WEIR.TAKE", "default", "user:12345678"}},
 		"both":        {{"ping"}, {"cl.throttle", "user:12345678", "15", "30", "60", "2"}},
 	} {
 		var batch []byte

@@ -44,8 +44,8 @@ func (connectionCommands) commands() []command {
 		{name: "quit", arity: -1, flags: noAuth | fast, summary: "Closes the connection", session: quit},
 		{name: "reset", arity: 1, flags: noAuth | fast, summary: "Makes the connection like a new one", session: reset},
 		{
-			name: "select", arity: 2, flags: fast, arguments: "index", summary: "Is accepted for clients that choose a database: all are the same one",
-			run: selectDB,
+			name: "select", arity: 2, flags: fast, arguments: "index",
+			summary: "Is accepted for clients that choose a database: all are the same one", run: selectDB,
 		},
 	}
 }
@@ -159,8 +159,8 @@ func hello(c *conn, w *resp.Writer, args [][]byte) {
 		return
 	}
 	if c.stranger {
-		w.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> " +
-			"option can be used to authenticate the client and select the RESP protocol version at the same time")
+		w.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the " +
+			"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 		return
 	}
 	if name != nil {

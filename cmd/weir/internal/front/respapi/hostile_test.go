@@ -19,7 +19,7 @@ import (
 // eventually waits until something is true of what other goroutines do.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) { //nolint:forbidigo // a real socket is waited for
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 10 s: %s", what)
 		}
@@ -134,7 +134,7 @@ func TestHalfCommandsEndInTime(t *testing.T) {
 type trickle struct{}
 
 func (*trickle) Read(b []byte) (int, error) {
-	time.Sleep(5 * time.Millisecond) //nolint:forbidigo // it is slow on purpose
+	time.Sleep(5 * time.Millisecond)
 	b[0] = 'x'
 	return 1, nil
 }
@@ -235,7 +235,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer nc.Close() //nolint:errcheck // the test is over
+		t.Cleanup(func() { _ = nc.Close() })
 		clients[i] = nc
 		if _, err := nc.Write([]byte("PING\r\n")); err != nil {
 			t.Fatal(err)

@@ -307,7 +307,7 @@ func (a *argument) write(w *resp.Writer) {
 	switch {
 	case len(a.parts) > 0:
 		w.BulkString("block")
-	case a.token == strings.ToUpper(a.name) && a.token != "":
+	case a.token != "" && strings.EqualFold(a.token, a.name):
 		w.BulkString("pure-token")
 	default:
 		w.BulkString("string")

@@ -23,7 +23,8 @@ func newRegister(sources ...commander) (*register, error) {
 		for _, c := range source.commands() {
 			switch {
 			case c.name == "" || len(c.name) > mostName || c.name != strings.ToLower(c.name):
-				return nil, fmt.Errorf("weir: a RESP command has the name %q, not one in lower case of up to %d bytes", c.name, mostName)
+				return nil, fmt.Errorf("weir: the name of the RESP command %q is not in lower case, or has more than %d bytes",
+					c.name, mostName)
 			case c.arity == 0, (c.run == nil) == (c.session == nil):
 				return nil, fmt.Errorf("weir: the RESP command %q is not complete", c.name)
 			case r.byName[c.name] != nil:

@@ -43,6 +43,7 @@ func options(t testing.TB) respapi.Options {
 // server is one that listens.
 type server struct {
 	*respapi.Server
+
 	t       testing.TB
 	address string
 	ended   chan error
@@ -86,6 +87,7 @@ func (s *server) stop() {
 // client is a connection on which a test says what it likes.
 type client struct {
 	net.Conn
+
 	t       testing.TB
 	replies *resp.ReplyReader
 }

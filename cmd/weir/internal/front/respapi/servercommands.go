@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,8 @@ func (serverCommands) commands() []command {
 			summary: "Tells of the server", session: info,
 		},
 		{
-			name: "time", arity: 1, flags: fast, group: "server", summary: "Answers the time of the server: seconds and microseconds",
+			name: "time", arity: 1, flags: fast, group: "server",
+			summary: "Answers the time of the server: seconds and microseconds",
 			run: func(_ context.Context, w *resp.Writer, _ [][]byte) {
 				now := time.Now()
 				w.Array(2)
@@ -100,7 +102,8 @@ var sections = []section{
 		up := time.Since(s.started)
 		return []string{
 			"redis_version:" + compatible, "redis_mode:standalone", "weir_version:" + weirVersion, "weir_state:" + state,
-			"os:" + runtime.GOOS + " " + runtime.GOARCH, "arch_bits:" + strconv.Itoa(strconv.IntSize), "go_version:" + runtime.Version(),
+			"os:" + runtime.GOOS + " " + runtime.GOARCH, "arch_bits:" + strconv.Itoa(strconv.IntSize),
+			"go_version:" + runtime.Version(),
 			fmt.Sprintf("process_id:%d", os.Getpid()), fmt.Sprintf("uptime_in_seconds:%d", int64(up.Seconds())),
 			fmt.Sprintf("uptime_in_days:%d", int64(up.Hours()/24)),
 		}
@@ -121,8 +124,10 @@ var sections = []section{
 	}},
 	{"Stats", func(s *Server) []string {
 		lines := []string{
-			fmt.Sprintf("total_connections_received:%d", s.lastID.Load()), fmt.Sprintf("total_commands_processed:%d", s.answered.Load()),
-			fmt.Sprintf("rejected_connections:%d", s.rejected.Load()), fmt.Sprintf("protocol_errors:%d", s.protocolErrors.Load()),
+			fmt.Sprintf("total_connections_received:%d", s.lastID.Load()),
+			fmt.Sprintf("total_commands_processed:%d", s.answered.Load()),
+			fmt.Sprintf("rejected_connections:%d", s.rejected.Load()),
+			fmt.Sprintf("protocol_errors:%d", s.protocolErrors.Load()),
 			fmt.Sprintf("timed_out_connections:%d", s.timedOut.Load()),
 		}
 		return lines
@@ -135,13 +140,7 @@ var sections = []section{
 func info(c *conn, w *resp.Writer, args [][]byte) {
 	var b strings.Builder
 	for _, s := range sections {
-		wanted := len(args) == 1
-		for _, a := range args[1:] {
-			if equalFold(a, strings.ToLower(s.name)) || equalFold(a, "all") || equalFold(a, "default") || equalFold(a, "everything") {
-				wanted = true
-			}
-		}
-		if !wanted {
+		if !wants(args[1:], strings.ToLower(s.name)) {
 			continue
 		}
 		if b.Len() > 0 {
@@ -153,4 +152,11 @@ func info(c *conn, w *resp.Writer, args [][]byte) {
 		}
 	}
 	w.Text(b.String())
+}
+
+// wants tells whether a section is asked for. Without arguments all are.
+func wants(args [][]byte, name string) bool {
+	return len(args) == 0 || slices.ContainsFunc(args, func(a []byte) bool {
+		return equalFold(a, name) || equalFold(a, "all") || equalFold(a, "default") || equalFold(a, "everything")
+	})
 }

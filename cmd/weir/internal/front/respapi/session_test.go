@@ -85,7 +85,8 @@ func TestSession(t *testing.T) {
 		c.expect(step.want, step.args...)
 	}
 	c.expectEnd()
-	if got := s.Status(); got["commands"].(int64) < 50 || got["connections_total"] != int64(1) {
+	got := s.Status()
+	if commands, ok := got["commands"].(int64); !ok || commands < 50 || got["connections_total"] != int64(1) {
 		t.Error(got)
 	}
 }

@@ -2,7 +2,5 @@
 
 package respapi
 
-import "net"
-
-// newSocket is nil: all connections are streams.
-func newSocket(*conn, net.Conn) transport { return nil }
+// openSocket is false: all connections are streams.
+func openSocket(*conn) bool { return false }

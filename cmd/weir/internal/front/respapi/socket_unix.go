@@ -5,7 +5,6 @@ package respapi
 import (
 	"errors"
 	"io"
-	"net"
 	"syscall"
 	"time"
 )
@@ -28,19 +27,20 @@ type socket struct {
 	writeOnce func(fd uintptr) bool
 }
 
-// newSocket is nil if the connection is no socket.
-func newSocket(c *conn, nc net.Conn) transport {
-	sc, ok := nc.(syscall.Conn)
+// openSocket makes a connection one of these. It is false if it is no socket.
+func openSocket(c *conn) bool {
+	sc, ok := c.nc.(syscall.Conn)
 	if !ok {
-		return nil
+		return false
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return nil
+		return false
 	}
 	s := &socket{c: c, raw: raw}
 	s.readOnce, s.writeOnce = s.tryRead, s.tryWrite
-	return s
+	c.via = s
+	return true
 }
 
 // tryRead reads once, and answers whether it is done: otherwise it is called again when there is something to read.
@@ -99,19 +99,30 @@ func (s *socket) receive(c *conn) error {
 		return err
 	}
 	if s.blocked {
-		if c.owes() && !c.flush() {
-			return errFlushed
-		}
-		if by := c.waitBy(); by != s.armed {
-			if err := s.arm(by); err != nil {
-				return err
-			}
-		}
-		s.wait = true // flush has changed it
-		if err := s.raw.Read(s.readOnce); err != nil {
+		return s.waitFor(c)
+	}
+	return s.outcome()
+}
+
+// waitFor is receive when nothing has arrived.
+func (s *socket) waitFor(c *conn) error {
+	if c.owes() && !c.flush() {
+		return errFlushed
+	}
+	if by := c.waitBy(); by != s.armed {
+		if err := s.arm(by); err != nil {
 			return err
 		}
 	}
+	s.wait = true // flush has changed it
+	if err := s.raw.Read(s.readOnce); err != nil {
+		return err
+	}
+	return s.outcome()
+}
+
+// outcome is that of a read.
+func (s *socket) outcome() error {
 	if s.err == nil && s.n == 0 {
 		return io.EOF
 	}

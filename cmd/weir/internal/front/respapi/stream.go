@@ -10,7 +10,7 @@ import (
 // open prepares the connection, over which a client may have to agree on keys first.
 func (c *conn) open() error {
 	if c.s.o.TLS == nil {
-		if c.via = newSocket(c, c.nc); c.via == nil {
+		if !openSocket(c) {
 			c.via = &stream{}
 		}
 		return nil
@@ -27,7 +27,7 @@ func (c *conn) open() error {
 		if header, ok := errors.AsType[tls.RecordHeaderError](err); ok && header.Conn != nil {
 			// No TLS at all: whoever speaks RESP can read this.
 			c.s.protocolErrors.Add(1)
-			if _, err := plain.Write([]byte("-ERR Protocol error: this port wants TLS\r\n")); err == nil {
+			if _, failed := plain.Write([]byte("-ERR Protocol error: this port wants TLS\r\n")); failed == nil {
 				c.linger()
 			}
 		}
