@@ -21,7 +21,8 @@ const (
 )
 
 // plan says for each share how much it should have: if more is demanded than there is, parts of it in proportion to what is
-// demanded of each, so that a request has the same chance wherever it comes; otherwise what is demanded, and of the rest an equal part.
+// demanded of each, so that a request has the same chance wherever it comes; otherwise what is demanded, and an equal part of
+// the rest.
 func (l *Ledger) plan(a *account, now int64) {
 	there := a.perSecond(a.rate - a.others)
 	open := 0

@@ -52,13 +52,19 @@ func (l *lines) String() string {
 
 func serve(t *testing.T, set *policy.Set) *server {
 	t.Helper()
+	return serveWith(t, set, rlqsapi.Options{Grace: 2 * time.Second})
+}
+
+func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
+	t.Helper()
 	s := &server{t: t, clock: weir.NewManualClock(0), log: &lines{}}
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	var err error
 	if s.limits, err = live.Fixed(set, policy.EngineOptions{Clock: s.clock}, log); err != nil {
 		t.Fatal(err)
 	}
-	if s.service, err = rlqsapi.New(rlqsapi.Options{Limits: s.limits, Logger: log, Clock: s.clock}); err != nil {
+	o.Limits, o.Logger, o.Clock = s.limits, log, s.clock
+	if s.service, err = rlqsapi.New(o); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -3,6 +3,8 @@ package rlqsapi_test
 import (
 	"errors"
 	"io"
+	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
+	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -258,5 +261,56 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := s.connect().stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSlowReader: the stream of a proxy that does not read what it is sent ends, as nobody knows when it would read it.
+func TestSlowReader(t *testing.T) {
+	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{Grace: 2 * time.Millisecond})
+	a := s.connect()
+	for i := range 500 {
+		if a.stream.Send(usage(map[string]string{"k": strings.Repeat("x", 3000) + strconv.Itoa(i)}, 0, 1, 0)) != nil {
+			break // it has ended already
+		}
+	}
+	for {
+		if _, err := a.stream.Recv(); err != nil {
+			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "in time") {
+				t.Error(err)
+			}
+			return
+		}
+	}
+}
+
+// TestBounds: there are only so many streams and buckets.
+func TestBounds(t *testing.T) {
+	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{
+		MostStreams: 2, MostBuckets: 2, MostShares: 3,
+	})
+	a := s.connect()
+	a.report(id, 0, 1, 0)
+	a.next() // has subscribed to a second one
+	a.report(map[string]string{"one": "more"}, 0, 1, 0)
+	if _, err := a.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a bucket too many: %v", err)
+	}
+	b, c := s.connect(), s.connect()
+	b.report(id, 0, 1, 0)
+	b.next()
+	c.report(id, 0, 1, 0)
+	if _, err := c.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a share too many: %v", err)
+	}
+	for name, o := range map[string]rlqsapi.Options{
+		"Options.Limits":      {},
+		"Options.Logger":      {Limits: s.limits},
+		"Options.MostStreams": {Limits: s.limits, Logger: slog.Default(), MostStreams: -1},
+		"Options.MostBuckets": {Limits: s.limits, Logger: slog.Default(), MostBuckets: -1},
+		"Options.Grace":       {Limits: s.limits, Logger: slog.Default(), Grace: time.Hour},
+	} {
+		if _, err := rlqsapi.New(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %s", err, name)
+		}
 	}
 }
