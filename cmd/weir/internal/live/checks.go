@@ -29,8 +29,8 @@ type check struct {
 // Values are none.
 func (*check) Values(string) []string { return nil }
 
-// CheckRequest makes r a check of the policy with this name, which [Limits.Has]: cost permits for the key. The slice must not be
-// changed before r has been decided. A store that shares the policy is asked until ctx ends.
+// CheckRequest makes r a check of the policy with this name, which [Limits.Has]: cost permits for the key. The slice must
+// not be changed before r has been decided. A store that shares the policy is asked until ctx ends.
 func CheckRequest(ctx context.Context, r *policy.Request, name, key []byte, cost int64) {
 	path := make([]byte, 1, 1+hex.EncodedLen(len(name)))
 	path[0] = '/'
@@ -39,8 +39,8 @@ func CheckRequest(ctx context.Context, r *policy.Request, name, key []byte, cost
 	}
 }
 
-// BringLimit makes a check bring a limit of its own: then its Header has a method Limit() (weir.Limit, bool), for the LimitBy of its
-// policy.
+// BringLimit makes a check bring a limit of its own: then its Header has a method Limit() (weir.Limit, bool), for the
+// LimitBy of its policy.
 func BringLimit(r *policy.Request, l weir.Limit) {
 	if c, ok := r.Header.(*check); ok {
 		c.limit, c.limited = l, true

@@ -25,8 +25,8 @@ type Fields struct {
 const mostTold = 1024
 
 // Tell sets the fields about v, the verdict on r, in h. It answers the seconds of Retry-After, 0 if there is none. Without a
-// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than once,
-// with several keys, is told once: as the one that binds, or else the first.
+// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than
+// once, with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
 	return f.TellAll(h, []*policy.Request{r}, v)
 }
@@ -138,8 +138,8 @@ func fillTime(permits int64, r weir.Rate) time.Duration {
 	return time.Duration(min(float64(permits)*float64(r.Period)/float64(r.Permits), longest))
 }
 
-// InForce is the limit that p, a part of the verdict on r, was held to: the one that r brought, that of its key, that of its tier, or
-// that of the policy.
+// InForce is the limit that p, a part of the verdict on r, was held to: the one that r brought, that of its key, that of its
+// tier, or that of the policy.
 func InForce(p *policy.Part, r *policy.Request) weir.Limit {
 	if p.Policy.LimitBy != nil {
 		if l, ok, err := p.Policy.LimitBy.Limit(r); ok && err == nil {

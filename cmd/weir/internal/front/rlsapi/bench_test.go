@@ -31,8 +31,8 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// The servers that BenchmarkShouldRateLimit measures are processes of their own: this test program, told by a variable which of them
-// to be.
+// The servers that BenchmarkShouldRateLimit measures are processes of their own: this test program, told by a variable which
+// of them to be.
 const benchServer = "WEIR_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -54,11 +54,13 @@ var benchServers = map[string]func(l net.Listener) error{
 }
 
 func serveBench(name string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(l.Addr())
+	if _, err := fmt.Fprintln(os.Stdout, l.Addr()); err != nil {
+		panic(err)
+	}
 	go func() { // ends with the test
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
@@ -101,7 +103,7 @@ func (e echo) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest
 		OverallCode: ratelimitv3.RateLimitResponse_OK, ResponseHeadersToAdd: e.headers,
 		Statuses: make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(r.GetDescriptors())),
 	}
-	for i := range reply.Statuses {
+	for i := range reply.GetStatuses() {
 		reply.Statuses[i] = &ratelimitv3.RateLimitResponse_DescriptorStatus{
 			Code: ratelimitv3.RateLimitResponse_OK, LimitRemaining: 999_999_999, DurationUntilReset: &durationpb.Duration{Seconds: 1},
 			CurrentLimit: &ratelimitv3.RateLimitResponse_RateLimit{
@@ -125,8 +127,8 @@ func serveEcho(l net.Listener, headers bool) error {
 	return server.Serve(l)
 }
 
-// BenchmarkShouldRateLimit measures calls with two descriptors, so many at a time on one connection, to a server that has one core, by
-// a client that has another.
+// BenchmarkShouldRateLimit measures calls with two descriptors, so many at a time on one connection, to a server that has
+// one core, by a client that has another.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	message, err := proto.Marshal(request("edge", []string{"user", "u-1234567"}, []string{"tenant", "t-42"}))
 	if err != nil {
@@ -148,8 +150,8 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	}
 }
 
-// cpuTime is how long a process has computed, as Linux tells in hundredths of seconds; elsewhere it is 0. It tells servers apart also
-// where others use the machine.
+// cpuTime is how long a process has computed, as Linux tells in hundredths of seconds; elsewhere it is 0. It tells servers
+// apart also where others use the machine.
 func cpuTime(b *testing.B, process int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
@@ -178,7 +180,7 @@ func startBenchServer(b *testing.B, name string) (address string, process int) {
 			b.Fatalf("%v: %s", err, out)
 		}
 	}
-	server := exec.CommandContext(b.Context(), args[0], args[1:]...) //nolint:gosec // this program
+	server := exec.CommandContext(b.Context(), args[0], args[1:]...)
 	server.Env = append(os.Environ(), benchServer+"="+name)
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
@@ -189,7 +191,7 @@ func startBenchServer(b *testing.B, name string) (address string, process int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := server.Start(); err != nil {
+	if err = server.Start(); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
@@ -203,7 +205,8 @@ func startBenchServer(b *testing.B, name string) (address string, process int) {
 	return strings.TrimSpace(line), server.Process.Pid
 }
 
-// loadClient is a client of HTTP/2 that costs much less than a server: every call is the same bytes but for the number of the stream.
+// loadClient is a client of HTTP/2 that costs much less than a server: every call is the same bytes but for the number of
+// the stream.
 type loadClient struct {
 	conn   net.Conn
 	framer *http2.Framer
@@ -216,7 +219,7 @@ type loadClient struct {
 
 func newLoadClient(b *testing.B, address string, message []byte) *loadClient {
 	b.Helper()
-	conn, err := net.Dial("tcp", address)
+	conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", address)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -190,13 +190,13 @@ func (g *group) counts(c *call) error {
 	return failure(&g.verdict)
 }
 
-// failure is the error of a verdict that is no decision: all others are answered by the policies, those that could not be asked
-// included, as their Fail says.
+// failure is the error of a verdict that is no decision: all others are answered by the policies, those that could not be
+// asked included, as their Fail says.
 func failure(v *policy.Verdict) error {
 	if v.Allowed || v.Binding >= 0 {
 		return nil
 	}
-	switch v.Decision().Reason {
+	switch v.Decision().Reason { //nolint:exhaustive // all others are decisions
 	case weir.ReasonInvalid:
 		return invalid("descriptors have more than %d limits in all, or a cost or limit that cannot be", weir.MostCharges)
 	case weir.ReasonCanceled:

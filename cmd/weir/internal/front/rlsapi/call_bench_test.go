@@ -16,8 +16,8 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// BenchmarkCall measures what a call costs beside what gRPC does, next to decoding and encoding the same messages with what was
-// generated.
+// BenchmarkCall measures what a call costs beside what gRPC does, next to decoding and encoding the same messages with what
+// was generated.
 func BenchmarkCall(b *testing.B) {
 	day := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 1 << 40, Period: 24 * time.Hour}}
 	limits, err := live.Fixed(&policy.Set{

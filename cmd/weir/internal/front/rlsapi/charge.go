@@ -69,9 +69,9 @@ func (c *call) report(ctx context.Context) error {
 	return nil
 }
 
-// drain takes what is left for descriptors with hits of their own that were refused, as envoyproxy/ratelimit counts those who are
-// refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were taken, whoever spends more
-// than what is left each time would never be refused.
+// drain takes what is left for descriptors with hits of their own that were refused, as envoyproxy/ratelimit counts those
+// who are refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were taken,
+// whoever spends more than what is left each time would never be refused.
 func (c *call) drain(ctx context.Context) {
 	c.charging = c.charging[:0]
 	v := &c.charged.verdict
@@ -89,8 +89,8 @@ func (c *call) drain(ctx context.Context) {
 	}
 }
 
-// beyond charges descriptors that were refused, namely those of c.charging: of each a permit is reserved, which costs in the end what
-// costs says. Where nothing is left, nothing is charged.
+// beyond charges descriptors that were refused, namely those of c.charging: of each a permit is reserved, which costs in the
+// end what costs says. Where nothing is left, nothing is charged.
 func (c *call) beyond(ctx context.Context, costs func(p *policy.Part, cost int64) int64) {
 	engine, v := c.service.o.Limits.Engine(), &c.looked
 	for _, i := range c.charging {

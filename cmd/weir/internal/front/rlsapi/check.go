@@ -76,7 +76,7 @@ const mostUnit = 6
 func (q *question) hitsOf(d *descriptor) int64 {
 	switch {
 	case d.own:
-		return int64(d.hits) //nolint:gosec // checked
+		return int64(d.hits)
 	case q.hits > 0:
 		return int64(q.hits)
 	}

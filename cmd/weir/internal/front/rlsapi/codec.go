@@ -9,7 +9,7 @@ import (
 // codec decodes and encodes calls by itself, and leaves all else to that of protocol buffers.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Unmarshal implements [encoding.CodecV2].
 func (o codec) Unmarshal(data mem.BufferSlice, v any) error {

@@ -50,8 +50,8 @@ var calendarUnits = map[weir.CalendarUnit]currentLimit{
 	weir.CalendarYear:    {unit: unitYear, multiplier: 1},
 }
 
-// currentOf is a limit as it is told: in the longest unit of which its period is a multiple. A period that is not of whole seconds is
-// told as a rate for each second, rounded down. A limit without a period has no unit.
+// currentOf is a limit as it is told: in the longest unit of which its period is a multiple. A period that is not of whole
+// seconds is told as a rate for each second, rounded down. A limit without a period has no unit.
 func currentOf(l weir.Limit, d weir.Decision) currentLimit {
 	c := currentLimit{requests: d.Limit, unit: unitUnknown, multiplier: 1, name: d.Policy}
 	switch {

@@ -88,7 +88,7 @@ func (f *field) next(message string) (rest string, err error) {
 	if number := tag >> 3; number < uint64(protowire.MinValidNumber) || number > uint64(protowire.MaxValidNumber) {
 		return "", errMalformed
 	}
-	f.number, f.kind = protowire.Number(tag>>3), protowire.Type(tag&7) //nolint:gosec // checked
+	f.number, f.kind = protowire.Number(tag>>3), protowire.Type(tag&7)
 	message = message[n:]
 	switch f.kind {
 	case protowire.VarintType:
@@ -98,8 +98,8 @@ func (f *field) next(message string) (rest string, err error) {
 		if length, n = consumeVarint(message); n < 0 || length > uint64(len(message)-n) {
 			return "", errMalformed
 		}
-		f.bytes = message[n : n+int(length)] //nolint:gosec // checked
-		n += int(length)                     //nolint:gosec // checked
+		f.bytes = message[n : n+int(length)]
+		n += int(length)
 	case protowire.Fixed32Type:
 		n = 4
 	case protowire.Fixed64Type:
@@ -122,8 +122,8 @@ func skipGroup(message string, number protowire.Number, depth int) (rest string,
 		if n < 0 {
 			return "", errMalformed
 		}
-		inner := field{number: protowire.Number(tag >> 3)} //nolint:gosec // next checks it
-		switch protowire.Type(tag & 7) {                   //nolint:exhaustive // next takes the others
+		inner := field{number: protowire.Number(tag >> 3)}
+		switch protowire.Type(tag & 7) {
 		case protowire.EndGroupType:
 			if inner.number != number {
 				return "", errMalformed
@@ -161,7 +161,7 @@ func consumeVarint(s string) (v uint64, n int) {
 func (q *question) decode(message string) error {
 	q.reset()
 	var f field
-	for len(message) > 0 {
+	for message != "" {
 		var err error
 		if message, err = f.next(message); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (q *question) decode(message string) error {
 				return err
 			}
 		case f.is(requestHits, protowire.VarintType):
-			q.hits = uint32(f.varint) //nolint:gosec // a decoder leaves out what is beyond
+			q.hits = uint32(f.varint)
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func (q *question) decode(message string) error {
 func (q *question) decodeDescriptor(message string) error {
 	d := descriptor{from: len(q.entries)}
 	var f field
-	for len(message) > 0 {
+	for message != "" {
 		var err error
 		if message, err = f.next(message); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (q *question) decodeEntry(message string) error {
 		e ratelimitconfig.Entry
 		f field
 	)
-	for len(message) > 0 {
+	for message != "" {
 		var err error
 		if message, err = f.next(message); err != nil {
 			return err
@@ -242,21 +242,21 @@ func (q *question) decodeEntry(message string) error {
 // decodeLimit adds to a limit what a message says: one that is sent in pieces is put together.
 func (d *descriptor) decodeLimit(message string) error {
 	var f field
-	for len(message) > 0 {
+	for message != "" {
 		var err error
 		if message, err = f.next(message); err != nil {
 			return err
 		}
 		switch {
 		case f.is(limitRequests, protowire.VarintType):
-			d.requests = uint32(f.varint) //nolint:gosec // a decoder leaves out what is beyond
+			d.requests = uint32(f.varint)
 		case f.is(limitUnit, protowire.VarintType):
-			d.unit = int32(f.varint) //nolint:gosec // likewise
+			d.unit = int32(f.varint)
 		case f.is(limitMultiplier, protowire.BytesType):
 			multiplier := uint64(d.multiplier)
 			d.multiplied = true
 			err = decodeWrapper(f.bytes, &multiplier)
-			d.multiplier = uint32(multiplier) //nolint:gosec // likewise
+			d.multiplier = uint32(multiplier)
 		}
 		if err != nil {
 			return err
@@ -268,7 +268,7 @@ func (d *descriptor) decodeLimit(message string) error {
 // decodeWrapper decodes a UInt64Value or a UInt32Value.
 func decodeWrapper(message string, v *uint64) error {
 	var f field
-	for len(message) > 0 {
+	for message != "" {
 		var err error
 		if message, err = f.next(message); err != nil {
 			return err

@@ -73,7 +73,7 @@ func (e *encoder) begin(field protowire.Number) (at int) {
 
 // end ends a field that was begun. One byte was left for its length, which is moved if it needs more.
 func (e *encoder) end(at int) {
-	length := uint64(len(*e) - at) //nolint:gosec // not negative
+	length := uint64(len(*e) - at)
 	if n := protowire.SizeVarint(length); n > 1 {
 		*e = slices.Insert(*e, at, make([]byte, n-1)...)
 	}
@@ -113,7 +113,7 @@ func (t *told) encode(e *encoder) {
 	}
 	at := e.begin(statusLimit)
 	e.number(currentRequests, clamped(t.limit.requests))
-	e.number(currentUnit, uint64(t.limit.unit)) //nolint:gosec // not negative
+	e.number(currentUnit, uint64(t.limit.unit))
 	if t.limit.name != "" {
 		e.text(currentName, t.limit.name)
 	}
@@ -126,10 +126,10 @@ func (t *told) encode(e *encoder) {
 	e.number(statusRemaining, clamped(t.remaining))
 	if t.reset > 0 {
 		at := e.begin(statusReset)
-		e.number(durationSeconds, uint64((t.reset+time.Second-1)/time.Second)) //nolint:gosec // not negative
+		e.number(durationSeconds, uint64((t.reset+time.Second-1)/time.Second))
 		e.end(at)
 	}
 }
 
 // clamped is n as a uint32.
-func clamped(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) } //nolint:gosec // not negative
+func clamped(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) }

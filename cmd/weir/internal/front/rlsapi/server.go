@@ -25,27 +25,28 @@ import (
 
 // Options configure a [Server].
 type Options struct {
-	// Limits decide. Without a Tree, each descriptor is a request to their rules with Protocol "rls", the domain as Host, the keys of its
-	// entries joined by "/" as Path, its entries as Attributes, and as Client the first address among its entries remote_address,
-	// client_ip and masked_remote_address. Required.
+	// Limits decide. Without a Tree, each descriptor is a request to their rules with Protocol "rls", the domain as Host, the
+	// keys of its entries joined by "/" as Path, its entries as Attributes, and as Client the first address among its entries
+	// remote_address, client_ip and masked_remote_address. Required.
 	Limits *live.Limits
-	// Tree answers the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not answer nil, it
-	// tells the policies of descriptors instead of the rules. It is called for each request. Default: nil.
+	// Tree answers the configuration of envoyproxy/ratelimit that is in force. If it is not nil, and as long as it does not
+	// answer nil, it tells the policies of descriptors instead of the rules. It is called for each request. Default: nil.
 	Tree func() *ratelimitconfig.Config
 	// Quotas serves the rate limit quota service. Default: nil, that service is not offered.
 	Quotas ratelimitquotav3.RateLimitQuotaServiceServer
 	// TLS makes the server speak TLS. Default: nil, it does not.
 	TLS *tls.Config
-	// Fields are the header fields that the proxy is told to add to responses. Envoy itself can make those of X-RateLimit out of the
-	// answer, by enable_x_ratelimit_headers, so they are not the default. Default: httplimit.RateLimit11, with Retry-After on refusals;
-	// httplimit.NoFields tells of none, Retry-After included.
+	// Fields are the header fields that the proxy is told to add to responses. Envoy itself can make those of X-RateLimit out
+	// of the answer, by enable_x_ratelimit_headers, so they are not the default. Default: httplimit.RateLimit11, with
+	// Retry-After on refusals; httplimit.NoFields tells of none, Retry-After included.
 	Fields httplimit.Fields
 	// NoMetadata leaves the dynamic metadata out that tell what has decided. Default: false.
 	NoMetadata bool
-	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. More are closed at once. Default: 1,000.
-	MaxConnections int
-	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more. Default:
+	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. More are closed at once. Default:
 	// 1,000.
+	MaxConnections int
+	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more.
+	// Default: 1,000.
 	MaxStreams int
 	// Logger is told of clients that are not served, at most once a minute. Default: nobody is told.
 	Logger *slog.Logger
@@ -110,7 +111,7 @@ func New(o Options) (*Server, error) {
 	}
 	options := append(ServerOptions(),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)), //nolint:gosec // checked
+		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
 		grpc.MaxRecvMsgSize(mostMessage),
 		grpc.MaxHeaderListSize(mostHeader),
 		grpc.ConnectionTimeout(10*time.Second),
@@ -134,8 +135,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// ServerOptions are those that make a server fast: they are the same for what it is measured against. A goroutine of its own for each
-// call would spend a sixth of the time growing its stack.
+// ServerOptions are those that make a server fast: they are the same for what it is measured against. A goroutine of its own
+// for each call would spend a sixth of the time growing its stack.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.WaitForHandlers(true), grpc.NumStreamWorkers(workers)}
 }
@@ -152,11 +153,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Drain tells those who ask for the server's health that it does not serve: it is about to shut down. Everything is still answered.
+// Drain tells those who ask for the server's health that it does not serve: it is about to shut down. Everything is still
+// answered.
 func (s *Server) Drain() { s.health.Shutdown() }
 
-// Shutdown ends the server: it accepts no more calls, answers those that it has accepted, ends streams with code Unavailable, and
-// closes the connections. If ctx ends before, those that are left are cut off, and its error is returned.
+// Shutdown ends the server: it accepts no more calls, answers those that it has accepted, ends streams with code
+// Unavailable, and closes the connections. If ctx ends before, those that are left are cut off, and its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.closeOnce.Do(func() { close(s.closing) })

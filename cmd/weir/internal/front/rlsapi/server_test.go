@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // tools still ask it
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
@@ -110,7 +110,7 @@ func TestReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
-	if err := v1.Send(list); err != nil {
+	if err = v1.Send(list); err != nil {
 		t.Fatal(err)
 	}
 	got, err := v1.Recv()
@@ -125,28 +125,30 @@ func TestReflection(t *testing.T) {
 		t.Errorf("the services are %q, want %q", names, want)
 	}
 	for _, name := range []string{"envoy/service/ratelimit/v3/rls.proto", "kuadrantrls.proto"} {
-		err := v1.Send(&reflectionv1.ServerReflectionRequest{
+		err = v1.Send(&reflectionv1.ServerReflectionRequest{
 			MessageRequest: &reflectionv1.ServerReflectionRequest_FileByFilename{FileByFilename: name},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := v1.Recv(); err != nil || len(got.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-			t.Errorf("%s: %v, %v", name, got, err)
+		file, failed := v1.Recv()
+		if failed != nil || len(file.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+			t.Errorf("%s: %v, %v", name, file, failed)
 		}
 	}
 	v1alpha, err := reflectionv1alpha.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = v1alpha.Send(&reflectionv1alpha.ServerReflectionRequest{
+	err = v1alpha.Send(&reflectionv1alpha.ServerReflectionRequest{ //nolint:staticcheck // tools still ask it
 		MessageRequest: &reflectionv1alpha.ServerReflectionRequest_ListServices{},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := v1alpha.Recv(); err != nil || len(got.GetListServicesResponse().GetService()) != len(want) {
-		t.Errorf("v1alpha: %v, %v", got, err)
+	alpha, err := v1alpha.Recv()
+	if err != nil || len(alpha.GetListServicesResponse().GetService()) != len(want) { //nolint:staticcheck // likewise
+		t.Errorf("v1alpha: %v, %v", alpha, err)
 	}
 }
 
@@ -206,7 +208,8 @@ func TestShutdownAnswersWhatWasAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := o.Quotas.(quotas).served
+	q, _ := o.Quotas.(quotas)
+	served := q.served
 	<-served
 	type result struct {
 		r   *ratelimitv3.RateLimitResponse
@@ -264,7 +267,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	server, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants()), MaxConnections: 1})
 	conn := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ask(t, conn, request("edge", []string{"user", "u"}))
-	second, err := net.Dial("tcp", address)
+	second, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +279,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if s["connections"] != int64(1) || s["connections_refused"] != uint64(1) {
 		t.Errorf("%v", s)
 	}
-	if calls := s["should_rate_limit"]; calls.(map[string]uint64)["ok"] != 1 {
+	if calls, _ := s["should_rate_limit"].(map[string]uint64); calls["ok"] != 1 {
 		t.Errorf("%v", s)
 	}
 }
@@ -329,7 +332,7 @@ func TestHostileBytes(t *testing.T) {
 		"an orphan":        http2.ClientPreface + frames.String() + "\x00\x00\x04\x00\x01\x00\x00\x00\x05abcd",
 		"a header bomb":    http2.ClientPreface + frames.String() + "\x00\x00\x01\x01\x04\x00\x00\x00\x01\xff",
 	} {
-		conn, err := net.Dial("tcp", address)
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,8 +57,8 @@ func (c *call) encodeHeaders(e *encoder) {
 	}
 }
 
-// encodeMetadata appends the dynamic metadata: those of the limits of a configuration of envoyproxy/ratelimit, and under "weir" what
-// has decided.
+// encodeMetadata appends the dynamic metadata: those of the limits of a configuration of envoyproxy/ratelimit, and under
+// "weir" what has decided.
 func (c *call) encodeMetadata(e *encoder) {
 	if c.service.o.NoMetadata {
 		return

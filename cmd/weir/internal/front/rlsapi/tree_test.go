@@ -92,7 +92,8 @@ func TestTreeOverride(t *testing.T) {
 	}
 }
 
-// TestTreeCostsAfterwards: a proxy asks with no hits before it forwards, and tells what the request has cost when it is over.
+// TestTreeCostsAfterwards: a proxy asks with no hits before it forwards, and tells what the request has cost when it is
+// over.
 func TestTreeCostsAfterwards(t *testing.T) {
 	_, conn := serve(t, treeOf(t, tree))
 	hits := func(n uint64) *ratelimitv3.RateLimitRequest {
