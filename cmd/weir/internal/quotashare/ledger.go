@@ -320,89 +320,6 @@ func (l *Ledger) forget(s *Share) {
 	}
 }
 
-// Tick does what is due: divides what has become free, and abandons buckets that nobody asks for.
-func (l *Ledger) Tick(nanos int64) {
-	now := milliseconds(nanos)
-	for len(l.due) > 0 && l.due[0].due <= now {
-		a := l.due[0]
-		l.expireAll(a, now)
-		if a.dirty {
-			l.divide(a, now)
-		}
-		if a.fresh() {
-			heap.Pop(&l.due)
-			delete(l.accounts, a.key)
-			continue
-		}
-		l.plans(a, now)
-	}
-	if now-l.swept >= 1000 {
-		l.swept = now
-		l.sweep(now)
-	}
-}
-
-// Next is when Tick is to be called, if nothing else comes before.
-func (l *Ledger) Next(nanos int64) int64 {
-	next := l.swept + 1000
-	if len(l.shares) == 0 {
-		next = math.MaxInt64 / int64(time.Millisecond)
-	}
-	if len(l.due) > 0 {
-		next = min(next, l.due[0].due)
-	}
-	return max(next, milliseconds(nanos)) * int64(time.Millisecond)
-}
-
-// sweep abandons shares that are not reported of, or not used.
-func (l *Ledger) sweep(now int64) {
-	idle := l.options.Idle.Milliseconds()
-	for _, s := range slices.Backward(l.shares) { // as those that have been seen may be moved
-		silent := max(4*s.interval, 2*l.options.LongestTTL.Milliseconds())
-		if !s.closed && (now-s.busy >= idle || now-s.reported >= silent) {
-			l.abandon(s, now)
-		}
-	}
-}
-
-func (l *Ledger) abandon(s *Share, now int64) {
-	l.options.Send(s, Assignment{Kind: Abandon})
-	l.close(s, now)
-}
-
-// Abandon has a proxy forget a bucket, and ends the share.
-func (l *Ledger) Abandon(s *Share, nanos int64) {
-	if !s.closed {
-		l.abandon(s, milliseconds(nanos))
-	}
-}
-
-// schedule says when the accounts of a share are looked at again.
-func (l *Ledger) schedule(s *Share, now int64) {
-	for _, k := range s.links {
-		l.plans(k.account, now)
-	}
-}
-
-func (l *Ledger) plans(a *account, now int64) {
-	due := math.MaxInt64 / int64(time.Millisecond)
-	if a.dirty {
-		due = max(a.divided+100, now+1)
-	}
-	for _, k := range a.links {
-		for i := range k.share.grants {
-			due = min(due, max(k.share.grants[i].until, now+1))
-		}
-	}
-	if len(a.links) == 0 { // forgotten once it is full
-		due = min(due, now+1+max(0, a.burst*a.unit-a.tokens)/max(a.rate, 1))
-	}
-	if due != a.due {
-		a.due = due
-		heap.Fix(&l.due, a.position)
-	}
-}
-
 // Use says that others use so many tokens a second of an account, without having been assigned them.
 func (l *Ledger) Use(key string, perSecond float64, nanos int64) {
 	a := l.accounts[key]
@@ -419,41 +336,6 @@ func (l *Ledger) Use(key string, perSecond float64, nanos int64) {
 	l.plans(a, now)
 }
 
-// Figures are what an account is about, for people.
-type Figures struct {
-	Key      string  `json:"key"`
-	Limit    float64 `json:"limit_per_second"`
-	Burst    int64   `json:"burst"`
-	Assigned float64 `json:"assigned_per_second"`
-	Others   float64 `json:"used_by_others_per_second"`
-	Held     int64   `json:"tokens_out"`
-	Tokens   float64 `json:"tokens_left"`
-	Shares   int     `json:"shares"`
-}
-
-// Accounts are the figures of up to most accounts, those of the most shares first, and how many accounts there are.
-func (l *Ledger) Accounts(most int, nanos int64) ([]Figures, int) {
-	now := milliseconds(nanos)
-	all := make([]Figures, 0, len(l.accounts))
-	for _, a := range l.accounts {
-		a.settle(now)
-		all = append(all, Figures{
-			Key: a.key, Limit: a.perSecond(a.rate), Burst: a.burst, Assigned: a.perSecond(a.assigned), Held: a.held,
-			Others: a.perSecond(a.others), Tokens: float64(a.tokens) / float64(a.unit), Shares: len(a.links),
-		})
-	}
-	slices.SortFunc(all, func(x, y Figures) int {
-		if x.Shares != y.Shares {
-			return y.Shares - x.Shares
-		}
-		if x.Key < y.Key {
-			return -1
-		}
-		return 1
-	})
-	return all[:min(most, len(all))], len(all)
-}
-
 // Shares is how many shares there are, those that have ended and count still included.
 func (l *Ledger) Shares() int { return len(l.shares) }
 
@@ -464,30 +346,4 @@ func milliseconds(nanos int64) int64 {
 		ms--
 	}
 	return ms
-}
-
-// dueAccounts is a heap.
-type dueAccounts []*account
-
-func (d dueAccounts) Len() int           { return len(d) }
-func (d dueAccounts) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d dueAccounts) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].position, d[j].position = i, j
-}
-
-// Push implements [heap.Interface].
-func (d *dueAccounts) Push(x any) {
-	a := x.(*account) //nolint:errcheck,forcetypeassert // there is nothing else
-	a.position = len(*d)
-	*d = append(*d, a)
-}
-
-// Pop implements [heap.Interface].
-func (d *dueAccounts) Pop() any {
-	last := len(*d) - 1
-	a := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return a
 }
