@@ -22,11 +22,12 @@ func (c *connection) work() error {
 			return nil
 		}
 		c.abandon(err)
-		c.run.reconnects.Add(1)
 		if err = c.reopen(); err != nil || c.run.isOver() {
+			_ = c.nc.Close() // it may be a new one, on which nothing was asked
 			c.run.skip(c.due)
 			return err
 		}
+		c.run.reconnects.Add(1)
 	}
 }
 
