@@ -61,7 +61,7 @@ type packedAs[S any, A algo.Algorithm[S], P packing[S, A]] struct {
 
 func (p *packedAs[S, A, P]) words() int { return p.packing.words() }
 
-func (p *packedAs[S, A, P]) law() any { return p.algorithm }
+func (p *packedAs[S, A, P]) law() any { return &p.algorithm } // a pointer, as it would be copied to the heap otherwise
 
 func (p *packedAs[S, A, P]) begin(state []uint64, now, returned int64) {
 	p.packing.pack(state, p.packing.begun(now, returned))
@@ -121,7 +121,7 @@ func (p *packedAs[S, A, P]) carryMeter(old packed, m meter, now int64) meter { /
 }
 
 // lawOf is the algorithm of another state of the same Keyed, whose keys all have the same.
-func lawOf[A any](p packed) A { return p.law().(A) } //nolint:errcheck,forcetypeassert // see above
+func lawOf[A any](p packed) A { return *p.law().(*A) } //nolint:errcheck,forcetypeassert // see above
 
 // beforeAll is a time before any that a clock shows.
 const beforeAll = -1 << 62
