@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ratelimitcommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3" // its messages are compared
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,9 +20,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
-
-	// What weir is asked by these is compared with them.
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 )
 
 // rls starts weir with arguments, and answers a connection to its gRPC server.
@@ -177,12 +175,12 @@ func compareFile(t *testing.T, file *descriptorpb.FileDescriptorProto) int {
 		t.Errorf("%s is of package %s, not %s", file.GetName(), file.GetPackage(), theirs.GetPackage())
 	}
 	for _, own := range file.GetService() {
-		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(file.GetPackage() + "." + own.GetName()))
-		if err != nil {
-			t.Errorf("%s: %v", own.GetName(), err)
+		d := official.Services().ByName(protoreflect.Name(own.GetName()))
+		if d == nil {
+			t.Errorf("there is no service %s", own.GetName())
 			continue
 		}
-		service := protodesc.ToServiceDescriptorProto(d.(protoreflect.ServiceDescriptor))
+		service := protodesc.ToServiceDescriptorProto(d)
 		for i, m := range own.GetMethod() {
 			if o := service.GetMethod()[i]; o.GetName() != m.GetName() || o.GetInputType() != m.GetInputType() ||
 				o.GetOutputType() != m.GetOutputType() || o.GetClientStreaming() != m.GetClientStreaming() ||
