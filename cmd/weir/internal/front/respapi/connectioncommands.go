@@ -160,7 +160,8 @@ func hello(c *conn, w *resp.Writer, args [][]byte) {
 	}
 	if c.stranger {
 		w.Error("NOAUTH HELLO must be called with the client already authenticated, otherwise the " +
-			"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+			"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client " +
+			"and select the RESP protocol version at the same time")
 		return
 	}
 	if name != nil {

@@ -2,6 +2,7 @@ package respapi_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -307,5 +308,48 @@ func TestShutdownAnswersWhatItHasReceived(t *testing.T) {
 	}
 	if err := s.Serve(l); !errors.Is(err, respapi.ErrServerClosed) {
 		t.Error(err)
+	}
+}
+
+// TestGoroutinesEnd: nothing goes on after Shutdown, whatever the clients are at.
+func TestGoroutinesEnd(t *testing.T) {
+	s := start(t, nil)
+	before := runtime.NumGoroutine() // with that of Serve
+	for i := range 30 {
+		c := s.dial()
+		switch i % 3 {
+		case 0:
+			c.expect("+PONG", "PING")
+		case 1:
+			c.send("*1\r\n$4\r\nPI")
+		default:
+			c.expect("+OK", "QUIT")
+		}
+	}
+	s.stop()
+	eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() < before })
+}
+
+// TestShutdownCutsOff: a client that does not read what it has asked for does not keep the server from ending.
+func TestShutdownCutsOff(t *testing.T) {
+	s := start(t, nil)
+	slow := s.dial()
+	command := resp.AppendCommand(nil, "ECHO", strings.Repeat("x", 60_000))
+	if err := slow.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := slow.Write(command); err != nil {
+			break // the network can hold no more
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := s.Shutdown(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 RESP connections were cut off") {
+		t.Error(err)
+	}
+	if got := s.Status()["connections"]; got != 0 {
+		t.Errorf("%v connections after Shutdown", got)
 	}
 }
