@@ -44,7 +44,8 @@ func (l limitKey) check(n names) error {
 	}
 	most, _ := bits.Div64(hi, lo, uint64(l.period))
 	if uint64(l.burst)+1 > most {
-		const wrong = "%s is %d: must be small enough for all permits to come back within %d seconds (18300 days), here at most %d"
+		const wrong = "%s is %d: must be small enough for all permits to come back" +
+			" within %d seconds (18300 days), here at most %d"
 		return fmt.Errorf(wrong, n.burst, l.burst, mostFill, most-1)
 	}
 	return nil
