@@ -28,8 +28,8 @@ type fault struct {
 
 // codec is what one connection speaks. Its methods, other than open, are called one at a time.
 type codec interface {
-	// open greets the server on a new connection, which has a deadline, and forgets what was said on an older one. It answers what
-	// the server has said beyond that.
+	// open greets the server on a new connection, which has a deadline, and forgets what was said on an older one. It answers
+	// what the server has said beyond that.
 	open(nc net.Conn) (rest []byte, err error)
 	// room is how many requests can be sent now as far as the protocol is concerned.
 	room() int

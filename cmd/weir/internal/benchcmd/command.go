@@ -61,7 +61,7 @@ other status as an error.
 		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.inFlight = 1
-			what := fmt.Sprintf("POST /v1/check, policy %s", misuse.Quote(o.policy))
+			what := "POST /v1/check, policy " + misuse.Quote(o.policy)
 			c, err := newHTTPCodec(&o)
 			if err != nil {
 				return err
@@ -73,7 +73,8 @@ other status as an error.
 	fs.SortFlags = false
 	o.registerServer(fs)
 	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy", "policy that is asked for")
-	fs.Var(flagvalue.Int(&o.cost, 0, mostCost), "cost", "permits that each request asks for, from 0, which takes nothing, to 10^15")
+	fs.Var(flagvalue.Int(&o.cost, 0, mostCost), "cost",
+		"permits that each request asks for, from 0, which takes nothing, to 10^15")
 	o.registerLoad(fs, "")
 	return cmd
 }
@@ -113,7 +114,8 @@ redis-benchmark does.
 	o.registerServer(fs)
 	fs.Var(flagvalue.File(&o.passwordFile), "password-file", "file with the password to log in with (default: none)")
 	fs.Var(&o.limit, "limit", "limit of every key that CL.THROTTLE is given: 1 + max_burst at once, and count in period seconds")
-	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy", "policy of WEIR.TAKE, which is sent instead (default: none)")
+	fs.Var(&word{p: &o.policy, shortest: 1, longest: longestName}, "policy",
+		"policy of WEIR.TAKE, which is sent instead (default: none)")
 	fs.Var(flagvalue.Int(&o.cost, 0, mostCost), "cost",
 		"permits that each CL.THROTTLE or WEIR.TAKE asks for, from 0, which takes nothing, to 10^15")
 	fs.Var(&o.command, "command", "command to send instead, such as 'INCR {key}'; what it answers is no decision (default: none)")
@@ -135,7 +137,10 @@ func (o *options) respCommand(cmd *cobra.Command) (args []string, decision bool,
 	cost := strconv.FormatInt(o.cost, 10)
 	if o.policy == "" {
 		l := o.limit
-		args := []string{"CL.THROTTLE", keyMark, strconv.FormatInt(l.maxBurst, 10), strconv.FormatInt(l.count, 10), strconv.FormatInt(l.period, 10)}
+		args = []string{"CL.THROTTLE", keyMark}
+		for _, n := range []int64{l.maxBurst, l.count, l.period} {
+			args = append(args, strconv.FormatInt(n, 10))
+		}
 		if o.cost != 1 {
 			args = append(args, cost)
 		}
@@ -233,7 +238,7 @@ func (o *options) outcome(r *result) error {
 	case total.requests() > 0 && total.counts[failed] == total.requests():
 		return fmt.Errorf("weir: %s has answered nothing but errors: %s", o.address, total.failures[total.kinds()[0]].text)
 	case total.requests() == 0:
-		return fmt.Errorf("weir: nothing was measured: --duration was too short for a request")
+		return errors.New("weir: nothing was measured: --duration was too short for a request")
 	default:
 		return nil
 	}

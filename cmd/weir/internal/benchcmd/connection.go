@@ -42,6 +42,7 @@ type slot struct{ intended, sent, late time.Duration }
 // sample is a request that was answered.
 type sample struct {
 	slot
+
 	outcome outcome
 	fault   *fault
 }

@@ -21,7 +21,10 @@ func (o *options) dialer(ctx context.Context) (func() (net.Conn, error), error) 
 	if !o.tls.on {
 		return func() (net.Conn, error) { return plain.DialContext(ctx, "tcp", o.address) }, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.tls.insecure} //nolint:gosec // the flag says so, and is warned of
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: o.tls.insecure, //nolint:gosec // the flag says so, and is warned of
+	}
 	switch o.front {
 	case frontRLS:
 		config.NextProtos = []string{"h2"}
@@ -68,12 +71,13 @@ func (o *options) unreachable(err error) error {
 		record    tls.RecordHeaderError
 		network   net.Error
 	)
-	what := fmt.Sprintf("weir: %s", o.address)
+	what := "weir: " + o.address
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: nobody listens there: start the server, such as %q, or name another by --address", what, o.starts())
+		return fmt.Errorf("%s: nobody listens there: start the server, such as %q, or name another by --address",
+			what, o.starts())
 	case errors.As(err, &record):
 		return fmt.Errorf("%s: the server does not speak TLS: leave out --tls", what)
 	case errors.As(err, &authority):

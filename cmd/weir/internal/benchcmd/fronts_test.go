@@ -241,8 +241,6 @@ func serveRESP(c net.Conn, answer func(w *resp.Writer, args [][]byte) (goOn bool
 	}
 }
 
-func text(args [][]byte) string { return string(bytes.Join(args, []byte{' '})) }
-
 func TestRESP(t *testing.T) {
 	for pipeline, requests := range map[int]int64{1: 199, 16: 1999, 1000: 2999} {
 		var seen tally
@@ -324,6 +322,7 @@ func TestRESPCommands(t *testing.T) {
 // rls is a server with the generated messages, on grpc-go.
 type rls struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
+
 	answer func(*ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error)
 }
 

@@ -23,7 +23,9 @@ type keySource struct {
 // newKeySource answers the source of one connection.
 func newKeySource(o *options, connection int) *keySource {
 	s := &keySource{
-		prefix: o.keyPrefix, n: uint64(o.keys), random: rand.New(rand.NewPCG(uint64(o.seed), uint64(connection))), //nolint:gosec // to be repeated
+		prefix: o.keyPrefix,
+		n:      uint64(o.keys),
+		random: rand.New(rand.NewPCG(uint64(o.seed), uint64(connection))), //nolint:gosec // to be repeated
 	}
 	s.text = append(make([]byte, 0, len(s.prefix)+20), s.prefix...)
 	if o.distribution == zipf {
@@ -47,8 +49,8 @@ func (s *keySource) number() uint64 {
 
 // zipfian draws numbers from 0 to n - 1 so that number k comes with a probability in proportion to 1 / (k+1)^s, for any s above 0.
 // It rejects and inverts, as W. Hörmann and G. Derflinger describe ("Rejection-inversion to generate variates from monotone
-// discrete distributions", 1996), so that it needs no table: the histogram of the distribution lies below a curve whose integral
-// has an inverse. math/rand/v2 has a Zipf for exponents above 1 only, and what is usual in load tests is 0.99.
+// discrete distributions", 1996), so that it needs no table: the histogram of the distribution lies below a curve whose
+// integral has an inverse. math/rand/v2 has a Zipf for exponents above 1 only, and what is usual in load tests is 0.99.
 type zipfian struct {
 	n, s       float64
 	first      float64 // the integral up to 1.5, less the column of 1

@@ -51,7 +51,7 @@ func (l *live) watch(over <-chan struct{}) {
 
 func (l *live) tell() {
 	now := l.run.now()
-	line := ""
+	var line string
 	if now < l.run.from {
 		line = fmt.Sprintf("warming up, %s left", tenths(l.run.from-now))
 	} else {

@@ -50,7 +50,8 @@ func (c *connection) reopen() error {
 	}
 }
 
-// closedLoop sends a request when another one was answered. With batches it waits for the answers to all, as redis-benchmark does.
+// closedLoop sends a request when another one was answered. With batches it waits for the answers to all, as redis-benchmark
+// does.
 func (c *connection) closedLoop() error {
 	for ended := false; ; {
 		room := 0

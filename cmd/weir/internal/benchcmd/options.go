@@ -73,7 +73,8 @@ const (
 func (o *options) registerServer(fs *pflag.FlagSet) {
 	fs.Var((*server)(&o.address), "address", "where the server listens")
 	fs.BoolVar(&o.tls.on, "tls", false, "speak TLS")
-	fs.Var(flagvalue.File(&o.tls.ca), "tls-ca", "file with the certificates in PEM of who may have signed that of the server\n(default: those of the system)")
+	fs.Var(flagvalue.File(&o.tls.ca), "tls-ca",
+		"file with the certificates in PEM of who may have signed that of the server\n(default: those of the system)")
 	fs.BoolVar(&o.tls.insecure, "tls-insecure", false, "do not verify the certificate of the server, for tests alone")
 }
 
@@ -89,23 +90,33 @@ func (o *options) registerLoad(fs *pflag.FlagSet, inFlight string) {
 	fs.Var(flagvalue.Int(&o.connections, 1, mostConnections), "connections", "connections, from 1 to 10000")
 	switch inFlight {
 	case "pipeline":
-		fs.Var(&count{&o.inFlight}, inFlight, "commands that each connection sends at once, from 1 to 1000; with --rate the most\n"+
-			"that it may wait for (default: 1, with --rate 256)")
+		fs.Var(&count{&o.inFlight}, inFlight,
+			"commands that each connection sends at once, from 1 to 1000; with --rate the most\n"+
+				"that it may wait for (default: 1, with --rate 256)")
 	case "in-flight":
 		fs.Var(&count{&o.inFlight}, inFlight, "requests in flight on each connection, from 1 to 1000; with --rate the most\n"+
 			"(default: 32, with --rate 256)")
 	}
-	fs.Var(&o.rate, "rate", "send at this rate, all connections together, whether or not the server keeps up\n(default: none, a closed loop)")
-	fs.Var(flagvalue.OneOf(&o.arrivals, fixed, poisson), "arrivals", "times of requests with --rate: at fixed intervals, or at random as of many users")
+	fs.Var(&o.rate, "rate",
+		"send at this rate, all connections together, whether or not the server keeps up\n(default: none, a closed loop)")
+	fs.Var(flagvalue.OneOf(&o.arrivals, fixed, poisson), "arrivals",
+		"times of requests with --rate: at fixed intervals, or at random as of many users")
 	fs.Var(flagvalue.Int(&o.keys, 1, mostKeys), "keys", "number of different keys, from 1 to 10^9")
-	fs.Var(&word{p: &o.keyPrefix, longest: longestPrefix, noQuotes: true}, "key-prefix", "what stands before the number of each key")
-	fs.Var(flagvalue.OneOf(&o.distribution, uniform, zipf), "distribution", "how often each key comes: all alike, or some far more often than others")
-	fs.Var(&o.zipfS, "zipf-s", "how much more often with zipf: key number k comes in proportion to 1/(k+1)^s,\nwith s from 0.01 to 10")
-	fs.Var(flagvalue.Int(&o.seed, 0, math.MaxInt64), "seed", "start of all that is random; the same one makes the same keys and times")
-	fs.Var(flagvalue.Duration(&o.duration, 10*time.Millisecond, 24*time.Hour), "duration", "how long to measure, after --warmup, from 10ms to 24h")
+	fs.Var(&word{p: &o.keyPrefix, longest: longestPrefix, noQuotes: true}, "key-prefix",
+		"what stands before the number of each key")
+	fs.Var(flagvalue.OneOf(&o.distribution, uniform, zipf), "distribution",
+		"how often each key comes: all alike, or some far more often than others")
+	fs.Var(&o.zipfS, "zipf-s",
+		"how much more often with zipf: key number k comes in proportion to 1/(k+1)^s,\nwith s from 0.01 to 10")
+	fs.Var(flagvalue.Int(&o.seed, 0, math.MaxInt64), "seed",
+		"start of all that is random; the same one makes the same keys and times")
+	fs.Var(flagvalue.Duration(&o.duration, 10*time.Millisecond, 24*time.Hour), "duration",
+		"how long to measure, after --warmup, from 10ms to 24h")
 	fs.Var(&many{&o.requests}, "requests", "how many requests to measure instead, from 1 to 10^12 (default: none)")
-	fs.Var(flagvalue.Duration(&o.warmup, 0, time.Hour), "warmup", "how long to send requests that are not counted before, from 0s to 1h")
-	fs.Var(flagvalue.Duration(&o.timeout, time.Millisecond, time.Hour), "timeout", "how long to wait for an answer, or for a connection, from 1ms to 1h")
+	fs.Var(flagvalue.Duration(&o.warmup, 0, time.Hour), "warmup",
+		"how long to send requests that are not counted before, from 0s to 1h")
+	fs.Var(flagvalue.Duration(&o.timeout, time.Millisecond, time.Hour), "timeout",
+		"how long to wait for an answer, or for a connection, from 1ms to 1h")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object instead of tables")
 	fs.BoolVar(&o.progress, "progress", false, "tell every second how it goes, also if standard error is no terminal")
 }

@@ -115,11 +115,12 @@ func plural(n int, name string) string {
 
 func (p *report) printLatencies(w io.Writer, out terminal.Output) {
 	row := func(name string, cells ...string) string {
-		text := fmt.Sprintf("%-10s", name)
+		var text strings.Builder
+		fmt.Fprintf(&text, "%-10s", name)
 		for _, cell := range cells {
-			text += strings.Repeat(" ", max(1, 11-runewidth.StringWidth(cell))) + cell
+			text.WriteString(strings.Repeat(" ", max(1, 11-runewidth.StringWidth(cell))) + cell)
 		}
-		return text
+		return text.String()
 	}
 	fmt.Fprintln(w, out.Bold(row("latency", "p50", "p90", "p99", "p99.9", "max")))
 	values := func(name string, l *latencyJSON) {
@@ -127,7 +128,11 @@ func (p *report) printLatencies(w io.Writer, out terminal.Output) {
 			fmt.Fprintln(w, row(name, "-", "-", "-", "-", "-"))
 			return
 		}
-		fmt.Fprintln(w, row(name, latencySeconds(l.P50), latencySeconds(l.P90), latencySeconds(l.P99), latencySeconds(l.P999), latencySeconds(l.Max)))
+		cells := make([]string, 0, 5)
+		for _, s := range []float64{l.P50, l.P90, l.P99, l.P999, l.Max} {
+			cells = append(cells, latencySeconds(s))
+		}
+		fmt.Fprintln(w, row(name, cells...))
 	}
 	values("response", &p.Response)
 	if p.OpenLoop != nil {

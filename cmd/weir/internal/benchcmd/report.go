@@ -104,8 +104,8 @@ func newReport(o *options, what string, r *run, result *result) *report {
 	p := &report{
 		Front: o.front, Request: what, Configuration: configurationOf(o), Versions: versions(),
 		Complete: !result.interrupted && result.failure == nil, ElapsedSeconds: result.elapsed.Seconds(), Requests: t.requests(),
-		Errors: t.counts[failed], ErrorKinds: []kindJSON{}, Reconnects: result.reconnects, Response: latencies(t.response), Notes: []string{},
-		Generator: cpuJSON{Processors: result.processors},
+		Errors: t.counts[failed], ErrorKinds: []kindJSON{}, Reconnects: result.reconnects, Response: latencies(t.response),
+		Notes: []string{}, Generator: cpuJSON{Processors: result.processors},
 	}
 	switch {
 	case result.failure != nil:
@@ -128,7 +128,8 @@ func newReport(o *options, what string, r *run, result *result) *report {
 	}
 	if r.schedule != nil {
 		p.OpenLoop = &openJSON{
-			Scheduled: p.Requests + result.missed, NotSent: result.missed, Service: latencies(t.service), SentLate: latencies(t.late),
+			Scheduled: p.Requests + result.missed, NotSent: result.missed,
+			Service: latencies(t.service), SentLate: latencies(t.late),
 		}
 	}
 	p.Notes = append(p.Notes, p.remarks()...)
@@ -196,12 +197,13 @@ func (p *report) remarks() []string {
 			"one request in a hundred was sent "+latencySeconds(open.SentLate.P99)+" after its time, or later, through no fault "+
 			"of the server. The latencies contain that. Give the generator more processors, or lower --rate.")
 	case open.NotSent > 0 && float64(open.NotSent) > float64(open.Scheduled)/100:
-		notes = append(notes, "the server did not keep up: "+share(open.NotSent, open.Scheduled)+" of the requests that were due "+
-			"found all places of all connections taken until the end, and are in no latency.")
+		notes = append(notes, "the server did not keep up: "+share(open.NotSent, open.Scheduled)+
+			" of the requests that were due found all places of all connections taken until the end, and are in no latency.")
 	}
 	if used := p.Generator.CPUSeconds; used != nil && p.ElapsedSeconds > 0 &&
 		*used > busy*p.ElapsedSeconds*float64(p.Generator.Processors) {
-		notes = append(notes, "the generator has used all the processors that it has: this may be its limit, and not that of the server.")
+		notes = append(notes,
+			"the generator has used all the processors that it has: this may be its limit, and not that of the server.")
 	}
 	if p.Errors > 0 {
 		notes = append(notes, "errors are in no latency.")

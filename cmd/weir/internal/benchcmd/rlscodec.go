@@ -16,8 +16,8 @@ import (
 
 const rlsMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// rlsCodec calls ShouldRateLimit over gRPC: one HTTP/2 stream for each call, and as many at once as there are in flight. A client
-// of grpc-go costs as much as a server of it, and would be measured with it; all that a unary call needs is here: the head of every
+// rlsCodec calls ShouldRateLimit over gRPC: one HTTP/2 stream for each call, and as many at once as there are in flight. A
+// client of grpc-go costs as much as a server of it, and would be measured with it; all that a unary call needs is here: the head of every
 // request is the same bytes, and so are those of most responses, because neither side may keep a table of header fields.
 type rlsCodec struct {
 	template *rlsTemplate
@@ -70,7 +70,8 @@ func newRLSCodec(o *options, t *rlsTemplate) *rlsCodec {
 	}
 	for _, f := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: scheme}, {Name: ":path", Value: rlsMethod},
-		{Name: ":authority", Value: o.address}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		{Name: ":authority", Value: o.address}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
 		{Name: "user-agent", Value: "weir-bench"},
 	} {
 		_ = e.WriteField(f) // a bytes.Buffer takes everything

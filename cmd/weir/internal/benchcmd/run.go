@@ -189,18 +189,18 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 	watcher.Wait()
 
 	total := totals(r.shards)
-	result := result{
+	measured := result{
 		total: total, processors: runtime.GOMAXPROCS(0), reconnects: r.reconnects.Load(), missed: r.missed.Load(),
 		interrupted: interrupted, cpu: used, cpuKnown: used > 0,
 	}
-	result.elapsed = max(0, max(total.last, min(time.Duration(r.stopped.Load()), r.end))-r.from)
+	measured.elapsed = max(0, max(total.last, min(time.Duration(r.stopped.Load()), r.end))-r.from)
 	if r.o.requests > 0 && !interrupted && total.last > r.from {
-		result.elapsed = total.last - r.from
+		measured.elapsed = total.last - r.from
 	}
 	if failure != nil {
-		result.failure = failure
+		measured.failure = failure
 	}
-	return result
+	return measured
 }
 
 // patience is for how long answers are waited for after an interrupt.
@@ -208,7 +208,9 @@ const patience = time.Second
 
 // supervise waits until everything is answered, and sees to it that this comes to an end. It answers how much time of the
 // processors was used for what is counted.
-func (r *run) supervise(ctx context.Context, connections []*connection, done <-chan struct{}) (interrupted bool, used time.Duration) {
+func (r *run) supervise(
+	ctx context.Context, connections []*connection, done <-chan struct{},
+) (interrupted bool, used time.Duration) {
 	const period = 50 * time.Millisecond
 	tick := time.NewTicker(period)
 	defer tick.Stop()

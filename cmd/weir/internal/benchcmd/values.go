@@ -74,7 +74,8 @@ func (a *server) Set(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	n, portErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || portErr != nil || host == "" || n == 0 || strings.ContainsAny(host, " /\t\r\n\"@") {
-		return errors.New("must be host:port such as 127.0.0.1:7070, weir.example.com:443 or [::1]:7070, with a port from 1 to 65535")
+		return errors.New("must be host:port such as 127.0.0.1:7070, weir.example.com:443 or [::1]:7070, " +
+			"with a port from 1 to 65535")
 	}
 	*a = server(net.JoinHostPort(host, port))
 	return nil
@@ -179,7 +180,8 @@ func (c *command) Set(s string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: must be a command such as 'INCR {key}' or 'EVALSHA d1... 1 {key} 10', in which {key} is the key", err)
+		return fmt.Errorf("%w: must be a command such as 'INCR {key}' or 'EVALSHA d1... 1 {key} 10', "+
+			"in which {key} is the key", err)
 	}
 	c.text, c.args = s, args
 	return nil
@@ -214,7 +216,8 @@ func (d *descriptors) Set(s string) error {
 		entries = append(entries, newRLSEntry(name, value))
 	}
 	if !ok || len(entries) > mostEntries {
-		return fmt.Errorf("must be key=value, or key=value,key=value up to %d of them and %d bytes, with {key} in a value for the key",
+		return fmt.Errorf("must be key=value, or key=value,key=value up to %d of them and %d bytes, "+
+			"with {key} in a value for the key",
 			mostEntries, longestDescriptor)
 	}
 	if !d.given {
