@@ -14,6 +14,7 @@ import (
 // exchange is the memory of one decision.
 type exchange struct {
 	request policy.Request
+	named   live.Check
 	verdict policy.Verdict
 	space   [512]byte // of the body of the request, and then of the response
 }
@@ -29,6 +30,7 @@ func begin() *exchange {
 // end keeps the memory for another decision.
 func (x *exchange) end() {
 	x.request = policy.Request{}
+	x.named.Forget()
 	exchanges.Put(x)
 }
 
@@ -52,8 +54,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.named(&ask); p != nil {
 		return p
 	}
-	live.CheckRequest(r.Context(), &x.request, ask.policy, ask.key, ask.cost)
-	gone := h.decideOn(w, r, &x.request, &x.verdict, way{probe: ask.cost == 0, wait: ask.wait})
+	x.named.Ask(r.Context(), ask.policy, ask.key, ask.cost)
+	gone := h.decideOn(w, r, &x.named.Request, &x.verdict, way{probe: ask.cost == 0, wait: ask.wait})
 	defer x.verdict.Release()
 	if gone {
 		return nil
@@ -61,7 +63,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	// What was asked may still stand in space.
 	var few [64]byte
 	name := append(few[:0], ask.policy...)
-	h.tell(w, &x.request, &x.verdict)
+	h.tell(w, &x.named.Request, &x.verdict)
 	// If the client is gone, nobody is there to be told.
 	_, _ = w.Write(append(appendChecked(x.space[:0], &x.verdict, 0, name), "}\n"...))
 	return nil
