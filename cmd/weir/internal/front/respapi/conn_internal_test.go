@@ -87,7 +87,7 @@ func TestCommandsAllocateNothing(t *testing.T) {
 			if err := c.via.receive(c); err != nil || !c.answer() {
 				t.Fatal(err)
 			}
-		}); got >= 1 { // less: a collection may have emptied the pool
+		}); got >= 1 && !underRace { // the detector makes pools forget; without it only a collection does
 			t.Errorf("%s: %g allocations for 16 commands", name, got)
 		}
 		if m.sent < 200*16*len("+PONG\r\n") {

@@ -218,9 +218,9 @@ func TestManyLongCommandsAreRefused(t *testing.T) {
 	third.expect("$"+long, "ECHO", long)
 }
 
-// TestIdleConnectionsAreCheap: a silent connection has no buffers.
+// TestIdleConnectionsAreCheap: a silent connection has no buffers. The race detector takes its part of what is allowed.
 func TestIdleConnectionsAreCheap(t *testing.T) {
-	const connections, most = 2000, 6 << 10
+	const connections, most = 2000, 8 << 10
 	s := start(t, nil)
 	memory := func() int64 {
 		runtime.GC() // the first takes what pools hold out of use
