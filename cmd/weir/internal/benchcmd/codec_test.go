@@ -84,9 +84,9 @@ func frames(t *testing.T, answers ...string) []byte {
 	}
 	must(f.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 10}))
 	must(f.WritePing(false, [8]byte{1}))
-	for i := len(answers) - 1; i >= 0; i-- {
+	for i, answer := range slices.Backward(answers) {
 		stream := uint32(2*i + 1)
-		switch answer := answers[i]; answer {
+		switch answer {
 		case "reset":
 			must(f.WriteRSTStream(stream, http2.ErrCodeRefusedStream))
 		case "trailers only":
@@ -157,26 +157,26 @@ func TestRepliesInPieces(t *testing.T) {
 		},
 	} {
 		for n := 1; n <= len(c.bytes); n++ {
-			codec := c.make()
-			if _, err := codec.open(discarded(t)); err != nil {
+			made := c.make()
+			if _, err := made.open(discarded(t)); err != nil {
 				t.Fatal(err)
 			}
 			for slot := range uint32(c.asked) {
-				codec.request(nil, []byte("key"), slot)
+				made.request(nil, []byte("key"), slot)
 			}
-			replies, err := pieces(codec, c.bytes, n)
+			replies, err := pieces(made, c.bytes, n)
 			if got := shown(replies); err != nil || got != c.want {
 				t.Errorf("%s in pieces of %d: %v, %s, want %s", name, n, err, got, c.want)
 				break
 			}
 			if name == "gRPC" {
-				if got := codec.control(); len(got) != 2*frameHead+8 || codec.room() != 10 {
-					t.Errorf("it is answered with %q, and there is room for %d", got, codec.room())
+				if got := made.control(); len(got) != 2*frameHead+8 || made.room() != 10 {
+					t.Errorf("it is answered with %q, and there is room for %d", got, made.room())
 				}
 			}
 			// Nothing more was asked for.
 			if name != "gRPC" {
-				_, _, err = codec.replies(c.bytes[:len(c.bytes)], nil)
+				_, _, err = made.replies(c.bytes, nil)
 				if protocol := (*protocolError)(nil); !errors.As(err, &protocol) {
 					t.Errorf("%s: %v", name, err)
 				}

@@ -116,8 +116,9 @@ func checkServer(t *testing.T, seen *tally, secure bool) *httptest.Server {
 	t.Helper()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
-			Policy, Key string
-			Cost        int
+			Policy string `json:"policy"`
+			Key    string `json:"key"`
+			Cost   int    `json:"cost"`
 		}
 		d := json.NewDecoder(r.Body)
 		d.DisallowUnknownFields()
@@ -185,7 +186,7 @@ func certificateOf(t *testing.T, der []byte) string {
 // respServer answers commands as answer says, in one write all that came at once.
 func respServer(t *testing.T, answer func(w *resp.Writer, args [][]byte) (goOn bool)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +333,7 @@ func (s *rls) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest
 
 func rlsServer(t *testing.T, answer func(*ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error), o ...grpc.ServerOption) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +474,7 @@ func TestServerThatEndsConnections(t *testing.T) {
 
 // TestServerThatGoesAway ends the run early, with a report and an error.
 func TestServerThatGoesAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -528,7 +529,7 @@ func TestInterrupt(t *testing.T) {
 // TestFirstRequest: what is wrong with a server is told before anything is measured, with what can be done about it.
 func TestFirstRequest(t *testing.T) {
 	speaks := func(answer string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -545,7 +546,9 @@ func TestFirstRequest(t *testing.T) {
 				}
 				_, _ = c.Read(make([]byte, 4096))
 				_, _ = io.WriteString(c, answer)
-				_ = c.(*net.TCPConn).CloseWrite()
+				if half, ok := c.(*net.TCPConn); ok {
+					_ = half.CloseWrite()
+				}
 				_, _ = io.Copy(io.Discard, c)
 				_ = c.Close()
 			}
@@ -584,7 +587,7 @@ func TestFirstRequest(t *testing.T) {
 			t.Errorf("%q %q: %v\n%s", c.answer, c.args, err, stdout)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // answers nobody
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // answers nobody
 	if err != nil {
 		t.Fatal(err)
 	}

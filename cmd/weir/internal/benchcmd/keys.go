@@ -47,8 +47,8 @@ func (s *keySource) number() uint64 {
 	return s.random.Uint64N(s.n)
 }
 
-// zipfian draws numbers from 0 to n - 1 so that number k comes with a probability in proportion to 1 / (k+1)^s, for any s above 0.
-// It rejects and inverts, as W. Hörmann and G. Derflinger describe ("Rejection-inversion to generate variates from monotone
+// zipfian draws numbers from 0 to n - 1 so that number k comes with a probability in proportion to 1 / (k+1)^s, for any s above
+// 0. It rejects and inverts, as W. Hörmann and G. Derflinger describe ("Rejection-inversion to generate variates from monotone
 // discrete distributions", 1996), so that it needs no table: the histogram of the distribution lies below a curve whose
 // integral has an inverse. math/rand/v2 has a Zipf for exponents above 1 only, and what is usual in load tests is 0.99.
 type zipfian struct {

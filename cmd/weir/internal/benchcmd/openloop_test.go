@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,9 +55,9 @@ func virtual(t *testing.T, o *options, service func(now time.Duration) time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := r.measure(t.Context(), connections, nil)
+	measured := r.measure(t.Context(), connections, nil)
 	time.Sleep(2 * time.Hour) // whatever the server still does has an end
-	return newReport(o, "INCR {key}", r, &result)
+	return newReport(o, "INCR {key}", r, &measured)
 }
 
 // stalls answers in a tenth of a millisecond, but not in the sixth second.
@@ -126,7 +127,7 @@ func TestServerThatCannotKeepUp(t *testing.T) {
 		between(t, "response max", p.Response.Max, 4.9, 5.1)
 		between(t, "service max", p.OpenLoop.Service.Max, 0.009, 0.011)
 		between(t, "sent late max", p.OpenLoop.SentLate.Max, 0, 0.0001)
-		if len(p.Notes) != 1 || !bytes.Contains([]byte(p.Notes[0]), []byte("the server did not keep up")) {
+		if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "the server did not keep up") {
 			t.Errorf("%q", p.Notes)
 		}
 	})
@@ -151,12 +152,12 @@ func TestGeneratorThatCannotKeepUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := r.measure(t.Context(), connections, nil)
-		p := newReport(o, "INCR {key}", r, &result)
+		measured := r.measure(t.Context(), connections, nil)
+		p := newReport(o, "INCR {key}", r, &measured)
 		between(t, "sent late p50", p.OpenLoop.SentLate.P50, 0.005, 0.0051)
 		between(t, "response p50", p.Response.P50, 0.005, 0.0051)
 		between(t, "service p50", p.OpenLoop.Service.P50, 0, 0.0001)
-		if len(p.Notes) != 1 || !bytes.Contains([]byte(p.Notes[0]), []byte("THE GENERATOR COULD NOT KEEP UP")) {
+		if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "THE GENERATOR COULD NOT KEEP UP") {
 			t.Errorf("%q", p.Notes)
 		}
 	})

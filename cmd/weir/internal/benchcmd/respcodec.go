@@ -168,8 +168,8 @@ func (c *respCodec) readAll(b []byte, to []reply) ([]reply, error) {
 }
 
 // numbers looks for the end of a reply that is a number, a status, or up to nine numbers, which is what limiters answer, and is
-// much cheaper to pass over than to read. n is 0 if its end has not come; it is not known if it is anything else. first is the first
-// number of several if that is one digit.
+// much cheaper to pass over than to read. n is 0 if its end has not come; it is not known if it is anything else. first is the
+// first number of several if that is one digit.
 func numbers(b []byte) (n int, first byte, known bool) {
 	switch {
 	case b[0] == ':' || b[0] == '+':
