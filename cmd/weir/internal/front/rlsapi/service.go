@@ -15,9 +15,10 @@ import (
 
 // service answers the calls for decisions.
 type service struct {
-	o      Options
-	fields answer.Fields
-	calls  calls
+	o         Options
+	fields    answer.Fields
+	calls     calls
+	receiving *receiving
 
 	should, checked, reported methodCounts
 }
@@ -53,7 +54,7 @@ func (p *calls) put(c *call) {
 }
 
 func newService(o Options) *service {
-	s := &service{o: o, fields: answer.Fields{Headers: httplimit.Headers{Fields: o.Fields}}}
+	s := &service{o: o, receiving: newReceiving(), fields: answer.Fields{Headers: httplimit.Headers{Fields: o.Fields}}}
 	s.calls.service = s
 	return s
 }
@@ -78,19 +79,19 @@ func (s *service) method(name string, counts *methodCounts, ask func(*call, cont
 	return grpc.MethodDesc{
 		MethodName: name,
 		Handler: func(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			c := s.calls.get()
-			err := dec(c)
-			if err == nil {
-				err = c.answer(ctx, ask)
+			c, err := s.receiving.receive(s, dec)
+			if err != nil {
+				counts.failed.Add(1)
+				return nil, err
 			}
-			switch {
-			case err != nil:
+			if err := c.answer(ctx, ask); err != nil {
 				counts.failed.Add(1)
 				s.calls.put(c)
 				return nil, err
-			case c.over:
+			}
+			if c.over {
 				counts.over.Add(1)
-			default:
+			} else {
 				counts.ok.Add(1)
 			}
 			return c, nil // the codec ends it
@@ -116,6 +117,6 @@ func (s *service) status() map[string]any {
 		return map[string]uint64{"ok": m.ok.Load(), "over_limit": m.over.Load(), "failed": m.failed.Load()}
 	}
 	return map[string]any{
-		"should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
+		"waiting": s.receiving.waiting.Load(), "should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
 	}
 }
