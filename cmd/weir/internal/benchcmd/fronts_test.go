@@ -34,7 +34,7 @@ import (
 // bench runs the command.
 func bench(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) { //nolint:revive // t first
 	t.Helper()
-	cmd := Command()
+	cmd := Command() //nolint:contextcheck // its context is that of ExecuteContext
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out, errOut bytes.Buffer
 	cmd.SetArgs(args)
@@ -199,8 +199,8 @@ func respServer(t *testing.T, answer func(w *resp.Writer, args [][]byte) (goOn b
 	})
 	wg.Go(func() {
 		for {
-			c, err := l.Accept()
-			if err != nil {
+			c, acceptErr := l.Accept()
+			if acceptErr != nil {
 				return
 			}
 			wg.Go(func() {
@@ -482,8 +482,8 @@ func TestServerThatGoesAway(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 2 { // that before the run, and that of it
-			c, err := l.Accept()
-			if err != nil {
+			c, acceptErr := l.Accept()
+			if acceptErr != nil {
 				return
 			}
 			_, _ = io.ReadFull(c, make([]byte, len("*1\r\n$4\r\nPING\r\n")))

@@ -66,7 +66,8 @@ func TestReport(t *testing.T) {
 		"errors": {"ShouldRateLimit, domain \"weir\", key={key}", func(o *options) { o.front, o.inFlight = frontRLS, 32 }, func(s *shard) {
 			spread(s, allowed, 1000, time.Millisecond)
 			for i, f := range []fault{
-				{"Unavailable", "Unavailable: " + strings.Repeat("the store is away; ", 10)}, {"timeout", "no answer within --timeout"},
+				{"Unavailable", "Unavailable: " + strings.Repeat("the store is away; ", 10)},
+				{"timeout", "no answer within --timeout"},
 				{"evil", "\x1b[31m\nred"},
 			} {
 				for range 1000 / (i + 1) {

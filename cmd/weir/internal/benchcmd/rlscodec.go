@@ -17,8 +17,9 @@ import (
 const rlsMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
 // rlsCodec calls ShouldRateLimit over gRPC: one HTTP/2 stream for each call, and as many at once as there are in flight. A
-// client of grpc-go costs as much as a server of it, and would be measured with it; all that a unary call needs is here: the head of
-// every request is the same bytes, and so are those of most responses, because neither side may keep a table of header fields.
+// client of grpc-go costs as much as a server of it, and would be measured with it; all that a unary call needs is here. The
+// head of every request is the same bytes, and so are those of most responses, because neither side may keep a table of header
+// fields.
 type rlsCodec struct {
 	template *rlsTemplate
 	head     []byte // the header block of each request
@@ -69,8 +70,11 @@ func newRLSCodec(o *options, t *rlsTemplate) *rlsCodec {
 		scheme = "https"
 	}
 	for _, f := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: scheme}, {Name: ":path", Value: rlsMethod},
-		{Name: ":authority", Value: o.address}, {Name: "content-type", Value: "application/grpc"},
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: scheme},
+		{Name: ":path", Value: rlsMethod},
+		{Name: ":authority", Value: o.address},
+		{Name: "content-type", Value: "application/grpc"},
 		{Name: "te", Value: "trailers"},
 		{Name: "user-agent", Value: "weir-bench"},
 	} {
