@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// receiving bounds the calls whose request has not come yet. It comes with the header of the call as a rule, so there are hardly ever
-// several; but a client can begin calls and never say what it wants.
+// receiving bounds the calls whose request has not come yet. It comes with the header of the call as a rule, so there are
+// hardly ever several; but a client can begin calls and never say what it wants.
 type receiving struct {
 	waiting  atomic.Int64
 	few      int64 // calls that may wait as long as they like

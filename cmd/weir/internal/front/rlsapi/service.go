@@ -117,6 +117,7 @@ func (s *service) status() map[string]any {
 		return map[string]uint64{"ok": m.ok.Load(), "over_limit": m.over.Load(), "failed": m.failed.Load()}
 	}
 	return map[string]any{
-		"waiting": s.receiving.waiting.Load(), "should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
+		"waiting":           s.receiving.waiting.Load(),
+		"should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
 	}
 }

@@ -24,7 +24,7 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 	c.matched = c.matches[:n]
 	for i := range c.matched {
 		d := &c.q.descriptors[i]
-		hits := uint64(c.q.hitsOf(d)) //nolint:gosec // not negative
+		hits := uint64(c.q.hitsOf(d))
 		tree.Match(&c.matched[i], c.q.domain, c.q.entriesOf(d), d.overriding(), hits)
 	}
 	ratelimitconfig.Replace(c.matched)
