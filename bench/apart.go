@@ -30,6 +30,10 @@ func aparts() []apart {
 			"## Durable limits\n", durablePrefix, "durable", func(r Report) []Goal { return r.Durable.goals() },
 			func(r Report) int { return len(r.Durable.Rows) }, len(durableLoads()),
 		},
+		{
+			"## Servers\n", wirePrefix, "wire", func(r Report) []Goal { return r.Wire.goals() },
+			func(r Report) int { return len(r.Wire.Rows) }, len(wireLoads()),
+		},
 	}
 }
 
@@ -41,8 +45,8 @@ func Prefixes() (all []string) {
 	return all
 }
 
-// Update puts the sections of limits in Redis and of durable limits, as far as they were measured, and their targets, into a
-// document that was written by WriteMarkdown, in place of those that it has. Of a section that is written all rows must have been
+// Update puts the sections of limits in Redis, of durable limits and of servers, as far as they were measured, and their targets,
+// into a document that was written by WriteMarkdown, in place of those that it has. Of a section that is written all rows must have been
 // measured.
 func (r Report) Update(text string) (string, error) {
 	some := false

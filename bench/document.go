@@ -46,6 +46,7 @@ type documentView struct {
 	Rules        rulesView
 	Redis        redisView
 	Durable      durableView
+	Wire         wireView
 }
 
 // WriteMarkdown writes the report as a document. Nothing in it depends on when it was written.
@@ -60,7 +61,7 @@ func (r Report) documentView() documentView {
 	v := documentView{
 		Report: r, MachineTable: r.machineTable(), Ratios: ratioTable(r.Rows), Every: everyTable(r.Rows),
 		Admission: r.admissionTable(), Goals: goalTable(r.Goals()), Peers: Peers(), Keyed: r.Keyed.view(),
-		Rules: r.Rules.view(), Redis: r.redisView(), Durable: r.durableView(),
+		Rules: r.Rules.view(), Redis: r.redisView(), Durable: r.durableView(), Wire: r.wireView(),
 	}
 	for _, c := range r.Crowds {
 		v.Crowds = append(v.Crowds, named{c.Name, c.table()})

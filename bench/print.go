@@ -46,6 +46,13 @@ func (r Report) WriteText(w io.Writer) {
 		fmt.Fprintf(w, "\nDurable limits: %s\n\n", t.Name)
 		t.Table.writeText(w)
 	}
+	if r.Wire.Why != "" {
+		fmt.Fprintf(w, "\nServers were not measured: %s.\n", r.Wire.Why)
+	}
+	for _, t := range r.Wire.tables() {
+		fmt.Fprintf(w, "\nServers: %s\n\n", t.Name)
+		t.Table.writeText(w)
+	}
 	r.writeGoals(w)
 }
 

@@ -24,19 +24,27 @@ type redisServer struct {
 
 	guard *exec.Cmd // kills the server if this process ends without doing so
 	leash io.WriteCloser
+
+	start func(cmd *exec.Cmd) error // starts the program
+	args  []string                  // more of them
 }
 
 // serverPatience is how long a server may take to answer for the first time.
 const serverPatience = 20 * time.Second
 
 // startRedis starts a server; stop must be called.
-func startRedis(ctx context.Context) (s *redisServer, err error) {
+func startRedis(ctx context.Context) (*redisServer, error) {
+	return startRedisBy(ctx, (*exec.Cmd).Start)
+}
+
+// startRedisBy starts a server with more arguments, in the way that is given.
+func startRedisBy(ctx context.Context, start func(cmd *exec.Cmd) error, args ...string) (s *redisServer, err error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("bench: the rows of Redis need the program redis-server: install it (Debian: apt-get install "+
 			"redis-server, or make deps), or leave them out with --rows: %w", err)
 	}
-	s = &redisServer{}
+	s = &redisServer{start: start, args: args}
 	defer func() {
 		if err != nil {
 			s.stop()
@@ -66,10 +74,12 @@ func (s *redisServer) launch(ctx context.Context, program string) error {
 	_ = l.Close()
 	// Interrupts of the terminal do not reach it: stop ends it, which needs its answers until then.
 	//nolint:gosec,contextcheck // the program is the one of that name; it outlives the context, as stop ends it
-	s.cmd = exec.CommandContext(context.Background(), program, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
-		"--save", "", "--appendonly", "no", "--logfile", "redis.log", "--daemonize", "no")
+	s.cmd = exec.CommandContext(context.Background(), program, append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no", "--logfile", "redis.log",
+		"--daemonize", "no",
+	}, s.args...)...)
 	ownGroup(s.cmd)
-	if err = s.cmd.Start(); err != nil {
+	if err = s.start(s.cmd); err != nil {
 		s.cmd = nil
 		return fmt.Errorf("bench: start redis-server: %w", err)
 	}

@@ -22,6 +22,7 @@ type Report struct {
 	Rules     RulesReport       `json:"rules"`
 	Redis     RedisReport       `json:"redis"`
 	Durable   DurableReport     `json:"durable"`
+	Wire      WireReport        `json:"wire"`
 	// Whole tells that nothing was left out.
 	Whole bool `json:"whole"`
 }
@@ -86,7 +87,7 @@ func sections() []section {
 		r.Streams = append(r.Streams, StreamTable{relay, results})
 		return err
 	}})
-	return slices.Concat(all, keyedSections(), ruleSections(), redisSections(), durableSections())
+	return slices.Concat(all, keyedSections(), ruleSections(), redisSections(), durableSections(), wireSections())
 }
 
 // cancelable are those limiters that a caller can stop waiting for.
@@ -113,6 +114,7 @@ func Run(ctx context.Context, set Settings, match *regexp.Regexp, progress func(
 		Machine: ThisMachine(), Settings: set, Time: set.Time.Round(time.Microsecond).String(), Count: set.Count, Whole: true,
 	}
 	defer r.Redis.end()
+	defer r.Wire.end()
 	defer r.Durable.end()          //nolint:contextcheck // what ends has contexts of its own
 	for _, s := range sections() { //nolint:contextcheck // the limiters of the rows outlive any one measurement
 		if !match.MatchString(s.name) {
@@ -150,7 +152,7 @@ func (r Report) Goals() (all []Goal) {
 	for _, c := range r.Crowds {
 		all = append(all, c.goals()...)
 	}
-	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals(), r.Redis.goals(), r.Durable.goals())
+	return slices.Concat(all, r.Keyed.goals(), r.Rules.goals(), r.Redis.goals(), r.Durable.goals(), r.Wire.goals())
 }
 
 func rowGoals(rows []RowResult) (all []Goal) {

@@ -38,6 +38,12 @@ type Settings struct {
 	Durable        time.Duration
 	DurableCount   int
 	DurableCallers int
+	// Wire is how long one measurement of a server takes, and WireCount how many rounds of them there are. WireKeys is how many
+	// keys servers hold where all are resident, WireIdle how many connections are left alone.
+	Wire      time.Duration
+	WireCount int
+	WireKeys  int
+	WireIdle  int
 }
 
 // Figure is what was measured of one subject.
@@ -90,13 +96,14 @@ func (r RowResult) Best() (best Figure, ok bool) {
 	return best, len(r.Peers) > 0
 }
 
-// DefaultSettings are those of make bench: all of it takes about a quarter of an hour.
+// DefaultSettings are those of make bench: all of it takes about twenty minutes.
 func DefaultSettings() Settings {
 	return Settings{
 		Time: 50 * time.Millisecond, Count: 11, Wall: time.Second, WallCount: 3, Repeats: 22, Meet: time.Second / 2,
 		Keys: [2]int{1_000_000, 10_000_000}, AttackKeys: 50_000_000, KeyedRounds: 3, KeyedIdle: 2 * time.Second,
 		RuleBatches: 16, Redis: 500 * time.Millisecond, RedisCount: 5,
 		Durable: time.Second, DurableCount: 3, DurableCallers: 10_000,
+		Wire: time.Second, WireCount: 5, WireKeys: wireManyKeys, WireIdle: 10_000,
 	}
 }
 

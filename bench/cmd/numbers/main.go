@@ -1,7 +1,8 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
-// it to docs/benchmarks.md. It takes about a quarter of an hour, most of it for limiters of ten million keys, an attack by fifty
-// million, limits in Redis and durable ones, and up to 4 GB of memory. It starts redis-server, which must be installed, and
-// itself twice more as nodes of a cluster, and stops them. A target that was missed is shown, and is no failure.
+// it to docs/benchmarks.md. It takes about twenty minutes, most of it for limiters of ten million keys, an attack by fifty
+// million, limits in Redis, durable ones and servers, and up to 4 GB of memory. It starts redis-server, which must be installed,
+// itself as nodes of a cluster and as servers, and weir, which it builds, and stops them. A target that was missed is shown, and
+// is no failure.
 package main
 
 import (
@@ -86,11 +87,13 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&s.RedisCount, "redis-count", s.RedisCount, "number of rounds of limiters in Redis")
 	f.DurationVar(&s.Durable, "durable", s.Durable, "time of one measurement of a durable limit")
 	f.IntVar(&s.DurableCount, "durable-count", s.DurableCount, "number of rounds of durable limits")
+	f.DurationVar(&s.Wire, "wire", s.Wire, "time of one measurement of a server")
+	f.IntVar(&s.WireCount, "wire-count", s.WireCount, "number of rounds of servers")
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
 	f.BoolVar(&o.update, "update", false,
-		"with --rows '^redis, ' or '^durable, ': write only the section of these and its targets, into the document")
+		"with --rows '^redis, ', '^durable, ' or '^wire, ': write only the section of these and its targets, into the document")
 	if err = f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -104,6 +107,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		return o, wrong
 	}
 	s.Keys[0], s.Keys[1], s.AttackKeys = s.Keys[0] / *shrink, s.Keys[1] / *shrink, s.AttackKeys / *shrink
+	s.WireKeys = max(1, s.WireKeys / *shrink)
 	if o.match, err = regexp.Compile(*rows); err != nil {
 		return o, fmt.Errorf("weir: numbers: --rows is %q: must be a regular expression: %w", *rows, err)
 	}
@@ -131,12 +135,12 @@ func (o *options) check(rows string, shrink int) error {
 	}
 	if o.update && rows == "" {
 		return errors.New("weir: numbers: --update is for a part of the document: " +
-			"must come with --rows '^redis, ' or '^durable, '")
+			"must come with --rows '^redis, ', '^durable, ' or '^wire, '")
 	}
 	return nil
 }
 
-// checkShared says what cannot be of the settings for waiters, and for limits in Redis and durable ones.
+// checkShared says what cannot be of the settings for waiters, for limits in Redis and durable ones, and for servers.
 func checkShared(s *bench.Settings) error {
 	switch {
 	case s.WallCount < 1 || s.WallCount > 1000:
@@ -149,6 +153,10 @@ func checkShared(s *bench.Settings) error {
 		return fmt.Errorf("weir: numbers: --durable is %v: must be from 1ms to 1m", s.Durable)
 	case s.DurableCount < 1 || s.DurableCount > 1000:
 		return fmt.Errorf("weir: numbers: --durable-count is %d: must be from 1 to 1000", s.DurableCount)
+	case s.Wire < 10*time.Millisecond || s.Wire > time.Minute:
+		return fmt.Errorf("weir: numbers: --wire is %v: must be from 10ms to 1m", s.Wire)
+	case s.WireCount < 1 || s.WireCount > 1000:
+		return fmt.Errorf("weir: numbers: --wire-count is %d: must be from 1 to 1000", s.WireCount)
 	}
 	return nil
 }
