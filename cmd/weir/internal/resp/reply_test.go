@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -227,6 +228,26 @@ func BenchmarkReplyReader(b *testing.B) {
 	for range b.N {
 		if _, err := r.Read(); err != nil {
 			src.Reset(stream)
+		}
+	}
+}
+
+// TestNumbersOfAllLengths: numbers are written by hand where they are short, which makes no difference.
+func TestNumbersOfAllLengths(t *testing.T) {
+	var w resp.Writer
+	check := func(n int64) {
+		w.Reset(w.Bytes())
+		w.Int(n)
+		if want := ":" + strconv.FormatInt(n, 10) + "\r\n"; string(w.Bytes()) != want {
+			t.Errorf("%d: %q, want %q", n, w.Bytes(), want)
+		}
+	}
+	check(math.MinInt64)
+	check(math.MaxInt64)
+	for power := int64(1); power <= 1_000_000_000_000_000_000/10; power *= 10 {
+		for _, n := range []int64{power - 1, power, power + 1, 9*power + power/2} {
+			check(n)
+			check(-n)
 		}
 	}
 }
