@@ -1,6 +1,9 @@
 package resp
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+)
 
 // Limits bound what the other side may send.
 type Limits struct {
@@ -344,7 +347,7 @@ func number(b []byte) (n, size int) {
 		if i == first+1 && b[first] == '0' {
 			return 0, malformed
 		}
-		n = min(n*10+int(b[i]-'0'), 1<<40) // more than any limit, and no overflow
+		n = int(min(int64(n)*10+int64(b[i]-'0'), math.MaxInt32)) // more than any limit, and no overflow
 	}
 	switch rest := b[i:]; {
 	case len(rest) == 0:
