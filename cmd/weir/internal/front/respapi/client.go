@@ -160,6 +160,13 @@ func clientList(c *conn, w *resp.Writer, args [][]byte) {
 		}
 		all = slices.DeleteFunc(all, func(c *conn) bool { return !wanted[c.id] })
 	}
+	size := 0
+	for _, one := range all {
+		size += one.describedBy()
+	}
+	if !c.mayOwe(size) {
+		return
+	}
 	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
 	now := time.Now()
 	var b strings.Builder
@@ -168,6 +175,13 @@ func clientList(c *conn, w *resp.Writer, args [][]byte) {
 		b.WriteByte('\n')
 	}
 	w.Text(b.String())
+}
+
+// describedBy is how many bytes describe answers at most.
+func (c *conn) describedBy() int {
+	const others = 256
+	info := c.info.Load()
+	return others + len(info.name) + len(info.library) + len(info.version)
 }
 
 // describe is a line about the connection. Any goroutine may ask.

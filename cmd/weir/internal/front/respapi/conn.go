@@ -35,6 +35,7 @@ const (
 type work struct {
 	in     []byte // what was received and is not answered
 	grown  int    // how far in has grown beyond its usual size, which the server has to allow
+	owed   int    // bytes of long replies that were not sent, which the server has to allow as well
 	parser resp.Parser
 	w      resp.Writer
 }
@@ -106,8 +107,8 @@ func (c *conn) rest() {
 		return
 	}
 	c.work = nil
-	c.s.large.Add(-int64(k.grown))
-	if k.grown > 0 || cap(k.w.Bytes()) > pooledSize {
+	c.s.large.Add(-int64(k.grown + k.owed))
+	if k.grown > 0 || k.owed > 0 || cap(k.w.Bytes()) > pooledSize {
 		return
 	}
 	k.in = k.in[:0]
@@ -219,13 +220,34 @@ func (c *conn) grow() bool {
 	return true
 }
 
+// mayOwe tells whether the server allows a reply of n bytes, however slowly the client reads it. If not, it has answered so.
+func (c *conn) mayOwe(n int) bool {
+	if n <= coalesced {
+		return true
+	}
+	if c.s.large.Add(int64(n)) > c.s.o.MaxLarge {
+		c.s.large.Add(-int64(n))
+		c.w.Error("ERR the reply would be too long while others are read: ask again, or for less")
+		return false
+	}
+	c.owed += n
+	return true
+}
+
 // flush sends the replies.
 func (c *conn) flush() bool {
 	b := c.w.Bytes()
-	if len(b) == 0 {
+	if len(b) == 0 && c.owed == 0 {
 		return true
 	}
 	err := c.via.send(c, b)
+	if c.owed > 0 {
+		c.s.large.Add(-int64(c.owed))
+		c.owed = 0
+	}
+	if cap(b) > pooledSize {
+		b = make([]byte, 0, bufferSize)
+	}
 	c.w.Reset(b)
 	if err != nil {
 		c.lost(err)

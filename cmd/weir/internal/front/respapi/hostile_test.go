@@ -194,6 +194,55 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
+// TestLongRepliesAreBounded: a short command cannot make the server keep a reply of any length for a client that does not read.
+func TestLongRepliesAreBounded(t *testing.T) {
+	s := start(t, func(o *respapi.Options) { o.MaxLarge = 100 << 10 })
+	many := func(command string, n int) []string {
+		args := strings.Fields(command)
+		for range n {
+			args = append(args, "client")
+		}
+		return args
+	}
+	const tooLong = "-ERR the reply would have more than 131072 bytes: ask for fewer commands"
+	c := s.dial()
+	for _, command := range []string{"COMMAND INFO", "COMMAND DOCS"} {
+		c.expect(tooLong, many(command, 1000)...)
+		if got := c.ask(many(command, 3)...); strings.HasPrefix(got, "-") {
+			t.Errorf("%s of three: %s", command, got)
+		}
+		if got := c.ask(strings.Fields(command)...); strings.HasPrefix(got, "-") {
+			t.Errorf("%s of all: %s", command, got)
+		}
+	}
+	name := strings.Repeat("n", 256)
+	var others []*client
+	for i := 0; i < 120; i++ {
+		o := s.dial()
+		o.expect("+OK", "CLIENT", "SETNAME", name)
+		o.expect("+OK", "CLIENT", "SETINFO", "lib-name", name)
+		others = append(others, o)
+		if i == 100 { // so long as the list is not too long it can be had again and again, read or not
+			for range 5 {
+				if got := c.ask("CLIENT", "LIST"); strings.Count(got, name) != 2*len(others) {
+					t.Fatalf("%.200s", got)
+				}
+				c.send("CLIENT REPLY SKIP\r\nCLIENT LIST\r\n")
+				c.expect("+PONG", "PING")
+			}
+		}
+	}
+	for range 30 {
+		o := s.dial()
+		o.expect("+OK", "CLIENT", "SETNAME", name)
+		others = append(others, o)
+	}
+	c.expect("-ERR the reply would be too long while others are read: ask again, or for less", "CLIENT", "LIST")
+	if got := others[0].ask("CLIENT", "INFO"); !strings.Contains(got, name) {
+		t.Error(got)
+	}
+}
+
 func TestManyLongCommandsAreRefused(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.MaxLarge = 64 << 10 })
 	long := strings.Repeat("x", 60_000)

@@ -2,6 +2,7 @@ package respapi
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
@@ -32,6 +33,7 @@ func commandInfo(c *conn, w *resp.Writer, args [][]byte) {
 		commandAll(c, w)
 		return
 	}
+	start := w.Len()
 	w.Array(len(args) - 2)
 	for _, name := range args[2:] {
 		if cmd := c.s.commands.find(name); cmd != nil {
@@ -39,7 +41,24 @@ func commandInfo(c *conn, w *resp.Writer, args [][]byte) {
 		} else {
 			w.NullArray()
 		}
+		if tooMuch(w, start) {
+			return
+		}
 	}
+}
+
+// mostTold is how long a reply about commands may be, which can be asked for many times in one command: more than all of them
+// together need.
+const mostTold = 128 << 10
+
+// tooMuch tells whether the reply that began at start has become too long. If so, it is an error now.
+func tooMuch(w *resp.Writer, start int) bool {
+	if w.Len()-start <= mostTold {
+		return false
+	}
+	w.Truncate(start)
+	w.Error("ERR the reply would have more than " + strconv.Itoa(mostTold) + " bytes: ask for fewer commands")
+	return true
 }
 
 func commandList(c *conn, w *resp.Writer, args [][]byte) {
@@ -179,10 +198,14 @@ func commandDocs(c *conn, w *resp.Writer, args [][]byte) {
 			found = append(found, cmd)
 		}
 	}
+	start := w.Len()
 	w.Map(len(found))
 	for _, cmd := range found {
 		w.BulkString(cmd.name)
 		cmd.writeDocs(w)
+		if tooMuch(w, start) {
+			return
+		}
 	}
 }
 
