@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirhq/weir"
@@ -184,6 +185,22 @@ func TestHostileReports(t *testing.T) {
 }
 
 // TestEndedStreamCounts: what a proxy has counts until it has expired, when its stream has ended.
+// TestUnknownFieldsAreForgotten: a bucket keeps its entries, whatever else a proxy sends with its id.
+func TestUnknownFieldsAreForgotten(t *testing.T) {
+	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(10)})))
+	c := s.connect()
+	m := usage(map[string]string{"env": "prod", "name": "checkout"}, 0, 0, 0)
+	id := m.GetBucketQuotaUsages()[0].GetBucketId()
+	id.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "more"))
+	if err := c.stream.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	got := c.next().GetBucketId()
+	if kept := got.ProtoReflect().GetUnknown(); got.GetBucket()["env"] != "prod" || len(kept) > 0 {
+		t.Errorf("the bucket is %v, with %q", got.GetBucket(), kept)
+	}
+}
+
 func TestEndedStreamCounts(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
 	a := s.connect()
