@@ -86,6 +86,9 @@ var (
 			"redis":   `did you mean "store"? write store: redis://host:6379`,
 			"etcd":    `did you mean "cluster"? write cluster: {endpoints: [http://host:2379]}`,
 			"durable": `did you mean "cluster"? write cluster: {directory: /var/lib/weir}`,
+			// Those of a file of envoyproxy/ratelimit.
+			"domain":      "this is a configuration of envoyproxy/ratelimit: start weir serve --ratelimit-config FILE",
+			"descriptors": "this is a configuration of envoyproxy/ratelimit: start weir serve --ratelimit-config FILE",
 		},
 		extensions: true,
 	}

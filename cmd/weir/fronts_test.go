@@ -323,11 +323,14 @@ func TestFrontFlagsMisuse(t *testing.T) {
 		"--tls-cert cert.pem":                              "--tls-cert needs --tls-key",
 		"--tls-client-ca ca.pem":                           "--tls-client-ca needs --tls-cert and --tls-key",
 		"--tls-cert none.pem --tls-key none.pem":           "weir: certificate: open none.pem",
-		"--resp 127.0.0.1:0 --resp-password-file none.txt": "weir: password: open none.txt",
+		"--resp 127.0.0.1:0 --resp-password-file none.txt": "weir: --resp-password-file: open none.txt",
+		"--resp 127.0.0.1:7 --grpc 127.0.0.1:7":            `--grpc "127.0.0.1:7": is the address of --resp as well: each front needs a port of its own`,
+		"--store redis://h":                                "--store needs --config or --ratelimit-config",
 		"--ratelimit-config x":                             "--ratelimit-config needs --grpc",
 		"--ratelimit-merge":                                "--ratelimit-merge needs --ratelimit-config",
 		"--grpc 127.0.0.1:0 --ratelimit-config none":       "weir: configuration: stat none",
 		"--grpc :0 --ratelimit-config x --burst 3":         "--burst cannot stand with --config or --ratelimit-config",
+		"--grpc :0 --ratelimit-config ../../examples/ratelimit --ratelimit-consistency leased": `--ratelimit-consistency "leased" needs a store`,
 		"--grpc :0 --ratelimit-config x --ratelimit-algorithm leaky": `--ratelimit-algorithm "leaky": must be fixed_window, token_bucket, ` +
 			"sliding_window or sliding_counter",
 	} {

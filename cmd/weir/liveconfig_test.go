@@ -612,7 +612,7 @@ func TestServeConfigMisuse(t *testing.T) {
 		}
 	}
 	got = weir(t, nil, "serve", "--config", config, "--admin-token-file", short)
-	if got.status != 1 || !strings.Contains(got.stderr, "has 5 bytes: must have from 16 to 4096") {
+	if got.status != 2 || !strings.Contains(got.stderr, "has 5 bytes: must have from 16 to 4096") {
 		t.Errorf("%d %s", got.status, got.stderr)
 	}
 }

@@ -51,7 +51,7 @@ func (d *decoder) domainOf(m *mapping) *domain {
 	dom := d.domains[name]
 	if dom != nil && !d.o.Merge {
 		d.wrongField(f, "is the domain of another file, "+dom.at.String()+", and files are not merged",
-			"put the descriptors into one file, or have files merged")
+			"put the descriptors into one file, or have files merged by --ratelimit-merge")
 		return new(domain)
 	}
 	if dom == nil {

@@ -142,6 +142,19 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestConsistencyWithoutStore: what cannot be shared is told where it stands, and may be kept in the process.
+func TestConsistencyWithoutStore(t *testing.T) {
+	const text = "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: second, requests_per_unit: 1, consistency: "
+	_, err := ratelimitconfig.Parse(files(text+"coherent}}"), ratelimitconfig.Options{NoStore: true})
+	const want = `a.yaml:3:74: descriptors[0].rate_limit.consistency: "coherent": needs a store, and there is none: processes share a ` +
+		"limit through one; start weir serve --store URL, or write consistency: local"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	parse(t, ratelimitconfig.Options{NoStore: true}, text+"local}}")
+	parse(t, ratelimitconfig.Options{}, text+"coherent}}")
+}
+
 // TestSeveralFiles: the mistakes of all are listed, and a domain has one file unless they are merged.
 func TestSeveralFiles(t *testing.T) {
 	one, two := "domain: d\ndescriptors: [{key: a, "+limit+"}]", "domain: d\ndescriptors: [{key: b, "+limit+"}]"
@@ -151,7 +164,7 @@ func TestSeveralFiles(t *testing.T) {
 		want  string
 	}{
 		{false, []string{one, two}, "weir: the rate limit configuration cannot be used: 1 mistake\nb.yaml:1:9: domain: \"d\": is the domain of another file, " +
-			"a.yaml:1:9, and files are not merged; put the descriptors into one file, or have files merged"},
+			"a.yaml:1:9, and files are not merged; put the descriptors into one file, or have files merged by --ratelimit-merge"},
 		{true, []string{one, two}, ""},
 		{true, []string{one, one}, "weir: the rate limit configuration cannot be used: 1 mistake\n" +
 			"b.yaml:2:15: descriptors[0]: is a second descriptor with this key and no value: the first is a.yaml:2:15; remove one of them"},

@@ -19,6 +19,9 @@ type Options struct {
 	Algorithm Algorithm
 	// Consistency is that of limits that do not say. Default: policy.ConsistencyLocal.
 	Consistency policy.Consistency
+	// NoStore makes it a mistake that a limit is to be shared, as there is no store through which it could be. Default: there
+	// is one.
+	NoStore bool
 	// Fail says what happens while the store of shared limits is unavailable. Default: policy.FailClosed.
 	Fail policy.Fail
 	// MaxKeys bounds the keys that each policy tracks. Default: that of policy.Policy.

@@ -88,9 +88,15 @@ func (d *decoder) limited(m *mapping, l *Limit) {
 	burst := d.burst(m, l)
 	l.consistency = d.o.Consistency
 	if f, ok := m.get(keyConsistency); ok {
-		if text, ok := d.text(f); ok && l.consistency.UnmarshalText([]byte(text)) != nil {
+		text, ok := d.text(f)
+		switch {
+		case !ok:
+		case l.consistency.UnmarshalText([]byte(text)) != nil:
 			d.wrongField(f, "is not a consistency: must be local, coherent, leased or optimistic",
 				"remove it to have "+d.o.Consistency.String())
+		case d.o.NoStore && l.consistency.Shared():
+			d.wrongField(f, "needs a store, and there is none: processes share a limit through one",
+				"start weir serve --store URL, or write consistency: local")
 		}
 	}
 	if l.Unit == UnitUnknown {

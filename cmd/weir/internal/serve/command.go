@@ -50,14 +50,14 @@ back each second.
   GET /openapi.json  the description of all of this for programs.
   GET /           what this is, with an example.
 
-With --config the limits are those of a file, and there are also:
+With --config the limits are those of a file, which is what these are for:
 
   POST /v1/decide    {"method": "POST", "path": "/login", "client": "192.0.2.1"}
                      the same for a request, by the rules of the file: with
                      "host", "query", "headers", "attributes", "route",
                      "protocol", "cost" and "wait", as far as they are known. A
-                     cost of 0 takes nothing. "policy", "limit" and "remaining" are null
-                     if no limit holds for the request.
+                     cost of 0 takes nothing. "policy", "limit" and
+                     "remaining" are null if no limit holds for the request.
   /v1/auth           for Caddy and Traefik, /v1/auth/nginx for nginx and
                      /v1/auth/envoy for Envoy, who ask whether a request may
                      pass: docs/front.md has their configurations.
@@ -71,9 +71,9 @@ CL.THROTTLE key max_burst count period, as to redis-cell, or WEIR.TAKE policy
 key. docs/resp.md has all commands.
 
 With --grpc Envoy, Istio and others ask the rate limit service, v3, or have
-quotas assigned in advance by the rate limit quota service. Their descriptors are
-matched by the rules of the file, or by the configuration of envoyproxy/ratelimit
-as it is: --ratelimit-config. docs/envoy.md explains both.
+quotas assigned in advance by the rate limit quota service. Their descriptors
+are matched by the rules of the file, or by the configuration of
+envoyproxy/ratelimit as it is: --ratelimit-config. docs/envoy.md explains both.
 
 The file is read again when it changes, on SIGHUP and by /v1/reload, and takes
 the place of the old one at once, without losing a count. One with a mistake is
@@ -91,9 +91,10 @@ meanwhile as "fail" of each policy says: 503 if it is closed. When the server
 ends it gives back what it had taken and not used. docs/shared.md has the rest.
 
 Policies of durability cluster have one owner among all servers of the section
-"cluster" of the file, and outlive every crash. If the cluster cannot be joined the
-server starts all the same, and answers likewise. When it ends another one takes
-over at once, and those who wait are told 503. docs/durable.md has the rest.
+"cluster" of the file, and outlive every crash. If the cluster cannot be joined
+the server starts all the same, and answers likewise. When it ends another one
+takes over at once, and those who wait are told 503. docs/durable.md has the
+rest.
 
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
 configuration has mistakes or is not there.`
@@ -109,10 +110,11 @@ func Command() *cobra.Command {
   weir serve --limit 100/min --burst 30
   weir serve --config weir.yaml
   weir serve --config weir.yaml --store redis://127.0.0.1:6379 --http :7071
-  weir serve --config weir.yaml --http :7070 --trust-proxy 10.0.0.0/8 --admin-token-file token
+  weir serve --config weir.yaml --http :7070 --trust-proxy 10.0.0.0/8
   weir serve --resp 127.0.0.1:6380
   weir serve --grpc :8081 --ratelimit-config config/
-  weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem --log-format json
+  weir serve --http :7070 --admin-token-file token --log-format json
+  weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check
   redis-cli -p 6380 CL.THROTTLE alice 15 30 60`,
 		Args:              misuse.NoArguments,

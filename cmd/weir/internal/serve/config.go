@@ -34,8 +34,8 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	f.refusalStatus = defaultRefusalStatus
 	fs.Var(flagvalue.File(&f.path), "config", "policies and rules in YAML, read again when it changes (default: none)")
 	fs.Var(&f.storeURL, "store",
-		"Redis or Valkey that shares the policies of the file that are not local, in place of its own: "+
-			"redis://host:6379, rediss:// over TLS (default: that of the file)")
+		"Redis or Valkey that shares the policies of the files that are not local, in place of that of --config: "+
+			"redis://host:6379, rediss:// over TLS (default: that of --config)")
 	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
@@ -63,7 +63,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 	}
 	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "explain-every"} {
 		if fs.Changed(name) {
-			return misuse.Errorf("--%s needs --config", name)
+			return misuse.Errorf("--%s needs --config or --ratelimit-config", name)
 		}
 	}
 	return nil
@@ -89,10 +89,13 @@ func (m listed) Mistakes() []string {
 
 // admin is who may ask for what is not for clients, without what the listener says of it.
 func (f *configFlags) admin() (a checkapi.Admin, err error) {
-	if f.tokenFile != "" {
-		a.Token, err = checkapi.ReadToken(f.tokenFile)
+	if f.tokenFile == "" {
+		return a, nil
 	}
-	return a, err
+	if a.Token, err = checkapi.ReadToken(f.tokenFile); err != nil {
+		return a, misuse.Inputf("%s", err)
+	}
+	return a, nil
 }
 
 // engine are the options of the engine of a configuration.

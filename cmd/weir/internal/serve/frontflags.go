@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
 )
@@ -74,6 +74,9 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 			}
 		}
 	}
+	if err := f.apart(); err != nil {
+		return err
+	}
 	switch {
 	case f.tls.Certificate == "" && f.tls.Key != "":
 		return misuse.Errorf("--tls-key needs --tls-cert")
@@ -81,6 +84,19 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 		return misuse.Errorf("--tls-cert needs --tls-key, which may be the same file")
 	case f.tls.Certificate == "" && f.tls.ClientCA != "":
 		return misuse.Errorf("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	return nil
+}
+
+// apart finds two fronts with one address.
+func (f *frontFlags) apart() error {
+	names := [...]string{"http", "resp", "grpc"}
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if a := f.address(name); a != "" && a == f.address(other) && !listen.IsAnyPort(a) {
+				return misuse.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own", name, a, other)
+			}
+		}
 	}
 	return nil
 }
@@ -121,12 +137,12 @@ func (f *frontFlags) password() (string, error) {
 	}
 	text, err := os.ReadFile(f.passwordFile)
 	if err != nil {
-		return "", misuse.Inputf("weir: password: %s", err)
+		return "", misuse.Inputf("weir: --resp-password-file: %s", err)
 	}
 	text = bytes.TrimRight(text, "\r\n")
 	if len(text) == 0 || len(text) > longestPassword {
-		return "", misuse.Inputf("weir: password: %s", fmt.Sprintf("%s has %d bytes in its line: must have from 1 to %d",
-			f.passwordFile, len(text), longestPassword))
+		return "", misuse.Inputf("weir: --resp-password-file: %s has %d bytes: must have from 1 to %d",
+			f.passwordFile, len(text), longestPassword)
 	}
 	return string(text), nil
 }

@@ -50,12 +50,15 @@ func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
 	return nil
 }
 
-// parse reads the files. Its policies are apart from those of set.
-func (f *ratelimitFlags) parse(files []live.File, set *policy.Set) (*ratelimitconfig.Config, error) {
-	o := ratelimitconfig.Options{Merge: f.merge, Shadow: f.shadow}
+// parse reads the files. Its policies are apart from those of set, and are shared only if there is a store.
+func (f *ratelimitFlags) parse(files []live.File, set *policy.Set, hasStore bool) (*ratelimitconfig.Config, error) {
+	o := ratelimitconfig.Options{Merge: f.merge, Shadow: f.shadow, NoStore: !hasStore}
 	// They are values that the flags accept.
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm))
 	_ = o.Consistency.UnmarshalText([]byte(f.consistency))
+	if o.NoStore && o.Consistency.Shared() {
+		return nil, misuse.Errorf("--ratelimit-consistency %q needs a store: --store redis://host:6379, or that of --config", f.consistency)
+	}
 	taken := make(map[string]bool, len(set.Policies))
 	for i := range set.Policies {
 		taken[set.Policies[i].Name] = true

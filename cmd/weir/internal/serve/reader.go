@@ -30,7 +30,7 @@ func (r *reader) parse(files live.Files) (parsed live.Parsed, err error) {
 	if err != nil || files.More == nil {
 		return parsed, err
 	}
-	c, err := r.rates.parse(files.More, parsed.Set)
+	c, err := r.rates.parse(files.More, parsed.Set, r.store != nil)
 	if err != nil {
 		return live.Parsed{}, err
 	}
