@@ -46,8 +46,8 @@ func Prefixes() (all []string) {
 }
 
 // Update puts the sections of limits in Redis, of durable limits and of servers, as far as they were measured, and their targets,
-// into a document that was written by WriteMarkdown, in place of those that it has. Of a section that is written all rows must have been
-// measured.
+// into a document that was written by WriteMarkdown, in place of those that it has. Of a section that is written all rows must
+// have been measured.
 func (r Report) Update(text string) (string, error) {
 	some := false
 	all := aparts()

@@ -54,7 +54,7 @@ func (r *respClient) send(commands []byte, replies int, check func(reply []byte)
 			return err
 		}
 		if n > 0 {
-			if err := check(r.in[at : at+n]); err != nil {
+			if err = check(r.in[at : at+n]); err != nil {
 				return err
 			}
 			at += n

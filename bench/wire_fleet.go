@@ -143,7 +143,7 @@ rules:
 // startWeir starts weir with all its fronts.
 func (f *wireFleet) startWeir(ctx context.Context) (s *wireServer, err error) {
 	config := filepath.Join(f.dir, "weir.yaml")
-	if err := os.WriteFile(config, []byte(wireConfig), 0o600); err != nil {
+	if err = os.WriteFile(config, []byte(wireConfig), 0o600); err != nil {
 		return nil, fmt.Errorf("bench: the configuration of weir: %w", err)
 	}
 	const free = "127.0.0.1:0"
@@ -152,7 +152,7 @@ func (f *wireFleet) startWeir(ctx context.Context) (s *wireServer, err error) {
 		"--config", config)
 	cmd.Env = wireEnvironment()
 	s = &wireServer{}
-	if s.process, err = startWire(cmd, f.place.onServer); err != nil {
+	if s.process, err = startWire(cmd, f.place.onServer); err != nil { //nolint:contextcheck // it outlives the context
 		return nil, err
 	}
 	line, err := s.process.says(ctx, "msg=serving ")
@@ -178,7 +178,7 @@ func (f *wireFleet) startRedis(ctx context.Context, start func(*exec.Cmd) error)
 
 // reply is what weir answers on a front, which the servers beside it answer as well.
 func (f *wireFleet) reply(ctx context.Context, front string) (body []byte, header http.Header, err error) {
-	ours, err := f.server(ctx, wireSubject{By: byWeir, open: (*wireFleet).startWeir})
+	ours, err := f.server(ctx, wireSubject{By: byWeir, open: startWeir})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +207,7 @@ func (f *wireFleet) server(ctx context.Context, s wireSubject) (*wireServer, err
 	if w := f.servers[s.By]; w != nil {
 		return w, nil
 	}
-	w, err := s.open(f, ctx)
+	w, err := s.open(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("bench: wire, %s: %w", s.By, err)
 	}

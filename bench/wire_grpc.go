@@ -87,7 +87,7 @@ func (m *wireMember) serveRateLimit(l net.Listener) error {
 		if err != nil {
 			return nil, err
 		}
-		name := string(protowire.AppendVarint(key, uint64(time.Now().Unix()/window))) //nolint:gosec // after 1970
+		name := string(protowire.AppendVarint(key, uint64(time.Now().Unix()/window)))
 		for _, r := range client.DoMulti(ctx, client.B().Incrby().Key(name).Increment(1).Build(),
 			client.B().Expire().Key(name).Seconds(window).Build()) {
 			if err := r.Error(); err != nil {

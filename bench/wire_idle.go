@@ -9,8 +9,8 @@ import (
 type WireIdle struct {
 	By          string `json:"by"`
 	Connections int    `json:"connections"`
-	// Opened is how many bytes of memory the server has for each of them, of all that it has more than before, and Asked that after
-	// each was used once.
+	// Opened is how many bytes of memory the server has for each of them, of all that it has more than before, and Asked that
+	// after each was used once.
 	Opened float64 `json:"bytes_opened"`
 	Asked  float64 `json:"bytes_asked"`
 }
@@ -44,8 +44,8 @@ func (f *wireFleet) idle(ctx context.Context, s wireSubject, connections int) (i
 	}
 	// What the first connections need is not the price of one.
 	for range min(connections, 10) { //nolint:mnd // a few
-		c, err := dialRESP(ctx, s.address(server))
-		if err != nil {
+		var c *respClient
+		if c, err = dialRESP(ctx, s.address(server)); err != nil {
 			return idle, err
 		}
 		err = use(c)
@@ -59,28 +59,28 @@ func (f *wireFleet) idle(ctx context.Context, s wireSubject, connections int) (i
 		return idle, err
 	}
 	for len(all) < connections {
-		if err := ctx.Err(); err != nil {
+		if err = ctx.Err(); err != nil {
 			return idle, err
 		}
-		c, err := dialRESP(ctx, s.address(server))
-		if err != nil {
+		var c *respClient
+		if c, err = dialRESP(ctx, s.address(server)); err != nil {
 			return idle, fmt.Errorf("connection %d of %d to %s: %w", len(all)+1, connections, s.By, err)
 		}
 		all = append(all, c)
 	}
 	// The kernel has accepted them; the server has when it has answered the last one, which comes last in its queue.
-	if err := use(all[connections-1]); err != nil {
+	if err = use(all[connections-1]); err != nil {
 		return idle, err
 	}
 	each := func() (float64, error) {
-		now, err := residentOf(server.pid())
-		return float64(now-before) / float64(connections), err
+		now, wrong := residentOf(server.pid())
+		return float64(now-before) / float64(connections), wrong
 	}
 	if idle.Opened, err = each(); err != nil {
 		return idle, err
 	}
 	for _, c := range all {
-		if err := use(c); err != nil {
+		if err = use(c); err != nil {
 			return idle, fmt.Errorf("a connection to %s that was idle: %w", s.By, err)
 		}
 	}

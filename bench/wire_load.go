@@ -60,23 +60,25 @@ const (
 func wireLoads() (all []wireLoad) {
 	for _, pipeline := range []int{1, 16, 64} {
 		all = append(all, wireLoad{
-			name: wireFew, front: wireRESP, keys: wireFewKeys, connections: respConnections, each: pipeline, subjects: respSubjects,
-			how: fmt.Sprintf("%s keys, each as likely as any other, over %d connections. Every connection sends a pipeline of commands "+
-				"at once, and the next when all of it was answered.", count(wireFewKeys), respConnections),
+			name: wireFew, front: wireRESP, keys: wireFewKeys, connections: respConnections, each: pipeline,
+			subjects: respSubjects,
+			how: fmt.Sprintf("%s keys, each as likely as any other, over %d connections. Every connection sends a pipeline of "+
+				"commands at once, and the next when all of it was answered.", count(wireFewKeys), respConnections),
 		})
 	}
 	for _, pipeline := range []int{1, 64} {
 		all = append(all, wireLoad{
 			name: wireMany, front: wireRESP, keys: wireManyKeys, all: true, connections: respConnections, each: pipeline,
 			subjects: respSubjects,
-			how: fmt.Sprintf("The same with %s keys, which each server holds before it is measured, so that nearly every command waits "+
-				"for memory.", count(wireManyKeys)),
+			how: fmt.Sprintf("The same with %s keys, which each server holds before it is measured, so that nearly every "+
+				"command waits for memory.", count(wireManyKeys)),
 		})
 	}
 	for _, calls := range []int{1, 32, 256} {
 		connections := min(calls, rlsConnections)
 		all = append(all, wireLoad{
-			name: wireRLS, front: wireGRPC, keys: wireFewKeys, connections: connections, each: calls / connections, subjects: rlsSubjects,
+			name: wireRLS, front: wireGRPC, keys: wireFewKeys, connections: connections, each: calls / connections,
+			subjects: rlsSubjects,
 			how: fmt.Sprintf("Calls of ShouldRateLimit with one descriptor of one entry, whose value is one of %s keys, over %d "+
 				"connections, and one if there is one call at a time. The next call is sent when one was answered.",
 				count(wireFewKeys), rlsConnections),
@@ -84,8 +86,8 @@ func wireLoads() (all []wireLoad) {
 	}
 	return append(all, wireLoad{
 		name: wireOne, front: wireHTTP, keys: wireFewKeys, connections: respConnections, each: 1, subjects: httpSubjects,
-		how: fmt.Sprintf("POST /v1/check about one of %s keys, one request at a time on each of %d connections. For orientation: nothing "+
-			"is promised.", count(wireFewKeys), respConnections),
+		how: fmt.Sprintf("POST /v1/check about one of %s keys, one request at a time on each of %d connections. For "+
+			"orientation: nothing is promised.", count(wireFewKeys), respConnections),
 	})
 }
 
@@ -138,15 +140,16 @@ func (r *benchReport) check() error {
 		}
 		return fmt.Errorf("bench: %d of %d requests were answered with errors: %s", r.Errors, r.Requests, first)
 	case r.Allowed != nil && *r.Allowed != r.Requests:
-		return fmt.Errorf("bench: only %d of %d requests were granted: the row does not measure what it says", *r.Allowed, r.Requests)
+		return fmt.Errorf("bench: only %d of %d requests were granted: the row does not measure what it says", *r.Allowed,
+			r.Requests)
 	case r.Requests == 0 || r.ElapsedSeconds <= 0 || r.Response.P50 <= 0 || r.Response.P99 < r.Response.P50:
 		return errors.New("bench: weir bench has measured nothing")
 	}
 	return nil
 }
 
-// leastWire is the shortest measurement by time. Shorter ones, of which no figure is learned, are a few requests, as a busy machine may
-// let none through in so short a time.
+// leastWire is the shortest measurement by time. Shorter ones, of which no figure is learned, are a few requests, as a busy
+// machine may let none through in so short a time.
 const leastWire = 50 * time.Millisecond
 
 // howLong tells the load generator when to end.
@@ -160,9 +163,11 @@ func (l *wireLoad) howLong(d time.Duration) []string {
 // wireWarm is how much shorter the warm-up is than a measurement.
 const wireWarm = 5
 
-// sample measures a server, after it has been asked for a while. The warm-up is a run of its own, so that the CPU time of the server
-// is that of what is counted.
-func (l *wireLoad) sample(ctx context.Context, f *wireFleet, s wireSubject, round int, d time.Duration) (m wireSample, err error) {
+// sample measures a server, after it has been asked for a while. The warm-up is a run of its own, so that the CPU time of the
+// server is that of what is counted.
+func (l *wireLoad) sample(
+	ctx context.Context, f *wireFleet, s wireSubject, round int, d time.Duration,
+) (m wireSample, err error) {
 	server, err := f.server(ctx, s)
 	if err != nil {
 		return m, err
@@ -171,7 +176,7 @@ func (l *wireLoad) sample(ctx context.Context, f *wireFleet, s wireSubject, roun
 	if err != nil {
 		return m, err
 	}
-	if _, err := l.run(ctx, f, s, server, flags, round, d/wireWarm); err != nil {
+	if _, err = l.run(ctx, f, s, server, flags, round, d/wireWarm); err != nil {
 		return m, err
 	}
 	before, err := server.cpu()
@@ -201,7 +206,8 @@ func (l *wireLoad) run(
 	ctx context.Context, f *wireFleet, s wireSubject, server *wireServer, flags []string, round int, d time.Duration,
 ) (*benchReport, error) {
 	command := map[string][]string{
-		wireRESP: {"resp", "--pipeline", strconv.Itoa(l.each)}, wireGRPC: {"rls", "--in-flight", strconv.Itoa(l.each)}, wireHTTP: {"http"},
+		wireRESP: {"resp", "--pipeline", strconv.Itoa(l.each)}, wireGRPC: {"rls", "--in-flight", strconv.Itoa(l.each)},
+		wireHTTP: {"http"},
 	}[l.front]
 	args := slices.Concat([]string{"bench"}, command, []string{
 		"--address", s.address(server), "--connections", strconv.Itoa(l.connections), "--keys", strconv.Itoa(l.keys),
@@ -235,13 +241,13 @@ func (l *wireLoad) fill(ctx context.Context, f *wireFleet, s wireSubject) error 
 	if err != nil || s.fill == nil || server.full != (wireMemory{}) {
 		return err
 	}
-	if err := s.fill(ctx, server, 1); err != nil { // what the first request needs is not the price of a key
+	if err = s.fill(ctx, server, 1); err != nil { // what the first request needs is not the price of a key
 		return fmt.Errorf("bench: wire, %s, %s: %w", l.id(), s.By, err)
 	}
 	if server.ready, err = server.memory(ctx); err != nil {
 		return err
 	}
-	if err := s.fill(ctx, server, l.keys); err != nil {
+	if err = s.fill(ctx, server, l.keys); err != nil {
 		return fmt.Errorf("bench: wire, %s, %s: %w", l.id(), s.By, err)
 	}
 	server.full, err = server.memory(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -47,9 +48,7 @@ func (m *wireMember) serveHTTP(l net.Listener) error {
 	s := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		h := w.Header()
-		for name, values := range m.Header {
-			h[name] = values
-		}
+		maps.Copy(h, m.Header)
 		_, _ = w.Write(m.Reply)
 	})}
 	return s.Serve(l) //nolint:wrapcheck // it ends the process
@@ -140,10 +139,10 @@ func lengthLine(b []byte, sign byte) (value, n int, err error) {
 		case '0' <= c && c <= '9' && value < echoBuffer:
 			value = value*10 + int(c-'0')
 		case c == '\r' && i > 1:
-			switch {
-			case i+1 == len(b):
+			switch rest := b[i+1:]; {
+			case len(rest) == 0:
 				return 0, 0, nil
-			case b[i+1] != '\n':
+			case rest[0] != '\n':
 				return 0, 0, errNoCommand
 			}
 			return value, i + len("\r\n"), nil

@@ -66,22 +66,23 @@ func sameCore(a, b int) bool {
 // startOn starts a program that may use one processor only: it inherits that from the thread that starts it.
 func startOn(cmd *exec.Cmd, processor int) (err error) {
 	runtime.LockOSThread()
+	free := true
 	defer func() {
-		if err == nil {
-			runtime.UnlockOSThread() // otherwise the thread, which may still have that processor only, ends with its goroutine
+		if free {
+			runtime.UnlockOSThread() // a thread that has one processor only is used for nothing else, and ends with its goroutine
 		}
 	}()
 	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
+	if err = unix.SchedGetaffinity(0, &before); err != nil {
 		return fmt.Errorf("sched_getaffinity: %w", err)
 	}
 	one.Set(processor)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
+	if err = unix.SchedSetaffinity(0, &one); err != nil {
 		return fmt.Errorf("sched_setaffinity: %w", err)
 	}
 	err = cmd.Start()
 	if again := unix.SchedSetaffinity(0, &before); again != nil {
-		err = errors.Join(err, fmt.Errorf("sched_setaffinity: %w", again))
+		free, err = false, errors.Join(err, fmt.Errorf("sched_setaffinity: %w", again))
 	}
 	return err
 }
@@ -90,7 +91,8 @@ func startOn(cmd *exec.Cmd, processor int) (err error) {
 func cpuTimeOf(process int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED: the clock of a process is its number, inverted, and that
 	var t unix.Timespec
-	if err := unix.ClockGettime(int32(^process<<3|scheduled), &t); err != nil { //nolint:gosec // a process has a number of 22 bits
+	clock := int32(^process<<3 | scheduled)
+	if err := unix.ClockGettime(clock, &t); err != nil {
 		return 0, fmt.Errorf("bench: the CPU time of process %d: %w", process, err)
 	}
 	return time.Duration(t.Nano()), nil

@@ -173,7 +173,7 @@ func (m wireMember) start(ctx context.Context, p wirePlace) (s *wireServer, err 
 	cmd := exec.CommandContext(context.Background(), program)
 	cmd.Env = append(wireEnvironment(), wireVariable+"="+string(text))
 	s = &wireServer{}
-	if s.process, err = startWire(cmd, p.onServer); err != nil {
+	if s.process, err = startWire(cmd, p.onServer); err != nil { //nolint:contextcheck // it outlives the context
 		return nil, err
 	}
 	line, err := s.process.says(ctx, wireListens)

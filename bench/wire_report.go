@@ -11,8 +11,9 @@ const (
 	// WireIncrTarget is beside INCR of Redis, from WireIncrPipeline commands in a pipeline on.
 	WireIncrTarget   = 1
 	WireIncrPipeline = 16
-	// WireScriptTarget is beside a script that limits in Redis, from as many commands in a pipeline on.
-	WireScriptTarget = 10
+	// WireScriptTarget is beside a script that limits in Redis, from WireScriptPipeline commands in a pipeline on.
+	WireScriptTarget   = 10
+	WireScriptPipeline = 16
 	// WireBareTarget is beside a server of RESP that does nothing, with WireBarePipeline commands in a pipeline.
 	WireBareTarget   = 0.7
 	WireBarePipeline = 64
@@ -31,13 +32,14 @@ type WireFigure struct {
 	Spread float64 `json:"spread"`
 	P50    float64 `json:"p50_ns"`
 	P99    float64 `json:"p99_ns"`
-	// Server is the CPU time of the server for a request, and ServerBusy and ClientBusy that of the server and of the load generator
-	// over the wall time.
+	// Server is the CPU time of the server for a request, and ServerBusy and ClientBusy that of the server and of the load
+	// generator over the wall time.
 	Server     float64 `json:"server_cpu_us"`
 	ServerBusy float64 `json:"server_cpu_per_wall"`
 	ClientBusy float64 `json:"client_cpu_per_wall"`
-	// Ratio is how many times as many requests weir answered in the same round: the median of the rounds. It is 1 for weir. Where the
-	// load generator was the limit of the server, and not the server itself, it is not more than the ratio of their CPU times.
+	// Ratio is how many times as many requests weir answered in the same round: the median of the rounds. It is 1 for weir.
+	// Where the load generator was the limit of the server, and not the server itself, it is not more than the ratio of their CPU
+	// times.
 	Ratio float64 `json:"weir_ratio"`
 }
 
@@ -57,8 +59,8 @@ type WireResult struct {
 type WireMemory struct {
 	By   string `json:"by"`
 	Keys int    `json:"keys"`
-	// Filled is how many bytes of memory the server had more for each key when it held all of them, Used by how much more it said to use,
-	// and After the same as Filled at the end of the measurements.
+	// Filled is how many bytes of memory the server had more for each key when it held all of them, Used how many more it said
+	// that it used, and After the same as Filled at the end of the measurements.
 	Filled float64 `json:"bytes_filled"`
 	Used   float64 `json:"bytes_used"`
 	After  float64 `json:"bytes_after"`
@@ -223,8 +225,8 @@ func (l *wireLoad) result(subjects []wireSubject, all [][]wireSample) WireResult
 // wireLimit is from which share of its processor on the load generator is the limit.
 const wireLimit = 0.95
 
-// besideWire is how many times as many requests as another server weir answered. One that could have answered more than it was sent
-// is judged by its CPU time.
+// besideWire is how many times as many requests as another server weir answered. One that could have answered more than it was
+// sent is judged by its CPU time.
 func besideWire(ours, theirs *wireSample) float64 {
 	ratio := ours.rate / theirs.rate
 	if busy := theirs.client.Seconds() / theirs.wall.Seconds(); busy >= wireLimit && ours != theirs {
@@ -238,7 +240,7 @@ func (r *WireResult) target(by string) float64 {
 	switch {
 	case r.Name == wireFew && by == byIncr && r.AtOnce >= WireIncrPipeline:
 		return WireIncrTarget
-	case r.Name == wireFew && by == byGCRA && r.AtOnce >= WireIncrPipeline:
+	case r.Name == wireFew && by == byGCRA && r.AtOnce >= WireScriptPipeline:
 		return WireScriptTarget
 	case r.Name == wireFew && by == byBareRESP && r.AtOnce == WireBarePipeline:
 		return WireBareTarget

@@ -11,7 +11,7 @@ import (
 type wireSubject struct {
 	By, Call string
 	kind     redisKind
-	open     func(f *wireFleet, ctx context.Context) (*wireServer, error)
+	open     func(ctx context.Context, f *wireFleet) (*wireServer, error)
 	// address is the one that is asked, of a server that runs.
 	address func(s *wireServer) string
 	// flags are those of the load generator, beside those of the load.
@@ -43,13 +43,17 @@ func throttleCommand(key string) []string {
 	return []string{"CL.THROTTLE", key, strconv.Itoa(wireBurst - 1), "1", strconv.Itoa(wirePeriod)}
 }
 
+// startWeir starts weir with all its fronts.
+func startWeir(ctx context.Context, f *wireFleet) (*wireServer, error) { return f.startWeir(ctx) }
+
 func respAddress(s *wireServer) string { return s.address }
 
 // respSubjects are the servers of RESP. The floor has to come after weir, whose reply it gives.
 func respSubjects() []wireSubject {
 	return []wireSubject{
 		{
-			By: byWeir, Call: "CL.THROTTLE key 999999 1 1000", kind: redisOurs, open: (*wireFleet).startWeir, address: respAddress,
+			By: byWeir, Call: "CL.THROTTLE key 999999 1 1000", kind: redisOurs, address: respAddress,
+			open: startWeir,
 			flags: func(context.Context, *wireServer) ([]string, error) {
 				return []string{"--limit", fmt.Sprintf("%d/1/%d", wireBurst-1, wirePeriod)}, nil
 			},
@@ -65,8 +69,8 @@ func respSubjects() []wireSubject {
 			},
 		},
 		{
-			By: byGCRA, Call: "EVALSHA script 1 key interval burst expiry", kind: redisPeer, open: redisOnServer, address: respAddress,
-			flags: scriptFlags,
+			By: byGCRA, Call: "EVALSHA script 1 key interval burst expiry", kind: redisPeer, address: respAddress,
+			open: redisOnServer, flags: scriptFlags,
 			// What the script would keep is written as it is, which takes a tenth of the time.
 			fill: func(ctx context.Context, s *wireServer, keys int) error {
 				tat := strconv.FormatInt(time.Now().Add(wirePeriod*time.Second).UnixMicro(), 10)
@@ -77,7 +81,7 @@ func respSubjects() []wireSubject {
 		},
 		{
 			By: byBareRESP, Call: "the same bytes to every command", kind: redisFloor, address: respAddress,
-			open: func(f *wireFleet, ctx context.Context) (*wireServer, error) {
+			open: func(ctx context.Context, f *wireFleet) (*wireServer, error) {
 				return f.startMember(ctx, wireMember{Kind: wireRESP})
 			},
 			flags: func(context.Context, *wireServer) ([]string, error) {
@@ -87,7 +91,7 @@ func respSubjects() []wireSubject {
 	}
 }
 
-func redisOnServer(f *wireFleet, ctx context.Context) (*wireServer, error) {
+func redisOnServer(ctx context.Context, f *wireFleet) (*wireServer, error) {
 	return f.startRedis(ctx, f.place.onServer)
 }
 
@@ -119,24 +123,24 @@ func noFlags(context.Context, *wireServer) ([]string, error) { return nil, nil }
 func rlsSubjects() []wireSubject {
 	return []wireSubject{
 		{
-			By: byWeir, Call: "ShouldRateLimit, one descriptor", kind: redisOurs, open: (*wireFleet).startWeir,
+			By: byWeir, Call: "ShouldRateLimit, one descriptor", kind: redisOurs, open: startWeir,
 			address: func(s *wireServer) string { return s.grpc }, flags: noFlags,
 		},
 		{
 			By: byBareGRPC, Call: "the same bytes to every call", kind: redisFloor, address: respAddress, flags: noFlags,
-			open: func(f *wireFleet, ctx context.Context) (*wireServer, error) {
+			open: func(ctx context.Context, f *wireFleet) (*wireServer, error) {
 				return f.startMember(ctx, wireMember{Kind: wireGRPC})
 			},
 		},
 		{
-			By: byRateLimit, Call: "INCRBY and EXPIRE, then the same bytes", kind: redisPeer, address: respAddress, flags: noFlags,
-			open: openRateLimit,
+			By: byRateLimit, Call: "INCRBY and EXPIRE, then the same bytes", kind: redisPeer, address: respAddress,
+			flags: noFlags, open: openRateLimit,
 		},
 	}
 }
 
 // openRateLimit starts the server and, where the load generator runs, which leaves more of its processor, the Redis that it asks.
-func openRateLimit(f *wireFleet, ctx context.Context) (*wireServer, error) {
+func openRateLimit(ctx context.Context, f *wireFleet) (*wireServer, error) {
 	redis, err := f.startRedis(ctx, f.place.onClient)
 	if err != nil {
 		return nil, err
@@ -154,12 +158,12 @@ func openRateLimit(f *wireFleet, ctx context.Context) (*wireServer, error) {
 func httpSubjects() []wireSubject {
 	return []wireSubject{
 		{
-			By: byWeir, Call: "POST /v1/check", kind: redisOurs, open: (*wireFleet).startWeir,
+			By: byWeir, Call: "POST /v1/check", kind: redisOurs, open: startWeir,
 			address: func(s *wireServer) string { return s.http }, flags: noFlags,
 		},
 		{
 			By: byBareHTTP, Call: "the same to every request", kind: redisFloor, address: respAddress, flags: noFlags,
-			open: func(f *wireFleet, ctx context.Context) (*wireServer, error) {
+			open: func(ctx context.Context, f *wireFleet) (*wireServer, error) {
 				return f.startMember(ctx, wireMember{Kind: wireHTTP})
 			},
 		},

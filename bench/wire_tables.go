@@ -74,6 +74,7 @@ type wireView struct {
 
 	Incr, Script, Bare, GRPC   float64
 	IncrPipeline, BarePipeline int
+	ScriptPipeline             int
 	Burst, Period              int
 }
 
@@ -84,7 +85,8 @@ func (r Report) wireView() wireView {
 	w := r.Wire
 	v := wireView{
 		Apart: !r.Whole, Why: w.Why, Incr: WireIncrTarget, Script: WireScriptTarget, Bare: WireBareTarget, GRPC: WireGRPCTarget,
-		IncrPipeline: WireIncrPipeline, BarePipeline: WireBarePipeline, Burst: wireBurst, Period: wirePeriod,
+		IncrPipeline: WireIncrPipeline, BarePipeline: WireBarePipeline, ScriptPipeline: WireScriptPipeline, Burst: wireBurst,
+		Period: wirePeriod,
 	}
 	for _, t := range w.tables() {
 		l := durableTableView{named: t}
@@ -104,8 +106,8 @@ func (r Report) wireView() wireView {
 	}
 	m := r.Machine
 	t := &table{columns: []column{text("what"), text("which")}}
-	t.add("processor", fmt.Sprintf("%s, %d cores: servers on number %d, the load generator on number %d", m.Processor, m.Cores, w.Server,
-		w.Client))
+	t.add("processor", fmt.Sprintf("%s, %d cores: servers on number %d, the load generator on number %d", m.Processor, m.Cores,
+		w.Server, w.Client))
 	t.add("system", m.System)
 	t.add("Go", m.Go+", GOMAXPROCS 1 for each process")
 	t.add("measurement", fmt.Sprintf("%d interleaved rounds of %v for each server, after a warm-up of a fifth of it",

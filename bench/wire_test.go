@@ -77,8 +77,8 @@ func TestWireServersEnd(t *testing.T) {
 	if used, err := cpuTimeOf(process.Pid); err != nil || used <= 0 {
 		t.Errorf("its CPU time: %v, %v", used, err)
 	}
-	if bytes, err := residentOf(process.Pid); err != nil || bytes < 1<<20 {
-		t.Errorf("its memory: %d, %v", bytes, err)
+	if n, err := residentOf(process.Pid); err != nil || n < 1<<20 {
+		t.Errorf("its memory: %d, %v", n, err)
 	}
 	s.stop()
 	if err := process.Signal(syscall.Signal(0)); err == nil {
