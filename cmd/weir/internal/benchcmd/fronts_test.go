@@ -227,9 +227,9 @@ func serveRESP(c net.Conn, answer func(w *resp.Writer, args [][]byte) (goOn bool
 		have = append(have, b[:n]...)
 		w.Reset(w.Bytes())
 		for {
-			args, n, err := p.Next(have)
-			have = have[n:]
-			if err != nil || args == nil {
+			args, used, wrong := p.Next(have)
+			have = have[used:]
+			if wrong != nil || args == nil {
 				break
 			}
 			if !answer(&w, args) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -63,7 +62,7 @@ func TestDirectoryOfFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Engine().Close() //nolint:errcheck // is always nil
+	defer l.Engine().Close()
 	has := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !l.Has(n) }) && l.Extra() == len(names)
 	}
@@ -121,11 +120,11 @@ func TestFixed(t *testing.T) {
 	set := &policy.Set{Policies: []policy.Policy{{
 		Name: "default", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}}, Key: KeyOfCheck(),
 	}}}
-	l, err := Fixed(set, policy.EngineOptions{}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	l, err := Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Engine().Close() //nolint:errcheck // is always nil
+	defer l.Engine().Close()
 	if _, err := l.Reload("test"); !errors.Is(err, ErrFixed) {
 		t.Error(err)
 	}

@@ -24,7 +24,7 @@ func Fixed(set *policy.Set, o policy.EngineOptions, log *slog.Logger) (*Limits, 
 }
 
 // KeyOfCheck is the key of policies of which checks name it, as there are no rules that could tell it.
-func KeyOfCheck() policy.Text { return checkKey{} }
+func KeyOfCheck() policy.Text { return checkKey{} } //nolint:ireturn // nothing else is known of it
 
 // fixed tells whether the limits are those of [Fixed].
 func (l *Limits) fixed() bool { return l.o.Path == "" && l.o.More == "" }

@@ -28,7 +28,7 @@ func BenchmarkServe(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer limits.Engine().Close() //nolint:errcheck // is always nil
+	defer limits.Engine().Close()
 	front := checkapi.NewHandler(checkapi.Options{Limits: limits})
 	b.Run("check", func(b *testing.B) { benchmark(b, front) })
 	b.Run("floor", func(b *testing.B) {

@@ -94,7 +94,8 @@ func (f *frontFlags) apart() error {
 	for i, name := range names {
 		for _, other := range names[:i] {
 			if a := f.address(name); a != "" && a == f.address(other) && !listen.IsAnyPort(a) {
-				return misuse.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own", name, a, other)
+				return misuse.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own",
+					name, a, other)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (f *fronts) serve(ctx context.Context) error {
 	}
 	err := f.shutdown(context.WithoutCancel(ctx))
 	for range left {
-		<-failed // what it says has been caused by the shutdown
+		_ = <-failed // what it says has been caused by the shutdown
 	}
 	return errors.Join(failure, err)
 }
@@ -99,9 +99,9 @@ func (f *fronts) shutdown(ctx context.Context) error {
 			ended <- err
 		}()
 	}
-	var errs []error
-	for range f.all {
-		errs = append(errs, <-ended)
+	errs := make([]error, len(f.all))
+	for i := range errs {
+		errs[i] = <-ended
 	}
 	return errors.Join(errs...)
 }

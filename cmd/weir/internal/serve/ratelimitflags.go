@@ -57,7 +57,8 @@ func (f *ratelimitFlags) parse(files []live.File, set *policy.Set, hasStore bool
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm))
 	_ = o.Consistency.UnmarshalText([]byte(f.consistency))
 	if o.NoStore && o.Consistency.Shared() {
-		return nil, misuse.Errorf("--ratelimit-consistency %q needs a store: --store redis://host:6379, or that of --config", f.consistency)
+		return nil, misuse.Errorf("--ratelimit-consistency %q needs a store: --store redis://host:6379, or that of --config",
+			f.consistency)
 	}
 	taken := make(map[string]bool, len(set.Policies))
 	for i := range set.Policies {

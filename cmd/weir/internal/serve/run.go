@@ -75,17 +75,17 @@ func run(cmd *cobra.Command, o *options) error {
 	if s.secrets, err = o.secrets(log); err != nil {
 		return err
 	}
-	if err := s.open(ctx); err != nil {
+	if err = s.open(ctx); err != nil {
 		return s.invalid(err)
 	}
-	if err := s.listen(ctx, cmd); err != nil {
+	if err = s.listen(ctx, cmd); err != nil {
 		s.fronts.close()
 		return err
 	}
 	if o.configured() {
 		go s.limits.ReloadOn(ctx, hangups)
-		if _, err := s.limits.Watch(ctx); err != nil {
-			log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", err.Error())
+		if _, watchErr := s.limits.Watch(ctx); watchErr != nil {
+			log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
 		}
 	}
 	start := time.Now()
@@ -94,7 +94,8 @@ func run(cmd *cobra.Command, o *options) error {
 	report := s.limits.Status()
 	s.end()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", s.check.Rejected(),
-		"reloads", report.Reloads, "reloads_refused", report.Refused, "uptime", time.Since(start).Round(time.Millisecond).String())
+		"reloads", report.Reloads, "reloads_refused", report.Refused,
+		"uptime", time.Since(start).Round(time.Millisecond).String())
 	return err
 }
 
@@ -196,8 +197,8 @@ func (s *serving) add(name string, f front, l net.Listener) {
 func (s *serving) listenRESP(ctx context.Context) error {
 	f := &s.o.fronts
 	server, err := respapi.New(respapi.Options{
-		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates(), MaxConnections: f.maxConnections,
-		IdleTimeout: f.idleTimeout, MaxKeys: f.throttleKeys, Logger: s.log,
+		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates(),
+		MaxConnections: f.maxConnections, IdleTimeout: f.idleTimeout, MaxKeys: f.throttleKeys, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -228,7 +229,8 @@ func (s *serving) listenGRPC(ctx context.Context) error {
 		return err
 	}
 	s.quotas = quotas
-	s.told = append(s.told, teller{"grpc", func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
+	s.told = append(s.told,
+		teller{"grpc", func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
 	s.add("grpc", uncounted{server}, listener)
 	return nil
 }

@@ -151,7 +151,7 @@ func (f *Files) read() (*tls.Config, error) {
 }
 
 func read(what, path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
 	if err != nil {
 		return nil, fmt.Errorf("weir: %s: %w", what, err)
 	}

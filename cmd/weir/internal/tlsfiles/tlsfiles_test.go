@@ -69,14 +69,14 @@ func handshake(t *testing.T, server, client *tls.Config) (name, protocol string,
 	failed := make(chan error, 1)
 	go func() {
 		s := tls.Server(there, server)
-		err := s.Handshake()
-		if err == nil {
-			_, err = s.Write([]byte("x"))
+		wrong := s.HandshakeContext(t.Context())
+		if wrong == nil {
+			_, wrong = s.Write([]byte("x"))
 		}
-		failed <- errors.Join(err, there.Close())
+		failed <- errors.Join(wrong, there.Close())
 	}()
 	c := tls.Client(here, client)
-	err = c.Handshake()
+	err = c.HandshakeContext(t.Context())
 	if err == nil {
 		_, err = io.ReadFull(c, make([]byte, 1)) // a server that refuses a certificate says so here
 	}
@@ -100,7 +100,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := c.Config("h2", "http/1.1")
-		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // it is looked at here
+		client := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 		shows := func(want string) {
 			t.Helper()
 			if name, protocol, err := handshake(t, server, client); err != nil || name != want || protocol != "h2" {
@@ -142,7 +142,7 @@ func TestClientsNeedCertificates(t *testing.T) {
 		name             string
 		certificate, key []byte
 	}{{"known", known, knownKey}, {"stranger", stranger, strangerKey}, {"nobody", nil, nil}} {
-		client := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the server is not what is tested
+		client := &tls.Config{InsecureSkipVerify: true}
 		if p.key != nil {
 			pair, err := tls.X509KeyPair(p.certificate, p.key)
 			if err != nil {

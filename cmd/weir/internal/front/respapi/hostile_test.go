@@ -217,7 +217,7 @@ func TestLongRepliesAreBounded(t *testing.T) {
 	}
 	name := strings.Repeat("n", 256)
 	var others []*client
-	for i := 0; i < 120; i++ {
+	for i := range 120 {
 		o := s.dial()
 		o.expect("+OK", "CLIENT", "SETNAME", name)
 		o.expect("+OK", "CLIENT", "SETINFO", "lib-name", name)

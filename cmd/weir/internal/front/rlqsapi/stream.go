@@ -207,7 +207,8 @@ func (st *stream) report(key string, u *ratelimitquotav3.RateLimitQuotaUsageRepo
 		return exhausted(errors.New("weir: the stream has too many buckets"))
 	}
 	if b == nil {
-		id := &ratelimitquotav3.BucketId{Bucket: u.GetBucketId().GetBucket()} // without fields that are not known, which have no bounds
+		// Without fields that are not known, which have no bounds.
+		id := &ratelimitquotav3.BucketId{Bucket: u.GetBucketId().GetBucket()}
 		b = &bucket{stream: st, id: id, key: key, request: requestOf(st.ctx, st.domain, id)}
 		return s.subscribe(b, u.GetNumRequestsAllowed())
 	}
