@@ -87,8 +87,8 @@ var (
 			"etcd":    `did you mean "cluster"? write cluster: {endpoints: [http://host:2379]}`,
 			"durable": `did you mean "cluster"? write cluster: {directory: /var/lib/weir}`,
 			// Those of a file of envoyproxy/ratelimit.
-			"domain":      "this is a configuration of envoyproxy/ratelimit: start weir serve --ratelimit-config FILE",
-			"descriptors": "this is a configuration of envoyproxy/ratelimit: start weir serve --ratelimit-config FILE",
+			"domain":      "it is one of envoyproxy/ratelimit: give it to weir serve by --ratelimit-config, and check it by --ratelimit",
+			"descriptors": "it is one of envoyproxy/ratelimit: give it to weir serve by --ratelimit-config, and check it by --ratelimit",
 		},
 		extensions: true,
 	}

@@ -19,7 +19,10 @@ import (
 
 func checkCommand() *cobra.Command {
 	asJSON := false
-	var url flagvalue.StoreURL
+	var (
+		url   flagvalue.StoreURL
+		rates rateFiles
+	)
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE...",
 		Short: "Find all mistakes of configurations",
@@ -38,9 +41,13 @@ above the limit each process but one can admit; and unused, how many each proces
 may keep. Of each durable limit it tells how many permits a crash of its owner
 burns: burned.
 
+With --ratelimit each FILE is a configuration of envoyproxy/ratelimit, or the
+directory of one, as of --ratelimit-config of weir serve.
+
 The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		Example: `  weir config check weir.yaml
   weir config check /etc/weir/*.yaml
+  weir config check --ratelimit ratelimit/config/
   weir config check weir.yaml --json | jq -r '.files[].mistakes[].message'
   weir config check weir.yaml --json | jq '.files[].shared[] | {policy, overshoot}'`,
 		Args: func(_ *cobra.Command, files []string) error {
@@ -51,16 +58,24 @@ The exit status is 0 if all configurations can be used, and 2 otherwise.`,
 		},
 		ValidArgsFunction: yamlFiles,
 		RunE: func(cmd *cobra.Command, files []string) error {
+			if err := rates.check(cmd.Flags()); err != nil {
+				return err
+			}
 			store, err := url.Store()
 			if err != nil {
 				return err
 			}
-			return check(cmd, files, asJSON, store != nil)
+			checkOne := checkFile
+			if rates.given {
+				checkOne = rates.checkFile
+			}
+			return check(cmd, files, asJSON, func(name string) *checked { return checkOne(name, store != nil) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().Var(&url, "store",
 		"the store that weir serve has by --store: shared policies need none in the file (default: none)")
+	rates.register(cmd.Flags())
 	return cmd
 }
 
@@ -69,15 +84,19 @@ type checked struct {
 	File string `json:"file"`
 	OK   bool   `json:"ok"`
 	// Error says why the file could not be read at all, "" if it could.
-	Error    string           `json:"error,omitempty"`
-	Policies int              `json:"policies"`
-	Rules    int              `json:"rules"`
+	Error    string `json:"error,omitempty"`
+	Policies int    `json:"policies"`
+	Rules    int    `json:"rules"`
+	// Domains are those of a configuration of envoyproxy/ratelimit.
+	Domains  []string         `json:"domains,omitempty"`
 	Mistakes []config.Mistake `json:"mistakes"`
 	// Omitted counts further mistakes.
 	Omitted  int              `json:"omitted,omitempty"`
 	Warnings []config.Mistake `json:"warnings"`
 	// Shared are the bounds of the limits that processes share, or that a cluster owns.
 	Shared []config.Bound `json:"shared,omitempty"`
+
+	limits int // of the domains
 }
 
 // checkWidth is how many columns what is said of shared limits has.
@@ -105,6 +124,8 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	mistakes.Write(w, out, c.Mistakes)
 	mistakes.Warn(w, out, c.Warnings)
 	switch {
+	case c.OK && len(c.Domains) > 0:
+		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(len(c.Domains), "domain", "domains"), plural(c.limits, "limit", "limits"))
 	case c.OK:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {
@@ -130,7 +151,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-func check(cmd *cobra.Command, files []string, asJSON, hasStore bool) error {
+func check(cmd *cobra.Command, files []string, asJSON bool, checkOne func(name string) *checked) error {
 	w := cmd.OutOrStdout()
 	out := terminal.Of(w)
 	result := struct {
@@ -140,7 +161,7 @@ func check(cmd *cobra.Command, files []string, asJSON, hasStore bool) error {
 	unusable, found := 0, 0
 	last := ""
 	for _, name := range files {
-		c := checkFile(name, hasStore)
+		c := checkOne(name)
 		result.Files = append(result.Files, c)
 		if !asJSON {
 			c.print(w, out)

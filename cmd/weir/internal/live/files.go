@@ -37,11 +37,10 @@ const (
 func (l *Limits) read() (f Files, err error) {
 	rest := int64(mostBytes)
 	if l.o.Path != "" {
-		data, err := readFile(l.o.Path, &rest)
-		if err != nil {
+		f.File = &File{Name: l.o.Path}
+		if f.File.Data, err = readFile(l.o.Path, &rest); err != nil {
 			return f, err
 		}
-		f.File = &File{l.o.Path, data}
 	}
 	if l.o.More != "" {
 		f.More, err = readMore(l.o.More, &rest)
@@ -51,7 +50,7 @@ func (l *Limits) read() (f Files, err error) {
 
 // readFile reads one file, and counts it off the bytes that are left.
 func readFile(path string, rest *int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
 	if err != nil {
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
@@ -67,6 +66,12 @@ func readFile(path string, rest *int64) ([]byte, error) {
 	return data, nil
 }
 
+// ReadMore reads what Options.More may be: a file, or the YAML files of a directory.
+func ReadMore(path string) ([]File, error) {
+	rest := int64(mostBytes)
+	return readMore(path, &rest)
+}
+
 // readMore reads a file, or the YAML files of a directory in the order of their names. Those that begin with a dot are left out,
 // such as those that mounts of ConfigMaps have beside the links, and so are directories.
 func readMore(path string, rest *int64) ([]File, error) {
@@ -75,8 +80,8 @@ func readMore(path string, rest *int64) ([]File, error) {
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
 	if !info.IsDir() {
-		data, err := readFile(path, rest)
-		return []File{{path, data}}, err
+		data, readErr := readFile(path, rest)
+		return []File{{path, data}}, readErr
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {

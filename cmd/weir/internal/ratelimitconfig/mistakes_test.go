@@ -3,6 +3,7 @@ package ratelimitconfig_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -221,8 +222,12 @@ descriptors:
 		`a.yaml:12:60: descriptors[4].rate_limit.requests_per_unit: "4000000000": is counted as 1000000000 per second; ` +
 			`write unlimited: true if there is no limit`,
 	}
-	if got := strings.Join(c.Warnings, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("%s\n\nwant\n%s", got, strings.Join(want, "\n"))
+	var got []string
+	for _, w := range c.Warnings {
+		got = append(got, w.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\n\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

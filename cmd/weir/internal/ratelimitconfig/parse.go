@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -65,8 +66,8 @@ type Config struct {
 	Policies []policy.Policy
 	// Limits are the limits, in the order of the files. They must not be changed.
 	Limits []*Limit
-	// Warnings are what is likely not meant, a line each.
-	Warnings []string
+	// Warnings are what is likely not meant, in the order of the files.
+	Warnings []config.Mistake
 
 	domains   map[string]*domain
 	overrides overrides
@@ -106,11 +107,8 @@ func Parse(files []File, o Options) (*Config, error) {
 	if d.mistakes.made() > 0 {
 		return nil, &Errors{d.mistakes.sorted(), d.mistakes.omitted}
 	}
-	c := &Config{Limits: d.limits, domains: d.domains}
+	c := &Config{Limits: d.limits, Warnings: d.warnings.sorted(), domains: d.domains}
 	d.addPolicies(c)
-	for _, w := range d.warnings.sorted() {
-		c.Warnings = append(c.Warnings, w.String())
-	}
 	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {
 		return nil, fmt.Errorf("weir: the rate limit configuration cannot be used: %w", err)
 	}

@@ -35,7 +35,7 @@ func (r *reader) parse(files live.Files) (parsed live.Parsed, err error) {
 		return live.Parsed{}, err
 	}
 	parsed.Set.Policies = append(parsed.Set.Policies, c.Policies...)
-	parsed.Warnings, parsed.Extra = append(parsed.Warnings, c.Warnings...), c
+	parsed.Warnings, parsed.Extra = append(parsed.Warnings, lines(c.Warnings)...), c
 	return parsed, nil
 }
 
@@ -69,9 +69,14 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 		return live.Parsed{}, listed{f.ClusterErrors("cannot change while the server runs, other than policies and rules",
 			"restart the server, or take the change back")}
 	}
-	warnings := make([]string, len(f.Warnings))
-	for i, w := range f.Warnings {
-		warnings[i] = w.String()
+	return live.Parsed{Set: f.Set, Warnings: lines(f.Warnings), Secrets: secrets}, nil
+}
+
+// lines are warnings as the log has them.
+func lines(warnings []config.Mistake) []string {
+	all := make([]string, len(warnings))
+	for i, w := range warnings {
+		all[i] = w.String()
 	}
-	return live.Parsed{Set: f.Set, Warnings: warnings, Secrets: secrets}, nil
+	return all
 }

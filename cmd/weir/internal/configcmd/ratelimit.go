@@ -1,0 +1,63 @@
+package configcmd
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/config"
+)
+
+// rateFiles are the flags for configurations of envoyproxy/ratelimit.
+type rateFiles struct {
+	given     bool
+	merge     bool
+	algorithm string
+}
+
+func (f *rateFiles) register(fs *pflag.FlagSet) {
+	f.algorithm = ratelimitconfig.FixedWindow.String()
+	fs.BoolVar(&f.given, "ratelimit", false,
+		"each FILE is a configuration of envoyproxy/ratelimit: a file, or a directory of YAML files")
+	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
+	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
+		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
+		"how its limits are counted that do not say")
+}
+
+// check finds flags that do not go together.
+func (f *rateFiles) check(fs *pflag.FlagSet) error {
+	for _, name := range []string{"ratelimit-merge", "ratelimit-algorithm"} {
+		if fs.Changed(name) && !f.given {
+			return misuse.Errorf("--%s needs --ratelimit", name)
+		}
+	}
+	return nil
+}
+
+// checkFile checks one configuration. Its policies are those that count its limits and the overrides of descriptors.
+func (f *rateFiles) checkFile(name string, hasStore bool) *checked {
+	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
+	o := ratelimitconfig.Options{Merge: f.merge, NoStore: !hasStore}
+	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm)) // the flag accepts nothing else
+	files, err := live.ReadMore(name)
+	var limits *ratelimitconfig.Config
+	if err == nil {
+		limits, err = ratelimitconfig.Parse(files, o)
+	}
+	var wrong *ratelimitconfig.Errors
+	switch {
+	case errors.As(err, &wrong):
+		c.Mistakes, c.Omitted = append(c.Mistakes, wrong.All...), wrong.Omitted
+	case err != nil:
+		c.Error = err.Error()
+	default:
+		c.OK, c.Policies, c.Domains, c.limits = true, len(limits.Policies), limits.Domains(), len(limits.Limits)
+		c.Warnings = append(c.Warnings, limits.Warnings...)
+	}
+	return c
+}
