@@ -54,8 +54,8 @@ func (r *respClient) send(commands []byte, replies int, check func(reply []byte)
 			return err
 		}
 		if n > 0 {
-			if err = check(r.in[at : at+n]); err != nil {
-				return err
+			if wrong := check(r.in[at : at+n]); wrong != nil {
+				return wrong
 			}
 			at += n
 			replies--

@@ -59,8 +59,8 @@ func (f *wireFleet) idle(ctx context.Context, s wireSubject, connections int) (i
 		return idle, err
 	}
 	for len(all) < connections {
-		if err = ctx.Err(); err != nil {
-			return idle, err
+		if ctx.Err() != nil {
+			return idle, ctx.Err()
 		}
 		var c *respClient
 		if c, err = dialRESP(ctx, s.address(server)); err != nil {
@@ -69,8 +69,8 @@ func (f *wireFleet) idle(ctx context.Context, s wireSubject, connections int) (i
 		all = append(all, c)
 	}
 	// The kernel has accepted them; the server has when it has answered the last one, which comes last in its queue.
-	if err = use(all[connections-1]); err != nil {
-		return idle, err
+	if wrong := use(all[connections-1]); wrong != nil {
+		return idle, wrong
 	}
 	each := func() (float64, error) {
 		now, wrong := residentOf(server.pid())
