@@ -88,6 +88,8 @@ type Server struct {
 	health  *health.Server
 	service *service
 	clients *clients
+	halves  *arriving
+	plain   bool // it speaks no TLS
 
 	closing   chan struct{} // closed when streams have to end
 	closeOnce sync.Once
@@ -98,6 +100,8 @@ const (
 	// mostMessage is for reports about quotas: a request for a decision is much smaller.
 	mostMessage = 1 << 20
 	mostHeader  = 16 << 10
+	// window is how much a client may send of a call that is not read. By itself gRPC makes it larger for clients that are fast.
+	window = 64 << 10
 )
 
 // New makes a server that does not listen yet.
@@ -107,7 +111,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		health: health.NewServer(), service: newService(o), closing: make(chan struct{}),
-		clients: newClients(o.MaxConnections, o.Logger),
+		clients: newClients(o.MaxConnections, o.Logger), halves: newArriving(o.Logger), plain: o.TLS == nil,
 	}
 	options := append(ServerOptions(),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -117,10 +121,12 @@ func New(o Options) (*Server, error) {
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(16*window),
 		grpc.StreamInterceptor(s.stream),
 	)
 	if o.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+		options = append(options, grpc.Creds(watchedTLS{credentials.NewTLS(o.TLS), s.halves}))
 	}
 	s.grpc = grpc.NewServer(options...)
 	s.service.register(s.grpc)
@@ -146,7 +152,11 @@ const workers = 256
 
 // Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(s.clients.on(l))
+	l = s.clients.on(l)
+	if s.plain {
+		l = watchedListener{l, s.halves}
+	}
+	err := s.grpc.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -182,5 +192,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Status() map[string]any {
 	status := s.service.status()
 	status["connections"], status["connections_refused"] = s.clients.counts()
+	status["connections_cut_off"], status["arriving_bytes"] = s.halves.cut.Load(), s.halves.held.Load()
 	return status
 }

@@ -1,0 +1,326 @@
+package rlsapi
+
+import (
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// arriving bounds what there is in memory of messages that are not complete: gRPC itself keeps as much as a message may have for each
+// call of each connection, and waits for the rest without end.
+type arriving struct {
+	most     int64         // bytes of all connections together
+	own      int64         // bytes that a connection may have whatever there is of others
+	patience time.Duration // from the first byte of a message to its last
+	log      *slog.Logger
+
+	held atomic.Int64
+	cut  atomic.Uint64
+	told atomic.Int64 // when it was told last that a connection was cut off, in seconds
+}
+
+func newArriving(log *slog.Logger) *arriving {
+	return &arriving{most: 64 << 20, own: 256 << 10, patience: 30 * time.Second, log: log}
+}
+
+// errArriving says that a connection was cut off.
+var errArriving = errors.New("weir: too much has arrived of messages that are not complete")
+
+// watch bounds a connection, whose bytes are not encrypted any more.
+func (a *arriving) watch(conn net.Conn) net.Conn {
+	return &watched{Conn: conn, all: a, preface: len(clientPreface)}
+}
+
+// clientPreface is what a client begins with.
+const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// Frames of HTTP/2.
+const (
+	frameHeader = 9
+
+	frameData    = 0x0
+	frameHeaders = 0x1
+	frameReset   = 0x3
+
+	flagEnd    = 0x1
+	flagPadded = 0x8
+)
+
+const (
+	// messagePrefix is what stands before each message: whether it is compressed, and its length.
+	messagePrefix = 5
+	// framePrice is what a frame costs in memory besides its bytes.
+	framePrice = 256
+	// mostUnfinished is how many calls of a connection there may be whose message was begun, ended or not.
+	mostUnfinished = 2 * mostStreams
+)
+
+// watched is a connection whose frames are followed as they are read. One goroutine reads.
+type watched struct {
+	net.Conn
+
+	all     *arriving
+	preface int // bytes of it that are to come
+
+	frame        [frameHeader]byte
+	got          int // bytes of frame
+	left         int // bytes of its payload that are to come
+	kind, flags  byte
+	stream       uint32
+	padding      int // bytes at its end that do not count, once they are known
+	knowsPadding bool
+
+	mu     sync.Mutex
+	begun  map[uint32]*message // what has begun to arrive, by stream; changed by the goroutine that reads alone
+	held   int64
+	closed bool
+	timer  *time.Timer // looks whether a message has begun too long ago
+}
+
+// message is the one that a call sends.
+type message struct {
+	prefix  [messagePrefix]byte
+	arrived int // bytes, the prefix included
+	held    int64
+	since   time.Time
+	refused bool // it is longer than gRPC takes
+}
+
+// Read implements [net.Conn].
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if !w.follow(b[:n]) {
+		w.all.tell(w.RemoteAddr())
+		return 0, errArriving
+	}
+	return n, err
+}
+
+// Close implements [net.Conn].
+func (w *watched) Close() error {
+	w.mu.Lock()
+	w.all.held.Add(-w.held)
+	w.held, w.closed = 0, true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.mu.Unlock()
+	return w.Conn.Close()
+}
+
+// follow follows what was read. It is false if the connection has to end.
+func (w *watched) follow(b []byte) bool {
+	if w.preface > 0 {
+		n := min(w.preface, len(b))
+		w.preface -= n
+		b = b[n:]
+	}
+	for len(b) > 0 {
+		if w.got < frameHeader {
+			n := copy(w.frame[w.got:], b)
+			w.got += n
+			if b = b[n:]; w.got < frameHeader {
+				return true
+			}
+			w.left = int(w.frame[0])<<16 | int(w.frame[1])<<8 | int(w.frame[2])
+			w.kind, w.flags = w.frame[3], w.frame[4]
+			w.stream = binary.BigEndian.Uint32(w.frame[5:]) &^ (1 << 31)
+			w.padding, w.knowsPadding = 0, w.flags&flagPadded == 0
+		}
+		n := min(w.left, len(b))
+		payload := b[:n]
+		b, w.left = b[n:], w.left-n
+		if w.kind == frameData && !w.data(payload) {
+			return false
+		}
+		if w.left == 0 {
+			w.got = 0
+			ends := (w.kind == frameData || w.kind == frameHeaders) && w.flags&flagEnd != 0
+			if (ends || w.kind == frameReset) && len(w.begun) > 0 {
+				w.mu.Lock()
+				w.forget(w.stream)
+				w.mu.Unlock()
+			}
+		}
+	}
+	return true
+}
+
+// data follows a part of the payload of a frame. It is false if the connection has to end.
+func (w *watched) data(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if !w.knowsPadding {
+		w.padding, w.knowsPadding = int(b[0]), true
+		b = b[1:]
+	}
+	if over := w.padding - w.left; over > 0 { // some of it is here
+		b = b[:max(len(b)-over, 0)]
+	}
+	m := w.begun[w.stream] // only this goroutine changes it
+	if m == nil {
+		var first message
+		if first.take(b); first.arrived == 0 {
+			return true // all is complete, as it is nearly always
+		}
+		m = new(message)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed && w.keep(m, b)
+}
+
+// keep counts what has arrived of a message that is not complete. It is false if that is too much. w.mu is held.
+func (w *watched) keep(m *message, b []byte) bool {
+	if m.refused {
+		return true
+	}
+	whole, n := m.take(b)
+	if m.arrived == 0 {
+		w.forget(w.stream)
+		return true
+	}
+	if whole || m.since.IsZero() {
+		w.hold(-m.held)
+		m.held, m.since = 0, time.Now()
+	}
+	if w.begun == nil {
+		w.begun = make(map[uint32]*message)
+	}
+	if w.begun[w.stream] = m; len(w.begun) > mostUnfinished {
+		return false
+	}
+	if m.length() > mostMessage { // the call is refused
+		w.hold(-m.held)
+		m.refused, m.held = true, 0
+		return true
+	}
+	if w.timer == nil {
+		w.timer = time.AfterFunc(w.all.patience, w.late)
+	}
+	m.held += int64(n + framePrice)
+	return w.hold(int64(n + framePrice))
+}
+
+// take takes bytes of messages: it answers whether one was completed, and how many bytes there are of the one after it.
+func (m *message) take(b []byte) (whole bool, left int) {
+	for len(b) > 0 {
+		if m.arrived < messagePrefix {
+			n := copy(m.prefix[m.arrived:], b)
+			m.arrived += n
+			left += n
+			if b = b[n:]; m.arrived < messagePrefix {
+				break
+			}
+		}
+		rest := m.length() + messagePrefix - m.arrived
+		n := min(rest, len(b))
+		m.arrived += n
+		left += n
+		b = b[n:]
+		if n == rest {
+			whole, left, m.arrived = true, 0, 0
+		}
+	}
+	return whole, left
+}
+
+// length is that of the message, as far as it is known.
+func (m *message) length() int {
+	if m.arrived < messagePrefix {
+		return 0
+	}
+	return int(min(binary.BigEndian.Uint32(m.prefix[1:]), math.MaxInt32-messagePrefix))
+}
+
+// forget forgets what has arrived for a call. w.mu is held.
+func (w *watched) forget(stream uint32) {
+	if m := w.begun[stream]; m != nil {
+		delete(w.begun, stream)
+		w.hold(-m.held)
+	}
+}
+
+// hold counts bytes that are kept, or are not any more. It is false if there are too many. w.mu is held.
+func (w *watched) hold(n int64) bool {
+	w.held += n
+	return w.all.held.Add(n) <= w.all.most || w.held <= w.all.own
+}
+
+// late cuts the connection off if a message has begun too long ago.
+func (w *watched) late() {
+	w.mu.Lock()
+	if w.closed || len(w.begun) == 0 {
+		w.timer = nil
+		w.mu.Unlock()
+		return
+	}
+	left := w.all.patience
+	for _, m := range w.begun {
+		if !m.refused {
+			left = min(left, w.all.patience-time.Since(m.since))
+		}
+	}
+	if left > 0 {
+		w.timer.Reset(left)
+		w.mu.Unlock()
+		return
+	}
+	w.mu.Unlock()
+	w.all.tell(w.RemoteAddr())
+	_ = w.Close() // whoever reads finds out
+}
+
+// tell tells that a connection was cut off.
+func (a *arriving) tell(client net.Addr) {
+	n := a.cut.Add(1)
+	now, last := time.Now().Unix(), a.told.Load()
+	if now-last >= 60 && a.told.CompareAndSwap(last, now) {
+		a.log.Warn("a gRPC client was cut off, as its messages are not completed", "client", client.String(), "cut_off_in_all", n)
+	}
+}
+
+// watchedTLS watches the connections of a server that speaks TLS, where they are not encrypted.
+type watchedTLS struct {
+	credentials.TransportCredentials
+
+	all *arriving
+}
+
+// ServerHandshake implements [credentials.TransportCredentials].
+func (w watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := w.TransportCredentials.ServerHandshake(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.all.watch(secure), info, nil
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (w watchedTLS) Clone() credentials.TransportCredentials {
+	return watchedTLS{w.TransportCredentials.Clone(), w.all}
+}
+
+// watchedListener watches the connections of a server that speaks no TLS.
+type watchedListener struct {
+	net.Listener
+
+	all *arriving
+}
+
+// Accept implements [net.Listener].
+func (w watchedListener) Accept() (net.Conn, error) {
+	conn, err := w.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return w.all.watch(conn), nil
+}
