@@ -135,7 +135,7 @@ func (s *wireServer) memory(ctx context.Context) (m wireMemory, err error) {
 // wireConfig has one policy, for all fronts. What is taken of it comes back so slowly that a key is not forgotten.
 const wireConfig = `version: 1
 policies:
-  default: {limit: 1/s, burst: 1000000000, key: attributes.key}
+  default: {limit: 1/s, burst: 1000000, key: attributes.key}
 rules:
   - {name: calls, match: {protocol: rls}, limits: default}
 `
