@@ -285,9 +285,7 @@ func (s *serving) announce() {
 		}
 		attributes = append(attributes, name, address)
 	}
-	example := checkapi.Example
 	if o.configured() {
-		example = checkapi.DecideExample
 		attributes = append(attributes, "config", cmp.Or(o.config.path, o.rates.path), "policies", len(set.Policies),
 			"rules", len(set.Rules)-len(set.Policies)) // each policy has one for its checks
 	} else {
@@ -300,7 +298,7 @@ func (s *serving) announce() {
 	if s.read.cluster != nil {
 		attributes = append(attributes, "cluster", s.read.cluster.String())
 	}
-	try := example(listen.Reachable(s.fronts.all[0].listener.Addr()))
+	try := checkapi.Example(listen.Reachable(s.fronts.all[0].listener.Addr()), set)
 	if o.fronts.tls.Certificate != "" {
 		try = strings.Replace(try, "http://", "https://", 1)
 	}

@@ -1,9 +1,11 @@
 package checkapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/policy"
@@ -27,11 +29,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	b.WriteString("This is weir, a rate limiter. Ask it whether a request is within its limit:\n\n  ")
-	example := Example(r.Host)
-	if set := h.limits.Engine().Set(); len(set.Rules) > len(set.Policies) { // each has one for its checks
-		example = DecideExample(r.Host)
-	}
-	b.WriteString(example)
+	b.WriteString(Example(r.Host, h.limits.Engine().Set()))
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
 	h.aboutPolicies(&b)
 	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath +
@@ -59,14 +57,18 @@ func (h *Handler) aboutPolicies(b *strings.Builder) {
 	}
 }
 
-// DecideExample is a command for a shell that asks the server at address to decide on a request.
-func DecideExample(address string) string {
-	return fmt.Sprintf(`curl -i -d '{"method":"GET","path":"/","client":"192.0.2.1"}' http://%s%s`, address, decidePath)
-}
-
-// Example is a command for a shell that sends a check to the server at address.
-func Example(address string) string {
-	return fmt.Sprintf(`curl -i -d '{"key":"alice"}' http://%s%s`, address, checkPath)
+// Example is a command for a shell that asks the server at address: to decide on a request if the limits have rules, or else to
+// check a policy.
+func Example(address string, set *policy.Set) string {
+	body, path := `{"key":"alice"}`, checkPath
+	switch {
+	case len(set.Rules) > len(set.Policies) || len(set.Policies) == 0: // each policy has a rule for its checks
+		body, path = `{"method":"GET","path":"/","client":"192.0.2.1"}`, decidePath
+	case !slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == defaultPolicy }):
+		name, _ := json.Marshal(set.Policies[0].Name) // it is printable
+		body = `{"policy":` + strings.ReplaceAll(string(name), "'", `\u0027`) + `,"key":"alice"}`
+	}
+	return fmt.Sprintf("curl -i -d '%s' http://%s%s", body, address, path)
 }
 
 func methodProblem(w http.ResponseWriter, r *http.Request, allowed string) *problem {
