@@ -125,7 +125,8 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	mistakes.Warn(w, out, c.Warnings)
 	switch {
 	case c.OK && len(c.Domains) > 0:
-		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(len(c.Domains), "domain", "domains"), plural(c.limits, "limit", "limits"))
+		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File,
+			plural(len(c.Domains), "domain", "domains"), plural(c.limits, "limit", "limits"))
 	case c.OK:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {

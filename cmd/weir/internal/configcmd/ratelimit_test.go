@@ -44,12 +44,12 @@ func TestCheckRatelimit(t *testing.T) {
 		"good/b.yaml":                                               "! give it to weir serve by --ratelimit-config, and check it by --ratelimit",
 		"--ratelimit --ratelimit-algorithm leaky burst.yaml":        "! must be fixed_window, token_bucket, sliding_window or sliding_counter",
 	} {
-		want, wrong := strings.CutPrefix(want, "! ")
+		text, wrong := strings.CutPrefix(want, "! ")
 		out, _, err := run(t, append([]string{"check"}, strings.Fields(args)...)...)
 		if err != nil {
 			out += err.Error()
 		}
-		if (err != nil) != wrong || !strings.Contains(out, want) {
+		if (err != nil) != wrong || !strings.Contains(out, text) {
 			t.Errorf("%s: %v\n%s", args, err, out)
 		}
 	}

@@ -1,11 +1,11 @@
 package checkapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirhq/weir/policy"
@@ -65,8 +65,8 @@ func Example(address string, set *policy.Set) string {
 	case len(set.Rules) > len(set.Policies) || len(set.Policies) == 0: // each policy has a rule for its checks
 		body, path = `{"method":"GET","path":"/","client":"192.0.2.1"}`, decidePath
 	case !slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == defaultPolicy }):
-		name, _ := json.Marshal(set.Policies[0].Name) // it is printable
-		body = `{"policy":` + strings.ReplaceAll(string(name), "'", `\u0027`) + `,"key":"alice"}`
+		name := strconv.Quote(set.Policies[0].Name) // as in JSON, as it is printable ASCII
+		body = `{"policy":` + strings.ReplaceAll(name, "'", `\u0027`) + `,"key":"alice"}`
 	}
 	return fmt.Sprintf("curl -i -d '%s' http://%s%s", body, address, path)
 }
