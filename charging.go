@@ -33,6 +33,7 @@ type chargePart struct {
 	took     bool   // permits, from a state that was
 	added    bool   // by this request, or
 	saved    int    // what stands here in charging.saved
+	forgiven int64  // of what is debited, in the table
 	attempts int
 	decision Decision
 	taking   taking

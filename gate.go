@@ -511,11 +511,13 @@ func (g *gate) settleEntered(now int64, c *claim, actual int64) {
 		}
 	case actual > c.permits:
 		over := actual - c.permits
-		forgiven := over - g.meter.charge(now, over, g.maxDebt)
-		g.forgiven += min(forgiven, math.MaxInt64-g.forgiven)
+		g.forgive(over - g.meter.charge(now, over, g.maxDebt))
 		g.meter.replan()
 	}
 }
+
+// forgive counts permits that were not charged, up to the largest int64.
+func (g *gate) forgive(n int64) { g.forgiven += min(n, math.MaxInt64-g.forgiven) }
 
 // refund gives back n permits whatever their origin, and serves those who wait for them.
 func (g *gate) refund(n int64) {

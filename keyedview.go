@@ -19,7 +19,7 @@ type KeyedStats struct {
 	Granted, Refused int64
 	// Untracked counts the requests that were granted because the table was full and WhenFull is Admit.
 	Untracked int64
-	// Forgiven counts permits that commits should have charged but that exceeded the largest debt of a key. It ends at
+	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt of a key. It ends at
 	// the largest int64.
 	Forgiven int64
 	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are, for all keys

@@ -52,8 +52,8 @@ type Stats struct {
 	// are not counted.
 	Granted int64
 	Refused int64
-	// Forgiven counts permits that commits should have charged but that exceeded the largest debt. It ends at the largest
-	// int64.
+	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
+	// largest int64.
 	Forgiven int64
 }
 

@@ -1,0 +1,457 @@
+package weir_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/reference"
+)
+
+func debit(t testing.TB, charges ...weir.Charge) []weir.Decision {
+	t.Helper()
+	ds, b := weir.DebitAll(nil, charges...)
+	if len(ds) != len(charges) || b < 0 || b >= len(ds) {
+		t.Fatalf("binding %d of %d decisions on %d charges", b, len(ds), len(charges))
+	}
+	return ds
+}
+
+func TestDebitsAreOwed(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	a := keyedOf(t, weir.KeyedOptions{Name: "a", Rate: every(time.Second), Burst: 5, Clock: clock})
+	b := keyedOf(t, weir.KeyedOptions{Name: "b", Rate: every(time.Second), Burst: 5, MaxDebt: 2, Clock: clock})
+	a.Take("x", 5)
+	ds, binding := weir.DebitAll([]weir.Decision{{Policy: "before"}}, weir.Charge{Limiter: a, Key: "x", N: 3}, weir.Charge{Limiter: b, Key: "y", N: 9})
+	if len(ds) != 3 || ds[0].Policy != "before" || binding != 0 {
+		t.Fatalf("%d of %+v", binding, ds)
+	}
+	if d := ds[1]; d.Allowed || d.Reason != weir.ReasonLimited || d.Remaining != 0 || d.RetryAfter != 4*time.Second || d.Policy != "a" {
+		t.Errorf("3 permits of an empty bucket: %+v", d)
+	}
+	if d := ds[2]; d.Allowed || d.RetryAfter != 3*time.Second || d.ResetAfter != 7*time.Second || d.Limit != 5 {
+		t.Errorf("9 permits of 5 and a debt of 2: %+v", d)
+	}
+	if s, u := a.Stats(), b.Stats(); s.Forgiven != 0 || u.Forgiven != 2 || s.Granted != 2 || u.Granted != 1 || s.Refused+u.Refused != 0 {
+		t.Errorf("%+v, %+v", s, u)
+	}
+	clock.Advance(4*time.Second - 1)
+	if a.Allow("x") {
+		t.Error("a permit is granted before the debt is regained")
+	}
+	clock.Advance(1)
+	if !a.Allow("x") || a.Allow("x") {
+		t.Error("not the one permit is granted once the debt is regained")
+	}
+}
+
+func TestDebitsThatCannotBe(t *testing.T) {
+	k := hourly(t, "k", 3)
+	pool := keyedOf(t, weir.KeyedOptions{Name: "pool", Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	for name, charges := range map[string][]weir.Charge{
+		"negative":    {{Limiter: k, N: 1}, {Limiter: k, N: -1}},
+		"concurrency": {{Limiter: k, N: 1}, {Limiter: pool, N: 1}},
+		"no limiter":  {{Limiter: k, N: 1}, {N: 1}},
+	} {
+		ds, b := weir.DebitAll(nil, charges...)
+		if b != 0 || len(ds) != 2 || ds[0].Reason != weir.ReasonInvalid || ds[1].Reason != weir.ReasonInvalid {
+			t.Errorf("%s: %d of %+v", name, b, ds)
+		}
+	}
+	if left := leftOf(k, ""); left != 3 {
+		t.Errorf("%d left, want 3: nothing is charged", left)
+	}
+	if ds := debit(t, weir.Charge{Limiter: pool, N: 0}); !ds[0].Allowed || ds[0].Remaining != 3 {
+		t.Errorf("0 permits of a pool: %+v", ds)
+	}
+	if ds, b := weir.DebitAll(nil); len(ds) != 0 || b != -1 {
+		t.Errorf("no charges: %d of %+v", b, ds)
+	}
+	k.Close()
+	if ds := debit(t, weir.Charge{Limiter: k, N: 2}); ds[0].Reason != weir.ReasonClosed || ds[0].Remaining != 1 {
+		t.Errorf("after Close: %+v", ds)
+	}
+}
+
+// TestDebitsOnFullTables: the cost of a key that finds no room is forgiven, that of others is not.
+func TestDebitsOnFullTables(t *testing.T) {
+	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
+		t.Run(when.String(), func(t *testing.T) {
+			clock := weir.NewManualClock(1)
+			full := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, MaxKeys: 1, WhenFull: when, Clock: clock})
+			full.Take("first", 5)
+			a := hourly(t, "a", 5)
+			charges := []weir.Charge{{Limiter: a, Key: "x", N: 2}, {Limiter: full, Key: "second", N: 7}, {Limiter: full, Key: "first", N: 1}}
+			ds := debit(t, charges...)
+			if ds[0].Remaining != 3 || leftOf(a, "x") != 3 || ds[2].RetryAfter != 2*time.Hour {
+				t.Errorf("the others: %+v", ds)
+			}
+			if d := ds[1]; d.Allowed != (when == weir.Admit) || !d.Allowed && d.Reason != weir.ReasonTableFull {
+				t.Errorf("the key without room: %+v", d)
+			}
+			if s := full.Stats(); s.Forgiven != 7 || s.Granted != 2 || s.Keys != 1 {
+				t.Errorf("%+v", s)
+			}
+			clock.Advance(10 * time.Hour) // then the first is forgotten for the second
+			if ds := debit(t, charges[1]); ds[0].RetryAfter != 3*time.Hour {
+				t.Errorf("once there is room: %+v", ds)
+			}
+		})
+	}
+}
+
+// TestDebitsForgiveUpToTheLargestNumber however large they are.
+func TestDebitsForgiveUpToTheLargestNumber(t *testing.T) {
+	k := hourly(t, "k", 5)
+	for range 2 {
+		if ds := debit(t, weir.Charge{Limiter: k, N: math.MaxInt64}); ds[0].RetryAfter != 6*time.Hour {
+			t.Errorf("%+v", ds)
+		}
+	}
+	if s := k.Stats(); s.Forgiven != math.MaxInt64 {
+		t.Errorf("%d forgiven", s.Forgiven)
+	}
+}
+
+// TestDebitsUnderALimitTooMany: where keys have all limits that there may be, a key is charged under the one that it has.
+func TestDebitsUnderALimitTooMany(t *testing.T) {
+	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
+	k.Take("known", 10)
+	ds := debit(t, weir.Charge{Limiter: k, Key: "known", N: 100, Plan: p}, weir.Charge{Limiter: k, Key: "new", N: 3, Plan: p})
+	if d := ds[0]; d.Limit != 100 || d.RetryAfter != 11*time.Hour {
+		t.Errorf("a known key: %+v", d)
+	}
+	if d, s := ds[1], k.Stats(); d.Reason != weir.ReasonTableFull || s.Forgiven != 3 {
+		t.Errorf("a new key: %+v, %d forgiven", d, s.Forgiven)
+	}
+}
+
+// TestDebitsMakeOthersWait: who waits for a key is served when the debt is regained as well, to the nanosecond.
+func TestDebitsMakeOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 5, QueueLimit: 5})
+		a := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 5})
+		k.Take("x", 5)
+		begin := time.Now()
+		served := make(chan time.Duration)
+		go func() {
+			if l, err := k.Acquire(t.Context(), "x", 1); err != nil || !l.Allowed() {
+				t.Errorf("%+v, %v", l, err)
+			}
+			served <- time.Since(begin)
+		}()
+		synctest.Wait()
+		// Twice in one call, where gates cannot be locked together.
+		ds := debit(t, weir.Charge{Limiter: k, Key: "x", N: 1}, weir.Charge{Limiter: a, Key: "x", N: 7}, weir.Charge{Limiter: k, Key: "x", N: 2})
+		for i, want := range []time.Duration{4 * time.Second, 3 * time.Second, 4 * time.Second} {
+			if ds[i].Allowed || ds[i].RetryAfter != want {
+				t.Errorf("charge %d: %+v, want %v", i, ds[i], want)
+			}
+		}
+		ds = debit(t, weir.Charge{Limiter: a, Key: "x", N: 1}, weir.Charge{Limiter: k, Key: "x", N: 1})
+		if ds[0].RetryAfter != 4*time.Second || ds[1].RetryAfter != 5*time.Second {
+			t.Errorf("%+v", ds)
+		}
+		debit(t, weir.Charge{Limiter: k, Key: "x", N: 100})
+		if got := <-served; got != 6*time.Second {
+			t.Errorf("served after %v, want 6s: 1 s for the permit, 5 s for the largest debt", got)
+		}
+		if s := k.Stats(); s.Forgiven != 99 || s.Granted != 1+4+1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestDebitsOfOneKeyUnderTwoPlans: the last one holds.
+func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
+	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 1, Clock: weir.NewManualClock(1)})
+	ten, twenty := planOf(t, k, perHour(10)), planOf(t, k, perHour(20))
+	ds := debit(t, weir.Charge{Limiter: k, Key: "x", N: 4, Plan: ten}, weir.Charge{Limiter: k, Key: "x", N: 3, Plan: twenty})
+	for _, d := range ds {
+		if d.Limit != 20 || d.Remaining != 3 {
+			t.Errorf("%+v, want 10 - 4 - 3 of 20 left", d)
+		}
+	}
+}
+
+func TestDebitsAllocateNothing(t *testing.T) {
+	var charges []weir.Charge
+	for i := range 3 {
+		k := keyedOf(t, weir.KeyedOptions{Name: fmt.Sprint(i), Rate: weir.PerSecond(1), Burst: 3})
+		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 2, Plan: planOf(t, k, perHour(50))})
+	}
+	ds := debit(t, charges...)
+	if n := testing.AllocsPerRun(100, func() { ds, _ = weir.DebitAll(ds[:0], charges...) }); n > 0 && !underRace {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// debtor is a key of a limiter, and what it should be.
+type debtor struct {
+	k      *weir.Keyed[string]
+	key    string
+	model  reference.Limiter
+	limit  weir.Limit
+	most   int64 // debt
+	leases []weir.Lease
+	marks  []reference.Mark
+	costs  []int64
+}
+
+// lockstepOf are limiters of an algorithm, with their references.
+func lockstepOf(t *testing.T, random *rand.Rand, algorithm weir.Algorithm, clock weir.Clock) (all []*debtor) {
+	t.Helper()
+	for i := range 2 {
+		burst := 1 + random.Int64N(6)
+		period := time.Duration(6 + random.Int64N(40))
+		l := weir.Limit{Algorithm: algorithm, Rate: weir.Rate{Permits: burst, Period: period}}
+		most := []int64{1, 4, 20}[random.IntN(3)]
+		if algorithm == weir.AlgorithmSlidingWindow {
+			l.Segments = 1 + random.IntN(5)
+		}
+		if algorithm == weir.AlgorithmTokenBucket {
+			l.Rate.Permits, l.Burst = 1+random.Int64N(int64(period)), burst
+		}
+		k := keyedOf(t, weir.KeyedOptions{
+			Name: strconv.Itoa(i), Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, MaxDebt: most, Clock: clock,
+		})
+		for key := range 2 {
+			d := &debtor{k: k, key: strconv.Itoa(key), limit: l, most: most}
+			origin := clock.Now()
+			switch algorithm {
+			case weir.AlgorithmTokenBucket:
+				d.model = reference.NewTokenBucket(l.Rate.Permits, period, burst)
+			case weir.AlgorithmFixedWindow:
+				d.model = reference.NewFixedWindow(burst, period, origin)
+			case weir.AlgorithmSlidingWindow:
+				d.model = reference.NewSlidingWindow(burst, period, l.Segments, origin)
+			default:
+				d.model = reference.NewSlidingCounter(burst, period, origin)
+			}
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// TestDebitsFollowTheReference compares random histories of takes, reservations that are settled, debits and refunds, in the table
+// and in gates, with the references.
+func TestDebitsFollowTheReference(t *testing.T) {
+	histories := 300
+	if underRace {
+		histories = 40
+	}
+	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmSlidingCounter; algorithm++ {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			for seed := range histories {
+				followHistory(t, rand.New(rand.NewPCG(uint64(seed), uint64(algorithm))), algorithm)
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+func followHistory(t *testing.T, random *rand.Rand, algorithm weir.Algorithm) {
+	t.Helper()
+	clock := weir.NewManualClock(1 + random.Int64N(50))
+	all := lockstepOf(t, random, algorithm, clock)
+	gates := random.IntN(2) == 0 // then what moves between limits is given back with care, and nothing is given back here
+	forgiven := map[*weir.Keyed[string]]int64{}
+	for step := range 60 {
+		now := clock.Now()
+		d := all[random.IntN(len(all))]
+		n := random.Int64N(8)
+		switch random.IntN(7) {
+		case 0:
+			clock.Advance(time.Duration(random.Int64N(30)))
+		case 1:
+			got := d.k.Take(d.key, n)
+			want, _ := d.model.Take(now, n)
+			if got.Allowed != want.Allowed || got.Remaining != want.Remaining || got.RetryAfter != want.RetryAfter {
+				t.Errorf("step %d: take %d: %+v, want %+v", step, n, got, want)
+			}
+		case 2:
+			if l := d.k.TryReserve(d.key, n+1); l.Allowed() {
+				_, mark := d.model.Take(now, n+1)
+				d.leases, d.marks, d.costs = append(d.leases, l), append(d.marks, mark), append(d.costs, n+1)
+			}
+		case 3:
+			if last := len(d.leases) - 1; last >= 0 {
+				actual := random.Int64N(12)
+				if gates {
+					actual = max(actual, d.costs[last])
+				}
+				d.leases[last].Commit(actual)
+				if over := actual - d.costs[last]; over > 0 {
+					forgiven[d.k] += over - d.model.Charge(now, over, d.most)
+				} else if over < 0 {
+					d.model.Cancel(now, -over, d.marks[last])
+				}
+				d.leases, d.marks, d.costs = d.leases[:last], d.marks[:last], d.costs[:last]
+			}
+		case 4:
+			d.k.Refund(d.key, n)
+			d.model.Refund(now, n)
+		case 5:
+			if !gates {
+				break
+			}
+			if err := d.k.Override(d.key, d.limit, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if random.IntN(2) == 0 {
+				d.k.Restore(d.key)
+			}
+		default:
+			debitBoth(t, random, all, now, forgiven)
+		}
+	}
+	for _, d := range all {
+		if s := d.k.Stats(); s.Forgiven != forgiven[d.k] {
+			t.Errorf("%d forgiven, want %d", s.Forgiven, forgiven[d.k])
+		}
+	}
+}
+
+// debitBoth debits some of all limits, and their references.
+func debitBoth(t *testing.T, random *rand.Rand, all []*debtor, now int64, forgiven map[*weir.Keyed[string]]int64) {
+	t.Helper()
+	var of []*debtor
+	var charges []weir.Charge
+	for range 1 + random.IntN(4) {
+		d := all[random.IntN(len(all))]
+		n := random.Int64N(12)
+		forgiven[d.k] += n - d.model.Charge(now, n, d.most)
+		of, charges = append(of, d), append(charges, weir.Charge{Limiter: d.k, Key: d.key, N: n})
+	}
+	for i, got := range debit(t, charges...) {
+		want := of[i].model.Peek(now, 0)
+		if got.Allowed != want.Allowed || got.Remaining != want.Remaining || got.RetryAfter != want.RetryAfter ||
+			got.ResetAfter != want.ResetAfter {
+			t.Errorf("charge %d of %d: %+v, want %+v", i, len(charges), got, want)
+		}
+	}
+}
+
+// TestDebitsAreOneStep: no other request sees one of two limits debited that are always debited together.
+func TestDebitsAreOneStep(t *testing.T) {
+	for _, gates := range []bool{false, true} {
+		t.Run(fmt.Sprintf("gates %v", gates), func(t *testing.T) {
+			const permits = 20_000
+			a, b := hourly(t, "a", permits), hourly(t, "b", permits)
+			var all sync.WaitGroup
+			done := make(chan struct{})
+			for g := range 4 {
+				all.Go(func() {
+					random := rand.New(rand.NewPCG(1, uint64(g)))
+					charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+					var ds []weir.Decision
+					for i := range permits / 8 {
+						n := 1 + random.Int64N(3)
+						charges[0].N, charges[1].N = n, n
+						random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
+						if ds, _ = weir.DebitAll(ds[:0], charges...); ds[0].Remaining != ds[1].Remaining {
+							t.Error("what is left differs")
+						}
+						if gates && i%50 == 0 {
+							_ = b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: permits}, time.Hour)
+						} else if gates && i%50 == 25 {
+							b.Restore("k")
+						}
+					}
+				})
+			}
+			go func() {
+				all.Wait()
+				close(done)
+			}()
+			probe := []weir.Charge{{Limiter: b, Key: "k"}, {Limiter: a, Key: "k"}}
+			var leases []weir.Lease
+			for looks := 0; ; looks++ {
+				leases, _ = weir.TryAcquireAll(leases[:0], probe...)
+				if one, other := leases[0].Decision().Remaining, leases[1].Decision().Remaining; one != other {
+					t.Fatalf("look %d: %d left of one, %d of the other", looks, one, other)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+}
+
+// TestDebitsContention: nothing that is debited or taken gets lost, whoever comes at the same time, in whatever order of limits.
+func TestDebitsContention(t *testing.T) {
+	const limiters, keys, permits, debt = 3, 3, 1000, 1000
+	var all []*weir.Keyed[string]
+	for i := range limiters {
+		all = append(all, keyedOf(t, weir.KeyedOptions{
+			Name: strconv.Itoa(i), Rate: every(time.Hour), Burst: permits, MaxDebt: debt, Clock: weir.NewManualClock(1),
+		}))
+	}
+	var spent [limiters]int64
+	var lock sync.Mutex
+	var work sync.WaitGroup
+	for g := range 6 {
+		work.Go(func() {
+			random := rand.New(rand.NewPCG(2, uint64(g)))
+			var own [limiters]int64
+			var leases []weir.Lease
+			for i := range 1000 {
+				var charges []weir.Charge
+				for range 1 + random.IntN(4) {
+					charges = append(charges, weir.Charge{
+						Limiter: all[random.IntN(limiters)], Key: strconv.Itoa(random.IntN(keys)), N: random.Int64N(4),
+					})
+				}
+				took := i%2 == 0
+				if took {
+					var b int
+					leases, b = weir.TryAcquireAll(leases[:0], charges...)
+					took = leases[b].Allowed()
+				} else {
+					weir.DebitAll(nil, charges...)
+					took = true
+				}
+				for _, c := range charges {
+					for l := range all {
+						if took && all[l] == c.Limiter {
+							own[l] += c.N
+						}
+					}
+				}
+				switch k, key := all[random.IntN(limiters)], strconv.Itoa(random.IntN(keys)); random.IntN(20) {
+				case 0:
+					_ = k.Override(key, weir.Limit{Rate: every(time.Hour), Burst: permits}, time.Hour)
+				case 1:
+					k.Restore(key)
+				}
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			for l := range own {
+				spent[l] += own[l]
+			}
+		})
+	}
+	work.Wait()
+	for l, k := range all {
+		var gone int64
+		for key := range keys {
+			gone += int64(k.Peek(strconv.Itoa(key), 0).ResetAfter / time.Hour)
+		}
+		if forgiven := k.Stats().Forgiven; gone+forgiven != spent[l] {
+			t.Errorf("limiter %d: %d gone and %d forgiven of %d", l, gone, forgiven, spent[l])
+		}
+	}
+}
