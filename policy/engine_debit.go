@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// DebitAll charges what requests have cost already to all limits that hold for them, whatever is left: see [weir.DebitAll] for the
+// debt of limits of this process, and [store.Store.Debit] for that of others. Rules, keys, costs and tiers are those of each
+// request, as with [Engine.TakeAll], and so is what stands in the way of asking: more than [weir.MostCharges] requests or charges.
+// Nothing is refused: a shedder is not asked, lockouts neither count nor hold, and nobody waits. There is nothing to settle.
+//
+// The decision of each part is what a probe would be answered right afterwards: Allowed if a permit is left, or else RetryAfter tells
+// when the first one will be. Limits of AlgorithmConcurrency are not charged, as their permits would never come back; one in a store
+// is not asked.
+//
+// Allowed tells that all limits were charged. It is false if a store has failed: then Binding is a part of it, whose Reason is
+// ReasonUnavailable, ReasonCanceled or ReasonClosed. What Fail says does not count, except that of FailLocal a [store.Fleet] charges
+// this process until the store is back. It is not known whether the store was charged, so a second call may charge twice; the limits
+// of this process have been. It is also false if a key, a tier, a cost or a limit cannot be told, where TakeAll would refuse that:
+// Binding is then -1, [Verdict.Decision] says why, and all other limits have been charged. What a full table has no room for is
+// forgiven.
+//
+// Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
+// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and candidates
+// are asked as by TakeAll.
+func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
+	s := e.live.Load()
+	for range requests {
+		e.counts.requests.Add()
+	}
+	if len(requests) > weir.MostCharges {
+		e.refused(len(requests))
+		v.refuseAll(s)
+		return
+	}
+	if !e.prepare(s, requests, v) {
+		return
+	}
+	missed := v.debit()
+	ctx = e.asking(ctx)
+	if e.debitStored(ctx, v) {
+		missed = true
+		v.work.sharing.unknown = true
+	}
+	v.bind()
+	switch {
+	case v.failed():
+		v.Binding, v.Allowed = -1, false
+	case missed:
+		v.bindMissed()
+		v.Allowed = false
+	}
+	e.debited(ctx, v)
+}
+
+// missed tells whether a limit was not charged, going by what it says afterwards.
+func (p *Part) missed() bool {
+	switch p.Decision.Reason { //nolint:exhaustive // all others tell what is left
+	case weir.ReasonInvalid, weir.ReasonUnavailable, weir.ReasonCanceled:
+		return true
+	case weir.ReasonClosed:
+		return p.shared
+	}
+	return false
+}
+
+// bindMissed makes the first part that was not charged the one that binds.
+func (v *Verdict) bindMissed() {
+	for i := range v.Parts {
+		if v.Parts[i].missed() {
+			v.Binding = i
+			return
+		}
+	}
+}
+
+// debited counts requests that were debited, and asks policies in shadow and candidates.
+func (e *Engine) debited(ctx context.Context, v *Verdict) {
+	w := &v.work
+	for i := range w.items {
+		if it := &w.items[i]; it.first >= 0 && !v.missed(it) {
+			it.policy.state.counts.granted.Add()
+		}
+	}
+	switch {
+	case v.Allowed:
+		e.compare(ctx, v, 0, -1)
+	case canceled(ctx) && w.sharing.canceled():
+		e.canceled(v)
+	default:
+		e.refused(w.limited)
+	}
+	v.settled() // nothing is held for what has been served
+}
+
+// missed tells whether some limit of a policy was not charged.
+func (v *Verdict) missed(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if v.Parts[j].missed() {
+			return true
+		}
+	}
+	return false
+}
+
+// debit charges the limits of this process, and answers whether it could not.
+func (v *Verdict) debit() (missed bool) {
+	w := &v.work
+	if len(w.charges) == 0 {
+		return false
+	}
+	for i := range v.Parts {
+		if p := &v.Parts[i]; !p.shared && p.returns() {
+			w.charges[p.at].N = 0
+		}
+	}
+	w.peeked, _ = weir.DebitAll(w.peeked[:0], w.charges...)
+	for i := range v.Parts {
+		if p := &v.Parts[i]; !p.shared {
+			p.peeked(&w.peeked[p.at])
+			missed = missed || p.missed()
+		}
+	}
+	return missed
+}
+
+func (p *Part) returns() bool { return p.Policy.Limits[p.Limit].Algorithm == weir.AlgorithmConcurrency }
+
+// debitStored charges the limits in a store, and answers whether it could not.
+func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
+	x := &v.work.sharing
+	if len(x.asked) == 0 {
+		return false
+	}
+	x.side, x.decisions = x.side[:0], room(x.decisions, len(x.asked))
+	for i := range x.asked {
+		if x.asked[i].Limit.Algorithm != weir.AlgorithmConcurrency {
+			x.side = append(x.side, x.asked[i])
+		}
+	}
+	x.sideDecisions = room(x.sideDecisions, len(x.side))
+	var err error
+	switch {
+	case len(x.side) == 0:
+	case e.closed.Load():
+		err = store.ErrClosed
+	default:
+		err = e.states.Debit(ctx, x.side, x.sideDecisions)
+	}
+	for i, j := 0, 0; i < len(x.asked); i++ {
+		switch d := &x.decisions[i]; {
+		case x.asked[i].Limit.Algorithm == weir.AlgorithmConcurrency:
+			*d = weir.Decision{Allowed: true, Limit: mostOf(x.asked[i].Limit)}
+			continue
+		case err != nil:
+			*d = undebited(ctx, err)
+			d.Limit = mostOf(x.asked[i].Limit)
+		default:
+			*d = x.sideDecisions[j]
+		}
+		missed = missed || x.decisions[i].Reason == weir.ReasonUnavailable
+		j++
+	}
+	missed = missed || err != nil
+	if missed && !e.closed.Load() {
+		e.countUnavailable(x, err)
+	}
+	for i := range v.Parts {
+		switch p := &v.Parts[i]; {
+		case !p.shared:
+		case p.returns():
+			p.unask(x.asked[p.at].Limit)
+		default:
+			p.peeked(&x.decisions[p.at])
+		}
+	}
+	return missed
+}
+
+// undebited is the answer of a store that has failed.
+func undebited(ctx context.Context, err error) weir.Decision {
+	var misuse *weir.OptionError
+	switch {
+	case canceled(ctx):
+		return weir.Decision{Reason: weir.ReasonCanceled}
+	case errors.Is(err, store.ErrClosed):
+		return weir.Decision{Reason: weir.ReasonClosed, RetryAfter: weir.Never}
+	case errors.As(err, &misuse):
+		return weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
+	}
+	return weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable}
+}
