@@ -238,7 +238,12 @@ func TestNumbersOfAllLengths(t *testing.T) {
 	check := func(n int64) {
 		w.Reset(w.Bytes())
 		w.Int(n)
-		if want := ":" + strconv.FormatInt(n, 10) + "\r\n"; string(w.Bytes()) != want {
+		one := ":" + strconv.FormatInt(n, 10) + "\r\n"
+		if string(w.Bytes()) != one {
+			t.Errorf("%d: %q, want %q", n, w.Bytes(), one)
+		}
+		w.Ints(n, -1, n)
+		if want := one + "*3\r\n" + one + ":-1\r\n" + one; string(w.Bytes()) != want {
 			t.Errorf("%d: %q, want %q", n, w.Bytes(), want)
 		}
 	}

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -165,34 +166,8 @@ func (w *Writer) header(kind byte, n int64) {
 	w.b = appendHeader(w.b, kind, n)
 }
 
-// appendHeader appends a kind, a number and the end of the line. Most numbers are small.
+// appendHeader appends a kind, a number and the end of the line.
 func appendHeader(b []byte, kind byte, n int64) []byte {
-	switch {
-	case n >= 0 && n < 10:
-		return append(b, kind, byte('0'+n), '\r', '\n')
-	case n >= 10 && n < 100:
-		return append(b, kind, byte('0'+n/10), byte('0'+n%10), '\r', '\n')
-	}
-	if n < 0 || n >= shortNumbers {
-		b = append(b, kind)
-		b = strconv.AppendInt(b, n, 10)
-		return append(b, '\r', '\n')
-	}
-	var space [12]byte
-	at := len(space) - 2
-	space[at], space[at+1] = '\r', '\n'
-	for u := uint32(n); ; {
-		tens := u / 10
-		at--
-		space[at] = byte('0' + u - 10*tens)
-		if u = tens; u == 0 {
-			break
-		}
-	}
-	at--
-	space[at] = kind
-	return append(b, space[at:]...)
+	b = slices.Grow(b, longestInt)
+	return b[:putInt(b[:cap(b)], len(b), kind, n)]
 }
-
-// shortNumbers are those of up to 8 digits.
-const shortNumbers = 100_000_000

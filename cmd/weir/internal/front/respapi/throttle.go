@@ -183,12 +183,7 @@ func reply(w *resp.Writer, d *weir.Decision) {
 			retryAfter = seconds(d.RetryAfter)
 		}
 	}
-	w.Array(5)
-	w.Int(limited)
-	w.Int(d.Limit)
-	w.Int(d.Remaining)
-	w.Int(retryAfter)
-	w.Int(seconds(d.ResetAfter))
+	w.Ints(limited, d.Limit, d.Remaining, retryAfter, seconds(d.ResetAfter))
 }
 
 // seconds is d in seconds, rounded up.
