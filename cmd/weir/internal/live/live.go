@@ -60,7 +60,7 @@ type Limits struct {
 	loading sync.Mutex // one load at a time; guards digest
 	digest  [sha256.Size]byte
 
-	names   atomic.Pointer[map[string]bool]
+	names   atomic.Pointer[named]
 	extra   atomic.Pointer[any]
 	secrets atomic.Pointer[redactor]
 
@@ -162,11 +162,6 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 }
 
 func (l *Limits) accept(p Parsed) {
-	names := make(map[string]bool, len(p.Set.Policies))
-	for i := range p.Set.Policies {
-		names[p.Set.Policies[i].Name] = p.Set.Policies[i].Key != nil
-	}
-	l.names.Store(&names)
 	l.extra.Store(&p.Extra)
 }
 
@@ -269,15 +264,36 @@ func (l *Limits) Engine() *policy.Engine { return l.engine }
 // before a moment longer than the set is.
 func (l *Limits) Extra() any { return *l.extra.Load() }
 
-// Has tells whether there is a policy with this name.
+// named are the policies of a set by their names, and whether they have a key.
+type named struct {
+	set  *policy.Set
+	keys map[string]bool
+}
+
+// inForce are the policies of the set that decides at this moment.
+func (l *Limits) inForce() map[string]bool {
+	set := l.engine.Set()
+	if n := l.names.Load(); n != nil && n.set == set {
+		return n.keys
+	}
+	n := &named{set, make(map[string]bool, len(set.Policies))}
+	for i := range set.Policies {
+		n.keys[set.Policies[i].Name] = set.Policies[i].Key != nil
+	}
+	l.names.Store(n)
+	return n.keys
+}
+
+// Has tells whether there is a policy with this name at this moment. It may be removed before the next one: a check that no limit
+// holds for has to ask again, as one of a policy that is gone must not pass for one that is granted.
 func (l *Limits) Has(name string) bool {
-	_, ok := (*l.names.Load())[name]
+	_, ok := l.inForce()[name]
 	return ok
 }
 
 // MayLackKey tells whether there is no policy with this name that has a key: requests of one without share a state, whose key is
 // "".
-func (l *Limits) MayLackKey(name string) bool { return !(*l.names.Load())[name] }
+func (l *Limits) MayLackKey(name string) bool { return !l.inForce()[name] }
 
 // Explain tells how a request would be answered now, without what came from the environment.
 func (l *Limits) Explain(r *policy.Request) policy.Explanation { return l.clean(l.engine.Explain(r)) }

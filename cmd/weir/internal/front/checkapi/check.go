@@ -60,6 +60,9 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if gone {
 		return nil
 	}
+	if x.verdict.Binding < 0 && !h.limits.Has(string(ask.policy)) { // it was removed meanwhile, and nothing was decided
+		return unknownPolicy(ask.policy, h.policyNames())
+	}
 	// What was asked may still stand in space.
 	var few [64]byte
 	name := append(few[:0], ask.policy...)

@@ -55,6 +55,10 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 		h.holds.Drop(v)
 		return nil
 	}
+	if v.Binding < 0 && ask.described == nil && !h.limits.Has(string(ask.policy)) { // it was removed meanwhile
+		h.holds.Drop(v)
+		return unknownPolicy(ask.policy, h.policyNames())
+	}
 	header := w.Header()
 	h.fields.Tell(header, &x.request, v)
 	answer := ask.appendTo(make([]byte, 0, 512), v, 0)

@@ -126,7 +126,22 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 		w.Error(goneError)
 		return
 	}
-	tellVerdict(w, v, a.policy)
+	p.tell(w, v, a.policy)
+}
+
+// tell writes the decision that binds, unless the policy was removed after it was looked for: then no limit held for the check, which
+// must not look as if it were granted.
+func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
+	if p.removed(v.Binding >= 0, name) {
+		w.Error(p.noPolicy(name))
+		return
+	}
+	tellVerdict(w, v, name)
+}
+
+// removed tells whether no limit held for a check because its policy is gone.
+func (p *policyCommands) removed(held bool, name []byte) bool {
+	return !held && !p.limits.Has(string(name))
 }
 
 // peek answers WEIR.PEEK policy key [cost].
@@ -140,7 +155,7 @@ func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte
 	defer p.end(x)
 	x.check.Ask(ctx, a.policy, a.key, a.cost)
 	p.limits.Engine().Peek(&x.check.Request, &x.verdict)
-	tellVerdict(w, &x.verdict, a.policy)
+	p.tell(w, &x.verdict, a.policy)
 }
 
 // takeAll answers WEIR.TAKEALL policy key cost [policy key cost ...].
@@ -182,6 +197,12 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d",
 			weir.MostCharges))
 		return
+	}
+	for i := range n {
+		if _, held := v.Answer(i); p.removed(held, args[3*i]) {
+			w.Error(p.noPolicy(args[3*i]))
+			return
+		}
 	}
 	binding := -1
 	if v.Binding >= 0 && v.Binding < len(v.Parts) {
@@ -227,6 +248,11 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 	} else if !p.wait(ctx, from, a.wait, r, v, p.limits.Engine().WaitReserve) {
 		p.holds.Drop(v)
 		w.Error(goneError)
+		return
+	}
+	if p.removed(v.Binding >= 0, a.policy) {
+		p.holds.Drop(v)
+		w.Error(p.noPolicy(a.policy))
 		return
 	}
 	start := w.Len()

@@ -30,7 +30,6 @@ type call struct {
 	apart       group                   // whose limits refuse nobody
 	refunded    group                   // that give hits back
 	looked      policy.Verdict          // beside those of the groups
-	charging    []int                   // descriptors that are charged although they were refused
 	reported    bool                    // the answer is that it was charged
 
 	statuses []told // by descriptor
@@ -108,6 +107,37 @@ func (c *call) prepare(ctx context.Context) error {
 		c.prepareTree(ctx, tree)
 	} else {
 		c.prepareNative()
+	}
+	return nil
+}
+
+// outdated tells whether a policy that the configuration has named was gone when the engine was asked, as another configuration
+// has come into force: no limit has held for the descriptor, though one may in both.
+func (c *call) outdated() bool {
+	for i := range c.matched {
+		m, a := &c.matched[i], c.asked[i]
+		if m.Outcome != ratelimitconfig.Limited || a.group == nil {
+			continue
+		}
+		if _, limited := a.group.verdict.Answer(a.place); !limited && !c.service.o.Limits.Has(string(m.Limit.PolicyBytes)) {
+			return true
+		}
+	}
+	return false
+}
+
+// again forgets what was prepared and decided, and waits a moment for the configuration that comes into force.
+func (c *call) again(ctx context.Context) error {
+	timer := time.NewTimer(time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-timer.C:
+	}
+	c.over, c.reported, c.matched, c.asked = false, false, nil, c.asked[:0]
+	for _, g := range [...]*group{&c.charged, &c.probed, &c.apart, &c.refunded} {
+		g.requests = g.requests[:0]
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
@@ -99,13 +101,27 @@ func (s *service) method(name string, counts *methodCounts, ask func(*call, cont
 	}
 }
 
+// mostTries is how often a call is decided on anew, a millisecond later, if its configuration is no longer the one in force.
+const mostTries = 100
+
 // answer makes the reply to a call.
 func (c *call) answer(ctx context.Context, ask func(*call, context.Context) error) error {
-	if err := c.prepare(ctx); err != nil {
-		return err
-	}
-	if err := ask(c, ctx); err != nil {
-		return err
+	for tries := 0; ; tries++ {
+		if err := c.prepare(ctx); err != nil {
+			return err
+		}
+		if err := ask(c, ctx); err != nil {
+			return err
+		}
+		if !c.outdated() {
+			break
+		}
+		if tries == mostTries {
+			return status.Error(codes.Unavailable, "weir: the configuration is being replaced")
+		}
+		if err := c.again(ctx); err != nil {
+			return err
+		}
 	}
 	c.conclude(ctx)
 	c.encode()
