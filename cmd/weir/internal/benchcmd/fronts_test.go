@@ -472,8 +472,15 @@ func TestServerThatEndsConnections(t *testing.T) {
 	}
 }
 
-// TestServerThatGoesAway ends the run early, with a report and an error.
+// TestServerThatGoesAway ends the run early, with a report and an error, and is an error also if the run is over before
+// --timeout.
 func TestServerThatGoesAway(t *testing.T) {
+	t.Run("for long", func(t *testing.T) { serverGoesAway(t, "--timeout", "100ms", "--duration", "1h") })
+	t.Run("until the end", func(t *testing.T) { serverGoesAway(t, "--timeout", "1m", "--duration", "300ms") })
+}
+
+func serverGoesAway(t *testing.T, times ...string) {
+	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -492,8 +499,9 @@ func TestServerThatGoesAway(t *testing.T) {
 		}
 		_ = l.Close()
 	}()
-	stdout, _, err := bench(t, t.Context(), "resp", "--address", l.Addr().String(), "--command", "PING", "--connections", "1",
-		"--timeout", "100ms", "--duration", "1h", "--warmup", "0s", "--json")
+	stdout, _, err := bench(t, t.Context(), append([]string{
+		"resp", "--address", l.Addr().String(), "--command", "PING", "--connections", "1", "--warmup", "0s", "--json",
+	}, times...)...)
 	<-done
 	if err == nil || !strings.Contains(err.Error(), l.Addr().String()+": nobody listens there") {
 		t.Errorf("%v", err)

@@ -34,13 +34,13 @@ func (c *connection) work() error {
 // pause is between two attempts to connect.
 const pause = 50 * time.Millisecond
 
-func (c *connection) reopen() error {
+// reopen connects again. If the run is over before that was possible, the server has gone away, too.
+func (c *connection) reopen() (err error) {
 	for until := c.run.now() + c.run.o.timeout; ; {
 		if c.run.isOver() {
-			return nil
+			return err
 		}
-		err := c.open()
-		if err == nil || c.run.now() > until {
+		if err = c.open(); err == nil || c.run.now() > until {
 			return err
 		}
 		select {

@@ -194,11 +194,11 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 		interrupted: interrupted, cpu: used, cpuKnown: used > 0,
 	}
 	measured.elapsed = max(0, max(total.last, min(time.Duration(r.stopped.Load()), r.end))-r.from)
-	if r.o.requests > 0 && !interrupted && total.last > r.from {
-		measured.elapsed = total.last - r.from
-	}
-	if failure != nil {
+	if !interrupted { // or whatever has failed has been caused by that
 		measured.failure = failure
+	}
+	if (r.o.requests > 0 && !interrupted || measured.failure != nil) && total.last > r.from {
+		measured.elapsed = total.last - r.from
 	}
 	return measured
 }
