@@ -30,7 +30,6 @@ type call struct {
 	apart       group                   // whose limits refuse nobody
 	refunded    group                   // that give hits back
 	looked      policy.Verdict          // beside those of the groups
-	charging    []int                   // descriptors that are charged although they were refused
 	reported    bool                    // the answer is that it was charged
 
 	statuses []told // by descriptor

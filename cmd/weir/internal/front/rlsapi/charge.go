@@ -44,36 +44,43 @@ func (c *call) refund(ctx context.Context) error {
 // report charges what a request has cost, whether there is so much or not. Its answer is that it was charged.
 func (c *call) report(ctx context.Context) error {
 	c.reported = true
-	if len(c.apart.requests) > 0 {
-		c.ask(ctx, &c.apart)
+	engine := c.service.o.Limits.Engine()
+	if g := &c.probed; len(g.requests) > 0 {
+		engine.PeekAll(ctx, g.requests, &g.verdict)
+	}
+	if g := &c.apart; len(g.requests) > 0 {
+		engine.DebitAll(ctx, g.requests, &g.verdict)
 	}
 	g := &c.charged
 	if err := c.refund(ctx); err != nil || len(g.requests) == 0 {
 		return err
 	}
-	c.ask(ctx, g)
-	v := &g.verdict
-	if err := failure(v); err != nil || v.Allowed {
-		return err
-	}
-	if v.Decision().Reason == weir.ReasonUnavailable {
-		return status.Error(codes.Unavailable, "weir: the limits cannot be charged at the moment")
-	}
-	c.charging = c.charging[:0]
-	for i := range c.asked {
-		if c.asked[i].group == g {
-			c.charging = append(c.charging, i)
+	engine.DebitAll(ctx, g.requests, &g.verdict)
+	if v := &g.verdict; !v.Allowed {
+		if err := failure(v); err != nil {
+			return err
 		}
+		return uncharged(v)
 	}
-	c.beyond(ctx, func(_ *policy.Part, cost int64) int64 { return cost })
 	return nil
+}
+
+// uncharged is the error of a report that was not charged to all limits.
+func uncharged(v *policy.Verdict) error {
+	switch v.Decision().Reason { //nolint:exhaustive // all others are failures of a store
+	case weir.ReasonInvalid:
+		return invalid("the cost cannot be charged: its store accepts from 0 to 10^15")
+	case weir.ReasonCanceled:
+		return status.Error(codes.Canceled, "weir: the call was canceled")
+	}
+	return status.Error(codes.Unavailable, "weir: the limits cannot be charged at the moment")
 }
 
 // drain takes what is left for descriptors with hits of their own that were refused, as envoyproxy/ratelimit counts those
 // who are refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were taken,
-// whoever spends more than what is left each time would never be refused.
+// whoever spends more than what is left each time would never be refused. No debt is made: others of them are asked before.
 func (c *call) drain(ctx context.Context) {
-	c.charging = c.charging[:0]
+	engine, drained := c.service.o.Limits.Engine(), false
 	v := &c.charged.verdict
 	for i, a := range c.asked {
 		m, d := c.matchOf(i), &c.q.descriptors[i]
@@ -81,40 +88,41 @@ func (c *call) drain(ctx context.Context) {
 			continue
 		}
 		if answer, _ := v.Answer(a.place); answer.Reason == weir.ReasonLimited || answer.Reason == weir.ReasonNever {
-			c.charging = append(c.charging, i)
+			drained = c.drainOne(ctx, engine, m, c.q.hitsOf(d)) || drained
 		}
 	}
-	if len(c.charging) > 0 {
-		c.beyond(ctx, func(p *policy.Part, cost int64) int64 { return min(cost, p.Decision.Remaining+1) })
-	}
-}
-
-// beyond charges descriptors that were refused, namely those of c.charging: of each a permit is reserved, which costs in the
-// end what costs says. Where nothing is left, nothing is charged.
-func (c *call) beyond(ctx context.Context, costs func(p *policy.Part, cost int64) int64) {
-	engine, v := c.service.o.Limits.Engine(), &c.looked
-	for _, i := range c.charging {
-		r := *c.asked[i].group.requests[c.asked[i].place]
-		cost := c.q.hitsOf(&c.q.descriptors[i])
-		if m := c.matchOf(i); m != nil {
-			live.CheckRequest(ctx, &r, m.Limit.PolicyBytes, m.Key, 1)
-			if m.Overrides {
-				live.BringLimit(&r, m.Brought)
-			}
-		} else {
-			r.Cost = 1
-		}
-		engine.ReserveAll(ctx, []*policy.Request{&r}, v)
-		if v.Allowed {
-			v.Commit(func(p *policy.Part) int64 { return costs(p, cost) })
-		}
+	if !drained {
+		return
 	}
 	engine.PeekAll(ctx, c.charged.requests, &c.looked)
 	for i := range c.looked.Parts {
-		if i < len(c.charged.verdict.Parts) {
-			c.charged.verdict.Parts[i].Decision.Remaining = c.looked.Parts[i].Decision.Remaining
+		if i < len(v.Parts) {
+			v.Parts[i].Decision.Remaining = c.looked.Parts[i].Decision.Remaining
 		}
 	}
+}
+
+// drainOne takes what is left for one descriptor, up to its hits, and answers whether that was something.
+func (c *call) drainOne(ctx context.Context, engine *policy.Engine, m *ratelimitconfig.Match, hits int64) bool {
+	v := &c.looked
+	one := [1]*policy.Request{checkOf(ctx, m, 1)}
+	engine.PeekAll(ctx, one[:], v)
+	if !v.Allowed || len(v.Parts) == 0 {
+		return false
+	}
+	one[0] = checkOf(ctx, m, min(hits, v.Decision().Remaining))
+	engine.DebitAll(ctx, one[:], v)
+	return true
+}
+
+// checkOf is a check of the policy of a descriptor with another cost.
+func checkOf(ctx context.Context, m *ratelimitconfig.Match, cost int64) *policy.Request {
+	r := new(policy.Request)
+	live.CheckRequest(ctx, r, m.Limit.PolicyBytes, m.Key, cost)
+	if m.Overrides {
+		live.BringLimit(r, m.Brought)
+	}
+	return r
 }
 
 // matchOf is what the configuration says of a descriptor, nil if rules decide.

@@ -1,10 +1,13 @@
 package rlsapi
 
 import (
+	"math"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/algo"
 )
 
 // The bounds of a request.
@@ -54,8 +57,8 @@ func (q *question) checkDescriptor(i int) error {
 		return invalid("descriptors[%d].hits_addend is %d: must be from 0 to %d", i, d.hits, int64(mostHits))
 	case d.override && (d.unit < 0 || d.unit > mostUnit):
 		return invalid("descriptors[%d].limit.unit is %d: must be from 0 to %d", i, d.unit, mostUnit)
-	case d.multiplied && d.multiplier != 1:
-		return invalid("descriptors[%d].limit.unit_multiplier is %d: must be 1", i, d.multiplier)
+	case d.multiplied && (d.multiplier < 1 || int64(d.multiplier) > d.mostMultiplier()):
+		return invalid("descriptors[%d].limit.unit_multiplier is %d: must be from 1 to %d", i, d.multiplier, d.mostMultiplier())
 	}
 	for j, e := range q.entriesOf(d) {
 		switch {
@@ -71,6 +74,14 @@ func (q *question) checkDescriptor(i int) error {
 
 // mostUnit is the last unit of type.v3.RateLimitUnit.
 const mostUnit = 6
+
+// mostMultiplier is how many units the limit that a descriptor brings may be for.
+func (d *descriptor) mostMultiplier() int64 {
+	if unit := unitsOfOverrides[d.unit].Duration(); unit > 0 {
+		return int64(algo.MaxPeriod / unit)
+	}
+	return math.MaxUint32 // then it brings none
+}
 
 // hitsOf is how many hits a descriptor counts.
 func (q *question) hitsOf(d *descriptor) int64 {

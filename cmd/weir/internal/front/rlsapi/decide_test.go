@@ -209,9 +209,16 @@ func TestInvalidRequests(t *testing.T) {
 		"descriptors[0].limit.unit is 7: must be from 0 to 6": changed(func(d *commonratelimitv3.RateLimitDescriptor) {
 			d.Limit = &commonratelimitv3.RateLimitDescriptor_RateLimitOverride{Unit: typev3.RateLimitUnit(7)}
 		}),
-		"descriptors[0].limit.unit_multiplier is 0: must be 1": changed(func(d *commonratelimitv3.RateLimitDescriptor) {
-			d.Limit = &commonratelimitv3.RateLimitDescriptor_RateLimitOverride{UnitMultiplier: wrapperspb.UInt32(0)}
-		}),
+		"descriptors[0].limit.unit_multiplier is 0: must be from 1 to 4294967295": changed(
+			func(d *commonratelimitv3.RateLimitDescriptor) {
+				d.Limit = &commonratelimitv3.RateLimitDescriptor_RateLimitOverride{UnitMultiplier: wrapperspb.UInt32(0)}
+			}),
+		"descriptors[0].limit.unit_multiplier is 3661: must be from 1 to 3660": changed(
+			func(d *commonratelimitv3.RateLimitDescriptor) {
+				d.Limit = &commonratelimitv3.RateLimitDescriptor_RateLimitOverride{
+					Unit: typev3.RateLimitUnit_DAY, UnitMultiplier: wrapperspb.UInt32(3661),
+				}
+			}),
 	} {
 		_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), r)
 		if s := status.Convert(err); s.Code() != codes.InvalidArgument || s.Message() != "weir: "+want {
@@ -304,7 +311,7 @@ func TestKuadrant(t *testing.T) {
 		{2, true, "ok: ok/1"},
 		{2, true, "ok: ok/0"}, // more than there is: a debt
 		{1, false, "over: over/0"},
-		{1, true, "ok: ok/0"},
+		{1, true, "ok: ok/0"}, // nothing is left, and it is owed all the same: see TestReportsAreOwed
 	} {
 		if got := call(step.hits, step.report); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)

@@ -60,7 +60,7 @@ func (d *descriptor) overriding() ratelimitconfig.Override {
 	if !d.override {
 		return ratelimitconfig.Override{}
 	}
-	return ratelimitconfig.Override{RequestsPerUnit: d.requests, Unit: unitsOfOverrides[d.unit]}
+	return ratelimitconfig.Override{RequestsPerUnit: d.requests, Unit: unitsOfOverrides[d.unit], UnitMultiplier: d.multiplier}
 }
 
 // unitsOfOverrides are the units of type.v3.RateLimitUnit.
@@ -87,7 +87,8 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, t *told)
 		return
 	}
 	t.limit = currentLimit{
-		requests: int64(m.Limit.RequestsPerUnit), unit: unitsTold[m.Limit.Unit], multiplier: 1, name: m.Limit.Name,
+		requests: int64(m.Limit.RequestsPerUnit), unit: unitsTold[m.Limit.Unit],
+		multiplier: max(int64(m.Limit.UnitMultiplier), 1), name: m.Limit.Name,
 	}
 	if m.Limit.RequestsPerUnit == 0 {
 		t.remaining = 0 // it is counted as if there were one

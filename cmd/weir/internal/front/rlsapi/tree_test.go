@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
@@ -88,6 +89,41 @@ func TestTreeOverride(t *testing.T) {
 		if l := got.GetStatuses()[0].GetCurrentLimit(); l.GetRequestsPerUnit() != 1 ||
 			l.GetUnit() != ratelimitv3.RateLimitResponse_RateLimit_MONTH {
 			t.Errorf("step %d: %v", i, l)
+		}
+	}
+}
+
+// TestTreeMultiplied: limits for several units, of files and of descriptors, are counted and told as such.
+func TestTreeMultiplied(t *testing.T) {
+	_, conn := serve(t, treeOf(t, `
+domain: edge
+descriptors:
+  - key: user
+    rate_limit: {unit: day, unit_multiplier: 30, requests_per_unit: 3}
+`))
+	file, own := request("edge", []string{"user", "u"}), request("edge", []string{"user", "u"})
+	own.Descriptors[0].Limit = &commonratelimitv3.RateLimitDescriptor_RateLimitOverride{
+		RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(5000),
+	}
+	other := proto.CloneOf(own)
+	other.Descriptors[0].Limit.UnitMultiplier = nil
+	day, hour := ratelimitv3.RateLimitResponse_RateLimit_DAY, ratelimitv3.RateLimitResponse_RateLimit_HOUR
+	for i, step := range []struct {
+		request    *ratelimitv3.RateLimitRequest
+		want       string
+		unit       ratelimitv3.RateLimitResponse_RateLimit_Unit
+		multiplier uint32 // 0: unset
+	}{
+		{file, "ok: ok/2", day, 30},
+		{own, "ok: ok/0", hour, 5000},
+		{own, "over: over/0", hour, 5000},
+		{other, "ok: ok/0", hour, 0}, // another limit
+		{file, "ok: ok/1", day, 30},
+	} {
+		got := ask(t, conn, step.request)
+		l := got.GetStatuses()[0].GetCurrentLimit()
+		if brief(got) != step.want || l.GetUnit() != step.unit || l.GetUnitMultiplier().GetValue() != step.multiplier {
+			t.Errorf("step %d: %s, %v, want %s", i, brief(got), l, step.want)
 		}
 	}
 }
