@@ -3,17 +3,10 @@ package main_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -34,6 +27,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 )
 
 // allFronts is a server that listens with all fronts.
@@ -183,16 +177,14 @@ func TestFrontsShareOneEngine(t *testing.T) {
 // TestFrontsSpeakTLS: with a certificate all fronts speak TLS, and none speaks anything else.
 func TestFrontsSpeakTLS(t *testing.T) {
 	dir := t.TempDir()
-	certificate, key := selfSigned(t)
-	files := map[string][]byte{"cert.pem": certificate, "key.pem": key, "password": []byte("open sesame\n")}
+	own := selfsigned.New(t, "weir")
+	files := map[string][]byte{"cert.pem": own.Text, "key.pem": own.Key, "password": []byte("open sesame\n")}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certificate)
-	s := startFronts(t, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, "--tls-cert", filepath.Join(dir, "cert.pem"),
+	s := startFronts(t, &tls.Config{RootCAs: own.Pool, MinVersion: tls.VersionTLS12}, "--tls-cert", filepath.Join(dir, "cert.pem"),
 		"--tls-key", filepath.Join(dir, "key.pem"), "--resp-password-file", filepath.Join(dir, "password"))
 
 	if code, text := s.post("/v1/check", `{"key":"alice"}`); code != 200 {
@@ -226,29 +218,6 @@ func TestFrontsSpeakTLS(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-}
-
-// selfSigned is a certificate for 127.0.0.1 that nobody else has signed, and its key.
-func selfSigned(t *testing.T) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weir"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
 }
 
 // TestRatelimitConfigMovesOver: the configuration of envoyproxy/ratelimit is served as it is, alone or beside rules, and read

@@ -2,52 +2,22 @@ package respapi_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
+	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 )
 
-// certificate makes one for the loopback address, and the pool that trusts it.
-func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "weir"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
-
 func TestTLS(t *testing.T) {
-	cert, pool := certificate(t)
+	own := selfsigned.New(t, "weir")
 	s := start(t, func(o *respapi.Options) {
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS12}
 		o.ReadTimeout = 5 * time.Second
 	})
-	c := s.dialTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	c := s.dialTLS(&tls.Config{RootCAs: own.Pool, MinVersion: tls.VersionTLS12})
 	for range 3 {
 		c.expect("+PONG", "PING")
 	}
@@ -73,7 +43,7 @@ func TestTLS(t *testing.T) {
 	}
 	plain.expectEnd()
 
-	last := s.dialTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	last := s.dialTLS(&tls.Config{RootCAs: own.Pool, MinVersion: tls.VersionTLS12})
 	last.expect("+OK", "QUIT")
 	last.expectEnd()
 	s.stop()

@@ -2,14 +2,8 @@ package rlsapi_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/netip"
 	"testing"
@@ -167,26 +161,4 @@ func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, _ := v.(proto.Message)
 	return proto.Unmarshal(data.Materialize(), m)
-}
-
-// selfSigned is a certificate of localhost.
-func selfSigned(t testing.TB) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -28,6 +27,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
+	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -153,15 +153,13 @@ func TestReflection(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	certificate := selfSigned(t)
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate.Leaf)
+	own := selfsigned.New(t, "weir")
 	_, address := listen(t, rlsapi.Options{
 		Limits: limitsOf(t, usersAndTenants()),
-		TLS:    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+		TLS:    &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS13},
 	})
 	conn := dial(t, address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS13,
+		RootCAs: own.Pool, ServerName: "localhost", MinVersion: tls.VersionTLS13,
 	})))
 	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
 		t.Errorf("%v", got)
