@@ -2,13 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -41,7 +39,7 @@ type wireMemory struct {
 
 // newWireFleet builds weir.
 func newWireFleet(ctx context.Context, place wirePlace) (f *wireFleet, err error) {
-	root, err := repositoryRoot()
+	root, err := Repository()
 	if err != nil {
 		return nil, err
 	}
@@ -57,26 +55,6 @@ func newWireFleet(ctx context.Context, place wirePlace) (f *wireFleet, err error
 		return nil, fmt.Errorf("bench: build weir: %w\n%s", err, out)
 	}
 	return f, nil
-}
-
-// repositoryRoot is the directory of weir's go.mod, which is the current one or lies above it.
-func repositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("bench: where the repository is: %w", err)
-	}
-	for {
-		mod, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // only its first line is read, and not shown
-		first, _, _ := strings.Cut(string(mod), "\n")
-		if err == nil && strings.TrimSpace(first) == "module github.com/weirhq/weir" {
-			return dir, nil
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
-			return "", errors.New("bench: not in the repository of weir, whose program is measured")
-		}
-		dir = above
-	}
 }
 
 // empty stops all servers.

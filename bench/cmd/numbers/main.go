@@ -175,9 +175,9 @@ func (o *options) find(rows string) error {
 	if o.out != "" || rows != "" && !o.update {
 		return nil
 	}
-	root, err := repository()
+	root, err := bench.Repository()
 	if err != nil {
-		return err
+		return fmt.Errorf("weir: numbers: say with --out where to write the document: %w", err)
 	}
 	o.out = filepath.Join(root, "docs", "benchmarks.md")
 	return nil
@@ -204,26 +204,6 @@ func (o *options) matchesSections(names []string) bool {
 		}
 	}
 	return true
-}
-
-// repository is the directory of weir's go.mod, which is the current one or lies above it.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("weir: numbers: where the repository is: %w", err)
-	}
-	for {
-		mod, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // only its first line is read, and not shown
-		first, _, _ := strings.Cut(string(mod), "\n")
-		if err == nil && strings.TrimSpace(first) == "module github.com/weirhq/weir" {
-			return dir, nil
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
-			return "", errors.New("weir: numbers: not in the repository of weir: say with --out where to write the document")
-		}
-		dir = above
-	}
 }
 
 func show(r bench.Report, o options, stdout, stderr io.Writer) error {
