@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
@@ -104,7 +105,17 @@ func (c *conn) authenticate(w *resp.Writer, user string, password []byte) bool {
 	if c.wrong++; c.wrong == mostWrong {
 		c.ending = true
 	}
+	c.s.tellOfWrong(c)
 	return false
+}
+
+// tellOfWrong logs, at most once a minute, that passwords are wrong: somebody may be guessing.
+func (s *Server) tellOfWrong(c *conn) {
+	n := s.wrongPasswords.Add(1)
+	now, last := time.Now().Unix(), s.toldOfWrong.Load()
+	if now-last >= 60 && s.toldOfWrong.CompareAndSwap(last, now) {
+		s.log.Warn("a RESP client has given a wrong password", "client", c.plain.RemoteAddr().String(), "wrong_in_all", n)
+	}
 }
 
 func auth(c *conn, w *resp.Writer, args [][]byte) {

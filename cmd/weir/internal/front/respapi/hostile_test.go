@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -158,6 +159,26 @@ func TestStrangersMustHurry(t *testing.T) {
 	stranger.expect("-NOAUTH Authentication required.", "PING")
 	stranger.expectEnd()
 	known.expect("+PONG", "PING")
+}
+
+// TestWrongPasswordsAreTold: who guesses is seen in the log, which does not grow by it, and in the status.
+func TestWrongPasswordsAreTold(t *testing.T) {
+	var log bytes.Buffer
+	s := start(t, func(o *respapi.Options) { o.Password, o.Logger = "secret", slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 3 {
+		c := s.dial()
+		for range 10 {
+			c.expect("-WRONGPASS invalid username-password pair or user is disabled.", "AUTH", "guessed")
+		}
+		c.expectEnd()
+	}
+	if got := s.Status()["wrong_passwords"]; got != int64(30) {
+		t.Errorf("%v wrong passwords", got)
+	}
+	s.stop()
+	if text := log.String(); strings.Count(text, "wrong password") != 1 || strings.Contains(text, "guessed") {
+		t.Error(text)
+	}
 }
 
 // TestSlowReaders: a client that does not read its replies is cut off, and holds nobody else up.

@@ -44,7 +44,7 @@ type Options struct {
 	MaxLarge int64
 	// MaxKeys is how many keys CL.THROTTLE keeps.
 	MaxKeys int
-	// Logger is told at level Warn of clients that are refused because there are too many, at level Debug of connections that are
+	// Logger is told at level Warn of clients that are refused because there are too many or their password is wrong, at level Debug of connections that are
 	// lost. Default: nobody is told.
 	Logger *slog.Logger
 }
@@ -123,6 +123,8 @@ type Server struct {
 	rejected       atomic.Int64
 	protocolErrors atomic.Int64
 	timedOut       atomic.Int64
+	wrongPasswords atomic.Int64
+	toldOfWrong    atomic.Int64 // when it was logged last that there are some, in seconds
 }
 
 // New makes a server that does not listen yet.
@@ -298,7 +300,8 @@ func (s *Server) Status() map[string]any {
 	status := map[string]any{
 		"connections": connections, "connections_total": s.lastID.Load(), "commands": s.answered.Load(),
 		"rejected": s.rejected.Load(), "protocol_errors": s.protocolErrors.Load(), "timeouts": s.timedOut.Load(),
-		"draining": s.draining.Load(),
+		"wrong_passwords": s.wrongPasswords.Load(),
+		"draining":        s.draining.Load(),
 	}
 	s.throttle.status(status)
 	return status
