@@ -184,11 +184,13 @@ func TestDebitAllOfWhatCannotBeTold(t *testing.T) {
 	wrong := costOf(func(*policy.Request) (int64, error) { return 0, errors.New("no cost") })
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
-			{Name: "told", Limits: one(perHour(3))}, {Name: "untold", Limits: one(perHour(3)), Cost: wrong},
+			{Name: "told", Limits: one(perHour(3))},
+			{Name: "untold", Limits: one(perHour(3)), Cost: wrong},
 			{Name: "open", Limits: one(perHour(3)), Cost: wrong, Fail: policy.FailOpen},
 		},
 		Rules: []policy.Rule{
-			{Name: "all", Limits: uses("told", "open")}, {Name: "untold", Match: policy.Match{Paths: []string{"/untold"}}, Limits: uses("untold")},
+			{Name: "all", Limits: uses("told", "open")},
+			{Name: "untold", Match: policy.Match{Paths: []string{"/untold"}}, Limits: uses("untold")},
 		},
 	})
 	if v := debitAll(t, e, asks("/untold")...); v.Allowed || v.Binding != -1 || v.Decision().Reason != weir.ReasonUnavailable || len(v.Parts) != 1 {
