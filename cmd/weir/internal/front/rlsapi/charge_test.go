@@ -35,7 +35,7 @@ func TestReportsAreOwed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = memory.Close() }()
+			t.Cleanup(func() { _ = memory.Close() })
 			set.Policies[0].Consistency, o.Store = policy.ConsistencyCoherent, memory
 		}
 		_, conn := serve(t, rlsapi.Options{Limits: limitsWith(t, set, o)})
