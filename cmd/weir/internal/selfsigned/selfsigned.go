@@ -26,11 +26,11 @@ type Certificate struct {
 }
 
 // New makes the certificate of a name, of localhost and of 127.0.0.1.
-func New(t testing.TB, name string) (c Certificate) {
-	t.Helper()
+func New(tb testing.TB, name string) (c Certificate) {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "localhost"},
@@ -40,16 +40,16 @@ func New(t testing.TB, name string) (c Certificate) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c.Text = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	c.Key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 	if c.Pair, err = tls.X509KeyPair(c.Text, c.Key); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c.Pool = x509.NewCertPool()
 	c.Pool.AppendCertsFromPEM(c.Text)

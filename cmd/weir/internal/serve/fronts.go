@@ -79,7 +79,9 @@ func (f *fronts) serve(ctx context.Context) error {
 	}
 	err := f.shutdown(context.WithoutCancel(ctx))
 	for range left {
-		_ = <-failed // what it says has been caused by the shutdown
+		if ended := <-failed; ended != nil {
+			f.log.Debug("a front has ended", "error", ended.Error()) // which the shutdown has caused
+		}
 	}
 	return errors.Join(failure, err)
 }

@@ -129,8 +129,8 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 	p.tell(w, v, a.policy)
 }
 
-// tell writes the decision that binds, unless the policy was removed after it was looked for: then no limit held for the check, which
-// must not look as if it were granted.
+// tell writes the decision that binds, unless the policy was removed after it was looked for: then no limit held for the
+// check, which must not look as if it were granted.
 func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
 	if p.removed(v.Binding >= 0, name) {
 		w.Error(p.noPolicy(name))

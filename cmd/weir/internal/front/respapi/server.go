@@ -44,8 +44,8 @@ type Options struct {
 	MaxLarge int64
 	// MaxKeys is how many keys CL.THROTTLE keeps.
 	MaxKeys int
-	// Logger is told at level Warn of clients that are refused because there are too many or their password is wrong, at level Debug of connections that are
-	// lost. Default: nobody is told.
+	// Logger is told at level Warn of clients that are refused because there are too many or their password is wrong, at level
+	// Debug of connections that are lost. Default: nobody is told.
 	Logger *slog.Logger
 }
 

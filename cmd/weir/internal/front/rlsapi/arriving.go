@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// arriving bounds what there is in memory of messages that are not complete: gRPC itself keeps as much as a message may have for each
-// call of each connection, and waits for the rest without end.
+// arriving bounds what there is in memory of messages that are not complete: gRPC itself keeps as much as a message may have
+// for each call of each connection, and waits for the rest without end.
 type arriving struct {
 	most     int64         // bytes of all connections together
 	own      int64         // bytes that a connection may have whatever there is of others
@@ -296,7 +296,7 @@ type watchedTLS struct {
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (w watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (w watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) { //nolint:ireturn // see the interface
 	secure, info, err := w.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
 		return nil, nil, err
@@ -305,7 +305,7 @@ func (w watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 }
 
 // Clone implements [credentials.TransportCredentials].
-func (w watchedTLS) Clone() credentials.TransportCredentials {
+func (w watchedTLS) Clone() credentials.TransportCredentials { //nolint:ireturn // see the interface
 	return watchedTLS{w.TransportCredentials.Clone(), w.all}
 }
 
