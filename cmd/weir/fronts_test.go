@@ -220,6 +220,23 @@ func TestFrontsSpeakTLS(t *testing.T) {
 	}
 }
 
+// TestUnguardedRESPIsTold: a front that the network reaches and nobody has to log in to.
+func TestUnguardedRESPIsTold(t *testing.T) {
+	const told = "whoever reaches --resp may use it"
+	startServer(t, "--resp", "0.0.0.0:0").logged(told)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("open sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--resp", "127.0.0.1:0"}, {"--resp", "0.0.0.0:0", "--resp-password-file", password}} {
+		s := startServer(t, args...)
+		s.logged("msg=serving")
+		if log := strings.Join(s.lines, "\n"); strings.Contains(log, told) {
+			t.Errorf("%q: %s", args, log)
+		}
+	}
+}
+
 // TestRatelimitConfigMovesOver: the configuration of envoyproxy/ratelimit is served as it is, alone or beside rules, and read
 // again when it changes; mistakes end the program with 2, with their places.
 func TestRatelimitConfigMovesOver(t *testing.T) {
