@@ -11,8 +11,8 @@ FUZZTIME ?= 30s
 # How often `make redis-faults` repeats what the tests do to the servers, and how many faults `make durable-faults` does.
 ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,20)
 
-# Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it only pins
-# the versions of the tools below.
+# Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it pins the versions of
+# the tools below, and has the one that generates the messages of Envoy's protocols.
 MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
 	-not -path './tools/*' -not -path '*/testdata/*' -not -path '*/node_modules/*'))))
 
