@@ -69,7 +69,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 	if atomic {
 		allowed, d, p = h.together(r.Context(), w, m, checks)
 	} else {
-		allowed, d = h.oneByOne(r.Context(), w, m, checks)
+		allowed, d, p = h.oneByOne(r.Context(), w, m, checks)
 	}
 	if p != nil {
 		return p
@@ -155,6 +155,9 @@ func (h *Handler) together(
 		})
 	}
 	for i := range checks {
+		if h.lost(&checks[i], v, i) {
+			return false, d, unknownPolicy(checks[i].policy, h.policyNames())
+		}
 		if i > 0 {
 			m.answer = append(m.answer, ',')
 		}
@@ -165,6 +168,16 @@ func (h *Handler) together(
 		h.fields.TellAll(w.Header(), m.pointers, &m.told)
 	}
 	return v.Allowed, d, nil
+}
+
+// lost tells whether the policy that a check names was removed after the batch was read, so that no limit has decided on it. What
+// other checks have taken stays taken, as after any answer that is lost.
+func (h *Handler) lost(a *asking, v *policy.Verdict, request int) bool {
+	if a.described != nil {
+		return false
+	}
+	_, limited := v.Answer(request)
+	return !limited && !h.limits.Has(string(a.policy))
 }
 
 // tellOf makes told the verdict on one of the requests.
@@ -195,7 +208,7 @@ func (m *batchMemory) copyTold() {
 // oneByOne decides on the checks one after the other. It answers the decision that binds among them.
 func (h *Handler) oneByOne(
 	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
-) (allowed bool, binding weir.Decision) {
+) (allowed bool, binding weir.Decision, wrong *problem) {
 	m.requests = append(m.requests[:0], policy.Request{}, policy.Request{})
 	q, v, engine := &m.requests[0], &m.verdict, h.limits.Engine()
 	allowed, told := true, false
@@ -206,6 +219,10 @@ func (h *Handler) oneByOne(
 			engine.Peek(q, v)
 		} else {
 			engine.Take(q, v)
+		}
+		if h.lost(a, v, 0) {
+			v.Release()
+			return false, binding, unknownPolicy(a.policy, h.policyNames())
 		}
 		if i > 0 {
 			m.answer = append(m.answer, ',')
@@ -222,7 +239,7 @@ func (h *Handler) oneByOne(
 	if told {
 		h.fields.Tell(w.Header(), &m.requests[1], &m.told)
 	}
-	return allowed, binding
+	return allowed, binding, nil
 }
 
 // bindsMore tells whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none
