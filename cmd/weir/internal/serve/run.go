@@ -208,8 +208,8 @@ func (s *serving) listenRESP(ctx context.Context) error {
 		return err
 	}
 	if !isLoopback(listener.Addr()) && s.secrets.password == "" && f.tls.ClientCA == "" {
-		s.log.Warn("whoever reaches --resp may use it: give it a --resp-password-file, or clients certificates by --tls-client-ca",
-			"resp", listener.Addr().String())
+		s.log.Warn("whoever reaches --resp may use it: "+
+			"give it a --resp-password-file, or clients certificates by --tls-client-ca", "resp", listener.Addr().String())
 	}
 	s.told = append(s.told, teller{"resp", func() any { return server.Status() }})
 	s.add("resp", uncounted{server}, listener)
