@@ -234,7 +234,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(encoded, &back); err != nil || back.Rows[0].Ours != r.Rows[0].Ours {
 		t.Errorf("JSON does not come back: %v\n%s", err, encoded)
 	}
-	named := len(keyedSections()) + len(ruleSections()) + len(redisSections()) + len(durableSections())
+	named := len(keyedSections()) + len(ruleSections()) + len(redisSections()) + len(durableSections()) + len(wireSections())
 	if n := len(Names()); n != len(Rows())+len(AskedLimiters())+len(crowds)+len(streams)+1+named {
 		t.Errorf("there are %d names", n)
 	}
