@@ -87,8 +87,8 @@ var (
 			"etcd":    `did you mean "cluster"? write cluster: {endpoints: [http://host:2379]}`,
 			"durable": `did you mean "cluster"? write cluster: {directory: /var/lib/weir}`,
 			// Those of a file of envoyproxy/ratelimit.
-			"domain":      "it is one of envoyproxy/ratelimit: give it to weir serve by --ratelimit-config, and check it by --ratelimit",
-			"descriptors": "it is one of envoyproxy/ratelimit: give it to weir serve by --ratelimit-config, and check it by --ratelimit",
+			"domain":      elsewhere,
+			"descriptors": elsewhere,
 		},
 		extensions: true,
 	}
@@ -311,3 +311,7 @@ var kinds = map[string]kind{
 	"lockout": lockoutKind, "rule": ruleKind, "match": matchKind, "use": useKind, keyStore: storeKind, "leased": leasedKind,
 	"optimistic": optimisticKind, keyCluster: clusterKind,
 }
+
+// elsewhere is the hint for whoever takes one configuration for another.
+const elsewhere = "it is one of envoyproxy/ratelimit: " +
+	"give it to weir serve by --ratelimit-config, and check it by --ratelimit"
