@@ -142,7 +142,7 @@ func (*trickle) Read(b []byte) (int, error) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	s := start(t, func(o *respapi.Options) { o.IdleTimeout = 50 * time.Millisecond })
+	s := start(t, func(o *respapi.Options) { o.IdleTimeout = 500 * time.Millisecond })
 	c := s.dial()
 	for range 10 {
 		c.expect("+PONG", "PING")
@@ -151,7 +151,7 @@ func TestIdleTimeout(t *testing.T) {
 }
 
 func TestStrangersMustHurry(t *testing.T) {
-	s := start(t, func(o *respapi.Options) { o.Password, o.ReadTimeout = "secret", 50*time.Millisecond })
+	s := start(t, func(o *respapi.Options) { o.Password, o.ReadTimeout = "secret", 500*time.Millisecond })
 	known := s.dial()
 	known.expect("+OK", "AUTH", "secret")
 	s.dial().expectEnd()
