@@ -15,6 +15,7 @@ type charging struct {
 	order []int          // parts in the order in which their shards are locked, and in which they are waited for
 	held  []*table.Shard // those that are locked
 	saved []uint64       // states as they were
+	gates []*keyGate     // those that findGates has found
 }
 
 // chargePart is the work on one charge.

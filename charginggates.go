@@ -50,7 +50,7 @@ func (c *charging) chargeGates(leases []Lease, reserve, final bool) (all []Lease
 func (c *charging) findGates() (gates []*keyGate, distinct bool) {
 	c.lock()
 	defer c.unlock()
-	distinct = true
+	gates, distinct = c.gates[:0], true
 	for i := range c.parts {
 		p := &c.parts[i]
 		p.gate = nil
@@ -61,6 +61,7 @@ func (c *charging) findGates() (gates []*keyGate, distinct bool) {
 		}
 	}
 	slices.SortFunc(gates, func(a, b *keyGate) int { return cmp.Compare(a.id, b.id) })
+	c.gates = gates
 	return gates, distinct
 }
 

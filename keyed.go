@@ -85,7 +85,6 @@ func (w WhenFull) String() string {
 type Keyed[K comparable] struct {
 	keyed
 
-	seeds   [2]maphash.Seed
 	limitOf func(K) Limit
 	names   *names.Names[K]
 }
@@ -121,9 +120,7 @@ func newKeyed[K comparable](o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], e
 	if o.MaxNames < 1 || o.MaxNames > mostNames {
 		return nil, &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
 	}
-	k := &Keyed[K]{
-		limitOf: limitOf, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, names: names.New[K](o.MaxNames),
-	}
+	k := &Keyed[K]{limitOf: limitOf, names: names.New[K](o.MaxNames)}
 	if err := k.init(o, limitOf != nil); err != nil {
 		return nil, err
 	}
@@ -135,11 +132,14 @@ const (
 	mostNames    = 1 << 16
 )
 
-func (k *Keyed[K]) hash(key K) table.Hash {
+// keySeeds are those of all limiters of the process, so that a key has the same ID in several limits of which it is one key.
+var keySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func (*Keyed[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
-		return table.NewHash(maphash.String(k.seeds[0], s), maphash.String(k.seeds[1], s))
+		return table.NewHash(maphash.String(keySeeds[0], s), maphash.String(keySeeds[1], s))
 	}
-	return table.NewHash(maphash.Comparable(k.seeds[0], key), maphash.Comparable(k.seeds[1], key))
+	return table.NewHash(maphash.Comparable(keySeeds[0], key), maphash.Comparable(keySeeds[1], key))
 }
 
 // termsOf is the limit of a key; nil if it cannot be used, and then why is it told.
@@ -289,8 +289,9 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 	}
 }
 
-// Reset makes all permits of key available, as if it had never been seen, and serves those who wait for them. Permits that
-// are out with AlgorithmConcurrency stay out: only their leases give them back.
+// Reset makes all permits of key available, as if it had never been seen, and serves those who wait for them. Leases from before
+// give nothing back any more, as their permits are back (TestCancelAfterResetGivesNothingBack). Permits that are out with
+// AlgorithmConcurrency stay out: only their leases give them back.
 func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 
 // Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called.

@@ -322,7 +322,10 @@ func TestTopAndAll(t *testing.T) {
 			if got.ID == "" {
 				t.Error("a key has no ID")
 			}
-			if got.ID = ""; got != want {
+			if got.Held.String() != "10/h, burst 10" {
+				t.Errorf("it is held to %v", got.Held)
+			}
+			if got.ID, got.Held = "", want.Held; got != want {
 				t.Errorf("%d: %+v, want %+v", i, got, want)
 			}
 		}

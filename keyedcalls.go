@@ -120,6 +120,9 @@ func (k *keyed) refund(h table.Hash, n int64) {
 			}
 			continue
 		}
+		if n == resetAll {
+			k.resets.note(h)
+		}
 		if slot != nil {
 			t := k.termsWith(slot.Tag())
 			t.packed.refund(slot.State(), k.now(), n)

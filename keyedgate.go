@@ -149,6 +149,9 @@ func (g *keyGate) refund(n int64) (alive bool) {
 		return false
 	}
 	defer g.unlock()
+	if n == resetAll {
+		g.keyed.resets.note(g.key)
+	}
 	g.touched, g.changed = now, now
 	g.meter.refund(now, n)
 	g.meter.replan()

@@ -2,16 +2,19 @@ package weir
 
 import (
 	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/table"
 )
 
-// under is what permits of a key were taken under: a limit, and how often states have moved to another one by then.
+// under is what permits of a key were taken under: a limit, and how often states have moved to another one, and keys have been
+// reset, by then.
 type under struct {
-	terms *terms
-	moves uint32
+	terms  *terms
+	moves  uint32
+	resets uint64
 }
 
 // taking is how to give back permits that were taken.
@@ -29,7 +32,44 @@ func (k *keyed) movesOf(h table.Hash) *atomic.Uint32 {
 }
 
 // under is what permits that are taken now are taken under. The state of the key must be locked.
-func (k *keyed) under(h table.Hash, t *terms) under { return under{t, k.movesOf(h).Load()} }
+func (k *keyed) under(h table.Hash, t *terms) under {
+	return under{t, k.movesOf(h).Load(), k.resets.count.Load()}
+}
+
+// mostResets is how many resets are remembered at least.
+const mostResets = 1 << 15
+
+// resets remembers which keys were reset lately: permits that were taken before must not come back once more.
+type resets struct {
+	count atomic.Uint64
+	mu    sync.Mutex
+	// Which of all resets was the last one of a key: of those since the first that is remembered, and of those since another one.
+	earlier, later map[table.Hash]uint64
+	first, second  uint64
+}
+
+// note is called for a key that is reset, under the lock of its state.
+func (r *resets) note(h table.Hash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.count.Load() + 1
+	if r.later == nil || len(r.later) >= mostResets {
+		r.earlier, r.first = r.later, r.second
+		r.later, r.second = make(map[table.Hash]uint64), n
+	}
+	r.later[h] = n
+	r.count.Store(n)
+}
+
+// since tells whether a key was reset after so many resets of all keys, or may have been, as that is not remembered any more.
+func (r *resets) since(h table.Hash, count uint64) bool {
+	if r.count.Load() == count { // nearly always
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return count+1 < r.first || r.earlier[h] > count || r.later[h] > count
+}
 
 func (g *gate) under() under {
 	if g.keyed == nil {
@@ -62,7 +102,12 @@ func faster(a, b Rate) bool {
 // If the state was held to another limit meanwhile, it is not known how many of them have been regained. A bucket then
 // gives back what is missing even if they were regained at the fastest rate that there has ever been. Windows give
 // them back if all limits have the same windows, or if the one that they were taken under has those of t.
+//
+// What was taken before the key was reset has come back then.
 func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
+	if k.resets.since(c.key, c.under.resets) {
+		return
+	}
 	moved := k.movesOf(c.key).Load() - c.under.moves
 	same := moved == 0 && c.under.terms == t
 	switch {

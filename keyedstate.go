@@ -27,6 +27,7 @@ type keyed struct {
 	busy      []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
 	overrides atomic.Int64
 	moves     moves
+	resets    resets
 	fastest   atomic.Pointer[terms] // of all limits that there have ever been
 	mixed     atomic.Bool           // whether there have been windows of several lengths
 	closed    atomic.Bool

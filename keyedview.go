@@ -67,11 +67,16 @@ type KeyState[K comparable] struct {
 	// while there is room.
 	Key   K
 	Named bool
-	// ID stands for the key: it is the same as long as the limiter lives, and tells nothing about the key.
+	// ID stands for the key: it is the same in all limiters of the process for keys of this type, and tells nothing about the
+	// key.
 	ID string
 	// Limit, Remaining and ResetAfter are those of a decision now.
 	Limit, Remaining int64
 	ResetAfter       time.Duration
+	// RetryAfter is when a permit is available at the earliest, 0 if one is.
+	RetryAfter time.Duration
+	// Held is the limit that the key is held to.
+	Held Limit
 	// Queued is how many permits those who wait for the key are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
@@ -137,11 +142,45 @@ func (h leastFirst[K]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) } //nolint:errcheck,forcetypeassert // Top's
 func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from this heap") }
 
+// State tells what is known of one key, which is Named in the answer, without holding it to another limit as Peek does. It
+// answers false if the key is not tracked: then all permits are available, and Held is the limit that NewKeyedFunc's function
+// answers for it, or that of the options.
+func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
+	of := keyState{hash: k.hash(key)}
+	shard := k.states.Lock(of.hash)
+	slot := shard.Find(of.hash)
+	if tracked = slot != nil; tracked {
+		k.lookAt(&of, slot, shard.Index(), k.now())
+	}
+	shard.Unlock()
+	if !tracked {
+		t, why := k.termsOf(key)
+		if why == ReasonInvalid {
+			t = k.base
+		}
+		of.held, of.decision = t.limit, k.decision(t, t.fresh(0))
+	}
+	s = k.named(&of)
+	s.Key, s.Named = key, true
+	return s, tracked
+}
+
 // keyState is what the table knows of a key.
 type keyState struct {
 	hash     table.Hash
 	gate     *keyGate // nil, or where the rest is
+	held     Limit
 	decision Decision
+}
+
+// lookAt reads the state in a slot, whose shard must be locked.
+func (k *keyed) lookAt(s *keyState, slot table.Slot, shard int, now int64) {
+	if slot.Tag() == raisedTag {
+		s.gate = k.busy[shard][s.hash]
+		return
+	}
+	t := k.termsWith(slot.Tag())
+	s.held, s.decision = t.limit, k.decision(t, t.packed.peek(slot.State(), now, 0))
 }
 
 // look appends the states of some keys, and moves the cursor behind them.
@@ -149,14 +188,8 @@ func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more boo
 	now := k.now()
 	shard := c.Shard()
 	more = k.states.Next(c, func(h table.Hash, slot table.Slot) bool {
-		s := keyState{hash: h}
-		if slot.Tag() == raisedTag {
-			s.gate = k.busy[shard][h]
-		} else {
-			t := k.termsWith(slot.Tag())
-			s.decision = k.decision(t, t.packed.peek(slot.State(), now, 0))
-		}
-		states = append(states, s)
+		states = append(states, keyState{hash: h})
+		k.lookAt(&states[len(states)-1], slot, shard, now)
 		return true
 	})
 	return states, more
@@ -166,17 +199,19 @@ func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more boo
 func (k *Keyed[K]) named(of *keyState) (s KeyState[K]) {
 	s.ID = fmt.Sprintf("%016x", of.hash.Fingerprint())
 	d := of.decision
+	s.Held = of.held
 	if g := of.gate; g != nil {
 		g.lock()
 		now := g.now()
 		d = g.decision(g.gate.peek(now, 0))
+		s.Held = g.terms.limit
 		s.Queued, s.Waiters = g.queue.Permits(), g.queue.Len()
 		if g.normal != nil {
 			s.Overridden = time.Duration(max(g.until-now, 0))
 		}
 		g.unlock()
 	}
-	s.Limit, s.Remaining, s.ResetAfter = d.Limit, d.Remaining, d.ResetAfter
+	s.Limit, s.Remaining, s.ResetAfter, s.RetryAfter = d.Limit, d.Remaining, d.ResetAfter, d.RetryAfter
 	s.Key, s.Refused, s.Named = k.names.Lookup(of.hash)
 	return s
 }
