@@ -104,6 +104,7 @@ type Breaker struct {
 
 	lock     sync.Mutex // for transitions
 	since    time.Time
+	why      string // the error of the last call that has failed, while it is open
 	opened   uint64
 	openedAt int64
 	closedAt int64
@@ -170,6 +171,8 @@ type BreakerStats struct {
 	State BreakerState `json:"state"`
 	// Since is when the store became unavailable, or available again: when the breaker opened or closed last, or was made.
 	Since time.Time `json:"since"`
+	// Error is why the store was found unavailable last, "" while it is available.
+	Error string `json:"error,omitempty"`
 	// Opened is how often it has opened: once for an outage, however many probes failed.
 	Opened uint64 `json:"opened"`
 	// Asked is how many calls were let through, of which Failed were failures.
@@ -184,7 +187,7 @@ func (b *Breaker) Stats() BreakerStats {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return BreakerStats{
-		State: b.state(), Since: b.since, Opened: b.opened,
+		State: b.state(), Since: b.since, Error: b.why, Opened: b.opened,
 		Asked: b.asked.Load(), Failed: b.failed.Load(), FastFailed: b.fastFailed.Load(),
 	}
 }
@@ -298,7 +301,7 @@ func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
 	}
 	switch {
 	case p.probe():
-		b.probed(p, outcome)
+		b.probed(p, outcome, err)
 	case outcome == outcomeAnswered && p.word == b.word.Load():
 		b.row.Store(0)
 	case outcome == outcomeFailed && p.word == b.word.Load() && b.row.Add(1) >= int64(b.o.Failures):
@@ -345,7 +348,7 @@ func (b *Breaker) open(p pass, err error) {
 		cooldown = b.doubled()
 	}
 	b.opened++
-	b.since, b.openedAt = time.Now(), now
+	b.since, b.openedAt, b.why = time.Now(), now, err.Error()
 	b.row.Store(0)
 	b.wait(now, cooldown)
 	b.lock.Unlock()
@@ -371,7 +374,7 @@ func jittered(d time.Duration) time.Duration {
 }
 
 // probed closes the breaker, or opens it again.
-func (b *Breaker) probed(p pass, what outcome) {
+func (b *Breaker) probed(p pass, what outcome, err error) {
 	b.lock.Lock()
 	if b.word.Load() != p.word { // another probe was let through since
 		b.lock.Unlock()
@@ -380,12 +383,13 @@ func (b *Breaker) probed(p pass, what outcome) {
 	now := steadyNow(b.o.Clock)
 	switch what {
 	case outcomeFailed:
+		b.why = err.Error()
 		b.wait(now, b.doubled())
 	case outcomeNothing: // soon another one, but not at once: callers who give up could be in turns
 		b.turn(BreakerOpen, now+int64(jittered(b.o.Cooldown)))
 	case outcomeAnswered:
 		b.row.Store(0)
-		b.since, b.closedAt, b.reclosed = time.Now(), now, true
+		b.since, b.closedAt, b.reclosed, b.why = time.Now(), now, true, ""
 		if b.back != nil {
 			b.back()
 		}

@@ -184,7 +184,8 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 	want := func(state store.BreakerState, asked, failed, fast, opened uint64) {
 		t.Helper()
 		s := b.Stats()
-		if s.State != state || s.Asked != asked || s.Failed != failed || s.FastFailed != fast || s.Opened != opened || s.Since.IsZero() {
+		if s.State != state || s.Asked != asked || s.Failed != failed || s.FastFailed != fast || s.Opened != opened || s.Since.IsZero() ||
+			(s.Error == "") != (state == store.BreakerClosed) {
 			t.Fatalf("%+v, want %v, %d asked, %d failed, %d fast, %d opened", s, state, asked, failed, fast, opened)
 		}
 	}

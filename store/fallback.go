@@ -247,7 +247,13 @@ func (f *fallback) undo(charges []Charge, since int64) {
 	defer f.lock.Unlock()
 	f.collect(charges, true)
 	defer clear(f.charges)
-	f.giveBack(since)
+	for i := range f.charges {
+		c := &f.charges[i]
+		key := memoryKey{c.Policy, c.Key}
+		before := f.memory.lacking(key)
+		_ = f.memory.Return(f.ctx, Loan{Charge: *c, Taken: since}, c.N) // fails after Close only
+		c.N = min(c.N, before-f.memory.lacking(key))                    // the rest has come back, and any debt is of others
+	}
 	f.forgive()
 }
 

@@ -200,6 +200,29 @@ func TestFallbackClaims(t *testing.T) {
 	}
 }
 
+// TestFallbackUndoForgivesItsOwn undoes a request when its permits, or some of them, have come back: what others owe is still told.
+func TestFallbackUndoForgivesItsOwn(t *testing.T) {
+	for after, want := range map[time.Duration]int64{0: 30, 200 * time.Millisecond: 30, 2 * time.Second: 30} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newLocalFallback(t, 100)
+			c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(100)}, Fail: FailLocal, N: 20}
+			since := f.memory.time()
+			f.mustDecide(t, fallbackTake, c)
+			time.Sleep(after) // 50 in a second have come back
+			f.prune(10)
+			other := c
+			other.N = want
+			if _, ds := f.mustDecide(t, fallbackTake, other); !ds[0].Allowed {
+				t.Fatalf("%+v", ds)
+			}
+			f.undo([]Charge{c}, since)
+			if claims, _ := f.claimSome(); len(claims) != 1 || claims[0].charge.N != want {
+				t.Errorf("after %v: %+v, want %d", after, claims, want)
+			}
+		})
+	}
+}
+
 // TestFallbackIsBounded has an outage with ever new keys: neither the keys nor the debts are more than there may be.
 func TestFallbackIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

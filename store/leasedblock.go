@@ -12,6 +12,7 @@ type leasedBlock struct {
 	taken    int64 // when it was taken, by the clock of the inner store
 	deadline int64 // before which it must be spent
 	n, left  int64
+	back     int64 // how many permits were ever put back
 	end      int64 // when the last of it was spent, or later
 }
 
@@ -115,7 +116,8 @@ func (e *leasedKey) demand(now, left int64) int64 {
 }
 
 // putBack gives back n permits that were spent at the time since or later: to the oldest blocks that they can have come from, so
-// that they are not spent later than they may be. What may have come from a block that is forgotten stays spent.
+// that they are not spent later than they may be. What may have come from a block that is forgotten stays spent, and so does what
+// may have come from one that has all of its permits back, as others than those which came from it were put there.
 func (e *leasedKey) putBack(n, since, now int64) {
 	e.spent = max(0, e.spent-n)
 	if since <= e.forgotten {
@@ -132,9 +134,10 @@ func (e *leasedKey) putBack(n, since, now int64) {
 	}
 	for i := range e.blocks {
 		b := &e.blocks[i]
-		part := min(n, b.n-b.left)
+		part, most := min(n, b.n-b.left), min(n, b.n-b.left+b.back)
 		b.left += part
-		n -= part
+		b.back += part
+		n -= most
 	}
 	e.tidy(now)
 }

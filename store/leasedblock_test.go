@@ -41,6 +41,56 @@ func TestLeasedPutBackIsNeverNewer(t *testing.T) {
 	}
 }
 
+// TestLeasedPutBackWhereOthersWerePutBack has a block filled by what came from another one: what did come from it is put into none
+// that is newer, where it would be spent on top of all that was taken there.
+func TestLeasedPutBackWhereOthersWerePutBack(t *testing.T) {
+	e := &leasedKey{
+		plan:   newLeased(t, newMemoryStore(t), LeasedOptions{}).mustPlan(t, minutely),
+		past:   []leasedBlock{{deadline: 50, n: 1, end: 40}, {deadline: 55, n: 1, end: 20}},
+		blocks: []leasedBlock{{deadline: 200, n: 10, left: 6}},
+	}
+	e.putBack(1, 10, 60) // came from the second
+	e.putBack(1, 30, 60) // came from the first
+	if len(e.blocks) != 2 || e.blocks[0].left != 1 || e.blocks[1].left != 6 {
+		t.Errorf("%+v", e.blocks)
+	}
+	e.putBack(2, 30, 60) // one of which came from the newest for sure
+	if e.blocks[1].left != 7 {
+		t.Errorf("%+v", e.blocks)
+	}
+}
+
+// TestLeasedPutBackAfterRefund has permits of an older block refunded into another one, which is full then: what was spent from that
+// is not put into a newer one when it is undone.
+func TestLeasedPutBackAfterRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeased(t, newMemoryStore(t), LeasedOptions{})
+		defer l.Close()
+		charges, decisions := []Charge{{Policy: "p", Key: "k", Limit: minutely, N: 3}}, make([]weir.Decision, 1)
+		since := l.now()
+		if err := l.Take(t.Context(), charges, decisions); err != nil || !decisions[0].Allowed {
+			t.Fatalf("%v, %+v", err, decisions)
+		}
+		hash := l.hashOf("p", "k")
+		s := &l.shards[l.shardAt(hash)]
+		s.lock.Lock()
+		e := s.find(hash, "p", "k")
+		now := l.now()
+		e.past = nil
+		e.blocks = []leasedBlock{{deadline: now + 50, n: 5, left: 2}, {deadline: now + 200, n: 10, left: 6}}
+		s.lock.Unlock()
+		if err := l.Refund(t.Context(), charges); err != nil { // of permits from a block that is forgotten
+			t.Fatal(err)
+		}
+		l.giveBackSince(charges, since)
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		if len(e.blocks) != 2 || e.blocks[0].left != 5 || e.blocks[1].left != 6 {
+			t.Errorf("%+v", e.blocks)
+		}
+	})
+}
+
 // TestLeasedRefusalLosesNothing asks for twice as many permits as come back: nearly all are granted, for a few calls.
 func TestLeasedRefusalLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

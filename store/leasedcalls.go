@@ -88,6 +88,7 @@ func (l *Leased) Refund(ctx context.Context, charges []Charge) error {
 				if b := &e.blocks[i]; b.deadline > now {
 					back := min(c.N, b.n-b.left)
 					b.left += back
+					b.back += back
 					c.N -= back
 				}
 			}

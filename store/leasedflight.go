@@ -126,8 +126,8 @@ func (l *Leased) fly(s *leasedShard, e *leasedKey, f leasedFlight) {
 		if f.ahead {
 			l.ahead.Add(-1)
 		}
-		now := l.now()
 		s.lock.Lock()
+		now := l.now() // not before, as it counts for those who have come meanwhile
 		back := e.land(&f, loan, d, err, s.closed, now)
 		e.inFlight = false
 		ok = false

@@ -18,7 +18,8 @@ func TestLeasedNeverAbove(t *testing.T) {
 	const rounds = 4
 	granted, refused, lends := int64(0), int64(0), int64(0)
 	for seed := range uint64(rounds) {
-		rng := rand.New(rand.NewPCG(seed, rand.Uint64()))
+		chance := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, chance))
 		for _, limit := range leasedLimits(rng) {
 			term := []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}[rng.IntN(3)]
 			slowest := []time.Duration{0, time.Millisecond, 40 * time.Millisecond, 700 * time.Millisecond}[seed%4]
@@ -38,7 +39,7 @@ func TestLeasedNeverAbove(t *testing.T) {
 				died.Stop()
 				f.close()
 				if flaw := f.flaw(); flaw != "" {
-					t.Errorf("seed %d, %v, Term %v, delays up to %v, tide %v: %s", seed, limit, term, slowest, tide, flaw)
+					t.Errorf("seed %d %d, %v, Term %v, delays up to %v, tide %v: %s", seed, chance, limit, term, slowest, tide, flaw)
 				}
 				granted, refused = granted+f.total(), refused+f.short
 				for _, net := range f.nets {

@@ -189,7 +189,7 @@ func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []lo
 		case eventTake:
 			charges[0].N = e.n
 			if err = m.Take(ctx, charges, ds); !ds[0].Allowed {
-				continue
+				e.kind, e.n = eventDebit, 0 // it has changed the limit
 			}
 		case eventLend:
 			var l store.Loan

@@ -96,7 +96,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 			return err
 		}
 		if !allowed {
-			return c.leave()
+			return c.adopt()
 		}
 		var taken []*lockedKey
 		for i := range c.keys {
@@ -108,7 +108,7 @@ func (s *Locked) Take(ctx context.Context, charges []Charge, decisions []weir.De
 		}
 		switch len(taken) {
 		case 0:
-			return c.leave()
+			return c.adopt()
 		case 1:
 			return c.write(taken[0])
 		}
@@ -153,6 +153,7 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 		} else if _, keep := k.rec.ready(c.now, nil); keep {
 			k.kept = k.rec.clone()
 		}
+		k.changed = k.rec.terms.text != t.text
 		k.rec.ready(c.now, t)
 		*d = DecisionOf(charge, t.most, k.rec.peek(charge.N))
 		if d.Allowed && reserve && k.rec.full() {
@@ -162,6 +163,16 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 		allowed = allowed && d.Allowed
 	}
 	return allowed, nil
+}
+
+// adopt is leave, except that keys are held to the limits of the charges from now on.
+func (c *call) adopt() error {
+	for i := range c.keys {
+		if k := &c.keys[i]; k.changed {
+			k.kept = k.rec
+		}
+	}
+	return c.leave()
 }
 
 // leave writes what time has changed where the request takes nothing.
@@ -193,7 +204,7 @@ func (s *Locked) Reserve(
 			return failure
 		}
 		if !granted {
-			return c.leave()
+			return c.adopt()
 		}
 		id, expires = rand.Text(), 0
 		for i := range c.keys {

@@ -40,6 +40,8 @@ type lockedKey struct {
 	locked bool
 	rec    *record // nil if there is none
 	kept   *record // what to keep of it if nothing is taken; nil if nothing has changed
+	// changed tells that it was held to another limit before.
+	changed bool
 }
 
 // call is one attempt of a call of a Locked: it locks some keys, in the order of their names, and writes or unlocks each of

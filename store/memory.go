@@ -181,6 +181,9 @@ func (m *Memory) decide(
 		}
 	}
 	if allowed, err := m.judge(charges, decisions, now, expiry != 0); !allowed || err != nil {
+		if err == nil {
+			m.adopt(charges, now)
+		}
 		return "", 0, err
 	}
 	added := 0
@@ -212,6 +215,19 @@ func (m *Memory) decide(
 		m.reclaim(now, m.maxKeys)
 	}
 	return id, expires, nil
+}
+
+// adopt makes what is kept for charges that were refused held to their limits from now on.
+func (m *Memory) adopt(charges []Charge, now int64) {
+	for i, e := range m.found {
+		if e == nil {
+			continue
+		}
+		if t, _ := e.termsOf(&charges[i]); e.terms != t { // it was checked
+			e.ready(now, t)
+			m.due(e)
+		}
+	}
 }
 
 // judge decides on each of the charges without taking anything, and answers whether all are allowed. What is kept for them

@@ -99,7 +99,9 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 	clock := newVirtual()
 	small := newMemory(t, store.MemoryOptions{Clock: clock, MaxKeys: 20})
 	large := newMemory(t, store.MemoryOptions{Clock: clock})
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
 	full := 0
 	limits := []weir.Limit{
 		{Rate: weir.PerSecond(1), Burst: 3},

@@ -91,7 +91,9 @@ func drive(t testing.TB, rng *rand.Rand, r *record, steps int, each func(r *reco
 
 // TestRecordsAreReadAsTheyWereWritten writes records of every algorithm after random histories.
 func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
 	limits := someLimits(t)
 	for _, l := range limits {
 		held := mustTerms(t, l)

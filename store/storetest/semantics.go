@@ -79,6 +79,40 @@ func testRetryAfter(s *suite) {
 	}
 }
 
+// testRefusedUnderAnotherLimit: a limit that is raised holds for a key that has nothing left from the first request on, also
+// if that is refused: permits come back as fast as it says from then on.
+func testRefusedUnderAnotherLimit(s *suite) {
+	window := 400 * time.Millisecond
+	for name, slow := range map[string]weir.Limit{
+		tokenBucket:    {Rate: weir.Per(2, time.Hour)},
+		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, time.Hour)},
+	} {
+		fast := slow
+		fast.Rate = weir.Per(2, window)
+		c := s.charge(name+", raised", "key", slow, 2)
+		if d := s.take(s.Store, c)[0]; !d.Allowed {
+			s.Errorf("%s: %+v", name, d)
+			continue
+		}
+		c.Limit, c.N = fast, 1
+		d := s.take(s.Store, c)[0]
+		if d.Allowed || d.RetryAfter <= 0 || d.RetryAfter > 2*window {
+			s.Errorf("%s, raised: %+v", name, d)
+			continue
+		}
+		if s.Advance == nil {
+			s.until(name+" grants under the limit that was raised", time.Millisecond, func() bool {
+				return s.take(s.Other, c)[0].Allowed
+			})
+			continue
+		}
+		s.Advance(d.RetryAfter)
+		if d := s.take(s.Other, c)[0]; !d.Allowed {
+			s.Errorf("%s, raised, on time: %+v", name, d)
+		}
+	}
+}
+
 func testEdges(s *suite) {
 	const n = 5
 	for name, l := range s.limits(n) {

@@ -96,6 +96,7 @@ func run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"EveryAlgorithmGrantsItsLimit", testGrants},
 		{"PermitsComeBackAfterRetryAfter", testRetryAfter},
 		{"Histories", testHistories},
+		{"RefusedUnderAnotherLimit", testRefusedUnderAnotherLimit},
 		{"ProbeNeverNegativeOversized", testEdges},
 		{"Misuse", testMisuse},
 		{"KeysAreApart", testKeysAreApart},
