@@ -32,6 +32,14 @@ type EngineOptions struct {
 	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
 	// does. Default: nil, then sets with such policies are refused.
 	Durable store.Queued
+	// OnRefused is told of every verdict that refuses, but not of probes, nor of requests whose callers have gone, and
+	// answers what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. It is
+	// called by the goroutine of the request, which it holds up, before the Observer, and must neither change nor keep what
+	// it gets. The requests are those that were decided on as one step; there are none if the caller has named the policy.
+	// Default: nil, nobody is told, and the ID is 0.
+	OnRefused func(requests []*Request, v *Verdict) uint64
+	// Observer is told of every decision. It costs two readings of the clock for each. Default: nil, nobody is.
+	Observer Observer
 	// Alone keeps the limits of all policies in this process, whatever Consistency, Durability, Store and Durable are: for tests
 	// of a set, for replays and where there is one process only. Default: false.
 	Alone bool
@@ -70,6 +78,7 @@ type EngineOptions struct {
 type Engine struct {
 	options  EngineOptions
 	clock    *lockoutClock
+	watched  bool // by Observer or OnRefused
 	live     atomic.Pointer[snapshot]
 	sampled  atomic.Uint64
 	closed   atomic.Bool
@@ -78,6 +87,7 @@ type Engine struct {
 	unending context.Context // of what has none
 	states   store.Store     // of limits that are kept for several processes: Store, or a Divided over that and Durable
 	queued   store.Queued    // the same, if there is a Durable
+	latency  latency
 	counts   struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
 	loading     sync.Mutex

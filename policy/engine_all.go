@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -45,11 +46,15 @@ func (e *Engine) decideAll(ctx context.Context, requests []*Request, v *Verdict,
 		e.decide(ctx, requests, v, reserve)
 		return
 	}
+	began := time.Now()
 	for range requests {
 		e.counts.requests.Add()
 	}
 	e.refused(len(requests))
 	v.refuseAll(e.live.Load())
+	if e.watching(v) {
+		e.decided(ctx, requests, v, began)
+	}
 }
 
 // refuseAll refuses requests that are too many, or have too many charges.

@@ -15,6 +15,9 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	for i := range w.items {
 		it := &w.items[i]
 		if it.first < 0 {
+			if it.waved() && v.Allowed {
+				it.policy.waved(w.key(it))
+			}
 			continue
 		}
 		counts := it.policy.state.counts
@@ -32,6 +35,12 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 			by = i
 		}
 		counts.refused.Add()
+		if v.full(it) {
+			counts.full.Add()
+		}
+		if refusals := it.policy.state.refusals; refusals != nil {
+			refusals.note(w.key(it))
+		}
 		if it.policy.Lockout != nil {
 			e.noteRefusal(v, it)
 		}
@@ -48,6 +57,14 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 	}
 }
 
+// waved counts a request that a policy has let pass whatever it asks for.
+func (p *livePolicy) waved(key []byte) {
+	p.state.counts.granted.Add()
+	if p.Lockout != nil {
+		p.state.lockouts.granted(key)
+	}
+}
+
 // compare asks policies in shadow and candidates about requests that so many policies have refused, the last of them being that
 // of the item by.
 func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
@@ -59,6 +76,8 @@ func (e *Engine) compare(ctx context.Context, v *Verdict, refusing, by int) {
 		case it.policy.Mode == ModeShadow:
 			switch {
 			case !v.Allowed:
+			case it.lifted():
+				it.policy.state.counts.granted.Add()
 			case it.policy.shared:
 				e.shadowShared(ctx, w, it)
 			default:
@@ -104,6 +123,16 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 func (v *Verdict) limits(it *item) bool {
 	for j := it.first; j < it.end; j++ {
 		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// full tells whether a policy refuses because no other key can be tracked.
+func (v *Verdict) full(it *item) bool {
+	for j := it.first; j < it.end; j++ {
+		if v.Parts[j].Decision.Reason == weir.ReasonTableFull && !v.Parts[j].shared {
 			return true
 		}
 	}

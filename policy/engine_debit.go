@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
@@ -29,6 +30,20 @@ import (
 // [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and
 // candidates are asked as by TakeAll.
 func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
+	if !e.watching(v) {
+		e.debitAll(ctx, requests, v)
+		return
+	}
+	began := time.Now()
+	e.debitAll(ctx, requests, v)
+	e.decided(ctx, requests, v, began)
+	if o := v.work.observer; o != nil {
+		v.work.observer = nil
+		o.Settled(v, 0)
+	}
+}
+
+func (e *Engine) debitAll(ctx context.Context, requests []*Request, v *Verdict) {
 	s := e.live.Load()
 	for range requests {
 		e.counts.requests.Add()
@@ -83,7 +98,7 @@ func (v *Verdict) bindMissed() {
 func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	w := &v.work
 	for i := range w.items {
-		if it := &w.items[i]; it.first >= 0 && !v.missed(it) {
+		if it := &w.items[i]; it.first >= 0 && !v.missed(it) || it.waved() {
 			it.policy.state.counts.granted.Add()
 		}
 	}

@@ -46,6 +46,7 @@ func (e *Engine) refused(requests int) {
 
 // canceled counts the requests of a verdict as canceled.
 func (e *Engine) canceled(v *Verdict) {
+	v.work.canceled = true
 	for range v.work.limited {
 		e.counts.canceled.Add()
 	}
@@ -81,6 +82,7 @@ func (v *Verdict) chargeAll(requests int) bool {
 			if it.barred() && v.own.Reason == weir.ReasonNone { // the first one that failed binds
 				v.own = it.refusal()
 			}
+		case it.lifted():
 		default:
 			v.chargeItem(it, &w.snapshot.set.Rules[it.rule])
 		}
@@ -148,8 +150,18 @@ func (e *Engine) shed(v *Verdict) bool {
 	return false
 }
 
-// decide decides on requests as one step.
+// decide decides on requests as one step, and tells of it.
 func (e *Engine) decide(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
+	if !e.watching(v) {
+		e.decideNow(ctx, requests, v, reserve)
+		return
+	}
+	began := time.Now()
+	e.decideNow(ctx, requests, v, reserve)
+	e.decided(ctx, requests, v, began)
+}
+
+func (e *Engine) decideNow(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
 	s := e.live.Load()
 	for _, r := range requests {
 		e.sample(ctx, s, r)
@@ -194,17 +206,35 @@ func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
 	return true
 }
 
+// waved tells whether a policy that is enforced lets the request pass whatever it asks for.
+func (it *item) waved() bool { return it.lifted() && it.failed == nil && it.policy.Mode == ModeEnforce }
+
+// addUncharged makes parts of a policy that has none, to say why it refuses.
+func (v *Verdict) addUncharged(it *item) {
+	it.first = len(v.Parts)
+	for j := range it.policy.limits {
+		v.Parts = append(v.Parts, Part{
+			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: &v.work.snapshot.set.Rules[it.rule],
+			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1,
+		})
+	}
+	it.end = len(v.Parts)
+}
+
 // lockedOut tells whether some policy shuts out the request.
 func (v *Verdict) lockedOut(now int64) (some bool) {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
-		if it.first < 0 || it.policy.Lockout == nil {
+		if it.policy.Lockout == nil || it.first < 0 && !it.waved() {
 			continue
 		}
 		rest := it.policy.state.lockouts.rest(w.key(it), now)
 		if rest <= 0 {
 			continue
+		}
+		if it.first < 0 {
+			v.addUncharged(it)
 		}
 		for j := it.first; j < it.end; j++ {
 			v.Parts[j].Decision = weir.Decision{
@@ -247,7 +277,9 @@ func (v *Verdict) peekRest() {
 // were not asked.
 func (v *Verdict) fillPeeked() {
 	for i := range v.Parts {
-		if p := &v.Parts[i]; p.shared {
+		if p := &v.Parts[i]; p.at < 0 {
+			p.Decision.Limit = mostOf(p.Policy.Limits[p.Limit].Limit)
+		} else if p.shared {
 			p.unask(v.work.sharing.asked[p.at].Limit)
 		} else {
 			p.peeked(&v.work.peeked[p.at])

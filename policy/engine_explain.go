@@ -39,10 +39,13 @@ func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanati
 			role = "shadow"
 		}
 		before := len(x.Limits)
-		if it.policy.shared {
+		switch {
+		case it.lifted():
+			x.Limits = s.explainLifted(x.Limits, w, it, role)
+		case it.policy.shared:
 			asked += it.end - it.first
 			x.Limits = e.explainShared(ctx, x.Limits, s, w, it, r, role, asked)
-		} else {
+		default:
 			x.Limits = s.explainLimits(x.Limits, w, it, r, role, it.policy.Limits, it.policy.limits, it.plans)
 		}
 		if v.Binding >= it.first && v.Binding < it.end && it.first >= 0 {
@@ -108,6 +111,9 @@ func (s *snapshot) explainLimits(
 			l.Tier = s.tierOf(it, l.Key, r)
 		}
 		l.Holds = plan.Limit().String()
+		if l.Override {
+			l.Holds = it.override.Limits[i].String()
+		}
 		d, _ := weir.PeekAll(nil,
 			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
 			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
@@ -122,11 +128,24 @@ func (s *snapshot) explainLimits(
 	return all
 }
 
+// explainLifted appends the limits of a policy that lets the request pass whatever it asks for.
+func (s *snapshot) explainLifted(all []ExplainedLimit, w *work, it *item, role string) []ExplainedLimit {
+	for i := range it.policy.limits {
+		l := it.explained(w, &s.set.Rules[it.rule], it.policy.Limits[i].Name, role)
+		l.Holds, l.Before, l.After, l.Would = holdsUnlimited, mostPermits, mostPermits, "anything"
+		l.Decision = noLimit()
+		l.Decision.Policy = it.policy.limits[i].name
+		all = append(all, l)
+	}
+	return all
+}
+
 // explained is what is known of a limit without asking it.
 func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimit {
 	l := ExplainedLimit{
 		Policy: it.policy.Name, Limit: limit, Rule: rule.Name, Role: role,
 		Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
+		Override: role != "candidate" && it.override != nil,
 	}
 	if role != "candidate" && it.policy.shared {
 		l.Consistency, l.Durability = it.policy.Consistency, it.policy.Durability
@@ -157,7 +176,7 @@ func keyFrom(p *livePolicy, rule *Rule) string {
 // tierOf is the tier whose limits hold for a request, "" if there is none or its key has limits of its own.
 func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	p := it.policy
-	if _, own := p.Keys[key]; own || p.TierBy == nil {
+	if _, own := p.Keys[key]; own || p.TierBy == nil || it.override != nil {
 		return ""
 	}
 	s.index.bind(r, it.rule)

@@ -27,6 +27,12 @@ type work struct {
 	limited  int    // how many of them some policy holds for
 	exempted uint64 // which of them rules have freed
 
+	chances  chances
+	canceled bool       // the caller has gone
+	told     []*Request // memory for what others are told
+	observer Observer   // to be told of the end, nil for nobody
+	allowed  time.Time  // when the request was, if there is one
+
 	clientFrom, clientTo int // the key ClientIP of the request in keys, if there is one
 
 	sharing sharing
@@ -46,6 +52,7 @@ type item struct {
 	total      int64        // the cost with that of the items that have joined
 	plans      []*weir.Plan // nil for those of the policy
 	variant    []Limit      // the same, of a policy that is shared
+	override   *override    // that holds for the key, nil if there is none
 	first, end int          // of its parts in Verdict.Parts, if it is enforced
 	failed     error        // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
 	locked     time.Duration
@@ -133,7 +140,8 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (freed bo
 func (v *Verdict) begin(s *snapshot) {
 	w := &v.work
 	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
-	v.own = weir.Decision{}
+	v.own, v.RefusalID = weir.Decision{}, 0
+	w.canceled, w.observer = false, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
 	w.limited, w.exempted = 0, 0
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
@@ -192,16 +200,48 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 	if it.failed == nil {
 		it.cost, it.failed = costOf(cost, r)
 	}
-	if it.failed == nil && p.TierBy != nil {
-		it.failed = w.chooseTier(&it, r)
-	}
-	if it.failed == nil && (p.LimitBy == nil || !it.bring(r)) {
-		w.chooseKey(&it)
+	if it.failed == nil {
+		if t := p.overrides.table.Load(); t != nil {
+			it.override = p.overrides.find(t, w.key(&it))
+		}
+		switch {
+		case it.override != nil:
+			w.chooseOverridden(&it, r)
+		case p.TierBy == nil && p.LimitBy == nil:
+			w.chooseKey(&it)
+		default:
+			w.choose(&it, r)
+		}
 	}
 	if it.failed == nil && w.from > 0 {
 		w.join(&it)
 	}
 	w.items = append(w.items, it)
+}
+
+// choose looks for limits that hold instead of those of the policy.
+func (w *work) choose(it *item, r *Request) {
+	p := it.policy
+	if p.TierBy != nil {
+		it.failed = w.chooseTier(it, r)
+	}
+	if it.failed == nil && (p.LimitBy == nil || !it.bring(r)) {
+		w.chooseKey(it)
+	}
+}
+
+// chooseOverridden is choose where there is an override. The limits of this process know of it themselves, and need what holds
+// when it has ended, if that can be told.
+func (w *work) chooseOverridden(it *item, r *Request) {
+	switch {
+	case it.lifted():
+	case it.policy.shared:
+		it.variant = it.override.Limits
+	default:
+		if w.choose(it, r); it.failed != nil {
+			it.failed, it.why, it.plans = nil, weir.ReasonNone, nil
+		}
+	}
 }
 
 // alike tells whether items have the same policy and key.
@@ -213,7 +253,7 @@ func (w *work) alike(a, b *item) bool {
 func (w *work) join(it *item) {
 	for i := range w.items[:w.from] {
 		if first := &w.items[i]; first.joined < 0 && first.failed == nil && w.alike(first, it) {
-			it.joined, it.plans, it.variant = int32(i), first.plans, first.variant
+			it.joined, it.plans, it.variant, it.override = int32(i), first.plans, first.variant, first.override
 			return
 		}
 	}
@@ -234,7 +274,7 @@ func (w *work) chooseKey(it *item) {
 }
 
 // usual tells whether the limits of an item are those that the policy has for everybody.
-func (it *item) usual() bool { return it.plans == nil && it.variant == nil }
+func (it *item) usual() bool { return it.plans == nil && it.variant == nil && it.override == nil }
 
 func costOf(cost Number, r *Request) (int64, error) {
 	n := r.cost()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/store"
@@ -39,29 +40,52 @@ func (e *Engine) PeekKey(ctx context.Context, policy, key string, n int64, v *Ve
 }
 
 func (e *Engine) decideKey(ctx context.Context, policy, key string, n int64, v *Verdict, reserve bool) bool {
-	valid, ok := v.gatherKey(e.live.Load(), policy, key, n)
-	if !ok {
-		return false
+	if !e.watching(v) {
+		return e.decideKeyNow(ctx, policy, key, n, v, reserve)
 	}
+	began := time.Now()
+	ok := e.decideKeyNow(ctx, policy, key, n, v, reserve)
+	if ok {
+		e.decided(ctx, nil, v, began)
+	}
+	return ok
+}
+
+func (e *Engine) decideKeyNow(ctx context.Context, policy, key string, n int64, v *Verdict, reserve bool) bool {
+	valid, ok := v.gatherKey(e.live.Load(), policy, key, n)
+	if ok {
+		e.decideGathered(ctx, valid, v, reserve)
+	}
+	return ok
+}
+
+func (e *Engine) decideGathered(ctx context.Context, valid bool, v *Verdict, reserve bool) {
 	e.counts.requests.Add()
 	switch {
 	case !valid:
 		e.counts.refused.Add()
-		return true
+		return
 	case len(v.work.sharing.asked) > 0:
 		if e.takeShared(ctx, v, reserve) != nil {
 			e.counts.canceled.Add()
-			return true
+			v.work.canceled = true
+			return
 		}
 	case len(v.work.charges) > 0:
 		v.take(reserve)
-	default:
+	case !v.work.liftedSome():
 		e.counts.unlimited.Add()
 	}
 	for i := range v.work.items {
 		switch it := &v.work.items[i]; {
 		case v.refuses(it):
 			it.policy.state.counts.refused.Add()
+			if v.full(it) {
+				it.policy.state.counts.full.Add()
+			}
+			if refusals := it.policy.state.refusals; refusals != nil {
+				refusals.note(v.work.key(it))
+			}
 		case v.Allowed:
 			it.policy.state.counts.granted.Add()
 		}
@@ -69,7 +93,16 @@ func (e *Engine) decideKey(ctx context.Context, policy, key string, n int64, v *
 	if !v.Allowed {
 		e.counts.refused.Add()
 	}
-	return true
+}
+
+// liftedSome tells whether some policy lets the request pass whatever it asks for.
+func (w *work) liftedSome() bool {
+	for i := range w.items {
+		if w.items[i].lifted() {
+			return true
+		}
+	}
+	return false
 }
 
 // gatherKey makes the parts of a policy that the caller has named. It answers whether n is valid, and whether there is such a
@@ -94,8 +127,11 @@ func (v *Verdict) gatherKey(s *snapshot, policy, key string, n int64) (valid, ok
 		}
 	}
 	for i := range w.items {
-		v.Priority = max(v.Priority, w.items[i].policy.Priority)
-		v.chargeItem(&w.items[i], nil)
+		it := &w.items[i]
+		v.Priority = max(v.Priority, it.policy.Priority)
+		if it.first, it.end = -1, -1; !it.lifted() {
+			v.chargeItem(it, nil)
+		}
 	}
 	return true, true
 }
@@ -103,7 +139,11 @@ func (v *Verdict) gatherKey(s *snapshot, policy, key string, n int64) (valid, ok
 // addKey adds a policy whose key is the first bytes of all keys.
 func (w *work) addKey(p *livePolicy, key int, n int64) {
 	it := item{policy: p, rule: -1, joined: -1, to: key, cost: n, total: n}
-	w.chooseKey(&it)
+	if it.override = p.overrides.of(w.key(&it)); it.override != nil && p.shared && !it.lifted() {
+		it.variant = it.override.Limits
+	} else {
+		w.chooseKey(&it)
+	}
 	w.items = append(w.items, it)
 }
 
@@ -131,9 +171,7 @@ func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.
 func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) (store.State, error) {
 	it := item{policy: p}
 	if p.shared {
-		if limits, ok := p.Keys[key]; ok {
-			it.variant = limits
-		}
+		it.variant = p.limitsFor(key)
 		return e.states.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
 	}
 	d, _ := weir.PeekAll(nil, p.chargeKey(nil, key, 0)[i])

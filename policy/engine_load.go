@@ -24,7 +24,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 			Option: "EngineOptions.OnExplain", Value: "nil", Accepted: "a function, as ExplainEvery is not 0",
 		}
 	}
-	e := &Engine{options: o, clock: newLockoutClock(o.Clock)}
+	e := &Engine{options: o, clock: newLockoutClock(o.Clock), watched: o.Observer != nil || o.OnRefused != nil}
 	e.states = o.Store
 	if o.Durable != nil {
 		d := store.NewDivided(o.Store, o.Durable)
@@ -77,6 +77,8 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 	}
 	s.bound()
 	s.replacePlans()
+	e.carryOverrides(old, s)
+	carryCounts(old, s)
 	e.live.Store(s)
 	if old == nil {
 		return nil, nil
@@ -133,9 +135,10 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 }
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
-// parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the policy
-// itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. It answers false,
-// and appends nothing, if there is no such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
+// parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the
+// policy itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. A key
+// that is unlimited for a while costs nothing: see [Engine.Override]. It answers false, and appends nothing, if there is no
+// such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
@@ -155,7 +158,10 @@ func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]
 }
 
 func (p *livePolicy) chargeKey(charges []weir.Charge, key string, n int64) []weir.Charge {
-	plans := p.keys[key]
+	if x := p.overrides.of([]byte(key)); x != nil && x.Unlimited {
+		return charges
+	}
+	plans := p.keys[key] // limits know of other overrides themselves
 	for i := range p.limits {
 		plan := p.limits[i].plan
 		if plans != nil {
@@ -176,14 +182,15 @@ func (e *Engine) Unlock(policy, key string) bool {
 	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
 }
 
-// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. The store that the
-// engine was given stays open, as verdicts that are still held have to be settled: close it after the last of them. Closing twice
-// is harmless. The error is always nil.
+// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. The store that
+// the engine was given stays open, as verdicts that are still held have to be settled: close it after the last of them.
+// Closing twice is harmless. The error is always nil.
 func (e *Engine) Close() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	e.closed.Store(true)
 	s := e.live.Load()
+	s.endOverrides()
 	for i := range s.live {
 		for _, l := range [][]liveLimit{s.live[i].limits, s.live[i].candidate} {
 			for j := range l {

@@ -2,25 +2,28 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
 )
 
-// Report answers the state of the engine. It looks at all limits, and holds up nobody.
+// Report answers the state of the engine. It looks at all limits, and holds up no request.
 func (e *Engine) Report() Report {
+	// A reload would hand on what the limits of the set before have counted while they are still looked at.
 	e.loading.Lock()
-	lastError, lastAttempt := e.lastError, e.lastAttempt
-	e.loading.Unlock()
+	defer e.loading.Unlock()
 	s := e.live.Load()
 	r := Report{
-		Version: s.version, Loaded: s.loaded, LastAttempt: lastAttempt,
+		Version: s.version, Loaded: s.loaded, LastAttempt: e.lastAttempt,
 		Requests: uint64(e.counts.requests.Sum()), Refused: uint64(e.counts.refused.Sum()), Exempt: uint64(e.counts.exempt.Sum()),
+		Latency:   e.latency.report(),
 		Unlimited: uint64(e.counts.unlimited.Sum()), Canceled: uint64(e.counts.canceled.Sum()),
 	}
-	if lastError != nil {
-		r.LastError = lastError.Error()
+	if e.lastError != nil {
+		r.LastError = e.lastError.Error()
 	}
 	for i := range s.live {
 		r.Policies = append(r.Policies, s.live[i].report(e.now()))
@@ -40,15 +43,11 @@ func (p *livePolicy) report(now int64) PolicyReport {
 		Failed:    uint64(c.failed.Sum()), Consistency: p.Consistency, Durability: p.Durability,
 		Unavailable: uint64(c.unavailable.Sum()), Expired: uint64(c.expired.Sum()), Unsettled: uint64(c.unsettled.Sum()),
 	}
-	for i := range p.limits {
-		if p.shared {
-			break
-		}
-		st := p.limits[i].state.limiter.Stats()
-		r.Keys += st.Keys
-		r.MaxKeys += st.MaxKeys
-		r.Queued += st.Queued
-	}
+	untracked, forgiven := c.untracked.Load(), c.forgiven.Load()
+	l := p.limited()
+	r.Keys, r.MaxKeys, r.Queued, r.Waiters = l.Keys, l.MaxKeys, l.Queued, int64(l.Waiters)
+	r.Untracked, r.Forgiven, r.Full = uint64(untracked+l.Untracked), addCapped(forgiven, l.Forgiven), uint64(c.full.Sum())
+	r.Overridden = p.overrides.sum()
 	if p.state.lockouts != nil {
 		r.Locked = p.state.lockouts.locked(now)
 	}
@@ -59,6 +58,45 @@ func (p *livePolicy) report(now int64) PolicyReport {
 		}
 	}
 	return r
+}
+
+// limited is what the limits of this process count: sums, except that requests are untracked by all limits at a time.
+func (p *livePolicy) limited() (sum weir.KeyedStats) {
+	for i := range p.limits {
+		if p.shared {
+			break
+		}
+		st := p.limits[i].state.limiter.Stats()
+		sum.Keys += st.Keys
+		sum.MaxKeys += st.MaxKeys
+		sum.Queued += st.Queued
+		sum.Waiters += st.Waiters
+		sum.Untracked = max(sum.Untracked, st.Untracked)
+		sum.Forgiven += min(st.Forgiven, math.MaxInt64-sum.Forgiven)
+	}
+	return sum
+}
+
+// addCapped is a sum that ends at the largest int64.
+func addCapped(a, b int64) uint64 { return uint64(a + min(b, math.MaxInt64-a)) }
+
+// carryCounts makes the counts of limits go on where those of limits that have gone have ended. Nothing can fail any more.
+func carryCounts(old, now *snapshot) {
+	if old == nil {
+		return
+	}
+	for i := range now.live {
+		p := &now.live[i]
+		at, ok := old.policies[p.Name]
+		if !ok || old.live[at].samePlaces(p) {
+			continue
+		}
+		before, after, c := old.live[at].limited(), p.limited(), p.state.counts
+		c.untracked.Add(before.Untracked - after.Untracked)
+		if forgiven := before.Forgiven - after.Forgiven; forgiven <= math.MaxInt64-c.forgiven.Load() {
+			c.forgiven.Add(forgiven)
+		}
+	}
 }
 
 // mostReported is how many keys a report names.

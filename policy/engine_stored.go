@@ -13,9 +13,6 @@ func (e *Engine) StoredCharges(policy, key string) ([]store.Charge, bool) {
 		return nil, false
 	}
 	p := &s.live[at]
-	it := item{policy: p}
-	if limits, ok := p.Keys[key]; ok {
-		it.variant = limits
-	}
+	it := item{policy: p, variant: p.limitsFor(key)}
 	return appendStored(nil, boundKey(key), &it), true
 }

@@ -9,11 +9,21 @@ import (
 )
 
 func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
-	s := e.live.Load()
-	e.sample(ctx, s, r)
-	e.counts.requests.Add()
 	one := [1]*Request{r}
-	if !e.prepare(s, one[:], v) || e.refusedAhead(s, v) {
+	if !e.watching(v) {
+		return e.waitNow(ctx, one[:], v, reserve)
+	}
+	began := time.Now()
+	err := e.waitNow(ctx, one[:], v, reserve)
+	e.decided(ctx, one[:], v, began)
+	return err
+}
+
+func (e *Engine) waitNow(ctx context.Context, one []*Request, v *Verdict, reserve bool) error {
+	s := e.live.Load()
+	e.sample(ctx, s, one[0])
+	e.counts.requests.Add()
+	if !e.prepare(s, one, v) || e.refusedAhead(s, v) {
 		return nil
 	}
 	w := &v.work
@@ -33,32 +43,75 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 		e.conclude(ctx, s, v)
 		return nil
 	}
-	w.owed = w.owed || reserve
+	return e.waitInLine(ctx, s, one, v, reserve, waitFor{longest, owner})
+}
+
+// waitFor is what a request waits for.
+type waitFor struct {
+	longest time.Duration
+	owner   bool // of the cluster
+}
+
+// waitInLine waits for what a request needs, and begins anew when an override wakes it.
+func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v *Verdict, reserve bool, f waitFor) error {
 	began := time.Now()
-	err := e.waitLocal(ctx, longest, v, shared || reserve)
+	for {
+		woken, err := e.waitOnce(ctx, v, reserve, waitFor{max(f.longest-time.Since(began), 0), f.owner})
+		switch {
+		case err != nil:
+			e.canceled(v)
+			return err
+		case !woken:
+			e.conclude(ctx, s, v)
+			return nil
+		}
+		v.gather(s, one, nil)
+		switch v.chargeAll(1); {
+		case v.failed():
+			e.refusedAhead(s, v)
+			return nil
+		case len(v.Parts) == 0:
+			e.conclude(ctx, s, v)
+			return nil
+		}
+	}
+}
+
+// waitOnce waits for all limits, and answers true if another one holds for some key now. The error is that of ctx, if it was
+// canceled.
+func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitFor) (woken bool, err error) {
+	w := &v.work
+	w.owed = w.owed || reserve
+	shared := len(w.sharing.asked) > 0
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	by := &waiter{cancel: cancel}
+	w.register(by)
+	defer w.unregister()
+	began := time.Now()
+	err = e.waitLocal(inner, f.longest, v, shared || reserve)
 	switch {
 	case err == nil && shared:
 		most := never
-		if owner {
-			most = max(longest-time.Since(began), 0)
+		if f.owner {
+			most = max(f.longest-time.Since(began), 0)
 		}
-		if err = e.takeStored(ctx, v, reserve, most); err != nil {
-			e.canceled(v)
-			return err
+		if err = e.takeStored(inner, v, reserve, most); err != nil {
+			return by.woken.Load() && ctx.Err() == nil, ctx.Err()
 		}
 	case err == nil:
 		v.fill()
+	case by.woken.Load() && ctx.Err() == nil:
+		return true, nil
 	case ctx.Err() == nil && e.closed.Load():
 		v.giveUp(weir.ReasonClosed, weir.Never)
 	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		v.tooLate()
 	default:
 		v.giveUp(weir.ReasonCanceled, 0)
-		e.canceled(v)
-		return err
+		return false, err
 	}
-	e.conclude(ctx, s, v)
-	return nil
+	return false, nil
 }
 
 // longest is how long a request waits at most, whether there is a queue at all, and whether there is one of the owner of the

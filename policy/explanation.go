@@ -39,6 +39,8 @@ type ExplainedLimit struct {
 	Limit  string `json:"limit"`
 	Rule   string `json:"rule"`
 	Tier   string `json:"tier,omitempty"`
+	// Override tells that an override holds for the key instead.
+	Override bool `json:"override,omitempty"`
 	// Role is "enforce", "shadow" or "candidate".
 	Role string `json:"role"`
 	// Consistency says how exactly the limit is shared with other processes, ConsistencyLocal that it is not.

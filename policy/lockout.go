@@ -15,6 +15,7 @@ type lockouts struct {
 	seeds  [2]maphash.Seed
 	states *table.Table
 	most   int // keys, while a set is loaded
+	names  lockedNames
 }
 
 // lockoutClock is a clock that never goes backward: when the one behind it does, it goes on from there.
@@ -109,6 +110,22 @@ func (l *lockouts) rest(key []byte, now int64) time.Duration {
 	return 0
 }
 
+// look is rest, and how many refusals of the key are in a row and may count towards a lockout with the next one.
+func (l *lockouts) look(key []byte, now int64, o *Lockout) (rest time.Duration, row int) {
+	if l.states.Len() == 0 {
+		return 0, 0
+	}
+	h := l.hash(key)
+	shard := l.states.Lock(h)
+	defer shard.Unlock()
+	slot := shard.Find(h)
+	if slot == nil {
+		return 0, 0
+	}
+	s := slot.State()
+	return time.Duration(max(int64(s[lockedUntil])-now, 0)), int(inRow(s, now, o)) - 1
+}
+
 // granted forgets the refusals of a key: they were not in a row.
 func (l *lockouts) granted(key []byte) {
 	if l.states.Len() == 0 {
@@ -150,6 +167,9 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 		}
 		shard.Due(h, freshLockout(s))
 		shard.Unlock()
+		if locked > 0 {
+			l.names.note(key)
+		}
 		return locked
 	}
 	return 0

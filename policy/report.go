@@ -12,13 +12,15 @@ type Report struct {
 	LastAttempt time.Time `json:"last_attempt"`
 	// Requests counts those that were decided, Refused those that were refused, Exempt those that a rule has freed, Unlimited
 	// those that no limit held for, Canceled those whose callers went away while they waited.
-	Requests  uint64         `json:"requests"`
-	Refused   uint64         `json:"refused"`
-	Exempt    uint64         `json:"exempt"`
-	Unlimited uint64         `json:"unlimited"`
-	Canceled  uint64         `json:"canceled"`
-	Policies  []PolicyReport `json:"policies"`
-	Rules     []RuleReport   `json:"rules"`
+	Requests  uint64 `json:"requests"`
+	Refused   uint64 `json:"refused"`
+	Exempt    uint64 `json:"exempt"`
+	Unlimited uint64 `json:"unlimited"`
+	Canceled  uint64 `json:"canceled"`
+	// Latency is how long decisions take.
+	Latency  Latency        `json:"latency"`
+	Policies []PolicyReport `json:"policies"`
+	Rules    []RuleReport   `json:"rules"`
 }
 
 // RuleReport is the state of a rule.
@@ -52,12 +54,23 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Unavailable uint64 `json:"unavailable,omitempty"`
 	Expired     uint64 `json:"expired,omitempty"`
 	Unsettled   uint64 `json:"unsettled,omitempty"`
-	// Keys is how many keys its limits track, MaxKeys how many they may, Queued how many permits are waited for, Locked how
-	// many keys are shut out. Of limits in a store they are 0, except for Locked, which is of this process.
+	// Keys is how many keys its limits track, MaxKeys how many they may, Queued how many permits are waited for, Waiters by how
+	// many requests, Locked how many keys are shut out. Of limits in a store they are 0, except for Locked, which is of this
+	// process.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Queued  int64 `json:"queued"`
+	Waiters int64 `json:"waiters"`
 	Locked  int64 `json:"locked"`
+	// Overridden is how many keys have another limit for a while: see [Engine.Override].
+	Overridden int64 `json:"overridden"`
+	// Untracked counts requests that were granted, and Full those that were refused, because as many keys as may be were tracked
+	// and none could be forgotten: if the policy has several limits, Untracked is the count of the one with the most. Forgiven
+	// counts permits that reservations and debits cost beyond the largest debt. All are 0 for limits in a store. They never
+	// become less while the policy is there.
+	Untracked uint64 `json:"untracked"`
+	Full      uint64 `json:"full"`
+	Forgiven  uint64 `json:"forgiven"`
 	// Difference is that between the policy and its candidate, nil if it has none.
 	Difference *Difference `json:"difference,omitempty"`
 }

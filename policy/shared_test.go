@@ -296,11 +296,17 @@ func TestSharedReservationThatExpired(t *testing.T) {
 	clock.Advance(19 * time.Second) // the longest counts
 	wantStored(t, e, "p", "", "", 0)
 	other.Release()
+	if other.Expired() {
+		t.Error("what was released in time has expired")
+	}
 	clock.Advance(2 * time.Second)
 	wantStored(t, e, "p", "", "", 2)
 	wantStored(t, e, "q", "", "", 9)
 	v.Release()
 	v.Release()
+	if !v.Expired() {
+		t.Error("nothing tells that it has expired")
+	}
 	wantStored(t, e, "p", "", "", 2)
 	for _, p := range e.Report().Policies {
 		if p.Expired != 1 || p.Unsettled != 0 || p.Granted != 2 {

@@ -22,6 +22,7 @@ type sharing struct {
 	engine      *Engine
 	open        bool // the request was granted, and is not settled
 	reserved    bool // by the caller
+	expired     bool // what the store held had come back when it was told of the end
 	reservation store.Reservation
 	actual      []int64
 	extra       []heldExtra
@@ -42,6 +43,7 @@ func (x *sharing) reset() {
 	if len(x.asked) > 0 || x.engine != nil {
 		x.asked, x.items, x.extra = x.asked[:0], x.items[:0], x.extra[:0]
 		x.hold, x.returns, x.open, x.engine, x.reservation = 0, false, false, nil, store.Reservation{}
+		x.expired = false
 	}
 }
 
@@ -169,7 +171,7 @@ func (w *work) commitStored() {
 
 // settle counts how the reservation has ended.
 func (x *sharing) settle(err error) {
-	x.reservation = store.Reservation{}
+	x.reservation, x.expired = store.Reservation{}, errors.Is(err, store.ErrNotReserved)
 	for i, p := range x.items {
 		if i == 0 || p != x.items[i-1] {
 			x.engine.settled(p, err)

@@ -61,7 +61,9 @@ type livePolicy struct {
 	tiers     map[string][]*weir.Plan
 	keys      map[string][]*weir.Plan
 	brought   *broughtLimits // nil without LimitBy
-	parent    int            // -1 for none
+	overrides *overrides
+	waiting   *waiting
+	parent    int // -1 for none
 	queue     bool
 	shared    bool // its limits are kept for several processes: in the store or, if it is durable, by the owner of the cluster
 	durable   bool
@@ -92,13 +94,16 @@ type policyState struct {
 	lockouts   *lockouts
 	difference *difference
 	counts     *policyCounts
+	refusals   *refusedKeys // nil if the limits are those of this process
 }
 
 // policyCounts counts for a policy.
 type policyCounts struct {
 	granted, refused, lockedOut, failed tally.Tally
 	unavailable, expired, unsettled     tally.Tally
+	full                                tally.Tally
 	warned, storeWarned                 atomic.Int64
+	untracked, forgiven                 atomic.Int64 // by limiters that have gone since, as the report tells it
 }
 
 // difference counts what a candidate, or a policy in shadow, would have changed.
@@ -177,6 +182,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	p.state = &policyState{}
 	if was != nil {
 		p.state.lockouts, p.state.difference, p.state.counts = was.lockouts, was.difference, was.counts
+		p.state.refusals = was.refusals
 	} else {
 		p.state.counts = new(policyCounts)
 		was = p.state
@@ -186,6 +192,12 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 		p.state.lockouts = nil
 	case p.state.lockouts == nil:
 		p.state.lockouts = newLockouts(p.MaxKeys)
+	}
+	switch {
+	case !p.shared:
+		p.state.refusals = nil
+	case p.state.refusals == nil:
+		p.state.refusals = newRefusedKeys()
 	}
 	if p.LimitBy != nil {
 		p.brought = new(broughtLimits)

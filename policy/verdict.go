@@ -22,6 +22,8 @@ type Verdict struct {
 	Parts []Part
 	// Priority is the highest priority among the policies that hold for the request.
 	Priority weir.Priority
+	// RefusalID is what [EngineOptions.OnRefused] has answered, 0 if the request was not refused or nobody has noted it.
+	RefusalID uint64
 
 	own  weir.Decision // where no limit binds and the request is refused nevertheless
 	work work
@@ -64,6 +66,15 @@ func (v *Verdict) Decision() weir.Decision {
 	return noLimit()
 }
 
+// Set is the set that has decided, which may have been replaced since: see [Engine.Load]. It is nil before the first decision,
+// and must not be changed.
+func (v *Verdict) Set() *Set {
+	if v.work.snapshot == nil {
+		return nil
+	}
+	return v.work.snapshot.set
+}
+
 // noLimit is the decision where there is no limit.
 func noLimit() weir.Decision {
 	return weir.Decision{Allowed: true, Limit: mostPermits, Remaining: mostPermits}
@@ -85,6 +96,9 @@ func (v *Verdict) Release() {
 		v.work.releaseStored()
 	}
 	v.settled()
+	if v.work.observer != nil {
+		v.tellSettled()
+	}
 }
 
 // Cancel ends a request that was reserved as if it had never come.
@@ -96,6 +110,9 @@ func (v *Verdict) Cancel() {
 		v.work.cancelStored()
 	}
 	v.settled()
+	if v.work.observer != nil {
+		v.tellSettled()
+	}
 }
 
 // Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
@@ -112,7 +129,14 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 		}
 	}
 	v.settled()
+	if v.work.observer != nil {
+		v.tellSettled()
+	}
 }
+
+// Expired tells of a request that has ended that what it held in a store had come back before the store was told: the hold was
+// over. Then its shared limits were charged nothing, whatever Commit has said it cost, and those of this process were.
+func (v *Verdict) Expired() bool { return v.work.sharing.expired }
 
 // costs sums up what each charge has really cost.
 func (v *Verdict) costs(actual func(p *Part) int64) {

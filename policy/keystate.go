@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// KeyState is what is known of a key of a policy.
+type KeyState struct {
+	Policy string
+	Key    string
+	// Named tells whether Key is known: a table keeps hashes, and the names of those that are refused most. Otherwise Key is
+	// "", and ID stands for it as long as the process lives.
+	Named bool
+	ID    string
+	// Limits are those of the policy, in their order. Of [Engine.Top] it is the one under the most pressure alone.
+	Limits []LimitState
+	// LockedFor is how long the key is still shut out, 0 if it is not; RefusalsInRow how many refusals count towards a lockout.
+	// They are those of this process, and 0 for a key that is not Named.
+	LockedFor     time.Duration
+	RefusalsInRow int
+	// Override is the one in force, nil if there is none.
+	Override *Override
+}
+
+// LimitState is what is known of a key of a limit.
+type LimitState struct {
+	// Limit is the name of the limit, and Holds what holds for the key in words, such as "10/s, burst 20": of a key of this
+	// process that is tracked what it is held to, of others what holds unless a tier, or what a request brings, says otherwise.
+	// It is "unlimited" if an override says so.
+	Limit string
+	Holds string
+	// Tracked tells whether anything is kept of the key. Otherwise all is available.
+	Tracked bool
+	// Decision is the answer to a probe, which is allowed if a permit is available, with its Limit, Remaining, RetryAfter and
+	// ResetAfter. Its Policy is the name of the limit in decisions.
+	Decision weir.Decision
+	// Queued is how many permits those who wait for the key are waiting for, and Waiters how many they are. They are 0 for limits
+	// that are kept in a store.
+	Queued  int64
+	Waiters int
+	// Refused is how often the key was refused by this process since its name is remembered: if it is kept in a store, by the
+	// policy.
+	Refused uint64
+}
+
+// holdsUnlimited is what holds for a key whose override says so.
+const holdsUnlimited = "unlimited"
+
+// Key tells what is known of a key of a policy, and takes nothing. The error is an *[weir.OptionError] if there is no such
+// policy, or that of the store.
+func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) {
+	s := e.live.Load()
+	at, ok := s.policies[policy]
+	if !ok {
+		return KeyState{}, noPolicy(policy)
+	}
+	p := &s.live[at]
+	k := e.aboutKey(p, key)
+	for i := range p.limits {
+		l, err := e.limitOf(ctx, p, i, key, &k)
+		if err != nil {
+			return KeyState{}, err
+		}
+		k.Limits = append(k.Limits, l)
+	}
+	return k, nil
+}
+
+// aboutKey is what is known of a key without its limits.
+func (e *Engine) aboutKey(p *livePolicy, key string) KeyState {
+	k := KeyState{Policy: p.Name, Key: strings.Clone(key), Named: true, ID: p.idOf(key)}
+	now := e.now()
+	if p.state.lockouts != nil {
+		k.LockedFor, k.RefusalsInRow = p.state.lockouts.look([]byte(key), now, p.Lockout)
+	}
+	if x := p.overrides.of([]byte(key)); x != nil {
+		if o, ok := x.now(now); ok {
+			k.Override = &o
+		}
+	}
+	return k
+}
+
+// idOf stands for a key of a policy.
+func (p *livePolicy) idOf(key string) string {
+	switch {
+	case p.state.refusals != nil:
+		return fmt.Sprintf("%016x", p.state.refusals.hash([]byte(key)).Fingerprint())
+	case len(p.limits) > 0:
+		s, _ := p.limits[0].state.limiter.State(key)
+		return s.ID
+	}
+	return ""
+}
+
+// limitOf is what is known of a key of the i-th limit.
+func (e *Engine) limitOf(ctx context.Context, p *livePolicy, i int, key string, k *KeyState) (l LimitState, err error) {
+	if p.shared {
+		l, err = e.storedLimitOf(ctx, p, i, key)
+	} else {
+		s, tracked := p.limits[i].state.limiter.State(key)
+		if !tracked && k.Override == nil {
+			s = p.untracked(i, key, s)
+		}
+		l = p.limitState(i, &s, tracked)
+	}
+	if k.Override != nil && k.Override.Unlimited {
+		l.Holds = holdsUnlimited
+		l.Decision = noLimit()
+		l.Decision.Policy = p.limits[i].name
+	}
+	return l, err
+}
+
+// untracked is the state of a key of which nothing is kept under the limit that would hold for it.
+func (p *livePolicy) untracked(i int, key string, s weir.KeyState[string]) weir.KeyState[string] {
+	plan := p.limits[i].plan
+	if own, ok := p.keys[key]; ok {
+		plan = own[i]
+	}
+	s.Held = plan.Limit()
+	s.Limit = mostOf(s.Held)
+	s.Remaining = s.Limit
+	return s
+}
+
+// limitState is what a limit of this process says.
+func (p *livePolicy) limitState(i int, s *weir.KeyState[string], tracked bool) LimitState {
+	d := weir.Decision{
+		Allowed: s.RetryAfter == 0, Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
+		Policy: p.limits[i].name,
+	}
+	if !d.Allowed {
+		d.Reason = weir.ReasonLimited
+	}
+	return LimitState{
+		Limit: p.Limits[i].Name, Holds: s.Held.String(), Tracked: tracked, Decision: d,
+		Queued: s.Queued, Waiters: s.Waiters, Refused: s.Refused,
+	}
+}
+
+// storedLimitOf is what a store says.
+func (e *Engine) storedLimitOf(ctx context.Context, p *livePolicy, i int, key string) (LimitState, error) {
+	limits := p.limitsFor(key)
+	if limits == nil {
+		limits = p.Limits
+	}
+	l := LimitState{Limit: p.Limits[i].Name, Holds: limits[i].String()}
+	state, err := e.inspect(e.asking(ctx), p, i, key)
+	if err != nil {
+		return l, err
+	}
+	l.Tracked, l.Decision = state.Known, state.Decision
+	l.Decision.Policy = p.limits[i].name
+	l.Refused = p.state.refusals.count(key)
+	return l, nil
+}

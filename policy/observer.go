@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"context"
+	"time"
+)
+
+// Observer is told of what an [Engine] decides, to measure and trace it. Its methods are called by the goroutine of the request,
+// which they hold up, and by several at a time; they must not keep a request, or a verdict, or change it.
+type Observer interface {
+	// Decided is called once for each verdict, before the caller has it, but not for probes. The requests are those that were
+	// decided on as one step; there are none if the caller has named the policy: see [Engine.TakeKey]. took is how long the
+	// decision took, with the time in queues and that of stores.
+	Decided(ctx context.Context, requests []*Request, v *Verdict, took time.Duration)
+	// Settled is called when a verdict that was Allowed ends by the first of Release, Commit or Cancel. held is how long after
+	// the decision. A verdict of DebitAll, where there is nothing to settle, has ended right after Decided, with 0.
+	Settled(v *Verdict, held time.Duration)
+}
+
+// watching tells whether somebody is told of the next decision: it is one of the sample of the latency, or there is an
+// observer or somebody who is told of refusals.
+func (e *Engine) watching(v *Verdict) bool { return e.watched || v.work.chances.draw() }
+
+// decided tells of a verdict, before the caller has it, that began to be made at a time.
+func (e *Engine) decided(ctx context.Context, requests []*Request, v *Verdict, began time.Time) {
+	now := time.Now()
+	if !e.watched || v.work.chances.draw() {
+		e.latency.note(now.Sub(began))
+	}
+	refused := !v.Allowed && !v.work.canceled && e.options.OnRefused != nil
+	if !refused && e.options.Observer == nil {
+		return
+	}
+	// The requests of the caller are in memory that need not outlive the call.
+	v.work.told = append(v.work.told[:0], requests...)
+	told := v.work.told
+	if refused {
+		v.RefusalID = e.options.OnRefused(told, v)
+	}
+	if o := e.options.Observer; o != nil {
+		o.Decided(e.asking(ctx), told, v, now.Sub(began))
+		if v.Allowed {
+			v.work.observer, v.work.allowed = o, now
+		}
+	}
+	clear(told)
+}
+
+// tellSettled tells that a verdict has ended.
+func (v *Verdict) tellSettled() {
+	o := v.work.observer
+	v.work.observer = nil
+	o.Settled(v, time.Since(v.work.allowed))
+}

@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Override is a limit that holds for one key of a policy for a while, instead of those of the policy, its tiers and its Keys,
+// and those that requests bring.
+type Override struct {
+	// Policy and Key say whose it is. Required, except that the key may be "". A key has at most 8192 bytes.
+	Policy string
+	Key    string
+	// Limits hold instead of those of the policy: as many, with the same names and algorithms. What the key has left is kept, and
+	// clamped where that is less. Exclusive with Unlimited.
+	Limits []Limit
+	// Unlimited lets the key pass whatever it asks for: the policy counts it and takes nothing. A verdict has no parts for it.
+	Unlimited bool
+	// For is how long it holds: from 1 s to 3660 days. Required. Of an override that is in force it is what is left.
+	For time.Duration
+	// By and Reason are who made it and why, for those who look at it: at most 256 and 1024 bytes of printable text. Default: "".
+	By, Reason string
+	// Since is when it was made. Engine.Override sets it.
+	Since time.Time
+}
+
+const (
+	// mostOverrides is how many keys of a policy can be overridden at a time.
+	mostOverrides       = 1 << 16
+	longestOverridden   = 8192
+	longestOverrideBy   = 256
+	longestOverrideText = 1024
+	leastOverride       = time.Second
+	mostOverride        = 3660 * 24 * time.Hour
+)
+
+// Override makes another limit hold for a key for a while, in this process: where the policy is shared, other processes go on
+// as before. It takes the place of one that there is, and ends by itself. It survives [Engine.Load] as long as the policy has
+// as many limits of the same algorithms; they need not have the same names. Those who wait for the key in this process go on
+// under the new limit at once; who waits for the owner of a durable policy, or for a key that becomes unlimited, begins anew,
+// at the end of the queue. A lockout of the key goes on: see [Engine.Unlock].
+//
+// A store goes on under the limit of the last request, granted or not, of whatever process. So it is told of an override,
+// and of its end where the policy has neither tiers nor LimitBy, which may take as long as the store allows, at most 2 s. If
+// it fails, the override holds nevertheless.
+//
+// At most 65,536 keys of a policy can be overridden at a time: then the error is [weir.ErrTooManyOverrides]. It is
+// [weir.ErrTableFull] if the limits are of this process, the key is new, and none of the MaxKeys can be forgotten: Unlimited
+// needs no room. It is [ErrEngineClosed] after Close. All others are an [errors.Join] of *[weir.OptionError]. Whenever there
+// is one, nothing has changed.
+func (e *Engine) Override(o *Override) error {
+	p, err := e.override(o)
+	if err == nil && !o.Unlimited {
+		e.tellStore(p, o.Key, o.Limits)
+	}
+	return err
+}
+
+func (e *Engine) override(o *Override) (*livePolicy, error) {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	if e.closed.Load() {
+		return nil, ErrEngineClosed
+	}
+	s := e.live.Load()
+	at, ok := s.policies[o.Policy]
+	if !ok {
+		return nil, noPolicy(o.Policy)
+	}
+	p := &s.live[at]
+	limits, err := p.checkOverride(o)
+	if err != nil {
+		return nil, err
+	}
+	x := &override{Override: *o, until: e.now() + int64(o.For)}
+	x.Key, x.By, x.Reason = strings.Clone(o.Key), strings.Clone(o.By), strings.Clone(o.Reason)
+	x.Limits, x.Since = limits, time.Now()
+	before := p.overrides.get(x.Key)
+	if before == nil && p.overrides.sum() >= mostOverrides {
+		return nil, weir.ErrTooManyOverrides
+	}
+	if wrong := p.apply(x, before, e.now()); wrong != nil {
+		return nil, wrong
+	}
+	e.put(p, x)
+	before.end()
+	if x.Unlimited || p.shared {
+		p.waiting.wake(x.Key)
+	}
+	o.Since = x.Since
+	return p, nil
+}
+
+// Restore ends the override of a key, and answers whether there was one.
+func (e *Engine) Restore(policy, key string) bool {
+	p, x := e.restore(policy, key)
+	if x == nil {
+		return false
+	}
+	e.tellStoreOfEnd(p, x)
+	return x.until > e.now()
+}
+
+// restore answers nil if there is no override.
+func (e *Engine) restore(policy, key string) (*livePolicy, *override) {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	s := e.live.Load()
+	at, ok := s.policies[policy]
+	if !ok {
+		return nil, nil
+	}
+	p := &s.live[at]
+	x := p.overrides.get(key)
+	if x == nil {
+		return nil, nil
+	}
+	p.overrides.remove(x)
+	p.letGo(x)
+	x.end()
+	if p.shared {
+		p.waiting.wake(key)
+	}
+	return p, x
+}
+
+// Overrides are those in force, in the order of policies and then of keys.
+func (e *Engine) Overrides() []Override {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	var all []Override
+	s, now := e.live.Load(), e.now()
+	for i := range s.live {
+		from := len(all)
+		s.live[i].overrides.each(func(x *override) {
+			if o, ok := x.now(now); ok {
+				all = append(all, o)
+			}
+		})
+		slices.SortFunc(all[from:], func(a, b Override) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return all
+}
+
+// now is the override as it stands. It answers false if it has ended.
+func (x *override) now(now int64) (o Override, inForce bool) {
+	o = x.Override
+	o.Limits = slices.Clone(o.Limits)
+	o.For = time.Duration(x.until - now)
+	return o, o.For > 0
+}
