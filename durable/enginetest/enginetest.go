@@ -391,8 +391,8 @@ func closing(tt *testing.T, c Cluster) {
 	}
 }
 
-// pass lets time pass: an engine does not tell when a candidate has taken its place. A suite that goes on too early tests less, and
-// does not fail.
+// pass lets time pass: an engine does not tell when a candidate has taken its place. A suite that goes on too early tests less,
+// and does not fail.
 func pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -34,7 +34,8 @@ func notBefore(tt *testing.T, c Cluster) {
 	if next.at.Before(expires) {
 		t.Errorf("the next was elected %v before the term expired", expires.Sub(next.at))
 	}
-	t.Logf("elected %v after the last sign of life could have been, %v after the term expired", next.at.Sub(begin), next.at.Sub(expires))
+	t.Logf("elected %v after the last sign of life could have been, %v after the term expired",
+		next.at.Sub(begin), next.at.Sub(expires))
 	if d := next.at.Sub(begin); d > c.TTL+2*time.Second {
 		t.Errorf("the next was elected after %v", d)
 	}
@@ -174,7 +175,10 @@ func writers(tt *testing.T, c Cluster) {
 func names(tt *testing.T, c Cluster) {
 	t := test{tt, c}
 	term := t.elected(t.engine(), "first")
-	all := []string{"a", "a/", "a/b", "aa", "ab", "/", "//", "..", "a\x00", "\x00", "\xff", "\xff\xff", "%2f", " ", "\n", "é", strings.Repeat("x", 1300)}
+	all := []string{
+		"a", "a/", "a/b", "aa", "ab", "/", "//", "..", "a\x00", "\x00", "\xff", "\xff\xff", "%2f", " ", "\n", "é",
+		strings.Repeat("x", 1300),
+	}
 	var every []byte
 	for b := range 256 {
 		every = append(every, byte(b))

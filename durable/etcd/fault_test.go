@@ -3,9 +3,7 @@
 package etcd_test
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,13 +117,6 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d rounds in %v; %d requests granted; %d in the order of their queue; %d histories of %d requests checked; of %d permits of quotas %d were burned",
 		did.Load(), time.Since(begun).Round(time.Second), totals.granted.Load(), totals.inOrder.Load(), totals.histories.Load(),
 		totals.operations.Load(), totals.quotaTaken.Load(), totals.quotaBurned.Load())
-}
-
-// plain are directories wherever those of tests are.
-func plain(tb testing.TB) (directory func(i int) string, mounted bool) {
-	tb.Helper()
-	base := tb.TempDir()
-	return func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }, false
 }
 
 // more has the load go on until there were so many more grants of the busy key.

@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/rangemax"
 )
 
 // check looks whether what callers were granted in a round is within the limits and what the records say.
@@ -194,12 +195,13 @@ func bucketDemand(events []event, rate, burst float64) (where string, over float
 	}
 	sort.Slice(order, func(i, j int) bool { return granted[order[i]].Asked > granted[order[j]].Asked })
 	start := granted[0].Asked
-	sums := newSums(len(granted))
+	sums := rangemax.New(len(granted))
+	sums.Add(0, len(granted), -absent)
 	for _, at := range order {
 		e := &granted[at]
-		sums.add(at, len(granted), float64(e.N))
-		sums.add(at, at+1, absent-rate*float64(e.Answered-start))
-		if x := sums.most() + rate*float64(e.Asked-start) - burst; x > over {
+		sums.Add(at, len(granted), float64(e.N))
+		sums.Add(at, at+1, absent-rate*float64(e.Answered-start))
+		if x := sums.Most(0, len(granted)) + rate*float64(e.Asked-start) - burst; x > over {
 			over, where = x, fmt.Sprintf("after %v", time.Duration(e.Asked-start))
 		}
 	}
@@ -208,42 +210,6 @@ func bucketDemand(events []event, rate, burst float64) (where string, over float
 
 // absent is by how much a sum is lowered that does not count.
 const absent = 1e12
-
-// sums is a row of numbers, to ranges of which something can be added, and of which the greatest is known.
-type sums struct {
-	size       int
-	added, top []float64
-}
-
-func newSums(n int) *sums {
-	s := &sums{size: 1}
-	for s.size < n {
-		s.size *= 2
-	}
-	s.added, s.top = make([]float64, 2*s.size), make([]float64, 2*s.size)
-	for i := range s.top {
-		s.top[i] = -absent
-	}
-	return s
-}
-
-func (s *sums) most() float64 { return s.top[1] }
-
-func (s *sums) add(from, to int, x float64) { s.addBelow(1, 0, s.size, from, to, x) }
-
-func (s *sums) addBelow(node, low, high, from, to int, x float64) {
-	switch {
-	case to <= low || high <= from:
-	case from <= low && high <= to:
-		s.added[node] += x
-		s.top[node] += x
-	default:
-		middle := (low + high) / 2
-		s.addBelow(2*node, low, middle, from, to, x)
-		s.addBelow(2*node+1, middle, high, from, to, x)
-		s.top[node] = s.added[node] + max(s.top[2*node], s.top[2*node+1])
-	}
-}
 
 // windowDemand looks at the requests that can only have been granted in one window.
 func windowDemand(events []event, wall, slack int64) string {

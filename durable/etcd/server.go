@@ -43,6 +43,7 @@ type Server struct {
 	client  *clientv3.Client
 	lock    *fileutil.LockedFile
 	failure *failure
+	apart   chan struct{} // closed when a server that cannot go on is cut off from its peers
 	logger  *slog.Logger
 	quota   int64
 	ctx     context.Context //nolint:containedctx // until Close
@@ -76,7 +77,7 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 		}
 		return nil, fmt.Errorf("weir: the directory of the durable limits %s: %w", o.Directory, err)
 	}
-	s := &Server{lock: lock, failure: failed, logger: o.Logger, quota: o.Quota}
+	s := &Server{lock: lock, failure: failed, apart: make(chan struct{}), logger: o.Logger, quota: o.Quota}
 	if s.etcd, err = s.start(ctx, cfg, &o); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
@@ -285,10 +286,16 @@ func (s *Server) Err() error {
 	}
 }
 
-// watchFailure makes a server that cannot go on stop altogether, so that its peers do not count on it.
+// watchFailure cuts a server that cannot go on off from its peers, so that they do not count on it: etcd ends where it has failed
+// and nowhere else, and would lead them if it could, without keeping a lease (TestFailedServerCannotLead).
 func (s *Server) watchFailure() {
 	select {
 	case <-s.failure.done:
+		s.etcd.Server.PauseSending()
+		for _, l := range s.etcd.Peers {
+			_ = l.Close() // whoever dials finds nobody
+		}
+		close(s.apart)
 		s.logger.Error("the etcd server of the durable limits cannot go on: "+
 			"this node takes no part any more until it is started again", "error", s.failure.err.Error())
 		_ = s.client.Close()

@@ -1,5 +1,5 @@
-// Package spectest is how durable limits must behave, whoever is asked: the owner, a node that is another one, or a process that asks over a
-// network. It runs in real time, in less than 6 s, and in virtual time.
+// Package spectest is how durable limits must behave, whoever is asked: the owner, a node that is another one, or a process that
+// asks over a network. It runs in real time, in less than 6 s, and in virtual time.
 package spectest
 
 import (
@@ -26,8 +26,8 @@ type Asked interface {
 type Subject struct {
 	// Asked are those who are asked, in turns: at least one. Nodes must not re-queue.
 	Asked []Asked
-	// Again makes the owner end its term, by its own will or not, and answers whom to ask from then on, once there is an owner again.
-	// Default: nil, which leaves out the rows that need it.
+	// Again makes the owner end its term, by its own will or not, and answers whom to ask from then on, once there is an owner
+	// again. Default: nil, which leaves out the rows that need it.
 	Again func(t *testing.T) []Asked
 	// Reserve is that of the owner, 0 for its default, if Again ends terms as a crash does; -1 if the owner hands over. It counts
 	// only where there is Again.
@@ -171,8 +171,8 @@ func (b *bench) end(w *waits, outcome durable.Outcome) {
 	b.want(w.answer, outcome)
 }
 
-// queued waits until so many permits are waited for, which shows by what does not fit behind them. It asks for all that there can be, so
-// that it never gets any.
+// queued waits until so many permits are waited for, which shows by what does not fit behind them. It asks for all that there can
+// be, so that it never gets any.
 func (b *bench) queued(permits int64) {
 	b.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
@@ -205,7 +205,8 @@ func deadlinePassed(t *testing.T, s *Subject) {
 func grantedAtOnce(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	for left := int64(4); left >= 0; left-- {
-		if a := b.get(b.ask(1, time.Minute), durable.Granted); !a.Decision.Allowed || a.Decision.Remaining != left || a.Decision.Limit != 5 {
+		a := b.get(b.ask(1, time.Minute), durable.Granted)
+		if !a.Decision.Allowed || a.Decision.Remaining != left || a.Decision.Limit != 5 {
 			t.Errorf("%+v, want %d left", a.Decision, left)
 		}
 	}
@@ -258,8 +259,8 @@ func noQueue(t *testing.T, s *Subject) {
 	b.get(r, durable.QueueFull)
 }
 
-// oldestFirst lets three wait behind one, which then goes away: they are served one after the other as permits come. Where several were
-// there already, as the test was slow, they may be heard of in any order.
+// oldestFirst lets three wait behind one, which then goes away: they are served one after the other as permits come. Where several
+// were there already, as the test was slow, they may be heard of in any order.
 func oldestFirst(t *testing.T, s *Subject) {
 	const interval = 300 * time.Millisecond
 	b := begin(t, s, every(interval, 5))
@@ -356,7 +357,8 @@ func headCanceled(t *testing.T, s *Subject) {
 
 func never(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
-	if a := b.get(b.ask(6, time.Minute), durable.Never); a.Decision.RetryAfter != weir.Never || a.Decision.Reason != weir.ReasonNever {
+	a := b.get(b.ask(6, time.Minute), durable.Never)
+	if a.Decision.RetryAfter != weir.Never || a.Decision.Reason != weir.ReasonNever {
 		t.Errorf("%+v", a.Decision)
 	}
 	b.get(b.ask(5, 0), durable.Granted)
@@ -435,7 +437,8 @@ func settings(t *testing.T, s *Subject) {
 		r := b.ask(1, 0)
 		change(&r)
 		for _, who := range s.Asked {
-			if a := who.Acquire(t.Context(), r); a.Outcome != durable.Unavailable || a.Err == nil || errors.Is(a.Err, store.ErrUnavailable) {
+			a := who.Acquire(t.Context(), r)
+			if a.Outcome != durable.Unavailable || a.Err == nil || errors.Is(a.Err, store.ErrUnavailable) {
 				t.Errorf("%s: %v (%v)", name, a.Outcome, a.Err)
 			}
 		}

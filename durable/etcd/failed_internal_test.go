@@ -1,0 +1,89 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestFailedServerCannotLead: a server that cannot go on stops only in part, as etcd stays where it was when the disk failed. It must
+// not be given the lead of its peers, as no lease would be kept then, and nobody could own the limits.
+func TestFailedServerCannotLead(t *testing.T) {
+	t.Parallel()
+	peers := map[string]string{}
+	for i := range 3 {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers[fmt.Sprintf("node%d", i)] = "http://" + l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var (
+		work    sync.WaitGroup
+		servers [3]*Server
+	)
+	for i := range servers {
+		work.Go(func() {
+			s, err := Start(context.Background(), EmbeddedOptions{
+				Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, UnsafeNoFsync: true,
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			servers[i] = s
+		})
+	}
+	work.Wait()
+	defer func() {
+		for _, s := range servers {
+			if s != nil {
+				work.Go(func() { _ = s.Close() })
+			}
+		}
+		work.Wait()
+	}()
+	if t.Failed() {
+		return
+	}
+	var leader *Server
+	for leader == nil {
+		for _, s := range servers {
+			if e := s.etcd.Server; e.Lead() == uint64(e.MemberID()) {
+				leader = s
+			}
+		}
+	}
+	broken := servers[0]
+	if broken == leader {
+		broken = servers[1]
+	}
+	broken.failure.fail(errors.New("the disk is full"))
+	<-broken.apart
+	if reachable(t.Context(), []string{peers[broken.etcd.Config().Name]}) {
+		t.Error("its peers find it in order")
+	}
+	e := leader.etcd.Server
+	short, cancel := context.WithTimeout(t.Context(), e.Cfg.ElectionTimeout())
+	defer cancel()
+	if err := e.MoveLeader(short, uint64(e.MemberID()), uint64(broken.etcd.Server.MemberID())); err == nil {
+		t.Error("it was given the lead")
+	}
+	ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
+	defer done()
+	for _, s := range servers {
+		if s == broken {
+			continue
+		}
+		if _, err := s.client.Grant(ctx, 10); err != nil {
+			t.Errorf("a lease: %v", err)
+		}
+	}
+}
