@@ -1,0 +1,84 @@
+package weirprom
+
+import (
+	"github.com/weirhq/weir/durable"
+)
+
+// NewNode answers a collector of what a [durable.Node] knows and has done as the owner of durable limits, which its Stats
+// answers; name is the value of the label cluster.
+func NewNode(name string, stats func() durable.NodeStats) *Collector {
+	return newCollector(stats, nodeFamilies, "cluster", name)
+}
+
+var nodeFamilies = []family[durable.NodeStats]{
+	{
+		name: "weir_cluster_owns", help: "1 if this node is the owner of the durable limits.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int { return truth(s.Owns) }),
+	},
+	{
+		name: "weir_cluster_owner_known", help: "1 if this node is the owner, or knows who is.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int { return truth(s.Owns || s.Owner != "") }),
+	},
+	{
+		name: "weir_cluster_epoch", help: "The number of the term of the owner that this node knows.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int64 { return s.Epoch }),
+	},
+	{
+		name: "weir_cluster_terms_total", help: "Terms for which this node was the owner.", kind: counter,
+		each: one(func(s *durable.NodeStats) int64 { return s.Terms }),
+	},
+	{
+		name: "weir_cluster_without_owner_seconds_total", kind: counter, computed: true,
+		help: "How long this node has known of no owner that it could reach.",
+		each: one(func(s *durable.NodeStats) float64 { return s.WithoutOwner.Seconds() }),
+	},
+	{
+		name: "weir_cluster_keys", help: "Keys that this node keeps as the owner.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Keys }),
+	},
+	{
+		name: "weir_cluster_waiting_permits", help: "Permits that are waited for at this node as the owner.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.WaitingPermits }),
+	},
+	{
+		name: "weir_cluster_waiting_requests", help: "Requests that wait at this node as the owner.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.WaitingRequests }),
+	},
+	{
+		name: "weir_cluster_permits_ahead", help: "Permits that a crash of this node would burn, at most.", kind: gauge,
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.PermitsAhead }),
+	},
+	{
+		name: "weir_cluster_requests_total", kind: counter, labels: byResult, computed: true,
+		help: "Requests for permits that this node has answered as the owner: granted, refused, never, queue_full, expired, " +
+			"canceled, stopping or unavailable.",
+		each: func(s *durable.NodeStats, emit emitter) {
+			r := &s.Owned.Refused
+			emit(float64(s.Owned.Granted), "granted")
+			emit(float64(r.Refused), "refused")
+			emit(float64(r.Never), "never")
+			emit(float64(r.QueueFull), "queue_full")
+			emit(float64(r.Expired), "expired")
+			emit(float64(r.Canceled), "canceled")
+			emit(float64(r.Stopping), "stopping")
+			emit(float64(r.Unavailable), "unavailable")
+		},
+	},
+	{
+		name: "weir_cluster_granted_permits_total", kind: counter, computed: true,
+		help: "Permits that this node has granted as the owner.",
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.GrantedPermits }),
+	},
+	{
+		name: "weir_cluster_writes_total", kind: counter, labels: byResult, computed: true,
+		help: "Transactions that this node has written as the owner: ok, or failed, which are not known to be written.",
+		each: func(s *durable.NodeStats, emit emitter) {
+			emit(float64(s.Owned.Writes), "ok")
+			emit(float64(s.Owned.FailedWrites), "failed")
+		},
+	},
+	{
+		name: "weir_cluster_written_records_total", help: "Records that were written with them.", kind: counter, computed: true,
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Records }),
+	},
+}

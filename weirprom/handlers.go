@@ -1,0 +1,108 @@
+package weirprom
+
+import (
+	"strconv"
+
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/fold"
+	"github.com/weirhq/weir/policy"
+)
+
+// NewGate answers a collector of what became of the requests of an [httplimit.Gate], which its Stats answers; name is the
+// value of the label gate.
+func NewGate(name string, stats func() httplimit.GateStats) *Collector {
+	return newCollector(stats, gateFamilies, "gate", name)
+}
+
+// NewTiers answers a collector of the counts of [policy.Tiers], which its Report answers; name is the value of the label tiers.
+func NewTiers(name string, report func() policy.TiersReport) *Collector {
+	return newCollector(report, tiersFamilies, "tiers", name)
+}
+
+// NewDispatcher answers a collector of the counts of a [policy.Dispatcher], which its Stats answers; name is the value of the
+// label dispatcher. The counts of opcodes beyond the first [MaxNames] are summed up.
+func NewDispatcher(name string, stats func() policy.DispatcherStats) *Collector {
+	ops := &fold.Items[opCounts]{
+		Most: MaxNames, Other: Other,
+		Name:   func(o *opCounts) string { return strconv.FormatUint(o.op, 10) },
+		Counts: func(o *opCounts) []*uint64 { return []*uint64{&o.passed, &o.soft, &o.hard} },
+		Add:    func(_, _ *opCounts) {},
+	}
+	return newCollector(func() (d dispatched) {
+		d.ops, d.names = ops.Fold(func() []opCounts {
+			d.DispatcherStats = stats()
+			all := make([]opCounts, len(d.Ops))
+			for i := range d.Ops {
+				all[i] = countsOf(&d.Ops[i])
+			}
+			return all
+		})
+		d.ops, d.names = append(d.ops, countsOf(&d.Unknown)), append(d.names, "unknown")
+		return d
+	}, dispatcherFamilies, "dispatcher", name)
+}
+
+type dispatched struct {
+	policy.DispatcherStats
+
+	ops   []opCounts
+	names []string
+}
+
+// opCounts are the counts of an opcode.
+type opCounts struct{ op, passed, soft, hard uint64 }
+
+func countsOf(o *policy.OpStats) opCounts {
+	return opCounts{o.Op, uint64(o.Passed), uint64(o.Soft), uint64(o.Hard)}
+}
+
+var gateFamilies = []family[httplimit.GateStats]{{
+	name: "weir_http_requests_total", kind: counter, labels: byResult,
+	help: "Requests that came to a gate: admitted, exempt (a rule has freed them of all limits), refused, aborted (the client " +
+		"went away while it waited) or failed (an option is misused).",
+	each: func(s *httplimit.GateStats, emit emitter) {
+		emit(float64(s.Admitted), "admitted")
+		emit(float64(s.Exempt), "exempt")
+		emit(float64(s.Refused), "refused")
+		emit(float64(s.Aborted), "aborted")
+		emit(float64(s.Failed), "failed")
+	},
+}}
+
+var tiersFamilies = []family[policy.TiersReport]{
+	{
+		name: "weir_tiers_limiters", help: "Limiters that tiers have.", kind: gauge,
+		each: one(func(r *policy.TiersReport) int { return r.Active }),
+	},
+	{
+		name: "weir_tiers_max_limiters", help: "Limiters that tiers may have.", kind: gauge,
+		each: one(func(r *policy.TiersReport) int { return r.MaxPolicies }),
+	},
+	{
+		name: "weir_tiers_checks_total", help: "Checks that came to a limiter.", kind: counter,
+		each: one(func(r *policy.TiersReport) uint64 { return r.Checks }),
+	},
+}
+
+var dispatcherFamilies = []family[dispatched]{
+	{
+		name: "weir_dispatcher_messages_total", kind: counter, labels: []string{"op", result},
+		help: "Messages by their opcodes, or unknown for those without a handler: passed, soft (dropped as they came too " +
+			"early) or hard (dropped as their peer is locked out or cannot be tracked).",
+		each: func(d *dispatched, emit emitter) {
+			for i, op := range d.names {
+				emit(float64(d.ops[i].passed), op, "passed")
+				emit(float64(d.ops[i].soft), op, "soft")
+				emit(float64(d.ops[i].hard), op, "hard")
+			}
+		},
+	},
+	{
+		name: "weir_dispatcher_refusals_total", kind: counter, labels: byResult,
+		help: "Refusals of messages: told to the peer, or silent because of the cooldown.",
+		each: func(d *dispatched, emit emitter) {
+			emit(float64(d.Notices), "told")
+			emit(float64(d.Silent), "silent")
+		},
+	},
+}

@@ -1,0 +1,101 @@
+package weirprom
+
+import (
+	"github.com/weirhq/weir"
+)
+
+// The labels that several metrics have.
+const (
+	result   = "result"
+	ofPolicy = "policy"
+)
+
+var byResult = []string{result}
+
+// NewLimiter answers a collector of the counts of a limiter, which its Stats answers; name is the value of the label limiter.
+func NewLimiter(name string, stats func() weir.Stats) *Collector {
+	return newCollector(stats, limiterFamilies, "limiter", name)
+}
+
+// NewKeyed answers a collector of the counts of a [weir.Keyed], which its Stats answers, of all keys together; name is the
+// value of the label limiter.
+func NewKeyed(name string, stats func() weir.KeyedStats) *Collector {
+	return newCollector(stats, keyedFamilies, "limiter", name)
+}
+
+var limiterFamilies = []family[weir.Stats]{
+	{
+		name: "weir_limiter_requests_total", kind: counter, labels: byResult,
+		help: "Requests that a limiter has answered: granted or refused.",
+		each: func(s *weir.Stats, emit emitter) {
+			emit(float64(s.Granted), "granted")
+			emit(float64(s.Refused), "refused")
+		},
+	},
+	{
+		name: "weir_limiter_available_permits", help: "Permits that could be taken now.", kind: gauge,
+		each: one(func(s *weir.Stats) int64 { return s.Available }),
+	},
+	{
+		name: "weir_limiter_adaptive_limit_permits", help: "The limit that an adaptive limiter has found by now.", kind: gauge,
+		each: func(s *weir.Stats, emit emitter) {
+			if s.Limit > 0 {
+				emit(float64(s.Limit))
+			}
+		},
+	},
+	{
+		name: "weir_limiter_queued_permits", help: "Permits that are waited for.", kind: gauge,
+		each: one(func(s *weir.Stats) int64 { return s.Queued }),
+	},
+	{
+		name: "weir_limiter_waiters", help: "Callers that wait for permits.", kind: gauge,
+		each: one(func(s *weir.Stats) int { return s.Waiters }),
+	},
+	{
+		name: "weir_limiter_forgiven_permits_total", kind: counter,
+		help: "Permits that commits and debits should have charged but that exceeded the largest debt.",
+		each: one(func(s *weir.Stats) int64 { return s.Forgiven }),
+	},
+}
+
+var keyedFamilies = []family[weir.KeyedStats]{
+	{
+		name: "weir_keyed_requests_total", kind: counter, labels: byResult,
+		help: "Requests that a limiter of many keys has answered: granted or refused.",
+		each: func(s *weir.KeyedStats, emit emitter) {
+			emit(float64(s.Granted), "granted")
+			emit(float64(s.Refused), "refused")
+		},
+	},
+	{
+		name: "weir_keyed_keys", help: "Keys that are tracked.", kind: gauge,
+		each: one(func(s *weir.KeyedStats) int64 { return s.Keys }),
+	},
+	{
+		name: "weir_keyed_max_keys", help: "Keys that may be tracked.", kind: gauge,
+		each: one(func(s *weir.KeyedStats) int64 { return s.MaxKeys }),
+	},
+	{
+		name: "weir_keyed_untracked_total", kind: counter,
+		help: "Requests that were granted without being counted, as the table of keys was full.",
+		each: one(func(s *weir.KeyedStats) int64 { return s.Untracked }),
+	},
+	{
+		name: "weir_keyed_forgiven_permits_total", kind: counter,
+		help: "Permits that commits and debits should have charged but that exceeded the largest debt of a key.",
+		each: one(func(s *weir.KeyedStats) int64 { return s.Forgiven }),
+	},
+	{
+		name: "weir_keyed_queued_permits", help: "Permits that are waited for, for all keys together.", kind: gauge,
+		each: one(func(s *weir.KeyedStats) int64 { return s.Queued }),
+	},
+	{
+		name: "weir_keyed_waiters", help: "Callers that wait for permits, for all keys together.", kind: gauge,
+		each: one(func(s *weir.KeyedStats) int { return s.Waiters }),
+	},
+	{
+		name: "weir_keyed_overridden_keys", help: "Keys that have another limit for a while.", kind: gauge,
+		each: one(func(s *weir.KeyedStats) int64 { return s.Overridden }),
+	},
+}

@@ -1,0 +1,162 @@
+package weirprom
+
+import "github.com/weirhq/weir/policy"
+
+// ofPolicies is for a metric with a value for each policy.
+func ofPolicies[N number](of func(*policy.PolicyReport) N) func(*engineReport, emitter) {
+	return func(r *engineReport, emit emitter) {
+		for i := range r.Policies {
+			emit(float64(of(&r.Policies[i])), r.Policies[i].Name)
+		}
+	}
+}
+
+var (
+	byPolicy = []string{ofPolicy}
+	byRule   = []string{"rule"}
+)
+
+var policyFamilies = []family[engineReport]{
+	{
+		name: "weir_policy_info", kind: gauge, labels: []string{ofPolicy, "mode", "consistency", "durability"},
+		help: "1 for each policy in force, with how it is enforced and where its limits are kept.",
+		each: func(r *engineReport, emit emitter) {
+			for i := range r.Policies {
+				p := &r.Policies[i]
+				if p.Name == Other {
+					continue // they differ
+				}
+				emit(1, p.Name, p.Mode.String(), p.Consistency.String(), p.Durability.String())
+			}
+		},
+	},
+	{
+		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
+		help: "Requests for which the policy held, by its own answer: granted or refused. " +
+			"One in shadow refuses nobody: its refused are those that it would have refused.",
+		each: func(r *engineReport, emit emitter) {
+			for i := range r.Policies {
+				p := &r.Policies[i]
+				emit(float64(p.Granted), p.Name, "granted")
+				emit(float64(p.Refused), p.Name, "refused")
+			}
+		},
+	},
+	{
+		name: "weir_policy_locked_out_total", kind: counter, labels: byPolicy,
+		help: "Refusals of those who are shut out by a lockout.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.LockedOut }),
+	},
+	{
+		name: "weir_policy_failed_total", kind: counter, labels: byPolicy,
+		help: "Requests for which the key, the tier or the cost of the policy could not be told.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Failed }),
+	},
+	{
+		name: "weir_policy_unavailable_total", kind: counter, labels: byPolicy,
+		help: "Requests that the store of the policy could not decide on: those refused, and of a cluster also those let pass.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Unavailable }),
+	},
+	{
+		name: "weir_policy_expired_total", kind: counter, labels: byPolicy,
+		help: "Requests that ended after what they held in the store had expired.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Expired }),
+	},
+	{
+		name: "weir_policy_unsettled_total", kind: counter, labels: byPolicy,
+		help: "Requests whose end the store could not be told at once.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Unsettled }),
+	},
+	{
+		name: "weir_policy_keys", kind: gauge, labels: byPolicy,
+		help: "Keys that the limits of the policy track in this process.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Keys }),
+	},
+	{
+		name: "weir_policy_max_keys", kind: gauge, labels: byPolicy,
+		help: "Keys that the limits of the policy may track in this process, 0 if they are kept in a store.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.MaxKeys }),
+	},
+	{
+		name: "weir_policy_queued_permits", kind: gauge, labels: byPolicy,
+		help: "Permits that are waited for in this process.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Queued }),
+	},
+	{
+		name: "weir_policy_waiters", kind: gauge, labels: byPolicy,
+		help: "Requests that wait for permits in this process.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Waiters }),
+	},
+	{
+		name: "weir_policy_locked_keys", kind: gauge, labels: byPolicy,
+		help: "Keys that are shut out by a lockout.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Locked }),
+	},
+	{
+		name: "weir_policy_overridden_keys", kind: gauge, labels: byPolicy,
+		help: "Keys that have another limit for a while.",
+		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Overridden }),
+	},
+	{
+		name: "weir_policy_untracked_total", kind: counter, labels: byPolicy,
+		help: "Requests that were granted without being counted, as the table of keys was full.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Untracked }),
+	},
+	{
+		name: "weir_policy_table_full_total", kind: counter, labels: byPolicy,
+		help: "Requests that were refused as the table of keys was full.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Full }),
+	},
+	{
+		name: "weir_policy_forgiven_permits_total", kind: counter, labels: byPolicy,
+		help: "Permits that requests have cost beyond the largest debt, and that nobody pays for.",
+		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Forgiven }),
+	},
+	{
+		name: "weir_policy_compared_total", kind: counter, labels: byPolicy,
+		help: "Requests that were asked of the policy and of its candidate, or of a policy in shadow.",
+		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) { emit(float64(d.Requests), name) }),
+	},
+	{
+		name: "weir_policy_differences_total", kind: counter, labels: []string{ofPolicy, "difference"},
+		help: "Requests that the candidate of the policy, or the policy in shadow, would have answered otherwise: " +
+			"newly_refused or newly_admitted.",
+		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) {
+			emit(float64(d.NewlyRefused), name, "newly_refused")
+			emit(float64(d.NewlyAdmitted), name, "newly_admitted")
+		}),
+	},
+}
+
+// ofDifferences is for a metric of the policies that have a candidate or are in shadow.
+func ofDifferences(of func(*policy.Difference, string, emitter)) func(*engineReport, emitter) {
+	return func(r *engineReport, emit emitter) {
+		for i := range r.Policies {
+			if d := r.Policies[i].Difference; d != nil {
+				of(d, r.Policies[i].Name, emit)
+			}
+		}
+	}
+}
+
+var ruleFamilies = []family[engineReport]{
+	{
+		name: "weir_rule_matched_total", kind: counter, labels: byRule,
+		help: "Requests that the rule has matched.",
+		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Matched }),
+	},
+	{
+		name: "weir_rule_failed_total", kind: counter, labels: byRule,
+		help: "Requests for which the condition of the rule could not be told.",
+		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Failed }),
+	},
+}
+
+// ofRules is for a metric with a value for each rule.
+func ofRules(of func(*policy.RuleReport) uint64) func(*engineReport, emitter) {
+	return func(r *engineReport, emit emitter) {
+		for i := range r.Rules {
+			emit(float64(of(&r.Rules[i])), r.Rules[i].Name)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package weirprom
+
+import (
+	"fmt"
+
+	"github.com/weirhq/weir"
+)
+
+// NewShedder answers a collector of the counts of a [weir.Shedder], which its Stats answers; name is the value of the label
+// shedder.
+func NewShedder(name string, stats func() weir.ShedderStats) *Collector {
+	return newCollector(stats, shedderFamilies, "shedder", name)
+}
+
+var shedderFamilies = []family[weir.ShedderStats]{
+	{
+		name: "weir_shedder_pressure_ratio", help: "The pressure that decisions rest on: from 0, none, to 1.", kind: gauge,
+		each: one(func(s *weir.ShedderStats) float64 { return s.Pressure }),
+	},
+	{
+		name: "weir_shedder_blind", help: "1 if no source of pressure could be read last time.", kind: gauge,
+		each: one(func(s *weir.ShedderStats) int { return truth(s.Blind) }),
+	},
+	{
+		name: "weir_shedder_requests_total", kind: counter, labels: []string{"priority", result},
+		help: "Requests that a shedder has answered: admitted or shed.",
+		each: func(s *weir.ShedderStats, emit emitter) {
+			for _, p := range s.Priorities {
+				emit(float64(p.Admitted), p.Priority.String(), "admitted")
+				emit(float64(p.Shed), p.Priority.String(), "shed")
+			}
+		},
+	},
+	{
+		name: "weir_shedder_shed_ratio", kind: gauge, labels: []string{"priority"},
+		help: "The part of the requests that is shed now: from 0 to 1.",
+		each: func(s *weir.ShedderStats, emit emitter) {
+			for _, p := range s.Priorities {
+				emit(p.Share, p.Priority.String())
+			}
+		},
+	},
+	{
+		name: "weir_shedder_source_pressure_ratio", kind: gauge, labels: []string{"source"},
+		help: "What a source of pressure read last, 0 if it could not.",
+		each: ofSources(func(r *weir.PressureReading) float64 { return r.Pressure }),
+	},
+	{
+		name: "weir_shedder_source_failures_total", kind: counter, labels: []string{"source"},
+		help: "How often a source of pressure could not be read.",
+		each: ofSources(func(r *weir.PressureReading) float64 { return float64(r.Failures) }),
+	},
+}
+
+// ofSources is for a metric with a value for each source. Sources with one name are told apart by their places.
+func ofSources(of func(*weir.PressureReading) float64) func(*weir.ShedderStats, emitter) {
+	return func(s *weir.ShedderStats, emit emitter) {
+		seen := make(map[string]bool, len(s.Readings))
+		for i := range s.Readings {
+			name := valid(s.Readings[i].Source)
+			for n := i; seen[name]; n++ {
+				name = fmt.Sprintf("%s#%d", valid(s.Readings[i].Source), n+1)
+			}
+			seen[name] = true
+			emit(of(&s.Readings[i]), name)
+		}
+	}
+}
