@@ -224,7 +224,7 @@ func work(d time.Duration) {
 }
 
 // TestProcessCPUPressureSeesWork lets a goroutine work for as long as it takes to be seen: at least half of what one processor
-// can do, unless other processes take it away.
+// can do, or a part of it where other processes take it away for long.
 func TestProcessCPUPressureSeesWork(t *testing.T) {
 	p := weir.ProcessCPUPressure()
 	began := time.Now()
@@ -239,7 +239,11 @@ func TestProcessCPUPressureSeesWork(t *testing.T) {
 		if err != nil || got < 0 || got > 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
-		if got > 0.5/float64(runtime.GOMAXPROCS(0)) {
+		want := 0.5
+		if time.Since(began) > 10*time.Second { // then others take most of it away
+			want /= 20
+		}
+		if got > want/float64(runtime.GOMAXPROCS(0)) {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -53,6 +53,7 @@ type keyedState[S comparable] struct {
 	reset bool  // to no limit at all yet
 	until int64 // the end of an override; 0 if there is none
 	marks [mostLeases]algo.Mark
+	ended [mostLeases]bool // permits that were taken before the key was reset, which do not come back once more
 }
 
 // carrier is an algorithm whose states can be carried from one limit to another.
@@ -107,10 +108,15 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 			switch in.op {
 			case "reset":
 				x.s, x.reset = a.Refund(x.s, x.now, algo.MaxPermits), true
+				for i := range x.ended {
+					x.ended[i] = true
+				}
 			case "refund":
 				x.s = a.Refund(x.s, x.now, in.n)
 			case "cancel":
-				x.s = a.Cancel(x.s, x.now, in.n, x.marks[in.lease])
+				if !x.ended[in.lease] {
+					x.s = a.Cancel(x.s, x.now, in.n, x.marks[in.lease])
+				}
 			case "peek":
 				r := a.Peek(x.s, x.now, in.n)
 				return r.Allowed == (out.reason == weir.ReasonNone) &&
@@ -127,7 +133,7 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 				}
 				s, r := a.Take(x.s, x.now, in.n)
 				if r.Allowed {
-					x.s, x.marks[in.lease], x.reset = s, r.Mark, false
+					x.s, x.marks[in.lease], x.ended[in.lease], x.reset = s, r.Mark, false, false
 				}
 				return r.Allowed == (out.reason == weir.ReasonNone) && out == keyedAnswer{out.reason, a.Limit(), r.Remaining, r.ResetAfter}, x
 			}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,7 +25,8 @@ type fuzzTarget struct {
 	name   string
 }
 
-// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time, one after the other.
+// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time: as many at a time as there are processors,
+// each with one worker. Most of a short run is getting ready, which one target does on one processor.
 func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules []string) error {
 	headingf(out, "fuzz every target for %s", length)
 
@@ -32,21 +36,47 @@ func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules [
 		return errNoFuzzTargets
 	}
 
-	for _, target := range targets {
-		if ctx.Err() != nil {
-			return fmt.Errorf("fuzz: %w", ctx.Err())
-		}
+	var (
+		workers sync.WaitGroup
+		next    atomic.Int64
+		failed  atomic.Bool
+	)
 
-		if !target.fuzz(ctx, out, length) {
-			ok = false
-		}
+	told := &oneAtATime{out: out}
+
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for at := next.Add(1); int(at) <= len(targets) && ctx.Err() == nil; at = next.Add(1) {
+				if !targets[at-1].fuzz(ctx, told, length) {
+					failed.Store(true)
+				}
+			}
+		})
 	}
 
-	if !ok {
+	workers.Wait()
+
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("fuzz: %w", ctx.Err())
+	case !ok || failed.Load():
 		return errFailed
 	}
 
 	return nil
+}
+
+// oneAtATime keeps apart what several write.
+type oneAtATime struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (o *oneAtATime) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.out.Write(p) //nolint:wrapcheck // that of the writer
 }
 
 // listTargets finds the targets. It is not ok if a package cannot be listed because it does not build.
@@ -81,7 +111,7 @@ func listTargets(ctx context.Context, out io.Writer, modules []string) (targets 
 // fuzz reports whether the target found nothing wrong.
 func (f fuzzTarget) fuzz(ctx context.Context, out io.Writer, length time.Duration) bool {
 	args := []string{
-		goTest, noVet, "-run=^$", "-fuzz=^" + f.name + "$",
+		goTest, noVet, "-run=^$", "-fuzz=^" + f.name + "$", "-parallel=1",
 		"-fuzztime=" + length.String(), "-fuzzminimizetime=" + (length / 5).String(), f.pkg,
 	}
 

@@ -10,7 +10,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,15 +39,17 @@ type testOptions struct {
 
 // pass is one `go test` over every module.
 type pass struct {
-	title string
-	args  []string
+	title   string
+	args    []string
+	modules int // at a time
 }
 
-// passes lists what runs. The contention tests are those with Contention in their name, and those with Million in it need
-// as many of something. The race detector slows them down by an order of magnitude, so they run once more without it,
-// one package at a time so that nothing else competes for the processors.
+// passes lists what runs. There are as many modules at a time as processors, and of each of them one package at a time: many
+// tests wait for servers, or are the last of their module, while others compute. The contention tests are those with Contention
+// in their name, and those with Million in it need as many of something. The race detector slows them down by an order of
+// magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors.
 func passes(opts testOptions) []pass {
-	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on"}}
+	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
 
 	if opts.race {
 		first.title += " with the race detector"
@@ -61,8 +65,9 @@ func passes(opts testOptions) []pass {
 
 	if opts.contention {
 		all = append(all, pass{
-			title: "contention tests and those with millions at full speed",
-			args:  []string{noVet, "-p=1", "-run=Contention|Million"},
+			title:   "contention tests and those with millions at full speed",
+			args:    []string{noVet, "-p=1", "-run=Contention|Million"},
+			modules: 1,
 		})
 	}
 
@@ -71,55 +76,97 @@ func passes(opts testOptions) []pass {
 
 // runTests runs every pass over every module and ends with the line "N passed, N failed".
 func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []string) error {
-	var errs []error
-
-	total := newTally(out)
+	passed, failed := 0, 0
 
 	for _, p := range passes(opts) {
-		before := total.passed + total.failed
+		headingf(out, "%s", p.title)
 
-		for _, module := range modules {
-			headingf(out, "%s: %s", p.title, module)
+		good, bad := p.run(ctx, &oneAtATime{out: out}, modules)
+		if good+bad == 0 && ctx.Err() == nil {
+			fmt.Fprintln(out, "FAIL ", fmt.Errorf("%s: %w", p.title, errNoTests))
 
-			if err := testModule(ctx, total, module, p.args); err != nil {
-				errs = append(errs, err)
-			}
+			bad++
 		}
 
-		if total.passed+total.failed == before && ctx.Err() == nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.title, errNoTests))
-		}
+		passed += good
+		failed += bad
 	}
 
-	for _, err := range errs {
-		total.failed++
+	fmt.Fprintf(out, "\n%d passed, %d failed\n", passed, failed)
 
-		fmt.Fprintln(out, "FAIL ", err)
-	}
-
-	fmt.Fprintf(out, "\n%d passed, %d failed\n", total.passed, total.failed)
-
-	if total.failed > 0 {
+	if failed > 0 {
 		return errFailed
 	}
 
 	return nil
 }
 
-// testModule runs go test in one module and adds what it reports to t. The error tells of a failure that go test's exit
-// code shows and its report does not.
-func testModule(ctx context.Context, t *tally, module string, args []string) error {
-	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
-	before := t.failed
+// run runs the tests of every module, as many modules at a time as the pass allows.
+func (p *pass) run(ctx context.Context, out io.Writer, modules []string) (passed, failed int) {
+	var (
+		workers sync.WaitGroup
+		mu      sync.Mutex
+		next    int
+	)
 
-	err := stream(ctx, t.out, module, append(args, "./..."), t.add)
-	t.close()
+	for range p.modules {
+		workers.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
 
-	if err != nil && t.failed == before {
-		return fmt.Errorf("go %s in %s: %w", strings.Join(args, " "), module, err)
+			for next < len(modules) {
+				module := modules[next]
+				next++
+
+				mu.Unlock()
+
+				good, bad := testModule(ctx, out, module, p.args)
+
+				mu.Lock()
+
+				passed += good
+				failed += bad
+			}
+		})
 	}
 
-	return nil
+	workers.Wait()
+
+	return passed, failed
+}
+
+// testModule runs go test in one module and writes what it reports, a package at a time. A failure that go test's exit code
+// shows and its report does not is one more.
+func testModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
+	var said bytes.Buffer
+
+	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
+	t := newTally(&said)
+
+	tell := func() {
+		if said.Len() > 0 {
+			_, _ = out.Write(said.Bytes()) // to the terminal, or the log of CI
+		}
+
+		said.Reset()
+	}
+
+	err := stream(ctx, out, module, append(args, "./..."), func(e event) {
+		t.add(e)
+		tell()
+	})
+
+	t.close()
+
+	if err != nil && t.failed == 0 {
+		t.failed++
+
+		fmt.Fprintf(&said, "FAIL  go %s in %s: %v\n", strings.Join(args, " "), module, err)
+	}
+
+	tell()
+
+	return t.passed, t.failed
 }
 
 // stream runs go in a module and calls add for every event that it prints; a line that is no event is copied to out.

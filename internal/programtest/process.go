@@ -1,0 +1,124 @@
+package programtest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Command is how a program is run.
+type Command struct {
+	// Path is that of the program. Required.
+	Path string
+	Args []string
+	// Env is what its environment has more than that of the test; its home is an empty directory.
+	Env []string
+	// Dir is where it works. Default: where the test does.
+	Dir string
+}
+
+// Process is a program that runs until the end of the test, or until it is stopped.
+type Process struct {
+	tb   testing.TB
+	name string
+	cmd  *exec.Cmd
+	log  output
+	done chan struct{}
+}
+
+// output is what a program writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Start starts a program, and shows what it has written if the test fails.
+func (c Command) Start(tb testing.TB) *Process {
+	tb.Helper()
+	cmd := exec.CommandContext(context.Background(), c.Path, c.Args...) //nolint:gosec // what a test has named
+	p := &Process{tb: tb, name: filepath.Base(c.Path), cmd: cmd, done: make(chan struct{})}
+	home := tb.TempDir()
+	cmd.Env = append(append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home), c.Env...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, &p.log, &p.log
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // how it ends does not matter: it is killed
+		close(p.done)
+	}()
+	tb.Cleanup(func() {
+		p.Stop()
+		if tb.Failed() {
+			tb.Logf("%s said:\n%s", p.name, &p.log)
+		}
+	})
+	return p
+}
+
+// Stop kills the program, and waits until it is gone. It may have been stopped before.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Kill() // it may be gone
+	<-p.done
+}
+
+// Listens waits until somebody listens on address.
+func (p *Process) Listens(address string) {
+	p.tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		conn, err := new(net.Dialer).DialContext(p.tb.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close() // nothing was written
+			return
+		}
+		if time.Now().After(deadline) {
+			p.tb.Fatalf("%s does not listen on %s: %v", p.name, address, err)
+		}
+		select {
+		case <-p.done:
+			p.tb.Fatalf("%s has ended, and did not listen on %s", p.name, address)
+		case <-tick.C:
+		}
+	}
+}
+
+// FreeAddress is an address of this machine on which nobody listens.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // nobody was heard
+	return l.Addr().String()
+}
+
+// Write writes a file of the test, and answers its path.
+func Write(tb testing.TB, dir, name, text string) string {
+	tb.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
