@@ -96,7 +96,7 @@ func owns(t *testing.T, s *server) *server {
 func TestOneNodeKeepsCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, "version: 1\ncluster: {directory: data, reserve: 1}\n"+durablePolicies)
-	s := owns(t, startServer(t, "--config", path))
+	s := owns(t, startServer(t, "--config", path, "--admin-rate", "10000/s"))
 	if line := s.logged("msg=serving"); !strings.Contains(line, "cluster="+filepath.Join(filepath.Dir(path), "data")) {
 		t.Error(line)
 	}
@@ -112,7 +112,7 @@ func TestOneNodeKeepsCounts(t *testing.T) {
 	for i, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
 		s.signal(end)
 		s.wait()
-		s = owns(t, startServer(t, "--config", path))
+		s = owns(t, startServer(t, "--config", path, "--admin-rate", "10000/s"))
 		if used, remaining := s.used("acme"); used != 2500+int64(i) || remaining != 1_000_000-used {
 			t.Errorf("after %v: %d were used, %d remain", end, used, remaining)
 		}
@@ -158,7 +158,7 @@ func (s *server) misusedQuotas(t *testing.T) {
 		}
 	}
 	if got := weir(t, nil, "quota", "show", "--policy", "hour", "--server", "http://127.0.0.1:1"); got.status != 1 ||
-		!strings.Contains(got.stderr, "cannot be asked: ") {
+		!strings.Contains(got.stderr, "is not reachable: ") {
 		t.Errorf("%d %s", got.status, got.stderr)
 	}
 	for path, want := range map[string]int{
@@ -215,7 +215,7 @@ func startCluster(t *testing.T, policies string) fleet {
 		path := filepath.Join(t.TempDir(), "weir.yaml")
 		writeConfig(t, path, fmt.Sprintf("version: 1\ncluster:\n  directory: data\n  reserve: 1\n  name: n%d\n  peers: {n1: 'http://127.0.0.1:%d', "+
 			"n2: 'http://127.0.0.1:%d', n3: 'http://127.0.0.1:%d'}\n  address: 127.0.0.1:%d\n%s", n, base+1, base+2, base+3, base+10+n, policies))
-		f = append(f, startServer(t, "--config", path, "--shutdown-timeout", "20s"))
+		f = append(f, startServer(t, "--config", path, "--admin-rate", "10000/s", "--shutdown-timeout", "20s"))
 		if n == 1 {
 			f[0].servesAlone(t)
 		}

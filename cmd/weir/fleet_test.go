@@ -23,7 +23,7 @@ func startFleet(t *testing.T, store, policies string) (f fleet, path string) {
 	path = filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, patient(store)+policies)
 	for range 3 {
-		f = append(f, startServer(t, "--config", path, "--shutdown-timeout", "20s"))
+		f = append(f, startServer(t, "--config", path, "--admin-rate", "10000/s", "--shutdown-timeout", "20s"))
 	}
 	for _, s := range f {
 		s.logged("msg=serving")
@@ -306,7 +306,7 @@ func TestFleetSlowStore(t *testing.T) {
 	redis := startRedis(t)
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, "version: 1\nstore: {url: \""+redis.url()+"\", timeout: 300ms}\n"+failing)
-	s := startServer(t, "--config", path)
+	s := startServer(t, "--config", path, "--admin-rate", "10000/s")
 	s.logged("msg=serving")
 	eventually(t, "the store answers", func() bool { return s.statusOf("closed", "k", 1) == http.StatusOK })
 	if err := redis.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -376,7 +376,7 @@ func TestStoreFlag(t *testing.T) {
 		writeConfig(t, path, "version: 1\n"+store+"policies:\n  p: {limit: 1/h, burst: 3, consistency: coherent}\n")
 		var f fleet
 		for range 2 {
-			s := startServer(t, "--config", path, "--store", redis.url()+"/2")
+			s := startServer(t, "--config", path, "--admin-rate", "10000/s", "--store", redis.url()+"/2")
 			if line := s.logged("msg=serving"); !strings.Contains(line, "store="+redis.url()+"/2") {
 				t.Error(line)
 			}
@@ -439,7 +439,7 @@ func TestStorePasswordIsNotShown(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "weir.yaml")
 		writeConfig(t, path, "version: 1\nstore: {timeout: 20s, "+store+"}\npolicies:\n  p: {limit: 1/h, burst: 3, consistency: coherent}\n")
-		s := startServer(t, "--config", path)
+		s := startServer(t, "--config", path, "--admin-rate", "10000/s")
 		s.logged("msg=serving")
 		want := http.StatusOK
 		if strings.Contains(store, "wrong") {

@@ -412,7 +412,7 @@ rules:
 	}
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, text(0))
-	s := startServer(t, "--config", path, "--log-level", "error") // nobody reads the log
+	s := startServer(t, "--config", path, "--admin-rate", "10000/s", "--log-level", "error") // nobody reads the log
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer client.CloseIdleConnections()
 	post := func(page, body string) (int, string) {

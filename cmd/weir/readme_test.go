@@ -47,6 +47,7 @@ func TestReadme(t *testing.T) {
 	background := map[string]*server{} // by the address in the README
 	var redis *redisServer             // that the README takes for granted
 	var fronts *allFronts              // that redis-cli asks
+	refusal := ""                      // the last one
 	for _, step := range readmeSteps(t) {
 		args := shellWords(step.command)
 		kinds[args[0]]++
@@ -54,6 +55,9 @@ func TestReadme(t *testing.T) {
 		switch {
 		case args[0] == "curl":
 			got = curl(t, s.address, address, args[1:])
+			if id := refusalLine.FindStringSubmatch(got); id != nil {
+				refusal = id[1]
+			}
 		case args[0] == "for":
 			got = curlLoop(t, background, step.command)
 		case strings.HasPrefix(step.command, "go run ./cmd/weir serve --resp ") && args[len(args)-1] == "&":
@@ -65,6 +69,9 @@ func TestReadme(t *testing.T) {
 				redis = startRedis(t)
 			}
 			background[args[7]] = serveInBackground(t, redis, args)
+		case strings.HasPrefix(step.command, "go run ./cmd/weir why "):
+			kinds["why"]++
+			got = why(t, s, refusal)
 		case strings.HasPrefix(step.command, "go run ./cmd/weir "):
 			cmd := command(t, args[3:]...)
 			cmd.Dir = filepath.Join("..", "..")
@@ -81,7 +88,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s\nprints\n%s\nbut the README says\n%s", step.command, got, step.output)
 		}
 	}
-	if kinds["curl"] < 2 || kinds["go"] < 4 || kinds["redis-cli"] < 2 || len(background) != 3 {
+	if kinds["curl"] < 2 || kinds["go"] < 4 || kinds["redis-cli"] < 2 || kinds["why"] < 1 || len(background) != 3 {
 		t.Errorf("the README shows too little: %v", kinds)
 	}
 }
@@ -173,7 +180,24 @@ var (
 	lengths  = regexp.MustCompile(`Content-Length: \d+`)
 	waiting  = regexp.MustCompile(`("(?:retry|reset)_after":)(?:1\.\d+|2)\b`)
 	seconds  = regexp.MustCompile(`((?:Retry-After: |;t=))[12]`)
+
+	refusalLine = regexp.MustCompile(`Weir-Refusal: ([0-9a-f]+)`)
+	whyChanges  = []*regexp.Regexp{
+		regexp.MustCompile(`(refused )[-0-9]+ [:0-9]+ UTC \([^ ]+ ago\)`), regexp.MustCompile(`(refusal )[0-9a-f]+`),
+		regexp.MustCompile(`((?:retry after|are back in) )[.0-9]+m?s`),
+	}
 )
+
+// why is what weir why says first of a refusal.
+func why(t *testing.T, s *server, refusal string) string {
+	t.Helper()
+	out, err := command(t, "why", refusal, "--server", "http://"+s.address).Output()
+	if err != nil {
+		t.Fatalf("weir why %s: %v", refusal, err)
+	}
+	lines := strings.SplitAfterN(string(out), "\n", 6)
+	return strings.Join(lines[:min(len(lines), 5)], "")
+}
 
 func still(text string) string {
 	text = strings.ReplaceAll(text, "\r", "")
@@ -181,6 +205,10 @@ func still(text string) string {
 	text = lengths.ReplaceAllString(text, "Content-Length: N")
 	text = waiting.ReplaceAllString(text, "${1}N")
 	text = seconds.ReplaceAllString(text, "${1}N")
+	text = refusalLine.ReplaceAllString(text, "Weir-Refusal: ID")
+	for _, changing := range whyChanges {
+		text = changing.ReplaceAllString(text, "${1}N")
+	}
 	return strings.TrimSpace(text)
 }
 

@@ -1,11 +1,12 @@
-// Command protogo generates Go from protocol buffers with nothing but Go: it compiles the .proto files of a directory itself, and has
-// protoc-gen-go and protoc-gen-go-grpc write what they write under protoc. tools/go.mod pins all three, so the same files come
-// out everywhere.
+// Command protogo generates Go from protocol buffers with nothing but Go: it compiles the .proto files of a directory itself, and
+// has protoc-gen-go and protoc-gen-go-grpc write what they write under protoc. tools/go.mod pins all three, so the same files
+// come out everywhere.
 //
 //	go run ./protogo -module MODULE -out DIRECTORY SOURCES
 //
-// Every file below SOURCES that ends in .proto is compiled, and is known to others by its path below SOURCES. The option go_package of
-// each says where its Go goes: a package of MODULE, which is in DIRECTORY. Files there that are as they should be are left alone.
+// Every file below SOURCES that ends in .proto is compiled, and is known to others by its path below SOURCES. The option
+// go_package of each says where its Go goes: a package of MODULE, which is in DIRECTORY. Files there that are as they should be
+// are left alone.
 package main
 
 import (

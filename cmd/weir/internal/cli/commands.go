@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admincmd"
 	"github.com/weirhq/weir/cmd/weir/internal/benchcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
@@ -10,12 +11,14 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/quotacmd"
 	"github.com/weirhq/weir/cmd/weir/internal/replay"
 	"github.com/weirhq/weir/cmd/weir/internal/serve"
+	"github.com/weirhq/weir/cmd/weir/internal/topcmd"
+	"github.com/weirhq/weir/cmd/weir/internal/whycmd"
 )
 
 // commands are those that do the work, in the order of the help.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
-		quotacmd.Command(), benchcmd.Command(),
+		topcmd.Command(), whycmd.Command(), admincmd.Command(), quotacmd.Command(), benchcmd.Command(),
 	}
 }

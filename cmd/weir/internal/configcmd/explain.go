@@ -10,12 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/mistakes"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
-	"github.com/weirhq/weir/cmd/weir/internal/requestline"
+	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
@@ -26,26 +25,17 @@ const mostRepeats = 1_000_000
 
 // explainOptions are the flags of the command.
 type explainOptions struct {
-	request    requestFlag
-	headers    pairs
-	client     string
-	route      string
-	protocol   string
-	cost       int64
-	attributes pairs
-	repeat     int64
-	at         moment
-	json       bool
+	request requestflags.Request
+	repeat  int64
+	at      moment
+	json    bool
 }
 
 // aboutRequest are the flags that need --request.
-var aboutRequest = []string{"header", "client", "route", "protocol", "cost", "attribute", "repeat", "at", "json"}
+var aboutRequest = append(requestflags.Names(), "repeat", "at", "json")
 
 func explainCommand() *cobra.Command {
-	o := explainOptions{
-		headers: pairs{separator: ":", form: "Name: value"}, attributes: pairs{separator: "=", form: "name=value"},
-		cost: 1, repeat: 1, protocol: "http",
-	}
+	o := explainOptions{repeat: 1}
 	cmd := &cobra.Command{
 		Use:   "explain [flags] FILE",
 		Short: "Explain a configuration, or what it says to a request",
@@ -81,14 +71,7 @@ configuration has mistakes or is not there.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.Var(&o.request, "request", "explain what becomes of this request: "+requestline.Accepted+"\n(default: none)")
-	fs.VarP(&o.headers, "header", "H", "a field of its header, such as 'X-Plan: gold'; may be repeated (default: none)")
-	fs.Var(clientFlag{&o.client}, "client", "the address of its client (default: not known)")
-	fs.Var(word{&o.route}, "route", "the route, such as 'POST /users/{id}' (default: none)")
-	fs.Var(word{&o.protocol}, "protocol", "what it comes by")
-	fs.Var(flagvalue.Int(&o.cost, 1, algo.MaxPermits), "cost",
-		"how many permits it costs where the configuration does not say so, from 1 to 10^15")
-	fs.Var(&o.attributes, "attribute", "an attribute, such as team=blue; may be repeated (default: none)")
+	o.request.Register(fs)
 	fs.Var(flagvalue.Int(&o.repeat, 1, mostRepeats), "repeat",
 		"send it so often at the same moment, and explain the last, from 1 to 1000000")
 	fs.Var(&o.at, "at", "when it comes, such as 2026-11-21T10:00:00Z (default: now)")
@@ -100,7 +83,7 @@ configuration has mistakes or is not there.`,
 const betweenLooks = 4096
 
 func explain(cmd *cobra.Command, o *explainOptions, name string) error {
-	if o.request.line == "" {
+	if o.request.Line() == "" {
 		for _, flag := range aboutRequest {
 			if cmd.Flags().Changed(flag) {
 				return misuse.Errorf("--%s needs --request", flag)
@@ -117,11 +100,11 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	}
 	mistakes.Warn(cmd.ErrOrStderr(), terminal.Of(cmd.ErrOrStderr()), file.Warnings)
 	w := cmd.OutOrStdout()
-	if o.request.line == "" {
+	if o.request.Line() == "" {
 		file.Explain(w)
 		return nil
 	}
-	r, err := o.describe()
+	r, err := o.request.Describe()
 	if err != nil {
 		return err
 	}
@@ -144,33 +127,6 @@ func explain(cmd *cobra.Command, o *explainOptions, name string) error {
 	return o.write(w, &explanation, file.Bounds(), r, at, allowed)
 }
 
-// describe answers the request.
-func (o *explainOptions) describe() (*policy.Request, error) {
-	r := &policy.Request{Protocol: strings.ToLower(o.protocol), Route: o.route, Cost: o.cost}
-	if err := requestline.Parse(o.request.line, r); err != nil {
-		return nil, err
-	}
-	for _, h := range o.headers.all {
-		if err := requestline.AddHeader(r, h[0], h[1]); err != nil {
-			return nil, misuse.Flag("header", h[0], err.Error())
-		}
-	}
-	if o.client != "" {
-		client, err := requestline.ParseClient(o.client)
-		if err != nil {
-			return nil, err
-		}
-		r.Client = client
-	}
-	for _, a := range o.attributes.all {
-		if r.Attributes == nil {
-			r.Attributes = map[string]string{}
-		}
-		r.Attributes[a[0]] = a[1]
-	}
-	return r, nil
-}
-
 func (o *explainOptions) write(
 	w io.Writer, e *policy.Explanation, bounds []config.Bound, r *policy.Request, at time.Time, allowed int64,
 ) error {
@@ -184,7 +140,7 @@ func (o *explainOptions) write(
 			Repeat        int64           `json:"repeat"`
 			AllowedBefore int64           `json:"allowed_before"`
 			Explanation   *explained.JSON `json:"explanation"`
-		}{o.request.line, o.client, at.UTC(), o.repeat, allowed, explained.Of(e)})
+		}{o.request.Line(), o.request.Client(), at.UTC(), o.repeat, allowed, explained.Of(e)})
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s%s", r.Method, r.Host, r.Path)

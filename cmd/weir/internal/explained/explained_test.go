@@ -75,3 +75,27 @@ func TestJSON(t *testing.T) {
 		t.Errorf("%+v", never)
 	}
 }
+
+// TestExplanationIsTheInverse: what a server has sent as JSON reads for people as the server would have written it.
+func TestExplanationIsTheInverse(t *testing.T) {
+	never := refused()
+	never.RetryAfter, never.Limits[0].Decision.RetryAfter = weir.Never, weir.Never
+	for _, e := range []*policy.Explanation{
+		refused(), never, {Allowed: true, Exempt: true, Binding: -1}, {Allowed: true, Binding: -1},
+	} {
+		text, err := json.Marshal(explained.Of(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back explained.JSON
+		if err = json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		var want, got strings.Builder
+		explained.Write(&want, terminal.Output{}, e, "", true)
+		explained.Write(&got, terminal.Output{}, back.Explanation(), "", true)
+		if want.String() != got.String() {
+			t.Errorf("%s\nwant\n%s", got.String(), want.String())
+		}
+	}
+}

@@ -69,7 +69,11 @@ func (v *Time) String() string {
 func (v *Time) Set(s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < v.min || d > v.max {
-		return fmt.Errorf("must be a duration such as 500ms, 10s or 1m30s, from %s to %s", Short(v.min), Short(v.max))
+		short := "500ms, "
+		if v.min >= time.Second {
+			short = ""
+		}
+		return fmt.Errorf("must be a duration such as %s10s or 1m30s, from %s to %s", short, Short(v.min), Short(v.max))
 	}
 	*v.p = d
 	return nil

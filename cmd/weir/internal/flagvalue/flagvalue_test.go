@@ -16,6 +16,7 @@ func TestValues(t *testing.T) {
 	duration := flagvalue.Duration(&d, time.Millisecond, time.Hour)
 	choice := flagvalue.OneOf(&word, "text", "json")
 	listen := flagvalue.Listen(&address)
+	free := flagvalue.Text(new(string), 1, 5)
 	for _, c := range []struct {
 		value     pflag.Value
 		set, want string
@@ -34,6 +35,9 @@ func TestValues(t *testing.T) {
 		{duration, "61m", "", "must be a duration such as 500ms, 10s or 1m30s, from 1ms to 1h"},
 		{duration, "0", "", "must be a duration"},
 		{duration, "10", "", "must be a duration"},
+		{free, "äöx", "äöx", ""},
+		{free, "", "", "has 0 bytes: must have from 1 to 5"},
+		{free, "äöü", "", "has 6 bytes: must have from 1 to 5"},
 		{choice, "json", "json", ""},
 		{choice, "JSON", "", `must be text or json; did you mean "json"?`},
 		{choice, "", "", "must be text or json"},

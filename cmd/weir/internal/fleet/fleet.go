@@ -90,7 +90,9 @@ type Status struct {
 	Store string `json:"store"`
 	// Reached tells whether it could be reached since the server has started.
 	Reached bool `json:"reached"`
-	// Error is why it could not, "" once it could.
+	// Answers tells whether it does now.
+	Answers bool `json:"answers"`
+	// Error is why it does not, "" if it does.
 	Error string `json:"error,omitempty"`
 }
 
@@ -101,6 +103,8 @@ func (f *Fleet) Status() Status {
 		s.Error = err.Error()
 	} else {
 		s.Reached = true
+		s.Answers = s.Breaker.State == store.BreakerClosed
+		s.Error = s.Breaker.Error
 	}
 	return s
 }

@@ -149,9 +149,17 @@ func Longest(v *policy.Verdict) time.Duration {
 
 // Commit ends a reservation with what it really cost: for each limit that it was charged to the cost becomes actual, from 0; a
 // negative number stands for what was reserved. What is less comes back, what is more is charged, as far as the debt of a limit
-// goes. The error is ErrUnknown, or nil.
+// goes. The error is ErrUnknown, also where a store says that it has expired there meanwhile, or nil.
 func (h *Holds) Commit(id string, actual int64) error {
-	return h.settle(id, func(v *policy.Verdict) { v.Commit(func(*policy.Part) int64 { return actual }) })
+	expired := false
+	err := h.settle(id, func(v *policy.Verdict) {
+		v.Commit(func(*policy.Part) int64 { return actual })
+		expired = v.Expired()
+	})
+	if expired {
+		return ErrUnknown
+	}
+	return err
 }
 
 // Cancel ends a reservation as if the request had never come. The error is ErrUnknown, or nil.

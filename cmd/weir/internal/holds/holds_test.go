@@ -367,3 +367,49 @@ func BenchmarkKeep(b *testing.B) {
 		}
 	}
 }
+
+// slow is a store that is told of the end of reservations with a delay.
+type slow struct {
+	store.Store
+
+	by time.Duration
+}
+
+func (s slow) Commit(ctx context.Context, r store.Reservation, actual []int64) error {
+	time.Sleep(s.by)
+	return s.Store.Commit(ctx, r, actual)
+}
+
+// TestCommitThatComesTooLate: where the store has given back what was held when the commit arrives there, it is told that nothing was
+// charged.
+func TestCommitThatComesTooLate(t *testing.T) {
+	for _, c := range []struct {
+		by   time.Duration
+		want error
+		left int64
+	}{{0, nil, 7}, {2 * time.Second, holds.ErrUnknown, 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			memory, err := store.NewMemory(store.MemoryOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
+				Name: "shared", Key: live.KeyOfCheck(), Consistency: policy.ConsistencyCoherent, Hold: time.Second,
+				Limits: []policy.Limit{{Limit: weir.Limit{
+					Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: 24 * time.Hour},
+				}}},
+			}}}, policy.EngineOptions{Store: slow{memory, c.by}}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Engine().Close()
+			h := holds.New(holds.Options{})
+			defer h.Close()
+			id := keep(t, h, l, "shared", 5, 0)
+			if err := h.Commit(id, 3); !errors.Is(err, c.want) {
+				t.Errorf("late by %v: %v, want %v", c.by, err, c.want)
+			}
+			wantLeft(t, l, "shared", c.left)
+		})
+	}
+}

@@ -101,3 +101,14 @@ func withoutChecks(changes []policy.Change) []policy.Change {
 }
 
 func isCheck(rule string) bool { return strings.HasPrefix(rule, checkRule) }
+
+// IsCheckRule tells whether a rule is one for the checks of a policy, which is not told to anybody.
+func IsCheckRule(rule string) bool { return isCheck(rule) }
+
+// ProtocolOf is the protocol of a request as it is told, and whether it is a check, of which nothing else is known.
+func ProtocolOf(r *policy.Request) (protocol string, check bool) {
+	if r.Protocol == checkProtocol {
+		return "check", true
+	}
+	return r.Protocol, false
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,8 @@ type Options struct {
 	// Durable answers what keeps the limits of durable policies, nil for nothing. It is asked once, after Store, and belongs to
 	// the caller. Default: nil, nothing.
 	Durable func() (store.Queued, error)
+	// Reloaded is told what became of each reload, one after the other. Default: nil, nobody is.
+	Reloaded func(r *Reload)
 	// Logger is told at level Info what has changed, at level Error what is wrong. Required.
 	Logger *slog.Logger
 }
@@ -64,8 +67,11 @@ type Limits struct {
 	extra   atomic.Pointer[any]
 	secrets atomic.Pointer[redactor]
 
-	mu       sync.Mutex // guards attempts
+	text atomic.Pointer[string] // of the files in force
+
+	mu       sync.Mutex // guards attempts and history
 	attempts attempts
+	history  []Reload // the last one last
 }
 
 // ErrUnchanged says that a file has the same content as when it was read last.
@@ -104,6 +110,7 @@ func Load(o Options) (*Limits, error) {
 	}
 	l.digest = files.digest()
 	l.accept(parsed)
+	l.keep(&files)
 	l.attempts = attempts{lastAttempt: time.Now()}
 	l.warn(parsed.Warnings)
 	return l, nil
@@ -143,20 +150,21 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 	if err != nil {
 		return 0, l.refuse(cause, err)
 	}
-	// What is told of a change is old and new.
-	secrets := newRedactor(parsed.Secrets, l.secrets.Load())
-	before := l.secrets.Swap(secrets)
+	// What is told of a change is old and new, and so is why it was refused.
+	l.secrets.Store(newRedactor(parsed.Secrets, l.secrets.Load()))
 	changes, err := l.engine.Load(withChecks(parsed.Set))
 	if err != nil {
-		l.secrets.Store(before)
 		return 0, l.refuse(cause, err)
 	}
 	l.accept(parsed)
+	l.keep(&files)
 	changes = withoutChecks(changes)
 	l.mu.Lock()
 	l.attempts.loaded(cause)
 	l.mu.Unlock()
-	l.tell(cause, changes)
+	version := l.engine.Report().Version
+	l.tell(cause, version, changes)
+	l.note(&Reload{Time: time.Now().UTC(), Cause: cause, Version: version, Changes: l.changed(changes), Count: len(changes)})
 	l.warn(parsed.Warnings)
 	return len(changes), nil
 }
@@ -177,9 +185,9 @@ func (l *Limits) name() string {
 const mostTold = 200
 
 // tell logs what has changed.
-func (l *Limits) tell(cause string, changes []policy.Change) {
+func (l *Limits) tell(cause string, version uint64, changes []policy.Change) {
 	secrets := l.secrets.Load()
-	l.log.Info("configuration loaded", "file", l.name(), "cause", cause, "version", l.engine.Report().Version,
+	l.log.Info("configuration loaded", "file", l.name(), "cause", cause, "version", version,
 		"changes", len(changes))
 	for i, c := range changes {
 		if i == mostTold {
@@ -211,6 +219,9 @@ func (l *Limits) refuse(cause string, err error) error {
 	l.mu.Lock()
 	l.attempts.failed(cause, lines)
 	l.mu.Unlock()
+	l.note(&Reload{
+		Time: time.Now().UTC(), Cause: cause, Version: l.engine.Report().Version, Mistakes: lines[:min(len(lines), mostTold)],
+	})
 	l.log.Error("configuration refused, the one before stays in force", "file", l.name(), "cause", cause,
 		"mistakes", len(lines))
 	for _, line := range lines[:min(len(lines), mostTold)] {
@@ -243,7 +254,7 @@ func (l *Limits) ReloadOn(ctx context.Context, signals <-chan os.Signal) {
 				return
 			}
 			// The error is logged and kept for the status.
-			_, _ = l.Reload(signalName(s))
+			_, _ = l.Reload(signalName(s)) //nolint:contextcheck // overrides that end ask their store
 		case <-ctx.Done():
 			return
 		}
@@ -284,11 +295,24 @@ func (l *Limits) inForce() map[string]bool {
 	return n.keys
 }
 
-// Has tells whether there is a policy with this name at this moment. It may be removed before the next one: a check that no limit
-// holds for has to ask again, as one of a policy that is gone must not pass for one that is granted.
+// Has tells whether there is a policy with this name at this moment. It may be removed before the next one: see [Limits.Knew].
 func (l *Limits) Has(name string) bool {
 	_, ok := l.inForce()[name]
 	return ok
+}
+
+// Knew tells whether there was a policy with this name when v was decided. Who is answered that no limit holds for a check has to
+// ask, as one of a policy that is gone must not pass for one that is granted; and not Has, as the policy may be back by then.
+func (l *Limits) Knew(v *policy.Verdict, name string) bool {
+	set := v.Set()
+	if set == nil {
+		return false
+	}
+	if n := l.names.Load(); n != nil && n.set == set {
+		_, ok := n.keys[name]
+		return ok
+	}
+	return slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
 }
 
 // MayLackKey tells whether there is no policy with this name that has a key: requests of one without share a state, whose key is

@@ -148,6 +148,41 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// TestKnew: whether there was a policy is told by the set that has decided on a check, whatever has come into force since.
+func TestKnew(t *testing.T) {
+	l, path, _ := loaded(t, "a")
+	take := func() *policy.Verdict {
+		var (
+			r policy.Request
+			v policy.Verdict
+		)
+		CheckRequest(t.Context(), &r, []byte("goes"), []byte("x"), 1)
+		l.Engine().Take(&r, &v)
+		return &v
+	}
+	reload := func(names string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(names), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Reload("test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := take()
+	reload("a goes")
+	with := take()
+	for range 2 { // in force, and replaced
+		if l.Knew(without, "goes") || !l.Knew(with, "goes") || l.Knew(new(policy.Verdict), "a") {
+			t.Error(l.Knew(without, "goes"), l.Knew(with, "goes"))
+		}
+		reload("a b")
+	}
+	if l.Knew(with, "b") || !l.Knew(take(), "b") {
+		t.Error("b")
+	}
+}
+
 func TestRefusedReload(t *testing.T) {
 	l, path, log := loaded(t, "a")
 	if err := l.reloadIfChanged(); !errors.Is(err, ErrUnchanged) {

@@ -46,7 +46,7 @@ func (l *Limits) Watch(ctx context.Context) (<-chan struct{}, error) {
 
 func (l *Limits) watch(ctx context.Context, d *directories) {
 	// What has changed between the first load and now.
-	l.look(d)
+	l.look(d) //nolint:contextcheck // overrides that end ask their store
 	wait := time.NewTimer(0)
 	<-wait.C
 	var since time.Time
@@ -76,7 +76,7 @@ func (l *Limits) watch(ctx context.Context, d *directories) {
 			}
 		case <-wait.C:
 			waiting = false
-			l.look(d)
+			l.look(d) //nolint:contextcheck // overrides that end ask their store
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (m *machine) release() {
 
 // run runs a test, and answers what was not as expected. The error is that of ctx, if it ends before.
 func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
-	m, err := s.newMachine(t.at)
+	m, err := s.newMachine(t.at) //nolint:contextcheck // a test has no store that could be asked
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (r *result) add(v *policy.Verdict) {
 
 // explain runs the test once more up to the request that the failure is about, and explains that.
 func (s *suite) explain(ctx context.Context, t *test, f *failure) error {
-	m, err := s.newMachine(t.at)
+	m, err := s.newMachine(t.at) //nolint:contextcheck // a test has no store that could be asked
 	if err != nil {
 		return err
 	}

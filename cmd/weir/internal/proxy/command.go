@@ -28,6 +28,8 @@ const (
 	defaultShutdownTimeout = 30 * time.Second
 	longest                = 24 * time.Hour
 	mostPlaces             = 1_000_000 // of --concurrency and --queue
+	defaultConnections     = 10_000
+	mostConnections        = 1_000_000
 )
 
 // settings are what the flags say.
@@ -44,6 +46,8 @@ type settings struct {
 	trusted          proxiesValue
 	concurrency      int64
 	queue            int64
+	connections      int
+	ofOne            int
 	maxBody          sizeValue
 	shutdownTimeout  time.Duration
 	logRequests      bool
@@ -57,6 +61,7 @@ func Command() *cobra.Command {
 		listen:          defaultListen,
 		upstreamTimeout: defaultUpstreamTimeout,
 		shutdownTimeout: defaultShutdownTimeout,
+		connections:     defaultConnections,
 	}
 	cmd := &cobra.Command{
 		Use:   "proxy --upstream URL [flags]",
@@ -110,6 +115,10 @@ second signal ends it at once.`,
 	fs.Var(flagvalue.Int(&s.concurrency, 0, mostPlaces), "concurrency",
 		"requests that the service gets at a time, up to 1000000; 0 for any number")
 	fs.Var(flagvalue.Int(&s.queue, 0, mostPlaces), "queue", "requests that wait for --concurrency, in their order, up to 1000000")
+	fs.Var(flagvalue.Int(&s.connections, 1, mostConnections), "connections",
+		"connections of clients at a time, from 1 to 1000000; when there are as many,\none that is idle makes room")
+	fs.Var(flagvalue.Int(&s.ofOne, 0, mostConnections), "connections-per-address",
+		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten")
 	fs.Var(&wordValue{&s.upstreamHost, "HOST"}, "upstream-host",
 		"Host header for the service (default: the one that the client sent)")
 	fs.Var(&wordValue{&s.upstreamCA, "FILE"}, "upstream-ca",
@@ -137,6 +146,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 		Upstream: s.upstream.Upstream, Limit: limit, By: s.limit.By,
 		UpstreamHost: s.upstreamHost, UpstreamRoots: s.upstreamCertPool, UpstreamTimeout: s.upstreamTimeout,
 		TrustedProxies: s.trusted.proxies, Concurrency: s.concurrency, Queue: s.queue, MaxBody: int64(s.maxBody),
+		Connections: s.connections, ConnectionsPerAddress: listen.OfOne(s.connections, s.ofOne),
 		TLS: s.certificate, ShutdownTimeout: s.shutdownTimeout, LogRequests: s.logRequests, Logger: logger,
 	})
 	if err != nil {

@@ -37,6 +37,10 @@ type Options struct {
 	// Concurrency is how many requests the upstream gets at a time, and Queue how many more wait for that in the order in
 	// which they came. Default: 0, no bound.
 	Concurrency, Queue int64
+	// Connections is how many connections of clients there may be at a time: when there are as many, one on which no request is
+	// under way makes room for the next. ConnectionsPerAddress is how many of them one address may have, or one /64 of IPv6.
+	// Default: 0, no bound.
+	Connections, ConnectionsPerAddress int
 	// MaxBody is the largest body of a request in bytes. Default: 0, no bound.
 	MaxBody int64
 	// TLS makes the proxy speak TLS. It needs a certificate. Default: nil, plain HTTP.

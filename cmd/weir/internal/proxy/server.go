@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/fresh"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 )
 
 const (
@@ -40,6 +41,11 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	fresh.CloseOnShutdown(server)
+	if p.o.Connections > 0 {
+		bound := listen.NewBounded(p.o.Connections, p.o.ConnectionsPerAddress, p.o.Logger)
+		bound.Watch(server)
+		ln = bound.On(ln)
+	}
 	failed := make(chan error, 1)
 	go func() {
 		if p.o.TLS != nil {

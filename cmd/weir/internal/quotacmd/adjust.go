@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os/user"
 	"strconv"
 	"strings"
@@ -12,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/table"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // adjustment is what the server answers.
@@ -72,20 +74,21 @@ history" tells.` + exitStatus,
 			if by == "" {
 				by = text(whoami())
 			}
-			var a adjustment
-			answer, err := t.ask(cmd.Context(), http.MethodPost, "/v1/quota/adjust", map[string]any{
+			var answer admin.Answer[adjustment]
+			err := t.post(cmd.Context(), "/v1/quota/adjust", map[string]any{
 				"policy": t.policy, "key": t.key, "permits": int64(n), "by": by, "reason": reason,
-			}, &a)
+			}, &answer)
 			if err != nil {
 				return err
 			}
-			return t.print(cmd.OutOrStdout(), answer, func(w io.Writer) {
+			return t.print(cmd.OutOrStdout(), answer.JSON, func(w io.Writer, _ terminal.Output) {
+				a := &answer.Value
 				did := "given back to"
 				if a.Permits < 0 {
 					did = "taken from"
 				}
-				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", number(max(a.Permits, -a.Permits)), did, printable(a.Limit),
-					keyText(t.key), number(a.Remaining))
+				fmt.Fprintf(w, "%s permits %s %s of %s: %s remain\n", table.Number(max(a.Permits, -a.Permits)), did,
+					table.Printable(a.Limit), table.Key(t.key), table.Number(a.Remaining))
 			})
 		},
 	}

@@ -3,13 +3,15 @@ package quotacmd
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/table"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // history is what the server answers.
@@ -34,12 +36,11 @@ afterwards, and why.` + exitStatus,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := t.query()
 			query.Set("limit", strconv.Itoa(last))
-			var h history
-			answer, err := t.ask(cmd.Context(), http.MethodGet, "/v1/quota/adjustments?"+query.Encode(), nil, &h)
-			if err != nil {
+			var h admin.Answer[history]
+			if err := t.get(cmd.Context(), "/v1/quota/adjustments", query, &h); err != nil {
 				return err
 			}
-			return t.print(cmd.OutOrStdout(), answer, func(w io.Writer) { h.print(w) })
+			return t.print(cmd.OutOrStdout(), h.JSON, h.Value.write)
 		},
 	}
 	t.register(cmd)
@@ -47,21 +48,21 @@ afterwards, and why.` + exitStatus,
 	return cmd
 }
 
-func (h *history) print(w io.Writer) {
+func (h *history) write(w io.Writer, out terminal.Output) {
 	if len(h.Adjustments) == 0 {
-		fmt.Fprintf(w, "%s of %s was never adjusted\n", printable(h.Policy), keyText(h.Key))
+		fmt.Fprintf(w, "%s of %s was never adjusted\n", table.Printable(h.Policy), table.Key(h.Key))
 		return
 	}
 	rows := [][]string{{"permits", "remaining", "when", "limit", "by", "why"}}
 	for i := range h.Adjustments {
 		a := &h.Adjustments[i]
-		n := number(a.Permits)
+		n := table.Number(a.Permits)
 		if a.Permits > 0 {
 			n = "+" + n
 		}
 		rows = append(rows, []string{
-			n, number(a.Remaining), a.Time.UTC().Format("2006-01-02 15:04:05 UTC"), a.Limit, a.By, a.Reason,
+			n, table.Number(a.Remaining), a.Time.UTC().Format("2006-01-02 15:04:05 UTC"), a.Limit, a.By, a.Reason,
 		})
 	}
-	table(w, rows, 2)
+	table.Write(w, out, rows, 2)
 }

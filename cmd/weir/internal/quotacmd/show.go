@@ -3,12 +3,14 @@ package quotacmd
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/table"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
 // quota is what the server answers.
@@ -40,48 +42,19 @@ that are not settled, what is left, and when all of it is back. It takes nothing
   weir quota show --policy upstream --server https://weir.example.com --token-file token`,
 		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var q quota
-			answer, err := t.ask(cmd.Context(), http.MethodGet, "/v1/quota?"+t.query().Encode(), nil, &q)
-			if err != nil {
+			var q admin.Answer[quota]
+			if err := t.get(cmd.Context(), "/v1/quota", t.query(), &q); err != nil {
 				return err
 			}
-			return t.print(cmd.OutOrStdout(), answer, func(w io.Writer) { q.print(w) })
+			return t.print(cmd.OutOrStdout(), q.JSON, q.Value.write)
 		},
 	}
 	t.register(cmd)
 	return cmd
 }
 
-// print prints what the server has answered.
-func (t *target) print(w io.Writer, answer []byte, table func(io.Writer)) error {
-	out := &sticky{w: w}
-	if t.asJSON {
-		_, _ = out.Write(answer)
-	} else {
-		table(out)
-	}
-	if out.err != nil {
-		return fmt.Errorf("weir: %w", out.err)
-	}
-	return nil
-}
-
-// sticky remembers that something could not be written.
-type sticky struct {
-	w   io.Writer
-	err error
-}
-
-// Write implements [io.Writer].
-func (s *sticky) Write(p []byte) (int, error) {
-	if s.err == nil {
-		_, s.err = s.w.Write(p)
-	}
-	return len(p), nil
-}
-
-func (q *quota) print(w io.Writer) {
-	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", printable(q.Policy), keyText(q.Key))
+func (q *quota) write(w io.Writer, out terminal.Output) {
+	fmt.Fprintf(w, "policy  %s\nkey     %s\n\n", table.Printable(q.Policy), table.Key(q.Key))
 	rows := make([][]string, 1, 1+len(q.Limits))
 	rows[0] = []string{"used", "reserved", "remaining", "of", "resets", "limit"}
 	for i := range q.Limits {
@@ -91,9 +64,10 @@ func (q *quota) print(w io.Writer) {
 			resets = l.ResetsAt.UTC().Format("2006-01-02 15:04:05 UTC")
 		}
 		rows = append(rows, []string{
-			number(l.Used), number(l.Reserved), number(l.Remaining), number(l.Permits), resets, l.Limit + " (" + l.Rule + ")",
+			table.Number(l.Used), table.Number(l.Reserved), table.Number(l.Remaining), table.Number(l.Permits), resets,
+			l.Limit + " (" + l.Rule + ")",
 		})
 	}
 	const numbers = 4
-	table(w, rows, numbers)
+	table.Write(w, out, rows, numbers)
 }

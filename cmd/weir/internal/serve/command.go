@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/limitflags"
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
+	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
@@ -20,6 +21,8 @@ type options struct {
 	config          configFlags
 	rates           ratelimitFlags
 	limit           limitflags.Limit
+	admin           adminFlags
+	otlp            metrics.OTLP
 	log             logflags.Log
 	shutdownDelay   time.Duration
 	shutdownTimeout time.Duration
@@ -46,6 +49,10 @@ back each second.
                   for a cost that is known later: docs/check-api.md has these.
   GET /v1/status  policies, rules and counts; the last reload, and what was
                   wrong with it.
+  GET /ui/        the dashboard, for browsers.
+  /v1/admin/      the admin API: live state, who is refused and why, keys under
+                  pressure, lockouts, overrides: docs/admin-api.md.
+  GET /metrics    for Prometheus: docs/metrics.md.
   GET /healthz    200, or 503 while the server shuts down.
   GET /openapi.json  the description of all of this for programs.
   GET /           what this is, with an example.
@@ -65,6 +72,12 @@ With --config the limits are those of a file, which is what these are for:
   POST /v1/reload    reads the file again.
   /v1/quota          what is left of a durable quota, and its adjustments:
                      "weir quota" asks it, and docs/durable.md explains it.
+
+Pages that show or change the state of the server are answered to everybody who
+reaches it if it listens on a loopback address; otherwise to nobody but those who
+show a token of --admin-token-file, or a certificate of --admin-client-ca. With
+--admin they have a listener of their own. What is changed goes to --audit-log.
+A client that is refused gets the field Weir-Refusal, whose ID "weir why" explains.
 
 With --resp clients of Redis, in any language, need no other library: they send
 CL.THROTTLE key max_burst count period, as to redis-cell, or WEIR.TAKE policy
@@ -114,6 +127,7 @@ func Command() *cobra.Command {
   weir serve --resp 127.0.0.1:6380
   weir serve --grpc :8081 --ratelimit-config config/
   weir serve --http :7070 --admin-token-file token --log-format json
+  weir serve --http :7070 --admin 127.0.0.1:7071 --audit-log audit.log
   weir serve --http :8443 --tls-cert cert.pem --tls-key key.pem
   curl -i -d '{"key":"alice"}' http://127.0.0.1:7070/v1/check
   redis-cli -p 6380 CL.THROTTLE alice 15 30 60`,
@@ -133,6 +147,8 @@ func Command() *cobra.Command {
 	o.config.register(fs)
 	o.fronts.registerRESP(fs)
 	o.rates.register(fs)
+	o.admin.register(fs)
+	o.otlp.Register(fs)
 	o.log.Register(fs)
 	fs.Var(flagvalue.Duration(&o.shutdownDelay, 0, time.Hour), "shutdown-delay",
 		"how long /healthz answers 503 while new connections are still taken, for load balancers to notice, "+
@@ -146,6 +162,15 @@ func Command() *cobra.Command {
 // check finds flags that do not go together.
 func (o *options) check(fs *pflag.FlagSet) error {
 	if err := o.fronts.check(fs); err != nil {
+		return err
+	}
+	if err := o.apart(); err != nil {
+		return err
+	}
+	if err := o.admin.check(fs, o.fronts.tls.Certificate != ""); err != nil {
+		return err
+	}
+	if err := o.otlp.Check(fs); err != nil {
 		return err
 	}
 	if err := o.rates.check(fs, o.fronts.grpc); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
@@ -23,7 +22,6 @@ type configFlags struct {
 	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
 	refusalStatus int
-	tokenFile     string
 	explainEvery  int
 }
 
@@ -40,9 +38,6 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
 		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
-	fs.Var(flagvalue.File(&f.tokenFile), "admin-token-file",
-		"file with the token of 16 to 4096 characters that /v1/status, /v1/explain, /v1/reload and /v1/quota need "+
-			"(default: none: they are answered if weir listens on a loopback address)")
 	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
@@ -85,17 +80,6 @@ func (m listed) Mistakes() []string {
 		lines = append(lines, fmt.Sprintf("%s: %d more", m.File, m.Omitted))
 	}
 	return lines
-}
-
-// admin is who may ask for what is not for clients, without what the listener says of it.
-func (f *configFlags) admin() (a checkapi.Admin, err error) {
-	if f.tokenFile == "" {
-		return a, nil
-	}
-	if a.Token, err = checkapi.ReadToken(f.tokenFile); err != nil {
-		return a, misuse.Inputf("%s", err)
-	}
-	return a, nil
 }
 
 // engine are the options of the engine of a configuration.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
-	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
@@ -30,6 +30,8 @@ type frontFlags struct {
 	maxConnections   int
 	idleTimeout      time.Duration
 	throttleKeys     int
+	httpConnections  int
+	httpOfOne        int
 }
 
 const (
@@ -41,7 +43,14 @@ const (
 
 func (f *frontFlags) register(fs *pflag.FlagSet) {
 	f.http, f.maxConnections, f.throttleKeys = defaultHTTP, defaultConnections, defaultThrottleKeys
+	f.httpConnections = defaultConnections
 	fs.Var(flagvalue.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	fs.Var(flagvalue.Int(&f.httpConnections, 1, mostConnections), "http-connections",
+		"connections of --http at a time, and of --admin, from 1 to 1000000;\nwhen there are as many, one that is idle "+
+			"makes room")
+	fs.Var(flagvalue.Int(&f.httpOfOne, 0, mostConnections), "http-connections-per-address",
+		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten,\nwhich leaves some to others and does "+
+			"not hold back a proxy in front")
 	fs.Var(flagvalue.Listen(&f.resp), "resp",
 		"address for clients that speak to Redis, such as "+usualRESP+" (default: none)")
 	fs.Var(flagvalue.Listen(&f.grpc), "grpc",
@@ -74,9 +83,6 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 			}
 		}
 	}
-	if err := f.apart(); err != nil {
-		return err
-	}
 	switch {
 	case f.tls.Certificate == "" && f.tls.Key != "":
 		return misuse.Errorf("--tls-key needs --tls-cert")
@@ -89,11 +95,11 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 }
 
 // apart finds two fronts with one address.
-func (f *frontFlags) apart() error {
-	names := [...]string{"http", "resp", "grpc"}
+func (o *options) apart() error {
+	names := [...]string{"http", "resp", "grpc", "admin"}
 	for i, name := range names {
 		for _, other := range names[:i] {
-			if a := f.address(name); a != "" && a == f.address(other) && !listen.IsAnyPort(a) {
+			if a := o.address(name); a != "" && a == o.address(other) && !listen.IsAnyPort(a) {
 				return misuse.Errorf("--%s %q: is the address of --%s as well: each front needs a port of its own",
 					name, a, other)
 			}
@@ -103,29 +109,49 @@ func (f *frontFlags) apart() error {
 }
 
 // address is that of a front.
-func (f *frontFlags) address(name string) string {
+func (o *options) address(name string) string {
 	switch name {
 	case "resp":
-		return f.resp
+		return o.fronts.resp
 	case "grpc":
-		return f.grpc
+		return o.fronts.grpc
+	case "admin":
+		return o.admin.address
 	}
-	return f.http
+	return o.fronts.http
 }
 
 // certificates are for the servers of protocols: nil if they speak no TLS.
-type certificates func(protocols ...string) *tls.Config
+type certificates struct{ *tlsfiles.Certificates }
+
+// of are those of a server that has no admin pages.
+func (c certificates) of(protocols ...string) *tls.Config {
+	if c.Certificates == nil {
+		return nil
+	}
+	return c.Config(protocols...)
+}
+
+// ofAdmin are those of a server that has admin pages.
+func (c certificates) ofAdmin(protocols ...string) *tls.Config {
+	if c.Certificates == nil {
+		return nil
+	}
+	return c.AdminConfig(protocols...)
+}
 
 // certificates reads those of the flags.
-func (f *frontFlags) certificates(log *slog.Logger) (certificates, error) {
+func (f *frontFlags) certificates(adminCA string, log *slog.Logger) (certificates, error) {
 	if f.tls.Certificate == "" {
-		return func(...string) *tls.Config { return nil }, nil
+		return certificates{}, nil
 	}
-	c, err := tlsfiles.Load(f.tls, log)
+	files := f.tls
+	files.AdminCA = adminCA
+	c, err := tlsfiles.Load(files, log)
 	if err != nil {
-		return nil, misuse.Inputf("%s", err)
+		return certificates{}, misuse.Inputf("%s", err)
 	}
-	return c.Config, nil
+	return certificates{c}, nil
 }
 
 // longestPassword is how long a password may be.
@@ -150,19 +176,19 @@ func (f *frontFlags) password() (string, error) {
 
 // secrets are what the files of flags have.
 type secrets struct {
-	admin        checkapi.Admin
+	tokens       *adminguard.TokenFile
 	password     string
 	certificates certificates
 }
 
 // secrets reads them.
 func (o *options) secrets(log *slog.Logger) (s secrets, err error) {
-	if s.admin, err = o.config.admin(); err != nil {
+	if s.tokens, err = o.admin.tokens(log); err != nil {
 		return s, err
 	}
 	if s.password, err = o.fronts.password(); err != nil {
 		return s, err
 	}
-	s.certificates, err = o.fronts.certificates(log)
+	s.certificates, err = o.fronts.certificates(o.admin.clientCA, log)
 	return s, err
 }

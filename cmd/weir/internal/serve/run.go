@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
-	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
@@ -35,6 +33,8 @@ import (
 
 // serving is a server that runs.
 type serving struct {
+	watch
+
 	o       *options
 	log     *slog.Logger
 	stdout  io.Writer
@@ -44,6 +44,7 @@ type serving struct {
 	limits  *live.Limits
 	held    *holds.Holds
 	secrets secrets
+	started time.Time
 	check   *checkapi.Handler
 	quotas  *rlqsapi.Service
 	told    []teller
@@ -66,7 +67,7 @@ func run(cmd *cobra.Command, o *options) error {
 	}
 	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
 	s := &serving{
-		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
 		read: reader{flag: o.config.store, rates: &o.rates}, outside: remote{log: log}, held: holds.New(holds.Options{}),
 		fronts: fronts{log: log, delay: o.shutdownDelay, timeout: o.shutdownTimeout},
 	}
@@ -74,6 +75,9 @@ func run(cmd *cobra.Command, o *options) error {
 	var err error
 	if s.secrets, err = o.secrets(log); err != nil {
 		return err
+	}
+	if wrong := s.observe(); wrong != nil {
+		return wrong
 	}
 	if err = s.open(ctx); err != nil {
 		return s.invalid(err)
@@ -88,14 +92,17 @@ func run(cmd *cobra.Command, o *options) error {
 			log.Error("the configuration is reloaded by SIGHUP and POST /v1/reload only", "error", watchErr.Error())
 		}
 	}
-	start := time.Now()
+	if err = s.measure(); err != nil {
+		s.fronts.close()
+		return err
+	}
 	s.announce()
 	err = s.fronts.serve(ctx)
 	report := s.limits.Status()
 	s.end()
 	log.Info("stopped", "requests", report.Requests, "refused", report.Report.Refused, "rejected", s.check.Rejected(),
 		"reloads", report.Reloads, "reloads_refused", report.Refused,
-		"uptime", time.Since(start).Round(time.Millisecond).String())
+		"uptime", time.Since(s.started).Round(time.Millisecond).String())
 	return err
 }
 
@@ -114,14 +121,16 @@ func (s *serving) invalid(err error) error {
 // open opens what the limits are kept in.
 func (s *serving) open(ctx context.Context) (err error) {
 	o := s.o
-	engine := o.engine(s.log)
+	engine := s.watched(o.engine(s.log)) //nolint:contextcheck // what is watched are requests, which have their own
 	if !o.configured() {
-		s.limits, err = o.fixed(engine, s.log)
+		s.limits, err = o.fixed(engine, s.log) //nolint:contextcheck // overrides that end ask their store
 		return err
 	}
-	load := live.Options{Path: o.config.path, More: o.rates.path, Parse: s.read.parse, Engine: engine, Logger: s.log}
+	load := live.Options{
+		Path: o.config.path, More: o.rates.path, Parse: s.read.parse, Engine: engine, Logger: s.log, Reloaded: s.reloaded,
+	}
 	s.outside.open(ctx, &s.read, &load)
-	s.limits, err = live.Load(load)
+	s.limits, err = live.Load(load) //nolint:contextcheck // overrides that end ask their store
 	return err
 }
 
@@ -148,36 +157,15 @@ func (s *serving) end() {
 		_ = s.limits.Engine().Close() // it is always nil
 	}
 	s.outside.end()
+	s.unobserve()
 }
 
 // listen makes the fronts, and listens.
 func (s *serving) listen(ctx context.Context, cmd *cobra.Command) error {
 	f := &s.o.fronts
-	admin, certificates := s.secrets.admin, s.secrets.certificates
-	listener, err := listen.On(ctx, "http", f.http, defaultHTTP)
-	if err != nil {
+	if err := s.listenHTTP(ctx, cmd); err != nil {
 		return err
 	}
-	admin.Local = isLoopback(listener.Addr())
-	handling := checkapi.Options{Limits: s.limits, Holds: s.held, Admin: admin, Extra: s.status}
-	if s.outside.cluster != nil {
-		handling.Quotas = s.outside.cluster
-	}
-	s.check = checkapi.NewHandler(handling)
-	s.fronts.onEnd = s.check.EndWaiting
-	handler := http.Handler(s.check)
-	if s.o.configured() {
-		auth, err := forwardauth.New(forwardauth.Options{
-			Decider: s.limits.Engine(), Trusted: s.o.config.trusted, Status: s.o.config.status(cmd.Flags()), Logger: s.log,
-		})
-		if err != nil {
-			_ = listener.Close() // nobody has connected who would be told
-			return err
-		}
-		handler = byPath(s.check, auth)
-		s.told = append(s.told, teller{"forward_auth", func() any { return auth.Counts() }})
-	}
-	s.add("http", newServer(handler, certificates("h2", "http/1.1"), s.log, s.check.Drain), listener)
 	if f.resp != "" {
 		if err := s.listenRESP(ctx); err != nil {
 			return err
@@ -197,7 +185,7 @@ func (s *serving) add(name string, f front, l net.Listener) {
 func (s *serving) listenRESP(ctx context.Context) error {
 	f := &s.o.fronts
 	server, err := respapi.New(respapi.Options{
-		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates(),
+		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates.of(),
 		MaxConnections: f.maxConnections, IdleTimeout: f.idleTimeout, MaxKeys: f.throttleKeys, Logger: s.log,
 	})
 	if err != nil {
@@ -223,7 +211,7 @@ func (s *serving) listenGRPC(ctx context.Context) error {
 		return err
 	}
 	server, err := rlsapi.New(rlsapi.Options{
-		Limits: s.limits, Tree: s.tree, Quotas: quotas, TLS: s.secrets.certificates("h2"), Logger: s.log,
+		Limits: s.limits, Tree: s.tree, Quotas: quotas, TLS: s.secrets.certificates.of("h2"), Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -255,17 +243,6 @@ func (s *serving) status() map[string]any {
 	return extra
 }
 
-// byPath gives each request to the front that it is for.
-func byPath(front, auth http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if forwardauth.Serves(r.URL.Path) {
-			auth.ServeHTTP(w, r)
-		} else {
-			front.ServeHTTP(w, r)
-		}
-	})
-}
-
 // isLoopback tells whether nobody reaches an address from another machine.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
@@ -284,7 +261,7 @@ func (s *serving) announce() {
 			if listen.IsAnyPort(o.fronts.http) {
 				fmt.Fprintln(s.stdout, address)
 			}
-		} else if listen.IsAnyPort(o.fronts.address(name)) {
+		} else if listen.IsAnyPort(o.address(name)) {
 			fmt.Fprintln(s.stdout, name, address)
 		}
 		attributes = append(attributes, name, address)

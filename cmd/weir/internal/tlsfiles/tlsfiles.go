@@ -21,6 +21,8 @@ type Files struct {
 	Certificate, Key string
 	// ClientCA is the file of the authorities of which every client must have a certificate, "" if clients need none.
 	ClientCA string
+	// AdminCA is the file of the authorities whose certificates let in at the admin pages, "" if none do.
+	AdminCA string
 }
 
 const (
@@ -37,8 +39,20 @@ type Certificates struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	seen   [3]version
-	config *tls.Config // never changed
+	seen   [files]version
+	config *material
+}
+
+// files is how many there are.
+const files = 4
+
+// material is what the files say. It is never changed.
+type material struct {
+	config *tls.Config
+	// admin is for the servers that have admin pages: whoever has a certificate for those can connect, too.
+	admin *tls.Config
+	// authorities are those of AdminCA, nil if there is none.
+	authorities *x509.CertPool
 }
 
 // version tells whether a file is as it was.
@@ -60,6 +74,43 @@ func Load(f Files, log *slog.Logger) (*Certificates, error) {
 // Config is for servers of the protocols, as ALPN knows them. Every handshake has the certificates that are in the files then:
 // they are looked at once a second at most. If they cannot be used the ones before stay, and it is logged.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
+	return c.configOf(func(m *material) *tls.Config { return m.config }, protocols)
+}
+
+// AdminConfig is Config for a server that has admin pages: a client can show a certificate of AdminCA as well, which
+// [Certificates.Admin] tells.
+func (c *Certificates) AdminConfig(protocols ...string) *tls.Config {
+	return c.configOf(func(m *material) *tls.Config { return m.admin }, protocols)
+}
+
+// Admin is the name in the certificate of AdminCA that a client has shown, and whether it has. Without a name of its own it is
+// that of the first host, or the number of the certificate.
+func (c *Certificates) Admin(state *tls.ConnectionState) (name string, ok bool) {
+	authorities := c.current().authorities
+	if authorities == nil || len(state.PeerCertificates) == 0 {
+		return "", false
+	}
+	leaf, between := state.PeerCertificates[0], x509.NewCertPool()
+	for _, other := range state.PeerCertificates[1:] {
+		between.AddCert(other)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: authorities, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return "", false
+	}
+	switch {
+	case leaf.Subject.CommonName != "":
+		return leaf.Subject.CommonName, true
+	case len(leaf.DNSNames) > 0:
+		return leaf.DNSNames[0], true
+	default:
+		return "certificate " + leaf.SerialNumber.Text(16), true
+	}
+}
+
+func (c *Certificates) configOf(choose func(*material) *tls.Config, protocols []string) *tls.Config {
 	var (
 		mu       sync.Mutex
 		of, made *tls.Config
@@ -69,7 +120,7 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 		NextProtos: protocols,
 		// One for all handshakes with the same certificates: it has the keys by which clients resume their sessions.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := c.current()
+			now := choose(c.current())
 			mu.Lock()
 			defer mu.Unlock()
 			if of != now {
@@ -79,12 +130,12 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 			return made, nil
 		},
 		// It is never asked, but there has to be one.
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().Certificates[0], nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().config.Certificates[0], nil },
 	}
 }
 
 // current is what the files say.
-func (c *Certificates) current() *tls.Config {
+func (c *Certificates) current() *material {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -103,12 +154,12 @@ func (c *Certificates) current() *tls.Config {
 		return c.config
 	}
 	c.config = config
-	c.log.Info("certificates loaded", "certificate", c.files.Certificate, "expires", config.Certificates[0].Leaf.NotAfter)
+	c.log.Info("certificates loaded", "certificate", c.files.Certificate, "expires", config.config.Certificates[0].Leaf.NotAfter)
 	return config
 }
 
-func (f *Files) versions() (seen [3]version) {
-	for i, path := range []string{f.Certificate, f.Key, f.ClientCA} {
+func (f *Files) versions() (seen [files]version) {
+	for i, path := range [files]string{f.Certificate, f.Key, f.ClientCA, f.AdminCA} {
 		if path == "" {
 			continue
 		}
@@ -122,7 +173,7 @@ func (f *Files) versions() (seen [3]version) {
 	return seen
 }
 
-func (f *Files) read() (*tls.Config, error) {
+func (f *Files) read() (*material, error) {
 	certificate, err := read("certificate", f.Certificate)
 	if err != nil {
 		return nil, err
@@ -136,18 +187,40 @@ func (f *Files) read() (*tls.Config, error) {
 		return nil, fmt.Errorf("weir: the certificate %s and the key %s cannot be used: %w", f.Certificate, f.Key, err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	if f.ClientCA == "" {
-		return config, nil
+	m := &material{config: config, admin: config.Clone()}
+	both := x509.NewCertPool()
+	if f.ClientCA != "" {
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if err := authorities("client CA", f.ClientCA, config.ClientCAs, both); err != nil {
+			return nil, err
+		}
+		m.admin.ClientCAs, m.admin.ClientAuth = both, tls.RequireAndVerifyClientCert
 	}
-	authorities, err := read("client CA", f.ClientCA)
+	if f.AdminCA != "" {
+		m.authorities = x509.NewCertPool()
+		if err := authorities("admin client CA", f.AdminCA, m.authorities, both); err != nil {
+			return nil, err
+		}
+		m.admin.ClientCAs = both
+		if f.ClientCA == "" {
+			m.admin.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	}
+	return m, nil
+}
+
+// authorities adds those of a file to pools.
+func authorities(what, path string, pools ...*x509.CertPool) error {
+	text, err := read(what, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("weir: client CA: %s has no certificate in PEM", f.ClientCA)
+	for _, pool := range pools {
+		if !pool.AppendCertsFromPEM(text) {
+			return fmt.Errorf("weir: %s: %s has no certificate in PEM", what, path)
+		}
 	}
-	return config, nil
+	return nil
 }
 
 func read(what, path string) ([]byte, error) {

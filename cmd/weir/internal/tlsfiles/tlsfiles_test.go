@@ -3,12 +3,15 @@ package tlsfiles_test
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,6 +136,74 @@ func TestClientsNeedCertificates(t *testing.T) {
 	}
 }
 
+// TestAdminCertificates: whoever has one of the authorities for admin pages is known by name, and nobody else is; where all clients
+// need certificates, they are let in to those pages as well.
+func TestAdminCertificates(t *testing.T) {
+	d := directory{t, t.TempDir()}
+	certificate, key := made(t, "server")
+	pairs := map[string]*tls.Certificate{"nobody": nil}
+	files := map[string]string{}
+	for _, name := range []string{"operator", "client", "stranger"} {
+		text, private := made(t, name)
+		pair, err := tls.X509KeyPair(text, private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs[name], files[name] = &pair, d.write(name, text)
+	}
+	cert, private := d.write("cert", certificate), d.write("key", key)
+	for what, c := range map[string]struct {
+		clients              string
+		admin, others, known string // who can connect, and who is known
+	}{
+		"some clients have certificates": {"", "nobody operator", "client nobody operator stranger", "operator"},
+		"all clients have certificates":  {files["client"], "client operator", "client", "operator"},
+	} {
+		loaded, err := tlsfiles.Load(tlsfiles.Files{
+			Certificate: cert, Key: private, ClientCA: c.clients, AdminCA: files["operator"],
+		}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var admin, others, known []string
+		for _, name := range slices.Sorted(maps.Keys(pairs)) {
+			client, state := &tls.Config{InsecureSkipVerify: true}, new(tls.ConnectionState)
+			if pair := pairs[name]; pair != nil {
+				// One that is shown whatever the server asks for.
+				client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+				state.PeerCertificates = []*x509.Certificate{pair.Leaf}
+			}
+			if _, _, err := handshake(t, loaded.AdminConfig(), client); err == nil {
+				admin = append(admin, name)
+			}
+			if _, _, err := handshake(t, loaded.Config(), client); err == nil {
+				others = append(others, name)
+			}
+			if got, ok := loaded.Admin(state); ok && got == name {
+				known = append(known, name)
+			} else if ok {
+				t.Errorf("%s is known as %s", name, got)
+			}
+		}
+		if got := strings.Join(admin, " "); got != c.admin {
+			t.Errorf("%s: %s can connect to admin pages, want %s", what, got, c.admin)
+		}
+		if got := strings.Join(others, " "); got != c.others {
+			t.Errorf("%s: %s can connect, want %s", what, got, c.others)
+		}
+		if got := strings.Join(known, " "); got != c.known {
+			t.Errorf("%s: %s is known, want %s", what, got, c.known)
+		}
+	}
+	none, err := tlsfiles.Load(tlsfiles.Files{Certificate: cert, Key: private}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := none.Admin(&tls.ConnectionState{PeerCertificates: []*x509.Certificate{pairs["operator"].Leaf}}); ok {
+		t.Error("somebody is known without authorities")
+	}
+}
+
 // TestFilesThatCannotBeUsed: the error names the file and says why.
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	d := directory{t, t.TempDir()}
@@ -148,7 +219,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"other key":      {tlsfiles.Files{Certificate: cert, Key: d.write("other", other)}, "does not match"},
 		"not PEM":        {tlsfiles.Files{Certificate: d.write("text", []byte("text")), Key: private}, "text and the key"},
 		"long":           {tlsfiles.Files{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "longer than 4 MiB"},
-		"no authority":   {tlsfiles.Files{Certificate: cert, Key: private, ClientCA: private}, "has no certificate in PEM"},
+		"no authority":   {tlsfiles.Files{Certificate: cert, Key: private, ClientCA: private}, "weir: client CA: "},
+		"no admin":       {tlsfiles.Files{Certificate: cert, Key: private, AdminCA: private}, "weir: admin client CA: "},
 	} {
 		if _, err := tlsfiles.Load(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -24,15 +24,16 @@ type Fields struct {
 // mostTold is how many combinations of policies are kept prepared. Tiers and limits of single keys make new ones.
 const mostTold = 1024
 
-// Tell sets the fields about v, the verdict on r, in h. It answers the seconds of Retry-After, 0 if there is none. Without a
-// limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that holds more than
-// once, with several keys, is told once: as the one that binds, or else the first.
+// Tell sets the fields about v, the verdict on r, in h, with the ID of a refusal that has one. It answers the seconds of
+// Retry-After, 0 if there is none. Without a limit nothing is told, nor of a limit that was not asked because another one had
+// refused. A policy that holds more than once, with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
 	return f.TellAll(h, []*policy.Request{r}, v)
 }
 
 // TellAll is Tell for a verdict on several requests: see [policy.Engine.TakeAll].
 func (f *Fields) TellAll(h http.Header, requests []*policy.Request, v *policy.Verdict) (seconds int64) {
+	tellRefusal(h, v.RefusalID)
 	if len(v.Parts) == 0 {
 		return 0
 	}

@@ -1,97 +1,21 @@
 package checkapi
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
-
-// Admin says who may look at the state of the server, and reload its configuration.
-type Admin struct {
-	// Token is what they show, as "Authorization: Bearer TOKEN". If there is one, everybody needs it.
-	Token []byte
-	// Local says that the server listens on a loopback address only. Then everybody who reaches it may, if there is no Token,
-	// but no page that a browser has loaded from elsewhere.
-	Local bool
-}
-
-// The length of a token.
-const (
-	shortestToken = 16
-	longestToken  = 4096
-)
-
-// ReadToken reads the token in a file, without the space around it.
-func ReadToken(path string) ([]byte, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // the file is the choice of the operator
-	if err != nil {
-		return nil, fmt.Errorf("weir: token: %w", err)
-	}
-	token := bytes.TrimSpace(text)
-	if len(token) < shortestToken || len(token) > longestToken {
-		return nil, fmt.Errorf("weir: token: %s has %d bytes: must have from %d to %d",
-			path, len(token), shortestToken, longestToken)
-	}
-	for _, c := range token {
-		if c <= ' ' || c > '~' {
-			return nil, fmt.Errorf("weir: token: %s has the byte %#x: must be printable ASCII without spaces", path, c)
-		}
-	}
-	return token, nil
-}
-
-// forbidden is why a request may not be answered, nil if it may.
-func (a Admin) forbidden(w http.ResponseWriter, r *http.Request) *problem {
-	switch {
-	case len(a.Token) > 0:
-		shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		// Sums have the same length, so that not even that of the token can be measured.
-		want, got := sha256.Sum256(a.Token), sha256.Sum256([]byte(shown))
-		if subtle.ConstantTimeCompare(want[:], got[:]) == 1 && ok {
-			return nil
-		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-		return &problem{
-			Status: http.StatusUnauthorized,
-			Detail: r.URL.Path + " needs the token of --admin-token-file: Authorization: Bearer TOKEN",
-		}
-	case !a.Local:
-		return &problem{
-			Status: http.StatusForbidden,
-			Detail: r.URL.Path + " is answered only if weir listens on a loopback address, or with --admin-token-file",
-		}
-	case !isLocalHost(r.Host):
-		// A page whose name leads to this machine is of the same origin to its browser.
-		return newProblem(http.StatusForbidden, "Host", excerpt([]byte(r.Host)), "must be an address or localhost")
-	}
-	if err := sameOrigin.Check(r); err != nil {
-		return newProblem(http.StatusForbidden, "Origin", excerpt([]byte(r.Header.Get("Origin"))), "must be that of the server")
-	}
-	return nil
-}
-
-// isLocalHost tells whether a host is an address or localhost, with or without port.
-func isLocalHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || strings.EqualFold(host, "localhost")
-}
 
 // explain answers POST /v1/explain.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
@@ -101,6 +25,13 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	e := h.limits.Explain(&described)
 	return writeJSON(w, explained.Of(&e))
+}
+
+// Explain answers a request that describes another one with why that would be answered as it is. It does not look at who asks.
+func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
+	if p := h.explain(w, r); p != nil {
+		p.Write(w)
+	}
 }
 
 // status answers GET /v1/status.
@@ -122,27 +53,65 @@ func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
 }
 
 // reload answers POST /v1/reload.
-func (h *Handler) reload(w http.ResponseWriter, _ *http.Request) *problem {
-	changes, err := h.limits.Reload("API")
-	switch {
-	case errors.Is(err, live.ErrFixed):
-		return &problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
-	case err != nil:
-		p := &problem{
-			Status:   http.StatusUnprocessableEntity,
-			Detail:   "the configuration cannot be used, the one before stays in force",
-			Mistakes: h.limits.Status().Mistakes,
-		}
-		if _, ok := errors.AsType[live.Mistakes](err); !ok {
-			p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
-		}
+func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
+	changed, p := Reload(h.limits, h.audit, adminguard.CallerOf(r), "")
+	if p != nil {
 		return p
 	}
 	return writeJSON(w, struct {
 		Version uint64 `json:"version"`
 		Changes int    `json:"changes"`
-	}{h.limits.Engine().Report().Version, changes})
+	}{changed.Version, changed.Changes})
 }
+
+// Begin notes what is about to be changed. The problem is that it must not be, as nobody would know of it.
+func Begin(log *auditlog.Log, e *admin.AuditEntry) *problem {
+	if log == nil {
+		return nil
+	}
+	if err := log.Begin(*e); err != nil {
+		return &problem{
+			Status: http.StatusServiceUnavailable,
+			Detail: "nothing can be changed, as the audit log cannot be written: " + strings.TrimPrefix(err.Error(), "weir: "),
+		}
+	}
+	return nil
+}
+
+// Reload reads a configuration again for somebody.
+func Reload(limits *live.Limits, log *auditlog.Log, by adminguard.Caller, reason string) (admin.Changed, *problem) {
+	entry := admin.AuditEntry{Who: by.Who, From: by.From, Action: "reload", Reason: reason}
+	p := Begin(log, &entry)
+	if p != nil {
+		return admin.Changed{}, p
+	}
+	changes, err := limits.Reload(APICause)
+	version := limits.Engine().Report().Version
+	entry.Detail, entry.Result = fmt.Sprintf("version %d, %d changes", version, changes), auditlog.OK
+	switch {
+	case errors.Is(err, live.ErrFixed):
+		p = &problem{Status: http.StatusConflict, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
+	case err != nil:
+		p = &problem{
+			Status:   http.StatusUnprocessableEntity,
+			Detail:   "the configuration cannot be used, the one before stays in force",
+			Mistakes: limits.Status().Mistakes,
+		}
+		if _, ok := errors.AsType[live.Mistakes](err); !ok {
+			p.Detail += ": " + strings.TrimPrefix(p.Mistakes[0], "weir: ")
+		}
+	}
+	if p != nil {
+		entry.Detail, entry.Result = "", p.Detail
+	}
+	if log != nil {
+		log.Add(entry)
+	}
+	return admin.Changed{Changed: changes > 0, Version: version, Changes: changes}, p
+}
+
+// APICause is the cause of reloads that somebody has asked for at a page.
+const APICause = "API"
 
 // writeJSON answers with v.
 func writeJSON(w http.ResponseWriter, v any) *problem {

@@ -54,7 +54,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 			continue
 		}
 		if p = h.named(&checks[i].request); p != nil {
-			return p.within(checkName(i))
+			return problemWithin(p, checkName(i))
 		}
 	}
 	m, _ := batches.Get().(*batchMemory)
@@ -177,12 +177,12 @@ func (h *Handler) lost(a *asking, v *policy.Verdict, request int) bool {
 		return false
 	}
 	_, limited := v.Answer(request)
-	return !limited && !h.limits.Has(string(a.policy))
+	return !limited && !h.limits.Knew(v, string(a.policy))
 }
 
 // tellOf makes told the verdict on one of the requests.
 func (m *batchMemory) tellOf(request int) {
-	m.told.Allowed, m.told.Parts = m.verdict.Allowed, m.told.Parts[:0]
+	m.told.Allowed, m.told.Parts, m.told.RefusalID = m.verdict.Allowed, m.told.Parts[:0], m.verdict.RefusalID
 	for i := range m.verdict.Parts {
 		if p := &m.verdict.Parts[i]; p.Request == request {
 			if i == m.verdict.Binding {
@@ -195,7 +195,7 @@ func (m *batchMemory) tellOf(request int) {
 
 // copyTold makes told a copy of the verdict, which is used again.
 func (m *batchMemory) copyTold() {
-	m.told.Allowed, m.told.Binding = m.verdict.Allowed, m.verdict.Binding
+	m.told.Allowed, m.told.Binding, m.told.RefusalID = m.verdict.Allowed, m.verdict.Binding, m.verdict.RefusalID
 	m.told.Parts, m.keys = append(m.told.Parts[:0], m.verdict.Parts...), m.keys[:0]
 	for i := range m.told.Parts {
 		p := &m.told.Parts[i]

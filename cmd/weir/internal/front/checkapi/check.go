@@ -60,7 +60,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if gone {
 		return nil
 	}
-	if x.verdict.Binding < 0 && !h.limits.Has(string(ask.policy)) { // it was removed meanwhile, and nothing was decided
+	// It was removed meanwhile, and nothing was decided.
+	if x.verdict.Binding < 0 && !h.limits.Knew(&x.verdict, string(ask.policy)) {
 		return unknownPolicy(ask.policy, h.policyNames())
 	}
 	// What was asked may still stand in space.

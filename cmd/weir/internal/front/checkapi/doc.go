@@ -34,8 +34,8 @@
 //	413  the body exceeds 64 KiB, or 1 MiB of a batch
 //	415  the content type is not application/json
 //
-// For those that [Admin] lets in there are also the state of the server, and what changes it: /v1/explain, /v1/status,
-// /v1/reload, /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
+// For those that an [adminguard.Guard] lets in there are also the state of the server, and what changes it: /v1/explain,
+// /v1/status, /v1/reload, /v1/quota, /v1/quota/adjust and /v1/quota/adjustments. Others get 401 or 403.
 //
 // GET /openapi.json describes all of this to programs. GET /healthz answers 200 while the server takes requests, and 503 while it
 // shuts down. GET / says what this is.

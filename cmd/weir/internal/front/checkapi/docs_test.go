@@ -168,7 +168,10 @@ func TestPageOfDocs(t *testing.T) {
 	if !found || !ends {
 		t.Fatal("the page shows no configuration")
 	}
-	h, _ := newConfigured(t, configuration, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+	h, _ := newConfigured(t, configuration, policy.EngineOptions{
+		Clock:     weir.NewManualClock(0),
+		OnRefused: func([]*policy.Request, *policy.Verdict) uint64 { return 0x2abd9473b69d98ae },
+	})
 	p := &page{server: httptest.NewServer(h), ids: map[string]string{}}
 	defer p.server.Close()
 	parts := strings.Split(string(data), "```console\n")

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	problems "github.com/weirhq/weir/cmd/weir/internal/front/problem"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 )
@@ -38,10 +41,17 @@ type Options struct {
 	// Holds keep reservations. They belong to the caller, who closes them when the handler has answered its last request.
 	// Default: nil, some of its own, which are never closed.
 	Holds *holds.Holds
-	// Admin says who may look at the state of the server. Default: nobody.
-	Admin Admin
+	// Admin lets in those who may look at the state of the server. Default: nil, nobody.
+	Admin *adminguard.Guard
+	// AdminAt is where pages are that only Admin lets in, such as "--admin 127.0.0.1:7071", if they are not with the others: then
+	// [Handler.Admin] answers them. Default: "", they are with the others.
+	AdminAt string
+	// Audit notes what is changed. Default: nil, nobody does.
+	Audit *auditlog.Log
 	// Extra answers what the status has besides. Default: nil, nothing.
 	Extra func() map[string]any
+	// Document is what /openapi.json answers: that of [OpenAPI] with the pages of others. Default: nil, that of OpenAPI.
+	Document []byte
 	// Quotas keep the limits of durability cluster. Default: nil, nobody does.
 	Quotas Quotas
 }
@@ -50,10 +60,14 @@ type Options struct {
 type Handler struct {
 	limits *live.Limits
 	holds  *holds.Holds
-	admin  Admin
+	admin  *adminguard.Guard
+	at     string // of pages of admin
+	audit  *auditlog.Log
 	extra  func() map[string]any
 	quotas Quotas
 	fields answer.Fields
+	// document describes all of it.
+	document []byte
 
 	draining atomic.Bool
 	rejected atomic.Int64
@@ -64,7 +78,13 @@ type Handler struct {
 
 // NewHandler answers a handler.
 func NewHandler(o Options) *Handler {
-	h := &Handler{limits: o.Limits, holds: o.Holds, admin: o.Admin, extra: o.Extra, quotas: o.Quotas}
+	h := &Handler{
+		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, audit: o.Audit, extra: o.Extra, quotas: o.Quotas,
+		document: o.Document,
+	}
+	if h.document == nil {
+		h.document = openAPI
+	}
 	if h.holds == nil {
 		h.holds = holds.New(holds.Options{})
 	}
@@ -120,22 +140,40 @@ var byPath = func() map[string]*page {
 }()
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p := h.serve(w, r); p != nil {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.answer(w, r, false) }
+
+// Admin answers the pages that only Options.Admin lets in, and those about the server, where they are apart from the others.
+func (h *Handler) Admin() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, true) })
+}
+
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, apart bool) {
+	if p := h.serve(w, r, apart); p != nil {
 		h.rejected.Add(1)
-		p.write(w)
+		p.Write(w)
 	}
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem {
+// serve answers a request. apart tells that it came to the pages of admin, apart from others.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *problem {
 	at := byPath[r.URL.Path]
-	if at == nil {
+	switch {
+	case at == nil:
 		return missing()
+	case at.admin && h.at != "" && !apart:
+		return problems.Plain(http.StatusNotFound, "%s is at %s", r.URL.Path, h.at)
+	case apart && !at.admin && at.methods == post:
+		return problems.Plain(http.StatusNotFound, "%s is at --http: here are the admin pages", r.URL.Path)
+	}
+	if apart && r.URL.Path == aboutPath {
+		return aboutAdmin(w)
 	}
 	if at.admin {
-		if p := h.admin.forbidden(w, r); p != nil {
+		in, p := h.admin.Enter(w, r)
+		if p != nil {
 			return p
 		}
+		r = in
 	}
 	if at.methods == post {
 		if r.Method != http.MethodPost {

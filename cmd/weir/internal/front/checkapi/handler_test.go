@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
@@ -44,7 +45,18 @@ func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checka
 		held.Close()
 		_ = limits.Engine().Close()
 	})
-	return checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held, Admin: checkapi.Admin{Local: true}})
+	return checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held, Admin: guard(t, adminguard.Options{Local: true})})
+}
+
+// guard answers a guard that nobody can exhaust.
+func guard(t testing.TB, o adminguard.Options) *adminguard.Guard {
+	t.Helper()
+	o.Rate, o.Burst = weir.PerSecond(1_000_000), 1_000_000
+	g, err := adminguard.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 func send(h http.Handler, method, path, contentType, body string) *httptest.ResponseRecorder {

@@ -11,11 +11,14 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
+// OpenAPI is the document about the pages of the handler.
+func OpenAPI() []byte { return openAPI }
+
 // openAPI answers GET /openapi.json.
 func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) *problem {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(openAPI))}
-	_, _ = w.Write(openAPI) // if the client is gone, nobody is there to be told
+	header["Content-Length"] = []string{strconv.Itoa(len(h.document))}
+	_, _ = w.Write(h.document) // if the client is gone, nobody is there to be told
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
@@ -125,7 +126,7 @@ func (d *document) answered(method, path string, r *httptest.ResponseRecorder) e
 	if !ok || err != nil {
 		return fmt.Errorf("%d: the document does not know the type %q", r.Code, kind)
 	}
-	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Allow", "WWW-Authenticate"} {
+	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After", "Allow", "WWW-Authenticate", "Weir-Refusal"} {
 		if _, ok := told.Headers[name]; !ok && r.Header().Get(name) != "" {
 			return fmt.Errorf("%d: the document does not know the field %s", r.Code, name)
 		}
@@ -238,8 +239,8 @@ func (q *quotas) Adjustments(ctx context.Context, name, key string, most int) ([
 
 // fronts are servers in all the states in which they answer differently.
 type fronts struct {
-	usual, draining, closed, full, guarded, remote, fixed, durable, ownerless http.Handler
-	path                                                                      string // of the configuration of usual
+	usual, draining, closed, full, guarded, remote, limited, fixed, durable, ownerless http.Handler
+	path                                                                               string // of the configuration of usual
 }
 
 func newFronts(t *testing.T) (f fronts) {
@@ -270,7 +271,7 @@ func newFronts(t *testing.T) (f fronts) {
 		t.Cleanup(func() { _ = l.Engine().Close() })
 		return l, path
 	}
-	local := checkapi.Admin{Local: true}
+	local := guard(t, adminguard.Options{Local: true})
 	usual, path := load(described, policy.EngineOptions{})
 	f.path = path
 	f.usual = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(100), Admin: local})
@@ -280,8 +281,16 @@ func newFronts(t *testing.T) (f fronts) {
 	ended, _ := load(described, policy.EngineOptions{})
 	_ = ended.Engine().Close()
 	f.closed = checkapi.NewHandler(checkapi.Options{Limits: ended, Holds: held(100)})
-	f.guarded = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(1), Admin: checkapi.Admin{Token: []byte("0123456789abcdef")}})
+	f.guarded = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(1), Admin: guard(t, adminguard.Options{
+		Tokens: []adminguard.Token{adminguard.TokenOf("ops", "0123456789abcdef")},
+	})})
 	f.remote = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(1)})
+	nobody, err := adminguard.New(adminguard.Options{Local: true, Rate: weir.PerHour(1), Burst: 1, Clock: weir.NewManualClock(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.limited = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: held(1), Admin: nobody})
+	send(f.limited, "GET", "/v1/status", "", "")
 	one := held(1)
 	f.full = checkapi.NewHandler(checkapi.Options{Limits: usual, Holds: one})
 	reserved(t, f.full, `{"key":"full"}`)
@@ -360,6 +369,7 @@ func TestOpenAPIStatuses(t *testing.T) {
 	try(f.durable, "POST", "/v1/quota/adjust", isJSON, adjust, 200)
 	try(f.ownerless, "POST", "/v1/quota/adjust", isJSON, adjust, 503)
 	try(f.durable, "POST", "/v1/quota/adjust", isJSON, strings.Replace(adjust, "tenant", "none", 1), 404)
+	try(f.durable, "POST", "/v1/quota/adjust", isJSON, strings.Replace(adjust, `"reason":"`, `"reason":"\u001b[2J`, 1), 400)
 	try(f.durable, "POST", "/v1/quota/adjust", isJSON, strings.Replace(adjust, "tenant", "local", 1), 422)
 	for _, path := range []string{"/v1/quota", "/v1/quota/adjustments"} {
 		try(f.durable, "GET", path+"?policy=tenant&key=a", "", "", 200)
@@ -391,6 +401,7 @@ func TestOpenAPIStatuses(t *testing.T) {
 			if _, admin := o.Responses["401"]; admin {
 				try(f.guarded, method, path, isJSON, "{}", 401)
 				try(f.remote, method, path, isJSON, "{}", 403)
+				try(f.limited, method, path, isJSON, "{}", 429)
 			}
 			if o.RequestBody != nil {
 				try(f.usual, method, path, isJSON, `{"nobody":"knows this"}`, 400)

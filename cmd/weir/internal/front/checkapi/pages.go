@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -35,6 +36,14 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath +
 		" describes all there is to ask, and\nGET " + healthPath + " tells whether the server is up.\n")
 	_, _ = io.WriteString(w, b.String())
+	return nil
+}
+
+// aboutAdmin answers GET / where the admin pages are apart.
+func aboutAdmin(w http.ResponseWriter) *problem {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+admin.UIPath+", GET "+
+		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" tells whether the server is up.\n")
 	return nil
 }
 

@@ -13,8 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
@@ -26,7 +31,7 @@ const (
 	mostTrail  = 1000
 
 	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
-	acceptedSign    = "must be a text of 1 to 256 bytes"
+	acceptedSign    = "must be a text of 1 to 256 bytes that can be printed"
 	acceptedOptKey  = "must be a string of at most 1024 bytes"
 )
 
@@ -193,12 +198,19 @@ func (b *adjustBody) check() *problem {
 		return newProblem(http.StatusBadRequest, keyName, excerpt([]byte(b.Key)), acceptedOptKey)
 	case b.Permits == 0 || b.Permits > maxCost || b.Permits < -maxCost:
 		return newProblem(http.StatusBadRequest, "permits", strconv.FormatInt(b.Permits, 10), acceptedPermits)
-	case b.By == "" || len(b.By) > 256:
+	case !isSign(b.By):
 		return newProblem(http.StatusBadRequest, "by", excerpt([]byte(b.By)), acceptedSign)
-	case b.Reason == "" || len(b.Reason) > 256:
+	case !isSign(b.Reason):
 		return newProblem(http.StatusBadRequest, "reason", excerpt([]byte(b.Reason)), acceptedSign)
 	}
 	return nil
+}
+
+// isSign tells whether a text can say who adjusts a quota, or why: it is shown in terminals.
+func isSign(s string) bool {
+	const most = 256
+	return s != "" && len(s) <= most && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // adjust answers POST /v1/quota/adjust.
@@ -231,13 +243,39 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 			accepted: "must be a limit whose permits come back with time",
 		})
 	}
+	entry := adjustEntry(r, l, &body)
+	if p := Begin(h.audit, &entry); p != nil {
+		return p
+	}
 	done, err := h.quotas.Adjust(r.Context(), l.charge.Limit, durable.Adjustment{
 		Policy: l.charge.Policy, Key: l.charge.Key, Permits: body.Permits, By: body.By, Reason: body.Reason,
 	})
+	h.noteAdjust(entry, err)
 	if err != nil {
 		return h.quotaProblem(w, err)
 	}
 	return writeJSON(w, adjustmentOf(l, body.Key, &done))
+}
+
+// adjustEntry says who adjusts a quota.
+func adjustEntry(r *http.Request, l *quotaLimit, body *adjustBody) admin.AuditEntry {
+	by := adminguard.CallerOf(r)
+	return admin.AuditEntry{
+		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: body.Key, Reason: body.Reason,
+		Detail: fmt.Sprintf("%+d permits, by %s", body.Permits, body.By),
+	}
+}
+
+// noteAdjust notes what became of it.
+func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
+	if h.audit == nil {
+		return
+	}
+	entry.Result = auditlog.OK
+	if err != nil {
+		entry.Result = strings.TrimPrefix(h.limits.Clean(err.Error()), "weir: ")
+	}
+	h.audit.Add(entry)
 }
 
 // readAdjust reads the body of an adjustment, and checks it.

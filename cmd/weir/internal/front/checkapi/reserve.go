@@ -55,7 +55,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 		h.holds.Drop(v)
 		return nil
 	}
-	if v.Binding < 0 && ask.described == nil && !h.limits.Has(string(ask.policy)) { // it was removed meanwhile
+	if v.Binding < 0 && ask.described == nil && !h.limits.Knew(v, string(ask.policy)) { // it was removed meanwhile
 		h.holds.Drop(v)
 		return unknownPolicy(ask.policy, h.policyNames())
 	}

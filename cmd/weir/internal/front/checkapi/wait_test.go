@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
@@ -42,7 +43,7 @@ func newConfigured(t *testing.T, text string, engine policy.EngineOptions) (*che
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = limits.Engine().Close() })
-	return checkapi.NewHandler(checkapi.Options{Limits: limits, Admin: checkapi.Admin{Local: true}}), limits
+	return checkapi.NewHandler(checkapi.Options{Limits: limits, Admin: guard(t, adminguard.Options{Local: true})}), limits
 }
 
 const patient = `version: 1

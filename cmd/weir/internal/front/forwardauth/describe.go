@@ -111,7 +111,9 @@ func target(p *policy.Request, r *http.Request, name string) error {
 		return nil
 	}
 	u, err := url.ParseRequestURI(text)
-	if err != nil || u.Opaque != "" {
+	// A fragment is in no target that a client may send. Some servers cut it off and others take it for a part of the path,
+	// so nobody knows what would be served.
+	if err != nil || u.Opaque != "" || strings.Contains(text, "#") {
 		return fmt.Errorf("weir: %s %.80q: must be the target of a request, such as /search?q=weir", name, text)
 	}
 	if p.Path, p.Query = u.Path, u.RawQuery; p.Path == "" {

@@ -132,16 +132,16 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 // tell writes the decision that binds, unless the policy was removed after it was looked for: then no limit held for the
 // check, which must not look as if it were granted.
 func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
-	if p.removed(v.Binding >= 0, name) {
+	if p.removed(v, v.Binding >= 0, name) {
 		w.Error(p.noPolicy(name))
 		return
 	}
 	tellVerdict(w, v, name)
 }
 
-// removed tells whether no limit held for a check because its policy is gone.
-func (p *policyCommands) removed(held bool, name []byte) bool {
-	return !held && !p.limits.Has(string(name))
+// removed tells whether no limit held for a check because its policy was gone.
+func (p *policyCommands) removed(v *policy.Verdict, held bool, name []byte) bool {
+	return !held && !p.limits.Knew(v, string(name))
 }
 
 // peek answers WEIR.PEEK policy key [cost].
@@ -199,7 +199,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		return
 	}
 	for i := range n {
-		if _, held := v.Answer(i); p.removed(held, args[3*i]) {
+		if _, held := v.Answer(i); p.removed(v, held, args[3*i]) {
 			w.Error(p.noPolicy(args[3*i]))
 			return
 		}
@@ -250,7 +250,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 		w.Error(goneError)
 		return
 	}
-	if p.removed(v.Binding >= 0, a.policy) {
+	if p.removed(v, v.Binding >= 0, a.policy) {
 		p.holds.Drop(v)
 		w.Error(p.noPolicy(a.policy))
 		return

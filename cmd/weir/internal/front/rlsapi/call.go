@@ -119,7 +119,8 @@ func (c *call) outdated() bool {
 		if m.Outcome != ratelimitconfig.Limited || a.group == nil {
 			continue
 		}
-		if _, limited := a.group.verdict.Answer(a.place); !limited && !c.service.o.Limits.Has(string(m.Limit.PolicyBytes)) {
+		v := &a.group.verdict
+		if _, limited := v.Answer(a.place); !limited && !c.service.o.Limits.Knew(v, string(m.Limit.PolicyBytes)) {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 )
@@ -22,6 +23,7 @@ var fieldNames = [...][2]string{
 	{"X-Ratelimit-Limit", "x-ratelimit-limit"},
 	{"X-Ratelimit-Remaining", "x-ratelimit-remaining"},
 	{"X-Ratelimit-Reset", "x-ratelimit-reset"},
+	{answer.RefusalField, "weir-refusal"},
 }
 
 // binding is the group that the answer is told of: the one that refuses, or else the one that was charged.
@@ -74,7 +76,7 @@ func (c *call) encodeMetadata(e *encoder) {
 	}
 	if g := c.binding(); g != nil {
 		if v := &g.verdict; v.Binding >= 0 && v.Binding < len(v.Parts) {
-			e.decided(&v.Parts[v.Binding], len(c.matched) > 0)
+			e.decided(&v.Parts[v.Binding], v.RefusalID, len(c.matched) > 0)
 		}
 	}
 	if len(*e) == from {
@@ -85,7 +87,7 @@ func (c *call) encodeMetadata(e *encoder) {
 }
 
 // decided appends what has decided. Rules that were not asked have no name.
-func (e *encoder) decided(p *policy.Part, named bool) {
+func (e *encoder) decided(p *policy.Part, refusal uint64, named bool) {
 	entry := e.begin(structFields)
 	e.text(mapKey, "weir")
 	value := e.begin(mapValue)
@@ -100,6 +102,9 @@ func (e *encoder) decided(p *policy.Part, named bool) {
 		if d.RetryAfter > 0 && d.RetryAfter != weir.Never {
 			e.count("retry_after", d.RetryAfter.Seconds())
 		}
+	}
+	if refusal != 0 {
+		e.pair("refusal", answer.FormatRefusal(refusal))
 	}
 	e.count("limit", float64(d.Limit))
 	e.count("remaining", float64(d.Remaining))

@@ -1,0 +1,111 @@
+package main_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+)
+
+const pathConfig = `version: 1
+policies:
+  login: {limit: 1/day, key: client.ip}
+rules:
+  - {name: assets, match: {path: /assets/}, exempt: true}
+  - {name: login, match: {path: "/login/{user}"}, limits: login}
+`
+
+// TestAttackPathConfusion: a limit for a path holds for every spelling of it that servers take for the same, and what is
+// exempt is exempt under no name that leads out of it.
+func TestAttackPathConfusion(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, config, pathConfig)
+	s := attack(t, "--config", config)
+	client := 0
+	// limited tells whether the rule of /login/{user} holds for a target of a request, as it stands there.
+	limited := func(target string) bool {
+		t.Helper()
+		client++
+		address := fmt.Sprintf("X-Real-Ip: 192.0.2.%d", client)
+		ask := func(target string) int {
+			a, _ := s.request("GET", "/v1/auth/nginx", "", "X-Original-Method: GET", "X-Original-Uri: "+target, address)
+			return a.status
+		}
+		if got := ask("/login/alice"); got != 200 {
+			t.Fatalf("a new client: %d", got)
+		}
+		switch got := ask(target); got {
+		case 403:
+			return true
+		case 200, 400: // nobody is let through by 400
+			return got == 400
+		default:
+			t.Fatalf("%s: %d", target, got)
+			return false
+		}
+	}
+	for _, target := range []string{
+		"/login/alice", "//login/alice", "/login//alice", "/./login/./alice", "/x/../login/alice", "/assets/../login/alice",
+		"/assets/..//login/alice", "/assets/%2e%2e/login/alice", "/assets/%2E./login/alice", "/assets/.%2e%2flogin%2falice",
+		"/%6cogin/alice", "/%6C%6F%67%69%6E/%61lice", "/login%2falice", "/login/%2e/alice", "/login/alice?x=/assets/",
+		"/login/alice%3fx",
+		"/login/alice;jsessionid=1", "/login/alice%00", "/login/alice%20", "/login/bob%2f..%2falice",
+		"http://shop.example/login/alice",
+		"/../login/alice", "/%2e%2e/login/alice", "/login/alice#/assets/", "/login/alice%23", "/login/ALICE",
+		"//assets/../login/alice",
+		"/assets/x/../../login/alice", "/%zz/login/alice", "login/alice", "",
+	} {
+		if !limited(target) {
+			t.Errorf("%s: the limit of /login/alice does not hold", target)
+		}
+	}
+	// Those are other pages: patterns are exact about case and trailing slashes, as those of net/http are.
+	for _, target := range []string{
+		"/LOGIN/alice", "/login", "/login/alice/", "/login/alice/x", "/assets/login/alice", "/login;x/alice",
+		"/assets/..%00/login/alice",
+	} {
+		if limited(target) {
+			t.Errorf("%s: the limit of /login/alice holds", target)
+		}
+	}
+	s.end()
+}
+
+// TestAttackAdminPathConfusion: no spelling of the path of an admin page gets around its token.
+func TestAttackAdminPathConfusion(t *testing.T) {
+	t.Parallel()
+	s := attackAdmin(t, true)
+	for path, method := range guarded {
+		tail := strings.TrimPrefix(path, "/")
+		for _, target := range []string{
+			"//" + tail, "/./" + tail, "/x/../" + tail, "/healthz/../" + tail, "/%2e/" + tail, "/healthz/%2e%2e/" + tail,
+			path + "/", path + "//",
+			path + "/.", path + "/x/..", path + "%00", "/%00" + tail, path + "%20", path + ";a=b", "/;a=b/" + tail,
+			strings.ToUpper(path),
+			"/" + percent(tail), strings.Replace(path, "/v1/", "/v1%2f", 1), strings.ReplaceAll(path, "/", "//"), path + "#",
+			path + "%23/healthz",
+			path + "?/healthz", "/v1/auth/envoy/../.." + path, "/v1/auth/envoy" + path,
+			"/v1/auth/envoy/%2e%2e/%2e%2e" + path, "/ui/.." + path,
+			"/ui/%2e%2e" + path, "/ui/..%2f" + tail, "/ui" + path, "\\" + tail, "/healthz\\.." + path, "http://weir" + path,
+			"http://weir//" + tail, "/" + tail + "\t",
+		} {
+			s.denied(t, method, target, []int{301, 302, 307, 308, 400, 401, 404, 405})
+		}
+	}
+	// Nor do files of the program or of the machine come out of the dashboard.
+	for _, target := range []string{
+		admin.UIPath + "../../etc/passwd", admin.UIPath + "%2e%2e/%2e%2e/etc/passwd", admin.UIPath + "..%2f..%2fetc%2fpasswd",
+		admin.UIPath + "/etc/passwd", admin.UIPath + "%2fetc%2fpasswd", admin.UIPath + "....//etc/passwd",
+		admin.UIPath + "index.html%00.css",
+		admin.UIPath + "static", admin.UIPath + ".",
+	} {
+		if a, text := s.request("GET", target, ""); a.status < 300 || strings.Contains(text, "root:") {
+			t.Errorf("%s: %d %.200s", target, a.status, text)
+		}
+	}
+	s.expectUnchanged(t, "Authorization: Bearer "+rightToken)
+	s.end()
+}

@@ -1,0 +1,143 @@
+package main_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
+)
+
+// hold opens connections of a kind that does not go on after its first bytes, and leaves them open.
+func hold(t *testing.T, address string, n int, first string) []net.Conn {
+	t.Helper()
+	all := make([]net.Conn, n)
+	for i := range all {
+		all[i] = connect(t, address)
+		if _, err := io.WriteString(all[i], first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// stuff sends requests without reading an answer, until the server does not take more of them, or has had enough.
+func stuff(t *testing.T, address, request string) (end func()) {
+	t.Helper()
+	conn := connect(t, address)
+	text := strings.Repeat(request, 64<<10/len(request)+1)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for sent := 0; sent < 64<<20; sent += len(text) {
+			if _, err := io.WriteString(conn, text); err != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		_ = conn.Close()
+		done.Wait()
+	}
+}
+
+// TestAttackSlowClients: clients that send their requests slowly, or never read an answer, hold up nobody else on any front; and
+// those that do not come to the point are cut off. The time limits that are too long to wait for are shortened in
+// TestHalfCommandsEndInTime, TestStrangersMustHurry, TestSlowReaders, TestUnfinishedMessagesAreBounded and TestSlowReader.
+func TestAttackSlowClients(t *testing.T) {
+	t.Parallel()
+	s := attack(t, "--limit", "1000000/s", "--burst", "1000000")
+	begun := time.Now()
+	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
+	cut := hold(t, s.address, 100, head+"X-Slow: ")
+	cut = append(cut, hold(t, s.address, 100, "")...)
+	cut = append(cut, hold(t, s.grpc, 50, "PRI * HTTP/2.0\r\n")...) // that of a client which never says what it wants
+	hold(t, s.address, 100, head+"Content-Length: 60000\r\n\r\n{")
+	hold(t, s.resp, 200, "*3\r\n$9\r\nWEIR.TAKE\r\n$7\r\ndefa")
+	for range 5 {
+		t.Cleanup(stuff(t, s.address, "GET /openapi.json HTTP/1.1\r\nHost: weir\r\n\r\n"))
+		t.Cleanup(stuff(t, s.resp, "*2\r\n$4\r\nECHO\r\n$1000\r\n"+strings.Repeat("x", 1000)+"\r\n"))
+	}
+	// All the others go on.
+	conn, client := s.dial(), s.redis()
+	slowest := time.Duration(0)
+	for i := range 50 {
+		start := time.Now()
+		key := fmt.Sprint("customer", i)
+		if a, text := s.check(`{"key":"` + key + `"}`); a.status != 200 {
+			t.Errorf("HTTP: %d %s", a.status, text)
+		}
+		if got, err := client.Do(t.Context(), "WEIR.TAKE", "default", key).Result(); err != nil ||
+			!strings.Contains(fmt.Sprint(got), "allowed:true") {
+			t.Errorf("RESP: %v, error %v", got, err)
+		}
+		got, err := descriptor(t.Context(), conn, "shop", "key", key)
+		if err != nil || got.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
+			t.Errorf("gRPC: %v, error %v", got, err)
+		}
+		slowest = max(slowest, time.Since(start))
+	}
+	// Usually these are a few milliseconds. The shortest of the time limits is 10 s.
+	if slowest > 8*time.Second {
+		t.Errorf("three requests have taken %v beside slow clients", slowest)
+	}
+	for i, c := range cut {
+		var b [512]byte
+		for {
+			if _, err := c.Read(b[:]); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("slow client %d is not cut off within a minute", i)
+			} else if err != nil {
+				break
+			}
+		}
+	}
+	t.Logf("the slowest three requests: %v; all slow clients are cut off after %v", slowest, time.Since(begun))
+	s.signal(os.Kill) // it would wait for the slow bodies
+}
+
+// TestAttackConnectionsOfOneAddress: who has as many connections in use as an address may have, gets no more of them, while those
+// go on. TestBoundedConnectionsOfOneAddress has several addresses.
+func TestAttackConnectionsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	s := attack(t, "--http-connections-per-address", "1")
+	const body = `{"key":"alice"}`
+	used := connect(t, s.address)
+	_, err := fmt.Fprintf(used, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nExpect: 100-continue\r\n"+
+		"Content-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", len(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(used)
+	if line, err := answers.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" { // now it is being answered
+		t.Fatalf("%q, error %v", line, err)
+	}
+	for range 10 {
+		if got := exchangeRaw(t, s.address, "GET /healthz HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); got != "" {
+			t.Errorf("one more: %q", got)
+		}
+	}
+	if _, err := io.WriteString(used, body); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(answers); !strings.Contains(string(got), "HTTP/1.1 200 OK") {
+		t.Errorf("the first one: %q", got)
+	}
+	if a, text := s.check(body); a.status != 200 {
+		t.Errorf("afterwards: %d %s", a.status, text)
+	}
+	told := 0
+	for _, line := range s.end() {
+		if strings.Contains(line, "connections of an address are refused") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("it is logged %d times: must be once in a minute", told)
+	}
+}

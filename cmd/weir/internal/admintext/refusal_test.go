@@ -1,0 +1,52 @@
+package admintext_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/admintext"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// TestRefusal has of each limit its own numbers, rule and key.
+func TestRefusal(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := admin.Refusal{
+		ID: "0123456789abcdef", Time: at, Protocol: "http", Method: "POST", Host: "shop.example", Path: "/login", Client: "192.0.2.1",
+		Reason: "limited", RetryAfter: 90, Version: 7, Binding: 1, Limits: []admin.RefusedLimit{
+			{
+				Policy: "per-client", Holds: "10/s", Rule: "everybody", Source: "weir.yaml:9:5", Key: "192.0.2.1", Cost: 1, Allowed: true, Max: 10,
+				Remaining: 8, ResetAfter: 0.2,
+			},
+			{
+				Policy: "login", Limit: "1h", Holds: "5/h", Rule: "sign-in", Source: "weir.yaml:21:5", Key: "ann", Cost: 2, Reason: "limited",
+				Max: 5, Remaining: 1, RetryAfter: 90, ResetAfter: 3600,
+			},
+		},
+	}
+	var text strings.Builder
+	admintext.Refusal(&text, terminal.Output{}, &r, at.Add(time.Minute))
+	const want = `refused 2026-01-02 03:04:05 UTC (1m ago): POST shop.example/login from 192.0.2.1 by http
+  limited, retry after 1m30s; refusal 0123456789abcdef, configuration 7
+  limit per-client: 10/s
+    key "192.0.2.1", by rule everybody (weir.yaml:9:5)
+    8 of 10 left, all are back in 200ms; costs 1: grants it
+  limit login/1h: 5/h (binds)
+    key "ann", by rule sign-in (weir.yaml:21:5)
+    1 of 5 left, all are back in 1h; costs 2: refuses it: limited, retry after 1m30s
+`
+	if got := text.String(); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if b := admintext.Binding(&r); b != &r.Limits[1] {
+		t.Errorf("%+v binds", b)
+	}
+	for _, none := range []int{-1, 2} {
+		r.Binding = none
+		if b := admintext.Binding(&r); b != nil {
+			t.Errorf("%d: %+v binds", none, b)
+		}
+	}
+}

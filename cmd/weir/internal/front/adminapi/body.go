@@ -1,0 +1,140 @@
+package adminapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+)
+
+// body reads the JSON object of a POST into v, strictly, and answers its text.
+func body(r *http.Request, v any) ([]byte, *problem.Problem) {
+	kind, of, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if charset := of["charset"]; err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset,
+		"utf-8") {
+		return nil, problem.Of(http.StatusUnsupportedMediaType, "Content-Type", problem.Excerpt(r.Header.Get("Content-Type")),
+			"must be application/json")
+	}
+	if r.ContentLength > mostBody {
+		return nil, tooLarge()
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, mostBody+1))
+	if err != nil {
+		return nil, problem.Plain(http.StatusBadRequest, "the body could not be read: %s", err)
+	}
+	if len(text) > mostBody {
+		return nil, tooLarge()
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err = decoder.Decode(v)
+	if err == nil {
+		if _, after := decoder.Token(); !errors.Is(after, io.EOF) {
+			err = errors.New("expected nothing after the object")
+		}
+	}
+	if err != nil {
+		return nil, notAccepted(err, v)
+	}
+	return text, nil
+}
+
+func tooLarge() *problem.Problem {
+	return problem.Of(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", mostBody))
+}
+
+// notAccepted says why a body is none that v can be read from, in the words of JSON.
+func notAccepted(err error, v any) *problem.Problem {
+	const must = "the body must be a JSON object"
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		value, _, _ := strings.Cut(wrong.Value, " ") // behind it is the number
+		if wrong.Field == "" {
+			return problem.Plain(http.StatusBadRequest, "%s, not %s", must, inJSON(value))
+		}
+		return problem.Of(http.StatusBadRequest, wrong.Field, "", "must be "+kindInJSON(wrong.Type)+", not "+inJSON(value))
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if name, ok := strings.CutPrefix(text, "unknown field "); ok {
+		known := members(v)
+		accepted := "is not known: there are " + strings.Join(known, ", ")
+		if nearest, ok := misuse.Nearest(strings.Trim(name, `"`), known); ok {
+			accepted += fmt.Sprintf("; did you mean %q?", nearest)
+		}
+		return problem.Of(http.StatusBadRequest, "member", problem.Excerpt(strings.Trim(name, `"`)), accepted)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return problem.Plain(http.StatusBadRequest, "%s, and is empty", must)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return problem.Plain(http.StatusBadRequest, "%s, and ends within it", must)
+	default:
+		return problem.Plain(http.StatusBadRequest, "%s: %s", must, text)
+	}
+}
+
+// inJSON is a kind of value with its article.
+func inJSON(kind string) string {
+	switch kind {
+	case "array", "object":
+		return "an " + kind
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + kind
+	}
+}
+
+// kindInJSON is the kind of value that a type is read from, with an example where it is not plain.
+func kindInJSON(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Map:
+		return `an object such as {"1m": "100/min"}`
+	case reflect.Struct:
+		return "an object"
+	default:
+		return "a string"
+	}
+}
+
+// members are the names of what v can be read from, but for those that the server sets.
+func members(v any) []string {
+	var names []string
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name != "by" && name != "since" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// keyGiven is the problem with a change of a key that does not say which, nil if there is none: that of a policy with keys
+// must be named, though it may be "".
+func (h *Handler) keyGiven(name string, text []byte) *problem.Problem {
+	var given struct {
+		Key *string `json:"key"`
+	}
+	if json.Unmarshal(text, &given) == nil && given.Key != nil {
+		return nil
+	}
+	set := h.o.Limits.Engine().Set()
+	for i := range set.Policies {
+		if p := &set.Policies[i]; p.Name == name && p.Key != nil {
+			return problem.Of(http.StatusBadRequest, inKey, "",
+				"must be there: keys of policy "+name+" are "+h.o.Limits.Clean(p.Key.String()))
+		}
+	}
+	return nil
+}

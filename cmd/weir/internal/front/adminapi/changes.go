@@ -1,0 +1,296 @@
+package adminapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/policy"
+)
+
+// change reads the body of a POST that is about a key of a policy.
+func (h *Handler) change(r *http.Request) (c admin.Change, p *problem.Problem) {
+	text, p := body(r, &c)
+	if p == nil {
+		p = h.checkChange(c.Policy, c.Key, c.Reason)
+	}
+	if p == nil {
+		p = h.keyGiven(c.Policy, text)
+	}
+	return c, p
+}
+
+func (h *Handler) checkChange(name, key, reason string) *problem.Problem {
+	if len(key) > longestKey {
+		return problem.Of(http.StatusBadRequest, inKey, problem.Excerpt(key), acceptedKey)
+	}
+	if p := checkReason(reason); p != nil {
+		return p
+	}
+	return h.policyNamed(name)
+}
+
+func checkReason(reason string) *problem.Problem {
+	if len(reason) > longestReason || !utf8.ValidString(reason) ||
+		strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return problem.Of(http.StatusBadRequest, "reason", problem.Excerpt(reason), acceptedReason)
+	}
+	return nil
+}
+
+// begin notes what is about to be changed. The problem is that nothing may be, as nobody would know of it.
+func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (admin.AuditEntry, *problem.Problem) {
+	by := adminguard.CallerOf(r)
+	e := admin.AuditEntry{
+		Who: by.Who, From: by.From, Action: action, Policy: name, Key: key, Detail: detail, Reason: reason,
+	}
+	p := checkapi.Begin(h.o.Audit, &e)
+	return e, p
+}
+
+// note notes what became of it.
+func (h *Handler) note(e *admin.AuditEntry, result string) {
+	e.Result = result
+	h.o.Audit.Add(*e)
+}
+
+// Results of what had nothing to change.
+const (
+	notLocked     = "it was not shut out"
+	notOverridden = "there was no override"
+)
+
+// unlock answers POST admin.UnlockPath.
+func (h *Handler) unlock(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	return h.end(w, r, "unlock", notLocked, (*policy.Engine).Unlock)
+}
+
+// restore answers POST admin.RestorePath.
+func (h *Handler) restore(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	return h.end(w, r, "restore", notOverridden, (*policy.Engine).Restore)
+}
+
+// end answers a POST that ends what holds for a key. Its result is nothing where there was none of it.
+func (h *Handler) end(
+	w http.ResponseWriter, r *http.Request, action, nothing string, ended func(e *policy.Engine, policy, key string) bool,
+) *problem.Problem {
+	c, p := h.change(r)
+	if p != nil {
+		return p
+	}
+	entry, p := h.begin(r, action, c.Policy, c.Key, "", c.Reason)
+	if p != nil {
+		return p
+	}
+	changed := ended(h.o.Limits.Engine(), c.Policy, c.Key)
+	result := auditlog.OK
+	if !changed {
+		result = nothing
+	}
+	h.note(&entry, result)
+	return writeJSON(w, admin.Changed{Changed: changed})
+}
+
+// reset answers POST admin.ResetPath.
+func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	c, p := h.change(r)
+	if p != nil {
+		return p
+	}
+	entry, p := h.begin(r, "reset", c.Policy, c.Key, "", c.Reason)
+	if p != nil {
+		return p
+	}
+	err := h.o.Limits.Engine().Reset(r.Context(), c.Policy, c.Key)
+	h.note(&entry, h.result(err))
+	if err != nil {
+		return h.failed(w, err)
+	}
+	return writeJSON(w, admin.Changed{Changed: true})
+}
+
+func (h *Handler) result(err error) string {
+	if err == nil {
+		return auditlog.OK
+	}
+	return strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
+}
+
+// reload answers POST admin.ReloadPath.
+func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	var c admin.Change
+	if _, p := body(r, &c); p != nil {
+		return p
+	}
+	if c.Policy != "" || c.Key != "" {
+		return problem.Of(http.StatusBadRequest, inPolicy, problem.Excerpt(c.Policy),
+			"must not be there: all policies are read again")
+	}
+	if p := checkReason(c.Reason); p != nil {
+		return p
+	}
+	changed, p := checkapi.Reload(h.o.Limits, h.o.Audit, adminguard.CallerOf(r), c.Reason)
+	if p != nil {
+		return p
+	}
+	return writeJSON(w, changed)
+}
+
+// The bounds of an override, in seconds.
+const (
+	shortestOverride = 1
+	longestOverride  = 3660 * 24 * 60 * 60
+)
+
+// override answers POST admin.OverridePath.
+func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	var asked admin.Override
+	text, p := body(r, &asked)
+	if p == nil {
+		p = h.checkChange(asked.Policy, asked.Key, asked.Reason)
+	}
+	if p == nil {
+		p = h.keyGiven(asked.Policy, text)
+	}
+	if p != nil {
+		return p
+	}
+	switch {
+	case asked.By != "" || !asked.Since.IsZero():
+		return problem.Of(http.StatusBadRequest, "by", problem.Excerpt(asked.By),
+			"must not be there, nor since: the server knows")
+	case asked.Unlimited == (len(asked.Limits) > 0):
+		return problem.Of(http.StatusBadRequest, "limits", "", "must be there, or unlimited true, and not both")
+	case !(asked.For >= shortestOverride && asked.For <= longestOverride):
+		return problem.Of(http.StatusBadRequest, "for", fmt.Sprint(asked.For), "must be from 1 to 316224000 seconds")
+	}
+	o := &policy.Override{
+		Policy: asked.Policy, Key: asked.Key, Unlimited: asked.Unlimited, Reason: asked.Reason, By: adminguard.CallerOf(r).Who,
+		For: time.Duration(asked.For * float64(time.Second)),
+	}
+	if !asked.Unlimited {
+		if o.Limits, p = h.overriding(asked.Policy, asked.Limits); p != nil {
+			return p
+		}
+	}
+	entry, p := h.begin(r, "override", asked.Policy, asked.Key, h.o.Limits.Clean(detailOf(o)), asked.Reason)
+	if p != nil {
+		return p
+	}
+	err := h.o.Limits.Engine().Override(o)
+	h.note(&entry, h.result(err))
+	if err != nil {
+		return h.failed(w, err)
+	}
+	return writeJSON(w, admin.Changed{Changed: true})
+}
+
+// detailOf is an override in words.
+func detailOf(o *policy.Override) string {
+	text := "unlimited"
+	if !o.Unlimited {
+		all := make([]string, 0, len(o.Limits))
+		for i := range o.Limits {
+			one := o.Limits[i].String()
+			if len(o.Limits) > 1 {
+				one = o.Limits[i].Name + " " + one
+			}
+			all = append(all, one)
+		}
+		text = strings.Join(all, "; ")
+	}
+	return text + " for " + flagvalue.Short(o.For)
+}
+
+// overriding are the limits of a policy with those in place of them that were asked for.
+func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Limit, *problem.Problem) {
+	set := h.o.Limits.Engine().Set()
+	at := slices.IndexFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
+	if at < 0 {
+		return nil, h.policyNamed(name)
+	}
+	limits := slices.Clone(set.Policies[at].Limits)
+	names := make([]string, len(limits))
+	for i := range limits {
+		names[i] = limits[i].Name
+	}
+	if _, unnamed := asked[""]; unnamed && len(limits) == 1 && len(asked) > 1 { // both names are those of one limit
+		return nil, problem.Of(http.StatusBadRequest, "limits", "",
+			"must have one member, as the policy has one limit: either \"\" or its name")
+	}
+	for of, text := range asked {
+		i := slices.Index(names, of)
+		if of == "" && len(limits) == 1 {
+			i = 0
+		}
+		if i < 0 {
+			return nil, noLimit(name, of, text, names)
+		}
+		limit, err := parseLimit(text, limits[i].Limit)
+		if err != nil {
+			field := strings.TrimSuffix("limits."+of, ".")
+			if wrong, ok := errors.AsType[*limitError](err); ok {
+				return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), wrong.accepted)
+			}
+			if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
+				must := "must be "
+				if limits[i].Algorithm == weir.AlgorithmTokenBucket && wrong.Option == "Limit.Burst" {
+					must = "the burst must be "
+				}
+				return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), must+wrong.Accepted)
+			}
+			return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), strings.TrimPrefix(err.Error(), "weir: "))
+		}
+		limits[i].Limit = limit
+	}
+	return limits, nil
+}
+
+// noLimit is the problem with a limit whose name none of the policy has.
+func noLimit(policyName, of, text string, names []string) *problem.Problem {
+	if of == "" {
+		return problem.Of(http.StatusBadRequest, "limits", problem.Excerpt(text), fmt.Sprintf(
+			"must have the name of the limit that it is for, as policy %s has several: %s", policyName,
+			strings.Join(names, ", ")))
+	}
+	return problem.Of(http.StatusBadRequest, "limits", problem.Excerpt(of), fmt.Sprintf(
+		"must be the name of a limit of policy %s: %s", policyName, strings.Join(names, ", ")))
+}
+
+// overrides answers GET admin.OverridesPath.
+func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	all := []admin.Override{}
+	for _, o := range h.o.Limits.Engine().Overrides() {
+		all = append(all, overrideOf(&o))
+	}
+	return writeJSON(w, all)
+}
+
+func overrideOf(o *policy.Override) admin.Override {
+	a := admin.Override{
+		Policy: o.Policy, Key: o.Key, Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
+		Since: o.Since.UTC(),
+	}
+	if len(o.Limits) > 0 {
+		a.Limits = make(map[string]string, len(o.Limits))
+		for i := range o.Limits {
+			a.Limits[o.Limits[i].Name] = o.Limits[i].String()
+		}
+	}
+	return a
+}

@@ -1,0 +1,206 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+)
+
+const (
+	mostStreams = 32
+	// tick is how often it is looked for what has happened, and overviewTicks every how many times there is an overview.
+	tick          = 250 * time.Millisecond
+	overviewTicks = 4
+	// mostRefusals is how many refusals are told of at a time.
+	mostRefusals = 20
+	// buffered is how many events wait for a slow reader. Those after them are lost to it.
+	buffered = 64
+	// largeOverview is how many bytes of overviews are sent in a second, about: larger ones come less often.
+	largeOverview = 1 << 20
+	heartbeat     = 15 * time.Second
+	// patience is how long a reader may take to take something.
+	patience = 10 * time.Second
+)
+
+// hub has the streams of events. Something is made for them only while there are any, and once for all.
+type hub struct {
+	h    *Handler
+	done chan struct{} // closed when all streams shall end
+
+	mu      sync.Mutex
+	all     map[*stream]struct{}
+	running bool // somebody tells them
+	ended   bool
+}
+
+// stream is a reader.
+type stream struct {
+	events chan []byte
+}
+
+func (b *hub) init(h *Handler) {
+	b.h, b.done, b.all = h, make(chan struct{}), make(map[*stream]struct{})
+}
+
+func (b *hub) open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all)
+}
+
+// end ends all streams.
+func (b *hub) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.ended = true
+		close(b.done)
+	}
+}
+
+// join adds a stream, nil if there are too many or there shall be none any more.
+func (b *hub) join() *stream {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.all) >= mostStreams || b.ended {
+		return nil
+	}
+	s := &stream{make(chan []byte, buffered)}
+	b.all[s] = struct{}{}
+	if !b.running {
+		b.running = true
+		go b.run()
+	}
+	return s
+}
+
+func (b *hub) leave(s *stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.all, s)
+}
+
+// run tells all streams what happens, until there are none.
+func (b *hub) run() {
+	_, refused := b.h.o.Refusals.Since(0, 0)
+	_, audited := b.h.o.Audit.Since(^uint64(0))
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	wait := overviewTicks
+	for {
+		select {
+		case <-b.done:
+			return
+		case <-ticker.C:
+		}
+		var events [][]byte
+		last, number := b.h.o.Refusals.Since(refused, mostRefusals)
+		refused = number
+		for i := range last {
+			b.h.cleanRefusal(&last[i])
+			events = append(events, event("refusal", &last[i]))
+		}
+		entries, entry := b.h.o.Audit.Since(audited)
+		audited = entry
+		for i := range entries {
+			events = append(events, event("audit", &entries[i]))
+		}
+		if wait--; wait <= 0 {
+			overview := event("overview", b.h.state())
+			events = append(events, overview)
+			wait = overviewTicks * (1 + len(overview)/largeOverview)
+		}
+		if !b.send(events) {
+			return
+		}
+	}
+}
+
+// send gives events to all streams that have room for them. It answers whether there are any.
+func (b *hub) send(events [][]byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.all {
+		for _, e := range events {
+			select {
+			case s.events <- e:
+			default:
+			}
+		}
+	}
+	b.running = len(b.all) > 0
+	return b.running
+}
+
+// event is an event as it is sent.
+func event(name string, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil { // all of it can always be encoded
+		return []byte(": " + name + " cannot be told\n\n")
+	}
+	return append(append([]byte("event: "+name+"\ndata: "), text...), "\n\n"...)
+}
+
+// events answers GET admin.EventsPath.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	s := h.hub.join()
+	if s == nil {
+		w.Header().Set("Retry-After", "5")
+		return problem.Plain(http.StatusServiceUnavailable,
+			"there are %d streams of events, which is all there may be, or the server shuts down",
+			mostStreams)
+	}
+	defer h.hub.leave(s)
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Accel-Buffering", "no") // of nginx in between
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	h.hub.tell(w, r, s)
+	return nil
+}
+
+// tell writes the events of a stream until somebody ends it.
+func (b *hub) tell(w http.ResponseWriter, r *http.Request, s *stream) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // nothing more is read: the error is that there is none
+	write := func(text []byte) bool {
+		if !b.h.o.Guard.Knows(r) { // any more
+			return false
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(patience)) // as long as the server has it otherwise
+		_, err := w.Write(text)
+		return err == nil && control.Flush() == nil
+	}
+	if !write([]byte("retry: 2000\n\n")) || !write(event("overview", b.h.state())) {
+		return
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case e := <-s.events:
+			if !write(e) {
+				return
+			}
+		case <-beat.C:
+			if !write([]byte(": still here\n\n")) {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-b.done:
+			_ = write([]byte("event: end\ndata: {}\n\n")) // it ends anyway
+			return
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package adminapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+)
+
+func address(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// stream is what a reader of events gets.
+type stream struct {
+	t      *testing.T
+	lines  *bufio.Reader
+	cancel context.CancelFunc
+}
+
+func (s *server) follow(at string) *stream {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+admin.EventsPath, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" ||
+		response.Header.Get("Cache-Control") != "no-store" {
+		s.t.Fatalf("%d %v", response.StatusCode, response.Header)
+	}
+	return &stream{s.t, bufio.NewReader(response.Body), cancel}
+}
+
+// next answers the next event with this name, reading it into v.
+func (s *stream) next(name string, v any) {
+	s.t.Helper()
+	at := ""
+	for {
+		line, err := s.lines.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("waiting for %s: %v", name, err)
+		}
+		if event, ok := strings.CutPrefix(line, "event: "); ok {
+			at = strings.TrimSpace(event)
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok && at == name {
+			if err := json.Unmarshal([]byte(data), v); err != nil {
+				s.t.Fatal(err)
+			}
+			return
+		}
+	}
+}
+
+// TestEvents: an overview at once and each second, refusals and changes as they come, and the end of the server.
+func TestEvents(t *testing.T) {
+	s := newServer(t, configured)
+	server := httptest.NewUnstartedServer(s)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second // which a stream outlives
+	server.Start()
+	defer server.Close()
+	a, b := s.follow(server.URL), s.follow(server.URL)
+	var (
+		o    admin.Overview
+		r    admin.Refusal
+		e    admin.AuditEntry
+		none struct{}
+	)
+	for _, one := range []*stream{a, b} {
+		one.next("overview", &o)
+	}
+	s.login(3, "192.0.2.1")
+	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"x","reason":"why"}`, 200, nil)
+	for _, one := range []*stream{a, b} {
+		if one.next("refusal", &r); r.Limits[0].Key != "192.0.2.1" || r.Limits[0].Policy != "login" {
+			t.Errorf("%+v", r)
+		}
+		if one.next("audit", &e); e.Key != "x" || e.Reason != "why" {
+			t.Errorf("%+v", e)
+		}
+		if one.next("overview", &o); o.Refused != 1 {
+			t.Errorf("%+v", o)
+		}
+	}
+	for range 2 {
+		a.next("overview", &o)
+	}
+	b.cancel()
+	for deadline := time.Now().Add(20 * time.Second); s.Streams() != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams", s.Streams())
+		}
+	}
+	s.Drain()
+	a.next("end", &none)
+	if _, err := io.ReadAll(a.lines); err != nil {
+		t.Error(err)
+	}
+	s.ask("GET", admin.EventsPath, "", 503, nil)
+	if s.ask("GET", admin.OverviewPath, "", 200, &o); !o.Draining {
+		t.Error("the overview does not say that the server shuts down")
+	}
+}
+
+// TestStreamsAreBounded: there are 32 at most, and one who reads nothing costs others nothing.
+func TestStreamsAreBounded(t *testing.T) {
+	s := newServer(t, configured)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	defer s.Drain()
+	// Nobody reads this one.
+	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = io.WriteString(silent, "GET "+admin.EventsPath+" HTTP/1.1\r\nHost: weir.example\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); s.Streams() != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no stream")
+		}
+	}
+	streams := make([]*stream, 31)
+	for i := range streams {
+		streams[i] = s.follow(server.URL)
+	}
+	w := s.ask("GET", admin.EventsPath, "", 503, nil)
+	if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "32 streams") {
+		t.Errorf("%s", w.Body)
+	}
+	var r admin.Refusal
+	s.login(3, "192.0.2.1")
+	for _, one := range streams {
+		one.next("refusal", &r)
+	}
+}

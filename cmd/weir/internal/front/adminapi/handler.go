@@ -1,0 +1,222 @@
+// Package adminapi is what operators ask the server: what it does, who is refused and why, the keys under pressure; and what they
+// change of it. Every change goes to the audit log.
+package adminapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/refusals"
+)
+
+// Options configure a [Handler].
+type Options struct {
+	// Limits are those of the server. Required.
+	Limits *live.Limits
+	// Guard lets in whom it lets in. Default: nil, nobody.
+	Guard *adminguard.Guard
+	// Audit notes what is changed. Required.
+	Audit *auditlog.Log
+	// Refusals are the last ones. Required.
+	Refusals *refusals.Log
+	// Status answers what fronts, the store and the cluster say about themselves, by name. Default: nil, nothing.
+	Status func() map[string]any
+	// Explain answers admin.ExplainPath, for those who are let in. Required.
+	Explain http.HandlerFunc
+	// Version is that of the program, and Started when it has begun.
+	Version string
+	Started time.Time
+}
+
+// Handler answers the paths of package admin that begin with /v1/admin/. It is safe for concurrent use.
+type Handler struct {
+	o        Options
+	hub      hub
+	words    atomic.Pointer[words]
+	draining atomic.Bool
+}
+
+// New answers a handler.
+func New(o Options) *Handler {
+	if o.Status == nil {
+		o.Status = func() map[string]any { return nil }
+	}
+	h := &Handler{o: o}
+	h.hub.init(h)
+	return h
+}
+
+// Drain ends the streams of events, and says from now on that the server shuts down.
+func (h *Handler) Drain() {
+	h.draining.Store(true)
+	h.hub.end()
+}
+
+// Streams is how many streams of events are open.
+func (h *Handler) Streams() int { return h.hub.open() }
+
+const prefix = "/v1/admin/"
+
+// Serves tells whether path is one of the handler.
+func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
+
+// page is what answers at a path.
+type page struct {
+	path   string
+	post   bool
+	answer func(*Handler, http.ResponseWriter, *http.Request) *problem.Problem
+	about  about
+}
+
+// pages are all of them.
+var pages = []page{
+	{admin.OverviewPath, false, (*Handler).overview, about{
+		summary: "The state of the server: counts, latency, policies, fronts.", result: admin.Overview{},
+	}},
+	{admin.EventsPath, false, (*Handler).events, about{
+		summary: "Server-sent events: overview each second, refusal and audit as they come, end when the server shuts down.",
+		kind:    "text/event-stream", statuses: []int{503},
+	}},
+	{admin.PoliciesPath, false, (*Handler).policies, about{summary: "The policies and their counts.", result: []admin.Policy{}}},
+	{admin.RulesPath, false, (*Handler).rules, about{summary: "The rules and their counts.", result: []admin.Rule{}}},
+	{admin.KeysPath, false, (*Handler).keys, about{
+		summary: "The keys of a policy under the most pressure.", query: []string{inPolicy, "n"}, policy: true,
+		result:   []admin.Key{},
+		statuses: []int{503},
+	}},
+	{admin.KeyPath, false, (*Handler).key, about{
+		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: admin.Key{},
+		statuses: []int{503},
+	}},
+	{admin.LockoutsPath, false, (*Handler).lockouts, about{
+		summary: "The keys that are shut out, those for the longest time first.", query: []string{inPolicy, "n"},
+		result: []admin.Lockout{},
+	}},
+	{admin.OverridesPath, false, (*Handler).overrides, about{summary: "The overrides in force.", result: []admin.Override{}}},
+	{admin.RefusalsPath, false, (*Handler).refusals, about{
+		summary: "The last refusals, the last first.", query: []string{inPolicy, inKey, "n"}, result: admin.Refusals{},
+	}},
+	{admin.RefusalPath, false, (*Handler).refusal, about{
+		summary: "The refusal with the ID that a client has been told.", query: []string{"id"}, result: admin.Refusal{},
+		statuses: []int{404},
+	}},
+	{admin.ReportPath, false, (*Handler).report, about{
+		summary: "The state of one policy for people: as text, or with Accept: application/json.", query: []string{inPolicy},
+		policy: true,
+		kind:   "text/plain", result: admin.Report{}, statuses: []int{503},
+	}},
+	{admin.ConfigurationPath, false, (*Handler).configuration, about{
+		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: admin.Configuration{},
+	}},
+	{admin.ReplicasPath, false, (*Handler).replicas, about{summary: "The store, and the cluster.", result: admin.Replicas{}}},
+	{admin.AuditPath, false, (*Handler).audit, about{
+		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []admin.AuditEntry{},
+	}},
+	{admin.ExplainPath, true, (*Handler).explain, about{
+		summary: "Why would a request be answered as it is? Takes nothing.", bodyName: "DescribedRequest",
+		resultName: "Explanation",
+	}},
+	{admin.UnlockPath, true, (*Handler).unlock, about{
+		summary: "Ends the lockout of a key.", policy: true, body: admin.Change{}, result: admin.Changed{}, statuses: []int{503},
+	}},
+	{admin.OverridePath, true, (*Handler).override, about{
+		summary: "Makes another limit hold for a key for a while.", policy: true, body: admin.Override{}, result: admin.Changed{},
+		statuses: []int{422, 503},
+	}},
+	{admin.RestorePath, true, (*Handler).restore, about{
+		summary: "Ends the override of a key.", policy: true, body: admin.Change{}, result: admin.Changed{}, statuses: []int{503},
+	}},
+	{admin.ResetPath, true, (*Handler).reset, about{
+		summary: "Makes all permits of a key available.", policy: true, body: admin.Change{}, result: admin.Changed{},
+		statuses: []int{503},
+	}},
+	{admin.ReloadPath, true, (*Handler).reload, about{
+		summary: "Reads the configuration again.", body: admin.Change{}, result: admin.Changed{}, statuses: []int{409, 422, 503},
+	}},
+}
+
+var byPath = func() map[string]*page {
+	all := make(map[string]*page, len(pages))
+	for i := range pages {
+		all[pages[i].path] = &pages[i]
+	}
+	return all
+}()
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := h.serve(w, r); p != nil {
+		p.Write(w)
+	}
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	// Whoever is not let in is not told what there is.
+	r, p := h.o.Guard.Enter(w, r)
+	if p != nil {
+		return p
+	}
+	at := byPath[r.URL.Path]
+	if at == nil {
+		return missing()
+	}
+	if at.post {
+		if r.Method != http.MethodPost {
+			return wrongMethod(w, r, "POST")
+		}
+	} else if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return wrongMethod(w, r, "GET, HEAD")
+	}
+	return at.answer(h, w, r)
+}
+
+// missing answers at all other paths.
+func missing() *problem.Problem {
+	names := make([]string, 0, len(pages))
+	for i := range pages {
+		method := "GET "
+		if pages[i].post {
+			method = "POST "
+		}
+		names = append(names, method+pages[i].path)
+	}
+	return problem.Plain(http.StatusNotFound, "there is no such page; there are %s", strings.Join(names, ", "))
+}
+
+func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *problem.Problem {
+	w.Header().Set("Allow", allowed)
+	return problem.Of(http.StatusMethodNotAllowed, "method", problem.Excerpt(r.Method),
+		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
+}
+
+// explain answers POST admin.ExplainPath.
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	h.o.Explain(w, r)
+	return nil
+}
+
+// writeJSON answers with v.
+func writeJSON(w http.ResponseWriter, v any) *problem.Problem {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return problem.Plain(http.StatusInternalServerError, "%s", err)
+	}
+	write(w, "application/json", append(text, '\n'))
+	return nil
+}
+
+func write(w http.ResponseWriter, kind string, text []byte) {
+	header := w.Header()
+	header.Set("Content-Type", kind)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(text) // if the client is gone, nobody is there to be told
+}

@@ -1,0 +1,204 @@
+package adminapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
+)
+
+// overview answers GET admin.OverviewPath.
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	return writeJSON(w, h.state())
+}
+
+// state is what an overview says.
+func (h *Handler) state() *admin.Overview {
+	status := h.o.Limits.Status()
+	fronts := maps.Clone(h.o.Status())
+	for _, other := range []string{"store", "cluster"} {
+		delete(fronts, other)
+	}
+	return &admin.Overview{
+		Version: h.o.Version, Started: h.o.Started.UTC(), Now: time.Now().UTC(), Draining: h.draining.Load(),
+		Config:   loaded(&status),
+		Requests: status.Requests, Refused: status.Report.Refused, Exempt: status.Exempt, Unlimited: status.Unlimited,
+		Canceled: status.Canceled, Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status),
+		Fronts: fronts,
+	}
+}
+
+func loaded(s *live.Status) admin.Loaded {
+	return admin.Loaded{
+		File: s.File, Version: s.Version, Loaded: s.Loaded.UTC(), Reloads: s.Reloads, Refused: s.Refused, LastError: s.LastError,
+	}
+}
+
+func latencyOf(l *policy.Latency) admin.Latency {
+	a := admin.Latency{
+		Measured: l.Count, P50: seconds(l.Quantile(0.5)), P99: seconds(l.Quantile(0.99)), P999: seconds(l.Quantile(0.999)),
+		Buckets: [][2]float64{},
+	}
+	for _, b := range l.Buckets {
+		if b.Count > 0 {
+			a.Buckets = append(a.Buckets, [2]float64{seconds(b.UpTo), float64(b.Count)})
+		}
+	}
+	return a
+}
+
+// seconds is d as it is told: -1 for never.
+func seconds(d time.Duration) float64 {
+	if d == weir.Never { // also the last bucket of latencies
+		return -1
+	}
+	return d.Seconds()
+}
+
+// policies answers GET admin.PoliciesPath.
+func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	status := h.o.Limits.Status()
+	return writeJSON(w, h.policiesOf(&status))
+}
+
+// policiesOf are the policies with their counts.
+func (h *Handler) policiesOf(s *live.Status) []admin.Policy {
+	all := make([]admin.Policy, len(s.Policies))
+	of := h.inWords()
+	for i := range s.Policies {
+		all[i] = of.policies[s.Policies[i].Name] // of another set for a moment
+		all[i].PolicyReport = s.Policies[i]
+		if all[i].Limits == nil {
+			all[i].Limits = []admin.Limit{}
+		}
+	}
+	return all
+}
+
+// rules answers GET admin.RulesPath.
+func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	status := h.o.Limits.Status()
+	return writeJSON(w, h.rulesOf(&status))
+}
+
+func (h *Handler) rulesOf(s *live.Status) []admin.Rule {
+	all, of := make([]admin.Rule, 0, len(s.Rules)), h.inWords()
+	for i := range s.Rules {
+		rule := of.rules[s.Rules[i].Name]
+		rule.Name, rule.Matched, rule.Failed = s.Rules[i].Name, s.Rules[i].Matched, s.Rules[i].Failed
+		if rule.Limits == nil {
+			rule.Limits = []string{}
+		}
+		all = append(all, rule)
+	}
+	return all
+}
+
+// configuration answers GET admin.ConfigurationPath.
+func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	status := h.o.Limits.Status()
+	c := admin.Configuration{
+		Loaded: loaded(&status), Text: h.o.Limits.Text(), History: []admin.Reload{}, Rules: h.rulesOf(&status),
+	}
+	for _, one := range h.o.Limits.History() {
+		c.History = append(c.History, admin.Reload{
+			Time: one.Time, Cause: one.Cause, Version: one.Version, Changes: one.Changes, Mistakes: one.Mistakes,
+		})
+	}
+	return writeJSON(w, &c)
+}
+
+// replicas answers GET admin.ReplicasPath.
+func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	status := h.o.Status()
+	return writeJSON(w, &admin.Replicas{Store: status["store"], Cluster: status["cluster"]})
+}
+
+// audit answers GET admin.AuditPath.
+func (h *Handler) audit(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	values, p := parameters(r, "n")
+	if p != nil {
+		return p
+	}
+	n, p := count(values, 100, 1000)
+	if p != nil {
+		return p
+	}
+	return writeJSON(w, h.o.Audit.Last(n))
+}
+
+// inWords is the set in force in words, which do not change as long as it is.
+func (h *Handler) inWords() *words {
+	set := h.o.Limits.Engine().Set()
+	if of := h.words.Load(); of != nil && of.set == set {
+		return of
+	}
+	of := newWords(set, h.o.Limits.Clean)
+	h.words.Store(of)
+	return of
+}
+
+// words are the policies and rules of a set in words, by name.
+type words struct {
+	set      *policy.Set
+	policies map[string]admin.Policy
+	rules    map[string]admin.Rule
+}
+
+func newWords(set *policy.Set, clean func(string) string) *words {
+	of := &words{set, make(map[string]admin.Policy, len(set.Policies)), make(map[string]admin.Rule, len(set.Rules))}
+	for i := range set.Policies {
+		p := &set.Policies[i]
+		a := admin.Policy{
+			Limits: limitsInWords(p.Limits, clean), Candidate: limitsInWords(p.Candidate, clean), Parent: p.Parent,
+			Fail: p.Fail.String(), Source: p.Source, Lockout: lockoutInWords(p.Lockout),
+		}
+		if p.Key != nil {
+			a.Key = clean(p.Key.String())
+		}
+		of.policies[p.Name] = a
+	}
+	for i := range set.Rules {
+		r := &set.Rules[i]
+		a := admin.Rule{Match: clean(ruleInWords(r)), Exempt: r.Exempt, Final: r.Final, Source: r.Source, Limits: []string{}}
+		for j := range r.Limits {
+			if name := r.Limits[j].Policy; !slices.Contains(a.Limits, name) {
+				a.Limits = append(a.Limits, name)
+			}
+		}
+		of.rules[r.Name] = a
+	}
+	return of
+}
+
+func limitsInWords(all []policy.Limit, clean func(string) string) []admin.Limit {
+	if len(all) == 0 {
+		return nil
+	}
+	told := make([]admin.Limit, 0, len(all))
+	for i := range all {
+		told = append(told, admin.Limit{Name: all[i].Name, Holds: clean(all[i].String())})
+	}
+	return told
+}

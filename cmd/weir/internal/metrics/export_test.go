@@ -1,0 +1,228 @@
+package metrics_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/fleet"
+	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/policy"
+)
+
+// collector takes what is sent by OTLP. The messages have their texts as they are.
+type collector struct {
+	*httptest.Server
+
+	status atomic.Int64
+	lock   sync.Mutex
+	got    map[string][]byte // by path
+}
+
+func collect(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{got: map[string][]byte{}}
+	c.status.Store(http.StatusOK)
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		c.lock.Lock()
+		c.got[r.URL.Path] = append(c.got[r.URL.Path], body...)
+		c.lock.Unlock()
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		w.WriteHeader(int(c.status.Load()))
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) has(path, text string) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return bytes.Contains(c.got[path], []byte(text))
+}
+
+// sending are metrics that are sent to a collector.
+func sending(t *testing.T, o metrics.Options) *metrics.Metrics {
+	t.Helper()
+	m, err := metrics.New(o)
+	fatal(t, err)
+	l := limits(t, policy.EngineOptions{Observer: m.Observer()})
+	fatal(t, m.Start(metrics.Sources{
+		Limits: l, Status: func() map[string]any { return map[string]any{"store": fleet.Status{Store: "redis://a"}} },
+	}))
+	return m
+}
+
+// decide asks the engine as a request with a trace would.
+func decide(t *testing.T, m *metrics.Metrics, traceparent string) {
+	t.Helper()
+	h := m.Traced(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		p := &policy.Policy{Name: "login"}
+		v := &policy.Verdict{Allowed: true, Parts: []policy.Part{{Policy: p, Key: []byte("secret@example.com")}}}
+		v.Parts[0].Decision.Allowed = true
+		m.Observer().Decided(r.Context(), nil, v, time.Millisecond)
+		m.Observer().Settled(v, time.Millisecond)
+	}))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	if traceparent != "" {
+		r.Header.Set("Traceparent", traceparent)
+	}
+	h.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+const (
+	sampled   = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+)
+
+func TestOTLP(t *testing.T) {
+	for what, c := range map[string]struct {
+		traces, traceparent, keys string
+		spans, hash               bool
+	}{
+		"off":              {traces: "off", traceparent: sampled},
+		"no parent":        {traces: "parent"},
+		"unsampled parent": {traces: "parent", traceparent: unsampled},
+		"sampled parent":   {traces: "parent", traceparent: sampled, spans: true},
+		"all":              {traces: "all", spans: true},
+		"hashed":           {traces: "all", keys: "hashed", spans: true, hash: true},
+		"wrong parent":     {traces: "parent", traceparent: "00-zz"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			to := collect(t)
+			m := sending(t, metrics.Options{
+				OTLP: metrics.OTLP{Endpoint: to.URL + "/base/", Interval: time.Hour, Traces: c.traces, Keys: c.keys},
+				Hash: func(string) string { return "a-hash-of-it" },
+			})
+			decide(t, m, c.traceparent)
+			fatal(t, m.Close(t.Context()))
+			fatal(t, m.Close(t.Context()))
+			const metricsAt, tracesAt = "/base/v1/metrics", "/base/v1/traces"
+			for _, name := range []string{
+				"weir.rate_limiting.requests", "weir.rate_limiting.request.time_in_queue", "weir.rate_limiting.active_request_leases",
+				"weir.rate_limiting.policy.requests", "weir.rate_limiting.store.available", "service.name", "login",
+			} {
+				if !to.has(metricsAt, name) {
+					t.Errorf("the metrics have no %s", name)
+				}
+			}
+			for text, want := range map[string]bool{"rate_limit": c.spans, "a-hash-of-it": c.hash, "secret": false} {
+				if to.has(tracesAt, text) != want {
+					t.Errorf("the spans have %s: %t", text, !want)
+				}
+			}
+			if to.has(metricsAt, "secret") || to.has(metricsAt, "a-hash-of-it") {
+				t.Error("the metrics have a key")
+			}
+		})
+	}
+}
+
+// logged keeps what is logged.
+type logged struct {
+	lock sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) count(text string) int {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatal(what, ": not within 20 s")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// A collector that takes nothing is told of once, and again when it does.
+func TestOTLPRefused(t *testing.T) {
+	to, log := collect(t), &logged{}
+	to.status.Store(http.StatusBadRequest)
+	m := sending(t, metrics.Options{
+		OTLP: metrics.OTLP{Endpoint: to.URL, Interval: 20 * time.Millisecond, Traces: "off"}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	eventually(t, "it is logged that nothing is taken", func() bool { return log.count("does not take what it is sent") == 1 })
+	sent := func() int { to.lock.Lock(); defer to.lock.Unlock(); return len(to.got["/v1/metrics"]) }
+	before := sent()
+	eventually(t, "it is tried again", func() bool { return sent() > before })
+	to.status.Store(http.StatusOK)
+	eventually(t, "it is logged that it works", func() bool { return log.count("takes what it is sent again") == 1 })
+	fatal(t, m.Close(t.Context()))
+	if n := log.count("level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, log.text.String())
+	}
+}
+
+// A collector that does not answer does not hold up the end for longer than it may.
+func TestOTLPCloseEnds(t *testing.T) {
+	end := make(chan struct{})
+	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	defer to.Close()
+	defer close(end)
+	m := sending(t, metrics.Options{OTLP: metrics.OTLP{Endpoint: to.URL, Interval: time.Hour, Traces: "all"}})
+	decide(t, m, sampled)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_ = m.Close(ctx) // what cannot be sent is logged
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestOTLPFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                      "",
+		"--otlp-endpoint=http://127.0.0.1:4318": "",
+		"--otlp-endpoint=https://collector.example/otlp --otlp-interval=1m --otlp-traces=all --otlp-keys=hashed": "",
+		"--otlp-endpoint=127.0.0.1:4318": "flag: must be http://HOST:PORT or https://HOST:PORT, with a path or without",
+		"--otlp-endpoint=http://u:p@a":   "must be http://HOST:PORT",
+		"--otlp-endpoint=http://a?x=1":   "must be http://HOST:PORT",
+		"--otlp-endpoint=":               "must be http://HOST:PORT",
+		"--otlp-interval=10ms":           "from 1s to 1h",
+		"--otlp-interval=1m":             "--otlp-interval needs --otlp-endpoint",
+		"--otlp-traces=all":              "--otlp-traces needs --otlp-endpoint",
+		"--otlp-keys=hashed":             "--otlp-keys needs --otlp-endpoint",
+		"--otlp-keys=plain":              "none or hashed",
+		"--otlp-traces=some":             "off, parent or all",
+	} {
+		var o metrics.OTLP
+		fs := pflag.NewFlagSet("weir", pflag.ContinueOnError)
+		o.Register(fs)
+		err := fs.Parse(strings.Fields(line))
+		if err == nil {
+			err = o.Check(fs)
+		}
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, not %q", line, err, want)
+		}
+	}
+	if _, err := metrics.New(metrics.Options{OTLP: metrics.OTLP{Endpoint: "http://127.0.0.1:1", Keys: "hashed"}}); err == nil {
+		t.Error("hashes without a hash")
+	}
+}

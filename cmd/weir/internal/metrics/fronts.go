@@ -1,0 +1,184 @@
+package metrics
+
+import (
+	"reflect"
+
+	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+)
+
+// told is a number of what a front tells of itself, at a path of names, with the values of labels.
+type told struct {
+	path   []string
+	labels []string
+}
+
+// number is the number at a path of maps, and whether there is one.
+func number(status any, path []string) (float64, bool) {
+	for _, name := range path {
+		m := reflect.ValueOf(status)
+		if m.Kind() != reflect.Map || m.Type().Key().Kind() != reflect.String {
+			return 0, false
+		}
+		v := m.MapIndex(reflect.ValueOf(name))
+		if !v.IsValid() {
+			return 0, false
+		}
+		status = v.Interface()
+	}
+	switch v := reflect.ValueOf(status); {
+	case v.CanInt():
+		return float64(v.Int()), true
+	case v.CanUint():
+		return float64(v.Uint()), true
+	default:
+		return 0, false
+	}
+}
+
+// numbers is for a metric of what fronts tell, as far as there are such fronts.
+func numbers(all ...told) func(*snapshot, emitter) {
+	return func(n *snapshot, emit emitter) {
+		for _, t := range all {
+			if v, ok := number(n.status, t.path); ok {
+				emit(v, t.labels...)
+			}
+		}
+	}
+}
+
+// at is a number without labels.
+func at(path ...string) told { return told{path: path} }
+
+// calls are those of a method of the rate limit service, by what they were answered.
+func calls(method string) []told {
+	all := make([]told, 0, 3)
+	for _, answer := range []string{"ok", "over_limit", "failed"} {
+		all = append(all, told{[]string{frontGRPC, method, answer}, []string{method, answer}})
+	}
+	return all
+}
+
+// The fronts of which several numbers are told, by their names, and a label that many metrics have.
+const (
+	frontHTTP  = "http"
+	frontAdmin = "admin"
+	frontRESP  = "resp"
+	frontGRPC  = "grpc"
+	result     = "result"
+
+	connections = "connections" // how many a front has open
+)
+
+var byFront = []string{"front"}
+
+// ofFronts are the metrics of fronts.
+var ofFronts = []family{
+	{
+		name: "weir_front_connections", kind: gauge, labels: byFront,
+		help: "Connections that are open, of each front: http, admin (if it has a listener of its own), resp and grpc.",
+		each: numbers(
+			told{[]string{frontHTTP, connections}, []string{frontHTTP}},
+			told{[]string{frontAdmin, connections}, []string{frontAdmin}},
+			told{[]string{frontRESP, connections}, []string{frontRESP}},
+			told{[]string{frontGRPC, connections}, []string{frontGRPC}},
+		),
+	},
+	{
+		name: "weir_front_connections_refused_total", kind: counter, labels: byFront,
+		help: "Connections that were refused, as there were too many.",
+		each: numbers(
+			told{[]string{frontHTTP, "connections_refused"}, []string{frontHTTP}},
+			told{[]string{frontAdmin, "connections_refused"}, []string{frontAdmin}},
+			told{[]string{frontRESP, "rejected"}, []string{frontRESP}},
+			told{[]string{frontGRPC, "connections_refused"}, []string{frontGRPC}},
+		),
+	},
+	{
+		name: "weir_front_connections_evicted_total", kind: counter, labels: byFront,
+		help: "Connections of HTTP on which nothing was asked, and that were closed to make room for others.",
+		each: numbers(
+			told{[]string{frontHTTP, "connections_evicted"}, []string{frontHTTP}},
+			told{[]string{frontAdmin, "connections_evicted"}, []string{frontAdmin}},
+		),
+	},
+	{
+		name: "weir_resp_connections_total", help: "Connections of clients that speak to Redis.", kind: counter,
+		each: numbers(at(frontRESP, "connections_total")),
+	},
+	{
+		name: "weir_resp_commands_total", help: "Commands of RESP that were answered.", kind: counter,
+		each: numbers(at(frontRESP, "commands")),
+	},
+	{
+		name: "weir_resp_protocol_errors_total", kind: counter,
+		help: "Connections of RESP that ended because the client broke the protocol.",
+		each: numbers(at(frontRESP, "protocol_errors")),
+	},
+	{
+		name: "weir_resp_timeouts_total", kind: counter,
+		help: "Connections of RESP that ended because the client was silent for too long.",
+		each: numbers(at(frontRESP, "timeouts")),
+	},
+	{
+		name: "weir_resp_wrong_passwords_total", help: "Wrong passwords of RESP.", kind: counter,
+		each: numbers(at(frontRESP, "wrong_passwords")),
+	},
+	{
+		name: "weir_resp_throttle_requests_total", kind: counter, labels: []string{result},
+		help: "Requests of CL.THROTTLE and its like: granted or refused.",
+		each: numbers(
+			told{[]string{frontRESP, "throttle", "granted"}, []string{"granted"}},
+			told{[]string{frontRESP, "throttle", "refused"}, []string{"refused"}},
+		),
+	},
+	{
+		name: "weir_resp_throttle_keys", help: "Keys of CL.THROTTLE that are tracked.", kind: gauge,
+		each: numbers(at(frontRESP, "throttle", "keys")),
+	},
+	{
+		name: "weir_resp_throttle_max_keys", help: "Keys of CL.THROTTLE that may be tracked.", kind: gauge,
+		each: numbers(at(frontRESP, "throttle", "max_keys")),
+	},
+	{
+		name: "weir_grpc_calls_total", kind: counter, labels: []string{"method", result},
+		help: "Calls of the rate limit services of Envoy: ok, over_limit, or failed.",
+		each: numbers(append(append(calls("should_rate_limit"), calls("check_rate_limit")...), calls("report")...)...),
+	},
+	{
+		name: "weir_grpc_connections_cut_off_total", kind: counter,
+		help: "Connections of gRPC that were cut off, as the messages that were arriving took too much memory.",
+		each: numbers(at(frontGRPC, "connections_cut_off")),
+	},
+	{
+		name: "weir_grpc_arriving_bytes", help: "Bytes of messages of gRPC that have arrived in part.", kind: gauge,
+		each: numbers(at(frontGRPC, "arriving_bytes")),
+	},
+	{
+		name: "weir_rlqs_streams", help: "Streams of the rate limit quota service of Envoy that are open.", kind: gauge,
+		each: numbers(at("rlqs", "streams")),
+	},
+	{
+		name: "weir_rlqs_buckets", help: "Buckets that these streams have.", kind: gauge,
+		each: numbers(at("rlqs", "buckets")),
+	},
+	{
+		name: "weir_rlqs_reports_total", help: "Reports of the use of buckets.", kind: counter,
+		each: numbers(at("rlqs", "reports")),
+	},
+	{
+		name: "weir_rlqs_protocol_errors_total", kind: counter,
+		help: "Streams of the rate limit quota service that broke the protocol.",
+		each: numbers(at("rlqs", "protocol_errors")),
+	},
+	{
+		name: "weir_forward_auth_requests_total", kind: counter, labels: []string{result},
+		help: "Requests of servers that ask before they serve one: passed, refused, or rejected as they could not be decided.",
+		each: func(n *snapshot, emit emitter) {
+			if c, ok := n.status["forward_auth"].(forwardauth.Counts); ok {
+				emit(float64(c.Passed), "passed")
+				emit(float64(c.Refused), "refused")
+				emit(float64(c.Rejected), "rejected")
+			}
+		},
+	},
+}

@@ -1,0 +1,118 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir/cmd/weir/internal/proxy"
+)
+
+func connect(t *testing.T, p *running) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestProxyConnectionsAreBounded has clients that connect and send nothing make room for one that does, and connections that are in
+// use, upgraded ones too, make none.
+func TestProxyConnectionsAreBounded(t *testing.T) {
+	arrived, finish := make(chan struct{}, 3), make(chan struct{})
+	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/slow":
+			arrived <- struct{}{}
+			<-finish
+		case "/upgrade":
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "echo")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			c, buffered, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(c, buffered)
+			_ = c.Close()
+		}
+	}), func(o *proxy.Options) { o.Connections = 3 })
+	for range 3 {
+		connect(t, p)
+	}
+	if a := p.get(t, "/"); a.StatusCode != http.StatusOK {
+		t.Errorf("with silent clients: %d", a.StatusCode)
+	}
+	p.client.CloseIdleConnections()
+
+	upgraded := connect(t, p)
+	if _, err := io.WriteString(upgraded, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line := readSome(t, upgraded); !strings.HasPrefix(line, "HTTP/1.1 101 ") {
+		t.Fatalf("the upgrade is answered by %q", line)
+	}
+	slow := []net.Conn{connect(t, p), connect(t, p)}
+	for _, c := range slow {
+		if _, err := io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, arrived, "a request")
+	}
+	if n, err := connect(t, p).Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("there is room for a fourth connection")
+	}
+	if _, err := io.WriteString(upgraded, "still"); err != nil {
+		t.Fatal(err)
+	}
+	if echo := readSome(t, upgraded); echo != "still" {
+		t.Errorf("the upgraded connection says %q", echo)
+	}
+	close(finish)
+	for _, c := range slow {
+		if line := readSome(t, c); !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+			t.Errorf("a request in flight was answered %q", line)
+		}
+	}
+	if a := p.get(t, "/"); a.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %d", a.StatusCode)
+	}
+	if len(p.log.with("connections are refused")) != 1 {
+		t.Errorf("the log says %s", p.log)
+	}
+}
+
+// TestProxyConnectionsOfOneAddress: what one address may have is less than all may.
+func TestProxyConnectionsOfOneAddress(t *testing.T) {
+	arrived, finish := make(chan struct{}, 2), make(chan struct{})
+	defer close(finish)
+	p := start(t, upstream(t, func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-finish
+	}), func(o *proxy.Options) { o.Connections, o.ConnectionsPerAddress = 100, 2 })
+	for range 2 {
+		if _, err := io.WriteString(connect(t, p), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, arrived, "a request")
+	}
+	if n, err := connect(t, p).Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("there is room for a third connection of the address")
+	}
+}
+
+func readSome(t *testing.T, c net.Conn) string {
+	t.Helper()
+	b := make([]byte, 512)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}

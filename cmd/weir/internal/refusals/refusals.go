@@ -1,0 +1,217 @@
+// Package refusals keeps the last refusals with the numbers of their moment, so that somebody who was refused can be told why.
+package refusals
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
+)
+
+const (
+	// Most is how many refusals are kept.
+	Most = 4096
+	// mostPerSecond is how many are noted in a second.
+	mostPerSecond = 10_000
+	// mostLimits is how many limits of a refusal are kept, that which binds among them, and mostText how many bytes of text.
+	mostLimits = 8
+	mostText   = 1536
+	// mostField is how much of this text a field of the request has at most, so that a long path leaves room for the key.
+	mostField = 256
+	// chunk is for how many refusals there is room made at a time.
+	chunk = 64
+)
+
+// span is a part of the text of an entry.
+type span struct{ from, to uint16 }
+
+// limitEntry is a limit of a refusal.
+type limitEntry struct {
+	policy, name, rule, source, key span
+	limit                           weir.Limit
+	cost, max, remaining            int64
+	retry, reset                    time.Duration
+	reason                          weir.Reason
+	allowed                         bool
+}
+
+// entry is a refusal. Its memory is used again.
+type entry struct {
+	number  uint64 // from 1; 0 if there is none
+	version uint64 // of the configuration
+	at      time.Time
+	client  netip.Addr
+
+	protocol, method, host, path span
+
+	text   [mostText]byte
+	used   uint16
+	limits [mostLimits]limitEntry
+	n      int // of limits
+	bind   int
+	reason weir.Reason
+	retry  time.Duration
+}
+
+// slot is the place of every Most-th refusal.
+type slot struct {
+	mu    sync.Mutex
+	entry *entry
+}
+
+// Log keeps refusals. It is safe for concurrent use.
+type Log struct {
+	seed   uint64 // of the IDs
+	limit  *weir.TokenBucket
+	number atomic.Uint64 // of the last refusal that was noted
+	missed atomic.Uint64
+	// version is that of the configuration.
+	version atomic.Uint64
+	slots   [Most]slot
+
+	growing sync.Mutex
+	free    []entry
+}
+
+// New answers a log. clock may be nil.
+func New(clock weir.Clock) (*Log, error) {
+	limit, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(mostPerSecond), Clock: clock})
+	if err != nil {
+		return nil, fmt.Errorf("weir: refusals: %w", err)
+	}
+	var seed [8]byte
+	_, _ = rand.Read(seed[:]) // it never fails
+	return &Log{seed: binary.LittleEndian.Uint64(seed[:]), limit: limit}, nil
+}
+
+// SetVersion says which version of the configuration is in force.
+func (l *Log) SetVersion(version uint64) { l.version.Store(version) }
+
+// Refused notes a refusal, and answers its ID, 0 if there are too many. It is for [policy.EngineOptions.OnRefused].
+func (l *Log) Refused(requests []*policy.Request, v *policy.Verdict) uint64 {
+	if !l.limit.Allow() {
+		l.missed.Add(1)
+		return 0
+	}
+	number := l.number.Add(1)
+	s := &l.slots[number%Most]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entry == nil {
+		s.entry = l.room()
+	}
+	if s.entry.number > number { // it has waited for so long that its place is taken
+		return 0
+	}
+	s.entry.fill(number, requests, v)
+	s.entry.version = l.version.Load()
+	return l.id(number)
+}
+
+// room answers an entry that was never used.
+func (l *Log) room() *entry {
+	l.growing.Lock()
+	defer l.growing.Unlock()
+	if len(l.free) == 0 {
+		l.free = make([]entry, chunk)
+	}
+	e := &l.free[0]
+	l.free = l.free[1:]
+	return e
+}
+
+// fill makes e a refusal.
+func (e *entry) fill(number uint64, requests []*policy.Request, v *policy.Verdict) {
+	e.number, e.at, e.used, e.n, e.bind = number, time.Now(), 0, 0, -1
+	e.protocol, e.method, e.host, e.path, e.client = span{}, span{}, span{}, span{}, netip.Addr{}
+	d := v.Decision()
+	e.reason, e.retry = d.Reason, d.RetryAfter
+	binding := v.Binding
+	if binding < 0 || binding >= len(v.Parts) {
+		binding = -1
+	}
+	about := 0
+	if binding >= 0 {
+		about = v.Parts[binding].Request
+	}
+	// What binds is told first, so that there is room for it.
+	if binding >= 0 {
+		e.bind = 0
+		e.add(requests, &v.Parts[binding])
+	}
+	for i := range v.Parts {
+		if i != binding && e.n < mostLimits {
+			e.add(requests, &v.Parts[i])
+		}
+	}
+	if about < len(requests) && requests[about] != nil {
+		e.describe(requests[about])
+	}
+}
+
+// describe notes what is known of a request.
+func (e *entry) describe(r *policy.Request) {
+	protocol, check := live.ProtocolOf(r)
+	e.protocol = e.put(protocol)
+	if check {
+		return
+	}
+	e.method, e.host, e.path, e.client = e.put(r.Method), e.put(r.Host), e.put(r.Path), r.Client
+}
+
+// add notes a limit.
+func (e *entry) add(requests []*policy.Request, p *policy.Part) {
+	l := &e.limits[e.n]
+	e.n++
+	d := &p.Decision
+	*l = limitEntry{
+		cost: p.Cost, max: d.Limit, remaining: d.Remaining, retry: d.RetryAfter, reset: d.ResetAfter,
+		reason: d.Reason, allowed: d.Allowed,
+	}
+	l.policy, l.key = e.put(p.Policy.Name), e.putKey(p.Key)
+	if p.Limit >= 0 && p.Limit < len(p.Policy.Limits) {
+		l.name = e.put(p.Policy.Limits[p.Limit].Name)
+	}
+	source := p.Policy.Source
+	if p.Rule != nil && !live.IsCheckRule(p.Rule.Name) {
+		l.rule, source = e.put(p.Rule.Name), p.Rule.Source
+	}
+	l.source = e.put(source)
+	if p.Request < len(requests) && requests[p.Request] != nil {
+		l.limit = answer.InForce(p, requests[p.Request])
+	} else {
+		l.limit = answer.InForce(p, new(policy.Request))
+	}
+}
+
+// put keeps text, as far as there is room.
+func (e *entry) put(text string) span {
+	n := copy(e.text[e.used:], text[:min(len(text), mostField)])
+	at := span{e.used, e.used + uint16(n)}
+	e.used = at.to
+	return at
+}
+
+// putKey is put for bytes, which may be longer.
+func (e *entry) putKey(text []byte) span {
+	n := copy(e.text[e.used:], text)
+	at := span{e.used, e.used + uint16(n)}
+	e.used = at.to
+	return at
+}
+
+// id is the ID of a refusal. It is different for each, and tells nobody how many there are.
+func (l *Log) id(number uint64) uint64 {
+	x := number + l.seed
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

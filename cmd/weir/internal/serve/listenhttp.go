@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/dashboard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
+)
+
+// listenHTTP makes the front of clients that speak HTTP, and that of operators.
+func (s *serving) listenHTTP(ctx context.Context, cmd *cobra.Command) error {
+	clients, err := listen.On(ctx, "http", s.o.fronts.http, defaultHTTP)
+	if err != nil {
+		return err
+	}
+	operators := clients
+	if s.o.admin.address != "" {
+		if operators, err = listen.On(ctx, "admin", s.o.admin.address, usualAdmin); err != nil {
+			_ = clients.Close() // nobody has connected who would be told
+			return err
+		}
+	}
+	if err := s.sites(cmd, clients, operators); err != nil {
+		_, _ = clients.Close(), operators.Close() // likewise
+		return err
+	}
+	return nil
+}
+
+// sites make what is answered over HTTP: to clients and to operators, who may have the same listener.
+func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (err error) {
+	o, apart := s.o, clients != operators
+	guarding := adminguard.Options{
+		Local: isLoopback(operators.Addr()), Rate: weir.Rate(o.admin.rate), Burst: o.admin.rate.burst(),
+		LoginFailed: s.loginFailed,
+	}
+	if s.secrets.tokens != nil {
+		guarding.TokensNow = s.secrets.tokens.Tokens
+	}
+	if o.admin.clientCA != "" {
+		guarding.Certificate = s.secrets.certificates.Admin
+	}
+	if s.guard, err = adminguard.New(guarding); err != nil {
+		return err
+	}
+	handling := checkapi.Options{Limits: s.limits, Holds: s.held, Admin: s.guard, Audit: s.audit, Extra: s.status}
+	if s.outside.cluster != nil {
+		handling.Quotas = s.outside.cluster
+	}
+	if handling.Document, err = adminapi.OpenAPI(checkapi.OpenAPI()); err != nil {
+		return err
+	}
+	if apart {
+		handling.AdminAt = "--admin " + operators.Addr().String()
+	}
+	s.check = checkapi.NewHandler(handling)
+	s.fronts.onEnd = s.check.EndWaiting
+	s.admin = adminapi.New(adminapi.Options{
+		Limits: s.limits, Guard: s.guard, Audit: s.audit, Refusals: s.refused, Status: s.status, Explain: s.check.Explain,
+		Started: s.started, Version: programVersion(),
+	})
+	pages := &operatorPages{admin: s.admin, ui: dashboard.Handler(), metrics: s.guard.Guarded(s.metrics.Handler())}
+	if o.admin.metricsPublic {
+		pages.metrics = s.metrics.Handler()
+	}
+	front := &site{front: s.check, operators: pages}
+	if o.configured() {
+		if front.auth, err = s.forwardAuth(cmd); err != nil {
+			return err
+		}
+	}
+	certificates := s.secrets.certificates
+	if !apart {
+		s.addHTTP("http", front, certificates.ofAdmin("h2", "http/1.1"), clients, s.drain)
+		return nil
+	}
+	front.operators, front.elsewhere = nil, handling.AdminAt
+	s.addHTTP("http", front, certificates.of("h2", "http/1.1"), clients, s.drain)
+	s.addHTTP("admin", &site{front: s.check.Admin(), operators: pages}, certificates.ofAdmin("h2", "http/1.1"), operators,
+		func() {})
+	return nil
+}
+
+// forwardAuth answers proxies that ask about requests of others.
+func (s *serving) forwardAuth(cmd *cobra.Command) (http.Handler, error) {
+	auth, err := forwardauth.New(forwardauth.Options{
+		Decider: s.limits.Engine(), Trusted: s.o.config.trusted, Status: s.o.config.status(cmd.Flags()), Logger: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.told = append(s.told, teller{"forward_auth", func() any { return auth.Counts() }})
+	return auth, nil
+}
+
+// drain makes what is asked about the server say that it shuts down.
+func (s *serving) drain() {
+	s.check.Drain()
+	s.admin.Drain()
+}

@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
+)
+
+// site gives each request of an HTTP server to the front that it is for.
+type site struct {
+	front http.Handler // of all others
+	auth  http.Handler // nil if there are no rules
+	// operators are the pages for them, nil if they are elsewhere.
+	operators *operatorPages
+	elsewhere string
+}
+
+// operatorPages are those of operators besides those of front.
+type operatorPages struct{ admin, ui, metrics http.Handler }
+
+// ServeHTTP implements http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case s.auth != nil && forwardauth.Serves(path):
+		s.auth.ServeHTTP(w, r)
+	case s.operators != nil && path == "/" && wantsHTML(r):
+		w.Header().Add("Vary", "Accept")
+		http.Redirect(w, r, admin.UIPath, http.StatusFound)
+	case !forOperators(path):
+		s.front.ServeHTTP(w, r)
+	case s.operators == nil:
+		problem.Plain(http.StatusNotFound, "%s is at %s", path, s.elsewhere).Write(w)
+	default:
+		s.operators.ServeHTTP(w, r)
+	}
+}
+
+// forOperators tells whether a page is one of operatorPages.
+func forOperators(path string) bool {
+	return adminapi.Serves(path) || path == admin.MetricsPath || path+"/" == admin.UIPath || strings.HasPrefix(path, admin.UIPath)
+}
+
+// ServeHTTP implements http.Handler.
+func (p *operatorPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; {
+	case adminapi.Serves(path):
+		p.admin.ServeHTTP(w, r)
+	case path == admin.MetricsPath:
+		p.metrics.ServeHTTP(w, r)
+	case path+"/" == admin.UIPath:
+		http.Redirect(w, r, admin.UIPath, http.StatusFound)
+	default:
+		p.ui.ServeHTTP(w, r)
+	}
+}
+
+// wantsHTML tells whether a browser asks for a page.
+func wantsHTML(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// addHTTP adds a server of HTTP, whose connections are bounded.
+func (s *serving) addHTTP(name string, h http.Handler, certificates *tls.Config, l net.Listener, onDrain func()) {
+	server := newServer(s.metrics.Traced(h), certificates, s.log, onDrain)
+	bound := listen.NewBounded(s.o.fronts.httpConnections, listen.OfOne(s.o.fronts.httpConnections, s.o.fronts.httpOfOne), s.log)
+	bound.Watch(server.http)
+	s.told = append(s.told, teller{name, func() any {
+		open, evicted, refused := bound.Counts()
+		return map[string]any{"connections": open, "connections_evicted": evicted, "connections_refused": refused}
+	}})
+	s.add(name, server, bound.On(l))
+}
+
+// programVersion is that of the program.
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

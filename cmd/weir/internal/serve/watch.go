@@ -1,0 +1,121 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
+	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/metrics"
+	"github.com/weirhq/weir/cmd/weir/internal/refusals"
+	"github.com/weirhq/weir/policy"
+)
+
+// watch is what operators see of a server, and what is written down of what they do.
+type watch struct {
+	refused *refusals.Log
+	logged  *policy.RefusalLog
+	audit   *auditlog.Log
+	metrics *metrics.Metrics
+	guard   *adminguard.Guard
+	admin   *adminapi.Handler
+}
+
+// observe makes it, before there are limits.
+func (s *serving) observe() (err error) {
+	if s.refused, err = refusals.New(nil); err != nil {
+		return err
+	}
+	if s.logged, err = s.o.admin.refusals(s.log); err != nil {
+		return err
+	}
+	if s.metrics, err = metrics.New(metrics.Options{OTLP: s.o.otlp, Hash: s.logged.Hash, Logger: s.log}); err != nil {
+		return fmt.Errorf("weir: metrics: %w", err)
+	}
+	s.audit, err = s.o.admin.audit(s.log)
+	return err
+}
+
+// watched are the options of an engine that tells of what it decides.
+func (s *serving) watched(e policy.EngineOptions) policy.EngineOptions {
+	e.Observer = s.metrics.Observer()
+	e.OnRefused = s.refused.Refused
+	if !s.o.admin.refusalLog.off {
+		e.OnRefused = func(requests []*policy.Request, v *policy.Verdict) uint64 {
+			s.logged.Refused(requests, v)
+			return s.refused.Refused(requests, v)
+		}
+	}
+	return e
+}
+
+// measure begins to measure the limits and the fronts.
+func (s *serving) measure() error {
+	s.refused.SetVersion(s.limits.Engine().Report().Version)
+	err := s.metrics.Start(metrics.Sources{
+		Limits: s.limits, Status: s.status, Rejected: s.check.Rejected, Reservations: s.held.Len, Admin: s.adminCounts,
+		Refusals: s.refused.Counts, TLS: s.secrets.certificates.of(),
+	})
+	if err != nil {
+		return fmt.Errorf("weir: metrics: %w", err)
+	}
+	return nil
+}
+
+// adminCounts are what metrics say of the admin pages.
+func (s *serving) adminCounts() metrics.Admin {
+	c := s.guard.Counts()
+	changes, unwritten := s.audit.Counts()
+	return metrics.Admin{
+		Requests: c.Entered, Unauthorized: c.Unauthorized, Limited: c.Limited, Changes: changes, AuditErrors: unwritten,
+		Streams: s.admin.Streams(),
+	}
+}
+
+// sendingTime is how long metrics may take that were not sent yet when the server ends.
+const sendingTime = 5 * time.Second
+
+// unobserve ends it. Nothing is left to do for a second call.
+func (s *serving) unobserve() {
+	if s.metrics != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), sendingTime)
+		defer cancel()
+		if err := s.metrics.Close(ctx); err != nil {
+			s.log.Warn("the last metrics were not sent", "error", err.Error())
+		}
+	}
+	if s.audit != nil {
+		if err := s.audit.Close(); err != nil {
+			s.log.Error("the audit log was not ended in order", "error", err.Error())
+		}
+	}
+}
+
+// reloaded notes a reload. One that somebody has asked for is noted with who that was.
+func (s *serving) reloaded(r *live.Reload) {
+	s.refused.SetVersion(r.Version)
+	if r.Cause == checkapi.APICause {
+		return
+	}
+	entry := admin.AuditEntry{
+		Time: r.Time, Who: r.Cause, Action: "reload", Detail: fmt.Sprintf("version %d, %d changes", r.Version, r.Count),
+		Result: auditlog.OK,
+	}
+	if len(r.Mistakes) > 0 {
+		entry.Detail, entry.Result = "", r.Mistakes[0]
+	}
+	s.audit.Add(entry)
+}
+
+// loginFailed notes that somebody has shown a wrong token.
+func (s *serving) loginFailed(from netip.Addr, path string) {
+	s.audit.Add(admin.AuditEntry{
+		Who: "", From: from.String(), Action: auditlog.LoginFailed, Detail: path, Result: "the token is of nobody",
+	})
+}

@@ -1,0 +1,182 @@
+// Package serverflags are the flags of commands that ask a running server.
+package serverflags
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// Default is where a server answers that was told nothing else.
+const Default = "http://127.0.0.1:7070"
+
+// ExitStatus is the end of the help of commands that ask a server.
+const ExitStatus = `
+
+The exit status is 0 on success, 1 if the server cannot be reached or cannot do it
+now, and 2 if the question is wrong, such as a policy that is not there.`
+
+// Server is which server is asked, and how.
+type Server struct {
+	url       string
+	tokenFile string
+	authority string
+	cert, key string
+	timeout   time.Duration
+}
+
+// Register adds the flags to fs.
+func (s *Server) Register(fs *pflag.FlagSet) {
+	s.url, s.timeout = Default, 10*time.Second
+	fs.Var((*serverURL)(&s.url), "server", "where the admin pages of weir serve are: its --http, or its --admin")
+	fs.Var(flagvalue.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
+	fs.Var(flagvalue.File(&s.authority), "tls-ca",
+		"file of the authorities, in PEM, one of which has signed the certificate of the server (default: those of the system)")
+	fs.Var(flagvalue.File(&s.cert), "tls-cert",
+		"file of the certificate, in PEM, to show to a server with --admin-client-ca; needs --tls-key (default: none)")
+	fs.Var(flagvalue.File(&s.key), "tls-key", "file of its private key, in PEM (default: none)")
+	fs.Var(flagvalue.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
+}
+
+// Client answers a client of the server. Close it.
+func (s *Server) Client() (*admin.Client, error) {
+	o := admin.ClientOptions{Server: s.url, Timeout: s.timeout}
+	var err error
+	if s.tokenFile != "" {
+		if o.Token, err = readToken(s.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if o.TLS, err = s.tls(); err != nil {
+		return nil, err
+	}
+	client, err := admin.NewClient(o)
+	if err != nil {
+		return nil, misuse.Errorf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return client, nil
+}
+
+func (s *Server) tls() (*tls.Config, error) {
+	if (s.cert == "") != (s.key == "") {
+		return nil, misuse.Errorf("--tls-cert and --tls-key need each other")
+	}
+	if s.authority == "" && s.cert == "" {
+		return nil, nil //nolint:nilnil // nothing is to be changed
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.authority != "" {
+		text, err := os.ReadFile(s.authority)
+		if err != nil {
+			return nil, misuse.Inputf("--tls-ca: %s", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, misuse.Inputf("--tls-ca: %s has no certificate in PEM", s.authority)
+		}
+	}
+	if s.cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, misuse.Inputf("--tls-cert, --tls-key: %s", strings.TrimPrefix(err.Error(), "tls: "))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// mostToken is how long the file of a token may be.
+const mostToken = 64 << 10
+
+// readToken reads a file with a token, or with a name and a token: the file of a server that knows one.
+func readToken(path string) (string, error) {
+	file, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
+	if err != nil {
+		return "", misuse.Inputf("--token-file: %s", err)
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, mostToken+1))
+	if err != nil {
+		return "", misuse.Inputf("--token-file: %s", err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	if len(lines) > 1 {
+		return "", misuse.Inputf("--token-file: %s has %d lines: must have one, with the token: of a file of several, "+
+			"your own line in a file of its own", path, len(lines))
+	}
+	words := bytes.Fields(lines[0])
+	if len(words) == 0 || len(words) > 2 || len(text) > mostToken {
+		return "", misuse.Inputf("--token-file: %s has no token: must have one line, with a token, or its name and the token",
+			path)
+	}
+	token := words[len(words)-1]
+	for _, c := range token {
+		if c <= ' ' || c > '~' {
+			return "", misuse.Inputf("--token-file: %s has the byte %#x: must be printable ASCII", path, c)
+		}
+	}
+	return string(token), nil
+}
+
+// serverURL is the URL of a server.
+type serverURL string
+
+// String is the current value.
+func (u *serverURL) String() string { return string(*u) }
+
+// Set stores s if it is the URL of a server.
+func (u *serverURL) Set(s string) error {
+	parsed, err := url.Parse(s)
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil ||
+		parsed.RawQuery != "" {
+		if err == nil && parsed.User != nil {
+			return errors.New("must have no user and no password: what the server wants to see is in --token-file")
+		}
+		return errors.New("must be a URL such as http://127.0.0.1:7070 or https://weir.example.com")
+	}
+	*u = serverURL(strings.TrimRight(s, "/"))
+	return nil
+}
+
+// Type is what help shows in place of a value.
+func (*serverURL) Type() string { return "url" }
+
+// Wrong turns an error of a client into that of a command: with the exit status 2 if the question was wrong.
+func Wrong(err error) error {
+	refused, ok := errors.AsType[*admin.Refused](err)
+	if ok && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests {
+		return misuse.Inputf("%s", strings.TrimPrefix(err.Error(), "weir: "))
+	}
+	return err
+}
+
+// Print writes an answer as it has come, or what text makes of it for people.
+func Print(w io.Writer, asJSON bool, answer json.RawMessage, text func(w io.Writer, out terminal.Output)) error {
+	var b bytes.Buffer
+	if asJSON {
+		b.Write(bytes.TrimSpace(answer))
+		b.WriteByte('\n')
+	} else {
+		text(&b, terminal.Of(w))
+	}
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("weir: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package whycmd is the command that tells why a request was refused.
+package whycmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
+	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
+)
+
+const (
+	mostKey  = 1024
+	mostLast = 4096
+)
+
+// options are the flags of the command.
+type options struct {
+	server  serverflags.Server
+	policy  string
+	key     string
+	last    int
+	request requestflags.Request
+	asJSON  bool
+}
+
+// Command answers the command "why".
+func Command() *cobra.Command {
+	o := options{last: 5}
+	cmd := &cobra.Command{
+		Use:   "why [flags] [ID]",
+		Short: "Tell why a request was refused",
+		Long: `why asks a running weir serve why a request was refused, or would be.
+
+With an ID, which a client that is refused finds in the field Weir-Refusal of the
+answer, it tells what was refused when: each limit that held for the request, with
+the rule that applied it, the key, and the numbers of that moment; then how the key
+is now, and how to let it through. A server keeps the last 4096 refusals.
+
+With --policy and --key it tells how a key is now, and its last refusals.
+
+With --request it tells what the server would say to such a request now: which rules
+match and which do not, and what each limit has left. It takes nothing.` + serverflags.ExitStatus,
+		Example: `  weir why 1a2b3c4d5e6f7081
+  weir why --policy login --key 192.0.2.1
+  weir why --request 'POST /login' --client 192.0.2.1
+  weir why --request 'GET /v1/items' -H 'X-Api-Key: abc' --server https://weir.example.com --token-file token`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ask, err := o.question(cmd, args)
+			if err != nil {
+				return err
+			}
+			client, err := o.server.Client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return serverflags.Wrong(ask(cmd.Context(), client, cmd.OutOrStdout()))
+		},
+	}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return misuse.Errorf("why needs one ID, not %d", len(args))
+		}
+		return nil
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.Var(flagvalue.Text(&o.policy, 1, mostKey), "policy", "tell the state of a key of this policy (default: none)")
+	fs.Var(flagvalue.Text(&o.key, 0, mostKey), "key", `the key, with --policy (default "": that of a policy without keys)`)
+	fs.Var(flagvalue.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
+	o.request.Register(fs)
+	o.server.Register(fs)
+	fs.BoolVar(&o.asJSON, "json", false, "print one JSON object")
+	o.server.CompletePolicies(cmd)
+	return cmd
+}
+
+// question is what is asked.
+func (o *options) question(cmd *cobra.Command, args []string) (func(context.Context, *admin.Client, io.Writer) error, error) {
+	ways := 0
+	for _, given := range []bool{len(args) > 0, o.policy != "", o.request.Line() != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return nil, misuse.Errorf("an ID, --policy and --request cannot be combined")
+	}
+	if o.policy == "" {
+		for _, flag := range []string{"key", "last"} {
+			if cmd.Flags().Changed(flag) {
+				return nil, misuse.Errorf("--%s needs --policy", flag)
+			}
+		}
+	}
+	if o.request.Line() == "" {
+		for _, flag := range requestflags.Names() {
+			if cmd.Flags().Changed(flag) {
+				return nil, misuse.Errorf("--%s needs --request", flag)
+			}
+		}
+	}
+	switch {
+	case len(args) > 0:
+		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.refusal(ctx, c, w, args[0]) }, nil
+	case o.policy != "":
+		return o.state, nil
+	case o.request.Line() != "":
+		r, err := o.request.Describe()
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.explain(ctx, c, w, r) }, nil
+	default:
+		return nil, misuse.Errorf("why needs an ID, such as that of a field Weir-Refusal, or --policy, or --request")
+	}
+}
+
+// command is a command that can be copied into a shell.
+func command(format string, args ...string) string {
+	quoted := make([]any, len(args))
+	for i, a := range args {
+		quoted[i] = shellQuote(a)
+	}
+	return fmt.Sprintf(format, quoted...)
+}
