@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/internal/programtest"
 )
 
 // limits lets each client of an address pass three times in an hour, so that the tests need not hurry.
@@ -59,14 +61,14 @@ var fronts = map[string]front{
 	"nginx": {
 		start: func(t *testing.T, a addresses) {
 			t.Helper()
-			nginxServer(t, a.front, a.in(t, snippet(t, "nginx", "weir.conf")))
+			programtest.Nginx(t, a.front, a.in(t, snippet(t, "nginx", "weir.conf")))
 		},
 		open: func(t *testing.T, a addresses) {
 			t.Helper()
 			config := a.in(t, snippet(t, "nginx", "weir.conf"))
 			config = insert(t, config, "internal;", snippet(t, "nginx", "weir-open.conf"))
 			config = insert(t, config, "listen "+a.front+";", snippet(t, "nginx", "weir-gone.conf"))
-			nginxServer(t, a.front, config)
+			programtest.Nginx(t, a.front, config)
 		},
 		gone: http.StatusInternalServerError,
 	},
@@ -96,12 +98,12 @@ func insert(t *testing.T, text, mark, lines string) string {
 }
 
 // eachFront runs a test with weir, each front and the service behind it.
-func eachFront(t *testing.T, test func(t *testing.T, f front, a addresses, weir *process)) {
+func eachFront(t *testing.T, test func(t *testing.T, f front, a addresses, weir *programtest.Process)) {
 	t.Helper()
 	for name, f := range fronts {
 		t.Run(name, func(t *testing.T) {
 			weir, address := weirServer(t, limits)
-			test(t, f, addresses{weir: address, front: freeAddress(t), app: app(t)}, weir)
+			test(t, f, addresses{weir: address, front: programtest.FreeAddress(t), app: app(t)}, weir)
 		})
 	}
 }
@@ -179,7 +181,7 @@ func checkRefusal(t *testing.T, a answer, policy string) {
 
 // TestFrontRefuses: what is within the limit reaches the service as it is, what is beyond reaches the client as 429.
 func TestFrontRefuses(t *testing.T) {
-	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
 		f.start(t, a)
 		for left := 2; left >= 0; left-- {
 			got := ask(t, "127.0.0.2", "POST", "http://"+a.front+"/a%20b/c?x=1&y=%2F", "the body")
@@ -212,7 +214,7 @@ func TestFrontRefuses(t *testing.T) {
 
 // TestFrontTellsWhatRulesNeed: method, host, path and header reach the rules.
 func TestFrontTellsWhatRulesNeed(t *testing.T) {
-	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
 		f.start(t, a)
 		order := func(from, method, host, path, account string) answer {
 			return ask(t, from, method, "http://"+a.front+path, "1 weir", "Host: "+host, "X-Account: "+account)
@@ -236,7 +238,7 @@ func TestFrontTellsWhatRulesNeed(t *testing.T) {
 
 // TestFrontForgedFields: a client gains nothing from the fields that the front sets.
 func TestFrontForgedFields(t *testing.T) {
-	eachFront(t, func(t *testing.T, f front, a addresses, _ *process) {
+	eachFront(t, func(t *testing.T, f front, a addresses, _ *programtest.Process) {
 		f.start(t, a)
 		last := answer{}
 		for i := range 4 {
@@ -263,12 +265,12 @@ func TestFrontForgedFields(t *testing.T) {
 
 // TestFrontWithoutWeir: what happens if weir is gone is as documented.
 func TestFrontWithoutWeir(t *testing.T) {
-	eachFront(t, func(t *testing.T, f front, a addresses, weir *process) {
+	eachFront(t, func(t *testing.T, f front, a addresses, weir *programtest.Process) {
 		f.start(t, a)
 		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
 			t.Errorf("with weir: %d %s", got.status, got.body)
 		}
-		weir.stop()
+		weir.Stop()
 		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != f.gone || strings.HasPrefix(got.body, "GET ") {
 			t.Errorf("without weir: %d %s, want %d", got.status, got.body, f.gone)
 		}
@@ -277,7 +279,7 @@ func TestFrontWithoutWeir(t *testing.T) {
 
 // TestFrontOpen: with the documented change everything passes if weir is gone, and only then.
 func TestFrontOpen(t *testing.T) {
-	eachFront(t, func(t *testing.T, f front, a addresses, weir *process) {
+	eachFront(t, func(t *testing.T, f front, a addresses, weir *programtest.Process) {
 		f.open(t, a)
 		for i := range 3 {
 			if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
@@ -285,7 +287,7 @@ func TestFrontOpen(t *testing.T) {
 			}
 		}
 		checkRefusal(t, ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""), "per-client")
-		weir.stop()
+		weir.Stop()
 		if got := ask(t, "127.0.0.2", "POST", "http://"+a.front+"/a?b", "body"); got.status != 200 || got.body != "POST /a?b body" {
 			t.Errorf("without weir: %d %s", got.status, got.body)
 		}
@@ -295,10 +297,10 @@ func TestFrontOpen(t *testing.T) {
 // TestNginxRefusedBy401: with the status 401, what else nginx refuses by 403 is told apart by itself.
 func TestNginxRefusedBy401(t *testing.T) {
 	_, address := weirServer(t, limits, "--auth-refusal-status", "401")
-	a := addresses{weir: address, front: freeAddress(t), app: app(t)}
+	a := addresses{weir: address, front: programtest.FreeAddress(t), app: app(t)}
 	config := strings.Replace(a.in(t, snippet(t, "nginx", "weir.conf")), "error_page 403 =", "error_page 401 =", 1)
 	config = insert(t, config, "listen "+a.front+";", "location /denied { deny all; }\n")
-	nginxServer(t, a.front, config)
+	programtest.Nginx(t, a.front, config)
 	for range 3 {
 		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != 200 {
 			t.Errorf("%d %s", got.status, got.body)

@@ -20,17 +20,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/weirhq/weir/internal/programtest"
 )
 
 // rls starts weir with arguments, and answers a connection to its gRPC server.
 func rls(t *testing.T, args ...string) *grpc.ClientConn {
 	t.Helper()
-	weir, err := buildWeir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := freeAddress(t)
-	start(t, weir, append([]string{"serve", "--http", freeAddress(t), "--grpc", address}, args...)...).listens(address)
+	address := programtest.FreeAddress(t)
+	serve(t, address, append([]string{"--http", programtest.FreeAddress(t), "--grpc", address}, args...)...)
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +75,7 @@ func TestEnvoyRules(t *testing.T) {
 		t.Fatal("docs/envoy.md has no weir.yaml")
 	}
 	block, _, _ = strings.Cut(block, "```")
-	conn := rls(t, "--config", write(t, t.TempDir(), "weir.yaml", block))
+	conn := rls(t, "--config", programtest.Write(t, t.TempDir(), "weir.yaml", block))
 	user, search := descriptor("user", "u"), descriptor("route", "search", "remote_address", "192.0.2.7")
 	for i, want := range []ratelimitv3.RateLimitResponse_Code{
 		ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT,
@@ -104,7 +102,7 @@ func TestEnvoyRules(t *testing.T) {
 
 // TestEnvoyTree asks weir with a configuration of envoyproxy/ratelimit.
 func TestEnvoyTree(t *testing.T) {
-	conn := rls(t, "--ratelimit-config", write(t, t.TempDir(), "edge.yaml", `
+	conn := rls(t, "--ratelimit-config", programtest.Write(t, t.TempDir(), "edge.yaml", `
 domain: edge
 descriptors:
   - key: user

@@ -1,0 +1,137 @@
+package browser_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestRefusalInThreeClicks goes from the start page to the rule, the key and the numbers of a refusal.
+func TestRefusalInThreeClicks(t *testing.T) {
+	s := serve(t, shop)
+	id := visits(s)
+	p := open(t, s.address, 1280, "light")
+	p.live()
+	p.click(`nav a[data-view=refusals]`) // one
+	p.untilShows("h1", "Refusals")
+	p.untilShows("tbody", "203.0.113.9")
+	p.click(`tbody a.row`) // two
+	p.untilShows("h1", id)
+	p.numbers()
+	p.check("refusal")
+	p.press("weir.yaml:21:5") // three: the line of the rule
+	p.until(`document.querySelector(".source .wanted")?.innerText.includes("name: login")`)
+
+	// What is asked again has the same answer, and takes nothing.
+	p.visit("#/refusals?id="+id, "Refusal "+id)
+	p.press("Explain now")
+	p.untilShows("h1", "Explain")
+	p.untilShows(".content", "Refused by login/1h, key 203.0.113.9: shut out")
+	p.untilShows(".content", "does not match")
+	p.check("explanation")
+	p.enter("Client", "203.0.113.200")
+	p.click("main button[type=submit]")
+	p.untilShows(".content", "Allowed, bound by login/1h.")
+	p.enter("Client", "nobody")
+	p.allow("400 (Bad Request)")
+	p.click("main button[type=submit]")
+	p.untilShows("[role=alert]", "must be an address")
+	p.check("explanation with a mistake")
+}
+
+// numbers looks at the numbers of the last refusal of visits.
+func (p *tab) numbers() {
+	p.t.Helper()
+	for _, part := range []string{
+		"Refused by login/1h: shut out", "0 of 5 permits were left, and it cost 1", "It can pass after 1",
+		"203.0.113.9", "weir.yaml:21:5", "POST", "shop.example", "/login",
+	} {
+		p.untilShows("main", part)
+	}
+}
+
+// TestSearch types the ID of a refusal, and then a key.
+func TestSearch(t *testing.T) {
+	s := serve(t, shop)
+	id := visits(s)
+	p := open(t, s.address, 1280, "light")
+	p.allow("404 (Not Found)") // a key is looked for as a refusal first
+	p.live()
+	p.enter("Search a key, or the ID of a refusal", id)
+	p.keys("\r")
+	p.untilShows("h1", id)
+	p.numbers()
+	p.enter("Search a key, or the ID of a refusal", "198.51.100.7")
+	p.keys("\r")
+	p.untilShows("h1", "Key 198.51.100.7")
+	p.untilShows("tbody tr:first-child", "search")
+	p.untilShows("tbody tr:first-child", "yes")
+	p.check("key everywhere")
+	p.enter("Search a key, or the ID of a refusal", "0000000000000000")
+	p.keys("\r")
+	p.untilShows("h1", "Key 0000000000000000")
+}
+
+// TestLiveRefusals looks at refusals as they come, keeps the list still, and narrows it down.
+func TestLiveRefusals(t *testing.T) {
+	s := serve(t, shop)
+	p := open(t, s.address, 1280, "light")
+	p.live()
+	p.visit("#/refusals", "Refusals")
+	p.untilShows("main", "Nothing was refused.")
+	for i := range 12 {
+		s.decide(request("POST", "/login", fmt.Sprintf("203.0.113.%d", i%2)))
+	}
+	p.until(`document.querySelectorAll("tbody tr").length === 2`)
+	p.press("Pause")
+	s.decide(request("POST", "/login", "203.0.113.0"))
+	p.untilShows("main", "paused: 1 more")
+	if got := eval[int](p, `document.querySelectorAll("tbody tr").length`); got != 2 {
+		t.Errorf("the list has %d rows, and was kept still with 2", got)
+	}
+	p.press("Resume")
+	p.until(`document.querySelectorAll("tbody tr").length === 3`)
+	p.enter("Key, exactly", "203.0.113.1")
+	p.keys("\r")
+	p.until(`document.querySelectorAll("tbody tr").length === 1`)
+	p.choose("Policy", "per-client")
+	p.untilShows("main", "Nothing was refused.")
+}
+
+// TestHostileKeys shows keys and paths that would be markup, turn text around, or are very long.
+func TestHostileKeys(t *testing.T) {
+	s := serve(t, `version: 1
+policies:
+  accounts: {limit: 1/h, key: 'request.headers["x-account"]'}
+rules:
+  - {name: everybody, limits: accounts}
+`)
+	markup := `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
+	for _, key := range []string{markup, "abc\u202efdp.exe", "line\nfeed\x1b[31m", longKey()} {
+		s.decide(request("GET", "/"+markup, "192.0.2.1", "X-Account", key))
+		s.decide(request("GET", "/"+markup, "192.0.2.1", "X-Account", key))
+	}
+	p := open(t, s.address, 1280, "light")
+	p.live()
+	for _, view := range []string{"Refusals", "Keys"} {
+		p.press(view)
+		p.untilShows("h1", view)
+		p.untilShows("tbody", markup)
+		p.untilShows("tbody", `abc\u{202e}fdp.exe`)
+		p.untilShows("tbody", `line\u{a}feed\u{1b}[31m`)
+		p.check(view + " with hostile keys")
+	}
+	eval[any](p, `[...document.querySelectorAll("tbody a.row")].find((a) => a.innerText.startsWith("<img")).click(), null`)
+	p.untilShows("h1", "Key "+markup)
+	p.untilShows("main", "The next request is refused")
+	p.untilShows("main", "GET shop.example/"+markup)
+	p.check("hostile key")
+	if n := eval[int](p, `document.querySelectorAll("main img, main script, tbody style").length`); n != 0 {
+		t.Errorf("%d elements were made of keys", n)
+	}
+	if title := eval[string](p, `document.title`); title != "Key "+markup+" · weir" {
+		t.Errorf("the title is %q", title)
+	}
+}
+
+func longKey() string { return strings.Repeat("segment-", 120) }
