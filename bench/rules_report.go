@@ -209,7 +209,7 @@ func (r ruleRow) row(batches int) (row Row, end func(), err error) {
 func ruleSections() (all []section) {
 	for _, r := range ruleRows() {
 		all = append(all, section{"rules, " + r.id(), func(ctx context.Context, set Settings, report *Report) error {
-			row, end, err := r.row(set.RuleBatches)
+			row, end, err := r.row(set.RuleBatches) //nolint:contextcheck // an engine has a context of its own
 			defer end()
 			if err != nil {
 				return err
