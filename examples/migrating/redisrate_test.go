@@ -1,0 +1,85 @@
+package migrating_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/examples/migrating/redisrate"
+)
+
+// tally counts what a limiter admits that is asked as often as possible, and when that was.
+type tally struct {
+	admitted     int
+	first, last  time.Time // when the first request was answered, and the last one asked
+	begin, ended time.Time // when the first one was asked, and the last one answered
+}
+
+// add counts a request that was asked at some time, and answered just now.
+func (c *tally) add(asked time.Time, ok bool) {
+	now := time.Now()
+	if c.begin.IsZero() {
+		c.begin, c.first = asked, now
+	}
+	c.last, c.ended = asked, now
+	if ok {
+		c.admitted++
+	}
+}
+
+// check compares the count with what a bucket of burst permits, of which 10 come back in a second, admits to somebody who
+// keeps asking: no request more than burst + rate x t, and none less, but for the one of the last moment. Clocks of slack may
+// be coarse.
+func (c *tally) check(t *testing.T, name string, burst float64, slack time.Duration) {
+	t.Helper()
+	const rate = 10
+	most := math.Floor(burst + rate*(c.ended.Sub(c.begin)+slack).Seconds())
+	least := math.Floor(burst+rate*(c.last.Sub(c.first)-slack).Seconds()) - 1
+	if admitted := float64(c.admitted); admitted > most || admitted < least {
+		t.Errorf("%s admitted %d, must be from %v to %v in %v", name, c.admitted, least, most, c.ended.Sub(c.begin))
+	}
+}
+
+// TestRedisRate asks both for the same key again and again for more than a second: both admit 20 at once and 10 a second, and
+// tell when to come back alike, as far as they were asked at the same time.
+func TestRedisRate(t *testing.T) {
+	address := startRedis(t)
+	before := redisrate.NewBefore(address)
+	defer before.Close()
+	after, err := redisrate.NewAfter(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	var old, now tally
+	refused := 0
+	for begin := time.Now(); time.Since(begin) < 1200*time.Millisecond; {
+		asked := time.Now()
+		oldOK, oldRetry, err := before.Allow(t.Context(), "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.add(asked, oldOK)
+		between := time.Now()
+		nowOK, nowRetry, err := after.Allow(t.Context(), "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.add(between, nowOK)
+		if oldOK || nowOK {
+			continue
+		}
+		refused++
+		// What is told differs by the time between the first answers, and between these: modulo that between two permits.
+		apart := (oldRetry - nowRetry).Abs()
+		apart = min(apart, 100*time.Millisecond-apart)
+		if most := now.first.Sub(old.begin) + time.Since(asked) + time.Millisecond; apart > most {
+			t.Errorf("redis_rate says %v, weir %v: they differ by more than %v", oldRetry, nowRetry, most)
+		}
+	}
+	old.check(t, "redis_rate", 20, time.Millisecond)
+	now.check(t, "weir", 20, time.Millisecond)
+	if refused < 10 {
+		t.Errorf("only %d requests were refused by both", refused)
+	}
+}
