@@ -11,6 +11,12 @@ FUZZTIME ?= 30s
 # How often `make redis-faults` repeats what the tests do to the servers, and how many faults `make durable-faults` does.
 ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,20)
 
+# How long `make soak` runs, by which seed, and how many requests it makes in a second. SOAK has further options, such as --json.
+DURATION ?= 30m
+SEED ?= 1
+RATE ?= 200
+SOAK ?=
+
 # Every directory with a go.mod is a module that is built, tested and linted. tools is not one of them: it pins the versions of
 # the tools below, and has the one that generates the messages of Envoy's protocols.
 MODULES := $(sort $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod \
@@ -47,7 +53,8 @@ build: ## build every package, and the program as bin/weir
 
 # The servers that the tests of interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks. Where they
 # cannot be installed, those fail, and no others. Tests start them by themselves, so of PostgreSQL the programs are enough: no cluster
-# is made; and the service of etcd is not started (policy-rc.d is how Debian asks whether it may).
+# is made; and the services of etcd and Prometheus, of which the tests run promtool, are not started (policy-rc.d is how Debian asks
+# whether they may).
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -74,6 +81,32 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 			-o DPkg::Lock::Timeout=120 --no-install-recommends etcd-server; } || \
 			echo 'etcd-server is missing: install it, or the tests of durable/etcd fail'; \
 		[ "$$made" = no ] || $$sudo rm -f "$$may"; \
+	}
+	@command -v promtool >/dev/null || { \
+		$(HEADING) 'installing prometheus'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		may=/usr/sbin/policy-rc.d; made=no; [ -e "$$may" ] || made=yes; \
+		{ $$sudo apt-get update -qq && \
+			{ [ "$$made" = no ] || printf '#!/bin/sh\nexit 101\n' | $$sudo install -m 755 /dev/stdin "$$may"; } && \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends prometheus && \
+			{ $$sudo systemctl -q disable prometheus 2>/dev/null || true; }; } || \
+			echo 'promtool is missing: install prometheus, or the tests of cmd/weir fail'; \
+		[ "$$made" = no ] || $$sudo rm -f "$$may"; \
+	}
+	@command -v chromium >/dev/null || { \
+		$(HEADING) 'installing chromium'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends chromium fonts-dejavu-core; } || \
+			echo 'chromium is missing: install it, or the tests of interop/browser fail'; \
+	}
+	@command -v systemd-analyze >/dev/null || { \
+		$(HEADING) 'installing systemd'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends systemd; } || \
+			echo 'systemd-analyze is missing: install systemd, or the test of its unit in cmd/weir fails'; \
 	}
 	@command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { \
 		$(HEADING) 'installing postgresql'; \
@@ -108,6 +141,12 @@ redis-faults: deps ## kill, stop, cut off and fail over servers of Redis under l
 durable-faults: ## kill, stop, cut off and corrupt three nodes with durable limits under load, ROUNDS (100) times
 	@cd durable/etcd && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestFaults$$' -v .
 
+.PHONY: soak
+soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) requests a second, by SEED (1), and check every limit
+	@go build -o bin/weir ./cmd/weir
+	@go build -o bin/soak ./interop/cmd/soak
+	@bin/soak --duration $(DURATION) --seed $(SEED) --rate $(RATE) $(SOAK)
+
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)
 	@bin/ci fuzz -time $(FUZZTIME) $(MODULES)
@@ -124,6 +163,10 @@ bench: ## measure weir beside its peers and write docs/benchmarks.md
 adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg
 	@go run ./bench/cmd/adaptive
 
+.PHONY: screenshots
+screenshots: deps ## take pictures of the dashboard for docs/images
+	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images
+
 .PHONY: lint
 lint: ## run golangci-lint on every module; the first run builds it
 	@$(call each,lint,$(TOOL) golangci-lint run --config=$(CURDIR)/.golangci.yml ./...)
@@ -133,8 +176,24 @@ fmt: ## format every module with gofumpt and sort its imports
 	@$(call each,format,$(TOOL) golangci-lint fmt --config=$(CURDIR)/.golangci.yml)
 
 .PHONY: vuln
-vuln: ## look every module up in Go's vulnerability database (needs the internet)
-	@$(call each,vulnerabilities,$(TOOL) govulncheck ./...)
+vuln: ## look every module up in Go's vulnerability database; says so if it cannot be reached
+	@.ci/vuln || [ $$? = 75 ]
+
+# The newest one whose modules the proxy has, all of them.
+GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.16.0
+
+.PHONY: release-check
+release-check: ## check .goreleaser.yaml, and build the program for this machine as a release has it
+	@GOWORK=off $(GORELEASER) check
+	@GOWORK=off $(GORELEASER) build --snapshot --clean --single-target
+
+.PHONY: reproducible
+reproducible: ## build the revision in two directories as releases are built, and compare the programs
+	@.ci/reproducible
+
+.PHONY: sbom
+sbom: build ## write what bin/weir is built of to bin/weir.spdx.json
+	@cd tools && GOWORK=off go run ./sbom -o ../bin/weir.spdx.json ../bin/weir
 
 .PHONY: tidy
 tidy: ## tidy go.mod and go.sum of every module

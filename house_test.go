@@ -29,7 +29,7 @@ var rooms = [][]string{
 	{"store"},
 	{"durable"},
 	{"policy"},
-	{"httplimit"},
+	{"httplimit", "internal/fold"},
 	{"examples"},
 }
 
