@@ -46,7 +46,7 @@ func three(t *testing.T) []etcd.ClusterOptions {
 	all := make([]etcd.ClusterOptions, 0, len(ports))
 	for i := range ports {
 		all = append(all, etcd.ClusterOptions{
-			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: 30 * time.Second,
+			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: inTheEnd,
 			UnsafeNoFsync: true, // a crash is not what is tested
 		})
 	}

@@ -91,7 +91,7 @@ func TestKeyDeletedByHand(t *testing.T) {
 		}
 		select {
 		case <-term.Done():
-		case <-time.After(5 * time.Second):
+		case <-time.After(inTheEnd):
 			t.Errorf("the term goes on without its %s", how)
 		}
 		if time.Now().Before(term.Expires()) {

@@ -9,6 +9,9 @@ import (
 	"github.com/weirhq/weir/durable/etcd"
 )
 
+// inTheEnd is by when something must have come about, however slow the machine is. It says nothing about how long that should take.
+const inTheEnd = time.Minute
+
 func TestEmbeddedAlone(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 2 {

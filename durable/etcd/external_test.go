@@ -134,7 +134,7 @@ func startExternal(t *testing.T, arguments ...string) *external {
 		_ = cmd.Wait()
 	})
 	root := x.client(t, "", "")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), inTheEnd)
 	defer cancel()
 	for {
 		short, cancel := context.WithTimeout(ctx, time.Second)

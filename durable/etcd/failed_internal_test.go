@@ -76,7 +76,7 @@ func TestFailedServerCannotLead(t *testing.T) {
 	if err := e.MoveLeader(short, uint64(e.MemberID()), uint64(broken.etcd.Server.MemberID())); err == nil {
 		t.Error("it was given the lead")
 	}
-	ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, done := context.WithTimeout(t.Context(), time.Minute)
 	defer done()
 	for _, s := range servers {
 		if s == broken {

@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			reserve int64
-			disks   func(tb testing.TB) (directory func(i int) string, mounted bool)
+			disks   func(tb testing.TB) directories
 		}{{"adaptive", 0, disks}, {"one at a time", 1, plain}} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -122,7 +122,7 @@ func (r *round) checkQuota(events []event, terms int, fail func(string, ...any))
 			})
 		}
 	}
-	switch porcupine.CheckOperationsTimeout(quotaModel, operations, 20*time.Second) {
+	switch porcupine.CheckOperationsTimeout(quotaModel, operations, startDelay) {
 	case porcupine.Illegal:
 		fail("there is no order of the %d requests for the quota in which their answers are right", len(operations))
 	case porcupine.Unknown:

@@ -65,12 +65,11 @@ func (p *process) broken() error {
 // clusterNumber has every cluster use addresses of its own, which no connection of others can occupy.
 var clusterNumber atomic.Int64
 
-// startDelay is how long a node may take to start.
-const startDelay = 30 * time.Second
+// startDelay is how long a node may take to start, and whatever else must come about in the end: on a machine that stands still for
+// a while, which many a one does that others share, terms are lost one after the other until it goes on.
+const startDelay = 2 * time.Minute
 
-func newCluster(
-	tb testing.TB, name string, reserve int64, disks func(tb testing.TB) (directory func(i int) string, mounted bool),
-) *cluster {
+func newCluster(tb testing.TB, name string, reserve int64, disks func(tb testing.TB) directories) *cluster {
 	tb.Helper()
 	c := &cluster{tb: tb, name: name, reserve: reserve, links: newLinks(tb)}
 	host := fmt.Sprintf("127.%d.%d", 64+os.Getpid()%128, clusterNumber.Add(1))
@@ -82,14 +81,14 @@ func newCluster(
 		addresses = append(addresses, c.links.to(tb, i, on+":7091"))
 		clients = append(clients, "http://"+c.links.to(tb, i, on+":7092"))
 	}
-	var directory func(i int) string
-	directory, c.mounted = disks(tb)
+	on := disks(tb)
+	c.mounted = on.mounted
 	c.clients = clients
 	for i := range testProcess {
-		on := fmt.Sprintf("%s.%d", host, i+1)
+		at := fmt.Sprintf("%s.%d", host, i+1)
 		c.nodes[i] = &process{cluster: c, config: nodeConfig{
-			Index: i, Directory: directory(i), Peers: peers, Name: fmt.Sprintf("n%d", i), Listen: "http://" + on + ":7090",
-			Forward: on + ":7091", Address: addresses[i], Clients: on + ":7092", Reserve: reserve, Segment: 1 << 20,
+			Index: i, Directory: on.of(i), Unsynced: !on.memory, Peers: peers, Name: fmt.Sprintf("n%d", i), Listen: "http://" + at + ":7090",
+			Forward: at + ":7091", Address: addresses[i], Clients: at + ":7092", Reserve: reserve, Segment: 1 << 20,
 		}}
 	}
 	tb.Cleanup(func() {
@@ -230,7 +229,7 @@ func (p *process) load(c loadConfig) { _ = p.say.Encode(command{Kind: "load", Lo
 // until waits for a condition that the processes bring about.
 func (c *cluster) until(what string, is func() bool) {
 	c.tb.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); {
+	for end := time.Now().Add(startDelay); !is(); {
 		if time.Now().After(end) {
 			c.tb.Fatalf("%s: it did not come about that %s\n%s", c.name, what, c.history.said())
 		}

@@ -74,9 +74,16 @@ func fill(tb testing.TB, directory string) string {
 	return name
 }
 
+// directories are where the nodes of a cluster keep what they write.
+type directories struct {
+	of      func(i int) string
+	mounted bool // each is a disk of its own, which can be filled
+	memory  bool // they are in memory
+}
+
 // plain are directories in memory where there is such room, and those of tests elsewhere. How long the disk of a machine takes to
 // write, to which other tests write at the same time, is not what is looked at: where it takes as long as a term no node keeps one.
-func plain(tb testing.TB) (directory func(i int) string, mounted bool) {
+func plain(tb testing.TB) directories {
 	tb.Helper()
 	const memory, room = "/dev/shm", 1 << 30
 	base := ""
@@ -84,35 +91,35 @@ func plain(tb testing.TB) (directory func(i int) string, mounted bool) {
 	if unix.Statfs(memory, &disk) == nil && disk.Type == unix.TMPFS_MAGIC && disk.Bavail*uint64(disk.Bsize) >= room {
 		base, _ = os.MkdirTemp(memory, "weir-test-") //nolint:usetesting // TempDir is on a disk
 	}
-	if base == "" {
-		base = tb.TempDir()
-	} else {
+	inMemory := base != ""
+	if inMemory {
 		tb.Cleanup(func() { _ = os.RemoveAll(base) })
+	} else {
+		base = tb.TempDir()
 	}
-	return func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }, false
+	return directories{of: func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }, memory: inMemory}
 }
 
 // disks mounts a small disk in memory for each node, if that is permitted.
-func disks(tb testing.TB) (directory func(i int) string, mounted bool) {
+func disks(tb testing.TB) directories {
 	tb.Helper()
 	base := tb.TempDir()
-	directory = func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }
-	mounted = true
+	d := directories{of: func(i int) string { return filepath.Join(base, fmt.Sprintf("n%d", i)) }, mounted: true, memory: true}
 	for i := range testProcess {
-		if err := os.Mkdir(directory(i), 0o700); err != nil {
+		if err := os.Mkdir(d.of(i), 0o700); err != nil {
 			tb.Fatal(err)
 		}
-		if err := unix.Mount("none", directory(i), "tmpfs", 0, "size=48m"); err != nil {
+		if err := unix.Mount("none", d.of(i), "tmpfs", 0, "size=48m"); err != nil {
 			tb.Logf("no disk can be mounted, so the size of files is limited: %v", err)
-			return directory, false
+			return plain(tb)
 		}
 		tb.Cleanup(func() {
-			if err := unix.Unmount(directory(i), unix.MNT_DETACH); err != nil {
+			if err := unix.Unmount(d.of(i), unix.MNT_DETACH); err != nil {
 				tb.Error(err)
 			}
 		})
 	}
-	return directory, mounted
+	return d
 }
 
 // logEnd is the last file of etcd's log of a node, and where what was written to it ends.

@@ -18,13 +18,13 @@ func TestHandOverOfThree(t *testing.T) {
 		t.Helper()
 		begin := time.Now()
 		for {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), inTheEnd)
 			a := nodes[n].Node().Acquire(ctx, durable.Request{Policy: "api", Limit: limit, N: 5})
 			cancel()
 			if a.Outcome == want {
 				return time.Since(begin)
 			}
-			if a.Outcome != durable.Unavailable && a.Outcome != durable.Stopping || time.Since(begin) > 20*time.Second {
+			if a.Outcome != durable.Unavailable && a.Outcome != durable.Stopping || time.Since(begin) > inTheEnd {
 				t.Fatalf("%v (%v), want %v", a.Outcome, a.Err, want)
 			}
 		}

@@ -36,7 +36,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	stranger.Certificates = nil
 	conn, err := (&tls.Dialer{Config: stranger}).DialContext(t.Context(), "tcp", c.Address())
 	if err == nil {
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(inTheEnd))
 		_, err = conn.Read(make([]byte, 1))
 		_ = conn.Close()
 	}

@@ -23,7 +23,7 @@ func TestLeaveInTurns(t *testing.T) {
 	}
 	granted := func(c *etcd.Cluster) {
 		t.Helper()
-		r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.PerSecond(1000), Burst: 100}, N: 1, Wait: 20 * time.Second}
+		r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.PerSecond(1000), Burst: 100}, N: 1, Wait: inTheEnd}
 		if a := c.Node().Acquire(context.Background(), r); a.Outcome != durable.Granted {
 			t.Errorf("%v %v", a.Outcome, a.Err)
 		}
@@ -32,7 +32,7 @@ func TestLeaveInTurns(t *testing.T) {
 		t.Helper()
 		begin := time.Now()
 		f()
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > inTheEnd {
 			t.Errorf("%s took %v", what, took)
 		} else {
 			t.Logf("%s took %v", what, took)

@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 type nodeConfig struct {
 	Index     int
 	Directory string
+	Unsynced  bool // nothing is lost by that as long as it is processes that die, and no machine
 	Peers     map[string]string
 	Name      string
 	Listen    string // the URL for the etcd servers of the others
@@ -139,8 +140,9 @@ func serveNode(text string, in io.Reader, out *reports) error {
 	}
 	ctx := context.Background()
 	joined, err := etcd.Join(ctx, etcd.ClusterOptions{
-		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, StartTimeout: startDelay - 5*time.Second,
-		Address: c.Address, ListenAddress: c.Forward, Logger: slog.New(out),
+		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, UnsafeNoFsync: c.Unsynced,
+		StartTimeout: startDelay - 5*time.Second,
+		Address:      c.Address, ListenAddress: c.Forward, Logger: slog.New(out),
 		Owner: durable.OwnerOptions{Reserve: c.Reserve, WriteTimeout: 2 * time.Second, Logger: slog.New(out)},
 	})
 	if err != nil {

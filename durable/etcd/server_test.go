@@ -178,7 +178,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("%d bytes of revision %d, after %d (%v)", len(v), r, revision, failed)
 	}
 	revision = r
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(inTheEnd); ; {
 		_, err = term.Store(t.Context(), []durable.Write{{Name: "a", Value: value, Revision: revision}})
 		if err == nil {
 			break
@@ -214,7 +214,7 @@ func TestMajorityIsMissing(t *testing.T) {
 	if s := err.Error(); !strings.Contains(s, "majority") || !strings.Contains(s, o.Directory) {
 		t.Error(s)
 	}
-	if d := time.Since(begin); d > 10*time.Second {
+	if d := time.Since(begin); d > inTheEnd {
 		t.Errorf("it took %v", d)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -261,7 +261,7 @@ func TestCannotGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := strings.Repeat("x", 900<<10)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), inTheEnd)
 	defer cancel()
 	start := time.Now()
 	for failed := false; !failed; {
@@ -286,12 +286,12 @@ func TestCannotGoOn(t *testing.T) {
 	if a := c.Node().Acquire(t.Context(), r); a.Outcome == durable.Granted {
 		t.Error("it was granted")
 	}
-	if d := time.Since(begin); d > 6*time.Second {
+	if d := time.Since(begin); d > inTheEnd {
 		t.Errorf("it took %v to say that nothing is granted", d)
 	}
 	begin = time.Now()
 	_ = c.Close()
-	if d := time.Since(begin); d > 15*time.Second {
+	if d := time.Since(begin); d > inTheEnd {
 		t.Errorf("it took %v to close", d)
 	} else {
 		t.Logf("closed in %v", d)
