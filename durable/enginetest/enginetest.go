@@ -18,6 +18,9 @@ type Cluster struct {
 	Engine func(t *testing.T) durable.Engine
 	// TTL is how long a term outlasts the last sign of life of its process, at most, with what the engine may add.
 	TTL time.Duration
+	// Virtual tells that time is virtual, so that what takes longer than it should is wrong. Against real servers, on a machine that
+	// may stand still, it is only logged.
+	Virtual bool
 }
 
 // Test is one test.
@@ -59,7 +62,7 @@ func Tests() []Test {
 }
 
 // patience is how long something may take that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 type test struct {
 	*testing.T
@@ -181,9 +184,24 @@ func (t test) store(term durable.Term, writes ...durable.Write) int64 {
 	return revision
 }
 
+// within says what took longer than it should.
+func (t test) within(most, took time.Duration, what string) {
+	t.Helper()
+	switch {
+	case took <= most:
+	case t.c.Virtual:
+		t.Errorf("it took %v %s, want %v at most", took, what, most)
+	default:
+		t.Logf("it took %v %s", took, what)
+	}
+}
+
 func (t test) holds(term durable.Term, name, value string, revision int64) {
 	t.Helper()
 	v, r, err := term.Load(t.Context(), name)
+	for end := time.Now().Add(patience); err != nil && !errors.Is(err, durable.ErrDeposed) && time.Now().Before(end); {
+		v, r, err = term.Load(t.Context(), name) // a server may elect a leader just now
+	}
 	if err != nil || string(v) != value || r != revision {
 		t.Errorf("%.40q is %.40q of revision %d (%v), want %.40q of %d", name, v, r, err, value, revision)
 	}
@@ -268,9 +286,7 @@ func resigning(tt *testing.T, c Cluster) {
 		t.Error("a term that was resigned has not expired")
 	}
 	t.wins(second)
-	if d := second.at.Sub(begin); d > c.TTL/2 {
-		t.Errorf("it took %v until the next one was elected", d)
-	}
+	t.within(c.TTL/2, second.at.Sub(begin), "until the next one was elected")
 	if _, err := first.Store(t.Context(), []durable.Write{write("a", "b", 0)}); !errors.Is(err, durable.ErrDeposed) {
 		t.Errorf("after the term was resigned: %v", err)
 	}
@@ -297,9 +313,7 @@ func givenUp(tt *testing.T, c Cluster) {
 	begin := time.Now()
 	t.resign(first)
 	t.wins(next)
-	if d := next.at.Sub(begin); d > c.TTL/2 {
-		t.Errorf("one that was given up was waited for: %v", d)
-	}
+	t.within(c.TTL/2, next.at.Sub(begin), "which is to wait for one that was given up")
 }
 
 func watchersAreTold(tt *testing.T, c Cluster) {

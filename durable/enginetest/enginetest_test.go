@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				test.Run(t, enginetest.Cluster{
-					Engine: func(*testing.T) durable.Engine { return m.Engine() }, TTL: time.Second,
+					Engine: func(*testing.T) durable.Engine { return m.Engine() }, TTL: time.Second, Virtual: true,
 				})
 			})
 		})

@@ -47,7 +47,8 @@ func three(t *testing.T) []etcd.ClusterOptions {
 	for i := range ports {
 		all = append(all, etcd.ClusterOptions{
 			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: inTheEnd,
-			UnsafeNoFsync: true, // a crash is not what is tested
+			UnsafeNoFsync:     true, // a crash is not what is tested
+			HeartbeatInterval: 100 * time.Millisecond,
 		})
 	}
 	return all

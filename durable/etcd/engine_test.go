@@ -56,7 +56,7 @@ func TestEngineOfThree(t *testing.T) {
 	for _, c := range joinAll(t, three(t)) {
 		clients = append(clients, c.Server().Client())
 	}
-	suite(t, 1500*time.Millisecond, clients...)
+	suite(t, 2500*time.Millisecond, clients...)
 }
 
 func TestEngineExternal(t *testing.T) {

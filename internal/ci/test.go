@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,11 +78,19 @@ func passes(opts testOptions) []pass {
 // runTests runs every pass over every module and ends with the line "N passed, N failed".
 func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []string) error {
 	passed, failed := 0, 0
+	environment := os.Environ()
+
+	if directory := memoryDirectory(); directory != "" {
+		defer os.RemoveAll(directory)
+
+		// What go builds may be larger, and stays where it was.
+		environment = append(environment, "TMPDIR="+directory, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()))
+	}
 
 	for _, p := range passes(opts) {
 		headingf(out, "%s", p.title)
 
-		good, bad := p.run(ctx, &oneAtATime{out: out}, modules)
+		good, bad := p.run(ctx, &oneAtATime{out: out}, environment, modules)
 		if good+bad == 0 && ctx.Err() == nil {
 			fmt.Fprintln(out, "FAIL ", fmt.Errorf("%s: %w", p.title, errNoTests))
 
@@ -102,7 +111,7 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 }
 
 // run runs the tests of every module, as many modules at a time as the pass allows.
-func (p *pass) run(ctx context.Context, out io.Writer, modules []string) (passed, failed int) {
+func (p *pass) run(ctx context.Context, out io.Writer, environment, modules []string) (passed, failed int) {
 	var (
 		workers sync.WaitGroup
 		mu      sync.Mutex
@@ -120,7 +129,7 @@ func (p *pass) run(ctx context.Context, out io.Writer, modules []string) (passed
 
 				mu.Unlock()
 
-				good, bad := testModule(ctx, out, module, p.args)
+				good, bad := testModule(ctx, out, environment, module, p.args)
 
 				mu.Lock()
 
@@ -137,7 +146,7 @@ func (p *pass) run(ctx context.Context, out io.Writer, modules []string) (passed
 
 // testModule runs go test in one module and writes what it reports, a package at a time. A failure that go test's exit code
 // shows and its report does not is one more.
-func testModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
+func testModule(ctx context.Context, out io.Writer, environment []string, module string, args []string) (passed, failed int) {
 	var said bytes.Buffer
 
 	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
@@ -151,7 +160,7 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 		said.Reset()
 	}
 
-	err := stream(ctx, out, module, append(args, "./..."), func(e event) {
+	err := stream(ctx, out, environment, module, append(args, "./..."), func(e event) {
 		t.add(e)
 		tell()
 	})
@@ -170,8 +179,11 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 }
 
 // stream runs go in a module and calls add for every event that it prints; a line that is no event is copied to out.
-func stream(ctx context.Context, out io.Writer, module string, args []string, add func(event)) error {
+func stream(
+	ctx context.Context, out io.Writer, environment []string, module string, args []string, add func(event),
+) error {
 	cmd := goCommand(ctx, module, args)
+	cmd.Env = environment
 
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
