@@ -72,7 +72,10 @@ func (b *hub) join() *stream {
 	b.all[s] = struct{}{}
 	if !b.running {
 		b.running = true
-		go b.run()
+		// Told is what happens from now on, not from when that goroutine begins.
+		_, refused := b.h.o.Refusals.Since(0, 0)
+		_, audited := b.h.o.Audit.Since(^uint64(0))
+		go b.run(refused, audited)
 	}
 	return s
 }
@@ -83,10 +86,8 @@ func (b *hub) leave(s *stream) {
 	delete(b.all, s)
 }
 
-// run tells all streams what happens, until there are none.
-func (b *hub) run() {
-	_, refused := b.h.o.Refusals.Since(0, 0)
-	_, audited := b.h.o.Audit.Since(^uint64(0))
+// run tells all streams what happens after those numbers of refusals and changes, until there are no streams.
+func (b *hub) run(refused, audited uint64) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	wait := overviewTicks

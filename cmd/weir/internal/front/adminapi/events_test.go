@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,9 +12,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 )
 
 func address(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -25,16 +28,16 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-func (s *server) follow(at string) *stream {
+func (s *server) follow(client *http.Client, at string) *stream {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+admin.EventsPath, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -67,14 +70,57 @@ func (s *stream) next(name string, v any) {
 	}
 }
 
+const virtualAddress = "http://weir.example"
+
+// virtual serves a server to a client whose connections are in memory, in a bubble.
+func virtual(t *testing.T) (s *server, client *http.Client) {
+	t.Helper()
+	s = newServer(t, configured)
+	l := pipes.New()
+	server := &http.Server{Handler: s, ReadTimeout: time.Second, WriteTimeout: time.Second} // which a stream outlives
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	client = l.Client()
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		if err := errors.Join(server.Close(), <-ended); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return s, client
+}
+
 // TestEvents: an overview at once and each second, refusals and changes as they come, and the end of the server.
 func TestEvents(t *testing.T) {
-	s := newServer(t, configured)
-	server := httptest.NewUnstartedServer(s)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second // which a stream outlives
-	server.Start()
-	defer server.Close()
-	a, b := s.follow(server.URL), s.follow(server.URL)
+	synctest.Test(t, func(t *testing.T) {
+		s, client := virtual(t)
+		s.sendEvents(t, client)
+	})
+}
+
+// TestEventsAfterTheFirstOverview: nothing is missed that happens once a stream has begun.
+func TestEventsAfterTheFirstOverview(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, client := virtual(t)
+		for i := range 100 {
+			one := s.follow(client, virtualAddress)
+			one.next("overview", new(admin.Overview))
+			from := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}).String()
+			s.login(3, from)
+			var r admin.Refusal
+			if one.next("refusal", &r); r.Limits[0].Key != from {
+				t.Fatalf("%+v", r)
+			}
+			one.cancel()
+			synctest.Wait()
+			time.Sleep(time.Second) // until nobody makes events
+		}
+	})
+}
+
+func (s *server) sendEvents(t *testing.T, client *http.Client) {
+	t.Helper()
+	a, b := s.follow(client, virtualAddress), s.follow(client, virtualAddress)
 	var (
 		o    admin.Overview
 		r    admin.Refusal
@@ -84,6 +130,7 @@ func TestEvents(t *testing.T) {
 	for _, one := range []*stream{a, b} {
 		one.next("overview", &o)
 	}
+	began := time.Now()
 	s.login(3, "192.0.2.1")
 	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"x","reason":"why"}`, 200, nil)
 	for _, one := range []*stream{a, b} {
@@ -93,18 +140,26 @@ func TestEvents(t *testing.T) {
 		if one.next("audit", &e); e.Key != "x" || e.Reason != "why" {
 			t.Errorf("%+v", e)
 		}
+	}
+	if took := time.Since(began); took >= time.Second { // of the clock of the bubble
+		t.Errorf("events are sent after %v", took)
+	}
+	for _, one := range []*stream{a, b} {
 		if one.next("overview", &o); o.Refused != 1 {
 			t.Errorf("%+v", o)
 		}
 	}
 	for range 2 {
 		a.next("overview", &o)
+		b.next("overview", &o)
+	}
+	if took := time.Since(began); took != 3*time.Second {
+		t.Errorf("three overviews are sent within %v", took)
 	}
 	b.cancel()
-	for deadline := time.Now().Add(20 * time.Second); s.Streams() != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d streams", s.Streams())
-		}
+	synctest.Wait()
+	if n := s.Streams(); n != 1 {
+		t.Errorf("%d streams", n)
 	}
 	s.Drain()
 	a.next("end", &none)
@@ -133,14 +188,14 @@ func TestStreamsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); s.Streams() != 1; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.Streams() != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no stream")
 		}
 	}
 	streams := make([]*stream, 31)
 	for i := range streams {
-		streams[i] = s.follow(server.URL)
+		streams[i] = s.follow(server.Client(), server.URL)
 	}
 	w := s.ask("GET", admin.EventsPath, "", 503, nil)
 	if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "32 streams") {
