@@ -103,7 +103,7 @@ func guard(t *testing.T, most int) *guarded {
 
 // shutdown ends the server, unless that was done.
 func (g *guarded) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := g.server.Shutdown(ctx); err != nil {
 		g.t.Error(err)
@@ -129,7 +129,7 @@ func (g *guarded) dial(proto int) *wire {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		g.t.Fatal(err)
 	}
 	w := &wire{nc, g.t, resp.NewReplyReader(nc, resp.ReplyLimits{})}
@@ -429,7 +429,7 @@ func TestPolicyCommandsReserve(t *testing.T) {
 	}
 	// One that is forgotten ends by itself.
 	w.reserve("weir.reserve default e 5 expire 1")
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if got := w.ask("weir.take default e 5"); strings.HasPrefix(got, "[0 ") {
 			break
 		}
@@ -446,7 +446,7 @@ func TestPolicyCommandsReserve(t *testing.T) {
 func (g *guarded) waiters(want int) {
 	g.t.Helper()
 	queue := g.limits.Engine().Limiter("queue", "")
-	for deadline := time.Now().Add(10 * time.Second); queue.Stats().Waiters != want; {
+	for deadline := time.Now().Add(2 * time.Minute); queue.Stats().Waiters != want; {
 		if time.Now().After(deadline) {
 			g.t.Fatalf("%d callers wait, want %d", queue.Stats().Waiters, want)
 		}

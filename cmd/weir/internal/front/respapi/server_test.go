@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 	"github.com/weirhq/weir/policy"
 )
@@ -52,15 +53,21 @@ type server struct {
 // start starts a server, which ends with the test.
 func start(t testing.TB, change func(o *respapi.Options)) *server {
 	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startOn(t, l, change)
+}
+
+// startOn is start with a listener.
+func startOn(t testing.TB, l net.Listener, change func(o *respapi.Options)) *server {
+	t.Helper()
 	o := options(t)
 	if change != nil {
 		change(&o)
 	}
 	s, err := respapi.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +80,7 @@ func start(t testing.TB, change func(o *respapi.Options)) *server {
 // stop shuts the server down, unless that was done.
 func (s *server) stop() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		s.t.Error(err)
@@ -102,10 +109,20 @@ func (s *server) dial() *client {
 	return s.speak(c)
 }
 
+// dialPipe is dial where connections are in memory.
+func (s *server) dialPipe(l *pipes.Listener) *client {
+	s.t.Helper()
+	c, err := l.Dial(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.speak(c)
+}
+
 func (s *server) speak(nc net.Conn) *client {
 	s.t.Helper()
 	s.t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	return &client{Conn: nc, t: s.t, replies: resp.NewReplyReader(nc, resp.ReplyLimits{})}

@@ -15,7 +15,7 @@ func TestTLS(t *testing.T) {
 	own := selfsigned.New(t, "weir")
 	s := start(t, func(o *respapi.Options) {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{own.Pair}, MinVersion: tls.VersionTLS12}
-		o.ReadTimeout = 5 * time.Second
+		o.ReadTimeout = time.Minute
 	})
 	c := s.dialTLS(&tls.Config{RootCAs: own.Pool, MinVersion: tls.VersionTLS12})
 	for range 3 {
@@ -53,7 +53,7 @@ func TestTLS(t *testing.T) {
 // TestTLSWhereThereIsNone: a client that wants TLS is told at once that there is none.
 func TestTLSWhereThereIsNone(t *testing.T) {
 	s := start(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	if _, err := d.DialContext(ctx, "tcp", s.address); err == nil || ctx.Err() != nil {
