@@ -90,7 +90,9 @@ type Engine struct {
 	latency  latency
 	counts   struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
 
+	telling     tellings
 	loading     sync.Mutex
+	changes     uint64 // of overrides of which a store is told
 	lastError   error
 	lastAttempt time.Time
 }

@@ -45,86 +45,98 @@ const (
 //
 // A store goes on under the limit of the last request, granted or not, of whatever process. So it is told of an override,
 // and of its end where the policy has neither tiers nor LimitBy, which may take as long as the store allows, at most 2 s. If
-// it fails, the override holds nevertheless.
+// it fails, the override holds nevertheless. Changes of one key that are made at the same time, and the end of an override
+// beside them, are told one after the other, so that the store has the limit that holds in the end.
 //
 // At most 65,536 keys of a policy can be overridden at a time: then the error is [weir.ErrTooManyOverrides]. It is
 // [weir.ErrTableFull] if the limits are of this process, the key is new, and none of the MaxKeys can be forgotten: Unlimited
 // needs no room. It is [ErrEngineClosed] after Close. All others are an [errors.Join] of *[weir.OptionError]. Whenever there
 // is one, nothing has changed.
 func (e *Engine) Override(o *Override) error {
-	p, err := e.override(o)
-	if err == nil && !o.Unlimited {
-		e.tellStore(p, o.Key, o.Limits)
+	change, err := e.override(o)
+	if change > 0 {
+		e.tellStore(change, o.Policy, o.Key)
 	}
 	return err
 }
 
-func (e *Engine) override(o *Override) (*livePolicy, error) {
+// override answers the number of the change if a store is to be told of it, or 0.
+func (e *Engine) override(o *Override) (change uint64, err error) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	if e.closed.Load() {
-		return nil, ErrEngineClosed
+		return 0, ErrEngineClosed
 	}
 	s := e.live.Load()
 	at, ok := s.policies[o.Policy]
 	if !ok {
-		return nil, noPolicy(o.Policy)
+		return 0, noPolicy(o.Policy)
 	}
 	p := &s.live[at]
 	limits, err := p.checkOverride(o)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	x := &override{Override: *o, until: e.now() + int64(o.For)}
 	x.Key, x.By, x.Reason = strings.Clone(o.Key), strings.Clone(o.By), strings.Clone(o.Reason)
 	x.Limits, x.Since = limits, time.Now()
 	before := p.overrides.get(x.Key)
 	if before == nil && p.overrides.sum() >= mostOverrides {
-		return nil, weir.ErrTooManyOverrides
+		return 0, weir.ErrTooManyOverrides
 	}
 	if wrong := p.apply(x, before, e.now()); wrong != nil {
-		return nil, wrong
+		return 0, wrong
 	}
 	e.put(p, x)
 	before.end()
-	if x.Unlimited || p.shared {
+	if x.Unlimited && !p.shared {
 		p.waiting.wake(x.Key)
 	}
 	o.Since = x.Since
-	return p, nil
+	return e.changed(p, x.Key, before, x), nil
 }
+
+// changed says that an override of a key has come in the place of another one, of which either may be nil, and answers the number
+// of the change if a store is to be told of it, or 0. Engine.loading is held.
+func (e *Engine) changed(p *livePolicy, key string, before, x *override) uint64 {
+	if !p.shared {
+		return 0
+	}
+	p.waiting.wake(key)
+	if !before.limits() && !x.limits() {
+		return 0
+	}
+	e.changes++
+	return e.changes
+}
+
+// limits tells whether it holds a key to other limits. It may be called of nil.
+func (x *override) limits() bool { return x != nil && !x.Unlimited }
 
 // Restore ends the override of a key, and answers whether there was one.
 func (e *Engine) Restore(policy, key string) bool {
-	p, x := e.restore(policy, key)
-	if x == nil {
-		return false
+	x, change := e.restore(policy, key)
+	if change > 0 {
+		e.tellStore(change, policy, key)
 	}
-	e.tellStoreOfEnd(p, x)
-	return x.until > e.now()
+	return x != nil && x.until > e.now()
 }
 
-// restore answers nil if there is no override.
-func (e *Engine) restore(policy, key string) (*livePolicy, *override) {
+// restore answers nil if there is no override, and the number of the change if a store is to be told of it.
+func (e *Engine) restore(policy, key string) (x *override, change uint64) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
-	s := e.live.Load()
-	at, ok := s.policies[policy]
-	if !ok {
-		return nil, nil
+	p := e.policy(policy)
+	if p == nil {
+		return nil, 0
 	}
-	p := &s.live[at]
-	x := p.overrides.get(key)
-	if x == nil {
-		return nil, nil
+	if x = p.overrides.get(key); x == nil {
+		return nil, 0
 	}
 	p.overrides.remove(x)
 	p.letGo(x)
 	x.end()
-	if p.shared {
-		p.waiting.wake(key)
-	}
-	return p, x
+	return x, e.changed(p, key, x, nil)
 }
 
 // Overrides are those in force, in the order of policies and then of keys.

@@ -1,13 +1,9 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/store"
 )
 
 // time is what the clock shows, that of the process if it is nil.
@@ -32,19 +28,19 @@ func (e *Engine) put(p *livePolicy, x *override) {
 	var expire func()
 	expire = func() {
 		e.loading.Lock()
-		ended := false
+		change := uint64(0)
 		p := e.policy(x.Policy) // of the set in force, whose limits may be others
 		switch rest := x.rest(e.now()); {
 		case p == nil || p.overrides != all || all.get(x.Key) != x || e.closed.Load():
 		case rest > 0: // a clock that was set back
 			x.stop = e.clock.afterFunc(rest, expire)
 		default:
-			ended = all.remove(x) // the limits of this process end theirs themselves
+			all.remove(x) // the limits of this process end theirs themselves
+			change = e.changed(p, x.Key, x, nil)
 		}
 		e.loading.Unlock()
-		if ended && p.shared {
-			p.waiting.wake(x.Key)
-			e.tellStoreOfEnd(p, x)
+		if change > 0 {
+			e.tellStore(change, x.Policy, x.Key)
 		}
 	}
 	x.stop = e.clock.afterFunc(x.rest(e.now()), expire)
@@ -58,34 +54,6 @@ func (e *Engine) policy(name string) *livePolicy {
 		return &s.live[at]
 	}
 	return nil
-}
-
-// mostTelling is how long a store may take to be told of an override.
-const mostTelling = 2 * time.Second
-
-// tellStore tells the store of a policy, if there is one, which limits hold for a key from now on, as it goes on under those
-// of the last request.
-func (e *Engine) tellStore(p *livePolicy, key string, limits []Limit) {
-	if !p.shared {
-		return
-	}
-	charges := appendStored(nil, boundKey(key), &item{policy: p, variant: limits})
-	charges = slices.DeleteFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm == weir.AlgorithmConcurrency })
-	if len(charges) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(e.ending, mostTelling)
-	defer cancel()
-	if err := e.states.Debit(ctx, charges, make([]weir.Decision, len(charges))); err != nil && !e.closed.Load() {
-		e.warn(&p.state.counts.storeWarned, storeFailed, "policy", p.Name, err)
-	}
-}
-
-// tellStoreOfEnd tells it that the limits of the policy hold again, if they are known without a request.
-func (e *Engine) tellStoreOfEnd(p *livePolicy, x *override) {
-	if !x.Unlimited && p.TierBy == nil && p.LimitBy == nil {
-		e.tellStore(p, x.Key, p.Keys[x.Key])
-	}
 }
 
 // carryOverrides makes the overrides of the set in force those of the next one, as far as its policies have such limits. Nothing

@@ -115,20 +115,19 @@ func (o *overrides) put(x *override) {
 }
 
 // remove removes an override, if it is still there.
-func (o *overrides) remove(x *override) bool {
+func (o *overrides) remove(x *override) {
 	t := o.table.Load()
 	if t == nil || o.get(x.Key) != x {
-		return false
+		return
 	}
 	if t.count.Add(-1) == 0 {
 		o.table.Store(nil)
-		return true
+		return
 	}
 	shard := t.shard(x.Key)
 	all := maps.Clone(*shard.Load())
 	delete(all, x.Key)
 	shard.Store(&all)
-	return true
 }
 
 // lifted tells whether a policy lets a request pass whatever it asks for.
