@@ -44,6 +44,13 @@ func simulated(service func(now time.Duration) time.Duration) func() (net.Conn, 
 // virtual measures a simulated server.
 func virtual(t *testing.T, o *options, service func(now time.Duration) time.Duration) *report {
 	t.Helper()
+	p, _ := watched(t, o, service)
+	return p
+}
+
+// watched is virtual, and answers also what was told meanwhile.
+func watched(t *testing.T, o *options, service func(now time.Duration) time.Duration) (p *report, progress string) {
+	t.Helper()
 	o.front, o.keys, o.distribution, o.keyPrefix = frontRESP, 10, uniform, "k"
 	if o.timeout == 0 {
 		o.timeout = time.Minute
@@ -55,9 +62,28 @@ func virtual(t *testing.T, o *options, service func(now time.Duration) time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured := r.measure(t.Context(), connections, nil)
+	var told bytes.Buffer
+	measured := r.measure(t.Context(), connections, newLive(&told, o, r).watch)
 	time.Sleep(2 * time.Hour) // whatever the server still does has an end
-	return newReport(o, "INCR {key}", r, &measured)
+	return newReport(o, "INCR {key}", r, &measured), told.String()
+}
+
+// TestProgress tells every second how it goes, and nothing unless it is asked to.
+func TestProgress(t *testing.T) {
+	for progress, want := range map[bool]string{
+		false: "",
+		true: "warming up, 0.5 s left\n0.5 s  217/s  refused 0.00 %  errors 0  p50 9.00 ms  p99 9.00 ms\n" +
+			"1.5 s  222/s  refused 0.00 %  errors 0  p50 9.00 ms  p99 9.00 ms\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &options{
+				connections: 2, inFlight: 1, warmup: 1495 * time.Millisecond, duration: 1702 * time.Millisecond, progress: progress,
+			}
+			if _, got := watched(t, o, func(time.Duration) time.Duration { return 9 * time.Millisecond }); got != want {
+				t.Errorf("%t: %q, want %q", progress, got, want)
+			}
+		})
+	}
 }
 
 // stalls answers in a tenth of a millisecond, but not in the sixth second.
