@@ -2,7 +2,7 @@ package checkapi_test
 
 import (
 	"bufio"
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/checkapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/pipes"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/policy"
 )
@@ -95,36 +97,32 @@ type waiting struct {
 }
 
 // queue sends a check that has to wait, and returns when it does.
-func queue(t *testing.T, address string, limits *live.Limits, waits int64) waiting {
+func queue(t *testing.T, l *pipes.Listener, limits *live.Limits, waits int64) waiting {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dialed(t, l)
 	const body = `{"policy":"slow","key":"a","wait":3600}`
 	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	queued(t, limits, waits)
 	return waiting{conn, bufio.NewReader(conn)}
 }
 
-// queued waits until so many permits of the policy slow are waited for.
+func dialed(t *testing.T, l *pipes.Listener) net.Conn {
+	t.Helper()
+	conn, err := l.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// queued expects that so many permits of the policy slow are waited for.
 func queued(t *testing.T, limits *live.Limits, want int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		for _, p := range limits.Engine().Report().Policies {
-			if p.Name == "slow" && p.Queued == want {
-				return
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never were %d permits waited for", want)
+	synctest.Wait()
+	for _, p := range limits.Engine().Report().Policies {
+		if p.Name == "slow" && p.Queued != want {
+			t.Fatalf("%d permits are waited for, want %d", p.Queued, want)
 		}
 	}
 }
@@ -132,18 +130,25 @@ func queued(t *testing.T, limits *live.Limits, want int64) {
 // TestWaitingClients: a full queue refuses, a client that disconnects gives up its place, and a server that ends answers those who
 // wait. None is cut off by the timeouts of the server.
 func TestWaitingClients(t *testing.T) {
+	synctest.Test(t, testWaitingClients)
+}
+
+func testWaitingClients(t *testing.T) {
+	const timeout = 300 * time.Millisecond
 	h, limits := newConfigured(t, patient, policy.EngineOptions{})
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
-	server.Start()
-	defer server.Close()
-	defer server.CloseClientConnections()
-	address := server.Listener.Addr().String()
+	server, l := &http.Server{Handler: h, ReadTimeout: timeout, WriteTimeout: timeout}, pipes.New()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(server.Close(), <-ended); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
 	if w := check(h, `{"policy":"slow","key":"a"}`); w.Code != 200 {
 		t.Fatal(w.Code)
 	}
-	first := queue(t, address, limits, 1)
-	second := queue(t, address, limits, 2)
+	first := queue(t, l, limits, 1)
+	second := queue(t, l, limits, 2)
 	full := check(h, `{"policy":"slow","key":"a","wait":60}`)
 	if full.Code != 429 || !strings.Contains(full.Body.String(), `"reason":"queue-full"`) || full.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s %s", full.Code, full.Body, full.Header())
@@ -152,16 +157,12 @@ func TestWaitingClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	queued(t, limits, 1)
-	third := queue(t, address, limits, 2)
+	third := queue(t, l, limits, 2)
 
 	// The timeouts of the server pass for somebody who does not wait, and not for those who do.
-	idle, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer idle.Close()
+	idle, begun := dialed(t, l), time.Now()
 	fmt.Fprint(idle, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n")
-	if text, err := io.ReadAll(idle); err != nil || strings.HasPrefix(string(text), "HTTP/1.1 200") {
+	if text, err := io.ReadAll(idle); err != nil || strings.HasPrefix(string(text), "HTTP/1.1 200") || time.Since(begun) < timeout {
 		t.Errorf("%v, %s", err, text)
 	}
 	queued(t, limits, 2)
