@@ -507,16 +507,18 @@ func serverGoesAway(t *testing.T, times ...string) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 2 { // that before the run, and that of it
+		for i := range 2 { // that before the run, and that of it
 			c, acceptErr := l.Accept()
 			if acceptErr != nil {
 				return
 			}
 			_, _ = io.ReadFull(c, make([]byte, len("*1\r\n$4\r\nPING\r\n")))
 			_, _ = io.WriteString(c, "+PONG\r\n")
+			if i == 1 {
+				_ = l.Close() // before the client can connect once more
+			}
 			_ = c.Close()
 		}
-		_ = l.Close()
 	}()
 	stdout, _, err := bench(t, t.Context(), append([]string{
 		"resp", "--address", l.Addr().String(), "--command", "PING", "--connections", "1", "--warmup", "0s", "--json",
