@@ -151,9 +151,9 @@ func (l *logged) count(text string) int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
-			t.Fatal(what, ": not within 20 s")
+			t.Fatal(what, ": not within 2 minutes")
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -180,6 +180,7 @@ func TestOTLPRefused(t *testing.T) {
 
 // A collector that does not answer does not hold up the end for longer than it may.
 func TestOTLPCloseEnds(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // milliseconds, so that nothing else ends what is sent
 	end := make(chan struct{})
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer to.Close()
@@ -188,10 +189,15 @@ func TestOTLPCloseEnds(t *testing.T) {
 	decide(t, m, sampled)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	began := time.Now()
-	_ = m.Close(ctx) // what cannot be sent is logged
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = m.Close(ctx) // what cannot be sent is logged
+	}()
+	select {
+	case <-closed:
+	case <-time.After(2 * time.Minute):
+		t.Error("it goes on")
 	}
 }
 
