@@ -55,7 +55,46 @@ func startCluster(tb testing.TB, replicas int, args ...string) *cluster {
 		})
 	}
 	c.settle()
+	c.elect(false)
 	return c
+}
+
+// elect has replicas take over from masters that do not answer for a second, or no replica: a busy machine may well take a second.
+func (c *cluster) elect(soon bool) {
+	c.tb.Helper()
+	timeout := "60000"
+	if soon {
+		timeout = "1000"
+	}
+	for _, s := range c.servers {
+		if s.cmd != nil {
+			s.ask("CONFIG", "SET", "cluster-node-timeout", timeout)
+		}
+	}
+}
+
+// epoch counts the elections, with one server at least.
+func (c *cluster) epoch(asked int) int64 {
+	c.tb.Helper()
+	_, after, _ := strings.Cut(c.servers[asked].ask("CLUSTER", "INFO"), "cluster_current_epoch:")
+	text, _, _ := strings.Cut(after, "\r\n")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return n
+}
+
+// replicas are the servers that follow a master.
+func (c *cluster) replicas(master *server) []*server {
+	c.tb.Helper()
+	var all []*server
+	for _, s := range c.servers {
+		if s != master && s.info("replication", "role") == "slave" && s.info("replication", "master_port") == strconv.Itoa(master.port) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // settle waits until all nodes agree that all is well.

@@ -22,12 +22,12 @@ func TestServerStopped(t *testing.T) {
 	for range rounds(t) {
 		server.ask("FLUSHALL")
 		server.ask("CONFIG", "RESETSTAT")
-		l := newLoad(t, faultCharges(100, 50_000), s).expect(timeout).start(callers)
+		l := newLoad(t, faultCharges(100, 50_000), s).start(callers)
 		l.more(1000)
-		answers := l.answers()
 		server.stop()
-		failed := l.failed.Load()
+		answers, failed := l.answers(), l.failed.Load()
 		l.goOn(5 * time.Second)
+		l.fail(callers)
 		during := l.failed.Load() - failed
 		answers = l.answers() - answers
 		server.resume()
@@ -43,50 +43,57 @@ func TestServerStopped(t *testing.T) {
 		l.report("stopped for 5 s", sum)
 		t.Logf("%d calls failed meanwhile; answers again %v after it goes on; scripts run whose callers did not wait: %d",
 			during, recovery.Round(time.Millisecond), unanswered)
-		l.within()
 		if sum.above > 0 {
 			t.Errorf("%d above the limit", sum.above)
 		}
-		if during < callers || answers > callers {
-			t.Errorf("%d calls failed and %d were answered while the server stood still", during, answers)
+		if answers > callers {
+			t.Errorf("%d calls were answered while the server stood still", answers)
 		}
 		if n := l.crowd.Load(); n > most+callers { // those included that are about to be told that they are too many
 			t.Errorf("%d were in flight, want at most %d", n, most)
 		}
-		// What waited was sent when it was stopped, once a second until the connection was given up, and when it went on.
-		if unanswered > 3*most+callers {
+		// What waited was sent when it was stopped, once a second until the connection was given up, and when it went on. On a busy
+		// machine calls fail at other times too.
+		if unanswered > 3*most+callers+l.failed.Load()-during {
 			t.Errorf("%d scripts were run for nobody", unanswered)
-		}
-		if recovery > 20*time.Second {
-			t.Errorf("it took %v to recover", recovery)
 		}
 	}
 }
 
-// TestDeadline has a caller whose context ends before the timeout, with a server that does not answer.
+// TestDeadline has a caller whose context ends before the timeout, with a server that does not answer. Another one has none, and
+// waits for its answer.
 func TestDeadline(t *testing.T) {
 	server := startServer(t)
-	s := server.open(Options{Timeout: 20 * time.Second})
+	s := server.open(Options{})
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	d := make([]weir.Decision, 1)
 	if err := s.Take(context.Background(), c, d); err != nil {
 		t.Fatal(err)
 	}
 	server.stop()
+	other := make(chan error)
+	go func() { other <- s.Take(context.Background(), c, make([]weir.Decision, 1)) }()
+	until(t, "the other waits", func() bool { return s.dispatch.inFlight.Load() == 1 })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	began := time.Now()
-	err := s.Take(ctx, c, d)
-	if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
-		t.Errorf("%v after %v", err, took)
+	if err := s.Take(ctx, c, d); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	select {
+	case err := <-other:
+		t.Fatalf("the other did not wait: %v", err)
+	default:
 	}
 	server.resume()
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestMaxInFlight fills the store with calls that are not answered: the next one fails at once.
 func TestMaxInFlight(t *testing.T) {
 	server := startServer(t)
-	s := server.open(Options{Timeout: 5 * time.Second, MaxInFlight: 3})
+	s := server.open(Options{MaxInFlight: 3})
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: yearly(10), N: 1}}
 	if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); err != nil {
 		t.Fatal(err)

@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 		} {
 			plain := strings.HasPrefix(c.name, "no TLS")
 			if c.o.Timeout == 0 {
-				c.o.Timeout = 10 * time.Second
+				c.o.Timeout = time.Minute
 			}
 			s, err := Open(c.o)
 			if c.want != "" || plain {
@@ -179,7 +179,7 @@ func TestUsersAndPasswords(t *testing.T) {
 		{"an unknown user", Options{URL: with("stranger", password)}, "WRONGPASS"},
 		{"none", Options{URL: server.url()}, "NOAUTH"},
 	} {
-		c.o.Timeout = 10 * time.Second
+		c.o.Timeout = time.Minute
 		s, err := Open(c.o)
 		if c.want != "" {
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "wrong-one") {
@@ -199,7 +199,7 @@ func TestUsersAndPasswords(t *testing.T) {
 	}
 
 	// A user without the right to the keys.
-	s, err := Open(Options{URL: with("nobody", "x"), Timeout: 10 * time.Second})
+	s, err := Open(Options{URL: with("nobody", "x"), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestUsersAndPasswords(t *testing.T) {
 	_ = s.Close()
 
 	// The password is changed while the store is used, and the connections end.
-	s, err = Open(Options{URL: with(name, password), Timeout: time.Second})
+	s, err = Open(Options{URL: with(name, password), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestUsersAndPasswords(t *testing.T) {
 	}
 	server.client.Close()
 	server.client = nil
-	admin, err := Open(Options{URL: with("", "secret")})
+	admin, err := Open(Options{URL: with("", "secret"), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func everything(t *testing.T, s *Store) {
 // TestProtocol2 uses the older protocol, which a URL can ask for.
 func TestProtocol2(t *testing.T) {
 	t.Parallel()
-	s, err := Open(Options{URL: startServer(t).url() + "?protocol=2", Timeout: 10 * time.Second})
+	s, err := Open(Options{URL: startServer(t).url() + "?protocol=2", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestServerKilled(t *testing.T) {
 			restarts := 2 * rounds(t)
 			server := startServer(t, c.args...)
 			s := server.open(Options{Timeout: timeout})
-			l := newLoad(t, faultCharges(50, 50_000), s).expect(timeout).start(16)
+			l := newLoad(t, faultCharges(50, 50_000), s).start(16)
 			l.more(2000) // the small limits are used up
 			for range restarts {
 				server.kill()
@@ -39,7 +39,6 @@ func TestServerKilled(t *testing.T) {
 			l.stop()
 			sum := l.drain(s)
 			l.report(c.name, sum)
-			l.within()
 			if !c.late && sum.above > 0 || !c.lost && sum.above > int64(restarts)*2000 {
 				t.Errorf("%d above the limit", sum.above)
 			}

@@ -8,8 +8,8 @@ import (
 )
 
 // TestLinksCut cuts the links between three nodes and the server, one after the other and all at once: connections are reset,
-// or bytes are lost without a word, or answers only. Nothing is admitted above the limit, calls end in time, and each node is
-// served again soon after its link is whole.
+// or bytes are lost without a word, or answers only. Nothing is admitted above the limit, calls fail while the others' are
+// answered, and each node is served again once its link is whole.
 func TestLinksCut(t *testing.T) {
 	t.Parallel()
 	const timeout = 100 * time.Millisecond
@@ -23,7 +23,7 @@ func TestLinksCut(t *testing.T) {
 	}
 	l := newLoad(t, faultCharges(100, 50_000), stores...)
 	l.reserving = 5
-	l.expect(timeout).start(12).more(500)
+	l.start(12).more(500)
 	for range rounds(t) {
 		for _, c := range []struct {
 			name string
@@ -41,34 +41,29 @@ func TestLinksCut(t *testing.T) {
 				attempts -= links[i].attempts()
 				links[i].set(c.how)
 			}
-			others := l.answers()
-			l.goOn(1500 * time.Millisecond)
+			began, others := time.Now(), l.answers()
+			l.goOn(500 * time.Millisecond)
+			l.each("fail", l.missed, 8, c.of)
+			if len(c.of) == 1 {
+				l.each("are answered", l.served, 50, []int{(c.of[0] + 1) % 3, (c.of[0] + 2) % 3})
+			}
 			others = l.answers() - others
 			for _, i := range c.of {
 				attempts += links[i].attempts()
 				links[i].set(whole)
 			}
+			lasted := time.Since(began)
 			recovery := l.recovery(c.of...)
-			t.Logf("%s for 1.5 s: %d calls failed, %d were answered, connections tried %d, served again after %v",
+			t.Logf("%s: %d calls failed, %d were answered, connections tried %d, served again after %v",
 				c.name, l.failed.Load()-failed, others, attempts, recovery.Round(time.Millisecond))
-			if l.failed.Load() == failed {
-				t.Errorf("%s: no call failed", c.name)
-			}
-			if len(c.of) == 1 && others < 100 { // the machine may be busy
-				t.Errorf("%s: the others were answered %d calls only", c.name, others)
-			}
-			if recovery > 20*time.Second {
-				t.Errorf("%s: served again after %v", c.name, recovery)
-			}
-			if attempts > 200 {
-				t.Errorf("%s: %d connections were tried", c.name, attempts)
+			if float64(attempts) > 200*max(1, lasted.Seconds()) {
+				t.Errorf("%s: %d connections were tried in %v", c.name, attempts, lasted)
 			}
 		}
 	}
 	l.stop()
 	sum := l.drain(server.open(Options{}))
 	l.report("links cut", sum)
-	l.within()
 	if sum.above > 0 {
 		t.Errorf("%d above the limit", sum.above)
 	}

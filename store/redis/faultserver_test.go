@@ -104,7 +104,7 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return command, nil
 }
 
-// TestServerAnswersNonsense has a server answer what a server cannot mean: calls fail, in time, and the process goes on.
+// TestServerAnswersNonsense has a server answer what a server cannot mean: calls fail, by their timeout if by nothing else, and the process goes on.
 func TestServerAnswersNonsense(t *testing.T) {
 	t.Parallel()
 	const timeout = 100 * time.Millisecond
@@ -162,12 +162,7 @@ func TestServerAnswersNonsense(t *testing.T) {
 					"inspect": func() error { _, err := s.Inspect(ctx, c[0]); return err },
 					"reset":   func() error { return s.Reset(ctx, "p", "k") },
 				} {
-					began := time.Now()
-					err := call()
-					if took := time.Since(began); took > timeout+10*time.Second { // the machine may be busy
-						t.Errorf("%.30q: %s took %v", answer, what, took)
-					}
-					if err == nil {
+					if err := call(); err == nil { // in the end, although nobody else ends it
 						for i := range d {
 							if d[i].Allowed && (d[i].Remaining < 0 || d[i].Remaining > d[i].Limit) {
 								t.Errorf("%.30q: %s: %+v", answer, what, d[i])
@@ -181,10 +176,10 @@ func TestServerAnswersNonsense(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	t.Logf("%d answers that no script gives: calls failed with ErrUnavailable, and within their timeout", len(answers))
+	t.Logf("%d answers that no script gives: calls failed with ErrUnavailable", len(answers))
 }
 
-// TestServerGreetsWrongly has a server that is none of Redis: Open fails in time.
+// TestServerGreetsWrongly has a server that is none of Redis, and never ends a connection: Open fails all the same.
 func TestServerGreetsWrongly(t *testing.T) {
 	t.Parallel()
 	for _, banner := range []string{
@@ -209,10 +204,9 @@ func TestServerGreetsWrongly(t *testing.T) {
 				})
 			}
 		})
-		began := time.Now()
 		s, err := Open(Options{Addresses: []string{listener.Addr().String()}, Timeout: 100 * time.Millisecond})
-		if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || took > 5*time.Second {
-			t.Errorf("%q: %v after %v", banner, err, took)
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%q: %v", banner, err)
 		}
 		if s != nil {
 			_ = s.Close()
@@ -260,7 +254,7 @@ func TestServerReadOnly(t *testing.T) {
 func TestServerFull(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")
-	s := server.open(Options{Timeout: time.Second})
+	s := server.open(Options{}) // no call ends without an answer
 	l := newLoad(t, faultCharges(50, 20_000), s).start(8)
 	l.more(1000)
 	server.ask("CONFIG", "SET", "maxmemory", "100kb") // less than is used
@@ -286,7 +280,7 @@ func TestServerLoads(t *testing.T) {
 	t.Parallel()
 	const timeout = 250 * time.Millisecond
 	server := startServer(t, "--appendonly", "yes", "--appendfsync", "always", "--loading-process-events-interval-bytes", "1024")
-	s := server.open(Options{Timeout: timeout})
+	s, patient := server.open(Options{Timeout: timeout}), server.open(Options{})
 	for i := range 1000 {
 		server.ask("SET", fmt.Sprint("other", i), strings.Repeat("x", 100))
 	}
@@ -295,14 +289,15 @@ func TestServerLoads(t *testing.T) {
 	l := newLoad(t, faultCharges(50, 20_000), s).start(8)
 	l.more(1000)
 	server.kill()
-	server.args = append(server.args, "--key-load-delay", "1000") // microseconds
+	server.args = append(server.args, "--key-load-delay", "10000") // microseconds: it takes a while, unless it is told to hurry
 	server.launch()
 	c := []store.Charge{{Policy: "new", Key: "k", Limit: yearly(10), N: 1}}
 	loading := 0
 	until(t, "the server has loaded its data", func() bool { // calls are answered
-		err := s.Take(context.Background(), c, make([]weir.Decision, 1))
+		err := patient.Take(context.Background(), c, make([]weir.Decision, 1))
 		if err != nil && strings.Contains(err.Error(), "LOADING") {
 			loading++
+			_, _ = server.try("CONFIG", "SET", "key-load-delay", "0") // or once more
 		}
 		return err == nil
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,7 +20,8 @@ type watched struct {
 
 const (
 	masterSet = "limits"
-	downAfter = 500 * time.Millisecond
+	// For how long a master may be silent, until it is about to fail: a busy machine may well take half a second.
+	downAfter, downSoon = time.Minute, 500 * time.Millisecond
 )
 
 // startSentinels starts a master with so many replicas, and three sentinels.
@@ -51,6 +53,34 @@ func startSentinels(tb testing.TB, replicas int, args ...string) *watched {
 	}
 	w.settle()
 	return w
+}
+
+// elect has the sentinels make another server the master if that does not answer for half a second, or for a minute.
+func (w *watched) elect(soon bool) {
+	w.tb.Helper()
+	after := downAfter
+	if soon {
+		after = downSoon
+	}
+	for _, s := range w.sentinels {
+		s.ask("SENTINEL", "SET", masterSet, "down-after-milliseconds", strconv.FormatInt(after.Milliseconds(), 10))
+	}
+}
+
+// epoch counts the elections of masters.
+func (w *watched) epoch() int64 {
+	w.tb.Helper()
+	n, err := strconv.ParseInt(pairs(w.sentinels[0].ask("SENTINEL", "MASTER", masterSet))["config-epoch"], 10, 64)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return n
+}
+
+// replicas are the servers that follow the master.
+func (w *watched) replicas() []*server {
+	master := w.master()
+	return slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return s == master })
 }
 
 // settle waits until every sentinel knows the others and the replicas, and the replicas follow.

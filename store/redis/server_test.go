@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/weirhq/weir/store"
 )
 
 // server is a redis-server of this test alone.
@@ -177,13 +180,14 @@ func (s *server) try(command ...string) (string, error) {
 	if s.client == nil {
 		client, err := rueidis.NewClient(rueidis.ClientOption{
 			InitAddress: []string{s.address()}, AlwaysRESP2: true, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
+			Dialer: net.Dialer{Timeout: time.Minute}, ConnWriteTimeout: time.Minute, // the machine may be busy
 		})
 		if err != nil {
 			return "", err
 		}
 		s.client = client
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	m, err := s.client.Do(ctx, s.client.B().Arbitrary(command...).Build()).ToMessage()
 	if err != nil {
@@ -242,16 +246,21 @@ func (s *server) openIn(tb testing.TB, o Options) *Store {
 	return open(tb, o)
 }
 
-// open is a store that is closed when the test ends.
+// open is a store that is closed when the test ends. The first call may take longer than a timeout allows.
 func open(tb testing.TB, o Options) *Store {
 	tb.Helper()
 	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second // the machine may be busy
+		o.Timeout = time.Minute // the machine may be busy
 	}
-	st, err := Open(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	var st *Store
+	until(tb, "a store is open", func() bool {
+		s, err := Open(o)
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+			tb.Fatal(err)
+		}
+		st = s
+		return err == nil
+	})
 	tb.Cleanup(func() { _ = st.Close() })
 	return st
 }
