@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestProxyAsItIsRun limits real requests, and ends by a signal while one of them is in flight.
@@ -97,11 +96,10 @@ func TestSecondSignalEndsTheProxy(t *testing.T) {
 	<-arrived
 	s.signal(syscall.SIGINT)
 	s.logged("msg=stopping")
-	begin := time.Now()
-	s.signal(syscall.SIGINT)
+	s.signal(syscall.SIGTERM) // not SIGINT, which is ignored in what a script has started in the background
 	status := s.wait()
-	if ws, ok := status.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() || time.Since(begin) > 20*time.Second {
-		t.Errorf("%v after %v", status, time.Since(begin))
+	if ws, ok := status.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() { // it exits when --shutdown-timeout has passed
+		t.Error(status)
 	}
 	if <-done == nil {
 		t.Error("the client got an answer")

@@ -79,7 +79,7 @@ func (s *redisServer) start() {
 		s.t.Fatal(err)
 	}
 	eventually(s.t, "redis-server answers", func() bool {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.address())
+		conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(context.Background(), "tcp", s.address())
 		if err != nil {
 			if log, readErr := os.ReadFile(filepath.Join(s.dir, "log")); readErr == nil && s.cmd.ProcessState != nil {
 				s.t.Fatalf("redis-server has ended:\n%s", log)
@@ -87,7 +87,7 @@ func (s *redisServer) start() {
 			return false
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
 			return false
 		}
@@ -115,10 +115,10 @@ func (s *redisServer) url() string { return "redis://" + s.address() }
 // eventually waits until something is true of processes that cannot be waited for otherwise.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within 2 minutes: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
