@@ -225,7 +225,7 @@ func TestAttackRevokedToken(t *testing.T) {
 		t.Fatalf("%q, error %v", line, err)
 	}
 	write("night-shift " + rightToken + "\n")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		a, _ := s.request("GET", admin.OverviewPath, "", "Authorization: Bearer "+gone)
 		if a.status == 401 {
 			break
@@ -234,7 +234,7 @@ func TestAttackRevokedToken(t *testing.T) {
 			t.Fatalf("a token that is gone: %d", a.status)
 		}
 	}
-	if _, err := io.Copy(io.Discard, events); err != nil { // until it ends, within a minute
+	if _, err := io.Copy(io.Discard, events); err != nil { // until it ends, or connect has had enough
 		t.Errorf("the stream of whose token is gone: %v", err)
 	}
 	if a, text := s.request("GET", admin.OverviewPath, "", "Authorization: Bearer "+rightToken); a.status != 200 {

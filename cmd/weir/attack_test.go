@@ -42,7 +42,7 @@ func (s *attacked) end() []string {
 	s.signal(syscall.SIGTERM)
 	select {
 	case <-s.read:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		s.t.Fatal("the server does not end")
 	}
 	if status := s.wait(); status.ExitCode() != 0 {
@@ -68,7 +68,7 @@ func (s *attacked) expectLogLines() []string {
 	return lines
 }
 
-// connect dials an address, with a minute for all that follows.
+// connect dials an address, with three minutes for all that follows.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -76,7 +76,7 @@ func connect(t *testing.T, address string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -210,7 +210,7 @@ func TestFrontsSpeakTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		_, _ = conn.Write([]byte("PING\r\n\r\n"))
 		got, _ := io.ReadAll(conn)
 		if bytes.Contains(got, []byte("PONG")) {
@@ -304,6 +304,11 @@ func TestFrontFlagsMisuse(t *testing.T) {
 	for args, want := range map[string]string{
 		"--resp-connections 5":                             "--resp-connections needs --resp",
 		"--resp 127.0.0.1:0 --resp-connections 0":          `--resp-connections "0": must be a whole number from 1 to 1000000`,
+		"--resp-connections-per-address 5":                 "--resp-connections-per-address needs --resp",
+		"--grpc-connections 5":                             "--grpc-connections needs --grpc",
+		"--grpc-idle-timeout 1m":                           "--grpc-idle-timeout needs --grpc",
+		"--grpc 127.0.0.1:0 --grpc-connections 1000001":    `--grpc-connections "1000001": must be a whole number from 1 to 1000000`,
+		"--grpc 127.0.0.1:0 --grpc-idle-timeout 25h":       `--grpc-idle-timeout "25h": must be`,
 		"--resp nowhere":                                   `--resp "nowhere": must be host:port`,
 		"--tls-key key.pem":                                "--tls-key needs --tls-cert",
 		"--tls-cert cert.pem":                              "--tls-cert needs --tls-key",

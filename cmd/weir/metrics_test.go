@@ -119,7 +119,7 @@ func TestMetricsOfAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		replies := bufio.NewReader(conn)
 		for i := 0; i < len(lines); i += 2 {
 			if _, err := fmt.Fprintf(conn, "%s\r\n", lines[i]); err != nil {

@@ -212,7 +212,7 @@ func (s *server) hold() (finish func() string) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	const body = `{"key":"held"}`

@@ -115,7 +115,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 		l.Add(admin.AuditEntry{Action: "override", Key: fmt.Sprint(i), Reason: strings.Repeat("r", 400_000)})
 	}
 	var files []string
-	for deadline := time.Now().Add(20 * time.Second); len(files) != 3; {
+	for deadline := time.Now().Add(2 * time.Minute); len(files) != 3; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q", files)
 		}

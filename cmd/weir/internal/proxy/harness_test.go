@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long tests wait for what must happen. It is never waited for if all is well.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // running is a proxy that serves.
 type running struct {

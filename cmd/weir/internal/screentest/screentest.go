@@ -32,8 +32,8 @@ type Screen struct {
 	changed chan struct{} // closed when something was written
 }
 
-// Patience is how long a screen may take to show what it should.
-const Patience = 20 * time.Second
+// Patience is how long a screen may take to show what it should. It is never waited for if all is well.
+const Patience = 2 * time.Minute
 
 // Start runs a command in a terminal of so many columns and rows, and kills it at the end of the test.
 func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Screen {

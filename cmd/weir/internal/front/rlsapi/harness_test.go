@@ -52,7 +52,7 @@ func listen(t testing.TB, o rlsapi.Options) (*rlsapi.Server, string) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := errors.Join(server.Shutdown(ctx), <-served); err != nil {
 			t.Errorf("the server ended with %v", err)

@@ -69,7 +69,7 @@ func testCallsWithoutRequest(t *testing.T, r *receiving, want codes.Code) {
 	}
 	waiting := func(n int64) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); r.waiting.Load() != n; {
+		for deadline := time.Now().Add(2 * time.Minute); r.waiting.Load() != n; {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d calls wait, want %d", r.waiting.Load(), n)
 			}

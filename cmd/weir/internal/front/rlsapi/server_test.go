@@ -38,6 +38,8 @@ func TestOptions(t *testing.T) {
 	for want, o := range map[string]rlsapi.Options{
 		"Options.Limits is nil":                   {},
 		"Options.MaxConnections is -1: must be":   {Limits: limits, MaxConnections: -1},
+		"ConnectionsPerAddress is -1: must be":    {Limits: limits, ConnectionsPerAddress: -1},
+		"Options.IdleTimeout is -1s: must be":     {Limits: limits, IdleTimeout: -time.Second},
 		"Options.MaxStreams is 65537: must be":    {Limits: limits, MaxStreams: 65537},
 		"Headers.Fields is 0b1001: must be a com": {Limits: limits, Fields: httplimit.NoFields | httplimit.RateLimit11},
 	} {
@@ -261,25 +263,78 @@ func TestShutdownCutsOff(t *testing.T) {
 	}
 }
 
+// TestConnectionsAreBounded: when there are as many clients as may be, one that asks nothing makes room, and if there is none, the
+// new one is closed.
 func TestConnectionsAreBounded(t *testing.T) {
-	server, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants()), MaxConnections: 1})
-	conn := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	for name, bound := range map[string]func(o *rlsapi.Options){
+		"of all":         func(o *rlsapi.Options) { o.MaxConnections = 1 },
+		"of one address": func(o *rlsapi.Options) { o.ConnectionsPerAddress = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow, o := slowLimits(t)
+			bound(&o)
+			server, address := listen(t, o)
+			counts := func(open int, evicted, refused int64) {
+				t.Helper()
+				s := server.Status()
+				if s["connections"] != open || s["connections_evicted"] != evicted || s["connections_refused"] != refused {
+					t.Errorf("%v, want %d open, %d evicted, %d refused", s, open, evicted, refused)
+				}
+			}
+			idle := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			ask(t, idle, request("edge", []string{"tenant", "t"}))
+			watch, err := healthv1.NewHealthClient(idle).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A stream on which nothing is sent keeps no place.
+			busy := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			answered := make(chan error, 1)
+			go func() {
+				_, err := ratelimitv3.NewRateLimitServiceClient(busy).ShouldRateLimit(t.Context(),
+					request("edge", []string{"user", "u"}))
+				answered <- err
+			}()
+			<-slow.asked
+			if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+				t.Errorf("the idle one: %v", err)
+			}
+			counts(1, 1, 0)
+			for range 3 {
+				third, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil {
+					t.Errorf("one client too many was read %d bytes, %v", n, err)
+				}
+				_ = third.Close()
+			}
+			counts(1, 1, 3)
+			close(slow.answer)
+			if err := <-answered; err != nil {
+				t.Errorf("the call that was in flight: %v", err)
+			}
+			last := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			ask(t, last, request("edge", []string{"tenant", "t"}))
+		})
+	}
+}
+
+// TestIdleClientsAreToldToGo: with a time limit for idle clients, their connections end.
+func TestIdleClientsAreToldToGo(t *testing.T) {
+	o := rlsapi.Options{Limits: limitsOf(t, usersAndTenants()), IdleTimeout: 50 * time.Millisecond}
+	server, conn := serve(t, o)
 	ask(t, conn, request("edge", []string{"user", "u"}))
-	second, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(time.Minute); server.Status()["connections"] != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("an idle connection is open after a minute")
+		}
 	}
-	defer func() { _ = second.Close() }()
-	if n, err := second.Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Errorf("one client too many was read %d bytes, %v", n, err)
-	}
-	s := server.Status()
-	if s["connections"] != int64(1) || s["connections_refused"] != uint64(1) {
-		t.Errorf("%v", s)
-	}
-	if calls, _ := s["should_rate_limit"].(map[string]uint64); calls["ok"] != 1 {
-		t.Errorf("%v", s)
-	}
+	ask(t, conn, request("edge", []string{"user", "u"}))
 }
 
 // raw calls with bytes that are no message.
@@ -334,7 +389,7 @@ func TestHostileBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := io.WriteString(conn, sent); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
