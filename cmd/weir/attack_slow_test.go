@@ -7,10 +7,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 )
@@ -47,57 +51,81 @@ func stuff(t *testing.T, address, request string) (end func()) {
 	}
 }
 
+// holdSlow opens connections of many kinds that do not come to the point. The first are those that are cut off soon.
+func (s *attacked) holdSlow() (soon, later []net.Conn) {
+	s.t.Helper()
+	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
+	soon = hold(s.t, s.grpc, 50, "PRI * HTTP/2.0\r\n") // that of a client which never says what it wants
+	soon = append(soon, hold(s.t, s.address, 100, head+"X-Slow: ")...)
+	soon = append(soon, hold(s.t, s.address, 100, "")...)
+	later = hold(s.t, s.address, 100, head+"Content-Length: 60000\r\n\r\n{")
+	return soon, append(later, hold(s.t, s.resp, 200, "*3\r\n$9\r\nWEIR.TAKE\r\n$7\r\ndefa")...)
+}
+
+// isCutOff waits for so long for a client to be cut off.
+func isCutOff(t *testing.T, c net.Conn, patience time.Duration) bool {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	for b := make([]byte, 512); ; {
+		if _, err := c.Read(b); err != nil {
+			return !errors.Is(err, os.ErrDeadlineExceeded)
+		}
+	}
+}
+
+// goOn expects that all fronts answer a client that does as it should.
+func (s *attacked) goOn(conn *grpc.ClientConn, client *redis.Client, key string) {
+	s.t.Helper()
+	if a, text := s.check(`{"key":"` + key + `"}`); a.status != 200 {
+		s.t.Errorf("HTTP: %d %s", a.status, text)
+	}
+	if got, err := client.Do(s.t.Context(), "WEIR.TAKE", "default", key).Result(); err != nil ||
+		!strings.Contains(fmt.Sprint(got), "allowed:true") {
+		s.t.Errorf("RESP: %v, error %v", got, err)
+	}
+	got, err := descriptor(s.t.Context(), conn, "shop", "key", key)
+	if err != nil || got.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
+		s.t.Errorf("gRPC: %v, error %v", got, err)
+	}
+}
+
 // TestAttackSlowClients: clients that send their requests slowly, or never read an answer, hold up nobody else on any front; and
 // those that do not come to the point are cut off. The time limits that are too long to wait for are shortened in
 // TestHalfCommandsEndInTime, TestStrangersMustHurry, TestSlowReaders, TestUnfinishedMessagesAreBounded and TestSlowReader.
 func TestAttackSlowClients(t *testing.T) {
 	t.Parallel()
 	s := attack(t, "--limit", "1000000/s", "--burst", "1000000")
-	begun := time.Now()
-	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
-	cut := hold(t, s.address, 100, head+"X-Slow: ")
-	cut = append(cut, hold(t, s.address, 100, "")...)
-	cut = append(cut, hold(t, s.grpc, 50, "PRI * HTTP/2.0\r\n")...) // that of a client which never says what it wants
-	hold(t, s.address, 100, head+"Content-Length: 60000\r\n\r\n{")
-	hold(t, s.resp, 200, "*3\r\n$9\r\nWEIR.TAKE\r\n$7\r\ndefa")
 	for range 5 {
 		t.Cleanup(stuff(t, s.address, "GET /openapi.json HTTP/1.1\r\nHost: weir\r\n\r\n"))
 		t.Cleanup(stuff(t, s.resp, "*2\r\n$4\r\nECHO\r\n$1000\r\n"+strings.Repeat("x", 1000)+"\r\n"))
 	}
-	// All the others go on.
 	conn, client := s.dial(), s.redis()
-	slowest := time.Duration(0)
-	for i := range 50 {
-		start := time.Now()
-		key := fmt.Sprint("customer", i)
-		if a, text := s.check(`{"key":"` + key + `"}`); a.status != 200 {
-			t.Errorf("HTTP: %d %s", a.status, text)
+	s.goOn(conn, client, "before")
+	// All the others go on before a single one is cut off, which nobody can tell if the machine stands still for as long as that takes.
+	var soon []net.Conn
+	for attempt := 0; ; attempt++ {
+		var later []net.Conn
+		soon, later = s.holdSlow()
+		for i := range 20 {
+			s.goOn(conn, client, fmt.Sprint("customer", i))
 		}
-		if got, err := client.Do(t.Context(), "WEIR.TAKE", "default", key).Result(); err != nil ||
-			!strings.Contains(fmt.Sprint(got), "allowed:true") {
-			t.Errorf("RESP: %v, error %v", got, err)
+		if !isCutOff(t, soon[len(soon)-1], time.Millisecond) {
+			break
 		}
-		got, err := descriptor(t.Context(), conn, "shop", "key", key)
-		if err != nil || got.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
-			t.Errorf("gRPC: %v, error %v", got, err)
+		if attempt == 10 {
+			t.Fatal("others are answered only when slow clients are cut off")
 		}
-		slowest = max(slowest, time.Since(start))
-	}
-	// Usually these are a few milliseconds. The shortest of the time limits is 10 s.
-	if slowest > 8*time.Second {
-		t.Errorf("three requests have taken %v beside slow clients", slowest)
-	}
-	for i, c := range cut {
-		var b [512]byte
-		for {
-			if _, err := c.Read(b[:]); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatalf("slow client %d is not cut off within a minute", i)
-			} else if err != nil {
-				break
-			}
+		for _, c := range slices.Concat(soon, later) {
+			_ = c.Close()
 		}
 	}
-	t.Logf("the slowest three requests: %v; all slow clients are cut off after %v", slowest, time.Since(begun))
+	for i, c := range soon {
+		if !isCutOff(t, c, 3*time.Minute) {
+			t.Fatalf("slow client %d is not cut off within three minutes", i)
+		}
+	}
 	s.signal(os.Kill) // it would wait for the slow bodies
 }
 

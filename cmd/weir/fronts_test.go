@@ -54,7 +54,10 @@ func startFronts(t *testing.T, client *tls.Config, args ...string) *allFronts {
 }
 
 func (s *allFronts) redis() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.resp, TLSConfig: s.client, MaxRetries: -1})
+	const patience = 2 * time.Minute
+	c := redis.NewClient(&redis.Options{
+		Addr: s.resp, TLSConfig: s.client, MaxRetries: -1, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -89,10 +89,10 @@ func TestReadmeThreeNodes(t *testing.T) {
 		}
 		script.WriteString(line + "\n")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
-	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Dir, cmd.WaitDelay = dir, time.Minute
 	cmd.Env = command(t).Env
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/respapi"
 )
 
+// unhurried is how long clients wait for the server: by default most give up after a few seconds.
+const unhurried = 2 * time.Minute
+
 // program runs a program of Redis against the server, and answers what it prints.
 func (s *server) program(t *testing.T, input, name string, args ...string) string {
 	t.Helper()
@@ -83,7 +86,10 @@ func TestRedisBenchmark(t *testing.T) {
 func TestGoRedis(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.Password = "secret" })
 	for _, version := range []int{2, 3} {
-		c := redis.NewClient(&redis.Options{Addr: s.address, Password: "secret", Protocol: version, DB: 1, ClientName: "go", PoolSize: 2})
+		c := redis.NewClient(&redis.Options{
+			Addr: s.address, Password: "secret", Protocol: version, DB: 1, ClientName: "go", PoolSize: 2,
+			DialTimeout: unhurried, ReadTimeout: unhurried, WriteTimeout: unhurried,
+		})
 		ctx := t.Context()
 		if got, err := c.Ping(ctx).Result(); got != "PONG" || err != nil {
 			t.Error(got, err)
@@ -126,7 +132,7 @@ func TestGoRedis(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c := redis.NewClient(&redis.Options{Addr: s.address, Password: "wrong", MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: s.address, Password: "wrong", MaxRetries: -1, DialTimeout: unhurried, ReadTimeout: unhurried})
 	defer c.Close()
 	if err := c.Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Error(err)
@@ -135,7 +141,10 @@ func TestGoRedis(t *testing.T) {
 
 func TestRueidis(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.Password = "secret" })
-	usual := rueidis.ClientOption{InitAddress: []string{s.address}, Password: "secret", ClientName: "ru", SelectDB: 2}
+	usual := rueidis.ClientOption{
+		InitAddress: []string{s.address}, Password: "secret", ClientName: "ru", SelectDB: 2,
+		Dialer: net.Dialer{Timeout: unhurried}, ConnWriteTimeout: unhurried,
+	}
 	for name, change := range map[string]func(o *rueidis.ClientOption){
 		"as it comes":         func(*rueidis.ClientOption) {},
 		"DisableCache":        func(o *rueidis.ClientOption) { o.DisableCache = true },
