@@ -206,10 +206,13 @@ func (p *pool) TryReserve(n int64) Lease { return p.TryAcquire(n) }
 
 // Acquire implements [Limiter].
 func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && p.try(&l, n, false) {
+	if ctx.Err() != nil {
+		return p.gate.Acquire(ctx, n)
+	}
+	if p.try(&l, n, false) {
 		return l, nil
 	}
-	return p.gate.Acquire(ctx, n)
+	return p.acquireBegun(ctx, n, false)
 }
 
 // Reserve is Acquire: permits are released when the lease ends, whatever it cost.

@@ -99,18 +99,24 @@ func (w *FixedWindow) TryReserve(n int64) (l Lease) {
 
 // Acquire implements [Limiter].
 func (w *FixedWindow) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && w.fast.try(&l, n, false, false) {
+	if ctx.Err() != nil {
+		return w.gate.Acquire(ctx, n)
+	}
+	if w.fast.try(&l, n, false, false) {
 		return l, nil
 	}
-	return w.gate.Acquire(ctx, n)
+	return w.acquireBegun(ctx, n, false)
 }
 
 // Reserve implements [Limiter].
 func (w *FixedWindow) Reserve(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && w.fast.try(&l, n, true, false) {
+	if ctx.Err() != nil {
+		return w.gate.Reserve(ctx, n)
+	}
+	if w.fast.try(&l, n, true, false) {
 		return l, nil
 	}
-	return w.gate.Reserve(ctx, n)
+	return w.acquireBegun(ctx, n, true)
 }
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -304,6 +305,14 @@ func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error
 	return g.acquireEntered(ctx, g.enter(), n, reserve)
 }
 
+// acquireBegun is acquire for a call whose ctx had not ended when it began: what is there is tried for before the time counts.
+func (g *gate) acquireBegun(ctx context.Context, n int64, reserve bool) (Lease, error) {
+	if n < 0 {
+		return g.invalid(n), negative("Acquire", n)
+	}
+	return g.acquireEntered(ctx, g.enter(), n, reserve)
+}
+
 // acquireEntered is acquire at time now, under the lock, which it unlocks.
 func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (Lease, error) {
 	r, reason := g.take(now, n)
@@ -365,13 +374,28 @@ func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	g.lock()
 	defer g.unlock()
+	now := g.now()
+	if w.Queued() && g.due <= now {
+		g.serve(now) // the timer is late: it may be w's turn since a time at which it was not too late
+	}
 	if !w.Queued() {
 		return false
 	}
 	g.queue.Remove(w)
 	g.meter.replan()
-	g.serve(g.now())
+	g.serve(now)
 	return true
+}
+
+// tooLate tells whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a deadline
+// after that time.
+func (g *gate) tooLate(ctx context.Context, now, at int64) bool {
+	err := ctx.Err()
+	if err == nil || g.clock != nil || at >= now || !errors.Is(err, context.DeadlineExceeded) {
+		return err != nil
+	}
+	until, ok := ctx.Deadline()
+	return !ok || now+int64(time.Until(until)) < at
 }
 
 // answer ends the waiting of w.
@@ -401,7 +425,7 @@ func (g *gate) serve(now int64) {
 		}
 	}
 	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
-		if w.Value.ctx.Err() != nil {
+		if g.tooLate(w.Value.ctx, now, at) {
 			g.answer(w, algo.Result{}, ReasonCanceled)
 			g.meter.replan()
 			continue

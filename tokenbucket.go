@@ -153,18 +153,24 @@ func (b *TokenBucket) TryReserve(n int64) (l Lease) {
 
 // Acquire implements [Limiter].
 func (b *TokenBucket) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && b.fast.tryFirst(&l, n, false) {
+	if ctx.Err() != nil {
+		return b.gate.Acquire(ctx, n)
+	}
+	if b.fast.tryFirst(&l, n, false) {
 		return l, nil
 	}
-	return b.gate.Acquire(ctx, n)
+	return b.acquireBegun(ctx, n, false)
 }
 
 // Reserve implements [Limiter].
 func (b *TokenBucket) Reserve(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() == nil && b.fast.tryFirst(&l, n, true) {
+	if ctx.Err() != nil {
+		return b.gate.Reserve(ctx, n)
+	}
+	if b.fast.tryFirst(&l, n, true) {
 		return l, nil
 	}
-	return b.gate.Reserve(ctx, n)
+	return b.acquireBegun(ctx, n, true)
 }
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for

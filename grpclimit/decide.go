@@ -76,11 +76,7 @@ func (s *Server) acquire(
 	ctx context.Context, key string, cost int64, wait time.Duration,
 ) (l weir.Lease, _ weir.Decision, err error) {
 	if wait == 0 {
-		if s.o.Keyed != nil {
-			l = s.o.Keyed.TryAcquire(key, cost)
-		} else {
-			l = s.o.Limiter.TryAcquire(cost)
-		}
+		l = s.try(key, cost)
 		return l, l.Decision(), nil
 	}
 	bounded, cancel := waiting(ctx, wait)
@@ -100,7 +96,19 @@ func (s *Server) acquire(
 	} else {
 		d = s.o.Limiter.Peek(cost)
 	}
+	if d.Allowed { // perhaps it was over before anything was tried
+		if l = s.try(key, cost); l.Allowed() {
+			return l, l.Decision(), nil
+		}
+	}
 	return l, late(d), nil
+}
+
+func (s *Server) try(key string, cost int64) weir.Lease {
+	if s.o.Keyed != nil {
+		return s.o.Keyed.TryAcquire(key, cost)
+	}
+	return s.o.Limiter.TryAcquire(cost)
 }
 
 // late is the answer to who has waited as long as it may, from what the limit would answer now.

@@ -515,3 +515,12 @@ func TestServerOptionsThatCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestAPermitThatIsThereNeedsNoTime: however short MaxWait is, and however busy the machine.
+func TestAPermitThatIsThereNeedsNoTime(t *testing.T) {
+	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 3, QueueLimit: 5})
+	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, MaxWait: 1})}.dial(t)
+	for _, code := range []codes.Code{codes.OK, codes.OK, codes.OK, codes.ResourceExhausted} {
+		want(t, call(t.Context(), client), code)
+	}
+}

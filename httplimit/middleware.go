@@ -169,14 +169,17 @@ func (m *middleware) peek(key string, cost int64) weir.Decision {
 	return m.Limiter.Peek(cost)
 }
 
+func (m *middleware) try(key string, cost int64) weir.Lease {
+	if m.queue != nil {
+		return m.queue.TryAcquire(key, cost)
+	}
+	return m.Limiter.TryAcquire(cost)
+}
+
 // acquire asks the limiter. An error means that nobody is there to be answered any more, or that the limiter failed.
 func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l weir.Lease, _ weir.Decision, err error) {
 	if m.MaxWait == 0 {
-		if m.queue != nil {
-			l = m.queue.TryAcquire(key, cost)
-		} else {
-			l = m.Limiter.TryAcquire(cost)
-		}
+		l = m.try(key, cost)
 		return l, l.Decision(), nil
 	}
 	wait := ctx
@@ -198,7 +201,10 @@ func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l wei
 	}
 	// The time was up, here or by a deadline of the server: the client is still there and wants an answer.
 	d := m.peek(key, cost)
-	if d.Allowed {
+	if d.Allowed { // perhaps it was up before anything was tried
+		if l = m.try(key, cost); l.Allowed() {
+			return l, l.Decision(), nil
+		}
 		d.RetryAfter = 1 // a permit came too late for this request
 	}
 	d.Allowed, d.Reason = false, weir.ReasonDeadline

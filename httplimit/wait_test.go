@@ -132,6 +132,23 @@ func TestAPermitThatComesTooLate(t *testing.T) {
 	})
 }
 
+// TestAPermitThatIsThereNeedsNoTime: however short MaxWait is, and however busy the machine.
+func TestAPermitThatIsThereNeedsNoTime(t *testing.T) {
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 5, QueueLimit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := limit(t, httplimit.Options{Limiter: limiter, MaxWait: 1})(ok)
+	for i := range 5 {
+		if resp := get(handler); resp.status != http.StatusOK {
+			t.Errorf("%d: status %d, %v", i, resp.status, resp.header)
+		}
+	}
+	if resp := get(handler); resp.status != http.StatusTooManyRequests {
+		t.Errorf("without permits: status %d, %v", resp.status, resp.header)
+	}
+}
+
 // TestAbortAtTheLastMoment is about a client that goes away when its time is up.
 func TestAbortAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,6 +175,8 @@ func (s *slow) Acquire(ctx context.Context, _ int64) (weir.Lease, error) {
 	}
 	return weir.Lease{}, errors.New("too late")
 }
+
+func (*slow) TryAcquire(int64) weir.Lease { return weir.Lease{} }
 
 // TestAbortOverARealConnection closes the connection of a client whose request waits.
 func TestAbortOverARealConnection(t *testing.T) {

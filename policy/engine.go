@@ -116,11 +116,14 @@ func (e *Engine) Peek(r *Request, v *Verdict) {
 	e.peek(r.Context, e.live.Load(), one[:], v)
 }
 
-// Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of
-// those policies has passed, which is answered by ReasonDeadline. Limits are waited for one after the other, and what was got is
-// given back if a later one refuses. Shared limits have no queue: the store is asked once all others have granted. Those of
-// DurabilityCluster are waited for in the queue of their owner, before the store is asked. The error is that of ctx, if it was
-// canceled; then a request that a limit holds for gets nothing, also where it would not have to wait.
+// Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of those
+// policies has passed, which is answered by ReasonDeadline. Time counts only for who has to wait: what is there when the request
+// is decided on is granted, even if the deadline of ctx has passed by then (TestWaitTriesBeforeItLooksAtTheTime). Limits are
+// waited for one after the other, and what was got is given back if a later one refuses. Shared limits have no queue: the store
+// is asked once all others have granted. Those of DurabilityCluster are waited for in the queue of their owner, before the store
+// is asked. The store and the owner are asked until the Context of the request ends, if it has one, and otherwise until ctx
+// does. The error is that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would
+// not have to wait.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

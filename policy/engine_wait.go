@@ -33,30 +33,41 @@ func (e *Engine) waitNow(ctx context.Context, one []*Request, v *Verdict, reserv
 	}
 	longest, queue, owner := w.longest()
 	shared := len(w.sharing.asked) > 0
-	if !queue && ctx.Err() == nil {
+	asked := one[0].Context //nolint:contextcheck // the caller has set it for this
+	if asked == nil {
+		asked = ctx
+	}
+	if !queue && !canceled(ctx) && (!shared || asked.Err() == nil) {
 		if !shared {
 			v.take(reserve)
-		} else if err := e.takeShared(ctx, v, reserve); err != nil {
+			e.conclude(ctx, s, v)
+			return nil
+		}
+		asking, end := askedBeside(ctx, asked)
+		err := e.takeShared(asking, v, reserve)
+		end()
+		if err != nil {
 			e.canceled(v)
 			return err
 		}
 		e.conclude(ctx, s, v)
 		return nil
 	}
-	return e.waitInLine(ctx, s, one, v, reserve, waitFor{longest, owner})
+	return e.waitInLine(ctx, s, one, v, reserve, waitFor{longest, owner, asked})
 }
 
 // waitFor is what a request waits for.
 type waitFor struct {
 	longest time.Duration
-	owner   bool // of the cluster
+	owner   bool            // of the cluster
+	asked   context.Context //nolint:containedctx // of the calls of a store: it may end later than the waiting
 }
 
 // waitInLine waits for what a request needs, and begins anew when an override wakes it.
 func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v *Verdict, reserve bool, f waitFor) error {
 	began := time.Now()
 	for {
-		woken, err := e.waitOnce(ctx, v, reserve, waitFor{max(f.longest-time.Since(began), 0), f.owner})
+		woken, err := e.waitOnce(ctx, v, reserve, waitFor{max(f.longest-time.Since(began), 0), f.owner, f.asked})
 		switch {
 		case err != nil:
 			e.canceled(v)
@@ -89,15 +100,24 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitF
 	w.register(by)
 	defer w.unregister()
 	began := time.Now()
-	err = e.waitLocal(inner, f.longest, v, shared || reserve)
+	err = e.waitLocal(inner, v, shared || reserve, f)
 	switch {
 	case err == nil && shared:
 		most := never
 		if f.owner {
 			most = max(f.longest-time.Since(began), 0)
+			if until, ok := ctx.Deadline(); ok {
+				most = max(min(most, time.Until(until)), 0)
+			}
 		}
-		if err = e.takeStored(inner, v, reserve, most); err != nil {
-			return by.woken.Load() && ctx.Err() == nil, ctx.Err()
+		asked, end := askedBeside(inner, f.asked)
+		err = e.takeStored(asked, v, reserve, most)
+		end()
+		switch {
+		case err != nil && by.woken.Load() && !canceled(ctx):
+			return true, nil
+		case err != nil:
+			return false, err
 		}
 	case err == nil:
 		v.fill()
@@ -114,6 +134,24 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitF
 	return false, nil
 }
 
+// askedBeside is the context of calls of a store: it ends with its own parent, and when the one that waits is canceled, but not
+// by the deadline of that.
+func askedBeside(waits, parent context.Context) (context.Context, context.CancelFunc) {
+	if parent == waits {
+		return parent, func() {}
+	}
+	asked, cancel := context.WithCancel(parent)
+	stop := context.AfterFunc(waits, func() {
+		if canceled(waits) {
+			cancel()
+		}
+	})
+	return asked, func() {
+		stop()
+		cancel()
+	}
+}
+
 // longest is how long a request waits at most, whether there is a queue at all, and whether there is one of the owner of the
 // cluster.
 func (w *work) longest() (longest time.Duration, queue, owner bool) {
@@ -127,12 +165,16 @@ func (w *work) longest() (longest time.Duration, queue, owner bool) {
 }
 
 // waitLocal waits for the limits of this process.
-func (e *Engine) waitLocal(ctx context.Context, longest time.Duration, v *Verdict, reserve bool) (err error) {
+func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f waitFor) (err error) {
 	w := &v.work
+	shared := len(w.sharing.asked) > 0
 	if len(w.charges) == 0 {
+		if shared && f.asked.Err() == nil && !canceled(ctx) {
+			return nil // nothing was asked yet, so the time is not up
+		}
 		return ctx.Err()
 	}
-	bounded, cancel := context.WithTimeout(ctx, longest)
+	bounded, cancel := context.WithTimeout(ctx, f.longest)
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
 	if reserve {
@@ -140,10 +182,36 @@ func (e *Engine) waitLocal(ctx context.Context, longest time.Duration, v *Verdic
 	} else {
 		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
 	}
-	if err != nil && len(w.sharing.asked) > 0 {
+	late := err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
+	if late && (!shared || f.asked.Err() == nil) && v.lastTry(reserve) {
+		return nil
+	}
+	if err != nil && shared {
 		v.Binding = v.partOfLocal(v.Binding)
 	}
 	return err
+}
+
+// lastTry takes what is there for who is out of time, perhaps before anything was tried: then the time has been that of a busy
+// machine. It answers whether that was everything.
+func (v *Verdict) lastTry(reserve bool) bool {
+	w := &v.work
+	var binding int
+	w.peeked, binding = weir.PeekAll(w.peeked[:0], w.charges...)
+	if binding >= 0 && !w.peeked[binding].Allowed {
+		return false
+	}
+	waited, leases := v.Binding, w.leases[:0]
+	if reserve {
+		w.leases, v.Binding = weir.TryReserveAll(leases, w.charges...)
+	} else {
+		w.leases, v.Binding = weir.TryAcquireAll(leases, w.charges...)
+	}
+	if v.Binding >= 0 && !w.leases[v.Binding].Allowed() {
+		v.Binding = waited
+		return false
+	}
+	return true
 }
 
 // giveUp refuses for a reason that has nothing to do with the permits.

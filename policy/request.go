@@ -29,9 +29,10 @@ type Request struct {
 	// Cost is how many permits the request costs where neither the rule nor the policy says so: from 1 to 10^15. 0 stands
 	// for 1.
 	Cost int64
-	// Context is until when a store may be asked about shared limits, where the call has no context of its own. A request
-	// whose context was canceled is refused with ReasonCanceled, and one whose deadline has passed is answered as if the store
-	// were unavailable. Limits of this process do not look at it. Default: nil, as long as the store itself allows.
+	// Context is until when a store may be asked about shared limits, where the call has no context of its own, and in
+	// [Engine.Wait], whose own context is that of the waiting. A request whose context was canceled is refused with
+	// ReasonCanceled, and one whose deadline has passed is answered as if the store were unavailable. Limits of this process
+	// do not look at it. Default: nil, as long as the store itself allows.
 	Context context.Context
 
 	path variables // of the rule that is looked at

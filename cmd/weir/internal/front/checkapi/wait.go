@@ -29,7 +29,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request
 	defer cancel()
 	stop := context.AfterFunc(h.waiting, cancel) //nolint:contextcheck // it is that of the server
 	defer stop()
-	q.Context = ctx
+	q.Context = r.Context() // a store may take longer to answer than the client waits for permits
 	decide := engine.Wait
 	if how.reserve {
 		decide = engine.WaitReserve

@@ -1,0 +1,138 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+// overdue is a context whose deadline has passed.
+func overdue(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// prompt is an owner that nobody waits for.
+type prompt struct{ *owner }
+
+func (p prompt) Acquire(ctx context.Context, c []store.Charge, d []weir.Decision, w store.Waiting) (store.Reservation, error) {
+	if w.Expiry != 0 {
+		return p.Reserve(ctx, c, d, w.Expiry)
+	}
+	return store.Reservation{}, p.Take(ctx, c, d)
+}
+
+// TestWaitTriesBeforeItLooksAtTheTime: a machine that is so busy that the time of a caller is up before anything was tried makes
+// no difference where permits are there. Of a store this needs a request that may be asked about for longer.
+func TestWaitTriesBeforeItLooksAtTheTime(t *testing.T) {
+	queue := func(p *policy.Policy) { p.QueueLimit = 9 }
+	durable := func(p *policy.Policy) { p.Durability = policy.DurabilityCluster }
+	for name, change := range map[string]func(*policy.Policy){
+		"no queue": func(*policy.Policy) {}, "queue": queue, "shared": coherent, "durable": durable,
+		"durable queue": func(p *policy.Policy) { queue(p); durable(p) },
+		"two limits": func(p *policy.Policy) {
+			queue(p)
+			twoLimits("a", "b", perHour(2), perHour(2))(p)
+		},
+		"parent in a store": func(p *policy.Policy) { queue(p); p.Parent = "stored" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				set := login(change)
+				set.Policies = append(set.Policies, shared(policy.Policy{Name: "stored", Limits: one(perHour(9))})...)
+				o := newOwner(t, nil)
+				e := ownedBy(t, prompt{o}, o.watched, nil, set)
+				v := new(policy.Verdict)
+				for i, wait := range []func(context.Context, *policy.Request, *policy.Verdict) error{e.Wait, e.WaitReserve} {
+					r := request(ann)
+					r.Context = t.Context()
+					if err := wait(overdue(t), &r, v); err != nil || !v.Allowed {
+						t.Errorf("%d: %+v, %v", i, v.Decision(), err)
+					}
+					v.Release()
+				}
+				r := request(ann)
+				r.Context = t.Context()
+				err := e.Wait(overdue(t), &r, v)
+				if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonDeadline && d.Reason != weir.ReasonLimited {
+					t.Errorf("without permits: %+v, %v", d, err)
+				}
+				v.Release()
+				gone, cancel := context.WithCancel(t.Context())
+				cancel()
+				r = request(ben)
+				r.Context = t.Context()
+				if err := e.Wait(gone, &r, v); !errors.Is(err, context.Canceled) || v.Allowed {
+					t.Errorf("of a caller that has gone: %+v, %v", v.Decision(), err)
+				}
+				wantTakes(t, e, ben, 3, 2)
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// slowly is a store that takes its time.
+type slowly struct {
+	*watched
+
+	takes time.Duration
+}
+
+func (s *slowly) Take(ctx context.Context, c []store.Charge, d []weir.Decision) error {
+	select {
+	case <-time.After(s.takes):
+		return s.watched.Take(ctx, c, d)
+	case <-ctx.Done():
+		return store.ErrUnavailable
+	}
+}
+
+// TestWaitAsksStoresForLongerThanItWaits: the time of the waiting is not that of the answer of a store. Who goes ends both.
+func TestWaitAsksStoresForLongerThanItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(t, login(coherent), func(o *policy.EngineOptions) {
+			o.Clock, o.Store = nil, &slowly{memory(t, nil), 20 * time.Millisecond}
+		})
+		ask := func(own bool, ends func(context.Context) (context.Context, context.CancelFunc)) (*policy.Verdict, time.Duration) {
+			ctx, cancel := ends(t.Context())
+			defer cancel()
+			r, v, began := request(ann), new(policy.Verdict), time.Now()
+			if own {
+				r.Context = t.Context()
+			}
+			if err := e.Wait(ctx, &r, v); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			v.Release()
+			return v, time.Since(began)
+		}
+		soon := func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 5*time.Millisecond)
+		}
+		if v, took := ask(true, soon); !v.Allowed || took != 20*time.Millisecond {
+			t.Errorf("the request has a context: %+v after %v", v.Decision(), took)
+		}
+		if v, took := ask(false, soon); v.Allowed || took != 5*time.Millisecond || v.Decision().Reason != weir.ReasonUnavailable {
+			t.Errorf("it has none: %+v after %v", v.Decision(), took)
+		}
+		leave := func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(5*time.Millisecond, cancel)
+			return ctx, cancel
+		}
+		if v, took := ask(true, leave); v.Allowed || took != 5*time.Millisecond {
+			t.Errorf("the caller has gone: %+v after %v", v.Decision(), took)
+		}
+	})
+}
