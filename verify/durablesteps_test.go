@@ -173,7 +173,7 @@ func (p *stepPlay) client(t *testing.T, client, calls int, o *durable.Owner, rng
 // TestDurableStepsLinearizable: calls of several keys, of which some go away, take from all of them at one instant, or from none.
 func TestDurableStepsLinearizable(t *testing.T) {
 	rounds, undecided, seed := durableRounds(100), 0, rand.Uint64()
-	for round := range rounds {
+	for round := 0; round-undecided < rounds; round++ {
 		rng := rand.New(rand.NewPCG(seed+uint64(round), 0))
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Duration(rng.IntN(2)) * 50 * time.Microsecond}))
 		e := m.Engine()
@@ -193,12 +193,12 @@ func TestDurableStepsLinearizable(t *testing.T) {
 		switch result := porcupine.CheckOperationsTimeout(stepModel(12), p.history, 3*time.Second); result {
 		case porcupine.Ok:
 		case porcupine.Unknown:
-			undecided++
+			if undecided++; undecided > mostUndecided {
+				t.Fatalf("%d histories could not be decided", undecided)
+			}
 		default:
 			t.Fatalf("seed %d: %v: %d operations:\n%v", seed+uint64(round), result, len(p.history), p.history)
 		}
 	}
-	if undecided > rounds/10 {
-		t.Errorf("%d of %d histories could not be decided", undecided, rounds)
-	}
+	t.Logf("%d of %d histories could not be decided", undecided, rounds)
 }

@@ -117,7 +117,7 @@ func TestLinearizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for round := range rounds {
 				history := clash(newLimiter(), round)
-				result := porcupine.CheckOperationsTimeout(model(modeled), history, 30*time.Second)
+				result := porcupine.CheckOperationsTimeout(model(modeled), history, 5*time.Minute)
 				if result != porcupine.Ok {
 					t.Fatalf("round %d: %v: %d operations:\n%v", round, result, len(history), history)
 				}

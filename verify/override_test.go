@@ -92,7 +92,7 @@ func TestOverridesReachTheStoreInOrder(t *testing.T) {
 		for i := range recorders {
 			history = append(history, recorders[i].history...)
 		}
-		if result := porcupine.CheckOperationsTimeout(overridden(limit), history, 30*time.Second); result != porcupine.Ok {
+		if result := porcupine.CheckOperationsTimeout(overridden(limit), history, 5*time.Minute); result != porcupine.Ok {
 			t.Fatalf("round %d: %v: %+v", round, result, history)
 		}
 		if err := e.Close(); err != nil {
