@@ -25,7 +25,7 @@ func post(t *testing.T, server *httptest.Server, head string, body io.Reader) (s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err = conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err = conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = io.WriteString(conn, head); err != nil {

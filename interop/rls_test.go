@@ -50,7 +50,7 @@ func shouldRateLimit(
 	t *testing.T, conn *grpc.ClientConn, descriptors ...*ratelimitcommonv3.RateLimitDescriptor,
 ) *ratelimitv3.RateLimitResponse {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	got, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
 		Domain: "edge", Descriptors: descriptors,

@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // testServer is a server in a time that stands still, on a port of its own.
 type testServer struct {

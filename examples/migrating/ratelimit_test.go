@@ -63,7 +63,7 @@ func descriptor(pairs ...string) *descriptorv3.RateLimitDescriptor {
 // is left.
 func ask(t *testing.T, service ratelimitv3.RateLimitServiceClient, descriptors ...*descriptorv3.RateLimitDescriptor) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	got, err := service.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: descriptors})
 	if err != nil {

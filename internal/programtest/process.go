@@ -85,7 +85,7 @@ func (p *Process) Listens(address string) {
 	p.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		conn, err := new(net.Dialer).DialContext(p.tb.Context(), "tcp", address)
 		if err == nil {
 			_ = conn.Close() // nothing was written

@@ -145,7 +145,7 @@ type suite struct {
 }
 
 // patience is how long anything may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func newSuite(t *testing.T, subject Subject) *suite {
 	t.Helper()
