@@ -25,7 +25,7 @@ func startCluster(tb testing.TB, replicas int, args ...string) *cluster {
 	for range nodes {
 		bus := freePort(tb) // the nodes talk to each other at a port of its own
 		s := startServer(tb, append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", "2000",
+			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", "5000",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--cluster-replica-validity-factor", "0",
 		}, args...)...)
 		c.servers = append(c.servers, s)
@@ -56,6 +56,7 @@ func startCluster(tb testing.TB, replicas int, args ...string) *cluster {
 	}
 	c.settle()
 	c.elect(false)
+	c.settle() // with nobody taken for dead, which lasts
 	return c
 }
 
