@@ -44,7 +44,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func simulate(scenario adaptive.Scenario, image string, stdout io.Writer) error {
+func simulate(scenario adaptive.Scenario, image string, stdout io.Writer) (err error) {
+	var picture *os.File
+	if image != "" { // before the work is done, so that it is not done for nothing
+		picture, err = os.OpenFile(image, os.O_CREATE|os.O_WRONLY, 0o666) //nolint:gosec // whoever calls the command says where
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, picture.Close()) }()
+	}
 	var courses []*adaptive.Course
 	for _, guard := range scenario.Guards() {
 		course, err := scenario.Run(guard)
@@ -57,13 +65,8 @@ func simulate(scenario adaptive.Scenario, image string, stdout io.Writer) error 
 	if image == "" {
 		return nil
 	}
-	f, err := os.Create(image) //nolint:gosec // whoever calls the command says where
-	if err != nil {
+	if err := picture.Truncate(0); err != nil {
 		return err
 	}
-	err = adaptive.Draw(f, courses)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return adaptive.Draw(picture, courses)
 }
