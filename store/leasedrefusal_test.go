@@ -27,9 +27,9 @@ func TestLeasedRefusesWhileItAsks(t *testing.T) {
 			before, end := f.nets[0].lends.Load(), time.Now().Add(2*time.Second)
 			var granted, refused, waited atomic.Int64
 			var all sync.WaitGroup
-			for i := range 256 {
+			for i := range 128 {
 				all.Go(func() {
-					letPass(time.Duration(i) * 3 * time.Microsecond)
+					letPass(time.Duration(i) * 6 * time.Microsecond)
 					for time.Now().Before(end) {
 						start := time.Now()
 						d := leasedTake(t, f.nodes[0], limit, 1)
