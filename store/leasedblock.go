@@ -165,13 +165,20 @@ func (e *leasedKey) release(b *leasedBlock, unspent, now int64) leasedReturn {
 	return r
 }
 
-// releaseAll takes everything out of the hand and forgets the blocks.
-func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn {
+// releaseLeft takes everything out of the hand. The blocks are known as spent, so that what is put back finds them.
+func (e *leasedKey) releaseLeft(now int64, returns []leasedReturn) []leasedReturn {
 	for i := range e.blocks {
 		if b := &e.blocks[i]; b.left > 0 {
 			returns = append(returns, e.release(b, b.left, now))
 		}
 	}
+	e.tidy(now)
+	return returns
+}
+
+// releaseAll takes everything out of the hand and forgets the blocks.
+func (e *leasedKey) releaseAll(now int64, returns []leasedReturn) []leasedReturn {
+	returns = e.releaseLeft(now, returns)
 	e.blocks, e.past, e.forgotten, e.low, e.lentN = nil, nil, max(now, e.used), -1, 0
 	return returns
 }

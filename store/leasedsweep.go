@@ -198,7 +198,8 @@ func (l *Leased) Stats() LeasedStats {
 	return stats
 }
 
-// Close gives back everything that was not spent, and ends all goroutines. Those who wait for a block are answered ErrClosed. It
+// Close gives back everything that was not spent, and ends all goroutines. Those who wait for a block are answered ErrClosed, and
+// what their requests had taken goes back as well (TestLeasedCloseKeepsNothing). It
 // gives the inner store 5 s for that, and then ends the calls that are still under way. The error is one of those that kept
 // permits from being given back, if there was any after the call. Closing twice is harmless. The inner store stays open.
 func (l *Leased) Close() error {
@@ -216,7 +217,7 @@ func (l *Leased) Close() error {
 		s.closed = true
 		s.all(func(e *leasedKey) {
 			e.fail(ErrClosed)
-			returns = e.releaseAll(now, returns)
+			returns = e.releaseLeft(now, returns)
 		})
 		s.keys, s.count = nil, 0
 		s.lock.Unlock()

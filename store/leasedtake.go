@@ -122,6 +122,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		part := &c.parts[i]
 		if part.plan.bound.Leased {
 			if c.shard(i).closed {
+				c.l.returnSoon(c.returns) // those of shards that are still open, and so are waited for
 				return false, ErrClosed
 			}
 			part.state = c.look(i)
@@ -152,7 +153,9 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		case leasedWaits:
 			part.wait = &leasedWaiter{n: charge.N, policy: charge.Policy}
 			e.wait(part.wait)
-			c.waits++
+			if c.waits++; c.waits == 1 {
+				c.l.calls.Add(1) // so that Close waits for what await gives back
+			}
 			c.l.launch(c.shard(i), e, c.since)
 		default:
 		}
@@ -224,6 +227,7 @@ func (c *leasedCall) told(i int, now int64) {
 
 // await waits for the blocks that the request needs. If it is refused, or the context ends, all goes back.
 func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
+	defer c.l.calls.Done()
 	for i := range c.parts {
 		w := c.parts[i].wait
 		if w == nil {
@@ -246,13 +250,20 @@ func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
 		}
 	}
 	if refused || err != nil {
-		c.undo()
+		c.undo() //nolint:contextcheck // what goes back is of no request alone
 	}
 	return refused, err
 }
 
 // undo gives back what was taken, and leaves the queues. Where the request was refused, it tells what is left.
 func (c *leasedCall) undo() {
+	for _, r := range c.undoHere() {
+		c.l.giveLoanBack(r)
+	}
+}
+
+// undoHere puts into the hand what was taken, and answers what has to go back to the inner store instead, as the hand is closed.
+func (c *leasedCall) undoHere() (returns []leasedReturn) {
 	c.lock()
 	defer c.unlock()
 	now := c.l.now()
@@ -274,6 +285,10 @@ func (c *leasedCall) undo() {
 			continue
 		}
 		e.allowed(&c.decisions[i], c.charges[i].Policy, now)
+		if c.shard(i).closed {
+			returns = e.releaseLeft(now, returns)
+			continue
+		}
 		c.l.watch(c.shard(i), e, now)
 	}
 	for i := range c.parts {
@@ -281,6 +296,7 @@ func (c *leasedCall) undo() {
 			c.told(i, now)
 		}
 	}
+	return returns
 }
 
 // pass has the inner store decide on the charges that are not leased.
@@ -294,7 +310,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 		}
 	}
 	if err := c.l.inner.Take(ctx, charges, decisions); err != nil {
-		c.undo()
+		c.undo() //nolint:contextcheck // what goes back is of no request alone
 		return err
 	}
 	allowed := true
@@ -305,7 +321,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 		}
 	}
 	if !allowed {
-		c.undo()
+		c.undo() //nolint:contextcheck // what goes back is of no request alone
 	}
 	for i, at := 0, 0; i < len(c.parts); i++ {
 		if c.parts[i].state == leasedPassed {

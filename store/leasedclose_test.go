@@ -1,0 +1,152 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestLeasedCloseKeepsNothing: what a request has taken of one limit while it waits for another one goes back.
+func TestLeasedCloseKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		g := &gated{Store: m, gate: make(chan struct{}, 100)}
+		for range cap(g.gate) {
+			g.gate <- struct{}{}
+		}
+		l := newLeased(t, g, LeasedOptions{})
+		used := int64(0)
+		for ; l.Stats().Held < 40; used++ {
+			leasedTake(t, l, minutely, 1)
+			letPass(time.Millisecond)
+		}
+		for len(g.gate) > 0 {
+			<-g.gate
+		}
+		waits := make(chan error)
+		go func() {
+			waits <- l.Take(t.Context(), []Charge{
+				{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "p", Key: "other", Limit: minutely, N: 5},
+			}, make([]weir.Decision, 2))
+		}()
+		synctest.Wait()
+		done := make(chan error)
+		go func() { done <- l.Close() }()
+		if err := <-waits; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		close(g.gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := storeHas(t, m, minutely); n != 1600-used {
+			t.Errorf("%d are there, %d were used of 1600", n, used)
+		}
+	})
+}
+
+// TestLeasedCloseWhileALimitChanges: a request that finds one of its keys with another limit, and the other one closed already,
+// gives back what the first one had.
+func TestLeasedCloseWhileALimitChanges(t *testing.T) {
+	m := newMemoryStore(t)
+	l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+	last := l.shardAt(l.hashOf("p", "k"))
+	other := ""
+	for i := 0; other == ""; i++ { // one that is closed before k, with a third between them
+		if key := fmt.Sprint(i); l.shardAt(l.hashOf("p", key)) < last-1 {
+			other = key
+		}
+		if last < 2 { // the hash is by chance
+			l = newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+			last = l.shardAt(l.hashOf("p", "k"))
+		}
+	}
+	used := int64(0)
+	for ; l.Stats().Held == 0; used++ {
+		leasedTake(t, l, minutely, 1)
+	}
+	between := &l.shards[last-1]
+	between.lock.Lock()
+	done := make(chan error)
+	go func() { done <- l.Close() }()
+	first := &l.shards[l.shardAt(l.hashOf("p", other))]
+	for closed := false; !closed; {
+		first.lock.Lock()
+		closed = first.closed
+		first.lock.Unlock()
+	}
+	raised := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(3200)}
+	c := &leasedCall{l: l, charges: []Charge{
+		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: minutely, N: 1},
+	}, decisions: make([]weir.Decision, 2)}
+	for i := range c.charges {
+		charge := &c.charges[i]
+		c.parts = append(c.parts, leasedPart{plan: l.mustPlan(t, charge.Limit), hash: l.hashOf("p", charge.Key)})
+		c.shards |= 1 << l.shardAt(c.parts[i].hash)
+	}
+	if _, err := c.begin(); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	between.lock.Unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := storeHas(t, m, minutely); n != 1600-used {
+		t.Errorf("%d are there, %d were used of 1600", n, used)
+	}
+}
+
+// TestLeasedCloseContention closes while requests for several keys come. Nothing is lent out in the end: what is not there was
+// granted.
+func TestLeasedCloseContention(t *testing.T) {
+	const keys = 8
+	for round := range 40 {
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
+		limit := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 1e6, Period: 24 * time.Hour}}
+		var granted [keys]atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				decisions := make([]weir.Decision, 1)
+				for {
+					key := rand.N(keys)
+					err := l.Take(t.Context(), []Charge{{Policy: "p", Key: fmt.Sprint(key), Limit: limit, N: 2}}, decisions)
+					switch {
+					case errors.Is(err, ErrClosed):
+						return
+					case err != nil:
+						t.Error(err)
+						return
+					case decisions[0].Allowed:
+						granted[key].Add(2)
+					}
+				}
+			})
+		}
+		for l.Stats().Held < int64(round) {
+			runtime.Gosched()
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+		for i := range granted {
+			state, err := m.Inspect(t.Context(), Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone := 1e6 - state.Decision.Remaining; gone != granted[i].Load() {
+				t.Fatalf("round %d: %d permits of %d are gone, %d were granted", round, gone, i, granted[i].Load())
+			}
+		}
+	}
+}
