@@ -72,8 +72,9 @@ func (k *LoggedKeys) UnmarshalText(text []byte) error {
 func (k LoggedKeys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // RefusalLog logs why requests are refused, a sample of them. Its Refused is for [EngineOptions.OnRefused]. A line has the
-// policy, the limit and the rule that bind, the reason, what was asked for and what was left, and how many refusals of this
-// policy were not logged since the line before it. A refusal that is not logged costs some 50 ns, and no allocation
+// policy, the limit and the rule that bind, the reason, after which time to come back (retry_after: a duration such as 1h0m0s or
+// 250ms, or never, as text in every format), what was asked for and what was left, and how many refusals of this policy were not
+// logged since the line before it. A refusal that is not logged costs some 50 ns, and no allocation
 // (TestRefusalsThatAreNotLoggedAllocateNothing). All methods are safe for concurrent use.
 type RefusalLog struct {
 	o RefusalLogOptions
@@ -192,11 +193,11 @@ func (l *RefusalLog) line(requests []*Request, policy string, d *weir.Decision, 
 		line = append(line, slog.String("policy", policy))
 	}
 	line = append(line, slog.String("reason", d.Reason.String()))
-	if d.RetryAfter == weir.Never {
-		line = append(line, slog.String("retry_after", "never"))
-	} else {
-		line = append(line, slog.Duration("retry_after", d.RetryAfter))
+	retry := "never"
+	if d.RetryAfter != weir.Never {
+		retry = d.RetryAfter.String() // with its unit in every form of log: JSON would have a number of nanoseconds
 	}
+	line = append(line, slog.String("retry_after", retry))
 	if part != nil {
 		line = append(line, slog.String("limit", part.Policy.Limits[part.Limit].Name))
 		if part.Rule != nil {

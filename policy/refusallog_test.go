@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -208,3 +209,22 @@ func TestRefusalLogOfManyPolicies(t *testing.T) {
 }
 
 const wantHash = "834648f6724c306a"
+
+// TestRefusalLogHasUnits: a time that a program reads in a JSON log says what it is, as it does in text.
+func TestRefusalLogHasUnits(t *testing.T) {
+	for name, handler := range map[string]func(io.Writer, *slog.HandlerOptions) slog.Handler{
+		`"retry_after":"1h0m0s"`: func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, o) },
+		`retry_after=1h0m0s`:     func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) },
+	} {
+		var b bytes.Buffer
+		l, err := policy.NewRefusalLog(policy.RefusalLogOptions{Logger: slog.New(handler(&b, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := engine(t, login(), manual(weir.NewManualClock(0)), func(o *policy.EngineOptions) { o.OnRefused = l.Refused })
+		takes(e, ann, 3)
+		if !strings.Contains(b.String(), name) {
+			t.Errorf("%s is not in %s", name, b.String())
+		}
+	}
+}
