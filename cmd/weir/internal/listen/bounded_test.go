@@ -181,6 +181,7 @@ func TestBoundedIdleBeforeFresh(t *testing.T) {
 		for _, c := range []*client{first, second, first} { // so that second is idle for longer
 			c.ask("/")
 			synctest.Wait()
+			time.Sleep(time.Nanosecond) // virtual
 		}
 		fresh := p.dial()
 		newcomer := p.dial()

@@ -66,7 +66,10 @@ const (
 	frontGRPC  = "grpc"
 	result     = "result"
 
-	connections = "connections" // how many a front has open
+	// How many connections a front has open, has had no room for, and has closed to make room.
+	connections        = "connections"
+	refusedConnections = "connections_refused"
+	evictedConnections = "connections_evicted"
 )
 
 var byFront = []string{"front"}
@@ -87,18 +90,20 @@ var ofFronts = []family{
 		name: "weir_front_connections_refused_total", kind: counter, labels: byFront,
 		help: "Connections that were refused, as there were too many.",
 		each: numbers(
-			told{[]string{frontHTTP, "connections_refused"}, []string{frontHTTP}},
-			told{[]string{frontAdmin, "connections_refused"}, []string{frontAdmin}},
-			told{[]string{frontRESP, "rejected"}, []string{frontRESP}},
-			told{[]string{frontGRPC, "connections_refused"}, []string{frontGRPC}},
+			told{[]string{frontHTTP, refusedConnections}, []string{frontHTTP}},
+			told{[]string{frontAdmin, refusedConnections}, []string{frontAdmin}},
+			told{[]string{frontRESP, refusedConnections}, []string{frontRESP}},
+			told{[]string{frontGRPC, refusedConnections}, []string{frontGRPC}},
 		),
 	},
 	{
 		name: "weir_front_connections_evicted_total", kind: counter, labels: byFront,
-		help: "Connections of HTTP on which nothing was asked, and that were closed to make room for others.",
+		help: "Connections on which nothing was being asked, and that were closed to make room for others.",
 		each: numbers(
-			told{[]string{frontHTTP, "connections_evicted"}, []string{frontHTTP}},
-			told{[]string{frontAdmin, "connections_evicted"}, []string{frontAdmin}},
+			told{[]string{frontHTTP, evictedConnections}, []string{frontHTTP}},
+			told{[]string{frontAdmin, evictedConnections}, []string{frontAdmin}},
+			told{[]string{frontRESP, evictedConnections}, []string{frontRESP}},
+			told{[]string{frontGRPC, evictedConnections}, []string{frontGRPC}},
 		),
 	},
 	{

@@ -54,6 +54,8 @@ func TestMetricsOfServer(t *testing.T) {
 		"weir_front_connections{front=admin}":                                  15,
 		"weir_front_connections_evicted_total{front=http}":                     13,
 		"weir_front_connections_evicted_total{front=admin}":                    16,
+		"weir_front_connections_evicted_total{front=resp}":                     0,
+		"weir_front_connections_evicted_total{front=grpc}":                     0,
 		"weir_front_connections_refused_total{front=http}":                     14,
 		"weir_front_connections_refused_total{front=admin}":                    17,
 		"weir_front_connections_refused_total{front=resp}":                     0,

@@ -146,6 +146,7 @@ func Command() *cobra.Command {
 	o.limit.RegisterRate(fs)
 	o.config.register(fs)
 	o.fronts.registerRESP(fs)
+	o.fronts.registerGRPC(fs)
 	o.rates.register(fs)
 	o.admin.register(fs)
 	o.otlp.Register(fs)

@@ -20,6 +20,11 @@ const (
 	defaultHTTP = "127.0.0.1:7070"
 	usualRESP   = "127.0.0.1:6380"
 	usualGRPC   = "127.0.0.1:8081"
+
+	// The names of fronts, which are those of their flags.
+	frontHTTP = "http"
+	frontRESP = "resp"
+	frontGRPC = "grpc"
 )
 
 // frontFlags say what is listened on, and how.
@@ -27,30 +32,40 @@ type frontFlags struct {
 	http, resp, grpc string
 	tls              tlsfiles.Files
 	passwordFile     string
-	maxConnections   int
-	idleTimeout      time.Duration
 	throttleKeys     int
-	httpConnections  int
-	httpOfOne        int
+	httpBound        connectionBound
+	respBound        connectionBound
+	grpcBound        connectionBound
+	respIdle         time.Duration
+	grpcIdle         time.Duration
+}
+
+// connectionBound is how many connections a front may have, and how many of them one address.
+type connectionBound struct{ most, ofOne int }
+
+// register registers the flags of a front for it; also is what else has as many.
+func (b *connectionBound) register(fs *pflag.FlagSet, front, also string, usual int) {
+	b.most = usual
+	fs.Var(flagvalue.Int(&b.most, 1, mostConnections), front+"-connections",
+		"connections of --"+front+" at a time"+also+", from 1 to 1000000;\nwhen there are as many, one that is idle makes room")
+	fs.Var(flagvalue.Int(&b.ofOne, 0, mostConnections), front+"-connections-per-address",
+		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten,\nwhich leaves some to others and does "+
+			"not hold back a proxy in front")
 }
 
 const (
-	defaultConnections  = 10_000
-	mostConnections     = 1_000_000
-	defaultThrottleKeys = 1_000_000
-	mostThrottleKeys    = 1 << 31
+	defaultConnections     = 10_000
+	defaultGRPCConnections = 1_000
+	mostConnections        = 1_000_000
+	defaultThrottleKeys    = 1_000_000
+	mostThrottleKeys       = 1 << 31
+	longestIdleTimeout     = 24 * time.Hour
 )
 
 func (f *frontFlags) register(fs *pflag.FlagSet) {
-	f.http, f.maxConnections, f.throttleKeys = defaultHTTP, defaultConnections, defaultThrottleKeys
-	f.httpConnections = defaultConnections
+	f.http, f.throttleKeys = defaultHTTP, defaultThrottleKeys
 	fs.Var(flagvalue.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
-	fs.Var(flagvalue.Int(&f.httpConnections, 1, mostConnections), "http-connections",
-		"connections of --http at a time, and of --admin, from 1 to 1000000;\nwhen there are as many, one that is idle "+
-			"makes room")
-	fs.Var(flagvalue.Int(&f.httpOfOne, 0, mostConnections), "http-connections-per-address",
-		"how many of these one address may have, or one /64 of IPv6; 0 is nine in ten,\nwhich leaves some to others and does "+
-			"not hold back a proxy in front")
+	f.httpBound.register(fs, frontHTTP, ", and of --admin", defaultConnections)
 	fs.Var(flagvalue.Listen(&f.resp), "resp",
 		"address for clients that speak to Redis, such as "+usualRESP+" (default: none)")
 	fs.Var(flagvalue.Listen(&f.grpc), "grpc",
@@ -66,20 +81,32 @@ func (f *frontFlags) register(fs *pflag.FlagSet) {
 func (f *frontFlags) registerRESP(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.File(&f.passwordFile), "resp-password-file",
 		"file with the password of 1 to 4096 characters that clients of --resp must give (default: none is needed)")
-	fs.Var(flagvalue.Int(&f.maxConnections, 1, mostConnections), "resp-connections",
-		"clients of --resp at a time, from 1 to 1000000")
-	fs.Var(flagvalue.Duration(&f.idleTimeout, 0, 24*time.Hour), "resp-idle-timeout",
+	f.respBound.register(fs, frontRESP, "", defaultConnections)
+	fs.Var(flagvalue.Duration(&f.respIdle, 0, longestIdleTimeout), "resp-idle-timeout",
 		"how long clients of --resp may be silent, from 0s, which is forever, to 24h")
 	fs.Var(flagvalue.Int(&f.throttleKeys, 1, mostThrottleKeys), "resp-keys",
 		"keys of CL.THROTTLE tracked at a time, from 1 to 2^31; when none of\nthem can be forgotten, new ones are refused")
 }
 
+// registerGRPC registers those of the gRPC front alone.
+func (f *frontFlags) registerGRPC(fs *pflag.FlagSet) {
+	f.grpcBound.register(fs, frontGRPC, "", defaultGRPCConnections)
+	fs.Var(flagvalue.Duration(&f.grpcIdle, 0, longestIdleTimeout), "grpc-idle-timeout",
+		"how long clients of --grpc may have no call in flight, from 0s, which is\nforever, to 24h")
+}
+
 // check finds flags that do not go together.
 func (f *frontFlags) check(fs *pflag.FlagSet) error {
-	if f.resp == "" {
-		for _, name := range []string{"resp-password-file", "resp-connections", "resp-idle-timeout", "resp-keys"} {
-			if fs.Changed(name) {
-				return misuse.Errorf("--%s needs --resp", name)
+	for _, of := range []struct {
+		front, address string
+		flags          []string
+	}{
+		{frontRESP, f.resp, []string{"password-file", "connections", "connections-per-address", "idle-timeout", "keys"}},
+		{frontGRPC, f.grpc, []string{"connections", "connections-per-address", "idle-timeout"}},
+	} {
+		for _, name := range of.flags {
+			if name = of.front + "-" + name; of.address == "" && fs.Changed(name) {
+				return misuse.Errorf("--%s needs --%s", name, of.front)
 			}
 		}
 	}
@@ -96,7 +123,7 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 
 // apart finds two fronts with one address.
 func (o *options) apart() error {
-	names := [...]string{"http", "resp", "grpc", "admin"}
+	names := [...]string{frontHTTP, frontRESP, frontGRPC, "admin"}
 	for i, name := range names {
 		for _, other := range names[:i] {
 			if a := o.address(name); a != "" && a == o.address(other) && !listen.IsAnyPort(a) {
@@ -111,9 +138,9 @@ func (o *options) apart() error {
 // address is that of a front.
 func (o *options) address(name string) string {
 	switch name {
-	case "resp":
+	case frontRESP:
 		return o.fronts.resp
-	case "grpc":
+	case frontGRPC:
 		return o.fronts.grpc
 	case "admin":
 		return o.admin.address

@@ -186,12 +186,13 @@ func (s *serving) listenRESP(ctx context.Context) error {
 	f := &s.o.fronts
 	server, err := respapi.New(respapi.Options{
 		Limits: s.limits, Holds: s.held, Password: s.secrets.password, TLS: s.secrets.certificates.of(),
-		MaxConnections: f.maxConnections, IdleTimeout: f.idleTimeout, MaxKeys: f.throttleKeys, Logger: s.log,
+		MaxConnections: f.respBound.most, ConnectionsPerAddress: f.respBound.ofOne, IdleTimeout: f.respIdle,
+		MaxKeys: f.throttleKeys, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
-	listener, err := listen.On(ctx, "resp", f.resp, usualRESP)
+	listener, err := listen.On(ctx, frontRESP, f.resp, usualRESP)
 	if err != nil {
 		return err
 	}
@@ -199,8 +200,8 @@ func (s *serving) listenRESP(ctx context.Context) error {
 		s.log.Warn("whoever reaches --resp may use it: "+
 			"give it a --resp-password-file, or clients certificates by --tls-client-ca", "resp", listener.Addr().String())
 	}
-	s.told = append(s.told, teller{"resp", func() any { return server.Status() }})
-	s.add("resp", uncounted{server}, listener)
+	s.told = append(s.told, teller{frontRESP, func() any { return server.Status() }})
+	s.add(frontRESP, uncounted{server}, listener)
 	return nil
 }
 
@@ -210,20 +211,22 @@ func (s *serving) listenGRPC(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f := &s.o.fronts
 	server, err := rlsapi.New(rlsapi.Options{
 		Limits: s.limits, Tree: s.tree, Quotas: quotas, TLS: s.secrets.certificates.of("h2"), Logger: s.log,
+		MaxConnections: f.grpcBound.most, ConnectionsPerAddress: f.grpcBound.ofOne, IdleTimeout: f.grpcIdle,
 	})
 	if err != nil {
 		return err
 	}
-	listener, err := listen.On(ctx, "grpc", s.o.fronts.grpc, usualGRPC)
+	listener, err := listen.On(ctx, frontGRPC, f.grpc, usualGRPC)
 	if err != nil {
 		return err
 	}
 	s.quotas = quotas
 	s.told = append(s.told,
-		teller{"grpc", func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
-	s.add("grpc", uncounted{server}, listener)
+		teller{frontGRPC, func() any { return server.Status() }}, teller{"rlqs", func() any { return quotas.Status() }})
+	s.add(frontGRPC, uncounted{server}, listener)
 	return nil
 }
 

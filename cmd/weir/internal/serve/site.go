@@ -70,7 +70,8 @@ func wantsHTML(r *http.Request) bool {
 // addHTTP adds a server of HTTP, whose connections are bounded.
 func (s *serving) addHTTP(name string, h http.Handler, certificates *tls.Config, l net.Listener, onDrain func()) {
 	server := newServer(s.metrics.Traced(h), certificates, s.log, onDrain)
-	bound := listen.NewBounded(s.o.fronts.httpConnections, listen.OfOne(s.o.fronts.httpConnections, s.o.fronts.httpOfOne), s.log)
+	b := s.o.fronts.httpBound
+	bound := listen.NewBounded(b.most, listen.OfOne(b.most, b.ofOne), s.log)
 	bound.Watch(server.http)
 	s.told = append(s.told, teller{name, func() any {
 		open, evicted, refused := bound.Counts()

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
@@ -56,6 +57,8 @@ type conn struct {
 	plain   net.Conn
 	created time.Time
 	info    atomic.Pointer[clientInfo]
+	seat    *listen.Seat
+	used    bool // of the seat
 
 	nc  net.Conn // plain, or TLS over it
 	via transport
@@ -107,6 +110,10 @@ func (c *conn) rest() {
 		return
 	}
 	c.work = nil
+	if c.used {
+		c.used = false
+		c.seat.Rest()
+	}
 	c.s.large.Add(-int64(k.grown + k.owed))
 	if k.grown > 0 || k.owed > 0 || cap(k.w.Bytes()) > pooledSize {
 		return
@@ -162,9 +169,22 @@ func (c *conn) close() {
 	}
 }
 
+// use makes the connection one that does not make room for others until it is silent again. It is false if it has done so
+// already. Who does not say the password can be made to make room whatever else he sends.
+func (c *conn) use() bool {
+	if c.used || c.stranger {
+		return true
+	}
+	c.used = c.seat.Use()
+	return c.used
+}
+
 // answer answers all commands that are complete, and sends the replies unless more may have arrived than there was room for. It
 // is false if the connection is lost.
 func (c *conn) answer() bool {
+	if !c.use() {
+		return false
+	}
 	full := len(c.in) == cap(c.in)
 	read, commands := 0, int64(0)
 	for !c.ending {

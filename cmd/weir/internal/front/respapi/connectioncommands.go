@@ -90,7 +90,12 @@ func selectDB(_ context.Context, w *resp.Writer, args [][]byte) {
 
 func (c *conn) setProto(version int) { c.proto, c.w.Proto = version, version }
 
-func (c *conn) setStranger(is bool) { c.stranger, c.parser.Stranger = is, is }
+func (c *conn) setStranger(is bool) {
+	c.stranger, c.parser.Stranger = is, is
+	if !c.use() {
+		c.ending = true
+	}
+}
 
 // authenticate answers whether the client may go on. It takes the same time whatever is wrong with a password.
 func (c *conn) authenticate(w *resp.Writer, user string, password []byte) bool {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
@@ -27,8 +28,12 @@ type Options struct {
 	Password string
 	// TLS makes the server speak TLS. Default: nil, it does not.
 	TLS *tls.Config
-	// MaxConnections is how many clients may be connected at the same time. Default: 10,000.
+	// MaxConnections is how many clients may be connected at the same time. When there are as many and one more comes, one of
+	// which no command is being read or answered makes room: one that has sent none, or else the one that is silent for the
+	// longest time. Default: 10,000.
 	MaxConnections int
+	// ConnectionsPerAddress is how many of them one address may have, or one /64 of IPv6. Default: 0, nine in ten.
+	ConnectionsPerAddress int
 	// IdleTimeout is how long a client may be silent between commands before its connection is closed. Default: 0, forever: a
 	// silent connection costs little, a pool that finds its connections closed costs its users an error, and TCP finds out by
 	// itself about clients that are gone.
@@ -74,6 +79,8 @@ func (o *Options) check() error {
 		return errors.New("weir: Holds of the RESP server is nil")
 	case o.MaxConnections < 0:
 		return fmt.Errorf("weir: MaxConnections of the RESP server is %d, less than 0", o.MaxConnections)
+	case o.ConnectionsPerAddress < 0:
+		return fmt.Errorf("weir: ConnectionsPerAddress of the RESP server is %d, less than 0", o.ConnectionsPerAddress)
 	case o.MaxLarge < 0:
 		return fmt.Errorf("weir: MaxLarge of the RESP server is %d, less than 0", o.MaxLarge)
 	}
@@ -102,6 +109,7 @@ type Server struct {
 	policies *policyCommands
 	password [sha256.Size]byte
 	started  time.Time
+	bound    *listen.Bounded
 
 	// ctx is that of all commands. It ends when the server cuts off what is left.
 	ctx    context.Context
@@ -110,8 +118,7 @@ type Server struct {
 	mu        sync.Mutex // guards what follows
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	refusing  int // clients that are told that there are too many
-	warned    time.Time
+	refusing  int            // clients that are told that there are too many
 	running   sync.WaitGroup // goroutines of connections
 
 	closing  atomic.Bool
@@ -135,6 +142,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, password: sha256.Sum256([]byte(o.Password)), started: time.Now(),
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
+		bound: listen.NewBounded(o.MaxConnections, listen.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
 	}
 	s.ctx, s.cutOff = context.WithCancel(context.Background())
 	var err error
@@ -193,15 +201,17 @@ func isTemporary(err error) bool {
 func (s *Server) accept(nc net.Conn) {
 	c := &conn{
 		s: s, plain: nc, nc: nc, id: s.lastID.Add(1), created: time.Now(), proto: resp.RESP2, stranger: s.o.Password != "",
+		seat: s.bound.Add(nc),
 	}
 	c.info.Store(&nameless)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Load() {
+		c.seat.Leave()
 		_ = nc.Close()
 		return
 	}
-	if len(s.conns) >= s.o.MaxConnections {
+	if c.seat == nil {
 		s.refuse(nc)
 		return
 	}
@@ -215,10 +225,6 @@ const mostRefusing = 64
 // refuse tells a client that there are too many. s.mu is held.
 func (s *Server) refuse(nc net.Conn) {
 	s.rejected.Add(1)
-	if now := time.Now(); now.Sub(s.warned) >= time.Minute {
-		s.warned = now
-		s.log.Warn("RESP clients are refused, as there are too many", "connections", len(s.conns))
-	}
 	if s.refusing == mostRefusing || s.o.TLS != nil {
 		_ = nc.Close()
 		return
@@ -239,6 +245,7 @@ func (s *Server) refuse(nc net.Conn) {
 
 // gone notes that a connection has ended.
 func (s *Server) gone(c *conn) {
+	c.seat.Leave()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
@@ -297,8 +304,10 @@ func (s *Server) Status() map[string]any {
 	s.mu.Lock()
 	connections := len(s.conns)
 	s.mu.Unlock()
+	_, evicted, refused := s.bound.Counts()
 	status := map[string]any{
 		"connections": connections, "connections_total": s.lastID.Load(), "commands": s.answered.Load(),
+		"connections_evicted": evicted, "connections_refused": refused,
 		"rejected": s.rejected.Load(), "protocol_errors": s.protocolErrors.Load(), "timeouts": s.timedOut.Load(),
 		"wrong_passwords": s.wrongPasswords.Load(),
 		"draining":        s.draining.Load(),

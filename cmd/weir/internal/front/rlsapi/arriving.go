@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 )
 
 // arriving bounds what there is in memory of messages that are not complete: gRPC itself keeps as much as a message may have
@@ -34,8 +38,8 @@ func newArriving(log *slog.Logger) *arriving {
 var errArriving = errors.New("weir: too much has arrived of messages that are not complete")
 
 // watch bounds a connection, whose bytes are not encrypted any more.
-func (a *arriving) watch(conn net.Conn) net.Conn {
-	return &watched{Conn: conn, all: a, preface: len(clientPreface)}
+func (a *arriving) watch(conn net.Conn, seat *listen.Seat) net.Conn {
+	return &watched{Conn: conn, all: a, seat: seat, preface: len(clientPreface)}
 }
 
 // clientPreface is what a client begins with.
@@ -67,7 +71,9 @@ type watched struct {
 	net.Conn
 
 	all     *arriving
-	preface int // bytes of it that are to come
+	seat    *listen.Seat
+	asks    bool // a frame of a call was in what was read last
+	preface int  // bytes of it that are to come
 
 	frame        [frameHeader]byte
 	got          int // bytes of frame
@@ -96,9 +102,13 @@ type message struct {
 // Read implements [net.Conn].
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
+	w.asks = false
 	if !w.follow(b[:n]) {
 		w.all.tell(w.RemoteAddr())
 		return 0, errArriving
+	}
+	if w.asks {
+		w.seat.Touch()
 	}
 	return n, err
 }
@@ -133,6 +143,7 @@ func (w *watched) follow(b []byte) bool {
 			w.kind, w.flags = w.frame[3], w.frame[4]
 			w.stream = binary.BigEndian.Uint32(w.frame[5:]) &^ (1 << 31)
 			w.padding, w.knowsPadding = 0, w.flags&flagPadded == 0
+			w.asks = w.asks || w.kind == frameData || w.kind == frameHeaders
 		}
 		n := min(w.left, len(b))
 		payload := b[:n]
@@ -288,39 +299,43 @@ func (a *arriving) tell(client net.Addr) {
 	}
 }
 
-// watchedTLS watches the connections of a server that speaks TLS, where they are not encrypted.
-type watchedTLS struct {
+// watchedCredentials watch the connections of a server, where they are not encrypted.
+type watchedCredentials struct {
 	credentials.TransportCredentials
 
 	all *arriving
 }
 
+// seated is what calls know of their connection: its place, and what there is to know otherwise.
+type seated struct {
+	credentials.AuthInfo
+
+	seat *listen.Seat
+}
+
+// seatOf is the place of the connection of a call, nil if it has none.
+func seatOf(ctx context.Context) *listen.Seat {
+	if p, ok := peer.FromContext(ctx); ok {
+		if of, ok := p.AuthInfo.(seated); ok {
+			return of.seat
+		}
+	}
+	return nil
+}
+
 // ServerHandshake implements [credentials.TransportCredentials].
-func (w watchedTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) { //nolint:ireturn // see the interface
+func (w watchedCredentials) ServerHandshake(conn net.Conn) ( //nolint:ireturn // see the interface
+	net.Conn, credentials.AuthInfo, error,
+) {
+	seat := listen.SeatOf(conn)
 	secure, info, err := w.TransportCredentials.ServerHandshake(conn)
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.all.watch(secure), info, nil
+	return w.all.watch(secure, seat), seated{info, seat}, nil
 }
 
 // Clone implements [credentials.TransportCredentials].
-func (w watchedTLS) Clone() credentials.TransportCredentials { //nolint:ireturn // see the interface
-	return watchedTLS{w.TransportCredentials.Clone(), w.all}
-}
-
-// watchedListener watches the connections of a server that speaks no TLS.
-type watchedListener struct {
-	net.Listener
-
-	all *arriving
-}
-
-// Accept implements [net.Listener].
-func (w watchedListener) Accept() (net.Conn, error) {
-	conn, err := w.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return w.all.watch(conn), nil
+func (w watchedCredentials) Clone() credentials.TransportCredentials { //nolint:ireturn // see the interface
+	return watchedCredentials{w.TransportCredentials.Clone(), w.all}
 }

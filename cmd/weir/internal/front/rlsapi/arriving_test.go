@@ -26,7 +26,7 @@ func watching(most, own int64) *watched {
 	conn, _ := net.Pipe()
 	a := newArriving(slog.New(slog.DiscardHandler))
 	a.most, a.own = most, own
-	w, _ := a.watch(conn).(*watched)
+	w, _ := a.watch(conn, nil).(*watched)
 	return w
 }
 
@@ -145,7 +145,7 @@ func TestUnfinishedMessagesEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, conn := net.Pipe()
 		a := newArriving(slog.New(slog.DiscardHandler))
-		w := a.watch(conn)
+		w := a.watch(conn, nil)
 		ended := make(chan time.Duration, 1)
 		start := time.Now()
 		go func() {

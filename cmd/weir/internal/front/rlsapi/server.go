@@ -12,12 +12,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/httplimit"
@@ -42,9 +44,14 @@ type Options struct {
 	Fields httplimit.Fields
 	// NoMetadata leaves the dynamic metadata out that tell what has decided. Default: false.
 	NoMetadata bool
-	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. More are closed at once. Default:
-	// 1,000.
+	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. When there are as many and one more
+	// comes, one of which no decision is being made makes room: one that has not begun a call, or else the one that has sent
+	// nothing of a call for the longest time. Default: 1,000.
 	MaxConnections int
+	// ConnectionsPerAddress is how many of them one address may have, or one /64 of IPv6. Default: 0, nine in ten.
+	ConnectionsPerAddress int
+	// IdleTimeout is how long a client may have no call in flight before it is told to go away. Default: 0, forever.
+	IdleTimeout time.Duration
 	// MaxStreams is how many calls of one connection may be in flight, from 1 to 65,536. A client waits before it begins more.
 	// Default: 1,000.
 	MaxStreams int
@@ -76,6 +83,10 @@ func (o *Options) check() error {
 		return errors.New("weir: Options.Limits is nil: required")
 	case o.MaxConnections < 1 || o.MaxConnections > mostConnections:
 		return fmt.Errorf("weir: Options.MaxConnections is %d: must be from 1 to %d", o.MaxConnections, mostConnections)
+	case o.ConnectionsPerAddress < 0:
+		return fmt.Errorf("weir: Options.ConnectionsPerAddress is %d: must be 0 or more", o.ConnectionsPerAddress)
+	case o.IdleTimeout < 0:
+		return fmt.Errorf("weir: Options.IdleTimeout is %v: must be 0 or more", o.IdleTimeout)
 	case o.MaxStreams < 1 || o.MaxStreams > mostStreams:
 		return fmt.Errorf("weir: Options.MaxStreams is %d: must be from 1 to %d", o.MaxStreams, mostStreams)
 	}
@@ -87,9 +98,8 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	service *service
-	clients *clients
+	bound   *listen.Bounded
 	halves  *arriving
-	plain   bool // it speaks no TLS
 
 	closing   chan struct{} // closed when streams have to end
 	closeOnce sync.Once
@@ -111,7 +121,12 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		health: health.NewServer(), service: newService(o), closing: make(chan struct{}),
-		clients: newClients(o.MaxConnections, o.Logger), halves: newArriving(o.Logger), plain: o.TLS == nil,
+		bound:  listen.NewBounded(o.MaxConnections, listen.OfOne(o.MaxConnections, o.ConnectionsPerAddress), o.Logger),
+		halves: newArriving(o.Logger),
+	}
+	transport := insecure.NewCredentials()
+	if o.TLS != nil {
+		transport = credentials.NewTLS(o.TLS)
 	}
 	options := append(ServerOptions(),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -119,15 +134,15 @@ func New(o Options) (*Server, error) {
 		grpc.MaxRecvMsgSize(mostMessage),
 		grpc.MaxHeaderListSize(mostHeader),
 		grpc.ConnectionTimeout(10*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: o.IdleTimeout, Time: time.Minute, Timeout: 20 * time.Second,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(16*window),
 		grpc.StreamInterceptor(s.stream),
+		grpc.Creds(watchedCredentials{transport, s.halves}),
 	)
-	if o.TLS != nil {
-		options = append(options, grpc.Creds(watchedTLS{credentials.NewTLS(o.TLS), s.halves}))
-	}
 	s.grpc = grpc.NewServer(options...)
 	s.service.register(s.grpc)
 	if o.Quotas != nil {
@@ -152,11 +167,7 @@ const workers = 256
 
 // Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	l = s.clients.on(l)
-	if s.plain {
-		l = watchedListener{l, s.halves}
-	}
-	err := s.grpc.Serve(l)
+	err := s.grpc.Serve(s.bound.On(l))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -191,7 +202,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // understood.
 func (s *Server) Status() map[string]any {
 	status := s.service.status()
-	status["connections"], status["connections_refused"] = s.clients.counts()
+	status["connections"], status["connections_evicted"], status["connections_refused"] = s.bound.Counts()
 	status["connections_cut_off"], status["arriving_bytes"] = s.halves.cut.Load(), s.halves.held.Load()
 	return status
 }

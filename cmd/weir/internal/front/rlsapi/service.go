@@ -86,6 +86,13 @@ func (s *service) method(name string, counts *methodCounts, ask func(*call, cont
 				counts.failed.Add(1)
 				return nil, err
 			}
+			seat := seatOf(ctx)
+			if !seat.Use() {
+				counts.failed.Add(1)
+				s.calls.put(c)
+				return nil, status.Error(codes.Unavailable, "weir: the connection had to make room for another one")
+			}
+			defer seat.Rest()
 			if err := c.answer(ctx, ask); err != nil {
 				counts.failed.Add(1)
 				s.calls.put(c)

@@ -1,0 +1,12 @@
+package respapi
+
+// Idle is how many clients would make room for others.
+func (s *Server) Idle() int {
+	n := 0
+	for _, c := range s.clients() {
+		if c.seat.Waits() {
+			n++
+		}
+	}
+	return n
+}
