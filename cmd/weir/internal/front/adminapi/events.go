@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
 )
 
@@ -32,13 +33,17 @@ type hub struct {
 
 	mu      sync.Mutex
 	all     map[*stream]struct{}
-	running bool // somebody tells them
+	number  uint64 // of the last one
+	running bool   // somebody tells them
 	ended   bool
 }
 
 // stream is a reader.
 type stream struct {
 	events chan []byte
+	of     adminguard.Caller
+	number uint64
+	gone   chan struct{} // closed when it has to make room for another one
 }
 
 func (b *hub) init(h *Handler) {
@@ -61,14 +66,23 @@ func (b *hub) end() {
 	}
 }
 
-// join adds a stream, nil if there are too many or there shall be none any more.
-func (b *hub) join() *stream {
+// join adds a stream of a caller, nil if there are too many or there shall be none any more.
+func (b *hub) join(of adminguard.Caller) *stream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.all) >= mostStreams || b.ended {
+	if b.ended {
 		return nil
 	}
-	s := &stream{make(chan []byte, buffered)}
+	if len(b.all) >= mostStreams {
+		leaving := b.unfair(of)
+		if leaving == nil {
+			return nil
+		}
+		delete(b.all, leaving)
+		close(leaving.gone)
+	}
+	b.number++
+	s := &stream{make(chan []byte, buffered), of, b.number, make(chan struct{})}
 	b.all[s] = struct{}{}
 	if !b.running {
 		b.running = true
@@ -150,24 +164,29 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Proble
 	if _, p := parameters(r); p != nil {
 		return p
 	}
-	s := h.hub.join()
+	if r.Method == http.MethodHead {
+		sayEvents(w.Header())
+		return nil
+	}
+	s := h.hub.join(adminguard.CallerOf(r))
 	if s == nil {
 		w.Header().Set("Retry-After", "5")
 		return problem.Plain(http.StatusServiceUnavailable,
-			"there are %d streams of events, which is all there may be, or the server shuts down",
-			mostStreams)
+			"there are %d streams of events, which is all there may be, and nobody has more of them than you; "+
+				"or the server shuts down", mostStreams)
 	}
 	defer h.hub.leave(s)
-	header := w.Header()
+	sayEvents(w.Header())
+	h.hub.tell(w, r, s)
+	return nil
+}
+
+// sayEvents says in the header of an answer that it is a stream.
+func sayEvents(header http.Header) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Accel-Buffering", "no") // of nginx in between
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	h.hub.tell(w, r, s)
-	return nil
 }
 
 // tell writes the events of a stream until somebody ends it.
@@ -197,6 +216,9 @@ func (b *hub) tell(w http.ResponseWriter, r *http.Request, s *stream) {
 			if !write([]byte(": still here\n\n")) {
 				return
 			}
+		case <-s.gone:
+			_ = write([]byte(": this stream makes room for that of somebody who has fewer\n\n")) // it ends anyway
+			return
 		case <-r.Context().Done():
 			return
 		case <-b.done:

@@ -197,13 +197,24 @@ func TestStreamsAreBounded(t *testing.T) {
 	for i := range streams {
 		streams[i] = s.follow(server.Client(), server.URL)
 	}
-	w := s.ask("GET", admin.EventsPath, "", 503, nil)
-	if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "32 streams") {
-		t.Errorf("%s", w.Body)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+admin.EventsPath, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var r admin.Refusal
+	r.Header.Set("Authorization", "Bearer "+token)
+	refused, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refused.Body.Close()
+	text, err := io.ReadAll(refused.Body)
+	if err != nil || refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" ||
+		!strings.Contains(string(text), "32 streams") {
+		t.Errorf("%d %s, error %v", refused.StatusCode, text, err)
+	}
+	var noted admin.Refusal
 	s.login(3, "192.0.2.1")
 	for _, one := range streams {
-		one.next("refusal", &r)
+		one.next("refusal", &noted)
 	}
 }

@@ -99,6 +99,15 @@ type Caller struct {
 	From string
 }
 
+// Network is whose address a caller has, as far as that is known: that of an IPv6 address is all of its /64.
+func (c Caller) Network() string {
+	a, err := netip.ParseAddr(c.From)
+	if err != nil {
+		return c.From
+	}
+	return group(a).String()
+}
+
 type callerKey struct{}
 
 // CallerOf is who was let in with a request, the zero Caller if nobody was.
