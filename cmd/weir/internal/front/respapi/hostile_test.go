@@ -358,6 +358,26 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	first.expectEnd()
 }
 
+// TestErrorsOfOddNames: what a client has sent as the name of a policy or a reservation is shown to it once between quotes.
+func TestErrorsOfOddNames(t *testing.T) {
+	c := start(t, nil).dial()
+	for name, want := range map[string]string{
+		"no\xffbody":                 `"no\xffbody"`,
+		`no "body"`:                  `"no \"body\""`,
+		"no\r\nbody":                 `"no\r\nbody"`,
+		strings.Repeat("\xff", 4096): `"` + strings.Repeat(`\xff`, 61) + `"...`,
+	} {
+		for wrong, args := range map[string][]string{
+			"-NOPOLICY there is no policy ":    {"WEIR.TAKE", name, "k"},
+			"-NOHOLD there is no reservation ": {"WEIR.CANCEL", name},
+		} {
+			if got := c.ask(args...); !strings.HasPrefix(got, wrong+want+": ") || len(got) > 4096 {
+				t.Errorf("%q: %s, want %s%s", name, got, wrong, want)
+			}
+		}
+	}
+}
+
 // TestLongRepliesAreBounded: a short command cannot make the server keep a reply of any length for a client that does not read.
 func TestLongRepliesAreBounded(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.MaxLarge = 100 << 10 })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -303,7 +302,7 @@ func (p *policyCommands) cancel(_ context.Context, w *resp.Writer, args [][]byte
 
 func settled(w *resp.Writer, id []byte, err error) {
 	if err != nil {
-		w.Error("NOHOLD there is no reservation " + strconv.Quote(excerpt(id)) +
+		w.Error("NOHOLD there is no reservation " + quoted(id) +
 			": it has expired, was settled before, or was never made")
 		return
 	}

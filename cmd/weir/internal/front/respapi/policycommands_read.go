@@ -2,7 +2,6 @@ package respapi
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ const mostNamed = 20
 func (p *policyCommands) noPolicy(name []byte) string {
 	set := p.limits.Engine().Set()
 	var b strings.Builder
-	b.WriteString("NOPOLICY there is no policy " + strconv.Quote(excerpt(name)))
+	b.WriteString("NOPOLICY there is no policy " + quoted(name))
 	for i := range set.Policies {
 		switch i {
 		case 0:

@@ -66,11 +66,37 @@ func parseSeconds(text []byte) (ns int64, ok bool) {
 	return ns, ns <= int64(algo.MaxPeriod)
 }
 
-// excerpt is the beginning of what a client has sent, for an error.
+// mostQuoted is how many bytes an error has of what a client has sent.
+const mostQuoted = 64
+
+// beginning is what an error has of what a client has sent, and what stands for the rest. No character is cut into parts.
+func beginning(text []byte) (shown []byte, rest string) {
+	if len(text) <= mostQuoted {
+		return text, ""
+	}
+	end := mostQuoted - len("...")
+	start := end
+	for start > end-utf8.UTFMax && !utf8.RuneStart(text[start]) {
+		start--
+	}
+	if r, _ := utf8.DecodeRune(text[start:]); r != utf8.RuneError {
+		end = start
+	}
+	return text[:end], "..."
+}
+
+// quoted is the beginning of a name that a client has sent, for an error: between quotes, with escapes for what cannot be shown.
+// It has less than 256 bytes.
+func quoted(text []byte) string {
+	shown, rest := beginning(text)
+	return strconv.Quote(string(shown)) + rest
+}
+
+// excerpt is the beginning of what a client has sent, for an error: as it is, if all of it can be shown.
 func excerpt(text []byte) string {
-	const most = 64
-	if len(text) > most {
-		return excerpt(text[:most-3]) + "..."
+	shown, rest := beginning(text)
+	if rest != "" {
+		return excerpt(shown) + rest
 	}
 	if !utf8.Valid(text) {
 		return strconv.QuoteToASCII(string(text))
