@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a page may take for what a test waits for. A machine that does nothing else needs a fraction of a second.
-var patience = 30 * time.Second
+var patience = 2 * time.Minute
 
 var closeBrowser = func() {}
 

@@ -70,7 +70,7 @@ func (s *server) start() {
 // post sends JSON, and answers the status, the field Weir-Refusal and the body.
 func (s *server) post(path, body string) (status int, refusal, answer string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {

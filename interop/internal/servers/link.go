@@ -89,7 +89,7 @@ func (l *Link) serve(ctx context.Context, c net.Conn) {
 		return
 	}
 	defer l.leave(c)
-	server, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", l.target)
+	server, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", l.target)
 	if err != nil {
 		return
 	}

@@ -86,7 +86,7 @@ func (r *Redis) process() *process {
 }
 
 // patience is how long a server may take for what it does in a second.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Until waits until something is so of processes that cannot be waited for otherwise.
 func Until(ctx context.Context, what string, holds func() bool) error {

@@ -54,7 +54,8 @@ type history struct {
 	closed   map[string]*totals
 	breaches []breach
 	// forge is what a test has the history tell wrongly: "minted" or "lost", once.
-	forge string
+	forge  string
+	forged bool // it has
 }
 
 // breach is a bound that does not hold, with what happened around it.
@@ -252,8 +253,15 @@ func (h *history) broke() []breach {
 	return slices.Clone(h.breaches)
 }
 
-// forged turns an answer into a wrong one, if a test asks for it.
-func (h *history) forged(p *policy, c charge, a answer) answer {
+// hasForged tells whether something was told wrongly.
+func (h *history) hasForged() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.forged
+}
+
+// falsified turns an answer into a wrong one, if a test asks for it.
+func (h *history) falsified(p *policy, c charge, a answer) answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.forge == "" || p.use != quotas {
@@ -270,10 +278,10 @@ func (h *history) forged(p *policy, c charge, a answer) answer {
 	// Others may have taken permits that nobody knows of. Then one more or less is not noticed.
 	switch {
 	case h.forge == "minted" && a.outcome == limited && all > p.limits[0].burst:
-		h.forge = ""
+		h.forge, h.forged = "", true
 		a.outcome = granted
 	case h.forge == "lost" && a.outcome == granted && all < p.limits[0].burst/2:
-		h.forge = ""
+		h.forge, h.forged = "", true
 		a.outcome, a.binding = limited, p.name
 	}
 	return a

@@ -150,7 +150,7 @@ func (n *node) start(ctx context.Context) error {
 	if err := n.configure(func(*variant) {}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	addresses, err := n.server.Start(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 type Options struct {
 	// Program is the path of weir.
 	Program string
-	// Duration is for how long there is traffic: at least 5 s.
+	// Duration is for how long there is traffic: at least 5 s. Where that is not enough to have something of each policy granted,
+	// as on a machine that is busy with something else, there is traffic for up to 3 min more.
 	Duration time.Duration
 	// Rate is how many requests are made in a second.
 	Rate float64
@@ -103,10 +104,11 @@ func random(seed, stream uint64) *rand.Rand {
 
 // flow has the traffic flow and the faults happen, and then everything heal.
 func (r *run) flow(ctx context.Context) error {
-	timed, stop := context.WithTimeout(ctx, r.o.Duration)
+	timed, stop := context.WithCancel(ctx)
 	defer stop()
 	var work sync.WaitGroup
 	var stormed error
+	work.Go(func() { r.time(timed, stop) })
 	work.Go(func() { r.traffic.run(timed, r.o.Rate, random(r.o.Seed, 1)) })
 	if len(r.o.Faults) > 0 {
 		work.Go(func() {
@@ -124,6 +126,40 @@ func (r *run) flow(ctx context.Context) error {
 		return err
 	}
 	return r.allBack(ctx)
+}
+
+// overtime is how much longer a run may last in which not everything was tried.
+const overtime = 3 * time.Minute
+
+// time ends the run when its time has come.
+func (r *run) time(ctx context.Context, stop func()) {
+	defer stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if now := time.Duration(r.clocks.now()); now >= r.o.Duration && (now >= r.o.Duration+overtime || r.tried()) {
+			return
+		}
+	}
+}
+
+// tried tells whether something was granted of each policy, and what a test wants to be noted wrongly was.
+func (r *run) tried() bool {
+	if r.o.Forge != "" && !r.history.hasForged() {
+		return false
+	}
+	sums := r.history.check(false)
+	for _, p := range r.all {
+		if t := sums[p.name]; t == nil || t.granted == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // watch samples, tells how it goes, and ends the run once a bound is broken.
