@@ -101,7 +101,7 @@ func (s *server) start() error {
 		return err
 	}
 	defer log.Close()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if s.ended == nil {
 			if failure := s.run(log); failure != nil {
 				return failure
@@ -160,7 +160,7 @@ func (s *server) bury() {
 }
 
 func (s *server) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return s.admin.PingContext(ctx)
 }

@@ -157,13 +157,13 @@ func TestStreamThatSendsTooMuchEnds(t *testing.T) {
 func TestClientObeysTheServer(t *testing.T) {
 	conn, err := grpcserver.Dial(start(t), "gold")
 	client := connected(t, conn, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
 	for range 3 {
-		if err = call(ctx, client); err != nil {
+		if err = call(t.Context(), client); err != nil {
 			t.Fatal(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
 	// The fourth has to wait for 10 s, which is more than the context allows: the refusal of the server is the answer.
 	if err = call(ctx, client); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)

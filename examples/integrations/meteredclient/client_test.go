@@ -30,10 +30,10 @@ func api(t *testing.T, asked *atomic.Int64, status int) (url string) {
 	return server.URL
 }
 
-// get sends a request that may wait for 2 s.
-func get(t *testing.T, client *http.Client, url string) (status int, err error) {
+// get sends a request that may wait.
+func get(t *testing.T, client *http.Client, url string, within time.Duration) (status int, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -63,30 +63,41 @@ func TestBurstAndThenThePace(t *testing.T) {
 			for variable, value := range c.env {
 				t.Setenv(variable, value)
 			}
-			client, err := meteredclient.New()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var asked atomic.Int64
-			url := api(t, &asked, http.StatusOK)
-			for range c.burst {
-				status, failure := get(t, client, url)
-				if failure != nil || status != http.StatusOK {
-					t.Fatal(status, failure)
-				}
-			}
-			// The next permit is 7.5 s away, and the request has 2 s: it is told so at once, and not sent.
-			start := time.Now()
-			_, err = get(t, client, url)
-			limited, ok := errors.AsType[*httplimit.LimitedError](err)
-			if !ok || limited.RetryAfter < 2*time.Second || limited.RetryAfter > 10*time.Second {
-				t.Errorf("the error is %v", err)
-			}
-			if took := time.Since(start); took > 2*time.Second || asked.Load() != c.burst {
-				t.Errorf("after %v the API was asked %d times", took, asked.Load())
+			for !burst(t, c.burst) {
+				t.Log("the machine has stood still for too long: once more")
 			}
 		})
 	}
+}
+
+// burst uses a new client, and tells whether that was fast enough to show anything.
+func burst(t *testing.T, permits int64) bool {
+	t.Helper()
+	client, err := meteredclient.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	url, began := api(t, &asked, http.StatusOK), time.Now()
+	for range permits {
+		status, failure := get(t, client, url, time.Minute)
+		if failure != nil || status != http.StatusOK {
+			t.Fatal(status, failure)
+		}
+	}
+	// The next permit is 7.5 s away, and the request has 2 s: it is told so, and not sent.
+	_, err = get(t, client, url, 2*time.Second)
+	if time.Since(began) > 2*time.Second {
+		return false
+	}
+	limited, ok := errors.AsType[*httplimit.LimitedError](err)
+	if !ok || limited.RetryAfter < 2*time.Second || limited.RetryAfter > 10*time.Second {
+		t.Errorf("the error is %v", err)
+	}
+	if asked.Load() != permits {
+		t.Errorf("the API was asked %d times", asked.Load())
+	}
+	return true
 }
 
 func TestRefusalOfTheAPIHoldsRequestsBack(t *testing.T) {
@@ -97,10 +108,10 @@ func TestRefusalOfTheAPIHoldsRequestsBack(t *testing.T) {
 	}
 	var asked atomic.Int64
 	url := api(t, &asked, http.StatusTooManyRequests)
-	if status, err := get(t, client, url); err != nil || status != http.StatusTooManyRequests {
+	if status, err := get(t, client, url, time.Minute); err != nil || status != http.StatusTooManyRequests {
 		t.Fatal(status, err)
 	}
-	if _, err := get(t, client, url); !errors.Is(err, httplimit.ErrLimited) || asked.Load() != 1 {
+	if _, err := get(t, client, url, 2*time.Second); !errors.Is(err, httplimit.ErrLimited) || asked.Load() != 1 {
 		t.Errorf("the error is %v, and the API was asked %d times", err, asked.Load())
 	}
 }
