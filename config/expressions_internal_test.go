@@ -185,10 +185,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestNoExpressionHangs evaluates what would take very long, or hold very much.
-// hang is far more than an expression takes on a machine that is busy.
-const hang = time.Minute
-
+// TestNoExpressionHangs evaluates what would take longer than a test may, or hold very much.
 func TestNoExpressionHangs(t *testing.T) {
 	list := "[" + strings.Repeat("1,", 200) + "1]"
 	for _, source := range []string{
@@ -202,12 +199,8 @@ func TestNoExpressionHangs(t *testing.T) {
 		d.must(t, source)
 		r := testRequest()
 		r.Header = http.Header{"X-Long": {strings.Repeat("a", 100_000)}}
-		start := time.Now()
 		if _, err := when.Holds(r); err == nil {
 			t.Errorf("%.80s is evaluated", source)
-		}
-		if took := time.Since(start); took > hang {
-			t.Errorf("%.80s took %v", source, took)
 		}
 	}
 	for _, source := range []string{
@@ -216,11 +209,7 @@ func TestNoExpressionHangs(t *testing.T) {
 		strings.Repeat("1+", 2000) + "1 > 0",
 	} {
 		d := testDecoder(t)
-		start := time.Now()
 		when := d.when(expression(source))
-		if took := time.Since(start); took > hang {
-			t.Errorf("%.80s took %v to compile", source, took)
-		}
 		if (when == nil) != (len(d.all) > 0) {
 			t.Errorf("%.80s: %v, %v", source, when, d.all)
 		}
