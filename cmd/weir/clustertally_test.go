@@ -38,8 +38,8 @@ func (n *tally) adjust(t *testing.T, s *server, key string, permits int, more ..
 	t.Helper()
 	args := append([]string{"adjust", "--policy", "tenant-month", "--key", key, "--permits", fmt.Sprint(permits)}, more...)
 	eventually(t, "the owner adjusts", func() bool {
-		done := false
-		text, done = s.tryQuota(args...)
+		printed, done := s.tryQuota(args...)
+		text = printed
 		if permits > 0 {
 			n.least -= int64(permits)
 		} else {
@@ -74,8 +74,8 @@ func (s *server) tryQuota(args ...string) (text string, done bool) {
 func (s *server) quota(args ...string) (text string) {
 	s.t.Helper()
 	eventually(s.t, "weir quota is answered", func() bool {
-		done := false
-		text, done = s.tryQuota(args...)
+		printed, done := s.tryQuota(args...)
+		text = printed
 		return done
 	})
 	return text

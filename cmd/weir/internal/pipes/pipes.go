@@ -1,5 +1,5 @@
-// Package pipes gives servers and their clients connections in memory. In a bubble of testing/synctest time passes only when all of
-// them wait, so that tests of time limits are exact, and need no time, on a machine that is busy or stands still.
+// Package pipes gives servers and their clients connections in memory, for tests. In a bubble of testing/synctest time passes only
+// when all of them wait, so that tests of time limits are exact, and need no time, also on a machine that is busy.
 package pipes
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Listener is a [net.Listener] whose connections have both ends in this process. They have no buffer: a write ends when the other side
-// has read all of it. All methods are safe for concurrent use.
+// Listener is a [net.Listener] whose connections have both ends in this process. They have no buffer: a write ends when the other
+// side has read all of it. All methods are safe for concurrent use.
 type Listener struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -41,8 +41,8 @@ func (l *Listener) Close() error {
 // Addr is an address that no one can connect to.
 func (*Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// Dial connects: it returns when the server has accepted the connection. It answers [net.ErrClosed] once the listener is closed, and
-// the error of ctx when that ends first.
+// Dial connects: it returns when the server has accepted the connection. It answers [net.ErrClosed] once the listener is closed,
+// and the error of ctx when that ends first.
 func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
