@@ -44,13 +44,13 @@ func (m *model) details() tea.Cmd {
 	case policiesPane:
 		for i := range m.now.Policies {
 			if p := &m.now.Policies[i]; p.Name == r.policy {
-				return m.readText("policy "+p.Name, func(w io.Writer) { admintext.Policy(w, terminal.Output{}, p) })
+				return m.readText("policy "+p.Name, r, func(w io.Writer) { admintext.Policy(w, terminal.Output{}, p) })
 			}
 		}
 	case refusalsPane:
 		for i := range m.data.refusals.Refusals {
 			if refusal := &m.data.refusals.Refusals[i]; refusal.ID == r.id {
-				return m.readText("refusal "+refusal.ID, func(w io.Writer) {
+				return m.readText("refusal "+refusal.ID, r, func(w io.Writer) {
 					admintext.Refusal(w, terminal.Output{}, refusal, time.Now())
 				})
 			}
@@ -74,12 +74,16 @@ func (m *model) known(msg *detailMsg) {
 	if m.mode != listMode {
 		return // somebody has gone on meanwhile
 	}
-	m.readText("key "+msg.key.Key, func(w io.Writer) { admintext.Key(w, terminal.Output{}, msg.key) })
+	about := &row{policy: msg.key.Policy, key: msg.key.Key, known: true}
+	m.readText("key "+msg.key.Key, about, func(w io.Writer) { admintext.Key(w, terminal.Output{}, msg.key) })
 }
 
-// readText shows what is written.
-func (m *model) readText(title string, write func(io.Writer)) tea.Cmd {
+// readText shows what is written of a row.
+func (m *model) readText(title string, about *row, write func(io.Writer)) tea.Cmd {
 	var b bytes.Buffer
 	write(&b)
-	return m.read(table.Printable(title), strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
+	cmd := m.read(table.Printable(title), strings.Split(strings.TrimRight(b.String(), "\n"), "\n"))
+	of := *about // rows go and come while it is read
+	m.page.about, m.page.pane = &of, m.pane
+	return cmd
 }

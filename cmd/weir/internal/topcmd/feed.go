@@ -28,8 +28,13 @@ type (
 		key *admin.Key
 		err error
 	}
-	// overrideMsg has what is known of a key that is to be overridden.
-	overrideMsg detailMsg
+	// overrideMsg has what is known of a key that is to be overridden, and where it was asked for.
+	overrideMsg struct {
+		key   *admin.Key
+		err   error
+		from  mode
+		about *row
+	}
 	// doneMsg is what has become of an action.
 	doneMsg struct {
 		text string

@@ -94,14 +94,18 @@ func (m *model) confirm() tea.Cmd {
 	}
 }
 
-// subject is the key that a change is about, nil if there is none; then it says so.
+// subject is the key that a change is about: that whose details are shown, or the one that is selected. It is nil if there is
+// none; then it says so.
 func (m *model) subject() *row {
-	r := m.selected()
+	r, pane := m.selected(), m.pane
+	if m.mode == textMode {
+		r, pane = m.page.about, m.page.pane
+	}
 	switch {
 	case r == nil:
 		m.say(true, "there is no key to change")
 		return nil
-	case m.pane == policiesPane:
+	case pane == policiesPane:
 		m.say(true, "a change is of a key: Enter lists those of the policy")
 		return nil
 	case !r.known:
@@ -183,17 +187,17 @@ func (m *model) override() tea.Cmd {
 		return nil
 	}
 	m.say(false, "asking the server ...")
-	ctx, client, policy, key := m.ctx, m.client, r.policy, r.key
+	ctx, client, policy, key, from, about := m.ctx, m.client, r.policy, r.key, m.mode, m.page.about
 	return func() tea.Msg {
 		k, err := keyOf(ctx, client, policy, key)
-		return overrideMsg{k, err}
+		return overrideMsg{k, err, from, about}
 	}
 }
 
 // overriding shows the form of an override: the limits that hold for the key now, and its lockout if there is one, which goes on
 // unless it is ended too.
 func (m *model) overriding(msg *overrideMsg) tea.Cmd {
-	if m.mode != listMode {
+	if m.mode != msg.from || m.mode == textMode && m.page.about != msg.about {
 		return nil // somebody has gone on meanwhile
 	}
 	if msg.err != nil {

@@ -80,13 +80,17 @@ func init() { //nolint:gochecknoinits // help is one of the bindings, and lists 
 		{[]string{"S"}, "S", "sort the other way round", listMode, (*model).sortBack, ""},
 		{[]string{"/"}, "/", "show only rows with some text", listMode, (*model).beginFilter, "filter"},
 		{[]string{"p", "space"}, "p Space", "pause, or go on", listMode, (*model).pause, "pause"},
-		{[]string{"u"}, "u", "unlock: let the key in again", listMode, (*model).unlock, "unlock"},
+		{[]string{"u"}, "u", "unlock: let the key in again", listMode | textMode, (*model).unlock, "unlock"},
 		{
 			[]string{"o"},
-			"o", "override: make another limit hold for the key for a while", listMode,
+			"o", "override: make another limit hold for the key for a while", listMode | textMode,
 			(*model).override, "override",
 		},
-		{[]string{"r"}, "r", "restore: make the limits of the policy hold for the key again", listMode, (*model).restore, ""},
+		{
+			[]string{"r"},
+			"r", "restore: make the limits of the policy hold for the key again", listMode | textMode,
+			(*model).restore, "",
+		},
 		{[]string{escKey}, "Esc", "show all rows again; from keys back to policies", listMode, (*model).back, ""},
 
 		{[]string{escKey, enterKey, "?", "f1", "d"}, "Esc Enter ? F1 d", "back to the list", textMode, (*model).backToList, ""},

@@ -73,6 +73,8 @@ type page struct {
 	title string
 	lines []string
 	top   int
+	about *row // whose details it is, nil if it is help
+	pane  int  // of the row
 }
 
 func newModel(client *admin.Client) *model {

@@ -60,6 +60,7 @@ var (
 	inHelp   = shown("?", "In a list:")
 	inFilter = shown("/", "filter: ", "ten", "filter: ten")
 	inForm   = shown("3", ">   4m", "o", "override 192.0.2.7 of login")
+	inKey    = shown("2", "> 192.0.2.7", "enter", `key "192.0.2.7" of policy login`)
 	asked    = shown("3", ">   4m", "u", "unlock 192.0.2.7 of login", "a reason\r", "Do it? y or n")
 )
 
@@ -121,6 +122,9 @@ func tried() map[mode]map[string]pressed {
 		textMode: {
 			"esc": {inHelp, backInList}, "enter": {inHelp, backInList}, "?": {inHelp, backInList}, "f1": {inHelp, backInList},
 			"d": {inHelp, backInList}, "q": {inHelp, ended}, "ctrl+c": {inHelp, ended},
+			"u":    {inKey, seen("unlock 192.0.2.7 of login", "> reason")},
+			"o":    {inKey, seen("override 192.0.2.7 of login", "> limit 1m", "5/min, burst 5", "limit 1h", "20/h", "10m", "reason")},
+			"r":    {inKey, seen("restore 192.0.2.7 of login", "> reason")},
 			"down": {inHelp, gone("In a list:")}, "j": {inHelp, gone("In a list:")},
 			"up":     {then(inHelp, without("j")), seen("In a list:")},
 			"k":      {then(inHelp, without("j")), seen("In a list:")},
@@ -426,6 +430,41 @@ func TestRefusalInDetail(t *testing.T) {
 	s.Shows("[5 refusals]", "ref003")
 	s.Press("u")
 	s.Shows("unlock 192.0.2.7 of login")
+}
+
+// TestChangeFromDetails: what is changed is the key whose details are read, also when the list has gone on behind them. Help and
+// policies have none.
+func TestChangeFromDetails(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	s := start(t, 100, 30, nil, "--server", f.server.URL, "--pane", "lockouts")
+	s.Shows("> ", "192.0.2.7")
+	s.Press("enter")
+	s.Shows(`key "192.0.2.7" of policy login`, "u unlock  o override")
+	f.change(func(f *fake) {
+		f.lockouts = []admin.Lockout{{Policy: "login", Key: "192.0.2.99", For: 1000}}
+		f.overview.Config.Version++
+	})
+	s.Press("u")
+	s.Shows("unlock 192.0.2.7 of login", "> reason")
+	s.Press("let in\r")
+	s.Shows("Do it? y or n")
+	s.Press("y")
+	s.Shows("192.0.2.7 of login is let in again", "[3 lockouts]", "192.0.2.99")
+	if done := f.done(); !slices.Equal(done, []string{admin.UnlockPath + " login 192.0.2.7 let in"}) {
+		t.Errorf("%q", done)
+	}
+	s.Press("1", "d")
+	s.Shows("policy login: enforce", "Esc back")
+	s.Lacks("u unlock")
+	s.Press("o")
+	s.Shows("a change is of a key: Enter lists those of the policy")
+	s.Press("esc")
+	s.Shows("p pause")
+	s.Press("?")
+	s.Shows("In a list:")
+	s.Press("o")
+	s.Shows("there is no key to change")
 }
 
 // TestServerRestarts: while the server is gone that is said, and when it is back all goes on.

@@ -229,6 +229,9 @@ func (m *model) filterLine() (string, *tea.Cursor) {
 func (m *model) hint() string {
 	switch m.mode {
 	case textMode:
+		if m.page.about != nil && m.page.about.known {
+			return "Esc back  ↑ ↓ more  u unlock  o override  r restore"
+		}
 		return "Esc back  ↑ ↓ more"
 	case formMode:
 		return "Enter next  Tab Shift-Tab other field  Esc change nothing"
