@@ -1,5 +1,5 @@
-// Package pipes gives servers and their clients connections in memory, for tests. In a bubble of testing/synctest time passes only
-// when all of them wait, so that tests of time limits are exact, and need no time, also on a machine that is busy.
+// Package pipes gives servers and their clients connections in memory, for tests. In a bubble of testing/synctest time passes
+// only when all of them wait, so that tests of time limits are exact, and need no time, also on a machine that is busy.
 package pipes
 
 import (
