@@ -19,7 +19,7 @@ func TestErrorsShowNames(t *testing.T) {
 		strings.Repeat("k", 65):           `"` + strings.Repeat("k", 61) + `"...`,
 		strings.Repeat("k", 4096):         `"` + strings.Repeat("k", 61) + `"...`,
 		strings.Repeat("ü", 4096):         `"` + strings.Repeat("ü", 30) + `"...`,
-		strings.Repeat("語", 4096):         `"` + strings.Repeat("語", 20) + `"...`,
+		strings.Repeat("€", 4096):         `"` + strings.Repeat("€", 20) + `"...`,
 		strings.Repeat("\U0001F600", 100): `"` + strings.Repeat("\U0001F600", 15) + `"...`,
 		strings.Repeat("\xff", 4096):      `"` + strings.Repeat(`\xff`, 61) + `"...`,
 		strings.Repeat("\x80", 4096):      `"` + strings.Repeat(`\x80`, 61) + `"...`,
