@@ -15,7 +15,8 @@
 // # Spans
 //
 // A decision of an engine is a span of kind internal named "rate_limit", with when it began and ended, if the request belongs
-// to a trace that is sampled: see [Spans]. A refusal is no error; a decision that a store could not be asked about is one.
+// to a trace that is sampled: see [Spans]. A refusal is no error; a decision that a store could not be asked about is one. The
+// ID of a refusal has 16 hexadecimal digits, as weir serve tells it to clients.
 //
 // # Cost
 //

@@ -20,11 +20,12 @@ const scope = "github.com/weirhq/weir/weirotel"
 // Instruments record what engines decide: they are their [policy.Observer], and watch their reports. All methods are safe for
 // concurrent use.
 type Instruments struct {
-	spans  Spans
-	hash   func(string) string
-	tracer trace.Tracer
-	meter  metric.Meter
-	sets   *sets
+	spans    Spans
+	hash     func(string) string
+	ruleName func(rule string) string
+	tracer   trace.Tracer
+	meter    metric.Meter
+	sets     *sets
 
 	requests    metric.Int64Counter
 	leases      metric.Int64UpDownCounter
@@ -58,7 +59,7 @@ func New(o Options) (*Instruments, error) {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
 	i := &Instruments{
-		spans: o.Spans, hash: o.Hash, sets: newSets(),
+		spans: o.Spans, hash: o.Hash, ruleName: o.RuleName, sets: newSets(),
 		tracer: o.TracerProvider.Tracer(scope), meter: o.MeterProvider.Meter(scope),
 	}
 	var errs [4]error

@@ -250,19 +250,22 @@ func TestSpans(t *testing.T) {
 		verdict *policy.Verdict
 		context func(context.Context) context.Context
 		hash    func(string) string
+		rule    func(string) string
 		want    string // "" for no span
 	}{
 		"no trace":      {verdict: refusal},
 		"not sampled":   {verdict: refusal, context: func(ctx context.Context) context.Context { return remote(ctx, 0) }},
 		"no context":    {verdict: refusal, context: func(context.Context) context.Context { return nil }},
 		"none":          {spans: weirotel.SpansNone, verdict: refusal, context: func(ctx context.Context) context.Context { return remote(ctx, trace.FlagsSampled) }},
-		"a sampled one": {verdict: refusal, context: func(ctx context.Context) context.Context { return remote(ctx, trace.FlagsSampled) }, want: "cost=2 limit=p permits=10 policy=p reason=limited refusal_id=77 remaining=0 result=refused retry_after=1.5 rule=a rule"},
-		"all, hashed":   {spans: weirotel.SpansAll, verdict: refusal, hash: hash, want: "cost=2 key_hash=hash of 18 limit=p permits=10 policy=p reason=limited refusal_id=77 remaining=0 result=refused retry_after=1.5 rule=a rule"},
+		"a sampled one": {verdict: refusal, context: func(ctx context.Context) context.Context { return remote(ctx, trace.FlagsSampled) }, want: "cost=2 limit=p permits=10 policy=p reason=limited refusal_id=000000000000004d remaining=0 result=refused retry_after=1.5 rule=a rule"},
+		"all, hashed":   {spans: weirotel.SpansAll, verdict: refusal, hash: hash, want: "cost=2 key_hash=hash of 18 limit=p permits=10 policy=p reason=limited refusal_id=000000000000004d remaining=0 result=refused retry_after=1.5 rule=a rule"},
 		"a store":       {spans: weirotel.SpansAll, verdict: away, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused rule=a rule, Error"},
+		"another rule":  {spans: weirotel.SpansAll, verdict: away, rule: func(r string) string { return "not " + r }, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused rule=not a rule, Error"},
+		"no rule":       {spans: weirotel.SpansAll, verdict: away, rule: func(string) string { return "" }, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused, Error"},
 		"no limit":      {spans: weirotel.SpansAll, verdict: &policy.Verdict{Allowed: true, Binding: -1}, want: "result=unlimited"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			i, r := record(t, weirotel.Options{Spans: c.spans, Hash: c.hash})
+			i, r := record(t, weirotel.Options{Spans: c.spans, Hash: c.hash, RuleName: c.rule})
 			ctx := t.Context()
 			if c.context != nil {
 				ctx = c.context(ctx)

@@ -105,6 +105,14 @@ func isCheck(rule string) bool { return strings.HasPrefix(rule, checkRule) }
 // IsCheckRule tells whether a rule is one for the checks of a policy, which is not told to anybody.
 func IsCheckRule(rule string) bool { return isCheck(rule) }
 
+// RuleName is the name of a rule as it is told: "" for those of checks, which nobody has written.
+func RuleName(rule string) string {
+	if isCheck(rule) {
+		return ""
+	}
+	return rule
+}
+
 // ProtocolOf is the protocol of a request as it is told, and whether it is a check, of which nothing else is known.
 func ProtocolOf(r *policy.Request) (protocol string, check bool) {
 	if r.Protocol == checkProtocol {

@@ -42,9 +42,16 @@ func (a *attempts) failed(cause string, mistakes []string) {
 	a.lastAttempt, a.lastCause, a.mistakes = time.Now(), cause, mistakes[:min(len(mistakes), mostTold)]
 }
 
+// Report answers that of the engine. The rules for checks are left out.
+func (l *Limits) Report() policy.Report {
+	r := l.engine.Report()
+	r.Rules = slices.DeleteFunc(slices.Clone(r.Rules), func(r policy.RuleReport) bool { return isCheck(r.Name) })
+	return r
+}
+
 // Status answers the state. The rules for checks are left out.
 func (l *Limits) Status() Status {
-	s := Status{File: l.name(), Report: l.engine.Report()}
+	s := Status{File: l.name(), Report: l.Report()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.Reloads, s.Refused, s.LastCause = l.attempts.reloads, l.attempts.refused, l.attempts.lastCause
@@ -52,6 +59,5 @@ func (l *Limits) Status() Status {
 	if len(s.Mistakes) > 0 {
 		s.LastError = s.Mistakes[0]
 	}
-	s.Rules = slices.DeleteFunc(slices.Clone(s.Rules), func(r policy.RuleReport) bool { return isCheck(r.Name) })
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/fleet"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 	"github.com/weirhq/weir/policy"
 )
@@ -230,5 +231,27 @@ func TestOTLPFlags(t *testing.T) {
 	}
 	if _, err := metrics.New(metrics.Options{OTLP: metrics.OTLP{Endpoint: "http://127.0.0.1:1", Keys: "hashed"}}); err == nil {
 		t.Error("hashes without a hash")
+	}
+}
+
+// TestSpansOfChecks: the span of a check has its policy, and no rule that nobody has written.
+func TestSpansOfChecks(t *testing.T) {
+	to := collect(t)
+	m, err := metrics.New(metrics.Options{OTLP: metrics.OTLP{Endpoint: to.URL, Interval: time.Hour, Traces: "all"}})
+	fatal(t, err)
+	l := limits(t, policy.EngineOptions{Observer: m.Observer()})
+	fatal(t, m.Start(metrics.Sources{Limits: l, Status: func() map[string]any { return nil }}))
+	var check policy.Request
+	live.CheckRequest(t.Context(), &check, []byte("login"), []byte("k"), 1)
+	var v policy.Verdict
+	l.Engine().DebitAll(t.Context(), []*policy.Request{&check}, &v)
+	fatal(t, m.Close(t.Context()))
+	for text, want := range map[string]bool{"login": true, "rate_limiting.rule": false, "weir-check": false} {
+		if to.has("/v1/traces", text) != want {
+			t.Errorf("the spans have %q: %t", text, !want)
+		}
+	}
+	if to.has("/v1/metrics", "weir-check") {
+		t.Error("the metrics have the rule of a check")
 	}
 }
