@@ -33,10 +33,10 @@ func buildAndRun(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	plain = filepath.Join(dir, "weir")
 	program = plain
-	err = build(plain)
+	err = build(plain, false)
 	if raceDetector && err == nil {
 		program = filepath.Join(dir, "race", "weir")
-		err = build(program, "-race")
+		err = build(program, true)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "building the program:", err)
@@ -45,12 +45,18 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// build builds the program, with what other checks of the repository have built before.
-func build(path string, flags ...string) error {
-	cmd := exec.CommandContext(context.Background(), "go", append(append([]string{"build", "-o", path}, flags...), ".")...)
-	if len(flags) == 0 {
-		cmd.Env = append(os.Environ(), "GOWORK=off")
+// build builds the program, with what other checks of the repository have built before, and as the same bytes each time unless it has
+// the race detector.
+func build(path string, race bool, environment ...string) error {
+	args := []string{"build", "-o", path}
+	if race {
+		args = append(args, "-race")
+	} else {
+		args = append(args, "-buildvcs=false", "-ldflags=-buildid=")
+		environment = append(environment, "GOWORK=off")
 	}
+	cmd := exec.CommandContext(context.Background(), "go", append(args, ".")...)
+	cmd.Env = append(os.Environ(), environment...)
 	cmd.Stderr = os.Stderr
 	return cmd.Run()
 }
