@@ -70,7 +70,7 @@ type Log struct {
 	torn    bool               // a part of it may have been
 	omitted int                // failed logins
 	changes uint64             // entries that are no failed logins
-	errors  uint64             // entries that could not be written
+	errors  uint64             // how often an entry could not be written
 }
 
 // numbered is an entry with its number, from 1.
@@ -79,7 +79,14 @@ type numbered struct {
 	entry  admin.AuditEntry
 }
 
-// Counts are how many changes were noted, and how many entries could not be written to the file.
+// Failing tells whether the file could not be written when that was tried last: so nothing can be changed.
+func (l *Log) Failing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken != nil
+}
+
+// Counts are how many changes were noted, and how often an entry could not be written to the file: each try counts.
 func (l *Log) Counts() (changes, unwritten uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,27 +162,29 @@ func (l *Log) Begin(e admin.AuditEntry) error {
 	if l.file == nil {
 		return nil
 	}
-	if l.broken != nil {
+	e.Time, e.Result = time.Now().UTC(), Begun
+	return l.append(&e)
+}
+
+// append writes an entry to the file. After one that could not be written it is first said there that entries are missing.
+func (l *Log) append(e *admin.AuditEntry) error {
+	before := l.broken
+	if before != nil {
 		l.broken = l.write(&admin.AuditEntry{
 			Time: time.Now().UTC(), Who: "server", Action: Start, Result: OK, Detail: "entries are missing",
 		})
-		if l.broken != nil {
-			return l.broken
-		}
 	}
-	e.Time, e.Result = time.Now().UTC(), Begun
-	err := l.write(&e)
-	if err != nil {
-		l.fail(err)
+	if l.broken == nil {
+		l.broken = l.write(e)
 	}
-	return err
-}
-
-// fail notes that an entry could not be written.
-func (l *Log) fail(err error) {
-	l.broken = err
+	if l.broken == nil {
+		return nil
+	}
 	l.errors++
-	l.log.Error("the audit log cannot be written, nothing can be changed until it can", "error", err.Error())
+	if before == nil { // or it was said
+		l.log.Error("the audit log cannot be written, nothing can be changed until it can", "error", l.broken.Error())
+	}
+	return l.broken
 }
 
 // Add adds an entry, with the time of now if it has none.
@@ -205,9 +214,7 @@ func (l *Log) Add(e admin.AuditEntry) {
 	l.keep(e)
 	l.log.Info("audit", "who", e.Who, "from", e.From, "action", e.Action, "policy", e.Policy, "key", e.Key, "detail", e.Detail,
 		"reason", e.Reason, "result", e.Result)
-	if err := l.write(&e); err != nil {
-		l.fail(err)
-	}
+	_ = l.append(&e) // which has told the log of the server
 }
 
 // keep keeps an entry in memory, in the place of the oldest one. Of many failed logins it is the oldest of them.

@@ -199,8 +199,8 @@ func TestNothingIsChangedUnnoticed(t *testing.T) {
 		}
 	}
 	l.Add(large) // somebody was quicker
-	if changes, unwritten := l.Counts(); changes != 2 || unwritten != 2 || len(l.Last(5)) != 2 {
-		t.Errorf("%d changes, %d of them not written, %d in memory", changes, unwritten, len(l.Last(5)))
+	if changes, unwritten := l.Counts(); changes != 2 || unwritten != 3 || len(l.Last(5)) != 2 || !l.Failing() {
+		t.Errorf("%d changes, not written %d times, %d in memory", changes, unwritten, len(l.Last(5)))
 	}
 	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,37 @@ func TestNothingIsChangedUnnoticed(t *testing.T) {
 	if err := l.Begin(large); err != nil {
 		t.Error(err)
 	}
-	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || got[1].Result != auditlog.Begun {
+	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || got[1].Result != auditlog.Begun || l.Failing() {
+		t.Errorf("%.300v", got)
+	}
+}
+
+// TestLogIsWrittenAgain: what is noted, such as a failed login, ends a failure as a change does, and tells of it. Of each failure
+// the log of the server has one line.
+func TestLogIsWrittenAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	path := filepath.Join(dir, "audit.log")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	l := open(t, auditlog.Options{Path: path, Megabytes: 1, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	large := admin.AuditEntry{Action: auditlog.LoginFailed, Who: strings.Repeat("d", 600_000)}
+	l.Add(large)
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		l.Add(large)
+	}
+	if _, unwritten := l.Counts(); unwritten != 5 || !l.Failing() || strings.Count(said.String(), "cannot be written") != 1 {
+		t.Errorf("not written %d times, failing %v", unwritten, l.Failing())
+	}
+	if err := errors.Join(os.Remove(dir), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(admin.AuditEntry{Action: auditlog.LoginFailed})
+	if got := lines(t, path); len(got) != 2 || got[0].Detail != "entries are missing" || l.Failing() {
 		t.Errorf("%.300v", got)
 	}
 }

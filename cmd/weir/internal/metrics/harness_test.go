@@ -72,7 +72,7 @@ func everything(t *testing.T, l *live.Limits) metrics.Sources {
 		},
 		Rejected: func() int64 { return 4 }, Reservations: held.Len,
 		Admin: func() metrics.Admin {
-			return metrics.Admin{Requests: 5, Unauthorized: 6, Limited: 7, Changes: 8, AuditErrors: 9, Streams: 10}
+			return metrics.Admin{Requests: 5, Unauthorized: 6, Limited: 7, Changes: 8, AuditErrors: 9, AuditFailing: true, Streams: 10}
 		},
 		Refusals: func() (noted, missed uint64) { return 11, 12 },
 		TLS: &tls.Config{

@@ -40,6 +40,7 @@ func TestMetricsOfServer(t *testing.T) {
 		"weir_admin_requests_total{result=limited}":                            7,
 		"weir_admin_changes_total{}":                                           8,
 		"weir_audit_log_errors_total{}":                                        9,
+		"weir_audit_log_failing{}":                                             1,
 		"weir_admin_event_streams{}":                                           10,
 		"weir_refusals_total{result=noted}":                                    11,
 		"weir_refusals_total{result=missed}":                                   12,

@@ -122,8 +122,13 @@ var ofServer = []family{
 	},
 	{
 		name: "weir_audit_log_errors_total", kind: counter,
-		help: "Entries of the audit log that could not be written to its file.",
+		help: "How often an entry of the audit log could not be written to its file, each try counted.",
 		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.AuditErrors)) },
+	},
+	{
+		name: "weir_audit_log_failing", kind: gauge,
+		help: "1 if the audit log could not be written when that was tried last, and so nothing can be changed; 0 otherwise.",
+		each: func(n *snapshot, emit emitter) { emit(truth(n.admin.AuditFailing)) },
 	},
 	{
 		name: "weir_refusals_total", kind: counter, labels: []string{result},

@@ -35,9 +35,11 @@ type Admin struct {
 	Requests     uint64
 	Unauthorized uint64
 	Limited      uint64
-	// Changes counts what was changed, and AuditErrors the entries of the audit log that could not be written.
-	Changes     uint64
-	AuditErrors uint64
+	// Changes counts what was changed, and AuditErrors how often an entry of the audit log could not be written. AuditFailing
+	// tells whether that was so the last time.
+	Changes      uint64
+	AuditErrors  uint64
+	AuditFailing bool
 	// Streams is how many streams of events are open.
 	Streams int
 }

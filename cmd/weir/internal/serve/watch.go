@@ -74,7 +74,7 @@ func (s *serving) adminCounts() metrics.Admin {
 	changes, unwritten := s.audit.Counts()
 	return metrics.Admin{
 		Requests: c.Entered, Unauthorized: c.Unauthorized, Limited: c.Limited, Changes: changes, AuditErrors: unwritten,
-		Streams: s.admin.Streams(),
+		AuditFailing: s.audit.Failing(), Streams: s.admin.Streams(),
 	}
 }
 
