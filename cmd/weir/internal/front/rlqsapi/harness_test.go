@@ -55,6 +55,10 @@ func serve(t *testing.T, set *policy.Set) *server {
 	return serveWith(t, set, rlqsapi.Options{Grace: 2 * time.Second})
 }
 
+// tooLittle is a grace within which nobody can read a message.
+const tooLittle = 2 * time.Millisecond
+
+// serveWith has a server that is patient, unless its grace is tooLittle.
 func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	t.Helper()
 	s := &server{t: t, clock: weir.NewManualClock(0), log: &lines{}}
@@ -70,6 +74,9 @@ func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Grace != tooLittle {
+		s.service.Patient()
 	}
 	g := grpc.NewServer()
 	ratelimitquotav3.RegisterRateLimitQuotaServiceServer(g, s.service)

@@ -38,8 +38,9 @@ type Options struct {
 type Service struct {
 	ratelimitquotav3.UnimplementedRateLimitQuotaServiceServer
 
-	o     Options
-	clock weir.Clock
+	o        Options
+	clock    weir.Clock
+	patience time.Duration // how long a message may wait here
 
 	mu       sync.Mutex
 	ledger   *quotashare.Ledger
@@ -89,6 +90,7 @@ func New(o Options) (*Service, error) {
 	if s.o.Grace == 0 {
 		s.o.Grace = time.Second
 	}
+	s.patience = s.o.Grace / 2
 	return s, nil
 }
 

@@ -283,7 +283,7 @@ func TestClose(t *testing.T) {
 
 // TestSlowReader: the stream of a proxy that does not read what it is sent ends, as nobody knows when it would read it.
 func TestSlowReader(t *testing.T) {
-	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{Grace: 2 * time.Millisecond})
+	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{Grace: tooLittle})
 	a := s.connect()
 	for i := range 500 {
 		if a.stream.Send(usage(map[string]string{"k": strings.Repeat("x", 3000) + strconv.Itoa(i)}, 0, 1, 0)) != nil {

@@ -146,7 +146,7 @@ func (st *stream) write(c connection) error {
 }
 
 // late tells whether a message has waited for longer than it may.
-func (s *Service) late(at time.Time) bool { return time.Since(at) > s.o.Grace/2 }
+func (s *Service) late(at time.Time) bool { return time.Since(at) > s.patience }
 
 // read takes reports until the connection ends.
 func (st *stream) read(c connection) {
