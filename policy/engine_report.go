@@ -60,21 +60,31 @@ func (p *livePolicy) report(now int64) PolicyReport {
 	return r
 }
 
-// limited is what the limits of this process count: sums, except that requests are untracked by all limits at a time.
+// limited is what the limits of this process count: sums, except that requests are untracked by all limits at a time, and that
+// keys are those of the limit whose table is nearest to being full, as one that is full is what refuses requests.
 func (p *livePolicy) limited() (sum weir.KeyedStats) {
 	for i := range p.limits {
 		if p.shared {
 			break
 		}
 		st := p.limits[i].state.limiter.Stats()
-		sum.Keys += st.Keys
-		sum.MaxKeys += st.MaxKeys
+		if fuller(st.Keys, st.MaxKeys, sum.Keys, sum.MaxKeys) {
+			sum.Keys, sum.MaxKeys = st.Keys, st.MaxKeys
+		}
 		sum.Queued += st.Queued
 		sum.Waiters += st.Waiters
 		sum.Untracked = max(sum.Untracked, st.Untracked)
 		sum.Forgiven += min(st.Forgiven, math.MaxInt64-sum.Forgiven)
 	}
 	return sum
+}
+
+// fuller tells whether a table of keys is nearer to being full than another one, which has no room for any if it is none.
+func fuller(keys, most, otherKeys, otherMost int64) bool {
+	if otherMost == 0 {
+		return true
+	}
+	return float64(keys)*float64(otherMost) > float64(otherKeys)*float64(most)
 }
 
 // addCapped is a sum that ends at the largest int64.

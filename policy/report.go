@@ -54,9 +54,10 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Unavailable uint64 `json:"unavailable,omitempty"`
 	Expired     uint64 `json:"expired,omitempty"`
 	Unsettled   uint64 `json:"unsettled,omitempty"`
-	// Keys is how many keys its limits track, MaxKeys how many they may, Queued how many permits are waited for, Waiters by how
-	// many requests, Locked how many keys are shut out. Of limits in a store they are 0, except for Locked, which is of this
-	// process.
+	// Keys is how many keys are tracked by the limit whose table is nearest to being full, each limit having one of its own, and
+	// MaxKeys how many that may track: so also one full table among several is seen (TestReportOfTheFullestTable). Queued is
+	// how many permits are waited for, Waiters by how many requests, in the queues of all limits, Locked how many keys are shut
+	// out. Of limits in a store they are 0, except for Locked, which is of this process.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Queued  int64 `json:"queued"`

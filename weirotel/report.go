@@ -31,9 +31,9 @@ var ofEngine = []observation[policy.Report]{
 		func(p *policy.PolicyReport) uint64 { return p.Untracked }),
 	policyCount("table_full", "Requests that were refused as the table of keys was full.",
 		func(p *policy.PolicyReport) uint64 { return p.Full }),
-	policyNow("keys", "{key}", "Keys that the limits of a policy track in this process.",
+	policyNow("keys", "{key}", "Keys that are tracked in this process by the limit of a policy whose table is nearest to being full.",
 		func(p *policy.PolicyReport) int64 { return p.Keys }),
-	policyNow("max_keys", "{key}", "Keys that the limits of a policy may track in this process.",
+	policyNow("max_keys", "{key}", "Keys that this limit may track in this process.",
 		func(p *policy.PolicyReport) int64 { return p.MaxKeys }),
 	{
 		name: "weir.rate_limiting.queued_requests", unit: ofRequests, now: true,

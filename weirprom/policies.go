@@ -69,12 +69,12 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_keys", kind: gauge, labels: byPolicy,
-		help: "Keys that the limits of the policy track in this process.",
+		help: "Keys that are tracked in this process by the limit of the policy whose table is nearest to being full.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Keys }),
 	},
 	{
 		name: "weir_policy_max_keys", kind: gauge, labels: byPolicy,
-		help: "Keys that the limits of the policy may track in this process, 0 if they are kept in a store.",
+		help: "Keys that this limit may track in this process, 0 if the policy is kept in a store.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.MaxKeys }),
 	},
 	{

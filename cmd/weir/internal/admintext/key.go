@@ -80,6 +80,9 @@ func quoted(key string) string {
 	if key == "" {
 		return "(none)"
 	}
+	if plain := `"` + key + `"`; !strings.Contains(key, `"`) && table.Printable(plain) == plain {
+		return plain // as tables have it, though there are backslashes in it
+	}
 	return strconv.Quote(key)
 }
 

@@ -92,6 +92,17 @@ func Kept(p *admin.Policy) string {
 	return p.Consistency.String()
 }
 
+// nearlyFull is from how much on a table of keys is said to be full, in percent.
+const nearlyFull = 90
+
+// Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left.
+func Tracked(p *admin.Policy) string {
+	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
+		return table.Number(p.Keys)
+	}
+	return fmt.Sprintf("%s (%d%% full)", table.Number(p.Keys), 100*p.Keys/p.MaxKeys)
+}
+
 // Policies writes a table of policies.
 func Policies(w io.Writer, out terminal.Output, all []admin.Policy) {
 	if len(all) == 0 {
@@ -102,7 +113,7 @@ func Policies(w io.Writer, out terminal.Output, all []admin.Policy) {
 	for i := range all {
 		p := &all[i]
 		rows = append(rows, []string{
-			table.Number(p.Granted), table.Number(p.Refused), table.Number(p.Queued), table.Number(p.Keys),
+			table.Number(p.Granted), table.Number(p.Refused), table.Number(p.Queued), Tracked(p),
 			table.Number(p.Locked), table.Number(p.Overridden), p.Name, Mode(p), Kept(p), Limits(p.Limits),
 		})
 	}
@@ -200,8 +211,12 @@ func Policy(w io.Writer, out terminal.Output, p *admin.Policy) {
 	}
 	fmt.Fprintf(w, "  %s admitted, %s refused, %s of them shut out, %s could not be told\n", table.Number(p.Granted),
 		table.Number(p.Refused), table.Number(p.LockedOut), table.Number(p.Failed))
-	fmt.Fprintf(w, "  %s of %s keys, %s permits waited for, %s keys shut out, %s overridden\n", table.Number(p.Keys),
-		table.Number(p.MaxKeys), table.Number(p.Queued), table.Number(p.Locked), table.Number(p.Overridden))
+	where := ""
+	if len(p.Limits) > 1 && p.MaxKeys > 0 {
+		where = " in the fullest table of its limits"
+	}
+	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys shut out, %s overridden\n", table.Number(p.Keys),
+		table.Number(p.MaxKeys), where, table.Number(p.Queued), table.Number(p.Locked), table.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
 		fmt.Fprintf(w, "  %s admitted and %s refused as there was no room for another key\n", table.Number(p.Untracked),
 			table.Number(p.Full))

@@ -165,8 +165,16 @@ func policyRows(m *model) []row {
 		rows = append(rows, row{
 			id: p.Name, policy: p.Name, alarm: p.Locked > 0 || r.refused > 0,
 			cells: []cell{
-				text(p.Name), rate(r.admitted), rate(r.refused), count(p.Queued), count(p.Keys), count(p.Locked),
-				text(admintext.Mode(p)), count(p.Refused), count(p.Granted), text(admintext.Limits(p.Limits)),
+				text(p.Name),
+				rate(r.admitted),
+				rate(r.refused),
+				count(p.Queued),
+				{admintext.Tracked(p), float64(p.Keys)},
+				count(p.Locked),
+				text(admintext.Mode(p)),
+				count(p.Refused),
+				count(p.Granted),
+				text(admintext.Limits(p.Limits)),
 			},
 		})
 	}

@@ -69,7 +69,7 @@ func reportText(r *admin.Report) string {
 		line("Lockout", p.Lockout)
 	}
 	line("Fail", p.Fail)
-	line("Keys", fmt.Sprintf("%d of %d", p.Keys, p.MaxKeys))
+	line("Keys", fmt.Sprintf("%d of %d", p.Keys, p.MaxKeys)) // of the limit whose table is nearest to being full
 	line("Queued", p.Queued)
 	line("Locked", p.Locked)
 	line("Overridden", p.Overridden)

@@ -86,7 +86,7 @@ function top(place, { params, signal }) {
       ['10000', '10,000 keys'],
     ],
   });
-  const exact = input({ name: 'key', label: 'Key, exactly', kind: 'search', narrow: true, longest: 1024 });
+  const exact = input({ name: 'key', label: 'Key, exactly', kind: 'search', narrow: true, longest: 4096 });
   const form = h('form.bar', policy.row, many.row, exact.row, h('button', { type: 'submit' }, 'Show the key'));
   form.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -157,7 +157,7 @@ function kept(p) {
   if (!p.keys) return 'No key is tracked: all have their whole limit.';
   const most = p.max_keys ? ` of at most ${count(p.max_keys)}` : '';
   // Each limit has a table of its own, in which a key has a place.
-  const where = p.limits.length > 1 ? ` in ${p.limits.length} limits, each of which counts its own,` : '';
+  const where = p.limits.length > 1 ? ` in the fullest table of its ${p.limits.length} limits,` : '';
   return `Tracked: ${count(p.keys)} keys${where}${most}.`;
 }
 

@@ -44,7 +44,7 @@ function list(place, { signal }) {
       { title: 'Refused/s', number: true, sort: (p) => now(p.name, 'refused') ?? 0, cell: (p) => rate(now(p.name, 'refused')) },
       { title: 'Granted', number: true, sort: (p) => p.granted, cell: (p) => count(p.granted) },
       { title: 'Refused', number: true, sort: (p) => p.refused, cell: (p) => count(p.refused) },
-      { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => count(p.keys) },
+      { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => tracked(p) },
       { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => count(p.queued) },
       { title: 'Shut out', number: true, sort: (p) => p.locked, cell: (p) => count(p.locked) },
     ],
@@ -52,6 +52,19 @@ function list(place, { signal }) {
   fill(place, h('div.bar', only.row), rows.element);
   const draw = (o) => rows.update(o.policies.filter((p) => p.name.includes(only.value())));
   each(signal, draw);
+}
+
+// tracked is how many keys are in the fullest table of a policy, and how full that is if little room is left.
+function tracked(p) {
+  const nearlyFull = p.max_keys && p.keys >= 0.9 * p.max_keys;
+  return nearlyFull ? `${count(p.keys)} (${share(p.keys, p.max_keys)} full)` : count(p.keys);
+}
+
+// most says how many keys there may be. Each limit has a table of its own; the numbers are those of the fullest one.
+function most(p) {
+  if (!p.max_keys) return 'tracked';
+  const full = `of at most ${count(p.max_keys)} (${share(p.keys, p.max_keys)})`;
+  return (p.limits ?? []).length > 1 ? `${full}, in the fullest table of its limits` : full;
 }
 
 function detail(place, { params, signal, title }) {
@@ -109,7 +122,7 @@ function detail(place, { params, signal, title }) {
       refused: [rate(last(history?.refused)), `${share(p.refused, p.granted + p.refused)} in all`],
       queued: [count(p.queued), 'permits waited for'],
       locked: [count(p.locked), 'keys'],
-      keys: [count(p.keys), p.max_keys ? `of at most ${count(p.max_keys)}` : 'tracked'],
+      keys: [count(p.keys), most(p)],
     });
     if (history) one.update(live.history.time, history.admitted, history.refused, history.queued);
     morph(
