@@ -14,6 +14,7 @@ const stepsInRealTime = 100
 
 // TestConformance runs the suite that every store must pass by the clock of the server.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, "--appendonly", "yes", "--appendfsync", "always")
 	prefixes := atomic.Int64{}
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
@@ -27,6 +28,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceVirtual runs it in virtual time, with histories that must equal those of package algo.
 func TestConformanceVirtual(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	prefixes := atomic.Int64{}
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
@@ -51,6 +53,7 @@ func TestConformanceVirtual(t *testing.T) {
 
 // TestConformanceSplit runs it with every slot of a cluster by itself.
 func TestConformanceSplit(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	prefixes := atomic.Int64{}
 	storetest.Run(t, func(t *testing.T) storetest.Subject {

@@ -14,6 +14,7 @@ import (
 // TestContention has 64 callers of two clients ask for permits that do not come back meanwhile: as many are admitted as are
 // allowed, of every algorithm, for one key and for two that are charged together.
 func TestContention(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	for _, split := range []bool{false, true} {
 		clients := [2]*Store{server.open(Options{}), server.open(Options{})}
@@ -82,6 +83,7 @@ func TestContention(t *testing.T) {
 
 // TestContentionOfReservations has 64 callers of two clients hold permits of a concurrency limit: never more than the limit.
 func TestContentionOfReservations(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	clients := [2]*Store{server.open(Options{}), server.open(Options{})}
 	const most = 10

@@ -264,6 +264,7 @@ func (h *history) step() (wrong string) {
 // TestDifferential compares the script with package algo in microseconds, on random histories of every algorithm with
 // limits that change and clocks that jump: 80,000 steps, or as many as WEIR_STEPS says.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	steps := int64(80_000)
 	if text := os.Getenv("WEIR_STEPS"); text != "" {
 		steps = must(strconv.ParseInt(text, 10, 64))

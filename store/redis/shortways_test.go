@@ -38,6 +38,7 @@ func (s *Store) name() {
 // TestShortWays makes the same calls with the short ways of the script and without them: the decisions, the records and how long
 // the server keeps them are the same, and each of them is taken.
 func TestShortWays(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, "--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl")
 	short, long := server.open(Options{Prefix: "short", Timeout: time.Minute}), server.open(Options{Prefix: "long", Timeout: time.Minute})
 	expiries := regexp.MustCompile(`'PX',\s*floor\(`)
