@@ -133,6 +133,7 @@ func TestAttackSlowClients(t *testing.T) {
 // go on. TestBoundedConnectionsOfOneAddress has several addresses.
 func TestAttackConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
+	begun := time.Now()
 	s := attack(t, "--http-connections-per-address", "1")
 	const body = `{"key":"alice"}`
 	used := connect(t, s.address)
@@ -159,13 +160,5 @@ func TestAttackConnectionsOfOneAddress(t *testing.T) {
 	if a, text := s.check(body); a.status != 200 {
 		t.Errorf("afterwards: %d %s", a.status, text)
 	}
-	told := 0
-	for _, line := range s.end() {
-		if strings.Contains(line, "connections of an address are refused") {
-			told++
-		}
-	}
-	if told != 1 {
-		t.Errorf("it is logged %d times: must be once in a minute", told)
-	}
+	s.expectToldOnce("connections of an address are refused", begun)
 }

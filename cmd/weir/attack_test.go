@@ -68,6 +68,20 @@ func (s *attacked) expectLogLines() []string {
 	return lines
 }
 
+// expectToldOnce ends the server, and expects that its log has something that it says once in a minute, since then.
+func (s *attacked) expectToldOnce(text string, begun time.Time) {
+	s.t.Helper()
+	told := 0
+	for _, line := range s.end() {
+		if strings.Contains(line, text) {
+			told++
+		}
+	}
+	if minutes := int(time.Since(begun) / time.Minute); told == 0 || told > 1+minutes {
+		s.t.Errorf("it is logged %d times: must be once in a minute", told)
+	}
+}
+
 // connect dials an address, with three minutes for all that follows.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
