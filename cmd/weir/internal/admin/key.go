@@ -2,7 +2,8 @@ package admin
 
 import "time"
 
-// Key is the state of a key of a policy.
+// Key is the state of a key of a policy. Keys are spelled as [SpellKey] does, here and wherever else the admin API tells or takes
+// them.
 type Key struct {
 	Policy string `json:"policy"`
 	Key    string `json:"key"`

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
-	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
@@ -73,7 +73,8 @@ func keysCommand() *cobra.Command {
 		Long: `keys lists keys of a policy: first those that are shut out, then those that are
 waited for, then those that have used the most of their limit. Of each there is the
 limit that it is nearest to. A table keeps hashes of keys, and the names of those
-that are refused most: others are shown as # and a number.`,
+that are refused most: others are shown as # and a number. A key that is not UTF-8
+is shown with \xe9 for the byte e9, and \\ for a backslash; --key takes it so.`,
 		Example: `  weir admin keys --policy per-client
   weir admin keys --policy per-client --last 1000 --json`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {
@@ -163,7 +164,7 @@ the ID is what its client was told in the field Weir-Refusal.`,
 		})
 	})
 	q.somePolicy(cmd)
-	cmd.Flags().Var(flagvalue.Text(&q.key, 1, mostKey), "key", "only those of this key (default: all)")
+	cmd.Flags().Var(serverflags.Key(&q.key, 1), "key", "only those of this key (default: all)")
 	q.some(cmd, 20, 4096, "how many, from 1 to 4096")
 	q.serverFlags(cmd)
 	return cmd

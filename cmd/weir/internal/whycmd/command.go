@@ -74,7 +74,7 @@ match and which do not, and what each limit has left. It takes nothing.` + serve
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.Var(flagvalue.Text(&o.policy, 1, mostKey), "policy", "tell the state of a key of this policy (default: none)")
-	fs.Var(flagvalue.Text(&o.key, 0, mostKey), "key", `the key, with --policy (default "": that of a policy without keys)`)
+	fs.Var(serverflags.Key(&o.key, 0), "key", `the key, with --policy (default "": that of a policy without keys)`)
 	fs.Var(flagvalue.Int(&o.last, 1, mostLast), "last", "with --policy, how many of the last refusals, from 1 to 4096")
 	o.request.Register(fs)
 	o.server.Register(fs)

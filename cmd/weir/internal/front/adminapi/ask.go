@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
 )
 
@@ -25,11 +26,12 @@ const (
 	longestReason = 1024
 	longestPolicy = 128
 
-	acceptedKey    = "must be a string of at most 1024 bytes"
+	acceptedKey    = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
 	acceptedReason = "must be at most 1024 bytes of printable text in UTF-8"
 )
 
-// parameters reads the query of a page, which must have none but those that are accepted, each once.
+// parameters reads the query of a page, which must have none but those that are accepted, each once. A key is that which is
+// spelled so.
 func parameters(r *http.Request, accepted ...string) (url.Values, *problem.Problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -47,8 +49,12 @@ func parameters(r *http.Request, accepted ...string) (url.Values, *problem.Probl
 			return nil, problem.Of(http.StatusBadRequest, name, "", "must be there once")
 		}
 	}
-	if key := values.Get(inKey); len(key) > longestKey {
-		return nil, problem.Of(http.StatusBadRequest, inKey, problem.Excerpt(key), acceptedKey)
+	if values.Has(inKey) {
+		key := admin.KeyOf(values.Get(inKey))
+		if len(key) > longestKey {
+			return nil, problem.Of(http.StatusBadRequest, inKey, problem.Excerpt(key), acceptedKey)
+		}
+		values.Set(inKey, key)
 	}
 	return values, nil
 }

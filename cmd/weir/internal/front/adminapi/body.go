@@ -9,7 +9,11 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
@@ -33,6 +37,10 @@ func body(r *http.Request, v any) ([]byte, *problem.Problem) {
 	if len(text) > mostBody {
 		return nil, tooLarge()
 	}
+	if !utf8.Valid(text) || halves(text) {
+		return nil, problem.Plain(http.StatusBadRequest,
+			`the body must be UTF-8: of a key that is not, the byte e9 is \xe9, in JSON "\\xe9"`)
+	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	err = decoder.Decode(v)
@@ -45,6 +53,38 @@ func body(r *http.Request, v any) ([]byte, *problem.Problem) {
 		return nil, notAccepted(err, v)
 	}
 	return text, nil
+}
+
+// halves tells whether a text of JSON has an escape for half a character, which would be read as another character.
+func halves(text []byte) bool {
+	for rest := text; ; {
+		at := bytes.IndexByte(rest, '\\')
+		if at < 0 || at+1 >= len(rest) {
+			return false
+		}
+		rest = rest[at:]
+		if rest[1] != 'u' {
+			rest = rest[2:]
+			continue
+		}
+		switch first, second := escaped(rest), escaped(rest[min(len(rest), len(`\uffff`)):]); {
+		case !utf16.IsSurrogate(first):
+			rest = rest[2:]
+		case utf16.DecodeRune(first, second) == unicode.ReplacementChar:
+			return true
+		default:
+			rest = rest[2*len(`\uffff`):]
+		}
+	}
+}
+
+// escaped is the number of an escape at the beginning of a text, 0 if there is none.
+func escaped(text []byte) rune {
+	if len(text) < len(`\uffff`) || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(text[2:len(`\uffff`)]), 16, 16) // 0 if it is none
+	return rune(n)
 }
 
 func tooLarge() *problem.Problem {

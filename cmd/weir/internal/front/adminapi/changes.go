@@ -20,9 +20,10 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// change reads the body of a POST that is about a key of a policy.
+// change reads the body of a POST that is about a key of a policy. The key is that which is spelled so.
 func (h *Handler) change(r *http.Request) (c admin.Change, p *problem.Problem) {
 	text, p := body(r, &c)
+	c.Key = admin.KeyOf(c.Key)
 	if p == nil {
 		p = h.checkChange(c.Policy, c.Key, c.Reason)
 	}
@@ -54,7 +55,7 @@ func checkReason(reason string) *problem.Problem {
 func (h *Handler) begin(r *http.Request, action, name, key, detail, reason string) (admin.AuditEntry, *problem.Problem) {
 	by := adminguard.CallerOf(r)
 	e := admin.AuditEntry{
-		Who: by.Who, From: by.From, Action: action, Policy: name, Key: key, Detail: detail, Reason: reason,
+		Who: by.Who, From: by.From, Action: action, Policy: name, Key: admin.SpellKey(key), Detail: detail, Reason: reason,
 	}
 	p := checkapi.Begin(h.o.Audit, &e)
 	return e, p
@@ -158,6 +159,7 @@ const (
 func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	var asked admin.Override
 	text, p := body(r, &asked)
+	asked.Key = admin.KeyOf(asked.Key)
 	if p == nil {
 		p = h.checkChange(asked.Policy, asked.Key, asked.Reason)
 	}
@@ -283,7 +285,7 @@ func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *problem.Pro
 
 func overrideOf(o *policy.Override) admin.Override {
 	a := admin.Override{
-		Policy: o.Policy, Key: o.Key, Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
+		Policy: o.Policy, Key: admin.SpellKey(o.Key), Unlimited: o.Unlimited, For: seconds(o.For), Reason: o.Reason, By: o.By,
 		Since: o.Since.UTC(),
 	}
 	if len(o.Limits) > 0 {

@@ -66,7 +66,7 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) *problem.Problem {
 
 func (h *Handler) keyOf(s *policy.KeyState) admin.Key {
 	k := admin.Key{
-		Policy: s.Policy, Key: s.Key, Named: s.Named, ID: s.ID, Limits: make([]admin.KeyLimit, len(s.Limits)),
+		Policy: s.Policy, Key: admin.SpellKey(s.Key), Named: s.Named, ID: s.ID, Limits: make([]admin.KeyLimit, len(s.Limits)),
 		LockedFor: seconds(s.LockedFor), RefusalsInRow: s.RefusalsInRow,
 	}
 	for i := range s.Limits {
@@ -107,7 +107,7 @@ func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *problem.Prob
 	}
 	all := make([]admin.Lockout, len(locked))
 	for i, l := range locked {
-		all[i] = admin.Lockout{Policy: l.Policy, Key: l.Key, For: seconds(l.For)}
+		all[i] = admin.Lockout{Policy: l.Policy, Key: admin.SpellKey(l.Key), For: seconds(l.For)}
 	}
 	return writeJSON(w, all)
 }
@@ -163,5 +163,6 @@ func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *problem.Probl
 func (h *Handler) cleanRefusal(r *admin.Refusal) {
 	for i := range r.Limits {
 		r.Limits[i].Holds = h.o.Limits.Clean(r.Limits[i].Holds)
+		r.Limits[i].Key = admin.SpellKey(r.Limits[i].Key)
 	}
 }

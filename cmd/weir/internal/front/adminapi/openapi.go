@@ -31,7 +31,7 @@ type about struct {
 // parameterTexts say what parameters are.
 var parameterTexts = map[string]string{
 	inPolicy: "The name of a policy.",
-	inKey:    "A key.",
+	inKey:    `A key. One that is not UTF-8 has \xe9 for the byte e9, and \\ for a backslash.`,
 	"n":      "How many at most.",
 	"id":     "The ID of a refusal: 16 hexadecimal digits.",
 }

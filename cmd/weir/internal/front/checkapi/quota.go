@@ -261,7 +261,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 func adjustEntry(r *http.Request, l *quotaLimit, body *adjustBody) admin.AuditEntry {
 	by := adminguard.CallerOf(r)
 	return admin.AuditEntry{
-		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: body.Key, Reason: body.Reason,
+		Who: by.Who, From: by.From, Action: "quota-adjust", Policy: l.name, Key: admin.SpellKey(body.Key), Reason: body.Reason,
 		Detail: fmt.Sprintf("%+d permits, by %s", body.Permits, body.By),
 	}
 }
