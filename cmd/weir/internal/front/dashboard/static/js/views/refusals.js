@@ -67,7 +67,7 @@ function list(place, { params, signal }) {
     kind: 'search',
     value: params.key ?? '',
     narrow: true,
-    longest: 1024,
+    longest: 4096,
     changed: () => go(),
   });
   const paused = h('button', { type: 'button', 'aria-pressed': 'false', onclick: () => pause() }, 'Pause');
