@@ -135,12 +135,12 @@ func TestOverridesThatDoNotHelp(t *testing.T) {
 		return s.ask(t, append([]string{"admin", "override", "--policy", policy, "--key", key, "--reason", "a test"}, limits...)...)
 	}
 	hasAll(t, "why", s.ask(t, "why", "--policy", "tenant", "--key", "Acme"), "nothing is kept of it", "keys of policy tenant are ")
-	hasAll(t, "override", override("tenant", "Acme", "--unlimited"), "Acme of tenant: unlimited for 1h\n",
+	hasAll(t, "override", override("tenant", "Acme", "--unlimited"), "Acme of tenant: unlimited for 1h, in this server only\n",
 		"nothing was kept of this key: is it the one that was refused?\nkeys of policy tenant are ")
-	if got, want := override("tenant", "acme", "--unlimited"), "acme of tenant: unlimited for 1h\n"; got != want {
+	if got, want := override("tenant", "acme", "--unlimited"), "acme of tenant: unlimited for 1h, in this server only\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	hasAll(t, "override", override("login", "192.0.2.7", "--unlimited"), "192.0.2.7 of login: unlimited for 1h\n",
+	hasAll(t, "override", override("login", "192.0.2.7", "--unlimited"), "192.0.2.7 of login: unlimited for 1h, in this server only\n",
 		"it is still shut out for another ", `"weir admin unlock" ends that`)
 	hasAll(t, "why", s.ask(t, "why", "--policy", "login", "--key", "192.0.2.7"), "shut out for another ", "weir admin unlock --policy login",
 		"only unlock ends a lockout")
@@ -199,7 +199,7 @@ func TestAdminChanges(t *testing.T) {
 		{append([]string{"reset"}, key...), "192.0.2.7 of login has all of its limits again\n"},
 		{
 			append([]string{"override", "--limit", "1m=100/m, burst 50", "--limit", "1h=1000/h", "--for", "90m"}, key...),
-			"192.0.2.7 of login: 1h = 1000/h; 1m = 100/m, burst 50 for 1h30m\n" + unknown,
+			"192.0.2.7 of login: 1h = 1000/h; 1m = 100/m, burst 50 for 1h30m, in this server only\n" + unknown,
 		},
 		{append([]string{"restore"}, key...), "192.0.2.7 of login has the limits of the policy again\n"},
 		{append([]string{"restore"}, key...), "192.0.2.7 of login was not overridden\n"},
@@ -231,7 +231,7 @@ func TestLimitsByName(t *testing.T) {
 	if got.status != 2 || !strings.HasPrefix(got.stderr, want) {
 		t.Errorf("%d %s, want %s", got.status, got.stderr, want)
 	}
-	if got = weir(t, nil, append(args, "1m=5/s")...); got.status != 0 || !strings.HasPrefix(got.stdout, "192.0.2.8 of login: 1m = 5/s for 1h\n") {
+	if got = weir(t, nil, append(args, "1m=5/s")...); got.status != 0 || !strings.HasPrefix(got.stdout, "192.0.2.8 of login: 1m = 5/s for 1h, in this server only\n") {
 		t.Errorf("%d %s%s", got.status, got.stdout, got.stderr)
 	}
 	hasAll(t, "key", s.ask(t, "admin", "key", "--policy", "login", "--key", "192.0.2.8"), "limit 1m: 5/s, burst 5\n", "limit 1h: 20/h, burst 20\n")

@@ -64,10 +64,19 @@ type Override struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// The servers that a change is made in.
+const (
+	ThisReplica = "this one only"
+	AllReplicas = "all"
+)
+
 // Changed is the answer to an action.
 type Changed struct {
 	// Changed tells whether there was something to change: a lockout to end, for instance.
 	Changed bool `json:"changed"`
+	// Replicas tells in which servers it was changed: [ThisReplica], or [AllReplicas] where what was changed is kept for all of
+	// them. It is "" of a reload.
+	Replicas string `json:"replicas,omitempty"`
 	// Version and Changes are those of a reload.
 	Version uint64 `json:"version,omitempty"`
 	Changes int    `json:"changes,omitempty"`

@@ -49,7 +49,7 @@ func keyChange(cmd *cobra.Command, path, done, nothing string) *cobra.Command {
 	})
 	q.theKey(cmd)
 	reasonFlag(cmd, &reason, true)
-	q.serverFlags(cmd)
+	q.changeFlags(cmd)
 	return cmd
 }
 
@@ -60,6 +60,7 @@ func unlockCommand() *cobra.Command {
 		Long: `unlock ends the lockout of a key, and forgets the refusals that led to it. What the
 key has used of its limits stays used: "weir admin reset" forgets that.`,
 		Example: `  weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'
+  weir admin unlock --policy login --key bob --reason call --server http://a:7070 --server http://b:7070
   weir admin lockouts --json | jq -r '.[].key'`,
 	}, admin.UnlockPath, "%s of %s is let in again", "%s of %s was not shut out")
 }
@@ -110,7 +111,7 @@ mistakes they are told, and the one before stays in force.`,
 		})
 	})
 	reasonFlag(cmd, &reason, false)
-	q.serverFlags(cmd)
+	q.changeFlags(cmd)
 	return cmd
 }
 
@@ -155,8 +156,8 @@ func overrideCommand() *cobra.Command {
 		Long: `override makes other limits hold for one key, instead of those of the policy, for a
 while: more of them for a customer, or fewer for somebody who does harm. What the
 key has used stays used. It takes the place of an override that there is, and ends
-by itself. It holds in the server that is asked: where a policy is shared, others
-go on as before.
+by itself. It holds in the servers that are asked, also where the policy is shared:
+others go on as before.
 
 A limit is a rate, or a rate and a burst; one that has no rate is a number. Where a
 policy has several limits they are told apart by their names, and those that are not
@@ -174,8 +175,12 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 			return unnamed(ctx, c, &o, err)
 		}
 		return q.print(w, a.JSON, func(w io.Writer, _ terminal.Output) {
-			fmt.Fprintf(w, "%s of %s: %s for %s\n", table.Key(o.Key), table.Printable(o.Policy), admintext.Override(&o),
-				flagvalue.Short(during))
+			where := ""
+			if a.Value.Replicas == admin.ThisReplica && !q.server.Several() {
+				where = ", in this server only"
+			}
+			fmt.Fprintf(w, "%s of %s: %s for %s%s\n", table.Key(o.Key), table.Printable(o.Policy), admintext.Override(&o),
+				flagvalue.Short(during), where)
 			k.write(w, admin.OverridePath)
 		})
 	})
@@ -185,6 +190,6 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
 	cmd.Flags().Var(flagvalue.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
 	reasonFlag(cmd, &o.Reason, true)
-	q.serverFlags(cmd)
+	q.changeFlags(cmd)
 	return cmd
 }

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
@@ -60,30 +62,36 @@ type question struct {
 }
 
 // command makes a command that asks.
-func (q *question) command(cmd *cobra.Command, ask func(ctx context.Context, c *admin.Client, w io.Writer) error) *cobra.Command {
+func (q *question) command(cmd *cobra.Command, ask asking) *cobra.Command {
 	cmd.Use += " [flags]"
 	cmd.Long += serverflags.ExitStatus
 	cmd.Args, cmd.ValidArgsFunction = misuse.NoArguments, cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if q.server.Several() {
+			return q.each(cmd, ask)
+		}
 		client, err := q.server.Client()
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		if q.aKey && !cmd.Flags().Changed("key") {
-			if err := q.keyless(cmd.Context(), client); err != nil {
-				return err
-			}
-		}
-		return serverflags.Wrong(ask(cmd.Context(), client, cmd.OutOrStdout()))
+		return q.one(cmd, client, ask, cmd.OutOrStdout())
 	}
 	cmd.Flags().SortFlags = false
 	return cmd
 }
 
+// changeFlags is serverFlags of a command that changes something, in one server or in several.
+func (q *question) changeFlags(cmd *cobra.Command) {
+	q.moreFlags(cmd, q.server.RegisterSeveral)
+	cmd.Long = strings.TrimSuffix(cmd.Long, serverflags.ExitStatus) + severalServers + serverflags.ExitStatus
+}
+
 // serverFlags adds the flags that all commands end with.
-func (q *question) serverFlags(cmd *cobra.Command) {
-	q.server.Register(cmd.Flags())
+func (q *question) serverFlags(cmd *cobra.Command) { q.moreFlags(cmd, q.server.Register) }
+
+func (q *question) moreFlags(cmd *cobra.Command, register func(*pflag.FlagSet)) {
+	register(cmd.Flags())
 	cmd.Flags().BoolVar(&q.asJSON, "json", false, "print the JSON that the server answers")
 	if cmd.Flags().Lookup("policy") != nil {
 		q.server.CompletePolicies(cmd)

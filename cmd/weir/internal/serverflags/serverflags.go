@@ -35,6 +35,7 @@ now, and 2 if the question is wrong, such as a policy that is not there.`
 // Server is which server is asked, and how.
 type Server struct {
 	url       string
+	others    []string // by RegisterSeveral
 	tokenFile string
 	authority string
 	cert, key string

@@ -101,7 +101,7 @@ func (h *Handler) end(
 		result = nothing
 	}
 	h.note(&entry, result)
-	return writeJSON(w, admin.Changed{Changed: changed})
+	return writeJSON(w, admin.Changed{Changed: changed, Replicas: admin.ThisReplica})
 }
 
 // reset answers POST admin.ResetPath.
@@ -119,7 +119,11 @@ func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *problem.Problem
 	if err != nil {
 		return h.failed(w, err)
 	}
-	return writeJSON(w, admin.Changed{Changed: true})
+	replicas := admin.ThisReplica
+	if _, kept := h.o.Limits.Engine().StoredCharges(c.Policy, c.Key); kept {
+		replicas = admin.AllReplicas
+	}
+	return writeJSON(w, admin.Changed{Changed: true, Replicas: replicas})
 }
 
 func (h *Handler) result(err error) string {
@@ -196,7 +200,7 @@ func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Prob
 	if err != nil {
 		return h.failed(w, err)
 	}
-	return writeJSON(w, admin.Changed{Changed: true})
+	return writeJSON(w, admin.Changed{Changed: true, Replicas: admin.ThisReplica})
 }
 
 // detailOf is an override in words.

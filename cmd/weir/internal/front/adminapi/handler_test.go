@@ -292,8 +292,8 @@ func TestChanges(t *testing.T) {
 	audited(admin.AuditEntry{
 		Action: "override", Policy: "login", Key: "192.0.2.9", Detail: "60/min, burst 50 for 10m", Reason: "launch", Result: "ok",
 	})
-	if v := s.login(1, "192.0.2.9"); !v.Allowed || v.Decision().Limit != 50 {
-		t.Errorf("%+v", v.Decision())
+	if v := s.login(1, "192.0.2.9"); !v.Allowed || v.Decision().Limit != 50 || changed.Replicas != admin.ThisReplica {
+		t.Errorf("%+v, in %q", v.Decision(), changed.Replicas)
 	}
 	var overrides []admin.Override
 	s.ask("GET", admin.OverridesPath, "", 200, &overrides)

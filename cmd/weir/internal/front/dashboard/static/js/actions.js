@@ -101,7 +101,7 @@ export function override(policy, key, state) {
       const body = { policy, key, for: Number(values.number) * Number(values.unit), reason: values.reason };
       if (values.unlimited) body.unlimited = true;
       else body.limits = Object.fromEntries(limits.map((limit, i) => [limit.name, values[`limit${i}`].trim()]));
-      return withUnlock('override', body, values, `Overridden for ${duration(body.for)}`, 'Nothing has changed');
+      return withUnlock('override', body, values, `Overridden for ${duration(body.for)}, in this server only`, 'Nothing has changed');
     },
   });
 }
