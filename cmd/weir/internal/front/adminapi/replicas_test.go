@@ -1,0 +1,48 @@
+package adminapi_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/cmd/weir/internal/refusals"
+	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
+)
+
+// TestReplicasOfAChange: an answer says in which servers the change holds.
+func TestReplicasOfAChange(t *testing.T) {
+	memory, err := store.NewMemory(store.MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(9)}}}
+	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{
+		{Name: "local", Key: policy.ClientIP(), Limits: limit},
+		{Name: "shared", Key: policy.ClientIP(), Limits: limit, Consistency: policy.ConsistencyCoherent},
+	}}, policy.EngineOptions{Store: memory}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t}
+	if s.refusals, err = refusals.New(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.serve(limits)
+	for _, c := range []struct{ path, policy, more, want string }{
+		{admin.OverridePath, "local", `,"unlimited":true,"for":60`, admin.ThisReplica},
+		{admin.OverridePath, "shared", `,"unlimited":true,"for":60`, admin.ThisReplica},
+		{admin.RestorePath, "shared", "", admin.ThisReplica},
+		{admin.UnlockPath, "shared", "", admin.ThisReplica},
+		{admin.ResetPath, "local", "", admin.ThisReplica},
+		{admin.ResetPath, "shared", "", admin.AllReplicas},
+	} {
+		var changed admin.Changed
+		s.ask("POST", c.path, `{"policy":"`+c.policy+`","key":"a","reason":"a test"`+c.more+`}`, 200, &changed)
+		if changed.Replicas != c.want {
+			t.Errorf("%s of %s: %q, want %q", c.path, c.policy, changed.Replicas, c.want)
+		}
+	}
+}
