@@ -43,7 +43,7 @@ func TestActions(t *testing.T) {
 	p.untilShows("dialog [role=alert]", `must be a rate such as "100/s"`)
 	p.check("dialog with a mistake")
 	p.enter("Limit 1h", "100/s, burst 200")
-	p.act("Override", "they move house today", "Overridden for 30 min.")
+	p.act("Override", "they move house today", "Overridden for 30 min, in this server only.")
 	p.untilShows("main", "they move house today")
 	p.untilShows("main", "100/s, burst 200")
 	within(t, patience, "the override holds", func() bool { return s.decide(login) == "" })
@@ -63,7 +63,7 @@ func TestActions(t *testing.T) {
 	}
 	p.press("Override")
 	p.press("No limit at all")
-	p.act("Override", "they pay for it", "Overridden for 30 min.")
+	p.act("Override", "they pay for it", "Overridden for 30 min, in this server only.")
 	p.untilShows("main", "It passes, whatever it asks for.")
 	p.check("key")
 
@@ -76,7 +76,7 @@ func TestActions(t *testing.T) {
 	p.untilShows("dialog", "It is shut out for 15 min still, which this does not change.")
 	p.press("No limit at all")
 	p.check("dialog of a key that is shut out")
-	p.act("Override", "not yet", "Overridden for 30 min. Shut out for")
+	p.act("Override", "not yet", "Overridden for 30 min, in this server only. Shut out for")
 	p.press("Reset")
 	p.untilShows("dialog", "which this does not change.")
 	p.keys("\x1b")
@@ -84,7 +84,7 @@ func TestActions(t *testing.T) {
 	p.press("Override")
 	p.until(`document.querySelector("dialog [type=checkbox]").checked`) // as the one in force has no limit
 	p.press("End its lockout too")
-	p.act("Override", "now they may", "Overridden for 30 min, and unlocked.")
+	p.act("Override", "now they may", "Overridden for 30 min, in this server only, and unlocked.")
 	p.untilShows("main", "It passes, whatever it asks for.")
 	if refusal := s.decide(request("POST", "/login", "203.0.113.10")); refusal != "" {
 		t.Error("it is refused after the override and the unlock")
