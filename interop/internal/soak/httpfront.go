@@ -20,7 +20,7 @@ type httpFront struct {
 
 func newHTTPFront(address string, c *connections) *httpFront {
 	return &httpFront{address, &http.Client{Transport: &http.Transport{
-		DialContext: c.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
+		DialContext: c.dial, MaxIdleConnsPerHost: mostIdle, IdleConnTimeout: time.Minute,
 	}}}
 }
 

@@ -28,7 +28,7 @@ func newRESPFront(address string, c *connections) *respFront {
 	quiet.Do(func() { redis.SetLogger(silence{}) }) // what fails is counted
 	return &respFront{redis.NewClient(&redis.Options{
 		Addr: address, Dialer: c.dial, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1,
-		ContextTimeoutEnabled: true, PoolSize: 128, ReadTimeout: 10 * time.Second,
+		ContextTimeoutEnabled: true, PoolSize: 128, MaxIdleConns: mostIdle, ReadTimeout: 10 * time.Second,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})}
 }
