@@ -97,8 +97,11 @@ func TestFromRefusalToRule(t *testing.T) {
 		"weir admin override --policy tenant --key acme --unlimited --for 10m --reason ...")
 	hasAll(t, "why", why, "--reason ... --server http://"+s.address+"\n")
 	_, advice, _ := strings.Cut(why, "to change that:\n  weir ")
-	command := strings.Fields(strings.Replace(advice, "...", "because", 1))
-	hasAll(t, "override", s.ask(t, command...), "acme of tenant: unlimited for 10m")
+	got := weir(t, nil, strings.Fields(strings.Replace(advice, "...", "because", 1))...)
+	if got.status != 0 || got.stderr != "" {
+		t.Errorf("what was advised: %d %s", got.status, got.stderr)
+	}
+	hasAll(t, "override", got.stdout, "acme of tenant: unlimited for 10m")
 	if status, _ := s.decide(t, acme); status != http.StatusOK {
 		t.Errorf("it is still refused: %d", status)
 	}
