@@ -105,8 +105,8 @@ func (c *clients) close() {
 	}
 }
 
-// mostIdle is how many connections a client keeps that it does not need. While a node stands still it makes many more, which would
-// look like files and goroutines that the node does not let go if it kept them.
+// mostIdle is how many connections a client keeps that it does not need. While a node stands still it makes many more, which
+// would look like files and goroutines that the node does not let go if it kept them.
 const mostIdle = 8
 
 // connections are those of clients of a node.
