@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -51,6 +52,95 @@ func TestLeasedCloseKeepsNothing(t *testing.T) {
 			t.Errorf("%d are there, %d were used of 1600", n, used)
 		}
 	})
+}
+
+// TestLeasedCloseAnswersAllKeys: a key that is asked for does not make room for another one of the same request, so that Close
+// finds it, and who waits for it.
+func TestLeasedCloseAnswersAllKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		g := &gated{Store: m, gate: make(chan struct{})}
+		l := newLeased(t, g, LeasedOptions{MaxKeys: 1})
+		waits, done := make(chan error, 1), make(chan error, 1)
+		go func() {
+			waits <- l.Take(t.Context(), []Charge{
+				{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "p", Key: "other", Limit: minutely, N: 5},
+			}, make([]weir.Decision, 2))
+		}()
+		synctest.Wait()
+		go func() { done <- l.Close() }()
+		synctest.Wait()
+		select {
+		case err := <-waits:
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		default:
+			t.Fatal("who waits for a key is not answered")
+		}
+		close(g.gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := storeHas(t, m, minutely); n != 1600 {
+			t.Errorf("%d are there of 1600", n)
+		}
+	})
+}
+
+// asking is a store that answers a Take when it may.
+type asking struct {
+	Store
+
+	may chan struct{}
+}
+
+func (a *asking) Take(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
+	select {
+	case <-a.may:
+		return a.Store.Take(ctx, charges, decisions)
+	case <-ctx.Done():
+		return ErrUnavailable
+	}
+}
+
+// TestLeasedCloseWhileTheStoreIsAsked: what a request has taken from memory goes back, if the store refuses the rest of it after
+// Close has begun, or does not answer at all.
+func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemoryStore(t)
+			a := &asking{m, make(chan struct{})}
+			l := newLeased(t, a, LeasedOptions{})
+			used := int64(0)
+			for ; l.Stats().Held < 40; used++ {
+				leasedTake(t, l, minutely, 1)
+				letPass(time.Millisecond)
+			}
+			few := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(5)}
+			decisions, asked, done := make([]weir.Decision, 2), make(chan error, 1), make(chan error, 1)
+			go func() {
+				asked <- l.Take(context.Background(), []Charge{
+					{Policy: "p", Key: "k", Limit: minutely, N: 30}, {Policy: "few", Key: "k", Limit: few, N: 6},
+				}, decisions)
+			}()
+			synctest.Wait()
+			go func() { done <- l.Close() }()
+			synctest.Wait()
+			if answers {
+				close(a.may)
+			}
+			if err := <-asked; answers != (err == nil) || answers && decisions[1].Allowed {
+				t.Errorf("%v, %+v", err, decisions)
+			}
+			if err := <-done; answers != (err == nil) {
+				t.Error(err)
+			}
+			if n := storeHas(t, m, minutely); answers && n != 1600-used {
+				t.Errorf("%d are there, %d were used of 1600", n, used)
+			}
+		})
+	}
 }
 
 // TestLeasedCloseWhileALimitChanges: a request that finds one of its keys with another limit, and the other one closed already,

@@ -56,6 +56,7 @@ type leasedKey struct {
 
 	first, last *leasedWaiter
 	queued      int64 // permits that those who wait ask for; less than nothing if they are too many to count
+	asked       bool  // by a request that is decided on: its other keys must not take the place
 }
 
 func newLeasedShards(maxKeys int) []leasedShard {
@@ -131,7 +132,7 @@ func (s *leasedShard) reclaim(now int64) {
 
 // idle tells whether nothing is lost if the key is forgotten.
 func (e *leasedKey) idle() bool {
-	return len(e.blocks) == 0 && !e.inFlight && e.first == nil && e.looked == 0
+	return len(e.blocks) == 0 && !e.inFlight && e.first == nil && e.looked == 0 && !e.asked
 }
 
 // forget drops a key. The shard must be locked.

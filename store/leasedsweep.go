@@ -199,9 +199,10 @@ func (l *Leased) Stats() LeasedStats {
 }
 
 // Close gives back everything that was not spent, and ends all goroutines. Those who wait for a block are answered ErrClosed, and
-// what their requests had taken goes back as well (TestLeasedCloseKeepsNothing). It
-// gives the inner store 5 s for that, and then ends the calls that are still under way. The error is one of those that kept
-// permits from being given back, if there was any after the call. Closing twice is harmless. The inner store stays open.
+// what their requests had taken goes back as well (TestLeasedCloseKeepsNothing), as does what a request had taken of which the
+// inner store refuses the rest (TestLeasedCloseWhileTheStoreIsAsked). It gives the inner store 5 s for all that, and then ends
+// the calls that are still under way. The error is one of those that kept permits from being given back, if there was any after
+// the call. Closing twice is harmless. The inner store stays open.
 func (l *Leased) Close() error {
 	if !l.closed.CompareAndSwap(false, true) {
 		<-l.ended

@@ -39,6 +39,7 @@ type leasedCall struct {
 	since     int64
 	waits     int
 	passed    int
+	counts    bool // among Leased.calls, until it has ended
 	returns   []leasedReturn
 }
 
@@ -74,6 +75,9 @@ func (l *Leased) takeAll(ctx context.Context, charges []Charge, decisions []weir
 		c.parts = append(c.parts, part)
 	}
 	refused, err := c.begin() //nolint:contextcheck // blocks are asked for, and given back, for no request alone
+	if c.counts {
+		defer c.l.calls.Done()
+	}
 	if err != nil || refused {
 		return err
 	}
@@ -117,6 +121,7 @@ func (c *leasedCall) shard(i int) *leasedShard { return &c.l.shards[c.l.shardAt(
 func (c *leasedCall) begin() (refused bool, err error) {
 	c.lock()
 	defer c.unlock()
+	defer c.looked()
 	c.since = c.l.now()
 	for i := range c.parts {
 		part := &c.parts[i]
@@ -125,7 +130,9 @@ func (c *leasedCall) begin() (refused bool, err error) {
 				c.l.returnSoon(c.returns) // those of shards that are still open, and so are waited for
 				return false, ErrClosed
 			}
-			part.state = c.look(i)
+			if part.state = c.look(i); part.entry != nil {
+				part.entry.asked = true
+			}
 		}
 		switch part.state {
 		case leasedPassed:
@@ -135,6 +142,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		default:
 		}
 	}
+	holds := false
 	for i := range c.parts {
 		if refused {
 			c.told(i, c.since)
@@ -144,6 +152,7 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		switch e := part.entry; part.state {
 		case leasedInHand:
 			e.spend(charge.N, c.since)
+			holds = true
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
 			if e.low >= 0 && e.left(c.since) <= e.low {
 				c.l.launchAhead(c.shard(i), e, c.since, 0)
@@ -151,17 +160,28 @@ func (c *leasedCall) begin() (refused bool, err error) {
 		case leasedProbe:
 			e.allowed(&c.decisions[i], charge.Policy, c.since)
 		case leasedWaits:
+			holds = true
 			part.wait = &leasedWaiter{n: charge.N, policy: charge.Policy}
 			e.wait(part.wait)
-			if c.waits++; c.waits == 1 {
-				c.l.calls.Add(1) // so that Close waits for what await gives back
-			}
+			c.waits++
 			c.l.launch(c.shard(i), e, c.since)
 		default:
 		}
 	}
 	c.l.returnSoon(c.returns)
+	if c.counts = holds && c.waits+c.passed > 0; c.counts {
+		c.l.calls.Add(1) // so that Close waits for what undo gives back
+	}
 	return refused, nil
+}
+
+// looked lets the keys of the request be forgotten again.
+func (c *leasedCall) looked() {
+	for i := range c.parts {
+		if e := c.parts[i].entry; e != nil {
+			e.asked = false
+		}
+	}
 }
 
 // look finds out how a charge is decided.
@@ -227,7 +247,6 @@ func (c *leasedCall) told(i int, now int64) {
 
 // await waits for the blocks that the request needs. If it is refused, or the context ends, all goes back.
 func (c *leasedCall) await(ctx context.Context) (refused bool, err error) {
-	defer c.l.calls.Done()
 	for i := range c.parts {
 		w := c.parts[i].wait
 		if w == nil {
@@ -308,6 +327,12 @@ func (c *leasedCall) pass(ctx context.Context) error {
 			charge.Limit = c.parts[i].plan.lowered
 			charges = append(charges, charge)
 		}
+	}
+	if c.counts {
+		bounded, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.l.ctx, cancel)() //nolint:contextcheck // Close does not wait for ever
+		ctx = bounded
 	}
 	if err := c.l.inner.Take(ctx, charges, decisions); err != nil {
 		c.undo() //nolint:contextcheck // what goes back is of no request alone
