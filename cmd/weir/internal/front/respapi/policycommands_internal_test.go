@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
@@ -65,6 +66,33 @@ func TestPolicyCommandsDoNotAllocate(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s allocates %v times", line, n)
 		}
+	}
+}
+
+// going is a client that goes away when it is told to.
+type going struct{ gone func() }
+
+func (g *going) blocks(gone func()) (ready func()) {
+	g.gone = gone
+	return func() {}
+}
+
+// TestWaitIsNotTheTimeOfTheStore: the time that a client waits for permits is not that of the answer of a store, or who waits for
+// a short one would find no store, and be let through where that fails open. Who goes ends both.
+func TestWaitIsNotTheTimeOfTheStore(t *testing.T) {
+	p, client := plainPolicies(t, 1), new(going)
+	stays := p.wait(t.Context(), client, time.Nanosecond, new(policy.Request), new(policy.Verdict),
+		func(ctx context.Context, r *policy.Request, _ *policy.Verdict) error {
+			<-ctx.Done()
+			if ctx.Err() != context.DeadlineExceeded || r.Context.Err() != nil {
+				t.Errorf("the waiting: %v, the request: %v", ctx.Err(), r.Context.Err())
+			}
+			client.gone()
+			<-r.Context.Done()
+			return r.Context.Err()
+		})
+	if stays {
+		t.Error("the client has gone, and stays")
 	}
 }
 

@@ -26,18 +26,18 @@ func (p *policyCommands) wait(
 	ctx context.Context, from patient, most time.Duration, r *policy.Request, v *policy.Verdict, how waiting,
 ) (stays bool) {
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	left, leave := context.WithCancel(ctx)
+	there, leave := context.WithCancel(ctx)
 	defer leave()
 	stop := context.AfterFunc(p.waiting, leave) //nolint:contextcheck // it is that of the server
 	defer stop()
+	left, cancel := context.WithTimeout(there, most)
+	defer cancel()
 	gone := false
 	ready := from.blocks(func() {
 		gone = true
 		leave()
 	})
-	r.Context = left
+	r.Context = there // a store may take longer to answer than the client waits for permits
 	err := how(left, r, v)
 	ready()
 	r.Context = nil
