@@ -116,10 +116,11 @@ func (x *override) limits() bool { return x != nil && !x.Unlimited }
 // Restore ends the override of a key, and answers whether there was one.
 func (e *Engine) Restore(policy, key string) bool {
 	x, change := e.restore(policy, key)
+	held := x != nil && x.until > e.now() // by now: it may take long to tell the store
 	if change > 0 {
 		e.tellStore(change, policy, key)
 	}
-	return x != nil && x.until > e.now()
+	return held
 }
 
 // restore answers nil if there is no override, and the number of the change if a store is to be told of it.

@@ -209,3 +209,23 @@ func TestOverridesToldContention(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreSaysWhatItEnded: an override that would end while the store is told was ended by who asked for it.
+func TestRestoreSaysWhatItEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &keeping{watched: memory(t, nil), limit: map[string]weir.Limit{}, delay: func() { time.Sleep(time.Second) }}
+		e := engine(t, login(coherent), func(o *policy.EngineOptions) { o.Clock, o.Store = nil, s })
+		if err := e.Override(overrideOf(ann, perHour(30), 1500*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if !e.Restore("login", ann) {
+			t.Error("it says that there was none")
+		}
+		if e.Restore("login", ann) {
+			t.Error("it says that there was another one")
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
