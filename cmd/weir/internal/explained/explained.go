@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/policy"
 )
@@ -139,7 +140,7 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 	if l.KeyFrom == "" && l.Key == "" {
 		inner.linef("one state for all requests, by rule %s", printable(l.Rule))
 	} else {
-		inner.linef("key %s%s, by rule %s", strconv.Quote(l.Key), from, printable(l.Rule))
+		inner.linef("key %s%s, by rule %s", quoted(l.Key), from, printable(l.Rule))
 	}
 	if l.Failure != "" {
 		inner.linef("%s", p.out.Red("cannot be told: "+printable(l.Failure)))
@@ -155,6 +156,14 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 }
 
 // printable is s with escapes for what does not print.
+// quoted is a key in quotes, as it can be named, or with escapes if that does not print.
+func quoted(key string) string {
+	if spelled := admin.SpellKey(key); printable(spelled) == spelled && !strings.Contains(spelled, `"`) {
+		return `"` + spelled + `"`
+	}
+	return strconv.Quote(key)
+}
+
 func printable(s string) string {
 	for _, r := range s {
 		if !strconv.IsPrint(r) {

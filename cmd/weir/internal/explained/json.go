@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -26,7 +27,7 @@ type Limit struct {
 	Tier       string      `json:"tier,omitempty"`
 	Role       string      `json:"role"`
 	Holds      string      `json:"holds"`
-	Key        string      `json:"key"`
+	Key        string      `json:"key"` // as the admin API spells it
 	KeyFrom    string      `json:"key_from,omitempty"`
 	Cost       int64       `json:"cost"`
 	Failure    string      `json:"failure,omitempty"`
@@ -54,7 +55,8 @@ func Of(e *policy.Explanation) *JSON {
 	for i := range e.Limits {
 		l := &e.Limits[i]
 		j.Limits = append(j.Limits, Limit{
-			l.Policy, l.Limit, l.Rule, l.Tier, l.Role, l.Holds, l.Key, l.KeyFrom, l.Cost, l.Failure, l.Before, l.After,
+			l.Policy, l.Limit, l.Rule, l.Tier, l.Role, l.Holds, admin.SpellKey(l.Key), l.KeyFrom, l.Cost, l.Failure,
+			l.Before, l.After,
 			l.Decision.Allowed, l.Decision.Reason, seconds(l.Decision.RetryAfter), seconds(l.Decision.ResetAfter), l.Would,
 		})
 	}

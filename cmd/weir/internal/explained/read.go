@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -20,7 +21,8 @@ func (j *JSON) Explanation() *policy.Explanation {
 		l := &j.Limits[i]
 		e.Limits = append(e.Limits, policy.ExplainedLimit{
 			Policy: l.Policy, Limit: l.Limit, Rule: l.Rule, Tier: l.Tier, Role: l.Role, Holds: l.Holds,
-			Key: l.Key, KeyFrom: l.KeyFrom, Cost: l.Cost, Failure: l.Failure, Before: l.Before, After: l.After, Would: l.Would,
+			Key: admin.KeyOf(l.Key), KeyFrom: l.KeyFrom, Cost: l.Cost, Failure: l.Failure,
+			Before: l.Before, After: l.After, Would: l.Would,
 			Decision: weir.Decision{
 				Allowed: l.Allowed, Reason: l.Reason, RetryAfter: duration(l.RetryAfter), ResetAfter: duration(l.ResetAfter),
 			},

@@ -28,7 +28,7 @@ func (t *target) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.Var((*text)(&t.policy), "policy",
 		"policy of durability cluster; of several limits one is policy/limit (default: none, it is required)")
-	fs.Var((*text)(&t.key), "key", `key whose quota it is (default "": that of a policy without keys)`)
+	fs.Var(serverflags.Key(&t.key, 0), "key", `key whose quota it is (default "": that of a policy without keys)`)
 	t.server.Register(fs)
 	fs.BoolVar(&t.asJSON, "json", false, "print the JSON object that the server answers")
 	_ = cmd.MarkFlagRequired("policy") // there is such a flag

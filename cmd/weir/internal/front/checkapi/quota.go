@@ -32,7 +32,7 @@ const (
 
 	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
 	acceptedSign    = "must be a text of 1 to 256 bytes that can be printed"
-	acceptedOptKey  = "must be a string of at most 1024 bytes"
+	acceptedOptKey  = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
 )
 
 // Quotas are the limits of durability cluster, as an operator sees them.
@@ -116,7 +116,7 @@ func (h *Handler) limitsOf(name, key string) ([]quotaLimit, *problem) {
 	return all, nil
 }
 
-// asked reads the parameters of a page, of which policy is required.
+// asked reads the parameters of a page, of which policy is required. A key is that which is spelled so, as in the admin API.
 func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -135,9 +135,11 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	if values.Get(policyName) == "" {
 		return nil, newProblem(http.StatusBadRequest, policyName, "", "must be the name of a policy, or policy/limit")
 	}
-	if key := values.Get(keyName); len(key) > maxKey {
+	key := admin.KeyOf(values.Get(keyName))
+	if len(key) > maxKey {
 		return nil, newProblem(http.StatusBadRequest, keyName, excerpt([]byte(key)), acceptedOptKey)
 	}
+	values.Set(keyName, key)
 	return values, nil
 }
 
@@ -153,7 +155,7 @@ func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	name, _, _ := strings.Cut(limits[0].name, "/")
-	answer := quotaJSON{Policy: name, Key: key}
+	answer := quotaJSON{Policy: name, Key: admin.SpellKey(key)}
 	for i := range limits {
 		l := &limits[i]
 		state, err := h.quotas.Inspect(r.Context(), l.charge)
@@ -281,8 +283,14 @@ func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
 // readAdjust reads the body of an adjustment, and checks it.
 func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
 	text, wrong := readBody(r, nil, maxBody)
+	if wrong == nil && !utf8.Valid(text) {
+		wrong = &problem{
+			Status: http.StatusBadRequest, Detail: `the body must be UTF-8: of a key that is not, the byte e9 is "\\xe9"`,
+		}
+	}
 	if wrong == nil {
 		wrong = decodeAdjust(text, &body)
+		body.Key = admin.KeyOf(body.Key)
 	}
 	if wrong == nil {
 		wrong = body.check()
@@ -315,7 +323,8 @@ func decodeAdjust(text []byte, into *adjustBody) *problem {
 
 func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJSON {
 	return adjustmentJSON{
-		Time: a.Time.UTC(), Limit: l.name, Key: key, Permits: a.Permits, Remaining: a.Remaining, By: a.By, Reason: a.Reason,
+		Time: a.Time.UTC(), Limit: l.name, Key: admin.SpellKey(key), Permits: a.Permits, Remaining: a.Remaining,
+		By: a.By, Reason: a.Reason,
 	}
 }
 
@@ -356,7 +365,7 @@ func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 		Policy      string           `json:"policy"`
 		Key         string           `json:"key"`
 		Adjustments []adjustmentJSON `json:"adjustments"`
-	}{name, key, all[:min(len(all), most)]})
+	}{name, admin.SpellKey(key), all[:min(len(all), most)]})
 }
 
 // quotaProblem is why the owner of the limits has not answered.

@@ -1,0 +1,38 @@
+package checkapi_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestQuotasOfAnyKey: the quota of a key that is no text is looked at and adjusted by the spelling that the admin API has for it,
+// and by no other.
+func TestQuotasOfAnyKey(t *testing.T) {
+	h := newFronts(t).durable
+	adjust := func(key string, status int) string {
+		t.Helper()
+		body := `{"policy":"tenant","key":"` + key + `","permits":-5,"by":"ops","reason":"test"}`
+		r := send(h, "POST", "/v1/quota/adjust", "application/json", body)
+		if r.Code != status {
+			t.Errorf("%q: %d %s", key, r.Code, r.Body)
+		}
+		return r.Body.String()
+	}
+	if got := adjust(`caf\\xe9`, 200); !strings.Contains(got, `"key":"caf\\xe9"`) {
+		t.Error(got)
+	}
+	adjust("caf\xe9", 400) // JSON would make another key of it
+	for key, remain := range map[string]string{
+		"caf\xe9": `"remaining":995`, `caf\xe9`: `"remaining":995`, `caf\\xe9`: `"remaining":1000`, "caf\ufffd": `"remaining":1000`,
+	} {
+		r := send(h, "GET", "/v1/quota?policy=tenant&key="+url.QueryEscape(key), "", "")
+		if r.Code != 200 || !strings.Contains(r.Body.String(), remain) {
+			t.Errorf("%q: %d %s", key, r.Code, r.Body)
+		}
+	}
+	r := send(h, "GET", "/v1/quota/adjustments?policy=tenant&key="+url.QueryEscape(`caf\xe9`), "", "")
+	if got := r.Body.String(); r.Code != 200 || strings.Count(got, `"key":"caf\\xe9"`) != 2 {
+		t.Errorf("%d %s", r.Code, got)
+	}
+}
