@@ -40,7 +40,7 @@ func TestChangeOnSeveralServers(t *testing.T) {
 		hasAll(t, "overrides", s.ask(t, "admin", "overrides"), "acme", "a reason")
 	}
 	got = change("restore --policy tenant --key acme", first, away, second)
-	if got.status != 1 || !strings.Contains(got.stderr, "1 of 3 servers have not made the change: "+away) ||
+	if got.status != 1 || !strings.Contains(got.stderr, "1 of 3 servers have not confirmed the change: "+away) ||
 		strings.Count(got.stdout, ": acme of tenant has the limits of the policy again\n") != 2 ||
 		!strings.Contains(got.stdout, away+": FAILED: ") {
 		t.Errorf("%d %q %q", got.status, got.stdout, got.stderr)

@@ -65,7 +65,7 @@ func (q *question) each(cmd *cobra.Command, ask asking) error {
 	case len(failed) == len(clients) && isMisuse(first):
 		return first
 	}
-	return fmt.Errorf("weir: %d of %d servers have not made the change: %s", len(failed), len(clients),
+	return fmt.Errorf("weir: %d of %d servers have not confirmed the change: %s", len(failed), len(clients),
 		strings.Join(failed, ", "))
 }
 
