@@ -20,8 +20,8 @@ type Limiter interface {
 	// once, as a lease that is not Allowed: the queue is full, the limiter closed, the deadline of ctx comes before the
 	// caller's turn, or n exceeds the limit. The error is not nil if ctx ended, before or while waiting, in which case
 	// it wraps context.Cause(ctx), or if n is negative. A ctx that has ended before the call loses even if permits are
-	// available. Otherwise what is there is taken before the deadline counts, and who waits gets what comes before it, however
-	// late the machine finds the time for that (TestLateTimerCostsNoDeadline).
+	// available. Otherwise what is there is taken before the deadline counts, and who waits gets what comes before it, also if
+	// the machine finds the time for that up to 10 ms late (TestLateTimerCostsNoDeadline).
 	Acquire(ctx context.Context, n int64) (Lease, error)
 	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really
 	// cost, or Cancel. See [Lease.Commit].
