@@ -18,7 +18,7 @@ type Seat struct {
 	b     *Bounded
 	owner *owner // nil if the address is not known
 
-	uses  atomic.Int64 // how many are going on; far below 0 when it has made room, or was left
+	uses  atomic.Int64 // how many are going on; far below 0 when it has made room
 	since atomic.Int64 // when it began to wait, as a time of b
 	// fresh says that nothing was asked on it yet. parked says that it was in use when it was seen last, so that it is nowhere
 	// among those that wait, and has to be put there again.
