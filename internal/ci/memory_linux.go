@@ -14,12 +14,13 @@ const (
 	noExec     = 0x8
 )
 
-// memoryDirectory makes a directory for the files of tests in memory, which whoever calls it removes, or answers "" where there is no
-// such room. Tests that write to a disk at the same time have each other wait for it: for seconds, where the disk is slow.
+// memoryDirectory makes a directory for the files of tests in memory, which whoever calls it removes, or answers "" where
+// there is no such room. Tests that write to a disk at the same time have each other wait for it: for seconds, where the disk
+// is slow.
 func memoryDirectory() string {
 	var room syscall.Statfs_t
 	if syscall.Statfs(memory, &room) != nil || room.Type != tmpfsMagic || room.Flags&noExec != 0 ||
-		room.Bavail*uint64(room.Bsize) < memoryRoom { //nolint:gosec // it is positive
+		room.Bavail*uint64(room.Bsize) < memoryRoom {
 		return ""
 	}
 

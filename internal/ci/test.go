@@ -81,7 +81,7 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	environment := os.Environ()
 
 	if directory := memoryDirectory(); directory != "" {
-		defer os.RemoveAll(directory)
+		defer func() { _ = os.RemoveAll(directory) }()
 
 		// What go builds may be larger, and stays where it was.
 		environment = append(environment, "TMPDIR="+directory, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()))
