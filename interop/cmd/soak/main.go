@@ -45,7 +45,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var o options
 	fs := pflag.NewFlagSet("soak", pflag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.DurationVar(&o.Duration, "duration", 30*time.Minute, "for how long, from 5s; up to 3m more if nothing was granted of some policy by then")
+	fs.DurationVar(&o.Duration, "duration", 30*time.Minute,
+		"for how long, from 5s; up to 3m more if nothing was granted of some policy by then")
 	fs.Float64Var(&o.Rate, "rate", 200, "requests a second, from 1 to 20000")
 	fs.Uint64Var(&o.Seed, "seed", 1, "what requests and faults are chosen by")
 	fs.StringVar(&o.faults, "faults", "all",
