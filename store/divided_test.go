@@ -189,6 +189,7 @@ func TestDividedConforms(t *testing.T) {
 			a, b := newMemory(t, store.MemoryOptions{Clock: clock}), newMemory(t, store.MemoryOptions{Clock: clock})
 			s := storetest.Subject{Store: store.NewDivided(a, newLined(b)), Now: clock.Now, Advance: clock.Advance, Steps: 1000}
 			if mixed {
+				s.Tentative = true
 				s.Store = kinds{store.NewDivided(a, newLined(b)), maphash.MakeSeed()}
 			}
 			return s
@@ -351,6 +352,43 @@ func TestDividedRefusals(t *testing.T) {
 	r, err := d.Acquire(t.Context(), []store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)}, ds, store.Waiting{Most: time.Hour})
 	if err != nil || r.ID != "" || ds[0].Allowed || !ds[1].Allowed || ds[1].Remaining != 0 || queue.calls.Load() != before {
 		t.Errorf("%+v, %v: the owner need not be asked for what the store refuses", ds, err)
+	}
+}
+
+// slow is a store that answers when it may.
+type slow struct {
+	store.Store
+
+	asked, may chan struct{}
+}
+
+func (s slow) Take(ctx context.Context, c []store.Charge, ds []weir.Decision) error {
+	s.asked <- struct{}{}
+	<-s.may
+	return s.Store.Take(ctx, c, ds)
+}
+
+// TestDividedHoldsWhileItAsks: durable permits are out while the other store is asked, and back when it has refused.
+func TestDividedHoldsWhileItAsks(t *testing.T) {
+	a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
+	shared := slow{a, make(chan struct{}), make(chan struct{})}
+	d := store.NewDivided(shared, newLined(b))
+	refused := make([]weir.Decision, 2)
+	err := make(chan error)
+	go func() {
+		err <- d.Take(t.Context(), []store.Charge{plain("k", hourly(1), 2), durable("k", hourly(1), 1)}, refused)
+	}()
+	<-shared.asked
+	ds := make([]weir.Decision, 1)
+	if err := d.Take(t.Context(), []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || ds[0].Reason != weir.ReasonLimited {
+		t.Errorf("%+v, %v, while another has the permit", ds, err)
+	}
+	shared.may <- struct{}{}
+	if err := <-err; err != nil || refused[0].Reason != weir.ReasonNever || !refused[1].Allowed || refused[1].Remaining != 1 {
+		t.Errorf("%+v, %v", refused, err)
+	}
+	if err := d.Take(t.Context(), []store.Charge{durable("k", hourly(1), 1)}, ds); err != nil || !ds[0].Allowed {
+		t.Errorf("%+v, %v, after it has come back", ds, err)
 	}
 }
 

@@ -73,7 +73,7 @@ func testContentionSeveralKeys(s *suite) {
 	shared := s.charge("shared", "hot", limits[fixedWindow], 1)
 	perCaller := s.limits(own)[tokenBucket]
 	var granted [callers]int64
-	s.crowd(func(i int, handle store.Store) {
+	take := func(i int, handle store.Store) {
 		charges := []store.Charge{shared, s.charge("own", string(rune('0'+i)), perCaller, 1)}
 		if i%3 == 0 {
 			charges[0], charges[1] = charges[1], charges[0]
@@ -82,7 +82,13 @@ func testContentionSeveralKeys(s *suite) {
 		for s.insist("Take", func() error { return handle.Take(s.Context(), charges, ds) }) && allAllowed(ds) {
 			granted[i]++
 		}
-	})
+	}
+	s.crowd(take)
+	if s.Tentative {
+		for i := range callers {
+			take(i, s.Store)
+		}
+	}
 	total := int64(0)
 	for i, got := range &granted {
 		total += got

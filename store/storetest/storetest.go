@@ -54,6 +54,10 @@ type Subject struct {
 	// Skewed answers another handle to the same states for a process whose clock is ahead by d, which may be negative. It is
 	// for stores that go by the clocks of their callers. Default: nil.
 	Skewed func(d time.Duration) store.Store
+	// Tentative says that a request may be refused for permits that another one holds for a moment, and gives back as it is
+	// refused itself: as where several stores are asked one after the other. Contention must then come to the same grants once
+	// those who were refused ask again by themselves. Default: false, a request that is refused is one that never was.
+	Tentative bool
 	// Break makes the store unreachable for Store until repair is called. Default: nil.
 	Break func() (repair func())
 	// Steps is how many steps a random history takes. Default: 2000, and 300 without Advance.
