@@ -13,13 +13,13 @@ import (
 // Divided is the [Store] for programs that have limits of two kinds: those of charges that are Durable are kept by the owner of a
 // cluster, and all others by a store that processes share. Either may be nil, if there are no charges for it.
 //
-// A request is all or nothing whatever its charges are (TestDividedContention). If all of them are of one kind, it is one call of
-// their store. Otherwise the durable ones are reserved, then the other store is asked, and what was reserved is committed if that
-// grants, and canceled if it refuses: exactly, whoever else has come. While the other store is asked, the durable permits are out:
-// for as long as it takes to answer, others can be refused for permits that come back (TestDividedHoldsWhileItAsks), which errs on
-// the side of the limit. A charge that was not asked, because the other kind has refused before, is Allowed with Remaining 0, as
-// nobody knows what is left. Should the owner be lost between the two, the request is refused, and what the other store has taken
-// stays taken, which errs on that side as well.
+// A request is all or nothing whatever its charges are (TestDividedContention). If all of them are of one kind, it is one call
+// of their store. Otherwise the durable ones are reserved, then the other store is asked, and what was reserved is committed
+// if that grants, and canceled if it refuses: exactly, whoever else has come. While the other store is asked, the durable
+// permits are out: for as long as it takes to answer, others can be refused for permits that come back
+// (TestDividedHoldsWhileItAsks), which errs on the side of the limit. A charge that was not asked, because the other kind has
+// refused before, is Allowed with Remaining 0, as nobody knows what is left. Should the owner be lost between the two, the
+// request is refused, and what the other store has taken stays taken, which errs on that side as well.
 //
 // # While one of the two is unavailable
 //
