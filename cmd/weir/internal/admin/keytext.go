@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weirhq/weir/policy"
 )
 
 // JSON has texts of Unicode, and a key has any bytes: RESP and HTTP take it as it comes. So that every key can be told and
@@ -23,6 +26,21 @@ func SpellKey(key string) string {
 		}
 	}
 	return escape(key)
+}
+
+// SpellDifference is a difference with its keys as [SpellKey] spells them, nil if it is nil. What it is given is not changed.
+func SpellDifference(d *policy.Difference) *policy.Difference {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.RefusedKeys, c.AdmittedKeys = slices.Clone(d.RefusedKeys), slices.Clone(d.AdmittedKeys)
+	for _, keys := range [][]policy.KeyCount{c.RefusedKeys, c.AdmittedKeys} {
+		for i := range keys {
+			keys[i].Key = SpellKey(keys[i].Key)
+		}
+	}
+	return &c
 }
 
 // KeyOf is the key that is spelled so. What is the spelling of none, as it is not UTF-8, is the key itself.

@@ -30,6 +30,9 @@ func (s *Server) Clients() ([]*admin.Client, error) {
 		one.url = url
 		client, err := one.Client()
 		if err != nil {
+			for _, made := range clients {
+				made.Close()
+			}
 			return nil, err
 		}
 		clients = append(clients, client)

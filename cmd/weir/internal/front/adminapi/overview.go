@@ -80,27 +80,12 @@ func (h *Handler) policiesOf(s *live.Status) []admin.Policy {
 	for i := range s.Policies {
 		all[i] = of.policies[s.Policies[i].Name] // of another set for a moment
 		all[i].PolicyReport = s.Policies[i]
-		all[i].Difference = spelled(all[i].Difference)
+		all[i].Difference = admin.SpellDifference(all[i].Difference)
 		if all[i].Limits == nil {
 			all[i].Limits = []admin.Limit{}
 		}
 	}
 	return all
-}
-
-// spelled is a difference with its keys as they are spelled.
-func spelled(d *policy.Difference) *policy.Difference {
-	if d == nil {
-		return nil
-	}
-	c := *d
-	c.RefusedKeys, c.AdmittedKeys = slices.Clone(d.RefusedKeys), slices.Clone(d.AdmittedKeys)
-	for _, keys := range [][]policy.KeyCount{c.RefusedKeys, c.AdmittedKeys} {
-		for i := range keys {
-			keys[i].Key = admin.SpellKey(keys[i].Key)
-		}
-	}
-	return &c
 }
 
 // rules answers GET admin.RulesPath.

@@ -36,7 +36,11 @@ func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
 
 // status answers GET /v1/status.
 func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
-	text, err := json.Marshal(h.limits.Status())
+	status := h.limits.Status()
+	for i := range status.Policies {
+		status.Policies[i].Difference = admin.SpellDifference(status.Policies[i].Difference)
+	}
+	text, err := json.Marshal(status)
 	if err != nil {
 		return &problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	}

@@ -4,6 +4,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
+	"github.com/weirhq/weir/policy"
 )
 
 // TestQuotasOfAnyKey: the quota of a key that is no text is looked at and adjusted by the spelling that the admin API has for it,
@@ -34,5 +38,19 @@ func TestQuotasOfAnyKey(t *testing.T) {
 	r := send(h, "GET", "/v1/quota/adjustments?policy=tenant&key="+url.QueryEscape(`caf\xe9`), "", "")
 	if got := r.Body.String(); r.Code != 200 || strings.Count(got, `"key":"caf\\xe9"`) != 2 {
 		t.Errorf("%d %s", r.Code, got)
+	}
+}
+
+// TestStatusSpellsKeys: the keys that differ under a candidate are spelled as the admin API does it.
+func TestStatusSpellsKeys(t *testing.T) {
+	hourly := func(n int64) []policy.Limit { return []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(n)}}} }
+	h := newFixed(t, weir.NewManualClock(0), policy.Policy{
+		Name: "api", Key: live.KeyOfCheck(), MaxKeys: 10, Limits: hourly(2), Candidate: hourly(1),
+	})
+	for range 2 {
+		check(h, `{"policy":"api","key":"caf\\xe9"}`)
+	}
+	if got := send(h, "GET", "/v1/status", "", "").Body.String(); !strings.Contains(got, `"key":"caf\\\\xe9"`) {
+		t.Error(got)
 	}
 }
