@@ -55,10 +55,6 @@ func serve(t *testing.T, set *policy.Set) *server {
 	return serveWith(t, set, rlqsapi.Options{Grace: 2 * time.Second})
 }
 
-// tooLittle is a grace within which nobody can read a message.
-const tooLittle = 2 * time.Millisecond
-
-// serveWith has a server that is patient, unless its grace is tooLittle.
 func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	t.Helper()
 	s := &server{t: t, clock: weir.NewManualClock(0), log: &lines{}}
@@ -75,9 +71,7 @@ func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Grace != tooLittle {
-		s.service.Patient()
-	}
+	s.service.Patient()
 	g := grpc.NewServer()
 	ratelimitquotav3.RegisterRateLimitQuotaServiceServer(g, s.service)
 	served := make(chan error, 1)

@@ -1,14 +1,16 @@
 package rlqsapi_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -18,6 +20,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/typev3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlqsapi"
+	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -281,22 +284,76 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestSlowReader: the stream of a proxy that does not read what it is sent ends, as nobody knows when it would read it.
-func TestSlowReader(t *testing.T) {
-	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{Grace: tooLittle})
-	a := s.connect()
-	for i := range 500 {
-		if a.stream.Send(usage(map[string]string{"k": strings.Repeat("x", 3000) + strconv.Itoa(i)}, 0, 1, 0)) != nil {
-			break // it has ended already
-		}
+// slowProxy is the stream of a proxy that reports a bucket once, and reads each message after a while.
+type slowProxy struct {
+	grpc.ServerStream
+
+	ctx     context.Context //nolint:containedctx // that of the connection
+	reports chan *ratelimitquotav3.RateLimitQuotaUsageReports
+	after   time.Duration
+	read    int
+}
+
+func (p *slowProxy) Context() context.Context { return p.ctx }
+
+func (p *slowProxy) Recv() (*ratelimitquotav3.RateLimitQuotaUsageReports, error) {
+	select {
+	case m := <-p.reports:
+		return m, nil
+	case <-p.ctx.Done():
+		return nil, p.ctx.Err()
 	}
-	for {
-		if _, err := a.stream.Recv(); err != nil {
-			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "in time") {
+}
+
+// Send waits for the proxy, as flow control does.
+func (p *slowProxy) Send(*ratelimitquotav3.RateLimitQuotaResponse) error {
+	time.Sleep(p.after)
+	p.read++
+	return nil
+}
+
+// TestSlowReader: the stream of a proxy that reads later than half of the grace what it is sent ends, as nobody knows when it would
+// read the rest.
+func TestSlowReader(t *testing.T) {
+	const grace = time.Second
+	for after, slow := range map[time.Duration]bool{0: false, grace / 2: false, grace/2 + 1: true, time.Hour: true} {
+		synctest.Test(t, func(t *testing.T) {
+			limits, err := live.Fixed(
+				one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), policy.EngineOptions{}, slog.New(slog.DiscardHandler),
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			service, err := rlqsapi.New(rlqsapi.Options{Limits: limits, Logger: slog.New(slog.DiscardHandler), Grace: grace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			p := &slowProxy{ctx: ctx, reports: make(chan *ratelimitquotav3.RateLimitQuotaUsageReports, 1), after: after}
+			p.reports <- usage(id, 0, 1, 0)
+			ended := make(chan error, 1)
+			go func() { ended <- service.StreamRateLimitQuotas(p) }()
+			time.Sleep(after)
+			synctest.Wait()
+			if p.read != 1 {
+				t.Errorf("%v: %d messages were read", after, p.read)
+			}
+			select {
+			case err := <-ended:
+				if !slow || status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "in time") {
+					t.Errorf("after %v: %v", after, err)
+				}
+			default:
+				if slow {
+					t.Errorf("after %v: it goes on", after)
+				}
+			}
+			leave()
+			service.Close()
+			if err := limits.Engine().Close(); err != nil {
 				t.Error(err)
 			}
-			return
-		}
+		})
 	}
 }
 
