@@ -24,7 +24,7 @@ func TestContention(t *testing.T) {
 			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 3660*24*time.Hour)},
 			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(1000, 3660*24*time.Hour)},
 			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(1000, 3660*24*time.Hour)},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarYear}},
+			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: year()},
 		} {
 			policy := l.Algorithm.String()
 			if split {

@@ -38,7 +38,7 @@ func TestServerStopped(t *testing.T) {
 		l.stop()
 		until(t, "nothing is in flight", func() bool { return s.dispatch.inFlight.Load() == 0 })
 		run := server.calls("evalsha") + server.calls("eval")
-		sum := l.drain(s)
+		sum := l.drain(server.open(Options{}))
 		unanswered := run - l.answers()
 		l.report("stopped for 5 s", sum)
 		t.Logf("%d calls failed meanwhile; answers again %v after it goes on; scripts run whose callers did not wait: %d",

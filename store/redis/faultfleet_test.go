@@ -239,7 +239,7 @@ func TestFleetFailover(t *testing.T) {
 	old.kill()
 	w.elect(true)
 	began := time.Now()
-	until(t, "another is the master", func() bool { return w.master() != old })
+	w.agree(old)
 	elected := time.Since(began)
 	recovered(loads)
 	t.Logf("fail-over: a new master after %v, every process is answered again after %v",

@@ -37,7 +37,7 @@ func TestServerKilled(t *testing.T) {
 				l.more(2000)
 			}
 			l.stop()
-			sum := l.drain(s)
+			sum := l.drain(server.open(Options{}))
 			l.report(c.name, sum)
 			if !c.late && sum.above > 0 || !c.lost && sum.above > int64(restarts)*2000 {
 				t.Errorf("%d above the limit", sum.above)

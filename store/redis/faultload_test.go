@@ -31,6 +31,11 @@ func rounds(tb testing.TB) int {
 // yearly is a limit whose permits do not come back while a test runs.
 func yearly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 3000*24*time.Hour)} }
 
+// year is a calendar whose year does not begin while a test runs.
+func year() weir.Calendar {
+	return weir.Calendar{Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12}
+}
+
 // endless are limits of n permits, one of every algorithm, that do not come back while a test runs.
 func endless(n int64) []weir.Limit {
 	// The windows have begun long ago, and end after the test: a year may end at any time, the others are of 10 years.

@@ -289,7 +289,7 @@ func TestServerLoads(t *testing.T) {
 	l := newLoad(t, faultCharges(50, 20_000), s).start(8)
 	l.more(1000)
 	server.kill()
-	server.args = append(server.args, "--key-load-delay", "10000") // microseconds: it takes a while, unless it is told to hurry
+	server.args = append(server.args, "--key-load-delay", "30000") // microseconds: it takes half a minute, unless it is told to hurry
 	server.launch()
 	c := []store.Charge{{Policy: "new", Key: "k", Limit: yearly(10), N: 1}}
 	loading := 0
@@ -303,7 +303,7 @@ func TestServerLoads(t *testing.T) {
 	})
 	l.more(1000)
 	l.stop()
-	sum := l.drain(s)
+	sum := l.drain(patient)
 	l.report("loading", sum)
 	t.Logf("%d calls were told that it loads", loading)
 	if loading == 0 {

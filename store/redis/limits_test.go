@@ -105,7 +105,7 @@ func TestBucketsFasterThanTheResolution(t *testing.T) {
 func TestCallersClockDoesNotCount(t *testing.T) {
 	server := startServer(t)
 	a, b := server.open(Options{}), server.open(Options{})
-	l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarYear}}
+	l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: year()}
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: l, N: 1}}
 	d := make([]weir.Decision, 1)
 	for i := range 6 {

@@ -19,7 +19,7 @@ func TestTakeOfEveryAlgorithm(t *testing.T) {
 		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingWindow},
 		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingWindow, Segments: 7},
 		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingCounter},
-		{Burst: 5, Calendar: weir.Calendar{Unit: weir.CalendarYear}, Algorithm: weir.AlgorithmCalendarWindow},
+		{Burst: 5, Calendar: year(), Algorithm: weir.AlgorithmCalendarWindow},
 	} {
 		c := []store.Charge{{Policy: l.String(), Key: "k", Limit: l, N: 2}}
 		d := make([]weir.Decision, 1)

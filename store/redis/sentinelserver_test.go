@@ -120,6 +120,21 @@ func (w *watched) master() *server {
 	return nil
 }
 
+// agree waits until all sentinels say that another server than old is the master. One that has not heard of it yet would send
+// callers back to old.
+func (w *watched) agree(old *server) {
+	w.tb.Helper()
+	until(w.tb, "another is the master", func() bool {
+		for _, s := range w.sentinels {
+			_, port, _ := strings.Cut(s.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterSet), "\n")
+			if port == strconv.Itoa(old.port) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // url names the sentinels.
 func (w *watched) url() string {
 	return fmt.Sprintf("redis://%s?addr=%s&addr=%s&master_set=%s",
