@@ -141,15 +141,16 @@ func (b *bucket) exist(r *Request) (err error) {
 	return err
 }
 
-// loaded takes in the record, which is nil if there is none, or why it is not known.
-func (b *bucket) loaded(state *store.Record, revision int64, err error) {
+// loaded takes in the record, which is nil if there is none, or why it is not known. What an owner before has left it ahead is
+// burned, which it does not say until it is written anew: the next owner would burn as much once more.
+func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 	b.mu.Lock()
 	var after answers
 	b.loading = false
 	early := b.early
 	b.early = nil
 	if err == nil {
-		b.known, b.state, b.revision = true, state, revision
+		b.known, b.state, b.revision, b.inForce.ahead = true, state, revision, ahead
 	}
 	for _, w := range early {
 		if w.stage != stageLoading {

@@ -32,37 +32,39 @@ func (o *Owner) load(b *bucket) {
 		value, revision, err := o.term.Load(ctx, b.name)
 		if err != nil {
 			o.failed("a record could not be read", err)
-			b.loaded(nil, 0, err)
+			b.loaded(nil, 0, 0, err)
 			return
 		}
 		var state *store.Record
+		ahead := int64(0)
 		if revision != 0 { // otherwise nobody has ever asked for the key: its limit is not known yet
-			state, err = o.recovered(value)
+			state, ahead, err = o.recovered(value)
 		}
 		if err != nil {
 			err = fmt.Errorf("the record %.80q: %w", b.name, err)
 			o.warn("a record could not be read", err)
 		}
-		b.loaded(state, revision, err)
+		b.loaded(state, revision, ahead, err)
 	})
 }
 
-// recovered is the state that a record stands for: what may have been granted since it was written is taken for granted at the
-// latest moment at which it can have been, which is when this term began. For records of this term it is the moment at which
-// they were written, so whatever is dropped from memory must not be ahead.
-func (o *Owner) recovered(value []byte) (*store.Record, error) {
-	state, ahead, err := decodeRecord(value)
+// recovered is the state that a record stands for, and how many permits it is ahead: what may have been granted since it was
+// written is taken for granted at the latest moment at which it can have been, which is when this term began. For records of
+// this term it is the moment at which they were written, so whatever is dropped from memory must not be ahead.
+func (o *Owner) recovered(value []byte) (state *store.Record, ahead int64, err error) {
+	state, ahead, err = decodeRecord(value)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	burn := ahead
 	for _, at := range [...]int64{o.wall, o.unix(time.Now())} {
 		if _, err = state.Advance(at, state.Limit()); err != nil {
-			return nil, fmt.Errorf("%w: %w", errMalformed, err)
+			return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 		}
-		state.Burn(ahead)
-		ahead = 0
+		state.Burn(burn)
+		burn = 0
 	}
-	return state, nil
+	return state, ahead, nil
 }
 
 // write writes records as long as there are any, several of them as one transaction.
