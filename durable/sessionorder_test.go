@@ -10,10 +10,10 @@ import (
 )
 
 // TestEarlyKeepOrder: what is asked of a node before it has heard that it is the owner is served in the order in which it came, and
-// before what comes afterwards.
+// before what comes afterwards. A write takes a while, as whoever is in one record may hear of that after those in the next one.
 func TestEarlyKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := must(durable.NewMemory(durable.MemoryOptions{}))
+		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		before, e := owned(t, m, durable.OwnerOptions{})
 		engine := m.Engine()
 		n := must(durable.NewNode(durable.NodeOptions{Engine: engine, Address: "here"}))

@@ -26,7 +26,8 @@ func memory(t *testing.T, reserve int64) *spectest.Subject {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if owner, err = durable.NewOwner(term, durable.OwnerOptions{Reserve: max(reserve, 0)}); err != nil {
+		o := durable.OwnerOptions{Reserve: max(reserve, 0), WriteTimeout: time.Minute} // the machine may stand still in real time
+		if owner, err = durable.NewOwner(term, o); err != nil {
 			t.Fatal(err)
 		}
 		s.Asked = []spectest.Asked{owner}

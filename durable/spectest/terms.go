@@ -20,14 +20,14 @@ func failedWrite(t *testing.T, s *Subject) {
 		t.Error(a.Err)
 	}
 	s.Fail(false)
-	b.get(b.ask(5, 10*time.Second), durable.Granted)
+	b.get(b.ask(5, slack), durable.Granted)
 	b.get(b.ask(1, 0), durable.Refused)
 }
 
 func idleWritesNothing(t *testing.T, s *Subject) {
 	b := begin(t, s, every(10*time.Millisecond, 5))
 	b.get(b.ask(3, 0), durable.Granted)
-	b.get(b.ask(5, 10*time.Second), durable.Granted)
+	b.get(b.ask(5, slack), durable.Granted)
 	before := s.Writes()
 	for range 5 { // while permits come back
 		<-time.After(soon)
@@ -82,7 +82,7 @@ func grantsSurvive(t *testing.T, s *Subject) {
 func reservationsSurvive(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	r := b.ask(4, 0)
-	r.Reserve = time.Minute
+	r.Reserve = slow
 	a := b.get(r, durable.Granted)
 	b.renew()
 	if err := b.next().Commit(t.Context(), a.Reservation, 1); err != nil {
@@ -103,7 +103,6 @@ func waitersAreTold(t *testing.T, s *Subject) {
 		all = append(all, b.start(b.ask(1, time.Minute)))
 	}
 	b.queued(4)
-	begin := time.Now()
 	b.renew()
 	for _, w := range all {
 		<-w.done
@@ -114,9 +113,6 @@ func waitersAreTold(t *testing.T, s *Subject) {
 		default:
 			t.Errorf("%v (%v)", a.Outcome, a.Err)
 		}
-	}
-	if d := time.Since(begin); d > time.Minute {
-		t.Errorf("they were told after %v", d)
 	}
 	b.get(b.ask(1, 0), durable.Refused)
 }
