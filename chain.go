@@ -234,7 +234,7 @@ func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *binding) {
 		g := link.limiter
 		r, reason := g.take(g.at, n)
 		g.count(n, reason == ReasonNone)
-		part := g.lease(n, r, reason, reserve, under{})
+		part := g.lease(n, g.decision(r, reason), r.Mark, reserve, under{})
 		verdict.add(part.decision)
 		if part.claim == nil {
 			continue

@@ -63,11 +63,11 @@ type granter interface {
 
 // caller is who waits.
 type caller struct {
-	ctx    context.Context
-	answer chan struct{} // holds at most one
-	result algo.Result
-	reason Reason
-	under  under
+	ctx      context.Context
+	answer   chan struct{} // holds at most one
+	decision Decision      // of the moment of the answer: the limit may be another when the caller wakes up
+	mark     algo.Mark
+	under    under
 }
 
 var gates atomic.Uint64
@@ -169,7 +169,7 @@ func (g *gate) try(n int64, reserve bool) Lease {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, r, reason, reserve, g.under())
+	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under())
 }
 
 // allow is try(1) where only the answer matters.
@@ -255,13 +255,10 @@ func (g *gate) decision(r algo.Result, reason Reason) Decision {
 	return d
 }
 
-func (g *gate) lease(n int64, r algo.Result, reason Reason, reserve bool, u under) Lease {
-	l := Lease{decision: g.decision(r, reason), permits: n}
-	if u.terms != nil {
-		l.decision.Limit = u.terms.permits // not what it has become while the caller woke up
-	}
-	if reason == ReasonNone && n > 0 && (reserve || g.returned) {
-		l.claim, l.generation = newClaim(g.owner, n, r.Mark)
+func (g *gate) lease(n int64, d Decision, m algo.Mark, reserve bool, u under) Lease {
+	l := Lease{decision: d, permits: n}
+	if d.Allowed && n > 0 && (reserve || g.returned) {
+		l.claim, l.generation = newClaim(g.owner, n, m)
 		l.claim.key, l.claim.under = g.key, u
 		if g.grants != nil {
 			g.grants.granted(l.claim, l.decision)
@@ -322,7 +319,7 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if reason != ReasonLimited { // there is nothing to wait for
 		g.count(n, reason == ReasonNone)
 		defer g.unlock()
-		return g.lease(n, r, reason, reserve, g.under()), nil
+		return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under()), nil
 	}
 	if g.queue.Len() == 0 {
 		g.meter.replan()
@@ -341,11 +338,10 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 		}
 		<-w.Value.answer
 	}
-	r, reason = w.Value.result, w.Value.reason
-	if reason == ReasonCanceled {
+	if w.Value.decision.Reason == ReasonCanceled {
 		return g.canceled(ctx, n)
 	}
-	return g.lease(n, r, reason, reserve, w.Value.under), nil
+	return g.lease(n, w.Value.decision, w.Value.mark, reserve, w.Value.under), nil
 }
 
 // admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -404,7 +400,7 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	if reason != ReasonCanceled {
 		g.count(w.Permits, reason == ReasonNone)
 	}
-	w.Value.result, w.Value.reason, w.Value.under = r, reason, g.under()
+	w.Value.decision, w.Value.mark, w.Value.under = g.decision(r, reason), r.Mark, g.under()
 	w.Value.answer <- struct{}{}
 }
 

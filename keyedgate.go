@@ -122,7 +122,7 @@ func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
 	defer g.unlock()
 	r, reason := g.take(now, n)
 	g.count(n, reason == ReasonNone)
-	return g.lease(n, r, reason, reserve, g.under()), true
+	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under()), true
 }
 
 func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) (l Lease, alive bool, err error) {

@@ -255,3 +255,29 @@ func TestContentionSetLimitIsNeverExceeded(t *testing.T) {
 		t.Errorf("permits were lost or made: %+v", st)
 	}
 }
+
+// changing is a context in which the limit changes once its caller waits, and before the caller looks at the answer.
+type changing struct {
+	context.Context
+
+	change func()
+}
+
+func (c changing) Done() <-chan struct{} {
+	c.change()
+	return c.Context.Done()
+}
+
+// TestAnswerTellsTheLimitOfItsMoment has a limit raised, which grants the permits of who waits, and lowered before that one has
+// woken up.
+func TestAnswerTellsTheLimitOfItsMoment(t *testing.T) {
+	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: 10})
+	c.TryAcquire(2)
+	l, err := c.Acquire(changing{t.Context(), func() {
+		setLimit(t, c, 20)
+		setLimit(t, c, 3)
+	}}, 1)
+	if d := l.Decision(); err != nil || !d.Allowed || d.Limit != 20 || d.Remaining != 17 {
+		t.Errorf("%+v, %v, want 17 of 20 left", d, err)
+	}
+}
