@@ -107,14 +107,16 @@ func TestChainRefusesWhatItCannotHold(t *testing.T) {
 }
 
 func TestChainKeepsItsOwnListOfLimiters(t *testing.T) {
-	b, w, _ := threeLimits(t)
-	list := []weir.Limiter{b}
-	c := mustChain(t, list...)
-	list[0] = w
-	c.TryAcquire(4)
-	if got := available(b, w); got != "6 5" {
-		t.Errorf("available: %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b, w, _ := threeLimits(t)
+		list := []weir.Limiter{b}
+		c := mustChain(t, list...)
+		list[0] = w
+		c.TryAcquire(4)
+		if got := available(b, w); got != "6 5" {
+			t.Errorf("available: %s", got)
+		}
+	})
 }
 
 func TestChainGrantsFromAllOrFromNone(t *testing.T) {

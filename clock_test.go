@@ -168,7 +168,7 @@ func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
 	b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 2, QueueLimit: 10, Clock: &clock})
 	for range 2000 {
 		b.TryAcquire(2)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		var both sync.WaitGroup
 		both.Go(func() {
 			if l, err := b.Acquire(ctx, 1); err != nil || !l.Allowed() {

@@ -10,20 +10,26 @@ import (
 
 // Admit ten requests a second, and twenty at once after a quiet time.
 func ExampleTokenBucket() {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
+	clock := weir.NewManualClock(0) // a clock that stands until it is moved, for this example
+	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20, Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	admitted := 0
-	for range 100 {
-		if limiter.Allow() {
-			admitted++
+	ask := func() (admitted int) {
+		for range 100 {
+			if limiter.Allow() {
+				admitted++
+			}
 		}
+		return admitted
 	}
-	fmt.Println("admitted at once:", admitted >= 20 && admitted < 25)
+	fmt.Println("admitted at once:", ask())
+	clock.Advance(time.Second)
+	fmt.Println("a second later:", ask())
 	// Output:
-	// admitted at once: true
+	// admitted at once: 20
+	// a second later: 10
 }
 
 // Tell the caller when to come back.
@@ -80,7 +86,7 @@ func ExampleTokenBucket_Acquire_deadline() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	for range 2 {
 		lease, err := limiter.Acquire(ctx, 1)
@@ -224,7 +230,7 @@ func ExampleConcurrency() {
 
 // Give every user a limit of their own.
 func ExampleKeyed() {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerMinute(1), Burst: 2})
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 2})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -18,12 +18,12 @@ import (
 // Give users the limit of their plan, which may change at any time.
 func ExampleNewKeyedFunc() {
 	plans := map[string]weir.Limit{
-		"free": {Rate: weir.PerMinute(2)},
+		"free": {Rate: weir.PerDay(2)},
 		"paid": {Rate: weir.PerMinute(600), Burst: 100},
 	}
 	var planOf sync.Map
 	planOf.Store("ann", "free")
-	limiter, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerMinute(1)}, func(user string) weir.Limit {
+	limiter, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1)}, func(user string) weir.Limit {
 		plan, _ := planOf.Load(user)
 		name, _ := plan.(string)
 		return plans[name] // the limit of the options for users without a plan
@@ -33,7 +33,7 @@ func ExampleNewKeyedFunc() {
 		return
 	}
 	fmt.Println(limiter.Allow("ann"), limiter.Allow("ann"), limiter.Allow("ann"))
-	planOf.Store("ann", "paid") // ann pays: what she has used stays used, and comes back 300 times as fast
+	planOf.Store("ann", "paid") // ann pays: what she has used stays used, and comes back faster
 	fmt.Println(limiter.Peek("ann", 1).RetryAfter.Round(10 * time.Millisecond))
 	fmt.Println(limiter.Allow("bob"), limiter.Allow("bob"))
 	// Output:
@@ -44,7 +44,7 @@ func ExampleNewKeyedFunc() {
 
 // Hold one key to another limit for an hour, and see who is under pressure.
 func ExampleKeyed_Override() {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(100)})
+	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerDay(100)})
 	if err != nil {
 		fmt.Println(err)
 		return

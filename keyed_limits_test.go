@@ -37,10 +37,11 @@ func remaining[K comparable](t *testing.T, k *weir.Keyed[K], key K, want int64) 
 
 func TestKeyedFuncChoosesForEachKey(t *testing.T) {
 	plans := map[string]weir.Limit{
-		"free": {Rate: weir.PerMinute(1), Burst: 1},
-		"paid": {Rate: weir.PerMinute(100), Burst: 10},
+		"free": {Rate: weir.PerDay(1), Burst: 1},
+		"paid": {Rate: weir.PerDay(100), Burst: 10},
 	}
-	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerMinute(3)}, func(key string) weir.Limit { return plans[key] })
+	o := weir.KeyedOptions{Rate: weir.PerDay(3), Clock: weir.NewManualClock(1)}
+	k, err := weir.NewKeyedFunc(o, func(key string) weir.Limit { return plans[key] })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,23 @@ type setup struct {
 	order   weir.Order
 	maxDebt int64
 	clock   weir.Clock
+	slow    bool // permits come back so late that none do in a test in real time
+}
+
+// window is how long it takes until all permits are back.
+func (o setup) window() time.Duration {
+	if o.slow {
+		return 365 * day
+	}
+	return regain
+}
+
+// calendar has windows of a minute: a bubble begins with one. Slow ones are of a year, and begin in about six months.
+func (o setup) calendar() weir.Calendar {
+	if o.slow {
+		return weir.Calendar{Unit: weir.CalendarYear, Month: time.Now().AddDate(0, 6, 0).Month()}
+	}
+	return weir.Calendar{Unit: weir.CalendarMinute}
 }
 
 // kind is one kind of limiter, so that what holds for every kind is tested for every kind.
@@ -38,35 +55,35 @@ type kind struct {
 
 func newBucket(o setup) (weir.Limiter, error) {
 	return weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: o.name, Rate: weir.Per(o.limit, regain), Burst: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, Rate: weir.Per(o.limit, o.window()), Burst: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newFixed(o setup) (weir.Limiter, error) {
 	return weir.NewFixedWindow(weir.FixedWindowOptions{
-		Name: o.name, Limit: o.limit, Window: regain, QueueLimit: o.queue, QueueOrder: o.order, MaxDebt: o.maxDebt, Clock: o.clock,
+		Name: o.name, Limit: o.limit, Window: o.window(), QueueLimit: o.queue, QueueOrder: o.order,
+		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newSliding(o setup) (weir.Limiter, error) {
 	return weir.NewSlidingWindow(weir.SlidingWindowOptions{
-		Name: o.name, Limit: o.limit, Window: regain, Segments: 4, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, Limit: o.limit, Window: o.window(), Segments: 4, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
 func newApproximate(o setup) (weir.Limiter, error) {
 	return weir.NewSlidingWindow(weir.SlidingWindowOptions{
-		Name: o.name, Limit: o.limit, Window: regain, Approximate: true, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, Limit: o.limit, Window: o.window(), Approximate: true, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-// newCalendar makes windows of a minute: a bubble begins with one.
 func newCalendar(o setup) (weir.Limiter, error) {
 	return weir.NewCalendarWindow(weir.CalendarWindowOptions{
-		Name: o.name, Limit: o.limit, Calendar: weir.Calendar{Unit: weir.CalendarMinute}, QueueLimit: o.queue, QueueOrder: o.order,
+		Name: o.name, Limit: o.limit, Calendar: o.calendar(), QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
@@ -830,7 +847,7 @@ func TestIdle(t *testing.T) {
 func TestLimiterOfAProgramIsUsedInBubbles(t *testing.T) {
 	for _, k := range withChain {
 		t.Run(k.name, func(t *testing.T) {
-			l, err := k.build(setup{limit: 4, queue: 4})
+			l, err := k.build(setup{limit: 4, queue: 4, slow: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -405,7 +405,7 @@ func (p *pair[S]) done() context.Context {
 
 // TestCallsAreDecidedInTheWord makes sure that the fast path is the one that is used.
 func TestCallsAreDecidedInTheWord(t *testing.T) {
-	b, err := NewTokenBucket(TokenBucketOptions{Rate: PerSecond(10), Burst: 20, QueueLimit: 5})
+	b, err := NewTokenBucket(TokenBucketOptions{Rate: PerHour(1), Burst: 20, QueueLimit: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

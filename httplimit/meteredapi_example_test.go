@@ -28,10 +28,14 @@ func ExampleNewMetered() {
 	}
 	defer func() { _ = node.Close() }()
 
+	environment := func(name string) string { // in production os.Getenv
+		return map[string]string{durable.PerMinuteVariable: "0.01"}[name]
+	}
 	metered, err := httplimit.NewMetered(httplimit.MeteredOptions{
-		Limits: node,
-		Limit:  durable.MeteredAPI(func(string) string { return "" }, nil), // 5 at once, 8 a minute
-		Base:   server.Client().Transport,
+		Limits:     node,
+		Limit:      durable.MeteredAPI(environment, nil), // 5 at once, then one in 100 minutes
+		QueueLimit: httplimit.NoQueue,                    // who would have to wait is told so
+		Base:       server.Client().Transport,
 	})
 	if err != nil {
 		panic(err)
@@ -42,18 +46,20 @@ func ExampleNewMetered() {
 	}
 	client := &http.Client{Transport: transport}
 	for range 6 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second/5)
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL, http.NoBody)
 		if err != nil {
 			panic(err)
 		}
 		response, err := client.Do(request)
-		if limited, ok := errors.AsType[*httplimit.LimitedError](err); ok {
-			fmt.Println("not sent:", limited.Reason, limited.RetryAfter > 5*time.Second)
-		} else {
+		limited, ok := errors.AsType[*httplimit.LimitedError](err)
+		switch {
+		case ok:
+			fmt.Println("not sent:", limited.Reason, limited.RetryAfter > time.Hour)
+		case err != nil:
+			panic(err)
+		default:
 			fmt.Println(response.Status, response.Body.Close())
 		}
-		cancel()
 	}
 	// Output:
 	// 200 OK <nil>
@@ -61,5 +67,5 @@ func ExampleNewMetered() {
 	// 200 OK <nil>
 	// 200 OK <nil>
 	// 200 OK <nil>
-	// not sent: deadline true
+	// not sent: queue-full true
 }

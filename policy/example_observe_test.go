@@ -119,15 +119,17 @@ func ExampleRefusalLog() {
 		}
 		return a
 	}}
+	clock := weir.NewManualClock(0) // a clock that stands, for this example
 	refusals, err := policy.NewRefusalLog(policy.RefusalLogOptions{
 		Logger: slog.New(slog.NewTextHandler(os.Stdout, withoutTime)),
 		Secret: []byte("sixteen bytes or more"),
+		Clock:  clock,
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	e := loginEngine(policy.EngineOptions{OnRefused: refusals.Refused, Clock: weir.NewManualClock(0)})
+	e := loginEngine(policy.EngineOptions{OnRefused: refusals.Refused, Clock: clock})
 	defer e.Close()
 	logins(e, "192.0.2.1", 100) // one line a second for each policy
 	// Output:

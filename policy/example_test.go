@@ -12,7 +12,7 @@ import (
 )
 
 func ExampleTiers() {
-	tiers, err := policy.NewTiers(policy.TiersOptions{})
+	tiers, err := policy.NewTiers(policy.TiersOptions{Clock: weir.NewManualClock(0)}) // a clock that stands, for this example
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,13 +45,16 @@ func ExampleDispatcher() {
 		op   uint64
 		text string
 	}
-	guard, err := weir.NewGuard(weir.DefaultGuardOptions())
+	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	options := weir.DefaultGuardOptions()
+	options.Clock = clock
+	guard, err := weir.NewGuard(options)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer guard.Close()
-	tiers, err := policy.NewTiers(policy.TiersOptions{})
+	tiers, err := policy.NewTiers(policy.TiersOptions{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -61,6 +64,7 @@ func ExampleDispatcher() {
 	d, err := policy.NewDispatcher(policy.DispatcherOptions[*conn, message]{
 		Guard: guard,
 		Tiers: tiers,
+		Clock: clock,
 		Op:    func(m message) uint64 { return m.op },
 		Peer:  func(c *conn) *policy.Peer { return c.peer },
 		Notify: func(_ context.Context, _ *conn, n policy.Notice) error {

@@ -10,7 +10,7 @@ import (
 )
 
 func ExampleNewKeyed() {
-	clients, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 1})
+	clients, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 1})
 	if err != nil {
 		fmt.Println(err)
 		return
