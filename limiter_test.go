@@ -35,10 +35,10 @@ func (o setup) window() time.Duration {
 	return regain
 }
 
-// calendar has windows of a minute: a bubble begins with one. Slow ones are of a year, and begin in about six months.
+// calendar has windows of a minute: a bubble begins with one. Slow ones are of an hour, and the next one begins in half an hour.
 func (o setup) calendar() weir.Calendar {
 	if o.slow {
-		return weir.Calendar{Unit: weir.CalendarYear, Month: time.Now().AddDate(0, 6, 0).Month()}
+		return weir.Calendar{Unit: weir.CalendarHour, Minute: time.Now().UTC().Add(30 * time.Minute).Minute()}
 	}
 	return weir.Calendar{Unit: weir.CalendarMinute}
 }
