@@ -24,7 +24,7 @@ import (
 
 // limitedServer is a server that limits each client.
 func limitedServer() (*grpc.Server, error) {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(10), Burst: 2})
+	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10), Burst: 2})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func serve(server *grpc.Server) (target string, stop func()) {
 	}
 }
 
-// A client may make two calls at once, and ten a minute for ever.
+// A client may make two calls at once, and ten an hour for ever.
 func ExampleNewServer() {
 	server, err := limitedServer()
 	if err != nil {
@@ -98,7 +98,7 @@ func ExampleNewServer() {
 		for _, detail := range status.Convert(err).Details() {
 			switch d := detail.(type) {
 			case *errdetails.RetryInfo:
-				fmt.Fprintln(os.Stdout, "come back in", d.GetRetryDelay().AsDuration().Round(time.Second))
+				fmt.Fprintln(os.Stdout, "come back in about", d.GetRetryDelay().AsDuration().Round(6*time.Minute))
 			case *errdetails.QuotaFailure:
 				fmt.Fprintln(os.Stdout, "refused by", d.GetViolations()[0].GetSubject())
 			}
@@ -108,7 +108,7 @@ func ExampleNewServer() {
 	// OK
 	// OK
 	// ResourceExhausted
-	// come back in 6s
+	// come back in about 6m0s
 	// refused by per-client
 }
 
@@ -127,7 +127,7 @@ func ExampleNewClient() {
 	defer conn.Close()
 
 	client := testgrpc.NewTestServiceClient(conn)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for range 3 {
 		_, err = client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
@@ -135,11 +135,11 @@ func ExampleNewClient() {
 	fmt.Fprintln(os.Stdout, status.Code(err), "by the server, which asks for more time than there is")
 	_, err = client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
 	if e, ok := errors.AsType[*grpclimit.NotSentError](err); ok {
-		fmt.Fprintln(os.Stdout, status.Code(err), "without a call, for", e.Decision.RetryAfter.Round(time.Second))
+		fmt.Fprintln(os.Stdout, status.Code(err), "without a call, for about", e.Decision.RetryAfter.Round(6*time.Minute))
 	}
 	// Output:
 	// ResourceExhausted by the server, which asks for more time than there is
-	// ResourceExhausted without a call, for 6s
+	// ResourceExhausted without a call, for about 6m0s
 }
 
 // byRules decides by rules: 100 calls a second for each API key, and 5 searches at a time for everybody.

@@ -47,7 +47,7 @@ func TestTransportContention(t *testing.T) {
 	for range 16 {
 		wait.Go(func() {
 			for i := range 100 {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				if i%7 == 0 {
 					go cancel()
 				}
@@ -76,7 +76,7 @@ func TestTransportContention(t *testing.T) {
 // are there more at a time than slots, and none of these is lost.
 func TestGateContention(t *testing.T) {
 	const limit, slots = 500, 4
-	e := engineOf(t, policy.EngineOptions{}, &policy.Set{
+	e := engineOf(t, policy.EngineOptions{Clock: weir.NewManualClock(0)}, &policy.Set{
 		Policies: []policy.Policy{hourly("requests", limit, nil), {
 			Name: "slots", QueueLimit: 100, MaxWait: time.Minute,
 			Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: slots}}},
@@ -114,7 +114,7 @@ func TestGateContention(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if n := admitted.Load(); n < limit || n > limit+1 { // a permit may have come back
+	if n := admitted.Load(); n != limit {
 		t.Errorf("%d of 800 requests were admitted, want %d", n, limit)
 	}
 	if m := most.Load(); m > slots {

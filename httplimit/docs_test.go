@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
 )
 
 // shown is the text of an answer as docs/http.md shows it: without Date and Content-Length, in order of the names.
@@ -56,7 +57,7 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 	busy := serve(t, limit(t, httplimit.Options{Limiter: four})(ok), 1, "")
 	mux := http.NewServeMux()
 	mux.Handle("/", ok)
-	rules, err := serveByRules(apiSet(), mux)
+	rules, err := serveByRules(apiSet(), policy.EngineOptions{}, mux)
 	if err != nil {
 		t.Fatal(err)
 	}

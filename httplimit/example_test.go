@@ -50,7 +50,8 @@ var _ = listen // it would serve until the process ends
 
 // Each client has a limit of its own.
 func ExampleNew() {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(2)})
+	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(2), Clock: clock})
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +76,9 @@ func ExampleNew_chain() {
 	if err != nil {
 		panic(err)
 	}
-	hourly, err := weir.NewFixedWindow(weir.FixedWindowOptions{Name: "hourly", Limit: 2, Window: time.Hour})
+	hourly, err := weir.NewFixedWindow(weir.FixedWindowOptions{
+		Name: "hourly", Limit: 2, Window: time.Hour, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -100,7 +103,8 @@ func ExampleNew_chain() {
 
 // A hook counts refusals, and answers with a page of its own.
 func ExampleNew_onRefused() {
-	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "api", Rate: weir.PerMinute(1)})
+	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "api", Rate: weir.PerMinute(1), Clock: clock})
 	if err != nil {
 		panic(err)
 	}
@@ -245,8 +249,8 @@ func apiSet() *policy.Set {
 }
 
 // serveByRules is a server whose limits are rules.
-func serveByRules(set *policy.Set, mux *http.ServeMux) (http.Handler, error) {
-	engine, err := policy.NewEngine(set, policy.EngineOptions{})
+func serveByRules(set *policy.Set, options policy.EngineOptions, mux *http.ServeMux) (http.Handler, error) {
+	engine, err := policy.NewEngine(set, options) // policy.EngineOptions{} will do
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +265,8 @@ func serveByRules(set *policy.Set, mux *http.ServeMux) (http.Handler, error) {
 func ExampleNewGate() {
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", items)
-	handler, err := serveByRules(apiSet(), mux)
+	options := policy.EngineOptions{Clock: weir.NewManualClock(0)} // a clock that stands, for this example
+	handler, err := serveByRules(apiSet(), options, mux)
 	if err != nil {
 		panic(err)
 	}
@@ -276,8 +281,8 @@ func ExampleNewGate() {
 }
 
 // routes are handlers that say which policy holds for them.
-func routes(set *policy.Set, handler http.Handler) (http.Handler, error) {
-	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: set})
+func routes(set *policy.Set, options policy.EngineOptions, handler http.Handler) (http.Handler, error) {
+	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: set, Engine: options}) // Engine may be left out
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +302,7 @@ func ExampleMux() {
 			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(5)}}}},
 		},
 		Rules: []policy.Rule{{Name: "everything", Limits: []policy.Use{{Policy: "all"}}}},
-	}, items)
+	}, policy.EngineOptions{Clock: weir.NewManualClock(0)}, items) // a clock that stands, for this example
 	if err != nil {
 		panic(err)
 	}
@@ -343,7 +348,7 @@ func ExampleReservation() {
 		Name:   "prompts",
 		Limits: []policy.Use{{Policy: "tokens", Cost: policy.FixedNumber(1000)}},
 	}}
-	engine, err := policy.NewEngine(set, policy.EngineOptions{})
+	engine, err := policy.NewEngine(set, policy.EngineOptions{Clock: weir.NewManualClock(0)}) // a clock that stands, for this example
 	if err != nil {
 		panic(err)
 	}
@@ -490,7 +495,9 @@ func ask(ctx context.Context, client *http.Client, url string) (tokens int64, er
 func ExampleWithSettlement() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":130}`) }))
 	defer server.Close()
-	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "tokens", Rate: weir.PerDay(6000), QueueLimit: 100_000})
+	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{
+		Name: "tokens", Rate: weir.PerDay(6000), QueueLimit: 100_000, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+	})
 	if err != nil {
 		panic(err)
 	}

@@ -84,7 +84,8 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 
 // TestToldLimitIsThatOfTheKey has clients with different limits, and one whose limit is overridden.
 func TestToldLimitIsThatOfTheKey(t *testing.T) {
-	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20}, func(key string) weir.Limit {
+	o := weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20, Clock: weir.NewManualClock(0)}
+	k, err := weir.NewKeyedFunc(o, func(key string) weir.Limit {
 		if key == "192.0.2.9" {
 			return weir.Limit{Rate: weir.PerHour(100)}
 		}
