@@ -215,59 +215,61 @@ func (l *Leased) mustPlan(t testing.TB, limit weir.Limit) *leasePlan {
 }
 
 func TestLeasedEdges(t *testing.T) {
-	bucket := weir.Limit{Rate: weir.PerSecond(100), Burst: 400} // lowered to 299
-	m := newMemoryStore(t)
-	l := newLeased(t, m, LeasedOptions{})
-	if d := leasedTake(t, l, bucket, 0); !d.Allowed || d.Limit != 299 || d.Remaining != 299 {
-		t.Errorf("a probe: %+v", d)
-	}
-	for range 2 { // of a key that is not known, and of one that is
-		if d := leasedTake(t, l, bucket, 300); d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never || d.Limit != 299 {
-			t.Errorf("more than there can be: %+v", d)
+	synctest.Test(t, func(t *testing.T) {
+		bucket := weir.Limit{Rate: weir.PerSecond(100), Burst: 400} // lowered to 299
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{})
+		if d := leasedTake(t, l, bucket, 0); !d.Allowed || d.Limit != 299 || d.Remaining != 299 {
+			t.Errorf("a probe: %+v", d)
 		}
-		if d := leasedTake(t, l, bucket, 1); !d.Allowed || d.Limit != 299 || d.Policy != "p" {
-			t.Errorf("one: %+v", d)
+		for range 2 { // of a key that is not known, and of one that is
+			if d := leasedTake(t, l, bucket, 300); d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never || d.Limit != 299 {
+				t.Errorf("more than there can be: %+v", d)
+			}
+			if d := leasedTake(t, l, bucket, 1); !d.Allowed || d.Limit != 299 || d.Policy != "p" {
+				t.Errorf("one: %+v", d)
+			}
 		}
-	}
-	if d := leasedTake(t, l, bucket, 290); !d.Allowed {
-		t.Errorf("a large one: %+v", d)
-	}
-	if d := leasedTake(t, l, bucket, 290); d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter > 3*time.Second {
-		t.Errorf("another large one: %+v", d)
-	}
-	if d := leasedTake(t, l, bucket, 299); d.Allowed || d.RetryAfter < 2700*time.Millisecond || d.RetryAfter > 3*time.Second {
-		t.Errorf("a larger one, from memory: %+v", d)
-	}
-	if d := leasedTake(t, l, bucket, 2); !d.Allowed {
-		t.Errorf("a small one: %+v", d)
-	}
-	small := weir.Limit{Rate: weir.PerHour(2)} // which is passed on, for a key that was not known
-	l = newLeased(t, newMemoryStore(t), LeasedOptions{})
-	for i, want := range []bool{true, true, false} {
-		if d := leasedTake(t, l, small, 1); d.Allowed != want || d.Limit != 2 {
-			t.Errorf("%d of a small limit: %+v", i, d)
+		if d := leasedTake(t, l, bucket, 290); !d.Allowed {
+			t.Errorf("a large one: %+v", d)
 		}
-	}
-	var wrong *weir.OptionError
-	for _, c := range []Charge{
-		{Policy: "p", Limit: bucket, N: -1},
-		{Policy: "p", Limit: bucket, N: 1 << 60},
-		{Limit: bucket, N: 1},
-		{Policy: "p", N: 1},
-		{Policy: "p", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100}, N: 1},
-	} {
-		if err := l.Take(t.Context(), []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
-			t.Errorf("%+v: %v", c, err)
+		if d := leasedTake(t, l, bucket, 290); d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter > 3*time.Second {
+			t.Errorf("another large one: %+v", d)
 		}
-	}
-	if err := l.Take(t.Context(), nil, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
-		t.Error(err)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.Take(ended, []Charge{{Policy: "p", Key: "k", Limit: bucket, N: 1}}, make([]weir.Decision, 1)); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+		if d := leasedTake(t, l, bucket, 299); d.Allowed || d.RetryAfter < 2700*time.Millisecond || d.RetryAfter > 3*time.Second {
+			t.Errorf("a larger one, from memory: %+v", d)
+		}
+		if d := leasedTake(t, l, bucket, 2); !d.Allowed {
+			t.Errorf("a small one: %+v", d)
+		}
+		small := weir.Limit{Rate: weir.PerHour(2)} // which is passed on, for a key that was not known
+		l = newLeased(t, newMemoryStore(t), LeasedOptions{})
+		for i, want := range []bool{true, true, false} {
+			if d := leasedTake(t, l, small, 1); d.Allowed != want || d.Limit != 2 {
+				t.Errorf("%d of a small limit: %+v", i, d)
+			}
+		}
+		var wrong *weir.OptionError
+		for _, c := range []Charge{
+			{Policy: "p", Limit: bucket, N: -1},
+			{Policy: "p", Limit: bucket, N: 1 << 60},
+			{Limit: bucket, N: 1},
+			{Policy: "p", N: 1},
+			{Policy: "p", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100}, N: 1},
+		} {
+			if err := l.Take(t.Context(), []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		if err := l.Take(t.Context(), nil, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Take(ended, []Charge{{Policy: "p", Key: "k", Limit: bucket, N: 1}}, make([]weir.Decision, 1)); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestLeasedAllOrNothing charges a limit that has permits and one that has none: nothing is taken.

@@ -117,12 +117,14 @@ func (e *leasedKey) demand(now, left int64) int64 {
 
 // putBack gives back n permits that were spent at the time since or later: to the oldest blocks that they can have come from, so
 // that they are not spent later than they may be. What may have come from a block that is forgotten stays spent, and so does what
-// may have come from one that has all of its permits back, as others than those which came from it were put there.
-func (e *leasedKey) putBack(n, since, now int64) {
+// may have come from one that has all of its permits back, as others than those which came from it were put there: so many are
+// lost.
+func (e *leasedKey) putBack(n, since, now int64) (lost int64) {
 	e.spent = max(0, e.spent-n)
 	if since <= e.forgotten {
-		return
+		return n
 	}
+	lost = n
 	for i := 0; i < len(e.past); {
 		if b := e.past[i]; b.end >= since {
 			at, _ := slices.BinarySearchFunc(e.blocks, b, older)
@@ -138,8 +140,10 @@ func (e *leasedKey) putBack(n, since, now int64) {
 		b.left += part
 		b.back += part
 		n -= most
+		lost -= part
 	}
 	e.tidy(now)
+	return lost
 }
 
 func older(a, b leasedBlock) int {

@@ -18,19 +18,23 @@ func TestLeasedPutBackIsNeverNewer(t *testing.T) {
 		n, since  int64
 		lefts     []int64 // of the blocks that are due at 50, 100 and 200, which have 10 permits each
 		forgotten int64
+		lost      int64
 	}{
-		{"all may come from the block that was emptied", 4, 30, []int64{4, 3, 6}, 0},
-		{"more than were spent from it", 14, 30, []int64{10, 7, 6}, 0},
-		{"it was emptied before", 4, 41, []int64{0, 7, 6}, 0},
-		{"more than were spent from the next one", 9, 41, []int64{0, 10, 8}, 0},
-		{"one before it is not known any more", 4, 20, []int64{0, 3, 6}, 20},
+		{"all may come from the block that was emptied", 4, 30, []int64{4, 3, 6}, 0, 0},
+		{"more than were spent from it", 14, 30, []int64{10, 7, 6}, 0, 0},
+		{"it was emptied before", 4, 41, []int64{0, 7, 6}, 0, 0},
+		{"more than were spent from the next one", 9, 41, []int64{0, 10, 8}, 0, 0},
+		{"one before it is not known any more", 4, 20, []int64{0, 3, 6}, 20, 4},
+		{"more than were spent at all", 25, 30, []int64{10, 10, 10}, 0, 4},
 	} {
 		e := &leasedKey{
 			plan: p, forgotten: c.forgotten, since: 0,
 			past:   []leasedBlock{{deadline: 50, n: 10, end: 40}},
 			blocks: []leasedBlock{{deadline: 100, n: 10, left: 3}, {deadline: 200, n: 10, left: 6}},
 		}
-		e.putBack(c.n, c.since, 60)
+		if lost := e.putBack(c.n, c.since, 60); lost != c.lost {
+			t.Errorf("%s: %d are lost, want %d", c.what, lost, c.lost)
+		}
 		lefts := map[int64]int64{}
 		for _, b := range append(e.past, e.blocks...) {
 			lefts[b.deadline] = b.left
@@ -49,9 +53,9 @@ func TestLeasedPutBackWhereOthersWerePutBack(t *testing.T) {
 		past:   []leasedBlock{{deadline: 50, n: 1, end: 40}, {deadline: 55, n: 1, end: 20}},
 		blocks: []leasedBlock{{deadline: 200, n: 10, left: 6}},
 	}
-	e.putBack(1, 10, 60) // came from the second
-	e.putBack(1, 30, 60) // came from the first
-	if len(e.blocks) != 2 || e.blocks[0].left != 1 || e.blocks[1].left != 6 {
+	e.putBack(1, 10, 60)         // came from the second
+	lost := e.putBack(1, 30, 60) // came from the first
+	if lost != 1 || len(e.blocks) != 2 || e.blocks[0].left != 1 || e.blocks[1].left != 6 {
 		t.Errorf("%+v", e.blocks)
 	}
 	e.putBack(2, 30, 60) // one of which came from the newest for sure

@@ -146,6 +146,7 @@ func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
 // TestLeasedCloseWhileALimitChanges: a request that finds one of its keys with another limit, and the other one closed already,
 // gives back what the first one had.
 func TestLeasedCloseWhileALimitChanges(t *testing.T) {
+	lasting := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1600, 1000*time.Hour)}
 	m := newMemoryStore(t)
 	l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
 	last := l.shardAt(l.hashOf("p", "k"))
@@ -161,7 +162,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 	}
 	used := int64(0)
 	for ; l.Stats().Held == 0; used++ {
-		leasedTake(t, l, minutely, 1)
+		leasedTake(t, l, lasting, 1)
 	}
 	between := &l.shards[last-1]
 	between.lock.Lock()
@@ -173,9 +174,9 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 		closed = first.closed
 		first.lock.Unlock()
 	}
-	raised := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(3200)}
+	raised := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(3200, 1000*time.Hour)}
 	c := &leasedCall{l: l, charges: []Charge{
-		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: minutely, N: 1},
+		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: lasting, N: 1},
 	}, decisions: make([]weir.Decision, 2)}
 	for i := range c.charges {
 		charge := &c.charges[i]
@@ -189,7 +190,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if n := storeHas(t, m, minutely); n != 1600-used {
+	if n := storeHas(t, m, lasting); n != 1600-used {
 		t.Errorf("%d are there, %d were used of 1600", n, used)
 	}
 }

@@ -291,14 +291,14 @@ func (c *leasedCall) undoHere() (returns []leasedReturn) {
 		e, w := part.entry, part.wait
 		switch {
 		case part.state == leasedInHand:
-			e.putBack(n, c.since, now)
+			c.l.stats.lost.Add(e.putBack(n, c.since, now))
 		case part.state == leasedRefused || w == nil:
 			continue
 		case !w.decided:
 			e.leave(w)
 		case w.err != nil: // it has left, and has nothing
 		case w.decision.Allowed:
-			e.putBack(n, c.since, now)
+			c.l.stats.lost.Add(e.putBack(n, c.since, now))
 		default:
 			c.decisions[i] = w.decision
 			continue
@@ -390,7 +390,7 @@ func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 		return s.closed // what was in hand has gone back already
 	}
 	now := l.now()
-	e.putBack(charge.N, since, now)
+	l.stats.lost.Add(e.putBack(charge.N, since, now))
 	l.watch(s, e, now)
 	return true
 }

@@ -44,11 +44,11 @@ func TestHealedRecordsHoldNothing(t *testing.T) {
 	for calls := range 16 {
 		clock := &standing{testNow}
 		locks := NewMemoryLocks(clock)
-		dying, err := NewLocked(&mortal{locks, calls}, LockedOptions{Clock: clock, Lease: time.Second})
+		dying, err := NewLocked(&mortal{locks, calls}, LockedOptions{Clock: clock, Lease: time.Second, Wait: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		alive, err := NewLocked(locks, LockedOptions{Clock: clock})
+		alive, err := NewLocked(locks, LockedOptions{Clock: clock, Wait: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

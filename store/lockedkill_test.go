@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -102,7 +103,7 @@ func newKilled(t *testing.T) *killed {
 	k := &killed{clock: newVirtual()}
 	locks := store.NewMemoryLocks(k.clock)
 	k.locks = &eventful{Locks: locks, before: nothing, after: nothing}
-	o := store.LockedOptions{Clock: k.clock, Lease: killLease, Wait: time.Second}
+	o := store.LockedOptions{Clock: k.clock, Lease: killLease, Wait: time.Minute}
 	k.dying, k.alive = newLocked(t, k.locks, o), newLocked(t, locks, o)
 	return k
 }
@@ -351,26 +352,28 @@ func TestRefundIsNotRepeated(t *testing.T) {
 // TestLockedByAnotherIsNotAbsent has another hold the lock: the answer is that the store is unavailable, not that there is
 // no state.
 func TestLockedByAnotherIsNotAbsent(t *testing.T) {
-	clock := newVirtual()
-	locks := store.NewMemoryLocks(clock)
-	s := newLocked(t, locks, store.LockedOptions{Clock: clock, Wait: 20 * time.Millisecond})
-	c := []store.Charge{{Policy: "p", Key: "k", Limit: killLimit, N: 1}}
-	if _, err := locks.LockAndGet(t.Context(), "1:p:k", "another", time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	ds := make([]weir.Decision, 1)
-	for range 2 {
-		err := s.Take(t.Context(), c, ds)
-		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrLocked) || ds[0] != (weir.Decision{}) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newVirtual()
+		locks := store.NewMemoryLocks(clock)
+		s := newLocked(t, locks, store.LockedOptions{Clock: clock, Wait: 20 * time.Millisecond})
+		c := []store.Charge{{Policy: "p", Key: "k", Limit: killLimit, N: 1}}
+		if _, err := locks.LockAndGet(t.Context(), "1:p:k", "another", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		ds := make([]weir.Decision, 1)
+		for range 2 {
+			err := s.Take(t.Context(), c, ds)
+			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrLocked) || ds[0] != (weir.Decision{}) {
+				t.Errorf("%+v, %v", ds, err)
+			}
+		}
+		if err := locks.Unlock(t.Context(), "1:p:k", "another"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Take(t.Context(), c, ds); err != nil || ds[0].Remaining != 9 {
 			t.Errorf("%+v, %v", ds, err)
 		}
-	}
-	if err := locks.Unlock(t.Context(), "1:p:k", "another"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Take(t.Context(), c, ds); err != nil || ds[0].Remaining != 9 {
-		t.Errorf("%+v, %v", ds, err)
-	}
+	})
 }
 
 // TestWhatCannotBeReadIsAnError has bytes in the place of a record that are none.

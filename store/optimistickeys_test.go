@@ -246,7 +246,7 @@ func TestOptimisticRest(t *testing.T) {
 func TestOptimisticContention(t *testing.T) {
 	const callers, keys, limit = 64, 4, 2000
 	s, d := node(t, store.OptimisticOptions{Interval: time.Millisecond})
-	l := weir.Limit{Rate: weir.PerDay(limit)}
+	l := hourly(limit)
 	var granted [keys]atomic.Int64
 	var all sync.WaitGroup
 	for i := range callers {
