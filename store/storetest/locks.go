@@ -60,7 +60,7 @@ type locksSuite struct {
 }
 
 const (
-	longLease = time.Minute
+	longLease = time.Hour
 	longTTL   = time.Hour
 )
 

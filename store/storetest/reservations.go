@@ -10,28 +10,28 @@ import (
 func testCommit(s *suite) {
 	for name, l := range s.limits(10) {
 		c := s.charge(name, "k", l, 4)
-		r, ds := s.reserve(s.Store, time.Minute, c)
+		r, ds := s.reserve(s.Store, time.Hour, c)
 		if ds[0].Remaining != 6 {
 			s.Errorf("%s, reserved: %+v", name, ds)
 		}
 		s.noError("Commit of less", s.Store.Commit(s.ctx(), r, []int64{1}))
 		s.wantLeft(c, 9)
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit of as much", s.Store.Commit(s.ctx(), r, []int64{4}))
 		s.wantLeft(c, 5)
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit of none", s.Store.Commit(s.ctx(), r, []int64{0}))
 		s.wantLeft(c, 5)
 		c.N = 1
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit of more", s.Store.Commit(s.ctx(), r, []int64{3}))
 		s.wantLeft(c, 2)
 		c.N = 0
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit after a probe", s.Store.Commit(s.ctx(), r, []int64{1}))
 		s.wantLeft(c, 1)
 		c.N = 1
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit into debt", s.Store.Commit(s.ctx(), r, []int64{8}))
 		s.wantLeft(c, 0)
 		before := s.take(s.Store, c)[0]
@@ -44,7 +44,7 @@ func testCommit(s *suite) {
 		s.wantLeft(c, 1)
 		// Debt has a bound: the limit.
 		c = s.charge(name, "bound", l, 10)
-		r, _ = s.reserve(s.Store, time.Minute, c)
+		r, _ = s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit of far more", s.Store.Commit(s.ctx(), r, []int64{1e15}))
 		c.N = 11
 		s.noError("Refund", s.Store.Refund(s.ctx(), []store.Charge{c}))
@@ -55,8 +55,8 @@ func testCommit(s *suite) {
 func testCancel(s *suite) {
 	for name, l := range s.limits(10) {
 		a, b := s.charge(name, "a", l, 4), s.charge(name, "b", l, 3)
-		first, _ := s.reserve(s.Store, time.Minute, a, b)
-		second, ds := s.reserve(s.Other, time.Minute, b, a)
+		first, _ := s.reserve(s.Store, time.Hour, a, b)
+		second, ds := s.reserve(s.Other, time.Hour, b, a)
 		if ds[0].Remaining != 4 || ds[1].Remaining != 2 {
 			s.Errorf("%s: %+v", name, ds)
 		}
@@ -72,7 +72,7 @@ func testCancel(s *suite) {
 func testSettledOnce(s *suite) {
 	c := s.charge("once", "k", s.limits(10)[fixedWindow], 4)
 	for _, first := range []string{"commit", "cancel"} {
-		r, _ := s.reserve(s.Store, time.Minute, c)
+		r, _ := s.reserve(s.Store, time.Hour, c)
 		if first == "commit" {
 			s.noError("Commit", s.Store.Commit(s.ctx(), r, []int64{0}))
 		} else {
@@ -86,7 +86,7 @@ func testSettledOnce(s *suite) {
 	s.wantError("Cancel of a forged one", s.Store.Cancel(s.ctx(), forged), store.ErrNotReserved)
 	s.noError("Cancel of the zero Reservation", s.Store.Cancel(s.ctx(), store.Reservation{}))
 	s.noError("Commit of the zero Reservation", s.Store.Commit(s.ctx(), store.Reservation{}, nil))
-	r, _ := s.reserve(s.Store, time.Minute, c)
+	r, _ := s.reserve(s.Store, time.Hour, c)
 	s.noError("Reset", s.Store.Reset(s.ctx(), c.Policy, c.Key))
 	s.wantError("Cancel after Reset", s.Store.Cancel(s.ctx(), r), store.ErrNotReserved)
 	s.wantLeft(c, 10)
@@ -95,10 +95,10 @@ func testSettledOnce(s *suite) {
 func testSettledByAnother(s *suite) {
 	for name, l := range s.limits(10) {
 		c := s.charge(name, "k", l, 4)
-		r, _ := s.reserve(s.Store, time.Minute, c)
+		r, _ := s.reserve(s.Store, time.Hour, c)
 		s.noError("Commit by another", s.Other.Commit(s.ctx(), r, []int64{3}))
 		s.wantLeft(c, 7)
-		r, _ = s.reserve(s.Other, time.Minute, c)
+		r, _ = s.reserve(s.Other, time.Hour, c)
 		s.noError("Cancel by another", s.Store.Cancel(s.ctx(), r))
 		s.wantLeft(c, 7)
 	}
@@ -176,9 +176,9 @@ func testReserveAllOrNothing(s *suite) {
 	rate := s.limits(5)[tokenBucket]
 	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}
 	a, b := s.charge("a", "k", rate, 2), s.charge("b", "k", slots, 1)
-	r, _ := s.reserve(s.Store, time.Minute, a, b)
+	r, _ := s.reserve(s.Store, time.Hour, a, b)
 	for range 2 {
-		none, ds := s.reserve(s.Other, time.Minute, a, b)
+		none, ds := s.reserve(s.Other, time.Hour, a, b)
 		if none.ID != "" || !ds[0].Allowed || ds[0].Remaining != 3 || ds[1].Allowed {
 			s.Errorf("%+v, %+v", none, ds)
 		}
