@@ -63,6 +63,60 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
+// meanwhile is a list of what is watched. Something happens before the first directory is, of which nobody is told.
+type meanwhile struct {
+	happens func() error
+	dirs    []string
+}
+
+func (m *meanwhile) Add(dir string) error {
+	var err error
+	if m.happens != nil {
+		err = m.happens()
+		m.happens = nil
+	}
+	if _, missing := os.Stat(dir); err != nil || missing != nil {
+		return errors.Join(err, missing)
+	}
+	if !slices.Contains(m.dirs, dir) {
+		m.dirs = append(m.dirs, dir)
+	}
+	return nil
+}
+
+func (m *meanwhile) Remove(dir string) error {
+	m.dirs = slices.DeleteFunc(m.dirs, func(d string) bool { return d == dir })
+	return nil
+}
+
+func (m *meanwhile) WatchList() []string { return slices.Clone(m.dirs) }
+
+// TestDirectoriesChangeMeanwhile: a directory that is made, or removed, when it is known which ones are to be watched and they are
+// not yet, is seen all the same.
+func TestDirectoriesChangeMeanwhile(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "dir")
+	for _, c := range []struct {
+		happens func() error
+		want    string
+	}{
+		{func() error { return os.Mkdir(dir, 0o700) }, dir},
+		{func() error { return os.Remove(dir) }, root},
+	} {
+		list := &meanwhile{happens: c.happens}
+		d := directories{watched: list, path: filepath.Join(dir, "weir.yaml")}
+		if err := d.follow(); err != nil {
+			t.Error(err)
+		}
+		if got := list.WatchList(); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%q is watched, want %s", got, c.want)
+		}
+	}
+}
+
 func TestRedactor(t *testing.T) {
 	first := newRedactor(map[string]string{"TOKEN": "hunter2", "LONG": "hunter2hunter2", "ONE": "1", "EMPTY": ""}, nil)
 	r := newRedactor(map[string]string{"NEW": "correct"}, first)

@@ -30,7 +30,7 @@ func (l *Limits) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
 	}
-	d := &directories{watcher: w, path: l.o.Path, more: l.o.More}
+	d := &directories{watched: w, path: l.o.Path, more: l.o.More}
 	if err := d.follow(); err != nil {
 		_ = w.Close() // nothing was watched
 		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
@@ -39,12 +39,12 @@ func (l *Limits) Watch(ctx context.Context) (<-chan struct{}, error) {
 	go func() {
 		defer close(ended)
 		defer w.Close() //nolint:errcheck // nothing is watched any more
-		l.watch(ctx, d)
+		l.watch(ctx, w, d)
 	}()
 	return ended, nil
 }
 
-func (l *Limits) watch(ctx context.Context, d *directories) {
+func (l *Limits) watch(ctx context.Context, w *fsnotify.Watcher, d *directories) {
 	// What has changed between the first load and now.
 	l.look(d) //nolint:contextcheck // overrides that end ask their store
 	wait := time.NewTimer(0)
@@ -55,7 +55,7 @@ func (l *Limits) watch(ctx context.Context, d *directories) {
 		select {
 		case <-ctx.Done():
 			return
-		case _, ok := <-d.watcher.Events:
+		case _, ok := <-w.Events:
 			if !ok {
 				return
 			}
@@ -65,7 +65,7 @@ func (l *Limits) watch(ctx context.Context, d *directories) {
 			if time.Since(since) < longest {
 				wait.Reset(quiet)
 			}
-		case err, ok := <-d.watcher.Errors:
+		case err, ok := <-w.Errors:
 			if !ok {
 				return
 			}
@@ -93,9 +93,16 @@ func (l *Limits) look(d *directories) {
 
 // directories are those that are watched.
 type directories struct {
-	watcher *fsnotify.Watcher
+	watched watchList
 	// path is a file, more a file or a directory of files; either may be "".
 	path, more string
+}
+
+// watchList is the part of an [fsnotify.Watcher] that says what is watched.
+type watchList interface {
+	Add(dir string) error
+	Remove(dir string) error
+	WatchList() []string
 }
 
 // wanted are the directories to be watched now.
@@ -126,14 +133,22 @@ func (d *directories) wanted() []string {
 func (d *directories) follow() error {
 	wanted := d.wanted()
 	var errs []error
-	for _, dir := range wanted {
-		if err := d.watcher.Add(dir); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+	for range mostLooks {
+		errs = errs[:0]
+		for _, dir := range wanted {
+			if err := d.watched.Add(dir); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+			}
 		}
-	}
-	for _, dir := range d.watcher.WatchList() {
-		if !slices.Contains(wanted, dir) {
-			_ = d.watcher.Remove(dir) // it is gone otherwise
+		for _, dir := range d.watched.WatchList() {
+			if !slices.Contains(wanted, dir) {
+				_ = d.watched.Remove(dir) // it is gone otherwise
+			}
+		}
+		// Nobody is told of what has happened before they were watched, such as that one was made that was missing.
+		before := wanted
+		if wanted = d.wanted(); slices.Equal(wanted, before) {
+			break
 		}
 	}
 	if len(errs) == len(wanted) {
@@ -141,6 +156,9 @@ func (d *directories) follow() error {
 	}
 	return nil
 }
+
+// mostLooks is how often it is looked at most which directories there are, if others are there each time.
+const mostLooks = 10
 
 // mostLinks is how many symbolic links are followed.
 const mostLinks = 40
