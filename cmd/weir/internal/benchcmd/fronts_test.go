@@ -44,10 +44,10 @@ func bench(t *testing.T, ctx context.Context, args ...string) (stdout, stderr st
 	return out.String(), errOut.String(), err
 }
 
-// measured runs the command with --json.
+// measured runs the command with --json, and with a patience for servers that are held up.
 func measured(t *testing.T, args ...string) *report {
 	t.Helper()
-	stdout, stderr, err := bench(t, t.Context(), append(args, "--json")...)
+	stdout, stderr, err := bench(t, t.Context(), append([]string{args[0], "--timeout", "2m", "--json"}, args[1:]...)...)
 	if err != nil || stderr != "" {
 		t.Fatalf("%q: %v\n%s%s", args, err, stdout, stderr)
 	}
