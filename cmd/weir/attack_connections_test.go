@@ -106,10 +106,14 @@ func TestAttackIdleConnections(t *testing.T) {
 	}
 	goOn()
 	for name, of := range s.connections() {
-		if of.Connections > most || of.Evicted < 4*most || of.Refused != 0 {
-			t.Errorf("%s: %+v, want at most %d connections, many that have made room, and none refused", name, of, most)
+		if of.Evicted < 4*most || of.Refused != 0 {
+			t.Errorf("%s: %+v, want many that have made room, and none refused", name, of)
 		}
 	}
+	eventually(t, "those that have made room have ended", func() bool {
+		all := s.connections()
+		return max(all["http"].Connections, all["resp"].Connections, all["grpc"].Connections) <= most
+	})
 	s.end()
 }
 
@@ -126,16 +130,18 @@ func TestAttackConnectionsOfOneAddressElsewhere(t *testing.T) {
 		}
 	}
 	goOn()
-	for range 3 { // idle ones of its own make room for it
-		for name, take := range map[string]taker{"RESP": s.takerOfRESP(), "gRPC": s.takerOfGRPC()} {
-			if err := take("alice"); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+	for range 3 { // idle ones of its own make room for it, as soon as the server is done with what it has answered
+		for name, newTaker := range map[string]func() taker{"RESP": s.takerOfRESP, "gRPC": s.takerOfGRPC} {
+			eventually(t, name+" answers", func() bool { return newTaker()("alice") == nil })
 		}
 	}
-	if all := s.connections(); all["resp"].Connections != 1 || all["grpc"].Connections != 1 || all["resp"].Refused == 0 {
+	if all := s.connections(); all["resp"].Refused < 10 || all["resp"].Evicted < 2 || all["grpc"].Evicted < 2 {
 		t.Errorf("%+v", all)
 	}
+	eventually(t, "those that have made room have ended", func() bool {
+		all := s.connections()
+		return all["resp"].Connections == 1 && all["grpc"].Connections == 1
+	})
 	s.expectToldOnce("connections of an address are refused", begun)
 }
 
