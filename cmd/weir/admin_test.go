@@ -17,9 +17,9 @@ policies:
   login:
     key: client.ip
     limits:
-      - {name: 1m, rate: 2/m, burst: 2}
+      - {name: day, rate: 2/day, burst: 2}
       - {name: 1h, rate: 20/h, burst: 20}
-    lockout: {refusals: 3, within: 1m, for: 15m}
+    lockout: {refusals: 3, within: 1h, for: 15m}
   tenant:
     key: request.headers["x-tenant"]
     limits:
@@ -154,13 +154,13 @@ func TestAdminLooks(t *testing.T) {
 	s, id := administeredServer(t)
 	for args, want := range map[string][]string{
 		"status":              {"configuration  ", "version 1, loaded ", "requests       10: 5 refused", "policies       2"},
-		"policies":            {"login   enforce  local  1m: 2/min, burst 2; 1h: 20/h, burst 20", "tenant  enforce"},
-		"keys --policy login": {"192.0.2.7", "1m 2/min, burst 2"},
+		"policies":            {"login   enforce  local  day: 2/day, burst 2; 1h: 20/h, burst 20", "tenant  enforce"},
+		"keys --policy login": {"192.0.2.7", "day 2/day, burst 2"},
 		"key --policy tenant --key a": {
 			"key \"a\" of policy tenant", "nothing is kept of it: all 3 are left", `keys of policy tenant are request.headers["x-tenant"]`,
 		},
 		"lockouts":                {"login   192.0.2.7"},
-		"refusals --policy login": {"login/1m  192.0.2.7  POST /login from 192.0.2.7 by http", "5 were noted since the start"},
+		"refusals --policy login": {"login/day  192.0.2.7  POST /login from 192.0.2.7 by http", "5 were noted since the start"},
 		"refusals --key acme":     {id},
 		"refusals --policy gone":  {"none of the refusals that are kept is of these", "no policy gone is in force"},
 		"report --policy login":   {"Policy:", "login", "192.0.2.7"},
@@ -181,14 +181,14 @@ func TestAdminLooks(t *testing.T) {
 	}
 }
 
-var aWait = regexp.MustCompile(`retry after [0-9ms.]+:`)
+var aWait = regexp.MustCompile(`retry after [0-9hms.]+:`)
 
 // TestAdminChanges makes every change, is told how the key is then, and finds it in the audit log.
 func TestAdminChanges(t *testing.T) {
 	s, _ := administeredServer(t)
 	key := []string{"--policy", "login", "--key", "192.0.2.7", "--reason", "a reason"}
 	const (
-		stillRefused = "one more would be refused now by limit 1m: limited, retry after some time: " +
+		stillRefused = "one more would be refused now by limit day: limited, retry after some time: " +
 			"\"weir admin reset\" gives back what it has used\n"
 		unknown = "nothing was kept of this key: is it the one that was refused?\n" +
 			"keys of policy login are client.ip, written as \"weir admin keys\" and \"weir admin refusals\" show them\n"
@@ -201,8 +201,8 @@ func TestAdminChanges(t *testing.T) {
 		{append([]string{"unlock"}, key...), "192.0.2.7 of login was not shut out\n" + stillRefused},
 		{append([]string{"reset"}, key...), "192.0.2.7 of login has all of its limits again\n"},
 		{
-			append([]string{"override", "--limit", "1m=100/m, burst 50", "--limit", "1h=1000/h", "--for", "90m"}, key...),
-			"192.0.2.7 of login: 1h = 1000/h; 1m = 100/m, burst 50 for 1h30m, in this server only\n" + unknown,
+			append([]string{"override", "--limit", "day=100/m, burst 50", "--limit", "1h=1000/h", "--for", "90m"}, key...),
+			"192.0.2.7 of login: 1h = 1000/h; day = 100/m, burst 50 for 1h30m, in this server only\n" + unknown,
 		},
 		{append([]string{"restore"}, key...), "192.0.2.7 of login has the limits of the policy again\n"},
 		{append([]string{"restore"}, key...), "192.0.2.7 of login was not overridden\n"},
@@ -230,14 +230,14 @@ func TestLimitsByName(t *testing.T) {
 	s, _ := administeredServer(t)
 	args := []string{"admin", "override", "--policy", "login", "--key", "192.0.2.8", "--reason", "r", "--server", "http://" + s.address, "--limit"}
 	got := weir(t, nil, append(args, "5/s")...)
-	want := `weir: --limit "5/s": needs the name of the limit, as policy "login" has several: 1h, 1m; such as --limit "1m=5/s"; run `
+	want := `weir: --limit "5/s": needs the name of the limit, as policy "login" has several: 1h, day; such as --limit "day=5/s"; run `
 	if got.status != 2 || !strings.HasPrefix(got.stderr, want) {
 		t.Errorf("%d %s, want %s", got.status, got.stderr, want)
 	}
-	if got = weir(t, nil, append(args, "1m=5/s")...); got.status != 0 || !strings.HasPrefix(got.stdout, "192.0.2.8 of login: 1m = 5/s for 1h, in this server only\n") {
+	if got = weir(t, nil, append(args, "day=5/s")...); got.status != 0 || !strings.HasPrefix(got.stdout, "192.0.2.8 of login: day = 5/s for 1h, in this server only\n") {
 		t.Errorf("%d %s%s", got.status, got.stdout, got.stderr)
 	}
-	hasAll(t, "key", s.ask(t, "admin", "key", "--policy", "login", "--key", "192.0.2.8"), "limit 1m: 5/s, burst 5\n", "limit 1h: 20/h, burst 20\n")
+	hasAll(t, "key", s.ask(t, "admin", "key", "--policy", "login", "--key", "192.0.2.8"), "limit day: 5/s, burst 5\n", "limit 1h: 20/h, burst 20\n")
 }
 
 // TestAdminWithAToken: who has none is told what to give.
@@ -353,6 +353,6 @@ func TestTopOfAServer(t *testing.T) {
 // TestTopOnceOfAServer prints a frame for scripts.
 func TestTopOnceOfAServer(t *testing.T) {
 	s, _ := administeredServer(t)
-	hasAll(t, "top", s.ask(t, "top", "--once"), "requests/s: ", "refused/s▼", "login  ", "2/min, burst 2")
+	hasAll(t, "top", s.ask(t, "top", "--once"), "requests/s: ", "refused/s▼", "login  ", "2/day, burst 2")
 	hasAll(t, "top", s.ask(t, "top", "--once", "--pane", "keys", "--policy", "tenant"), "acme", "1/h, burst 3")
 }

@@ -3,7 +3,6 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -107,12 +106,9 @@ func TestHelpOfBench(t *testing.T) {
 // loadAddresses are those that docs/load.md names, each of which a server of the test stands for.
 func loadAddresses(t *testing.T) map[string]string {
 	t.Helper()
-	redis := startRedis(t)
-
-	resp, grpc := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	s := startServer(t, "--resp", resp, "--grpc", grpc)
+	redis, s := startRedis(t), startFronts(t, nil)
 	return map[string]string{
-		"127.0.0.1:7070": s.address, "127.0.0.1:6380": resp, "127.0.0.1:8081": grpc, "127.0.0.1:6379": redis.address(),
+		"127.0.0.1:7070": s.address, "127.0.0.1:6380": s.resp, "127.0.0.1:8081": s.grpc, "127.0.0.1:6379": redis.address(),
 	}
 }
 
@@ -265,9 +261,13 @@ func TestBenchThatIsInterrupted(t *testing.T) {
 	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	first := make([]byte, 1)
-	if _, err = stderr.Read(first); err != nil { // it runs for a second
-		t.Fatal(err)
+	answered, piece := regexp.MustCompile(` [1-9][\d,]*/s `), make([]byte, 1024)
+	for seen := ""; !answered.MatchString(seen); { // it tells each second
+		n, ended := stderr.Read(piece)
+		if ended != nil {
+			t.Fatalf("%q: %v", seen, ended)
+		}
+		seen += string(piece[:n])
 	}
 	if err = cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
