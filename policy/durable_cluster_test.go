@@ -41,7 +41,7 @@ func newNode(t testing.TB, c *cluster, change func(o *durable.NodeOptions)) *dur
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	e := c.memory.Engine()
-	o := durable.NodeOptions{Engine: e, Address: fmt.Sprint("node ", len(c.nodes)), Dial: c.dial, OwnerWait: 2 * time.Second}
+	o := durable.NodeOptions{Engine: e, Address: fmt.Sprint("node ", len(c.nodes)), Dial: c.dial, OwnerWait: time.Minute}
 	if change != nil {
 		change(&o)
 	}

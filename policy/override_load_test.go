@@ -303,9 +303,14 @@ func TestOverridesContention(t *testing.T) {
 	close(done)
 	operators.Wait()
 	e.Restore("login", ann)
+	// A request that is asked limit by limit and is refused in the end holds permits for a moment, in which all others may have
+	// been refused for the last time.
+	for v := new(policy.Verdict); e.TakeKey(context.Background(), "login", ann, 1, v) && v.Allowed; v.Release() {
+		charged.Add(1)
+	}
 	k := key(t, e, ann)
 	a, b := k.Limits[0].Decision.Remaining, k.Limits[1].Decision.Remaining
-	if n := charged.Load(); n < permits-2 || n > permits+1 || a > 1 || b < 2*permits-n || b > 2*permits-n+1 {
+	if n := charged.Load(); n < permits || n > permits+1 || a > 1 || b < 2*permits-n || b > 2*permits-n+1 {
 		t.Errorf("%d permits were charged of %d: %d and %d are left", n, permits, a, b)
 	}
 	if granted := e.Report().Policies[0].Granted; granted != uint64(charged.Load()+lifted.Load()) {

@@ -162,51 +162,53 @@ func TestOverridesToldContention(t *testing.T) {
 	}
 	keys := []string{ann, ben}
 	for round := range rounds {
-		clock := weir.NewManualClock(0)
-		s := &keeping{watched: memory(t, clock), limit: map[string]weir.Limit{}, delay: func() {
-			for range rand.N(20) {
-				runtime.Gosched()
+		synctest.Test(t, func(t *testing.T) { // in which no store is slow, however slow the machine is
+			clock := weir.NewManualClock(0)
+			s := &keeping{watched: memory(t, clock), limit: map[string]weir.Limit{}, delay: func() {
+				for range rand.N(20) {
+					runtime.Gosched()
+				}
+			}}
+			e := engine(t, login(coherent), manual(clock), func(o *policy.EngineOptions) { o.Store = s })
+			for _, key := range keys { // so that all are known
+				if err := e.Override(overrideOf(key, perHour(3), time.Second)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}}
-		e := engine(t, login(coherent), manual(clock), func(o *policy.EngineOptions) { o.Store = s })
-		for _, key := range keys { // so that all are known
-			if err := e.Override(overrideOf(key, perHour(3), time.Second)); err != nil {
-				t.Fatal(err)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for range 25 {
+						o := overrideOf(keys[rand.N(len(keys))], perHour(1+rand.N[int64](100)), time.Second*time.Duration(1+rand.N(3)))
+						switch rand.N(5) {
+						case 0, 1:
+							e.Restore("login", o.Key)
+							continue
+						case 2:
+							o.Limits, o.Unlimited = nil, true
+						}
+						if err := e.Override(o); err != nil {
+							t.Error(err)
+						}
+					}
+				})
 			}
-		}
-		var all sync.WaitGroup
-		for range 4 {
 			all.Go(func() {
 				for range 25 {
-					o := overrideOf(keys[rand.N(len(keys))], perHour(1+rand.N[int64](100)), time.Second*time.Duration(1+rand.N(3)))
-					switch rand.N(5) {
-					case 0, 1:
-						e.Restore("login", o.Key)
-						continue
-					case 2:
-						o.Limits, o.Unlimited = nil, true
-					}
-					if err := e.Override(o); err != nil {
-						t.Error(err)
-					}
+					clock.Advance(500 * time.Millisecond)
 				}
 			})
-		}
-		all.Go(func() {
-			for range 25 {
-				clock.Advance(500 * time.Millisecond)
+			all.Wait()
+			clock.Advance(0)
+			for _, key := range keys {
+				if kept, holds := s.of(t, e, key); kept != holds {
+					t.Fatalf("round %d: of %s the store keeps %v, the engine holds to %v", round, key, kept, holds)
+				}
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
 			}
 		})
-		all.Wait()
-		clock.Advance(0)
-		for _, key := range keys {
-			if kept, holds := s.of(t, e, key); kept != holds {
-				t.Fatalf("round %d: of %s the store keeps %v, the engine holds to %v", round, key, kept, holds)
-			}
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

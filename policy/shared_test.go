@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -123,19 +124,19 @@ func enginesAreOneLimiter(
 	const n = 6
 	hour := weir.Rate{Permits: n, Period: time.Hour}
 	request := policy.Request{Method: "GET"}
-	ways := map[string]func(e *policy.Engine, v *policy.Verdict) error{
-		"take":    func(e *policy.Engine, v *policy.Verdict) error { e.Take(&request, v); return nil },
-		"reserve": func(e *policy.Engine, v *policy.Verdict) error { e.Reserve(&request, v); return nil },
-		"wait":    func(e *policy.Engine, v *policy.Verdict) error { return e.Wait(t.Context(), &request, v) },
-		"wait reserve": func(e *policy.Engine, v *policy.Verdict) error {
-			return e.WaitReserve(t.Context(), &request, v)
+	ways := map[string]func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error{
+		"take":    func(_ context.Context, e *policy.Engine, v *policy.Verdict) error { e.Take(&request, v); return nil },
+		"reserve": func(_ context.Context, e *policy.Engine, v *policy.Verdict) error { e.Reserve(&request, v); return nil },
+		"wait":    func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error { return e.Wait(ctx, &request, v) },
+		"wait reserve": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
+			return e.WaitReserve(ctx, &request, v)
 		},
-		"take key": func(e *policy.Engine, v *policy.Verdict) error {
-			e.TakeKey(t.Context(), "p", "GET", 1, v)
+		"take key": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
+			e.TakeKey(ctx, "p", "GET", 1, v)
 			return nil
 		},
-		"reserve key": func(e *policy.Engine, v *policy.Verdict) error {
-			e.ReserveKey(t.Context(), "p", "GET", 1, v)
+		"reserve key": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
+			e.ReserveKey(ctx, "p", "GET", 1, v)
 			return nil
 		},
 	}
@@ -149,66 +150,68 @@ func enginesAreOneLimiter(
 	} {
 		for name, ask := range ways {
 			t.Run(l.Algorithm.String()+"/"+name, func(t *testing.T) {
-				clock := weir.NewManualClock(int64(time.Hour))
-				set := &policy.Set{
-					Policies: kept(policy.Policy{Name: "p", Limits: one(l), Key: policy.MethodText()}),
-					Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
-				}
-				with := open(t, clock)
-				engines := []*policy.Engine{with(set), with(set)}
-				var held []*policy.Verdict
-				for i := range n + 4 {
-					v := new(policy.Verdict)
-					e := engines[i%2]
-					if err := ask(e, v); err != nil {
-						t.Fatal(err)
+				synctest.Test(t, func(t *testing.T) { // in which no window of an owner, who goes by the time, ends
+					clock := weir.NewManualClock(int64(time.Hour))
+					set := &policy.Set{
+						Policies: kept(policy.Policy{Name: "p", Limits: one(l), Key: policy.MethodText()}),
+						Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
 					}
-					d := v.Decision()
-					if v.Allowed != (i < n) || d.Policy != "p" || d.Limit != n || len(v.Parts) != 1 || string(v.Parts[0].Key) != "GET" {
-						t.Fatalf("%d: %+v", i, v)
-					}
-					if v.Allowed && d.Remaining != int64(n-1-i) || !v.Allowed && d.Reason != weir.ReasonLimited {
-						t.Errorf("%d: %+v", i, d)
-					}
-					for _, peek := range []bool{true, false} {
-						var p policy.Verdict
-						if e.Peek(&request, &p); !peek {
-							e.PeekKey(t.Context(), "p", "GET", 1, &p)
+					with := open(t, clock)
+					engines := []*policy.Engine{with(set), with(set)}
+					var held []*policy.Verdict
+					for i := range n + 4 {
+						v := new(policy.Verdict)
+						e := engines[i%2]
+						if err := ask(t.Context(), e, v); err != nil {
+							t.Fatal(err)
 						}
-						if p.Allowed != (i < n-1) || p.Decision().Remaining != max(int64(n-1-i), 0) {
-							t.Errorf("%d: peek: %+v", i, p.Decision())
+						d := v.Decision()
+						if v.Allowed != (i < n) || d.Policy != "p" || d.Limit != n || len(v.Parts) != 1 || string(v.Parts[0].Key) != "GET" {
+							t.Fatalf("%d: %+v", i, v)
 						}
+						if v.Allowed && d.Remaining != int64(n-1-i) || !v.Allowed && d.Reason != weir.ReasonLimited {
+							t.Errorf("%d: %+v", i, d)
+						}
+						for _, peek := range []bool{true, false} {
+							var p policy.Verdict
+							if e.Peek(&request, &p); !peek {
+								e.PeekKey(t.Context(), "p", "GET", 1, &p)
+							}
+							if p.Allowed != (i < n-1) || p.Decision().Remaining != max(int64(n-1-i), 0) {
+								t.Errorf("%d: peek: %+v", i, p.Decision())
+							}
+						}
+						x := e.Explain(&request)
+						if x.Allowed != (i < n-1) || x.Limits[0].Before != max(int64(n-1-i), 0) || x.Binding != 0 ||
+							x.Limits[0].Consistency != set.Policies[0].Consistency || x.Limits[0].Durability != set.Policies[0].Durability || x.Limits[0].Holds != l.String() {
+							t.Errorf("%d: explained: %+v", i, x)
+						}
+						held = append(held, v)
 					}
-					x := e.Explain(&request)
-					if x.Allowed != (i < n-1) || x.Limits[0].Before != max(int64(n-1-i), 0) || x.Binding != 0 ||
-						x.Limits[0].Consistency != set.Policies[0].Consistency || x.Limits[0].Durability != set.Policies[0].Durability || x.Limits[0].Holds != l.String() {
-						t.Errorf("%d: explained: %+v", i, x)
+					held[0].Cancel()
+					back := int64(0)
+					if l.Algorithm == weir.AlgorithmConcurrency || strings.Contains(name, "reserve") {
+						back = 1
 					}
-					held = append(held, v)
-				}
-				held[0].Cancel()
-				back := int64(0)
-				if l.Algorithm == weir.AlgorithmConcurrency || strings.Contains(name, "reserve") {
-					back = 1
-				}
-				wantStored(t, engines[1], "p", "", "GET", back)
-				for _, v := range held {
-					v.Release()
-				}
-				if l.Algorithm == weir.AlgorithmConcurrency {
-					back = n
-				}
-				wantStored(t, engines[0], "p", "", "GET", back)
-				wantStored(t, engines[0], "p", "", "PUT", n)
-				report := engines[0].Report()
-				if p := report.Policies[0]; p.Granted != n/2 || p.Refused != 2 || p.Keys != 0 || p.Expired+p.Unsettled+p.Unavailable != 0 ||
-					p.Consistency != set.Policies[0].Consistency || p.Durability != set.Policies[0].Durability {
-					t.Errorf("%+v", p)
-				}
-				if err := engines[0].Reset(t.Context(), "p", "GET"); err != nil {
-					t.Error(err)
-				}
-				wantStored(t, engines[1], "p", "", "GET", n)
+					wantStored(t, engines[1], "p", "", "GET", back)
+					for _, v := range held {
+						v.Release()
+					}
+					if l.Algorithm == weir.AlgorithmConcurrency {
+						back = n
+					}
+					wantStored(t, engines[0], "p", "", "GET", back)
+					wantStored(t, engines[0], "p", "", "PUT", n)
+					report := engines[0].Report()
+					if p := report.Policies[0]; p.Granted != n/2 || p.Refused != 2 || p.Keys != 0 || p.Expired+p.Unsettled+p.Unavailable != 0 ||
+						p.Consistency != set.Policies[0].Consistency || p.Durability != set.Policies[0].Durability {
+						t.Errorf("%+v", p)
+					}
+					if err := engines[0].Reset(t.Context(), "p", "GET"); err != nil {
+						t.Error(err)
+					}
+					wantStored(t, engines[1], "p", "", "GET", n)
+				})
 			})
 		}
 	}
