@@ -187,7 +187,7 @@ func TestAbortOverARealConnection(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	ctx, abort := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, abort := context.WithTimeout(t.Context(), 5*time.Minute)
 	go func() {
 		for limiter.Stats().Waiters == 0 && ctx.Err() == nil {
 			time.Sleep(time.Millisecond) // a real socket is between the two
