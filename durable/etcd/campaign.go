@@ -18,6 +18,9 @@ func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, er
 	if e.ctx.Err() != nil {
 		return nil, durable.ErrEngineClosed
 	}
+	if ctx.Err() != nil {
+		return nil, e.campaignError(ctx.Err())
+	}
 	ctx, done := e.either(ctx)
 	defer done()
 	for {

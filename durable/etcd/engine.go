@@ -233,6 +233,9 @@ func (t *term) List(ctx context.Context, prefix string, most int) ([]durable.Nam
 	if most <= 0 {
 		return nil, nil
 	}
+	if ctx.Err() != nil {
+		return nil, t.failed("read", ctx.Err())
+	}
 	r, err := t.engine.client.Get(ctx, t.engine.record(prefix), clientv3.WithPrefix(), clientv3.WithLimit(int64(most)),
 		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend))
 	if err != nil {
@@ -254,6 +257,9 @@ func (t *term) named(kv *mvccpb.KeyValue) durable.Named {
 func (t *term) Page(ctx context.Context, prefix, after string, most int) ([]durable.Named, error) {
 	if most <= 0 {
 		return nil, nil
+	}
+	if ctx.Err() != nil {
+		return nil, t.failed("read", ctx.Err())
 	}
 	from := t.engine.record(prefix)
 	if after >= prefix {
@@ -277,8 +283,11 @@ func (t *term) Store(ctx context.Context, writes []durable.Write) (revision int6
 	if err != nil {
 		return 0, err //nolint:wrapcheck // it is ours
 	}
-	if t.ctx.Err() != nil {
+	switch { // a server in this process may be quicker than it looks at the context
+	case t.ctx.Err() != nil:
 		return 0, t.ended()
+	case ctx.Err() != nil:
+		return 0, t.failed("written", ctx.Err())
 	}
 	conditions := make([]clientv3.Cmp, 0, 1+len(writes))
 	puts := make([]clientv3.Op, 0, len(writes))
