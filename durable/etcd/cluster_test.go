@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -15,46 +13,51 @@ import (
 	"github.com/weirhq/weir/durable/etcd"
 )
 
-// freePorts are ports of loopback that nobody uses now.
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	ports, open := make([]int, 0, n), make([]net.Listener, 0, n)
-	defer func() {
-		for _, l := range open {
-			_ = l.Close()
-		}
-	}()
-	for range n {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, l) // until all are known, so that they differ
-		ports = append(ports, int(netip.MustParseAddrPort(l.Addr().String()).Port()))
-	}
-	return ports
-}
+// patient is how long the terms last of tests in which none is to be lost: longer by far than a machine stands still that others
+// share.
+const patient = 30 * time.Second
 
 // three are the options of three nodes of one cluster.
 func three(t *testing.T) []etcd.ClusterOptions {
 	t.Helper()
-	ports := freePorts(t, 3)
+	addresses := etcd.FreeAddresses(t, 3)
 	peers := map[string]string{}
-	for i, p := range ports {
-		peers[fmt.Sprintf("node%d", i)] = fmt.Sprintf("http://127.0.0.1:%d", p)
+	for i, at := range addresses {
+		peers[fmt.Sprintf("node%d", i)] = "http://" + at
 	}
-	all := make([]etcd.ClusterOptions, 0, len(ports))
-	for i := range ports {
+	all := make([]etcd.ClusterOptions, 0, len(addresses))
+	for i := range addresses {
 		all = append(all, etcd.ClusterOptions{
 			Directory: t.TempDir(), Name: fmt.Sprintf("node%d", i), Peers: peers, Address: "127.0.0.1:0", StartTimeout: inTheEnd,
 			UnsafeNoFsync:     true, // a crash is not what is tested
-			HeartbeatInterval: 100 * time.Millisecond,
+			HeartbeatInterval: 100 * time.Millisecond, OwnerWait: inTheEnd,
 		})
 	}
 	return all
 }
 
-// joinAll joins nodes at the same time.
+// lasting has no owner lost because the machine stands still, or the disk does.
+func lasting(o etcd.ClusterOptions) etcd.ClusterOptions {
+	o.TTL, o.OwnerWait, o.Owner.WriteTimeout = patient, inTheEnd, inTheEnd
+	return o
+}
+
+// ready waits until a node knows an owner: one that does not wait for permits is not told to for long.
+func ready(t *testing.T, n *durable.Node) {
+	t.Helper()
+	r := durable.Request{Policy: "ready", Limit: weir.Limit{Rate: weir.PerSecond(1)}, N: 0, Wait: inTheEnd}
+	for end := time.Now().Add(inTheEnd); ; {
+		a := n.Acquire(t.Context(), r)
+		if a.Outcome == durable.Granted {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there is no owner: %v %v", a.Outcome, a.Err)
+		}
+	}
+}
+
+// joinAll joins nodes at the same time. In the end they leave while there is a majority that can be told.
 func joinAll(t *testing.T, all []etcd.ClusterOptions) []*etcd.Cluster {
 	t.Helper()
 	nodes := make([]*etcd.Cluster, len(all))
@@ -73,6 +76,12 @@ func joinAll(t *testing.T, all []etcd.ClusterOptions) []*etcd.Cluster {
 	t.Cleanup(func() {
 		for _, c := range nodes {
 			if c != nil {
+				work.Go(func() { _ = c.Node().Close() })
+			}
+		}
+		work.Wait()
+		for _, c := range nodes {
+			if c != nil {
 				work.Go(func() { _ = c.Close() })
 			}
 		}
@@ -87,8 +96,15 @@ func joinAll(t *testing.T, all []etcd.ClusterOptions) []*etcd.Cluster {
 // TestThreeNodes: three processes' worth of nodes find each other, and the limit is one whichever is asked.
 func TestThreeNodes(t *testing.T) {
 	begin := time.Now()
-	nodes := joinAll(t, three(t))
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+	}
+	nodes := joinAll(t, all)
 	t.Logf("joined in %v", time.Since(begin))
+	for _, c := range nodes {
+		ready(t, c.Node())
+	}
 	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 6}
 	granted := 0
 	for i := range 9 {

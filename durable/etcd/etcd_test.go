@@ -21,14 +21,15 @@ func TestEmbeddedAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("started in %v", time.Since(begin))
-		e, err := etcd.New(s.Client(), etcd.Options{})
+		e, err := etcd.New(s.Client(), etcd.Options{TTL: patient})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := durable.NewNode(durable.NodeOptions{Engine: e, Address: "here"})
+		n, err := durable.NewNode(durable.NodeOptions{Engine: e, Address: "here", OwnerWait: inTheEnd})
 		if err != nil {
 			t.Fatal(err)
 		}
+		ready(t, n)
 		limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 5}
 		for i := range 4 {
 			a := n.Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})

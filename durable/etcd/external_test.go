@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -20,6 +19,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/weirhq/weir/durable/etcd"
 )
 
 // authority signs certificates for a test.
@@ -72,7 +73,7 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), etcd.Loopback}, DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
@@ -113,12 +114,12 @@ func startExternal(t *testing.T, arguments ...string) *external {
 	a := newAuthority(t)
 	a.issue(t, "server")
 	client := a.issue(t, "client")
-	ports := freePorts(t, 2)
+	addresses := etcd.FreeAddresses(t, 2)
 	x := &external{
-		endpoint: fmt.Sprintf("https://127.0.0.1:%d", ports[0]),
+		endpoint: "https://" + addresses[0],
 		tls:      &tls.Config{RootCAs: a.pool, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12},
 	}
-	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	peer := "http://" + addresses[1]
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
 		"--name", "external", "--data-dir", t.TempDir(), "--listen-client-urls", x.endpoint, "--advertise-client-urls", x.endpoint,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "external=" + peer,
@@ -171,7 +172,7 @@ func startExternal(t *testing.T, arguments ...string) *external {
 func (x *external) client(t *testing.T, user, password string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{x.endpoint}, TLS: x.tls, Username: user, Password: password, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Endpoints: []string{x.endpoint}, TLS: x.tls, Username: user, Password: password, DialTimeout: inTheEnd, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)

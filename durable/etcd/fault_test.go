@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 		}{{"adaptive", 0, disks}, {"one at a time", 1, plain}} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				cluster := newCluster(t, c.name, c.reserve, c.disks)
+				cluster := newCluster(t, c.name, nodeConfig{Reserve: c.reserve, WriteTimeout: 2 * time.Second}, c.disks)
 				// Whoever has done a round does the next one, of the next kind.
 				for at := next.Add(1); int(at) <= n && !t.Failed(); at = next.Add(1) {
 					fault := faults[int(at-1)%len(faults)]

@@ -64,9 +64,6 @@ func (r *round) check() {
 			totals.granted.Add(1)
 		}
 	}
-	if counts["bucket granted"] == 0 || counts["window granted"] == 0 || counts["quota granted"] == 0 || counts["queued granted"] == 0 {
-		fail("there are keys of which nothing was granted: %v", counts)
-	}
 	if len(terms) > manyTerms {
 		c.tb.Logf("there were %d terms\n%s", len(terms), c.history.said())
 	}

@@ -69,9 +69,10 @@ var clusterNumber atomic.Int64
 // a while, which many a one does that others share, terms are lost one after the other until it goes on.
 const startDelay = 2 * time.Minute
 
-func newCluster(tb testing.TB, name string, reserve int64, disks func(tb testing.TB) directories) *cluster {
+// newCluster starts a cluster, whose nodes have in common what is said of all.
+func newCluster(tb testing.TB, name string, all nodeConfig, disks func(tb testing.TB) directories) *cluster {
 	tb.Helper()
-	c := &cluster{tb: tb, name: name, reserve: reserve, links: newLinks(tb)}
+	c := &cluster{tb: tb, name: name, reserve: all.Reserve, links: newLinks(tb)}
 	host := fmt.Sprintf("127.%d.%d", 64+os.Getpid()%128, clusterNumber.Add(1))
 	peers := make(map[string]string)
 	var addresses, clients []string
@@ -86,10 +87,11 @@ func newCluster(tb testing.TB, name string, reserve int64, disks func(tb testing
 	c.clients = clients
 	for i := range testProcess {
 		at := fmt.Sprintf("%s.%d", host, i+1)
-		c.nodes[i] = &process{cluster: c, config: nodeConfig{
-			Index: i, Directory: on.of(i), Unsynced: !on.memory, Peers: peers, Name: fmt.Sprintf("n%d", i), Listen: "http://" + at + ":7090",
-			Forward: at + ":7091", Address: addresses[i], Clients: at + ":7092", Reserve: reserve, Segment: 1 << 20,
-		}}
+		n := all
+		n.Index, n.Directory, n.Unsynced, n.Segment = i, on.of(i), !on.memory, 1<<20
+		n.Peers, n.Name, n.Listen = peers, fmt.Sprintf("n%d", i), "http://"+at+":7090"
+		n.Forward, n.Address, n.Clients = at+":7091", addresses[i], at+":7092"
+		c.nodes[i] = &process{cluster: c, config: n}
 	}
 	tb.Cleanup(func() {
 		for _, p := range c.nodes {
@@ -97,7 +99,7 @@ func newCluster(tb testing.TB, name string, reserve int64, disks func(tb testing
 		}
 	})
 	c.startAll()
-	joined, err := etcd.Join(tb.Context(), etcd.ClusterOptions{Endpoints: clients, Follower: true})
+	joined, err := etcd.Join(tb.Context(), etcd.ClusterOptions{Endpoints: clients, Follower: true, TTL: all.TTL, OwnerWait: all.OwnerWait})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -326,6 +328,7 @@ func (r *round) served(process int, after int64) {
 func (r *round) end() {
 	c := r.cluster
 	c.tb.Helper()
+	c.until(fmt.Sprintf("something is granted of every key (%s, round %d)", r.kind, c.round), c.history.tried)
 	r.queue.stop()
 	for _, p := range c.nodes {
 		_ = p.say.Encode(command{Kind: "stop"})
@@ -365,6 +368,7 @@ type history struct {
 	events []event
 	terms  []ownership
 	last   [processes]int64 // when the last request was made that was granted, by process
+	some   [faultKeys]bool  // keys of which something was granted
 	lines  []string
 }
 
@@ -381,7 +385,7 @@ func (h *history) begin(round int) {
 	if n := len(h.terms); n > 1 {
 		h.terms = h.terms[n-1:]
 	}
-	h.last = [processes]int64{}
+	h.last, h.some = [processes]int64{}, [faultKeys]bool{}
 }
 
 func (h *history) add(e event) {
@@ -391,9 +395,19 @@ func (h *history) add(e event) {
 		return
 	}
 	h.events = append(h.events, e)
+	if e.Outcome == durable.Granted && e.N > 0 {
+		h.some[e.Key] = true
+	}
 	if e.Key == busyKey && e.Outcome == durable.Granted {
 		h.last[e.Process] = max(h.last[e.Process], e.Asked)
 	}
+}
+
+// tried tells whether something was granted of every key.
+func (h *history) tried() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !slices.Contains(h.some[:], false)
 }
 
 func (h *history) owns(o ownership) {

@@ -206,17 +206,19 @@ func tornLog(r *round) {
 
 // garbledLog overwrites the last record of the log.
 func garbledLog(r *round) {
-	spoilLog(r, func(name string, end int64) error {
+	spoilLog(r, func(name string, _ int64) error {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		garbage := make([]byte, 24)
+		all := records(r.cluster.tb, name)
+		last := all[len(all)-1]
+		garbage := make([]byte, last.to-last.from)
 		for i := range garbage {
 			garbage[i] = byte(1 + r.random.IntN(255))
 		}
-		_, err = f.WriteAt(garbage, end-int64(len(garbage)))
+		_, err = f.WriteAt(garbage, last.from)
 		return err
 	}, true)
 }

@@ -4,6 +4,7 @@ package etcd_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/spectest"
@@ -13,7 +14,7 @@ import (
 func TestSpecOfThreeProcesses(t *testing.T) {
 	t.Parallel()
 	spectest.Run(t, func(t *testing.T) spectest.Subject {
-		c := newCluster(t, "spec", 0, plain)
+		c := newCluster(t, "spec", nodeConfig{TTL: 4 * time.Second, OwnerWait: inTheEnd, WriteTimeout: inTheEnd}, plain)
 		asked := []spectest.Asked{c.follower}
 		c.serves()
 		return spectest.Subject{Asked: asked, Again: func(t *testing.T) []spectest.Asked {

@@ -12,7 +12,11 @@ import (
 // TestHandOverOfThree: when the owner leaves, another node grants soon, and the limit is the same.
 func TestHandOverOfThree(t *testing.T) {
 	t.Parallel()
-	nodes := joinAll(t, three(t))
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+	}
+	nodes := joinAll(t, all)
 	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}
 	ask := func(n int, want durable.Outcome) time.Duration {
 		t.Helper()

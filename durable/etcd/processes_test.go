@@ -55,6 +55,8 @@ type nodeConfig struct {
 	Clients   string // where it listens for clients of etcd
 	Reserve   int64
 	Segment   int64 // the size of the segments of etcd's log
+
+	TTL, OwnerWait, WriteTimeout time.Duration
 }
 
 // command is what the test tells a node.
@@ -143,7 +145,8 @@ func serveNode(text string, in io.Reader, out *reports) error {
 		Directory: c.Directory, Name: c.Name, Peers: c.Peers, Listen: c.Listen, UnsafeNoFsync: c.Unsynced,
 		StartTimeout: startDelay - 5*time.Second,
 		Address:      c.Address, ListenAddress: c.Forward, Logger: slog.New(out),
-		Owner: durable.OwnerOptions{Reserve: c.Reserve, WriteTimeout: 2 * time.Second, Logger: slog.New(out)},
+		TTL: c.TTL, OwnerWait: c.OwnerWait,
+		Owner: durable.OwnerOptions{Reserve: c.Reserve, WriteTimeout: c.WriteTimeout, Logger: slog.New(out)},
 	})
 	if err != nil {
 		return err

@@ -3,10 +3,7 @@ package etcd_test
 import (
 	"context"
 	"testing"
-	"time"
 
-	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
 	"github.com/weirhq/weir/durable/spectest"
 )
@@ -17,9 +14,10 @@ func again(t *testing.T, o etcd.ClusterOptions) spectest.Subject {
 	var c *etcd.Cluster
 	join := func() []spectest.Asked {
 		var err error
-		if c, err = etcd.Join(context.Background(), o); err != nil {
+		if c, err = etcd.Join(context.Background(), lasting(o)); err != nil {
 			t.Fatal(err)
 		}
+		ready(t, c.Node())
 		return []spectest.Asked{c.Node()}
 	}
 	s := spectest.Subject{Asked: join(), Reserve: -1}
@@ -57,14 +55,16 @@ func TestSpecExternal(t *testing.T) {
 // TestSpecOfThree asks three nodes in turns.
 func TestSpecOfThree(t *testing.T) {
 	t.Parallel()
-	nodes := joinAll(t, three(t))
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+	}
+	nodes := joinAll(t, all)
 	spectest.Run(t, func(t *testing.T) spectest.Subject {
 		s := spectest.Subject{}
 		for _, c := range nodes {
 			s.Asked = append(s.Asked, c.Node())
-			for a := (durable.Answer{}); a.Outcome != durable.Granted; { // until it has heard of the owner
-				a = c.Node().Acquire(t.Context(), durable.Request{Policy: "ready", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 1}, N: 0, Wait: time.Second})
-			}
+			ready(t, c.Node())
 		}
 		return s
 	})

@@ -28,12 +28,13 @@ func TestNodesOverGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, err := durable.NewNode(durable.NodeOptions{
-			Engine: memory.Engine(), Address: listener.Addr().String(), Dial: forward.Dial(forward.DialOptions{}),
+			Engine: memory.Engine(), Address: listener.Addr().String(), Dial: forward.Dial(forward.DialOptions{}), OwnerWait: time.Minute,
+			Owner: durable.OwnerOptions{WriteTimeout: time.Minute}, // the machine may stand still
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := grpc.NewServer()
+		s := forward.NewServer(nil)
 		forward.Register(s, n)
 		go func() { _ = s.Serve(listener) }()
 		nodes, servers = append(nodes, n), append(servers, s)
