@@ -3,11 +3,14 @@ package programtest
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -102,15 +105,32 @@ func (p *Process) Listens(address string) {
 	}
 }
 
-// FreeAddress is an address of this machine on which nobody listens.
+// lastPort is the last port that was given away, in an order that differs from that of other processes.
+var lastPort = func() *atomic.Int64 {
+	n := new(atomic.Int64)
+	n.Store(rand.Int64N(mostPorts)) //nolint:gosec // any will do
+	return n
+}()
+
+const (
+	firstPort = 10_000
+	mostPorts = 22_000
+)
+
+// FreeAddress is an address of this machine on which nobody listens. The system gives its port to nobody, neither to those who
+// connect nor to those who listen on any that is free: it is still free when a program that was just started listens there.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range mostPorts {
+		address := fmt.Sprint("127.0.0.1:", firstPort+lastPort.Add(1)%mostPorts)
+		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", address)
+		if err == nil {
+			_ = l.Close() // nobody was heard
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }() // nobody was heard
-	return l.Addr().String()
+	tb.Fatalf("no port is free from %d to %d of 127.0.0.1", firstPort, firstPort+mostPorts)
+	return ""
 }
 
 // Write writes a file of the test, and answers its path.
