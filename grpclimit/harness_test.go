@@ -3,9 +3,11 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +26,21 @@ import (
 	"github.com/weirhq/weir/grpclimit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain wants no goroutine to be left. Those of a connection that was closed may need a while to see it.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for deadline := time.Now().Add(2 * time.Minute); code == 0; {
+		err := goleak.Find()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 // service is the service of the tests. Its functions replace what it does.
 type service struct {
