@@ -461,7 +461,7 @@ func TestChargesAreOneStep(t *testing.T) {
 func TestChargesWithGatesAreOneStep(t *testing.T) {
 	const permits = 5000
 	limiter := func(name string) *weir.Keyed[string] {
-		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: permits, QueueLimit: 100})
+		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: permits, QueueLimit: 4 * permits})
 	}
 	a, b := limiter("a"), limiter("b")
 	a.Take("k", 2) // so that those who wait for all permits never get them
