@@ -98,7 +98,7 @@ func listTargets(ctx context.Context, out io.Writer, modules []string) (targets 
 		}
 
 		args := []string{goTest, "-json", noVet, "-list=^Fuzz", "./..."}
-		if err := stream(ctx, out, nil, module, args, add); err != nil {
+		if err := stream(ctx, out, module, args, add); err != nil {
 			ok = false
 
 			fmt.Fprintf(out, "FAIL  list the fuzz targets of %s: %v\n      %s", module, err, strings.Join(said, "      "))

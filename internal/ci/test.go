@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,19 +78,14 @@ func passes(opts testOptions) []pass {
 // runTests runs every pass over every module and ends with the line "N passed, N failed".
 func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []string) error {
 	passed, failed := 0, 0
-	environment := os.Environ()
 
-	if directory := memoryDirectory(); directory != "" {
-		defer func() { _ = os.RemoveAll(directory) }()
-
-		// What go builds may be larger, and stays where it was.
-		environment = append(environment, "TMPDIR="+directory, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()))
-	}
+	files, end := testFiles(ctx)
+	defer end()
 
 	for _, p := range passes(opts) {
 		headingf(out, "%s", p.title)
 
-		good, bad := p.run(ctx, &oneAtATime{out: out}, environment, modules)
+		good, bad := p.run(ctx, &oneAtATime{out: out}, files, modules)
 		if good+bad == 0 && ctx.Err() == nil {
 			fmt.Fprintln(out, "FAIL ", fmt.Errorf("%s: %w", p.title, errNoTests))
 
@@ -110,8 +105,31 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
+// testFiles answers the arguments of go test with which tests that begin have their files in memory, if there is room for them,
+// and what is to be done at the end. What go itself builds may be larger, and stays where it was: it goes by GOTMPDIR, and so
+// would tests if they saw it.
+func testFiles(ctx context.Context) (args func() []string, end func()) {
+	directory, remove := memoryDirectory(ctx)
+	if directory == "" {
+		return func() []string { return nil }, func() {}
+	}
+
+	return func() []string {
+		if memoryIsLow() {
+			return nil
+		}
+
+		return []string{"-exec=" + strings.Join(filesIn(directory), " ")}
+	}, remove
+}
+
+// filesIn is what runs a program that has its files in a directory.
+func filesIn(directory string) []string {
+	return []string{"env", "-u", "GOTMPDIR", "TMPDIR=" + directory}
+}
+
 // run runs the tests of every module, as many modules at a time as the pass allows.
-func (p *pass) run(ctx context.Context, out io.Writer, environment, modules []string) (passed, failed int) {
+func (p *pass) run(ctx context.Context, out io.Writer, files func() []string, modules []string) (passed, failed int) {
 	var (
 		workers sync.WaitGroup
 		mu      sync.Mutex
@@ -129,7 +147,7 @@ func (p *pass) run(ctx context.Context, out io.Writer, environment, modules []st
 
 				mu.Unlock()
 
-				good, bad := testModule(ctx, out, environment, module, p.args)
+				good, bad := testModule(ctx, out, module, slices.Concat(p.args, files()))
 
 				mu.Lock()
 
@@ -146,7 +164,7 @@ func (p *pass) run(ctx context.Context, out io.Writer, environment, modules []st
 
 // testModule runs go test in one module and writes what it reports, a package at a time. A failure that go test's exit code
 // shows and its report does not is one more.
-func testModule(ctx context.Context, out io.Writer, environment []string, module string, args []string) (passed, failed int) {
+func testModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
 	var said bytes.Buffer
 
 	args = append([]string{goTest, "-json", "-count=1", "-timeout=" + testTimeout.String()}, args...)
@@ -160,7 +178,7 @@ func testModule(ctx context.Context, out io.Writer, environment []string, module
 		said.Reset()
 	}
 
-	err := stream(ctx, out, environment, module, append(args, "./..."), func(e event) {
+	err := stream(ctx, out, module, append(args, "./..."), func(e event) {
 		t.add(e)
 		tell()
 	})
@@ -179,11 +197,8 @@ func testModule(ctx context.Context, out io.Writer, environment []string, module
 }
 
 // stream runs go in a module and calls add for every event that it prints; a line that is no event is copied to out.
-func stream(
-	ctx context.Context, out io.Writer, environment []string, module string, args []string, add func(event),
-) error {
+func stream(ctx context.Context, out io.Writer, module string, args []string, add func(event)) error {
 	cmd := goCommand(ctx, module, args)
-	cmd.Env = environment
 
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

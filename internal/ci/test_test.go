@@ -181,3 +181,20 @@ func TestRunRefusesWhatMakesNoSense(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesIn: go tells tests by GOTMPDIR where files are, unless it is hidden.
+func TestFilesIn(t *testing.T) {
+	t.Setenv("GOTMPDIR", t.TempDir())
+
+	directory := t.TempDir()
+	source := "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) { t.Error(\"files are in \" + t.TempDir()) }\n"
+
+	var out bytes.Buffer
+
+	testModule(t.Context(), &out, module(t, map[string]string{"a_test.go": source}),
+		[]string{"-exec=" + strings.Join(filesIn(directory), " ")})
+
+	if want := "files are in " + directory + string(filepath.Separator); !strings.Contains(out.String(), want) {
+		t.Errorf("want %q in:\n%s", want, out.String())
+	}
+}
