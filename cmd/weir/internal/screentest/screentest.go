@@ -29,8 +29,17 @@ type Screen struct {
 	mu      sync.Mutex
 	vt      vt10x.Terminal
 	written strings.Builder
+	held    string        // of what was written: a part of a frame, which is not shown
 	changed chan struct{} // closed when something was written
 }
+
+// What is written arrives in pieces of any size. A terminal that is asked whether it shows what is between two marks at once, and
+// not in part, says that it does so, as a test that has seen a part of a frame would press the next key too early.
+const (
+	frameAsks, frameKnows = "\x1b[?2026$p", "\x1b[?2026;2$y"
+	frameBegins           = "\x1b[?2026h"
+	frameEnds             = "\x1b[?2026l"
+)
 
 // Patience is how long a screen may take to show what it should. It is never waited for if all is well.
 const Patience = 2 * time.Minute
@@ -63,12 +72,9 @@ func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Screen {
 		piece := make([]byte, 1<<16)
 		for {
 			n, err := s.pty.Read(piece)
-			s.mu.Lock()
-			_, _ = s.vt.Write(piece[:n])
-			s.written.Write(piece[:n])
-			close(s.changed)
-			s.changed = make(chan struct{})
-			s.mu.Unlock()
+			if s.take(string(piece[:n]), err != nil) {
+				_, _ = s.pty.WriteString(frameKnows) // whoever has asked may have ended
+			}
 			if err != nil {
 				return
 			}
@@ -82,6 +88,33 @@ func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Screen {
 		<-read
 	})
 	return s
+}
+
+// take takes what was written, of which the last piece is shown as it is. It answers whether the terminal was asked for frames.
+func (s *Screen) take(piece string, last bool) (asked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.written.Len()
+	s.written.WriteString(piece)
+	asked = strings.Contains(s.written.String()[max(0, before-len(frameAsks)+1):], frameAsks)
+	s.held += piece
+	shown := len(s.held)
+	if at := strings.LastIndex(s.held, frameBegins); at >= 0 && !strings.Contains(s.held[at:], frameEnds) {
+		shown = at
+	}
+	for n := 1; n < len(frameBegins) && shown == len(s.held); n++ {
+		if strings.HasSuffix(s.held, frameBegins[:n]) {
+			shown -= n
+		}
+	}
+	if last {
+		shown = len(s.held)
+	}
+	_, _ = s.vt.Write([]byte(s.held[:shown]))
+	s.held = s.held[shown:]
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return asked
 }
 
 // Look answers what is on the screen, and what is closed when it changes.
@@ -212,12 +245,13 @@ func (s *Screen) Signal(sig os.Signal) {
 	}
 }
 
-// open is what was begun and is not ended of what a program changes of a terminal: the other screen, a hidden cursor, and
-// brackets around what is pasted.
+// open is what was begun and is not ended of what a program changes of a terminal: the other screen, a hidden cursor, brackets
+// around what is pasted, and a frame.
 func (s *Screen) open() string {
 	written := s.written.String()
 	for begun, ended := range map[string]string{
 		"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h", "\x1b[?2004h": "\x1b[?2004l",
+		frameBegins: frameEnds,
 	} {
 		if strings.LastIndex(written, begun) > strings.LastIndex(written, ended) {
 			return fmt.Sprintf("%q is not taken back by %q", begun, ended)

@@ -40,10 +40,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// command is the command as a program.
+// command is the command as a program. It is patient: on a machine that stands still, servers have said nothing for long.
 func command(t *testing.T, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"--", "--timeout", "1h"}, args...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "TERM=xterm-256color", "NO_COLOR=", "COLORTERM=", "LANG=C.UTF-8",
 		"GORACE=atexit_sleep_ms=0 halt_on_error=1 exitcode=66")
 	cmd.Env = append(cmd.Env, environment...)

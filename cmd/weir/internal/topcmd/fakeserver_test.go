@@ -21,6 +21,7 @@ import (
 type fake struct {
 	t      *testing.T
 	server *httptest.Server
+	ends   chan struct{} // closed when the server does
 
 	mu        sync.Mutex
 	overview  admin.Overview
@@ -133,15 +134,21 @@ func (f *fake) serve(address string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.server = httptest.NewUnstartedServer(f)
+	f.server, f.ends = httptest.NewUnstartedServer(f), make(chan struct{})
 	_ = f.server.Listener.Close()
 	f.server.Listener = l
 	f.server.Start()
 	f.t.Cleanup(f.stop)
 }
 
-// stop is the end of the server, with all streams.
+// stop is the end of the server, with all streams: also of clients that come while it ends.
 func (f *fake) stop() {
+	select {
+	case <-f.ends:
+		return
+	default:
+	}
+	close(f.ends)
 	f.server.CloseClientConnections()
 	f.server.Close()
 }
@@ -260,6 +267,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	now <- struct{}{}
 	f.mu.Lock()
 	f.streams[now] = true
+	ends := f.ends
 	f.asked[admin.EventsPath]++
 	f.mu.Unlock()
 	defer func() {
@@ -270,6 +278,8 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-r.Context().Done():
+			return
+		case <-ends:
 			return
 		case <-now:
 		}
