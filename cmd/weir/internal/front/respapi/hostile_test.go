@@ -269,8 +269,10 @@ func TestMaxConnections(t *testing.T) {
 	first, second := s.dial(), s.dial()
 	first.expect("+PONG", "PING")
 	second.expect("+PONG", "PING")
+	// A client has its reply before the server has noted that nothing more is asked.
+	eventually(t, "both are silent", func() bool { return s.Idle() == 2 })
 	first.expect("+PONG", "PING")
-	eventually(t, "it is silent", func() bool { return s.Idle() == 2 })
+	eventually(t, "both are silent again", func() bool { return s.Idle() == 2 })
 	third := s.dial()
 	third.expect("+PONG", "PING")
 	second.expectEnd() // it was silent for the longest time
@@ -332,6 +334,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		other.expect("+OK", "AUTH", "open sesame")
 		other.expect("+PONG", "PING")
 		_ = other.Close()
+		eventually(t, "it has gone", func() bool { return s.Status()["connections"] == 2 })
 	}
 	customer.send("lo\r\n")
 	if got := customer.receive(); got != "$hello" {
@@ -485,6 +488,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 			t.Fatal(string(pong[:]), err)
 		}
 	}
+	eventually(t, "all are silent", func() bool { return s.Idle() == connections })
 	each := (memory() - before) / connections
 	t.Logf("%d bytes for each idle connection, those of its client in this test included", each)
 	if each > most {
