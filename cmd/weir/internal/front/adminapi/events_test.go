@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -28,11 +26,11 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-func (s *server) follow(client *http.Client, at string) *stream {
+func (s *server) follow(client *http.Client) *stream {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	s.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+admin.EventsPath, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, virtualAddress+admin.EventsPath, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -75,8 +73,13 @@ const virtualAddress = "http://weir.example"
 // virtual serves a server to a client whose connections are in memory, in a bubble.
 func virtual(t *testing.T) (s *server, client *http.Client) {
 	t.Helper()
+	return virtualOn(t, pipes.New())
+}
+
+// virtualOn is virtual with a listener.
+func virtualOn(t *testing.T, l *pipes.Listener) (s *server, client *http.Client) {
+	t.Helper()
 	s = newServer(t, configured)
-	l := pipes.New()
 	server := &http.Server{Handler: s, ReadTimeout: time.Second, WriteTimeout: time.Second} // which a stream outlives
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -103,7 +106,7 @@ func TestEventsAfterTheFirstOverview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, client := virtual(t)
 		for i := range 100 {
-			one := s.follow(client, virtualAddress)
+			one := s.follow(client)
 			one.next("overview", new(admin.Overview))
 			from := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}).String()
 			s.login(3, from)
@@ -120,7 +123,7 @@ func TestEventsAfterTheFirstOverview(t *testing.T) {
 
 func (s *server) sendEvents(t *testing.T, client *http.Client) {
 	t.Helper()
-	a, b := s.follow(client, virtualAddress), s.follow(client, virtualAddress)
+	a, b := s.follow(client), s.follow(client)
 	var (
 		o    admin.Overview
 		r    admin.Refusal
@@ -174,47 +177,53 @@ func (s *server) sendEvents(t *testing.T, client *http.Client) {
 
 // TestStreamsAreBounded: there are 32 at most, and one who reads nothing costs others nothing.
 func TestStreamsAreBounded(t *testing.T) {
-	s := newServer(t, configured)
-	server := httptest.NewServer(s)
-	defer server.Close()
-	defer s.Drain()
-	// Nobody reads this one.
-	silent, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	_, err = io.WriteString(silent, "GET "+admin.EventsPath+" HTTP/1.1\r\nHost: weir.example\r\nAuthorization: Bearer "+token+"\r\n\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(2 * time.Minute); s.Streams() != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no stream")
+	synctest.Test(t, func(t *testing.T) {
+		l := pipes.New()
+		s, client := virtualOn(t, l)
+		defer s.Drain()
+		silent, err := l.Dial(t.Context()) // nobody reads what it is sent
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	streams := make([]*stream, 31)
-	for i := range streams {
-		streams[i] = s.follow(server.Client(), server.URL)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+admin.EventsPath, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	refused, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer refused.Body.Close()
-	text, err := io.ReadAll(refused.Body)
-	if err != nil || refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" ||
-		!strings.Contains(string(text), "32 streams") {
-		t.Errorf("%d %s, error %v", refused.StatusCode, text, err)
-	}
-	var noted admin.Refusal
-	s.login(3, "192.0.2.1")
-	for _, one := range streams {
-		one.next("refusal", &noted)
-	}
+		defer silent.Close()
+		_, err = io.WriteString(silent, "GET "+admin.EventsPath+" HTTP/1.1\r\nHost: weir.example\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		streams := make([]*stream, 31)
+		for i := range streams {
+			streams[i] = s.follow(client)
+		}
+		if n := s.Streams(); n != 32 {
+			t.Errorf("%d streams", n)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, virtualAddress+admin.EventsPath, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		refused, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer refused.Body.Close()
+		text, err := io.ReadAll(refused.Body)
+		if err != nil || refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" ||
+			!strings.Contains(string(text), "32 streams") {
+			t.Errorf("%d %s, error %v", refused.StatusCode, text, err)
+		}
+		began := time.Now()
+		var noted admin.Refusal
+		s.login(3, "192.0.2.1")
+		for _, one := range streams {
+			one.next("refusal", &noted)
+		}
+		if took := time.Since(began); took >= time.Second { // of the clock of the bubble
+			t.Errorf("events are sent after %v", took)
+		}
+		if n := s.Streams(); n != 32 {
+			t.Errorf("%d streams, and the silent one had time to read", n)
+		}
+	})
 }

@@ -50,7 +50,7 @@ rules:
   - {name: all, limits: [api, jobs]}
 `
 
-// server is a handler with all that it tells of.
+// server is a handler with all that it tells of. The clock of its limits stands still.
 type server struct {
 	*adminapi.Handler
 
@@ -72,7 +72,7 @@ func newServer(t *testing.T, text string) *server {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	s.limits, err = live.Load(live.Options{
-		Path: s.path, Logger: silent, Engine: policy.EngineOptions{OnRefused: s.refusals.Refused},
+		Path: s.path, Logger: silent, Engine: policy.EngineOptions{Clock: weir.NewManualClock(0), OnRefused: s.refusals.Refused},
 		Parse: func(files live.Files) (live.Parsed, error) {
 			secrets := map[string]string{}
 			f, parseErr := config.Parse("weir.yaml", files.File.Data, config.Options{Env: func(name string) (string, bool) {
