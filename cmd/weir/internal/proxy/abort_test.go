@@ -104,9 +104,7 @@ func TestUpstreamGoesAway(t *testing.T) {
 }
 
 func TestUpstreamIsDown(t *testing.T) {
-	ln := listen(t, "tcp", "127.0.0.1:0")
-	_ = ln.Close()
-	p := start(t, "http://"+ln.Addr().String(), func(o *proxy.Options) { o.Concurrency = 1 })
+	p := start(t, "http://127.0.0.1:1", func(o *proxy.Options) { o.Concurrency = 1 })
 	res := p.get(t, "/path")
 	if got := problemOf(t, res); res.StatusCode != http.StatusBadGateway || got.Type != "about:blank" || got.Title != "Bad Gateway" ||
 		strings.Contains(res.body, "127.0.0.1") {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -46,11 +47,17 @@ func TestProxyConnectionsAreBounded(t *testing.T) {
 	for range 3 {
 		connect(t, p)
 	}
-	if a := p.get(t, "/"); a.StatusCode != http.StatusOK {
-		t.Errorf("with silent clients: %d", a.StatusCode)
+	leaves := func(path string) {
+		t.Helper()
+		_, reader := p.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if a := read(t, reader); a.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, a.Status)
+		}
+		if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) { // its place is free
+			t.Errorf("%s: after the answer: %v", path, err)
+		}
 	}
-	p.client.CloseIdleConnections()
-
+	leaves("/with-silent-clients")
 	upgraded := connect(t, p)
 	if _, err := io.WriteString(upgraded, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -60,7 +67,7 @@ func TestProxyConnectionsAreBounded(t *testing.T) {
 	}
 	slow := []net.Conn{connect(t, p), connect(t, p)}
 	for _, c := range slow {
-		if _, err := io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		receive(t, arrived, "a request")
@@ -76,13 +83,11 @@ func TestProxyConnectionsAreBounded(t *testing.T) {
 	}
 	close(finish)
 	for _, c := range slow {
-		if line := readSome(t, c); !strings.HasPrefix(line, "HTTP/1.1 200 ") {
-			t.Errorf("a request in flight was answered %q", line)
+		if all, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 200 ") {
+			t.Errorf("a request in flight was answered %q, %v", all, err)
 		}
 	}
-	if a := p.get(t, "/"); a.StatusCode != http.StatusOK {
-		t.Errorf("afterwards: %d", a.StatusCode)
-	}
+	leaves("/afterwards")
 	if len(p.log.with("connections are refused")) != 1 {
 		t.Errorf("the log says %s", p.log)
 	}

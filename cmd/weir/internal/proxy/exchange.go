@@ -241,7 +241,6 @@ func (x *exchange) end() {
 			x.outcome = panicked
 		}
 	}
-	x.proxy.totals.count(x.outcome)
 	if x.outcome == upstreamFailed {
 		x.proxy.faults.LogAttrs(x.in.Context(), slog.LevelWarn, "upstream failed", slog.String("method", x.in.Method),
 			slog.String("path", x.in.URL.EscapedPath()), slog.Int("status", x.out.status),
@@ -250,6 +249,7 @@ func (x *exchange) end() {
 	if x.proxy.o.LogRequests {
 		x.log()
 	}
+	x.proxy.totals.count(x.outcome) // last, so that whoever sees the count finds the lines
 }
 
 func (x *exchange) log() {

@@ -318,7 +318,7 @@ func TestUnixSocketUpstream(t *testing.T) {
 
 // TestConnectionsToTheUpstreamAreUsedAgain counts the connections that many requests at a time need.
 func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
-	const rounds, parallel = 5, 64
+	const rounds, parallel, kept = 5, 64, 4 * time.Second // as long as the proxy keeps connections that nobody needs
 	opened := make(chan struct{}, 10_000)
 	arrived, release := make(chan struct{}, parallel), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -335,6 +335,7 @@ func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
 	defer server.Close()
 	p := start(t, server.URL, nil)
 	p.client.Transport = &http.Transport{MaxIdleConnsPerHost: parallel}
+	most, idle := 2*parallel, time.Now()
 	for range rounds {
 		done := make(chan error, parallel)
 		for range parallel {
@@ -351,6 +352,10 @@ func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
 		for range parallel {
 			receive(t, arrived, "a request")
 		}
+		if time.Since(idle) >= kept {
+			most += parallel // the machine has stood still
+		}
+		idle = time.Now()
 		for range parallel {
 			release <- struct{}{}
 		}
@@ -361,7 +366,7 @@ func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
 		}
 	}
 	// A connection that becomes idle just after its request is needed may cost another one.
-	if n := len(opened); n < parallel || n > 2*parallel {
+	if n := len(opened); n < parallel || n > most {
 		t.Errorf("%d connections for %d requests, %d at a time", n, rounds*parallel, parallel)
 	}
 }
