@@ -199,6 +199,11 @@ func durableRounds(most int) int {
 	return most
 }
 
+// lasting is a cluster in memory whose owner stays one even where the machine stands still for a while.
+func lasting(latency time.Duration) *durable.Memory {
+	return must(durable.NewMemory(durable.MemoryOptions{Latency: latency, TTL: time.Hour}))
+}
+
 // TestDurableOwnerLinearizable: what callers of an owner see, of which some go away, could have been seen by one alone.
 func TestDurableOwnerLinearizable(t *testing.T) {
 	rounds, undecided, seed := durableRounds(400), 0, rand.Uint64()
@@ -206,9 +211,9 @@ func TestDurableOwnerLinearizable(t *testing.T) {
 		t.Logf("seed %d", seed+uint64(round))
 		rng := rand.New(rand.NewPCG(seed+uint64(round), 0))
 		k := []int64{1, 3, 0}[rng.IntN(3)]
-		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Duration(rng.IntN(2)) * 50 * time.Microsecond}))
+		m := lasting(time.Duration(rng.IntN(2)) * 50 * time.Microsecond)
 		e := m.Engine()
-		o := must(durable.NewOwner(must(e.Campaign(t.Context(), "here")), durable.OwnerOptions{Reserve: k}))
+		o := must(durable.NewOwner(must(e.Campaign(t.Context(), "here")), durable.OwnerOptions{Reserve: k, WriteTimeout: time.Minute}))
 		p := &durablePlay{start: time.Now()}
 		var clients sync.WaitGroup
 		for c := range 4 {
@@ -331,8 +336,9 @@ func TestDurableNodesLinearizable(t *testing.T) {
 		for range rng.IntN(2000) {
 			runtime.Gosched()
 		}
-		owner := c.all["a"].Ownership().Address
+		owner, cuts := c.all["a"].Ownership().Address, 0
 		if e := c.engines[owner]; e != nil && rng.IntN(4) > 0 {
+			cuts++
 			began := p.now()
 			e.Cut(true)
 			p.mu.Lock()
@@ -347,6 +353,13 @@ func TestDurableNodesLinearizable(t *testing.T) {
 			c.mu.Unlock()
 		}
 		clients.Wait()
+		// Where the machine stands still for longer than a write may take, an owner steps down by itself: that burns as much.
+		watching, stop := context.WithCancel(t.Context())
+		terms := (<-must(c.engines["a"].Watch(watching))).Epoch
+		stop()
+		for term := int64(2 + cuts); term <= terms; term++ {
+			p.note(1000-int(term), durableCall{op: "crash"}, true, 0, forever)
+		}
 		for _, e := range c.engines {
 			e.Cut(false)
 		}
@@ -412,9 +425,9 @@ func TestDurableContention(t *testing.T) {
 	for _, keys := range []int{1, 1000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			limit := weir.Limit{Rate: weir.PerSecond(20_000), Burst: 5_000}
-			m := must(durable.NewMemory(durable.MemoryOptions{Latency: 300 * time.Microsecond}))
+			m := lasting(300 * time.Microsecond)
 			e := m.Engine()
-			o := must(durable.NewOwner(must(e.Campaign(t.Context(), "here")), durable.OwnerOptions{}))
+			o := must(durable.NewOwner(must(e.Campaign(t.Context(), "here")), durable.OwnerOptions{WriteTimeout: time.Minute}))
 			names := make([]string, keys)
 			admitted := make([]atomic.Int64, keys)
 			for i := range names {

@@ -84,10 +84,20 @@ func TestEmptyIsNotAbsent(t *testing.T) {
 	if value, err := locks.LockAndGet(ctx, "empty", "a", time.Minute); err != nil || value == nil || len(value) > 0 {
 		t.Errorf("%#v, %v, want no bytes", value, err)
 	}
+	var before time.Time
+	if err := shared.admin.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
 	set([]byte("x"))
-	age(t, "empty", "1 hour")
+	age(t, "empty", "59 minutes") // a later minute may begin any moment
 	if value, err := locks.LockAndGet(ctx, "empty", "a", time.Minute); err != nil || string(value) != "x" {
-		t.Errorf("%q, %v: dropped before its time, which is rounded up", value, err)
+		t.Errorf("%q, %v: dropped before its time", value, err)
+	}
+	var up bool
+	err := shared.admin.QueryRowContext(ctx, `SELECT dropped >= $1::timestamptz + interval '1 minute' FROM weir_states WHERE key = 'empty'`,
+		before).Scan(&up)
+	if err != nil || !up {
+		t.Errorf("%v, %v: its time is not rounded up", up, err)
 	}
 	set([]byte("x"))
 	age(t, "empty", "1 hour 2 minutes")
@@ -124,7 +134,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"old but locked", "new", "left"} {
-		if _, err := locks.LockAndGet(ctx, key, "a", time.Minute); err != nil {
+		if _, err := locks.LockAndGet(ctx, key, "a", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
