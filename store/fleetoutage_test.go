@@ -256,7 +256,10 @@ func TestContentionFleet(t *testing.T) {
 		}
 		t.Logf("%v: closed %d, local %d of %d", consistency, gotClosed.Load(), gotLocal.Load(), n)
 	}
-	for _, f := range fleets {
+	for _, f := range fleets { // which can tell the store what they owe once their breakers let calls through
+		for f.Stats().Breaker.State != store.BreakerClosed {
+			mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
+		}
 		closing(t, f)
 	}
 }
