@@ -67,7 +67,7 @@ func TestDescriptorsAreDecidedOnAsOneStep(t *testing.T) {
 }
 
 func TestAnswer(t *testing.T) {
-	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
+	_, conn := serve(t, rlsapi.Options{Limits: atFirst(t, usersAndTenants())})
 	r := request("edge", []string{"user", "u"})
 	r.HitsAddend = 3
 	got := ask(t, conn, r)
@@ -114,7 +114,7 @@ func metadataOf(r *ratelimitv3.RateLimitResponse) map[string]any {
 }
 
 func TestAnswerInBrief(t *testing.T) {
-	limits := limitsOf(t, usersAndTenants())
+	limits := atFirst(t, usersAndTenants())
 	_, conn := serve(t, rlsapi.Options{Limits: limits, Fields: httplimit.NoFields, NoMetadata: true})
 	for range 4 {
 		got := ask(t, conn, request("edge", []string{"user", "u"}))

@@ -143,6 +143,12 @@ func limitsWith(t testing.TB, set *policy.Set, o policy.EngineOptions) *live.Lim
 	return limits
 }
 
+// atFirst are limits whose windows have just begun, however long ago they were made.
+func atFirst(t testing.TB, set *policy.Set) *live.Limits {
+	t.Helper()
+	return limitsWith(t, set, policy.EngineOptions{Clock: weir.NewManualClock(0)})
+}
+
 type decision = weir.Decision
 
 // bytesCodec sends bytes as they are.
