@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -139,8 +140,8 @@ const (
 	farAdaptive = "/far-adaptive/"
 )
 
-// clusterPatience is how long a cluster may take until it can be used.
-const clusterPatience = 30 * time.Second
+// clusterPatience is how long a cluster may take until it can be used, and each of its processes until it has ended.
+const clusterPatience = 2 * time.Minute
 
 // startCluster starts a cluster whose data is on a disk. close must be called.
 func startCluster(ctx context.Context, kind string) (c *durableCluster, err error) {
@@ -155,7 +156,7 @@ func startCluster(ctx context.Context, kind string) (c *durableCluster, err erro
 	if err != nil {
 		return c, err
 	}
-	if c.dir, err = os.MkdirTemp(place, "weir-bench-durable-"); err != nil {
+	if c.dir, err = os.MkdirTemp(place, ".weir-bench-durable-"); err != nil {
 		return c, fmt.Errorf("bench: a directory for etcd: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
@@ -236,7 +237,13 @@ func (c *durableCluster) startMember(m memberOptions, ready chan<- error) error 
 
 var errMember = errors.New("a program that measures durable limits must call ServeMember first")
 
-// freePeers are URLs of ports that were free a moment ago.
+// The ports of members: those that a system gives by itself, to whoever connects or listens on any, are above them.
+const (
+	firstPort = 10_000
+	mostPorts = 22_000
+)
+
+// freePeers are URLs of ports at which nobody listens, nor will before the members do.
 func freePeers(ctx context.Context, names ...string) (map[string]string, error) {
 	peers := map[string]string{}
 	var taken []net.Listener // until there is one for each name, so that no two get the same port
@@ -245,9 +252,17 @@ func freePeers(ctx context.Context, names ...string) (map[string]string, error) 
 			_ = l.Close()
 		}
 	}()
+	port := rand.IntN(mostPorts) //nolint:gosec // any will do
 	for _, name := range names {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
+		var (
+			l   net.Listener
+			err error
+		)
+		for tried := 0; l == nil && tried < mostPorts && ctx.Err() == nil; tried++ {
+			port = (port + 1) % mostPorts
+			l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprint("127.0.0.1:", firstPort+port))
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, fmt.Errorf("bench: a port for etcd: %w", err)
 		}
 		taken = append(taken, l)
@@ -266,7 +281,7 @@ func (c *durableCluster) close() {
 	}
 	for i, m := range c.members {
 		_ = c.leashes[i].Close()
-		killer := time.AfterFunc(10*time.Second, func() { _ = m.Process.Kill() })
+		killer := time.AfterFunc(clusterPatience, func() { _ = m.Process.Kill() })
 		_ = m.Wait()
 		killer.Stop()
 	}
@@ -276,6 +291,15 @@ func (c *durableCluster) close() {
 		}
 		pause(context.Background(), 50*time.Millisecond)
 	}
+}
+
+// written is the revision once all that was begun to write has been written, after a write of its own.
+func (c *durableCluster) written(ctx context.Context) (int64, error) {
+	r, err := c.server.Client().Put(ctx, "written", "")
+	if err != nil {
+		return 0, fmt.Errorf("bench: a write to etcd: %w", err)
+	}
+	return r.Header.GetRevision(), nil
 }
 
 // revision is that of all that etcd keeps: each transaction that writes something raises it by one.

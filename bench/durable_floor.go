@@ -17,18 +17,18 @@ const (
 	unknownFilesystem = "unknown"
 )
 
-// onDisk is a directory for temporary files that outlive a loss of power: that of the system, or else the current one.
+// onDisk is a directory for temporary files that outlive a loss of power: one of those of the system, or else the current one.
 func onDisk() (string, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("bench: the current directory: %w", err)
 	}
-	for _, dir := range []string{os.TempDir(), here} {
-		if filesystem(dir) != inMemory {
+	for _, dir := range []string{os.TempDir(), "/var/tmp", here} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && filesystem(dir) != inMemory {
 			return dir, nil
 		}
 	}
-	return "", errors.New("bench: both the directory for temporary files and the current one are in memory, where writes cost " +
+	return "", errors.New("bench: the directories for temporary files and the current one are in memory, where writes cost " +
 		"nothing: set TMPDIR to a directory on a disk")
 }
 
@@ -95,7 +95,7 @@ func (l durableLoad) diskFloor(ctx context.Context, h *histogram) (m durableSamp
 	if err != nil {
 		return m, err
 	}
-	dir, err := os.MkdirTemp(place, "weir-bench-disk-")
+	dir, err := os.MkdirTemp(place, ".weir-bench-disk-")
 	if err != nil {
 		return m, fmt.Errorf("bench: a directory for the floor of the disk: %w", err)
 	}

@@ -259,7 +259,7 @@ type durableIdle struct {
 const quietTime = 2 * time.Second
 
 // settled is how long nothing was written when the last write of a busy time is over.
-const settled = 200 * time.Millisecond
+const settled = time.Second
 
 // rest measures what is written of a limit for which nobody asks any more.
 func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Duration, h *histogram) (i durableIdle, err error) {
@@ -287,15 +287,16 @@ func (l durableLoad) rest(ctx context.Context, c *durableCluster, quiet time.Dur
 		return i, err
 	}
 	i.granted, i.quiet = m.granted, quiet
-	last, before := int64(0), int64(-1)
-	for last != before { // the last write may not have returned
+	last, before, own := int64(0), int64(0), int64(0)
+	for last != before+1 { // the last write may not have returned
 		before = last
 		pause(ctx, settled)
-		if last, err = c.revision(ctx); err != nil {
+		if last, err = c.written(ctx); err != nil {
 			return i, err
 		}
+		own++
 	}
-	i.writes = last - first
+	i.writes = last - first - own
 	pause(ctx, quiet)
 	after, err := c.revision(ctx)
 	if err != nil {

@@ -29,8 +29,12 @@ type redisServer struct {
 	args  []string                  // more of them
 }
 
-// serverPatience is how long a server may take to answer for the first time.
-const serverPatience = 20 * time.Second
+const (
+	// serverPatience is how long a server may take to answer.
+	serverPatience = 2 * time.Minute
+	// redisPatience is how long Redis may take to answer for the first time, at a port at which another one may listen.
+	redisPatience = 20 * time.Second
+)
 
 // startRedis starts a server; stop must be called.
 func startRedis(ctx context.Context) (*redisServer, error) {
@@ -98,7 +102,7 @@ func (s *redisServer) launch(ctx context.Context, program string) error {
 
 // connect makes the connection that the server is asked on what it did.
 func (s *redisServer) connect(ctx context.Context) (err error) {
-	deadline := time.Now().Add(serverPatience)
+	deadline := time.Now().Add(redisPatience)
 	for {
 		s.control, err = rueidis.NewClient(rueidis.ClientOption{
 			InitAddress: []string{s.address}, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
@@ -107,7 +111,7 @@ func (s *redisServer) connect(ctx context.Context) (err error) {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("bench: redis-server does not answer within %v: %w", serverPatience, err)
+			return fmt.Errorf("bench: redis-server does not answer within %v: %w", redisPatience, err)
 		}
 		if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			return ctx.Err()

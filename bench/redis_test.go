@@ -27,7 +27,7 @@ func testRedis(t *testing.T) *redisServer {
 // keys up, would be fast for nothing.
 func TestRedisSubjectsLimit(t *testing.T) {
 	server := testRedis(t)
-	l := redisLoad{name: "test", keys: 2, callers: 1, budget: budget{64, time.Hour, 64}}
+	l := redisLoad{name: "test", keys: 2, callers: 1, budget: budget{64, 24 * time.Hour, 64}}
 	for _, s := range redisSubjects() {
 		t.Run(s.By, func(t *testing.T) {
 			if err := server.forget(t.Context()); err != nil {
