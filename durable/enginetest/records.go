@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,7 @@ import (
 func notBefore(tt *testing.T, c Cluster) {
 	t := test{tt, c}
 	e := c.Engine(tt)
-	term, err := e.Campaign(t.Context(), "dies")
-	if err != nil {
-		t.Fatal(err)
-	}
+	term := t.elected(e, "dies")
 	next := t.campaign(t.engine(), "next")
 	pass(c.TTL / 3)
 	expires := term.Expires()
@@ -145,6 +143,7 @@ func writers(tt *testing.T, c Cluster) {
 	term := t.elected(t.engine(), "first")
 	var mu sync.Mutex
 	won := map[string]int64{}
+	var unsure atomic.Bool
 	var work sync.WaitGroup
 	for i := range 16 {
 		work.Go(func() {
@@ -155,13 +154,17 @@ func writers(tt *testing.T, c Cluster) {
 				mu.Lock()
 				won[value] = r
 				mu.Unlock()
-			case !errors.Is(err, durable.ErrConflict):
+			case errors.Is(err, durable.ErrConflict):
+			case t.c.Virtual:
 				t.Error(err)
+			default: // of a server that has lost its leader it is not known
+				t.Logf("it is not known whether %s was written: %v", value, err)
+				unsure.Store(true)
 			}
 		})
 	}
 	work.Wait()
-	if len(won) != 1 {
+	if len(won) > 1 || len(won) == 0 && !unsure.Load() {
 		t.Fatalf("%d have won", len(won))
 	}
 	for value, r := range won {
