@@ -73,7 +73,7 @@ func TestActions(t *testing.T) {
 	p.visit("#/keys?policy=login&key=203.0.113.10", "Key 203.0.113.10")
 	p.untilShows("main", "Shut out for")
 	p.press("Override")
-	p.untilShows("dialog", "It is shut out for 15 min still, which this does not change.")
+	p.until(`/It is shut out for 1\d min( \d+ s)? still, which this does not change\./.test(document.querySelector("dialog")?.innerText)`)
 	p.press("No limit at all")
 	p.check("dialog of a key that is shut out")
 	p.act("Override", "not yet", "Overridden for 30 min, in this server only. Shut out for")

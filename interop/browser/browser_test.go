@@ -206,6 +206,12 @@ func (p *tab) press(text string) {
 	p.click("[data-pressed]")
 }
 
+// still stops the clock by which the page tells letters that belong together from others, on a machine that may stand still as well.
+func (p *tab) still() {
+	p.t.Helper()
+	eval[any](p, `(() => { const now = Date.now(); Date.now = () => now; })(), null`)
+}
+
 // keys presses keys, one after the other.
 func (p *tab) keys(keys string) {
 	p.t.Helper()

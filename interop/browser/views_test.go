@@ -113,6 +113,7 @@ func TestViews(t *testing.T) {
 	p := open(t, s.address, 1280, "light")
 	p.live()
 	p.until(`document.querySelector(".chart canvas")`)
+	p.still()
 	for _, v := range views {
 		p.keys("g" + v.letter)
 		p.until(`document.title === ` + quote(v.title+" · weir"))
@@ -293,6 +294,7 @@ func TestKeyboard(t *testing.T) {
 	s := serve(t, shop)
 	p := open(t, s.address, 1280, "light")
 	p.live()
+	p.still()
 	p.keys("\t")
 	p.until(`document.activeElement.id === "skip"`)
 	p.keys("\r")
