@@ -66,7 +66,7 @@ func TestAdaptiveOptions(t *testing.T) {
 	}
 }
 
-// line is a service in virtual time that takes 10 ms for each request, and works on some at a time, one after the other.
+// line is a service in virtual time that takes as long for each request, and works on some at a time, one after the other.
 type line struct {
 	workers int
 	busy    int
@@ -122,11 +122,15 @@ func load(a *weir.Adaptive, s *line, interval, d time.Duration) {
 	all.Wait()
 }
 
+// odd is what makes a service take a little more than a multiple of the time between two requests, so that none comes in the very
+// moment in which another one is answered: in virtual time either could be the first, in each run another one.
+const odd = 7 * time.Nanosecond
+
 // TestAdaptiveLimitFollowsTheService has twice as many requests as the service can answer.
 func TestAdaptiveLimitFollowsTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := mustAdaptive(t, weir.AdaptiveOptions{})
-		s := &line{workers: 40, pace: 10 * time.Millisecond}
+		s := &line{workers: 40, pace: 10*time.Millisecond + odd}
 		for _, c := range []struct {
 			workers, low, high int64
 			d                  time.Duration
@@ -147,13 +151,13 @@ func TestAdaptiveLimitFollowsTheService(t *testing.T) {
 func TestAdaptiveLearnsASlowerService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := mustAdaptive(t, weir.AdaptiveOptions{ProbeInterval: time.Second})
-		s := &line{workers: 40, pace: 10 * time.Millisecond}
+		s := &line{workers: 40, pace: 10*time.Millisecond + odd}
 		load(a, s, 150*time.Microsecond, 5*time.Second)
 		before := a.Estimate()
 		if d := before.Unloaded; d < 9*time.Millisecond || d > 13*time.Millisecond {
 			t.Errorf("%+v", before)
 		}
-		s.pace = 30 * time.Millisecond
+		s.pace = 30*time.Millisecond + odd
 		load(a, s, 150*time.Microsecond, 20*time.Second)
 		after := a.Estimate()
 		if d := after.Unloaded; d < 27*time.Millisecond || d > 36*time.Millisecond {
