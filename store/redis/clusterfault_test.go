@@ -125,7 +125,7 @@ func TestClusterSlotMoves(t *testing.T) {
 			if key == "" {
 				break
 			}
-			source.ask("MIGRATE", "127.0.0.1", strconv.Itoa(target.port), key, "0", "5000")
+			source.ask("MIGRATE", "127.0.0.1", strconv.Itoa(target.port), key, "0", "50000")
 			l.more(20) // with some of the keys here and others there
 		}
 		for _, s := range []*server{target, source, c.servers[3-from-to]} {
