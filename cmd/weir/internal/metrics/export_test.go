@@ -32,6 +32,7 @@ type collector struct {
 
 func collect(t *testing.T) *collector {
 	t.Helper()
+	patiently(t)
 	c := &collector{got: map[string][]byte{}}
 	c.status.Store(http.StatusOK)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,6 +54,14 @@ func (c *collector) has(path, text string) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	return bytes.Contains(c.got[path], []byte(text))
+}
+
+// patiently has what is sent taken as long as it takes, on a machine that stands still too. The time is in milliseconds.
+func patiently(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_METRIC_EXPORT_TIMEOUT", "OTEL_BSP_EXPORT_TIMEOUT"} {
+		t.Setenv(name, "3600000")
+	}
 }
 
 // sending are metrics that are sent to a collector.
@@ -181,7 +190,7 @@ func TestOTLPRefused(t *testing.T) {
 
 // A collector that does not answer does not hold up the end for longer than it may.
 func TestOTLPCloseEnds(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // milliseconds, so that nothing else ends what is sent
+	patiently(t) // so that nothing else ends what is sent
 	end := make(chan struct{})
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer to.Close()
