@@ -23,7 +23,16 @@ func TestCounters(t *testing.T) {
 		{Consistency: policy.ConsistencyCoherent, Policies: 1},
 	} {
 		t.Run(fmt.Sprint(o.Consistency, o.Policies), func(t *testing.T) {
-			s := serve(t, parse(t, o, `
+			synctest.Test(t, func(t *testing.T) { // so that no hour begins meanwhile
+				testCounters(t, o)
+			})
+		})
+	}
+}
+
+func testCounters(t *testing.T, o ratelimitconfig.Options) {
+	t.Helper()
+	s := serve(t, parse(t, o, `
 domain: d
 descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 3}}
@@ -40,42 +49,40 @@ descriptors:
 domain: e
 descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4}}]
 `))
-			for _, c := range []struct {
-				domain, descriptor string
-				want               int // of 8
-			}{
-				{"d", "user=anna", 3},
-				{"d", "user=bert", 3},
-				{"d", "user=anna", 0},
-				{"e", "user=anna", 4},
-				{"d", "file=a/1", 2},
-				{"d", "file=a/2", 2},
-				{"d", "file=b/1", 2},
-				{"d", "file=b/2", 0},
-				{"d", "soft=x", 8},
-				{"d", "never=x", 0},
-				{"d", "never=soft", 8},
-				{"d", "free=x", 8},
-				{"d", "bucket=x", 5},
-				{"d", "sliding=x", 3},
-				{"d", "several=x", 3},
-				{"d", "nothing=x", 8},
-				{"f", "user=anna", 8},
-			} {
-				if n := s.admits(t, c.domain, c.descriptor, 8); n != c.want {
-					t.Errorf("%s: %s: %d of 8, want %d", c.domain, c.descriptor, n, c.want)
-				}
-			}
-			none := ratelimitconfig.Override{}
-			for _, c := range []struct {
-				hits uint64
-				want bool
-			}{{0, true}, {2, true}, {2, false}, {0, true}, {1, true}, {0, false}, {1 << 63, false}} {
-				if ok, _ := s.take(t, "d", "user=hits", c.hits, none); ok != c.want {
-					t.Errorf("%d hits: %v", c.hits, ok)
-				}
-			}
-		})
+	for _, c := range []struct {
+		domain, descriptor string
+		want               int // of 8
+	}{
+		{"d", "user=anna", 3},
+		{"d", "user=bert", 3},
+		{"d", "user=anna", 0},
+		{"e", "user=anna", 4},
+		{"d", "file=a/1", 2},
+		{"d", "file=a/2", 2},
+		{"d", "file=b/1", 2},
+		{"d", "file=b/2", 0},
+		{"d", "soft=x", 8},
+		{"d", "never=x", 0},
+		{"d", "never=soft", 8},
+		{"d", "free=x", 8},
+		{"d", "bucket=x", 5},
+		{"d", "sliding=x", 3},
+		{"d", "several=x", 3},
+		{"d", "nothing=x", 8},
+		{"f", "user=anna", 8},
+	} {
+		if n := s.admits(t, c.domain, c.descriptor, 8); n != c.want {
+			t.Errorf("%s: %s: %d of 8, want %d", c.domain, c.descriptor, n, c.want)
+		}
+	}
+	none := ratelimitconfig.Override{}
+	for _, c := range []struct {
+		hits uint64
+		want bool
+	}{{0, true}, {2, true}, {2, false}, {0, true}, {1, true}, {0, false}, {1 << 63, false}} {
+		if ok, _ := s.take(t, "d", "user=hits", c.hits, none); ok != c.want {
+			t.Errorf("%d hits: %v", c.hits, ok)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 )
@@ -261,6 +262,11 @@ descriptors:
 // TestOverride: the limit that a descriptor brings holds in each domain there is, whatever the tree says, with a counter for each
 // descriptor and unit.
 func TestOverride(t *testing.T) {
+	synctest.Test(t, testOverride) // so that no hour begins meanwhile
+}
+
+func testOverride(t *testing.T) {
+	t.Helper()
 	c := parse(t, ratelimitconfig.Options{}, `
 domain: d
 descriptors: [{key: a, rate_limit: {unlimited: true}}]

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
@@ -34,7 +35,9 @@ func TestLargeFiles(t *testing.T) {
 	if len(c.Limits) != n || len(c.Policies) != 3 {
 		t.Fatalf("%d limits, %d policies", len(c.Limits), len(c.Policies))
 	}
-	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
+	limits, err := live.Fixed(&policy.Set{Policies: c.Policies}, policy.EngineOptions{
+		Clock: weir.NewManualClock(0), // a minute that began meanwhile would admit more
+	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
