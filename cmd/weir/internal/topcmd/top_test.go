@@ -493,11 +493,12 @@ func TestChangeFromDetails(t *testing.T) {
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	s := start(t, 100, 24, nil, "--server", f.server.URL)
+	s := start(t, 200, 24, nil, "--server", f.server.URL)
 	s.Shows("live")
 	address := f.server.Listener.Addr().String()
 	f.stop()
-	s.Shows("NOT CONNECTED", "trying again", "> login")
+	// That the stream has ended is said for a moment only; for what follows there is room in a line.
+	s.Shows("NOT CONNECTED", "nothing listens there", "trying again", "> login")
 	f.change(func(f *fake) { f.overview.Version, f.overview.Started = "v10.0", began.Add(2*3600e9) })
 	f.serve(address)
 	s.Shows("live", "v10.0")
