@@ -2,7 +2,6 @@
 package enginetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -185,44 +184,6 @@ func (t test) told(w <-chan durable.Ownership, address string) durable.Ownership
 	}
 }
 
-// store writes what must be written. Of a server that has lost its leader it is not known whether it was: then it is written again,
-// unless that says that it is there.
-func (t test) store(term durable.Term, writes ...durable.Write) int64 {
-	t.Helper()
-	revision, err := term.Store(t.Context(), writes)
-	known := func() bool {
-		return t.c.Virtual || err == nil || errors.Is(err, durable.ErrDeposed) || errors.Is(err, durable.ErrConflict) ||
-			errors.Is(err, durable.ErrTooLarge)
-	}
-	for end := time.Now().Add(patience); !known() && time.Now().Before(end); {
-		t.Logf("it is not known whether it was written: %v", err)
-		if revision, err = term.Store(t.Context(), writes); errors.Is(err, durable.ErrConflict) {
-			revision, err = t.there(term, writes)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return revision
-}
-
-// there is the revision of records that were written, or an error that does not say whether they were.
-func (t test) there(term durable.Term, writes []durable.Write) (revision int64, err error) {
-	for _, w := range writes {
-		value, r, err := term.Load(t.Context(), w.Name)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("looking whether it is there: %w", err)
-		case w.Value == nil:
-		case !bytes.Equal(value, w.Value):
-			return 0, durable.ErrConflict
-		default:
-			revision = r
-		}
-	}
-	return revision, nil
-}
-
 // within says what took longer than it should.
 func (t test) within(most, took time.Duration, what string) {
 	t.Helper()
@@ -233,21 +194,6 @@ func (t test) within(most, took time.Duration, what string) {
 	default:
 		t.Logf("it took %v %s", took, what)
 	}
-}
-
-func (t test) holds(term durable.Term, name, value string, revision int64) {
-	t.Helper()
-	v, r, err := term.Load(t.Context(), name)
-	for end := time.Now().Add(patience); err != nil && !errors.Is(err, durable.ErrDeposed) && time.Now().Before(end); {
-		v, r, err = term.Load(t.Context(), name) // a server may elect a leader just now
-	}
-	if err != nil || string(v) != value || r != revision {
-		t.Errorf("%.40q is %.40q of revision %d (%v), want %.40q of %d", name, v, r, err, value, revision)
-	}
-}
-
-func write(name, value string, revision int64) durable.Write {
-	return durable.Write{Name: name, Value: []byte(value), Revision: revision}
 }
 
 func oneIsElected(tt *testing.T, c Cluster) {

@@ -64,7 +64,7 @@ func recordsAreDeleted(tt *testing.T, c Cluster) {
 	t := test{tt, c}
 	term := t.elected(t.engine(), "first")
 	r := t.store(term, write("a", "1", 0), write("b", "1", 0))
-	if _, err := term.Store(t.Context(), []durable.Write{{Name: "a"}}); !errors.Is(err, durable.ErrConflict) {
+	if err := t.refused(term, durable.Write{Name: "a"}); !errors.Is(err, durable.ErrConflict) {
 		t.Errorf("deleted at another revision: %v", err)
 	}
 	t.holds(term, "a", "1", r)
@@ -88,7 +88,7 @@ func allOrNothing(tt *testing.T, c Cluster) {
 		"it never was":   {write("a", "2", r), write("c", "2", r)},
 		"it is no newer": {write("c", "2", 0), write("b", "2", r+1)},
 	} {
-		if _, err := term.Store(t.Context(), writes); !errors.Is(err, durable.ErrConflict) {
+		if err := t.refused(term, writes...); !errors.Is(err, durable.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -109,7 +109,7 @@ func allOrNothing(tt *testing.T, c Cluster) {
 		most[i].Revision = r
 	}
 	most[len(most)-1].Revision--
-	if _, err := term.Store(t.Context(), most); !errors.Is(err, durable.ErrConflict) {
+	if err := t.refused(term, most...); !errors.Is(err, durable.ErrConflict) {
 		t.Error(err)
 	}
 	t.holds(term, "most/000", "1", r)
@@ -125,10 +125,10 @@ func deposed(tt *testing.T, c Cluster) {
 	r := t.store(first, write("a", "1", 0))
 	t.resign(first)
 	second := t.elected(t.engine(), "second")
-	if _, err := first.Store(t.Context(), []durable.Write{write("a", "old", r)}); !errors.Is(err, durable.ErrDeposed) {
+	if err := t.refused(first, write("a", "old", r)); !errors.Is(err, durable.ErrDeposed) {
 		t.Errorf("the one before: %v", err)
 	}
-	if _, err := first.Store(t.Context(), []durable.Write{write("new", "old", 0)}); !errors.Is(err, durable.ErrDeposed) {
+	if err := t.refused(first, write("new", "old", 0)); !errors.Is(err, durable.ErrDeposed) {
 		t.Errorf("the one before: %v", err)
 	}
 	t.holds(second, "a", "1", r)
@@ -194,7 +194,7 @@ func names(tt *testing.T, c Cluster) {
 		t.holds(term, name, "of "+name, r)
 	}
 	t.holds(term, "a/b/", "", 0)
-	listed, err := term.Page(t.Context(), "", "", 1000)
+	listed, err := t.page(term, "", "", 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func names(tt *testing.T, c Cluster) {
 		t.Errorf("the names are %q, want %q", got, all)
 	}
 	for prefix, want := range map[string][]string{"\xff": {"\xff", "\xff\xff"}, "a/": {"a/", "a/b"}, "zz": {}} {
-		page, err := term.Page(t.Context(), prefix, "", 1000)
+		page, err := t.page(term, prefix, "", 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,25 +233,25 @@ func lists(tt *testing.T, c Cluster) {
 	}
 	t.store(term, writes...)
 	t.store(term, write("list", "", 0), write("list0", "", 0), write("lisa/", "", 0))
-	last, err := term.List(t.Context(), "list/", 3)
+	last, err := t.list(term, "list/", 3)
 	if err != nil || len(last) != 3 || last[0].Name != "list/49" || last[2].Name != "list/47" || string(last[0].Value) != "49" {
 		t.Errorf("the last are %v (%v)", last, err)
 	}
-	all, err := term.List(t.Context(), "list/", 1000)
+	all, err := t.list(term, "list/", 1000)
 	if err != nil || len(all) != 50 || all[49].Name != "list/00" {
 		t.Errorf("there are %d (%v)", len(all), err)
 	}
 	for _, most := range []int{0, -1} {
-		if none, err := term.List(t.Context(), "list/", most); err != nil || len(none) != 0 {
+		if none, err := t.list(term, "list/", most); err != nil || len(none) != 0 {
 			t.Errorf("%d (%v), want none", len(none), err)
 		}
-		if none, err := term.Page(t.Context(), "list/", "", most); err != nil || len(none) != 0 {
+		if none, err := t.page(term, "list/", "", most); err != nil || len(none) != 0 {
 			t.Errorf("%d (%v), want none", len(none), err)
 		}
 	}
 	after, count := "", 0
 	for {
-		page, err := term.Page(t.Context(), "list/", after, 7)
+		page, err := t.page(term, "list/", after, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func lists(tt *testing.T, c Cluster) {
 		t.Errorf("the pages had %d", count)
 	}
 	for after, want := range map[string]int{"a": 50, "list/": 50, "list/24": 25, "list/24x": 25, "list/49": 0, "z": 0} {
-		if page, err := term.Page(t.Context(), "list/", after, 100); err != nil || len(page) != want {
+		if page, err := t.page(term, "list/", after, 100); err != nil || len(page) != want {
 			t.Errorf("after %q there are %d (%v), want %d", after, len(page), err, want)
 		}
 	}
@@ -283,9 +283,9 @@ func sizes(tt *testing.T, c Cluster) {
 	large := make([]byte, durable.MostBytes-len(name))
 	_, _ = rand.Read(large)
 	r := t.store(term, durable.Write{Name: name, Value: large})
-	v, _, err := term.Load(t.Context(), name)
-	if err != nil || !bytes.Equal(v, large) {
-		t.Errorf("it has %d bytes of %d (%v)", len(v), len(large), err)
+	v, err := t.load(term, name)
+	if err != nil || !bytes.Equal(v.Value, large) {
+		t.Errorf("it has %d bytes of %d (%v)", len(v.Value), len(large), err)
 	}
 	_, err = term.Store(t.Context(), []durable.Write{{Name: name, Value: append(slices.Clone(large), 0), Revision: r}})
 	if !errors.Is(err, durable.ErrTooLarge) {
@@ -297,7 +297,7 @@ func sizes(tt *testing.T, c Cluster) {
 		writes = append(writes, durable.Write{Name: n, Value: make([]byte, durable.MostBytes/durable.MostWrites-len(n))})
 	}
 	t.store(term, writes...)
-	page, err := term.Page(t.Context(), "", "", 1000)
+	page, err := t.page(term, "", "", 1000)
 	if err != nil || len(page) != 1+len(writes) {
 		t.Errorf("there are %d (%v)", len(page), err)
 	}
