@@ -57,6 +57,11 @@ func serve(t *testing.T, set *policy.Set) *server {
 
 func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	t.Helper()
+	return servePatiently(t, set, o, time.Hour)
+}
+
+func servePatiently(t *testing.T, set *policy.Set, o rlqsapi.Options, patience time.Duration) *server {
+	t.Helper()
 	s := &server{t: t, clock: weir.NewManualClock(0), log: &lines{}}
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	var err error
@@ -71,7 +76,7 @@ func serveWith(t *testing.T, set *policy.Set, o rlqsapi.Options) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.service.Patient()
+	s.service.Patient(patience)
 	g := grpc.NewServer()
 	ratelimitquotav3.RegisterRateLimitQuotaServiceServer(g, s.service)
 	served := make(chan error, 1)
@@ -97,9 +102,9 @@ type client struct {
 	marks  int
 }
 
-func (s *server) connect() *client {
+func (s *server) connect(o ...grpc.DialOption) *client {
 	s.t.Helper()
-	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.address, append(o, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

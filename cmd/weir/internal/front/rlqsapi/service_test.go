@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -355,6 +356,40 @@ func TestSlowReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNeverReads: the stream of a proxy that reads nothing at all ends as well, and does not wait until it does.
+func TestNeverReads(t *testing.T) {
+	const window = 1 << 16
+	s := servePatiently(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{
+		MostBuckets: 100_000, MostShares: 100_000,
+	}, 100*time.Millisecond)
+	a := s.connect(grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		var err error
+		for i := 0; err == nil; i++ {
+			err = a.stream.Send(usage(map[string]string{"k": strings.Repeat("x", 3000) + strconv.Itoa(i)}, 0, 1, 0))
+		}
+	}()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		if now := s.service.Status(); now["streams"] == 0 && now["messages"] != uint64(0) { // it has begun, and ended
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it goes on: %v", s.service.Status())
+		}
+	}
+	for {
+		if _, err := a.stream.Recv(); err != nil {
+			if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "in time") {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	<-sent
 }
 
 // TestBounds: there are only so many streams and buckets.

@@ -132,16 +132,31 @@ func (st *stream) write(c connection) error {
 			}
 			s.messages++
 			s.mu.Unlock()
-			if s.late(oldest) {
-				return errSlow
-			}
-			if err := c.Send(m); err != nil {
+			if err := s.deliver(c, m, oldest); err != nil {
 				return err
 			}
-			if s.late(oldest) { // flow control: the proxy does not read
-				return errSlow
-			}
 		}
+	}
+}
+
+// deliver sends a message whose oldest part is from a time. It waits no longer than a message may be on its way: flow control
+// lets nothing through while the proxy does not read, which it may never do.
+func (s *Service) deliver(c connection, m *ratelimitquotav3.RateLimitQuotaResponse, oldest time.Time) error {
+	late := time.NewTimer(s.patience - time.Since(oldest) + 1)
+	defer late.Stop()
+	if s.late(oldest) {
+		return errSlow
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- c.Send(m) }() // it ends with the stream
+	select {
+	case err := <-sent:
+		if err == nil && s.late(oldest) {
+			err = errSlow
+		}
+		return err
+	case <-late.C:
+		return errSlow
 	}
 }
 
