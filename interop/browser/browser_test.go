@@ -190,20 +190,37 @@ func (p *tab) visit(hash, heading string) {
 	p.until(`document.querySelector("h1")?.textContent === ` + quote(heading))
 }
 
-// click clicks what a selector finds, with the mouse.
+// click clicks the first element that a selector finds.
 func (p *tab) click(selector string) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	p.clickOn(`document.querySelector(` + quote(selector) + `)`)
 }
 
 // press clicks the first button or link with this text that can be seen and used.
 func (p *tab) press(text string) {
 	p.t.Helper()
-	find := `[...document.querySelectorAll("dialog[open] :is(button, a, label), body:not(:has(dialog[open])) :is(button, a, summary)")]` +
-		`.find((e) => e.innerText.trim() === ` + quote(text) + ` && e.checkVisibility() && !e.disabled)`
-	p.until(find)
-	eval[any](p, `document.querySelectorAll("[data-pressed]").forEach((e) => delete e.dataset.pressed), `+find+`.dataset.pressed = "", null`)
-	p.click("[data-pressed]")
+	p.clickOn(`[...document.querySelectorAll("dialog[open] :is(button, a, label), body:not(:has(dialog[open])) :is(button, a, summary)")]` +
+		`.find((e) => e.innerText.trim() === ` + quote(text) + ` && e.checkVisibility() && !e.disabled)`)
+}
+
+// clickOn clicks an element once it is there, can be seen, and nothing lies over it. All that is one step, as the page moves what it
+// has whenever it hears of something: a mouse that goes to where a button was misses it.
+func (p *tab) clickOn(element string) {
+	p.t.Helper()
+	p.until(`((e) => {
+		if (!e?.checkVisibility()) {
+			return false;
+		}
+		e.scrollIntoView({ behavior: "instant", block: "center", inline: "center" });
+		const at = e.getClientRects()[0];
+		const seen = at && document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
+		if (!seen || !e.contains(seen)) {
+			return false;
+		}
+		e.focus();
+		e.click();
+		return true;
+	})(` + element + `)`)
 }
 
 // still stops the clock by which the page tells letters that belong together from others, on a machine that may stand still as well.
