@@ -88,6 +88,26 @@ func TestLeasedCloseAnswersAllKeys(t *testing.T) {
 	})
 }
 
+// TestLeasedCloseCountsWhatIsUndoneAfterwards: what is given back once all is closed has gone nowhere, and is said to be lost.
+func TestLeasedCloseCountsWhatIsUndoneAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemoryStore(t)
+		l := newLeased(t, m, LeasedOptions{})
+		for range 20 {
+			leasedTake(t, l, minutely, 7)
+		}
+		since := l.now()
+		leasedTake(t, l, minutely, 7)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.giveBackSince([]Charge{{Policy: "p", Key: "k", Limit: minutely, N: 7}}, since)
+		if there, lost := storeHas(t, m, minutely), l.Stats().Lost; there != 1600-21*7 || lost != 7 {
+			t.Errorf("%d are there of %d, and %d lost of 7", there, 1600-21*7, lost)
+		}
+	})
+}
+
 // asking is a store that answers a Take when it may.
 type asking struct {
 	Store

@@ -387,7 +387,7 @@ func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 	defer s.lock.Unlock()
 	e := s.find(hash, charge.Policy, charge.Key)
 	if e == nil || e.plan.lowered != p.lowered {
-		return s.closed // what was in hand has gone back already
+		return false // what was not spent has gone back already, this was
 	}
 	now := l.now()
 	l.stats.lost.Add(e.putBack(charge.N, since, now))
