@@ -150,7 +150,7 @@ func (b *bucket) loaded(state *store.Record, revision, ahead int64, err error) {
 	early := b.early
 	b.early = nil
 	if err == nil {
-		b.known, b.state, b.revision, b.inForce.ahead = true, state, revision, ahead
+		b.known, b.state, b.revision, b.inForce.ahead, b.inForce.left = true, state, revision, ahead, ahead
 	}
 	for _, w := range early {
 		if w.stage != stageLoading {

@@ -35,6 +35,9 @@ func TestCrashBurnsOnce(t *testing.T) {
 				_ = o.Stop(t.Context())
 				next := must(durable.NewOwner(must(m.Engine().Campaign(t.Context(), "next")), durable.OwnerOptions{MaxKeys: 1}))
 				inspected(t, next, limit) // which burns all that has come back
+				if n := next.Stats().PermitsAhead; n < 20 {
+					t.Errorf("%d permits ahead, of 20 and more that another crash would burn once more", n)
+				}
 				time.Sleep(30 * time.Second)
 				left := inspected(t, next, limit)
 				if left == 0 || left > 30 {

@@ -5,6 +5,7 @@ import "time"
 // inForce is how a record stands to what is in memory.
 type inForce struct {
 	ahead  int64 // that the record in force was written with
+	left   int64 // the same, as the owner before has left it, until it is written anew: a crash would burn as much once more
 	drawn  int64 // the same of the record that is being written
 	erases bool  // the record is being deleted instead
 	leave  bool  // what is asked for is a record that is not ahead, or none, so that the bucket can be dropped

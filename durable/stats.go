@@ -91,7 +91,7 @@ func (o *Owner) Stats() OwnerStats {
 		s.Keys++
 		s.WaitingPermits += b.queue.Permits()
 		s.WaitingRequests += int64(b.queue.Len())
-		s.PermitsAhead += max(b.covered, 0)
+		s.PermitsAhead += max(b.covered, b.inForce.left)
 		s.GrantedPermits += b.granted
 		b.mu.Unlock()
 	}

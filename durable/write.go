@@ -275,6 +275,7 @@ func (b *bucket) wrote(revision int64, err error) {
 		}
 	default:
 		b.revision, b.covered, b.inForce.ahead = revision, b.next, b.inForce.drawn
+		b.inForce.left = 0
 		b.ahead.inForce(time.Now())
 		if b.inForce.erases {
 			b.revision = 0
