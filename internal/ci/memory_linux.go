@@ -32,11 +32,11 @@ const (
 // for it: neither below /dev/shm nor, as that is nothing else, in the memory of the machine and of the container. Tests that
 // write to a disk at the same time have each other wait for it: for seconds, where the disk is slow.
 func memoryDirectory(ctx context.Context) (directory string, remove func()) {
+	removeLeftovers(memory) // which may be what takes the room
+
 	if !hasRoom(memory, memoryRoom) || !hasMemory(os.DirFS("/"), memoryRoom) || isCleared() {
 		return "", nil
 	}
-
-	removeLeftovers(memory)
 
 	return makeDirectory(ctx, memory)
 }
@@ -212,11 +212,11 @@ func (g controlGroup) has(at string, room uint64) bool {
 	}
 
 	most, bounded := number(g.most)
-	used, known := number(g.used)
-
-	if !bounded || !known {
+	if !bounded {
 		return true
 	}
+
+	used, _ := number(g.used) // none, if it is not told
 
 	for _, kept := range []string{"inactive_file", "active_file"} {
 		n, _ := fieldOf(g.root, path.Join(g.in, at, "memory.stat"), g.whole+kept)

@@ -119,8 +119,13 @@ func testFiles(ctx context.Context) (args func() []string, end func()) {
 			return nil
 		}
 
-		return []string{"-exec=" + strings.Join(filesIn(directory), " ")}
+		return []string{execIn(directory)}
 	}, remove
+}
+
+// execIn is the argument of go test for that.
+func execIn(directory string) string {
+	return "-exec='" + strings.Join(filesIn(directory), "' '") + "'"
 }
 
 // filesIn is what runs a program that has its files in a directory.

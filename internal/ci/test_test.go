@@ -186,13 +186,17 @@ func TestRunRefusesWhatMakesNoSense(t *testing.T) {
 func TestFilesIn(t *testing.T) {
 	t.Setenv("GOTMPDIR", t.TempDir())
 
-	directory := t.TempDir()
+	directory := filepath.Join(t.TempDir(), "of tests")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
 	source := "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) { t.Error(\"files are in \" + t.TempDir()) }\n"
 
 	var out bytes.Buffer
 
 	testModule(t.Context(), &out, module(t, map[string]string{"a_test.go": source}),
-		[]string{"-exec=" + strings.Join(filesIn(directory), " ")})
+		[]string{execIn(directory)})
 
 	if want := "files are in " + directory + string(filepath.Separator); !strings.Contains(out.String(), want) {
 		t.Errorf("want %q in:\n%s", want, out.String())
