@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -190,37 +192,63 @@ func (s *server) locks(tb testing.TB) postgres.Locks {
 	return postgres.Locks{DB: db}
 }
 
-// processes stops the first process of the server, which makes the others, and answers those others.
+// stat is the state of a process, and the process that has made it, as Linux tells them.
+func stat(pid int) (state string, parent int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", 0, err
+	}
+	_, fields, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ") // its name may have anything in it
+	_, err = fmt.Sscan(fields, &state, &parent)
+	return state, parent, err
+}
+
+// stopped stops a process, and waits until it does nothing any more.
+func stopped(pid int) error {
+	err := syscall.Kill(pid, syscall.SIGSTOP)
+	for deadline := time.Now().Add(2 * time.Minute); err == nil; time.Sleep(time.Millisecond) {
+		state, _, failure := stat(pid)
+		switch {
+		case state == "T" || state == "Z":
+			return nil
+		case failure != nil || time.Now().After(deadline):
+			err = fmt.Errorf("process %d is in state %q, and does not stop: %w", pid, state, failure)
+		}
+	}
+	return err
+}
+
+// processes stops the first process of the server, which makes the others, and answers those others: also those that have just been
+// made, of which the server does not know yet.
 func (s *server) processes() (pids []int, err error) {
-	if failure := s.cmd.Process.Signal(syscall.SIGSTOP); failure != nil {
+	if failure := stopped(s.cmd.Process.Pid); failure != nil {
 		return nil, failure
 	}
-	rows, err := s.admin.QueryContext(context.Background(), `SELECT pid FROM pg_stat_activity`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var pid int
-		if err := rows.Scan(&pid); err != nil {
-			return nil, err
+	found, err := filepath.Glob("/proc/[0-9]*")
+	for _, path := range found {
+		pid, failure := strconv.Atoi(filepath.Base(path))
+		if failure != nil {
+			continue
 		}
-		pids = append(pids, pid)
+		if _, parent, gone := stat(pid); gone == nil && parent == s.cmd.Process.Pid {
+			pids = append(pids, pid)
+		}
 	}
-	return pids, rows.Err()
+	return pids, err
 }
 
 // freeze stops all processes of the server until thaw is called.
 func (s *server) freeze() (thaw func() error, err error) {
 	pids, err := s.processes()
-	all := func(signal syscall.Signal) (err error) {
-		for _, pid := range pids {
-			err = errors.Join(err, syscall.Kill(pid, signal))
+	for _, pid := range pids {
+		err = errors.Join(err, stopped(pid))
+	}
+	return func() (err error) {
+		for _, pid := range append(pids, s.cmd.Process.Pid) {
+			err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT))
 		}
 		return err
-	}
-	return func() error { return errors.Join(all(syscall.SIGCONT), s.cmd.Process.Signal(syscall.SIGCONT)) },
-		errors.Join(err, all(syscall.SIGSTOP))
+	}, err
 }
 
 // kill is kill -9 of all processes of the server, without any warning.
