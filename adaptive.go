@@ -271,15 +271,6 @@ func (a *Adaptive) Acquire(ctx context.Context, n int64) (Lease, error) {
 	return a.pool.Acquire(ctx, n)
 }
 
-// Stats implements [Limiter]. Limit is the limit of this moment.
-func (a *Adaptive) Stats() Stats {
-	a.lock()
-	defer a.unlock()
-	s := a.stats()
-	s.Limit = a.limit.Load()
-	return s
-}
-
 // Quota is as many permits at a time as the limit is now, and a window of 0: permits come back when they are released.
 func (a *Adaptive) Quota() (permits int64, window time.Duration) { return a.limit.Load(), 0 }
 

@@ -21,10 +21,7 @@ func ExampleAdaptive() {
 	call := func(ctx context.Context, backend func() error) error {
 		lease, err := limiter.Acquire(ctx, 1)
 		if err != nil {
-			return err
-		}
-		if !lease.Allowed() {
-			return fmt.Errorf("refused: %v", lease.Decision().Reason)
+			return err // refused, or ctx has ended
 		}
 		switch err = backend(); {
 		case errors.Is(err, errOverloaded):

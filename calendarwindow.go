@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"context"
 	"time"
 )
 
@@ -60,6 +61,10 @@ func NewCalendarWindow(o CalendarWindowOptions) (*CalendarWindow, error) {
 // Allow takes one permit if it is available and nobody waits for it. It is TryAcquire(1) where the decision does not
 // matter.
 func (w *CalendarWindow) Allow() bool { return w.allow() }
+
+// Wait takes n permits, and waits for them in the queue of the limiter. The error is nil if they were granted, and otherwise
+// that of [Limiter].Acquire.
+func (w *CalendarWindow) Wait(ctx context.Context, n int64) error { return waited(w.Acquire(ctx, n)) }
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is

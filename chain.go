@@ -19,7 +19,8 @@ import (
 // TryAcquire and TryReserve are one atomic step over all limiters of this package: no other request sees a limit
 // charged that another limit then refuses. Limiters of other kinds are reserved first, and canceled if the request is
 // refused. Acquire waits for the limiters in their order, holding what it has already got, and gives it back in reverse
-// if a later one refuses. Chains that have several Concurrency limiters in common should have them in the same order, or
+// if a later one refuses; it asks none of them twice. Chains that have several Concurrency
+// limiters in common should have them in the same order, or
 // callers may wait for one another until their contexts end.
 //
 // The decision of a refusal is that of the limiter that binds: among those that refuse, the one with the longest
@@ -51,7 +52,7 @@ var _ Limiter = (*Chain)(nil)
 
 var errChainClosed = errors.New("weir: chain closed")
 
-// NewChain answers a chain of at least one limiter, in the order in which Acquire waits for them. No limiter may be
+// NewChain returns a chain of at least one limiter, in the order in which Acquire waits for them. No limiter may be
 // in it twice, not even through another chain.
 func NewChain(limiters ...Limiter) (*Chain, error) {
 	if len(limiters) == 0 {
@@ -75,9 +76,10 @@ func NewChain(limiters ...Limiter) (*Chain, error) {
 	return c, nil
 }
 
-func isNil(l Limiter) bool {
-	v := reflect.ValueOf(l)
-	return l == nil || v.Kind() == reflect.Pointer && v.IsNil()
+// isNil reports whether v is nil, or a nil pointer.
+func isNil(v any) bool {
+	p := reflect.ValueOf(v)
+	return v == nil || p.Kind() == reflect.Pointer && p.IsNil()
 }
 
 // gated is implemented by the limiters of this package that have a gate.
@@ -167,6 +169,7 @@ func (c *Chain) claim(n int64) (*claim, uint64) {
 // try decides in one step. If the caller is ready to wait until ctx ends, a refusal is final only if there is nothing
 // to wait for; a caller that is not has a ctx of nil. The limiters that refuse count only final refusals.
 func (c *Chain) try(ctx context.Context, n int64, reserve bool) (l Lease, final bool) {
+	c.made()
 	switch {
 	case n < 0:
 		return c.invalid(n), true
@@ -303,17 +306,26 @@ func (c *Chain) settle(cl *claim, how settlement, actual int64) {
 
 // Acquire implements [Limiter].
 func (c *Chain) Acquire(ctx context.Context, n int64) (Lease, error) {
-	l, err := c.acquire(ctx, n, false)
-	if err == nil {
-		c.count(l, n)
-	}
-	return l, err
+	return c.acquireCounted(ctx, n, false)
 }
 
 // Reserve implements [Limiter].
 func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) {
-	l, err := c.acquire(ctx, n, true)
-	if err == nil {
+	return c.acquireCounted(ctx, n, true)
+}
+
+// Do calls f while it holds n permits of each limiter, which come back when f returns or panics where they do not come back with
+// time. It waits for them as Acquire does. The error is that of f, or, if the permits were not granted and f not called, that of
+// Acquire. A nil f panics.
+func (c *Chain) Do(ctx context.Context, n int64, f func() error) error {
+	mustDo(f)
+	l, err := c.Acquire(ctx, n)
+	return l.during(err, f)
+}
+
+func (c *Chain) acquireCounted(ctx context.Context, n int64, reserve bool) (Lease, error) {
+	l, err := c.acquire(ctx, n, reserve)
+	if l.decision.Reason != ReasonCanceled {
 		c.count(l, n)
 	}
 	return l, err
@@ -321,24 +333,33 @@ func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) {
 
 // acquire is Acquire without the counting.
 func (c *Chain) acquire(ctx context.Context, n int64, reserve bool) (Lease, error) {
-	if n < 0 {
-		return c.invalid(n), negative("Acquire", n)
-	}
-	if ctx.Err() != nil {
-		return Lease{decision: Decision{Reason: ReasonCanceled, Policy: c.name}, permits: n}, ended(ctx, n)
+	c.made()
+	switch ended := over(ctx); {
+	case n < 0:
+		l := c.invalid(n)
+		return l, l.Err()
+	case ended:
+		return c.canceled(ctx, n)
+	case len(c.foreign) > 0: // try would ask them, and wait would ask them again
+		return c.wait(ctx, n, reserve)
 	}
 	if l, final := c.try(ctx, n, reserve); final {
-		return l, nil
+		return l, l.Err()
 	}
 	return c.wait(ctx, n, reserve)
 }
 
-// wait gets the permits of one limiter after the other.
+func (c *Chain) canceled(ctx context.Context, n int64) (Lease, error) {
+	return Lease{decision: Decision{Reason: ReasonCanceled, Policy: c.name}, permits: n}, ended(ctx, n)
+}
+
+// wait gets the permits of one limiter after the other, and asks the others how long they refuse once one has refused.
 func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) {
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if !c.register(&stop) {
-		return c.closedLease(n), nil
+		l := c.closedLease(n)
+		return l, l.Err()
 	}
 	defer c.unregister(&stop)
 
@@ -346,38 +367,63 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 	l.claim, l.generation = c.claim(n)
 	l.claim.parts = l.claim.parts[:0]
 	verdict := binding{}
-	for _, limit := range c.limits {
+	for i, limit := range c.limits {
 		part, err := reserveFrom(inner, limit, n)
 		verdict.add(part.decision)
-		if err == nil && part.Allowed() {
+		if err == nil {
 			l.claim.parts = append(l.claim.parts, part)
 			continue
 		}
+		part.Cancel()
 		l.Cancel()
-		l.claim, l.decision = nil, part.decision
+		var refused *RefusedError
 		switch {
-		case ctx.Err() != nil && err != nil:
-			return l, ended(ctx, n)
-		case err != nil && errors.Is(context.Cause(inner), errChainClosed):
-			return c.closedLease(n), nil
+		case errors.Is(context.Cause(inner), errChainClosed) && ctx.Err() == nil:
+			l = c.closedLease(n)
+			return l, l.Err()
+		case errors.As(err, &refused):
+		case ctx.Err() != nil:
+			return Lease{decision: part.decision, permits: n}, ended(ctx, n)
+		default: // of a limiter of another kind
+			return Lease{decision: part.decision, permits: n}, err
 		}
-		return l, err
+		for _, rest := range c.limits[i+1:] {
+			verdict.add(rest.Peek(n))
+		}
+		l.claim, l.decision = nil, verdict.decision
+		if l.decision.Reason == ReasonLimited { // it would have been waited for
+			l.decision.Reason = part.decision.Reason
+		}
+		return l, refusal(l.decision, n, refused.Err)
 	}
 	if c.isClosed() {
 		l.Cancel()
-		return c.closedLease(n), nil
+		l = c.closedLease(n)
+		return l, l.Err()
 	}
 	l.claim.reserved = reserve
 	l.decision = verdict.decision
 	return l, nil
 }
 
-// reserveFrom is l.Reserve, uncounted where l is a chain: it is not the one that was asked.
+// reserveFrom is l.Reserve, uncounted where l is a chain: it is not the one that was asked. The error of another kind of limiter
+// is made what it should be if that only says in the lease that it refused.
 func reserveFrom(ctx context.Context, l Limiter, n int64) (Lease, error) {
 	if c, ok := l.(*Chain); ok {
 		return c.acquire(ctx, n, true)
 	}
-	return l.Reserve(ctx, n)
+	part, err := l.Reserve(ctx, n)
+	if err == nil {
+		err = part.Err()
+	}
+	return part, err
+}
+
+// made panics if c is a zero Chain, which has no limiter that could refuse.
+func (c *Chain) made() {
+	if c.links == 0 {
+		panic("weir: zero Chain: make it by NewChain")
+	}
 }
 
 func (c *Chain) register(stop *context.CancelCauseFunc) bool {
@@ -398,6 +444,7 @@ func (c *Chain) unregister(stop *context.CancelCauseFunc) {
 
 // Peek implements [Limiter]. Like TryAcquire it looks at all limiters at the same moment.
 func (c *Chain) Peek(n int64) Decision {
+	c.made()
 	if n < 0 {
 		return c.invalid(n).decision
 	}
@@ -430,11 +477,17 @@ func (c *Chain) unlock() {
 	}
 }
 
-// Stats implements [Limiter]: Available is the least of the limiters, Queued, Waiters and Forgiven are sums, and
+// Stats implements [Limiter]: Limit and Available are the least of the limiters, Queued, Waiters and Forgiven are sums, and
 // Granted and Refused count the requests to the chain itself, not those that reach it as a part of another chain.
 func (c *Chain) Stats() Stats {
-	s := Stats{Available: algo.MaxPermits, Granted: c.granted.Load(), Refused: c.refused.Load()}
+	c.made()
+	s := Stats{
+		Limit: algo.MaxPermits, Available: algo.MaxPermits, Granted: c.granted.Load(), Refused: c.refused.Load(),
+	}
 	add := func(child Stats) {
+		if child.Limit > 0 { // that of another kind of limiter may be unknown
+			s.Limit = min(s.Limit, child.Limit)
+		}
 		s.Available = min(s.Available, child.Available)
 		s.Queued += child.Queued
 		s.Waiters += child.Waiters
@@ -453,6 +506,7 @@ func (c *Chain) Stats() Stats {
 
 // Idle implements [Limiter]: it is the shortest of the limiters, and not ok if any of them is in use.
 func (c *Chain) Idle() (time.Duration, bool) {
+	c.made()
 	shortest := Never
 	for _, l := range c.limits {
 		d, ok := l.Idle()
@@ -466,6 +520,7 @@ func (c *Chain) Idle() (time.Duration, bool) {
 
 // Close implements [Limiter]. The limiters of the chain stay open.
 func (c *Chain) Close() error {
+	c.made()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed.Store(true)

@@ -72,7 +72,8 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 // AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the
 // other, holding what it has already got, and giving it back if a later one refuses. The order of the limits and their keys
 // is the same for all callers, so that no two wait for what the other one holds (TestAcquireAllInAnyOrder). The error is that
-// of [Limiter.Acquire].
+// of [Limiter].Acquire: nil if and only if all permits were granted, and otherwise a *[RefusedError] with the
+// decision that binds, or that of ctx. Where a limit that refuses has no queue it matches [ErrNoQueue].
 func AcquireAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
 	return waitAll(ctx, leases, charges, false)
 }
@@ -89,7 +90,9 @@ func bindingOf(charges int) int {
 	return 0
 }
 
-// refuseCharges is the answer to charges that cannot be worked on.
+func invalidLease(d Decision, n int64) Lease { return Lease{decision: d, permits: n} }
+
+// refuseCharges refuses charges that cannot be worked on.
 func refuseCharges[A any](all []A, charges []Charge, answer func(Decision, int64) A) []A {
 	for i := range charges {
 		d := Decision{Reason: ReasonInvalid, RetryAfter: Never}
@@ -104,8 +107,7 @@ func refuseCharges[A any](all []A, charges []Charge, answer func(Decision, int64
 func chargeAll(leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int) {
 	c := newCharging(charges)
 	if c == nil {
-		return refuseCharges(leases, charges, func(d Decision, n int64) Lease { return Lease{decision: d, permits: n} }),
-			bindingOf(len(charges))
+		return refuseCharges(leases, charges, invalidLease), bindingOf(len(charges))
 	}
 	defer c.free()
 	return c.charge(leases, reserve, true)

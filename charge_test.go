@@ -309,7 +309,7 @@ func TestAcquireAllWaits(t *testing.T) {
 		defer cancel()
 		time.Sleep(2 * time.Second)
 		l, at, err := weir.AcquireAll(ctx, nil, charges...)
-		if err != nil || l[at].Allowed() || at != 1 || l[at].Decision().Reason != weir.ReasonDeadline {
+		if !errors.Is(err, weir.ErrRefused) || l[at].Allowed() || at != 1 || l[at].Decision().Reason != weir.ReasonDeadline {
 			t.Errorf("%d of %+v, %v", at, l, err)
 		}
 		if d := a.Peek("k", 1); !d.Allowed {
@@ -328,7 +328,7 @@ func TestAcquireAllWithoutQueue(t *testing.T) {
 	charges := []weir.Charge{{Limiter: a, N: 1}, {Limiter: b, N: 1}}
 	for i := range 2 {
 		l, at, err := weir.AcquireAll(t.Context(), nil, charges...)
-		if err != nil || l[at].Allowed() != (i == 0) {
+		if i == 1 && !errors.Is(err, weir.ErrNoQueue) || l[at].Allowed() != (i == 0) || (err == nil) != (i == 0) {
 			t.Errorf("request %d: %d of %+v, %v", i, at, l, err)
 		}
 	}

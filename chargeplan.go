@@ -57,6 +57,14 @@ func (p *Plan) Replaces(old *Plan) {
 	}
 }
 
+// Follows makes old, a plan of the same limiter, the same limit as p: requests that still bring it, and have not begun to wait,
+// are held to p. It is for a caller that makes other plans apply to those who wait, which would undo that otherwise.
+func (p *Plan) Follows(old *Plan) {
+	if old.k == p.k {
+		old.terms.Store(p.terms.Load())
+	}
+}
+
 // succession is what terms were replaced by, and when.
 type succession struct {
 	by *terms

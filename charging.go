@@ -25,6 +25,7 @@ type chargePart struct {
 	key      string
 	hash     table.Hash
 	terms    *terms
+	plan     *Plan // which the terms are from; nil if they are the limiter's
 	n        int64
 	at       uint64 // the shard, in an order of all shards of all limiters
 	shard    *table.Shard
@@ -64,8 +65,8 @@ func newCharging(charges []Charge) *charging {
 		p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
 		p.k, p.of, p.key, p.n, p.hash = k, charge.Limiter, charge.Key, charge.N, charge.Limiter.hash(charge.Key)
 		p.why, p.attempts, p.gate, p.took, p.added = ReasonNone, 0, nil, false, false
-		if charge.Plan != nil {
-			p.terms = charge.Plan.current()
+		if p.plan = charge.Plan; p.plan != nil {
+			p.terms = p.plan.current()
 		} else if p.terms, p.why = charge.Limiter.termsOf(charge.Key); p.why == ReasonInvalid {
 			c.free()
 			return nil

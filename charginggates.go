@@ -70,11 +70,11 @@ func (c *charging) enterGates(gates []*keyGate) bool {
 	for n, g := range gates {
 		i := slices.IndexFunc(c.parts, func(p chargePart) bool { return p.gate == g })
 		p := &c.parts[i]
-		t := p.terms
+		t, plan := p.terms, p.plan
 		if p.why != ReasonNone {
-			t = nil
+			t, plan = nil, nil
 		}
-		if _, alive := g.arrive(t); !alive {
+		if _, alive := g.arrive(t, plan); !alive {
 			for _, locked := range gates[:n] {
 				locked.unlock()
 			}

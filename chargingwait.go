@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"fmt"
 )
 
 // oneByOne reserves the permits of one part after the other, and cancels them if one refuses. Limits that refuse count it if
@@ -72,18 +73,16 @@ func bindingLease(own []Lease) int {
 }
 
 func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int, err error) {
+	mustContext(ctx)
+	first := len(leases)
 	c := newCharging(charges)
 	if c == nil {
-		all, binding = chargeAll(leases, charges, reserve)
-		for i := range charges {
-			if charges[i].N < 0 {
-				return all, binding, negative("AcquireAll", charges[i].N)
-			}
-		}
-		return all, binding, nil
+		leases = refuseCharges(leases, charges, invalidLease)
+		wrong, why := misuse(charges)
+		return leases, bindingOf(len(charges)), refusal(leases[first+wrong].decision, charges[wrong].N, why)
 	}
 	defer c.free()
-	if ctx.Err() != nil {
+	if over(ctx) {
 		var n int64
 		for i := range c.parts {
 			n = max(n, c.parts[i].n)
@@ -94,30 +93,51 @@ func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool
 		})
 		return leases, bindingOf(len(charges)), ended(ctx, n)
 	}
-	first := len(leases)
 	leases, binding = c.charge(leases, reserve, false)
-	if binding < 0 || leases[first+binding].decision.Allowed || c.hopeless(leases[first:]) {
-		if binding >= 0 && !leases[first+binding].decision.Allowed {
-			leases = c.refused(leases[:first], true)
-		}
+	if binding < 0 || leases[first+binding].decision.Allowed {
 		return leases, binding, nil
+	}
+	if hopeless, why := c.hopeless(leases[first:]); hopeless {
+		leases = c.refused(leases[:first], true)
+		return leases, binding, refusal(leases[first+binding].decision, charges[binding].N, why)
 	}
 	clear(leases[first:])
 	return c.wait(ctx, leases[:first], reserve)
 }
 
-// hopeless tells whether a limit refuses that no waiting helps with.
-func (c *charging) hopeless(own []Lease) bool {
+// misuse returns which of the charges cannot be worked on, and why.
+func misuse(charges []Charge) (at int, why error) {
+	if len(charges) > MostCharges {
+		return 0, fmt.Errorf("weir: %d charges: must be at most %d", len(charges), MostCharges)
+	}
+	for i := range charges {
+		switch c := &charges[i]; {
+		case c.Limiter == nil:
+			return i, fmt.Errorf("weir: charge %d has no Limiter", i+1)
+		case c.N < 0:
+			return i, ErrNegativePermits
+		case c.Plan != nil && c.Plan.k != &c.Limiter.keyed:
+			return i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1)
+		}
+	}
+	return 0, ErrInvalidLimit
+}
+
+// hopeless reports whether a limit refuses that no waiting helps with, and why if it has no queue.
+func (c *charging) hopeless(own []Lease) (is bool, why error) {
 	for i := range own {
 		c.parts[i].decision = own[i].decision
 	}
 	for i := range own {
-		d := &own[i].decision
-		if !d.Allowed && (d.Reason != ReasonLimited || c.parts[i].k.bounds.Load().QueueLimit == 0) {
-			return true
+		switch d := &own[i].decision; {
+		case d.Allowed:
+		case d.Reason != ReasonLimited:
+			return true, nil
+		case c.parts[i].k.bounds.Load().QueueLimit == 0:
+			is, why = true, ErrNoQueue
 		}
 	}
-	return false
+	return is, why
 }
 
 // wait gets the permits of one part after the other, in the order of the locks.
@@ -132,12 +152,13 @@ func (c *charging) wait(ctx context.Context, leases []Lease, reserve bool) (all 
 			continue
 		case p.why != ReasonNone:
 			*l = p.k.untaggable(p.terms, p.why, p.n)
+			err = l.Err()
 		default:
-			*l, err = p.k.acquire(ctx, p.hash, p.terms, p.n, true)
+			*l, err = p.k.acquire(ctx, p.hash, p.terms, p.plan, p.n, true)
 		}
-		if err != nil || !l.decision.Allowed {
+		if err != nil {
 			refused, binding = true, i
-			if p.n > 0 && err == nil {
+			if p.n > 0 && l.decision.Reason != ReasonCanceled {
 				p.of.note(p.hash, p.key)
 			}
 		}

@@ -206,7 +206,7 @@ func (p *pool) TryReserve(n int64) Lease { return p.TryAcquire(n) }
 
 // Acquire implements [Limiter].
 func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return p.gate.Acquire(ctx, n)
 	}
 	if p.try(&l, n, false) {
@@ -217,6 +217,14 @@ func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
 
 // Reserve is Acquire: permits are released when the lease ends, whatever it cost.
 func (p *pool) Reserve(ctx context.Context, n int64) (Lease, error) { return p.Acquire(ctx, n) }
+
+// Do calls f while it holds n permits, which come back when f returns or panics. It waits for them as Acquire does. The error is
+// that of f, or, if the permits were not granted and f not called, that of Acquire. A nil f panics.
+func (p *pool) Do(ctx context.Context, n int64, f func() error) error {
+	mustDo(f)
+	l, err := p.Acquire(ctx, n)
+	return l.during(err, f)
+}
 
 // settle implements settler.
 func (p *pool) settle(cl *claim, how settlement, actual int64) {
@@ -254,8 +262,9 @@ func (p *pool) setLimit(a algo.Concurrency) {
 func (p *pool) Idle() (time.Duration, bool) {
 	p.lock()
 	defer p.unlock()
-	if p.permits.state.InUse > 0 || p.queue.Len() > 0 {
+	now := p.now()
+	if !p.meter.fresh(now) || p.queue.Len() > 0 {
 		return 0, false
 	}
-	return time.Duration(max(p.now()-p.fast.idleSince.Load(), 0)), true
+	return time.Duration(max(now-p.fast.idleSince.Load(), 0)), true
 }

@@ -12,17 +12,21 @@
 //		return errTooManyRequests
 //	}
 //
-// There are three ways to ask. Allow answers yes or no. TryAcquire never waits and answers a [Lease], which carries the
+// There are three ways to ask. Allow returns yes or no. TryAcquire never waits and returns a [Lease], which carries the
 // permits and a [Decision]: how many are left, and when to come back. Acquire waits in a bounded queue, in order, until
-// permits are there, the context ends, or it is clear that its deadline comes first.
+// permits are there, the context ends, or it is clear that its deadline comes first; Wait is Acquire where permits come back
+// with time, and Do calls a function while it holds permits that come back when they are released.
 //
 // Where the cost of something is known only afterwards (tokens of a language model, bytes of a body), reserve an
 // estimate with TryReserve or Reserve, and then Commit the lease with what it really cost, or Cancel it.
 //
-// A refusal is a value, not an error: errors are for misuse and for contexts that ended. A request that can never be
-// granted has RetryAfter [Never].
+// A call that never waits returns a refusal as a value. A call that may wait (Acquire, Reserve, Wait, Do) returns an error
+// whenever the permits were not granted: a [*RefusedError], which matches [ErrRefused] and carries the Decision, or that of a
+// context that ended. Where there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never
+// be granted has RetryAfter [Never].
 //
-// Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic.
+// Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic. So do calls
+// that may wait with a nil context.
 //
 // All limiters are safe for concurrent use. None starts a goroutine: waiters wait in the goroutine that called, and a
 // queue has one timer, which is armed only while somebody waits in it. A [Guard] has a timer that cleans up, until it

@@ -90,11 +90,11 @@ func ExampleTokenBucket_Acquire_deadline() {
 	defer cancel()
 	for range 2 {
 		lease, err := limiter.Acquire(ctx, 1)
-		fmt.Println(lease.Allowed(), lease.Decision().Reason, err)
+		fmt.Println(lease.Allowed(), lease.Decision().Reason, err != nil)
 	}
 	// Output:
-	// true none <nil>
-	// false deadline <nil>
+	// true none false
+	// false deadline true
 }
 
 // Limit the tokens of a language model, the number of which is known only when the answer is there: reserve an estimate,

@@ -99,7 +99,7 @@ func (w *FixedWindow) TryReserve(n int64) (l Lease) {
 
 // Acquire implements [Limiter].
 func (w *FixedWindow) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return w.gate.Acquire(ctx, n)
 	}
 	if w.fast.try(&l, n, false, false) {
@@ -110,7 +110,7 @@ func (w *FixedWindow) Acquire(ctx context.Context, n int64) (l Lease, err error)
 
 // Reserve implements [Limiter].
 func (w *FixedWindow) Reserve(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return w.gate.Reserve(ctx, n)
 	}
 	if w.fast.try(&l, n, true, false) {
@@ -118,6 +118,10 @@ func (w *FixedWindow) Reserve(ctx context.Context, n int64) (l Lease, err error)
 	}
 	return w.acquireBegun(ctx, n, true)
 }
+
+// Wait takes n permits, and waits for them in the queue of the limiter. The error is nil if they were granted, and otherwise
+// that of [Limiter].Acquire.
+func (w *FixedWindow) Wait(ctx context.Context, n int64) error { return waited(w.Acquire(ctx, n)) }
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is

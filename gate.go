@@ -284,28 +284,32 @@ func (g *gate) Reserve(ctx context.Context, n int64) (Lease, error) {
 	return g.acquire(ctx, n, true)
 }
 
+// canceled is what a call gets whose context has ended.
 func (g *gate) canceled(ctx context.Context, n int64) (Lease, error) {
 	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: g.limit.Load(), Policy: g.policy}, permits: n}, ended(ctx, n)
 }
 
+// ended is the error of a call whose context has ended: it wraps the error of the context and its cause.
 func ended(ctx context.Context, n int64) error {
-	return fmt.Errorf("weir: acquire %d permits: %w", n, context.Cause(ctx))
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return fmt.Errorf("weir: acquire %d permits: %w", n, cause)
+	}
+	return fmt.Errorf("weir: acquire %d permits: %w: %w", n, err, cause)
 }
 
 func (g *gate) acquire(ctx context.Context, n int64, reserve bool) (Lease, error) {
-	if n < 0 {
-		return g.invalid(n), negative("Acquire", n)
-	}
-	if ctx.Err() != nil {
+	if over(ctx) && n >= 0 {
 		return g.canceled(ctx, n)
 	}
-	return g.acquireEntered(ctx, g.enter(), n, reserve)
+	return g.acquireBegun(ctx, n, reserve)
 }
 
 // acquireBegun is acquire for a call whose ctx had not ended when it began: what is there is tried for before the time counts.
 func (g *gate) acquireBegun(ctx context.Context, n int64, reserve bool) (Lease, error) {
 	if n < 0 {
-		return g.invalid(n), negative("Acquire", n)
+		l := g.invalid(n)
+		return l, l.Err()
 	}
 	return g.acquireEntered(ctx, g.enter(), n, reserve)
 }
@@ -319,7 +323,8 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if reason != ReasonLimited { // there is nothing to wait for
 		g.count(n, reason == ReasonNone)
 		defer g.unlock()
-		return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under()), nil
+		l := g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under())
+		return l, refusal(l.decision, n, noQueue(reason, g.queueLimit))
 	}
 	if g.queue.Len() == 0 {
 		g.meter.replan()
@@ -341,7 +346,8 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	if w.Value.decision.Reason == ReasonCanceled {
 		return g.canceled(ctx, n)
 	}
-	return g.lease(n, w.Value.decision, w.Value.mark, reserve, w.Value.under), nil
+	l := g.lease(n, w.Value.decision, w.Value.mark, reserve, w.Value.under)
+	return l, l.Err()
 }
 
 // admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
@@ -573,6 +579,7 @@ func (g *gate) Stats() Stats {
 
 func (g *gate) stats() Stats {
 	s := Stats{
+		Limit:     g.limit.Load(),
 		Available: g.meter.peek(g.now(), 0).Remaining,
 		Queued:    g.queue.Permits(),
 		Waiters:   g.queue.Len(),

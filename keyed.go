@@ -75,6 +75,8 @@ func (w WhenFull) String() string {
 // 1001/s, but not 1000/s), cost some 10 bytes more; concurrency some 12 less; a sliding window some 11 more for each segment
 // but the first.
 //
+// Keys that are not equal to themselves, because there is a NaN in them, share one state (TestKeysWithNaNAreLimited).
+//
 // Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
 // keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
 // stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall). Up to MaxNames keys are kept by name as well, if
@@ -94,13 +96,16 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed
 
 // NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
 // call, must be quick and safe for concurrent use, and must not call the limiter; a lookup in a map is fine. A zero
-// Limit stands for that of the options.
+// Limit stands for that of the options. It is not called any more once Close has returned.
 //
 // What it answers takes effect at once, and the key keeps its state: permits that are available stay so, up to the new
 // limit, and are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a
 // sliding window, must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys
 // may have up to 65,534 different limits at a time; one that would have another one is treated like a new key that
 // finds the table full.
+//
+// Callers who wait for a key are held to what limitOf returned in the last call for that key. So when its plan changes, call
+// Peek(key, 0): it makes the new limit apply to those who wait, at once (TestPeekTellsThoseWhoWaitTheNewLimit).
 //
 // A key is forgotten when all permits of its limit are back. So one that is held to a small limit for a while, and is not used
 // until it is forgotten, comes back with all permits of the large one.
@@ -139,15 +144,31 @@ func (*Keyed[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
 		return table.NewHash(maphash.String(keySeeds[0], s), maphash.String(keySeeds[1], s))
 	}
+	if key != key { //nolint:gocritic // NaN, which maphash makes another key each time
+		return table.NewHash(maphash.String(keySeeds[0], "NaN"), maphash.String(keySeeds[1], "NaN"))
+	}
 	return table.NewHash(maphash.Comparable(keySeeds[0], key), maphash.Comparable(keySeeds[1], key))
 }
 
-// termsOf is the limit of a key; nil if it cannot be used, and then why is it told.
+// choose returns the limit that is chosen for a key, or a zero Limit for that of the options. A limiter that is closed does not
+// choose any more.
+func (k *Keyed[K]) choose(key K) Limit {
+	if k.limitOf == nil || k.closed.Load() {
+		return Limit{}
+	}
+	return k.limitOf(key)
+}
+
+// termsOf returns the limit of a key; nil if it cannot be used, and then why says why.
 func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
 	if k.limitOf == nil {
 		return k.base, ReasonNone
 	}
-	limit := k.limitOf(key)
+	return k.termsUnder(k.choose(key))
+}
+
+// termsUnder is termsOf for a key whose limit was chosen.
+func (k *Keyed[K]) termsUnder(limit Limit) (t *terms, why Reason) {
 	if limit == (Limit{}) {
 		return k.base, ReasonNone
 	}
@@ -241,8 +262,8 @@ func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease 
 	return l
 }
 
-// Acquire takes n permits of key, waiting for them in the queue of the key. See [Limiter] for what is answered at once, and
-// for the error.
+// Acquire takes n permits of key, and waits for them in the queue of the key. See [Limiter] for what is refused at once, and
+// for the error: it is nil if and only if the permits were granted.
 func (k *Keyed[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, false)
 }
@@ -252,18 +273,39 @@ func (k *Keyed[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, true)
 }
 
+// Wait is Acquire where nothing needs to be released. With AlgorithmConcurrency, where permits come back by releasing them
+// only, it is refused with ReasonInvalid.
+func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
+	mustContext(ctx)
+	if k.returns() {
+		return refusal(k.refuse(ReasonInvalid, n).decision, n, errReleased)
+	}
+	return waited(k.Acquire(ctx, key, n))
+}
+
+// Do calls f while it holds n permits of key, which come back when f returns or panics with AlgorithmConcurrency, and otherwise
+// with time. It waits for them as Acquire does. The error is that of f, or, if the permits were not granted and f not called,
+// that of Acquire. A nil f panics.
+func (k *Keyed[K]) Do(ctx context.Context, key K, n int64, f func() error) error {
+	mustDo(f)
+	l, err := k.Acquire(ctx, key, n)
+	return l.during(err, f)
+}
+
 func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
-	t, why := k.termsOf(key)
+	mustContext(ctx)
+	limit := k.choose(key)
+	t, why := k.termsUnder(limit)
 	if why != ReasonNone {
 		l := k.untaggable(t, why, n)
 		if why == ReasonInvalid && n >= 0 {
-			_, wrong := k.alike("limitOf(key)", k.limitOf(key))
-			return l, fmt.Errorf("%w: %w", ErrInvalidLimit, wrong)
+			_, wrong := k.alike("limitOf(key)", limit)
+			return l, refusal(l.decision, n, fmt.Errorf("%w: %w", ErrInvalidLimit, wrong))
 		}
-		return l, nil
+		return l, l.Err()
 	}
 	h := k.hash(key)
-	l, err := k.acquire(ctx, h, t, n, reserve)
+	l, err := k.acquire(ctx, h, t, nil, n, reserve)
 	if !l.decision.Allowed && n > 0 {
 		k.note(h, key)
 	}

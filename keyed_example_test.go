@@ -105,22 +105,14 @@ func docsKeyedCalendar(customer string) error {
 	return nil
 }
 
-func docsKeyedWait(ctx context.Context, tenant string) error {
+func docsKeyedWait(ctx context.Context, tenant string, job func() error) error {
 	slots, err := weir.NewKeyed[string](weir.KeyedOptions{
 		Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 20,
 	})
 	if err != nil {
 		return err
 	}
-	lease, err := slots.Acquire(ctx, tenant, 1)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	if !lease.Allowed() {
-		return errTooManyRequests
-	}
-	return nil
+	return slots.Do(ctx, tenant, 1, job) // holds a permit of the tenant while job runs
 }
 
 func docsKeyedOperate(limiter *weir.Keyed[string]) error {
@@ -144,7 +136,7 @@ func TestKeyedDocs(t *testing.T) {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if err := docsKeyedWait(t.Context(), "a"); err != nil {
+		if err := docsKeyedWait(t.Context(), "a", func() error { return nil }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -151,7 +151,7 @@ func TestChangeServesWaiters(t *testing.T) {
 		for _, n := range []int64{1, 4, 2} {
 			go func() {
 				l, err := k.Acquire(t.Context(), "a", n)
-				results <- fmt.Sprintf("%d %v %v", n, l.Decision().Reason, err)
+				results <- fmt.Sprintf("%d %v %v", n, l.Decision().Reason, errors.Is(err, weir.ErrRefused))
 			}()
 			synctest.Wait()
 		}
@@ -159,14 +159,14 @@ func TestChangeServesWaiters(t *testing.T) {
 		if d := k.Peek("a", 1); d.Limit != 3 || d.Allowed {
 			t.Errorf("%+v", d)
 		}
-		if got := <-results; got != "4 never <nil>" {
+		if got := <-results; got != "4 never true" {
 			t.Errorf("%s", got)
 		}
 		limit.Store(&weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7})
 		k.Peek("a", 0)
 		got := []string{<-results, <-results}
 		slices.Sort(got)
-		if want := []string{"1 none <nil>", "2 none <nil>"}; !slices.Equal(got, want) {
+		if want := []string{"1 none false", "2 none false"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		remaining(t, k, "a", 0)
@@ -438,4 +438,31 @@ func TestLimitText(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+// TestPeekTellsThoseWhoWaitTheNewLimit: a look at the key is enough for those who wait under another limit.
+func TestPeekTellsThoseWhoWaitTheNewLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limit atomic.Pointer[weir.Limit]
+		k := chosen(t, weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 10}, &limit)
+		k.Take("a", 1)
+		began := time.Now()
+		at := make(chan time.Duration, 3)
+		for range 3 {
+			go func() {
+				if l, err := k.Acquire(t.Context(), "a", 1); err != nil || !l.Allowed() {
+					t.Error(l.Decision(), err)
+				}
+				at <- time.Since(began)
+			}()
+		}
+		synctest.Wait()
+		limit.Store(&weir.Limit{Rate: weir.PerSecond(1), Burst: 1})
+		k.Peek("a", 0)
+		for i := range 3 {
+			if got, want := <-at, time.Duration(i+1)*time.Second; (got - want).Abs() > time.Microsecond {
+				t.Errorf("request %d was allowed after %v, want %v", i, got, want)
+			}
+		}
+	})
 }

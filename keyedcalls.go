@@ -9,24 +9,26 @@ import (
 )
 
 // acquire decides on n permits of a key, and waits for them if it must.
-func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, reserve bool) (Lease, error) {
+func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, plan *Plan, n int64, reserve bool) (Lease, error) {
 	if n < 0 {
-		return k.refuse(ReasonInvalid, n), negative("Acquire", n)
+		l := k.refuse(ReasonInvalid, n)
+		return l, l.Err()
 	}
-	if ctx.Err() != nil {
-		return Lease{decision: Decision{Reason: ReasonCanceled, Limit: t.permits, Policy: k.policy}, permits: n}, ended(ctx, n)
+	if over(ctx) {
+		return k.canceled(ctx, n)
 	}
 	for attempt := 0; ; {
 		shard := k.states.Lock(h)
 		if k.closed.Load() {
 			shard.Unlock()
-			return k.refuseClosed(h, t, n), nil
+			l := k.refuseClosed(h, t, n)
+			return l, l.Err()
 		}
 		slot := shard.Find(h)
 		if slot != nil && slot.Tag() == raisedTag {
 			g := k.busy[shard.Index()][h]
 			shard.Unlock()
-			if l, alive, err := g.acquire(ctx, t, n, reserve); alive {
+			if l, alive, err := g.acquire(ctx, t, plan, n, reserve); alive {
 				return l, err
 			}
 			continue
@@ -42,13 +44,20 @@ func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, n int64, re
 		}
 		shard.Unlock()
 		if ok {
-			return k.lease(h, d, m, n, reserve), nil
+			l := k.lease(h, d, m, n, reserve)
+			return l, refusal(d, n, noQueue(d.Reason, k.bounds.Load().QueueLimit))
 		}
 		if !k.makeRoom(&t, now, attempt) {
-			return k.full(t, now, n), nil
+			l := k.full(t, now, n)
+			return l, l.Err()
 		}
 		attempt++
 	}
+}
+
+// canceled is what a call gets whose context has ended.
+func (k *keyed) canceled(ctx context.Context, n int64) (Lease, error) {
+	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: k.base.permits, Policy: k.policy}, permits: n}, ended(ctx, n)
 }
 
 // mayWait says whether a caller may wait in a queue that does not exist yet: ReasonLimited if it may, otherwise why not.

@@ -68,9 +68,13 @@ func (g *keyGate) lower() {
 // counts implements word.
 func (g *keyGate) counts() (granted, refused int64) { return 0, 0 }
 
-// arrive locks the gate for a call under the terms t, and answers the time. It is not alive if the state has left it.
-func (g *keyGate) arrive(t *terms) (now int64, alive bool) {
+// arrive locks the gate for a call under the terms t, or under those that a plan has by then if there is one, and returns the
+// time. It is not alive if the state has left it.
+func (g *keyGate) arrive(t *terms, plan *Plan) (now int64, alive bool) {
 	now = g.enter()
+	if plan != nil {
+		t = plan.terms.Load()
+	}
 	if g.gone {
 		g.unlock()
 		return now, false
@@ -115,7 +119,7 @@ func (g *keyGate) hold(t *terms, now int64) {
 }
 
 func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
-	now, alive := g.arrive(t)
+	now, alive := g.arrive(t, nil)
 	if !alive {
 		return l, false
 	}
@@ -125,8 +129,10 @@ func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
 	return g.lease(n, g.decision(r, reason), r.Mark, reserve, g.under()), true
 }
 
-func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) (l Lease, alive bool, err error) {
-	now, alive := g.arrive(t)
+func (g *keyGate) acquire(
+	ctx context.Context, t *terms, plan *Plan, n int64, reserve bool,
+) (l Lease, alive bool, err error) {
+	now, alive := g.arrive(t, plan)
 	if !alive {
 		return l, false, nil
 	}
@@ -135,7 +141,7 @@ func (g *keyGate) acquire(ctx context.Context, t *terms, n int64, reserve bool) 
 }
 
 func (g *keyGate) peek(t *terms, n int64) (d Decision, alive bool) {
-	now, alive := g.arrive(t)
+	now, alive := g.arrive(t, nil)
 	if !alive {
 		return d, false
 	}
@@ -144,7 +150,7 @@ func (g *keyGate) peek(t *terms, n int64) (d Decision, alive bool) {
 }
 
 func (g *keyGate) refund(n int64) (alive bool) {
-	now, alive := g.arrive(nil)
+	now, alive := g.arrive(nil, nil)
 	if !alive {
 		return false
 	}
@@ -162,7 +168,7 @@ func (g *keyGate) refund(n int64) (alive bool) {
 }
 
 func (g *keyGate) settleHere(c *claim, actual int64) (alive bool) {
-	now, alive := g.arrive(nil)
+	now, alive := g.arrive(nil, nil)
 	if !alive {
 		return false
 	}

@@ -113,6 +113,14 @@ func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
 	}
 }
 
+// Names walks through the keys that are remembered by name, those that were refused most, and how often each was refused since
+// its name is remembered. They are in no order, and may be fewer than are tracked: see KeyedOptions.MaxNames.
+func (k *Keyed[K]) Names() iter.Seq2[K, uint64] {
+	return func(yield func(K, uint64) bool) {
+		k.names.Each(func(_ table.Hash, key K, refusals uint64) bool { return yield(key, refusals) })
+	}
+}
+
 // Top answers the n keys under the most pressure, the one with the most first: those that are waited for first, then by
 // the part of their limit that is used, then by refusals. It looks at all keys, like All.
 func (k *Keyed[K]) Top(n int) []KeyState[K] {

@@ -8,11 +8,12 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// Lease is the answer to a request for permits: the [Decision], and the permits if it was allowed.
+// Lease is the result of a request for permits: the [Decision], and the permits if it was allowed.
 //
 // A lease may be copied; however often it and its copies are released, committed or canceled, only the first call
 // counts. All methods are safe for concurrent use, also after the limiter has been closed, and on the zero Lease, which
-// is a refusal. Leases do not allocate: what they share with their copies is recycled.
+// is a refusal. Releasing, committing or canceling a refusal does nothing. Leases do not allocate:
+// what they share with their copies is recycled.
 type Lease struct {
 	decision   Decision
 	permits    int64
@@ -70,16 +71,8 @@ func (l Lease) Permits() int64 {
 	return l.permits
 }
 
-// Err is nil unless the request was misuse, that is if the reason is ReasonInvalid: ErrNegativePermits, or ErrInvalidLimit.
-func (l Lease) Err() error {
-	switch {
-	case l.decision.Reason != ReasonInvalid:
-		return nil
-	case l.permits < 0:
-		return negative("TryAcquire", l.permits)
-	}
-	return ErrInvalidLimit
-}
+// Err is nil if the permits were granted, and otherwise a [*RefusedError] with the decision.
+func (l Lease) Err() error { return refusal(l.decision, l.permits, nil) }
 
 // Release ends the lease. The permits of a [Concurrency] limiter are given back; of other limiters they are spent, and
 // come back with time: a reserved lease that is released has cost what was reserved.

@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,7 +16,7 @@ var timed = kinds[:len(kinds)-1]
 
 func TestZeroLeaseIsARefusal(t *testing.T) {
 	var l weir.Lease
-	if l.Allowed() || l.Permits() != 0 || l.Err() != nil || l.Decision() != (weir.Decision{}) {
+	if l.Allowed() || l.Permits() != 0 || !errors.Is(l.Err(), weir.ErrRefused) || l.Decision() != (weir.Decision{}) {
 		t.Errorf("%+v", l.Decision())
 	}
 	l.Release()

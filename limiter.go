@@ -11,17 +11,19 @@ import (
 //
 // In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes
 // none. n above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused
-// with ReasonInvalid and an error.
+// with ReasonInvalid, and Lease.Err matches ErrNegativePermits.
 type Limiter interface {
 	// TryAcquire takes n permits if they are available and nobody waits for them, and never waits itself.
 	// The lease must be released; where permits come back with time, releasing it does nothing.
 	TryAcquire(n int64) Lease
-	// Acquire takes n permits, waiting for them in the queue of the limiter, if it has one. A refusal is answered at
-	// once, as a lease that is not Allowed: the queue is full, the limiter closed, the deadline of ctx comes before the
-	// caller's turn, or n exceeds the limit. The error is not nil if ctx ended, before or while waiting, in which case
-	// it wraps context.Cause(ctx), or if n is negative. A ctx that has ended before the call loses even if permits are
-	// available. Otherwise what is there is taken before the deadline counts, and who waits gets what comes before it, also if
-	// the machine finds the time for that up to 10 ms late (TestLateTimerCostsNoDeadline).
+	// Acquire takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and
+	// only if they were granted. A *[RefusedError], which matches [ErrRefused], says that the limiter refused: it has no queue
+	// ([ErrNoQueue]), the queue is full, the limiter is closed, the deadline of ctx comes before the caller's turn, n exceeds the
+	// limit, or n is negative. It is returned at once, without waiting. If ctx ends, before or while the call waits, the error
+	// wraps ctx.Err() and context.Cause(ctx). A ctx that has ended before the call loses even if permits are available. Otherwise
+	// permits that are available are taken before the deadline counts, and a caller that waits gets those that come before it,
+	// also if the timer of the machine is up to 10 ms late (TestLateTimerCostsNoDeadline). A nil ctx panics. A lease that comes
+	// with an error needs no Release, which does nothing.
 	Acquire(ctx context.Context, n int64) (Lease, error)
 	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really
 	// cost, or Cancel. See [Lease.Commit].
@@ -42,7 +44,8 @@ type Limiter interface {
 
 // Stats are the counts of a limiter.
 type Stats struct {
-	// Limit is the limit that an Adaptive has found by now. It is 0 for all others, whose limit is that of their options.
+	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
+	// Adaptive finds it by itself.
 	Limit int64
 	// Available is how many permits could be taken now.
 	Available int64
@@ -85,9 +88,9 @@ func (o Order) String() string {
 const NoDebt int64 = -1
 
 // ErrNegativePermits is returned where a negative number of permits is asked for.
-var ErrNegativePermits = errors.New("weir: negative number of permits")
+var ErrNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
 
-// ErrInvalidLimit is returned where the function that chooses the limits of keys answers one that cannot be used. Keyed.Acquire
+// ErrInvalidLimit is returned where the function that chooses the limits of keys returns one that cannot be used. Keyed.Acquire
 // and Reserve wrap it together with what is wrong with it.
 var ErrInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
 
@@ -101,8 +104,4 @@ type OptionError struct {
 // Error names the option, its value and what is accepted.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
-}
-
-func negative(call string, n int64) error {
-	return fmt.Errorf("%w: %s(%d): must be 0 or more", ErrNegativePermits, call, n)
 }

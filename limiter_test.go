@@ -268,7 +268,7 @@ func (c *call) state() string {
 		return "waiting"
 	case c.err == nil && c.lease.Allowed():
 		return "granted"
-	case (c.err != nil) != (c.lease.Decision().Reason == weir.ReasonCanceled):
+	case c.err == nil || errors.Is(c.err, weir.ErrRefused) == (c.lease.Decision().Reason == weir.ReasonCanceled):
 		return "inconsistent: " + c.lease.Decision().Reason.String()
 	default:
 		return c.lease.Decision().Reason.String()
@@ -442,9 +442,7 @@ func TestMoreThanTheLimitIsNever(t *testing.T) {
 				check(n, left, s.TryReserve(n).Decision())
 				for _, acquire := range []func(context.Context, int64) (weir.Lease, error){s.Acquire, s.Reserve} {
 					l, err := acquire(t.Context(), n)
-					if err != nil {
-						t.Errorf("%d permits of 4: %v", n, err)
-					}
+					refusedAs(t, err, l)
 					check(n, left, l.Decision())
 				}
 				refused += 4
@@ -487,32 +485,44 @@ func TestNegativeIsMisuse(t *testing.T) {
 	})
 }
 
-func TestNegativeNamesTheCallAndTheNumber(t *testing.T) {
+// refusedAs checks that err is the refusal that l has.
+func refusedAs(t *testing.T, err error, l weir.Lease) {
+	t.Helper()
+	var refused *weir.RefusedError
+	if !errors.As(err, &refused) || !errors.Is(err, weir.ErrRefused) || refused.Decision != l.Decision() || l.Allowed() {
+		t.Errorf("%v with %+v", err, l.Decision())
+	}
+}
+
+func TestNegativeNamesTheNumberAndTheRange(t *testing.T) {
 	b, err := newBucket(setup{limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.Acquire(t.Context(), -7)
-	for _, want := range []string{"Acquire(-7)", "0 or more"} {
+	for _, want := range []string{"-7 permits", "0 or more"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
 	}
-	if err := b.TryAcquire(-8).Err(); !strings.Contains(err.Error(), "TryAcquire(-8)") {
-		t.Errorf("%q does not name the call", err)
+	if err := b.TryAcquire(-8).Err(); !strings.Contains(err.Error(), "-8 permits") {
+		t.Errorf("%q does not name the number", err)
 	}
 }
 
-func TestRefusalIsNoError(t *testing.T) {
+func TestRefusalOfACallThatMayWaitIsAnError(t *testing.T) {
 	forEach(t, withChain, setup{limit: 1}, func(t *testing.T, s *subject) {
 		s.take(1)
 		l := s.TryAcquire(1)
-		if l.Err() != nil || l.Decision().Reason != weir.ReasonLimited {
-			t.Errorf("TryAcquire: %+v, %v", l.Decision(), l.Err())
+		refusedAs(t, l.Err(), l)
+		if l.Decision().Reason != weir.ReasonLimited {
+			t.Errorf("TryAcquire: %+v", l.Decision())
 		}
 		l, err := s.Acquire(t.Context(), 1)
-		if err != nil || l.Err() != nil || l.Decision().Reason != weir.ReasonQueueFull {
-			t.Errorf("Acquire: %+v, %v, %v", l.Decision(), err, l.Err())
+		refusedAs(t, err, l)
+		refusedAs(t, l.Err(), l)
+		if !errors.Is(err, weir.ErrNoQueue) || l.Decision().Reason != weir.ReasonQueueFull {
+			t.Errorf("Acquire: %+v, %v", l.Decision(), err)
 		}
 	})
 }
@@ -562,7 +572,9 @@ func TestClosedLimiterRefusesEverything(t *testing.T) {
 		for n := range int64(6) {
 			a, errA := s.Acquire(t.Context(), n)
 			r, errR := s.Reserve(t.Context(), n)
-			if errA != nil || errR != nil {
+			refusedAs(t, errA, a)
+			refusedAs(t, errR, r)
+			if !errors.Is(errA, weir.ErrClosed) || !errors.Is(errR, weir.ErrClosed) {
 				t.Errorf("%d permits: errors %v, %v", n, errA, errR)
 			}
 			for i, d := range []weir.Decision{

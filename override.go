@@ -51,7 +51,7 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 	g.until = after(now, d)
 	g.hold(t, now)
 	expire := func() {
-		if _, alive := g.arrive(nil); alive {
+		if _, alive := g.arrive(nil, nil); alive {
 			g.unlock()
 		}
 	}
@@ -79,7 +79,7 @@ func (k *keyed) restore(h table.Hash) bool {
 		if g == nil {
 			return false
 		}
-		now, alive := g.arrive(nil)
+		now, alive := g.arrive(nil, nil)
 		if !alive {
 			continue
 		}
@@ -133,7 +133,7 @@ func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 		if t == k.base {
 			own = nil
 		}
-		if _, alive := g.arrive(own); alive {
+		if _, alive := g.arrive(own, nil); alive {
 			return g, nil
 		}
 	}

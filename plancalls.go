@@ -109,7 +109,7 @@ func (k *keyed) refundUnder(h table.Hash, t *terms, n int64) Decision {
 
 // refundUnder is refund by a call under the terms t, which answers the state that follows.
 func (g *keyGate) refundUnder(t *terms, n int64) (d Decision, alive bool) {
-	now, alive := g.arrive(t)
+	now, alive := g.arrive(t, nil)
 	if !alive {
 		return d, false
 	}

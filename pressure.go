@@ -22,8 +22,11 @@ var ErrNoPressure = errors.New("weir: nothing to read the pressure from")
 
 const mostPressure = 100
 
-// NewPressure is a source that calls f.
+// NewPressure returns a source that calls f. A nil f panics.
 func NewPressure(name string, f func(now int64) (float64, error)) Pressure { //nolint:ireturn // any source
+	if f == nil {
+		panic("weir: NewPressure: nil function")
+	}
 	return pressureFunc{name, f}
 }
 
@@ -38,8 +41,11 @@ func (p pressureFunc) String() string { return p.name }
 
 // LimiterPressure is the share of the permits of l that is not available: of an [Adaptive] or a [Concurrency] what is out.
 // In front of such a limiter a [Shedder] keeps permits free for critical requests, by shedding others before all
-// are out. It must not be used with a limiter that takes time to answer Peek.
+// are out. It must not be used with a limiter that takes time to answer Peek. A nil l panics.
 func LimiterPressure(name string, l Limiter) Pressure { //nolint:ireturn // a source is what the interface says
+	if isNil(l) {
+		panic("weir: LimiterPressure: nil limiter")
+	}
 	return NewPressure(name, func(int64) (float64, error) {
 		d := l.Peek(0)
 		if d.Limit <= 0 {

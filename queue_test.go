@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,9 @@ func TestWithoutQueueNobodyWaits(t *testing.T) {
 		s.take(2)
 		c := s.wait(t.Context(), 1)
 		expect(t, "queue-full", c)
+		if !errors.Is(c.err, weir.ErrNoQueue) || !strings.Contains(c.err.Error(), "set QueueLimit") {
+			t.Errorf("the error is %v", c.err)
+		}
 		if c.took != 0 {
 			t.Errorf("the answer took %v", c.took)
 		}
@@ -27,7 +31,11 @@ func TestWithoutQueueNobodyWaits(t *testing.T) {
 func TestQueueLimitCountsPermits(t *testing.T) {
 	forEach(t, kinds, setup{limit: 8, queue: 5}, func(t *testing.T, s *subject) {
 		s.drain(8)
-		expect(t, "queue-full", s.wait(t.Context(), 6)) // more than an empty queue holds
+		tooMany := s.wait(t.Context(), 6) // more than an empty queue holds
+		expect(t, "queue-full", tooMany)
+		if errors.Is(tooMany.err, weir.ErrNoQueue) {
+			t.Errorf("there is a queue: %v", tooMany.err)
+		}
 		a, b, c := s.wait(t.Context(), 3), s.wait(t.Context(), 1), s.wait(t.Context(), 2)
 		expect(t, "waiting waiting queue-full", a, b, c)
 		d, e := s.wait(t.Context(), 1), s.wait(t.Context(), 1)
@@ -551,7 +559,7 @@ func TestDeadlineBeforeThePermitsAreReleased(t *testing.T) {
 		}
 		time.Sleep(30 * regain)
 		expect(t, "canceled canceled", a, b)
-		if a.err.Error() != "weir: acquire 4 permits: too slow" {
+		if a.err.Error() != "weir: acquire 4 permits: context deadline exceeded: too slow" {
 			t.Errorf("the error is %v", a.err)
 		}
 	})

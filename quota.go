@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -38,6 +39,54 @@ func (k *Keyed[K]) Quota() (permits int64, window time.Duration) {
 		return k.base.permits, k.base.limit.Rate.Period
 	}
 	return k.base.permits, k.base.refill
+}
+
+// Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
+// back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 with
+// AlgorithmConcurrency, and with AlgorithmCalendarWindow where windows from now on differ in length, as months do, and days in a
+// zone whose clocks are changed. It is 0 as well for a limit that cannot be used: see [Limit.Check].
+func (l Limit) Quota() (permits int64, window time.Duration) {
+	switch l.Algorithm {
+	case AlgorithmTokenBucket:
+		return l.permits(), l.Rate.fill(l.permits())
+	case AlgorithmConcurrency:
+		return l.Burst, 0
+	case AlgorithmCalendarWindow:
+		return l.Burst, l.Calendar.length()
+	default:
+		return l.permits(), l.Rate.Period
+	}
+}
+
+// fill is how long permits take to come back, rounded up, 0 if that cannot be told.
+func (r Rate) fill(permits int64) time.Duration {
+	if r.Permits <= 0 || r.Period <= 0 || permits <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(permits), uint64(r.Period))
+	if hi >= uint64(r.Permits) {
+		return 0
+	}
+	d, rest := bits.Div64(hi, lo, uint64(r.Permits))
+	if rest > 0 {
+		d++
+	}
+	if d >= uint64(Never) {
+		return 0
+	}
+	return time.Duration(d)
+}
+
+// length is how long all windows from now on are, 0 if they differ.
+func (c Calendar) length() time.Duration {
+	if c.Unit > CalendarWeek {
+		return 0
+	}
+	w, err := newCalendarWindow("", "", 1, c, true)
+	if err != nil {
+		return 0
+	}
+	return w.Length(time.Now().UnixNano())
 }
 
 // Limiters are the limiters of the chain, in its order. The slice is a copy.

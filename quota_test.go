@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -82,5 +83,61 @@ func TestLimitersOfChainIsACopy(t *testing.T) {
 	got[0] = nil
 	if chain.Limiters()[0] != weir.Limiter(first) {
 		t.Error("changing the answer of Limiters changed the chain")
+	}
+}
+
+// TestLimitQuota: a limit tells its quota as the limiter that is made of it does.
+func TestLimitQuota(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Vienna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calendar := func(c weir.Calendar) weir.Limit {
+		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7, Calendar: c}
+	}
+	for _, c := range []struct {
+		limit   weir.Limit
+		permits int64
+		window  time.Duration
+	}{
+		{weir.Limit{Rate: weir.PerSecond(10)}, 10, time.Second},
+		{weir.Limit{Rate: weir.PerSecond(10), Burst: 20}, 20, 2 * time.Second},
+		{weir.Limit{Rate: weir.PerSecond(3), Burst: 1}, 1, 333_333_334},
+		{weir.Limit{Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5}, 5, 18300 * 24 * time.Hour},
+		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(5)}, 5, time.Minute},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(5)}, 5, time.Minute},
+		{weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(5)}, 5, time.Minute},
+		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}, 5, 0},
+		{calendar(weir.Calendar{Unit: weir.CalendarDay}), 7, 24 * time.Hour},
+		{calendar(weir.Calendar{Unit: weir.CalendarWeek, Hour: 8}), 7, 7 * 24 * time.Hour},
+		{calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: zone}), 7, 0},
+		{calendar(weir.Calendar{Unit: weir.CalendarMinute, Zone: zone}), 7, time.Minute},
+		{calendar(weir.Calendar{Unit: weir.CalendarMonth}), 7, 0},
+	} {
+		if permits, window := c.limit.Quota(); permits != c.permits || window != c.window {
+			t.Errorf("%v: %d in %v, want %d in %v", c.limit, permits, window, c.permits, c.window)
+		}
+		k, err := weir.NewKeyed[string](weir.KeyedOptions{
+			Algorithm: c.limit.Algorithm, Rate: c.limit.Rate, Burst: c.limit.Burst, Calendar: c.limit.Calendar,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if permits, window := k.Quota(); permits != c.permits || window != c.window {
+			t.Errorf("the limiter of %v: %d in %v", c.limit, permits, window)
+		}
+	}
+	// Limits that cannot be used.
+	for _, l := range []weir.Limit{
+		{},
+		{Rate: weir.Rate{Permits: -1, Period: 1}},
+		{Rate: weir.Rate{Permits: 1, Period: math.MaxInt64}, Burst: math.MaxInt64},
+		{Algorithm: 99},
+		calendar(weir.Calendar{}),
+		calendar(weir.Calendar{Unit: 99}),
+	} {
+		if _, window := l.Quota(); window != 0 {
+			t.Errorf("%+v: %v", l, window)
+		}
 	}
 }

@@ -19,7 +19,7 @@ var errTooManyRequests = errors.New("too many requests")
 
 // The functions below are the Go code of the README.
 
-func readmeLibrary(ctx context.Context) error {
+func readmeLibrary(ctx context.Context, job func() error) error {
 	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
 		Rate: weir.PerSecond(10), Burst: 20, QueueLimit: 100,
 	})
@@ -29,9 +29,15 @@ func readmeLibrary(ctx context.Context) error {
 	if !limiter.Allow() { // never waits
 		return errTooManyRequests
 	}
-	lease, err := limiter.Acquire(ctx, 5) // waits in order, or says at once that the deadline cannot be met
-
-	return errors.Join(err, lease.Err())
+	err = limiter.Wait(ctx, 5) // in order; fails at once if the deadline or the queue does not permit it
+	if err != nil {
+		return err
+	}
+	workers, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 4, QueueLimit: 100})
+	if err != nil {
+		return err
+	}
+	return workers.Do(ctx, 1, job) // holds a permit while job runs
 }
 
 type completion struct{ TokensUsed int64 }
@@ -77,7 +83,7 @@ func readmeHTTP(mux *http.ServeMux) error {
 func TestReadmeCode(t *testing.T) {
 	_ = readmeHTTP // listens for ever
 
-	if err := readmeLibrary(t.Context()); err != nil {
+	if err := readmeLibrary(t.Context(), func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 

@@ -142,7 +142,7 @@ func (o *ShedderOptions) check() error {
 		}
 	}
 	for i, s := range o.Sources {
-		if s == nil {
+		if isNil(s) {
 			return &OptionError{fmt.Sprintf("%sSources[%d]", of, i), "nil", "a source of pressure"}
 		}
 	}

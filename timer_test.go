@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -210,7 +211,7 @@ func TestProbeThatCannotBeServedByItsDeadlineIsRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
 			before := time.Now()
 			l, err := b.Acquire(ctx, 0)
-			if err != nil || l.Decision().Reason != c.reason || time.Since(before) != c.waits {
+			if (err != nil) != errors.Is(err, weir.ErrRefused) || l.Decision().Reason != c.reason || time.Since(before) != c.waits {
 				t.Errorf("deadline %v: %+v, %v after %v", c.deadline, l.Decision(), err, time.Since(before))
 			}
 			cancel()

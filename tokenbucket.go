@@ -153,7 +153,7 @@ func (b *TokenBucket) TryReserve(n int64) (l Lease) {
 
 // Acquire implements [Limiter].
 func (b *TokenBucket) Acquire(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return b.gate.Acquire(ctx, n)
 	}
 	if b.fast.tryFirst(&l, n, false) {
@@ -164,7 +164,7 @@ func (b *TokenBucket) Acquire(ctx context.Context, n int64) (l Lease, err error)
 
 // Reserve implements [Limiter].
 func (b *TokenBucket) Reserve(ctx context.Context, n int64) (l Lease, err error) {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return b.gate.Reserve(ctx, n)
 	}
 	if b.fast.tryFirst(&l, n, true) {
@@ -172,6 +172,10 @@ func (b *TokenBucket) Reserve(ctx context.Context, n int64) (l Lease, err error)
 	}
 	return b.acquireBegun(ctx, n, true)
 }
+
+// Wait takes n permits, and waits for them in the queue of the limiter. The error is nil if they were granted, and otherwise
+// that of [Limiter].Acquire.
+func (b *TokenBucket) Wait(ctx context.Context, n int64) error { return waited(b.Acquire(ctx, n)) }
 
 // Refund gives back n permits whatever their origin, at most until the limiter is full, and serves those who wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is

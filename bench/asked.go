@@ -70,8 +70,8 @@ func AskedLimiters() []Asked {
 			b := admissionBudget(perSecond)
 			l := b.weirQueue(admissionGoroutines)
 			return Asking{Call: func(ctx context.Context) bool {
-				lease, err := l.Acquire(ctx, 1)
-				return err == nil && lease.Allowed()
+				_, err := l.Acquire(ctx, 1)
+				return err == nil
 			}, Allowed: b.evenly}
 		}),
 		asked(byWeir, "FixedWindow.Allow()", allowedWindows, func(perSecond int64) Asking {

@@ -31,10 +31,7 @@ func QueuedLimiters() []Queued {
 			l := b.weirQueue(queueLimit)
 			l.TryAcquire(b.burst)
 			return func(ctx context.Context) error {
-				lease, err := l.Acquire(ctx, 1)
-				if err == nil && !lease.Allowed() {
-					return errRefused
-				}
+				_, err := l.Acquire(ctx, 1)
 				return err
 			}, nil
 		}},

@@ -153,9 +153,6 @@ func Relays() []Relay {
 			l := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: queueLimit}))
 			return func(ctx context.Context) error {
 				lease, err := l.Acquire(ctx, 1)
-				if err == nil && !lease.Allowed() {
-					return errRefused
-				}
 				lease.Release()
 				return err
 			}

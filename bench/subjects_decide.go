@@ -31,7 +31,7 @@ func weirAcquire(b budget) Subject {
 		l, ctx := b.weir(), waitingContext
 		return func(n int) (granted int) {
 			for range n {
-				if lease, err := l.Acquire(ctx, 1); err == nil && lease.Allowed() {
+				if _, err := l.Acquire(ctx, 1); err == nil {
 					granted++
 				}
 			}

@@ -66,7 +66,7 @@ func weirConcurrencyAcquire() Subject {
 		l, ctx := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: permits})), waitingContext
 		return func(n int) (granted int) {
 			for range n {
-				if lease, err := l.Acquire(ctx, 1); err == nil && lease.Allowed() {
+				if lease, err := l.Acquire(ctx, 1); err == nil {
 					granted++
 					lease.Release()
 				}

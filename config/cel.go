@@ -37,6 +37,7 @@ const (
 	nameProtocol   = "request.protocol"
 	nameHeaders    = "request.headers"
 	nameCost       = "request.cost"
+	nameClient     = "client"
 	nameClientIP   = "client.ip"
 	nameClientNet  = "client.net"
 	nameWildcards  = "path"
@@ -49,8 +50,8 @@ const (
 
 // variableNames are those of all variables.
 var variableNames = []string{
-	nameMethod, nameHost, namePath, nameQuery, nameRoute, nameProtocol, nameHeaders, nameCost, nameClientIP, nameClientNet,
-	nameWildcards, nameAttributes, nameNow,
+	nameMethod, nameHost, namePath, nameQuery, nameRoute, nameProtocol, nameHeaders, nameCost, nameClient, nameClientIP,
+	nameClientNet, nameWildcards, nameAttributes, nameNow,
 }
 
 // newEnvironment declares what expressions can use.
@@ -65,6 +66,7 @@ func newEnvironment() (*cel.Env, error) {
 		cel.Variable(nameProtocol, cel.StringType),
 		cel.Variable(nameHeaders, texts),
 		cel.Variable(nameCost, cel.IntType),
+		cel.Variable(nameClient, cel.StringType),
 		cel.Variable(nameClientIP, cel.StringType),
 		cel.Variable(nameClientNet, cel.StringType),
 		cel.Variable(nameWildcards, texts),

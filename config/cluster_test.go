@@ -189,7 +189,7 @@ func TestDurabilityMistakes(t *testing.T) {
 		{in("durability: memory, hold: 5m"), "belongs to shared policies"},
 		{in("durability: cluster, keys: {a: {limit: 7/87839h59m59.999999999s}}"), "cannot be counted by the store"},
 		{"version: 1\ncluster: {directory: /d}\npolicies:\n  p: {limits: [{algorithm: fixed-window, rate: 1/1500ns}], durability: cluster}\n", "write a period of whole microseconds, or durability: memory"},
-		{in("preset: metered"), `unknown: must be metered-api; did you mean "metered-api"?`},
+		{in("preset: metered"), `unknown: must be metered-api or metered-api-from-env; did you mean "metered-api"?`},
 		{in("preset: metered-api, limits: [{rate: 1/s}]"), "limit and limits stand side by side"},
 		{"version: 1\ncluster: {directory: /d}\npolicies:\n  p: {preset: metered-api, limits: [{rate: 1/s}], burst: 5}\n", "burst belongs to limit: beside limits there must be none"},
 		{"version: 1\ncluster: {directory: /d}\npolicies:\n  p: {preset: metered-api, burst: 0}\n", "is too small"},
@@ -225,7 +225,7 @@ func TestPreset(t *testing.T) {
 		{"", "", "", metered(nil), nil},
 		{"", "50", "60", metered(func(p *policy.Policy) { p.Limits[0].Limit = bucket(60, 50) }), nil},
 		{", burst: 7", "50", "", metered(func(p *policy.Policy) { p.Limits[0].Burst = 7 }), nil},
-		{"", "many", "", metered(nil), []string{"f:4:15: policies.p.preset: \"metered-api\": the variable GEMINI_BURST of the environment cannot be used: " +
+		{"", "many", "", metered(nil), []string{"f:4:15: policies.p.preset: \"metered-api-from-env\": the variable GEMINI_BURST of the environment cannot be used: " +
 			"must be a whole number from 1 to 1000000; the default 5 is used; correct it, or unset it"}},
 		{"", "many", "fast", metered(nil), []string{"GEMINI_BURST", "GEMINI_TOKENS_PER_MINUTE"}},
 		{", limit: 3/s", "50", "fast", metered(func(p *policy.Policy) { p.Limits[0].Limit = weir.Limit{Rate: weir.PerSecond(3)} }), nil},
@@ -245,7 +245,7 @@ func TestPreset(t *testing.T) {
 			v := map[string]string{"GEMINI_BURST": c.burst, "GEMINI_TOKENS_PER_MINUTE": c.perMinute}[name]
 			return v, v != ""
 		}
-		text := "version: 1\npolicies:\n  q: {limit: 1/s}\n  p: {preset: metered-api" + c.says + "}\n"
+		text := "version: 1\npolicies:\n  q: {limit: 1/s}\n  p: {preset: metered-api-from-env" + c.says + "}\n"
 		f, err := config.Parse("f", []byte(text), config.Options{Env: env, HasStore: true, HasCluster: true})
 		if err != nil {
 			t.Errorf("%s: %v", c.says, err)
@@ -270,6 +270,23 @@ func TestPreset(t *testing.T) {
 		if f.Explain(&b); c.burst == "50" && c.perMinute == "60" && (!strings.Contains(b.String(), "${GEMINI_TOKENS_PER_MINUTE}/min, burst") ||
 			!strings.Contains(b.String(), "${GEMINI_BURST}") || strings.Contains(b.String(), "60/min")) {
 			t.Error(b.String())
+		}
+	}
+}
+
+// TestPresetReadsNoEnvironment unless its name says so.
+func TestPresetReadsNoEnvironment(t *testing.T) {
+	for preset, want := range map[string]string{"metered-api": "8/min, burst 5", "metered-api-from-env": "60/min, burst 50"} {
+		env := func(name string) (string, bool) {
+			v, ok := map[string]string{"GEMINI_BURST": "50", "GEMINI_TOKENS_PER_MINUTE": "60"}[name]
+			return v, ok
+		}
+		f, err := config.Parse("f", []byte("version: 1\npolicies:\n  p: {preset: "+preset+"}\n"), config.Options{Env: env, HasCluster: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Set.Policies[0].Limits[0].String(); got != want || len(f.Warnings) != 0 {
+			t.Errorf("%s: %s, want %s; %v", preset, got, want, f.Warnings)
 		}
 	}
 }

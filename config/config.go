@@ -3,13 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -28,6 +28,9 @@ type Options struct {
 	// HasCluster tells that the program is part of a cluster that the file does not name, or keeps the limits of policies of
 	// durability cluster in its own process. Default: false, such policies need a cluster in the file.
 	HasCluster bool
+	// HasShedder tells that the program gives its engine a [weir.Shedder], which the priorities of policies are for. Default:
+	// false, a priority changes nothing, and there is a warning about each.
+	HasShedder bool
 }
 
 // File is a configuration that was read. It does not change.
@@ -49,14 +52,9 @@ type File struct {
 	rules    []*placedRule
 }
 
-// Load reads a file of at most 16 MB. The error is an *[Errors] if something is wrong with what stands in it.
+// Load reads a regular file of at most 16 MB. The error is an *[Errors] if something is wrong with what stands in it.
 func Load(path string, o Options) (*File, error) {
-	f, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
-	if err != nil {
-		return nil, fmt.Errorf("weir: configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	data, err := regularfile.Read(path, mostBytes)
 	if err != nil {
 		return nil, fmt.Errorf("weir: configuration: %w", err)
 	}
@@ -89,7 +87,7 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	}
 	d := &decoder{
 		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
-		hasStore: o.HasStore, hasCluster: o.HasCluster,
+		hasStore: o.HasStore, hasCluster: o.HasCluster, hasShedder: o.HasShedder,
 	}
 	f := d.whole(value{node: d.resolve(root)})
 	if d.budget < 0 { // what was left out may have made other mistakes

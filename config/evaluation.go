@@ -44,7 +44,14 @@ func (e *evaluation) eval(r *policy.Request) (ref.Val, error) { //nolint:ireturn
 }
 
 // celText is an expression of the type string.
-type celText struct{ evaluation }
+type celText struct {
+	evaluation
+
+	parts textParts
+}
+
+// Parts returns what the text is computed from: see [policy.Text].
+func (t *celText) Parts() (parts []policy.Text, all bool) { return t.parts.texts, t.parts.all }
 
 func (t *celText) AppendTo(b []byte, r *policy.Request) ([]byte, error) {
 	out, err := t.eval(r)
@@ -124,7 +131,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case nameHost:
 		return keytext.CleanHost(r.Host), true
 	case namePath:
-		return keytext.CleanPath(r.Path), true
+		return r.CleanPath(), true
 	case nameQuery:
 		return r.Query, true
 	case nameRoute:
@@ -133,6 +140,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return r.Protocol, true
 	case nameCost:
 		return costOf(r), true
+	case nameClient:
+		return spell(policy.Client(), r), true
 	case nameClientIP:
 		return spell(policy.ClientIP(), r), true
 	case nameClientNet:

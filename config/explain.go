@@ -115,16 +115,29 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 	}
 	line(w, "queue", queue)
 	f.explainKeys(w, p)
-	lockout := "none"
-	if l := p.Lockout; l != nil {
-		path := p.path + ".lockout."
-		lockout = fmt.Sprintf("for %s, after %s refusals, none more than %s after the one before",
-			f.show(path+"for", shortDuration(l.For)), f.show(path+"refusals", strconv.Itoa(l.Refusals)),
-			f.show(path+"within", shortDuration(l.Within)))
-	}
-	line(w, "lockout", lockout)
+	line(w, "lockout", f.spellLockout(p))
 	f.explainSharing(w, p)
-	line(w, "priority", f.show(p.path+".priority", p.Priority.String()))
+	if p.priority.node != nil {
+		line(w, "priority", f.show(p.priority.path, p.Priority.String())+": only for a program that sheds load")
+	}
+}
+
+// spellLockout is who is locked out, in words.
+func (f *File) spellLockout(p *placedPolicy) string {
+	l := p.Lockout
+	if l == nil {
+		return "none"
+	}
+	path, row := p.path+".lockout.", ""
+	if l.InARow {
+		row = "in a row "
+	}
+	if written, env := f.shown[path+"in_a_row"]; env {
+		row = "(in a row: " + written + ") "
+	}
+	return fmt.Sprintf("for %s, after %s refusals %swithin %s",
+		f.show(path+"for", shortDuration(l.For)), f.show(path+"refusals", strconv.Itoa(l.Refusals)), row,
+		f.show(path+"within", shortDuration(l.Within)))
 }
 
 // explainKeys writes how many keys are tracked.
@@ -241,6 +254,9 @@ func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
 	}
 	if r.Exempt {
 		does = append(does, "exempt from all limits")
+	}
+	if r.Afterwards {
+		does = append(does, "charged afterwards: what is refused is owed")
 	}
 	if r.Final {
 		does = append(does, "no further rules")

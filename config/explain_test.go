@@ -32,6 +32,44 @@ func TestExplain(t *testing.T) {
 	golden(t, "testdata/example.txt", explained(t, "../examples/weir.yaml"))
 }
 
+// TestPriorityIsWarnedOf, at its place, unless the program has a shedder.
+func TestPriorityIsWarnedOf(t *testing.T) {
+	const text = "version: 1\npolicies:\n  p:\n    limit: 1/s\n    priority: critical\n  q: {limit: 1/s}\n"
+	for _, hasShedder := range []bool{false, true} {
+		f, err := config.Parse("f", []byte(text), config.Options{HasShedder: hasShedder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hasShedder {
+			if len(f.Warnings) != 0 {
+				t.Error(f.Warnings)
+			}
+			continue
+		}
+		want := "f:5:15: policies.p.priority: \"critical\": changes nothing: this program sheds no load by priority; remove it"
+		if len(f.Warnings) != 1 || f.Warnings[0].String() != want {
+			t.Errorf("%v, want %s", f.Warnings, want)
+		}
+	}
+}
+
+// TestForgottenChargeIsWarnedOf where one rule looks and another charges.
+func TestForgottenChargeIsWarnedOf(t *testing.T) {
+	for charge, want := range map[string]int{"": 1, ", charge: before": 1, ", charge: afterwards": 0} {
+		f, err := config.Parse("f", []byte("version: 1\npolicies: {p: {limit: 1000/h}}\nrules:\n"+
+			"  - {name: ask, match: {path: /ask}, limits: {policy: p, cost: 0}}\n  - {name: spent, match: {path: /spent}, limits: p"+charge+"}\n"), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Warnings) != want || want == 1 && !strings.Contains(f.Warnings[0].String(), "f:4:") {
+			t.Errorf("%q: %v", charge, f.Warnings)
+		}
+		if f.Set.Rules[1].Afterwards != (want == 0) {
+			t.Errorf("%q: %+v", charge, f.Set.Rules[1])
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	const text = `version: 1
 policies:

@@ -40,6 +40,7 @@ type expressions struct {
 type compiled struct {
 	program cel.Program
 	text    policy.Text // what it is without CEL, nil if it needs CEL
+	parts   textParts   // of one that needs CEL
 	ast     *cel.Ast
 }
 
@@ -140,6 +141,9 @@ func (d *decoder) compile(v value, must string, want *cel.Type) (scalar, *compil
 	c := &compiled{program: program, ast: checked}
 	if want == cel.StringType {
 		c.text = native(checked.NativeRep().Expr())
+		if c.text == nil {
+			c.parts = partsOf(checked.NativeRep())
+		}
 	}
 	d.expressions.compiled[cached] = c
 	return s, c
@@ -172,6 +176,9 @@ func (d *decoder) issues(s scalar, all []*cel.Error, before string) {
 				}
 				at -= len(s.text[:at]) - len(strings.TrimSuffix(s.text[:at], name))
 			}
+		case strings.HasSuffix(message, "does not support field selection") && strings.HasSuffix(s.text[:at], nameClient):
+			at -= len(nameClient) // client.ipp: to CEL that is something of the variable client
+			message, fix = d.expressions.undeclared(s.text, at, []string{"", nameClient})
 		case strings.HasPrefix(message, "Syntax error: "):
 			message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), " expecting")
 			fix = "see the brackets, quotes and operators before it"
@@ -268,7 +275,7 @@ func (d *decoder) textExpression(v value, must string) policy.Text { //nolint:ir
 	case c.text != nil:
 		return c.text
 	}
-	return &celText{d.evaluation(s, c)}
+	return &celText{d.evaluation(s, c), c.parts}
 }
 
 // when reads a condition.

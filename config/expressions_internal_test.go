@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ func TestSimpleExpressionsNeverRunCEL(t *testing.T) {
 			t.Errorf("%s is a %T", source, text)
 		}
 		s, c := d.compile(expression(source), "", cel.StringType)
-		slow := &celText{d.evaluation(s, c)}
+		slow := &celText{evaluation: d.evaluation(s, c)}
 		for range 300 {
 			r := &policy.Request{
 				Protocol: pick("http", "grpc", ""), Method: pick("GET", "POST", ""), Route: pick("", "r"),
@@ -216,6 +217,50 @@ func TestNoExpressionHangs(t *testing.T) {
 	}
 }
 
+// TestExpressionsSeeEveryReadingOfThePath: a condition that is true of a path as one server reads it limits the request, and it
+// must be true of all of them to exempt it.
+func TestExpressionsSeeEveryReadingOfThePath(t *testing.T) {
+	const text = `version: 1
+policies: {p: {limit: 1000/h, key: 'request.path + "|" + path.q'}}
+rules:
+  - {name: outside, when: '!request.path.startsWith("/x")', limits: p}
+  - {name: search, match: {path: "/search/{q}"}, limits: p}
+  - {name: free, when: 'request.path == "/free"', exempt: true}
+`
+	file, err := Parse("weir.yaml", []byte(text), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := policy.NewEngine(file.Set, policy.EngineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path, raw string
+		exempt    bool
+		keys      []string
+	}{
+		{"/x/y", "", false, nil},
+		{"/free", "", true, nil},
+		{"/x/../free", "/x/..%2ffree", false, nil},
+		{"/x/../y", "/x/..%2fy", false, []string{"/y|"}},
+		{"/search/../free", "/search/..%2ffree", false, []string{"/search/..%2Ffree|", "/search/..%2Ffree|..%2Ffree", "/search/../free|"}},
+	} {
+		var v policy.Verdict
+		e.Take(&policy.Request{Path: c.path, RawPath: c.raw}, &v)
+		var keys []string
+		for i := range v.Parts {
+			keys = append(keys, string(v.Parts[i].Key))
+		}
+		slices.Sort(keys)
+		slices.Sort(c.keys)
+		if v.Exempt != c.exempt || !slices.Equal(keys, c.keys) {
+			t.Errorf("%s: exempt %t, keys %q, want %t, %q", c.raw, v.Exempt, keys, c.exempt, c.keys)
+		}
+		v.Release()
+	}
+}
+
 func TestExpressionsAreSafeForConcurrentUse(t *testing.T) {
 	d := testDecoder(t)
 	when := d.when(expression(`request.headers["x-api-key"] == "k1" && attributes.tenant.startsWith("ac") && inNetwork(client.ip, "192.0.2.0/24")`))
@@ -278,5 +323,35 @@ func BenchmarkExpression(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestPartsOfExpressions: what an expression takes from a request is all known, or it says that it is not.
+func TestPartsOfExpressions(t *testing.T) {
+	for source, want := range map[string]string{
+		`client.ip.startsWith("10.") ? "a" : client.net`:                          "client.ip client.net true",
+		`request.headers["x-api-key"].lowerAscii()`:                               `request.headers["x-api-key"] true`,
+		`"x" in request.headers ? "a" : "b"`:                                      `request.headers["x"] true`,
+		`path.user.replace("-", "_") + attributes["a"]`:                           `path["user"] attributes["a"] true`,
+		`queryParam("q").lowerAscii()`:                                            `queryParam("q") true`,
+		`request.query.lowerAscii()`:                                              "false",
+		`string(request.cost)`:                                                    "false",
+		`string(now.getHours()) + client.ip`:                                      "client.ip false",
+		`["a", "b"].exists(x, x == request.method) ? request.host : request.path`: "request.method request.host request.path true",
+	} {
+		d := testDecoder(t)
+		text, isCEL := d.key(expression(source)).(*celText)
+		d.must(t, source)
+		if !isCEL {
+			t.Fatalf("%s needs no CEL", source)
+		}
+		parts, all := text.Parts()
+		words := make([]string, 0, len(parts)+1)
+		for _, p := range parts {
+			words = append(words, p.String())
+		}
+		if got := strings.Join(append(words, strconv.FormatBool(all)), " "); got != want {
+			t.Errorf("%s: %s, want %s", source, got, want)
+		}
 	}
 }

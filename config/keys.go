@@ -116,9 +116,9 @@ var (
 		"queue":     "who waits, in which order, for how long",
 		keyMaxKeys:  "how many keys are tracked",
 		"when_full": "what a new key is told when as many are tracked",
-		"lockout":   "shuts out those who do not stop",
+		"lockout":   "locks out keys that are refused again and again",
 		"fail":      "what happens to requests whose key, tier or cost cannot be told, or while the store is unavailable",
-		"priority":  "the priority of requests when the server is overloaded",
+		"priority":  "the priority of requests in a program that sheds load",
 
 		keyConsistency: "whether other processes share the policy, and how exactly they keep to it",
 		keyHold:        "how long permits stay taken in the store if a request never ends",
@@ -253,9 +253,10 @@ var (
 	lockoutKind = kind{
 		what: "a lockout",
 		keys: map[string]string{
-			"refusals": "how many refusals lead to it",
+			"refusals": "how many refusals within the time lead to it",
 			"within":   "how long a refusal counts",
 			"for":      "how long it lasts",
+			"in_a_row": "whether a request that is allowed clears the count",
 		},
 	}
 	ruleKind = kind{
@@ -267,6 +268,7 @@ var (
 			keyLimits: "the policies that it applies",
 			"exempt":  "frees requests of all limits",
 			"final":   "the rules behind are not looked at",
+			"charge":  "whether its requests tell what has been spent already",
 		},
 		hints: map[string]string{
 			"policy":   `did you mean "limits"?`,

@@ -48,6 +48,8 @@ func native(e ast.Expr) policy.Text { //nolint:ireturn // one of several
 
 func nativeVariable(name string) policy.Text { //nolint:ireturn // one of several
 	switch name {
+	case nameClient:
+		return policy.Client()
 	case nameClientIP:
 		return policy.ClientIP()
 	case nameClientNet:
@@ -215,6 +217,9 @@ type secretText struct {
 
 // String is the text as the configuration writes it.
 func (t *secretText) String() string { return t.shown }
+
+// Parts returns what the text is computed from: see [policy.Text].
+func (t *secretText) Parts() (parts []policy.Text, all bool) { return []policy.Text{t.Text}, true }
 
 // secretNumber is a number whose source has values of the environment.
 type secretNumber struct {

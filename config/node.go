@@ -26,6 +26,8 @@ type decoder struct {
 	hasStore bool
 	// hasCluster tells that policies of durability cluster need no cluster in the file.
 	hasCluster bool
+	// hasShedder tells that priorities count.
+	hasShedder bool
 }
 
 // mostAliased is how many nodes may be looked at again, as aliases lead to them.

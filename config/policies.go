@@ -33,6 +33,8 @@ type placedPolicy struct {
 	consistency     value // as well
 	durability      value // where it stands, the policy if it does not
 	preset          value // without a node if there is none
+	fromEnv         bool  // it takes its numbers from the environment
+	priority        value // as well
 }
 
 // namedLimits are the limits of a tier or a key.
@@ -158,6 +160,7 @@ func (d *decoder) policyOptions(o *object, p *placedPolicy) {
 		}
 	}
 	if priority, given := o.get("priority"); given {
+		p.priority = priority
 		words := []string{"background", "sheddable", "normal", "critical"}
 		hints := map[string]string{"low": "background", "high": "critical", "default": "normal", "medium": "normal"}
 		if word, ok := d.choice(priority, words, hints); ok {
@@ -317,7 +320,7 @@ func (d *decoder) queue(v value, p *placedPolicy) {
 	}
 }
 
-// lockout reads who is shut out.
+// lockout reads who is locked out.
 func (d *decoder) lockout(v value) *policy.Lockout {
 	o, ok := d.object(v, lockoutKind)
 	if !ok {
@@ -339,6 +342,9 @@ func (d *decoder) lockout(v value) *policy.Lockout {
 		l.For = d.duration(length, time.Millisecond, algo.MaxPeriod)
 	} else {
 		o.missing("for", "is missing: a lockout needs it", "add for: 15m, for instance")
+	}
+	if inARow, given := o.get("in_a_row"); given {
+		l.InARow = d.boolean(inARow)
 	}
 	return l
 }

@@ -15,13 +15,14 @@ const (
 	keyPreset = "preset"
 
 	presetMeteredAPI = "metered-api"
+	presetFromEnv    = "metered-api-from-env" // the same with what the environment says
 
 	meteredQueue = 10_000
 	meteredWait  = 30 * time.Second
 )
 
 var presetHints = map[string]string{
-	"metered": presetMeteredAPI, "metered_api": presetMeteredAPI, "meteredapi": presetMeteredAPI, "gemini": presetMeteredAPI,
+	"metered": presetMeteredAPI, "metered_api": presetMeteredAPI, "meteredapi": presetMeteredAPI, "gemini": presetFromEnv,
 	"outbound": presetMeteredAPI, "upstream": presetMeteredAPI,
 }
 
@@ -31,10 +32,12 @@ func (d *decoder) preset(o *object, p *placedPolicy) {
 	if !given {
 		return
 	}
-	if _, ok := d.choice(at, []string{presetMeteredAPI}, presetHints); !ok {
+	word, ok := d.choice(at, []string{presetMeteredAPI, presetFromEnv}, presetHints)
+	if !ok {
 		p.preset = at // the limits that are missing need no mistake of their own
 		return
 	}
+	p.fromEnv = word == presetFromEnv
 	p.preset, p.QueueLimit, p.MaxWait, p.Durability = at, meteredQueue, meteredWait, policy.DurabilityCluster
 }
 
@@ -52,6 +55,9 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 	l := placedLimit{value: value{p.preset.node, join(p.path, keyLimit), p.preset.key}}
 	used := map[string]bool{}
 	l.Limit.Limit = durable.MeteredAPI(func(name string) string {
+		if !p.fromEnv {
+			return ""
+		}
 		text, _ := d.env(name)
 		used[name] = text != ""
 		return text

@@ -89,8 +89,34 @@ func (d *decoder) doubts(f *File, byName map[string]*placedPolicy, used map[stri
 		if p.Cost != nil {
 			d.unaffordable(p.value, p.Cost, p)
 		}
+		if p.priority.node != nil && !d.hasShedder {
+			d.warn(p.priority, "changes nothing: this program sheds no load by priority", "remove it")
+		}
 	}
 	d.ruleDoubts(f.rules, byName)
+	d.forgottenCharges(f.rules)
+}
+
+// forgottenCharges warns of a policy that a rule only looks at, by a cost of 0, and other rules charge, none of them afterwards:
+// a cost that is told when it has been spent, and is more than what is left, would charge nothing.
+func (d *decoder) forgottenCharges(rules []*placedRule) {
+	looks := func(u placedUse) bool { return u.Cost != nil && u.Cost.String() == "0" }
+	charged, afterwards := map[string]bool{}, map[string]bool{}
+	for _, r := range rules {
+		for _, u := range r.uses {
+			charged[u.Policy] = charged[u.Policy] || !looks(u)
+			afterwards[u.Policy] = afterwards[u.Policy] || r.Afterwards
+		}
+	}
+	for _, r := range rules {
+		for _, u := range r.uses {
+			if looks(u) && charged[u.Policy] && !afterwards[u.Policy] {
+				d.warn(u.value, "only looks at the policy, and no rule charges it afterwards: "+
+					"a cost that is told when it has been spent, and is more than what is left, charges nothing",
+					"add charge: afterwards to the rule of those requests")
+			}
+		}
+	}
 }
 
 // ruleDoubts adds those about rules.

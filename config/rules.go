@@ -91,6 +91,14 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	if final, given := o.get("final"); given {
 		r.Final = d.boolean(final)
 	}
+	if charge, given := o.get("charge"); given {
+		const before, afterwards = "before", "afterwards"
+		word, _ := d.choice(charge, []string{before, afterwards}, map[string]string{"after": afterwards, "debit": afterwards})
+		r.Afterwards = word == afterwards
+		if r.Afterwards && r.Exempt {
+			d.wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
+		}
+	}
 	return r, name
 }
 

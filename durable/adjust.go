@@ -41,8 +41,8 @@ type adjusting struct {
 }
 
 func (a *adjusting) write() Write {
-	value, _ := json.Marshal(&a.Adjustment) //nolint:errchkjson // it fails for no time that a clock shows
-	return Write{Name: a.name, Value: value}
+	text, _ := json.Marshal(&a.Adjustment) //nolint:errchkjson // it fails for no time that a clock shows
+	return Write{Name: a.name, Value: seal(a.name, append(make([]byte, sealSize, sealSize+len(text)), text...))}
 }
 
 const trailPrefix = "audit/"
@@ -111,7 +111,11 @@ func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) (
 	all := make([]Adjustment, 0, len(found))
 	for i := range found {
 		var a Adjustment
-		if err := json.Unmarshal(found[i].Value, &a); err != nil {
+		text, err := unseal(found[i].Name, found[i].Value)
+		if err == nil {
+			err = json.Unmarshal(text, &a)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("weir: the adjustment %.80q cannot be read: %w", found[i].Name, err)
 		}
 		all = append(all, a)
@@ -128,9 +132,9 @@ func (b *bucket) adjust(w *waiter, after *answers) {
 		after.add(w, unavailable(w, err))
 		return
 	}
-	// The number tells apart those of one instant, which lasts for as long as the clock is behind that of an owner before.
+	// They are in the order in which they were made, whatever clocks show.
 	number := b.owner.adjusts.Add(1)
-	a.name = fmt.Sprintf("%s%020d.%d.%020d", trailName(a.Policy, a.Key), b.state.Time(), b.owner.term.Epoch(), number)
+	a.name = fmt.Sprintf("%s%020d.%020d", trailName(a.Policy, a.Key), b.owner.term.Epoch(), number)
 	if a.Permits > 0 {
 		a.given = b.state.Give(a.Permits)
 		b.uncover()

@@ -121,7 +121,7 @@ func TestConflictFailsNobodyElse(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					state, _, err := decodeRecord(value)
+					state, _, err := decodeRecord(batchName(key), value)
 					if err != nil || state.Peek(0).Remaining != 998 {
 						t.Errorf("key %d: %+v, %v", key, state, err)
 					}
@@ -144,7 +144,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 			for i := range reservations {
 				state.Reserve(fmt.Sprintf("reservation %20d", i), 0, time.Hour)
 			}
-			value := encodeRecord(state, 0)
+			value := encodeRecord(batchName(key), state, 0)
 			if len(value) > mostBatchBytes || large*len(value) < 2*mostBatchBytes {
 				t.Fatalf("a record has %d bytes", len(value))
 			}
@@ -215,8 +215,8 @@ func TestMalformedRecordIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := together(t, o, 2)
-		want := fmt.Sprintf("the record %q: %v", batchName(1), errMalformed)
-		if a := all[1]; a.Outcome != Unavailable || a.Err == nil || a.Err.Error() != want || !errors.Is(a.Err, errMalformed) {
+		want := fmt.Sprintf("the record %q: %v: its first byte is 110, not 2", batchName(1), ErrDamaged)
+		if a := all[1]; a.Outcome != Unavailable || a.Err == nil || a.Err.Error() != want || !errors.Is(a.Err, ErrDamaged) {
 			t.Errorf("%v: %v, want %s", a.Outcome, a.Err, want)
 		}
 		if all[0].Outcome != Granted || all[2].Outcome != Granted {

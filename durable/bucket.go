@@ -50,8 +50,11 @@ type bucket struct {
 	granted int64 // permits
 }
 
-// unix is the time by which states are kept.
-func (b *bucket) unix() int64 { return b.owner.unix(time.Now()) }
+// bring brings the state to now.
+func (b *bucket) bring(now time.Time) {
+	l := b.state.Limit()
+	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm), l)
+}
 
 // quick answers a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
 // is ahead by as many, or they are not there and the request does not wait.
@@ -63,7 +66,7 @@ func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 		return Answer{}, false
 	}
 	now := time.Now()
-	_, _ = b.state.Advance(b.owner.unix(now), r.Limit) // which it is held to
+	_, _ = b.state.Advance(b.owner.unix(now, r.Limit.Algorithm), r.Limit) // which it is held to
 	if r.N <= b.covers() && b.owner.holdsAt(now) {
 		if _, result := b.state.Take(r.N); result.Allowed {
 			b.spend(r.N)
@@ -136,7 +139,7 @@ func (b *bucket) begin(w *waiter, after *answers) {
 // exist makes the state of a key that has never been seen.
 func (b *bucket) exist(r *Request) (err error) {
 	if b.state == nil {
-		b.state, err = store.NewRecord(r.Limit, b.unix())
+		b.state, err = store.NewRecord(r.Limit, b.owner.unix(time.Now(), r.Limit.Algorithm))
 	}
 	return err
 }
@@ -204,7 +207,7 @@ func (b *bucket) admit(w *waiter, after *answers) {
 
 // turn brings the bucket to now and to the limit of a request, and serves those who came before it.
 func (b *bucket) turn(now time.Time, r *Request, after *answers) error {
-	if err := b.advance(b.owner.unix(now), r); err != nil {
+	if err := b.advance(b.owner.unix(now, r.Limit.Algorithm), r); err != nil {
 		return err
 	}
 	b.expire(now, after)
@@ -254,7 +257,7 @@ func (b *bucket) take(w *waiter, after *answers) {
 		if w.id == "" {
 			w.id = rand.Text()
 		}
-		expires := max(w.expires, b.state.Time()+int64(r.Reserve))
+		expires := b.until(w.expires, r.Reserve)
 		b.state.Hold(w.id, r.N, expires)
 		final.Reservation = Reservation{ID: w.id, Policy: r.Policy, Key: r.Key, Permits: r.N, Expires: expires}
 		w.must = true
@@ -262,6 +265,15 @@ func (b *bucket) take(w *waiter, after *answers) {
 	final.Decision = b.decision(r, result)
 	w.generation = b.generation
 	b.pass(w, final, after)
+}
+
+// until is when a reservation ends here that ends at a time at other keys: then, unless their clock is another one.
+func (b *bucket) until(expires int64, expiry time.Duration) int64 {
+	own := b.state.Time() + int64(expiry)
+	if expires-own > int64(store.MostAhead) {
+		return own
+	}
+	return max(expires, own)
 }
 
 // pass answers a request that was carried out in memory as soon as that is durable.

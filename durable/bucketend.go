@@ -69,7 +69,7 @@ func (b *bucket) cancel(w *waiter) {
 	if w.stage != stageAnswered {
 		now := time.Now()
 		if b.state != nil {
-			_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+			b.bring(now)
 		}
 		b.withdraw(w, Canceled, &after)
 		if b.state != nil {
@@ -87,7 +87,7 @@ func (b *bucket) revoke(w *waiter) {
 	b.mu.Lock()
 	var after answers
 	now := time.Now()
-	_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+	b.bring(now)
 	b.undo(w)
 	b.granted -= w.request.N
 	b.stale = true
@@ -108,7 +108,7 @@ func (b *bucket) tick() {
 	if b.ended == 0 {
 		now := time.Now()
 		if b.state != nil {
-			_, _ = b.state.Advance(b.owner.unix(now), b.state.Limit())
+			b.bring(now)
 		}
 		b.expire(now, &after)
 		if again := b.inForce.again; !again.IsZero() && !now.Before(again) {
@@ -134,13 +134,12 @@ func (b *bucket) arm() {
 		now := time.Now()
 		turn := b.retryAt
 		if !b.paused(now) {
-			at := b.owner.unix(now)
-			_, _ = b.state.Advance(at, b.state.Limit()) // what it answers counts from then on
+			b.bring(now) // what it answers counts from then on
 			wait := b.state.Peek(front.Permits).RetryAfter
 			if expiry := b.state.UntilExpiry(); expiry > 0 && (wait == 0 || expiry < wait) {
 				wait = expiry // of a reservation, which gives back its permits, or its place
 			}
-			turn = now.Add(wait + time.Duration(b.state.Time()-at)) // which may be of a clock that was ahead
+			turn = now.Add(wait)
 		}
 		if at.IsZero() || turn.Before(at) {
 			at = turn
@@ -177,7 +176,7 @@ func (b *bucket) settled(s *settlement) (found bool) {
 	if b.state == nil {
 		return false
 	}
-	_, _ = b.state.Advance(b.unix(), b.state.Limit())
+	b.bring(time.Now())
 	if r := &s.reservation; s.cancel {
 		found = b.state.Cancel(r.ID, r.Expires)
 	} else {

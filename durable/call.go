@@ -133,6 +133,7 @@ func failed(err error) Result { return Result{Outcome: Unavailable, Err: err} }
 // durable before it is answered too, but for what [store.Store.Return] gives back: if it is lost, that is on the side of the
 // limit, as is what a call that has failed gives back of its other charges.
 func (o *Owner) Call(ctx context.Context, c *Call) Result {
+	mustContext(ctx)
 	if err := c.check(); err != nil {
 		return failed(err)
 	}
@@ -218,14 +219,14 @@ func (s *step) look(now time.Time, result *Result, after *answers) error {
 		p := &s.parts[i]
 		b, charge := p.bucket, p.charge
 		if b.state == nil {
-			fresh, err := store.NewRecord(charge.Limit, s.owner.unix(now))
+			fresh, err := store.NewRecord(charge.Limit, s.owner.unix(now, charge.Limit.Algorithm))
 			if err != nil {
 				return err //nolint:wrapcheck // it names what is wrong
 			}
 			s.answer(p, result, fresh, b)
 			continue
 		}
-		_, _ = b.state.Advance(s.owner.unix(now), b.state.Limit())
+		b.bring(now)
 		b.expire(now, after)
 		b.serve(now, after)
 		as, err := b.state.As(charge.Limit)

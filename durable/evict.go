@@ -106,14 +106,14 @@ func (b *bucket) drawToLeave() (writes []Write, ok bool) {
 	if !asked || b.writing.Len() > 0 || b.queue.Len() > 0 || len(b.trail) > 0 || len(b.inForce.voids) > 0 {
 		return nil, false
 	}
-	_, _ = b.state.Advance(b.owner.unix(time.Now()), b.state.Limit())
+	b.bring(time.Now())
 	switch {
 	case b.revision > 0 && b.state.Fresh():
 		writes = []Write{{Name: b.name, Revision: b.revision}}
 	case b.exact():
 		return nil, true
 	default:
-		writes = []Write{{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision}}
+		writes = []Write{{Name: b.name, Value: encodeRecord(b.name, b.state, 0), Revision: b.revision}}
 	}
 	b.ahead, b.next = ahead{}, 0
 	b.inForce.drawn, b.inForce.erases = 0, writes[0].Value == nil

@@ -3,4 +3,4 @@ package durable
 import "time"
 
 // SetClock sets the clock of an owner ahead.
-func SetClock(o *Owner, ahead time.Duration) { o.wall += int64(ahead) }
+func SetClock(o *Owner, ahead time.Duration) { o.time.unix += int64(ahead) }

@@ -1,6 +1,7 @@
 package durable_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -59,14 +60,17 @@ func TestMeteredAPI(t *testing.T) {
 	}
 }
 
-// TestMeteredAPIOfTheProcess reads the environment itself, with nobody to warn, and bounds what a warning repeats.
+// TestMeteredAPIOfTheProcess reads the environment only where it is asked to, and bounds what a warning repeats.
 func TestMeteredAPIOfTheProcess(t *testing.T) {
 	t.Setenv(durable.BurstVariable, "12")
 	t.Setenv(durable.PerMinuteVariable, strings.Repeat("9", 1000))
-	if l := durable.MeteredAPI(nil, nil); l.Burst != 12 || l.Rate != weir.PerMinute(8) {
+	if l := durable.MeteredAPI(nil, nil); l.Burst != 5 || l.Rate != weir.PerMinute(8) {
+		t.Errorf("nobody has asked for the environment: %v", l)
+	}
+	if l := durable.MeteredAPI(os.Getenv, nil); l.Burst != 12 || l.Rate != weir.PerMinute(8) {
 		t.Errorf("%v", l)
 	}
-	durable.MeteredAPI(nil, func(text string) {
+	durable.MeteredAPI(os.Getenv, func(text string) {
 		if len(text) > 250 {
 			t.Errorf("a warning of %d bytes", len(text))
 		}

@@ -21,6 +21,9 @@ type Peer interface {
 	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
 	// Call makes a call of the owner, as [Owner.Call] does. One that asks for permits is withdrawn if ctx ends.
 	Call(ctx context.Context, c *Call) Result
+	// Time is the latest time of the limits that the owner has told, in Unix nanoseconds, and when it was heard. That is the zero
+	// time if it has told none.
+	Time() (unix int64, heard time.Time)
 	// Done is closed when the connection has ended: nothing can be asked any more.
 	Done() <-chan struct{}
 	// Close ends the connection. Whoever waits is answered Unavailable.
@@ -64,6 +67,7 @@ type Node struct {
 	peer    Peer   // if another one is, and it can be reached
 	address string
 	epoch   int64
+	heard   told          // the time of the limits, as of the last owner that was heard of
 	changed chan struct{} // closed when any of these changes
 	closed  bool
 	lost    time.Time     // since when there is no owner that can be reached, zero if there is one
@@ -120,7 +124,11 @@ func (n *Node) campaign() {
 			pause(n.ctx, retryCampaign)
 			continue
 		}
-		owner, err := NewOwner(term, n.options.Owner)
+		n.mu.Lock()
+		n.hear(n.peer)
+		heard := n.heard
+		n.mu.Unlock()
+		owner, err := newOwner(term, n.options.Owner, heard)
 		if err != nil { // was checked by nobody yet
 			n.warn("the options of the owner are wrong", err)
 			_ = term.Resign(n.ctx)
@@ -135,7 +143,7 @@ func (n *Node) campaign() {
 		case <-term.Done():
 		case <-n.ctx.Done():
 		}
-		n.set(func() { n.owner = nil })
+		n.set(func() { n.owner, n.heard = nil, owner.time })
 		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 		if err := owner.Stop(ctx); err != nil && n.ctx.Err() != nil {
 			n.warn("the limits could not be handed over", err)
@@ -198,7 +206,10 @@ func (n *Node) follow(watch <-chan Ownership) {
 
 func (n *Node) dropPeer() {
 	var old Peer
-	n.set(func() { old, n.peer = n.peer, nil })
+	n.set(func() {
+		n.hear(n.peer)
+		old, n.peer = n.peer, nil
+	})
 	if old == nil {
 		return
 	}
@@ -333,8 +344,10 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 	return n.owner, n.peer, n.changed, n.closed
 }
 
-// Acquire asks for permits and waits for the answer, whoever the owner is. A request whose context ends is withdrawn.
+// Acquire asks for permits and waits for the answer, whoever the owner is. A request whose context ends is withdrawn. A nil ctx
+// panics.
 func (n *Node) Acquire(ctx context.Context, r Request) Answer {
+	mustContext(ctx)
 	if r.Wait < 0 || r.Wait > MaxWait { // which the owner would not see, as the time that passes until it is asked is taken off
 		return refusedBy(&r, Unavailable, r.check())
 	}
@@ -423,8 +436,11 @@ func askOwner(ctx context.Context, owner *Owner, peer Peer, r Request) Answer {
 	cancel := peer.Enqueue(r, func(a Answer) { got <- a })
 	select {
 	case a := <-got:
-		if a.Outcome == Unavailable && a.Err == nil {
+		switch {
+		case a.Outcome == Unavailable && a.Err == nil:
 			a.Err = errOwnerGone
+		case a.Outcome == Canceled && ctx.Err() == nil: // it is the owner that goes
+			return refusedBy(&r, Stopping, nil)
 		}
 		return a
 	case <-ctx.Done():

@@ -45,6 +45,11 @@ func (p *pipe) Receive() ([]byte, error) {
 	case m := <-p.in:
 		return m, nil
 	case <-p.done:
+	}
+	select {
+	case m := <-p.in: // was sent before
+		return m, nil
+	default:
 		return nil, io.EOF
 	}
 }
@@ -79,7 +84,10 @@ func newCluster(t *testing.T, names []string, o durable.NodeOptions) *cluster {
 			node := c.nodes[address]
 			c.pipes = append(c.pipes, mine)
 			c.mu.Unlock()
-			c.serving.Go(func() { _ = node.Serve(context.Background(), other) }) //nolint:contextcheck // it lasts until the pipe is closed
+			c.serving.Go(func() { //nolint:contextcheck // it lasts until the pipe is closed
+				_ = node.Serve(context.Background(), &halfPipe{pipe: other, left: make(chan struct{})})
+				_ = other.Close()
+			})
 			return durable.NewStreamPeer(mine), nil
 		}
 		node := must(durable.NewNode(o))

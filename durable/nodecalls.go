@@ -42,6 +42,7 @@ func (n *Node) Inspect(ctx context.Context, policy, key string, l weir.Limit) (w
 
 // Call makes a call of the owner, whoever that is: see [Owner.Call].
 func (n *Node) Call(ctx context.Context, c *Call) Result {
+	mustContext(ctx)
 	deadline := time.Now().Add(c.Wait)
 	for {
 		r := n.call(ctx, c)
@@ -78,6 +79,9 @@ func (n *Node) call(ctx context.Context, c *Call) (r Result) {
 			r = owner.Call(ctx, asked)
 		} else {
 			r = peer.Call(ctx, asked)
+		}
+		if r.Outcome == Canceled && ctx.Err() == nil { // it is the owner that goes
+			r = refusedAll(c, Stopping)
 		}
 		switch c.Kind {
 		case CallTake:

@@ -32,8 +32,11 @@ type OwnerOptions struct {
 	// that have had all their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default:
 	// 1 min.
 	Sweep time.Duration
-	// Logger is told what happens to the term, and, at most once a second, that a write has failed. Default: nil, silent.
+	// Logger is told what happens to the term, that clocks were wrong, and, at most once a second, that a write has failed.
+	// Default: nil, silent.
 	Logger *slog.Logger
+	// Clock replaces the wall clock: its Now is in Unix nanoseconds. Its AfterFunc is not used. Default: nil.
+	Clock weir.Clock
 }
 
 // Owner grants permits, for as long as its term lasts. What it grants is durable before it is answered, and so survives every
@@ -52,7 +55,7 @@ type Owner struct {
 	options OwnerOptions
 	term    Term
 	began   time.Time
-	wall    int64           // the same in Unix nanoseconds
+	time    told            // by which permits are counted
 	ctx     context.Context //nolint:containedctx // until the owner ends
 	end     context.CancelFunc
 	writing context.Context //nolint:containedctx // until nothing is written any more
@@ -65,6 +68,7 @@ type Owner struct {
 	failing atomic.Int64 // since when no write has succeeded, after the term began; 0 if the last one has
 
 	counts counts
+	clocks clockWatch
 	calls  sync.WaitGroup // of several buckets, which leave none of them half done
 
 	mu      sync.RWMutex
@@ -108,7 +112,13 @@ func (o OwnerOptions) checked() (OwnerOptions, error) {
 
 // NewOwner answers the owner of a term. Stop must be called when it is not needed any more. The error is an
 // *[weir.OptionError].
-func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
+func NewOwner(t Term, o OwnerOptions) (*Owner, error) { return newOwner(t, o, told{}) }
+
+// newOwner is NewOwner for a time of the limits that is known, if it is.
+func newOwner(t Term, o OwnerOptions, known told) (*Owner, error) {
+	if t == nil {
+		return nil, &weir.OptionError{Option: "NewOwner.t", Value: "nil", Accepted: "a term"}
+	}
 	o, err := o.checked()
 	if err != nil {
 		return nil, err
@@ -118,7 +128,8 @@ func NewOwner(t Term, o OwnerOptions) (*Owner, error) {
 		options: o, term: t, began: time.Now(), ctx: ctx, end: end, asked: make(chan *bucket, 16*MostWrites),
 		buckets: make(map[string]*bucket),
 	}
-	own.wall = own.began.UnixNano()
+	own.time = known.orWall(own.wall(own.began), own.began)
+	own.watchClock(own.began)
 	own.writing, own.cut = context.WithCancel(context.Background())
 	for range o.Writers {
 		own.work.Go(own.write)
@@ -141,10 +152,6 @@ func (o *Owner) Epoch() int64 { return o.term.Epoch() }
 func (o *Owner) holds() bool { return o.holdsAt(time.Now()) }
 
 func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()) }
-
-// unix is a time by which states are kept: that of the wall when the term began, and what has passed since. A clock that is set
-// during the term neither mints permits nor keeps them from coming back.
-func (o *Owner) unix(now time.Time) int64 { return o.wall + int64(now.Sub(o.began)) }
 
 // Ticket is a request that waits.
 type Ticket struct {
@@ -225,8 +232,16 @@ func noBucket(r *Request, why Outcome) Answer {
 	return a
 }
 
-// Acquire asks for permits and waits for the answer. A request whose context ends is withdrawn.
+// mustContext refuses a nil context at the call, and not in another goroutine or once there is something to wait for.
+func mustContext(ctx context.Context) {
+	if ctx == nil {
+		panic("weir: durable: nil context")
+	}
+}
+
+// Acquire asks for permits and waits for the answer. A request whose context ends is withdrawn. A nil ctx panics.
 func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
+	mustContext(ctx)
 	if ctx.Err() != nil { // it loses even where permits are free
 		return ended(ctx, &r)
 	}
@@ -375,6 +390,7 @@ func (o *Owner) Stop(ctx context.Context) error {
 		o.work.Wait()
 		return nil
 	}
+	defer o.tellAhead()
 	o.calls.Wait()
 	o.end()
 	during, done := o.during(ctx)

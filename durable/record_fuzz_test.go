@@ -26,18 +26,21 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(encodeRecord(r, 0), int64(0))
+		f.Add(encodeRecord("name", r, 0)[sealSize:], int64(0))
 		r.Reserve("id", 2, time.Minute)
-		f.Add(encodeRecord(r, 3), int64(time.Second))
+		f.Add(encodeRecord("name", r, 3)[sealSize:], int64(time.Second))
 		if l.Algorithm != weir.AlgorithmConcurrency {
 			r.Take(1)
 			r.Debit(10)
 		}
-		f.Add(encodeRecord(r, maxRecordAhead), int64(time.Hour))
+		f.Add(encodeRecord("name", r, maxRecordAhead)[sealSize:], int64(time.Hour))
 	}
 	f.Add([]byte{}, int64(0))
 	f.Fuzz(func(t *testing.T, b []byte, after int64) {
-		state, ahead, err := decodeRecord(b)
+		if _, _, err := decodeRecord("name", b); err != nil && !errors.Is(err, errMalformed) && !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		state, ahead, err := decodeRecord("name", seal("name", append(make([]byte, sealSize), b...)))
 		if err != nil {
 			if !errors.Is(err, errMalformed) {
 				t.Fatal(err)
@@ -47,8 +50,8 @@ func FuzzRecord(f *testing.F) {
 		if ahead < 0 || ahead > maxRecordAhead {
 			t.Fatal(ahead)
 		}
-		again := encodeRecord(state, ahead)
-		if same, n, err := decodeRecord(again); err != nil || n != ahead || !bytes.Equal(encodeRecord(same, n), again) {
+		again := encodeRecord("name", state, ahead)
+		if same, n, err := decodeRecord("name", again); err != nil || n != ahead || !bytes.Equal(encodeRecord("name", same, n), again) {
 			t.Fatalf("%v: %x is not what %x was", err, again, b)
 		}
 		at := now + max(min(after, int64(1000*time.Hour)), -int64(1000*time.Hour))
@@ -71,7 +74,7 @@ func FuzzRecord(f *testing.F) {
 		if granted > left {
 			t.Fatalf("%d granted of %d", granted, left)
 		}
-		if _, _, err := decodeRecord(encodeRecord(state, 0)); err != nil && state.Limit().Algorithm != weir.AlgorithmConcurrency {
+		if _, _, err := decodeRecord("name", encodeRecord("name", state, 0)); err != nil && state.Limit().Algorithm != weir.AlgorithmConcurrency {
 			t.Fatal(err)
 		}
 	})

@@ -3,6 +3,7 @@ package durable
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -66,6 +67,16 @@ func (r *Request) check() error {
 // recordKey is what a record is kept under.
 func recordKey(policy, key string) string {
 	return string(appendRecordKey(make([]byte, 0, 4+len(policy)+len(key)), policy, key))
+}
+
+// recordPolicy is the policy of the key that a record is kept under.
+func recordPolicy(name string) string {
+	length, rest, _ := strings.Cut(name, ":")
+	n, err := strconv.Atoi(length)
+	if err != nil || n < 0 || n > len(rest) {
+		return name
+	}
+	return rest[:n]
 }
 
 func appendRecordKey(b []byte, policy, key string) []byte {

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,10 +11,13 @@ import (
 // Serve answers the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
 // Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
 func (n *Node) Serve(ctx context.Context, s Stream) error {
+	mustContext(ctx)
+	mustStream(s)
 	session := &session{node: n, asked: make(map[uint64]asked)}
 	session.out.init()
+	session.done.L = &session.mu
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	defer context.AfterFunc(n.ctx, func() { _ = s.Close() })() //nolint:contextcheck // it is that of the node
+	defer context.AfterFunc(n.ctx, func() { session.leave(s) })() //nolint:contextcheck // it is that of the node
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		_ = session.out.send(s)
@@ -21,6 +25,7 @@ func (n *Node) Serve(ctx context.Context, s Stream) error {
 		_ = s.Close()
 	})
 	ctx, end := context.WithCancel(ctx)
+	session.work.Go(func() { session.tell(ctx) })
 	err := session.receive(ctx, s)
 	end()
 	session.end()
@@ -40,6 +45,7 @@ type session struct {
 	mu          sync.Mutex
 	asked       map[uint64]asked // what can be withdrawn, nil once the session has ended
 	outstanding outstanding      // that has not been answered
+	done        sync.Cond        // everything has been answered, or the session has ended
 	early       []*early
 	draining    bool // early is somebody's
 }
@@ -64,6 +70,27 @@ func (a asked) withdraw() {
 		a.cancel()
 	}
 	a.ticket.Cancel()
+}
+
+// tell tells the peer the time of the limits, for as long as this node is the owner.
+func (s *session) tell(ctx context.Context) {
+	timer := time.NewTimer(tellEvery)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		owner, _, changed, closed := s.node.route()
+		if closed {
+			return
+		}
+		if owner != nil {
+			s.send(&Message{Kind: MessageTime, Time: owner.time.on(time.Now())})
+		}
+		timer.Reset(tellEvery)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 func (s *session) receive(ctx context.Context, stream Stream) error {
@@ -220,20 +247,63 @@ func (s *session) send(m *Message) {
 	s.out.put(b)
 }
 
-// leave notes that a request is being answered.
-func (s *session) leave(id uint64, weight int) {
+// leave ends the session because the node ends. The owner answers everybody Stopping: these answers, and the permits of those it
+// has granted a moment before, are sent first, within drainTime.
+func (s *session) leave(stream Stream) {
+	defer func() { _ = stream.Close() }()
+	late := time.AfterFunc(drainTime, func() { _ = stream.Close() })
+	defer late.Stop()
+	s.mu.Lock()
+	for s.outstanding.count > 0 && s.asked != nil {
+		s.done.Wait()
+	}
+	s.mu.Unlock()
+	s.out.flush()
+}
+
+// reply sends the answer to what was asked.
+func (s *session) reply(m *Message, weight int) {
+	b, _ := AppendMessage(nil, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outstanding.remove(weight)
-	if a := s.asked[id]; a.cancel != nil {
+	a := s.asked[m.ID]
+	if a.cancel != nil {
 		a.cancel()
 	}
-	delete(s.asked, id)
+	delete(s.asked, m.ID)
+	if !a.withdrawn && m.again() {
+		b, _ = AppendMessage(nil, m)
+	}
+	s.out.put(b)
+	if s.outstanding.count == 0 {
+		s.done.Broadcast()
+	}
+}
+
+// again makes an answer that the caller has gone one that the next owner can be asked, and reports whether it was such an answer.
+// It is for what the peer has not withdrawn: then it is the session that ends, and the caller may still be there.
+func (m *Message) again() bool {
+	switch {
+	case m.Kind == MessageAnswer && m.Answer.Outcome == Canceled:
+		m.Answer.Outcome, m.Answer.Decision.Reason = Stopping, reasons[Stopping]
+	case m.Kind == MessageAnswer && errors.Is(m.Answer.Err, context.Canceled):
+		m.Answer.Err = errOwnerGone
+	case m.Kind == MessageResult && m.Result.Outcome == Canceled:
+		m.Result.Outcome = Stopping
+		for i := range m.Result.Decisions {
+			m.Result.Decisions[i].Reason = reasons[Stopping]
+		}
+	case m.Kind == MessageResult && errors.Is(m.Result.Err, context.Canceled):
+		m.Result.Err = errOwnerGone
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *session) answer(id uint64, weight int, a Answer) {
-	s.leave(id, weight)
-	s.send(&Message{Kind: MessageAnswer, ID: id, Answer: a})
+	s.reply(&Message{Kind: MessageAnswer, ID: id, Answer: a}, weight)
 }
 
 // withdraw withdraws what was asked.
@@ -244,12 +314,14 @@ func (s *session) withdraw(id uint64) {
 		a.withdrawn = true
 		s.asked[id] = a
 	}
-	if a.early != nil {
-		delete(s.asked, id) // so that it is answered once
+	e := a.early
+	if e != nil {
+		a.early = nil // so that it is answered once
+		s.asked[id] = a
 	}
 	s.mu.Unlock()
-	if a.early != nil {
-		s.answer(id, a.early.weight, refusedBy(&a.early.request, Canceled, nil))
+	if e != nil {
+		s.answer(id, e.weight, refusedBy(&e.request, Canceled, nil))
 		return
 	}
 	a.withdraw()
@@ -298,8 +370,7 @@ func (s *session) call(ctx context.Context, m *Message, weight int) {
 	if owner := s.node.elected(ctx); owner != nil {
 		r = owner.Call(ctx, m.Call)
 	}
-	s.leave(m.ID, weight)
-	s.send(&Message{Kind: MessageResult, ID: m.ID, Result: &r})
+	s.reply(&Message{Kind: MessageResult, ID: m.ID, Result: &r}, weight)
 }
 
 // end withdraws what waits.
@@ -307,6 +378,7 @@ func (s *session) end() {
 	s.mu.Lock()
 	all := s.asked
 	s.asked = nil
+	s.done.Broadcast()
 	s.mu.Unlock()
 	for _, a := range all {
 		a.withdraw()

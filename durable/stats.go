@@ -29,6 +29,9 @@ type OwnerStats struct {
 	Writes       int64 `json:"writes"`
 	Records      int64 `json:"records"`
 	FailedWrites int64 `json:"failed_writes"`
+	// Rewound is how many records were read that a clock had written which was ahead by more than [store.MostAhead]: they went on
+	// from then, with what was taken.
+	Rewound int64 `json:"rewound"`
 }
 
 // RefusedStats count requests by the [Outcome] that was not Granted.
@@ -62,6 +65,7 @@ type NodeStats struct {
 type counts struct {
 	answered                [outcomes]tally.Tally
 	writes, records, failed atomic.Int64
+	rewound                 atomic.Int64
 }
 
 // count counts an answer to a request for permits; others have no counts.
@@ -76,7 +80,7 @@ func (o *Owner) Stats() OwnerStats {
 	c := &o.counts
 	s := OwnerStats{
 		Epoch: o.term.Epoch(), Granted: c.answered[Granted].Sum(), Writes: c.writes.Load(), Records: c.records.Load(),
-		FailedWrites: c.failed.Load(),
+		FailedWrites: c.failed.Load(), Rewound: c.rewound.Load(),
 		Refused: RefusedStats{
 			Refused: c.answered[Refused].Sum(), Never: c.answered[Never].Sum(), QueueFull: c.answered[QueueFull].Sum(),
 			Expired: c.answered[Expired].Sum(), Canceled: c.answered[Canceled].Sum(), Stopping: c.answered[Stopping].Sum(),
@@ -105,6 +109,7 @@ func (s OwnerStats) plus(t OwnerStats) OwnerStats {
 	s.Writes += t.Writes
 	s.Records += t.Records
 	s.FailedWrites += t.FailedWrites
+	s.Rewound += t.Rewound
 	r, u := &s.Refused, &t.Refused
 	r.Refused += u.Refused
 	r.Never += u.Never

@@ -81,18 +81,19 @@ func (s *step) retime(result *Result) {
 	if result.ID == "" {
 		return
 	}
-	at := s.owner.unix(time.Now())
+	now := time.Now()
 	for i := range s.parts { // their time may be of a clock that was ahead
 		b := s.parts[i].bucket
 		b.mu.Lock()
-		at = max(at, b.state.Time())
+		at := max(s.owner.unix(now, b.state.Limit().Algorithm), b.state.Time())
+		result.Expires = max(result.Expires, at+int64(s.call.Expiry))
 		b.mu.Unlock()
 	}
-	result.Expires = at + int64(s.call.Expiry)
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.bucket.mu.Lock()
-		p.bucket.state.Retime(result.ID, p.waiter.final.Reservation.Expires, result.Expires)
+		until := p.bucket.until(result.Expires, s.call.Expiry)
+		p.bucket.state.Retime(result.ID, p.waiter.final.Reservation.Expires, until)
 		if p.bucket.ended == 0 {
 			p.bucket.ask()
 			p.bucket.arm()

@@ -22,11 +22,17 @@ type Store struct {
 
 var _ store.Queued = (*Store)(nil)
 
-// NewStore answers the limits of the cluster of a node as a store. Closing it does not close the node.
-func NewStore(n *Node) *Store { return &Store{node: n} }
+// NewStore returns the limits of the cluster of a node as a store. Closing it does not close the node. A nil n panics.
+func NewStore(n *Node) *Store {
+	if n == nil {
+		panic("weir: durable: NewStore: nil node")
+	}
+	return &Store{node: n}
+}
 
 // begin answers why a call cannot be made. What is wrong with it comes first, then its context.
 func (s *Store) begin(ctx context.Context, misuse error) error {
+	mustContext(ctx)
 	switch {
 	case misuse != nil:
 		return misuse

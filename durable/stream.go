@@ -76,6 +76,7 @@ type StreamPeer struct {
 	last   uint64
 	asked  map[uint64]asking
 	closed error
+	time   told
 
 	outstanding outstanding
 }
@@ -97,8 +98,17 @@ func (a asking) unavailable(err error) {
 
 var _ Peer = (*StreamPeer)(nil)
 
-// NewStreamPeer answers the peer at the other end of a stream, which is closed with it.
+// mustStream refuses a nil stream at the call: another goroutine would use it.
+func mustStream(s Stream) {
+	if s == nil {
+		panic("weir: durable: nil stream")
+	}
+}
+
+// NewStreamPeer returns the peer at the other end of a stream, which is closed with it. A nil s
+// panics.
 func NewStreamPeer(s Stream) *StreamPeer {
+	mustStream(s)
 	p := &StreamPeer{stream: s, done: make(chan struct{}), asked: make(map[uint64]asking)}
 	p.out.init()
 	p.work.Go(func() { p.fail(p.out.send(s)) })
@@ -115,6 +125,10 @@ func (p *StreamPeer) receive() error {
 		m, err := ParseMessage(b)
 		if err != nil {
 			return err
+		}
+		if m.Kind == MessageTime {
+			p.hear(told{m.Time, time.Now()})
+			continue
 		}
 		if m.Kind != MessageAnswer && m.Kind != MessageResult {
 			return errMessage
@@ -137,6 +151,22 @@ func (p *StreamPeer) receive() error {
 			return errMessage
 		}
 	}
+}
+
+// hear takes in what the time is, unless it has been on its way for longer than what was heard before.
+func (p *StreamPeer) hear(t told) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.time.at.IsZero() || p.time.on(t.at) < t.unix {
+		p.time = t
+	}
+}
+
+// Time implements [Peer].
+func (p *StreamPeer) Time() (unix int64, heard time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.time.unix, p.time.at
 }
 
 // fail ends the peer: whoever waits is told.
@@ -311,6 +341,15 @@ func (o *outbox) put(b []byte) {
 		o.queue = append(o.queue, b)
 		o.unsent += len(b)
 		o.ready.Signal()
+	}
+}
+
+// flush waits until everything has been sent that was put in.
+func (o *outbox) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.unsent > 0 && !o.closed {
+		o.sent.Wait()
 	}
 }
 

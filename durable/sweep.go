@@ -84,11 +84,15 @@ func (o *Owner) erase(writes []Write) error {
 
 // deletable tells whether a record can be deleted by itself. That of a key in memory is deleted by its bucket.
 func (o *Owner) deletable(r *Named) bool {
-	state, ahead, err := decodeRecord(r.Value)
+	state, ahead, err := decodeRecord(r.Name, r.Value)
 	if err != nil {
 		return false // whoever asks for the key is told
 	}
-	for _, at := range [...]int64{o.wall, o.unix(time.Now().Add(-sweepMargin))} {
+	before, a := time.Now().Add(-sweepMargin), state.Limit().Algorithm
+	if before.Before(o.began) {
+		before = o.began
+	}
+	for _, at := range o.since(before, a) {
 		if _, err := state.Advance(at, state.Limit()); err != nil {
 			return false
 		}
@@ -106,7 +110,7 @@ func (o *Owner) deletable(r *Named) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lastUsed() < o.unix(time.Now().Add(-sweepMargin)) {
+	if b.lastUsed() < o.unix(before, a) {
 		b.askToLeave()
 	}
 	return false

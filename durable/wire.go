@@ -30,11 +30,16 @@ const (
 	MessageCall
 	// MessageResult answers MessageCall.
 	MessageResult
+	// MessageTime says what the time of the limits is. It belongs to no request.
+	MessageTime
 
 	messageKinds
 )
 
 const messageVersion = 1
+
+// mostTime bounds the times that nodes tell each other.
+const mostTime = 1 << 62
 
 const (
 	// MostMessageBytes is how long a message can be, which is that of some results. Others are shorter.
@@ -74,6 +79,8 @@ type Message struct {
 	// travel without the names that they have in common with the call.
 	Call   *Call
 	Result *Result
+	// Time is that of MessageTime, in Unix nanoseconds.
+	Time int64
 }
 
 var errMessage = errors.New("weir: not a message of this version between nodes")
@@ -104,6 +111,8 @@ func AppendMessage(b []byte, m *Message) ([]byte, error) {
 		return appendCall(b, m.Call)
 	case MessageResult:
 		b = appendResult(b, m.Result)
+	case MessageTime:
+		b = appendNumbers(b, m.Time)
 	}
 	return b, nil
 }
@@ -162,6 +171,11 @@ func ParseMessage(b []byte) (m Message, err error) {
 		m.Call = d.call()
 	case MessageResult:
 		m.Result = d.result()
+	case MessageTime:
+		m.Time = d.signed()
+		if m.Time < -mostTime || m.Time > mostTime {
+			d.fail()
+		}
 	case MessageWithdraw:
 	}
 	if d.failed || len(d.rest) > 0 {

@@ -38,7 +38,7 @@ func (o *Owner) load(b *bucket) {
 		var state *store.Record
 		ahead := int64(0)
 		if revision != 0 { // otherwise nobody has ever asked for the key: its limit is not known yet
-			state, ahead, err = o.recovered(value)
+			state, ahead, err = o.recovered(b.name, value)
 		}
 		if err != nil {
 			err = fmt.Errorf("the record %.80q: %w", b.name, err)
@@ -51,13 +51,18 @@ func (o *Owner) load(b *bucket) {
 // recovered is the state that a record stands for, and how many permits it is ahead: what may have been granted since it was
 // written is taken for granted at the latest moment at which it can have been, which is when this term began. For records of
 // this term it is the moment at which they were written, so whatever is dropped from memory must not be ahead.
-func (o *Owner) recovered(value []byte) (state *store.Record, ahead int64, err error) {
-	state, ahead, err = decodeRecord(value)
+func (o *Owner) recovered(name string, value []byte) (state *store.Record, ahead int64, err error) {
+	state, ahead, err = decodeRecord(name, value)
 	if err != nil {
 		return nil, 0, err
 	}
-	burn := ahead
-	for _, at := range [...]int64{o.wall, o.unix(time.Now())} {
+	burn, now := ahead, time.Now()
+	o.watchClock(now)
+	times := o.since(now, state.Limit().Algorithm)
+	if by := time.Duration(state.Time() - times[0]); by > store.MostAhead {
+		o.wasAhead(name, by)
+	}
+	for _, at := range times {
 		if _, err = state.Advance(at, state.Limit()); err != nil {
 			return nil, 0, fmt.Errorf("%w: %w", errMalformed, err)
 		}
@@ -137,6 +142,7 @@ func (o *Owner) writeAll(all []drawn) {
 		}
 	}
 	begun := time.Now()
+	o.watchClock(begun)
 	revision, err := o.store(ctx, writes)
 	if errors.Is(err, ErrConflict) {
 		if len(all) > 1 {
@@ -235,7 +241,7 @@ func (b *bucket) draw(reserve int64) []Write {
 	b.next = b.ahead.choose(time.Now(), b.covered, b.writing.Permits(), most)
 	b.inForce.drawn, b.inForce.erases = b.next, false
 	b.busy, b.stale = true, false
-	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, b.next), Revision: b.revision}}
+	writes := []Write{{Name: b.name, Value: encodeRecord(b.name, b.state, b.next), Revision: b.revision}}
 	for _, a := range trail {
 		writes = append(writes, a.write())
 	}
@@ -355,7 +361,7 @@ func (b *bucket) settling() []Write {
 	if b.state == nil || b.loading || b.exact() {
 		return nil
 	}
-	writes := []Write{{Name: b.name, Value: encodeRecord(b.state, 0), Revision: b.revision}}
+	writes := []Write{{Name: b.name, Value: encodeRecord(b.name, b.state, 0), Revision: b.revision}}
 	for _, name := range b.inForce.voids[:min(len(b.inForce.voids), MostWrites-1)] {
 		writes = append(writes, Write{Name: name, Revision: -1})
 	}

@@ -49,6 +49,11 @@ type NotSentError struct {
 // Error says what was not sent, and why.
 func (e *NotSentError) Error() string { return "weir: " + e.Method + " was not sent: " + e.why() }
 
+// Unwrap returns a [*weir.RefusedError] with the decision.
+func (e *NotSentError) Unwrap() error {
+	return &weir.RefusedError{Decision: e.Decision, Permits: e.Cost}
+}
+
 func (e *NotSentError) why() string {
 	if e.Held {
 		return "the server has asked to hold back" + comeBack(&e.Decision)
@@ -245,9 +250,10 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 	switch {
 	case err == nil && l.Allowed():
 		return l, nil
-	case err == nil && l.Err() != nil:
-		return l, status.Error(codes.Internal, l.Err().Error())
-	case err == nil:
+	case err == nil, errors.Is(err, weir.ErrRefused):
+		if l.Decision().Reason == weir.ReasonInvalid {
+			return l, status.Error(codes.Internal, l.Err().Error())
+		}
 		return l, c.notSent(out, l.Decision(), cost, false)
 	case ctx.Err() != nil:
 		return l, gone(ctx)

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -86,7 +87,10 @@ func (s *Server) acquire(
 	} else {
 		l, err = s.o.Limiter.Acquire(bounded, cost)
 	}
-	if err == nil || ctx.Err() != nil || bounded.Err() == nil {
+	switch {
+	case errors.Is(err, weir.ErrRefused):
+		return l, l.Decision(), nil
+	case err == nil || ctx.Err() != nil || bounded.Err() == nil:
 		return l, l.Decision(), err
 	}
 	// MaxWait is over, and the client is still there.
@@ -131,7 +135,9 @@ func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *h
 		s.o.Engine.Take(&c.Request, v)
 	} else {
 		bounded, cancel := waiting(ctx, wait)
-		err = s.o.Engine.Wait(bounded, &c.Request, v)
+		if err = s.o.Engine.Wait(bounded, &c.Request, v); errors.Is(err, weir.ErrRefused) {
+			err = nil // the verdict says so
+		}
 		cancel()
 	}
 	switch {
@@ -155,9 +161,9 @@ func (s *Server) byEngine(ctx context.Context, c *Call, wait time.Duration, h *h
 // refusalOf is what a verdict says of a call that it refuses.
 func refusalOf(c *Call, v *policy.Verdict) *Refusal {
 	r := &Refusal{Call: c, Decision: v.Decision(), Cost: max(c.Cost, 1)}
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		r.Cost = v.Parts[v.Binding].Cost
-		r.Key = string(v.Parts[v.Binding].Key)
+	if p, ok := v.BindingPart(); ok {
+		r.Cost = p.Cost
+		r.Key = string(p.Key)
 	}
 	r.Decision.Allowed = false
 	for i := range v.Parts {

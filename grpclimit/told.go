@@ -116,8 +116,8 @@ func (t *told) parts(v *policy.Verdict) []part {
 		}
 		parts = append(parts, part{named{quotaOf(p), d.Policy}, d.Remaining, d.ResetAfter})
 	}
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		add(&v.Parts[v.Binding])
+	if p, ok := v.BindingPart(); ok {
+		add(p)
 	}
 	for i := range v.Parts {
 		if p := &v.Parts[i]; i != v.Binding && (!p.Unasked || !p.Decision.Allowed) {
@@ -127,25 +127,13 @@ func (t *told) parts(v *policy.Verdict) []part {
 	return parts
 }
 
-// quotaOf is the quota of a limit of a policy: with its window if the limit that was applied is that of the policy, and not
-// one of a tier or of a key.
+// quotaOf is the quota of the limit that was applied.
 func quotaOf(p *policy.Part) quota {
-	q := quota{permits: p.Decision.Limit, unit: httplimit.Requests}
-	if p.Policy == nil || p.Limit < 0 || p.Limit >= len(p.Policy.Limits) {
-		return q
-	}
-	switch l := p.Policy.Limits[p.Limit].Limit; l.Algorithm {
-	case weir.AlgorithmConcurrency:
+	q, limit := quota{permits: p.Decision.Limit, unit: httplimit.Requests}, p.Applied()
+	if limit.Algorithm == weir.AlgorithmConcurrency {
 		q.unit = httplimit.ConcurrentRequests
-	case weir.AlgorithmTokenBucket:
-		if burst := max(l.Burst, 0); (burst == q.permits || burst == 0 && l.Rate.Permits == q.permits) && l.Rate.Permits > 0 {
-			q.window = time.Duration(float64(l.Rate.Period) / float64(l.Rate.Permits) * float64(q.permits))
-		}
-	default:
-		if l.Rate.Permits == q.permits {
-			q.window = l.Rate.Period
-		}
 	}
+	_, q.window = limit.Quota()
 	return q
 }
 

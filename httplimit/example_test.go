@@ -426,7 +426,7 @@ func ExampleNewTransport() {
 	// 0 refused
 }
 
-// meteredClient calls an API that is paid for: bursts of 5, 8 a minute, or what GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE say.
+// meteredClient calls an API that is paid for: bursts of 5, 8 a minute.
 func meteredClient() (*http.Client, error) {
 	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{})
 	if err != nil {

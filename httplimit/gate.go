@@ -164,7 +164,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 func (g *Gate) describe(to *policy.Request, r *http.Request, cost int64) {
 	o := &g.options
 	to.Protocol, to.Method, to.Host = "http", r.Method, r.Host
-	to.Path, to.Query = r.URL.Path, r.URL.RawQuery
+	to.Path, to.RawPath, to.Query = r.URL.Path, r.URL.RawPath, r.URL.RawQuery
 	to.Header = r.Header
 	to.Route = r.Pattern
 	switch {
@@ -193,10 +193,14 @@ func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
 			ctx, cancel = context.WithTimeout(ctx, o.MaxWait)
 			defer cancel()
 		}
+		wait := o.Engine.Wait
 		if o.Reserve {
-			return o.Engine.WaitReserve(ctx, &p.request, &p.verdict)
+			wait = o.Engine.WaitReserve
 		}
-		return o.Engine.Wait(ctx, &p.request, &p.verdict)
+		if err := wait(ctx, &p.request, &p.verdict); err != nil && !errors.Is(err, weir.ErrRefused) {
+			return err
+		}
+		return nil
 	case o.Reserve:
 		o.Engine.Reserve(&p.request, &p.verdict)
 	default:
@@ -212,7 +216,8 @@ func (g *Gate) decide(ctx context.Context, p *pass, cost int64) error {
 func (g *Gate) end(p *pass) {
 	p.verdict.Release()
 	r := &p.request
-	r.Method, r.Host, r.Path, r.Query, r.Route, r.Header, r.Attributes, r.Context = "", "", "", "", "", nil, nil, nil
+	r.Method, r.Host, r.Path, r.RawPath, r.Query, r.Route = "", "", "", "", "", ""
+	r.Header, r.Attributes, r.Context = nil, nil, nil
 	g.passes.Put(p)
 }
 

@@ -509,7 +509,7 @@ func TestMiddlewareToldLimitIsThatOfTheTier(t *testing.T) {
 	})
 	h := gate(t, httplimit.GateOptions{Engine: e, Units: map[string]httplimit.Unit{"plan": "credits"}}).Handler(ok)
 	for plan, want := range map[string]string{
-		"": `"plan";q=10;qu="credits";w=60`, "gold": `"plan";q=500;qu="credits";w=3600`, "a": `"plan";q=70;qu="credits"`,
+		"": `"plan";q=10;qu="credits";w=60`, "gold": `"plan";q=500;qu="credits";w=3600`, "a": `"plan";q=70;qu="credits";w=3600`,
 	} {
 		r := request(http.MethodGet, "/")
 		r.Header.Set("X-Plan", plan)

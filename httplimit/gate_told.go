@@ -1,11 +1,9 @@
 package httplimit
 
 import (
-	"math/bits"
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
@@ -21,11 +19,12 @@ type toldTexts struct {
 	items map[quotaKey]*policyItem
 }
 
-// quotaKey is a limit of a policy under which so much is granted; of tiers and keys that is not always the same.
+// quotaKey is a limit of a policy as it was applied to a key, and how much it allowed.
 type quotaKey struct {
-	policy *policy.Policy
-	limit  int
-	quota  int64
+	policy  *policy.Policy
+	limit   int
+	quota   int64
+	applied weir.Limit
 }
 
 // recentTexts are texts that one pass has used before: in them it finds most without touching what all passes share.
@@ -38,7 +37,7 @@ type recentTexts [16]struct {
 const mostTexts = 4096
 
 func (g *Gate) text(p *pass, part *policy.Part) *policyItem {
-	key := quotaKey{part.Policy, part.Limit, part.Decision.Limit}
+	key := quotaKey{part.Policy, part.Limit, part.Decision.Limit, part.Applied()}
 	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(part.Policy.Name))*7)%uint64(len(p.recent))]
 	if slot.item == nil || slot.key != key {
 		slot.key, slot.item = key, g.texts.find(key, part, g.options.Engine.Set(), g.options.Units)
@@ -66,92 +65,12 @@ func toldPolicy(part *policy.Part, units map[string]Unit) Policy {
 	if p.Unit == "" {
 		p.Unit = Requests
 	}
-	if part.Limit >= len(part.Policy.Limits) {
-		return p
-	}
-	limit := part.Policy.Limits[part.Limit].Limit
+	limit := part.Applied()
 	if limit.Algorithm == weir.AlgorithmConcurrency {
 		p.Unit = ConcurrentRequests
-		return p
 	}
-	p.Window = windowOfQuota(part, p.Quota)
+	_, p.Window = limit.Quota()
 	return p
-}
-
-// windowOfQuota is the window of the limit of a policy, one of its tiers or of its keys, that grants quota; 0 if several
-// do, with different windows.
-func windowOfQuota(part *policy.Part, quota int64) (window time.Duration) {
-	if granted, w := quotaOf(part.Policy.Limits[part.Limit].Limit); granted == quota {
-		return w
-	}
-	for _, all := range [...]map[string][]policy.Limit{part.Policy.Tiers, part.Policy.Keys} {
-		for _, limits := range all {
-			if part.Limit >= len(limits) {
-				continue
-			}
-			granted, w := quotaOf(limits[part.Limit].Limit)
-			if granted != quota {
-				continue
-			}
-			if window != 0 && window != w {
-				return 0
-			}
-			window = w
-		}
-	}
-	return window
-}
-
-// quotaOf is what a limit grants in which window.
-func quotaOf(l weir.Limit) (permits int64, window time.Duration) {
-	switch l.Algorithm {
-	case weir.AlgorithmTokenBucket:
-		if permits = l.Burst; permits == 0 {
-			permits = l.Rate.Permits
-		}
-		return permits, refillTime(permits, l.Rate)
-	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
-		return l.Rate.Permits, l.Rate.Period
-	case weir.AlgorithmCalendarWindow:
-		return l.Burst, calendarWindow(l.Calendar)
-	default:
-		return 0, 0
-	}
-}
-
-// calendarWindow is how long a window of a calendar is, 0 if they are not all alike.
-func calendarWindow(c weir.Calendar) time.Duration {
-	utc := c.Zone == nil || c.Zone == time.UTC
-	switch {
-	case c.Unit == weir.CalendarMinute:
-		return time.Minute
-	case c.Unit == weir.CalendarHour:
-		return time.Hour
-	case c.Unit == weir.CalendarDay && utc:
-		return 24 * time.Hour
-	case c.Unit == weir.CalendarWeek && utc:
-		return 7 * 24 * time.Hour
-	}
-	return 0
-}
-
-// refillTime is how long permits take to come back at a rate, rounded up.
-func refillTime(permits int64, rate weir.Rate) time.Duration {
-	if rate.Permits <= 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(permits), uint64(rate.Period))
-	if hi >= uint64(rate.Permits) {
-		return 0
-	}
-	d, rest := bits.Div64(hi, lo, uint64(rate.Permits))
-	if rest > 0 {
-		d++
-	}
-	if d > uint64(weir.Never) {
-		return 0
-	}
-	return time.Duration(d)
 }
 
 // tell collects what is told of a verdict. Of several states of one limit, which are of different keys, the one that binds
@@ -159,10 +78,11 @@ func refillTime(permits int64, rate weir.Rate) time.Duration {
 func (g *Gate) tell(p *pass) {
 	v := &p.verdict
 	p.policies.items, p.states = p.policies.items[:0], p.states[:0]
-	if v.Binding < 0 || v.Binding >= len(v.Parts) {
+	binding, ok := v.BindingPart()
+	if !ok {
 		return // of what has not decided nothing is told
 	}
-	g.tellPart(p, &v.Parts[v.Binding])
+	g.tellPart(p, binding)
 	if !v.Allowed { // those that have refused as well must not be left out
 		for i := range v.Parts {
 			if i != v.Binding && !v.Parts[i].Decision.Allowed {
@@ -217,7 +137,7 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 		f.Verdict = v
 		return f
 	}
-	binding := &v.Parts[v.Binding]
+	binding, _ := v.BindingPart() // there is one, as its state is told
 	f := newRefusal(dst, h, &p.policies, p.states, binding.Cost, d)
 	f.Key, f.Verdict = string(binding.Key), v
 	for i := range v.Parts {

@@ -12,20 +12,20 @@ import (
 	"github.com/weirhq/weir/internal/metered"
 )
 
-// MeteredAPIOptions are what a client of a metered API may send. The zero value is the preset: bursts of 5, 8 a minute, or what
-// the environment says in GEMINI_BURST and GEMINI_TOKENS_PER_MINUTE.
+// MeteredAPIOptions are what a client of a metered API may send. The zero value is the preset: bursts of 5, 8 a minute.
 type MeteredAPIOptions struct {
 	// Name is that of the limit in errors. Default: "metered-api".
 	Name string
-	// BurstVariable and PerMinuteVariable are the names of the environment variables that replace Burst and PerMinute.
-	// Defaults: GEMINI_BURST, GEMINI_TOKENS_PER_MINUTE.
+	// BurstVariable and PerMinuteVariable are the names of environment variables that replace Burst and PerMinute. Both count
+	// requests. Defaults: with LookupEnv [durable.BurstVariable] and [durable.PerMinuteVariable], otherwise none is read.
 	BurstVariable     string
 	PerMinuteVariable string
-	// Burst is how many requests may be sent at once, from 1 to 1,000,000, where the environment does not say so. Default: 5.
+	// Burst is how many requests may be sent at once, from 1 to 1,000,000, where no variable says so. Default: 5.
 	Burst int64
-	// PerMinute is how many may be sent in a minute, from 0.001 to 60,000,000, where the environment does not say so. Default: 8.
+	// PerMinute is how many may be sent in a minute, from 0.001 to 60,000,000, where no variable says so. Default: 8.
 	PerMinute float64
-	// LookupEnv replaces os.LookupEnv. Default: nil.
+	// LookupEnv reads the variables: os.LookupEnv for those of the process. Default: nil, os.LookupEnv for the variables that
+	// are named here, and no other is read.
 	LookupEnv func(name string) (value string, ok bool)
 	// Logger is warned of variables that cannot be used. Default: slog.Default.
 	Logger *slog.Logger
@@ -35,19 +35,21 @@ type MeteredAPIOptions struct {
 // hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up
 // to 10,000, and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
 //
-// Burst and PerMinute come from the environment. A variable that is not set, or is empty, leaves the default; one that cannot be
-// used, because it is no number or out of range, does so as well, with a warning in the log. PerMinute may have up to three
+// Burst and PerMinute come from the environment if LookupEnv, BurstVariable or PerMinuteVariable is set. A variable that is not
+// set, or is empty, leaves the default; one that cannot be used, because it is no number or out of range, does so as well, with
+// a warning in the log. PerMinute may have up to three
 // decimals. An error names an option that cannot be used.
 //
 // The options can be changed before they are given to [NewTransport], such as Base.
 func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 	setDefault(&o.Name, "metered-api")
-	setDefault(&o.BurstVariable, durable.BurstVariable)
-	setDefault(&o.PerMinuteVariable, durable.PerMinuteVariable)
 	setDefault(&o.Burst, durable.DefaultMeteredBurst)
 	setDefault(&o.PerMinute, durable.DefaultMeteredPerMinute)
 	if o.LookupEnv == nil {
 		o.LookupEnv = os.LookupEnv
+	} else {
+		setDefault(&o.BurstVariable, durable.BurstVariable)
+		setDefault(&o.PerMinuteVariable, durable.PerMinuteVariable)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -63,10 +65,11 @@ func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 	e := metered.Environment{
 		BurstVariable: o.BurstVariable, PerMinuteVariable: o.PerMinuteVariable, Unusable: o.warn,
 		Lookup: func(name string) string {
-			if value, ok := o.LookupEnv(name); ok {
-				return value
+			if name == "" {
+				return ""
 			}
-			return ""
+			value, _ := o.LookupEnv(name)
+			return value
 		},
 	}
 	burst, perMinute := e.Read(o.Burst, o.PerMinute)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,31 @@ func TestMeteredAPIEnvironment(t *testing.T) {
 			if !strings.Contains(log.String(), "name="+name) {
 				t.Errorf("%q, %q: no warning of %s: %s", c.burst, c.perMinute, name, log.String())
 			}
+		}
+	}
+}
+
+// TestMeteredAPIReadsNoEnvironment unless it is asked to: then the variables of the preset, or those that are named.
+func TestMeteredAPIReadsNoEnvironment(t *testing.T) {
+	t.Setenv("GEMINI_BURST", "2")
+	t.Setenv("GEMINI_TOKENS_PER_MINUTE", "1")
+	t.Setenv("MY_BURST", "3")
+	for _, c := range []struct {
+		o    httplimit.MeteredAPIOptions
+		want int64
+	}{
+		{httplimit.MeteredAPIOptions{}, 5},
+		{httplimit.MeteredAPIOptions{Burst: 7}, 7},
+		{httplimit.MeteredAPIOptions{PerMinuteVariable: "MY_RATE"}, 5},
+		{httplimit.MeteredAPIOptions{BurstVariable: "MY_BURST"}, 3},
+		{httplimit.MeteredAPIOptions{LookupEnv: os.LookupEnv}, 2},
+	} {
+		o, err := httplimit.MeteredAPI(c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := o.Limiter.Peek(1); d.Limit != c.want {
+			t.Errorf("%+v: the limit is %d, want %d", c.o, d.Limit, c.want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -58,8 +57,7 @@ type MeteredOptions struct {
 	// Policy names the limit, in errors as well: from 1 to 256 bytes. Default: "metered-api".
 	Policy string
 	// Limit is the limit of each key, of any algorithm but AlgorithmConcurrency. All processes should have the same.
-	// Default: [durable.MeteredAPI] of the environment: 5 at once and 8 a minute, or what GEMINI_BURST and
-	// GEMINI_TOKENS_PER_MINUTE say.
+	// Default: 5 at once and 8 a minute. [durable.MeteredAPI] with os.Getenv is what the environment says instead.
 	Limit weir.Limit
 	// Key says whose permits a request takes, such as the API key that it is sent with. One of more than 256 bytes is replaced
 	// by its SHA-256. Default: one key for all requests.
@@ -79,8 +77,7 @@ type MeteredOptions struct {
 	// QueueLimit is how many permits can be waited for, those of the request included, by all processes together: from 1 to
 	// 10^15, or NoQueue. Default: 10,000.
 	QueueLimit int64
-	// Logger is warned of environment variables that cannot be used, and of costs that could not be settled. Default:
-	// slog.Default().
+	// Logger is warned of costs that could not be settled. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -100,7 +97,7 @@ func NewMetered(o MeteredOptions) (*Metered, error) {
 		return nil, err
 	}
 	if o.Limit == (weir.Limit{}) {
-		o.Limit = durable.MeteredAPI(os.Getenv, func(text string) { o.Logger.Warn(text) })
+		o.Limit = durable.MeteredAPI(nil, nil)
 	}
 	o.QueueLimit = max(o.QueueLimit, 0)
 	return &Metered{o}, nil

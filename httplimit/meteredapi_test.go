@@ -110,8 +110,8 @@ func TestMeteredPreset(t *testing.T) {
 	})
 }
 
-// TestMeteredEnvironment: variables of the process are the limit, and one that cannot be used is in the log.
-func TestMeteredEnvironment(t *testing.T) {
+// TestMeteredReadsNoEnvironment: variables of the process change nothing.
+func TestMeteredReadsNoEnvironment(t *testing.T) {
 	t.Setenv(durable.BurstVariable, "2")
 	t.Setenv(durable.PerMinuteVariable, "lots")
 	synctest.Test(t, func(t *testing.T) {
@@ -119,13 +119,13 @@ func TestMeteredEnvironment(t *testing.T) {
 		var log bytes.Buffer
 		o := httplimit.MeteredOptions{Limits: f, Logger: slog.New(slog.NewTextHandler(&log, nil)), QueueLimit: httplimit.NoQueue}
 		m := metered(t, o, s.serve)
-		for i := range 3 {
+		for i := range 6 {
 			_, err := fetchFrom(t.Context(), m, apiURL)
-			if (err != nil) != (i == 2) {
+			if (err != nil) != (i == 5) {
 				t.Errorf("request %d: %v", i, err)
 			}
 		}
-		if !strings.Contains(log.String(), `GEMINI_TOKENS_PER_MINUTE is \"lots\"`) || strings.Count(log.String(), "WARN") != 1 {
+		if log.Len() != 0 {
 			t.Errorf("log %s", &log)
 		}
 	})

@@ -193,7 +193,7 @@ func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l wei
 	} else {
 		l, err = m.Limiter.Acquire(wait, cost)
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, weir.ErrRefused) {
 		return l, l.Decision(), nil
 	}
 	if !errors.Is(wait.Err(), context.DeadlineExceeded) || errors.Is(ctx.Err(), context.Canceled) {

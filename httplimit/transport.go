@@ -208,12 +208,17 @@ func (u *turn) ask() error {
 		lease, err = o.Keyed.Reserve(ctx, u.name, u.cost)
 	}
 	switch d := lease.Decision(); {
+	case errors.Is(err, weir.ErrRefused) || err == nil && !lease.Allowed():
+		return &LimitedError{
+			Host: u.name, Limit: d.Policy, Reason: d.Reason, RetryAfter: d.RetryAfter, Cost: u.cost,
+			Err: errors.Unwrap(err),
+		}
 	case err != nil && (u.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)):
 		return err
 	case err != nil:
-		return &LimitedError{Host: u.name, Limit: d.Policy, Reason: weir.ReasonDeadline, RetryAfter: d.RetryAfter}
-	case !lease.Allowed():
-		return &LimitedError{Host: u.name, Limit: d.Policy, Reason: d.Reason, RetryAfter: d.RetryAfter}
+		return &LimitedError{
+			Host: u.name, Limit: d.Policy, Reason: weir.ReasonDeadline, RetryAfter: d.RetryAfter, Cost: u.cost, Err: err,
+		}
 	}
 	u.lease = lease
 	return nil

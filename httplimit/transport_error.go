@@ -3,6 +3,7 @@ package httplimit
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -26,6 +27,8 @@ type LimitedError struct {
 	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody
 	// knows.
 	RetryAfter time.Duration
+	// Cost is how many permits were asked for, 0 where a server holds requests back.
+	Cost int64
 	// Err is what is behind it, such as why durable limits are not available. Default: nil, there is nothing to add.
 	Err error
 }
@@ -42,21 +45,20 @@ func (e *LimitedError) Error() string {
 	text := fmt.Sprintf("%v to %.80q: %s (%v)", ErrLimited, e.Host, by, e.Reason)
 	switch {
 	case e.RetryAfter == weir.Never:
-		return text + "; no later attempt can succeed"
+		text += "; no later attempt can succeed"
 	case e.RetryAfter > 0:
-		return text + fmt.Sprintf("; it would have had to wait for %v", e.RetryAfter)
-	case e.Err != nil:
-		return text + ": " + e.Err.Error()
+		text += fmt.Sprintf("; it would have had to wait for %v", e.RetryAfter)
+	}
+	if e.Err != nil {
+		text += ": " + strings.TrimPrefix(e.Err.Error(), "weir: ")
 	}
 	return text
 }
 
-// Unwrap is [ErrLimited], and Err.
+// Unwrap returns [ErrLimited], and a [*weir.RefusedError] with what is known of the decision, which wraps Err.
 func (e *LimitedError) Unwrap() []error {
-	if e.Err == nil {
-		return []error{ErrLimited}
-	}
-	return []error{ErrLimited, e.Err}
+	d := weir.Decision{Reason: e.Reason, RetryAfter: e.RetryAfter, Policy: e.Limit}
+	return []error{ErrLimited, &weir.RefusedError{Decision: d, Permits: e.Cost, Err: e.Err}}
 }
 
 // Timeout tells that the request would have had to wait for too long, as it does of errors of package net.

@@ -23,8 +23,8 @@
 // rules match, which do not and why, and what its limits would say. The module config reads sets from a file.
 //
 // Limits are those of the process, or shared by all processes over one store, as the [Consistency] of their policy says: see
-// [EngineOptions].Store and package store. Callers that know the policy and the key themselves ask by [Engine.TakeKey], and those
-// with several requests that pass together or not at all by [Engine.TakeAll].
+// [EngineOptions].Store and package store. Callers that know the policy and the key themselves name both: see [Named]. Those with
+// several requests that pass together or not at all ask by [Engine.TakeAll].
 //
 // The rest of the package is for servers whose messages have opcodes.
 //

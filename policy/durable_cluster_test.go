@@ -166,18 +166,18 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 			v.Decision().RetryAfter > 5*time.Hour {
 			t.Errorf("%+v", v.Decision())
 		}
-		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline {
+		if err := verdictOf(b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v), v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline {
 			t.Errorf("%v, %+v", err, v.Decision())
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := b.Wait(short, &policy.Request{Host: "acme", Cost: 51}, v)
+		err := verdictOf(b.Wait(short, &policy.Request{Host: "acme", Cost: 51}, v), v)
 		cancel()
 		if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonDeadline || d.Limit != 1000 || d.RetryAfter < time.Hour {
 			t.Errorf("its deadline was its own: %v, %+v", err, d)
 		}
 		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, zone)) - 30*time.Minute)
 		began := time.Now()
-		if err := b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v); err != nil || !v.Allowed || v.Decision().Remaining != 949 ||
+		if err := verdictOf(b.Wait(t.Context(), &policy.Request{Host: "acme", Cost: 51}, v), v); err != nil || !v.Allowed || v.Decision().Remaining != 949 ||
 			time.Since(began) != 30*time.Minute {
 			t.Errorf("%v after %v, %+v", err, time.Since(began), v.Decision())
 		}
@@ -205,7 +205,7 @@ func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 		v.Release()
 		time.AfterFunc(10*time.Minute, func() { _ = first.Close() })
 		began := time.Now()
-		err := e.Wait(t.Context(), &policy.Request{}, &v)
+		err := verdictOf(e.Wait(t.Context(), &policy.Request{}, &v), &v)
 		if took := time.Since(began); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonUnavailable || v.Decision().RetryAfter != time.Second ||
 			took > 10*time.Minute+time.Second {
 			t.Errorf("%v after %v: %+v", err, took, v.Decision())
@@ -213,7 +213,7 @@ func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 		wantLeft(t, e, "use", "", 2)
 		other := ownedBy(t, durable.NewStore(newNode(t, c, nil)), nil, nil, set)
 		time.Sleep(2 * time.Second) // it takes over
-		if err := other.Wait(t.Context(), &policy.Request{}, &v); err != nil || !v.Allowed || time.Since(began).Round(time.Minute) != time.Hour {
+		if err := verdictOf(other.Wait(t.Context(), &policy.Request{}, &v), &v); err != nil || !v.Allowed || time.Since(began).Round(time.Minute) != time.Hour {
 			t.Errorf("%v after %v: %+v", err, time.Since(began), v.Decision())
 		}
 	})

@@ -109,8 +109,8 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 	for name, ask := range map[string]func(r *policy.Request) error{
 		"take":         func(r *policy.Request) error { e.Take(r, v); return nil },
 		"reserve":      func(r *policy.Request) error { e.Reserve(r, v); return nil },
-		"wait":         func(r *policy.Request) error { return e.Wait(t.Context(), r, v) },
-		"wait reserve": func(r *policy.Request) error { return e.WaitReserve(t.Context(), r, v) },
+		"wait":         func(r *policy.Request) error { return verdictOf(e.Wait(t.Context(), r, v), v) },
+		"wait reserve": func(r *policy.Request) error { return verdictOf(e.WaitReserve(t.Context(), r, v), v) },
 	} {
 		host := strings.ReplaceAll(name, " ", "")
 		request := func(cost int64) *policy.Request {
@@ -175,7 +175,7 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 	if _, ok := e.Charges(nil, "durable", "k", 1); ok {
 		t.Error("a limit that is durable has charges of this process")
 	}
-	if !e.TakeKey(t.Context(), "durable", "k", 4, v) || !v.Allowed || !e.PeekKey(t.Context(), "durable", "k", 1, v) || v.Allowed {
+	if !takeKey(t.Context(), e, "durable", "k", 4, v) || !v.Allowed || !peekKey(t.Context(), e, "durable", "k", 1, v) || v.Allowed {
 		t.Errorf("%+v", v)
 	}
 }
@@ -252,7 +252,7 @@ func waitsInOneQueue(t *testing.T, o store.Queued) {
 	for i := range 6 {
 		all.Go(func() {
 			var v policy.Verdict
-			err := engines[i%2].Wait(t.Context(), &policy.Request{}, &v)
+			err := verdictOf(engines[i%2].Wait(t.Context(), &policy.Request{}, &v), &v)
 			lock.Lock()
 			got = append(got, fmt.Sprintf("%d %v after %v, %v", i, v.Decision().Reason, time.Since(began), err))
 			lock.Unlock()
@@ -300,7 +300,7 @@ func TestDurableWaitsAtMost(t *testing.T) {
 		wait := func(ctx context.Context, path string) (*policy.Verdict, time.Duration, error) {
 			v := new(policy.Verdict)
 			began := time.Now()
-			err := e.Wait(ctx, &policy.Request{Path: path}, v)
+			err := verdictOf(e.Wait(ctx, &policy.Request{Path: path}, v), v)
 			return v, time.Since(began), err
 		}
 		held, _, _ := wait(t.Context(), "/use")
@@ -365,7 +365,7 @@ func TestDurableWithoutOwner(t *testing.T) {
 		for i, ask := range []func(r *policy.Request, v *policy.Verdict) error{
 			func(r *policy.Request, v *policy.Verdict) error { e.Take(r, v); return nil },
 			func(r *policy.Request, v *policy.Verdict) error { e.Reserve(r, v); return nil },
-			func(r *policy.Request, v *policy.Verdict) error { return e.Wait(t.Context(), r, v) },
+			func(r *policy.Request, v *policy.Verdict) error { return verdictOf(e.Wait(t.Context(), r, v), v) },
 		} {
 			var v policy.Verdict
 			if err := ask(&policy.Request{Path: "/closed"}, &v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonUnavailable ||
@@ -403,7 +403,7 @@ func TestDurableShadow(t *testing.T) {
 	e := ownedBy(t, o, nil, clock, &policy.Set{Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: uses("p")}}})
 	for range 3 {
 		var v policy.Verdict
-		if err := e.Wait(t.Context(), &policy.Request{}, &v); err != nil || !v.Allowed {
+		if err := verdictOf(e.Wait(t.Context(), &policy.Request{}, &v), &v); err != nil || !v.Allowed {
 			t.Errorf("%v, %+v", err, v)
 		}
 		v.Release()

@@ -35,8 +35,8 @@ type EngineOptions struct {
 	// OnRefused is told of every verdict that refuses, but not of probes, nor of requests whose callers have gone, and
 	// answers what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. It is
 	// called by the goroutine of the request, which it holds up, before the Observer, and must neither change nor keep what
-	// it gets. The requests are those that were decided on as one step; there are none if the caller has named the policy.
-	// Default: nil, nobody is told, and the ID is 0.
+	// it gets. The requests are those that were decided on as one step. Default: nil, nobody is told, and the ID
+	// is 0.
 	OnRefused func(requests []*Request, v *Verdict) uint64
 	// Observer is told of every decision. It costs two readings of the clock for each. Default: nil, nobody is.
 	Observer Observer
@@ -82,7 +82,7 @@ type Engine struct {
 	live     atomic.Pointer[snapshot]
 	sampled  atomic.Uint64
 	closed   atomic.Bool
-	ending   context.Context //nolint:containedctx // until Close: for those who wait for a limit that a reload has removed
+	ending   context.Context //nolint:containedctx // until Close: of what is asked of stores beside requests
 	end      context.CancelFunc
 	unending context.Context // of what has none
 	states   store.Store     // of limits that are kept for several processes: Store, or a Divided over that and Durable
@@ -122,8 +122,12 @@ func (e *Engine) Peek(r *Request, v *Verdict) {
 // waited for one after the other, and what was got is given back if a later one refuses. Shared limits have no queue: the store
 // is asked once all others have granted. Those of DurabilityCluster are waited for in the queue of their owner, before the store
 // is asked. The store and the owner are asked until the Context of the request ends, if it has one, and otherwise until ctx
-// does. The error is that of ctx, if it was canceled; then a request that a limit holds for gets nothing, also where it would
-// not have to wait.
+// does.
+//
+// The error is nil if and only if the request is allowed. A *[weir.RefusedError] with the decision of the verdict says that a
+// limit refuses it; it matches [weir.ErrNoQueue] where the policy has no queue to wait in, and the error of ctx as well if the
+// deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a limit applies gets nothing,
+// also where it would not have to wait. A nil ctx panics.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

@@ -68,7 +68,10 @@ func (v *Verdict) refuseAll(s *snapshot) {
 // was refused. Limited is false if no limit holds for the request.
 func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	w := &v.work
-	if !v.Allowed && len(w.items) == 0 {
+	switch {
+	case v.Unknown(request):
+		return unknownPolicy(), true
+	case !v.Allowed && len(w.items) == 0 && w.unknown == 0:
 		return v.own, true // nobody has looked at any of them
 	}
 	at := -1

@@ -165,7 +165,11 @@ func describePolicy(all []field, p *Policy) []field {
 	add("max_keys", strconv.Itoa(p.MaxKeys), p.MaxKeys == 0)
 	add("when_full", p.WhenFull.String(), p.WhenFull == weir.Deny)
 	if o := p.Lockout; o != nil {
-		add("lockout", fmt.Sprintf("%d refusals within %v, for %v", o.Refusals, o.Within, o.For), false)
+		row := ""
+		if o.InARow {
+			row = " in a row"
+		}
+		add("lockout", fmt.Sprintf("%d refusals%s within %v, for %v", o.Refusals, row, o.Within, o.For), false)
 	}
 	add("fail", p.Fail.String(), p.Fail == FailClosed)
 	if p.Consistency != ConsistencyLocal {
@@ -223,6 +227,7 @@ func describeRule(all []field, r *Rule, place int) []field {
 	add("limits", strings.Join(uses, "; "), len(uses) == 0)
 	add("exempt", "true", !r.Exempt)
 	add("final", "true", !r.Final)
+	add("charge", "afterwards", !r.Afterwards)
 	return all
 }
 

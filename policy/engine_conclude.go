@@ -25,7 +25,7 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 			if v.Allowed {
 				counts.granted.Add()
 				if it.policy.Lockout != nil {
-					it.policy.state.lockouts.granted(w.key(it))
+					it.policy.state.lockouts.allowed(w.key(it), it.policy.Lockout)
 				}
 			}
 			continue
@@ -61,7 +61,7 @@ func (e *Engine) conclude(ctx context.Context, s *snapshot, v *Verdict) {
 func (p *livePolicy) waved(key []byte) {
 	p.state.counts.granted.Add()
 	if p.Lockout != nil {
-		p.state.lockouts.granted(key)
+		p.state.lockouts.allowed(key, p.Lockout)
 	}
 }
 
@@ -104,8 +104,8 @@ var reasonsOfLimits = [...]weir.Reason{weir.ReasonLimited, weir.ReasonQueueFull,
 
 // noteRefusal counts a refusal of a policy that locks out: once, if several requests have met it together.
 func (e *Engine) noteRefusal(v *Verdict, it *item) {
-	if !v.limits(it) {
-		return // it asks for more than there ever is, or finds no room
+	if !v.limits(it) || v.work.afterwards>>it.request&1 == 1 {
+		return // it asks for more than there ever is, finds no room, or tells what was spent
 	}
 	if it.joined >= 0 {
 		it.locked = v.work.items[it.joined].locked
@@ -153,7 +153,7 @@ func (v *Verdict) foreseeLockouts(now int64) {
 	w := &v.work
 	for i := range w.items {
 		it := &w.items[i]
-		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) {
+		if it.first < 0 || it.policy.Lockout == nil || !v.limits(it) || w.afterwards>>it.request&1 == 1 {
 			continue
 		}
 		if locked := it.policy.state.lockouts.foreseen(w.key(it), now, it.policy.Lockout); locked > 0 {

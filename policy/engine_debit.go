@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -71,6 +72,32 @@ func (e *Engine) debitAll(ctx context.Context, requests []*Request, v *Verdict) 
 		v.Allowed = false
 	}
 	e.debited(ctx, v)
+}
+
+// debts are verdicts for owe.
+var debts = sync.Pool{New: func() any { return new(Verdict) }}
+
+// owe charges requests that were refused and have been spent nevertheless: see Rule.Afterwards. Where it is not known what a
+// store has charged already, it charges nothing more.
+func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
+	if v.work.sharing.unknown || v.work.canceled {
+		return
+	}
+	debt := debts.Get().(*Verdict)
+	defer debts.Put(debt)
+	var one [1]*Request
+	for i, r := range requests {
+		if v.work.afterwards>>i&1 == 0 {
+			continue
+		}
+		one[0] = r
+		debt.gather(v.work.snapshot, one[:], nil)
+		if debt.chargeAll(1); debt.Exempt {
+			continue
+		}
+		debt.debit()
+		e.debitStored(e.asking(ctx), debt)
+	}
 }
 
 // missed tells whether a limit was not charged, going by what it says afterwards.

@@ -24,7 +24,9 @@ func (e *Engine) prepare(s *snapshot, requests []*Request, v *Verdict) bool {
 	v.gather(s, requests, e)
 	limited := v.work.limited
 	if !v.chargeAll(len(requests)) {
+		afterwards := v.work.afterwards
 		v.refuseAll(s)
+		v.work.afterwards = afterwards
 		e.refused(limited)
 		return false
 	}
@@ -84,7 +86,7 @@ func (v *Verdict) chargeAll(requests int) bool {
 			}
 		case it.lifted():
 		default:
-			v.chargeItem(it, &w.snapshot.set.Rules[it.rule])
+			v.chargeItem(it, w.snapshot.rule(it))
 		}
 	}
 	return requests == 1 || len(w.charges)+len(w.sharing.asked) <= weir.MostCharges
@@ -113,8 +115,23 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 		p.Key, p.Cost, p.name = w.key(it), it.cost, it.policy.limits[j].name
 		p.Decision.Allowed, p.Decision.Reason = false, weir.ReasonNone
 		p.Unasked, p.shared, p.at = false, shared, int32(at+j)
+		p.plan, p.applied = it.appliedAt(j)
 		w.owed = w.owed || it.policy.limits[j].returns && !shared
 	}
+}
+
+// appliedAt is the plan or the limit that applies to the key of an item instead of the limit of the policy at a place: neither if
+// that applies.
+func (it *item) appliedAt(i int) (plan *weir.Plan, l *Limit) {
+	switch {
+	case it.override != nil:
+		return nil, &it.override.Limits[i] // it has some, as it is not Unlimited
+	case it.variant != nil:
+		return nil, &it.variant[i]
+	case it.plans != nil:
+		return it.plans[i], nil
+	}
+	return nil, nil
 }
 
 // barred tells whether a policy refuses its request as something cannot be told.
@@ -162,6 +179,13 @@ func (e *Engine) decide(ctx context.Context, requests []*Request, v *Verdict, re
 }
 
 func (e *Engine) decideNow(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
+	e.decideAsked(ctx, requests, v, reserve)
+	if !v.Allowed && v.work.afterwards != 0 {
+		e.owe(ctx, requests, v)
+	}
+}
+
+func (e *Engine) decideAsked(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
 	s := e.live.Load()
 	for _, r := range requests {
 		e.sample(ctx, s, r)
@@ -214,7 +238,7 @@ func (v *Verdict) addUncharged(it *item) {
 	it.first = len(v.Parts)
 	for j := range it.policy.limits {
 		v.Parts = append(v.Parts, Part{
-			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: &v.work.snapshot.set.Rules[it.rule],
+			Request: int(it.request), Policy: it.policy.Policy, Limit: j, Rule: v.work.snapshot.rule(it),
 			Key: v.work.key(it), Cost: it.cost, name: it.policy.limits[j].name, at: -1,
 		})
 	}

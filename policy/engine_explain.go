@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // sample explains one in so many requests, before they are decided.
@@ -24,7 +25,11 @@ func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanati
 	var v Verdict
 	one := [1]*Request{r}
 	e.peek(ctx, s, one[:], &v)
-	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r)}
+	others := keytext.Readings(r.Path, r.RawPath)
+	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r, others)}
+	if others != nil {
+		x.Paths = append([]string{keytext.CleanPath(r.Path)}, others...)
+	}
 	d := v.Decision()
 	x.Reason, x.RetryAfter = d.Reason, d.RetryAfter
 	if v.Allowed {
@@ -65,16 +70,19 @@ func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanati
 	return x
 }
 
-func (s *snapshot) explainRules(r *Request) []ExplainedRule {
+// explainReading is explainRules for one reading of the path.
+func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 	all := make([]ExplainedRule, len(s.set.Rules))
 	final := ""
 	for i := range s.set.Rules {
 		rule := &s.set.Rules[i]
 		all[i] = ExplainedRule{Name: rule.Name, Source: rule.Source, Condition: s.index.why(int32(i), r)}
-		x := &all[i]
+		x, told := &all[i], true
 		if x.Condition == "" && rule.When != nil {
 			s.index.bind(r, int32(i))
-			switch holds, err := rule.When.Holds(r); {
+			holds, err := rule.When.Holds(r)
+			told = err == nil
+			switch {
 			case err != nil && rule.Exempt:
 				x.Condition = fmt.Sprintf("when: %v cannot be told: %v", rule.When, err)
 			case err == nil && !holds:
@@ -85,7 +93,7 @@ func (s *snapshot) explainRules(r *Request) []ExplainedRule {
 			x.Condition = fmt.Sprintf("rule %s before it matches and is final", final)
 		}
 		x.Matched = x.Condition == ""
-		if x.Matched && rule.Final && final == "" {
+		if x.Matched && rule.Final && told && final == "" {
 			final = rule.Name
 		}
 	}
@@ -96,7 +104,7 @@ func (s *snapshot) explainRules(r *Request) []ExplainedRule {
 func (s *snapshot) explainLimits(
 	all []ExplainedLimit, w *work, it *item, r *Request, role string, limits []Limit, live []liveLimit, plans []*weir.Plan,
 ) []ExplainedLimit {
-	rule := &s.set.Rules[it.rule]
+	rule := s.rule(it)
 	for i := range live {
 		l := it.explained(w, rule, limits[i].Name, role)
 		if it.failed != nil {
@@ -110,10 +118,10 @@ func (s *snapshot) explainLimits(
 		if role != "candidate" {
 			l.Tier = s.tierOf(it, l.Key, r)
 		}
-		l.Holds = plan.Limit().String()
-		if l.Override {
-			l.Holds = it.override.Limits[i].String()
+		if l.Applied = plan.Limit(); l.Override {
+			l.Applied = it.override.Limits[i].Limit
 		}
+		l.Holds = l.Applied.String()
 		d, _ := weir.PeekAll(nil,
 			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
 			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
@@ -131,7 +139,7 @@ func (s *snapshot) explainLimits(
 // explainLifted appends the limits of a policy that lets the request pass whatever it asks for.
 func (s *snapshot) explainLifted(all []ExplainedLimit, w *work, it *item, role string) []ExplainedLimit {
 	for i := range it.policy.limits {
-		l := it.explained(w, &s.set.Rules[it.rule], it.policy.Limits[i].Name, role)
+		l := it.explained(w, s.rule(it), it.policy.Limits[i].Name, role)
 		l.Holds, l.Before, l.After, l.Would = holdsUnlimited, mostPermits, mostPermits, "anything"
 		l.Decision = noLimit()
 		l.Decision.Policy = it.policy.limits[i].name
@@ -143,9 +151,15 @@ func (s *snapshot) explainLifted(all []ExplainedLimit, w *work, it *item, role s
 // explained is what is known of a limit without asking it.
 func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimit {
 	l := ExplainedLimit{
-		Policy: it.policy.Name, Limit: limit, Rule: rule.Name, Role: role,
+		Policy: it.policy.Name, Limit: limit, Role: role,
 		Key: strings.Clone(borrow(w.key(it))), KeyFrom: keyFrom(it.policy, rule), Cost: it.cost,
 		Override: role != "candidate" && it.override != nil,
+	}
+	if rule != nil {
+		l.Rule = rule.Name
+	}
+	if it.named {
+		l.KeyFrom = namedUse.Key.String()
 	}
 	if role != "candidate" && it.policy.shared {
 		l.Consistency, l.Durability = it.policy.Consistency, it.policy.Durability
@@ -162,7 +176,7 @@ func (it *item) explained(w *work, rule *Rule, limit, role string) ExplainedLimi
 }
 
 func keyFrom(p *livePolicy, rule *Rule) string {
-	for i := range rule.Limits {
+	for i := 0; rule != nil && i < len(rule.Limits); i++ {
 		if u := &rule.Limits[i]; u.Policy == p.Name && u.Key != nil {
 			return u.Key.String()
 		}
@@ -179,7 +193,12 @@ func (s *snapshot) tierOf(it *item, key string, r *Request) string {
 	if _, own := p.Keys[key]; own || p.TierBy == nil || it.override != nil {
 		return ""
 	}
-	s.index.bind(r, it.rule)
+	if it.reading > 0 {
+		r.readAs(int(it.reading), keytext.Readings(r.Path, r.RawPath))
+	}
+	if it.rule != noRule {
+		s.index.bind(r, it.rule)
+	}
 	name, err := appendText(nil, p.TierBy, r)
 	if err != nil {
 		return ""

@@ -24,10 +24,10 @@ func (e *Engine) explainShared(
 		decisions = e.peekSide(ctx, charges)
 	}
 	for i := range it.policy.limits {
-		l := it.explained(w, &s.set.Rules[it.rule], it.policy.Limits[i].Name, role)
+		l := it.explained(w, s.rule(it), it.policy.Limits[i].Name, role)
 		if it.failed == nil {
 			l.Tier = s.tierOf(it, l.Key, r)
-			l.Holds, l.Decision = charges[i].Limit.String(), decisions[i]
+			l.Applied, l.Holds, l.Decision = charges[i].Limit, charges[i].Limit.String(), decisions[i]
 			l.Before, l.After, l.Decision.Policy = l.Decision.Remaining, l.Decision.Remaining, it.policy.limits[i].name
 			if l.Decision.Allowed {
 				l.After -= l.Cost

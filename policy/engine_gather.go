@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -22,10 +23,14 @@ type work struct {
 	peeked   []weir.Decision
 	actual   []int64 // what the charges have cost in the end
 
-	request  int32  // the one that is gathered, of several that are decided on as one
-	from     int    // its first item
-	limited  int    // how many of them some policy holds for
-	exempted uint64 // which of them rules have freed
+	request    int32   // the one that is gathered, of several that are decided on as one
+	reading    int32   // of its path
+	counted    []int32 // the rules that were counted for it, which several readings can match
+	from       int     // its first item
+	limited    int     // how many of them some policy holds for
+	exempted   uint64  // which of them rules have freed
+	unknown    uint64  // which of them name a policy that there is not
+	afterwards uint64  // which of them tell what has been spent already
 
 	chances  chances
 	canceled bool       // the caller has gone
@@ -33,7 +38,8 @@ type work struct {
 	observer Observer   // to be told of the end, nil for nobody
 	allowed  time.Time  // when the request was, if there is one
 
-	clientFrom, clientTo int // the key ClientIP of the request in keys, if there is one
+	clientOf             Text // the key Client or ClientIP of the request, if it is in keys
+	clientFrom, clientTo int
 
 	sharing sharing
 }
@@ -41,10 +47,12 @@ type work struct {
 // item is a policy that holds for a request.
 type item struct {
 	policy     *livePolicy
-	rule       int32
+	rule       int32 // noRule if the caller has named the policy
 	request    int32 // its place among those that are decided on as one
+	reading    int32 // of the path
 	joined     int32 // the item of an earlier request with the same policy and key, whose charges are for both; -1 for none
 	keyless    bool  // failed is why there is no key
+	named      bool  // the caller has named the policy and the key
 	granted    bool  // by a candidate, or in shadow
 	why        weir.Reason
 	from, to   int // of the key in work.keys
@@ -74,12 +82,12 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 		switch freed := v.gatherOne(s, r, counting); {
 		case freed:
 			w.exempted |= 1 << i
-			w.items = w.items[:w.from]
 			if counting != nil {
 				counting.counts.exempt.Add()
 			}
 		case len(w.items) > w.from:
 			w.limited++
+		case w.unknown>>i&1 == 1:
 		case counting != nil:
 			counting.counts.unlimited.Add()
 		}
@@ -94,21 +102,24 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 	}
 }
 
-// gatherOne finds the policies that hold for a request. It answers true if none can, as a rule has freed it.
-func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (freed bool) {
+// gatherReading finds the policies that apply to a request under one reading of its path. It reports whether none does as a rule
+// exempts it.
+func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
-	w.found = s.index.match(r, w.found[:0])
+	from, earlier := len(w.items), len(w.counted)
+	w.found = s.index.matchRead(r, w.found[:0])
 	final := false
 	for _, n := range w.found {
 		rule := &s.set.Rules[n]
 		if final && !rule.Exempt {
 			continue
 		}
+		told := true
 		if rule.When != nil {
 			s.index.bind(r, n)
 			holds, err := rule.When.Holds(r)
 			if err != nil {
-				holds = !rule.Exempt
+				told, holds = false, !rule.Exempt
 				if counting != nil {
 					s.matched[n].failed.Add(1)
 					counting.warn(&s.matched[n].warned, expressionFailed, "rule", rule.Name, err)
@@ -118,13 +129,18 @@ func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (freed bo
 				continue
 			}
 		}
-		if counting != nil {
+		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
 			s.matched[n].add()
+			w.counted = append(w.counted, n)
 		}
 		if rule.Exempt {
+			w.items = w.items[:from]
 			return true
 		}
-		final = rule.Final
+		final = rule.Final && told // otherwise a request that makes a condition fail would be freed of the rules behind
+		if rule.Afterwards {
+			w.afterwards |= 1 << w.request
+		}
 		if len(s.uses[n]) > 0 {
 			s.index.bind(r, n)
 		}
@@ -143,7 +159,7 @@ func (v *Verdict) begin(s *snapshot) {
 	v.own, v.RefusalID = weir.Decision{}, 0
 	w.canceled, w.observer = false, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
-	w.limited, w.exempted = 0, 0
+	w.limited, w.exempted, w.unknown, w.afterwards = 0, 0, 0, 0
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
 	w.sharing.reset()
 }
@@ -172,17 +188,20 @@ func (w *work) add(s *snapshot, r *Request, at int, rule int32, u *Use) {
 }
 
 func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Number, parent bool) {
-	it := item{policy: p, rule: rule, request: w.request, joined: -1, from: len(w.keys)}
+	it := item{
+		policy: p, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
+		named: rule == noRule && !parent,
+	}
 	switch {
 	case key == nil:
 		it.to = it.from
-	case key == ClientIP() && w.clientTo > 0: // the most usual key is made once
+	case key == w.clientOf && w.clientTo > 0: // the most usual keys are made once
 		it.from, it.to = w.clientFrom, w.clientTo
 	default:
 		w.keys, it.failed = appendText(w.keys, key, r)
 		it.keyless = it.failed != nil
-		if it.to = len(w.keys); key == ClientIP() {
-			w.clientFrom, w.clientTo = it.from, it.to
+		if it.to = len(w.keys); key == Client() || key == ClientIP() {
+			w.clientOf, w.clientFrom, w.clientTo = key, it.from, it.to
 		}
 	}
 	for i := w.from; i < len(w.items); i++ {
@@ -190,16 +209,10 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 		if !w.alike(other, &it) {
 			continue
 		}
-		if parent && other.failed == nil {
-			if n, err := costOf(cost, r); err == nil {
-				other.cost = max(other.cost, n)
-			}
-		}
+		w.addAgain(other, &it, r, cost, parent)
 		return // what was appended for it stays, unused
 	}
-	if it.failed == nil {
-		it.cost, it.failed = costOf(cost, r)
-	}
+	it.price(cost, r)
 	if it.failed == nil {
 		if t := p.overrides.table.Load(); t != nil {
 			it.override = p.overrides.find(t, w.key(&it))
@@ -217,6 +230,28 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 		w.join(&it)
 	}
 	w.items = append(w.items, it)
+}
+
+// addAgain adds a policy with a key for which there is an item already.
+func (w *work) addAgain(known, it *item, r *Request, cost Number, parent bool) {
+	switch {
+	case known.reading != w.reading:
+		w.merge(known, it, r, cost)
+	case parent && known.failed == nil:
+		if n, err := costOf(cost, r); err == nil {
+			known.cost = max(known.cost, n)
+		}
+	}
+}
+
+// price finds the cost of an item.
+func (it *item) price(cost Number, r *Request) {
+	if it.failed == nil {
+		it.cost, it.failed = costOf(cost, r)
+	}
+	if it.named {
+		it.checkNamed(r.Named)
+	}
 }
 
 // choose looks for limits that hold instead of those of the policy.

@@ -45,6 +45,11 @@ var ErrEngineClosed = errors.New("weir: the engine is closed")
 // Load replaces the set, at once for all requests that come later, and answers what has changed. If the set cannot be used, the
 // old one stays, and the error says why, as that of [Set.Check].
 //
+// Requests that wait are held to the new limits at once: a lower one slows them, a higher one wakes them, and they keep their
+// places in the queues of this process (TestReloadReachesThoseWhoWait). They are decided on anew, at the end of the queue,
+// where the policy is gone, its mode, its parent or the algorithm of a limit has changed, its limits are kept elsewhere, or they
+// wait for the owner of a durable policy whose limit has changed. How long a request waits at most stays as it was.
+//
 // State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
 // so up to the new limit, and are never multiplied (TestReloadMintsNothing). Also a key that nobody uses regains permits at the
 // new rate from now on, unless its old limit is still that of a tier or of some keys of the policy: then it does from its next
@@ -83,6 +88,7 @@ func (e *Engine) load(set *Set) ([]Change, error) {
 	if old == nil {
 		return nil, nil
 	}
+	e.reload(old, s)
 	return compare(old, s), nil
 }
 
@@ -138,7 +144,7 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 // parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the
 // policy itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. A key
 // that is unlimited for a while costs nothing: see [Engine.Override]. It answers false, and appends nothing, if there is no
-// such policy or one of these limits is kept in a store: [Engine.TakeKey] serves all.
+// such policy or one of these limits is kept in a store: a request that is [Named] is served by all.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]

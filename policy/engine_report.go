@@ -28,6 +28,7 @@ func (e *Engine) Report() Report {
 	for i := range s.live {
 		r.Policies = append(r.Policies, s.live[i].report(e.now()))
 	}
+	r.Rules = make([]RuleReport, 0, len(s.set.Rules))
 	for i := range s.set.Rules {
 		matched, failed := s.matched[i].sum()
 		r.Rules = append(r.Rules, RuleReport{Name: s.set.Rules[i].Name, Matched: matched, Failed: failed})

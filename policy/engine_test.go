@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -42,10 +43,46 @@ func engine(t testing.TB, set *policy.Set, changes ...func(*policy.EngineOptions
 	return e
 }
 
+// verdictOf is the error of a call of Wait that decided on v: nil if it is the one that the verdict calls for, a *weir.RefusedError with
+// its decision if the request was refused.
+func verdictOf(err error, v *policy.Verdict) error {
+	refused, ok := errors.AsType[*weir.RefusedError](err)
+	switch {
+	case err == nil && !v.Allowed:
+		return errors.New("refused, and the error is nil")
+	case !ok:
+		return err
+	case v.Allowed || !errors.Is(err, weir.ErrRefused) || refused.Decision != v.Decision():
+		return fmt.Errorf("not the refusal of the verdict: %w", err)
+	}
+	return nil
+}
+
 func take(e *policy.Engine, r policy.Request) *policy.Verdict {
 	v := new(policy.Verdict)
 	e.Take(&r, v)
 	return v
+}
+
+// named is a request that names its policy and its key.
+func named(ctx context.Context, name, key string, cost int64) *policy.Request {
+	return &policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte(key), Cost: cost}, Context: ctx}
+}
+
+// takeKey, reserveKey and peekKey ask for n permits of a key of a policy, and report whether there is such a policy.
+func takeKey(ctx context.Context, e *policy.Engine, name, key string, n int64, v *policy.Verdict) bool {
+	e.Take(named(ctx, name, key, n), v)
+	return !v.Unknown(0)
+}
+
+func reserveKey(ctx context.Context, e *policy.Engine, name, key string, n int64, v *policy.Verdict) bool {
+	e.Reserve(named(ctx, name, key, n), v)
+	return !v.Unknown(0)
+}
+
+func peekKey(ctx context.Context, e *policy.Engine, name, key string, n int64, v *policy.Verdict) bool {
+	e.Peek(named(ctx, name, key, n), v)
+	return !v.Unknown(0)
 }
 
 // left is how many permits of a key a policy with one limit has.
@@ -288,16 +325,21 @@ func TestEngineFailsClosedOrOpen(t *testing.T) {
 	}
 }
 
-// TestEngineConditionThatFails: limits hold rather than not, and nobody is freed by it.
+// TestEngineConditionThatFails: a rule whose condition cannot be evaluated limits its requests. It exempts none, and as a final rule
+// it frees none of the rules behind it.
 func TestEngineConditionThatFails(t *testing.T) {
 	e := engine(t, &policy.Set{
-		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1))}},
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1))}, {Name: "behind", Limits: one(perHour(1))}},
 		Rules: []policy.Rule{
-			{Name: "limited", When: failing{}, Limits: uses("p")},
+			{Name: "limited", When: failing{}, Limits: uses("p"), Final: true},
 			{Name: "exempt", When: failing{}, Exempt: true},
+			{Name: "behind", Limits: uses("behind")},
 		},
 	})
-	if v := take(e, policy.Request{}); !v.Allowed || v.Exempt || len(v.Parts) != 1 {
+	if x := e.Explain(&policy.Request{}); !x.Rules[2].Matched {
+		t.Errorf("explained as freed by the rule in front: %+v", x.Rules[2])
+	}
+	if v := take(e, policy.Request{}); !v.Allowed || v.Exempt || len(v.Parts) != 2 {
 		t.Errorf("%+v", v)
 	}
 	r := e.Report()
@@ -409,7 +451,7 @@ func TestEngineLockout(t *testing.T) {
 		Policies: []policy.Policy{
 			{
 				Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1)}), Key: policy.MethodText(),
-				Lockout: &policy.Lockout{Refusals: 3, Within: time.Second, For: time.Minute},
+				Lockout: &policy.Lockout{Refusals: 3, Within: time.Second, For: time.Minute, InARow: true},
 			},
 			{Name: "other", Limits: one(perHour(100))},
 		},
@@ -478,9 +520,9 @@ func TestEngineLockoutWindow(t *testing.T) {
 	}{
 		{0, weir.ReasonLimited},
 		{time.Second, weir.ReasonLimited},
-		{time.Second + 1, weir.ReasonLimited},
-		{time.Second, weir.ReasonLimited},
-		{time.Second, weir.ReasonHardLockout},
+		{time.Second, weir.ReasonLimited},                           // the first one is two seconds old
+		{50 * time.Microsecond, weir.ReasonLimited},                 // and the second one a little older than a second
+		{time.Second - 50*time.Microsecond, weir.ReasonHardLockout}, // the third one is exactly a second old
 	} {
 		clock.Advance(c.after)
 		if d := take(e, policy.Request{}).Decision(); d.Reason != c.want {
@@ -563,7 +605,7 @@ func TestEngineWaits(t *testing.T) {
 		start := time.Now()
 		wait := func(ctx context.Context) (*policy.Verdict, error) {
 			v := new(policy.Verdict)
-			return v, e.Wait(ctx, &policy.Request{}, v)
+			return v, verdictOf(e.Wait(ctx, &policy.Request{}, v), v)
 		}
 		for i := range 4 {
 			v, err := wait(t.Context())
@@ -593,12 +635,12 @@ func TestEngineWaitsNoLongerThanMaxWait(t *testing.T) {
 		}, func(o *policy.EngineOptions) { o.Clock = nil })
 		first := take(e, policy.Request{})
 		start, v := time.Now(), new(policy.Verdict)
-		err := e.Wait(t.Context(), &policy.Request{}, v)
+		err := verdictOf(e.Wait(t.Context(), &policy.Request{}, v), v)
 		if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonDeadline || d.Policy != "p" || time.Since(start) != time.Second {
 			t.Errorf("after %v: %+v, %v", time.Since(start), d, err)
 		}
 		first.Release()
-		if err := e.WaitReserve(t.Context(), &policy.Request{}, v); err != nil || !v.Allowed {
+		if err := verdictOf(e.WaitReserve(t.Context(), &policy.Request{}, v), v); err != nil || !v.Allowed {
 			t.Errorf("%+v, %v", v.Decision(), err)
 		}
 		v.Cancel()

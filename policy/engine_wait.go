@@ -6,20 +6,60 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
 )
 
 func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool) error {
-	one := [1]*Request{r}
-	if !e.watching(v) {
-		return e.waitNow(ctx, one[:], v, reserve)
+	if ctx == nil {
+		panic("weir: policy: nil context")
 	}
-	began := time.Now()
+	one := [1]*Request{r}
+	var began time.Time
+	watched := e.watching(v)
+	if watched {
+		began = time.Now()
+	}
 	err := e.waitNow(ctx, one[:], v, reserve)
-	e.decided(ctx, one[:], v, began)
+	if watched {
+		e.decided(ctx, one[:], v, began)
+	}
+	if err == nil && !v.Allowed {
+		err = v.refusal(ctx)
+	}
 	return err
 }
 
+// refusal is the error of a call that may wait and was refused.
+func (v *Verdict) refusal(ctx context.Context) error {
+	e := &weir.RefusedError{Decision: v.Decision(), Permits: 1}
+	var p *Part
+	if v.Binding >= 0 && v.Binding < len(v.Parts) {
+		p = &v.Parts[v.Binding]
+		e.Permits = p.Cost
+	}
+	e.Decision.Allowed = false
+	switch r := e.Decision.Reason; {
+	case r == weir.ReasonClosed:
+		e.Err = weir.ErrClosed
+	case r == weir.ReasonUnavailable:
+		e.Err = store.ErrUnavailable
+	case r == weir.ReasonDeadline || r == weir.ReasonCanceled:
+		e.Err = ctx.Err() // if it has ended by now
+	case r == weir.ReasonLimited && p != nil && p.Policy != nil && p.Policy.QueueLimit == 0:
+		e.Err = weir.ErrNoQueue
+	}
+	return e
+}
+
 func (e *Engine) waitNow(ctx context.Context, one []*Request, v *Verdict, reserve bool) error {
+	err := e.waitAsked(ctx, one, v, reserve)
+	if err == nil && !v.Allowed && v.work.afterwards != 0 {
+		e.owe(ctx, one, v)
+	}
+	return err
+}
+
+func (e *Engine) waitAsked(ctx context.Context, one []*Request, v *Verdict, reserve bool) error {
 	s := e.live.Load()
 	e.sample(ctx, s, one[0])
 	e.counts.requests.Add()
@@ -63,9 +103,9 @@ type waitFor struct {
 	asked   context.Context //nolint:containedctx // of the calls of a store: it may end later than the waiting
 }
 
-// waitInLine waits for what a request needs, and begins anew when an override wakes it.
+// waitInLine waits for what a request needs, and begins anew, under the set in force, when an override or a reload wakes it.
 func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v *Verdict, reserve bool, f waitFor) error {
-	began := time.Now()
+	began, w := time.Now(), &v.work
 	for {
 		woken, err := e.waitOnce(ctx, v, reserve, waitFor{max(f.longest-time.Since(began), 0), f.owner, f.asked})
 		switch {
@@ -76,8 +116,15 @@ func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v 
 			e.conclude(ctx, s, v)
 			return nil
 		}
+		s = e.live.Load()
 		v.gather(s, one, nil)
-		switch v.chargeAll(1); {
+		v.chargeAll(1)
+		if longest, queue, owner := w.longest(); queue {
+			f.longest, f.owner = longest, owner
+		} else {
+			f.longest, f.owner = 0, false
+		}
+		switch {
 		case v.failed():
 			e.refusedAhead(s, v)
 			return nil
@@ -99,6 +146,9 @@ func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitF
 	by := &waiter{cancel: cancel}
 	w.register(by)
 	defer w.unregister()
+	if e.live.Load() != w.snapshot {
+		return true, nil // a reload that has not seen this request
+	}
 	began := time.Now()
 	err = e.waitLocal(inner, v, shared || reserve, f)
 	switch {
@@ -181,6 +231,9 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f wait
 		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
 	} else {
 		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
+	}
+	if errors.Is(err, weir.ErrRefused) {
+		return nil // the leases say so
 	}
 	late := err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded)
 	if late && (!shared || f.asked.Err() == nil) && v.lastTry(reserve) {

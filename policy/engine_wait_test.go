@@ -61,7 +61,7 @@ func TestWaitTriesBeforeItLooksAtTheTime(t *testing.T) {
 				}
 				r := request(ann)
 				r.Context = t.Context()
-				err := e.Wait(overdue(t), &r, v)
+				err := verdictOf(e.Wait(overdue(t), &r, v), v)
 				if d := v.Decision(); err != nil || v.Allowed || d.Reason != weir.ReasonDeadline && d.Reason != weir.ReasonLimited {
 					t.Errorf("without permits: %+v, %v", d, err)
 				}
@@ -70,7 +70,7 @@ func TestWaitTriesBeforeItLooksAtTheTime(t *testing.T) {
 				cancel()
 				r = request(ben)
 				r.Context = t.Context()
-				if err := e.Wait(gone, &r, v); !errors.Is(err, context.Canceled) || v.Allowed {
+				if err := verdictOf(e.Wait(gone, &r, v), v); !errors.Is(err, context.Canceled) || v.Allowed {
 					t.Errorf("of a caller that has gone: %+v, %v", v.Decision(), err)
 				}
 				wantTakes(t, e, ben, 3, 2)
@@ -111,7 +111,7 @@ func TestWaitAsksStoresForLongerThanItWaits(t *testing.T) {
 			if own {
 				r.Context = t.Context()
 			}
-			if err := e.Wait(ctx, &r, v); err != nil && !errors.Is(err, context.Canceled) {
+			if err := verdictOf(e.Wait(ctx, &r, v), v); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			v.Release()

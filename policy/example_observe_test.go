@@ -82,10 +82,10 @@ func ExampleEngine_Key() {
 	}
 	l := k.Limits[0]
 	fmt.Printf("%s: %d of %d left, the next one in %v\n", l.Holds, l.Decision.Remaining, l.Decision.Limit, l.Decision.RetryAfter)
-	fmt.Println("refusals in a row:", k.RefusalsInRow)
+	fmt.Println("refusals towards a lockout:", k.RecentRefusals)
 	// Output:
 	// 1/h, burst 2: 0 of 2 left, the next one in 1h0m0s
-	// refusals in a row: 2
+	// refusals towards a lockout: 2
 }
 
 func ExampleEngine_Top() {

@@ -160,7 +160,7 @@ func ExampleEngine_Explain() {
 }
 
 // Servers of a fleet share limits through a store: here one in memory, elsewhere Redis.
-func ExampleEngine_TakeKey() {
+func ExampleNamed() {
 	memory, err := store.NewMemory(store.MemoryOptions{})
 	if err != nil {
 		panic(err)
@@ -184,7 +184,9 @@ func ExampleEngine_TakeKey() {
 	}
 	var v policy.Verdict
 	for i := range 4 {
-		servers[i%2].TakeKey(context.Background(), "mails", "alice", 1, &v)
+		servers[i%2].Take(&policy.Request{
+			Named: &policy.Named{Policy: []byte("mails"), Key: []byte("alice"), Cost: 1}, Context: context.Background(),
+		}, &v)
 		fmt.Println(v.Allowed, v.Decision().Remaining)
 		v.Release()
 	}

@@ -15,7 +15,10 @@ type Explanation struct {
 	Reason     weir.Reason   `json:"reason"`
 	RetryAfter time.Duration `json:"retry_after_ns"`
 	Binding    int           `json:"binding"`
-	// Rules are all rules in their order.
+	// Paths are the ways to read the path of the request, if there are several: what applies under one of them applies to the
+	// request, and it is exempt if it is under all.
+	Paths []string `json:"paths,omitempty"`
+	// Rules are all rules in their order, none if the caller has named the policy: see [Named].
 	Rules []ExplainedRule `json:"rules"`
 	// Limits are those that hold for the request, with those in shadow and the candidates.
 	Limits []ExplainedLimit `json:"limits"`
@@ -33,8 +36,8 @@ type ExplainedRule struct {
 
 // ExplainedLimit is a limit as seen by one request.
 type ExplainedLimit struct {
-	// Policy and Limit name the limit, Rule the one that has applied it, and Tier the tier whose limit is in force: "" if there
-	// is none, and for a key that has a limit of its own in Keys of the policy.
+	// Policy and Limit name the limit, Rule the one that has applied it, "" if the caller has named the policy, and Tier the tier
+	// whose limit is in force: "" if there is none, and for a key that has a limit of its own in Keys of the policy.
 	Policy string `json:"policy"`
 	Limit  string `json:"limit"`
 	Rule   string `json:"rule"`
@@ -49,6 +52,8 @@ type ExplainedLimit struct {
 	Durability Durability `json:"durability,omitzero"`
 	// Holds is the limit in words, such as "10/s, burst 20".
 	Holds string `json:"holds"`
+	// Applied is the limit that the engine applies to the key; the zero Limit if Failure is not "", or the key is unlimited.
+	Applied weir.Limit `json:"-"`
 	// Key is what the request is counted under, KeyFrom how it was made, and Cost how many permits it asks for.
 	Key     string `json:"key"`
 	KeyFrom string `json:"key_from,omitempty"`

@@ -4,6 +4,9 @@ import "github.com/weirhq/weir"
 
 // Text is a text that is taken from a request, such as the key that a limit is for. It is safe for concurrent use. This
 // package has those that need no language; others are expressions that a configuration has compiled.
+//
+// A Text of another package may have a method Parts() (parts []Text, all bool) that returns the texts of this package that it is
+// computed from, and whether it is computed from these alone. [Engine.Search] needs it to find keys.
 type Text interface {
 	// AppendTo appends the text to b. What a request lacks is "". An error says that the text cannot be told.
 	AppendTo(b []byte, r *Request) ([]byte, error)

@@ -66,10 +66,16 @@ func newIndex(rules []Rule) (*index, error) {
 	return x, nil
 }
 
-// match appends the numbers of the rules whose Match holds for r to found, in ascending order.
+// match appends the numbers of the rules whose Match holds for r to found, in ascending order. It looks at the usual reading of
+// the path.
 func (x *index) match(r *Request, found []int32) []int32 {
+	r.readAs(0, nil)
+	return x.matchRead(r, found)
+}
+
+// matchRead is match for the reading of the path that [Request.readAs] has chosen.
+func (x *index) matchRead(r *Request, found []int32) []int32 {
 	before := len(found)
-	r.path = variables{method: usualMethod(r.Method)} // what was noted of an earlier request is not trusted
 	found = x.look(x.root, r, found)
 	// A rule is found twice if two of its patterns match.
 	if matched := found[before:]; len(matched) > 1 {

@@ -86,8 +86,11 @@ func TestMatchOfManyMethods(t *testing.T) {
 		}
 		for i, method := range append(methods, "", "get") {
 			var want []int32
-			if method == "PURGE" || method == "GET" {
+			if method == "PURGE" || method == "GET" || method == "HEAD" {
 				want = append(want, 0)
+			}
+			if method == "HEAD" && few >= 1 {
+				want = append(want, 1) // the rule of GET
 			}
 			if i < few {
 				want = append(want, int32(i+1))

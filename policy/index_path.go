@@ -120,7 +120,7 @@ func (w *pathWalk) visit(place int32, depth int, found []int32) []int32 {
 			found = w.visit(next, depth+1, found)
 		}
 	}
-	if n.wild != 0 {
+	if n.wild != 0 && w.at[depth+1] > start+1 {
 		found = w.visit(n.wild, depth+1, found)
 	}
 	return found

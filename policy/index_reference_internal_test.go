@@ -74,7 +74,7 @@ func anyOf[T any](values []T, good func(T) bool) bool {
 func plainMatch(m *Match, r *Request) (bool, muxMatch) {
 	var first muxMatch
 	header, _ := r.Header.(http.Header)
-	ok := anyOf(m.Methods, func(s string) bool { return s == r.Method }) &&
+	ok := anyOf(m.Methods, func(s string) bool { return s == r.Method || s == http.MethodGet && r.Method == http.MethodHead }) &&
 		anyOf(m.Routes, func(s string) bool { return s == r.Route }) &&
 		anyOf(m.Protocols, func(s string) bool { return s == r.Protocol }) &&
 		anyOf(m.Clients, func(p netip.Prefix) bool { return r.Client.IsValid() && p.Contains(r.Client.Unmap().WithZone("")) }) &&

@@ -19,10 +19,10 @@ type KeyState struct {
 	ID    string
 	// Limits are those of the policy, in their order. Of [Engine.Top] it is the one under the most pressure alone.
 	Limits []LimitState
-	// LockedFor is how long the key is still shut out, 0 if it is not; RefusalsInRow how many refusals count towards a lockout.
-	// They are those of this process, and 0 for a key that is not Named.
-	LockedFor     time.Duration
-	RefusalsInRow int
+	// LockedFor is for how long the key is still locked out, 0 if it is not. RecentRefusals is how many of its refusals count
+	// towards a lockout. Both are those of this process, and 0 for a key that is not Named.
+	LockedFor      time.Duration
+	RecentRefusals int
 	// Override is the one in force, nil if there is none.
 	Override *Override
 }
@@ -76,7 +76,7 @@ func (e *Engine) aboutKey(p *livePolicy, key string) KeyState {
 	k := KeyState{Policy: p.Name, Key: strings.Clone(key), Named: true, ID: p.idOf(key)}
 	now := e.now()
 	if p.state.lockouts != nil {
-		k.LockedFor, k.RefusalsInRow = p.state.lockouts.look([]byte(key), now, p.Lockout)
+		k.LockedFor, k.RecentRefusals = p.state.lockouts.look([]byte(key), now, p.Lockout)
 	}
 	if x := p.overrides.of([]byte(key)); x != nil {
 		if o, ok := x.now(now); ok {

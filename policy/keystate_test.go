@@ -36,7 +36,7 @@ func TestKey(t *testing.T) {
 	k := key(t, e, ann)
 	if len(k.Limits) != 2 || k.Limits[0].Limit != "a" || k.Limits[0].Holds != "1/s, burst 5" || k.Limits[0].Tracked ||
 		k.Limits[0].Decision != (weir.Decision{Allowed: true, Limit: 5, Remaining: 5, Policy: "login/a"}) ||
-		k.Limits[1].Holds != "1/h, burst 100" || k.Override != nil || k.LockedFor != 0 || k.RefusalsInRow != 0 {
+		k.Limits[1].Holds != "1/h, burst 100" || k.Override != nil || k.LockedFor != 0 || k.RecentRefusals != 0 {
 		t.Errorf("a new key: %+v", k)
 	}
 	if n := e.Report().Policies[0].Keys; n != 0 {
@@ -54,15 +54,15 @@ func TestKey(t *testing.T) {
 	a, b := k.Limits[0], k.Limits[1]
 	if !a.Tracked || a.Decision.Allowed || a.Decision.Reason != weir.ReasonLimited || a.Decision.RetryAfter != time.Second ||
 		a.Decision.ResetAfter != 5*time.Second || a.Refused != 2 || b.Decision.Remaining != 95 || !b.Decision.Allowed ||
-		k.RefusalsInRow != 2 || k.LockedFor != 0 {
+		k.RecentRefusals != 2 || k.LockedFor != 0 {
 		t.Errorf("after refusals: %+v", k)
 	}
 	clock.Advance(61 * time.Second)
-	if k = key(t, e, ann); k.RefusalsInRow != 0 {
+	if k = key(t, e, ann); k.RecentRefusals != 0 {
 		t.Errorf("refusals that do not count any more: %+v", k)
 	}
 	wantTakes(t, e, ann, 9, 5)
-	if k = key(t, e, ann); k.LockedFor != time.Hour || k.RefusalsInRow != 0 {
+	if k = key(t, e, ann); k.LockedFor != time.Hour || k.RecentRefusals != 0 {
 		t.Errorf("shut out: %+v", k)
 	}
 	mustOverride(t, e, policy.Override{
@@ -139,7 +139,7 @@ func TestTop(t *testing.T) {
 	if k := all[0]; k.LockedFor != time.Hour || len(k.Limits) != 1 || k.Limits[0].Limit != "a" || k.Limits[0].Decision.Remaining != 0 {
 		t.Errorf("the first: %+v", k)
 	}
-	if k := all[1]; k.Limits[0].Refused != 3 || k.RefusalsInRow != 3 {
+	if k := all[1]; k.Limits[0].Refused != 3 || k.RecentRefusals != 3 {
 		t.Errorf("the second: %+v", k)
 	}
 	for _, n := range []int{0, 1, 2, 3, 4, 6} { // the fifth and the sixth are under the same pressure
@@ -165,10 +165,10 @@ func TestTopOfManyKeys(t *testing.T) {
 	e := engine(t, login(func(p *policy.Policy) { p.Limits = one(perHour(10)) }))
 	var v policy.Verdict
 	for range 20 {
-		e.TakeKey(context.Background(), "login", "worst", 10, &v)
+		takeKey(context.Background(), e, "login", "worst", 10, &v)
 	}
 	for i := range 20_000 {
-		e.TakeKey(context.Background(), "login", fmt.Sprint("key ", i), int64(1+i%7), &v)
+		takeKey(context.Background(), e, "login", fmt.Sprint("key ", i), int64(1+i%7), &v)
 	}
 	all, err := e.Top(t.Context(), "login", 10_000)
 	if err != nil || len(all) != 10_000 || all[0].Key != "worst" || all[0].Limits[0].Refused != 19 {
@@ -201,7 +201,7 @@ func TestTopOfSeveralLimits(t *testing.T) {
 	var v policy.Verdict
 	const keys = 3000 // more than there are names
 	for i := range keys {
-		e.TakeKey(context.Background(), "login", fmt.Sprint("key ", i), int64(1+i%9), &v)
+		takeKey(context.Background(), e, "login", fmt.Sprint("key ", i), int64(1+i%9), &v)
 	}
 	all, err := e.Top(t.Context(), "login", 10_000)
 	if err != nil || len(all) != keys {

@@ -72,7 +72,7 @@ func TestLatencyIsOfASample(t *testing.T) {
 			r := request(ann)
 			e.Take(&r, v)
 		}
-		e.TakeKey(context.Background(), "login", fmt.Sprint(i%10), 1, v)
+		takeKey(context.Background(), e, "login", fmt.Sprint(i%10), 1, v)
 		r := request(ann)
 		e.DebitAll(context.Background(), []*policy.Request{&r}, v)
 	}
@@ -103,7 +103,7 @@ func TestCountsOfFullTables(t *testing.T) {
 	wantTakes(t, e, ann, 1, 1)
 	wantTakes(t, e, ben, 3, 0)
 	var v policy.Verdict
-	e.TakeKey(context.Background(), "login", ben, 1, &v)
+	takeKey(context.Background(), e, "login", ben, 1, &v)
 	if r := report(); r.Full != 4 || r.Untracked != 0 || r.Refused != 4 {
 		t.Errorf("%+v", r)
 	}

@@ -86,16 +86,23 @@ type Limit struct {
 	Name string
 }
 
-// Lockout shuts out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if
-// its mode is ModeEnforce, and not those of requests that ask for more than there ever is. While it lasts, nothing is taken.
-// A key is remembered as long as its refusals count or it is shut out, at most MaxKeys of them at a time.
+// Lockout locks out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if
+// its mode is ModeEnforce, and not those of requests that ask for more than there ever is. While a lockout lasts, nothing is
+// taken, and nothing counts towards the next one. A key is remembered as long as its refusals count or it is locked out, at
+// most MaxKeys of them at a time, with up to 270 bytes each (TestBytesPerLockout).
 type Lockout struct {
-	// Refusals is how many refusals, none more than Within after the one before, lead to it: from 1 to 65535. Required.
+	// Refusals is how many refusals within Within lead to a lockout: from 1 to 65535. They are counted exactly up to 33, and
+	// as refusals come to a key that had none for Within. Of more than 33 at most a sixteenth may be missed
+	// (TestRecentRefusalsKeepToTheirBound); none is counted that there was not. Required.
 	Refusals int
-	// Within is how long a refusal counts: from 1 ms to 24 h. Required.
+	// Within is how long a refusal counts: from 1 ms to 24 h, kept to 50 us. A refusal that is exactly so old still counts.
+	// Required.
 	Within time.Duration
-	// For is how long it lasts: from 1 ms to 3660 days. Required.
+	// For is how long the lockout lasts: from 1 ms to 3660 days. Required.
 	For time.Duration
+	// InARow lets a request that is allowed clear the count, so that only refusals in a row lead to a lockout. A client that
+	// comes steadily, at several times its limit, is then never locked out, as it is allowed now and then.
+	InARow bool
 }
 
 // Mode says whether a policy is in force.
@@ -180,4 +187,7 @@ func (f *Fail) UnmarshalText(text []byte) error {
 type Set struct {
 	Policies []Policy
 	Rules    []Rule
+	// Extra is what the caller keeps beside them, to have it back from [Engine.Set] and [Verdict.Set] with the policies and rules
+	// that it belongs to. The engine does not look at it. Default: nil.
+	Extra any
 }

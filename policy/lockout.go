@@ -9,8 +9,8 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// lockouts are the keys of a policy that were refused lately, and those that are shut out. Others have no entry, and cost
-// nothing.
+// lockouts are the keys of a policy that were refused lately, and those that are locked out. Others have no entry, and cost
+// nothing. An entry has a fixed size, whatever the numbers of the [Lockout] are.
 type lockouts struct {
 	seeds  [2]maphash.Seed
 	states *table.Table
@@ -48,13 +48,13 @@ func (c *lockoutClock) now() int64 {
 
 // A state has these words. A time that there is none of is that at which the state was made.
 const (
-	lockedUntil = iota // until when the key is shut out
+	lockedUntil = iota // until when the key is locked out
 	lastRefusal
-	refusals   // in a row
-	lastWithin // how long a refusal counted when it was noted
-
-	lockoutWords
+	lastWithin   // how long a refusal counted when it was noted
+	refusalMarks // the refusals that count: see recentRefusals
 )
+
+const lockoutWords = refusalMarks + recentWords
 
 const (
 	lockoutShards  = 64
@@ -78,7 +78,7 @@ func newLockouts(maxKeys int) *lockouts {
 
 // freshLockout is when a state equals that of a key without one.
 func freshLockout(s []uint64) int64 {
-	if s[refusals] == 0 {
+	if recentRefusals(s[refusalMarks:]).none() {
 		return int64(s[lockedUntil])
 	}
 	return max(int64(s[lockedUntil]), int64(s[lastRefusal])+int64(s[lastWithin])+1)
@@ -96,7 +96,7 @@ func (l *lockouts) hash(key []byte) table.Hash {
 	return table.NewHash(maphash.Bytes(l.seeds[0], key), maphash.Bytes(l.seeds[1], key))
 }
 
-// rest is for how long the key is still shut out.
+// rest returns for how long the key is still locked out.
 func (l *lockouts) rest(key []byte, now int64) time.Duration {
 	if l.states.Len() == 0 {
 		return 0
@@ -110,8 +110,8 @@ func (l *lockouts) rest(key []byte, now int64) time.Duration {
 	return 0
 }
 
-// look is rest, and how many refusals of the key are in a row and may count towards a lockout with the next one.
-func (l *lockouts) look(key []byte, now int64, o *Lockout) (rest time.Duration, row int) {
+// look returns rest, and how many refusals of the key count towards a lockout.
+func (l *lockouts) look(key []byte, now int64, o *Lockout) (rest time.Duration, recent int) {
 	if l.states.Len() == 0 {
 		return 0, 0
 	}
@@ -123,24 +123,32 @@ func (l *lockouts) look(key []byte, now int64, o *Lockout) (rest time.Duration, 
 		return 0, 0
 	}
 	s := slot.State()
-	return time.Duration(max(int64(s[lockedUntil])-now, 0)), int(inRow(s, now, o)) - 1
+	return time.Duration(max(int64(s[lockedUntil])-now, 0)), int(recentOf(s, now, o))
 }
 
-// granted forgets the refusals of a key: they were not in a row.
-func (l *lockouts) granted(key []byte) {
-	if l.states.Len() == 0 {
+// recentOf returns how many refusals of a key count now.
+func recentOf(s []uint64, now int64, o *Lockout) uint64 {
+	if now-int64(s[lastRefusal]) > int64(o.Within) {
+		return 0
+	}
+	return recentRefusals(s[refusalMarks:]).count(now, int64(o.Within))
+}
+
+// allowed forgets the refusals of a key where only those in a row count.
+func (l *lockouts) allowed(key []byte, o *Lockout) {
+	if !o.InARow || l.states.Len() == 0 {
 		return
 	}
 	h := l.hash(key)
 	shard := l.states.Lock(h)
 	defer shard.Unlock()
 	if slot := shard.Find(h); slot != nil {
-		slot.State()[refusals] = 0
+		recentRefusals(slot.State()[refusalMarks:]).clear()
 		shard.Due(h, freshLockout(slot.State()))
 	}
 }
 
-// refused counts a refusal, and answers for how long it leads to a lockout, 0 if it does not. A key for which there is no
+// refused counts a refusal, and returns for how long it locks the key out, 0 if it does not. A key for which there is no
 // room is not counted.
 func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 	h := l.hash(key)
@@ -158,11 +166,16 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 			slot.State()[lockedUntil] = uint64(now)
 		}
 		s := slot.State()
-		s[refusals] = inRow(s, now, o)
+		recent := recentRefusals(s[refusalMarks:])
+		if now-int64(s[lastRefusal]) > int64(o.Within) {
+			recent.clear()
+		}
+		recent.add(now, int64(o.Within))
 		s[lastRefusal], s[lastWithin] = uint64(now), uint64(o.Within)
 		locked := time.Duration(0)
-		if s[refusals] >= uint64(o.Refusals) {
-			s[refusals], s[lockedUntil] = 0, uint64(now+int64(o.For))
+		if recent.count(now, int64(o.Within)) >= uint64(o.Refusals) {
+			recent.clear()
+			s[lockedUntil] = uint64(now + int64(o.For))
 			locked = o.For
 		}
 		shard.Due(h, freshLockout(s))
@@ -175,35 +188,18 @@ func (l *lockouts) refused(key []byte, now int64, o *Lockout) time.Duration {
 	return 0
 }
 
-// inRow is how many refusals of a key are in a row with one that comes now.
-func inRow(s []uint64, now int64, o *Lockout) uint64 {
-	if s[refusals] > 0 && now-int64(s[lastRefusal]) <= int64(o.Within) {
-		return s[refusals] + 1
-	}
-	return 1
-}
-
-// foreseen is what refused would answer if there is room for the key, and counts nothing.
+// foreseen returns what refused would if there is room for the key, and counts nothing.
 func (l *lockouts) foreseen(key []byte, now int64, o *Lockout) time.Duration {
-	row := uint64(1)
-	if l.states.Len() > 0 {
-		h := l.hash(key)
-		shard := l.states.Lock(h)
-		if slot := shard.Find(h); slot != nil {
-			row = inRow(slot.State(), now, o)
-		}
-		shard.Unlock()
-	}
-	if row < uint64(o.Refusals) {
+	if _, recent := l.look(key, now, o); recent+1 < o.Refusals {
 		return 0
 	}
 	return o.For
 }
 
-// mostReclaims is how often a new key makes room that somebody else takes.
+// mostReclaims is how often a new key makes room that another key takes.
 const mostReclaims = 4
 
-// unlock ends the lockout of a key, and answers whether there was one.
+// unlock ends the lockout of a key, and reports whether there was one.
 func (l *lockouts) unlock(key []byte, now int64) bool {
 	h := l.hash(key)
 	shard := l.states.Lock(h)
@@ -217,7 +213,7 @@ func (l *lockouts) unlock(key []byte, now int64) bool {
 	return locked
 }
 
-// locked counts the keys that are shut out.
+// locked returns how many keys are locked out.
 func (l *lockouts) locked(now int64) (n int64) {
 	l.states.Each(func(_ table.Hash, slot table.Slot) bool {
 		if int64(slot.State()[lockedUntil]) > now {

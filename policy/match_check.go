@@ -45,6 +45,9 @@ func newMatcher(rule *Rule) (matcher, []error) {
 		routes:    texts(&c, "Routes", rule.Match.Routes, isPrintable, routeForm),
 		protocols: texts(&c, "Protocols", rule.Match.Protocols, isProtocol, protocolForm),
 	}
+	if slices.Contains(m.methods, "GET") && !slices.Contains(m.methods, "HEAD") {
+		m.methods = append(m.methods, "HEAD") // servers run the handler of GET for it
+	}
 	m.wild = slices.ContainsFunc(m.paths, func(p *pattern) bool { return p.wild })
 	return m, c.errs
 }

@@ -71,9 +71,10 @@ func TestMatch(t *testing.T) {
 	}{
 		{Match{}, Request{}, ""},
 		{Match{Methods: []string{"POST", "PUT"}}, Request{Method: "GET"}, "method: GET is none of POST, PUT"},
-		{Match{Methods: []string{"GET"}}, Request{Method: "HEAD"}, "method: HEAD is none of GET"},
-		{Match{Methods: []string{"GET"}}, Request{Method: "get"}, "method: get is none of GET"},
-		{Match{Methods: []string{"GET"}}, Request{}, `method: "" is none of GET`},
+		{Match{Methods: []string{"GET"}}, Request{Method: "HEAD"}, ""}, // the handler of GET runs for it
+		{Match{Methods: []string{"HEAD"}}, Request{Method: "GET"}, "method: GET is none of HEAD"},
+		{Match{Methods: []string{"GET"}}, Request{Method: "get"}, "method: get is none of GET, HEAD"},
+		{Match{Methods: []string{"GET"}}, Request{}, `method: "" is none of GET, HEAD`},
 		{Match{Hosts: []string{"API.example.com"}}, Request{Host: "api.EXAMPLE.com.:8080"}, ""},
 		{Match{Hosts: []string{"::1"}}, Request{Host: "[::1]:8080"}, ""},
 		{Match{Hosts: []string{"[::1]"}}, Request{Host: "[::1]"}, ""},

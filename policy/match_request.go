@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strings"
+
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -8,6 +10,7 @@ import (
 // and needed by one rule after the other. Each match begins with none.
 type variables struct {
 	path, pathClean string
+	asked           bool // whether something has looked at the path
 	host, hostClean string
 	method          methodSet
 	pattern         *pattern // that the path matches, nil if the rule has none with wildcards
@@ -16,6 +19,7 @@ type variables struct {
 
 // pathValue answers what stands for a wildcard in the path.
 func (r *Request) pathValue(name string) string {
+	r.path.asked = true
 	if m := r.path.unbound; m != nil {
 		r.path.unbound = nil
 		r.bind(m.pathPattern(r))
@@ -26,8 +30,29 @@ func (r *Request) pathValue(name string) string {
 	return r.path.pattern.value(r.path.pathClean, name)
 }
 
-// cleanPath is the path without empty and dot segments.
+// readAs makes the path that of a reading. 0 is the usual one, and the others are those of readings, from 1 on.
+func (r *Request) readAs(reading int, others []string) {
+	r.path = variables{method: usualMethod(r.Method)} // what was noted of an earlier request is not trusted
+	if reading > 0 {
+		r.path.path, r.path.pathClean = r.Path, others[reading-1]
+	}
+}
+
+// readings returns the other ways to read the path, nil for a path that all servers read alike or that nothing has looked at.
+func (r *Request) readings() []string {
+	switch p := &r.path; {
+	case !p.asked:
+		return nil
+	case r.RawPath == "" && p.path == r.Path && p.pathClean == r.Path && // these are the same text at the same place
+		strings.IndexByte(r.Path, '%') < 0 && strings.IndexByte(r.Path, '\\') < 0:
+		return nil
+	}
+	return keytext.Readings(r.Path, r.RawPath)
+}
+
+// cleanPath is the path without empty and dot segments, or that of the reading.
 func (r *Request) cleanPath() string {
+	r.path.asked = true
 	if r.path.path != r.Path { // of the same text at the same place this is known without reading it
 		r.path.path, r.path.pathClean, r.path.pattern = r.Path, keytext.CleanPath(r.Path), nil
 	}

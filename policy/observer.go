@@ -9,8 +9,7 @@ import (
 // which they hold up, and by several at a time; they must not keep a request, or a verdict, or change it.
 type Observer interface {
 	// Decided is called once for each verdict, before the caller has it, but not for probes. The requests are those that were
-	// decided on as one step; there are none if the caller has named the policy: see [Engine.TakeKey]. took is how long the
-	// decision took, with the time in queues and that of stores.
+	// decided on as one step. took is how long the decision took, with the time in queues and that of stores.
 	Decided(ctx context.Context, requests []*Request, v *Verdict, took time.Duration)
 	// Settled is called when a verdict that was Allowed ends by the first of Release, Commit or Cancel. held is how long after
 	// the decision. A verdict of DebitAll, where there is nothing to settle, has ended right after Decided, with 0.

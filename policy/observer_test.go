@@ -160,7 +160,7 @@ func watchedCases(t *testing.T) map[string]watchedCase {
 			r.Cost = 9
 			e.Peek(&r, v)
 			e.PeekAll(bg, []*policy.Request{&r}, v)
-			e.PeekKey(bg, "login", ann, 9, v)
+			peekKey(bg, e, "login", ann, 9, v)
 			e.Explain(&r)
 		}, untold: true},
 		"waited":   {ask: wait(bg, 1), allowed: true, requests: 1},
@@ -177,17 +177,17 @@ func watchedCases(t *testing.T) map[string]watchedCase {
 			refused: []refused{{len(many), weir.ReasonInvalid, -1, ""}}, requests: len(many),
 		},
 		"key": {
-			ask:     func(e *policy.Engine, v *policy.Verdict) { e.TakeKey(bg, "login", "k", 3, v) },
-			refused: []refused{{0, weir.ReasonNever, 0, "k"}},
+			ask:     func(e *policy.Engine, v *policy.Verdict) { takeKey(bg, e, "login", "k", 3, v) },
+			refused: []refused{{1, weir.ReasonNever, 0, "k"}}, requests: 1,
 		},
-		"key granted":  {ask: func(e *policy.Engine, v *policy.Verdict) { e.ReserveKey(bg, "login", "k", 2, v) }, allowed: true},
-		"key misused":  {ask: func(e *policy.Engine, v *policy.Verdict) { e.TakeKey(bg, "login", "k", -1, v) }, refused: []refused{{0, weir.ReasonInvalid, -1, ""}}},
-		"no policy":    {ask: func(e *policy.Engine, v *policy.Verdict) { e.TakeKey(bg, "other", "k", 1, v) }, untold: true},
+		"key granted":  {ask: func(e *policy.Engine, v *policy.Verdict) { reserveKey(bg, e, "login", "k", 2, v) }, allowed: true, requests: 1},
+		"key misused":  {ask: func(e *policy.Engine, v *policy.Verdict) { takeKey(bg, e, "login", "k", -1, v) }, refused: []refused{{1, weir.ReasonInvalid, -1, ""}}, requests: 1},
+		"no policy":    {ask: func(e *policy.Engine, v *policy.Verdict) { takeKey(bg, e, "other", "k", 1, v) }, refused: []refused{{1, weir.ReasonInvalid, -1, ""}}, requests: 1},
 		"shared":       {set: coherent, options: stored, ask: ask, allowed: true, requests: 1},
 		"shared short": {set: coherent, options: stored, ask: thrice, refused: limited, requests: 1},
 		"shared gone": {set: coherent, options: failing, ask: func(e *policy.Engine, v *policy.Verdict) {
-			e.TakeKey(gone, "login", "k", 1, v)
-		}},
+			takeKey(gone, e, "login", "k", 1, v)
+		}, requests: 1},
 		"store failed": {set: coherent, options: failing, ask: ask, refused: []refused{{1, weir.ReasonUnavailable, 0, ann}}, requests: 1},
 		"debit": {ask: func(e *policy.Engine, v *policy.Verdict) {
 			r := request(ann)
@@ -314,7 +314,7 @@ func TestObserverIsToldHowLongARequestHasWaited(t *testing.T) {
 		var v policy.Verdict
 		for range 1000 {
 			r := request(ann)
-			if err := e.Wait(context.Background(), &r, &v); err != nil || !v.Allowed {
+			if err := verdictOf(e.Wait(context.Background(), &r, &v), &v); err != nil || !v.Allowed {
 				t.Fatal(err, v.Decision())
 			}
 			v.Release()

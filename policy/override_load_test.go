@@ -154,7 +154,7 @@ func TestOverrideOfStoredLimitsHoldsInThisProcess(t *testing.T) {
 			}
 			clock.Advance(2 * time.Second)
 			var v policy.Verdict
-			if !here.TakeKey(t.Context(), "login", ann, 1, &v) || !v.Allowed || v.Decision().Limit != 5 {
+			if !takeKey(t.Context(), here, "login", ann, 1, &v) || !v.Allowed || v.Decision().Limit != 5 {
 				t.Errorf("TakeKey: %+v", v.Decision())
 			}
 			here.DebitAll(t.Context(), []*policy.Request{&r}, &v)
@@ -202,7 +202,7 @@ func TestOverrideServesThoseWhoWaitForTheOwner(t *testing.T) {
 			go func() {
 				var v policy.Verdict
 				r := request(ann)
-				if err := e.Wait(context.Background(), &r, &v); err != nil || !v.Allowed {
+				if err := verdictOf(e.Wait(context.Background(), &r, &v), &v); err != nil || !v.Allowed {
 					t.Error(err, v.Decision())
 				}
 				v.Release()
@@ -283,7 +283,7 @@ func TestOverridesContention(t *testing.T) {
 					n = 2
 					e.TakeAll(context.Background(), []*policy.Request{&r, &r2}, &v)
 				case 2:
-					e.TakeKey(context.Background(), "login", ann, 1, &v)
+					takeKey(context.Background(), e, "login", ann, 1, &v)
 				}
 				switch {
 				case !v.Allowed:
@@ -305,7 +305,7 @@ func TestOverridesContention(t *testing.T) {
 	e.Restore("login", ann)
 	// A request that is asked limit by limit and is refused in the end holds permits for a moment, in which all others may have
 	// been refused for the last time.
-	for v := new(policy.Verdict); e.TakeKey(context.Background(), "login", ann, 1, v) && v.Allowed; v.Release() {
+	for v := new(policy.Verdict); takeKey(context.Background(), e, "login", ann, 1, v) && v.Allowed; v.Release() {
 		charged.Add(1)
 	}
 	k := key(t, e, ann)

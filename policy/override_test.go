@@ -138,10 +138,10 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 	if p := e.Report().Policies[0]; p.Granted != 12 || p.Refused != 0 || e.Report().Unlimited != 0 {
 		t.Errorf("%+v", p)
 	}
-	if !e.TakeKey(context.Background(), "login", ann, 1e9, v) || !v.Allowed || len(v.Parts) != 0 {
+	if !takeKey(context.Background(), e, "login", ann, 1e9, v) || !v.Allowed || len(v.Parts) != 0 {
 		t.Errorf("TakeKey: %+v", v)
 	}
-	if !e.PeekKey(context.Background(), "login", ann, 1e9, v) || !v.Allowed {
+	if !peekKey(context.Background(), e, "login", ann, 1e9, v) || !v.Allowed {
 		t.Errorf("PeekKey: %+v", v)
 	}
 	e.DebitAll(context.Background(), []*policy.Request{&r}, v)
@@ -362,7 +362,7 @@ func TestOverrideServesThoseWhoWait(t *testing.T) {
 				go func() {
 					var v policy.Verdict
 					r := request(client)
-					if err := e.Wait(context.Background(), &r, &v); err != nil {
+					if err := verdictOf(e.Wait(context.Background(), &r, &v), &v); err != nil {
 						t.Error(err)
 					}
 					answers <- answer{client, v.Allowed, time.Since(began), len(v.Parts)}

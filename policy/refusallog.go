@@ -165,8 +165,8 @@ func (l *RefusalLog) of(policy string) *loggedPolicy {
 func (l *RefusalLog) Refused(requests []*Request, v *Verdict) uint64 {
 	d, part := v.Decision(), (*Part)(nil)
 	policy := d.Policy
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		part = &v.Parts[v.Binding]
+	if p, ok := v.BindingPart(); ok {
+		part = p
 		policy = part.Policy.Name
 	}
 	place := l.of(policy)

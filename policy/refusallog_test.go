@@ -55,7 +55,7 @@ func TestRefusalLog(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	var v policy.Verdict
-	e.TakeKey(context.Background(), "other", "k", 2, &v)
+	takeKey(context.Background(), e, "other", "k", 2, &v)
 	const named = `level=INFO msg="request refused" policy=other reason=never retry_after=never limit=1h cost=2 remaining=1 max=1` +
 		` key=k unlogged=0`
 	if got := lines(&b); len(got) != 1 || got[0] != named+"\n" {

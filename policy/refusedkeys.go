@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 
@@ -41,13 +42,19 @@ func (r *refusedKeys) count(key string) uint64 {
 	return n
 }
 
+// all walks through the names that are kept, in no order.
+func (r *refusedKeys) all() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		r.names.Each(func(_ table.Hash, key string, n uint64) bool { return yield(key, n) })
+	}
+}
+
 // top are the n keys that were refused most.
 func (r *refusedKeys) top(n int) []string {
 	var all []KeyCount
-	r.names.Each(func(_ table.Hash, key string, count uint64) bool {
+	for key, count := range r.all() {
 		all = append(all, KeyCount{key, count})
-		return true
-	})
+	}
 	slices.SortFunc(all, func(a, b KeyCount) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
 	keys := make([]string, 0, min(n, len(all)))
 	for i := range all[:min(n, len(all))] {

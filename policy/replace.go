@@ -40,9 +40,13 @@ func (l *limitState) replace(roles map[string]*weir.Plan) {
 		plan.Replaces(nil)
 	}
 	for _, role := range slices.Sorted(maps.Keys(roles)) {
-		if old := l.roles[role]; old != nil && !stays[old.Limit()] {
+		old := l.roles[role]
+		if old != nil && !stays[old.Limit()] {
 			roles[role].Replaces(old)
 			stays[old.Limit()] = true // by the first of its roles
+		}
+		if old != nil {
+			roles[role].Follows(old)
 		}
 	}
 	l.roles = roles

@@ -16,6 +16,11 @@ type Request struct {
 	Host string
 	// Path is the path without the query, decoded: that of the URL, or the full method of gRPC, "/package.Service/Method".
 	Path string
+	// RawPath is the path as it was sent, still encoded, where Path does not say it, as in [net/url.URL]: "" stands for the usual
+	// encoding of Path. Where servers could read the path in several ways, as with an encoded slash, a backslash or an encoding
+	// of an encoding, rules are asked about each of them. What applies under any of them applies to the request. It is exempt
+	// only if it is under all.
+	RawPath string
 	// Query is what follows the "?" of the URL, as it was sent.
 	Query string
 	// Route is the name that the server itself has for what is asked for, such as the pattern of [net/http.ServeMux].
@@ -29,6 +34,9 @@ type Request struct {
 	// Cost is how many permits the request costs where neither the rule nor the policy says so: from 1 to 10^15. 0 stands
 	// for 1.
 	Cost int64
+	// Named is the policy and the key of a request that names both itself, so that no rule is asked. Default: nil, rules say
+	// which policies apply.
+	Named *Named
 	// Context is until when a store may be asked about shared limits, where the call has no context of its own, and in
 	// [Engine.Wait], whose own context is that of the waiting. A request whose context was canceled is refused with
 	// ReasonCanceled, and one whose deadline has passed is answered as if the store were unavailable. Limits of this process
@@ -54,6 +62,10 @@ func (r *Request) HeaderValue(name string) (string, bool) {
 	}
 	return "", false
 }
+
+// CleanPath is the path as rules see it: Path without empty and dot segments or, while an [Engine] asks about another way to read
+// the path, that one, in which %2F stands for a slash within a segment. Conditions and texts ask for this, and not for Path.
+func (r *Request) CleanPath() string { return r.cleanPath() }
 
 // PathValue is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of this
 // name.

@@ -20,8 +20,14 @@ type Rule struct {
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool
-	// Final says that the rules behind this one are not looked at if this one matches. Exempt rules are looked at nevertheless.
+	// Final says that the rules behind this one are not looked at if this one matches. Exempt rules are looked at nevertheless,
+	// and all rules are if When cannot be evaluated.
 	Final bool
+	// Afterwards says that the requests of this rule tell what has been spent already, such as the hits that a proxy reports when
+	// a response has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the
+	// bound of [Engine.DebitAll], and the next request is refused. It is no refusal towards a Lockout. A request tells that if
+	// any rule that matches it says so.
+	Afterwards bool
 	// Source tells where the rule stands, such as "weir.yaml:12:5". Default: "".
 	Source string
 }
@@ -39,13 +45,15 @@ type Use struct {
 
 // Match is what can be told of a request without an expression. All conditions must hold; one that is empty always does.
 type Match struct {
-	// Methods are the methods of which the request has one, in upper case.
+	// Methods are the methods of which the request has one, in upper case. GET includes HEAD, as in [net/http.ServeMux]: servers
+	// run the handler of GET for it.
 	Methods []string
 	// Hosts are the hosts of which the request has one, without port: "api.example.com", or "*.example.com" for all below
 	// example.com. Case does not matter.
 	Hosts []string
 	// Paths are patterns of which the path matches one, as those of [net/http.ServeMux]: "/users/{id}" has a wildcard for
-	// one segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash.
+	// one segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash. A
+	// path that servers read in several ways matches under any of them, and is exempt only under all: see Request.RawPath.
 	Paths []string
 	// Headers are conditions on the header, all of which must hold.
 	Headers []HeaderMatch

@@ -83,7 +83,7 @@ func compile(s *Set) (*program, error) {
 	}
 	c := new(checker)
 	p := &program{
-		set:      &Set{Policies: slices.Clone(s.Policies), Rules: slices.Clone(s.Rules)},
+		set:      &Set{Policies: slices.Clone(s.Policies), Rules: slices.Clone(s.Rules), Extra: s.Extra},
 		policies: make(map[string]int, len(s.Policies)),
 	}
 	for i := range p.set.Policies {

@@ -69,7 +69,7 @@ func TestSharedAllOrNothingContention(t *testing.T) {
 					continue
 				case 2:
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(300))*time.Microsecond)
-					if err := e.WaitReserve(ctx, &request, v); err != nil && !errors.Is(err, context.Canceled) {
+					if err := verdictOf(e.WaitReserve(ctx, &request, v), v); err != nil && !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}
 					cancel()

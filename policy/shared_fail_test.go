@@ -36,8 +36,8 @@ func TestSharedAndLocalAreAllOrNothing(t *testing.T) {
 	for name, ask := range map[string]func(r *policy.Request) error{
 		"take":         func(r *policy.Request) error { e.Take(r, v); return nil },
 		"reserve":      func(r *policy.Request) error { e.Reserve(r, v); return nil },
-		"wait":         func(r *policy.Request) error { return e.Wait(t.Context(), r, v) },
-		"wait reserve": func(r *policy.Request) error { return e.WaitReserve(t.Context(), r, v) },
+		"wait":         func(r *policy.Request) error { return verdictOf(e.Wait(t.Context(), r, v), v) },
+		"wait reserve": func(r *policy.Request) error { return verdictOf(e.WaitReserve(t.Context(), r, v), v) },
 	} {
 		host := strings.ReplaceAll(name, " ", "")
 		request := func(cost int64) *policy.Request { return &policy.Request{Method: name, Host: host, Cost: cost} }
@@ -90,7 +90,7 @@ func waitHere(t *testing.T) {
 	})
 	for i, want := range []bool{true, false} {
 		holder := new(policy.Verdict)
-		if !e.TakeKey(t.Context(), "use", "", 1, holder) || !holder.Allowed {
+		if !takeKey(t.Context(), e, "use", "", 1, holder) || !holder.Allowed {
 			t.Fatalf("%+v", holder)
 		}
 		s.asked.Store(0)
@@ -101,7 +101,7 @@ func waitHere(t *testing.T) {
 		answers := make(chan answer)
 		go func() {
 			v := new(policy.Verdict)
-			err := e.Wait(t.Context(), &policy.Request{}, v)
+			err := verdictOf(e.Wait(t.Context(), &policy.Request{}, v), v)
 			answers <- answer{v, err}
 		}()
 		synctest.Wait()
@@ -112,7 +112,7 @@ func waitHere(t *testing.T) {
 			if err := e.Reset(t.Context(), "shared", ""); err != nil {
 				t.Fatal(err)
 			}
-			e.TakeKey(t.Context(), "shared", "", 2, new(policy.Verdict))
+			takeKey(t.Context(), e, "shared", "", 2, new(policy.Verdict))
 			s.asked.Store(0)
 		}
 		holder.Release()
@@ -130,15 +130,15 @@ func waitHere(t *testing.T) {
 	cancel()
 	v := new(policy.Verdict)
 	s.asked.Store(0)
-	if err := e.Wait(canceled, &policy.Request{}, v); !errors.Is(err, context.Canceled) || v.Allowed || s.asked.Load() != 0 ||
+	if err := verdictOf(e.Wait(canceled, &policy.Request{}, v), v); !errors.Is(err, context.Canceled) || v.Allowed || s.asked.Load() != 0 ||
 		v.Decision().Reason != weir.ReasonCanceled {
 		t.Errorf("asked %d times: %v, %+v", s.asked.Load(), err, v)
 	}
 	holder := new(policy.Verdict)
-	e.TakeKey(t.Context(), "use", "", 1, holder)
+	takeKey(t.Context(), e, "use", "", 1, holder)
 	brief, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	if err := e.Wait(brief, &policy.Request{}, v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline || v.Binding != 1 {
+	if err := verdictOf(e.Wait(brief, &policy.Request{}, v), v); err != nil || v.Allowed || v.Decision().Reason != weir.ReasonDeadline || v.Binding != 1 {
 		t.Errorf("%v, %+v", err, v)
 	}
 	holder.Release()
@@ -249,8 +249,8 @@ func TestSharedRequestThatIsCanceled(t *testing.T) {
 	for i, ask := range []func(v *policy.Verdict){
 		func(v *policy.Verdict) { e.Take(&request, v) },
 		func(v *policy.Verdict) { e.Reserve(&request, v) },
-		func(v *policy.Verdict) { e.TakeKey(ctx, "p", "", 1, v) },
-		func(v *policy.Verdict) { e.ReserveKey(ctx, "p", "", 1, v) },
+		func(v *policy.Verdict) { takeKey(ctx, e, "p", "", 1, v) },
+		func(v *policy.Verdict) { reserveKey(ctx, e, "p", "", 1, v) },
 	} {
 		v := new(policy.Verdict)
 		if ask(v); v.Allowed || v.Decision().Reason != weir.ReasonCanceled {
@@ -295,8 +295,8 @@ func TestSharedEngineThatIsClosed(t *testing.T) {
 		func() { e.Peek(&policy.Request{}, v) },
 		func() { e.Reserve(&policy.Request{}, v) },
 		func() { _ = e.Wait(t.Context(), &policy.Request{}, v) },
-		func() { e.TakeKey(t.Context(), "p", "", 1, v) },
-		func() { e.PeekKey(t.Context(), "p", "", 1, v) },
+		func() { takeKey(t.Context(), e, "p", "", 1, v) },
+		func() { peekKey(t.Context(), e, "p", "", 1, v) },
 	} {
 		if ask(); v.Allowed || v.Decision().Reason != weir.ReasonClosed || v.Decision().RetryAfter != weir.Never {
 			t.Errorf("%d: %+v", i, v)
@@ -334,7 +334,7 @@ func TestSharedKeyThatIsLong(t *testing.T) {
 				t.Error(err)
 			}
 			wantStored(t, e, "p", "", name, 2)
-			if e.TakeKey(t.Context(), "p", name, 2, v); !v.Allowed {
+			if takeKey(t.Context(), e, "p", name, 2, v); !v.Allowed {
 				t.Errorf("%+v", v)
 			}
 		}

@@ -189,11 +189,11 @@ func (p *pair) ask(step int) {
 		case 0:
 			e.Peek(&r, v[i])
 		case 1:
-			e.TakeKey(ctx, "child", r.Method, r.Cost, v[i])
+			takeKey(ctx, e, "child", r.Method, r.Cost, v[i])
 		case 2:
-			e.ReserveKey(ctx, "child", r.Method, r.Cost, v[i])
+			reserveKey(ctx, e, "child", r.Method, r.Cost, v[i])
 		case 3:
-			if err := e.WaitReserve(ctx, &r, v[i]); err != nil {
+			if err := verdictOf(e.WaitReserve(ctx, &r, v[i]), v[i]); err != nil {
 				p.Error(err)
 			}
 		case 4:
@@ -244,7 +244,7 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	e := over(t, memory(t, clock), clock, &policy.Set{Policies: append(
 		shared(
-			policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: perHour(5)}, {Name: "b", Limit: perHour(9)}}, Mode: policy.ModeShadow},
+			policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: perHour(5)}, {Name: "b", Limit: perHour(9)}}},
 			policy.Policy{Name: "none", Mode: policy.ModeOff},
 		),
 		policy.Policy{Name: "local", Limits: one(perHour(7)), Parent: "p"},
@@ -252,12 +252,12 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 	)})
 	v := new(policy.Verdict)
 	ctx := t.Context()
-	if e.TakeKey(ctx, "q", "", 1, v) || e.ReserveKey(ctx, "q", "", 1, v) || e.PeekKey(ctx, "q", "", 1, v) {
+	if takeKey(ctx, e, "q", "", 1, v) || reserveKey(ctx, e, "q", "", 1, v) || peekKey(ctx, e, "q", "", 1, v) {
 		t.Error("there is no such policy")
 	}
 	for _, n := range []int64{-1, 1_000_000_000_000_001} {
 		for i, ask := range []func(){
-			func() { e.TakeKey(ctx, "p", "", n, v) }, func() { e.ReserveKey(ctx, "apart", "", n, v) }, func() { e.PeekKey(ctx, "p", "", n, v) },
+			func() { takeKey(ctx, e, "p", "", n, v) }, func() { reserveKey(ctx, e, "apart", "", n, v) }, func() { peekKey(ctx, e, "p", "", n, v) },
 		} {
 			ask()
 			if d := v.Decision(); v.Allowed || d.Reason != weir.ReasonInvalid || d.RetryAfter != weir.Never || d.Policy == "" || len(v.Parts) != 0 {
@@ -266,17 +266,17 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 			v.Release()
 		}
 	}
-	if !e.TakeKey(ctx, "local", "k", 5, v) || !v.Allowed || len(v.Parts) != 3 || v.Parts[0].Rule != nil || string(v.Parts[0].Key) != "k" ||
+	if !takeKey(ctx, e, "local", "k", 5, v) || !v.Allowed || len(v.Parts) != 3 || v.Parts[0].Rule != nil || string(v.Parts[0].Key) != "k" ||
 		len(v.Parts[1].Key) != 0 || v.Parts[1].Decision.Policy != "p/1h" {
 		t.Errorf("%+v", v)
 	}
-	if !e.TakeKey(ctx, "local", "j", 1, v) || v.Allowed || v.Decision().Policy != "p/1h" {
+	if !takeKey(ctx, e, "local", "j", 1, v) || v.Allowed || v.Decision().Policy != "p/1h" {
 		t.Errorf("%+v", v)
 	}
-	if !e.TakeKey(ctx, "local", "j", 0, v) || v.Allowed {
+	if !takeKey(ctx, e, "local", "j", 0, v) || v.Allowed {
 		t.Errorf("a probe: %+v", v)
 	}
-	if !e.TakeKey(ctx, "none", "", 5, v) || !v.Allowed || e.Report().Unlimited != 1 {
+	if !takeKey(ctx, e, "none", "", 5, v) || !v.Allowed || e.Report().Unlimited != 1 {
 		t.Errorf("%+v", v)
 	}
 	if charges, ok := e.Charges(nil, "local", "k", 1); ok || len(charges) != 0 {

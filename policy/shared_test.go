@@ -127,16 +127,18 @@ func enginesAreOneLimiter(
 	ways := map[string]func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error{
 		"take":    func(_ context.Context, e *policy.Engine, v *policy.Verdict) error { e.Take(&request, v); return nil },
 		"reserve": func(_ context.Context, e *policy.Engine, v *policy.Verdict) error { e.Reserve(&request, v); return nil },
-		"wait":    func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error { return e.Wait(ctx, &request, v) },
+		"wait": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
+			return verdictOf(e.Wait(ctx, &request, v), v)
+		},
 		"wait reserve": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
-			return e.WaitReserve(ctx, &request, v)
+			return verdictOf(e.WaitReserve(ctx, &request, v), v)
 		},
 		"take key": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
-			e.TakeKey(ctx, "p", "GET", 1, v)
+			takeKey(ctx, e, "p", "GET", 1, v)
 			return nil
 		},
 		"reserve key": func(ctx context.Context, e *policy.Engine, v *policy.Verdict) error {
-			e.ReserveKey(ctx, "p", "GET", 1, v)
+			reserveKey(ctx, e, "p", "GET", 1, v)
 			return nil
 		},
 	}
@@ -175,7 +177,7 @@ func enginesAreOneLimiter(
 						for _, peek := range []bool{true, false} {
 							var p policy.Verdict
 							if e.Peek(&request, &p); !peek {
-								e.PeekKey(t.Context(), "p", "GET", 1, &p)
+								peekKey(t.Context(), e, "p", "GET", 1, &p)
 							}
 							if p.Allowed != (i < n-1) || p.Decision().Remaining != max(int64(n-1-i), 0) {
 								t.Errorf("%d: peek: %+v", i, p.Decision())
@@ -376,7 +378,7 @@ func TestSharedTiersKeysParentsAndCosts(t *testing.T) {
 		limit, left int64
 	}{{"PUT", 3, 1}, {"GET", 10, 4}, {"POST", 10, 10}} {
 		var got policy.Verdict
-		if !e.PeekKey(t.Context(), "child", c.key, 0, &got) || len(got.Parts) != 2 || got.Parts[0].Decision.Limit != c.limit ||
+		if !peekKey(t.Context(), e, "child", c.key, 0, &got) || len(got.Parts) != 2 || got.Parts[0].Decision.Limit != c.limit ||
 			got.Parts[0].Decision.Remaining != c.left || got.Parts[1].Decision.Remaining != 8 {
 			t.Errorf("%q: %+v", c.key, got)
 		}

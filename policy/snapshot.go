@@ -23,6 +23,14 @@ type snapshot struct {
 	lockouts bool // some policy has one
 }
 
+// rule is the one that has applied an item, nil if the caller has named its policy.
+func (s *snapshot) rule(it *item) *Rule {
+	if it.rule == noRule {
+		return nil
+	}
+	return &s.set.Rules[it.rule]
+}
+
 // ruleCount counts for a rule.
 type ruleCount struct {
 	matched, failed atomic.Uint64

@@ -3,6 +3,7 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -16,6 +17,10 @@ import (
 type native struct {
 	spelling string
 	appendTo func(b []byte, r *Request) []byte
+	// put makes a request one of which the text is taken from a word. It is nil for a constant, and for what is taken from the
+	// address of the client.
+	put    func(r *Request, word string)
+	client bool // the text is taken from the address of the client
 }
 
 func (t *native) AppendTo(b []byte, r *Request) ([]byte, error) { return t.appendTo(b, r), nil }
@@ -36,27 +41,48 @@ func appendText(b []byte, t Text, r *Request) ([]byte, error) {
 	}
 }
 
-// simple answers the text of a part that a request has as a string.
-func simple(spelling string, of func(r *Request) string) Text {
-	return &native{spelling, func(b []byte, r *Request) []byte { return keytext.AppendPart(b, of(r)) }}
+// simple returns the text of a part that a request has as a string, and that put puts there.
+func simple(spelling string, of func(r *Request) string, put func(r *Request, word string)) Text {
+	return &native{
+		spelling: spelling, put: put,
+		appendTo: func(b []byte, r *Request) []byte { return keytext.AppendPart(b, of(r)) },
+	}
 }
 
-var (
-	clientIPText = &native{"client.ip", func(b []byte, r *Request) []byte {
+// ofClient returns a text that is taken from the address of the client, "-" if that is not known.
+func ofClient(spelling string, of func(b []byte, client netip.Addr) []byte) *native {
+	return &native{spelling: spelling, client: true, appendTo: func(b []byte, r *Request) []byte {
 		if !r.Client.IsValid() {
 			return append(b, keytext.Missing...)
 		}
-		return clientip.Fold(r.Client).AppendTo(b)
+		return of(b, r.Client)
 	}}
-	methodText   = simple("request.method", func(r *Request) string { return r.Method })
-	hostText     = simple("request.host", (*Request).cleanHost)
-	pathText     = simple("request.path", (*Request).cleanPath)
-	routeText    = simple("request.route", func(r *Request) string { return r.Route })
-	protocolText = simple("request.protocol", func(r *Request) string { return r.Protocol })
+}
+
+var (
+	clientIPText = ofClient("client.ip", func(b []byte, client netip.Addr) []byte { return clientip.Fold(client).AppendTo(b) })
+	clientText   = ofClient("client", func(b []byte, client netip.Addr) []byte {
+		if a := clientip.Fold(client); a.Is4() {
+			return a.AppendTo(b)
+		}
+		return clientip.Prefixes{}.Mask(client).AppendTo(b)
+	})
+	methodText = simple("request.method",
+		func(r *Request) string { return r.Method }, func(r *Request, word string) { r.Method = word })
+	hostText  = simple("request.host", (*Request).cleanHost, func(r *Request, word string) { r.Host = word })
+	pathText  = simple("request.path", (*Request).cleanPath, func(r *Request, word string) { r.Path = word })
+	routeText = simple("request.route",
+		func(r *Request) string { return r.Route }, func(r *Request, word string) { r.Route = word })
+	protocolText = simple("request.protocol",
+		func(r *Request) string { return r.Protocol }, func(r *Request, word string) { r.Protocol = word })
 )
 
+// Client is who the client is taken for: its IPv4 address, or the /64 network of its IPv6 address, such as "2001:db8::/64", as a
+// client can use any address of that; "-" if it is not known. A mapped IPv4 address is the IPv4 address, and a zone is left out.
+func Client() Text { return clientText }
+
 // ClientIP is the address of the client, "-" if it is not known. A mapped IPv4 address is the IPv4 address, and a zone is left
-// out.
+// out. With IPv6 a client has as many addresses as it likes: see [Client].
 func ClientIP() Text { return clientIPText }
 
 // The sizes of networks that are usually assigned as a whole.
@@ -76,12 +102,7 @@ func ClientNet(v4, v6 int) (Text, error) {
 		spelling = fmt.Sprintf("client.net(%d, %d)", v4, v6)
 	}
 	net := clientip.Prefixes{IPv4: v4, IPv6: v6}
-	return &native{spelling, func(b []byte, r *Request) []byte {
-		if !r.Client.IsValid() {
-			return append(b, keytext.Missing...)
-		}
-		return net.Mask(r.Client).AppendTo(b)
-	}}, nil
+	return ofClient(spelling, func(b []byte, client netip.Addr) []byte { return net.Mask(client).AppendTo(b) }), nil
 }
 
 // HeaderText is the first value of a field of the header, "" if there is none. Case of the name does not matter. The field
@@ -94,7 +115,7 @@ func HeaderText(name string) Text {
 	return simple("request.headers["+strconv.Quote(strings.ToLower(name))+"]", func(r *Request) string {
 		value, _ := r.HeaderValue(name)
 		return value
-	})
+	}, func(r *Request, word string) { r.Header = oneField{name, word} })
 }
 
 // MethodText is the method of the request. A long one is bounded: see [JoinText].
@@ -117,18 +138,20 @@ func ProtocolText() Text { return protocolText }
 // PathValueText is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of
 // this name. A long one is bounded: see [JoinText].
 func PathValueText(name string) Text {
-	return simple("path["+strconv.Quote(name)+"]", func(r *Request) string { return r.PathValue(name) })
+	return simple("path["+strconv.Quote(name)+"]", func(r *Request) string { return r.PathValue(name) },
+		func(r *Request, word string) { r.putPathValue(name, word) })
 }
 
 // AttributeText is an attribute of the request, "" if there is none of this name. A long one is bounded: see [JoinText].
 func AttributeText(name string) Text {
-	return simple("attributes["+strconv.Quote(name)+"]", func(r *Request) string { return r.Attributes[name] })
+	return simple("attributes["+strconv.Quote(name)+"]", func(r *Request) string { return r.Attributes[name] },
+		func(r *Request, word string) { r.Attributes = map[string]string{name: word} })
 }
 
 // ConstantText is s. A long one is bounded: see [JoinText].
 func ConstantText(s string) Text {
 	part := keytext.AppendPart(nil, s)
-	return &native{strconv.Quote(s), func(b []byte, _ *Request) []byte { return append(b, part...) }}
+	return &native{spelling: strconv.Quote(s), appendTo: func(b []byte, _ *Request) []byte { return append(b, part...) }}
 }
 
 // FixedNumber is n.

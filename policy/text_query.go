@@ -2,6 +2,7 @@
 package policy
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,8 @@ import (
 // none. Like [net/url.ParseQuery] it passes over parameters that hold a semicolon or a percent sign without two hexadecimal
 // digits. A long value is bounded: see [JoinText].
 func QueryText(name string) Text {
-	return &native{"queryParam(" + strconv.Quote(name) + ")", func(b []byte, r *Request) []byte {
+	put := func(r *Request, word string) { r.Query = url.QueryEscape(name) + "=" + url.QueryEscape(word) }
+	return &native{spelling: "queryParam(" + strconv.Quote(name) + ")", put: put, appendTo: func(b []byte, r *Request) []byte {
 		start := len(b)
 		for query := r.Query; query != ""; {
 			var parameter string

@@ -49,6 +49,23 @@ func someRequest() *policy.Request {
 	}
 }
 
+// TestOneClientHasOneKey: no spelling of an address, and no other address of its /64, makes a second client of one.
+func TestOneClientHasOneKey(t *testing.T) {
+	for want, addresses := range map[string][]string{
+		"192.0.2.7":         {"192.0.2.7", "::ffff:192.0.2.7", "::ffff:c000:207"},
+		"192.0.2.8":         {"192.0.2.8"},
+		"2001:db8:1:2::/64": {"2001:db8:1:2::7", "2001:DB8:1:2:0:0:0:7", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::7%eth0", "2001:db8:1:2::7%evil"},
+		"2001:db8:1:3::/64": {"2001:db8:1:3::7"},
+		"fe80::/64":         {"fe80::1%eth0", "fe80::2%eth1"},
+	} {
+		for _, a := range addresses {
+			if got := textOf(t, policy.Client(), &policy.Request{Client: netip.MustParseAddr(a)}); got != want {
+				t.Errorf("%s: %q, want %q", a, got, want)
+			}
+		}
+	}
+}
+
 func TestTexts(t *testing.T) {
 	six := &policy.Request{Client: netip.MustParseAddr("2001:db8:1:2::7%eth0")}
 	for _, c := range []struct {
@@ -56,6 +73,7 @@ func TestTexts(t *testing.T) {
 		want, spelling, ofNobody string
 	}{
 		{policy.ClientIP(), "192.0.2.7", "client.ip", "-"},
+		{policy.Client(), "192.0.2.7", "client", "-"},
 		{clientNet(t, 24, 64), "192.0.2.0/24", "client.net", "-"},
 		{clientNet(t, 32, 48), "192.0.2.7/32", "client.net(32, 48)", "-"},
 		{policy.HeaderText("x-api-KEY"), "first", `request.headers["x-api-key"]`, ""},

@@ -16,7 +16,7 @@ type Verdict struct {
 	// Exempt tells that a rule has freed the request of all limits or, of several, that rules have freed each of them.
 	Exempt bool
 	// Binding is the place in Parts of the limit that binds: among those that refuse the one with the longest RetryAfter; if
-	// none refuses the one with the fewest permits left. It is -1 if no limit holds for the request.
+	// none refuses the one with the fewest permits left. It is -1 if no limit has decided: see [Verdict.BindingPart].
 	Binding int
 	// Parts are the limits that hold for the request and are enforced.
 	Parts []Part
@@ -36,7 +36,7 @@ type Part struct {
 	// Policy is the policy, Limit the place of the limit in its Limits. They must not be changed.
 	Policy *Policy
 	Limit  int
-	// Rule is the rule that has applied it, nil if the caller has named the policy: see [Engine.TakeKey].
+	// Rule is the rule that has applied it, nil if the caller has named the policy: see [Named].
 	Rule *Rule
 	// Key is what the request was counted under. It is valid until the Verdict is used again.
 	Key []byte
@@ -49,21 +49,46 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as nobody knows what is left.
 	Unasked bool
 
-	shared bool
-	at     int32 // the place of its charge, which parts of several requests may have, among those of its kind
-	name   string
+	plan    *weir.Plan // of the limit that has decided, nil if applied is it
+	applied *Limit     // nil if it is that of the policy
+	shared  bool
+	at      int32 // the place of its charge, which parts of several requests may have, among those of its kind
+	name    string
+}
+
+// Applied is the limit that the engine applied to the key: that of an override, or else the one that the request has brought,
+// that of the key or its tier, or that of the policy.
+func (p *Part) Applied() weir.Limit {
+	switch {
+	case p.applied != nil:
+		return p.applied.Limit
+	case p.plan != nil:
+		return p.plan.Limit()
+	case p.Policy == nil || p.Limit < 0 || p.Limit >= len(p.Policy.Limits):
+		return weir.Limit{}
+	}
+	return p.Policy.Limits[p.Limit].Limit
 }
 
 // Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
 // [weir.Shedder] that has refused the request.
 func (v *Verdict) Decision() weir.Decision {
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		return v.Parts[v.Binding].Decision
+	if p, ok := v.BindingPart(); ok {
+		return p.Decision
 	}
 	if !v.Allowed {
 		return v.own
 	}
 	return noLimit()
+}
+
+// BindingPart returns the part of the limit that binds. It reports false if no limit has decided: none applies to the request,
+// or it was refused before any was asked.
+func (v *Verdict) BindingPart() (p *Part, ok bool) {
+	if v.Binding < 0 || v.Binding >= len(v.Parts) {
+		return nil, false
+	}
+	return &v.Parts[v.Binding], true
 }
 
 // Set is the set that has decided, which may have been replaced since: see [Engine.Load]. It is nil before the first decision,

@@ -2,11 +2,14 @@ package policy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weirhq/weir"
 )
 
-// waiting are the requests that wait for keys of a policy, to be woken when another limit holds for one of them.
+// waiting are the requests that wait for keys of a policy, for which other limits may begin to apply.
 type waiting struct {
 	mu    sync.Mutex
 	items map[*item]waitingItem
@@ -45,6 +48,124 @@ func (a *waiting) remove(it *item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.items, it)
+}
+
+// reload makes the set in force hold for requests that wait: where the limits of their keys are the same states as before, under
+// other parameters, those take effect in the place that each request has in the queue. Other requests are woken, and decided
+// on anew under the new set.
+func (e *Engine) reload(old, now *snapshot) {
+	for i := range old.live {
+		old.live[i].waiting.reload(now)
+	}
+}
+
+func (a *waiting) reload(now *snapshot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var peeked []weir.Decision
+	for it, waits := range a.items {
+		charges, ok := it.reloaded(now, waits.key)
+		if !ok {
+			waits.by.wake()
+		} else if len(charges) > 0 {
+			peeked, _ = weir.PeekAll(peeked[:0], charges...) // which holds the key to the limits from now on
+		}
+	}
+}
+
+// reloaded returns charges of nothing under the limits that apply to a key of a set that has been loaded since the item was
+// gathered. It returns false if the request has to be decided on anew.
+func (it *item) reloaded(now *snapshot, key []byte) (charges []weir.Charge, ok bool) {
+	was := it.policy
+	at, still := now.policies[was.Name]
+	if !still {
+		return nil, false
+	}
+	p := &now.live[at]
+	if p.Mode != was.Mode || p.Parent != was.Parent || (p.LimitBy == nil) != (was.LimitBy == nil) {
+		return nil, false
+	}
+	switch {
+	case was.shared:
+		return nil, was.samePlaces(p) && (it.override != nil || slices.Equal(it.storedLimits(was, key), it.storedLimits(p, key)))
+	case p.shared || !slices.EqualFunc(was.limits, p.limits, func(a, b liveLimit) bool { return a.state == b.state }):
+		return nil, false
+	}
+	plans, ok := it.plansOf(p, key)
+	if !ok {
+		return nil, false
+	}
+	for i := range p.limits {
+		plan := p.limits[i].plan
+		if plans != nil {
+			plan = plans[i]
+		}
+		charges = append(charges, weir.Charge{Limiter: p.limits[i].state.limiter, Key: string(key), Plan: plan})
+	}
+	return charges, true
+}
+
+// plansOf returns the limits of an item of this process that another set has for it, nil for those of the policy. It returns
+// false if that cannot be told without the request.
+func (it *item) plansOf(p *livePolicy, key []byte) (plans []*weir.Plan, ok bool) {
+	was := it.policy
+	if p.LimitBy != nil && it.plans != nil && !sameSlice(was.keys[string(key)], it.plans) {
+		return it.plans, true // the request brought them
+	}
+	if own, has := p.keys[string(key)]; has {
+		return own, true
+	}
+	if p.TierBy == nil && was.TierBy == nil {
+		return nil, true
+	}
+	for name, tier := range was.tiers {
+		if sameSlice(tier, it.plans) {
+			plans, ok = p.tiers[name]
+			return plans, ok
+		}
+	}
+	return nil, it.plans == nil && sameNames(was.Tiers, p.Tiers)
+}
+
+// storedLimits returns the limits that a set has for an item of a shared policy, nil if that cannot be told.
+func (it *item) storedLimits(p *livePolicy, key []byte) []Limit {
+	was := it.policy
+	if p == was {
+		if it.variant != nil {
+			return it.variant
+		}
+		return p.Limits
+	}
+	if p.LimitBy != nil && it.variant != nil && !sameSlice(was.Keys[string(key)], it.variant) {
+		return it.variant // the request brought them
+	}
+	if own, has := p.Keys[string(key)]; has {
+		return own
+	}
+	if p.TierBy == nil && was.TierBy == nil {
+		return p.Limits
+	}
+	for name, tier := range was.Tiers {
+		if sameSlice(tier, it.variant) {
+			return p.Tiers[name]
+		}
+	}
+	if it.variant == nil && sameNames(was.Tiers, p.Tiers) {
+		return p.Limits
+	}
+	return nil
+}
+
+// sameSlice reports whether a is b, not only equal to it.
+func sameSlice[T any](a, b []T) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
+
+func sameNames(a, b map[string][]Limit) bool {
+	for name := range a {
+		if _, has := b[name]; !has {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 // wake wakes those who wait for a key.

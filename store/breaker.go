@@ -119,6 +119,9 @@ func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := mustHave("NewBreaker.inner", inner != nil); err != nil {
+		return nil, err
+	}
 	b := &Breaker{inner: inner, o: o, since: time.Now()}
 	b.cooldown.Store(int64(o.Cooldown))
 	return b, nil

@@ -269,14 +269,13 @@ func (d *Divided) acquire(ctx context.Context, charges []Charge, decisions []wei
 
 // giveBack undoes what was reserved of the durable part of a request.
 func (d *Divided) giveBack(ctx context.Context, p *side, held Reservation) {
-	if held.ID == "" {
-		return
+	if held.ID != "" {
+		// Whatever becomes of the caller: what cannot be told expires.
+		if err := d.durable.Cancel(context.WithoutCancel(ctx), held); err != nil && d.Failed != nil {
+			d.Failed(p.charges, err)
+		}
 	}
-	// Whatever becomes of the caller: what cannot be told expires.
-	if err := d.durable.Cancel(context.WithoutCancel(ctx), held); err != nil && d.Failed != nil {
-		d.Failed(p.charges, err)
-	}
-	for i := range p.decisions {
+	for i := range p.decisions { // also of those that Fail lets pass: Remaining 0 would say that they were not asked
 		p.decisions[i].Remaining = min(p.decisions[i].Remaining+p.charges[i].N, p.decisions[i].Limit)
 	}
 }
@@ -338,7 +337,20 @@ func byFail(ctx context.Context, charges []Charge, decisions []weir.Decision, er
 			*to = weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryDivided, Limit: t.most, Policy: c.Policy}
 		}
 	}
+	if !allGranted(decisions) {
+		nothingOpen(charges, decisions)
+	}
 	return nil
+}
+
+// nothingOpen says of the charges of FailOpen of a request that is refused that nothing is taken of them. With a Remaining of 0
+// they would look as if the store had not been asked about them.
+func nothingOpen(charges []Charge, decisions []weir.Decision) {
+	for i := range charges {
+		if d := &decisions[i]; charges[i].Fail == FailOpen && d.Allowed {
+			d.Remaining = d.Limit
+		}
+	}
 }
 
 func (d *Divided) failing(ctx context.Context, p *side, err error) error {

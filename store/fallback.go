@@ -184,6 +184,9 @@ func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.
 			counter.Add(1)
 		}
 	}
+	if !granted {
+		nothingOpen(charges, decisions)
+	}
 	return granted
 }
 

@@ -131,6 +131,9 @@ var _ Store = (*Leased)(nil)
 
 // NewLeased answers a Leased over inner, or an *[weir.OptionError]. Closing it does not close inner.
 func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
+	if err := mustHave("NewLeased.inner", inner != nil); err != nil {
+		return nil, err
+	}
 	o, err := o.filled()
 	if err != nil {
 		return nil, err

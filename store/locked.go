@@ -45,10 +45,14 @@ type LockedOptions struct {
 // Commit or Cancel, those keys that it did not reach have the reservation canceled when it expires. If it dies in the middle
 // of Refund, some keys have their permits back.
 //
-// The clocks of all processes count. A record never goes back in time: while a clock is behind that of another process, its
-// callers see no permits come back that the others have not seen. One that is ahead by d gives the permits of d once, not
-// again and again. Only a record that is more than 24 hours ahead of the clock was written by one that was wrong: it goes on
-// from now, with what was taken.
+// The clocks of all processes count. A record whose time is ahead of the clock of a process by up to [MostAhead] waits for that
+// clock: nothing comes back that the others have not seen. One that is further ahead was told a time by a clock that was
+// wrong, or that still is: it goes on from now, with what was taken. So a clock that was ahead freezes nothing for longer than
+// MostAhead, and gives the permits of the time by which it was ahead, at most the limit, once. Of clocks that stay apart, as
+// that of one process of several may, this is true as well: from the second time on that a record was taken back, those who
+// are ahead are told apart by how far they are, up to 4 of them (TestLockedClocks). Then time passes by the clock that is
+// furthest behind, calendars included, and a key that nobody has asked for in the time by which clocks are apart may get back
+// that much less, once.
 type Locked struct {
 	locks  Locks
 	clock  weir.Clock
@@ -80,6 +84,9 @@ func NewLocked(locks Locks, o LockedOptions) (*Locked, error) {
 		if *d.value < d.least || *d.value > d.most {
 			return nil, &weir.OptionError{Option: "LockedOptions." + d.name, Value: d.value.String(), Accepted: d.accepted}
 		}
+	}
+	if err := mustHave("NewLocked.locks", locks != nil); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -150,15 +157,15 @@ func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) 
 		}
 		if k.rec == nil {
 			k.rec = newRecord(t, c.now)
-		} else if _, keep := k.rec.ready(c.now, nil); keep {
+		} else if keep := k.rec.readyFor(c.now, nil); keep {
 			k.kept = k.rec.clone()
 		}
 		k.changed = k.rec.terms.text != t.text
-		k.rec.ready(c.now, t)
+		k.rec.ready(k.rec.now(), t)
 		*d = DecisionOf(charge, t.most, k.rec.peek(charge.N))
 		if d.Allowed && reserve && k.rec.full() {
 			d.Allowed, d.Reason = false, weir.ReasonTableFull
-			d.RetryAfter = time.Duration(max(k.rec.held[0].expires-c.now, 1))
+			d.RetryAfter = time.Duration(max(k.rec.held[0].expires-k.rec.now(), 1))
 		}
 		allowed = allowed && d.Allowed
 	}
@@ -214,7 +221,11 @@ func (s *Locked) Reserve(
 			k := &c.keys[i]
 			charge := charges[k.charge]
 			decisions[k.charge] = DecisionOf(charge, k.rec.terms.most, k.rec.take(charge.N))
-			k.rec.hold(id, charge.N, expires, "")
+			until := k.rec.at + int64(expiry)
+			if expires-until <= int64(MostAhead) { // otherwise clocks have made the times of the records different
+				until = expires
+			}
+			k.rec.hold(id, charge.N, until, "")
 			if failure = c.write(k); failure != nil {
 				c.undo(id, c.keys[:i+1])
 				return failure

@@ -16,14 +16,15 @@ func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
 	if len(first.rec.done) >= mostDone {
 		return fmt.Errorf("%w: too many requests that nobody finished at %.80q", ErrUnavailable, first.name)
 	}
-	id, until := rand.Text(), first.rec.freshAt()
+	id, left := rand.Text(), first.rec.freshIn()
 	for _, k := range others {
-		until = max(until, k.rec.freshAt())
+		left = max(left, k.rec.freshIn())
 	}
+	until := after(first.rec.at, time.Duration(left))
 	names := make([]lockedKey, 0, len(others))
 	for _, k := range others {
 		names = append(names, lockedKey{name: k.name})
-		k.rec.hold(id, charges[k.charge].N, c.now+int64(c.lease), first.name)
+		k.rec.hold(id, charges[k.charge].N, k.rec.at+int64(c.lease), first.name)
 		if err := c.write(k); err != nil {
 			c.undo(id, names)
 			return err
@@ -107,7 +108,7 @@ func (s *Locked) end(k *lockedKey, id string, how func(r *record, at int)) bool 
 	return true
 }
 
-func (s *Locked) prepare(k *lockedKey) { k.rec.ready(clockNow(s.clock), nil) }
+func (s *Locked) prepare(k *lockedKey) { k.rec.readyFor(clockNow(s.clock), nil) }
 
 // afterwards is the context of what is done after a call is decided, whether or not its own context has ended: it is short.
 func (s *Locked) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {

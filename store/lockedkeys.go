@@ -139,7 +139,7 @@ func (s *Locked) attempt(ctx context.Context, names []string, try func(c *call) 
 	c.now = clockNow(s.clock)
 	for i := range c.keys {
 		if k := &c.keys[i]; k.rec != nil {
-			if h := k.rec.undecided(c.now); h != nil {
+			if h := k.rec.undecided(k.rec.clocks.place(c.now, k.rec.at)); h != nil {
 				return &undecidedError{k.name, h.id, h.of}
 			}
 		}
@@ -195,7 +195,7 @@ func (c *call) write(k *lockedKey) error {
 	)
 	if r := k.rec; r != nil { // also if it is fresh, as the clocks of others may be behind
 		value = r.encode()
-		ttl = time.Duration(min(max(r.freshAt()-c.now, 0), int64(mostTTL))) + c.skew
+		ttl = time.Duration(min(after(r.freshIn(), time.Duration(r.behind)), int64(mostTTL))) + c.skew
 	}
 	switch err := c.locks.SetAndUnlock(c.ctx, k.name, c.owner, value, ttl); {
 	case errors.Is(err, ErrNotOwner):
@@ -226,5 +226,5 @@ func (c *call) ready(k *lockedKey, t *terms) {
 	if k.rec == nil {
 		k.rec = newRecord(t, c.now)
 	}
-	k.rec.ready(c.now, t)
+	k.rec.readyFor(c.now, t)
 }

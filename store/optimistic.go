@@ -177,8 +177,8 @@ var _ Store = (*Optimistic)(nil)
 
 // NewOptimistic answers a store that decides from memory, over one that processes share, or an *[weir.OptionError].
 func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
-	if inner == nil {
-		return nil, &weir.OptionError{Option: "inner", Value: "nil", Accepted: "a store"}
+	if err := mustHave("NewOptimistic.inner", inner != nil); err != nil {
+		return nil, err
 	}
 	o, err := o.filled()
 	if err != nil {

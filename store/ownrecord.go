@@ -10,7 +10,9 @@ import (
 
 // Record is the state of one limit for one key, of any algorithm, and the reservations that are outstanding: for those who keep
 // states by themselves. It has a binary form that is versioned and refuses what cannot be a record. Times are Unix
-// nanoseconds; a time that lies before one that was told earlier gives nothing back and takes nothing.
+// nanoseconds; a time that lies before one that was told earlier gives nothing back and takes nothing. By up to [MostAhead] the
+// record waits for the clock to catch up, and what it says of waits counts from the time that it was told last; by more it goes
+// on from there, with what was taken. A time that jumps ahead restores at most everything (TestStepsOfAClock).
 //
 // A Record is not safe for concurrent use.
 type Record struct{ record }
@@ -177,7 +179,7 @@ func (r *Record) UntilExpiry() time.Duration {
 	if len(r.held) == 0 {
 		return 0
 	}
-	return time.Duration(r.held[0].expires - r.at)
+	return r.later(time.Duration(r.held[0].expires - r.at))
 }
 
 // As is the record as it is under a limit: itself if it is held to that, otherwise a copy, which shows what Advance would make of

@@ -12,23 +12,29 @@ import (
 // MostReservations is how many reservations of one key can be outstanding: more are refused with ReasonTableFull.
 const MostReservations = 10_000
 
-// mostAhead is how far the time of a record may be ahead of a clock. A clock that is a little behind sees no permits come back
-// until it has caught up, so that callers whose clocks differ do not take turns at minting them. A record that is further
-// ahead was written by a clock that was wrong: it goes on from now, with what was taken.
-const mostAhead = int64(24 * time.Hour)
+// MostAhead is how far the time of a record may be ahead of a clock. A clock that is behind by less sees no permits come back
+// until it has caught up, so that callers whose clocks differ a little do not take turns at minting them. A record that is
+// further ahead was written by a clock that was wrong: it goes on from now, with what was taken. It is as long in Redis.
+const MostAhead = 10 * time.Second
+
+// mostLoan is for how long a loan is kept at most that was made by a clock which was wrong.
+const mostLoan = int64(24 * time.Hour)
 
 // record is what is kept for a key of a policy: the state, the limit that it is held to, and the outstanding reservations. All
 // its methods depend on their arguments only; they change the record in place, and clone makes a copy to be changed.
 type record struct {
 	terms *terms
 	at    int64 // the latest time at which it was changed
-	state []int64
-	held  []hold // by expiry
-	done  []done // by id
+	// behind is how far the clock of the caller is behind that time, which is not kept: waits are told by that clock.
+	behind int64
+	state  []int64
+	held   []hold // by expiry
+	done   []done // by id
 	// sealed is until when nothing is given back of loans: what has become of their permits is not known, as the limit was
 	// changed since, or the time was set back. It need not be known any more when all of them have come back anyway, which is
 	// at unsealed. Both are 0 where there is nothing to be known.
 	sealed, unsealed int64
+	clocks           clocks
 }
 
 // hold is a reservation in a record.
@@ -70,12 +76,13 @@ func (r *record) begin() {
 func (r *record) clone() *record {
 	c := *r
 	c.state, c.held, c.done = slices.Clone(r.state), slices.Clone(r.held), slices.Clone(r.done)
+	c.clocks.ahead = slices.Clone(r.clocks.ahead)
 	return &c
 }
 
 // settled tells whether ready would change nothing but the time.
 func (r *record) settled(now int64, t *terms) bool {
-	return r.terms == t && r.at-now <= mostAhead && (len(r.held) == 0 || r.held[0].expires > max(now, r.at))
+	return r.terms == t && r.at-now <= int64(MostAhead) && (len(r.held) == 0 || r.held[0].expires > max(now, r.at))
 }
 
 // ready brings the record to now and to the limit t, or leaves the limit if t is nil, and answers the time that counts for it.
@@ -83,11 +90,12 @@ func (r *record) settled(now int64, t *terms) bool {
 //
 // Holds that have expired are canceled, but those that another record decides about stay: see undecided.
 func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
-	if r.at-now > mostAhead {
+	if r.at-now > int64(MostAhead) {
 		r.rewind(now)
 		keep = true
 	}
 	r.at = max(r.at, now)
+	r.behind = r.at - now
 	if r.at >= r.unsealed {
 		r.sealed, r.unsealed = 0, 0
 	}
@@ -102,7 +110,7 @@ func (r *record) ready(now int64, t *terms) (at int64, keep bool) {
 func (r *record) rewind(now int64) {
 	back := r.at - now
 	r.unsealed -= min(back, r.unsealed)
-	r.seal(now + mostAhead) // nobody keeps a loan for longer than that after a clock was wrong for longer
+	r.seal(now + min(back, mostLoan))
 	was := r.state[0]
 	r.terms.law.refund(r.state, now, 0)
 	moved := r.state[0] - was
@@ -145,7 +153,7 @@ func (r *record) undecided(now int64) *hold {
 	for i := range r.held {
 		h := &r.held[i]
 		switch {
-		case h.expires > max(now, r.at) && r.at-now <= mostAhead:
+		case h.expires > max(now, r.at) && r.at-now <= int64(MostAhead):
 			return nil
 		case h.of != "":
 			return h
@@ -207,10 +215,28 @@ func (r *record) seal(until int64) {
 }
 
 // take takes n permits if they are there. The record must be ready.
-func (r *record) take(n int64) algo.Result { return r.terms.law.take(r.state, r.at, n) }
+func (r *record) take(n int64) algo.Result { return r.told(r.terms.law.take(r.state, r.at, n)) }
 
 // peek answers what take would. The record must be ready.
-func (r *record) peek(n int64) algo.Result { return r.terms.law.peek(r.state, r.at, n) }
+func (r *record) peek(n int64) algo.Result { return r.told(r.terms.law.peek(r.state, r.at, n)) }
+
+// told is a result whose waits begin now and not at the time of the record, so that nobody comes back too early.
+func (r *record) told(result algo.Result) algo.Result {
+	if r.behind > 0 {
+		result.RetryAfter = r.later(result.RetryAfter)
+		result.ResetAfter = r.later(result.ResetAfter)
+	}
+	return result
+}
+
+// later is a wait that is not over before the clock has caught up with the record: one of 0 is for nothing, or for nobody knows
+// how long.
+func (r *record) later(wait time.Duration) time.Duration {
+	if wait <= 0 || wait >= algo.Never-time.Duration(r.behind) {
+		return wait
+	}
+	return wait + time.Duration(r.behind)
+}
 
 // refund gives n permits back whatever their origin. The record must be ready.
 func (r *record) refund(n int64) {
@@ -365,6 +391,14 @@ func (r *record) freshAt() int64 {
 		at = max(at, r.done[i].until)
 	}
 	return at
+}
+
+// freshIn is how long after the time of the record that is.
+func (r *record) freshIn() int64 {
+	if d := r.freshAt() - r.at; d >= 0 {
+		return d
+	}
+	return never
 }
 
 // reserved is how many permits are reserved, by how many reservations.

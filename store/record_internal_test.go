@@ -289,18 +289,20 @@ func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
 	}
 }
 
-// TestClockThatIsBehind has a record written by a clock that is ahead of another: by a little, the record waits; by more
-// than a day it was wrong, and the record goes on from now.
+// TestClockThatIsBehind has a record written by a clock that is ahead of another: by up to MostAhead the record waits, and says so;
+// by more the clock was wrong, and the record goes on from now.
 func TestClockThatIsBehind(t *testing.T) {
 	for _, l := range someLimits(t) {
-		for _, ahead := range []time.Duration{time.Second, 23 * time.Hour, 25 * time.Hour, 20 * 365 * 24 * time.Hour} {
+		for _, ahead := range []time.Duration{
+			time.Second, MostAhead, MostAhead + 1, time.Hour, 25 * time.Hour, 20 * 365 * 24 * time.Hour,
+		} {
 			wrong := testNow + int64(ahead)
 			r := newRecord(mustTerms(t, l), wrong)
 			for r.take(1).Allowed {
 				r.hold(fmt.Sprint(r.at, len(r.held)), 1, wrong+int64(time.Hour), "")
 			}
 			at, keep := r.ready(testNow, nil)
-			if behind := ahead < 24*time.Hour; behind != (at == wrong) || behind == keep || !behind && at != testNow {
+			if behind := ahead <= MostAhead; behind != (at == wrong) || behind == keep || !behind && at != testNow {
 				t.Errorf("%v, ahead by %v: the time is %d (%v)", l, ahead, at-testNow, keep)
 			}
 			if r.take(1).Allowed {

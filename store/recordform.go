@@ -12,14 +12,14 @@ import (
 
 // recordVersion is the first byte of the binary form of a record. A form that is not that of an earlier version has another
 // one.
-const recordVersion = 1
+const recordVersion = 2
 
 // errMalformed says that bytes are not the binary form of a record.
 var errMalformed = errors.New("weir: not a record of this version")
 
 // The binary form of a record: the version, the limit with its length before it, the time, the words of the state, the
-// reservations and the requests that were granted, each with their number before them, and what is known of loans. Numbers
-// are variable-length integers; what has the wrong order, lies out of range, or is longer than it needs to be is refused.
+// reservations and the requests that were granted, each with their number before them, what is known of loans, and of clocks.
+// Numbers are variable-length integers; what has the wrong order, lies out of range, or is longer than it needs to be is refused.
 
 // encode is the binary form.
 func (r *record) encode() []byte {
@@ -47,7 +47,12 @@ func (r *record) encode() []byte {
 		b = binary.AppendVarint(b, r.done[i].left)
 	}
 	b = binary.AppendVarint(b, r.sealed)
-	return binary.AppendVarint(b, r.unsealed)
+	b = binary.AppendVarint(b, r.unsealed)
+	b = binary.AppendUvarint(b, uint64(len(r.clocks.ahead)))
+	for _, by := range r.clocks.ahead {
+		b = binary.AppendVarint(b, by)
+	}
+	return append(b, byte(r.clocks.back))
 }
 
 func appendText(b []byte, s string) []byte {
@@ -113,7 +118,11 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 	d.holds(r)
 	d.dones(r)
 	r.sealed, r.unsealed = d.time(), d.int()
-	if d.failed || len(d.rest) > 0 || !r.consistent() {
+	for range d.count(mostClocks, 1) {
+		r.clocks.ahead = append(r.clocks.ahead, d.int())
+	}
+	r.clocks.back = int64(d.byte())
+	if d.failed || len(d.rest) > 0 || !r.clocks.valid() || !r.consistent() {
 		return nil, errMalformed
 	}
 	return r, nil

@@ -104,6 +104,9 @@ func newReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := mustHave("NewReplicas.s", s != nil); err != nil {
+		return nil, err
+	}
 	r := &Replicas{store: s, o: o, charge: Charge{
 		Policy: replicasPolicy, Key: o.Group, N: 1,
 		Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: MostReservations},

@@ -50,6 +50,14 @@ type Charge struct {
 // MostCharges is how many charges a request may have.
 const MostCharges = 64
 
+// mustHave is the error of a constructor that was given nothing to work on: the first call would fail, or a goroutine of its own.
+func mustHave(option string, given bool) error {
+	if given {
+		return nil
+	}
+	return &weir.OptionError{Option: option, Value: "nil", Accepted: "given"}
+}
+
 // Reservation is what [Store.Reserve] has taken and what must be settled by Commit or Cancel, by any process that has the
 // Reservation, until it expires. Its zero value is that of a refused request; settling it does nothing.
 type Reservation struct {

@@ -20,12 +20,11 @@ const scope = "github.com/weirhq/weir/weirotel"
 // Instruments record what engines decide: they are their [policy.Observer], and watch their reports. All methods are safe for
 // concurrent use.
 type Instruments struct {
-	spans    Spans
-	hash     func(string) string
-	ruleName func(rule string) string
-	tracer   trace.Tracer
-	meter    metric.Meter
-	sets     *sets
+	spans  Spans
+	hash   func(string) string
+	tracer trace.Tracer
+	meter  metric.Meter
+	sets   *sets
 
 	requests    metric.Int64Counter
 	leases      metric.Int64UpDownCounter
@@ -59,7 +58,7 @@ func New(o Options) (*Instruments, error) {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
 	i := &Instruments{
-		spans: o.Spans, hash: o.Hash, ruleName: o.RuleName, sets: newSets(),
+		spans: o.Spans, hash: o.Hash, sets: newSets(),
 		tracer: o.TracerProvider.Tracer(scope), meter: o.MeterProvider.Meter(scope),
 	}
 	var errs [4]error
@@ -117,10 +116,11 @@ func (i *Instruments) Close() error {
 
 // policyOf is the name of the policy whose limit binds, "" if none does.
 func policyOf(v *policy.Verdict) string {
-	if v.Binding < 0 || v.Binding >= len(v.Parts) {
+	p, ok := v.BindingPart()
+	if !ok {
 		return ""
 	}
-	return v.Parts[v.Binding].Policy.Name
+	return p.Policy.Name
 }
 
 // resultOf is what became of a request.

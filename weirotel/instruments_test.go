@@ -240,6 +240,8 @@ func TestSpans(t *testing.T) {
 	refusal := verdict("p", weir.Decision{Reason: weir.ReasonLimited, Limit: 10, RetryAfter: 1500 * time.Millisecond})
 	refusal.RefusalID = 77
 	away := verdict("p", weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: weir.Never})
+	named := verdict("p", weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: weir.Never})
+	named.Parts[0].Rule = nil
 	remote := func(ctx context.Context, flags trace.TraceFlags) context.Context {
 		return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: flags,
@@ -250,7 +252,6 @@ func TestSpans(t *testing.T) {
 		verdict *policy.Verdict
 		context func(context.Context) context.Context
 		hash    func(string) string
-		rule    func(string) string
 		want    string // "" for no span
 	}{
 		"no trace":      {verdict: refusal},
@@ -260,12 +261,11 @@ func TestSpans(t *testing.T) {
 		"a sampled one": {verdict: refusal, context: func(ctx context.Context) context.Context { return remote(ctx, trace.FlagsSampled) }, want: "cost=2 limit=p permits=10 policy=p reason=limited refusal_id=000000000000004d remaining=0 result=refused retry_after=1.5 rule=a rule"},
 		"all, hashed":   {spans: weirotel.SpansAll, verdict: refusal, hash: hash, want: "cost=2 key_hash=hash of 18 limit=p permits=10 policy=p reason=limited refusal_id=000000000000004d remaining=0 result=refused retry_after=1.5 rule=a rule"},
 		"a store":       {spans: weirotel.SpansAll, verdict: away, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused rule=a rule, Error"},
-		"another rule":  {spans: weirotel.SpansAll, verdict: away, rule: func(r string) string { return "not " + r }, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused rule=not a rule, Error"},
-		"no rule":       {spans: weirotel.SpansAll, verdict: away, rule: func(string) string { return "" }, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused, Error"},
+		"named":         {spans: weirotel.SpansAll, verdict: named, want: "cost=2 limit=p permits=0 policy=p reason=unavailable remaining=0 result=refused, Error"},
 		"no limit":      {spans: weirotel.SpansAll, verdict: &policy.Verdict{Allowed: true, Binding: -1}, want: "result=unlimited"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			i, r := record(t, weirotel.Options{Spans: c.spans, Hash: c.hash, RuleName: c.rule})
+			i, r := record(t, weirotel.Options{Spans: c.spans, Hash: c.hash})
 			ctx := t.Context()
 			if c.context != nil {
 				ctx = c.context(ctx)

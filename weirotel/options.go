@@ -20,10 +20,6 @@ type Options struct {
 	// Hash makes of a key what a span has of it as an attribute: see [policy.RefusalLog.Hash]. It is called for each span of a
 	// decision that a limit binds, by several goroutines at a time. Default: nil, spans have nothing of keys.
 	Hash func(key string) string
-	// RuleName makes of the name of a rule what a span has of it, for programs that make rules of their own beside those that
-	// somebody has written: "" for nothing. It is called for each span of a decision that a limit binds, by several goroutines
-	// at a time. Default: nil, spans have the name as it is.
-	RuleName func(rule string) string
 }
 
 // Spans says for which decisions there are spans.

@@ -38,10 +38,10 @@ func (i *Instruments) attributes(requests []*policy.Request, v *policy.Verdict, 
 	if v.RefusalID != 0 {
 		all = append(all, attribute.String("weir.rate_limiting.refusal_id", fmt.Sprintf("%016x", v.RefusalID)))
 	}
-	if v.Binding < 0 || v.Binding >= len(v.Parts) {
+	p, ok := v.BindingPart()
+	if !ok {
 		return all
 	}
-	p := &v.Parts[v.Binding]
 	d := p.Decision
 	all = append(all,
 		policyKey.String(p.Policy.Name),
@@ -50,8 +50,8 @@ func (i *Instruments) attributes(requests []*policy.Request, v *policy.Verdict, 
 		attribute.Int64("weir.rate_limiting.permits", d.Limit),
 		attribute.Int64("weir.rate_limiting.remaining", d.Remaining),
 	)
-	if rule := i.rule(p); rule != "" {
-		all = append(all, ruleKey.String(rule))
+	if p.Rule != nil {
+		all = append(all, ruleKey.String(p.Rule.Name))
 	}
 	if !v.Allowed && d.RetryAfter != weir.Never {
 		all = append(all, attribute.Float64("weir.rate_limiting.retry_after", d.RetryAfter.Seconds()))
@@ -60,16 +60,4 @@ func (i *Instruments) attributes(requests []*policy.Request, v *policy.Verdict, 
 		all = append(all, attribute.String("weir.rate_limiting.key_hash", i.hash(string(p.Key))))
 	}
 	return all
-}
-
-// rule is the rule whose limit binds, as a span has it.
-func (i *Instruments) rule(p *policy.Part) string {
-	switch {
-	case p.Rule == nil:
-		return ""
-	case i.ruleName != nil:
-		return i.ruleName(p.Rule.Name)
-	default:
-		return p.Rule.Name
-	}
 }

@@ -81,4 +81,9 @@ var nodeFamilies = []family[durable.NodeStats]{
 		name: "weir_cluster_written_records_total", help: "Records that were written with them.", kind: counter, computed: true,
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Records }),
 	},
+	{
+		name: "weir_cluster_rewound_records_total", kind: counter, computed: true,
+		help: "Records that this node has found to be of a clock that was ahead by more than 10 s.",
+		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Rewound }),
+	},
 }

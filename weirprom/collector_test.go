@@ -167,7 +167,7 @@ func all() []prometheus.Collector {
 		Leased:   store.LeasedStats{Keys: 16, Held: 17, Lends: 18, Lent: 19, Returned: 20, Lost: 21, Full: 22},
 	}
 	node := durable.NodeStats{Owner: "a:1", Epoch: 4, Terms: 2, WithoutOwner: 1500 * time.Millisecond, Owned: durable.OwnerStats{
-		Keys: 5, WaitingPermits: 6, WaitingRequests: 7, PermitsAhead: 8, Granted: 9, GrantedPermits: 10, Writes: 11, Records: 12, FailedWrites: 13,
+		Keys: 5, WaitingPermits: 6, WaitingRequests: 7, PermitsAhead: 8, Granted: 9, GrantedPermits: 10, Writes: 11, Records: 12, Rewound: 13, FailedWrites: 13,
 		Refused: durable.RefusedStats{Refused: 14, Never: 15, QueueFull: 16, Expired: 17, Canceled: 18, Stopping: 19, Unavailable: 20},
 	}}
 	shedder := weir.ShedderStats{
@@ -295,6 +295,7 @@ func TestLimitersAndStores(t *testing.T) {
 		"weir_cluster_writes_total{cluster=etcd,result=ok}":                              11,
 		"weir_cluster_writes_total{cluster=etcd,result=failed}":                          13,
 		"weir_cluster_written_records_total{cluster=etcd}":                               12,
+		"weir_cluster_rewound_records_total{cluster=etcd}":                               13,
 		"weir_http_requests_total{gate=gate,result=admitted}":                            1,
 		"weir_http_requests_total{gate=gate,result=exempt}":                              2,
 		"weir_http_requests_total{gate=gate,result=refused}":                             3,

@@ -137,7 +137,7 @@ func TestOverridesThatDoNotHelp(t *testing.T) {
 		t.Helper()
 		return s.ask(t, append([]string{"admin", "override", "--policy", policy, "--key", key, "--reason", "a test"}, limits...)...)
 	}
-	hasAll(t, "why", s.ask(t, "why", "--policy", "tenant", "--key", "Acme"), "nothing is kept of it", "keys of policy tenant are ")
+	hasAll(t, "why", s.ask(t, "why", "--policy", "tenant", "--key", "Acme"), "nothing is kept of this key", "keys of policy tenant are ")
 	hasAll(t, "override", override("tenant", "Acme", "--unlimited"), "Acme of tenant: unlimited for 1h, in this server only\n",
 		"nothing was kept of this key: is it the one that was refused?\nkeys of policy tenant are ")
 	if got, want := override("tenant", "acme", "--unlimited"), "acme of tenant: unlimited for 1h, in this server only\n"; got != want {
@@ -157,8 +157,14 @@ func TestAdminLooks(t *testing.T) {
 		"policies":            {"login   enforce  local  day: 2/day, burst 2; 1h: 20/h, burst 20", "tenant  enforce"},
 		"keys --policy login": {"192.0.2.7", "day 2/day, burst 2"},
 		"key --policy tenant --key a": {
-			"key \"a\" of policy tenant", "nothing is kept of it: all 3 are left", `keys of policy tenant are request.headers["x-tenant"]`,
+			"key \"a\" of policy tenant", "nothing is kept of this key", `keys of policy tenant are request.headers["x-tenant"]`,
 		},
+		"key 192.0.2.7": {
+			`"192.0.2.7": refused now by 1 key; 1 of 2 policies cannot be searched for it`, `key "192.0.2.7" of policy login`,
+			"shut out for another ", "not searched: policy tenant: an address does not tell", "refused ", "POST /login from 192.0.2.7",
+		},
+		"key acme":                {`"acme": refused now by 1 key`, `key "acme" of policy tenant`, "not searched: policy login: ", id},
+		"key 192.0.2.8":           {`"192.0.2.8": no policy is known to track it; 1 of 2`, `nothing is kept of it by login (key "192.0.2.8")`},
 		"lockouts":                {"login   192.0.2.7"},
 		"refusals --policy login": {"login/day  192.0.2.7  POST /login from 192.0.2.7 by http", "5 were noted since the start"},
 		"refusals --key acme":     {id},
@@ -167,7 +173,7 @@ func TestAdminLooks(t *testing.T) {
 		"overrides":               {"no key is overridden"},
 		"config":                  {"logins", "path /login"},
 		"replicas":                {"limits are shared with nobody"},
-		"audit":                   {"nobody has changed anything"},
+		"audit":                   {"nothing has been changed since the server started"},
 	} {
 		command := append([]string{"admin"}, strings.Fields(args)...)
 		hasAll(t, args, s.ask(t, command...), want...)
@@ -289,6 +295,10 @@ func TestMisusedAdmin(t *testing.T) {
 		"why a --policy p":                                              "an ID, --policy and --request cannot be combined",
 		"why --key k":                                                   "--key needs --policy",
 		"why --client 192.0.2.1":                                        "--client needs --request",
+		"admin key":                                                     "key needs a WORD, such as the address of a client, or --policy and --key",
+		"admin key a b":                                                 "key needs one WORD, not 2",
+		"admin key a --key b":                                           "a WORD and --policy or --key cannot be combined",
+		"why 192.0.2.1":                                                 `"weir admin key 192.0.2.1" tells what is known of a client`,
 		"why nonsense":                                                  `id "nonsense": must be the 16 hexadecimal digits`,
 		"why --policy none":                                             `policy "none": must be the name of a policy`,
 		"admin unlock --policy default --reason r":                      `needs --key: keys of policy default are `,
@@ -342,7 +352,7 @@ func TestTopOfAServer(t *testing.T) {
 	screen.Press("typo", "enter")
 	screen.Shows("Do it?")
 	screen.Press("y")
-	screen.Shows("192.0.2.7 of login is let in again", "nobody is shut out")
+	screen.Shows("192.0.2.7 of login is let in again", "no key that is known by name is shut out by this server")
 	hasAll(t, "audit", s.ask(t, "admin", "audit"), "unlock", "typo", "override", "launch day")
 	screen.Press("q")
 	if err := screen.Ended(); err != nil {

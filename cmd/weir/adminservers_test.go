@@ -57,6 +57,11 @@ func TestChangeOnSeveralServers(t *testing.T) {
 			t.Errorf("%v %+v in %q", err, line, got.stdout)
 		}
 	}
+	got = weir(t, nil, "admin", "key", "acme", "--server", first, "--server", away, "--server", second)
+	if got.status != 1 || !strings.Contains(got.stderr, "1 of 3 servers have not answered: "+away) ||
+		strings.Count(got.stdout, `: key "acme" of policy tenant`) != 2 {
+		t.Errorf("%d %q %q", got.status, got.stdout, got.stderr)
+	}
 	for _, c := range []struct {
 		command string
 		servers []string

@@ -45,6 +45,28 @@ const (
 )
 
 // attackAdmin starts a server whose operators have a token, unless there shall be none.
+// TestAttackNameThatLeadsHere: a page in a browser on the machine, whose name was made to lead to it, spends no permits and learns
+// nothing. Addresses, localhost and names that the operator has given are answered.
+func TestAttackNameThatLeadsHere(t *testing.T) {
+	t.Parallel()
+	s := attack(t, "--http-names", "weir.internal,Weir.Example")
+	for host, want := range map[string]int{
+		"evil.example": 403, "evil.example:7070": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "localhosts": 403,
+		"[::1%25evil]": 403, "": 403, "weir.internal.evil.example": 403,
+		"localhost": 200, "LOCALHOST:7070": 200, "127.0.0.1": 200, "[::1]:7070": 200, "192.0.2.1": 200, "weir.internal": 200,
+		"WEIR.example:80": 200, "weir.internal.": 200,
+	} {
+		for page, body := range map[string]string{
+			"/v1/check": `{"key":"a"}`, "/v1/batch": `{"checks":[{"key":"a"}]}`, "/v1/reserve": `{"key":"a","expires_in":1}`,
+		} {
+			if a, text := s.request("POST", page, body, "Host: "+host); a.status != want && (want == 403 || a.status != 429) {
+				t.Errorf("%s as %q: %d %.100s, want %d", page, host, a.status, text, want)
+			}
+		}
+	}
+	s.end()
+}
+
 func attackAdmin(t *testing.T, token bool, args ...string) *attacked {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,7 +245,7 @@ func TestAttackRevokedToken(t *testing.T) {
 	write("night-shift " + rightToken + "\ngone " + gone + "\n")
 	s := attackAdmin(t, false, "--admin-token-file", file)
 	listening := connect(t, s.address)
-	_, err := fmt.Fprintf(listening, "GET %s HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n",
+	_, err := fmt.Fprintf(listening, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n",
 		admin.EventsPath, gone)
 	if err != nil {
 		t.Fatal(err)

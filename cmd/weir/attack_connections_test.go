@@ -77,7 +77,7 @@ func TestAttackIdleConnections(t *testing.T) {
 	for round := range 6 {
 		for _, front := range []struct{ address, first string }{
 			{s.address, ""},
-			{s.address, "GET /healthz HTTP/1.1\r\nHost: weir\r\n\r\n"},
+			{s.address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"},
 			{s.resp, ""},
 			{s.resp, "PING\r\n"},
 			{s.grpc, ""},

@@ -38,14 +38,14 @@ func TestAttackOversized(t *testing.T) { //nolint:tparallel // its parts have on
 
 func oversizedHTTP(t *testing.T, s *attacked) {
 	t.Helper()
-	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	const head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 	const mega = 1 << 20
 	long := strings.Repeat("x", mega)
 	for name, c := range map[string]struct{ request, want string }{
 		"header field":    {head + "X-Long: " + long + "\r\n\r\n", " 431 "},
 		"header fields":   {head + strings.Repeat("X-Many: x\r\n", 100_000) + "\r\n", " 431 "},
-		"URL":             {"GET /" + long + " HTTP/1.1\r\nHost: weir\r\n\r\n", " 431 "},
-		"method":          {long + " / HTTP/1.1\r\nHost: weir\r\n\r\n", " 431 "},
+		"URL":             {"GET /" + long + " HTTP/1.1\r\nHost: localhost\r\n\r\n", " 431 "},
+		"method":          {long + " / HTTP/1.1\r\nHost: localhost\r\n\r\n", " 431 "},
 		"body":            {head + "Content-Length: 1048576\r\n\r\n" + long, " 413 "},
 		"length":          {head + "Content-Length: 9223372036854775807\r\n\r\n{", " 413 "},
 		"length, huge":    {head + "Content-Length: 99999999999999999999\r\n\r\n{", " 400 "},
@@ -54,7 +54,7 @@ func oversizedHTTP(t *testing.T, s *attacked) {
 		"chunk extension": {head + "Transfer-Encoding: chunked\r\n\r\n1;" + long + "\r\n{\r\n0\r\n\r\n", " 400 "},
 		"trailer":         {head + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX-Long: " + long + "\r\n\r\n", " 400 "},
 		"smuggled": {head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
-			"POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 17\r\n\r\n{\"key\":\"victim\"}", " 400 "},
+			"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 17\r\n\r\n{\"key\":\"victim\"}", " 400 "},
 	} {
 		got := exchangeRaw(t, s.address, c.request)
 		if line, _, _ := strings.Cut(got, "\r\n"); !strings.Contains(line, c.want) || strings.Count(got, "HTTP/1.1 ") != 1 {
@@ -99,10 +99,10 @@ func oversizedHTTP(t *testing.T, s *attacked) {
 func hiddenRequests(t *testing.T, s *attacked) {
 	t.Helper()
 	const (
-		check  = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
+		check  = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 		body   = `{"key":"victim","cost":0}`
 		chunks = "19\r\n" + body + "\r\n0\r\n\r\n"
-		hidden = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 16\r\n\r\n{\"key\":\"victim\"}"
+		hidden = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n{\"key\":\"victim\"}"
 	)
 	for fields, want := range map[string]string{
 		"Content-Length: 5\r\nTransfer-Encoding: chunked":               " 200 ",
@@ -210,34 +210,36 @@ func oversizedGRPC(t *testing.T, s *attacked) {
 		return all
 	}
 	const k64, mega = 1 << 16, 1 << 20
+	const ok, over = ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT
 	for name, c := range map[string]struct {
 		r    *ratelimitv3.RateLimitRequest
-		want codes.Code
+		want ratelimitv3.RateLimitResponse_Code
 	}{
-		"message": {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("d", 2*mega)}, codes.ResourceExhausted},
-		"domain": {
-			&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("d", 256), Descriptors: many(1)}, codes.InvalidArgument,
-		},
-		"descriptors": {&ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: many(65)}, codes.InvalidArgument},
+		"message":     {&ratelimitv3.RateLimitRequest{Domain: strings.Repeat("d", 2*mega)}, over},
+		"descriptors": {&ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: many(1025)}, over},
 		"entries": {&ratelimitv3.RateLimitRequest{
-			Domain: "d", Descriptors: []*commonratelimitv3.RateLimitDescriptor{entries(65, "k", "v")},
-		}, codes.InvalidArgument},
+			Domain: "d", Descriptors: []*commonratelimitv3.RateLimitDescriptor{entries(1025, "k", "v")},
+		}, over},
 		"value": {&ratelimitv3.RateLimitRequest{
 			Domain: "d", Descriptors: []*commonratelimitv3.RateLimitDescriptor{entries(1, "k", strings.Repeat("v", k64))},
-		}, codes.InvalidArgument},
+		}, ok},
 		"addend": {&ratelimitv3.RateLimitRequest{
 			Domain: "d", Descriptors: []*commonratelimitv3.RateLimitDescriptor{{
 				Entries: entries(1, "k", "v").GetEntries(), HitsAddend: wrapperspb.UInt64(math.MaxUint64),
 			}},
-		}, codes.InvalidArgument},
+		}, ok},
 	} {
-		if _, err := client.ShouldRateLimit(t.Context(), c.r); status.Code(err) != c.want {
-			t.Errorf("%s: %.300v, want %v", name, err, c.want)
+		if got, err := client.ShouldRateLimit(t.Context(), c.r); err != nil || got.GetOverallCode() != c.want {
+			t.Errorf("%s: %.300v, %.300v, want %v", name, got, err, c.want)
 		}
 	}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-long", strings.Repeat("x", 32<<10))
+	long := &ratelimitv3.RateLimitRequest{Domain: strings.Repeat("d", 256), Descriptors: many(1)}
+	if _, err := client.ShouldRateLimit(t.Context(), long); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("domain: %.300v, want %v", err, codes.InvalidArgument)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-long", strings.Repeat("x", 128<<10))
 	if _, err := client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: many(1)}); err == nil {
-		t.Error("header fields of 32 KiB are taken")
+		t.Error("header fields of 128 KiB are taken")
 	}
 	if _, err := descriptor(t.Context(), conn, "d", "k", "v"); err != nil {
 		t.Errorf("afterwards: %v", err)

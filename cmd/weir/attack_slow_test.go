@@ -54,7 +54,7 @@ func stuff(t *testing.T, address, request string) (end func()) {
 // holdSlow opens connections of many kinds that do not come to the point. The first are those that are cut off soon.
 func (s *attacked) holdSlow() (soon, later []net.Conn) {
 	s.t.Helper()
-	const head = "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
+	const head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	soon = hold(s.t, s.grpc, 50, "PRI * HTTP/2.0\r\n") // that of a client which never says what it wants
 	soon = append(soon, hold(s.t, s.address, 100, head+"X-Slow: ")...)
 	soon = append(soon, hold(s.t, s.address, 100, "")...)
@@ -98,7 +98,7 @@ func TestAttackSlowClients(t *testing.T) {
 	t.Parallel()
 	s := attack(t, "--limit", "1000000/s", "--burst", "1000000")
 	for range 5 {
-		t.Cleanup(stuff(t, s.address, "GET /openapi.json HTTP/1.1\r\nHost: weir\r\n\r\n"))
+		t.Cleanup(stuff(t, s.address, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 		t.Cleanup(stuff(t, s.resp, "*2\r\n$4\r\nECHO\r\n$1000\r\n"+strings.Repeat("x", 1000)+"\r\n"))
 	}
 	conn, client := s.dial(), s.redis()
@@ -137,7 +137,7 @@ func TestAttackConnectionsOfOneAddress(t *testing.T) {
 	s := attack(t, "--http-connections-per-address", "1")
 	const body = `{"key":"alice"}`
 	used := connect(t, s.address)
-	_, err := fmt.Fprintf(used, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nExpect: 100-continue\r\n"+
+	_, err := fmt.Fprintf(used, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"+
 		"Content-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", len(body))
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestAttackConnectionsOfOneAddress(t *testing.T) {
 		t.Fatalf("%q, error %v", line, err)
 	}
 	for range 10 {
-		if got := exchangeRaw(t, s.address, "GET /healthz HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); got != "" {
+		if got := exchangeRaw(t, s.address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); got != "" {
 			t.Errorf("one more: %q", got)
 		}
 	}

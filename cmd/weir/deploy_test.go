@@ -321,7 +321,7 @@ func TestKubernetesManifests(t *testing.T) {
 		fmt.Sprint(c.Security.Capabilities.Drop) != "[ALL]",
 		c.Resources.Limits["memory"] == "":
 		t.Errorf("the pod may do more than it need: %+v", spec)
-	case c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.StartupProbe.HTTPGet.Path != "/healthz":
+	case c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.StartupProbe.HTTPGet.Path != "/healthz":
 		t.Errorf("the probes ask %q and %q", c.ReadinessProbe.HTTPGet.Path, c.StartupProbe.HTTPGet.Path)
 	case c.StartupProbe.Failures < 10:
 		t.Errorf("it must be up at the %d. probe", c.StartupProbe.Failures)

@@ -119,7 +119,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"serve --log-level": "debug\ninfo\nwarn\nerror\n:4\n",
-		"replay --by":       "client.ip\nclient.net\nheader:\npath\nmethod\nhost\nnone\n:4\n",
+		"replay --by":       "client\nclient.ip\nclient.net\nheader:\npath\nmethod\nhost\nnone\n:4\n",
 		"serve --http":      ":4\n",
 		"replay":            ":0\n",
 		"replay --config":   ":0\n",

@@ -292,6 +292,46 @@ func TestReloadByAPI(t *testing.T) {
 	}
 }
 
+// TestReloadOfNoFile: what takes the place of the file and is none, such as a named pipe that has no writer, is refused at once, in
+// every way to reload, and ends none of them.
+func TestReloadOfNoFile(t *testing.T) {
+	s, path := startConfigured(t, perKey(1))
+	for n, place := range []struct {
+		what string
+		make func(path string) error
+	}{
+		{"a named pipe", func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+		{"a device", func(path string) error { return os.Symlink("/dev/zero", path) }},
+		{"a directory", func(path string) error { return os.Mkdir(path, 0o700) }},
+	} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := place.make(path); err != nil {
+			t.Fatal(err)
+		}
+		why := "it is " + place.what + ": must be a regular file"
+		s.logged(why)
+		s.signal(syscall.SIGHUP)
+		s.logged("cause=SIGHUP")
+		s.logged(why)
+		if r, body := s.do(http.MethodPost, "/v1/reload", ""); r.status != 422 || !strings.Contains(body, why) {
+			t.Errorf("%d %s", r.status, body)
+		}
+		if got := s.status(); !strings.Contains(got.LastError, why) {
+			t.Errorf("%+v", got)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		writeConfig(t, path, perKey(n+2))
+		s.logged("msg=changed path=policies.default.limits.")
+		if got := s.limit("x"); got != fmt.Sprint(n+2) {
+			t.Errorf("the limit is %s, want %d", got, n+2)
+		}
+	}
+}
+
 // TestReloadOfMountedVolume: a volume of Kubernetes is changed by swapping a symbolic link to its directory.
 func TestReloadOfMountedVolume(t *testing.T) {
 	mount := t.TempDir()

@@ -36,7 +36,7 @@ func TestMisuse(t *testing.T) {
 		"serve --by path":                     `unknown flag "--by"`,
 		"replay":                              `replay needs a FILE, or - for the standard input; run "weir replay --help"`,
 		"replay - -":                          `replay can read the standard input only once`,
-		"replay x.log --by client.port":       `--by "client.port": "client.port" is none of client.ip, client.net, header:NAME, path, method, host, none`,
+		"replay x.log --by client.port":       `--by "client.port": "client.port" is none of client, client.ip, client.net, header:NAME, path, method, host, none`,
 		"replay x.log --by clientip":          `did you mean "client.ip"?; run "weir replay --help"`,
 		"replay x.log --by header:Cookie":     `--by "header:Cookie": an access log has no header but header:Referer and header:User-Agent`,
 		"replay x.log --top -1":               `--top "-1": must be a whole number from 0 to 10000`,

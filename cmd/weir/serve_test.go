@@ -216,7 +216,7 @@ func (s *server) hold() (finish func() string) {
 		s.t.Fatal(err)
 	}
 	const body = `{"key":"held"}`
-	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	reader := bufio.NewReader(conn)
 	// The server asks for the body when its handler reads it.
 	if line, err := reader.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
@@ -314,9 +314,9 @@ func TestServeBoundsWhatClientsSend(t *testing.T) {
 	s := startServer(t, "--log-level", "error")
 	const large = 64<<10 + 1
 	for want, request := range map[int]string{
-		http.StatusRequestEntityTooLarge: fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s",
+		http.StatusRequestEntityTooLarge: fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
 			large, strings.Repeat(" ", large)),
-		http.StatusRequestHeaderFieldsTooLarge: "GET / HTTP/1.1\r\nHost: weir\r\nX-Large: " + strings.Repeat("x", large) + "\r\n\r\n",
+		http.StatusRequestHeaderFieldsTooLarge: "GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", large) + "\r\n\r\n",
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address)
 		if err != nil {

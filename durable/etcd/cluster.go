@@ -120,6 +120,9 @@ func (c *Cluster) open(ctx context.Context, o *ClusterOptions) (err error) {
 		client = c.client
 	}
 	c.engine, err = New(client, Options{Prefix: o.Prefix, TTL: o.TTL})
+	if err == nil && c.server != nil {
+		c.engine.damaged = c.server.spoiled
+	}
 	return err
 }
 
@@ -270,4 +273,12 @@ func (c *Cluster) Close() error {
 		c.err = errors.Join(all...)
 	})
 	return c.err
+}
+
+// Err is why Failed is closed, or nil if it is not.
+func (c *Cluster) Err() error {
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Err()
 }

@@ -37,6 +37,8 @@ type Engine struct {
 	ctx    context.Context //nolint:containedctx // until Close
 	end    context.CancelFunc
 	work   sync.WaitGroup
+	// damaged is told of a record that is not what was written, nil if nobody can do anything about it.
+	damaged func(error)
 }
 
 var _ durable.Engine = (*Engine)(nil)
@@ -225,7 +227,11 @@ func (t *term) Load(ctx context.Context, name string) (value []byte, revision in
 	if len(r.Kvs) == 0 {
 		return nil, 0, nil
 	}
-	return r.Kvs[0].GetValue(), r.Kvs[0].GetModRevision(), nil
+	value = r.Kvs[0].GetValue()
+	if err := durable.CheckValue(name, value); errors.Is(err, durable.ErrDamaged) && t.engine.damaged != nil {
+		t.engine.damaged(fmt.Errorf("the record %.80q: %w", name, err)) // another node may have it as it was
+	}
+	return value, r.Kvs[0].GetModRevision(), nil
 }
 
 // List implements [durable.Term].

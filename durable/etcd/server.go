@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -20,6 +21,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 // Server is an etcd server in this process.
@@ -32,8 +34,12 @@ import (
 // reached, writes are refused, on all nodes, until there is room again, which is looked for every second (TestQuota); if there is
 // none, because so many records are in use, a restart with a greater quota helps.
 //
-// A server that cannot go on, as the disk is full or fails, does not end the process: Failed is closed, it logs why, and it
+// A server that cannot go on, as the disk is full or fails, or what is on it is damaged, does not end the process: Failed is
+// closed, it logs why, and it
 // takes no part any more until it is started again, so that calls of its Client fail, and another node takes over.
+//
+// What is on the disk is checked before it is used, and each time when the database has rested while it runs: see [ErrRepair]. A
+// file that is made shorter, or whose first pages are overwritten, below a server that runs ends the process.
 //
 // When a server is started whose power was lost while it wrote, a log that ends within a record, which was never answered, is cut
 // off there. etcd knows a torn record by its end or by a whole sector of zeros: one that is damaged in another way is refused as
@@ -45,11 +51,18 @@ type Server struct {
 	failure *failure
 	apart   chan struct{} // closed when a server that cannot go on is cut off from its peers
 	logger  *slog.Logger
-	quota   int64
-	ctx     context.Context //nolint:containedctx // until Close
-	end     context.CancelFunc
-	work    sync.WaitGroup
-	once    sync.Once
+	peers   map[string]string
+
+	directory string
+	repair    string // what to do about damage
+	sealed    *seal  // what was sealed last
+	peerTLS   transport.TLSInfo
+	comparing atomic.Bool // what the others have
+	quota     int64
+	ctx       context.Context //nolint:containedctx // until Close
+	end       context.CancelFunc
+	work      sync.WaitGroup
+	once      sync.Once
 }
 
 const electionHeartbeats = 10
@@ -77,7 +90,29 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 		}
 		return nil, fmt.Errorf("weir: the directory of the durable limits %s: %w", o.Directory, err)
 	}
-	s := &Server{lock: lock, failure: failed, apart: make(chan struct{}), logger: o.Logger, quota: o.Quota}
+	waiting, done := context.WithTimeout(ctx, o.StartTimeout)
+	cluster, err := o.prepare(waiting)
+	done()
+	if err != nil {
+		_ = lock.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
+	}
+	if err = verify(o.Directory, len(o.Peers) <= 1); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, o.wiped("%w", err))
+	}
+	if err = room(o.Directory); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
+	}
+	cfg.InitialClusterToken = cluster
+	s := &Server{
+		lock: lock, peers: o.Peers, directory: o.Directory, repair: o.repair(), failure: failed, apart: make(chan struct{}),
+		logger: o.Logger, quota: o.Quota, peerTLS: cfg.PeerTLSInfo,
+	}
 	if s.etcd, err = s.start(ctx, cfg, &o); err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("weir: the etcd server in %s: %w", o.Directory, err)
@@ -86,7 +121,31 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.maintain)
 	s.work.Go(s.watchFailure)
+	s.work.Go(s.promote)
+	s.work.Go(s.sealing)
 	return s, nil
+}
+
+// room makes sure that the disk is not full: etcd that finds this while it starts leaves its files locked, and cannot be started
+// again in this process when there is room.
+func room(dir string) error {
+	f, err := os.CreateTemp(dir, "room.*.tmp")
+	if err != nil {
+		return notYet(err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it is tried again
+	return notYet(errors.Join(fileutil.Preallocate(f, roomBytes(), true), f.Close()))
+}
+
+// roomBytes is what etcd may take when it is started: a further file of its log, and a part of the database.
+func roomBytes() int64 { return wal.SegmentSizeBytes / 4 * 5 } //nolint:mnd // a quarter for the database
+
+// notYet is an error of a disk that may have room later.
+func notYet(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("there must be room for %d MB: %s", roomBytes()>>20, err) //nolint:errorlint // it may go away
 }
 
 // config is the configuration of etcd.
@@ -103,14 +162,23 @@ func (o *EmbeddedOptions) config() (*embed.Config, *failure, error) {
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "0" // see Server.compact
 	cfg.QuotaBackendBytes = o.Quota
 	cfg.EnableGRPCGateway = false
-	cfg.PeerTLSInfo = transport.TLSInfo{
-		CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerCAFile, ClientCertAuth: o.PeerCAFile != "",
+	if gates, ok := cfg.ServerFeatureGate.(interface{ Set(text string) error }); ok {
+		if err := gates.Set("InitialCorruptCheck=true"); err != nil { // what the others have is compared before it takes part
+			return nil, nil, err //nolint:wrapcheck // it names the feature
+		}
 	}
+	cfg.PeerTLSInfo = o.peerTLS()
 	cfg.TlsMinVersion = "TLS1.2"
 	if err := setPeers(cfg, o); err != nil {
 		return nil, nil, err
 	}
 	return cfg, failed, nil
+}
+
+func (o *EmbeddedOptions) peerTLS() transport.TLSInfo {
+	return transport.TLSInfo{
+		CertFile: o.PeerCertFile, KeyFile: o.PeerKeyFile, TrustedCAFile: o.PeerCAFile, ClientCertAuth: o.PeerCAFile != "",
+	}
 }
 
 // progressEvery is how often it is logged that a server is not ready.
@@ -263,7 +331,6 @@ func setPeers(cfg *embed.Config, o *EmbeddedOptions) error {
 		all = append(all, name+"="+u.String())
 	}
 	cfg.InitialCluster = strings.Join(all, ",")
-	cfg.InitialClusterToken = "weir"
 	if o.Join {
 		cfg.ClusterState = embed.ClusterStateFlagExisting
 	}
@@ -303,6 +370,38 @@ func (s *Server) watchFailure() {
 	}
 }
 
+// promote has a node that was added to its cluster vote, once it has all that the others have. Until it has told them its name it
+// has no vote, so that one that was added and lost its disk before has given none.
+func (s *Server) promote() {
+	e := s.etcd.Server
+	pause := time.NewTicker(formEvery)
+	defer pause.Stop()
+	for {
+		self := e.Cluster().Member(e.MemberID())
+		switch {
+		case self == nil:
+			return // it was removed
+		case !self.IsLearner:
+			return
+		case self.Name != "":
+			ctx, cancel := context.WithTimeout(s.ctx, formTime)
+			_, err := e.PromoteMember(ctx, uint64(e.MemberID()))
+			cancel()
+			if err == nil {
+				s.logger.Info("this node was added to the cluster of the durable limits, and votes now")
+				return
+			}
+		}
+		select {
+		case <-pause.C:
+		case <-s.failure.done:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
 // closeTime is how long a server may take to stop that cannot go on.
 const closeTime = 2 * time.Second
 
@@ -324,6 +423,7 @@ func (s *Server) Close() error {
 		}()
 		if s.Err() == nil {
 			<-stopped
+			_ = s.sealOnce() // damage is found at the next start
 		} else {
 			timer := time.NewTimer(closeTime)
 			defer timer.Stop()

@@ -26,7 +26,8 @@ type EmbeddedOptions struct {
 	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses
 	// of the machine if that has the name of a host.
 	Listen string
-	// Join says that the cluster exists already and this node has been added to it. Default: false, the nodes of Peers form it.
+	// Join says that the cluster exists already and this node has been added to it, see [Server.AddMember], and is started with
+	// an empty directory. Default: false, the nodes of Peers form the cluster, which needs all of them once.
 	Join bool
 	// HeartbeatInterval is how often the leader of the cluster says that it is alive: from 10 ms to 5 s. An election begins when
 	// nothing has been heard of it for ten times as long. Default: 50 ms.

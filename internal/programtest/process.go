@@ -83,6 +83,14 @@ func (p *Process) Stop() {
 	<-p.done
 }
 
+// Signal sends a signal to the program.
+func (p *Process) Signal(s os.Signal) {
+	p.tb.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.tb.Error(err)
+	}
+}
+
 // Listens waits until somebody listens on address.
 func (p *Process) Listens(address string) {
 	p.tb.Helper()

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -31,7 +32,7 @@ func TestActions(t *testing.T) {
 	p.until(`document.activeElement.innerText.startsWith("Unlock")`)
 	p.press("Unlock\n203.0.113.9 of login")
 	p.act("Unlock", "a call from the customer", "Unlocked. The next request is refused: retry after")
-	p.untilShows("main", "Nobody is shut out.")
+	p.untilShows("main", "No key that is known by name is shut out")
 
 	p.visit("#/keys?policy=login&key=203.0.113.9", "Key 203.0.113.9")
 	p.untilShows("main", "The next request is refused")
@@ -57,7 +58,7 @@ func TestActions(t *testing.T) {
 	p.untilShows("main", "The next request is refused")
 	p.press("Reset")
 	p.act("Reset", "they may begin anew", "Reset.")
-	p.untilShows("main", "Nothing is kept of it")
+	p.untilShows("main", "Nothing is kept of this key")
 	if refusal := s.decide(login); refusal != "" {
 		t.Error("it is refused after the reset")
 	}
@@ -249,14 +250,53 @@ func TestConnection(t *testing.T) {
 	p.allow("ERR_")
 	p.allow("weir: events: ")
 	p.live()
+	visits(s)
+	p.untilShows("main", "203.0.113.9")
+	p.until(`!document.body.classList.contains("stale") && document.querySelector(".gone").hidden`)
+	told := eval[string](p, `document.querySelector(".tile.refused .note").innerText`)
 	s.at.Stop()
 	p.until(`document.getElementById("live").dataset.state === "lost"`)
 	p.untilShows("#live", "connection lost")
+	// The clock of the page goes on by itself: what is old is told to be so, with its age, in every view.
+	eval[any](p, `(() => { const at = Date.now() + 3_600_000; Date.now = () => at; })(), null`)
+	p.until(`/^No answer since \d\d:\d\d:\d\d \(1 h( \d+ (min|s))?\)\. What is shown is of then\. Trying again\.$/.test(` +
+		`document.querySelector(".gone").innerText)`)
+	if got := eval[string](p, `document.querySelector(".tile.refused .note").innerText`); got != told {
+		t.Errorf("the figures of then are gone: %s, want %s", got, told)
+	}
+	colour := `getComputedStyle(document.querySelector(".tile.refused .value")).color`
+	p.until(colour + ` === getComputedStyle(document.querySelector(".content")).color`)
+	p.until(`getComputedStyle(document.querySelector(".content")).filter === "grayscale(1)"`)
 	p.check("connection lost")
+	p.still()
+	for _, v := range views {
+		p.visit("#/"+v.id, v.title)
+		p.untilShows(".gone", "No answer since")
+		p.until(`document.body.classList.contains("stale")`)
+	}
 	s.start()
 	p.live()
+	p.until(`!document.body.classList.contains("stale") && document.querySelector(".gone").hidden`)
 	visits(s)
+	p.visit("#/overview", "Overview")
 	p.untilShows("main", "203.0.113.9")
+	p.until(`!document.querySelector(".stale")`)
+}
+
+// TestSilence has a server that keeps its connections and says nothing: what it has said is not taken for what is now.
+func TestSilence(t *testing.T) {
+	s := serve(t, shop)
+	visits(s)
+	p := open(t, s.address, 1280, "light")
+	p.live()
+	p.untilShows("main", "203.0.113.9")
+	s.at.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { s.at.Signal(syscall.SIGCONT) })
+	p.untilShows(".gone", "What is shown is of then.")
+	p.until(`document.body.classList.contains("stale")`)
+	s.at.Signal(syscall.SIGCONT)
+	p.allow("weir: events: ")
+	p.until(`!document.body.classList.contains("stale") && document.querySelector(".gone").hidden`)
 }
 
 // TestStoreAway has a store that nothing listens for: the page says so, and does not take the keys that it does not know for none.
@@ -274,6 +314,13 @@ rules:
 	p.untilShows("main .bad", "It does not answer")
 	p.untilShows("main", "There is no cluster: no limit is durable.")
 	p.check("replicas without the store")
+	p.visit("#/policies", "Policies")
+	p.until(`document.querySelector("tbody td[data-title=Keys]").innerText === "–"`) // it is not known
 	p.visit("#/keys?policy=shared", "Keys")
 	p.untilShows("main", "Not kept by this process alone (coherent): those that it has refused are listed.")
+	p.visit("#/keys?key=203.0.113.9", "Key 203.0.113.9")
+	p.untilShows("tbody", "not known: ")
+	p.untilShows("main", "1 of 1 policies cannot be searched for it.")
+	p.untilShows("main", "What other servers keep for themselves is not known here")
+	p.check("search without the store")
 }

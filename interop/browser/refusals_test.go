@@ -57,19 +57,62 @@ func TestSearch(t *testing.T) {
 	p := open(t, s.address, 1280, "light")
 	p.allow("404 (Not Found)") // a key is looked for as a refusal first
 	p.live()
-	p.enter("Search a key, or the ID of a refusal", id)
+	p.enter("Search a client, a key, or the ID of a refusal", id)
 	p.keys("\r")
 	p.untilShows("h1", id)
 	p.numbers()
-	p.enter("Search a key, or the ID of a refusal", "198.51.100.7")
+	p.enter("Search a client, a key, or the ID of a refusal", "198.51.100.7")
 	p.keys("\r")
 	p.untilShows("h1", "Key 198.51.100.7")
 	p.untilShows("tbody tr:first-child", "search")
-	p.untilShows("tbody tr:first-child", "yes")
+	p.untilShows("tbody tr:first-child", "in shadow, which refuses nothing")
+	p.untilShows("main", "No policy that was searched refuses it now. 2 of 5 policies cannot be searched for it.")
 	p.check("key everywhere")
-	p.enter("Search a key, or the ID of a refusal", "0000000000000000")
+	p.enter("Search a client, a key, or the ID of a refusal", "203.0.113.9")
+	p.keys("\r")
+	p.untilShows("h1", "Key 203.0.113.9")
+	p.untilShows("main .bad", "It is refused now by login.")
+	p.untilShows("tbody tr:first-child", "locked out for")
+	p.enter("Search a client, a key, or the ID of a refusal", "0000000000000000")
 	p.keys("\r")
 	p.untilShows("h1", "Key 0000000000000000")
+}
+
+// TestSearchOfARefusedClient: a client that is refused under the key of its network, or of its API, is never told to be in the clear.
+func TestSearchOfARefusedClient(t *testing.T) {
+	s := serve(t, `version: 1
+policies:
+  nets: {limit: 2/h, key: client.net}
+  api: {limit: 1/h, key: 'request.headers["x-api-key"]'}
+  idle: {limit: 5/h, key: client.ip}
+rules:
+  - {name: api, match: {path: /api}, limits: api, final: true}
+  - {name: idle, match: {path: /idle}, limits: idle, final: true}
+  - {name: all, limits: nets}
+`)
+	for range 4 {
+		s.decide(request("GET", "/", "198.51.100.52"))
+		s.decide(request("GET", "/api", "192.0.2.52", "X-Api-Key", "acme"))
+	}
+	p := open(t, s.address, 1280, "light")
+	p.live()
+	for client, key := range map[string]string{"198.51.100.52": "198.51.100.0/24", "192.0.2.52": "acme"} {
+		p.visit("#/keys?key="+client, "Key "+client)
+		p.untilShows("main .bad", "It is refused now by ")
+		p.untilShows("tbody tr:first-child", key)
+		p.untilShows("main", "an address does not tell what its keys are made of")
+		p.until(`document.querySelectorAll("section[aria-labelledby=refused] tbody tr").length === ` +
+			map[string]string{"acme": "3", "198.51.100.0/24": "2"}[key])
+		p.check("search")
+	}
+	p.visit("#/keys?key=203.0.113.1", "Key 203.0.113.1")
+	p.untilShows("main", "No policy is known to track it. 1 of 3 policies cannot be searched for it.")
+	p.untilShows("main", "Nothing is kept of it by ")
+	p.visit("#/keys?policy=nets&key=198.51.100.52", "Key 198.51.100.52")
+	p.untilShows("main", "Nothing is kept of this key. Keys of this policy are client.net.")
+	if shown := p.shown(); strings.Contains(shown, "2 left") || strings.Contains(shown, "granted") {
+		t.Errorf("a key that nothing is kept of is told to be in the clear:\n%s", shown)
+	}
 }
 
 // TestLiveRefusals looks at refusals as they come, keeps the list still, and narrows it down.
@@ -78,7 +121,7 @@ func TestLiveRefusals(t *testing.T) {
 	p := open(t, s.address, 1280, "light")
 	p.live()
 	p.visit("#/refusals", "Refusals")
-	p.untilShows("main", "Nothing was refused.")
+	p.untilShows("main", "None of the refusals that are kept is of these.")
 	for i := range 12 {
 		s.decide(request("POST", "/login", fmt.Sprintf("203.0.113.%d", i%2)))
 	}
@@ -95,7 +138,7 @@ func TestLiveRefusals(t *testing.T) {
 	p.keys("\r")
 	p.until(`document.querySelectorAll("tbody tr").length === 1`)
 	p.choose("Policy", "per-client")
-	p.untilShows("main", "Nothing was refused.")
+	p.untilShows("main", "None of the refusals that are kept is of these.")
 }
 
 // TestHostileKeys shows keys and paths that would be markup, turn text around, or are very long.

@@ -60,7 +60,7 @@ var views = []view{
 	{"e", "explain", "Explain", "What would become of a request"},
 	{"c", "configuration", "Configuration", "limits: [login, per-client]"},
 	{"s", "replicas", "Replicas", "no limit is shared"},
-	{"a", "audit", "Audit", "Nobody has changed anything"},
+	{"a", "audit", "Audit", "Nothing has been changed"},
 	{"o", "overview", "Overview", "p99.9"},
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -50,7 +51,7 @@ func Example() { //nolint:testableexamples // without a server
 	}
 	defer engine.Close()
 	var v policy.Verdict
-	engine.TakeKey(context.Background(), "orders", "192.0.2.1", 1, &v)
+	engine.Take(&policy.Request{Method: http.MethodPost, Client: netip.MustParseAddr("192.0.2.1")}, &v)
 	defer v.Release()
 	fmt.Println(v.Allowed, v.Decision())
 }

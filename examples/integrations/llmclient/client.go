@@ -90,17 +90,18 @@ func (e *LimitedError) Error() string {
 func (c *Client) Complete(ctx context.Context, r Request) (Answer, error) {
 	estimate := r.estimate()
 	// Both limits or none: a request that is short of tokens does not use up one of the requests.
-	leases, binding, err := weir.ReserveAll(
+	leases, _, err := weir.ReserveAll(
 		ctx, nil, weir.Charge{Limiter: c.requests, Key: r.Model, N: 1}, weir.Charge{Limiter: c.tokens, Key: r.Model, N: estimate},
 	)
-	if err != nil {
-		return Answer{}, err
-	}
-	if d := leases[binding].Decision(); !d.Allowed {
+	if refused, ok := errors.AsType[*weir.RefusedError](err); ok {
+		d := refused.Decision
 		if d.RetryAfter == weir.Never {
 			return Answer{}, fmt.Errorf("%w: %d, of at most %d", ErrTooLarge, estimate, d.Limit)
 		}
 		return Answer{}, &LimitedError{d.Policy, d.RetryAfter}
+	}
+	if err != nil {
+		return Answer{}, err
 	}
 	request, tokens := leases[0], leases[1]
 	answer, err := c.send(ctx, r)

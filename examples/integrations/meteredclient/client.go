@@ -4,6 +4,7 @@ package meteredclient
 
 import (
 	"net/http"
+	"os"
 
 	"github.com/weirhq/weir/httplimit"
 )
@@ -11,7 +12,7 @@ import (
 // New answers a client whose requests are paced together, wherever they go, and which obeys what the API says about its own
 // limits. It is safe for concurrent use, and there should be one for each account.
 func New() (*http.Client, error) {
-	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{Name: "account"})
+	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{Name: "account", LookupEnv: os.LookupEnv})
 	if err != nil {
 		return nil, err
 	}

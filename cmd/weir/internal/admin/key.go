@@ -12,10 +12,11 @@ type Key struct {
 	ID    string `json:"id"`
 	// Limits are those of the policy; in a list of keys, the one under the most pressure alone.
 	Limits []KeyLimit `json:"limits"`
-	// LockedFor is for how long it is still shut out, 0 if it is not.
-	LockedFor     float64   `json:"locked_for"`
-	RefusalsInRow int       `json:"refusals_in_row"`
-	Override      *Override `json:"override,omitempty"`
+	// LockedFor is for how long it is still locked out, 0 if it is not. RecentRefusals is how many refusals count towards a
+	// lockout.
+	LockedFor      float64   `json:"locked_for"`
+	RecentRefusals int       `json:"recent_refusals"`
+	Override       *Override `json:"override,omitempty"`
 }
 
 // KeyLimit is what is known of a key of a limit.

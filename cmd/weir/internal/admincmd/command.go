@@ -47,6 +47,7 @@ in the audit log of the server, with who made it and why.
 
 const (
 	mostKey    = 1024
+	mostWord   = 8192
 	mostReason = 1024
 )
 
@@ -57,8 +58,8 @@ type question struct {
 	key    string
 	last   int
 	asJSON bool
-	// aKey tells that the question is about one key.
-	aKey bool
+	// aKey tells that the question is about one key, and changes that it changes something.
+	aKey, changes bool
 }
 
 // command makes a command that asks.
@@ -84,6 +85,7 @@ func (q *question) command(cmd *cobra.Command, ask asking) *cobra.Command {
 // changeFlags is serverFlags of a command that changes something, in one server or in several.
 func (q *question) changeFlags(cmd *cobra.Command) {
 	q.moreFlags(cmd, q.server.RegisterSeveral)
+	q.changes = true
 	cmd.Long = strings.TrimSuffix(cmd.Long, serverflags.ExitStatus) + severalServers + serverflags.ExitStatus
 }
 

@@ -7,11 +7,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -93,15 +95,30 @@ is shown with \xe9 for the byte e9, and \\ for a backslash; --key takes it so.`,
 
 func keyCommand() *cobra.Command {
 	q := &question{}
+	word := ""
 	cmd := q.command(&cobra.Command{
-		Use:   "key",
-		Short: "Tell the state of a key",
+		Use:   "key [WORD]",
+		Short: "Tell the state of a key, or all that is known of a client",
 		Long: `key tells of each limit of a policy what a key has left, whether one more request
-would be granted now, how many wait for it, whether it is shut out, and whether
-another limit holds for it for a while. It takes nothing.`,
-		Example: `  weir admin key --policy per-client --key 192.0.2.1
+would be allowed now, how many wait for it, whether it is locked out, and whether
+another limit applies to it for a while. It takes nothing.
+
+With a WORD instead of --policy and --key it searches all policies: for the address of
+a client, a network, or a value of requests such as a user or a key of an API. It
+finds the keys that each policy makes of it, those that have it as a part, and the last
+refusals that name it, and says which policies cannot be searched, and why. With
+--server once for each replica all of them are asked.`,
+		Example: `  weir admin key 198.51.100.52
+  weir admin key --policy per-client --key 192.0.2.1
+  weir admin key acme --server http://10.0.0.1:7070 --server http://10.0.0.2:7070
   weir admin key --policy tenant-month --key acme --json | jq '.limits[0].remaining'`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {
+		if word != "" {
+			query := url.Values{"word": {word}}
+			return get(ctx, c, w, q, admin.SearchPath, query, func(w io.Writer, out terminal.Output, s *admin.Search) {
+				admintext.Search(w, out, s, time.Now())
+			})
+		}
 		query := url.Values{"policy": {q.policy}, "key": {q.key}}
 		return get(ctx, c, w, q, admin.KeyPath, query, func(w io.Writer, out terminal.Output, k *admin.Key) {
 			admintext.Key(w, out, k)
@@ -114,7 +131,24 @@ another limit holds for it for a while. It takes nothing.`,
 		})
 	})
 	q.theKey(cmd)
-	q.serverFlags(cmd)
+	cmd.Flags().Lookup("policy").Annotations = nil
+	cmd.Flags().Lookup("policy").Usage = "the name of the policy (default: none, it is required without a WORD)"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch given := cmd.Flags().Changed("policy") || cmd.Flags().Changed("key"); {
+		case len(args) > 1:
+			return misuse.Errorf("key needs one WORD, not %d", len(args))
+		case len(args) == 1 && given:
+			return misuse.Errorf("a WORD and --policy or --key cannot be combined")
+		case len(args) == 1 && (strings.TrimSpace(args[0]) == "" || len(args[0]) > mostWord):
+			return misuse.Errorf("WORD must have from 1 to %d bytes", mostWord)
+		case len(args) == 1:
+			word, q.aKey = args[0], false
+		case !cmd.Flags().Changed("policy"):
+			return misuse.Errorf("key needs a WORD, such as the address of a client, or --policy and --key")
+		}
+		return nil
+	}
+	q.moreFlags(cmd, q.server.RegisterSeveral)
 	return cmd
 }
 

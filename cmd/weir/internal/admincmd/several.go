@@ -65,8 +65,11 @@ func (q *question) each(cmd *cobra.Command, ask asking) error {
 	case len(failed) == len(clients) && isMisuse(first):
 		return first
 	}
-	return fmt.Errorf("weir: %d of %d servers have not confirmed the change: %s", len(failed), len(clients),
-		strings.Join(failed, ", "))
+	what := "answered"
+	if q.changes {
+		what = "confirmed the change"
+	}
+	return fmt.Errorf("weir: %d of %d servers have not %s: %s", len(failed), len(clients), what, strings.Join(failed, ", "))
 }
 
 func isMisuse(err error) bool {

@@ -25,12 +25,8 @@ func Key(w io.Writer, out terminal.Output, k *admin.Key) {
 	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+table.Printable(k.Policy)))
 	if k.LockedFor != 0 {
 		fmt.Fprintf(w, "  %s\n", out.Red("shut out for another "+table.Seconds(k.LockedFor)))
-	} else if k.RefusalsInRow > 0 {
-		row := ""
-		if k.RefusalsInRow > 1 {
-			row = " in a row"
-		}
-		fmt.Fprintf(w, "  refused %s%s\n", times(k.RefusalsInRow), row)
+	} else if k.RecentRefusals > 0 {
+		fmt.Fprintf(w, "  refused %s, which counts towards a lockout\n", times(k.RecentRefusals))
 	}
 	if o := k.Override; o != nil {
 		fmt.Fprintf(w, "  overridden: %s, for another %s%s\n", Override(o), table.Seconds(o.For), by(o))
@@ -126,7 +122,7 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 	switch {
 	case l.Holds == Unlimited:
 	case !l.Tracked:
-		fmt.Fprintf(w, "%s  nothing is kept of it: all %s are left\n", indent, table.Number(l.Limit))
+		fmt.Fprintf(w, "%s  nothing is kept of this key\n", indent)
 	default:
 		back := ""
 		if l.ResetAfter != 0 {
@@ -135,6 +131,7 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 		fmt.Fprintf(w, "%s  %s of %s left%s\n", indent, table.Number(l.Remaining), table.Number(l.Limit), back)
 	}
 	switch {
+	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
 	case l.Allowed && locked:
 		fmt.Fprintf(w, "%s  one more would be granted now, were it not shut out\n", indent)
 	case l.Allowed:
@@ -198,7 +195,7 @@ func Keys(w io.Writer, out terminal.Output, keys []admin.Key) {
 // Lockouts writes a table of keys that are shut out.
 func Lockouts(w io.Writer, out terminal.Output, all []admin.Lockout) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "nobody is shut out")
+		fmt.Fprintln(w, "no key that is known by name is shut out by this server")
 		return
 	}
 	rows := [][]string{{"for another", policyHead, keyHead}}

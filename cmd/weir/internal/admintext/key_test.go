@@ -24,8 +24,8 @@ func TestKey(t *testing.T) {
 		want string
 	}{
 		"refused once": {
-			admin.Key{RefusalsInRow: 1, Limits: []admin.KeyLimit{refused}},
-			`  refused once
+			admin.Key{RecentRefusals: 1, Limits: []admin.KeyLimit{refused}},
+			`  refused once, which counts towards a lockout
   limit 1s: 10/s, burst 50
     4 of 50 left, all are back in 4.6s
     one more would be granted now
@@ -33,8 +33,8 @@ func TestKey(t *testing.T) {
 `,
 		},
 		"refused often": {
-			admin.Key{RefusalsInRow: 3, Limits: []admin.KeyLimit{often}},
-			`  refused 3 times in a row
+			admin.Key{RecentRefusals: 3, Limits: []admin.KeyLimit{often}},
+			`  refused 3 times, which counts towards a lockout
   limit 1s: 10/s, burst 50
     4 of 50 left, all are back in 4.6s
     one more would be granted now

@@ -95,12 +95,24 @@ func Kept(p *admin.Policy) string {
 // nearlyFull is from how much on a table of keys is said to be full, in percent.
 const nearlyFull = 90
 
-// Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left.
+// Tracked is how many keys a policy tracks, in the fullest table of its limits, and how full that is if little room is left. It
+// is "-" if the policy is not kept by the server alone, which does not know then.
 func Tracked(p *admin.Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
 	if p.MaxKeys == 0 || 100*p.Keys < nearlyFull*p.MaxKeys {
 		return table.Number(p.Keys)
 	}
 	return fmt.Sprintf("%s (%d%% full)", table.Number(p.Keys), 100*p.Keys/p.MaxKeys)
+}
+
+// Queued is how many permits are waited for, "-" where Tracked is.
+func Queued(p *admin.Policy) string {
+	if Kept(p) != "local" {
+		return "-"
+	}
+	return table.Number(p.Queued)
 }
 
 // Policies writes a table of policies.
@@ -113,7 +125,7 @@ func Policies(w io.Writer, out terminal.Output, all []admin.Policy) {
 	for i := range all {
 		p := &all[i]
 		rows = append(rows, []string{
-			table.Number(p.Granted), table.Number(p.Refused), table.Number(p.Queued), Tracked(p),
+			table.Number(p.Granted), table.Number(p.Refused), Queued(p), Tracked(p),
 			table.Number(p.Locked), table.Number(p.Overridden), p.Name, Mode(p), Kept(p), Limits(p.Limits),
 		})
 	}

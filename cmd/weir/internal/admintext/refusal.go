@@ -121,7 +121,7 @@ func Refusals(w io.Writer, out terminal.Output, all *admin.Refusals) {
 // Audit writes a table of changes.
 func Audit(w io.Writer, out terminal.Output, all []admin.AuditEntry) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "nobody has changed anything")
+		fmt.Fprintln(w, "nothing has been changed since the server started")
 		return
 	}
 	rows := [][]string{{"when", "who", "from", "action", policyHead, keyHead, "detail", "result", "why"}}

@@ -7,7 +7,20 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
 )
+
+// TestTrackedElsewhere: of a policy that the server does not keep alone it is not known how many keys there are, or wait.
+func TestTrackedElsewhere(t *testing.T) {
+	p := admin.Policy{}
+	if p.Consistency = policy.ConsistencyCoherent; admintext.Tracked(&p) != "-" || admintext.Queued(&p) != "-" {
+		t.Errorf("%s keys, %s wait", admintext.Tracked(&p), admintext.Queued(&p))
+	}
+	p.Consistency, p.Durability = policy.ConsistencyLocal, policy.DurabilityCluster
+	if admintext.Tracked(&p) != "-" || admintext.Queued(&p) != "-" {
+		t.Errorf("%s keys, %s wait", admintext.Tracked(&p), admintext.Queued(&p))
+	}
+}
 
 // TestTracked: a table of keys with little room left is seen in a list of policies.
 func TestTracked(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admincmd"
 	"github.com/weirhq/weir/cmd/weir/internal/benchcmd"
+	"github.com/weirhq/weir/cmd/weir/internal/clustercmd"
 	"github.com/weirhq/weir/cmd/weir/internal/configcmd"
 	"github.com/weirhq/weir/cmd/weir/internal/policytest"
 	"github.com/weirhq/weir/cmd/weir/internal/proxy"
@@ -19,6 +20,6 @@ import (
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		serve.Command(), proxy.Command(), replay.Command(), configcmd.Command(), policytest.Command(),
-		topcmd.Command(), whycmd.Command(), admincmd.Command(), quotacmd.Command(), benchcmd.Command(),
+		topcmd.Command(), whycmd.Command(), admincmd.Command(), quotacmd.Command(), clustercmd.Command(), benchcmd.Command(),
 	}
 }

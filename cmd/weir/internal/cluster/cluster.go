@@ -21,6 +21,9 @@ import (
 // Joined is a node that has joined a cluster, as an *[etcd.Cluster] is.
 type Joined interface {
 	Node() *durable.Node
+	// Failed is closed when it cannot go on, and Err is why.
+	Failed() <-chan struct{}
+	Err() error
 	Close() error
 }
 
@@ -116,7 +119,7 @@ func (l *Cluster) open(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case err := <-l.first:
-		if hopeless(err) {
+		if hopeless(err) && !errors.Is(err, etcd.ErrRepair) { // otherwise policies of other kinds are served
 			l.end()
 			return err
 		}
@@ -128,8 +131,11 @@ func (l *Cluster) open(ctx context.Context) error {
 	return nil
 }
 
-// hopeless tells whether an error needs an operator: an option that cannot be meant, or a directory that cannot be used.
+// hopeless reports whether an error needs an operator: an option that cannot be meant, or a directory that cannot be used.
 func hopeless(err error) bool {
+	if errors.Is(err, etcd.ErrRepair) {
+		return true
+	}
 	if _, option := errors.AsType[*weir.OptionError](err); option {
 		return true
 	}
@@ -149,7 +155,10 @@ func (l *Cluster) keepTrying() {
 		default: // it is not the first one
 		}
 		if err == nil {
-			return
+			if err = l.takePart(joined); err == nil {
+				return
+			}
+			wait = firstRetry // a disk that was full may have room again
 		}
 		if l.ctx.Err() != nil {
 			return
@@ -170,6 +179,34 @@ func (l *Cluster) keepTrying() {
 			timer.Stop()
 			return
 		}
+	}
+}
+
+// takePart waits until the node cannot go on, and returns why, or nil when the cluster is closed.
+func (l *Cluster) takePart(joined Joined) error {
+	select {
+	case <-l.ctx.Done():
+		return nil
+	case <-joined.Failed():
+		err := joined.Err()
+		l.why.Store(&err)
+		l.node.Store(nil)
+		_ = joined.Close() // it hands nothing over any more
+		return err
+	}
+}
+
+// Ready returns nil, or why this process does not take part in the cluster now.
+func (l *Cluster) Ready() error {
+	m := l.node.Load()
+	if m == nil {
+		return *l.why.Load()
+	}
+	select {
+	case <-m.joined.Failed():
+		return m.joined.Err()
+	default:
+		return nil
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,14 +12,20 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
 	"github.com/weirhq/weir/store"
 )
 
 // alone is a node over a cluster in memory.
-type alone struct{ node *durable.Node }
+type alone struct {
+	node   *durable.Node
+	failed chan struct{}
+}
 
-func (a alone) Node() *durable.Node { return a.node }
-func (a alone) Close() error        { return a.node.Close() }
+func (a alone) Node() *durable.Node     { return a.node }
+func (a alone) Close() error            { return a.node.Close() }
+func (a alone) Failed() <-chan struct{} { return a.failed }
+func (a alone) Err() error              { return errors.New("the disk is full") }
 
 var charges = []store.Charge{{Policy: "p", Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}, N: 1, Durable: true}}
 
@@ -38,7 +45,7 @@ func TestJoinsLate(t *testing.T) {
 			}
 			//nolint:contextcheck // a node has a context of its own
 			node, err := durable.NewNode(durable.NodeOptions{Engine: memory.Engine(), Address: "a"})
-			return alone{node}, err
+			return alone{node: node}, err
 		})
 		if err := l.open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -86,6 +93,65 @@ func TestJoinsSlowly(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		close(over)
+	})
+}
+
+// TestJoinsAgain: a node that cannot go on, as its disk is full, is not ready, joins again by itself, and is ready then; one whose disk
+// is damaged is left to an operator, while the program goes on.
+func TestJoinsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := durable.NewMemory(durable.MemoryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := make(chan struct{})
+		attempts := 0
+		l := newCluster("here", "", slog.New(slog.DiscardHandler), func(context.Context) (Joined, error) {
+			switch attempts++; attempts {
+			case 2, 3:
+				return nil, errors.New("no space left on device")
+			case 5:
+				return nil, fmt.Errorf("the disk: %w", etcd.ErrRepair)
+			}
+			//nolint:contextcheck // a node has a context of its own
+			node, err := durable.NewNode(durable.NodeOptions{Engine: memory.Engine(), Address: "a"})
+			return alone{node, full}, err
+		})
+		if err := l.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Ready(); err != nil {
+			t.Error(err)
+		}
+		before := full
+		full = make(chan struct{})
+		close(before)
+		synctest.Wait()
+		if err := l.Ready(); err == nil || !strings.Contains(err.Error(), "full") {
+			t.Error(err)
+		}
+		time.Sleep(50 * time.Millisecond) // less than the pause
+		synctest.Wait()
+		if err := l.Take(t.Context(), charges, make([]weir.Decision, 1)); !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := l.Ready(); err != nil || attempts != 4 {
+			t.Errorf("%v after %d attempts", err, attempts)
+		}
+		if err := l.Take(t.Context(), charges, make([]weir.Decision, 1)); err != nil {
+			t.Error(err)
+		}
+		close(full)
+		time.Sleep(time.Minute)
+		<-l.ended
+		if err := l.Ready(); !errors.Is(err, etcd.ErrRepair) || attempts != 5 {
+			t.Errorf("%v after %d attempts", err, attempts)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -4,11 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // etcdTLS is what secures the connections to the endpoints, nil if the file says nothing of it.
@@ -43,11 +43,14 @@ func peerTLS(c *config.Cluster) (*tls.Config, error) {
 	}, nil
 }
 
+// mostBytes is how long a file may be.
+const mostBytes = 4 << 20
+
 // load reads an authority, and a certificate with its key, as far as they are given.
 func load(source, prefix, ca, cert, key string) (*x509.CertPool, *tls.Certificate, error) {
 	var roots *x509.CertPool
 	if ca != "" {
-		text, err := os.ReadFile(ca) //nolint:gosec // the file is the choice of the operator
+		text, err := regularfile.Read(ca, mostBytes)
 		if err != nil {
 			return nil, nil, wrong(source, "%sca_file: %s", prefix, reason(err))
 		}
@@ -64,12 +67,15 @@ func load(source, prefix, ca, cert, key string) (*x509.CertPool, *tls.Certificat
 	case key == "":
 		return nil, nil, wrong(source, "%skey_file is missing: %scert_file needs it", prefix, prefix)
 	}
-	for name, path := range map[string]string{prefix + "cert_file": cert, prefix + "key_file": key} {
-		if _, err := os.ReadFile(path); err != nil { //nolint:gosec // the file is the choice of the operator
-			return nil, nil, wrong(source, "%s: %s", name, reason(err))
-		}
+	certificate, err := regularfile.Read(cert, mostBytes)
+	if err != nil {
+		return nil, nil, wrong(source, "%scert_file: %s", prefix, reason(err))
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	private, err := regularfile.Read(key, mostBytes)
+	if err != nil {
+		return nil, nil, wrong(source, "%skey_file: %s", prefix, reason(err))
+	}
+	pair, err := tls.X509KeyPair(certificate, private)
 	if err != nil {
 		return nil, nil, wrong(source, "%scert_file %s and %skey_file %s cannot be used together: %s",
 			prefix, cert, prefix, key, reason(err))

@@ -41,6 +41,10 @@ above the limit each process but one can admit; and unused, how many each proces
 may keep. Of each durable limit it tells how many permits a crash of its owner
 burns: burned.
 
+Of each policy with a lockout it tells from which rate on a client is locked out.
+With --json requests is how many evenly spaced requests within that many seconds
+do it.
+
 With --ratelimit each FILE is a configuration of envoyproxy/ratelimit, or the
 directory of one, as of --ratelimit-config of weir serve.
 
@@ -95,6 +99,8 @@ type checked struct {
 	Warnings []config.Mistake `json:"warnings"`
 	// Shared are the bounds of the limits that processes share, or that a cluster owns.
 	Shared []config.Bound `json:"shared,omitempty"`
+	// Lockouts are the rates at which keys are locked out.
+	Lockouts []config.LockoutRate `json:"lockouts,omitempty"`
 
 	limits int // of the domains
 }
@@ -114,7 +120,7 @@ func checkFile(name string, hasStore bool) *checked {
 	default:
 		c.OK, c.Policies, c.Rules = true, len(file.Set.Policies), len(file.Set.Rules)
 		c.Warnings = append(c.Warnings, file.Warnings...)
-		c.Shared = file.Bounds()
+		c.Shared, c.Lockouts = file.Bounds(), file.LockoutRates()
 	}
 	return c
 }
@@ -130,11 +136,19 @@ func (c *checked) print(w io.Writer, out terminal.Output) {
 	case c.OK:
 		fmt.Fprintf(w, "%s: ok: %s, %s\n", c.File, plural(c.Policies, "policy", "policies"), plural(c.Rules, "rule", "rules"))
 		for _, b := range c.Shared {
-			fmt.Fprintln(w, "  "+strings.TrimLeft(terminal.Wrap(kind(b)+b.String(), 4, checkWidth), " "))
+			item(w, kind(b)+b.String())
+		}
+		for _, l := range c.Lockouts {
+			item(w, "lockout "+l.String())
 		}
 	case c.Omitted > 0:
 		fmt.Fprintf(w, "%s: %d more\n", c.File, c.Omitted)
 	}
+}
+
+// item writes one line, or several, about something in a file.
+func item(w io.Writer, text string) {
+	fmt.Fprintln(w, "  "+strings.TrimLeft(terminal.Wrap(text, 4, checkWidth), " "))
 }
 
 // kind begins what is said of a bound, which says itself that it is that of a durable limit.

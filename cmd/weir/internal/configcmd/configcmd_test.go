@@ -90,6 +90,26 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckTellsTheRateOfLockouts: 10 a second and 20 refusals within a minute are 620 requests.
+func TestCheckTellsTheRateOfLockouts(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(name, []byte(`version: 1
+policies:
+  flood: {limit: 10/s, burst: 50, key: client.ip, lockout: {refusals: 20, within: 1m, for: 15m}}
+rules: [{name: all, limits: flood}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, err := run(t, "check", name)
+	if want := "  lockout flood: locked out for 15m from about 10.34/s on (620 requests within\n    1m)\n"; err != nil || !strings.HasSuffix(stdout, want) {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err = run(t, "check", name, "--json")
+	if err != nil || !strings.Contains(stdout, `"lockouts":[{"policy":"flood","requests":620,"within":60,`) {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+}
+
 func TestCheckAsJSON(t *testing.T) {
 	goodFile, badFile := files(t)
 	stdout, _, err := run(t, "check", goodFile, badFile, "--json")
@@ -236,7 +256,7 @@ func TestMisuse(t *testing.T) {
 		"chek":                                `did you mean "check"?`,
 		"explain " + goodFile + " --repeat 3": "--repeat needs --request",
 		"explain " + goodFile + " --json":     "--json needs --request",
-		"explain " + goodFile + " --request login":       "is neither a path",
+		"explain " + goodFile + " --request login":       "must be a path that begins with a slash",
 		"explain " + goodFile + " --request /a -H x":     "must be 'Name: value'",
 		"explain " + goodFile + " --client me":           "is not an address",
 		"explain " + goodFile + " --at noon":             "must be a time with its zone",

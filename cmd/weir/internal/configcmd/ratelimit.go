@@ -17,13 +17,17 @@ type rateFiles struct {
 	given     bool
 	merge     bool
 	algorithm string
+	// ignoreDotFiles is about a directory.
+	ignoreDotFiles bool
 }
 
 func (f *rateFiles) register(fs *pflag.FlagSet) {
 	f.algorithm = ratelimitconfig.FixedWindow.String()
 	fs.BoolVar(&f.given, "ratelimit", false,
-		"each FILE is a configuration of envoyproxy/ratelimit: a file, or a directory of YAML files")
+		"each FILE is a configuration of envoyproxy/ratelimit: a file, or all files of a directory and those below it")
 	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
+	fs.BoolVar(&f.ignoreDotFiles, "ratelimit-ignore-dotfiles", false,
+		"leave out its files and directories that begin with a dot (default: read them)")
 	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
 		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
 		"how its limits are counted that do not say")
@@ -31,7 +35,7 @@ func (f *rateFiles) register(fs *pflag.FlagSet) {
 
 // check finds flags that do not go together.
 func (f *rateFiles) check(fs *pflag.FlagSet) error {
-	for _, name := range []string{"ratelimit-merge", "ratelimit-algorithm"} {
+	for _, name := range []string{"ratelimit-merge", "ratelimit-algorithm", "ratelimit-ignore-dotfiles"} {
 		if fs.Changed(name) && !f.given {
 			return misuse.Errorf("--%s needs --ratelimit", name)
 		}
@@ -44,7 +48,7 @@ func (f *rateFiles) checkFile(name string, hasStore bool) *checked {
 	c := &checked{File: name, Mistakes: []config.Mistake{}, Warnings: []config.Mistake{}}
 	o := ratelimitconfig.Options{Merge: f.merge, NoStore: !hasStore}
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm)) // the flag accepts nothing else
-	files, err := live.ReadMore(name)
+	files, err := live.ReadMore(name, f.ignoreDotFiles)
 	var limits *ratelimitconfig.Config
 	if err == nil {
 		limits, err = ratelimitconfig.Parse(files, o)

@@ -19,6 +19,7 @@ import (
 func Write(w io.Writer, out terminal.Output, e *policy.Explanation, indent string, all bool) {
 	p := writer{w, out, indent}
 	p.linef("%s", p.verdict(e))
+	p.paths(e)
 	p.rules(e, all)
 	for i := range e.Limits {
 		p.limit(&e.Limits[i], i == e.Binding)
@@ -46,6 +47,18 @@ func (p writer) verdict(e *policy.Explanation) string {
 	default:
 		return p.out.Red("refused") + boundBy(e) + ": " + refusal(e.Reason, e.RetryAfter)
 	}
+}
+
+// paths tells the ways to read the path, if there are several.
+func (p writer) paths(e *policy.Explanation) {
+	if len(e.Paths) == 0 {
+		return
+	}
+	paths := make([]string, len(e.Paths))
+	for i, path := range e.Paths {
+		paths[i] = printable(path)
+	}
+	p.linef("servers read the path in %d ways, all of which count: %s", len(paths), strings.Join(paths, ", "))
 }
 
 func boundBy(e *policy.Explanation) string {

@@ -26,6 +26,25 @@ func refused() *policy.Explanation {
 	}
 }
 
+func TestWriteTellsTheWaysToReadAPath(t *testing.T) {
+	e := refused()
+	e.Paths = []string{"/healthz", "/search/..%2Fhealthz", "/a\nb"}
+	data, err := json.Marshal(explained.Of(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read explained.JSON
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true)
+	const want = "servers read the path in 3 ways, all of which count: /healthz, /search/..%2Fhealthz, /a\\nb\n"
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("%s\nlacks\n%s", b.String(), want)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	var b strings.Builder
 	explained.Write(&b, terminal.Output{}, refused(), "  ", true)

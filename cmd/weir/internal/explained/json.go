@@ -15,6 +15,7 @@ type JSON struct {
 	Reason     weir.Reason            `json:"reason"`
 	RetryAfter float64                `json:"retry_after"`
 	Binding    *int                   `json:"binding"`
+	Paths      []string               `json:"paths,omitempty"`
 	Rules      []policy.ExplainedRule `json:"rules"`
 	Limits     []Limit                `json:"limits"`
 }
@@ -44,7 +45,7 @@ type Limit struct {
 func Of(e *policy.Explanation) *JSON {
 	j := &JSON{
 		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: seconds(e.RetryAfter),
-		Rules: e.Rules, Limits: []Limit{},
+		Paths: e.Paths, Rules: e.Rules, Limits: []Limit{},
 	}
 	if j.Rules == nil {
 		j.Rules = []policy.ExplainedRule{}

@@ -12,7 +12,8 @@ import (
 // Explanation is the inverse of [Of], as far as [Write] needs it.
 func (j *JSON) Explanation() *policy.Explanation {
 	e := &policy.Explanation{
-		Allowed: j.Allowed, Exempt: j.Exempt, Reason: j.Reason, RetryAfter: duration(j.RetryAfter), Rules: j.Rules, Binding: -1,
+		Allowed: j.Allowed, Exempt: j.Exempt, Reason: j.Reason, RetryAfter: duration(j.RetryAfter),
+		Paths: j.Paths, Rules: j.Rules, Binding: -1,
 	}
 	if j.Binding != nil {
 		e.Binding = *j.Binding

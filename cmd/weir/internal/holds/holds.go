@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -30,6 +32,8 @@ var (
 	ErrUnknown = errors.New("weir: there is no such reservation: it has expired, was settled before, or was never made")
 	// ErrTooMany says that there are as many reservations as there may be.
 	ErrTooMany = errors.New("weir: too many reservations are open")
+	// ErrShare says that one caller has as many of them as it may have. It is ErrTooMany as well.
+	ErrShare = fmt.Errorf("%w by this address", ErrTooMany)
 	// ErrClosed says that the server ends.
 	ErrClosed = errors.New("weir: reservations are closed, as the server ends")
 )
@@ -37,7 +41,7 @@ var (
 // Options configure [Holds].
 type Options struct {
 	// Most is how many reservations may be open at once. Each needs about a kilobyte. Default: 100,000, also if it is less
-	// than 1.
+	// than 1. One caller may have nine in ten of them: an IPv4 address, or a /64 of IPv6.
 	Most int
 }
 
@@ -48,6 +52,7 @@ type Holds struct {
 
 	mu       sync.Mutex
 	byID     map[string]*hold
+	callers  map[netip.Prefix]int // how many of count each has
 	due      dueOrder
 	count    int // that are open, or being settled
 	closed   bool
@@ -61,12 +66,13 @@ type hold struct {
 	id      string
 	verdict *policy.Verdict
 	expires time.Time
+	caller  netip.Prefix
 	place   int // in due
 }
 
 // New answers holds without reservations. They must be closed.
 func New(o Options) *Holds {
-	h := &Holds{most: o.Most, byID: make(map[string]*hold)}
+	h := &Holds{most: o.Most, byID: make(map[string]*hold), callers: make(map[netip.Prefix]int)}
 	if h.most < 1 {
 		h.most = DefaultMost
 	}
@@ -91,10 +97,11 @@ func (h *Holds) Drop(v *policy.Verdict) {
 // Keep keeps a verdict that was reserved until it is settled by its id, or canceled because expiry has passed: from 1 ms to
 // 24 h, or 0 for a minute, and no longer than [Longest] says. The verdict belongs to the holds from now on and must not be used
 // any more, so what is told of it has to be told before, or at least copied. An error says why it is not kept; then it was
-// canceled.
+// canceled. The caller is the address that asks, which has a share of all there may be; the zero Addr is that of all callers
+// whose address is not known.
 //
 // An id is 26 letters and digits which nobody can guess.
-func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration) (id string, err error) {
+func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration, caller netip.Addr) (id string, err error) {
 	if expiry == 0 {
 		expiry = DefaultExpiry
 	}
@@ -102,7 +109,9 @@ func (h *Holds) Keep(v *policy.Verdict, expiry time.Duration) (id string, err er
 		h.Drop(v)
 		return "", fmt.Errorf("weir: expiry %v: must be from %v to %v", expiry, LeastExpiry, MostExpiry)
 	}
-	kept := &hold{id: rand.Text(), verdict: v, expires: time.Now().Add(min(expiry, Longest(v)))}
+	kept := &hold{
+		id: rand.Text(), verdict: v, expires: time.Now().Add(min(expiry, Longest(v))), caller: clientip.Prefixes{}.Mask(caller),
+	}
 	if err := h.add(kept); err != nil {
 		h.Drop(v)
 		return "", err
@@ -118,8 +127,11 @@ func (h *Holds) add(kept *hold) error {
 		return ErrClosed
 	case h.count >= h.most:
 		return ErrTooMany
+	case h.callers[kept.caller] >= h.most-h.most/10:
+		return ErrShare
 	}
 	h.count++
+	h.callers[kept.caller]++
 	h.byID[kept.id] = kept
 	h.due.push(kept)
 	if h.due[0] == kept {
@@ -187,6 +199,9 @@ func (h *Holds) end(kept *hold, how func(*policy.Verdict)) {
 	h.verdicts.Put(kept.verdict)
 	h.mu.Lock()
 	h.count--
+	if h.callers[kept.caller]--; h.callers[kept.caller] == 0 {
+		delete(h.callers, kept.caller)
+	}
 	if h.count == 0 {
 		h.idle.Broadcast()
 	}

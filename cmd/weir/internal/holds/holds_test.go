@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,10 +25,10 @@ const budget = 1000
 func limited(t testing.TB, shared ...policy.Policy) *live.Limits {
 	t.Helper()
 	set := &policy.Set{Policies: append([]policy.Policy{
-		{Name: "p", Key: live.KeyOfCheck(), Limits: []policy.Limit{{Limit: weir.Limit{
+		{Name: "p", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
 			Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: budget, Period: 300 * 24 * time.Hour},
 		}}}},
-		{Name: "slots", Key: live.KeyOfCheck(), Limits: []policy.Limit{{Limit: weir.Limit{
+		{Name: "slots", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
 			Algorithm: weir.AlgorithmConcurrency, Burst: 3,
 		}}}},
 	}, shared...)}
@@ -49,8 +50,7 @@ func limited(t testing.TB, shared ...policy.Policy) *live.Limits {
 
 // reserve reserves permits of a policy, and answers false if they are refused.
 func reserve(h *holds.Holds, l *live.Limits, name string, cost int64) (*policy.Verdict, bool) {
-	var r policy.Request
-	live.CheckRequest(context.Background(), &r, []byte(name), []byte("key"), cost)
+	r := policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte("key"), Cost: cost}, Context: context.Background()}
 	v := h.Verdict()
 	l.Engine().Reserve(&r, v)
 	if !v.Allowed {
@@ -60,6 +60,9 @@ func reserve(h *holds.Holds, l *live.Limits, name string, cost int64) (*policy.V
 	return v, true
 }
 
+// someone is a caller.
+var someone = netip.MustParseAddr("192.0.2.1")
+
 // keep reserves permits and keeps them.
 func keep(t *testing.T, h *holds.Holds, l *live.Limits, name string, cost int64, expiry time.Duration) string {
 	t.Helper()
@@ -67,7 +70,7 @@ func keep(t *testing.T, h *holds.Holds, l *live.Limits, name string, cost int64,
 	if !ok {
 		t.Fatalf("%d of %s are refused", cost, name)
 	}
-	id, err := h.Keep(v, expiry)
+	id, err := h.Keep(v, expiry, someone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func left(l *live.Limits, name string) int64 {
 		r policy.Request
 		v policy.Verdict
 	)
-	live.CheckRequest(context.Background(), &r, []byte(name), []byte("key"), 0)
+	r = policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte("key"), Cost: 0}, Context: context.Background()}
 	l.Engine().Peek(&r, &v)
 	return v.Decision().Remaining
 }
@@ -204,11 +207,53 @@ func TestExpiryRange(t *testing.T) {
 	defer h.Close()
 	for _, expiry := range []time.Duration{-1, 1, time.Millisecond - 1, 24*time.Hour + 1} {
 		v, _ := reserve(h, l, "p", 5)
-		if id, err := h.Keep(v, expiry); err == nil || id != "" {
+		if id, err := h.Keep(v, expiry, someone); err == nil || id != "" {
 			t.Errorf("%v is accepted", expiry)
 		}
 	}
 	wantLeft(t, l, "p", budget)
+}
+
+// TestOneCallerCannotTakeAllReservations: nine in ten are left to one address, or a /64 of IPv6, and the rest to others.
+func TestOneCallerCannotTakeAllReservations(t *testing.T) {
+	l, h := limited(t), holds.New(holds.Options{Most: 20})
+	defer h.Close()
+	keepAs := func(caller string) (string, error) {
+		v, ok := reserve(h, l, "p", 0)
+		if !ok {
+			t.Fatal("refused")
+		}
+		return h.Keep(v, 0, netip.MustParseAddr(caller))
+	}
+	greedy := []string{"2001:db8::1", "2001:db8::2", "2001:db8::3%eth0"}
+	var first string
+	for i := range 18 {
+		id, err := keepAs(greedy[i%len(greedy)])
+		if err != nil {
+			t.Fatalf("reservation %d: %v", i, err)
+		}
+		first = id
+	}
+	for _, caller := range greedy {
+		if _, err := keepAs(caller); !errors.Is(err, holds.ErrShare) || !errors.Is(err, holds.ErrTooMany) {
+			t.Errorf("%s beyond its share: %v", caller, err)
+		}
+	}
+	if _, err := keepAs("192.0.2.1"); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	if err := h.Cancel(first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keepAs(greedy[0]); err != nil {
+		t.Errorf("after one was settled: %v", err)
+	}
+	if _, err := keepAs("192.0.2.2"); err != nil {
+		t.Errorf("a third caller: %v", err)
+	}
+	if _, err := keepAs("192.0.2.2"); !errors.Is(err, holds.ErrTooMany) || errors.Is(err, holds.ErrShare) {
+		t.Errorf("beyond all: %v", err)
+	}
 }
 
 func TestTooMany(t *testing.T) {
@@ -217,7 +262,7 @@ func TestTooMany(t *testing.T) {
 	first := keep(t, h, l, "p", 1, 0)
 	keep(t, h, l, "p", 1, 0)
 	v, _ := reserve(h, l, "p", 7)
-	if id, err := h.Keep(v, 0); !errors.Is(err, holds.ErrTooMany) || id != "" {
+	if id, err := h.Keep(v, 0, someone); !errors.Is(err, holds.ErrTooMany) || id != "" {
 		t.Errorf("%q, %v", id, err)
 	}
 	wantLeft(t, l, "p", budget-2)
@@ -242,7 +287,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("%v, %d open", err, h.Len())
 		}
 		v, _ := reserve(h, l, "p", 5)
-		if _, err := h.Keep(v, 0); !errors.Is(err, holds.ErrClosed) {
+		if _, err := h.Keep(v, 0, someone); !errors.Is(err, holds.ErrClosed) {
 			t.Error(err)
 		}
 		wantLeft(t, l, "p", budget)
@@ -254,7 +299,7 @@ func TestClose(t *testing.T) {
 func TestSharedPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := policy.Policy{
-			Name: "shared", Key: live.KeyOfCheck(), Consistency: policy.ConsistencyCoherent, Hold: 10 * time.Second,
+			Name: "shared", Key: policy.NamedKey(), Consistency: policy.ConsistencyCoherent, Hold: 10 * time.Second,
 			Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}}},
 		}
 		usual := shared
@@ -299,7 +344,7 @@ func TestContentionNeitherLosesNorMints(t *testing.T) {
 			random := rand.New(rand.NewPCG(7, uint64(worker)))
 			for range 400 {
 				if v, ok := reserve(h, l, "p", 1+random.Int64N(20)); ok {
-					id, err := h.Keep(v, expiries[random.IntN(len(expiries))])
+					id, err := h.Keep(v, expiries[random.IntN(len(expiries))], someone)
 					if err == nil {
 						kept.Add(1)
 						ids <- id
@@ -359,7 +404,7 @@ func BenchmarkKeep(b *testing.B) {
 		if !ok {
 			b.Fatal("refused")
 		}
-		id, err := h.Keep(v, 0)
+		id, err := h.Keep(v, 0, someone)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -402,7 +447,7 @@ func TestCommitThatComesTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
-				Name: "shared", Key: live.KeyOfCheck(), Consistency: policy.ConsistencyCoherent, Hold: time.Second,
+				Name: "shared", Key: policy.NamedKey(), Consistency: policy.ConsistencyCoherent, Hold: time.Second,
 				Limits: []policy.Limit{{Limit: weir.Limit{
 					Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: 24 * time.Hour},
 				}}},

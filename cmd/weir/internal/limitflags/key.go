@@ -12,7 +12,7 @@ import (
 
 const (
 	// keyNames are the words of --by as help lists them.
-	keyNames = "client.ip, client.net, header:NAME, path, method, host, none"
+	keyNames = "client, client.ip, client.net, header:NAME, path, method, host, none"
 
 	clientNetName = "client.net"
 	noneName      = "none"
@@ -30,7 +30,8 @@ type part struct {
 type attribute uint8
 
 const (
-	clientIP attribute = iota
+	client attribute = iota
+	clientIP
 	clientNet
 	header
 	path
@@ -39,18 +40,19 @@ const (
 )
 
 var attributes = map[string]attribute{
-	"client.ip": clientIP, clientNetName: clientNet, "path": path, "method": method, "host": host,
+	"client": client, "client.ip": clientIP, clientNetName: clientNet, "path": path, "method": method, "host": host,
 }
 
 // The sizes of networks that are usually assigned as a whole.
 const defaultV4Bits, defaultV6Bits = 24, 64
 
-// ClientIP is the key client.ip.
-func ClientIP() Key { return Key{[]part{{attribute: clientIP}}} }
+// Client is the key client.
+func Client() Key { return Key{[]part{{attribute: client}}} }
 
 // ParseKey reads what --by accepts: none, or one or several of these, joined by commas.
 //
-//   - client.ip: the address of the client.
+//   - client: the IPv4 address of the client, or the /64 network of its IPv6 address.
+//   - client.ip: the address of the client, of which it has many with IPv6.
 //   - client.net, client.net:24/64: the network of the client; the numbers are the bits of an IPv4 and of an IPv6
 //     network, 24 and 64 by default.
 //   - header:NAME: the first value of a header of the request. Requests without it share a key.
@@ -140,6 +142,8 @@ func unknownPart(word string) error {
 
 func (p part) String() string {
 	switch p.attribute {
+	case client:
+		return "client"
 	case clientIP:
 		return "client.ip"
 	case clientNet:
@@ -192,5 +196,5 @@ func (keyValue) Type() string { return "key" }
 
 // Words are all values but combinations, for shells to complete.
 func (keyValue) Words() []string {
-	return []string{"client.ip", clientNetName, "header:", "path", "method", "host", noneName}
+	return []string{"client", "client.ip", clientNetName, "header:", "path", "method", "host", noneName}
 }

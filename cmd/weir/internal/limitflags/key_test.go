@@ -2,8 +2,10 @@ package limitflags_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -235,6 +237,40 @@ func TestKeysAreThoseOfPolicies(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestOneClientHasOneKey: by default no address of a /64 of IPv6 has a limit of its own.
+func TestOneClientHasOneKey(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	for address, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8::7": "2001:db8::/64", "2001:db8::1:2:3:4%eth0": "2001:db8::/64",
+	} {
+		if got := limitflags.Client().FromRequest(r, netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+		if text, err := limitflags.Client().Text(); err != nil || text.String() != "client" {
+			t.Errorf("%v, %v", text, err)
+		}
+	}
+}
+
+// TestOtherKeysAreThoseOfEveryReading: a path that servers read in several ways has a key for each, unless the key has no path.
+func TestOtherKeysAreThoseOfEveryReading(t *testing.T) {
+	for by, want := range map[string][]string{
+		"client.ip": nil, "none": nil, "path": {"/login", "/a%2Fb/../login", "/a/b/../login"},
+		"client.ip,path": {"192.0.2.1,/login", "192.0.2.1,/a%2Fb/../login", "192.0.2.1,/a/b/../login"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a%2fb/../login", http.NoBody)
+		got := key(t, by).OtherKeys(r, netip.MustParseAddr("192.0.2.1"))
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", by, got, want)
+		}
+		if plain := key(t, by).OtherKeys(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/login", http.NoBody), netip.Addr{}); plain != nil {
+			t.Errorf("%s of /login: %q, want none", by, plain)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type Limit struct {
 	Rate weir.Rate
 	// Burst is how many permits a key holds: --burst, from 1 to 10^15. 0 stands for the default, see EffectiveBurst.
 	Burst int64
-	// By is what makes up a key: --by, default client.ip.
+	// By is what makes up a key: --by, default client.
 	By Key
 	// MaxKeys is how many keys are tracked at a time: --max-keys, from 1 to 2^31, default 1,000,000.
 	MaxKeys int
@@ -42,7 +42,7 @@ func (l *Limit) Register(fs *pflag.FlagSet) {
 
 // RegisterRate is Register without --by, for a command whose requests name their keys themselves.
 func (l *Limit) RegisterRate(fs *pflag.FlagSet) {
-	*l = Limit{MaxKeys: defaultMaxKeys, By: ClientIP()}
+	*l = Limit{MaxKeys: defaultMaxKeys, By: Client()}
 	fs.Var((*rateValue)(&l.Rate), "limit", "permits per period that come back: 10/s, 8/min, 1000/24h, 0.5/s")
 	fs.Var(&burstValue{l}, "burst", "permits available at once after a pause, from 1 to 10^15\n"+
 		"(default: the permits of --limit; 20 if there is no --limit)")

@@ -28,11 +28,11 @@ func TestDefaults(t *testing.T) {
 		burst int64
 		by    string
 	}{
-		{"", weir.PerSecond(10), 20, "client.ip"},
-		{"--limit 10/s", weir.PerSecond(10), 10, "client.ip"},
-		{"--limit 0.5/s", weir.Per(1, 2e9), 1, "client.ip"},
+		{"", weir.PerSecond(10), 20, "client"},
+		{"--limit 10/s", weir.PerSecond(10), 10, "client"},
+		{"--limit 0.5/s", weir.Per(1, 2e9), 1, "client"},
 		{"--limit 1000/24h --by none", weir.PerDay(1000), 1000, "none"},
-		{"--burst 3", weir.PerSecond(10), 3, "client.ip"},
+		{"--burst 3", weir.PerSecond(10), 3, "client"},
 		{"--burst 5_000 --limit 8/min --by host,path --max-keys 7", weir.PerMinute(8), 5000, "host,path"},
 	} {
 		l, err := parse(strings.Fields(c.args)...)

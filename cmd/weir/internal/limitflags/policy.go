@@ -27,6 +27,8 @@ func (k Key) Text() (policy.Text, error) { //nolint:ireturn // a policy wants th
 
 func (p part) text() (policy.Text, error) { //nolint:ireturn // as Text
 	switch p.attribute {
+	case client:
+		return policy.Client(), nil
 	case clientIP:
 		return policy.ClientIP(), nil
 	case clientNet:

@@ -33,7 +33,7 @@ func TestTextEqualsKey(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	l := Limit{Rate: weir.PerSecond(3), Burst: 7, By: ClientIP(), MaxKeys: 100}
+	l := Limit{Rate: weir.PerSecond(3), Burst: 7, By: Client(), MaxKeys: 100}
 	set, err := l.Set("limit")
 	if err != nil {
 		t.Fatal(err)

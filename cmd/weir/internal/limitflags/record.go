@@ -22,7 +22,7 @@ func (k Key) AppendRecord(b []byte, rec *accesslog.Record) []byte {
 		}
 		start := len(b)
 		switch p.attribute {
-		case clientIP, clientNet:
+		case client, clientIP, clientNet:
 			b = p.appendClient(b, rec.Client, rec.ClientName)
 		case path:
 			b = appendPath(b, rec.Path)

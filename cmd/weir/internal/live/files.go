@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // File is a file that was read.
@@ -29,7 +30,7 @@ type Files struct {
 const (
 	// mostBytes is how long a file may be, and all of them together.
 	mostBytes = 16 << 20
-	// mostFiles is how many there may be in a directory.
+	// mostFiles is how many files and directories there may be below a directory.
 	mostFiles = 10_000
 )
 
@@ -43,38 +44,32 @@ func (l *Limits) read() (f Files, err error) {
 		}
 	}
 	if l.o.More != "" {
-		f.More, err = readMore(l.o.More, &rest)
+		f.More, err = readMore(l.o.More, l.o.IgnoreDotFiles, &rest)
 	}
 	return f, err
 }
 
 // readFile reads one file, and counts it off the bytes that are left.
 func readFile(path string, rest *int64) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
-	if err != nil {
-		return nil, fmt.Errorf("weir: configuration: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(io.LimitReader(f, *rest+1))
-	*rest -= int64(len(data))
+	data, err := regularfile.Read(path, *rest)
 	switch {
+	case errors.Is(err, regularfile.ErrTooLong):
+		return nil, fmt.Errorf("weir: configuration: %s: it is, or all files are, longer than %d bytes", path, mostBytes)
 	case err != nil:
 		return nil, fmt.Errorf("weir: configuration: %w", err)
-	case *rest < 0:
-		return nil, fmt.Errorf("weir: configuration: %s: it is, or all files are, longer than %d bytes", path, mostBytes)
 	}
+	*rest -= int64(len(data))
 	return data, nil
 }
 
-// ReadMore reads what Options.More may be: a file, or the YAML files of a directory.
-func ReadMore(path string) ([]File, error) {
+// ReadMore reads what Options.More may be: a file, or the files of a directory and of those below it.
+func ReadMore(path string, ignoreDotFiles bool) ([]File, error) {
 	rest := int64(mostBytes)
-	return readMore(path, &rest)
+	return readMore(path, ignoreDotFiles, &rest)
 }
 
-// readMore reads a file, or the YAML files of a directory in the order of their names. Those that begin with a dot are left out,
-// such as those that mounts of ConfigMaps have beside the links, and so are directories.
-func readMore(path string, rest *int64) ([]File, error) {
+// readMore reads a file, or all files of a directory in the order of their paths. See [findMore] for which those are.
+func readMore(path string, ignoreDotFiles bool, rest *int64) ([]File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("weir: configuration: %w", err)
@@ -83,37 +78,76 @@ func readMore(path string, rest *int64) ([]File, error) {
 		data, readErr := readFile(path, rest)
 		return []File{{path, data}}, readErr
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
+	found, err := findMore(path, ignoreDotFiles)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("weir: configuration: %w", err)
+	case len(found.files) == 0:
+		return nil, fmt.Errorf("weir: configuration: %s has no file", path)
 	}
-	var files []File
-	for _, e := range entries {
-		name := filepath.Join(path, e.Name())
-		if !isYAML(e.Name()) {
-			continue
-		}
-		info, err := os.Stat(name) // not that of the link
-		switch {
-		case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir():
-			continue
-		case len(files) == mostFiles:
-			return nil, fmt.Errorf("weir: configuration: %s has more than %d files", path, mostFiles)
-		}
+	files := make([]File, 0, len(found.files))
+	for _, name := range found.files {
 		data, err := readFile(name, rest)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, File{name, data})
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("weir: configuration: %s has no file whose name ends in .yaml or .yml", path)
-	}
 	return files, nil
 }
 
-func isYAML(name string) bool {
-	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
+// more is what there is below a directory, in order.
+type more struct {
+	dirs  []string // the directory itself is the first
+	files []string // links to files included
+	links []string // those of them that are links
+}
+
+// mounted is the link by which the mount of a ConfigMap has its files. What lies beside it and begins with two dots is its own:
+// the files that it has are linked.
+const mounted = "..data"
+
+// findMore finds the files of a directory and of those below it, whatever their names, as envoyproxy/ratelimit does. Links to
+// directories are not followed, as it does not follow them either. What cannot be looked at is an error: it could have limits.
+func findMore(path string, ignoreDotFiles bool) (m more, err error) {
+	root := path + string(filepath.Separator) // which may be a link
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		isRoot := name == root
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !isRoot:
+			return nil // it was removed meanwhile
+		case err != nil:
+			return err
+		case !isRoot && strings.HasPrefix(d.Name(), ".") && (ignoreDotFiles || ofMount(name)):
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case len(m.dirs)+len(m.files) == mostFiles:
+			return fmt.Errorf("%s has more than %d files and directories", path, mostFiles)
+		case d.IsDir():
+			m.dirs = append(m.dirs, filepath.Clean(name))
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			if info, err := os.Stat(name); err == nil && info.IsDir() {
+				return nil
+			}
+			m.links = append(m.links, name)
+		}
+		m.files = append(m.files, name)
+		return nil
+	})
+	return m, err
+}
+
+// ofMount reports whether a file or directory is one that the mount of a ConfigMap keeps for itself.
+func ofMount(name string) bool {
+	dir, base := filepath.Split(name)
+	if !strings.HasPrefix(base, "..") {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(dir, mounted))
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // digest tells files apart by their names and contents.

@@ -53,10 +53,6 @@ func TestDirectoryOfFiles(t *testing.T) {
 	link("..1", "..data")
 	link("..data/b.yaml", "b.yaml")
 	write("a.yml", "a")
-	write("readme.txt", "no")
-	write(".hidden.yaml", "no")
-	write("directory.yaml/c.yaml", "no")
-	link("nowhere", "gone.yaml")
 
 	l, err := Load(Options{More: dir, Logger: slog.New(slog.DiscardHandler), Parse: perFile})
 	if err != nil {
@@ -94,9 +90,73 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
+// TestFilesOfSubdirectories: all files of a directory and of those below it are read, whatever their names, as envoyproxy/ratelimit reads
+// them: one that is left out is a limit that nobody keeps to. What changes in any of them is seen.
+func TestFilesOfSubdirectories(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(filepath.Base(name)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	for _, name := range []string{
+		"noext", "a.yaml", "b.conf", "sub/c.yaml", "sub/deep/er/d", "yaml.d/e", ".hidden.yaml", ".dot/f", "..g", "mounted/..1/h", "..i/j",
+	} {
+		write(name)
+	}
+	if err := errors.Join(os.WriteFile(outside, []byte("linked"), 0o600), os.Symlink(outside, filepath.Join(dir, "sub", "link")),
+		os.Symlink("..1", filepath.Join(dir, "mounted", "..data")), os.Symlink("..data/h", filepath.Join(dir, "mounted", "h")),
+		os.Symlink("sub", filepath.Join(dir, "sub2"))); err != nil {
+		t.Fatal(err)
+	}
+	plain := []string{"noext", "a.yaml", "b.conf", "c.yaml", "d", "e", "h", "linked"}
+	for _, c := range []struct {
+		ignore bool
+		want   []string
+	}{{false, append([]string{".hidden.yaml", "f", "..g", "j"}, plain...)}, {true, plain}} {
+		l, err := Load(Options{More: dir, IgnoreDotFiles: c.ignore, Logger: slog.New(slog.DiscardHandler), Parse: perFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Engine().Close() })
+		has := func(names ...string) bool {
+			return !slices.ContainsFunc(names, func(n string) bool { return !l.Has(n) }) && l.Extra() == len(names)
+		}
+		if !has(c.want...) {
+			t.Errorf("ignoring %v: %v are read, want %v", c.ignore, l.Engine().Set().Policies, c.want)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, err := l.Watch(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("sub/deep/er/new")
+		eventually(t, func() bool { return has(append(c.want, "new")...) })
+		write("made/later/k")
+		eventually(t, func() bool { return has(append(c.want, "new", "k")...) })
+		if err := os.WriteFile(outside, []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return l.Has("changed") && !l.Has("linked") })
+		if err := errors.Join(os.RemoveAll(filepath.Join(dir, "made")), os.Remove(filepath.Join(dir, "sub", "deep", "er", "new")),
+			os.WriteFile(outside, []byte("linked"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return has(c.want...) })
+		cancel()
+		<-ended
+	}
+}
+
 // TestFilesThatCannotBeRead: the error says which, and why.
 func TestFilesThatCannotBeRead(t *testing.T) {
-	empty, large := t.TempDir(), t.TempDir()
+	empty, large, broken := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(broken, "gone.yaml")); err != nil {
+		t.Fatal(err)
+	}
 	for name := range 2 {
 		path := filepath.Join(large, fmt.Sprint(name)+".yaml")
 		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, mostBytes*2/3)); err != nil {
@@ -104,7 +164,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		empty:                      "has no file whose name ends in .yaml or .yml",
+		empty:                      "has no file",
+		broken:                     "gone.yaml: no such file or directory",
 		large:                      "1.yaml: it is, or all files are, longer than 16777216 bytes",
 		filepath.Join(empty, "no"): "no such file or directory",
 	} {
@@ -118,7 +179,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 // TestFixed: limits of the command line answer checks, and are never reloaded.
 func TestFixed(t *testing.T) {
 	set := &policy.Set{Policies: []policy.Policy{{
-		Name: "default", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}}, Key: KeyOfCheck(),
+		Name: "default", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}}, Key: policy.NamedKey(),
 	}}}
 	l, err := Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -131,13 +192,9 @@ func TestFixed(t *testing.T) {
 	if !l.Has("default") || l.MayLackKey("default") || l.Status().File != "" || l.Extra() != nil {
 		t.Errorf("%+v", l.Status())
 	}
-	var (
-		r policy.Request
-		v policy.Verdict
-	)
+	var v policy.Verdict
 	for key, want := range map[string]int64{"a": 1, "b": 0} {
-		CheckRequest(t.Context(), &r, []byte("default"), []byte(key), 3-want)
-		l.Engine().Take(&r, &v)
+		l.Engine().Take(&policy.Request{Named: &policy.Named{Policy: []byte("default"), Key: []byte(key), Cost: 3 - want}, Context: t.Context()}, &v)
 		if d := v.Decision(); !d.Allowed || d.Remaining != want || d.Policy != "default" {
 			t.Errorf("%s: %+v", key, d)
 		}

@@ -16,15 +16,11 @@ func Fixed(set *policy.Set, o policy.EngineOptions, log *slog.Logger) (*Limits, 
 	l := &Limits{log: log}
 	l.secrets.Store(&redactor{})
 	var err error
-	if l.engine, err = policy.NewEngine(withChecks(set), o); err != nil {
+	if l.engine, err = policy.NewEngine(set, o); err != nil {
 		return nil, fmt.Errorf("weir: the limits cannot be used: %w", err)
 	}
-	l.accept(Parsed{Set: set})
 	return l, nil
 }
-
-// KeyOfCheck is the key of policies of which checks name it, as there are no rules that could tell it.
-func KeyOfCheck() policy.Text { return checkKey{} } //nolint:ireturn // nothing else is known of it
 
 // fixed tells whether the limits are those of [Fixed].
 func (l *Limits) fixed() bool { return l.o.Path == "" && l.o.More == "" }

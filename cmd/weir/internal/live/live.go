@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,15 @@ type Parsed struct {
 	Warnings []string
 	// Secrets are the values that came from the environment, by name. They are never told.
 	Secrets map[string]string
-	// Extra is what else was made of the files, for [Limits.Extra].
+	// Extra is what else was made of the files, for [Limits.Extra]. It becomes that of the Set.
 	Extra any
+}
+
+// whole is the set with what else was made of the files.
+func (p *Parsed) whole() *policy.Set {
+	set := *p.Set
+	set.Extra = p.Extra
+	return &set
 }
 
 // Mistakes is an error that lists what is wrong with a configuration, a line each.
@@ -35,9 +41,11 @@ type Mistakes interface {
 
 // Options configure [Limits].
 type Options struct {
-	// Path is the configuration file, and More another file, or a directory of YAML files, that is read with it. One of them is
+	// Path is the configuration file, and More another file, or a directory of files, that is read with it. One of them is
 	// required.
 	Path, More string
+	// IgnoreDotFiles leaves out files and directories below More whose names begin with a dot. Default: they are read.
+	IgnoreDotFiles bool
 	// Parse makes a set of them. Its error should be a [Mistakes]. Required.
 	Parse func(f Files) (Parsed, error)
 	// Engine are the options of the engine. Its OnExplain gets explanations without what came from the environment.
@@ -64,7 +72,6 @@ type Limits struct {
 	digest  [sha256.Size]byte
 
 	names   atomic.Pointer[named]
-	extra   atomic.Pointer[any]
 	secrets atomic.Pointer[redactor]
 
 	text atomic.Pointer[string] // of the files in force
@@ -104,12 +111,11 @@ func Load(o Options) (*Limits, error) {
 			return nil, err
 		}
 	}
-	l.engine, err = policy.NewEngine(withChecks(parsed.Set), options)
+	l.engine, err = policy.NewEngine(parsed.whole(), options)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %s cannot be used: %w", l.name(), err)
 	}
 	l.digest = files.digest()
-	l.accept(parsed)
 	l.keep(&files)
 	l.attempts = attempts{lastAttempt: time.Now()}
 	l.warn(parsed.Warnings)
@@ -152,13 +158,11 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 	}
 	// What is told of a change is old and new, and so is why it was refused.
 	l.secrets.Store(newRedactor(parsed.Secrets, l.secrets.Load()))
-	changes, err := l.engine.Load(withChecks(parsed.Set))
+	changes, err := l.engine.Load(parsed.whole())
 	if err != nil {
 		return 0, l.refuse(cause, err)
 	}
-	l.accept(parsed)
 	l.keep(&files)
-	changes = withoutChecks(changes)
 	l.mu.Lock()
 	l.attempts.loaded(cause)
 	l.mu.Unlock()
@@ -167,10 +171,6 @@ func (l *Limits) reload(cause string, onlyIfChanged bool) (int, error) {
 	l.note(&Reload{Time: time.Now().UTC(), Cause: cause, Version: version, Changes: l.changed(changes), Count: len(changes)})
 	l.warn(parsed.Warnings)
 	return len(changes), nil
-}
-
-func (l *Limits) accept(p Parsed) {
-	l.extra.Store(&p.Extra)
 }
 
 // name is where the limits stand.
@@ -271,9 +271,8 @@ func signalName(s os.Signal) string {
 // Engine decides on requests.
 func (l *Limits) Engine() *policy.Engine { return l.engine }
 
-// Extra is what else was made of the files that were read last: see [Parsed]. While they are put in force it is that of the files
-// before a moment longer than the set is.
-func (l *Limits) Extra() any { return *l.extra.Load() }
+// Extra is what else was made of the files whose set is in force: see [Parsed].
+func (l *Limits) Extra() any { return l.engine.Set().Extra }
 
 // named are the policies of a set by their names, and whether they have a key.
 type named struct {
@@ -295,24 +294,11 @@ func (l *Limits) inForce() map[string]bool {
 	return n.keys
 }
 
-// Has tells whether there is a policy with this name at this moment. It may be removed before the next one: see [Limits.Knew].
+// Has reports whether there is a policy with this name at this moment. It may be removed before the next one: see
+// [policy.Verdict.Unknown].
 func (l *Limits) Has(name string) bool {
 	_, ok := l.inForce()[name]
 	return ok
-}
-
-// Knew tells whether there was a policy with this name when v was decided. Who is answered that no limit holds for a check has to
-// ask, as one of a policy that is gone must not pass for one that is granted; and not Has, as the policy may be back by then.
-func (l *Limits) Knew(v *policy.Verdict, name string) bool {
-	set := v.Set()
-	if set == nil {
-		return false
-	}
-	if n := l.names.Load(); n != nil && n.set == set {
-		_, ok := n.keys[name]
-		return ok
-	}
-	return slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == name })
 }
 
 // MayLackKey tells whether there is no policy with this name that has a key: requests of one without share a state, whose key is

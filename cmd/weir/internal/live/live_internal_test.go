@@ -159,17 +159,13 @@ func loaded(t *testing.T, text string) (l *Limits, path string, log *strings.Bui
 	return l, path, log
 }
 
-// TestChecks: a check takes from its policy, whose rule is told nowhere.
+// TestChecks: a check takes from the policy that it names, and a policy that a reload has removed allows nothing.
 func TestChecks(t *testing.T) {
 	l, path, log := loaded(t, "a b{c}%20")
 	take := func(name, key string, cost int64) policy.Verdict {
 		t.Helper()
-		var (
-			r policy.Request
-			v policy.Verdict
-		)
-		CheckRequest(t.Context(), &r, []byte(name), []byte(key), cost)
-		l.Engine().Take(&r, &v)
+		var v policy.Verdict
+		l.Engine().Take(&policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte(key), Cost: cost}}, &v)
 		return v
 	}
 	for _, name := range []string{"a", "b{c}%20"} {
@@ -196,44 +192,12 @@ func TestChecks(t *testing.T) {
 	if v := take("a", "x", 2); v.Allowed {
 		t.Error("the state is lost")
 	}
+	if v := take("b{c}%20", "y", 1); v.Allowed || !v.Unknown(0) {
+		t.Errorf("of a policy that is gone: %+v", v.Decision())
+	}
 	status := fmt.Sprintf("%+v", l.Status())
-	if strings.Contains(log.String()+status, "weir-check") || !strings.Contains(log.String(), "policies.c") || !strings.Contains(log.String(), "careful") {
+	if strings.Contains(log.String()+status, "rules.") || !strings.Contains(log.String(), "policies.c") || !strings.Contains(log.String(), "careful") {
 		t.Errorf("%s\n%s", log, status)
-	}
-}
-
-// TestKnew: whether there was a policy is told by the set that has decided on a check, whatever has come into force since.
-func TestKnew(t *testing.T) {
-	l, path, _ := loaded(t, "a")
-	take := func() *policy.Verdict {
-		var (
-			r policy.Request
-			v policy.Verdict
-		)
-		CheckRequest(t.Context(), &r, []byte("goes"), []byte("x"), 1)
-		l.Engine().Take(&r, &v)
-		return &v
-	}
-	reload := func(names string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(names), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Reload("test"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	without := take()
-	reload("a goes")
-	with := take()
-	for range 2 { // in force, and replaced
-		if l.Knew(without, "goes") || !l.Knew(with, "goes") || l.Knew(new(policy.Verdict), "a") {
-			t.Error(l.Knew(without, "goes"), l.Knew(with, "goes"))
-		}
-		reload("a b")
-	}
-	if l.Knew(with, "b") || !l.Knew(take(), "b") {
-		t.Error("b")
 	}
 }
 

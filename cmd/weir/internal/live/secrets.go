@@ -55,18 +55,14 @@ func (r *redactor) clean(text string) string {
 // Clean is text without what came from the environment.
 func (l *Limits) Clean(text string) string { return l.secrets.Load().clean(text) }
 
-// clean is an explanation without secrets and without the rules for checks.
+// clean is an explanation without secrets.
 func (l *Limits) clean(e policy.Explanation) policy.Explanation {
 	secrets := l.secrets.Load()
-	e.Rules = slices.DeleteFunc(e.Rules, func(r policy.ExplainedRule) bool { return isCheck(r.Name) })
 	for i := range e.Rules {
 		e.Rules[i].Condition = secrets.clean(e.Rules[i].Condition)
 	}
 	for i := range e.Limits {
 		limit := &e.Limits[i]
-		if isCheck(limit.Rule) {
-			limit.Rule = "check"
-		}
 		for _, text := range []*string{&limit.Holds, &limit.Key, &limit.KeyFrom, &limit.Failure, &limit.Would} {
 			*text = secrets.clean(*text)
 		}

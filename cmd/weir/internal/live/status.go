@@ -1,7 +1,6 @@
 package live
 
 import (
-	"slices"
 	"time"
 
 	"github.com/weirhq/weir/policy"
@@ -42,16 +41,9 @@ func (a *attempts) failed(cause string, mistakes []string) {
 	a.lastAttempt, a.lastCause, a.mistakes = time.Now(), cause, mistakes[:min(len(mistakes), mostTold)]
 }
 
-// Report answers that of the engine. The rules for checks are left out.
-func (l *Limits) Report() policy.Report {
-	r := l.engine.Report()
-	r.Rules = slices.DeleteFunc(slices.Clone(r.Rules), func(r policy.RuleReport) bool { return isCheck(r.Name) })
-	return r
-}
-
-// Status answers the state. The rules for checks are left out.
+// Status returns the state.
 func (l *Limits) Status() Status {
-	s := Status{File: l.name(), Report: l.Report()}
+	s := Status{File: l.name(), Report: l.engine.Report()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.Reloads, s.Refused, s.LastCause = l.attempts.reloads, l.attempts.refused, l.attempts.lastCause

@@ -30,7 +30,7 @@ func (l *Limits) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
 	}
-	d := &directories{watched: w, path: l.o.Path, more: l.o.More}
+	d := &directories{watched: w, path: l.o.Path, more: l.o.More, ignoreDotFiles: l.o.IgnoreDotFiles}
 	if err := d.follow(); err != nil {
 		_ = w.Close() // nothing was watched
 		return nil, fmt.Errorf("weir: watching %s: %w", l.name(), err)
@@ -95,7 +95,8 @@ func (l *Limits) look(d *directories) {
 type directories struct {
 	watched watchList
 	// path is a file, more a file or a directory of files; either may be "".
-	path, more string
+	path, more     string
+	ignoreDotFiles bool
 }
 
 // watchList is the part of an [fsnotify.Watcher] that says what is watched.
@@ -116,13 +117,10 @@ func (d *directories) wanted() []string {
 	}
 	dirs = append(dirs, directoriesOf(d.more)...)
 	if info, err := os.Stat(d.more); err == nil && info.IsDir() {
-		// Its files are links, perhaps.
-		entries, _ := os.ReadDir(d.more) // what cannot be read cannot be watched
-		dirs = append(dirs, d.more)
-		for _, e := range entries {
-			if isYAML(e.Name()) && e.Type()&os.ModeSymlink != 0 && len(dirs) < mostFiles {
-				dirs = append(dirs, directoriesOf(filepath.Join(d.more, e.Name()))...)
-			}
+		found, _ := findMore(d.more, d.ignoreDotFiles) // what cannot be read cannot be watched
+		dirs = append(dirs, found.dirs...)
+		for _, name := range found.links {
+			dirs = append(dirs, directoriesOf(name)...)
 		}
 	}
 	slices.Sort(dirs)

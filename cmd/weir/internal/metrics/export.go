@@ -21,7 +21,6 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/weirhq/weir/cmd/weir/internal/fleet"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/weirotel"
@@ -66,7 +65,7 @@ func newExport(o Options) (*export, error) {
 		return nil, errors.Join(opened, e.close(context.Background()))
 	}
 	instruments := weirotel.Options{
-		MeterProvider: e.metrics, Spans: weirotel.SpansNone, Hash: hash, RuleName: live.RuleName,
+		MeterProvider: e.metrics, Spans: weirotel.SpansNone, Hash: hash,
 	}
 	if e.spans != nil {
 		instruments.TracerProvider, instruments.Spans = e.spans, weirotel.SpansOfSampled
@@ -116,7 +115,7 @@ func (e *export) openSpans(base *url.URL, about *resource.Resource, o Options) e
 
 // start has the limits, and the store if there is one, observed.
 func (e *export) start(s *Sources, first *snapshot) error {
-	if err := e.observer.Watch(s.Limits.Report); err != nil {
+	if err := e.observer.Watch(s.Limits.Engine().Report); err != nil {
 		return err
 	}
 	if first.store.Store == "" {

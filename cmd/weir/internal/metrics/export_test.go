@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirhq/weir/cmd/weir/internal/fleet"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/metrics"
 	"github.com/weirhq/weir/policy"
 )
@@ -250,17 +249,13 @@ func TestSpansOfChecks(t *testing.T) {
 	fatal(t, err)
 	l := limits(t, policy.EngineOptions{Observer: m.Observer()})
 	fatal(t, m.Start(metrics.Sources{Limits: l, Status: func() map[string]any { return nil }}))
-	var check policy.Request
-	live.CheckRequest(t.Context(), &check, []byte("login"), []byte("k"), 1)
+	check := policy.Request{Named: &policy.Named{Policy: []byte("login"), Key: []byte("k"), Cost: 1}, Context: t.Context()}
 	var v policy.Verdict
 	l.Engine().DebitAll(t.Context(), []*policy.Request{&check}, &v)
 	fatal(t, m.Close(t.Context()))
-	for text, want := range map[string]bool{"login": true, "rate_limiting.rule": false, "weir-check": false} {
+	for text, want := range map[string]bool{"login": true, "rate_limiting.rule": false} {
 		if to.has("/v1/traces", text) != want {
 			t.Errorf("the spans have %q: %t", text, !want)
 		}
-	}
-	if to.has("/v1/metrics", "weir-check") {
-		t.Error("the metrics have the rule of a check")
 	}
 }

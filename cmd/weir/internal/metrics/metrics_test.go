@@ -28,7 +28,7 @@ func TestMetricsOfServer(t *testing.T) {
 		"weir_policy_requests_total{policy=login,result=refused}":              1,
 		"weir_policy_differences_total{difference=newly_refused,policy=login}": 1,
 		"weir_rule_matched_total{rule=a rule}":                                 3,
-		"weir_rules{}":                                                         1, // those of checks are not counted
+		"weir_rules{}":                                                         1,
 		"weir_config_version{}":                                                1,
 		"weir_config_last_attempt_successful{}":                                1,
 		"weir_config_reloads_total{result=loaded}":                             0,

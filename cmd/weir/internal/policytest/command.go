@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // options are the flags of the command.
@@ -157,15 +157,11 @@ const mostBytes = 16 << 20
 
 // runFile runs the tests of a file. Its error is a [*misuse.InputError] once it has written all mistakes to stderr.
 func runFile(ctx context.Context, name string, o *options, stderr io.Writer) (*fileReport, error) {
-	info, err := os.Stat(name)
+	data, err := regularfile.Read(name, mostBytes)
 	switch {
-	case err != nil:
-		return nil, misuse.Inputf("tests: %s", err)
-	case info.Size() > mostBytes:
+	case errors.Is(err, regularfile.ErrTooLong):
 		return nil, misuse.Inputf("tests: %s has more than %d MB", name, mostBytes>>20)
-	}
-	data, err := os.ReadFile(name) //nolint:gosec // the user names the file
-	if err != nil {
+	case err != nil:
 		return nil, misuse.Inputf("tests: %s", err)
 	}
 	s, err := read(name, data)

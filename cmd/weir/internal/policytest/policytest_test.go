@@ -222,7 +222,7 @@ func TestMistakes(t *testing.T) {
 		"{wait: soon}":                                   "must be a duration such as",
 		"{wait: -1s}":                                    "must be a duration such as",
 		"{wait: 4000d}":                                  "up to 3660d",
-		"{request: login}":                               "is neither a path",
+		"{request: login}":                               "is not the target of a request",
 		"{request: GET /, times: many}":                  "must be a whole number from 1 to 1000000",
 		"{request: GET /, every: 1s}":                    "has every, but sends one request only",
 		"{request: GET /, client: me}":                   "must be the address of the client",

@@ -162,8 +162,7 @@ func (r *result) add(v *policy.Verdict) {
 	}
 	r.requests++
 	r.last = verdict{allowed: v.Allowed, decision: v.Decision()}
-	if v.Binding >= 0 {
-		p := &v.Parts[v.Binding]
+	if p, ok := v.BindingPart(); ok {
 		r.last.policy, r.last.limit, r.last.key = p.Policy.Name, p.Decision.Policy, string(p.Key)
 		if p.Limit < len(p.Policy.Limits) {
 			r.last.full = p.Policy.Name + "/" + p.Policy.Limits[p.Limit].Name

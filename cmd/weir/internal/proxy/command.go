@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/logflags"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // policy is the name under which clients are told of the limit.
@@ -55,6 +55,40 @@ type settings struct {
 	certificate      *tls.Config
 }
 
+// long is the help of the command.
+const long = `proxy passes requests on to an HTTP service and refuses those beyond the limit
+with 429, a Retry-After header and a body of type application/problem+json.
+Those never reach the service. All other answers get RateLimit headers that say
+how much is left. Those that the service itself sends stay and come first; if they
+are of a form that cannot be added to (limit=10, remaining=9), they stay alone.
+
+Bodies are streamed both ways and not changed. WebSockets and other upgrades
+pass, and count as one request; an upgrade to HTTP/2 (h2c) is not passed on, as
+requests within it would not be limited. If the client goes away, so does its
+request to the service. No path is taken: /healthz is that of the service.
+
+TRACE is refused with 405 and CONNECT with 501. Trailers of requests are dropped;
+those of answers pass, as gRPC needs them. A connection of HTTP/1.1 ends with the
+answer to a request whose body came in chunks, so that nothing hidden behind the
+body is served.
+
+A client is the address of its connection, and with --by client each /64 of IPv6
+is one. The proxy sets X-Forwarded-For, -Host and -Proto, and drops what the
+client says in them and in all other fields by which proxies tell about the client
+and the original request: X-Forwarded-*, X-Original-*, X-Rewrite-*, X-Envoy-*,
+X-Azure-*, X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP, X-Host and
+their like, also with underscores. Behind other proxies, name those by
+--trusted-proxies: then these fields are kept, and the client is the last address
+in X-Forwarded-For that is not one of theirs. Forwarded and Proxy never pass.
+
+With --concurrency the service gets only so many requests at a time. Others wait
+in their order if there is a --queue, and are refused with 503 if it is full.
+They have used up their permit of the limit.
+
+SIGINT or SIGTERM stops the proxy: it takes no more requests, finishes those it
+has, closes upgraded connections, and logs how many requests it has seen. A
+second signal ends it at once.`
+
 // Command is weir proxy. It serves until the context of the command ends.
 func Command() *cobra.Command {
 	s := settings{
@@ -66,34 +100,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy --upstream URL [flags]",
 		Short: "Stand in front of an HTTP service and limit its requests",
-		Long: `proxy passes requests on to an HTTP service and refuses those beyond the limit
-with 429, a Retry-After header and a body of type application/problem+json.
-Those never reach the service. All other answers get RateLimit headers that say
-how much is left. Those that the service itself sends stay and come first; if they
-are of a form that cannot be added to (limit=10, remaining=9), they stay alone.
-
-Bodies are streamed both ways and not changed. WebSockets and other upgrades
-pass, and count as one request; an upgrade to HTTP/2 (h2c) is not passed on, as
-requests within it would not be limited. If the client goes away, so does its
-request to the service. No path is taken: /healthz is that of the service.
-
-A client is the address of its connection. The proxy sets X-Forwarded-For, -Host
-and -Proto, and drops what the client says in them, in other X-Forwarded headers,
-X-Real-IP and Forwarded. Behind other proxies, name those by --trusted-proxies:
-then their X-Forwarded headers are kept, and the client is the last address in
-X-Forwarded-For that is not one of theirs.
-
-With --concurrency the service gets only so many requests at a time. Others wait
-in their order if there is a --queue, and are refused with 503 if it is full.
-They have used up their permit of the limit.
-
-SIGINT or SIGTERM stops the proxy: it takes no more requests, finishes those it
-has, closes upgraded connections, and logs how many requests it has seen. A
-second signal ends it at once.`,
+		Long:  long,
 		Example: `  weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20
   weir proxy --upstream unix:///run/app.sock --listen :8443 --tls-cert c.pem --tls-key k.pem
   weir proxy --upstream https://api.example.com/v2 --upstream-host api.example.com --by header:X-Api-Key
-  weir proxy --upstream http://app:3000 --listen :8080 --trusted-proxies 10.0.0.0/8 --by client.net
+  weir proxy --upstream http://app:3000 --listen :8080 --trusted-proxies 10.0.0.0/8 --by client,path
   weir proxy --upstream http://127.0.0.1:3000 --concurrency 8 --queue 100 --upstream-timeout 10s`,
 		Args:              misuse.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -189,14 +200,14 @@ func (s *settings) check() error {
 
 func (s *settings) readFiles() error {
 	if s.certFile != "" {
-		pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+		pair, err := loadPair(s.certFile, s.keyFile)
 		if err != nil {
 			return fmt.Errorf("weir: --tls-cert %s --tls-key %s: %w", s.certFile, s.keyFile, err)
 		}
 		s.certificate = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	if s.upstreamCA != "" {
-		pem, err := os.ReadFile(s.upstreamCA)
+		pem, err := regularfile.Read(s.upstreamCA, mostPEM)
 		if err != nil {
 			return fmt.Errorf("weir: --upstream-ca: %w", err)
 		}
@@ -206,6 +217,21 @@ func (s *settings) readFiles() error {
 		}
 	}
 	return nil
+}
+
+// mostPEM is how long a file of certificates or keys may be.
+const mostPEM = 4 << 20
+
+func loadPair(certFile, keyFile string) (tls.Certificate, error) {
+	certificate, err := regularfile.Read(certFile, mostPEM)
+	if err != nil {
+		return tls.Certificate{}, err //nolint:wrapcheck // it names the file
+	}
+	key, err := regularfile.Read(keyFile, mostPEM)
+	if err != nil {
+		return tls.Certificate{}, err //nolint:wrapcheck // it names the file
+	}
+	return tls.X509KeyPair(certificate, key) //nolint:wrapcheck // the caller names the files
 }
 
 func (s *settings) announce(ctx context.Context, logger *slog.Logger, ln net.Listener) {

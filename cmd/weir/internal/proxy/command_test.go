@@ -52,7 +52,7 @@ func TestCommand(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		"msg=proxying listen=http://" + p.addr + " upstream=" + url + "/base limit=\"1/day burst 2\" by=client.ip concurrency=3 queue=0",
+		"msg=proxying listen=http://" + p.addr + " upstream=" + url + "/base limit=\"1/day burst 2\" by=client concurrency=3 queue=0",
 		"msg=stopping", "msg=stopped admitted=2 refused=1",
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -61,7 +61,7 @@ func (x *exchange) serve() {
 	x.peer, _ = clientip.Parse(x.in.RemoteAddr)
 	x.trusted = p.clients.Trusts(x.peer)
 	x.client, _ = p.clients.Client(x.in.RemoteAddr, x.in.Header[forwardedFor])
-	x.decision = p.o.Limit.Take(p.o.By.FromRequest(x.in, x.client), 1)
+	x.decision = p.take(x.in, x.client)
 	if !x.decision.Allowed {
 		x.refuse(refused, x.decision)
 		return
@@ -78,12 +78,31 @@ func (x *exchange) serve() {
 	p.reverse.ServeHTTP(&x.out, x.passed())
 }
 
+// take takes the permit of a request, or one of each key that its path can be read as.
+func (p *Proxy) take(r *http.Request, client netip.Addr) weir.Decision {
+	key := p.o.By.FromRequest(r, client)
+	others := p.o.By.OtherKeys(r, client)
+	if len(others) == 0 {
+		return p.o.Limit.Take(key, 1)
+	}
+	charges := make([]weir.Charge, 0, 1+len(others))
+	for _, key := range append(others, key) {
+		charges = append(charges, weir.Charge{Limiter: p.o.Limit, Key: key, N: 1})
+	}
+	leases, binding := weir.TryAcquireAll(nil, charges...)
+	return leases[binding].Decision() // of a limit whose leases release nothing
+}
+
 // wrong answers with which status a request is rejected that no upstream may get, 0 if there is nothing wrong with it.
 func (x *exchange) wrong() (status int, why string) {
 	r, o := x.in, &x.proxy.o
 	switch {
 	case r.Method == http.MethodConnect:
 		return http.StatusNotImplemented, "This server is not a forward proxy."
+	case r.Method == http.MethodTrace, r.Method == "TRACK":
+		// The upstream would send back all fields of the request, those that proxies have added included.
+		x.out.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		return http.StatusMethodNotAllowed, "This server does not pass " + r.Method + " on."
 	case r.Method == "PRI":
 		// The server hands on the beginning of HTTP/2 without TLS as if it were a request.
 		return http.StatusHTTPVersionNotSupported, "This server speaks HTTP/1.1, and HTTP/2 over TLS."
@@ -107,12 +126,12 @@ func (x *exchange) enter() bool {
 		return true
 	}
 	lease, err := c.Acquire(x.in.Context(), 1)
-	if err != nil {
-		x.abort()
-	}
-	if !lease.Allowed() {
+	switch {
+	case errors.Is(err, weir.ErrRefused):
 		x.refuse(crowded, lease.Decision())
 		return false
+	case err != nil:
+		x.abort()
 	}
 	x.lease = lease
 	return true
@@ -142,8 +161,9 @@ func (x *exchange) passed() *http.Request {
 	}
 	switch protocol := upgradeOf(r.Header); {
 	case protocol == "":
-	case isHTTP(protocol):
-		// All that comes through such a connection would get past the limit. An upgrade may be ignored.
+	case isHTTP(protocol), len(r.TransferEncoding) > 0:
+		// All that comes through a connection of HTTP would get past the limit, and one whose request came in chunks ends with
+		// the answer. An upgrade may be ignored.
 		r.Header = r.Header.Clone()
 		r.Header.Del("Upgrade")
 		r.Header.Del("HTTP2-Settings")

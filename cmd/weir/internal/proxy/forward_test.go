@@ -111,6 +111,22 @@ func TestOptionsOfTheServerAndConnect(t *testing.T) {
 	}
 }
 
+// TestTraceIsNotPassedOn: an upstream that answers it shows what proxies have added to a request.
+func TestTraceIsNotPassedOn(t *testing.T) {
+	url, requests := recorder(t)
+	p := start(t, url, nil)
+	for _, method := range []string{http.MethodTrace, "TRACK"} {
+		res := p.do(t, request(t, method, p.url, nil))
+		if res.StatusCode != http.StatusMethodNotAllowed || !strings.Contains(res.Header.Get("Allow"), "GET") {
+			t.Errorf("%s: %s, Allow %q", method, res.Status, res.Header.Get("Allow"))
+		}
+	}
+	p.expectTotals(t, proxy.Totals{Rejected: 2})
+	if len(requests) > 0 {
+		t.Errorf("the upstream got %+v", <-requests)
+	}
+}
+
 func TestHopByHopHeadersEndHere(t *testing.T) {
 	got := make(chan http.Header, 1)
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -157,6 +173,11 @@ func TestForwardedHeadersCannotBeForged(t *testing.T) {
 		"X-Forwarded-For": {"192.0.2.1", "192.0.2.2"}, "X-Forwarded-Host": {"evil.test"}, "X-Forwarded-Proto": {"https"},
 		"X-Forwarded-Port": {"1"}, "X-Forwarded-User": {"root"}, "X-Real-Ip": {"192.0.2.3"}, "Forwarded": {"for=192.0.2.4"},
 		"X_forwarded_for": {"192.0.2.5"}, "X-Forwarded_proto": {"https"}, "X_real_ip": {"192.0.2.6"},
+		"X-Original-Url": {"/admin"}, "X-Original-Uri": {"/admin"}, "X-Rewrite-Url": {"/admin"}, "X-Original-Forwarded-For": {"192.0.2.7"},
+		"Cf-Connecting-Ip": {"192.0.2.8"}, "True-Client-Ip": {"192.0.2.8"}, "X-Client-Ip": {"192.0.2.8"}, "Client-Ip": {"192.0.2.8"},
+		"X-Cluster-Client-Ip": {"192.0.2.8"}, "X-Envoy-External-Address": {"192.0.2.8"}, "Fastly-Client-Ip": {"192.0.2.8"},
+		"X-Forwarded": {"for=192.0.2.8"}, "X-Azure-Clientip": {"192.0.2.8"}, "X-Remote-Addr": {"192.0.2.8"}, "X-Host": {"evil.test"},
+		"True_client-Ip": {"192.0.2.8"}, "X_original_url": {"/admin"}, "Proxy": {"http://evil.test"},
 		"X-Forwards": {"kept"}, "X-Other": {"kept"},
 	}
 	for i := range 4 {
@@ -204,6 +225,7 @@ func TestTrustedProxiesAreBelieved(t *testing.T) {
 		req.Header = http.Header{
 			"X-Forwarded-For": c.forwardedFor, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"public.test"},
 			"X-Real-Ip": {"192.0.2.7"}, "X-Forwarded-Port": {"443"}, "Forwarded": {"for=192.0.2.4"}, "X_forwarded_for": {"forged"},
+			"X-Original-Url": {"/before"}, "Cf-Connecting-Ip": {"192.0.2.7"}, "Cf_connecting_ip": {"forged"}, "Proxy": {"forged"},
 		}
 		res := p.do(t, req)
 		if (res.StatusCode == http.StatusOK) != c.admitted {
@@ -217,7 +239,7 @@ func TestTrustedProxiesAreBelieved(t *testing.T) {
 		delete(got, "User-Agent")
 		want := http.Header{
 			"X-Forwarded-For": {c.chain}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"public.test"},
-			"X-Real-Ip": {"192.0.2.7"}, "X-Forwarded-Port": {"443"},
+			"X-Real-Ip": {"192.0.2.7"}, "X-Forwarded-Port": {"443"}, "X-Original-Url": {"/before"}, "Cf-Connecting-Ip": {"192.0.2.7"},
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: the upstream got %v, want %v", c.forwardedFor, got, want)

@@ -12,9 +12,9 @@ const (
 	forwardedProto = "X-Forwarded-Proto"
 )
 
-// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. What a peer says that is
-// not trusted is dropped: X-Forwarded-*, X-Real-IP, and all that an upstream behind CGI cannot tell from these. The
-// header Forwarded is always dropped, as the chain in it would end here.
+// forward sets the X-Forwarded headers of out, the request to the upstream, from those of in. What a peer says that is not
+// trusted is dropped: all fields by which proxies say where a request comes from and what it was before they changed it, and all
+// that an upstream behind CGI cannot tell from these. The header Forwarded is always dropped, as the chain in it would end here.
 func forward(out, in *http.Request, peer netip.Addr, trusted bool) {
 	for name := range out.Header {
 		if isForwarding(name, trusted) {
@@ -55,19 +55,45 @@ func set(h http.Header, canonical, value string) {
 	h[canonical] = []string{value}
 }
 
-// isForwarding tells whether a header says where a request comes from. With an underscore instead of a dash it is never
-// from an honest proxy, but CGI and its kin read it as the same.
-func isForwarding(name string, trusted bool) bool {
-	const prefix = "x-forwarded-"
-	if len(name) < len("forwarded") || name[0]|0x20 != 'x' && name[0]|0x20 != 'f' {
-		return false
+// forwardingPrefixes and forwardingNames are the fields, in lower case, by which proxies tell an upstream about the client and
+// about the request as it was. A client must not set them: an upstream that believes one of them believes the proxy before it.
+var (
+	forwardingPrefixes = [...]string{"x-forwarded-", "x-original-", "x-rewrite-", "x-envoy-", "x-azure-"}
+	forwardingNames    = [...]string{
+		"forwarded", "x-forwarded", "forwarded-for", "x-forward-for", "x-real-ip", "x-real-port", "client-ip", "x-client-ip",
+		"x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip",
+		"fly-client-ip", "do-connecting-ip", "x-nf-client-connection-ip", "x-appengine-user-ip", "incap-client-ip",
+		"ali-cdn-real-ip", "x-remote-ip", "x-remote-addr", "remote-addr", "x-originating-ip", "x-source-ip", "x-proxyuser-ip",
+		"proxy-client-ip", "wl-proxy-client-ip", "x-host", "x-http-host-override", "front-end-https", "x-url-scheme",
+		"x-scheme", "x-arr-ssl",
 	}
+	// forwardingByName are forwardingNames in canonical form.
+	forwardingByName = func() map[string]bool {
+		all := make(map[string]bool, len(forwardingNames))
+		for _, name := range forwardingNames {
+			all[http.CanonicalHeaderKey(name)] = true
+		}
+		return all
+	}()
+)
+
+// isForwarding reports whether a field, whose name is canonical, tells about the client or the original request, and must be
+// dropped. With an underscore instead of a dash it is never from an honest proxy, but CGI and its kin read it as the same. Proxy
+// is no field of a request at all: CGI makes the variable HTTP_PROXY of it, which programs read as the address of a proxy.
+func isForwarding(name string, trusted bool) bool {
 	folded := name
 	if strings.IndexByte(name, '_') >= 0 {
-		folded = strings.ReplaceAll(name, "_", "-")
+		folded = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 	} else if trusted {
-		return false
+		return name == "Proxy"
 	}
-	return len(folded) >= len(prefix) && strings.EqualFold(folded[:len(prefix)], prefix) ||
-		strings.EqualFold(folded, "x-real-ip") || strings.EqualFold(folded, "forwarded")
+	if folded == "Proxy" || forwardingByName[folded] {
+		return true
+	}
+	for _, prefix := range forwardingPrefixes {
+		if len(folded) >= len(prefix) && strings.EqualFold(folded[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -94,7 +94,7 @@ func options(tb testing.TB, to string, log io.Writer) proxy.Options {
 		tb.Fatal(err)
 	}
 	return proxy.Options{
-		Upstream: u, Limit: limit(tb, 1_000_000), By: limitflags.ClientIP(),
+		Upstream: u, Limit: limit(tb, 1_000_000), By: limitflags.Client(),
 		ShutdownTimeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	}
 }

@@ -192,3 +192,22 @@ func TestTableFull(t *testing.T) {
 	}
 	p.expectTotals(t, proxy.Totals{Admitted: 1, Refused: 1})
 }
+
+// TestOneKeyForEveryReadingOfAPath: with --by path no spelling that a service could read as /login has permits of its own.
+func TestOneKeyForEveryReadingOfAPath(t *testing.T) {
+	by, err := limitflags.ParseKey("path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, upstream(t, ok), func(o *proxy.Options) { o.Limit, o.By = limit(t, 1), by })
+	for i, target := range []string{"/login", "/a%2fb/../login", "/x/%2e%2e/login", `/x/..%5clogin`, "/x/..%252flogin", "//login"} {
+		want := http.StatusTooManyRequests
+		if i == 0 {
+			want = http.StatusOK
+		}
+		_, from := p.raw(t, "GET "+target+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		if got := read(t, from); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", target, got.StatusCode, want)
+		}
+	}
+}

@@ -146,8 +146,8 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if p.o.UpstreamHost != "" {
 		out.Host = p.o.UpstreamHost
 	}
-	// The values come with the end of the body, into the map that the server has made.
-	out.Trailer = in.Trailer
+	// Trailers of a request would come past what the header is checked for.
+	out.Trailer = nil
 	forward(out, in, x.peer, x.trusted)
 }
 

@@ -30,7 +30,7 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errStopped)
 	server := &http.Server{
-		Handler:                      p,
+		Handler:                      listen.EndOfChunks(p),
 		TLSConfig:                    p.o.TLS,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,

@@ -155,7 +155,7 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestTrailersPassBothWays(t *testing.T) {
+func TestTrailersOfAnswersPassAndThoseOfRequestsDoNot(t *testing.T) {
 	trailers := make(chan http.Header, 1)
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -167,13 +167,13 @@ func TestTrailersPassBothWays(t *testing.T) {
 	}), nil)
 	req := request(t, http.MethodPost, p.url, strings.NewReader("body"))
 	req.ContentLength = -1
-	req.Trailer = http.Header{"X-Checksum": {"3"}}
+	req.Trailer = http.Header{"X-Checksum": {"3"}, "X-Forwarded-For": {"192.0.2.6"}}
 	res := p.do(t, req)
 	if want := (http.Header{"X-Announced": {"1"}, "X-Late": {"2"}}); res.body != "body" || !reflect.DeepEqual(res.Trailer, want) {
 		t.Errorf("the client got %q, trailers %v, want %v", res.body, res.Trailer, want)
 	}
-	if got, want := receive(t, trailers, "the trailers"), (http.Header{"X-Checksum": {"3"}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("the upstream got trailers %v, want %v", got, want)
+	if got := receive(t, trailers, "the trailers"); len(got) > 0 {
+		t.Errorf("the upstream got trailers %v, want none", got)
 	}
 }
 

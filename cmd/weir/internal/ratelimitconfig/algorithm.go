@@ -69,9 +69,23 @@ func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
 // mostMultiplier is how many units a limit may be for.
 func (u Unit) mostMultiplier() int64 { return int64(algo.MaxPeriod / max(u.Duration(), 1)) }
 
+// quota is limit for a quota. It has one permit more than the file says, which is never granted: a request for more than the
+// others is refused and takes what is left, so that the last one tells whether the quota was reached or exceeded.
+func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
+	if a != TokenBucket {
+		return a.limit(n+1, unit, multiplier, burst)
+	}
+	l := a.limit(n, unit, multiplier, burst)
+	if l.Burst == 0 {
+		l.Burst = n
+	}
+	l.Burst++
+	return l
+}
+
 // limit is n requests per so many units, where 0 units are one. If n is 0, it is counted as one: see Match.Cost.
-func (a Algorithm) limit(n uint32, unit Unit, multiplier uint32, burst int64) weir.Limit {
-	permits := max(int64(n), 1)
+func (a Algorithm) limit(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
+	permits := max(n, 1)
 	units := min(max(int64(multiplier), 1), unit.mostMultiplier())
 	rate := weir.Rate{Permits: permits, Period: unit.Duration() * time.Duration(units)}
 	if unit == Second {

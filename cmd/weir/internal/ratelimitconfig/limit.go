@@ -78,8 +78,9 @@ type Limit struct {
 	Unlimited bool
 	// Shadow tells that nothing is refused: the mode of the policy is policy.ModeShadow.
 	Shadow bool
-	// Quota tells that nothing is refused either, but the answer says that the limit is exceeded. The mode of the policy is
-	// policy.ModeEnforce, so it has to be asked apart from the others, and what it says must refuse nobody.
+	// Quota tells that a request is refused only if all its quotas are. Each has to be asked apart from all others, and Counted
+	// has one permit more than the file says: hits are granted only if one is left after them, and hits that are not take what
+	// there is.
 	Quota bool
 	// DetailedMetric and ValueToMetric are about the names of statistics.
 	DetailedMetric, ValueToMetric bool

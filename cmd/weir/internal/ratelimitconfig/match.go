@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // Entry is an entry of a descriptor.
@@ -40,9 +41,10 @@ type Match struct {
 	// others as well.
 	Overrides bool
 	// Limit is the limit, nil if Outcome is None. That of an override has only Domain, Policy, PolicyBytes, RequestsPerUnit,
-	// Unit, UnitMultiplier, Shadow and Counted, and is valid until the Match is used again.
+	// Unit, UnitMultiplier, Shadow, Quota and Counted, and is valid until the Match is used again.
 	Limit *Limit
-	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again.
+	// Key is what the descriptor is counted under in the policy of Limit, valid until the Match is used again. One of more than
+	// 128 bytes is replaced by its beginning and its SHA-256, which no shorter one looks like.
 	Key []byte
 	// Cost is how many permits the descriptor takes: the hits, up to 10^15. If the limit is 0 per unit it is more than the
 	// policy ever has, unless there are no hits.
@@ -96,6 +98,7 @@ func (m *Match) hold(l *Limit, entries []Entry) {
 			m.Key = appendValue(m.Key, entries[p.entry].Value)
 		}
 	}
+	m.Key = keytext.Bound(m.Key, 0)
 	if l.grouped {
 		m.Overrides, m.Brought = true, l.Counted
 	}
@@ -104,7 +107,7 @@ func (m *Match) hold(l *Limit, entries []Entry) {
 
 // nothing makes a limit of 0 refuse everything.
 func (m *Match) nothing(l *Limit) {
-	if l.RequestsPerUnit == 0 && m.Cost > 0 {
+	if l.RequestsPerUnit == 0 && m.Cost > 0 && !l.Quota {
 		m.Cost = algo.MaxPermits
 	}
 }
@@ -115,10 +118,14 @@ func (c *Config) matchOverride(m *Match, domain string, entries []Entry, o Overr
 	if algorithm.plain(o.Unit, o.UnitMultiplier) {
 		name = &c.overrides.plain
 	}
-	m.Brought = algorithm.limit(o.RequestsPerUnit, o.Unit, o.UnitMultiplier, 0)
+	if c.quota && !c.overrides.shadow {
+		m.Brought = algorithm.quota(int64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier, 0)
+	} else {
+		m.Brought = algorithm.limit(int64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier, 0)
+	}
 	m.override = Limit{
 		Domain: domain, Policy: name.text, PolicyBytes: name.bytes, RequestsPerUnit: o.RequestsPerUnit, Unit: o.Unit,
-		UnitMultiplier: o.UnitMultiplier, Shadow: c.overrides.shadow, Counted: m.Brought,
+		UnitMultiplier: o.UnitMultiplier, Shadow: c.overrides.shadow, Quota: c.quota && !c.overrides.shadow, Counted: m.Brought,
 	}
 	m.Outcome, m.Overrides, m.Limit = Limited, true, &m.override
 	m.Key = append(appendValue(m.Key, domain), '|')
@@ -130,6 +137,7 @@ func (c *Config) matchOverride(m *Match, domain string, entries []Entry, o Overr
 		m.Key = append(appendKey(append(m.Key, '|'), entries[i].Key), '=')
 		m.Key = appendValue(m.Key, entries[i].Value)
 	}
+	m.Key = keytext.Bound(m.Key, 0)
 	m.nothing(m.Limit)
 }
 

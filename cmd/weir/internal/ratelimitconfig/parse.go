@@ -31,6 +31,8 @@ type Options struct {
 	Merge bool
 	// Shadow makes all limits those of shadow mode, overrides included. Default: those that say so.
 	Shadow bool
+	// Quota makes all limits those of quota mode, overrides included, except those of shadow mode. Default: those that say so.
+	Quota bool
 	// Policies is up to how many limits each have a policy of their own, named like the descriptor. If there are more, as each
 	// policy takes up to 170 kB, those of a domain that are counted alike share one; if that are too many as well, those of all
 	// domains do. From 1 to 10,000. Default: 256.
@@ -71,7 +73,11 @@ type Config struct {
 
 	domains   map[string]*domain
 	overrides overrides
+	quota     bool // all limits are quotas
 }
+
+// Quotas reports whether all limits are quotas. Then a descriptor without a limit is a quota that is not reached.
+func (c *Config) Quotas() bool { return c.quota }
 
 // Domains are the names of the domains, in order.
 func (c *Config) Domains() []string {
@@ -107,7 +113,7 @@ func Parse(files []File, o Options) (*Config, error) {
 	if d.mistakes.made() > 0 {
 		return nil, &Errors{d.mistakes.sorted(), d.mistakes.omitted}
 	}
-	c := &Config{Limits: d.limits, Warnings: d.warnings.sorted(), domains: d.domains}
+	c := &Config{Limits: d.limits, Warnings: d.warnings.sorted(), domains: d.domains, quota: d.o.Quota}
 	d.addPolicies(c)
 	if err := (&policy.Set{Policies: c.Policies}).Check(); err != nil {
 		return nil, fmt.Errorf("weir: the rate limit configuration cannot be used: %w", err)

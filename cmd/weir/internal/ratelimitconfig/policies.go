@@ -6,23 +6,8 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
-
-// brought is the limit that the header of a request brings: see [live.BringLimit].
-type brought struct{}
-
-// Limit implements [policy.LimitSource].
-func (brought) Limit(r *policy.Request) (l weir.Limit, ok bool, err error) {
-	if b, brings := r.Header.(interface{ Limit() (weir.Limit, bool) }); brings {
-		l, ok = b.Limit()
-	}
-	return l, ok, nil
-}
-
-// String is how it is told.
-func (brought) String() string { return "limit of the descriptor" }
 
 // alike is what limits have in common that one policy can count.
 type alike struct {
@@ -120,7 +105,7 @@ func (d *decoder) sharedPolicies(c *Config, names *namer, counted []*Limit) {
 			title += ":" + g.alike.String()
 			p := d.policy(names.name(title, title), g.alike)
 			p.Limits = []policy.Limit{{Limit: g.alike.one(), Name: "limit"}}
-			p.LimitBy = brought{}
+			p.LimitBy = policy.NamedLimit()
 			groups[g] = p.Name
 			c.Policies = append(c.Policies, p)
 		}
@@ -156,7 +141,7 @@ func (d *decoder) overridePolicies(c *Config, names *namer) {
 		title := "override:" + a.String()
 		p := d.policy(names.name(title, title), a)
 		p.Limits = []policy.Limit{{Limit: a.one(), Name: "limit"}}
-		p.LimitBy = brought{}
+		p.LimitBy = policy.NamedLimit()
 		c.Policies = append(c.Policies, p)
 		return policyName{p.Name, []byte(p.Name)}
 	}
@@ -170,7 +155,7 @@ func (d *decoder) overridePolicies(c *Config, names *namer) {
 
 // policy is one without limits.
 func (d *decoder) policy(name string, a alike) policy.Policy {
-	p := policy.Policy{Name: name, Key: live.KeyOfCheck(), MaxKeys: d.o.MaxKeys, Consistency: a.consistency, Fail: d.o.Fail}
+	p := policy.Policy{Name: name, Key: policy.NamedKey(), MaxKeys: d.o.MaxKeys, Consistency: a.consistency, Fail: d.o.Fail}
 	if a.shadow {
 		p.Mode = policy.ModeShadow
 	}

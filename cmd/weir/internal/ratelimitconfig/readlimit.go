@@ -42,7 +42,7 @@ func (d *decoder) modes(m *mapping, l *Limit) {
 	} else if l.Shadow && l.Quota {
 		d.warn(quota, "has no effect beside shadow_mode", "remove one of them")
 	}
-	l.Quota = l.Quota && !l.Shadow
+	l.Quota = (l.Quota || d.o.Quota) && !l.Shadow
 	if f, ok := m.get(keyMetadata); ok {
 		l.Metadata = d.metadata(f)
 	}
@@ -102,7 +102,11 @@ func (d *decoder) limited(m *mapping, l *Limit) {
 	if l.Unit == UnitUnknown {
 		return
 	}
-	l.Counted = l.algorithm.limit(l.RequestsPerUnit, l.Unit, l.UnitMultiplier, burst)
+	if l.Quota {
+		l.Counted = l.algorithm.quota(int64(l.RequestsPerUnit), l.Unit, l.UnitMultiplier, burst)
+	} else {
+		l.Counted = l.algorithm.limit(int64(l.RequestsPerUnit), l.Unit, l.UnitMultiplier, burst)
+	}
 	if err := l.Counted.Check(); err != nil {
 		d.wrong(m.node, strings.TrimPrefix(err.Error(), "weir: "), "choose a smaller burst, or a larger limit")
 	}

@@ -77,9 +77,9 @@ func (s *server) take(t testing.TB, domain, descriptor string, hits uint64, o ra
 		r policy.Request
 		v policy.Verdict
 	)
-	live.CheckRequest(t.Context(), &r, m.Limit.PolicyBytes, m.Key, m.Cost)
+	r = policy.Request{Named: &policy.Named{Policy: m.Limit.PolicyBytes, Key: m.Key, Cost: m.Cost}, Context: t.Context()}
 	if m.Overrides {
-		live.BringLimit(&r, m.Brought)
+		r.Named.Limit = m.Brought
 	}
 	s.limits.Engine().Take(&r, &v)
 	v.Release()

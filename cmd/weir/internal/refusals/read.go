@@ -7,12 +7,15 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // Query is which refusals are asked for.
 type Query struct {
 	// Policy and Key are those of a limit that has refused. Default: nil, whatever they are.
 	Policy, Key *string
+	// Word is what the refusal must name: as its client, in a key, or in its path or host. Default: nil, any.
+	Word *keytext.Word
 	// Most is how many are answered at most.
 	Most int
 }
@@ -79,6 +82,9 @@ func (e *entry) of(s span) string { return string(e.text[s.from:s.to]) }
 
 // matches tells whether a limit that has refused, or that binds, is that of a query.
 func (e *entry) matches(q Query) bool {
+	if q.Word != nil && !e.names(q.Word) {
+		return false
+	}
 	if q.Policy == nil && q.Key == nil {
 		return true
 	}
@@ -88,6 +94,19 @@ func (e *entry) matches(q Query) bool {
 			continue
 		}
 		if (q.Policy == nil || e.of(l.policy) == *q.Policy) && (q.Key == nil || e.of(l.key) == *q.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether a refusal names a word.
+func (e *entry) names(word *keytext.Word) bool {
+	if word.Is(e.client) || word.In(e.of(e.path)) || word.In(e.of(e.host)) {
+		return true
+	}
+	for i := range e.n {
+		if word.In(e.of(e.limits[i].key)) {
 			return true
 		}
 	}

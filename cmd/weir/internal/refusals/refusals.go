@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -145,11 +143,11 @@ func (e *entry) fill(number uint64, requests []*policy.Request, v *policy.Verdic
 	// What binds is told first, so that there is room for it.
 	if binding >= 0 {
 		e.bind = 0
-		e.add(requests, &v.Parts[binding])
+		e.add(&v.Parts[binding])
 	}
 	for i := range v.Parts {
 		if i != binding && e.n < mostLimits {
-			e.add(requests, &v.Parts[i])
+			e.add(&v.Parts[i])
 		}
 	}
 	if about < len(requests) && requests[about] != nil {
@@ -159,16 +157,16 @@ func (e *entry) fill(number uint64, requests []*policy.Request, v *policy.Verdic
 
 // describe notes what is known of a request.
 func (e *entry) describe(r *policy.Request) {
-	protocol, check := live.ProtocolOf(r)
-	e.protocol = e.put(protocol)
-	if check {
+	if r.Named != nil {
+		e.protocol = e.put("check") // of which nothing else is known
 		return
 	}
+	e.protocol = e.put(r.Protocol)
 	e.method, e.host, e.path, e.client = e.put(r.Method), e.put(r.Host), e.put(r.Path), r.Client
 }
 
 // add notes a limit.
-func (e *entry) add(requests []*policy.Request, p *policy.Part) {
+func (e *entry) add(p *policy.Part) {
 	l := &e.limits[e.n]
 	e.n++
 	d := &p.Decision
@@ -181,15 +179,11 @@ func (e *entry) add(requests []*policy.Request, p *policy.Part) {
 		l.name = e.put(p.Policy.Limits[p.Limit].Name)
 	}
 	source := p.Policy.Source
-	if p.Rule != nil && !live.IsCheckRule(p.Rule.Name) {
+	if p.Rule != nil {
 		l.rule, source = e.put(p.Rule.Name), p.Rule.Source
 	}
 	l.source = e.put(source)
-	if p.Request < len(requests) && requests[p.Request] != nil {
-		l.limit = answer.InForce(p, requests[p.Request])
-	} else {
-		l.limit = answer.InForce(p, new(policy.Request))
-	}
+	l.limit = p.Applied()
 }
 
 // put keeps text, as far as there is room.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/policy"
 )
@@ -73,18 +72,16 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestChecks have no path, and no rule that nobody has written; a policy that the caller has named has no request at all.
+// TestChecks have no path and no rule.
 func TestChecks(t *testing.T) {
 	l := newLog(t, nil)
-	var r policy.Request
-	live.CheckRequest(t.Context(), &r, []byte("login"), []byte("k"), 1)
+	r := policy.Request{Named: &policy.Named{Policy: []byte("login"), Key: []byte("k"), Cost: 1}, Context: t.Context()}
 	v := refused("k")
-	v.Parts[1].Rule = &policy.Rule{Name: "weir-check 0"}
+	v.Parts[0].Rule, v.Parts[1].Rule = nil, nil
 	got, _ := l.Find(l.Refused([]*policy.Request{&r}, v))
 	if got.Protocol != "check" || got.Path != "" || got.Limits[0].Rule != "" || got.Limits[0].Source != "weir.yaml:3:3" {
 		t.Errorf("%+v", got)
 	}
-	v.Parts[0].Rule, v.Parts[1].Rule = nil, nil
 	if got, _ = l.Find(l.Refused(nil, v)); got.Protocol != "" || got.Limits[0].Key != "k" {
 		t.Errorf("%+v", got)
 	}

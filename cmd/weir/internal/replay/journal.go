@@ -29,7 +29,7 @@ func (f fields) appendRequest(b []byte, rec *accesslog.Record) []byte {
 	}
 	b = appendText(b, rec.Method)
 	b = appendText(b, rec.Host)
-	b = appendDecoded(b, rec.Path)
+	b = appendPath(b, rec.Path)
 	if f.query {
 		b = appendText(b, rec.Query)
 	}
@@ -44,14 +44,15 @@ func appendText[S string | []byte](b []byte, text S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// appendDecoded appends a path without percent-encoding. One that cannot be decoded, to which servers answer 400, stays as it is.
-func appendDecoded(b, path []byte) []byte {
+// appendPath appends a path without percent-encoding, and as it was sent if that differs. One that cannot be decoded, to which
+// servers answer 400, stays as it is.
+func appendPath(b, path []byte) []byte {
 	if bytes.IndexByte(path, '%') >= 0 {
 		if decoded, err := url.PathUnescape(string(path)); err == nil {
-			return appendText(b, decoded)
+			return appendText(appendText(b, decoded), path)
 		}
 	}
-	return appendText(b, path)
+	return appendText(appendText(b, path), "")
 }
 
 // readRequest sets r to the request in text, and h to its header.
@@ -69,6 +70,7 @@ func (f fields) readRequest(text string, r *policy.Request, h *logged) {
 	r.Method, text = readText(text)
 	r.Host, text = readText(text)
 	r.Path, text = readText(text)
+	r.RawPath, text = readText(text)
 	if f.query {
 		r.Query, text = readText(text)
 	}

@@ -224,7 +224,7 @@ func TestRandomLogsEqualReference(t *testing.T) {
 			time.Second, 700 * time.Millisecond, 7 * time.Second, time.Minute, 3*time.Second + 1,
 		}[r.IntN(5)])
 		burst := 1 + r.Int64N(8)
-		got := runJSON(t, log, "-", "--limit", rate.String(), "--burst", fmt.Sprint(burst), "--top", "10000")
+		got := runJSON(t, log, "-", "--by", "client.ip", "--limit", rate.String(), "--burst", fmt.Sprint(burst), "--top", "10000")
 		compare(t, fmt.Sprintf("seed %d, %v burst %d", seed, rate, burst), got, replaySlowly(log, rate.Permits, rate.Period, burst))
 	}
 }
@@ -283,7 +283,7 @@ func TestFilesOfSeveralServers(t *testing.T) {
 		files[i%2].WriteString(line)
 	}
 	a, b := write(t, "a.log", files[0].String(), false), write(t, "b.log.gz", files[1].String(), true)
-	got := runJSON(t, "", a, b, "--limit", "1/min", "--burst", "2", "--top", "10000")
+	got := runJSON(t, "", a, b, "--by", "client.ip", "--limit", "1/min", "--burst", "2", "--top", "10000")
 	compare(t, "two servers", got, replaySlowly(files[0].String()+files[1].String(), 1, time.Minute, 2))
 	if got.Late != 0 || got.Reordered == 0 || got.Refused == 0 {
 		t.Errorf("%d late, %d reordered, %d refused", got.Late, got.Reordered, got.Refused)

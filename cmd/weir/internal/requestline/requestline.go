@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"net/url"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
@@ -16,32 +15,27 @@ import (
 const Accepted = `a method and a path or a URL, such as "GET /login" or "GET https://api.example.com/login"`
 
 // Parse sets the method, the host, the path and the query of r. The method is GET if it is left out; the host stays as it is if
-// the line has none. An error says what must be there, and is a [*misuse.Error].
+// the line has none. [ParseTarget] reads the target. An error says what must be there, and is a [*misuse.Error].
 func Parse(line string, r *policy.Request) error {
-	method, target, both := strings.Cut(strings.TrimSpace(line), " ")
+	method, text, both := strings.Cut(strings.TrimSpace(line), " ")
 	if !both {
-		method, target = http.MethodGet, method
+		method, text = http.MethodGet, method
 	}
-	target = strings.TrimSpace(target)
+	text = strings.TrimSpace(text)
 	switch {
 	case method == "" || strings.Trim(method, nameBytes) != "":
 		return misuse.Errorf("%s is not a method: must be %s", misuse.Quote(method), Accepted)
-	case target == "" || strings.ContainsAny(target, " \t"):
+	case text == "" || strings.ContainsAny(text, " \t"):
 		return misuse.Errorf("must be %s", Accepted)
-	case target[0] != '/' && !strings.Contains(target, "://") && target != "*":
-		return misuse.Errorf("%s is neither a path, which begins with /, nor a URL", misuse.Quote(target))
 	}
-	u, err := url.Parse(target)
-	if err != nil {
-		return misuse.Errorf("%s is not a URL: must be %s", misuse.Quote(target), Accepted)
+	target, ok := ParseTarget(text)
+	if !ok {
+		return misuse.Errorf("%s is not the target of a request: must be %s", misuse.Quote(text), AcceptedTarget)
 	}
+	target.Set(r)
 	r.Method = strings.ToUpper(method)
-	r.Path, r.Query = u.Path, u.RawQuery
-	if r.Path == "" {
-		r.Path = "/"
-	}
-	if u.Host != "" {
-		r.Host = u.Host
+	if target.Host != "" {
+		r.Host = target.Host
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package requestline_test
 
 import (
+	"bufio"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -15,13 +17,16 @@ func TestParse(t *testing.T) {
 		" post  https://api.example.com:8443/v1 ": {Method: "POST", Host: "api.example.com:8443", Path: "/v1"},
 		"https://example.com":                     {Method: "GET", Host: "example.com", Path: "/"},
 		"POST /pkg.Service/Method":                {Method: "POST", Path: "/pkg.Service/Method"},
+		"POST //login":                            {Method: "POST", Path: "//login"},
+		"/a%2Fb":                                  {Method: "GET", Path: "/a/b", RawPath: "/a%2Fb"},
+		"OPTIONS *":                               {Method: "OPTIONS", Path: "*"},
 	} {
 		var got policy.Request
 		if err := requestline.Parse(line, &got); err != nil {
 			t.Errorf("%q: %v", line, err)
 			continue
 		}
-		if got.Method != want.Method || got.Host != want.Host || got.Path != want.Path || got.Query != want.Query {
+		if got.Method != want.Method || got.Host != want.Host || got.Path != want.Path || got.RawPath != want.RawPath || got.Query != want.Query {
 			t.Errorf("%q: %+v", line, got)
 		}
 	}
@@ -31,11 +36,11 @@ func TestParse(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"":                "must be a method and a path",
-		"GET":             `"GET" is neither a path`,
-		"GET login":       `"login" is neither a path`,
+		"GET":             `"GET" is not the target of a request: must be a path that begins with a slash, a URL or *`,
+		"GET login":       `"login" is not the target of a request`,
 		"GET /a b":        "must be a method and a path",
 		"G<T /":           `"G<T" is not a method`,
-		"GET http://[::1": "is not a URL",
+		"GET http://[::1": "is not the target of a request",
 	} {
 		if err := requestline.Parse(line, &policy.Request{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", line, err, want)
@@ -67,4 +72,33 @@ func TestParseClient(t *testing.T) {
 	if _, err := requestline.ParseClient("localhost"); err == nil {
 		t.Error("a name is accepted")
 	}
+}
+
+// FuzzParseTarget compares it with what net/http makes of the target of a request: no path is read as another one, and what it
+// refuses is no target.
+func FuzzParseTarget(f *testing.F) {
+	for _, target := range []string{
+		"/", "*", "/a?b", "/a?", "//a/b", "http://a/b?c", "http://a", "/a%2fb", "/a#b", "/%zz", "a", "", "mailto:a", "http:///a", "/a b", "?a",
+	} {
+		f.Add(target)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		target, ok := requestline.ParseTarget(text)
+		if !ok {
+			return
+		}
+		if strings.ContainsAny(text, "#\r\n") || target.Path != "*" && target.Path[0] != '/' {
+			t.Fatalf("%q: %+v", text, target)
+		}
+		if strings.ContainsAny(text, " ") {
+			return // in no request line
+		}
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("OPTIONS " + text + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		if err != nil {
+			return
+		}
+		if path := r.URL.Path; path != target.Path && (path != "" || target.Path != "/") || r.URL.RawQuery != target.Query {
+			t.Errorf("%q: %+v, but net/http has %q and %q", text, target, r.URL.Path, r.URL.RawQuery)
+		}
+	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/auditlog"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/internal/regularfile"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -128,7 +128,7 @@ const (
 
 // refusals answers what logs them, and makes the hashes of keys also for others if nothing is logged.
 func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
-	o := policy.RefusalLogOptions{Logger: live.WithoutChecks(log), Rate: f.refusalLog.rate}
+	o := policy.RefusalLogOptions{Logger: log, Rate: f.refusalLog.rate}
 	switch f.refusalKeys {
 	case "plain":
 		o.Keys = policy.KeysPlain
@@ -136,7 +136,7 @@ func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
 		o.Keys = policy.KeysNone
 	}
 	if f.refusalSecrets != "" {
-		secret, err := os.ReadFile(f.refusalSecrets)
+		secret, err := regularfile.Read(f.refusalSecrets, longestSecret+2)
 		if err != nil {
 			return nil, misuse.Inputf("weir: --refusal-log-secret-file: %s", err)
 		}

@@ -22,7 +22,7 @@ import (
 // the same requests and writes a fixed answer: the floor. Client and server share the processors.
 func BenchmarkServe(b *testing.B) {
 	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: live.KeyOfCheck(),
+		Name: "default", Key: policy.NamedKey(),
 		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
 	}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"crypto/tls"
 	"log/slog"
-	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 const (
@@ -30,6 +34,7 @@ const (
 // frontFlags say what is listened on, and how.
 type frontFlags struct {
 	http, resp, grpc string
+	httpNames        []string
 	tls              tlsfiles.Files
 	passwordFile     string
 	throttleKeys     int
@@ -38,6 +43,8 @@ type frontFlags struct {
 	grpcBound        connectionBound
 	respIdle         time.Duration
 	grpcIdle         time.Duration
+	grpcHeaders      string // "" where the flag is not given
+	grpcHeaderNames  string
 }
 
 // connectionBound is how many connections a front may have, and how many of them one address.
@@ -65,6 +72,9 @@ const (
 func (f *frontFlags) register(fs *pflag.FlagSet) {
 	f.http, f.throttleKeys = defaultHTTP, defaultThrottleKeys
 	fs.Var(flagvalue.Listen(&f.http), "http", "address of the JSON API; port 0 is any that is free, and is printed")
+	fs.Var(hostNames{&f.httpNames}, "http-names",
+		"names of hosts, joined by commas, under which --http answers on a loopback address besides\nlocalhost and addresses; "+
+			"on other addresses it answers under any name (default: none)")
 	f.httpBound.register(fs, frontHTTP, ", and of --admin", defaultConnections)
 	fs.Var(flagvalue.Listen(&f.resp), "resp",
 		"address for clients that speak to Redis, such as "+usualRESP+" (default: none)")
@@ -88,9 +98,24 @@ func (f *frontFlags) registerRESP(fs *pflag.FlagSet) {
 		"keys of CL.THROTTLE tracked at a time, from 1 to 2^31; when none of\nthem can be forgotten, new ones are refused")
 }
 
+// What --grpc-headers may be.
+const (
+	headersNone   = "none"
+	headersIETF   = "ietf"
+	headersLegacy = "legacy"
+
+	longestHeaderNames = 300
+)
+
 // registerGRPC registers those of the gRPC front alone.
 func (f *frontFlags) registerGRPC(fs *pflag.FlagSet) {
 	f.grpcBound.register(fs, frontGRPC, "", defaultGRPCConnections)
+	fs.Var(flagvalue.OneOf(&f.grpcHeaders, headersNone, headersIETF, headersLegacy), "grpc-headers",
+		"header fields that a proxy is told to add to responses: RateLimit and\nRateLimit-Policy, which name policies to "+
+			"clients, or those of\n--grpc-header-names, which do not (default: ietf, or none with\n--ratelimit-config)")
+	f.grpcHeaderNames = "RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset"
+	fs.Var(flagvalue.Text(&f.grpcHeaderNames, len("a,b,c"), longestHeaderNames), "grpc-header-names",
+		"names of the fields of --grpc-headers legacy, for the limit, what is left\nof it, and the seconds until all is back")
 	fs.Var(flagvalue.Duration(&f.grpcIdle, 0, longestIdleTimeout), "grpc-idle-timeout",
 		"how long clients of --grpc may have no call in flight, from 0s, which is\nforever, to 24h")
 }
@@ -102,13 +127,21 @@ func (f *frontFlags) check(fs *pflag.FlagSet) error {
 		flags          []string
 	}{
 		{frontRESP, f.resp, []string{"password-file", "connections", "connections-per-address", "idle-timeout", "keys"}},
-		{frontGRPC, f.grpc, []string{"connections", "connections-per-address", "idle-timeout"}},
+		{frontGRPC, f.grpc, []string{"connections", "connections-per-address", "idle-timeout", "headers", "header-names"}},
 	} {
 		for _, name := range of.flags {
 			if name = of.front + "-" + name; of.address == "" && fs.Changed(name) {
 				return misuse.Errorf("--%s needs --%s", name, of.front)
 			}
 		}
+	}
+	names := strings.Split(f.grpcHeaderNames, ",")
+	if len(names) != 3 || slices.ContainsFunc(names, func(name string) bool { return !httpguts.ValidHeaderFieldName(name) }) {
+		return misuse.Errorf("--grpc-header-names %q: must be three names of header fields with commas between",
+			f.grpcHeaderNames)
+	}
+	if fs.Changed("grpc-header-names") && f.grpcHeaders != headersLegacy {
+		return misuse.Errorf("--grpc-header-names needs --grpc-headers %s", headersLegacy)
 	}
 	switch {
 	case f.tls.Certificate == "" && f.tls.Key != "":
@@ -189,7 +222,7 @@ func (f *frontFlags) password() (string, error) {
 	if f.passwordFile == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(f.passwordFile)
+	text, err := regularfile.Read(f.passwordFile, longestPassword+2)
 	if err != nil {
 		return "", misuse.Inputf("weir: --resp-password-file: %s", err)
 	}
@@ -218,4 +251,16 @@ func (o *options) secrets(log *slog.Logger) (s secrets, err error) {
 	}
 	s.certificates, err = o.fronts.certificates(o.admin.clientCA, log)
 	return s, err
+}
+
+// grpcFields are the header fields of --grpc-headers. Policies of a configuration of envoyproxy/ratelimit are named after its
+// descriptors, which it tells clients nothing of unless it is asked to.
+func (f *frontFlags) grpcFields(descriptors bool) (fields httplimit.Fields, names []string) {
+	switch {
+	case f.grpcHeaders == headersLegacy:
+		return httplimit.NoFields, strings.Split(f.grpcHeaderNames, ",")
+	case f.grpcHeaders == headersNone, f.grpcHeaders == "" && descriptors:
+		return httplimit.NoFields, nil
+	}
+	return httplimit.RateLimit11, nil
 }

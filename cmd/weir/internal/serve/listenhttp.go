@@ -54,7 +54,7 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 	}
 	handling := checkapi.Options{Limits: s.limits, Holds: s.held, Admin: s.guard, Audit: s.audit, Extra: s.status}
 	if s.outside.cluster != nil {
-		handling.Quotas = s.outside.cluster
+		handling.Quotas, handling.Ready = s.outside.cluster, s.outside.cluster.Ready
 	}
 	if handling.Document, err = adminapi.OpenAPI(checkapi.OpenAPI()); err != nil {
 		return err
@@ -64,15 +64,20 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 	}
 	s.check = checkapi.NewHandler(handling)
 	s.fronts.onEnd = s.check.EndWaiting
+	var members adminapi.Members
+	if s.outside.cluster != nil {
+		members = s.outside.cluster
+	}
 	s.admin = adminapi.New(adminapi.Options{
-		Limits: s.limits, Guard: s.guard, Audit: s.audit, Refusals: s.refused, Status: s.status, Explain: s.check.Explain,
+		Members: members,
+		Limits:  s.limits, Guard: s.guard, Audit: s.audit, Refusals: s.refused, Status: s.status, Explain: s.check.Explain,
 		Started: s.started, Version: programVersion(),
 	})
 	pages := &operatorPages{admin: s.admin, ui: dashboard.Handler(), metrics: s.guard.Guarded(s.metrics.Handler())}
 	if o.admin.metricsPublic {
 		pages.metrics = s.metrics.Handler()
 	}
-	front := &site{front: s.check, operators: pages}
+	front := &site{front: s.check, operators: pages, local: isLoopback(clients.Addr()), names: o.fronts.httpNames}
 	if o.configured() {
 		if front.auth, err = s.forwardAuth(cmd); err != nil {
 			return err

@@ -17,13 +17,16 @@ type ratelimitFlags struct {
 	consistency string
 	merge       bool
 	shadow      bool
+	quota       bool
+	// ignoreDotFiles is about the directory.
+	ignoreDotFiles bool
 }
 
 func (f *ratelimitFlags) register(fs *pflag.FlagSet) {
 	f.algorithm, f.consistency = ratelimitconfig.FixedWindow.String(), policy.ConsistencyLocal.String()
 	fs.Var(flagvalue.File(&f.path), "ratelimit-config",
-		"configuration of envoyproxy/ratelimit, a file or a directory of YAML files, for --grpc, read again when it "+
-			"changes (default: none, descriptors are matched by the rules of --config)")
+		"configuration of envoyproxy/ratelimit, a file or all files of a directory and those below it, for --grpc, read again "+
+			"when it changes (default: none, descriptors are matched by the rules of --config)")
 	fs.Var(flagvalue.OneOf(&f.algorithm, ratelimitconfig.FixedWindow.String(), ratelimitconfig.TokenBucket.String(),
 		ratelimitconfig.SlidingWindow.String(), ratelimitconfig.SlidingCounter.String()), "ratelimit-algorithm",
 		"how its limits are counted that do not say")
@@ -31,13 +34,20 @@ func (f *ratelimitFlags) register(fs *pflag.FlagSet) {
 		policy.ConsistencyLeased.String(), policy.ConsistencyOptimistic.String()), "ratelimit-consistency",
 		"how its limits are shared through the store that do not say")
 	fs.BoolVar(&f.merge, "ratelimit-merge", false, "accept several of its files with the same domain (default: a mistake)")
+	fs.BoolVar(&f.ignoreDotFiles, "ratelimit-ignore-dotfiles", false,
+		"leave out its files and directories that begin with a dot (default: read them)")
+	fs.BoolVar(&f.quota, "ratelimit-quota", false,
+		"make all its limits quotas: refuse what is over all of them (default: those with quota_mode)")
 	fs.BoolVar(&f.shadow, "ratelimit-shadow", false, "refuse nothing by it, and count what would be refused (default: refuse)")
 }
 
 // check finds flags that do not go together.
 func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
 	if f.path == "" {
-		for _, name := range []string{"ratelimit-algorithm", "ratelimit-consistency", "ratelimit-merge", "ratelimit-shadow"} {
+		for _, name := range []string{
+			"ratelimit-algorithm", "ratelimit-consistency", "ratelimit-merge", "ratelimit-shadow", "ratelimit-quota",
+			"ratelimit-ignore-dotfiles",
+		} {
 			if fs.Changed(name) {
 				return misuse.Errorf("--%s needs --ratelimit-config", name)
 			}
@@ -52,7 +62,7 @@ func (f *ratelimitFlags) check(fs *pflag.FlagSet, grpc string) error {
 
 // parse reads the files. Its policies are apart from those of set, and are shared only if there is a store.
 func (f *ratelimitFlags) parse(files []live.File, set *policy.Set, hasStore bool) (*ratelimitconfig.Config, error) {
-	o := ratelimitconfig.Options{Merge: f.merge, Shadow: f.shadow, NoStore: !hasStore}
+	o := ratelimitconfig.Options{Merge: f.merge, Shadow: f.shadow, Quota: f.quota, NoStore: !hasStore}
 	// They are values that the flags accept.
 	_ = o.Algorithm.UnmarshalText([]byte(f.algorithm))
 	_ = o.Consistency.UnmarshalText([]byte(f.consistency))

@@ -127,7 +127,8 @@ func (s *serving) open(ctx context.Context) (err error) {
 		return err
 	}
 	load := live.Options{
-		Path: o.config.path, More: o.rates.path, Parse: s.read.parse, Engine: engine, Logger: s.log, Reloaded: s.reloaded,
+		Path: o.config.path, More: o.rates.path, IgnoreDotFiles: o.rates.ignoreDotFiles, Parse: s.read.parse, Engine: engine,
+		Logger: s.log, Reloaded: s.reloaded,
 	}
 	s.outside.open(ctx, &s.read, &load)
 	s.limits, err = live.Load(load) //nolint:contextcheck // overrides that end ask their store
@@ -142,7 +143,7 @@ func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Li
 	}
 	_ = limiter.Close() // it is always nil
 	return live.Fixed(&policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: live.KeyOfCheck(), MaxKeys: o.limit.MaxKeys,
+		Name: "default", Key: policy.NamedKey(), MaxKeys: o.limit.MaxKeys,
 		Limits: []policy.Limit{{Limit: weir.Limit{Rate: o.limit.EffectiveRate(), Burst: o.limit.EffectiveBurst()}}},
 	}}}, engine, log)
 }
@@ -212,8 +213,10 @@ func (s *serving) listenGRPC(ctx context.Context) error {
 		return err
 	}
 	f := &s.o.fronts
+	fields, names := f.grpcFields(s.o.rates.path != "")
 	server, err := rlsapi.New(rlsapi.Options{
-		Limits: s.limits, Tree: s.tree, Quotas: quotas, TLS: s.secrets.certificates.of("h2"), Logger: s.log,
+		Limits: s.limits, Tree: s.tree, Quotas: quotas, Fields: fields, LimitFields: names,
+		TLS: s.secrets.certificates.of("h2"), Logger: s.log,
 		MaxConnections: f.grpcBound.most, ConnectionsPerAddress: f.grpcBound.ofOne, IdleTimeout: f.grpcIdle,
 	})
 	if err != nil {
@@ -271,7 +274,7 @@ func (s *serving) announce() {
 	}
 	if o.configured() {
 		attributes = append(attributes, "config", cmp.Or(o.config.path, o.rates.path), "policies", len(set.Policies),
-			"rules", len(set.Rules)-len(set.Policies)) // each policy has one for its checks
+			"rules", len(set.Rules))
 	} else {
 		attributes = append(attributes, "policy", "default", "limit", o.limit.EffectiveRate().String(),
 			"burst", o.limit.EffectiveBurst(), "max_keys", o.limit.MaxKeys)

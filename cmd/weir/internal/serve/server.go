@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/weirhq/weir/cmd/weir/internal/fresh"
+	"github.com/weirhq/weir/cmd/weir/internal/listen"
 )
 
 // server is an HTTP server that ends gracefully: see [front].
@@ -21,7 +22,7 @@ type server struct {
 // newServer makes one that speaks TLS, unless certificates is nil.
 func newServer(h http.Handler, certificates *tls.Config, log *slog.Logger, onDrain func()) *server {
 	d := newDrain(h)
-	s := &server{http: newHTTPServer(endOfChunks(d)), drain: d, onDrain: onDrain}
+	s := &server{http: newHTTPServer(listen.EndOfChunks(d)), drain: d, onDrain: onDrain}
 	s.http.TLSConfig = certificates
 	fresh.CloseOnShutdown(s.http)
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
@@ -56,16 +57,4 @@ func (s *server) Shutdown(ctx context.Context) error {
 		_ = s.http.Close() // its errors are those of connections that are cut off
 	}
 	return err
-}
-
-// endOfChunks has a connection end with the answer to a request whose body came in chunks. The request may have said how long it
-// is as well: net/http goes by the chunks and does not tell. Whoever has passed it on and goes by the length takes what stands
-// behind the chunks for a part of it, and must not be given an answer to that, for somebody else (RFC 9112, 6.1).
-func endOfChunks(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 { // never in HTTP/2
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
 }

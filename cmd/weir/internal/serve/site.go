@@ -5,19 +5,27 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminapi"
+	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
 	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // site gives each request of an HTTP server to the front that it is for.
 type site struct {
 	front http.Handler // of all others
 	auth  http.Handler // nil if there are no rules
+	// local is whether only this machine reaches the server, so that a page in a browser on it could be who asks: then front
+	// answers under an address, localhost and names alone. What proxies ask at auth is not looked at: it has the host of another
+	// request, and only those of --trust-proxy are answered.
+	local bool
+	names []string
 	// operators are the pages for them, nil if they are elsewhere.
 	operators *operatorPages
 	elsewhere string
@@ -35,12 +43,23 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		http.Redirect(w, r, admin.UIPath, http.StatusFound)
 	case !forOperators(path):
+		if s.local && !s.knows(r.Host) {
+			// A page whose name leads to this machine is of the same origin to its browser.
+			problem.Of(http.StatusForbidden, "Host", problem.Excerpt(r.Host),
+				"must be an address, localhost or a name of --http-names").Write(w)
+			return
+		}
 		s.front.ServeHTTP(w, r)
 	case s.operators == nil:
 		problem.Plain(http.StatusNotFound, "%s is at %s", path, s.elsewhere).Write(w)
 	default:
 		s.operators.ServeHTTP(w, r)
 	}
+}
+
+// knows reports whether a host is one that the server answers under on a loopback address.
+func (s *site) knows(host string) bool {
+	return adminguard.IsLocalHost(host) || slices.Contains(s.names, keytext.CleanHost(host))
 }
 
 // forOperators tells whether a page is one of operatorPages.

@@ -5,13 +5,13 @@ package tlsfiles
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // Files are in PEM.
@@ -224,17 +224,9 @@ func authorities(what, path string, pools ...*x509.CertPool) error {
 }
 
 func read(what, path string) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
+	data, err := regularfile.Read(path, mostBytes)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %s: %w", what, err)
-	}
-	defer file.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
-	if err == nil && len(data) > mostBytes {
-		err = errors.New("it is longer than 4 MiB")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("weir: %s: %s: %w", what, path, err)
 	}
 	return data, nil
 }

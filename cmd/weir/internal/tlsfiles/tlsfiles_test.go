@@ -218,7 +218,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"no key":         {tlsfiles.Files{Certificate: cert, Key: d.path + "/none"}, "weir: key: open "},
 		"other key":      {tlsfiles.Files{Certificate: cert, Key: d.write("other", other)}, "does not match"},
 		"not PEM":        {tlsfiles.Files{Certificate: d.write("text", []byte("text")), Key: private}, "text and the key"},
-		"long":           {tlsfiles.Files{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "longer than 4 MiB"},
+		"long":           {tlsfiles.Files{Certificate: d.write("long", make([]byte, 5<<20)), Key: private}, "it is too long: at most 4194304 bytes are taken"},
 		"no authority":   {tlsfiles.Files{Certificate: cert, Key: private, ClientCA: private}, "weir: client CA: "},
 		"no admin":       {tlsfiles.Files{Certificate: cert, Key: private, AdminCA: private}, "weir: admin client CA: "},
 	} {

@@ -98,6 +98,7 @@ func live(ctx context.Context, m *model, in io.Reader, out io.Writer) error {
 	}
 	m.ctx = ctx
 	m.take(&first)
+	m.hear()
 	program := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	ended := make(chan struct{})
 	go func() {

@@ -97,7 +97,7 @@ func key(policyName, name string, locked float64, left, of int64, refused uint64
 // key is the state of a key, with all limits of its policy.
 func (f *fake) key(policyName, name string) admin.Key {
 	k := key(policyName, name, 0, 0, 5, 17)
-	k.RefusalsInRow = 3
+	k.RecentRefusals = 3
 	for _, p := range f.overview.Policies {
 		if p.Name != policyName {
 			continue

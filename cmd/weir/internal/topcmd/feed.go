@@ -16,6 +16,8 @@ import (
 type (
 	overviewMsg struct{ overview *admin.Overview }
 	goneMsg     struct{ err error }
+	// tickMsg comes each second, as what is shown becomes older.
+	tickMsg struct{}
 	// rowsMsg has the rows of a pane, or why there are none.
 	rowsMsg struct {
 		pane   int
@@ -82,6 +84,9 @@ func follow(ctx context.Context, c *admin.Client, send func(tea.Msg)) {
 		pause = min(2*pause, longestPause)
 	}
 }
+
+// tick sends a tickMsg in a second.
+func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tickMsg{} }) }
 
 // How many rows are asked for.
 const (

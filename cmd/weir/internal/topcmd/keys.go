@@ -224,7 +224,7 @@ func (m *model) pause() tea.Cmd {
 	if m.paused {
 		return nil
 	}
-	m.base, m.rates, m.total = nil, nil, rates{} // no rates over the pause
+	m.base, m.rates = nil, nil // no rates over the pause
 	return m.refresh()
 }
 

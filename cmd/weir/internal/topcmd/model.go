@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
@@ -46,6 +47,9 @@ type model struct {
 	loaded int  // the pane that data are of
 	paused bool
 	gone   error // why the server is not there
+	clock  func() time.Time
+	heard  time.Time     // when the server was heard last
+	apart  time.Duration // how far apart its last two words were
 
 	rows   []row // of the pane, as they are shown
 	filter textinput.Model
@@ -78,7 +82,11 @@ type page struct {
 }
 
 func newModel(client *admin.Client) *model {
-	m := &model{ctx: context.Background(), client: client, mode: listMode, width: 80, height: 24, paint: inColour(), loaded: -1}
+	m := &model{
+		ctx: context.Background(), client: client, mode: listMode, width: 80, height: 24, paint: inColour(), loaded: -1,
+		clock: time.Now,
+	}
+	m.heard = m.clock()
 	for i := range panes {
 		m.lists[i].sort = panes[i].sort
 	}
@@ -120,7 +128,7 @@ func (m *model) begin(o *options) error {
 }
 
 // Init implements [tea.Model].
-func (m *model) Init() tea.Cmd { return m.refresh() }
+func (m *model) Init() tea.Cmd { return tea.Batch(m.refresh(), tick()) }
 
 // Update implements [tea.Model].
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // bubbletea wants the interface
@@ -132,15 +140,18 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // b
 		cmd = m.press(msg)
 	case tea.PasteMsg:
 		cmd = m.write(msg)
+	case tickMsg:
+		cmd = tick()
 	case overviewMsg:
 		m.gone = nil
+		m.hear()
 		if !m.paused {
 			m.take(msg.overview)
 			cmd = m.refresh()
 		}
 	case goneMsg:
 		m.gone = msg.err
-		m.base, m.rates, m.total = nil, nil, rates{}
+		m.base = nil // what was counted last is shown until it can be counted anew
 	case rowsMsg:
 		cmd = m.show(&msg)
 	case detailMsg:
@@ -161,11 +172,29 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // b
 // shortestInterval is what rates are counted over, at least: events that follow on each other would make wild ones.
 const shortestInterval = 0.5
 
+// mostSilent is how long the server may say nothing until what is shown is not taken for that of now. It says something each
+// second, and less often if there is very much.
+const mostSilent = 5 * time.Second
+
+func (m *model) hear() {
+	now := m.clock()
+	m.apart, m.heard = now.Sub(m.heard), now
+}
+
+// silent is for how long the server has not been heard, 0 as long as what is shown is that of now.
+func (m *model) silent() time.Duration {
+	since := m.clock().Sub(m.heard)
+	if m.gone == nil && since <= max(mostSilent, 3*min(m.apart, time.Minute)) {
+		return 0
+	}
+	return max(since, 1)
+}
+
 // take takes over what the server says, and counts rates.
 func (m *model) take(o *admin.Overview) {
 	m.now = o
 	if m.base == nil || !m.base.Started.Equal(o.Started) {
-		m.base, m.rates, m.total = o, nil, rates{}
+		m.base, m.rates = o, nil
 		return
 	}
 	interval := o.Now.Sub(m.base.Now).Seconds()

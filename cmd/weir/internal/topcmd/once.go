@@ -39,6 +39,7 @@ func once(ctx context.Context, m *model, w io.Writer) error {
 		}
 		m.loaded = m.pane
 	}
+	m.hear()
 	m.arrange()
 	_, err = io.WriteString(w, m.frame(out))
 	if err != nil {

@@ -103,7 +103,7 @@ var panes = [numPanes]pane{
 	lockoutsPane: {
 		name:    "lockouts",
 		columns: []column{{"for", true, 0}, {policyHead, false, widestName}, {keyHead, false, 0}},
-		sort:    -1, rows: lockoutRows, empty: "nobody is shut out",
+		sort:    -1, rows: lockoutRows, empty: "no key that is known by name is shut out by this server",
 	},
 	overridesPane: {
 		name: "overrides",
@@ -145,6 +145,9 @@ func zero[T int | int64 | uint64](n T) cell {
 
 func rate(perSecond float64) cell { return cell{table.Rate(perSecond), perSecond} }
 
+// unknownRate is a rate that is not known.
+func unknownRate(float64) cell { return cell{"-", -1} }
+
 // seconds is a duration; never is the longest.
 func seconds(s float64) cell {
 	c := cell{table.Seconds(s), s}
@@ -161,14 +164,18 @@ func policyRows(m *model) []row {
 	rows := make([]row, 0, len(m.now.Policies))
 	for i := range m.now.Policies {
 		p := &m.now.Policies[i]
-		r := m.rates[p.Name]
+		r, known := m.rates[p.Name]
+		counted := rate
+		if !known {
+			counted = unknownRate
+		}
 		rows = append(rows, row{
 			id: p.Name, policy: p.Name, alarm: p.Locked > 0 || r.refused > 0,
 			cells: []cell{
 				text(p.Name),
-				rate(r.admitted),
-				rate(r.refused),
-				count(p.Queued),
+				counted(r.admitted),
+				counted(r.refused),
+				{admintext.Queued(p), float64(p.Queued)},
 				{admintext.Tracked(p), float64(p.Keys)},
 				count(p.Locked),
 				text(admintext.Mode(p)),

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/dustin/go-humanize"
@@ -26,7 +27,7 @@ func (m *model) visible() int { return max(1, m.height-linesAbove-linesBelow) }
 // View implements [tea.Model].
 func (m *model) View() tea.View {
 	lines := []string{
-		m.title(m.width), cut(m.totals(), m.width), m.tabs(m.width), m.wrong(m.width),
+		m.title(m.width), m.aged(cut(m.totals(), m.width)), m.tabs(m.width), m.wrong(m.width),
 	}
 	var cursor *tea.Cursor
 	switch m.mode {
@@ -63,6 +64,8 @@ func (m *model) title(width int) string {
 	switch {
 	case m.gone != nil:
 		state, shown = "NOT CONNECTED", m.paint.alarm
+	case m.silent() > 0:
+		state, shown = "NO ANSWER", m.paint.alarm
 	case m.paused:
 		state = "PAUSED"
 	case m.now != nil && m.now.Draining:
@@ -81,6 +84,14 @@ func (m *model) title(width int) string {
 	return m.paint.strong(pad(cut(text, room), room)) + "  " + shown(state)
 }
 
+// aged is text of the server, which is faint if it is not that of now.
+func (m *model) aged(text string) string {
+	if m.silent() > 0 {
+		return m.paint.faint(text)
+	}
+	return text
+}
+
 // totals is what all policies do together.
 func (m *model) totals() string {
 	if m.now == nil {
@@ -91,9 +102,17 @@ func (m *model) totals() string {
 		queued += m.now.Policies[i].Queued
 		locked += m.now.Policies[i].Locked
 	}
+	counted := rate
+	if m.rates == nil { // not yet counted
+		counted = unknownRate
+	}
+	p99 := "-"
+	if m.now.Latency.Measured > 0 {
+		p99 = table.Seconds(m.now.Latency.P99)
+	}
 	return fmt.Sprintf("%s requests/s: %s admitted, %s refused; %s queued, %s shut out; p99 %s; %s",
-		table.Rate(m.total.requests), table.Rate(m.total.admitted), table.Rate(m.total.refused), table.Number(queued),
-		table.Number(locked), table.Seconds(m.now.Latency.P99), humanize.IBytes(m.now.Process.HeapBytes))
+		counted(m.total.requests).text, counted(m.total.admitted).text, counted(m.total.refused).text, table.Number(queued),
+		table.Number(locked), p99, humanize.IBytes(m.now.Process.HeapBytes))
 }
 
 // tabs are the panes, that which is shown in brackets.
@@ -119,8 +138,12 @@ func (m *model) tabs(width int) string {
 func (m *model) wrong(width int) string {
 	text := ""
 	switch {
-	case m.gone != nil:
-		text = strings.TrimPrefix(m.gone.Error(), "weir: ") + "; trying again"
+	case m.silent() > 0:
+		text = fmt.Sprintf("no answer since %s (%s), and what is shown is of then", m.heard.Format(time.TimeOnly),
+			table.Seconds(m.silent().Truncate(time.Second).Seconds()))
+		if m.gone != nil {
+			text += ": " + strings.TrimPrefix(m.gone.Error(), "weir: ") + "; trying again"
+		}
 	case m.now != nil && m.now.Config.LastError != "":
 		text = "the last reload was refused: " + strings.TrimPrefix(m.now.Config.LastError, "weir: ")
 	}
@@ -140,6 +163,8 @@ func (m *model) list() []string {
 		switch {
 		case i == l.cursor:
 			lines = append(lines, m.paint.selected(pad(cut("> "+line, m.width), m.width)))
+		case m.silent() > 0:
+			lines = append(lines, m.paint.faint(cut("  "+line, m.width)))
 		case m.rows[i].alarm:
 			lines = append(lines, m.paint.alarm(cut("  "+line, m.width)))
 		default:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
+	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/requestflags"
 	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
@@ -109,6 +110,9 @@ func (o *options) question(cmd *cobra.Command, args []string) (func(context.Cont
 		}
 	}
 	switch {
+	case len(args) > 0 && !isID(args[0]):
+		return nil, misuse.Errorf("id %s: must be the 16 hexadecimal digits of the field Weir-Refusal; "+
+			"%s tells what is known of a client", misuse.Quote(args[0]), misuse.Quote(command("weir admin key %s", args[0])))
 	case len(args) > 0:
 		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.refusal(ctx, c, w, args[0]) }, nil
 	case o.policy != "":
@@ -122,6 +126,12 @@ func (o *options) question(cmd *cobra.Command, args []string) (func(context.Cont
 	default:
 		return nil, misuse.Errorf("why needs an ID, such as that of a field Weir-Refusal, or --policy, or --request")
 	}
+}
+
+// isID reports whether a text is an ID of a refusal.
+func isID(text string) bool {
+	_, ok := answer.ParseRefusal(text)
+	return ok
 }
 
 // command is a command that can be copied into a shell.

@@ -156,7 +156,8 @@ func (o *options) advise(w io.Writer, out terminal.Output, k *admin.Key) {
 // explain tells what the server would say to a request.
 func (o *options) explain(ctx context.Context, c *admin.Client, w io.Writer, r *policy.Request) error {
 	described := admin.Described{
-		Protocol: r.Protocol, Method: r.Method, Host: r.Host, Path: r.Path, Query: r.Query, Route: r.Route,
+		Protocol: r.Protocol, Method: r.Method, Host: r.Host, Query: r.Query, Route: r.Route,
+		Path:       (&url.URL{Path: r.Path, RawPath: r.RawPath}).EscapedPath(),
 		Attributes: r.Attributes, Cost: r.Cost,
 	}
 	if h, ok := r.Header.(http.Header); ok {

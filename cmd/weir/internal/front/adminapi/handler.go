@@ -31,6 +31,8 @@ type Options struct {
 	Status func() map[string]any
 	// Explain answers admin.ExplainPath, for those who are let in. Required.
 	Explain http.HandlerFunc
+	// Members are the nodes of the cluster. Default: nil, there is none.
+	Members Members
 	// Version is that of the program, and Started when it has begun.
 	Version string
 	Started time.Time
@@ -42,6 +44,7 @@ type Handler struct {
 	hub      hub
 	words    atomic.Pointer[words]
 	draining atomic.Bool
+	searches chan struct{} // has one for each search that is under way
 }
 
 // New answers a handler.
@@ -49,7 +52,7 @@ func New(o Options) *Handler {
 	if o.Status == nil {
 		o.Status = func() map[string]any { return nil }
 	}
-	h := &Handler{o: o}
+	h := &Handler{o: o, searches: make(chan struct{}, mostSearches)}
 	h.hub.init(h)
 	return h
 }
@@ -96,6 +99,10 @@ var pages = []page{
 		summary: "The state of a key of a policy.", query: []string{inPolicy, inKey}, policy: true, result: admin.Key{},
 		statuses: []int{503},
 	}},
+	{admin.SearchPath, false, (*Handler).search, about{
+		summary: "What is known of a word: the address of a client, a network, or a value of requests such as a user.",
+		query:   []string{inWord, "n"}, result: admin.Search{}, statuses: []int{503},
+	}},
 	{admin.LockoutsPath, false, (*Handler).lockouts, about{
 		summary: "The keys that are shut out, those for the longest time first.", query: []string{inPolicy, "n"},
 		result: []admin.Lockout{},
@@ -117,6 +124,10 @@ var pages = []page{
 		summary: "The configuration in force without secrets, its rules, and the last reloads.", result: admin.Configuration{},
 	}},
 	{admin.ReplicasPath, false, (*Handler).replicas, about{summary: "The store, and the cluster.", result: admin.Replicas{}}},
+	{admin.MembersPath, false, (*Handler).members, about{
+		summary: "The nodes of the cluster that owns the policies of durability cluster.", result: []admin.Member{},
+		statuses: []int{422, 503},
+	}},
 	{admin.AuditPath, false, (*Handler).audit, about{
 		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []admin.AuditEntry{},
 	}},
@@ -137,6 +148,14 @@ var pages = []page{
 	{admin.ResetPath, true, (*Handler).reset, about{
 		summary: "Makes all permits of a key available.", policy: true, body: admin.Change{}, result: admin.Changed{},
 		statuses: []int{503},
+	}},
+	{admin.MemberRemovePath, true, (*Handler).memberRemove, about{
+		summary: "Removes a node from the cluster, for ever.", body: admin.MemberChange{}, result: admin.Changed{},
+		statuses: []int{404, 422, 503},
+	}},
+	{admin.MemberAddPath, true, (*Handler).memberAdd, about{
+		summary: "Adds a node to the cluster, which votes once it has what the others have.", body: admin.MemberChange{},
+		result: admin.Changed{}, statuses: []int{422, 503},
 	}},
 	{admin.ReloadPath, true, (*Handler).reload, about{
 		summary: "Reads the configuration again.", body: admin.Change{}, result: admin.Changed{}, statuses: []int{409, 422, 503},

@@ -2,6 +2,7 @@ package adminapi_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/refusals"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/durable/etcd"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -108,7 +110,8 @@ func (s *server) serve(limits *live.Limits) {
 	}
 	check := checkapi.NewHandler(checkapi.Options{Limits: limits})
 	s.Handler = adminapi.New(adminapi.Options{
-		Limits: limits, Guard: guard, Audit: s.audit, Refusals: s.refusals, Status: func() map[string]any { return s.status },
+		Members: &nodes{names: []string{"node1", "node2"}},
+		Limits:  limits, Guard: guard, Audit: s.audit, Refusals: s.refusals, Status: func() map[string]any { return s.status },
 		Explain: check.Explain, Version: "v1.2.3", Started: time.Now(),
 	})
 }
@@ -235,7 +238,7 @@ func TestKeys(t *testing.T) {
 	}
 	var key admin.Key
 	s.ask("GET", admin.KeyPath+"?policy=login&key=192.0.2.2", "", 200, &key)
-	if key.RefusalsInRow != 1 || len(key.Limits) != 1 || key.Limits[0].Allowed || key.Limits[0].Limit != 2 || key.Limits[0].RetryAfter <= 0 {
+	if key.RecentRefusals != 1 || len(key.Limits) != 1 || key.Limits[0].Allowed || key.Limits[0].Limit != 2 || key.Limits[0].RetryAfter <= 0 {
 		t.Errorf("%+v", key)
 	}
 	var lockouts []admin.Lockout
@@ -341,12 +344,62 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// nodes are those of a cluster.
+type nodes struct{ names []string }
+
+func (n *nodes) Members(context.Context) ([]etcd.Member, error) {
+	var all []etcd.Member
+	for i, name := range n.names {
+		all = append(all, etcd.Member{ID: uint64(i) + 10, Name: name, URL: "http://" + name, Started: true, Leader: i == 1})
+	}
+	return all, nil
+}
+
+func (n *nodes) RemoveMember(_ context.Context, name string) error {
+	at := slices.Index(n.names, name)
+	if at < 0 {
+		return etcd.ErrNoMember
+	}
+	n.names = slices.Delete(n.names, at, at+1)
+	return nil
+}
+
+func (n *nodes) AddMember(_ context.Context, name, at string) error {
+	if slices.Contains(n.names, name) || at == "" {
+		return &weir.OptionError{Option: "name", Value: name, Accepted: "another one"}
+	}
+	n.names = append(n.names, name)
+	return nil
+}
+
+// TestMembers: nodes are listed, removed and added, and what cannot be done is told.
+func TestMembers(t *testing.T) {
+	s := newServer(t, configured)
+	var all []admin.Member
+	s.ask("GET", admin.MembersPath, "", 200, &all)
+	if want := (admin.Member{ID: "b", Name: "node2", URL: "http://node2", Started: true, Votes: true, Leads: true}); len(all) != 2 || all[1] != want {
+		t.Errorf("%+v", all)
+	}
+	s.ask("POST", admin.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 422, nil)
+	s.ask("POST", admin.MemberRemovePath, `{"name":"node1"}`, 200, nil)
+	s.ask("POST", admin.MemberRemovePath, `{"name":"node1"}`, 404, nil)
+	s.ask("POST", admin.MemberAddPath, `{"name":"node1","url":"http://node1"}`, 200, nil)
+	s.ask("POST", admin.MemberAddPath, `{"name":"node1","address":"http://node1"}`, 400, nil)
+	s.ask("GET", admin.MembersPath, "", 200, &all)
+	if len(all) != 2 || s.audit.Last(1)[0].Detail != "node1 http://node1" {
+		t.Errorf("%+v, %+v", all, s.audit.Last(1))
+	}
+}
+
 // TestEveryChangeIsAudited: there is no page that changes something and is not in the audit log.
 func TestEveryChangeIsAudited(t *testing.T) {
 	s := newServer(t, configured)
 	bodies := map[string]string{
 		admin.OverridePath: `{"policy":"login","key":"k","unlimited":true,"for":60,"reason":"why"}`,
 		admin.ReloadPath:   `{"reason":"why"}`,
+
+		admin.MemberRemovePath: `{"name":"node1","reason":"why"}`,
+		admin.MemberAddPath:    `{"name":"node3","url":"http://127.0.0.1:7191","reason":"why"}`,
 	}
 	n := 0
 	for path, operations := range document(t) {
@@ -369,7 +422,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
-	if n != 5 {
+	if n != 7 {
 		t.Errorf("%d pages that change something", n)
 	}
 }
@@ -549,7 +602,7 @@ func TestDocument(t *testing.T) {
 	if err := compiler.AddResource("openapi.json", whole); err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]string{"policy": "login", "key": "192.0.2.1", "n": "3", "id": fmt.Sprintf("%016x", v.RefusalID)}
+	values := map[string]string{"policy": "login", "key": "192.0.2.1", "word": "192.0.2.1", "n": "3", "id": fmt.Sprintf("%016x", v.RefusalID)}
 	pages := document(t)
 	for path, operations := range pages {
 		get, ok := operations["get"]
@@ -595,7 +648,7 @@ func TestDocument(t *testing.T) {
 func TestFixedLimits(t *testing.T) {
 	s := newServer(t, configured)
 	fixed, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: live.KeyOfCheck(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1)}}},
+		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1)}}},
 	}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (h *Handler) key(w http.ResponseWriter, r *http.Request) *problem.Problem {
 func (h *Handler) keyOf(s *policy.KeyState) admin.Key {
 	k := admin.Key{
 		Policy: s.Policy, Key: admin.SpellKey(s.Key), Named: s.Named, ID: s.ID, Limits: make([]admin.KeyLimit, len(s.Limits)),
-		LockedFor: seconds(s.LockedFor), RefusalsInRow: s.RefusalsInRow,
+		LockedFor: seconds(s.LockedFor), RecentRefusals: s.RecentRefusals,
 	}
 	for i := range s.Limits {
 		l := &s.Limits[i]

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -18,7 +17,7 @@ func (s *server) check(n int, name, key string) (v policy.Verdict) {
 	s.t.Helper()
 	var r policy.Request
 	for range n {
-		live.CheckRequest(s.t.Context(), &r, []byte(name), []byte(key), 1)
+		r = policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte(key), Cost: 1}, Context: s.t.Context()}
 		s.limits.Engine().Take(&r, &v)
 		v.Release()
 	}

@@ -32,6 +32,7 @@ type about struct {
 var parameterTexts = map[string]string{
 	inPolicy: "The name of a policy.",
 	inKey:    `A key. One that is not UTF-8 has \xe9 for the byte e9, and \\ for a backslash.`,
+	inWord:   "An address, a network, a key, or a value of requests such as a user, spelled as keys are.",
 	"n":      "How many at most.",
 	"id":     "The ID of a refusal: 16 hexadecimal digits.",
 }

@@ -9,13 +9,17 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// lockoutInWords is "after 10 refusals within 1m, for 1h".
+// lockoutInWords returns "after 10 refusals within 1m, for 1h".
 func lockoutInWords(o *policy.Lockout) string {
 	if o == nil {
 		return ""
 	}
-	return fmt.Sprintf("after %d refusals, none more than %s after the one before, for %s",
-		o.Refusals, flagvalue.Short(o.Within), flagvalue.Short(o.For))
+	row := ""
+	if o.InARow {
+		row = " in a row"
+	}
+	return fmt.Sprintf("after %d refusals%s within %s, for %s",
+		o.Refusals, row, flagvalue.Short(o.Within), flagvalue.Short(o.For))
 }
 
 // ruleInWords is what a rule matches, in the words of weir config explain.

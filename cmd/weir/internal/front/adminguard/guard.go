@@ -171,7 +171,7 @@ func (g *Guard) who(w http.ResponseWriter, r *http.Request, from netip.Addr) (st
 			"%s needs a client certificate of the authorities of --admin-client-ca", r.URL.Path)
 	case !g.o.Local:
 		return "", closed(r)
-	case !isLocalHost(r.Host):
+	case !IsLocalHost(r.Host):
 		// A page whose name leads to this machine is of the same origin to its browser.
 		return "", problem.Of(http.StatusForbidden, "Host", problem.Excerpt(r.Host), "must be an address or localhost")
 	}
@@ -287,9 +287,9 @@ func group(a netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
-// isLocalHost tells whether a host is an address or localhost, with or without port. An address with a zone is none: behind the
+// IsLocalHost reports whether a host is an address or localhost, with or without port. An address with a zone is none: behind the
 // percent sign could be any name.
-func isLocalHost(host string) bool {
+func IsLocalHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {

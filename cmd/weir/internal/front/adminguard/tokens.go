@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"io"
-	"os"
 	"strings"
+
+	"github.com/weirhq/weir/internal/regularfile"
 )
 
 // The length of a token, of the name of one, and of their file.
@@ -78,17 +78,9 @@ func ReadTokens(path string) ([]Token, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the file is the choice of the operator
+	text, err := regularfile.Read(path, longestFile)
 	if err != nil {
 		return nil, fmt.Errorf("weir: token: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, longestFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("weir: token: %w", err)
-	}
-	if len(text) > longestFile {
-		return nil, fmt.Errorf("weir: token: %s is longer than %d bytes", path, longestFile)
 	}
 	return text, nil
 }

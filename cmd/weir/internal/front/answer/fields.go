@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
@@ -24,15 +23,10 @@ type Fields struct {
 // mostTold is how many combinations of policies are kept prepared. Tiers and limits of single keys make new ones.
 const mostTold = 1024
 
-// Tell sets the fields about v, the verdict on r, in h, with the ID of a refusal that has one. It answers the seconds of
-// Retry-After, 0 if there is none. Without a limit nothing is told, nor of a limit that was not asked because another one had
-// refused. A policy that holds more than once, with several keys, is told once: as the one that binds, or else the first.
-func (f *Fields) Tell(h http.Header, r *policy.Request, v *policy.Verdict) (seconds int64) {
-	return f.TellAll(h, []*policy.Request{r}, v)
-}
-
-// TellAll is Tell for a verdict on several requests: see [policy.Engine.TakeAll].
-func (f *Fields) TellAll(h http.Header, requests []*policy.Request, v *policy.Verdict) (seconds int64) {
+// Tell sets the fields about v in h, with the ID of a refusal that has one. It returns the seconds of Retry-After, 0 if there is
+// none. Without a limit nothing is told, nor of a limit that was not asked because another one had refused. A policy that applies
+// more than once, with several keys, is told once: as the one that binds, or else the first.
+func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	tellRefusal(h, v.RefusalID)
 	if len(v.Parts) == 0 {
 		return 0
@@ -43,7 +37,7 @@ func (f *Fields) TellAll(h http.Header, requests []*policy.Request, v *policy.Ve
 		states [4]httplimit.State
 	)
 	order := parts(few[:0], v)
-	prepared := f.prepare(space[:0], order, requests, v)
+	prepared := f.prepare(space[:0], order, v)
 	if prepared == nil {
 		return 0
 	}
@@ -84,11 +78,11 @@ next:
 }
 
 // prepare answers the policies of a verdict, nil if they cannot be told.
-func (f *Fields) prepare(key []byte, order []int, requests []*policy.Request, v *policy.Verdict) *httplimit.Policies {
+func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *httplimit.Policies {
 	var few [4]httplimit.Policy
 	all := few[:0]
 	for _, i := range order {
-		p := told(&v.Parts[i], requests[v.Parts[i].Request])
+		p := told(&v.Parts[i])
 		all = append(all, p)
 		key = append(key, p.Name...)
 		key = append(key, 0) // is in no name
@@ -116,49 +110,13 @@ func (f *Fields) prepare(key []byte, order []int, requests []*policy.Request, v 
 	return prepared
 }
 
-// told is a part as clients are told of it: the limit that was in force for its key.
-func told(p *policy.Part, r *policy.Request) httplimit.Policy {
-	limit := InForce(p, r)
+// told is a part as clients are told of it: the limit that was applied to its key.
+func told(p *policy.Part) httplimit.Policy {
+	limit := p.Applied()
 	answer := httplimit.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
-	switch {
-	case limit.Algorithm == weir.AlgorithmConcurrency:
+	if limit.Algorithm == weir.AlgorithmConcurrency {
 		answer.Unit = httplimit.ConcurrentRequests
-	case limit.Rate.Permits <= 0: // a window of the calendar, whose length changes
-	case limit.Algorithm == weir.AlgorithmTokenBucket:
-		answer.Window = fillTime(p.Decision.Limit, limit.Rate)
-	default:
-		answer.Window = limit.Rate.Period
 	}
+	_, answer.Window = limit.Quota()
 	return answer
-}
-
-// fillTime is how long it takes until so many permits are back.
-func fillTime(permits int64, r weir.Rate) time.Duration {
-	const longest = 3660 * 24 * float64(time.Hour)
-	// A window is told in whole seconds, so what a float64 loses does not matter.
-	return time.Duration(min(float64(permits)*float64(r.Period)/float64(r.Permits), longest))
-}
-
-// InForce is the limit that p, a part of the verdict on r, was held to: the one that r brought, that of its key, that of its
-// tier, or that of the policy.
-func InForce(p *policy.Part, r *policy.Request) weir.Limit {
-	if p.Policy.LimitBy != nil {
-		if l, ok, err := p.Policy.LimitBy.Limit(r); ok && err == nil {
-			return l
-		}
-	}
-	limits := p.Policy.Limits
-	if own, ok := p.Policy.Keys[string(p.Key)]; ok {
-		limits = own
-	} else if p.Policy.TierBy != nil {
-		if tier, err := p.Policy.TierBy.AppendTo(nil, r); err == nil {
-			if of, ok := p.Policy.Tiers[string(tier)]; ok {
-				limits = of
-			}
-		}
-	}
-	if p.Limit < 0 || p.Limit >= len(limits) {
-		return weir.Limit{}
-	}
-	return limits[p.Limit].Limit
 }

@@ -1,7 +1,9 @@
 package answer_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/store"
 )
 
 func limitsOf(limits ...weir.Limit) []policy.Limit {
@@ -20,34 +23,122 @@ func limitsOf(limits ...weir.Limit) []policy.Limit {
 	return all
 }
 
-// TestFieldsTellTheLimitInForce: tiers and keys have limits of their own.
-func TestFieldsTellTheLimitInForce(t *testing.T) {
-	plan := policy.HeaderText("X-Plan")
-	p := &policy.Policy{
-		Name: "p", Limits: limitsOf(weir.Limit{Rate: weir.PerSecond(10), Burst: 20}), TierBy: plan,
-		Tiers: map[string][]policy.Limit{"gold": limitsOf(weir.Limit{Rate: weir.PerSecond(20), Burst: 20})},
-		Keys:  map[string][]policy.Limit{"acme": limitsOf(weir.Limit{Rate: weir.PerSecond(1), Burst: 20})},
+// TestToldLimitIsTheOneApplied: an HTTP gate and all other fronts tell the limit that the engine applied to the key, with its window:
+// that of the policy, a tier, a key, an override, or what the request has brought.
+func TestToldLimitIsTheOneApplied(t *testing.T) {
+	vienna, err := time.LoadLocation("Europe/Vienna")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var fields answer.Fields
-	for _, c := range []struct {
-		plan, key, want string
-		limit           int64
+	calendar := func(u weir.CalendarUnit, zone *time.Location) weir.Limit {
+		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 20, Calendar: weir.Calendar{Unit: u, Zone: zone}}
+	}
+	usual := weir.Limit{Rate: weir.PerSecond(10), Burst: 20}
+	for name, c := range map[string]struct {
+		limit, tier, key, override, brought weir.Limit
+		want                                string
 	}{
-		{"", "other", `"p";q=20;w=2`, 20},
-		{"gold", "other", `"p";q=20;w=1`, 20},
-		{"silver", "other", `"p";q=20;w=2`, 20},
-		{"gold", "acme", `"p";q=20;w=20`, 20},
-		{"", "overridden", `"p";q=40;w=4`, 40},
+		"policy":                  {limit: usual, want: `q=20;w=2`},
+		"another burst":           {limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 25}, want: `q=25;w=3`},
+		"override, same burst":    {limit: usual, override: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
+		"override, another burst": {limit: usual, override: weir.Limit{Rate: weir.PerMinute(40), Burst: 40}, want: `q=40;w=60`},
+		"tier, same burst":        {limit: usual, tier: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
+		"tier, another burst":     {limit: usual, tier: weir.Limit{Rate: weir.PerHour(50), Burst: 50}, want: `q=50;w=3600`},
+		"key":                     {limit: usual, tier: weir.Limit{Rate: weir.PerHour(50)}, key: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
+		"override of a key":       {limit: usual, key: weir.Limit{Rate: weir.PerMinute(20)}, override: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
+		"brought":                 {limit: usual, brought: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
+		"override of brought":     {limit: usual, brought: weir.Limit{Rate: weir.PerHour(20)}, override: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
+		"fixed window":            {limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(20)}, want: `q=20;w=3600`},
+		"sliding window":          {limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(20)}, want: `q=20;w=60`},
+		"sliding counter, tier": {
+			limit: weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(20)},
+			tier:  weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(20)}, want: `q=20;w=3600`,
+		},
+		"concurrency":   {limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20}, want: `q=20;qu="concurrent-requests"`},
+		"day":           {limit: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`},
+		"week":          {limit: calendar(weir.CalendarWeek, time.UTC), want: `q=20;w=604800`},
+		"day in a zone": {limit: calendar(weir.CalendarDay, vienna), want: `q=20`},
+		"month":         {limit: calendar(weir.CalendarMonth, nil), want: `q=20`},
+		"month in a zone": {
+			limit: calendar(weir.CalendarMonth, vienna), want: `q=20`,
+		},
+		"override of a month": {
+			limit: calendar(weir.CalendarMonth, nil), override: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`,
+		},
+		"slow": {limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5}, want: `q=5;w=1581120000`},
 	} {
-		h := http.Header{}
-		fields.Tell(h, &policy.Request{Header: http.Header{"X-Plan": {c.plan}}}, &policy.Verdict{
-			Allowed: true, Parts: []policy.Part{{Policy: p, Key: []byte(c.key), Decision: weir.Decision{
-				Allowed: true, Limit: c.limit, Remaining: 7, Policy: "p",
-			}}},
-		})
-		if got := h.Get("Ratelimit-Policy"); got != c.want {
-			t.Errorf("%+v: %s", c, got)
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", shared ", shared), func(t *testing.T) {
+				p := policy.Policy{Name: "p", Key: policy.HeaderText("X-Key"), Limits: limitsOf(c.limit)}
+				if c.tier != (weir.Limit{}) {
+					p.TierBy, p.Tiers = policy.HeaderText("X-Plan"), map[string][]policy.Limit{"gold": limitsOf(c.tier)}
+				}
+				if c.key != (weir.Limit{}) {
+					p.Keys = map[string][]policy.Limit{"k": limitsOf(c.key)}
+				}
+				if c.brought != (weir.Limit{}) {
+					p.LimitBy = brings{c.brought}
+				}
+				o := policy.EngineOptions{}
+				if shared {
+					memory, err := store.NewMemory(store.MemoryOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = memory.Close() })
+					p.Consistency, o.Store = policy.ConsistencyCoherent, memory
+				}
+				e, err := policy.NewEngine(&policy.Set{
+					Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "p"}}}},
+				}, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = e.Close() })
+				if c.override != (weir.Limit{}) {
+					if err := e.Override(&policy.Override{Policy: "p", Key: "k", Limits: limitsOf(c.override), For: time.Hour}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for front, told := range toldBy(t, e) {
+					if got, want := told(http.Header{"X-Plan": {"gold"}, "X-Key": {"k"}}), `"p";`+c.want; got != want {
+						t.Errorf("%s: %s, want %s", front, got, want)
+					}
+				}
+			})
 		}
+	}
+}
+
+type brings struct{ limit weir.Limit }
+
+func (b brings) Limit(*policy.Request) (weir.Limit, bool, error) { return b.limit, true, nil }
+func (brings) String() string                                    { return "brings" }
+
+// toldBy are the fronts, each of which answers a request with a header and returns its RateLimit-Policy.
+func toldBy(t *testing.T, e *policy.Engine) map[string]func(http.Header) string {
+	t.Helper()
+	g, err := httplimit.NewGate(httplimit.GateOptions{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := g.Handler(http.NotFoundHandler())
+	var fields answer.Fields
+	return map[string]func(http.Header) string{
+		"gate": func(header http.Header) string {
+			r, w := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
+			r.Header = header
+			h.ServeHTTP(w, r)
+			return w.Header().Get("Ratelimit-Policy")
+		},
+		"fields": func(header http.Header) string {
+			var v policy.Verdict
+			e.Take(&policy.Request{Header: header, Context: t.Context()}, &v)
+			v.Release()
+			told := http.Header{}
+			fields.Tell(told, &v)
+			return told.Get("Ratelimit-Policy")
+		},
 	}
 }
 
@@ -55,13 +146,13 @@ func TestFieldsOfOtherAlgorithms(t *testing.T) {
 	for want, l := range map[string]weir.Limit{
 		`"p";q=5;w=3600`:                   {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(5)},
 		`"p";q=5;qu="concurrent-requests"`: {Algorithm: weir.AlgorithmConcurrency, Burst: 5},
-		`"p";q=5;w=316224000`:              {Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5},
+		`"p";q=5;w=1581120000`:             {Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5},
 	} {
 		var (
 			fields answer.Fields
 			h      = http.Header{}
 		)
-		fields.Tell(h, &policy.Request{}, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
+		fields.Tell(h, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
 			Policy:   &policy.Policy{Name: "p", Limits: limitsOf(l)},
 			Decision: weir.Decision{Allowed: true, Limit: 5, Policy: "p"},
 		}}})
@@ -77,7 +168,7 @@ func TestFieldsOfManyLimits(t *testing.T) {
 	p := &policy.Policy{Name: "p", Limits: limitsOf(weir.Limit{Rate: weir.PerSecond(1)})}
 	for limit := range int64(5000) {
 		h := http.Header{}
-		fields.Tell(h, &policy.Request{}, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
+		fields.Tell(h, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
 			Policy: p, Decision: weir.Decision{Allowed: true, Limit: limit + 1, Policy: "p"},
 		}}})
 		if h.Get("Ratelimit-Policy") == "" {
@@ -96,7 +187,7 @@ func TestFieldsLeaveOutWhatWasNotAsked(t *testing.T) {
 	}
 	var fields answer.Fields
 	h := http.Header{}
-	fields.Tell(h, &policy.Request{}, &policy.Verdict{
+	fields.Tell(h, &policy.Verdict{
 		Binding: 1, Parts: []policy.Part{part("a", true, true), part("b", false, false), part("c", false, true), part("d", true, false)},
 	})
 	if got, want := h.Get("Ratelimit-Policy"), `"b";q=5;w=1, "c";q=5;w=1, "d";q=5;w=1`; got != want {

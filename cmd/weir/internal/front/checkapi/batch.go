@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -88,7 +87,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 // of makes q what a check asks.
 func (a *asking) of(ctx context.Context, q *policy.Request) {
 	if a.described == nil {
-		live.CheckRequest(ctx, q, a.policy, a.key, a.cost)
+		*q = policy.Request{Named: &a.Named, Context: ctx}
 		return
 	}
 	*q = a.described.Request
@@ -100,7 +99,7 @@ func (a *asking) probes() bool {
 	if a.described != nil {
 		return a.described.probe
 	}
-	return a.cost == 0
+	return a.Cost == 0
 }
 
 // appendTo appends what a check was answered, which is one of the requests of a verdict.
@@ -108,7 +107,7 @@ func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
 	if a.described != nil {
 		b = appendVerdict(b, v, request)
 	} else {
-		b = appendChecked(b, v, request, a.policy)
+		b = appendChecked(b, v, request, a.Policy)
 	}
 	return append(b, '}')
 }
@@ -147,6 +146,11 @@ func (h *Handler) together(
 	}
 	v := &m.verdict
 	defer v.Release()
+	for i := range checks {
+		if v.Unknown(i) { // it was removed meanwhile
+			return false, d, unknownPolicy(checks[i].Policy, h.policyNames())
+		}
+	}
 	d = v.Decision()
 	if !v.Allowed && d.Reason == weir.ReasonInvalid {
 		return false, d, problemOf(http.StatusBadRequest, &fault{
@@ -155,29 +159,16 @@ func (h *Handler) together(
 		})
 	}
 	for i := range checks {
-		if h.lost(&checks[i], v, i) {
-			return false, d, unknownPolicy(checks[i].policy, h.policyNames())
-		}
 		if i > 0 {
 			m.answer = append(m.answer, ',')
 		}
 		m.answer = checks[i].appendTo(m.answer, v, i)
 	}
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		m.tellOf(v.Parts[v.Binding].Request)
-		h.fields.TellAll(w.Header(), m.pointers, &m.told)
+	if p, ok := v.BindingPart(); ok {
+		m.tellOf(p.Request)
+		h.fields.Tell(w.Header(), &m.told)
 	}
 	return v.Allowed, d, nil
-}
-
-// lost tells whether the policy that a check names was removed after the batch was read, so that no limit has decided on it. What
-// other checks have taken stays taken, as after any answer that is lost.
-func (h *Handler) lost(a *asking, v *policy.Verdict, request int) bool {
-	if a.described != nil {
-		return false
-	}
-	_, limited := v.Answer(request)
-	return !limited && !h.limits.Knew(v, string(a.policy))
 }
 
 // tellOf makes told the verdict on one of the requests.
@@ -220,9 +211,8 @@ func (h *Handler) oneByOne(
 		} else {
 			engine.Take(q, v)
 		}
-		if h.lost(a, v, 0) {
-			v.Release()
-			return false, binding, unknownPolicy(a.policy, h.policyNames())
+		if v.Unknown(0) { // it was removed meanwhile; what the checks before it have taken stays taken
+			return false, binding, unknownPolicy(a.Policy, h.policyNames())
 		}
 		if i > 0 {
 			m.answer = append(m.answer, ',')
@@ -237,7 +227,7 @@ func (h *Handler) oneByOne(
 		v.Release()
 	}
 	if told {
-		h.fields.Tell(w.Header(), &m.requests[1], &m.told)
+		h.fields.Tell(w.Header(), &m.told)
 	}
 	return allowed, binding, nil
 }

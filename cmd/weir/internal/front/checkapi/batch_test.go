@@ -196,7 +196,7 @@ func TestBatchLimits(t *testing.T) {
 		`{"checks":[{"key":""}]}`:                                      `checks[0].key "": must be a string of 1 to 1024 bytes`,
 		`{"checks":[{"key":"a","wait":1}]}`:                            `field "wait": in checks[0]; must be policy, key and cost, or request`,
 		`{"checks":[{"request":{"pth":"/"}}]}`:                         `field "pth": in checks[0].request; must be protocol, method`,
-		`{"checks":[{"request":{"path":"x"}}]}`:                        `checks[0].request.path "x": must begin with a slash`,
+		`{"checks":[{"request":{"path":"x"}}]}`:                        `checks[0].request.path "x": must be the target of a request`,
 		`{"checks":[{"request":7}]}`:                                   "checks[0].request 7: must be an object that describes a request",
 		`{"checks":[{"request":{},"key":"a"}]}`:                        "checks[0].request: stands beside policy, key, cost or wait; must be there in their place",
 		`{"checks":[{"request":{"wait":1}}]}`:                          "checks[0].request.wait: must be 0 or not there, as nobody waits in a batch",

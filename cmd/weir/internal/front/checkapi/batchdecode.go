@@ -77,7 +77,7 @@ func (s *scanner) checks() (all []asking, err error) {
 		if s.next() != '{' {
 			return nil, &fault{field: checkName(len(all)), value: s.excerpt(), accepted: acceptedCheck}
 		}
-		a := asking{request: request{cost: 1}}
+		a := asking{request: newRequest(1)}
 		if err := s.asking(&a, itemDialect); err != nil {
 			return nil, within(checkName(len(all)), err)
 		}

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
 // exchange is the memory of one decision.
 type exchange struct {
 	request policy.Request
-	named   live.Check
+	named   policy.Named // of request
 	verdict policy.Verdict
 	space   [512]byte // of the body of the request, and then of the response
 }
@@ -30,7 +29,7 @@ func begin() *exchange {
 // end keeps the memory for another decision.
 func (x *exchange) end() {
 	x.request = policy.Request{}
-	x.named.Forget()
+	x.named = policy.Named{}
 	exchanges.Put(x)
 }
 
@@ -54,20 +53,20 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if p := h.named(&ask); p != nil {
 		return p
 	}
-	x.named.Ask(r.Context(), ask.policy, ask.key, ask.cost)
-	gone := h.decideOn(w, r, &x.named.Request, &x.verdict, way{probe: ask.cost == 0, wait: ask.wait})
+	x.named = ask.Named
+	x.request = policy.Request{Named: &x.named, Context: r.Context()}
+	gone := h.decideOn(w, r, &x.request, &x.verdict, way{probe: ask.Cost == 0, wait: ask.wait})
 	defer x.verdict.Release()
 	if gone {
 		return nil
 	}
-	// It was removed meanwhile, and nothing was decided.
-	if x.verdict.Binding < 0 && !h.limits.Knew(&x.verdict, string(ask.policy)) {
-		return unknownPolicy(ask.policy, h.policyNames())
+	if x.verdict.Unknown(0) { // it was removed meanwhile
+		return unknownPolicy(ask.Policy, h.policyNames())
 	}
 	// What was asked may still stand in space.
 	var few [64]byte
-	name := append(few[:0], ask.policy...)
-	h.tell(w, &x.named.Request, &x.verdict)
+	name := append(few[:0], ask.Policy...)
+	h.tell(w, &x.verdict)
 	// If the client is gone, nobody is there to be told.
 	_, _ = w.Write(append(appendChecked(x.space[:0], &x.verdict, 0, name), "}\n"...))
 	return nil
@@ -75,14 +74,14 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 
 // named checks what a check names, and fills in what it does not.
 func (h *Handler) named(a *request) *problem {
-	if a.policy == nil {
-		a.policy = []byte(defaultPolicy)
+	if a.Policy == nil {
+		a.Policy = []byte(defaultPolicy)
 	}
-	if len(a.key) == 0 && !h.limits.MayLackKey(string(a.policy)) {
+	if len(a.Key) == 0 && !h.limits.MayLackKey(string(a.Policy)) {
 		return badBody(noKey())
 	}
-	if !h.limits.Has(string(a.policy)) {
-		return unknownPolicy(a.policy, h.policyNames())
+	if !h.limits.Has(string(a.Policy)) {
+		return unknownPolicy(a.Policy, h.policyNames())
 	}
 	return nil
 }
@@ -111,10 +110,10 @@ func (h *Handler) decideOn(w http.ResponseWriter, r *http.Request, q *policy.Req
 }
 
 // tell sets the header fields about a verdict, and the status.
-func (h *Handler) tell(w http.ResponseWriter, q *policy.Request, v *policy.Verdict) {
+func (h *Handler) tell(w http.ResponseWriter, v *policy.Verdict) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	h.fields.Tell(header, q, v)
+	h.fields.Tell(header, v)
 	if !v.Allowed {
 		w.WriteHeader(refusal(v.Decision()))
 	}

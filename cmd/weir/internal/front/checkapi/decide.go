@@ -20,7 +20,7 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	if gone {
 		return nil
 	}
-	h.tell(w, &x.request, &x.verdict)
+	h.tell(w, &x.verdict)
 	// If the client is gone, nobody is there to be told.
 	_, _ = w.Write(append(appendVerdict(x.space[:0], &x.verdict, 0), "}\n"...))
 	return nil

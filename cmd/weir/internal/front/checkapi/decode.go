@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/policy"
 )
 
 const (
@@ -37,11 +38,12 @@ const (
 
 // request is what a body asks. The slices point into the body.
 type request struct {
-	policy []byte // nil if it is not given
-	key    []byte
-	cost   int64
-	wait   time.Duration
+	policy.Named // whose Policy is nil if it is not given
+
+	wait time.Duration
 }
+
+func newRequest(cost int64) request { return request{Named: policy.Named{Cost: cost}} }
 
 // asking is a request with what can stand beside it. The slices point into the body.
 type asking struct {
@@ -118,7 +120,7 @@ func noKey() error { return &fault{field: keyName, value: `""`, accepted: accept
 // overwrites body where strings are escaped. It is strict: names are compared exactly, none may occur twice, and what is not
 // known is an error, as it is probably a field that was misspelt.
 func decode(body []byte) (request, error) {
-	a := asking{request: request{cost: 1}}
+	a := asking{request: newRequest(1)}
 	s := scanner{text: body}
 	if err := s.asking(&a, checkDialect); err != nil {
 		return request{}, err
@@ -143,11 +145,11 @@ func (s *scanner) asking(a *asking, d dialect) error {
 		return nil
 	case seen&keyField == 0:
 		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
-	case len(a.key) > maxKey:
+	case len(a.Key) > maxKey:
 		return &fault{
-			field: keyName, value: excerpt(a.key), wrong: fmt.Sprintf("has %d bytes", len(a.key)), accepted: acceptedKey,
+			field: keyName, value: excerpt(a.Key), wrong: fmt.Sprintf("has %d bytes", len(a.Key)), accepted: acceptedKey,
 		}
-	case a.cost == 0 && a.wait > 0:
+	case a.Cost == 0 && a.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
 	}
 	return nil
@@ -228,11 +230,11 @@ func (s *scanner) member(a *asking, d dialect) (field int, err error) {
 	field = fieldOf(name) & d.fields
 	switch field {
 	case policyField:
-		a.policy, err = s.stringField(policyName, acceptedPolicy)
+		a.Policy, err = s.stringField(policyName, acceptedPolicy)
 	case keyField:
-		a.key, err = s.stringField(keyName, acceptedKey)
+		a.Key, err = s.stringField(keyName, acceptedKey)
 	case costField:
-		a.cost, err = s.cost()
+		a.Cost, err = s.cost()
 	case waitField:
 		a.wait, err = s.wait()
 	case requestField:

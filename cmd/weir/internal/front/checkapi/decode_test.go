@@ -12,27 +12,29 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weirhq/weir/policy"
 )
 
 func TestDecode(t *testing.T) {
 	for body, want := range map[string]request{
-		`{"key":"alice"}`: {nil, []byte("alice"), 1, 0},
-		` { "cost" : 0 , "key" : "a" } ` + "\r\n\t":        {nil, []byte("a"), 0, 0},
-		`{"policy":"p","key":"a","cost":1000000000000000}`: {[]byte("p"), []byte("a"), 1e15, 0},
-		`{"policy":"","key":"é🐟"}`:                         {[]byte(""), []byte("é🐟"), 1, 0},
-		`{"key":"\"\\\/\b\f\n\r\t\u00e9\ud83d\udc1F"}`:     {nil, []byte("\"\\/\b\f\n\r\té🐟"), 1, 0},
-		`{"\u006bey":"\u0000"}`:                            {nil, []byte("\x00"), 1, 0},
-		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {nil, bytes.Repeat([]byte("k"), 1024), 1, 0},
-		`{"key":""}`:                               {nil, nil, 1, 0}, // the policy decides
-		`{"key":"a","wait":2.5}`:                   {nil, []byte("a"), 1, 2500 * time.Millisecond},
-		`{"wait":86400,"key":"a"}`:                 {nil, []byte("a"), 1, 24 * time.Hour},
-		`{"wait":0.0000000019,"key":"a","cost":2}`: {nil, []byte("a"), 2, time.Nanosecond},
-		`{"key":"a","cost":0,"wait":0.0}`:          {nil, []byte("a"), 0, 0},
+		`{"key":"alice"}`: {policy.Named{Key: []byte("alice"), Cost: 1}, 0},
+		` { "cost" : 0 , "key" : "a" } ` + "\r\n\t":        {policy.Named{Key: []byte("a"), Cost: 0}, 0},
+		`{"policy":"p","key":"a","cost":1000000000000000}`: {policy.Named{Policy: []byte("p"), Key: []byte("a"), Cost: 1e15}, 0},
+		`{"policy":"","key":"é🐟"}`:                         {policy.Named{Policy: []byte(""), Key: []byte("é🐟"), Cost: 1}, 0},
+		`{"key":"\"\\\/\b\f\n\r\t\u00e9\ud83d\udc1F"}`:     {policy.Named{Key: []byte("\"\\/\b\f\n\r\té🐟"), Cost: 1}, 0},
+		`{"\u006bey":"\u0000"}`:                            {policy.Named{Key: []byte("\x00"), Cost: 1}, 0},
+		`{"key":"` + strings.Repeat("k", 1024) + `"}`:      {policy.Named{Key: bytes.Repeat([]byte("k"), 1024), Cost: 1}, 0},
+		`{"key":""}`:                               {policy.Named{Cost: 1}, 0}, // the policy decides
+		`{"key":"a","wait":2.5}`:                   {policy.Named{Key: []byte("a"), Cost: 1}, 2500 * time.Millisecond},
+		`{"wait":86400,"key":"a"}`:                 {policy.Named{Key: []byte("a"), Cost: 1}, 24 * time.Hour},
+		`{"wait":0.0000000019,"key":"a","cost":2}`: {policy.Named{Key: []byte("a"), Cost: 2}, time.Nanosecond},
+		`{"key":"a","cost":0,"wait":0.0}`:          {policy.Named{Key: []byte("a"), Cost: 0}, 0},
 	} {
 		got, err := decode([]byte(body))
-		if err != nil || !bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) ||
-			(got.policy == nil) != (want.policy == nil) || got.cost != want.cost || got.wait != want.wait {
-			t.Errorf("%s: %q %q %d %v, %v", body, got.policy, got.key, got.cost, got.wait, err)
+		if err != nil || !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Policy, want.Policy) ||
+			(got.Policy == nil) != (want.Policy == nil) || got.Cost != want.Cost || got.wait != want.wait {
+			t.Errorf("%s: %q %q %d %v, %v", body, got.Policy, got.Key, got.Cost, got.wait, err)
 		}
 	}
 }
@@ -113,7 +115,7 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
 		return request{}, false, true
 	}
-	r.cost = 1
+	r.Cost = 1
 	seen := map[string]bool{}
 	for decoder.More() {
 		name, err := decoder.Token()
@@ -132,11 +134,11 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 		number, isNumber := value.(json.Number)
 		switch {
 		case name == "key" && isString:
-			r.key = []byte(text)
+			r.Key = []byte(text)
 		case name == "policy" && isString:
-			r.policy = []byte(text)
+			r.Policy = []byte(text)
 		case name == "cost" && isNumber && wholeNumber.MatchString(number.String()):
-			if r.cost, err = strconv.ParseInt(number.String(), 10, 64); err != nil || r.cost > 1e15 {
+			if r.Cost, err = strconv.ParseInt(number.String(), 10, 64); err != nil || r.Cost > 1e15 {
 				return request{}, false, true
 			}
 		case name == "wait" && isNumber && seconds.MatchString(number.String()):
@@ -153,7 +155,7 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 	}
 	_, err := decoder.Token()
 	_, after := decoder.Token()
-	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && len(r.key) <= 1024 && (r.cost > 0 || r.wait == 0), true
+	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && len(r.Key) <= 1024 && (r.Cost > 0 || r.wait == 0), true
 }
 
 // FuzzDecode: the decoder accepts what encoding/json accepts, apart from what it is strict about, and reads the same.
@@ -178,8 +180,8 @@ func FuzzDecode(f *testing.F) {
 		if (err == nil) != ok {
 			t.Fatalf("%q: %v, but encoding/json says %v", body, err, ok)
 		}
-		if ok && (!bytes.Equal(got.key, want.key) || !bytes.Equal(got.policy, want.policy) || got.cost != want.cost || got.wait != want.wait) {
-			t.Fatalf("%q: %q %q %d %v, want %q %q %d %v", body, got.policy, got.key, got.cost, got.wait, want.policy, want.key, want.cost, want.wait)
+		if ok && (!bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Policy, want.Policy) || got.Cost != want.Cost || got.wait != want.wait) {
+			t.Fatalf("%q: %q %q %d %v, want %q %q %d %v", body, got.Policy, got.Key, got.Cost, got.wait, want.Policy, want.Key, want.Cost, want.wait)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/requestline"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -16,20 +17,24 @@ const (
 	acceptedHeaders    = "must be an object of strings, or of arrays of strings"
 	acceptedAttributes = "must be an object of strings"
 	acceptedClient     = "must be an address such as 192.0.2.1 or 2001:db8::1"
-	acceptedPath       = "must begin with a slash, without the query"
+	acceptedPath       = "must be the target of a request: " + requestline.AcceptedTarget
+	acceptedQuery      = "must be left out where path has a query"
+	acceptedHost       = "must be that of the URL in path, or be left out"
 	acceptedRequest    = "must be an object that describes a request as that of /v1/decide does"
 	acceptedDescribed  = "must be protocol, method, host, path, query, route, headers, client, attributes, cost or wait"
 
-	pathName, clientName, headersName, attributesName = "path", "client", "headers", "attributes"
+	pathName, queryName, hostName           = "path", "query", "host"
+	clientName, headersName, attributesName = "client", "headers", "attributes"
 )
 
 // described is a request that a body describes.
 type described struct {
 	policy.Request
 
-	seen  map[string]bool
-	probe bool // the cost is 0
-	wait  time.Duration
+	seen   map[string]bool
+	target requestline.Target
+	probe  bool // the cost is 0
+	wait   time.Duration
 }
 
 // decodeDescribed reads the object that describes a request. It is as strict as decode, and overwrites body where strings are
@@ -67,8 +72,21 @@ func (d *described) object(s *scanner) error {
 		return err
 	case d.probe && d.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
-	case d.Protocol == "":
+	case d.seen[queryName] && d.target.HasQuery:
+		return &fault{field: queryName, value: excerpt([]byte(d.Query)), accepted: acceptedQuery}
+	case d.seen[hostName] && d.target.Host != "" && !strings.EqualFold(d.Host, d.target.Host):
+		return &fault{field: hostName, value: excerpt([]byte(d.Host)), accepted: acceptedHost}
+	}
+	if d.Protocol == "" {
 		d.Protocol = "http"
+	}
+	if query := d.Query; d.seen[pathName] {
+		if d.target.Set(&d.Request); !d.target.HasQuery {
+			d.Query = query
+		}
+	}
+	if d.target.Host != "" {
+		d.Host = d.target.Host
 	}
 	return nil
 }
@@ -107,16 +125,14 @@ func (d *described) member(s *scanner, name string) (err error) {
 		d.Protocol, err = s.textField(name)
 	case "method":
 		d.Method, err = s.textField(name)
-	case "host":
+	case hostName:
 		d.Host, err = s.textField(name)
-	case "query":
+	case queryName:
 		d.Query, err = s.textField(name)
 	case "route":
 		d.Route, err = s.textField(name)
 	case pathName:
-		if d.Path, err = s.textField(name); err == nil && (d.Path == "" || d.Path[0] != '/') && d.Path != "*" {
-			return &fault{field: name, value: excerpt([]byte(d.Path)), accepted: acceptedPath}
-		}
+		return d.path(s)
 	case clientName:
 		return d.client(s)
 	case headersName:
@@ -132,6 +148,19 @@ func (d *described) member(s *scanner, name string) (err error) {
 		return &fault{field: unknownName, value: excerpt([]byte(name)), accepted: acceptedDescribed}
 	}
 	return err
+}
+
+// path reads the target of the request.
+func (d *described) path(s *scanner) error {
+	text, err := s.textField(pathName)
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if d.target, ok = requestline.ParseTarget(text); !ok {
+		return &fault{field: pathName, value: excerpt([]byte(text)), accepted: acceptedPath}
+	}
+	return nil
 }
 
 // client reads the address of the client.

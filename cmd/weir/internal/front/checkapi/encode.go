@@ -52,7 +52,7 @@ func answerOf(v *policy.Verdict, request int) (d weir.Decision, place int) {
 		d, own = v.Answer(request)
 		at = slices.IndexFunc(v.Parts, func(p policy.Part) bool { return p.Request == request && p.Decision == d })
 		if !own || at < 0 {
-			return (&policy.Verdict{Allowed: true, Binding: -1}).Decision(), -1
+			return d, -1
 		}
 	}
 	for i := range at {

@@ -29,6 +29,7 @@ const (
 	adjustmentsPath = "/v1/quota/adjustments"
 	openAPIPath     = "/openapi.json"
 	healthPath      = "/healthz"
+	readyPath       = "/readyz"
 	aboutPath       = "/"
 
 	defaultPolicy = "default"
@@ -52,20 +53,23 @@ type Options struct {
 	Extra func() map[string]any
 	// Document is what /openapi.json answers: that of [OpenAPI] with the pages of others. Default: nil, that of OpenAPI.
 	Document []byte
+	// Ready returns why the server cannot decide on all limits now, or nil. Default: nil, it always can.
+	Ready func() error
 	// Quotas keep the limits of durability cluster. Default: nil, nobody does.
 	Quotas Quotas
 }
 
 // Handler answers checks, and the few pages around them. It is safe for concurrent use.
 type Handler struct {
-	limits *live.Limits
-	holds  *holds.Holds
-	admin  *adminguard.Guard
-	at     string // of pages of admin
-	audit  *auditlog.Log
-	extra  func() map[string]any
-	quotas Quotas
-	fields answer.Fields
+	limits  *live.Limits
+	holds   *holds.Holds
+	admin   *adminguard.Guard
+	at      string // of pages of admin
+	audit   *auditlog.Log
+	extra   func() map[string]any
+	quotas  Quotas
+	isReady func() error
+	fields  answer.Fields
 	// document describes all of it.
 	document []byte
 
@@ -80,7 +84,7 @@ type Handler struct {
 func NewHandler(o Options) *Handler {
 	h := &Handler{
 		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, audit: o.Audit, extra: o.Extra, quotas: o.Quotas,
-		document: o.Document,
+		document: o.Document, isReady: o.Ready,
 	}
 	if h.document == nil {
 		h.document = openAPI
@@ -128,6 +132,7 @@ var pages = []page{
 	{adjustmentsPath, get, true, (*Handler).adjustments},
 	{openAPIPath, get, false, (*Handler).openAPI},
 	{healthPath, get, false, (*Handler).health},
+	{readyPath, get, false, (*Handler).ready},
 	{aboutPath, get, false, (*Handler).about},
 }
 

@@ -27,7 +27,7 @@ func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	clock := weir.NewManualClock(0)
 	one := func(name string, rate weir.Rate, burst int64, keys int) policy.Policy {
 		return policy.Policy{
-			Name: name, Key: live.KeyOfCheck(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.Limit{Rate: rate, Burst: burst}}},
+			Name: name, Key: policy.NamedKey(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.Limit{Rate: rate, Burst: burst}}},
 		}
 	}
 	return newFixed(t, clock, one("default", weir.PerSecond(10), 20, 1000), one("small", weir.PerSecond(1), 1, 1)), clock
@@ -266,6 +266,28 @@ func TestBodiesOfUnknownLength(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("%d, want %d: %s", w.Code, want, w.Body)
 		}
+	}
+}
+
+// TestReady: a server that does not take part in its cluster is up, and not ready; why is for operators.
+func TestReady(t *testing.T) {
+	var why error
+	front := checkapi.NewHandler(checkapi.Options{Ready: func() error { return why }})
+	for _, c := range []struct {
+		why           error
+		health, ready int
+	}{{nil, 200, 200}, {errors.New("the disk is full"), 200, 503}, {nil, 200, 200}} {
+		why = c.why
+		if r := send(front, "GET", "/healthz", "", ""); r.Code != c.health {
+			t.Errorf("/healthz: %d, want %d", r.Code, c.health)
+		}
+		if r := send(front, "GET", "/readyz", "", ""); r.Code != c.ready || strings.Contains(r.Body.String(), "disk") {
+			t.Errorf("/readyz: %d %s, want %d", r.Code, r.Body, c.ready)
+		}
+	}
+	front.Drain()
+	if r := send(front, "GET", "/readyz", "", ""); r.Code != 503 || r.Body.String() != "shutting down\n" {
+		t.Errorf("/readyz while shutting down: %d %s", r.Code, r.Body)
 	}
 }
 

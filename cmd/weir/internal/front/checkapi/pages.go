@@ -25,6 +25,18 @@ func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *problem {
 	return nil
 }
 
+// ready handles GET /readyz. Why it is not ready is for operators: in the log and the status.
+func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *problem {
+	if h.draining.Load() || h.isReady == nil || h.isReady() == nil {
+		return h.health(w, r)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, "not in the cluster\n")
+	return nil
+}
+
 // about answers GET /.
 func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -71,7 +83,7 @@ func (h *Handler) aboutPolicies(b *strings.Builder) {
 func Example(address string, set *policy.Set) string {
 	body, path := `{"key":"alice"}`, checkPath
 	switch {
-	case len(set.Rules) > len(set.Policies) || len(set.Policies) == 0: // each policy has a rule for its checks
+	case len(set.Rules) > 0 || len(set.Policies) == 0:
 		body, path = `{"method":"GET","path":"/","client":"192.0.2.1"}`, decidePath
 	case !slices.ContainsFunc(set.Policies, func(p policy.Policy) bool { return p.Name == defaultPolicy }):
 		name := strconv.Quote(set.Policies[0].Name) // as in JSON, as it is printable ASCII

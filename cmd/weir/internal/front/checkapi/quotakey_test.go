@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -45,7 +44,7 @@ func TestQuotasOfAnyKey(t *testing.T) {
 func TestStatusSpellsKeys(t *testing.T) {
 	hourly := func(n int64) []policy.Limit { return []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(n)}}} }
 	h := newFixed(t, weir.NewManualClock(0), policy.Policy{
-		Name: "api", Key: live.KeyOfCheck(), MaxKeys: 10, Limits: hourly(2), Candidate: hourly(1),
+		Name: "api", Key: policy.NamedKey(), MaxKeys: 10, Limits: hourly(2), Candidate: hourly(1),
 	})
 	for range 2 {
 		check(h, `{"policy":"api","key":"caf\\xe9"}`)

@@ -3,8 +3,10 @@ package checkapi
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 )
 
@@ -12,14 +14,14 @@ const acceptedReserved = "must be a whole number from 1 to 10^15: what is not kn
 
 // decodeReserve reads the object of a reservation. It is as strict as decode, and overwrites body where strings are escaped.
 func decodeReserve(body []byte) (a asking, err error) {
-	a = asking{request: request{cost: 1}, expires: holds.DefaultExpiry}
+	a = asking{request: newRequest(1), expires: holds.DefaultExpiry}
 	s := scanner{text: body}
 	if err = s.asking(&a, reserveDialect); err == nil {
 		err = s.end()
 	}
 	switch {
 	case err != nil:
-	case a.described == nil && a.cost == 0:
+	case a.described == nil && a.Cost == 0:
 		err = &fault{field: costName, value: "0", accepted: acceptedReserved}
 	case a.described != nil && a.described.probe:
 		err = &fault{field: requestName + "." + costName, value: "0", accepted: acceptedReserved}
@@ -55,12 +57,12 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 		h.holds.Drop(v)
 		return nil
 	}
-	if v.Binding < 0 && ask.described == nil && !h.limits.Knew(v, string(ask.policy)) { // it was removed meanwhile
+	if v.Unknown(0) { // it was removed meanwhile
 		h.holds.Drop(v)
-		return unknownPolicy(ask.policy, h.policyNames())
+		return unknownPolicy(ask.Policy, h.policyNames())
 	}
 	header := w.Header()
-	h.fields.Tell(header, &x.request, v)
+	h.fields.Tell(header, v)
 	answer := ask.appendTo(make([]byte, 0, 512), v, 0)
 	if !v.Allowed {
 		status := refusal(v.Decision())
@@ -71,7 +73,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 		return nil
 	}
 	expires := min(ask.expires, holds.Longest(v))
-	id, err := h.holds.Keep(v, expires)
+	id, err := h.holds.Keep(v, expires, callerOf(r))
 	if err != nil {
 		delete(header, "Ratelimit") // what they tell has been given back
 		delete(header, "Ratelimit-Policy")
@@ -87,6 +89,12 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
+// callerOf is the address of who asks, the zero Addr if it is not known.
+func callerOf(r *http.Request) netip.Addr {
+	caller, _ := clientip.Parse(r.RemoteAddr)
+	return caller
+}
+
 // keptProblem is why a reservation is not kept.
 func keptProblem(w http.ResponseWriter, err error) *problem {
 	w.Header().Set("Retry-After", "1")
@@ -95,7 +103,7 @@ func keptProblem(w http.ResponseWriter, err error) *problem {
 
 // commit answers POST /v1/commit, or the problem with it.
 func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *problem {
-	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.cost) })
+	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.Cost) })
 }
 
 // cancel answers POST /v1/cancel, or the problem with it.
@@ -133,7 +141,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, d dialect, sett
 
 // decodeSettlement reads what ends a reservation. The cost is -1 if it is not told.
 func decodeSettlement(body []byte, d dialect) (a asking, err error) {
-	a = asking{request: request{cost: -1}}
+	a = asking{request: newRequest(-1)}
 	s := scanner{text: body}
 	if err = s.asking(&a, d); err == nil {
 		err = s.end()

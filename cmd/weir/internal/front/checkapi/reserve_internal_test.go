@@ -43,8 +43,8 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		for i := range checks {
 			a := &checks[i]
-			if a.cost < 0 || a.cost > maxCost || len(a.key) > maxKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
-				a.described != nil && (a.key != nil || a.policy != nil || a.described.wait > 0) {
+			if a.Cost < 0 || a.Cost > maxCost || len(a.Key) > maxKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
+				a.described != nil && (a.Key != nil || a.Policy != nil || a.described.wait > 0) {
 				t.Fatalf("%q: %+v", body, a)
 			}
 		}
@@ -61,14 +61,14 @@ func FuzzDecodeReserve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := decodeReserve(bytes.Clone(body))
 		wantText(t, body, err)
-		if err == nil && (a.cost < 1 || a.cost > maxCost || len(a.key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
-			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.key != nil || a.described.probe)) {
+		if err == nil && (a.Cost < 1 || a.Cost > maxCost || len(a.Key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
+			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.Key != nil || a.described.probe)) {
 			t.Fatalf("%q: %+v", body, a)
 		}
 		for _, d := range []dialect{commitDialect, cancelDialect} {
 			a, err := decodeSettlement(bytes.Clone(body), d)
 			wantText(t, body, err)
-			if err == nil && (a.id == nil || a.cost < -1 || a.cost > maxCost || a.key != nil) {
+			if err == nil && (a.id == nil || a.Cost < -1 || a.Cost > maxCost || a.Key != nil) {
 				t.Fatalf("%q: %+v", body, a)
 			}
 		}

@@ -2,6 +2,7 @@ package checkapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -34,8 +35,8 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request
 	if how.reserve {
 		decide = engine.WaitReserve
 	}
-	if err := decide(ctx, q, v); err == nil {
-		return false
+	if err := decide(ctx, q, v); err == nil || errors.Is(err, weir.ErrRefused) {
+		return false // the verdict says so
 	}
 	if r.Context().Err() != nil {
 		return true
@@ -47,8 +48,8 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request
 // closed makes a verdict that of a server which ends: another one can be asked at once.
 func closed(v *policy.Verdict) {
 	v.Allowed = false
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		d := &v.Parts[v.Binding].Decision
+	if p, ok := v.BindingPart(); ok {
+		d := &p.Decision
 		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/cmd/weir/internal/requestline"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -80,6 +80,7 @@ func (h *Handler) describeForwarded(p *policy.Request, r *http.Request) (err err
 // describeEnvoy reads the request that Envoy has made of the original one. Its path is the original one behind the prefix.
 func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) {
 	p.Method, p.Host, p.Query = r.Method, r.Host, r.URL.RawQuery
+	p.RawPath = strings.TrimPrefix(r.URL.RawPath, envoyPath)
 	if p.Path = strings.TrimPrefix(r.URL.Path, envoyPath); p.Path == "" {
 		p.Path = "/"
 	}
@@ -106,19 +107,11 @@ func target(p *policy.Request, r *http.Request, name string) error {
 	if err != nil {
 		return err
 	}
-	if text == "*" { // of OPTIONS
-		p.Path = text
-		return nil
+	target, ok := requestline.ParseTarget(text)
+	if !ok {
+		return fmt.Errorf("weir: %s %.80q: must be the target of a request: %s", name, text, requestline.AcceptedTarget)
 	}
-	u, err := url.ParseRequestURI(text)
-	// A fragment is in no target that a client may send. Some servers cut it off and others take it for a part of the path,
-	// so nobody knows what would be served.
-	if err != nil || u.Opaque != "" || strings.Contains(text, "#") {
-		return fmt.Errorf("weir: %s %.80q: must be the target of a request, such as /search?q=weir", name, text)
-	}
-	if p.Path, p.Query = u.Path, u.RawQuery; p.Path == "" {
-		p.Path = "/"
-	}
+	target.Set(p) // the proxy tells the host apart
 	return nil
 }
 

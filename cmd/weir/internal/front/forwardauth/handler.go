@@ -128,7 +128,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	header := w.Header()
 	header["Cache-Control"] = noStore
-	seconds := h.fields.Tell(header, &x.request, &x.verdict)
+	seconds := h.fields.Tell(header, &x.verdict)
 	if x.verdict.Allowed {
 		h.passed.Add(1)
 		header["Content-Length"] = zero

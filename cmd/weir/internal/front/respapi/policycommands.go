@@ -34,7 +34,8 @@ func newPolicyCommands(o Options) *policyCommands {
 
 // policyExchange is the memory of one decision.
 type policyExchange struct {
-	check   live.Check
+	request policy.Request
+	named   policy.Named // of request
 	verdict policy.Verdict
 }
 
@@ -93,6 +94,12 @@ func (p *policyCommands) commands() []command {
 	return all
 }
 
+// ask makes request one for permits of a key of a policy.
+func (x *policyExchange) ask(ctx context.Context, name, key []byte, cost int64) {
+	x.named = policy.Named{Policy: name, Key: key, Cost: cost}
+	x.request = policy.Request{Named: &x.named, Context: ctx}
+}
+
 func (p *policyCommands) exchange() *policyExchange {
 	x, _ := p.exchanges.Get().(*policyExchange)
 	return x
@@ -101,7 +108,7 @@ func (p *policyCommands) exchange() *policyExchange {
 // end settles a decision and keeps the memory for another one.
 func (p *policyCommands) end(x *policyExchange) {
 	x.verdict.Release()
-	x.check.Forget()
+	x.named, x.request = policy.Named{}, policy.Request{}
 	p.exchanges.Put(x)
 }
 
@@ -114,8 +121,8 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 	}
 	x := p.exchange()
 	defer p.end(x)
-	x.check.Ask(ctx, a.policy, a.key, a.cost)
-	v, r := &x.verdict, &x.check.Request
+	x.ask(ctx, a.policy, a.key, a.cost)
+	v, r := &x.verdict, &x.request
 	switch {
 	case a.cost == 0:
 		p.limits.Engine().Peek(r, v)
@@ -128,19 +135,13 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 	p.tell(w, v, a.policy)
 }
 
-// tell writes the decision that binds, unless the policy was removed after it was looked for: then no limit held for the
-// check, which must not look as if it were granted.
+// tell writes the decision that binds, or that the policy was removed after it was looked for.
 func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
-	if p.removed(v, v.Binding >= 0, name) {
+	if v.Unknown(0) {
 		w.Error(p.noPolicy(name))
 		return
 	}
 	tellVerdict(w, v, name)
-}
-
-// removed tells whether no limit held for a check because its policy was gone.
-func (p *policyCommands) removed(v *policy.Verdict, held bool, name []byte) bool {
-	return !held && !p.limits.Knew(v, string(name))
 }
 
 // peek answers WEIR.PEEK policy key [cost].
@@ -152,8 +153,8 @@ func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte
 	}
 	x := p.exchange()
 	defer p.end(x)
-	x.check.Ask(ctx, a.policy, a.key, a.cost)
-	p.limits.Engine().Peek(&x.check.Request, &x.verdict)
+	x.ask(ctx, a.policy, a.key, a.cost)
+	p.limits.Engine().Peek(&x.request, &x.verdict)
 	p.tell(w, &x.verdict, a.policy)
 }
 
@@ -170,6 +171,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		return
 	}
 	requests := make([]policy.Request, n)
+	named := make([]policy.Named, n)
 	pointers := make([]*policy.Request, n)
 	probes := 0
 	for i := range requests {
@@ -181,7 +183,8 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 		if a.cost == 0 {
 			probes++
 		}
-		live.CheckRequest(ctx, &requests[i], a.policy, a.key, a.cost)
+		named[i] = policy.Named{Policy: a.policy, Key: a.key, Cost: a.cost}
+		requests[i] = policy.Request{Named: &named[i], Context: ctx}
 		pointers[i] = &requests[i]
 	}
 	x := p.exchange()
@@ -192,20 +195,20 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	} else {
 		p.limits.Engine().TakeAll(ctx, pointers, v)
 	}
+	for i := range n {
+		if v.Unknown(i) {
+			w.Error(p.noPolicy(args[3*i]))
+			return
+		}
+	}
 	if !v.Allowed && v.Decision().Reason == weir.ReasonInvalid {
 		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d",
 			weir.MostCharges))
 		return
 	}
-	for i := range n {
-		if _, held := v.Answer(i); p.removed(v, held, args[3*i]) {
-			w.Error(p.noPolicy(args[3*i]))
-			return
-		}
-	}
 	binding := -1
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		binding = v.Parts[v.Binding].Request
+	if p, ok := v.BindingPart(); ok {
+		binding = p.Request
 	}
 	if w.Proto == resp.RESP3 {
 		w.Map(3)
@@ -240,8 +243,8 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 	}
 	x := p.exchange()
 	defer p.end(x)
-	x.check.Ask(ctx, a.policy, a.key, a.cost)
-	r, v := &x.check.Request, p.holds.Verdict()
+	x.ask(ctx, a.policy, a.key, a.cost)
+	r, v := &x.request, p.holds.Verdict()
 	if a.wait == 0 {
 		p.limits.Engine().Reserve(r, v)
 	} else if !p.wait(ctx, from, a.wait, r, v, p.limits.Engine().WaitReserve) {
@@ -249,7 +252,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 		w.Error(goneError)
 		return
 	}
-	if p.removed(v, v.Binding >= 0, a.policy) {
+	if v.Unknown(0) {
 		p.holds.Drop(v)
 		w.Error(p.noPolicy(a.policy))
 		return
@@ -264,7 +267,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 		return
 	}
 	expires := min(a.expiry, holds.Longest(v))
-	id, err := p.holds.Keep(v, expires)
+	id, err := p.holds.Keep(v, expires, from.address())
 	if err != nil {
 		w.Truncate(start)
 		code := "TOOMANY "

@@ -37,9 +37,9 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 	}
 	x := p.exchange()
 	defer p.end(x)
-	x.check.Ask(ctx, policy, key, 0)
-	engine.Peek(&x.check.Request, &x.verdict)
-	tellVerdict(w, &x.verdict, policy)
+	x.ask(ctx, policy, key, 0)
+	engine.Peek(&x.request, &x.verdict)
+	p.tell(w, &x.verdict, policy)
 }
 
 const sharedLimits = " are kept for several processes, where nothing can be given back but what was reserved:" +

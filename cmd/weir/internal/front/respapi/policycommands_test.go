@@ -42,7 +42,7 @@ type guarded struct {
 
 func perHourPolicy(name string, burst int64) policy.Policy {
 	return policy.Policy{
-		Name: name, Key: live.KeyOfCheck(),
+		Name: name, Key: policy.NamedKey(),
 		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Hour}, Burst: burst}}},
 	}
 }

@@ -2,9 +2,12 @@ package respapi
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -16,6 +19,8 @@ type patient interface {
 	// blocks prepares the client for a while in which it gets no reply: those before are sent. gone is called if it goes away.
 	// After that, ready must be called.
 	blocks(gone func()) (ready func())
+	// address is that of the client, the zero Addr if it is not known.
+	address() netip.Addr
 }
 
 // waiting is [policy.Engine.Wait] or WaitReserve.
@@ -42,18 +47,24 @@ func (p *policyCommands) wait(
 	ready()
 	r.Context = nil
 	switch {
-	case err == nil:
+	case err == nil || errors.Is(err, weir.ErrRefused): // the verdict says so
 		return true
 	case gone || whole.Err() != nil:
 		return false
 	}
 	// The server ends, and another one can be asked at once.
 	v.Allowed = false
-	if v.Binding >= 0 && v.Binding < len(v.Parts) {
-		d := &v.Parts[v.Binding].Decision
+	if p, ok := v.BindingPart(); ok {
+		d := &p.Decision
 		d.Allowed, d.Reason, d.RetryAfter = false, weir.ReasonClosed, 0
 	}
 	return true
+}
+
+// address implements patient.
+func (c *conn) address() netip.Addr {
+	address, _ := clientip.Parse(c.plain.RemoteAddr().String())
+	return address
 }
 
 // blocks implements patient.

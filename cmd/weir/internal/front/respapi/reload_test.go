@@ -27,7 +27,7 @@ func TestRemovedPoliciesGrantNothing(t *testing.T) {
 		}
 	}
 	one := func(name string) policy.Policy {
-		return policy.Policy{Name: name, Key: live.KeyOfCheck(), Limits: []policy.Limit{{Limit: weir.Limit{
+		return policy.Policy{Name: name, Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
 			Rate: weir.Rate{Permits: 1, Period: 300 * 24 * time.Hour}, Burst: 10,
 		}}}}
 	}

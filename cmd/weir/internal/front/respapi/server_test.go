@@ -24,7 +24,7 @@ import (
 func options(t testing.TB) respapi.Options {
 	t.Helper()
 	set := &policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: live.KeyOfCheck(),
+		Name: "default", Key: policy.NamedKey(),
 		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
 	}}}
 	limits, err := live.Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))

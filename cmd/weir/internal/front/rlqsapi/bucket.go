@@ -105,7 +105,7 @@ func (s *Service) lookUp(b *bucket) (h holding) {
 		if p == nil {
 			continue // it has been removed a moment ago: the next look will see
 		}
-		limit, err := limitOf(p, l, &r)
+		limit, err := limitOf(p, l)
 		if err == nil {
 			h.needs = append(h.needs, quotashare.Need{Key: accountOf(l.Policy, l.Limit, l.Key), Limit: limit})
 			continue
@@ -161,8 +161,8 @@ func policyOf(set *policy.Set, name string) *policy.Policy {
 	return nil
 }
 
-// limitOf is the limit that holds, as an account can keep it.
-func limitOf(p *policy.Policy, l *policy.ExplainedLimit, r *policy.Request) (quotashare.Limit, error) {
+// limitOf is the limit that applies, as an account can keep it.
+func limitOf(p *policy.Policy, l *policy.ExplainedLimit) (quotashare.Limit, error) {
 	switch {
 	case l.Failure != "":
 		return quotashare.Limit{}, fmt.Errorf("weir: it cannot be told what to count: %s", l.Failure)
@@ -173,24 +173,7 @@ func limitOf(p *policy.Policy, l *policy.ExplainedLimit, r *policy.Request) (quo
 			"weir: the limits are shared with other processes (consistency %v, durability %v), and each would assign all of them",
 			p.Consistency, p.Durability)
 	}
-	limits := p.Limits
-	if own, ok := p.Keys[l.Key]; ok {
-		limits = own
-	} else if tier, ok := p.Tiers[l.Tier]; ok {
-		limits = tier
-	}
-	at := max(0, slices.IndexFunc(limits, func(x policy.Limit) bool { return x.Name == l.Limit }))
-	limit := limits[at].Limit
-	if p.LimitBy != nil {
-		own, ok, err := p.LimitBy.Limit(r)
-		switch {
-		case err != nil:
-			return quotashare.Limit{}, fmt.Errorf("weir: its limit cannot be told: %w", err)
-		case ok:
-			limit = own
-		}
-	}
-	return bucketOf(limit)
+	return bucketOf(l.Applied)
 }
 
 // longestWindows are how long the windows of a calendar can be.

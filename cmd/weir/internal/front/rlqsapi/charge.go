@@ -52,7 +52,7 @@ func (s *Service) charge(b *bucket, held holding, allowed uint64) (readings []re
 	}
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		rate := perSecond(p.Policy, p.Limit)
+		rate := perSecond(p.Applied())
 		if p.Decision.Reason == weir.ReasonHardLockout || rate <= 0 {
 			continue
 		}
@@ -65,9 +65,8 @@ func (s *Service) charge(b *bucket, held holding, allowed uint64) (readings []re
 }
 
 // perSecond is the rate of a token bucket. What others use of windows is not reckoned.
-func perSecond(p *policy.Policy, at int) float64 {
-	l := p.Limits[at].Limit
-	if l.Algorithm != weir.AlgorithmTokenBucket || p.LimitBy != nil || p.Tiers != nil || p.Keys != nil {
+func perSecond(l weir.Limit) float64 {
+	if l.Algorithm != weir.AlgorithmTokenBucket || l.Rate.Period <= 0 {
 		return 0
 	}
 	return float64(l.Rate.Permits) / l.Rate.Period.Seconds()

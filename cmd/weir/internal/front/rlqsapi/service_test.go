@@ -232,6 +232,11 @@ func TestEndedStreamCounts(t *testing.T) {
 	}
 }
 
+// named is a request for so many permits of the policy p.
+func named(cost int64) *policy.Request {
+	return &policy.Request{Named: &policy.Named{Policy: []byte("p"), Cost: cost}}
+}
+
 // TestOthersSeeWhatProxiesUse: what proxies admit is charged to the limit, so that checks of other fronts see it.
 func TestOthersSeeWhatProxiesUse(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(100), Burst: 1000})))
@@ -242,7 +247,7 @@ func TestOthersSeeWhatProxiesUse(t *testing.T) {
 	a.report(id, time.Second, 400, 0)
 	a.next()
 	var v policy.Verdict
-	if s.limits.Engine().PeekKey(t.Context(), "p", "", 1, &v); v.Decision().Remaining != 600 {
+	if s.limits.Engine().Peek(named(1), &v); v.Decision().Remaining != 600 {
 		t.Errorf("%d are left of 1000 after 400 were reported", v.Decision().Remaining)
 	}
 }
@@ -258,7 +263,7 @@ func TestOthersAreLeftTheirPart(t *testing.T) {
 	for range 14 {
 		for range 50 { // 600 a second, taken evenly
 			s.clock.Advance(100 * time.Millisecond)
-			if s.limits.Engine().TakeKey(t.Context(), "p", "", 60, &v); v.Allowed {
+			if s.limits.Engine().Take(named(60), &v); v.Allowed {
 				v.Release()
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 )
 
@@ -36,6 +37,16 @@ func newArriving(log *slog.Logger) *arriving {
 
 // errArriving says that a connection was cut off.
 var errArriving = errors.New("weir: too much has arrived of messages that are not complete")
+
+// errResets says that a connection was cut off.
+var errResets = errors.New("weir: too many calls were given up")
+
+// A client may give up calls: a proxy does when they take too long for it. resetRate and resetBurst are far above that, and far
+// below what a client reaches that opens calls only to give them up, which costs the server more than the client.
+const (
+	resetRate  = 2_000 // a second
+	resetBurst = 10_000
+)
 
 // watch bounds a connection, whose bytes are not encrypted any more.
 func (a *arriving) watch(conn net.Conn, seat *listen.Seat) net.Conn {
@@ -82,6 +93,7 @@ type watched struct {
 	stream       uint32
 	padding      int // bytes at its end that do not count, once they are known
 	knowsPadding bool
+	resets       *weir.TokenBucket // nil until a call was given up
 
 	mu     sync.Mutex
 	begun  map[uint32]*message // what has begun to arrive, by stream; changed by the goroutine that reads alone
@@ -103,9 +115,9 @@ type message struct {
 func (w *watched) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	w.asks = false
-	if !w.follow(b[:n]) {
-		w.all.tell(w.RemoteAddr())
-		return 0, errArriving
+	if why := w.follow(b[:n]); why != nil {
+		w.all.tell(w.RemoteAddr(), why)
+		return 0, why
 	}
 	if w.asks {
 		w.seat.Touch()
@@ -125,8 +137,8 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// follow follows what was read. It is false if the connection has to end.
-func (w *watched) follow(b []byte) bool {
+// follow follows what was read. An error says why the connection has to end.
+func (w *watched) follow(b []byte) error {
 	if w.preface > 0 {
 		n := min(w.preface, len(b))
 		w.preface -= n
@@ -137,7 +149,7 @@ func (w *watched) follow(b []byte) bool {
 			n := copy(w.frame[w.got:], b)
 			w.got += n
 			if b = b[n:]; w.got < frameHeader {
-				return true
+				return nil
 			}
 			w.left = int(w.frame[0])<<16 | int(w.frame[1])<<8 | int(w.frame[2])
 			w.kind, w.flags = w.frame[3], w.frame[4]
@@ -149,10 +161,13 @@ func (w *watched) follow(b []byte) bool {
 		payload := b[:n]
 		b, w.left = b[n:], w.left-n
 		if w.kind == frameData && !w.data(payload) {
-			return false
+			return errArriving
 		}
 		if w.left == 0 {
 			w.got = 0
+			if w.kind == frameReset && !w.mayReset() {
+				return errResets
+			}
 			ends := (w.kind == frameData || w.kind == frameHeaders) && w.flags&flagEnd != 0
 			if (ends || w.kind == frameReset) && len(w.begun) > 0 {
 				w.mu.Lock()
@@ -161,7 +176,19 @@ func (w *watched) follow(b []byte) bool {
 			}
 		}
 	}
-	return true
+	return nil
+}
+
+// mayReset counts a call that the client has given up. It is false if there are too many.
+func (w *watched) mayReset() bool {
+	if w.resets == nil {
+		var err error
+		o := weir.TokenBucketOptions{Rate: weir.PerSecond(resetRate), Burst: resetBurst}
+		if w.resets, err = weir.NewTokenBucket(o); err != nil {
+			return false
+		}
+	}
+	return w.resets.Allow()
 }
 
 // data follows a part of the payload of a frame. It is false if the connection has to end.
@@ -209,7 +236,7 @@ func (w *watched) keep(m *message, b []byte) bool {
 	if w.begun[w.stream] = m; len(w.begun) > mostUnfinished {
 		return false
 	}
-	if m.length() > mostMessage { // the call is refused
+	if m.length() > maxMessage { // the call is refused
 		w.hold(-m.held)
 		m.refused, m.held = true, 0
 		return true
@@ -286,16 +313,20 @@ func (w *watched) late() {
 		return
 	}
 	w.mu.Unlock()
-	w.all.tell(w.RemoteAddr())
+	w.all.tell(w.RemoteAddr(), errArriving)
 	_ = w.Close() // whoever reads finds out
 }
 
-// tell tells that a connection was cut off.
-func (a *arriving) tell(client net.Addr) {
+// tell tells that a connection was cut off, and why.
+func (a *arriving) tell(client net.Addr, why error) {
 	n := a.cut.Add(1)
 	now, last := time.Now().Unix(), a.told.Load()
 	if now-last >= 60 && a.told.CompareAndSwap(last, now) {
-		a.log.Warn("a gRPC client was cut off, as its messages are not completed", "client", client.String(), "cut_off_in_all", n)
+		message := "a gRPC client was cut off, as its messages are not completed"
+		if errors.Is(why, errResets) {
+			message = "a gRPC client was cut off, as it gives up one call after the other"
+		}
+		a.log.Warn(message, "client", client.String(), "cut_off_in_all", n)
 	}
 }
 

@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -81,7 +82,7 @@ func TestFramesAreFollowed(t *testing.T) {
 		}
 		for len(bytes) > 0 {
 			n := min(1+random.IntN(2000), len(bytes))
-			if !w.follow(bytes[:n]) {
+			if w.follow(bytes[:n]) != nil {
 				t.Fatal("it is cut off")
 			}
 			bytes = bytes[n:]
@@ -109,7 +110,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	other := &watched{Conn: w.Conn, all: w.all}
 	calls := uint32(0)
 	for {
-		if calls++; !w.follow(frame([]byte(clientPreface)[:w.preface], frameData, 0, calls, sized(5000)[:4000])) {
+		if calls++; w.follow(frame([]byte(clientPreface)[:w.preface], frameData, 0, calls, sized(5000)[:4000])) != nil {
 			break
 		}
 	}
@@ -117,21 +118,21 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of %d calls", held, calls)
 	}
 	for i := range uint32(2) {
-		if !other.follow(frame(nil, frameData, 0, i, sized(5000)[:4000])) {
+		if other.follow(frame(nil, frameData, 0, i, sized(5000)[:4000])) != nil {
 			t.Error("a connection with little to say is cut off for another one")
 		}
 	}
-	if other.follow(frame(nil, frameData, 0, 3, sized(5000)[:4000])) {
+	if other.follow(frame(nil, frameData, 0, 3, sized(5000)[:4000])) == nil {
 		t.Error("it can have more than its own")
 	}
-	if _ = w.Close(); !other.follow(frame(nil, frameData, 0, 4, sized(5000)[:4000])) {
+	if _ = w.Close(); other.follow(frame(nil, frameData, 0, 4, sized(5000)[:4000])) != nil {
 		t.Error("there is room again")
 	}
 	// Of a message that gRPC refuses nothing is kept, and whatever is sent of it does not count.
 	_ = other.follow(frame(nil, frameReset, 0, 4, make([]byte, 4)))
 	before := other.held
 	for range 100 {
-		if !other.follow(frame(nil, frameData, 0, 5, sized(2 * mostMessage)[:10_000])) {
+		if other.follow(frame(nil, frameData, 0, 5, sized(2 * maxMessage)[:10_000])) != nil {
 			t.Fatal("it is cut off")
 		}
 	}
@@ -169,6 +170,33 @@ func TestUnfinishedMessagesEndInTime(t *testing.T) {
 		begun := time.Since(start)
 		if at := <-ended; at != begun+a.patience || a.cut.Load() != 1 {
 			t.Errorf("it ended after %v, %v after it began", at, at-begun)
+		}
+	})
+}
+
+// TestResetsAreBounded: a client may give up calls now and then, and many of them after a pause, but not one after the other for ever.
+func TestResetsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(1<<20, 1<<20)
+		defer w.Close()
+		give := func(calls int) (err error) {
+			for i := 0; i < calls && err == nil; i++ {
+				b := frame([]byte(clientPreface)[:w.preface], frameHeaders, 0, uint32(2*i+1), nil)
+				err = w.follow(frame(b, frameReset, 0, uint32(2*i+1), make([]byte, 4)))
+			}
+			return err
+		}
+		if err := give(resetBurst); err != nil {
+			t.Fatalf("%d calls: %v", resetBurst, err)
+		}
+		for range 3 {
+			time.Sleep(time.Second)
+			if err := give(resetRate); err != nil {
+				t.Fatalf("%d calls a second: %v", resetRate, err)
+			}
+		}
+		if err := give(1); !errors.Is(err, errResets) {
+			t.Errorf("one more: %v", err)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
 )
@@ -19,18 +18,23 @@ import (
 type call struct {
 	service *service
 	q       question
-	tooLong int // bytes of a request that is not looked at
+	prefix  [messagePrefix]byte // of its message
+	length  int                 // of its message, in bytes
 
 	descriptors []policy.Request // what they stand for
+	named       []policy.Named   // what they name, if a configuration says so
 	matches     []ratelimitconfig.Match
 	matched     []ratelimitconfig.Match // by descriptor; none if rules decide
 	asked       []asked                 // by descriptor
 	charged     group                   // whose limits have to grant
 	probed      group                   // those of them that charge nothing, where the engine cannot be told so with the others
-	apart       group                   // whose limits refuse nobody
+	quotas      []*group                // one for each quota
+	spare       []*group                // of earlier calls, for quotas
+	passed      int                     // descriptors that are quotas of which nothing is counted
 	refunded    group                   // that give hits back
 	looked      policy.Verdict          // beside those of the groups
 	reported    bool                    // the answer is that it was charged
+	unfit       bool                    // nothing could be decided
 
 	statuses []told // by descriptor
 	over     bool   // the answer
@@ -43,6 +47,7 @@ type call struct {
 type group struct {
 	requests []*policy.Request
 	verdict  policy.Verdict
+	looked   bool // nothing was taken
 }
 
 // asked says which request of which group a descriptor has become: nil if of none.
@@ -76,13 +81,35 @@ func (c *call) release() {
 		clear(r.Attributes)
 		*r = policy.Request{Attributes: r.Attributes}
 	}
+	clear(c.named)
 	c.q.reset()
-	c.tooLong, c.over, c.reported = 0, false, false
-	c.matched, c.statuses, c.asked = nil, c.statuses[:0], c.asked[:0]
-	for _, g := range [...]*group{&c.charged, &c.probed, &c.apart, &c.refunded} {
+	c.length, c.unfit, c.statuses = 0, false, c.statuses[:0]
+	c.forget()
+	clear(c.header)
+}
+
+// forget forgets what was prepared and decided.
+func (c *call) forget() {
+	c.over, c.reported, c.matched, c.asked = false, false, nil, c.asked[:0]
+	for _, g := range [...]*group{&c.charged, &c.probed, &c.refunded} {
 		g.requests = g.requests[:0]
 	}
-	clear(c.header)
+	for _, g := range c.quotas {
+		g.requests = g.requests[:0]
+		c.spare = append(c.spare, g)
+	}
+	clear(c.quotas)
+	c.quotas, c.passed = c.quotas[:0], 0
+}
+
+// newQuota is a group for one quota.
+func (c *call) newQuota() *group {
+	g := new(group)
+	if n := len(c.spare) - 1; n >= 0 {
+		g, c.spare = c.spare[n], c.spare[:n]
+	}
+	c.quotas = append(c.quotas, g)
+	return g
 }
 
 // add adds a request to a group.
@@ -93,9 +120,6 @@ func (g *group) add(r *policy.Request) asked {
 
 // prepare makes the requests that the descriptors stand for.
 func (c *call) prepare(ctx context.Context) error {
-	if c.tooLong > 0 {
-		return tooLong(c.tooLong)
-	}
 	if err := c.q.check(); err != nil {
 		return err
 	}
@@ -111,36 +135,15 @@ func (c *call) prepare(ctx context.Context) error {
 	return nil
 }
 
-// outdated tells whether a policy that the configuration has named was gone when the engine was asked, as another configuration
-// has come into force: no limit has held for the descriptor, though one may in both.
+// outdated reports whether a policy that the configuration has named was gone when the engine was asked, as another
+// configuration has come into force since.
 func (c *call) outdated() bool {
-	for i := range c.matched {
-		m, a := &c.matched[i], c.asked[i]
-		if m.Outcome != ratelimitconfig.Limited || a.group == nil {
-			continue
-		}
-		v := &a.group.verdict
-		if _, limited := v.Answer(a.place); !limited && !c.service.o.Limits.Knew(v, string(m.Limit.PolicyBytes)) {
+	for _, a := range c.asked {
+		if a.group != nil && a.group.verdict.Unknown(a.place) {
 			return true
 		}
 	}
 	return false
-}
-
-// again forgets what was prepared and decided, and waits a moment for the configuration that comes into force.
-func (c *call) again(ctx context.Context) error {
-	timer := time.NewTimer(time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
-	case <-timer.C:
-	}
-	c.over, c.reported, c.matched, c.asked = false, false, nil, c.asked[:0]
-	for _, g := range [...]*group{&c.charged, &c.probed, &c.apart, &c.refunded} {
-		g.requests = g.requests[:0]
-	}
-	return nil
 }
 
 // prepareNative makes requests for the rules. Their cost cannot be 0, so who charges nothing is asked apart.
@@ -172,7 +175,15 @@ func (c *call) decide(ctx context.Context) error {
 		}
 	}
 	if g := &c.charged; len(g.requests) > 0 {
-		c.ask(ctx, g)
+		switch {
+		case c.over:
+			engine.PeekAll(ctx, g.requests, &g.verdict)
+		case len(c.quotas) > 0:
+			engine.ReserveAll(ctx, g.requests, &g.verdict) // until it is known what the quotas say
+		default:
+			engine.TakeAll(ctx, g.requests, &g.verdict)
+			g.verdict.Release()
+		}
 		if err := g.counts(c); err != nil {
 			return err
 		}
@@ -180,39 +191,28 @@ func (c *call) decide(ctx context.Context) error {
 			c.drain(ctx)
 		}
 	}
-	if len(c.apart.requests) > 0 {
-		c.ask(ctx, &c.apart)
+	if err := c.askQuotas(ctx); err != nil {
+		return err
 	}
 	return c.refund(ctx)
-}
-
-// ask charges a group, or only looks at it if the request is over a limit already.
-func (c *call) ask(ctx context.Context, g *group) {
-	engine := c.service.o.Limits.Engine()
-	if c.over {
-		engine.PeekAll(ctx, g.requests, &g.verdict)
-		return
-	}
-	engine.TakeAll(ctx, g.requests, &g.verdict)
-	g.verdict.Release()
 }
 
 // peek asks the engine, and charges nothing.
 func (c *call) peek(ctx context.Context) error {
 	engine := c.service.o.Limits.Engine()
-	for _, g := range [...]*group{&c.probed, &c.charged, &c.apart, &c.refunded} {
+	for _, g := range [...]*group{&c.probed, &c.charged, &c.refunded} {
 		if len(g.requests) == 0 {
 			continue
 		}
 		engine.PeekAll(ctx, g.requests, &g.verdict)
-		if g == &c.apart || g == &c.refunded {
+		if g == &c.refunded {
 			continue
 		}
 		if err := g.counts(c); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.lookAtQuotas(ctx)
 }
 
 // counts makes the answer what the verdict on a group says.
@@ -229,7 +229,7 @@ func failure(v *policy.Verdict) error {
 	}
 	switch v.Decision().Reason { //nolint:exhaustive // all others are decisions
 	case weir.ReasonInvalid:
-		return invalid("descriptors have more than %d limits in all, or a cost or limit that cannot be", weir.MostCharges)
+		return unfitf("descriptors have more than %d limits in all, or a cost or limit that cannot be", weir.MostCharges)
 	case weir.ReasonCanceled:
 		return status.Error(codes.Canceled, "weir: the call was canceled")
 	case weir.ReasonClosed:
@@ -246,7 +246,7 @@ func (c *call) conclude(ctx context.Context) {
 			t = c.tell(a)
 		}
 		if len(c.matched) > 0 {
-			c.tellMatch(ctx, &c.matched[i], &t)
+			c.tellMatch(ctx, &c.matched[i], a.group != nil && a.group.looked, &t)
 		}
 		c.statuses = append(c.statuses, t)
 	}
@@ -266,7 +266,7 @@ func (c *call) tell(a asked) (t told) {
 			continue
 		}
 		t.limited = true
-		t.limit = currentOf(answer.InForce(p, a.group.requests[a.place]), d)
+		t.limit = currentOf(p.Applied(), d)
 		t.remaining = d.Remaining
 		if d.RetryAfter != weir.Never {
 			t.reset = d.ResetAfter

@@ -47,7 +47,7 @@ func BenchmarkCall(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c := s.calls.get()
-				if err := codec.Unmarshal(data, c); err != nil {
+				if err := c.q.decode(string(data[0].ReadOnlyData())); err != nil {
 					b.Fatal(err)
 				}
 				if err := c.answer(b.Context(), (*call).decide); err != nil {

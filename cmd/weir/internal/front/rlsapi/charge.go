@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/policy"
 )
@@ -48,8 +47,12 @@ func (c *call) report(ctx context.Context) error {
 	if g := &c.probed; len(g.requests) > 0 {
 		engine.PeekAll(ctx, g.requests, &g.verdict)
 	}
-	if g := &c.apart; len(g.requests) > 0 {
-		engine.DebitAll(ctx, g.requests, &g.verdict)
+	for i := range c.matched {
+		if g, m := c.quotaOf(i); g != nil {
+			c.drainOne(ctx, engine, m, c.q.hitsOf(&c.q.descriptors[i]))
+			g.looked = true
+			engine.PeekAll(ctx, g.requests, &g.verdict)
+		}
 	}
 	g := &c.charged
 	if err := c.refund(ctx); err != nil || len(g.requests) == 0 {
@@ -118,10 +121,7 @@ func (c *call) drainOne(ctx context.Context, engine *policy.Engine, m *ratelimit
 // checkOf is a check of the policy of a descriptor with another cost.
 func checkOf(ctx context.Context, m *ratelimitconfig.Match, cost int64) *policy.Request {
 	r := new(policy.Request)
-	live.CheckRequest(ctx, r, m.Limit.PolicyBytes, m.Key, cost)
-	if m.Overrides {
-		live.BringLimit(r, m.Brought)
-	}
+	name(ctx, r, new(policy.Named), m, cost)
 	return r
 }
 

@@ -1,42 +1,51 @@
 package rlsapi
 
 import (
+	"fmt"
 	"math"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 )
 
-// The bounds of a request.
+// The bounds of a request. The client of a proxy chooses values, and by long ones the length of the message; the operator of the
+// proxy chooses the rest. So they lie above what a proxy sends, and what exceeds them is refused.
 const (
-	longestRequest  = 64 << 10
-	mostDescriptors = weir.MostCharges
-	mostEntries     = 64
-	longestDomain   = 255
-	longestKey      = 255
-	longestValue    = 4096
-	mostHits        = 1_000_000_000_000_000
+	maxMessage     = 1 << 20
+	maxDescriptors = 1024
+	maxEntries     = 1024 // of a descriptor
+	maxDomain      = 255
+	// maxHits is how many hits are counted: more count as so many.
+	maxHits = algo.MaxPermits
 )
 
-// invalid is the error of a request that cannot be answered, as it is the client's mistake.
+// invalid is the error of a request that the operator of the proxy has to mend, whatever its clients do.
 func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, "weir: "+format, args...)
 }
+
+// unfit says why nothing can be decided on a request. It is answered OVER_LIMIT: after an error a proxy lets the request pass.
+type unfit struct{ reason string }
+
+// Error implements [error].
+func (u *unfit) Error() string { return "weir: " + u.reason }
+
+// GRPCStatus is the status of a report, which is an error: nothing is let pass by it.
+func (u *unfit) GRPCStatus() *status.Status { return status.New(codes.InvalidArgument, u.Error()) }
+
+func unfitf(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
 
 // check finds what is wrong with a request.
 func (q *question) check() error {
 	switch {
 	case q.domain == "":
-		return invalid("domain is empty: must have from 1 to %d bytes", longestDomain)
-	case len(q.domain) > longestDomain:
-		return invalid("domain has %d bytes: must have from 1 to %d", len(q.domain), longestDomain)
+		return invalid("domain is empty: must have from 1 to %d bytes", maxDomain)
+	case len(q.domain) > maxDomain:
+		return invalid("domain has %d bytes: must have from 1 to %d", len(q.domain), maxDomain)
 	case len(q.descriptors) == 0:
-		return invalid("descriptors is empty: there must be from 1 to %d", mostDescriptors)
-	case len(q.descriptors) > mostDescriptors:
-		return invalid("descriptors has %d items: there must be from 1 to %d", len(q.descriptors), mostDescriptors)
+		return invalid("descriptors is empty: there must be from 1 to %d", maxDescriptors)
 	}
 	for i := range q.descriptors {
 		if err := q.checkDescriptor(i); err != nil {
@@ -48,35 +57,27 @@ func (q *question) check() error {
 
 func (q *question) checkDescriptor(i int) error {
 	d := &q.descriptors[i]
-	switch n := d.to - d.from; {
-	case n == 0:
-		return invalid("descriptors[%d].entries is empty: there must be from 1 to %d", i, mostEntries)
-	case n > mostEntries:
-		return invalid("descriptors[%d].entries has %d items: there must be from 1 to %d", i, n, mostEntries)
-	case d.hits > mostHits:
-		return invalid("descriptors[%d].hits_addend is %d: must be from 0 to %d", i, d.hits, int64(mostHits))
-	case d.override && (d.unit < 0 || d.unit > mostUnit):
-		return invalid("descriptors[%d].limit.unit is %d: must be from 0 to %d", i, d.unit, mostUnit)
-	case d.multiplied && (d.multiplier < 1 || int64(d.multiplier) > d.mostMultiplier()):
-		return invalid("descriptors[%d].limit.unit_multiplier is %d: must be from 1 to %d", i, d.multiplier, d.mostMultiplier())
+	switch {
+	case d.to == d.from:
+		return unfitf("descriptors[%d].entries is empty: there must be from 1 to %d", i, maxEntries)
+	case d.override && (d.unit < 0 || d.unit > maxUnit):
+		return unfitf("descriptors[%d].limit.unit is %d: must be from 0 to %d", i, d.unit, maxUnit)
+	case d.multiplied && (d.multiplier < 1 || int64(d.multiplier) > d.maxMultiplier()):
+		return unfitf("descriptors[%d].limit.unit_multiplier is %d: must be from 1 to %d", i, d.multiplier, d.maxMultiplier())
 	}
 	for j, e := range q.entriesOf(d) {
-		switch {
-		case e.Key == "" || len(e.Key) > longestKey:
-			return invalid("descriptors[%d].entries[%d].key has %d bytes: must have from 1 to %d", i, j, len(e.Key), longestKey)
-		case len(e.Value) > longestValue:
-			return invalid("descriptors[%d].entries[%d].value has %d bytes: must have at most %d",
-				i, j, len(e.Value), longestValue)
+		if e.Key == "" {
+			return unfitf("descriptors[%d].entries[%d].key is empty: must have a byte at least", i, j)
 		}
 	}
 	return nil
 }
 
-// mostUnit is the last unit of type.v3.RateLimitUnit.
-const mostUnit = 6
+// maxUnit is the last unit of type.v3.RateLimitUnit.
+const maxUnit = 6
 
-// mostMultiplier is how many units the limit that a descriptor brings may be for.
-func (d *descriptor) mostMultiplier() int64 {
+// maxMultiplier is how many units the limit that a descriptor brings may be for.
+func (d *descriptor) maxMultiplier() int64 {
 	if unit := unitsOfOverrides[d.unit].Duration(); unit > 0 {
 		return int64(algo.MaxPeriod / unit)
 	}
@@ -87,14 +88,9 @@ func (d *descriptor) mostMultiplier() int64 {
 func (q *question) hitsOf(d *descriptor) int64 {
 	switch {
 	case d.own:
-		return int64(d.hits)
+		return int64(min(d.hits, uint64(maxHits)))
 	case q.hits > 0:
 		return int64(q.hits)
 	}
 	return 1
-}
-
-// tooLong is the error of a message that was not decoded.
-func tooLong(n int) error {
-	return invalid("the request has %d bytes: must have at most %d", n, longestRequest)
 }

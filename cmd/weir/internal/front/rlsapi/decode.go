@@ -1,7 +1,7 @@
 package rlsapi
 
 import (
-	"errors"
+	"strconv"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -41,8 +41,12 @@ func (q *question) reset() {
 }
 
 var (
-	errMalformed = errors.New("weir: the message is not a RateLimitRequest")
-	errNotUTF8   = errors.New("weir: the message has a string that is not UTF-8")
+	errMalformed   = &unfit{"the message is not a RateLimitRequest"}
+	errNotUTF8     = &unfit{"the message has a string that is not UTF-8"}
+	errDescriptors = &unfit{"descriptors has more than " + strconv.Itoa(maxDescriptors) + " items: there must be from 1 to " +
+		strconv.Itoa(maxDescriptors)}
+	errEntries = &unfit{"a descriptor has more than " + strconv.Itoa(maxEntries) + " entries: there must be from 1 to " +
+		strconv.Itoa(maxEntries)}
 )
 
 // The numbers of the fields.
@@ -157,7 +161,7 @@ func consumeVarint(s string) (v uint64, n int) {
 	return 0, -1
 }
 
-// decode makes q what a message says, as proto.Unmarshal would (FuzzDecode).
+// decode makes q what a message says, as proto.Unmarshal would (FuzzDecode), except that there are bounds.
 func (q *question) decode(message string) error {
 	q.reset()
 	var f field
@@ -184,6 +188,9 @@ func (q *question) decode(message string) error {
 }
 
 func (q *question) decodeDescriptor(message string) error {
+	if len(q.descriptors) == maxDescriptors {
+		return errDescriptors
+	}
 	d := descriptor{from: len(q.entries)}
 	var f field
 	for message != "" {
@@ -193,6 +200,9 @@ func (q *question) decodeDescriptor(message string) error {
 		}
 		switch {
 		case f.is(descriptorEntries, protowire.BytesType):
+			if len(q.entries)-d.from == maxEntries {
+				return errEntries
+			}
 			err = q.decodeEntry(f.bytes)
 		case f.is(descriptorLimit, protowire.BytesType):
 			d.override = true

@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +99,11 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		var m ratelimitv3.RateLimitRequest
 		want := proto.Unmarshal(wire, &m)
-		if err := q.decode(string(wire)); (err != nil) != (want != nil) {
+		err := q.decode(string(wire))
+		if errors.Is(err, errDescriptors) || errors.Is(err, errEntries) {
+			return // proto.Unmarshal has no such bounds
+		}
+		if (err != nil) != (want != nil) {
 			t.Fatalf("%x: %v, want %v", wire, err, want)
 		}
 		if want == nil {

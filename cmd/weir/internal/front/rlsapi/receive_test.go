@@ -20,17 +20,18 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// TestCallsWithoutRequest: a client that begins calls and says nothing is not waited for when there are many such.
+// TestCallsWithoutRequest: a client that begins calls and says nothing is not waited for when there are many such. It is refused: an
+// error would let others pass that came at the same time.
 func TestCallsWithoutRequest(t *testing.T) {
 	t.Run("more than a few", func(t *testing.T) {
-		testCallsWithoutRequest(t, &receiving{few: 2, most: 4, patience: time.Millisecond}, codes.DeadlineExceeded)
+		testCallsWithoutRequest(t, &receiving{few: 2, most: 4, patience: time.Millisecond})
 	})
 	t.Run("too many", func(t *testing.T) {
-		testCallsWithoutRequest(t, &receiving{few: 2, most: 2, patience: time.Hour}, codes.ResourceExhausted)
+		testCallsWithoutRequest(t, &receiving{few: 2, most: 2, patience: time.Hour})
 	})
 }
 
-func testCallsWithoutRequest(t *testing.T, r *receiving, want codes.Code) {
+func testCallsWithoutRequest(t *testing.T, r *receiving) {
 	t.Helper()
 	limits, err := live.Fixed(&policy.Set{}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -61,10 +62,11 @@ func testCallsWithoutRequest(t *testing.T, r *receiving, want codes.Code) {
 		}
 		return stream
 	}
-	end := func(stream grpc.ClientStream, want codes.Code) {
+	end := func(stream grpc.ClientStream, want codes.Code, decided ratelimitv3.RateLimitResponse_Code) {
 		t.Helper()
-		if err := stream.RecvMsg(new(ratelimitv3.RateLimitResponse)); status.Code(err) != want {
-			t.Errorf("%v, want %v", err, want)
+		got := new(ratelimitv3.RateLimitResponse)
+		if err := stream.RecvMsg(got); status.Code(err) != want || got.GetOverallCode() != decided {
+			t.Errorf("%v, %v, want %v, %v", got, err, decided, want)
 		}
 	}
 	waiting := func(n int64) {
@@ -78,7 +80,7 @@ func testCallsWithoutRequest(t *testing.T, r *receiving, want codes.Code) {
 	}
 	first, second := begin(), begin()
 	waiting(2)
-	end(begin(), want)
+	end(begin(), codes.OK, ratelimitv3.RateLimitResponse_OVER_LIMIT)
 	waiting(2)
 	// One that says what it wants is answered.
 	request := &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonratelimitv3.RateLimitDescriptor{
@@ -87,10 +89,10 @@ func testCallsWithoutRequest(t *testing.T, r *receiving, want codes.Code) {
 	if err := errors.Join(first.SendMsg(request), first.CloseSend()); err != nil {
 		t.Error(err)
 	}
-	end(first, codes.OK)
+	end(first, codes.OK, ratelimitv3.RateLimitResponse_OK)
 	waiting(1)
 	cancel()
-	end(second, codes.Canceled)
+	end(second, codes.Canceled, ratelimitv3.RateLimitResponse_UNKNOWN)
 	waiting(0)
 	_ = conn.Close()
 	if err := errors.Join(server.Shutdown(t.Context()), <-served); err != nil {

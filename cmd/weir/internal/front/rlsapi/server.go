@@ -42,6 +42,9 @@ type Options struct {
 	// of the answer, by enable_x_ratelimit_headers, so they are not the default. Default: httplimit.RateLimit11, with
 	// Retry-After on refusals; httplimit.NoFields tells of none, Retry-After included.
 	Fields httplimit.Fields
+	// LimitFields are the names of fields for the limit of which the least is left, as envoyproxy/ratelimit has them: for how
+	// many requests it has, how many are left, and in how many seconds all are back. They name no policy. Default: none.
+	LimitFields []string
 	// NoMetadata leaves the dynamic metadata out that tell what has decided. Default: false.
 	NoMetadata bool
 	// MaxConnections is how many clients may be connected at a time, from 1 to 1,000,000. When there are as many and one more
@@ -81,6 +84,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Limits == nil:
 		return errors.New("weir: Options.Limits is nil: required")
+	case len(o.LimitFields) != 0 && len(o.LimitFields) != limitFields:
+		return fmt.Errorf("weir: Options.LimitFields are %d: must be %d, or none", len(o.LimitFields), limitFields)
 	case o.MaxConnections < 1 || o.MaxConnections > mostConnections:
 		return fmt.Errorf("weir: Options.MaxConnections is %d: must be from 1 to %d", o.MaxConnections, mostConnections)
 	case o.ConnectionsPerAddress < 0:
@@ -105,11 +110,11 @@ type Server struct {
 	closeOnce sync.Once
 }
 
-// The bounds of what a client may send, beside those of a request.
+// The bounds of what a client may send, beside those of a message.
 const (
-	// mostMessage is for reports about quotas: a request for a decision is much smaller.
-	mostMessage = 1 << 20
-	mostHeader  = 16 << 10
+	// maxHeader is more than a proxy forwards: by its tracing, a client chooses a part of it, and a longer one ends the call
+	// with an error.
+	maxHeader = 64 << 10
 	// window is how much a client may send of a call that is not read. By itself gRPC makes it larger for clients that are fast.
 	window = 64 << 10
 )
@@ -131,8 +136,8 @@ func New(o Options) (*Server, error) {
 	options := append(ServerOptions(),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxRecvMsgSize(mostMessage),
-		grpc.MaxHeaderListSize(mostHeader),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: o.IdleTimeout, Time: time.Minute, Timeout: 20 * time.Second,
@@ -153,6 +158,7 @@ func New(o Options) (*Server, error) {
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
+	s.health.SetServingStatus("ratelimit", healthv1.HealthCheckResponse_SERVING) // as envoyproxy/ratelimit calls itself
 	return s, nil
 }
 

@@ -337,38 +337,6 @@ func TestIdleClientsAreToldToGo(t *testing.T) {
 	ask(t, conn, request("edge", []string{"user", "u"}))
 }
 
-// raw calls with bytes that are no message.
-func raw(t *testing.T, conn *grpc.ClientConn, body []byte) error {
-	t.Helper()
-	var reply ratelimitv3.RateLimitResponse
-	return conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, body, &reply,
-		grpc.ForceCodecV2(bytesCodec{}))
-}
-
-func TestHostileMessages(t *testing.T) {
-	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
-	for _, c := range []struct {
-		what string
-		body []byte
-		code codes.Code
-	}{
-		{"not protocol buffers", []byte("\xff\xff\xff"), codes.Internal},
-		{"a string that is not UTF-8", []byte("\x0a\x01\xff"), codes.Internal},
-		{"nothing", nil, codes.InvalidArgument},
-		{"more than a request may have", bytes.Repeat([]byte("\x0a\x00"), 33<<10), codes.InvalidArgument},
-		{"more than any message may have", make([]byte, 1<<20+1), codes.ResourceExhausted},
-		{"a million descriptors", bytes.Repeat([]byte("\x12\x00"), 32<<10), codes.InvalidArgument},
-		{"groups in groups", bytes.Repeat([]byte("\x23"), 60<<10), codes.Internal},
-	} {
-		if err := raw(t, conn, c.body); status.Code(err) != c.code {
-			t.Errorf("%s: %v", c.what, err)
-		}
-	}
-	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
-		t.Errorf("afterwards: %v", got)
-	}
-}
-
 // TestHostileBytes: what is not HTTP/2, or not gRPC, ends the connection or the call, and nothing else.
 func TestHostileBytes(t *testing.T) {
 	_, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
@@ -404,5 +372,47 @@ func TestHostileBytes(t *testing.T) {
 	conn := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if got := ask(t, conn, request("edge", []string{"user", "u"})); got.GetOverallCode() != ok {
 		t.Errorf("afterwards: %v", got)
+	}
+}
+
+// TestRapidResetsEndTheConnection: a client that opens calls only to give them up is cut off, and others are served.
+func TestRapidResetsEndTheConnection(t *testing.T) {
+	_, address := listen(t, rlsapi.Options{Limits: limitsOf(t, usersAndTenants())})
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err = conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	append9 := func(b []byte, size int, kind, flags byte, stream uint32) []byte {
+		return binary.BigEndian.AppendUint32(append(b, byte(size>>16), byte(size>>8), byte(size), kind, flags), stream)
+	}
+	path := healthv1.Health_Check_FullMethodName
+	block := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...) // POST, http, the path
+	block = append(append(block, 0x0f, 0x10, 16), "application/grpc"...)
+	block = append(append(append(block, 0, 2), "te"...), append([]byte{8}, "trailers"...)...)
+	sent := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	sent = append9(sent, 0, 0x4, 0, 0)
+	resets, stream := 0, uint32(1)
+	for ; resets < 5_000_000; resets += 100 {
+		for range 100 {
+			sent = append(append9(sent, len(block), 0x1, 0x4, stream), block...)
+			sent = append(append9(sent, 4, 0x3, 0, stream), 0, 0, 0, 8)
+			stream += 2
+		}
+		if _, err = conn.Write(sent); err != nil {
+			break
+		}
+		sent = sent[:0]
+	}
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%d calls were opened and given up, and the connection goes on: %v", resets, err)
+	}
+	other := dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if _, err := healthv1.NewHealthClient(other).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+		t.Errorf("another client: %v", err)
 	}
 }

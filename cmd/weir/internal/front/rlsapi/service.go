@@ -2,8 +2,10 @@ package rlsapi
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,6 +25,9 @@ type service struct {
 	receiving *receiving
 
 	should, checked, reported methodCounts
+
+	unfit     atomic.Uint64 // requests that were refused, as nothing could be decided on them
+	toldUnfit atomic.Int64  // when the log was told of one last, in seconds
 }
 
 // methodCounts count the calls of a method by their answers.
@@ -44,11 +49,12 @@ func (p *calls) get() *call {
 // The most that a call holds on to when it is used again.
 const (
 	mostKept      = 16
-	mostKeptReply = 16 << 10
+	mostKeptBytes = 16 << 10
 )
 
 func (p *calls) put(c *call) {
-	if cap(c.descriptors) > mostKept || cap(c.q.entries) > mostKept*mostKept || cap(c.reply) > mostKeptReply {
+	if cap(c.descriptors) > mostKept || cap(c.q.entries) > mostKept*mostKept || cap(c.reply) > mostKeptBytes ||
+		c.length > mostKeptBytes {
 		return
 	}
 	c.release()
@@ -65,27 +71,26 @@ func newService(o Options) *service {
 func (s *service) register(to *grpc.Server) {
 	envoy := ratelimitv3.RateLimitService_ServiceDesc
 	envoy.HandlerType = (*any)(nil)
-	envoy.Methods = []grpc.MethodDesc{s.method("ShouldRateLimit", &s.should, (*call).decide)}
+	envoy.Methods = []grpc.MethodDesc{s.method("ShouldRateLimit", &s.should, (*call).decide, (*call).refuse)}
 	to.RegisterService(&envoy, s)
 	kuadrant := kuadrantv1.RateLimitService_ServiceDesc
 	kuadrant.HandlerType = (*any)(nil)
 	kuadrant.Methods = []grpc.MethodDesc{
-		s.method("CheckRateLimit", &s.checked, (*call).peek),
-		s.method("Report", &s.reported, (*call).report),
+		s.method("CheckRateLimit", &s.checked, (*call).peek, (*call).refuse),
+		s.method("Report", &s.reported, (*call).report, nil),
 	}
 	to.RegisterService(&kuadrant, s)
 }
 
-// method is a method that asks the engine in one way.
-func (s *service) method(name string, counts *methodCounts, ask func(*call, context.Context) error) grpc.MethodDesc {
+// method is a method that asks the engine in one way. Where there is a refuse, a request on which nothing can be decided is
+// refused by it; elsewhere that is an error.
+func (s *service) method(
+	name string, counts *methodCounts, ask func(*call, context.Context) error, refuse func(*call, *unfit),
+) grpc.MethodDesc {
 	return grpc.MethodDesc{
 		MethodName: name,
-		Handler: func(_ any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			c, err := s.receiving.receive(s, dec)
-			if err != nil {
-				counts.failed.Add(1)
-				return nil, err
-			}
+		Handler: func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			c, err := s.receiving.receive(ctx, s)
 			seat := seatOf(ctx)
 			if !seat.Use() {
 				counts.failed.Add(1)
@@ -93,10 +98,17 @@ func (s *service) method(name string, counts *methodCounts, ask func(*call, cont
 				return nil, status.Error(codes.Unavailable, "weir: the connection had to make room for another one")
 			}
 			defer seat.Rest()
-			if err := c.answer(ctx, ask); err != nil {
-				counts.failed.Add(1)
-				s.calls.put(c)
-				return nil, err
+			if err == nil {
+				err = c.answer(ctx, ask)
+			}
+			if err != nil {
+				u, ok := errors.AsType[*unfit](err)
+				if !ok || refuse == nil {
+					counts.failed.Add(1)
+					s.calls.put(c)
+					return nil, err
+				}
+				refuse(c, u)
 			}
 			if c.over {
 				counts.over.Add(1)
@@ -108,27 +120,49 @@ func (s *service) method(name string, counts *methodCounts, ask func(*call, cont
 	}
 }
 
-// mostTries is how often a call is decided on anew, a millisecond later, if its configuration is no longer the one in force.
-const mostTries = 100
+// refuse makes the reply to a request on which nothing can be decided.
+func (c *call) refuse(u *unfit) {
+	c.service.tell(u)
+	c.forget()
+	c.unfit, c.over, c.statuses = true, true, c.statuses[:0]
+	for range c.q.descriptors {
+		c.statuses = append(c.statuses, told{over: true})
+	}
+	c.encode()
+}
+
+// tell tells the log of a request on which nothing could be decided, at most once a minute.
+func (s *service) tell(u *unfit) {
+	n := s.unfit.Add(1)
+	now, last := time.Now().Unix(), s.toldUnfit.Load()
+	if now-last >= 60 && s.toldUnfit.CompareAndSwap(last, now) {
+		s.o.Logger.Warn("a request on which nothing can be decided was refused", "error", u.reason, "refused_in_all", n)
+	}
+}
+
+// maxTries is how often a call is decided on at most, if another configuration comes into force each time.
+const maxTries = 10
+
+var errReplaced = &unfit{"the configuration is being replaced"}
 
 // answer makes the reply to a call.
 func (c *call) answer(ctx context.Context, ask func(*call, context.Context) error) error {
-	for tries := 0; ; tries++ {
+	for tries := 1; ; tries++ {
 		if err := c.prepare(ctx); err != nil {
 			return err
 		}
-		if err := ask(c, ctx); err != nil {
+		err := ask(c, ctx)
+		if c.outdated() {
+			if tries == maxTries {
+				return errReplaced
+			}
+			c.forget()
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		if !c.outdated() {
-			break
-		}
-		if tries == mostTries {
-			return status.Error(codes.Unavailable, "weir: the configuration is being replaced")
-		}
-		if err := c.again(ctx); err != nil {
-			return err
-		}
+		break
 	}
 	c.conclude(ctx)
 	c.encode()
@@ -140,7 +174,7 @@ func (s *service) status() map[string]any {
 		return map[string]uint64{"ok": m.ok.Load(), "over_limit": m.over.Load(), "failed": m.failed.Load()}
 	}
 	return map[string]any{
-		"waiting":           s.receiving.waiting.Load(),
+		"waiting": s.receiving.waiting.Load(), "unfit_requests": s.unfit.Load(),
 		"should_rate_limit": of(&s.should), "check_rate_limit": of(&s.checked), "report": of(&s.reported),
 	}
 }

@@ -2,15 +2,19 @@ package rlsapi
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
+	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 )
@@ -28,16 +32,61 @@ var fieldNames = [...][2]string{
 
 // binding is the group that the answer is told of: the one that refuses, or else the one that was charged.
 func (c *call) binding() *group {
-	for _, g := range [...]*group{&c.charged, &c.probed, &c.apart} {
-		if len(g.requests) > 0 && g.verdict.Allowed != c.over && len(g.verdict.Parts) > 0 {
+	for _, g := range [...]*group{&c.charged, &c.probed} {
+		if g.binds(c.over) {
+			return g
+		}
+	}
+	for _, g := range c.quotas {
+		if g.binds(c.over) {
 			return g
 		}
 	}
 	return nil
 }
 
+// binds reports whether a group was answered as the request was.
+func (g *group) binds(over bool) bool {
+	return len(g.requests) > 0 && g.verdict.Allowed != over && len(g.verdict.Parts) > 0
+}
+
+// limitFields is how many Options.LimitFields there are.
+const limitFields = 3
+
+// encodeLimit appends Options.LimitFields: of the last limit that the request is over and no quota, or else of the one of which
+// the least is left.
+func (c *call) encodeLimit(e *encoder) {
+	var tightest *told
+	least := int64(math.MaxUint32)
+	for i := range c.statuses {
+		t := &c.statuses[i]
+		if !t.limited {
+			continue
+		}
+		if t.over && (len(c.matched) == 0 || !c.matched[i].Limit.Quota) {
+			tightest, least = t, 0
+		} else if t.remaining < least {
+			tightest, least = t, t.remaining
+		}
+	}
+	if tightest == nil {
+		return
+	}
+	for i, n := range [limitFields]uint64{
+		clamped(tightest.limit.requests), clamped(tightest.remaining), uint64((tightest.reset + time.Second - 1) / time.Second),
+	} {
+		at := e.begin(responseHeaders)
+		e.text(headerKey, c.service.o.LimitFields[i])
+		e.text(headerValue, strconv.FormatUint(n, 10))
+		e.end(at)
+	}
+}
+
 // encodeHeaders appends the header fields.
 func (c *call) encodeHeaders(e *encoder) {
+	if len(c.service.o.LimitFields) > 0 {
+		c.encodeLimit(e)
+	}
 	if c.service.o.Fields == httplimit.NoFields {
 		return
 	}
@@ -48,7 +97,7 @@ func (c *call) encodeHeaders(e *encoder) {
 	if c.header == nil {
 		c.header = make(http.Header, len(fieldNames))
 	}
-	c.service.fields.TellAll(c.header, g.requests, &g.verdict)
+	c.service.fields.Tell(c.header, &g.verdict)
 	for _, name := range fieldNames {
 		for _, value := range c.header[name[0]] {
 			at := e.begin(responseHeaders)
@@ -59,24 +108,59 @@ func (c *call) encodeHeaders(e *encoder) {
 	}
 }
 
-// encodeMetadata appends the dynamic metadata: those of the limits of a configuration of envoyproxy/ratelimit, and under
-// "weir" what has decided.
+// encodeUser appends the metadata of the limits of a configuration of envoyproxy/ratelimit that have passed: the first wins.
+func (c *call) encodeUser(e *encoder) {
+	var passed map[string]any
+	for i := range c.matched {
+		m := &c.matched[i]
+		if m.Outcome != ratelimitconfig.Limited || len(m.Limit.Metadata) == 0 || i >= len(c.statuses) || c.statuses[i].over {
+			continue
+		}
+		if passed == nil {
+			passed = m.Limit.Metadata
+		} else {
+			passed = merged(passed, m.Limit.Metadata)
+		}
+	}
+	if passed == nil {
+		return
+	}
+	entry, value, at := e.beginStruct("metadata")
+	e.structure(passed)
+	e.endStruct(entry, value, at)
+}
+
+// merged is first with what second has beside it. Neither is changed.
+func merged(first, second map[string]any) map[string]any {
+	all := maps.Clone(first)
+	for key, v := range second {
+		there, known := all[key]
+		inner, ok := there.(map[string]any)
+		more, both := v.(map[string]any)
+		switch {
+		case !known:
+			all[key] = v
+		case ok && both:
+			all[key] = merged(inner, more)
+		}
+	}
+	return all
+}
+
+// encodeMetadata appends the dynamic metadata: under "metadata" those of the limits of a configuration of envoyproxy/ratelimit,
+// and under "weir" what has decided.
 func (c *call) encodeMetadata(e *encoder) {
 	if c.service.o.NoMetadata {
 		return
 	}
 	at := e.begin(responseMetadata)
 	from := len(*e)
-	if !c.over {
-		for i := range c.matched {
-			if l := c.matched[i].Limit; l != nil && l.Metadata != nil {
-				e.structure(l.Metadata)
-			}
-		}
-	}
-	if g := c.binding(); g != nil {
-		if v := &g.verdict; v.Binding >= 0 && v.Binding < len(v.Parts) {
-			e.decided(&v.Parts[v.Binding], v.RefusalID, len(c.matched) > 0)
+	c.encodeUser(e)
+	if c.unfit {
+		e.undecided()
+	} else if g := c.binding(); g != nil {
+		if p, ok := g.verdict.BindingPart(); ok {
+			e.decided(p, g.verdict.RefusalID, len(c.matched) > 0)
 		}
 	}
 	if len(*e) == from {
@@ -86,12 +170,16 @@ func (c *call) encodeMetadata(e *encoder) {
 	e.end(at)
 }
 
+// undecided appends that nothing could be decided.
+func (e *encoder) undecided() {
+	entry, value, at := e.beginStruct("weir")
+	e.pair("reason", weir.ReasonInvalid.String())
+	e.endStruct(entry, value, at)
+}
+
 // decided appends what has decided. Rules that were not asked have no name.
 func (e *encoder) decided(p *policy.Part, refusal uint64, named bool) {
-	entry := e.begin(structFields)
-	e.text(mapKey, "weir")
-	value := e.begin(mapValue)
-	at := e.begin(valueStruct)
+	entry, value, at := e.beginStruct("weir")
 	d := &p.Decision
 	e.pair("policy", d.Policy)
 	if p.Rule != nil && !named {
@@ -108,6 +196,18 @@ func (e *encoder) decided(p *policy.Part, refusal uint64, named bool) {
 	}
 	e.count("limit", float64(d.Limit))
 	e.count("remaining", float64(d.Remaining))
+	e.endStruct(entry, value, at)
+}
+
+// beginStruct begins a field of a Struct that is a Struct itself, and returns what endStruct needs.
+func (e *encoder) beginStruct(key string) (entry, value, at int) {
+	entry = e.begin(structFields)
+	e.text(mapKey, key)
+	value = e.begin(mapValue)
+	return entry, value, e.begin(valueStruct)
+}
+
+func (e *encoder) endStruct(entry, value, at int) {
 	e.end(at)
 	e.end(value)
 	e.end(entry)

@@ -3,8 +3,8 @@ package rlsapi
 import (
 	"context"
 
-	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/policy"
 )
 
 // configured is the configuration that is in force, nil if rules decide.
@@ -21,6 +21,9 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 	for len(c.matches) < n {
 		c.matches = append(c.matches, ratelimitconfig.Match{})
 	}
+	for len(c.named) < n {
+		c.named = append(c.named, policy.Named{})
+	}
 	c.matched = c.matches[:n]
 	for i := range c.matched {
 		d := &c.q.descriptors[i]
@@ -30,18 +33,31 @@ func (c *call) prepareTree(ctx context.Context, tree *ratelimitconfig.Config) {
 	ratelimitconfig.Replace(c.matched)
 	for i := range c.matched {
 		m, d, r := &c.matched[i], &c.q.descriptors[i], &c.descriptors[i]
+		if tree.Quotas() && m.Outcome != ratelimitconfig.Unlimited && (m.Outcome != ratelimitconfig.Limited || m.Limit.Shadow) {
+			c.passed++
+		}
 		if m.Outcome != ratelimitconfig.Limited {
 			c.asked = append(c.asked, asked{})
 			continue
 		}
-		attributes := r.Attributes // to be used again
-		live.CheckRequest(ctx, r, m.Limit.PolicyBytes, m.Key, m.Cost)
-		r.Attributes = attributes
-		if m.Overrides {
-			live.BringLimit(r, m.Brought)
+		cost := m.Cost
+		if m.Limit.Quota && cost > 0 {
+			cost++ // see [ratelimitconfig.Limit]
 		}
+		attributes := r.Attributes // to be used again
+		name(ctx, r, &c.named[i], m, cost)
+		r.Attributes = attributes
 		c.asked = append(c.asked, c.groupOf(d, m).add(r))
 	}
+}
+
+// name makes r a request for permits of the policy of a descriptor. n is its memory.
+func name(ctx context.Context, r *policy.Request, n *policy.Named, m *ratelimitconfig.Match, cost int64) {
+	*n = policy.Named{Policy: m.Limit.PolicyBytes, Key: m.Key, Cost: cost}
+	if m.Overrides {
+		n.Limit = m.Brought
+	}
+	*r = policy.Request{Named: n, Context: ctx}
 }
 
 // groupOf is the group that a descriptor belongs to.
@@ -50,7 +66,7 @@ func (c *call) groupOf(d *descriptor, m *ratelimitconfig.Match) *group {
 	case d.negative && c.q.hitsOf(d) > 0:
 		return &c.refunded
 	case m.Limit.Quota:
-		return &c.apart
+		return c.newQuota()
 	}
 	return &c.charged
 }
@@ -64,7 +80,7 @@ func (d *descriptor) overriding() ratelimitconfig.Override {
 }
 
 // unitsOfOverrides are the units of type.v3.RateLimitUnit.
-var unitsOfOverrides = [mostUnit + 1]ratelimitconfig.Unit{
+var unitsOfOverrides = [maxUnit + 1]ratelimitconfig.Unit{
 	ratelimitconfig.UnitUnknown, ratelimitconfig.Second, ratelimitconfig.Minute, ratelimitconfig.Hour, ratelimitconfig.Day,
 	ratelimitconfig.Month, ratelimitconfig.Year,
 }
@@ -76,8 +92,8 @@ var unitsTold = [...]int32{
 	ratelimitconfig.Month: unitMonth, ratelimitconfig.Year: unitYear,
 }
 
-// tellMatch tells what the configuration says of a limit.
-func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, t *told) {
+// tellMatch tells what the configuration says of a limit. Looked says that nothing was taken of it.
+func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, looked bool, t *told) {
 	switch m.Outcome {
 	case ratelimitconfig.Unlimited:
 		t.unlimited = true
@@ -90,8 +106,11 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, t *told)
 		requests: int64(m.Limit.RequestsPerUnit), unit: unitsTold[m.Limit.Unit],
 		multiplier: max(int64(m.Limit.UnitMultiplier), 1), name: m.Limit.Name,
 	}
-	if m.Limit.RequestsPerUnit == 0 {
+	switch {
+	case m.Limit.RequestsPerUnit == 0, m.Limit.Quota && t.over:
 		t.remaining = 0 // it is counted as if there were one
+	case m.Limit.Quota && looked:
+		t.remaining-- // otherwise it was asked for
 	}
 	if m.Limit.Shadow && !m.Overrides {
 		c.tellShadow(ctx, m, t)
@@ -100,10 +119,10 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, t *told)
 
 // tellShadow tells what is left of a limit that refuses nobody.
 func (c *call) tellShadow(ctx context.Context, m *ratelimitconfig.Match, t *told) {
-	v := &c.looked
-	if !c.service.o.Limits.Engine().PeekKey(ctx, m.Limit.Policy, string(m.Key), 0, v) || len(v.Parts) == 0 {
+	x := c.service.o.Limits.Engine().Explain(checkOf(ctx, m, 0))
+	if len(x.Limits) == 0 || x.Limits[0].Failure != "" {
 		return
 	}
-	d := v.Decision()
+	d := &x.Limits[0].Decision
 	t.limited, t.remaining, t.reset = true, d.Remaining, d.ResetAfter
 }

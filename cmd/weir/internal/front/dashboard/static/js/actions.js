@@ -55,7 +55,7 @@ export function reset(policy, key, state) {
   const locked = lockout(state);
   return ask({
     title: 'Reset',
-    lines: [`What ${named(policy, key)} has used is forgotten: it has its whole limit again.`, ...locked.lines],
+    lines: [`What ${named(policy, key)} has used is forgotten: all its permits are available again.`, ...locked.lines],
     fields: [...locked.fields, why],
     action: 'Reset',
     danger: true,

@@ -4,8 +4,8 @@ import * as api from './api.js';
 import { ask, tell, note } from './dialog.js';
 import { redraw } from './chart.js';
 import { h, fill, hash, icon, link, say } from './dom.js';
-import { count } from './format.js';
-import { live, on, start } from './live.js';
+import { clock, count, duration } from './format.js';
+import { live, on, silence, start } from './live.js';
 import { audit } from './views/audit.js';
 import { configuration } from './views/configuration.js';
 import { differences } from './views/differences.js';
@@ -68,10 +68,11 @@ function route() {
   shown?.ended.abort();
   const ended = new AbortController();
   const heading = h('h1', { id: 'title', tabindex: '-1' }, view.title);
+  const gone = h('p.gone', { hidden: true });
   const banners = h('div.banners');
   const content = h('div.content');
-  fill(main, h('section', { 'aria-labelledby': 'title', class: `view ${view.id}` }, heading, banners, content));
-  shown = { view, ended, banners };
+  fill(main, h('section', { 'aria-labelledby': 'title', class: `view ${view.id}` }, heading, gone, banners, content));
+  shown = { view, ended, gone, banners };
   for (const a of document.querySelectorAll('#views a')) {
     if (a.dataset.view === view.id) {
       a.setAttribute('aria-current', 'page');
@@ -83,10 +84,23 @@ function route() {
     document.title = `${text} · weir`;
   };
   title(view.title);
+  drawGone(silence());
   drawBanners();
   view.show(content, { params, signal: ended.signal, title, again: route });
   if (moved) window.scrollTo(0, 0);
   if (!first && (document.activeElement === document.body || moved)) heading.focus({ preventScroll: true });
+}
+
+// What is shown is old: the page says since when, and its figures are grey, until the server is heard again.
+function drawGone(since) {
+  document.body.classList.toggle('stale', since !== null);
+  if (!shown) return;
+  shown.gone.hidden = since === null;
+  if (since === null) return;
+  const age = duration(Math.max(0, Math.floor((Date.now() - since) / 1000)));
+  const what = live.overview ? 'What is shown is of then.' : 'Nothing is known of the server.';
+  const next = live.state === 'locked' ? 'The server wants a token.' : 'Trying again.';
+  say(shown.gone, `No answer since ${clock(since)} (${age}). ${what} ${next}`);
 }
 
 function drawBanners() {
@@ -210,7 +224,7 @@ function showHelp() {
     h(
       'dl.shortcuts',
       views.map((view) => h('div', h('dt', h('kbd', 'g'), ' ', h('kbd', view.letter)), h('dd', view.title))),
-      h('div', h('dt', h('kbd', '/')), h('dd', 'Search a key or a refusal')),
+      h('div', h('dt', h('kbd', '/')), h('dd', 'Search a client, a key or a refusal')),
       h('div', h('dt', h('kbd', '?')), h('dd', 'This list')),
       h('div', h('dt', h('kbd', 'Esc')), h('dd', 'Close a dialog')),
     ),
@@ -270,6 +284,7 @@ drawViews();
 drawTheme();
 api.onLocked(login);
 on('state', drawState);
+on('stale', drawGone);
 on('overview', (now) => {
   drawBanners();
   drawBadges(now);

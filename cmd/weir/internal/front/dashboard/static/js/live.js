@@ -16,9 +16,9 @@ function lines() {
   return { admitted: [], refused: [], queued: [] };
 }
 
-const listeners = { overview: new Set(), refusal: new Set(), audit: new Set(), state: new Set() };
+const listeners = { overview: new Set(), refusal: new Set(), audit: new Set(), state: new Set(), stale: new Set() };
 
-/** on calls f with each of what name stands for: "overview", "refusal", "audit" or "state", until signal is aborted. */
+/** on calls f with each of what name stands for: "overview", "refusal", "audit", "state" or "stale", until signal is aborted. */
 export function on(name, f, signal) {
   listeners[name].add(f);
   signal?.addEventListener('abort', () => listeners[name].delete(f));
@@ -38,10 +38,26 @@ function setState(state) {
   if (live.state === state) return;
   live.state = state;
   tell('state', state);
+  tell('stale', silence());
+}
+
+// When the server was heard last, or the page was opened, and how far apart its last two words were.
+let heard = Date.now();
+let apart = 1000;
+
+/**
+ * silence is since when the server has not been heard, in milliseconds, and null as long as what is shown is that of now. Overviews come
+ * each second, and less often if they are very large.
+ */
+export function silence() {
+  const now = Date.now();
+  const quiet = now - heard > Math.max(5000, 3 * apart);
+  return quiet || live.state === 'lost' || live.state === 'locked' ? heard : null;
 }
 
 /** start listens to the server, for as long as the page lives. */
 export function start() {
+  setInterval(() => tell('stale', silence()), 500);
   api.events(
     '/v1/admin/events',
     (name, data) => {
@@ -55,11 +71,15 @@ export function start() {
 /** hear takes in an overview. */
 export function hear(now) {
   const before = live.overview;
+  const at = Date.now();
+  if (before) apart = Math.min(Math.max(at - heard, 1000), 60_000);
+  heard = at;
   if (before && before.started !== now.started) live.history = empty();
   else if (before && new Date(now.now) <= new Date(before.now)) return;
   live.overview = now;
   if (before && before.started === now.started) remember(before, now);
   tell('overview', now);
+  tell('stale', silence());
 }
 
 function remember(before, now) {
@@ -99,10 +119,13 @@ function remember(before, now) {
     const then = earlier.get(policy.name) ?? policy;
     push(one.admitted, rate('granted', then, policy));
     push(one.refused, rate('refused', then, policy));
-    push(one.queued, policy.queued ?? 0);
+    push(one.queued, elsewhere(policy) ? null : (policy.queued ?? 0));
   }
   for (const name of history.policies.keys()) if (!there.has(name)) history.policies.delete(name);
 }
+
+/** elsewhere tells that a policy is not kept by the server alone, which does not know all of its keys then, and who waits for them. */
+export const elsewhere = (p) => p.consistency !== 'local' || (p.durability ?? 'memory') !== 'memory';
 
 function push(line, value) {
   line.push(value);

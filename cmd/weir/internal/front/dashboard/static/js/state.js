@@ -18,8 +18,8 @@ export function refusedFor(k) {
   return limit.retry_after < 0 ? Infinity : limit.retry_after;
 }
 
-/** sentence says whether the next request of a key passes. */
-export function sentence(k) {
+/** sentence says whether the next request of a key passes. policy is that of the overview, if it is known. */
+export function sentence(k, policy) {
   if (k.locked_for) return `Shut out for ${duration(k.locked_for)}.`;
   const bad = worst(k);
   if (bad) {
@@ -28,5 +28,11 @@ export function sentence(k) {
     return `The next request is refused${by}: ${wait}.`;
   }
   if (k.override?.unlimited) return 'It passes, whatever it asks for.';
-  return k.limits.some((l) => l.tracked) ? 'The next request is granted.' : 'Nothing is kept of it: its whole limit is left.';
+  if (k.limits.some((l) => l.tracked)) return 'The next request is granted.';
+  // The key may be spelled otherwise than the policy does, and a key that is not tracked can be refused where no other has room.
+  const full = policy?.max_keys && policy.keys >= policy.max_keys ? ' The table of keys is full: a new one may be refused.' : '';
+  if (!policy) return `Nothing is kept of this key.${full}`;
+  return policy.key
+    ? `Nothing is kept of this key. Keys of this policy are ${printable(policy.key)}.${full}`
+    : `Nothing is kept of this key. All requests of this policy share the key (empty).${full}`;
 }

@@ -11,7 +11,7 @@ export function audit(place, { signal }) {
   const rows = table({
     caption: 'Changes, the last first',
     id: (a) => a.place,
-    empty: 'Nobody has changed anything.',
+    empty: 'Nothing has been changed since the server started.',
     page: 50,
     columns: [
       { title: 'Time', cell: (a) => h('time', { datetime: a.time }, moment(a.time)) },

@@ -24,7 +24,7 @@ const label = (k) => (k.named ? quoted(k.key) : `without a name, ${printable(k.i
 const used = (limit) => limit.limit - limit.remaining;
 
 const left = (limit) =>
-  limit.holds === unlimited
+  limit.holds === unlimited || !limit.tracked
     ? '–'
     : h('span.used', meter(used(limit), limit.limit), ` ${count(limit.remaining)} of ${count(limit.limit)} left`);
 
@@ -154,7 +154,7 @@ function kept(p) {
   const elsewhere = p.durability && p.durability !== 'memory' ? p.durability : p.consistency;
   if (elsewhere !== 'local')
     return `Not kept by this process alone (${printable(elsewhere)}): those that it has refused are listed.`;
-  if (!p.keys) return 'No key is tracked: all have their whole limit.';
+  if (!p.keys) return 'No key is tracked.';
   const most = p.max_keys ? ` of at most ${count(p.max_keys)}` : '';
   // Each limit has a table of its own, in which a key has a place.
   const where = p.limits.length > 1 ? ` in the fullest table of its ${p.limits.length} limits,` : '';
@@ -168,52 +168,106 @@ const overrideText = (o) =>
         .map(([name, holds]) => (name ? `${printable(name)}: ${holds}` : holds))
         .join('; ');
 
-// A key without a policy: what each policy knows of it.
+// A word without a policy: what all policies know of it, and which of them cannot say.
 function everywhere(place, { params, signal, title }) {
   title(`Key ${quoted(params.key)}`);
+  const verdict = h('p.large', { role: 'status' }, 'Searching.');
+  const about = h('div.about');
   const rows = table({
-    caption: 'What policies know of the key',
-    id: (k) => k.policy,
-    empty: 'No policy has keys.',
+    caption: 'What policies know of it',
+    id: (k) => `${k.policy}\n${k.key}`,
+    empty: 'No policy is known to track it.',
     columns: [
       {
         title: 'Policy',
         sort: (k) => k.policy,
-        cell: (k) =>
-          h(
-            'a.row',
-            {
-              href: hash('keys', { policy: k.policy, key: k.key, exact: '1' }),
-            },
-            printable(k.policy),
-          ),
+        cell: (k) => h('a.row', { href: hash('keys', { policy: k.policy, key: k.key, exact: '1' }) }, printable(k.policy)),
       },
-      { title: 'Known', sort: (k) => Number(known(k)), cell: (k) => (known(k) ? 'yes' : 'no: its whole limit is left') },
-      ...keyColumns.slice(1),
+      { title: 'Key', sort: (k) => k.key, cell: (k) => h('span', h('code', quoted(k.key)), leads[k.how] ? ` ${leads[k.how]}` : '') },
+      { title: 'Now', sort: (k) => Number(refuses(k)), cell: (k) => now(k) },
+      ...keyColumns.slice(1, 3),
+      { title: 'Used', number: true, cell: (k) => (k.limits[0]?.tracked ? left(k.limits[0]) : '–') },
+      ...keyColumns.slice(4, 6),
     ],
   });
-  const body = h('div', rows.element);
-  fill(
-    place,
-    h('p.back', link('keys', {}, 'Top keys')),
-    h('p.lead', 'What each policy knows of this key, the one under the most pressure first.'),
-    body,
+  const unsearched = table({
+    caption: 'Policies that cannot be searched for it',
+    hideCaption: false,
+    id: (u) => u.policy,
+    empty: '',
+    columns: [
+      { title: 'Not searched', sort: (u) => u.policy, cell: (u) => policyLink(u.policy) },
+      { title: 'Why', wide: true, cell: (u) => printable(u.why) },
+    ],
+  });
+  const cannot = h('section', { hidden: true }, unsearched.element);
+  const refused = refusalTable({
+    caption: 'The last refusals that name it',
+    page: 10,
+    empty: 'None of the last refusals that are kept names it.',
+  });
+  const body = h(
+    'div',
+    h('div.card', verdict, about),
+    rows.element,
+    cannot,
+    h('section', { 'aria-labelledby': 'refused' }, h('h2', { id: 'refused' }, 'The last refusals that name it'), refused.element),
   );
-  onceHeard(signal).then((o) => {
-    refresh(body, signal, 5, async () => {
-      const found = [];
-      // The ones that are asked one after the other are few, so that the server is not asked too often.
-      for (const p of o.policies.filter((one) => one.key).slice(0, 32)) {
-        found.push(pressed(await api.get('/v1/admin/key', { policy: p.name, key: params.key }, signal)));
-      }
-      rows.update(found.sort((a, b) => Number(known(b)) - Number(known(a)) || pressure(b) - pressure(a)));
-    });
+  fill(place, h('p.back', link('keys', {}, 'Top keys')), body);
+  refresh(body, signal, 5, async () => {
+    const s = await api.get('/v1/admin/search', { word: params.key, n: 50 }, signal);
+    const keys = s.keys.map(pressed);
+    const last = s.refusals.refusals ?? [];
+    const [text, good] = searchSentence(s, keys, last);
+    say(verdict, text);
+    verdict.className = good ? 'large' : 'large bad';
+    fill(about, searchNotes(s, keys));
+    rows.update(keys.filter(known));
+    unsearched.update(s.unsearched);
+    cannot.hidden = !s.unsearched.length;
+    refused.update(last);
   });
 }
 
-const known = (k) => k.limits.some((l) => l.tracked) || k.locked_for > 0 || Boolean(k.override);
+// leads says how a word leads to a key, where it is not the word that is the key.
+const leads = { all: 'shared by all requests', part: 'has it as a part', refused: 'of a refusal that names it' };
 
-const pressure = (k) => (k.locked_for > 0 ? 2 : k.limits[0]?.limit ? used(k.limits[0]) / k.limits[0].limit : 0);
+const refuses = (k) => k.mode === 'enforce' && (k.locked_for > 0 || k.limits.some((l) => !l.allowed));
+
+function now(k) {
+  if (k.error) return h('span.bad', `not known: ${printable(k.error)}`);
+  const why = k.locked_for > 0 ? `locked out for ${duration(k.locked_for)}` : k.limits.some((l) => !l.allowed) && 'refused';
+  if (!why) return 'allowed';
+  return k.mode === 'enforce' ? h('span.bad', why) : h('span', `${why} in ${printable(k.mode)}, which refuses nothing`);
+}
+
+// searchSentence is what a search comes to, and whether nothing is known to refuse the word.
+function searchSentence(s, keys, last) {
+  const refusing = keys.filter(refuses);
+  const cannot = s.unsearched.length ? ` ${count(s.unsearched.length)} of ${count(s.policies)} policies cannot be searched for it.` : '';
+  if (refusing.length)
+    return [`It is refused now by ${[...new Set(refusing.map((k) => printable(k.policy)))].slice(0, 5).join(', ')}.${cannot}`, false];
+  if (last.length) return [`It was refused last at ${moment(last[0].time)}.${cannot}`, false];
+  if (keys.some(known)) return [`No policy that was searched refuses it now.${cannot}`, true];
+  return [`No policy is known to track it.${cannot}`, true];
+}
+
+function searchNotes(s, keys) {
+  const idle = keys.filter((k) => !known(k)).map((k) => `${printable(k.policy)} (key ${quoted(k.key)})`);
+  const shown = idle.slice(0, 20).join(', ') + (idle.length > 20 ? ` and ${count(idle.length - 20)} more` : '');
+  return [
+    s.more > 0 && h('p', `${count(s.more)} more keys were found.`),
+    idle.length > 0 && h('p', `Nothing is kept of it by ${shown}.`),
+    s.refusals.missed > 0 && h('p', `${count(s.refusals.missed)} refusals were not noted, as there were too many at a time.`),
+    s.others && h('p', 'What other servers keep for themselves is not known here: ask each of them.'),
+  ].filter(Boolean);
+}
+
+const known = (k) =>
+  Boolean(k.error) ||
+  k.locked_for > 0 ||
+  Boolean(k.override) ||
+  k.limits.some((l) => l.tracked || l.refused > 0 || l.waiters > 0);
 
 // pressed is a key with the limit first that has the least left.
 function pressed(k) {
@@ -239,7 +293,7 @@ function detail(place, { params, signal, title }, key) {
         number: true,
         cell: left,
       },
-      { title: 'Next', cell: (l) => (l.allowed ? h('span.good', 'would be granted') : h('span.bad', next(l))) },
+      { title: 'Next', cell: (l) => (!l.allowed ? h('span.bad', next(l)) : l.tracked ? h('span.good', 'would be granted') : '–') },
       { title: 'Retry after', number: true, cell: (l) => duration(l.retry_after) },
       { title: 'Whole after', number: true, cell: (l) => duration(l.reset_after) },
       { title: 'Waiting', number: true, cell: (l) => (l.waiters ? `${count(l.waiters)} for ${count(l.queued)}` : '0') },
@@ -268,8 +322,10 @@ function detail(place, { params, signal, title }, key) {
 
   const load = refresh(body, signal, 1, async () => {
     now = await api.get('/v1/admin/key', { policy, key }, signal);
-    say(verdict, sentence(now));
-    verdict.className = now.locked_for || now.limits.some((l) => !l.allowed) ? 'large bad' : 'large good';
+    const of = live.overview?.policies.find((p) => p.name === policy);
+    say(verdict, sentence(now, of));
+    const bad = now.locked_for || now.limits.some((l) => !l.allowed);
+    verdict.className = bad ? 'large bad' : known(now) ? 'large good' : 'large';
     const before = document.activeElement;
     fill(
       about,
@@ -277,7 +333,7 @@ function detail(place, { params, signal, title }, key) {
         ['Policy', policyLink(policy)],
         ['Key', h('code', quoted(key))],
         now.locked_for > 0 && ['Shut out', `${duration(now.locked_for)} still`],
-        now.refusals_in_row > 0 && ['Refusals in a row', count(now.refusals_in_row)],
+        now.recent_refusals > 0 && ['Refusals towards a lockout', count(now.recent_refusals)],
         now.override && ['Override', overrideText(now.override)],
         now.override && ['For', `${duration(now.override.for)} still, since ${moment(now.override.since)}`],
         now.override && ['By', printable(now.override.by || '–')],

@@ -28,7 +28,7 @@ export function lockouts(place, { params, signal }) {
   const rows = table({
     caption: 'Keys that are shut out',
     id: (l) => `${l.policy}\n${l.key}`,
-    empty: 'Nobody is shut out.',
+    empty: 'No key that is known by name is shut out by this server.',
     columns: [
       { title: 'Key', sort: (l) => l.key, cell: (l) => keyLink(l.policy, l.key) },
       { title: 'Policy', sort: (l) => l.policy, cell: (l) => policyLink(l.policy) },

@@ -5,7 +5,7 @@ import { chart } from '../chart.js';
 import { fill, h, link, morph } from '../dom.js';
 import { input } from '../dialog.js';
 import { bytes, compact, count, duration, moment, printable, rate, share } from '../format.js';
-import { last, live, lately, on, quantile } from '../live.js';
+import { elsewhere, last, live, lately, on, quantile } from '../live.js';
 import { facts, tiles } from '../table.js';
 import { each, mode, policyLink, refresh } from './parts.js';
 import { refusalTable } from './refusals.js';
@@ -18,6 +18,9 @@ export const lines = [
 
 /** policyFormat says a value of a chart of a policy. */
 export const policyFormat = (v) => rate(v).replace('/s', '');
+
+// took is how long decisions take, which is not known before there are any.
+const took = (seconds, now) => duration(now.latency.measured ? seconds : null);
 
 export function overview(place, { signal }) {
   const numbers = tiles([
@@ -112,13 +115,18 @@ export function overview(place, { signal }) {
     const { total } = history;
     const sum = (name) => now.policies.reduce((s, p) => s + (p[name] ?? 0), 0);
     const recent = lately();
+    // What other servers know is not counted.
+    const known = now.policies.filter((p) => !elsewhere(p));
+    const part = known.length < now.policies.length ? `, of ${count(known.length)} of ${count(now.policies.length)} policies` : '';
     numbers.set({
       admitted: [rate(last(total.admitted)), `${compact(now.requests - now.refused - now.canceled)} in all`],
       refused: [rate(last(total.refused)), `${share(now.refused, now.requests)} in all`],
-      queued: [count(sum('queued')), 'permits waited for'],
+      queued: known.length ? [count(sum('queued')), `permits waited for${part}`] : ['–', 'not known here'],
       locked: [count(sum('locked')), 'keys'],
-      keys: [count(sum('keys')), sum('overridden') ? `${count(sum('overridden'))} overridden` : 'tracked'],
-      p99: [duration(quantile(recent, 0.99) ?? now.latency.p99), recent.length ? 'in the last minute' : 'since the start'],
+      keys: known.length
+        ? [count(sum('keys')), (sum('overridden') ? `${count(sum('overridden'))} overridden` : 'tracked') + part]
+        : ['–', 'not known here'],
+      p99: [took(quantile(recent, 0.99) ?? now.latency.p99, now), recent.length ? 'in the last minute' : 'since the start'],
     });
     all.update(history.time, total.admitted, total.refused, total.queued);
     latency.update(history.time, history.latency.p50, history.latency.p99, history.latency.p999);
@@ -135,9 +143,9 @@ export function overview(place, { signal }) {
         ['Freed by a rule', count(now.exempt)],
         ['Without any limit', count(now.unlimited)],
         ['Gone while waiting', count(now.canceled)],
-        ['Decisions, p50', duration(now.latency.p50)],
-        ['p99', duration(now.latency.p99)],
-        ['p99.9', duration(now.latency.p999)],
+        ['Decisions, p50', took(now.latency.p50, now)],
+        ['p99', took(now.latency.p99, now)],
+        ['p99.9', took(now.latency.p999, now)],
         ['Started', moment(now.started)],
         ['Version', printable(now.version)],
         ['Configuration', link('configuration', {}, `version ${now.config.version}, ${moment(now.config.loaded)}`)],
@@ -150,13 +158,15 @@ export function overview(place, { signal }) {
   }
 
   // The last refusals, so that a row of them is one click away.
-  const refused = refusalTable({ caption: 'The last refusals', page: 6 });
+  const refused = refusalTable({ caption: 'The last refusals', page: 6, empty: 'No refusal was noted since the server started.' });
   fill(latest, refused.element);
   let rows = [];
-  refresh(latest, signal, 0, async () => {
+  const load = refresh(latest, signal, 0, async () => {
     rows = (await api.get('/v1/admin/refusals', { n: 6 }, signal)).refusals ?? [];
     refused.update(rows);
   });
+  // Another process has other refusals, and those that were missed are there again.
+  on('state', (state) => state === 'live' && load(), signal);
   on(
     'refusal',
     (one) => {

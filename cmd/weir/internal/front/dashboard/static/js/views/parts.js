@@ -1,7 +1,7 @@
 // What several views have in common.
 
 import { h, fill, link } from '../dom.js';
-import { printable, quoted } from '../format.js';
+import { clock, printable, quoted } from '../format.js';
 import { live, on } from '../live.js';
 
 /** each calls f with the overview there is, and with each that comes, until signal is aborted. */
@@ -11,13 +11,14 @@ export function each(signal, f) {
 }
 
 /**
- * refresh calls load now and then every so many seconds while somebody looks, one call at a time, until signal is aborted. Its
- * errors
- * are shown in place. It answers a function that calls it at once.
+ * refresh calls load now and then every so many seconds while the page is looked at, one call at a time, until signal is aborted. With
+ * 0 seconds it calls it once, and again as long as the server has no answer. Errors are shown in place, which is grey until there is
+ * one. It returns a function that calls load at once.
  */
 export function refresh(place, signal, seconds, load) {
   const wrong = h('p.wrong', { role: 'alert' });
   place.prepend(wrong);
+  let good = null; // when it was loaded last
   let busy = false;
   let again = false;
   let next = 0;
@@ -28,13 +29,20 @@ export function refresh(place, signal, seconds, load) {
       return;
     }
     busy = true;
+    let lost = false; // the server may have an answer later
     clearTimeout(next);
     try {
       await load();
+      good = Date.now();
+      place.classList.remove('stale');
       if (wrong.textContent) fill(wrong);
     } catch (error) {
       if (signal.aborted) return;
-      if (wrong.textContent !== error.message) fill(wrong, error.message);
+      lost = !error.status || error.status === 429 || error.status >= 500;
+      // What is in place is that of before, or nothing that is known.
+      place.classList.add('stale');
+      const text = good === null ? error.message : `${error.message} What is shown is of ${clock(good)}.`;
+      if (wrong.textContent !== text) fill(wrong, text);
     } finally {
       busy = false;
     }
@@ -42,8 +50,8 @@ export function refresh(place, signal, seconds, load) {
     if (again) {
       again = false;
       run();
-    } else if (seconds) {
-      next = setTimeout(tick, seconds * 1000);
+    } else if (seconds || lost) {
+      next = setTimeout(tick, (seconds || 2) * 1000);
     }
   }
 

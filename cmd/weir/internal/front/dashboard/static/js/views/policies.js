@@ -5,7 +5,7 @@ import { chart } from '../chart.js';
 import { fill, h, link, morph } from '../dom.js';
 import { input } from '../dialog.js';
 import { compact, count, printable, quoted, rate, share } from '../format.js';
-import { last, live } from '../live.js';
+import { elsewhere, last, live } from '../live.js';
 import { facts, table, tiles } from '../table.js';
 import { differenceParts } from './differences.js';
 import { lines, policyFormat } from './overview.js';
@@ -45,7 +45,7 @@ function list(place, { signal }) {
       { title: 'Granted', number: true, sort: (p) => p.granted, cell: (p) => count(p.granted) },
       { title: 'Refused', number: true, sort: (p) => p.refused, cell: (p) => count(p.refused) },
       { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => tracked(p) },
-      { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => count(p.queued) },
+      { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => (elsewhere(p) ? '–' : count(p.queued)) },
       { title: 'Shut out', number: true, sort: (p) => p.locked, cell: (p) => count(p.locked) },
     ],
   });
@@ -56,6 +56,7 @@ function list(place, { signal }) {
 
 // tracked is how many keys are in the fullest table of a policy, and how full that is if little room is left.
 function tracked(p) {
+  if (elsewhere(p)) return '–';
   const nearlyFull = p.max_keys && p.keys >= 0.9 * p.max_keys;
   return nearlyFull ? `${count(p.keys)} (${share(p.keys, p.max_keys)} full)` : count(p.keys);
 }
@@ -120,9 +121,9 @@ function detail(place, { params, signal, title }) {
     numbers.set({
       admitted: [rate(last(history?.admitted)), `${compact(p.granted)} in all`],
       refused: [rate(last(history?.refused)), `${share(p.refused, p.granted + p.refused)} in all`],
-      queued: [count(p.queued), 'permits waited for'],
+      queued: elsewhere(p) ? ['–', 'not known here'] : [count(p.queued), 'permits waited for'],
       locked: [count(p.locked), 'keys'],
-      keys: [count(p.keys), most(p)],
+      keys: elsewhere(p) ? ['–', 'not known here'] : [count(p.keys), most(p)],
     });
     if (history) one.update(live.history.time, history.admitted, history.refused, history.queued);
     morph(

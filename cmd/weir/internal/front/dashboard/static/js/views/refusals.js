@@ -22,7 +22,7 @@ const binding = (refusal) => refusal.limits?.[refusal.binding] ?? refusal.limits
 const limitName = (limit) => printable(limit.limit ? `${limit.policy}/${limit.limit}` : limit.policy);
 
 /** refusalTable is a table of refusals, each row of which leads to its numbers. */
-export function refusalTable({ caption, page = 50, empty = 'Nothing was refused.' }) {
+export function refusalTable({ caption, page = 50, empty = 'None of the refusals that are kept is of these.' }) {
   return table({
     caption,
     empty,

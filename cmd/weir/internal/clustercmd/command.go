@@ -1,0 +1,179 @@
+// Package clustercmd is the command that looks at the nodes of a cluster, and replaces those whose disk is lost or damaged.
+package clustercmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
+	"github.com/weirhq/weir/cmd/weir/internal/serverflags"
+	"github.com/weirhq/weir/cmd/weir/internal/table"
+	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+)
+
+// Command returns the command "cluster".
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look at the nodes of a cluster, and replace one whose disk is lost",
+		Long: `cluster asks a running weir serve about the nodes of the section "cluster" of its
+file, and changes them. Any node that is up can be asked.
+
+A node whose disk was lost or is damaged does not take part again by itself, as it
+would vote with what it does not know any more. Remove it and add it, then empty
+its directory, write "join: true" into the section "cluster" of its file, and start
+it. It votes once it has what the others have.`,
+		Example: `  weir cluster members
+  weir cluster remove node1 --reason 'its disk was replaced'
+  weir cluster add node1 http://10.0.0.1:7090`,
+		Args: cobra.ArbitraryArgs, // RunE says what is wrong with them
+		RunE: misuse.OnlySubcommands,
+	}
+	cmd.AddCommand(membersCommand(), removeCommand(), addCommand())
+	return cmd
+}
+
+// question is what all commands have.
+type question struct {
+	server serverflags.Server
+	reason string
+	asJSON bool
+}
+
+func (q *question) register(cmd *cobra.Command) {
+	cmd.Long += serverflags.ExitStatus
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	q.server.Register(fs)
+	fs.BoolVar(&q.asJSON, "json", false, "print the JSON that the server answers")
+}
+
+// change adds the flag of commands that change something.
+func (q *question) change(cmd *cobra.Command) {
+	q.register(cmd)
+	cmd.Flags().StringVar(&q.reason, "reason", "", `why, for the audit log, in at most 1024 bytes (default "": none)`)
+}
+
+func (q *question) ask(ask func(c *admin.Client) error) error {
+	client, err := q.server.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return serverflags.Wrong(ask(client))
+}
+
+func membersCommand() *cobra.Command {
+	var q question
+	cmd := &cobra.Command{
+		Use:     "members [flags]",
+		Short:   "List the nodes of the cluster",
+		Long:    `members lists the nodes of the cluster: which of them count for a majority, and which leads the others.`,
+		Example: "  weir cluster members\n  weir cluster members --server http://10.0.0.2:7070 --json",
+		Args:    misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer admin.Answer[[]admin.Member]
+			err := q.ask(func(c *admin.Client) error { return c.Get(cmd.Context(), admin.MembersPath, nil, &answer) })
+			if err != nil {
+				return err
+			}
+			return serverflags.Print(cmd.OutOrStdout(), q.asJSON, answer.JSON, func(w io.Writer, _ terminal.Output) {
+				list(w, answer.Value)
+			})
+		},
+	}
+	q.register(cmd)
+	return cmd
+}
+
+// list writes the nodes, a line each.
+func list(w io.Writer, all []admin.Member) {
+	name, url := len("node"), len("url")
+	for i := range all {
+		name, url = max(name, len(table.Printable(all[i].Name))), max(url, len(table.Printable(all[i].URL)))
+	}
+	fmt.Fprintf(w, "%-*s  %-*s  %-16s  state\n", name, "node", url, "url", "id")
+	for i := range all {
+		m := &all[i]
+		state := "votes"
+		switch {
+		case !m.Started:
+			state = "added, not started yet"
+		case !m.Votes:
+			state = "catches up"
+		case m.Leads:
+			state = "votes, leads"
+		}
+		fmt.Fprintf(w, "%-*s  %-*s  %-16s  %s\n", name, table.Printable(m.Name), url, table.Printable(m.URL), m.ID, state)
+	}
+}
+
+func removeCommand() *cobra.Command {
+	var q question
+	cmd := &cobra.Command{
+		Use:   "remove NODE [flags]",
+		Short: "Remove a node from the cluster",
+		Long: `remove removes a node from the cluster, for ever: what is on its disk is of no use
+then. The others must have a majority. If it is to come back, add it, and start it
+with an empty directory and "join: true".`,
+		Example: `  weir cluster remove node1 --reason 'its disk was replaced'
+  weir cluster remove node1 --server http://10.0.0.2:7070`,
+		Args: arguments("NODE"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return q.do(cmd, admin.MemberRemovePath, &admin.MemberChange{Name: args[0], Reason: q.reason},
+				table.Printable(args[0])+" is removed: to have it back, add it")
+		},
+	}
+	q.change(cmd)
+	return cmd
+}
+
+func addCommand() *cobra.Command {
+	var q question
+	cmd := &cobra.Command{
+		Use:   "add NODE URL [flags]",
+		Short: "Add a node to the cluster",
+		Long: `add adds a node with its name and its URL of "peers", which all nodes have. It is
+started with an empty directory and "join: true", and votes once it has what the
+others have. The others must be up, and connected for 5 s.`,
+		Example: `  weir cluster add node1 http://10.0.0.1:7090
+  weir cluster add node1 http://10.0.0.1:7090 --server http://10.0.0.2:7070 --reason 'a new disk'`,
+		Args: arguments("NODE", "URL"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return q.do(cmd, admin.MemberAddPath, &admin.MemberChange{Name: args[0], URL: args[1], Reason: q.reason},
+				table.Printable(args[0])+" is added: start it with an empty directory and join: true")
+		},
+	}
+	q.change(cmd)
+	return cmd
+}
+
+// do makes a change, and says what was done.
+func (q *question) do(cmd *cobra.Command, path string, change *admin.MemberChange, done string) error {
+	var answer admin.Answer[admin.Changed]
+	err := q.ask(func(c *admin.Client) error { return post(cmd.Context(), c, path, change, &answer) })
+	if err != nil {
+		return err
+	}
+	return serverflags.Print(cmd.OutOrStdout(), q.asJSON, answer.JSON, func(w io.Writer, _ terminal.Output) {
+		fmt.Fprintln(w, done)
+	})
+}
+
+func post(ctx context.Context, c *admin.Client, path string, change *admin.MemberChange, answer any) error {
+	return c.Post(ctx, path, change, answer) //nolint:wrapcheck // it is ours
+}
+
+// arguments wants these.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return misuse.Errorf("%d arguments: must be %v", len(args), names)
+		}
+		return nil
+	}
+}

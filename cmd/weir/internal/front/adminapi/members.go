@@ -1,0 +1,111 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/admin"
+	"github.com/weirhq/weir/cmd/weir/internal/cluster"
+	"github.com/weirhq/weir/cmd/weir/internal/front/problem"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+// Members are the nodes of a cluster, as an operator changes them.
+type Members interface {
+	// Members is [etcd.Server.Members].
+	Members(ctx context.Context) ([]etcd.Member, error)
+	// RemoveMember is [etcd.Server.RemoveMember].
+	RemoveMember(ctx context.Context, name string) error
+	// AddMember is [etcd.Server.AddMember].
+	AddMember(ctx context.Context, name, url string) error
+}
+
+// memberTime is how long the nodes of a cluster may take.
+const memberTime = 20 * time.Second
+
+// members handles GET admin.MembersPath.
+func (h *Handler) members(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	if _, p := parameters(r); p != nil {
+		return p
+	}
+	if h.o.Members == nil {
+		return noMembers()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), memberTime)
+	defer cancel()
+	all, err := h.o.Members.Members(ctx)
+	if err != nil {
+		return h.memberProblem(w, err)
+	}
+	told := make([]admin.Member, 0, len(all))
+	for _, m := range all {
+		told = append(told, admin.Member{
+			ID: strconv.FormatUint(m.ID, 16), Name: m.Name, URL: m.URL, Started: m.Started, Votes: !m.Learner, Leads: m.Leader,
+		})
+	}
+	return writeJSON(w, told)
+}
+
+// memberRemove handles POST admin.MemberRemovePath.
+func (h *Handler) memberRemove(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	return h.memberChange(w, r, "memberremove", func(ctx context.Context, c *admin.MemberChange) error {
+		return h.o.Members.RemoveMember(ctx, c.Name)
+	})
+}
+
+// memberAdd handles POST admin.MemberAddPath.
+func (h *Handler) memberAdd(w http.ResponseWriter, r *http.Request) *problem.Problem {
+	return h.memberChange(w, r, "memberadd", func(ctx context.Context, c *admin.MemberChange) error {
+		return h.o.Members.AddMember(ctx, c.Name, c.URL)
+	})
+}
+
+func (h *Handler) memberChange(
+	w http.ResponseWriter, r *http.Request, action string, change func(ctx context.Context, c *admin.MemberChange) error,
+) *problem.Problem {
+	var c admin.MemberChange
+	if _, p := body(r, &c); p != nil {
+		return p
+	}
+	if p := checkReason(c.Reason); p != nil {
+		return p
+	}
+	if h.o.Members == nil {
+		return noMembers()
+	}
+	entry, p := h.begin(r, action, "", "", strings.TrimSpace(c.Name+" "+c.URL), c.Reason)
+	if p != nil {
+		return p
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), memberTime)
+	defer cancel()
+	err := change(ctx, &c)
+	h.note(&entry, h.result(err))
+	if err != nil {
+		return h.memberProblem(w, err)
+	}
+	return writeJSON(w, admin.Changed{Changed: true, Replicas: admin.AllReplicas})
+}
+
+func noMembers() *problem.Problem {
+	return problem.Plain(http.StatusUnprocessableEntity, "this server is in no cluster: its configuration has no section cluster")
+}
+
+// memberProblem is why the nodes cannot be told of or changed.
+func (h *Handler) memberProblem(w http.ResponseWriter, err error) *problem.Problem {
+	text := strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
+	_, option := errors.AsType[*weir.OptionError](err)
+	switch {
+	case errors.Is(err, etcd.ErrNoMember):
+		return problem.Plain(http.StatusNotFound, "%s", text)
+	case option, errors.Is(err, cluster.ErrNoServer):
+		return problem.Plain(http.StatusUnprocessableEntity, "%s", text)
+	}
+	w.Header().Set("Retry-After", "1")
+	return problem.Plain(http.StatusServiceUnavailable, "%s", text)
+}

@@ -1,0 +1,254 @@
+package etcd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+// used is a directory in which a node has granted 900 of 1000 permits, and how long its database is.
+func used(t *testing.T) (dir, db string) {
+	t.Helper()
+	dir = t.TempDir()
+	c, err := etcd.Join(t.Context(), lasting(etcd.ClusterOptions{Directory: dir}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 9 {
+		if got := take(t, c, 100); got != durable.Granted {
+			t.Fatal(got)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, filepath.Join(dir, "member", "snap", "db")
+}
+
+// copied copies a directory.
+func copied(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// change changes a file by f.
+func change(t *testing.T, path string, f func(b []byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, f(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startDamaged starts a node on a directory that was damaged. It is refused with what to do, or nothing was lost.
+func startDamaged(t *testing.T, what, dir string) (refused bool) {
+	t.Helper()
+	var log logged
+	o := lasting(etcd.ClusterOptions{Directory: dir, UnsafeNoFsync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := etcd.Join(t.Context(), o)
+	if err != nil {
+		if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "backup") {
+			t.Errorf("%s: %v", what, err)
+		}
+		return true
+	}
+	defer c.Close()
+	ready(t, c.Node())
+	a := c.Node().Acquire(t.Context(), quota(101))
+	if a.Outcome == durable.Granted {
+		t.Errorf("%s: 1001 of 1000 were granted", what)
+	}
+	if a.Outcome == durable.Unavailable && !errors.Is(a.Err, durable.ErrDamaged) && c.Server().Err() == nil {
+		t.Errorf("%s: %v", what, a.Err)
+	}
+	return false
+}
+
+// TestFlippedBitsGrantNothing: whichever bit of the database changes while a node is down, nothing is granted twice, and the node says
+// what happened, or it was one that nothing depends on.
+func TestFlippedBitsGrantNothing(t *testing.T) {
+	t.Parallel()
+	dir, db := used(t)
+	b, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inUse []int // bytes that are not zero
+	for i, x := range b {
+		if x != 0 {
+			inUse = append(inUse, i)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	refused := 0
+	const positions = 200
+	for range positions {
+		at, bit := inUse[r.IntN(len(inUse))], r.IntN(8)
+		next := copied(t, dir)
+		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
+			b[at] ^= 1 << bit
+			return b
+		})
+		if startDamaged(t, fmt.Sprintf("bit %d of byte %d", bit, at), next) {
+			refused++
+		}
+		if t.Failed() {
+			return
+		}
+		_ = os.RemoveAll(next)
+	}
+	if refused == 0 {
+		t.Error("no damage was found")
+	}
+	t.Logf("%d of %d were refused", refused, positions)
+}
+
+// TestFlippedBitAfterKill: without a seal of the last state, as a node that was killed leaves it, a record that has changed is found by
+// its own checksum, in its value, its name and its revision.
+func TestFlippedBitAfterKill(t *testing.T) {
+	t.Parallel()
+	dir, db := used(t)
+	b, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.LastIndex(string(b), "/weir/state/")
+	if name < 0 {
+		t.Fatal("there is no record")
+	}
+	for at := name - 24; at < name+90; at++ {
+		next := copied(t, dir)
+		if err := os.Remove(filepath.Join(next, "weir.seal")); err != nil {
+			t.Fatal(err)
+		}
+		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
+			b[at] ^= 1 << (at % 8)
+			return b
+		})
+		startDamaged(t, fmt.Sprintf("byte %d, %d from the name", at, at-name), next)
+		_ = os.RemoveAll(next)
+	}
+}
+
+// TestDamagedFiles: pages of zeros, files that are cut off or older, and garbage do not end the process, and grant nothing twice.
+func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
+	dir, db := used(t)
+	info, err := os.Stat(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for at := int64(0); at < info.Size(); at += page {
+		if len(bytes.TrimRight(whole[at:min(at+page, info.Size())], "\x00")) == 0 {
+			continue // nothing was ever written there
+		}
+		for what, f := range map[string]func(b []byte){
+			"zeros":   func(b []byte) { clear(b) },
+			"garbage": func(b []byte) { copy(b, strings.Repeat("\xa5\x5a", page/2)) },
+		} {
+			next := copied(t, dir)
+			change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
+				f(b[at:min(at+page, int64(len(b)))])
+				return b
+			})
+			startDamaged(t, fmt.Sprintf("%s at %d", what, at), next)
+			_ = os.RemoveAll(next)
+		}
+	}
+	for _, size := range []int64{0, 100, page, 3 * page, info.Size() / 2, info.Size() - 1} {
+		next := copied(t, dir)
+		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte { return b[:size] })
+		startDamaged(t, fmt.Sprintf("cut off at %d", size), next)
+		_ = os.RemoveAll(next)
+	}
+	next := copied(t, dir)
+	segments, err := filepath.Glob(filepath.Join(next, "member", "wal", "*.wal"))
+	if err != nil || len(segments) == 0 {
+		t.Fatal(segments, err)
+	}
+	change(t, segments[len(segments)-1], func(b []byte) []byte {
+		clear(b[end1(t, next)-1500:])
+		return b
+	})
+	if !startDamaged(t, "the end of the log is gone", next) {
+		t.Error("a log whose end is gone was taken for whole")
+	}
+}
+
+func end1(t *testing.T, dir string) int64 {
+	_, at := end(t, dir)
+	return at
+}
+
+// TestDamageWhileRunning: a database that changes below a node that runs is found, and the node leaves.
+func TestDamageWhileRunning(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, err := etcd.Join(t.Context(), lasting(etcd.ClusterOptions{Directory: dir, UnsafeNoFsync: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := take(t, c, 900); got != durable.Granted {
+		t.Fatal(got)
+	}
+	waitFor(t, func() bool { // until it has rested
+		_, missing := os.Stat(filepath.Join(dir, "weir.seal"))
+		return missing == nil
+	})
+	f, err := os.OpenFile(filepath.Join(dir, "member", "snap", "db"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range b {
+		if strings.HasPrefix(string(b[at:min(at+12, len(b))]), "/weir/state/") {
+			if _, err := f.WriteAt([]byte{b[at+12] ^ 1}, int64(at+12)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	waitFor(t, func() bool { return c.Server().Err() != nil })
+	if err := c.Server().Err(); !strings.Contains(err.Error(), "checksum") {
+		t.Error(err)
+	}
+	if a := c.Node().Acquire(t.Context(), quota(1)); a.Outcome == durable.Granted {
+		t.Error("a node that has found damage has granted")
+	}
+}
+
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(inTheEnd); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}

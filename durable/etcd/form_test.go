@@ -1,0 +1,198 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/durable/etcd"
+)
+
+// quota is a limit of a thousand that does not come back while a test runs.
+func quota(n int64) durable.Request {
+	return durable.Request{
+		Policy: "quota", Limit: weir.Limit{Rate: weir.Per(1, 10*time.Hour), Burst: 1000}, N: n,
+	}
+}
+
+// take takes permits, and waits for an owner where there is none.
+func take(t *testing.T, c *etcd.Cluster, n int64) durable.Outcome {
+	t.Helper()
+	ready(t, c.Node())
+	a := c.Node().Acquire(t.Context(), quota(n))
+	if a.Outcome != durable.Granted && a.Outcome != durable.Refused {
+		t.Fatalf("%v %v", a.Outcome, a.Err)
+	}
+	return a.Outcome
+}
+
+// empty empties the directory of a node, as a disk that was replaced.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWipedNodeGrantsNothingTwice: one disk of three is lost while another node is behind and the third is down. The node with the
+// empty disk does not take part, whoever is there, and says what to do; after that has been done all permits are still used.
+func TestWipedNodeGrantsNothingTwice(t *testing.T) {
+	t.Parallel()
+	all := three(t)
+	for i := range all {
+		all[i] = lasting(all[i])
+		all[i].TTL = time.Second
+	}
+	nodes := joinAll(t, all)
+	if t.Failed() {
+		return
+	}
+	if got := take(t, nodes[0], 100); got != durable.Granted {
+		t.Fatal(got)
+	}
+	closeNode := func(i int) {
+		t.Helper()
+		_ = nodes[i].Close()
+	}
+	closeNode(2) // which does not have what follows
+	if got := take(t, nodes[0], 900); got != durable.Granted {
+		t.Fatal(got)
+	}
+	closeNode(0)
+	closeNode(1)
+	empty(t, all[0].Directory)
+
+	var work sync.WaitGroup
+	stale, end := context.WithCancel(t.Context())
+	work.Go(func() { // the stale node, alone with one that has nothing, is no majority
+		if c, err := etcd.Join(stale, all[2]); err == nil {
+			_ = c.Close() //nolint:contextcheck // it has none
+			t.Error("a node that is behind and one whose disk is empty were taken for a majority")
+		}
+	})
+	var log logged
+	wiped := all[0]
+	wiped.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	refuse := func() {
+		t.Helper()
+		c, err := etcd.Join(t.Context(), wiped)
+		if err == nil {
+			_ = c.Close()
+			t.Fatal("a node with an empty disk has taken part")
+		}
+		for _, want := range []string{"weir cluster remove node0", "weir cluster add node0 " + all[0].Peers["node0"], "join: true"} {
+			if !errors.Is(err, etcd.ErrRepair) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+	refuse()
+	end()
+	work.Wait()
+	work.Go(func() { nodes[1], _ = etcd.Join(t.Context(), all[1]) })
+	work.Go(func() { nodes[2], _ = etcd.Join(t.Context(), all[2]) })
+	work.Wait()
+	defer nodes[1].Close()
+	defer nodes[2].Close()
+	refuse()
+	wiped.Join = true // without having been removed and added
+	refuse()
+
+	members := nodes[1].Server()
+	if err := members.RemoveMember(t.Context(), "node0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Join(t.Context(), wiped); err == nil || !strings.Contains(err.Error(), "weir cluster add node0") {
+		t.Error(err)
+	}
+	if err := members.AddMember(t.Context(), "node0", all[0].Peers["node0"]); err != nil {
+		t.Fatal(err)
+	}
+	empty(t, wiped.Directory)
+	c, err := etcd.Join(t.Context(), wiped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(inTheEnd); ; time.Sleep(10 * time.Millisecond) {
+		found, failed := members.Members(t.Context())
+		if failed == nil && len(found) == 3 && !found[0].Learner && found[0].Name == "node0" && found[0].Started {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v %v", found, failed)
+		}
+	}
+	if got := take(t, c, 1); got != durable.Refused {
+		t.Errorf("1001 of 1000: %v", got)
+	}
+	// With the mended node and one other there is a majority that knows.
+	_ = nodes[1].Close()
+	if got := take(t, c, 1); got != durable.Refused {
+		t.Errorf("1001 of 1000: %v", got)
+	}
+	// What was mended and lost its disk again is refused, although its file still says join.
+	_ = c.Close()
+	if nodes[1], err = etcd.Join(t.Context(), all[1]); err != nil {
+		t.Fatal(err)
+	}
+	defer nodes[1].Close()
+	empty(t, wiped.Directory)
+	refuse()
+}
+
+// TestPartOfDirectoryIsLost: a node whose log is gone, though the rest is there, does not begin anew.
+func TestPartOfDirectoryIsLost(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"member", "member/wal"} {
+		dir := filled(t)
+		if err := os.RemoveAll(filepath.Join(dir, what)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := etcd.Join(t.Context(), etcd.ClusterOptions{Directory: dir})
+		if err == nil {
+			_ = c.Close()
+			t.Fatalf("%s is gone, and it began anew", what)
+		}
+		if !errors.Is(err, etcd.ErrRepair) || !strings.Contains(err.Error(), "backup") {
+			t.Error(err)
+		}
+	}
+}
+
+// TestClusterIsFormedByAll: two of three do not form a cluster, and say whom they wait for.
+func TestClusterIsFormedByAll(t *testing.T) {
+	t.Parallel()
+	all := three(t)
+	var work sync.WaitGroup
+	for i := range 2 {
+		o := all[i]
+		o.StartTimeout = 2 * time.Second
+		work.Go(func() {
+			c, err := etcd.Join(t.Context(), o)
+			if err == nil {
+				_ = c.Close()
+				t.Error("two of three have formed a cluster")
+			} else if !strings.Contains(err.Error(), "node2") {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if !t.Failed() {
+		joinAll(t, all) // with the directories of before
+	}
+}

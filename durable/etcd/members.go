@@ -1,0 +1,134 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Member is a node as its cluster knows it.
+type Member struct {
+	// ID is what the cluster knows the node by. One that is removed and added again gets another one.
+	ID uint64
+	// Name is that of the node, or "" if it was added and has not been started yet.
+	Name string
+	// URL is what the others reach it by.
+	URL string
+	// Started says that it has been started, Learner that it has no vote yet, and Leader that it leads the others.
+	Started, Learner, Leader bool
+}
+
+// ErrNoMember says that a cluster has no such node.
+var ErrNoMember = errors.New("weir: the cluster has no such node")
+
+// Members are the nodes of the cluster by their names.
+func (s *Server) Members(ctx context.Context) ([]Member, error) {
+	r, err := s.client.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("weir: the nodes of the cluster: %w", err)
+	}
+	lead := s.etcd.Server.Lead()
+	all := make([]Member, 0, len(r.Members))
+	for _, m := range r.Members {
+		one := Member{
+			ID: m.GetID(), Name: m.GetName(), Started: m.GetName() != "", Learner: m.GetIsLearner(), Leader: m.GetID() == lead,
+		}
+		if urls := m.GetPeerURLs(); len(urls) > 0 {
+			one.URL = urls[0]
+		}
+		if one.Name == "" {
+			one.Name = s.nameOf(one.URL)
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return all, nil
+}
+
+// nameOf is the name of a node by its URL, as far as this node knows.
+func (s *Server) nameOf(url string) string {
+	for name, at := range s.peers {
+		if at == url {
+			return name
+		}
+	}
+	return ""
+}
+
+// settleTime is how long a change of the nodes waits for the others to be connected: etcd changes none before they have been for
+// 5 s.
+const settleTime = 15 * time.Second
+
+// changed changes the nodes, again and again while etcd says that they are not all connected yet.
+func changed(ctx context.Context, change func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		err := change(ctx)
+		if err == nil || !strings.Contains(err.Error(), "unhealthy cluster") {
+			return err
+		}
+		pause := time.NewTimer(formEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("the other nodes must be up and connected for 5 s: %w", err)
+		}
+	}
+}
+
+// RemoveMember removes a node from the cluster for ever: what is on its disk is of no use then. It fails with [ErrNoMember], or
+// if too few others are up.
+func (s *Server) RemoveMember(ctx context.Context, name string) error {
+	all, err := s.Members(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return fmt.Errorf("%w: %.80q", ErrNoMember, name)
+	}
+	err = changed(ctx, func(ctx context.Context) error {
+		_, failed := s.client.MemberRemove(ctx, all[i].ID)
+		return failed //nolint:wrapcheck // by the caller
+	})
+	if err != nil {
+		return fmt.Errorf("weir: the node %.80q cannot be removed: %w", name, err)
+	}
+	return nil
+}
+
+// AddMember adds a node, which has a vote once it has been started and has all that the others have. The error is a
+// *[weir.OptionError] if the name and the URL are not those of a node of Peers, or are there already.
+func (s *Server) AddMember(ctx context.Context, name, url string) error {
+	switch at, ok := s.peers[name]; {
+	case !ok:
+		return &weir.OptionError{Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "a name of Peers of all nodes"}
+	case at != url:
+		return &weir.OptionError{Option: "url", Value: fmt.Sprintf("%.80q", url), Accepted: "that of the node in Peers, " + at}
+	}
+	all, err := s.Members(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(m Member) bool { return m.Name == name || m.URL == url }) {
+		return &weir.OptionError{
+			Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one that is not in the cluster: remove the node first",
+		}
+	}
+	err = changed(ctx, func(ctx context.Context) error {
+		_, failed := s.client.MemberAddAsLearner(ctx, []string{url})
+		return failed //nolint:wrapcheck // by the caller
+	})
+	if err != nil {
+		return fmt.Errorf("weir: the node %.80q cannot be added: %w", name, err)
+	}
+	return nil
+}

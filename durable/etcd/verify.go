@@ -1,0 +1,248 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirhq/weir/durable"
+)
+
+// What bbolt keeps has no checksum, so that one bit that changes on a disk can make a record an older one, or none. This is found
+// before etcd reads it: the pages must fit together, each record has a checksum of its own, the log must reach as far as the
+// database says, and what was written last must be as it was then: a seal beside the database says so. It is renewed whenever the
+// database has rested for a moment, and when the server ends. A server that is killed while it writes has an older seal, and only
+// the other checks.
+
+const (
+	sealFile  = "weir.seal"
+	sealBytes = 4096
+	sealEvery = time.Second
+	// sealShare is for how many times as long as it took to go through the database nothing is done about it.
+	sealShare = 100
+)
+
+// seal says what a database was when it had rested.
+type seal struct {
+	Tx  uint64 `json:"tx"`
+	Sum uint32 `json:"sum"`
+	// Own is the checksum of the seal.
+	Own uint32 `json:"own"`
+}
+
+func (s *seal) own() uint32 {
+	var b [12]byte
+	binary.BigEndian.PutUint64(b[:], s.Tx)
+	binary.BigEndian.PutUint32(b[8:], s.Sum)
+	return crc32.Checksum(b[:], castagnoli)
+}
+
+func (s *seal) mismatch(path string, p *pages) error {
+	return fmt.Errorf("%s: %w: it has the checksum %08x, and had %08x when it was written", path, errPages, p.sum, s.Sum)
+}
+
+func databaseOf(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
+
+// readSeal returns nil if there is none that can be read.
+func readSeal(dir string) *seal {
+	text, err := os.ReadFile(filepath.Join(dir, sealFile)) //nolint:gosec // the directory is the choice of the operator
+	s := new(seal)
+	if err != nil || len(text) > sealBytes || json.Unmarshal(text, s) != nil || s.Own != s.own() {
+		return nil
+	}
+	return s
+}
+
+func (s *seal) write(dir string) error {
+	s.Own = s.own()
+	text, _ := json.Marshal(s) //nolint:errchkjson // they are numbers
+	path := filepath.Join(dir, sealFile)
+	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o600); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	return os.Rename(path+".tmp", path) //nolint:wrapcheck // it names the file
+}
+
+// scan goes through a database that may be written meanwhile: then changed is true and the rest means nothing.
+func scan(path string, entry func(bucket, key, value []byte) error) (p *pages, changed bool, err error) {
+	f, err := os.Open(path) //nolint:gosec // the directory is the choice of the operator
+	if err != nil {
+		return nil, false, err //nolint:wrapcheck // it names the file
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, false, err //nolint:wrapcheck // it names the file
+	}
+	p = &pages{file: f, size: info.Size(), entry: entry}
+	err = p.walk()
+	after := &pages{file: f}
+	if failed := after.readMeta(); failed == nil && after.meta != p.meta {
+		return p, true, nil
+	}
+	return p, false, err
+}
+
+// verify finds damage of what a server keeps, before it is started. The error says where it is. The records of a node that is
+// alone are checked as well; those of a cluster are compared with what the others have, when etcd starts and when they are read.
+func verify(dir string, alone bool) error {
+	path := databaseOf(dir)
+	var index uint64
+	p, _, err := scan(path, func(bucket, key, value []byte) error {
+		switch string(bucket) {
+		case "key":
+			return checkEntry(key, value, alone)
+		case "meta":
+			if string(key) == "consistent_index" && len(value) == 8 {
+				index = binary.BigEndian.Uint64(value)
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it is made of the log, or etcd refuses
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	sealed := readSeal(dir)
+	switch {
+	case sealed == nil:
+	case sealed.Tx == p.meta.tx && sealed.Sum != p.sum:
+		return sealed.mismatch(path, p)
+	case sealed.Tx > p.meta.tx:
+		return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives back "+
+			"what was granted since, remove %s", path, errPages, filepath.Join(dir, sealFile))
+	}
+	if last, ok := lastIndex(dir); ok && last < index {
+		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",
+			filepath.Join(dir, "member", "wal"), last, index)
+	}
+	return nil
+}
+
+const (
+	revisionSize = 17 // and one for what was deleted
+	statePart    = "/state/"
+)
+
+// checkEntry checks a revision of a key, and whether its value is what an owner wrote.
+func checkEntry(key, value []byte, record bool) error {
+	deleted := len(key) == revisionSize+1 && key[revisionSize] == 't'
+	if len(key) != revisionSize && !deleted || key[8] != '_' {
+		return errors.New("it is not a revision")
+	}
+	kv := new(mvccpb.KeyValue)
+	if err := proto.Unmarshal(value, kv); err != nil || len(kv.GetKey()) == 0 {
+		return errors.New("it is not a key and a value")
+	}
+	if deleted {
+		return nil
+	}
+	if main := int64(binary.BigEndian.Uint64(key)); kv.GetModRevision() != main {
+		return fmt.Errorf("it is of revision %d, and says %d", main, kv.GetModRevision())
+	}
+	if !record {
+		return nil
+	}
+	var wrong error
+	name := string(kv.GetKey())
+	for from := 0; ; {
+		at := strings.Index(name[from:], statePart)
+		if at < 0 {
+			return wrong
+		}
+		from += at + len(statePart)
+		if wrong = durable.CheckValue(name[from:], kv.GetValue()); wrong == nil {
+			return nil
+		}
+	}
+}
+
+// lastIndex is the number of the last entry of the log, if it can be read: otherwise etcd says why not.
+func lastIndex(dir string) (last uint64, ok bool) {
+	path := filepath.Join(dir, "member", "wal")
+	snaps, err := wal.ValidSnapshotEntries(zap.NewNop(), path)
+	if err != nil {
+		return 0, false
+	}
+	from := &walpb.Snapshot{}
+	if len(snaps) > 0 {
+		from = snaps[len(snaps)-1]
+	}
+	w, err := wal.OpenForRead(zap.NewNop(), path, from)
+	if err != nil {
+		return 0, false
+	}
+	defer w.Close() //nolint:errcheck // it was only read
+	_, _, entries, err := w.ReadAll()
+	if err != nil {
+		return 0, false
+	}
+	if len(entries) == 0 {
+		return from.GetIndex(), true
+	}
+	return entries[len(entries)-1].GetIndex(), true
+}
+
+// sealing renews the seal of the database, and finds what is damaged while the server runs.
+func (s *Server) sealing() {
+	timer := time.NewTimer(sealEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.failure.done:
+			return
+		case <-s.ctx.Done():
+			return
+		}
+		begin := time.Now()
+		if err := s.sealOnce(); err != nil {
+			s.failure.fail(s.damaged(err))
+			return
+		}
+		timer.Reset(max(sealEvery, sealShare*time.Since(begin)))
+	}
+}
+
+// damaged is an error that says what to do about damage.
+func (s *Server) damaged(err error) error {
+	return fmt.Errorf("%w: %w; to repair it: %s", ErrRepair, err, s.repair)
+}
+
+// sealOnce goes through the database, unless it is being written. The error is that it is damaged.
+func (s *Server) sealOnce() error {
+	path := databaseOf(s.directory)
+	p, changed, err := scan(path, nil)
+	switch {
+	case changed || err != nil && !errors.Is(err, errPages):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if s.sealed != nil && s.sealed.Tx == p.meta.tx {
+		if s.sealed.Sum != p.sum {
+			return s.sealed.mismatch(path, p)
+		}
+		return nil
+	}
+	next := &seal{Tx: p.meta.tx, Sum: p.sum}
+	if next.write(s.directory) == nil { // without one there is one check less
+		s.sealed = next
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/store"
+)
+
+// halfPipe is the end of a pipe at the owner that ends as a stream of gRPC does: Close lets Receive go, and what is sent still arrives
+// until Serve has returned.
+type halfPipe struct {
+	*pipe
+
+	once sync.Once
+	left chan struct{}
+}
+
+func (p *halfPipe) Receive() ([]byte, error) {
+	select {
+	case <-p.left:
+		return nil, io.EOF
+	default:
+	}
+	select {
+	case m := <-p.in:
+		return m, nil
+	case <-p.done:
+		return nil, io.EOF
+	case <-p.left:
+		return nil, io.EOF
+	}
+}
+
+func (p *halfPipe) Close() error {
+	p.once.Do(func() { close(p.left) })
+	return nil
+}
+
+// TestEndOfOwnerIsNoCancellation: those who wait at another node when the owner leaves in order are served by the next one if they
+// asked for that, and told that the owner stops otherwise. Nobody is told of a caller that has gone away.
+func TestEndOfOwnerIsNoCancellation(t *testing.T) {
+	for _, requeue := range []bool{true, false} {
+		t.Run(fmt.Sprintf("requeue %v", requeue), func(t *testing.T) {
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) { leaveInOrder(t, requeue) })
+			}
+		})
+	}
+}
+
+func leaveInOrder(t *testing.T, requeue bool) {
+	t.Helper()
+	const waiting = 100
+	c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{Requeue: requeue})
+	var work sync.WaitGroup
+	for i := range waiting {
+		r := ask(5, time.Minute)
+		r.Key = fmt.Sprint(i)
+		want(t, c.nodes["b"].Acquire(t.Context(), r), durable.Granted)
+		work.Go(func() {
+			charges := []store.Charge{tokens("x", 5, 5, 1), tokens("y", 1, 5, 1)}
+			charges[0].Key, charges[1].Key = r.Key, r.Key
+			decisions := make([]weir.Decision, len(charges))
+			if i%2 == 0 {
+				r.N = 1
+				a := c.nodes["b"].Acquire(t.Context(), r)
+				if requeue && a.Outcome != durable.Granted || !requeue && a.Outcome != durable.Stopping {
+					t.Errorf("%v (%v)", a.Outcome, a.Err)
+				}
+				return
+			}
+			s := durable.NewStore(c.nodes["b"])
+			for range 2 { // of which the second has to wait
+				_, err := s.Acquire(t.Context(), charges, decisions, store.Waiting{Most: time.Minute})
+				d := decisions[0]
+				if err != nil || requeue && !d.Allowed || !requeue && !d.Allowed && d.Reason != weir.ReasonClosed {
+					t.Errorf("%v (%v)", d.Reason, err)
+				}
+			}
+		})
+	}
+	synctest.Wait()
+	_ = c.nodes["a"].Close()
+	work.Wait()
+}
+
+// TestSettledWhileTheOwnerEnds: what is given back while the owner leaves is given back once, and nobody is told that a caller has
+// gone.
+func TestSettledWhileTheOwnerEnds(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
+			var held []durable.Reservation
+			for i := range 50 {
+				r := ask(5, time.Minute)
+				r.Key, r.Reserve = fmt.Sprint(i), time.Hour
+				a := c.nodes["b"].Acquire(t.Context(), r)
+				want(t, a, durable.Granted)
+				held = append(held, a.Reservation)
+			}
+			var work sync.WaitGroup
+			for _, r := range held {
+				work.Go(func() {
+					err := c.nodes["b"].Cancel(t.Context(), r) // which may have been done without a word
+					if err != nil && !errors.Is(err, store.ErrUnavailable) {
+						t.Error(err)
+					}
+				})
+			}
+			_ = c.nodes["a"].Close()
+			work.Wait()
+			for _, r := range held {
+				again := ask(5, 0)
+				again.Key = r.Key
+				want(t, c.nodes["b"].Acquire(t.Context(), again), durable.Granted)
+			}
+		})
+	}
+}
+
+// canceling is a peer that says of every caller that it has gone, the first time.
+type canceling struct {
+	durable.Peer
+
+	mu    sync.Mutex
+	asked int
+}
+
+func (p *canceling) first() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	return p.asked == 1
+}
+
+func (p *canceling) Enqueue(r durable.Request, answer func(durable.Answer)) (cancel func()) {
+	if !p.first() {
+		return p.Peer.Enqueue(r, answer)
+	}
+	answer(durable.Answer{Outcome: durable.Canceled})
+	return func() {}
+}
+
+func (p *canceling) Call(ctx context.Context, c *durable.Call) durable.Result {
+	if !p.first() {
+		return p.Peer.Call(ctx, c)
+	}
+	return durable.Result{Outcome: durable.Canceled, Decisions: make([]weir.Decision, len(c.Charges))}
+}
+
+// TestOthersDoNotCancel: a node whose caller is still there does not take the word of an owner that it has gone.
+func TestOthersDoNotCancel(t *testing.T) {
+	for name, acquire := range map[string]func(t *testing.T, n *durable.Node) error{
+		"one": func(t *testing.T, n *durable.Node) error {
+			t.Helper()
+			if a := n.Acquire(t.Context(), ask(1, time.Minute)); a.Outcome != durable.Granted {
+				return fmt.Errorf("%v: %w", a.Outcome, a.Err)
+			}
+			return nil
+		},
+		"several": func(t *testing.T, n *durable.Node) error {
+			t.Helper()
+			r := n.Call(t.Context(), &durable.Call{
+				Kind: durable.CallTake, Wait: time.Minute, Charges: []store.Charge{tokens("x", 1, 5, 1), tokens("y", 1, 5, 1)},
+			})
+			if r.Outcome != durable.Granted {
+				return fmt.Errorf("%v: %w", r.Outcome, r.Err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, []string{"a"}, durable.NodeOptions{})
+				engine := c.memory.Engine()
+				n := must(durable.NewNode(durable.NodeOptions{
+					Engine: engine, Follower: true, Requeue: true,
+					Dial: func(context.Context, string) (durable.Peer, error) {
+						mine, other := newPipe()
+						c.serving.Go(func() { _ = c.nodes["a"].Serve(context.Background(), other) }) //nolint:contextcheck // it outlasts the dialing
+						return &canceling{Peer: durable.NewStreamPeer(mine)}, nil
+					},
+				}))
+				defer func() { _, _ = n.Close(), engine.Close() }()
+				if err := acquire(t, n); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

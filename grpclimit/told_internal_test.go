@@ -1,0 +1,58 @@
+package grpclimit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+)
+
+// TestToldQuotaIsThatOfTheLimitApplied: the metadata have the window of the limit that the engine applied to the key.
+func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
+	one := func(l weir.Limit) []policy.Limit { return []policy.Limit{{Limit: l}} }
+	usual := weir.Limit{Rate: weir.PerSecond(10), Burst: 20}
+	day := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 20, Calendar: weir.Calendar{Unit: weir.CalendarDay}}
+	e, err := policy.NewEngine(&policy.Set{Policies: []policy.Policy{
+		{
+			Name: "p", Limits: one(usual), Keys: map[string][]policy.Limit{"own": one(weir.Limit{Rate: weir.PerMinute(20), Burst: 20})},
+			TierBy: policy.MethodText(), Tiers: map[string][]policy.Limit{
+				"gold": one(weir.Limit{Rate: weir.PerHour(20), Burst: 20}), "silver": one(weir.Limit{Rate: weir.PerHour(50), Burst: 50}),
+			},
+		},
+		{Name: "day", Limits: one(day)},
+		{Name: "few", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20})},
+	}}, policy.EngineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for key, burst := range map[string]int64{"same": 20, "other": 40} {
+		if err := e.Override(&policy.Override{
+			Policy: "p", Key: key, Limits: one(weir.Limit{Rate: weir.PerMinute(burst), Burst: burst}), For: time.Hour,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		policy, key, tier string
+		want              quota
+	}{
+		{"p", "k", "", quota{20, 2 * time.Second, httplimit.Requests}},
+		{"p", "k", "gold", quota{20, time.Hour, httplimit.Requests}},
+		{"p", "k", "silver", quota{50, time.Hour, httplimit.Requests}},
+		{"p", "own", "gold", quota{20, time.Minute, httplimit.Requests}},
+		{"p", "same", "gold", quota{20, time.Minute, httplimit.Requests}},
+		{"p", "other", "", quota{40, time.Minute, httplimit.Requests}},
+		{"day", "", "", quota{20, 24 * time.Hour, httplimit.Requests}},
+		{"few", "", "", quota{20, 0, httplimit.ConcurrentRequests}},
+	} {
+		var v policy.Verdict
+		e.Take(&policy.Request{Method: c.tier, Named: &policy.Named{Policy: []byte(c.policy), Key: []byte(c.key), Cost: 1}}, &v)
+		v.Release()
+		if parts := new(told).parts(&v); len(parts) != 1 || parts[0].quota != c.want {
+			t.Errorf("%s of %q, tier %q: %+v, want %+v", c.policy, c.key, c.tier, parts, c.want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// spentSet has a rule that asks first, by a look, and one for what was spent, charged as it is told to be.
+func spentSet(afterwards bool, p policy.Policy) *policy.Set {
+	return &policy.Set{Policies: []policy.Policy{p}, Rules: []policy.Rule{
+		{Name: "ask", Match: policy.Match{Paths: []string{"/ask"}}, Limits: []policy.Use{{Policy: p.Name, Cost: policy.FixedNumber(0)}}},
+		{Name: "spent", Match: policy.Match{Paths: []string{"/spent"}}, Limits: uses(p.Name), Afterwards: afterwards},
+	}}
+}
+
+// TestCostsToldAfterwardsBind sends requests that each cost 600 of 1000 permits an hour, which is told when they are over: the third
+// is refused. Were a refused cost not charged, all of them would be served.
+func TestCostsToldAfterwardsBind(t *testing.T) {
+	kinds := map[string]func(all ...policy.Policy) []policy.Policy{
+		"local": func(all ...policy.Policy) []policy.Policy { return all }, "durable": durably,
+	}
+	for name, c := range map[string]policy.Consistency{
+		"coherent": policy.ConsistencyCoherent, "leased": policy.ConsistencyLeased, "optimistic": policy.ConsistencyOptimistic,
+	} {
+		kinds[name] = func(all ...policy.Policy) []policy.Policy {
+			for i := range all {
+				all[i].Consistency = c
+			}
+			return all
+		}
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for _, afterwards := range []bool{false, true} {
+				clock := weir.NewManualClock(1)
+				tokens := weir.Limit{Rate: weir.Rate{Permits: 1000, Period: time.Hour}, Burst: 1000}
+				e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, spentSet(afterwards, kind(policy.Policy{Name: "p", Limits: one(tokens)})[0]))
+				served := 0
+				for range 20 {
+					if !take(e, policy.Request{Path: "/ask"}).Allowed {
+						continue
+					}
+					served++
+					take(e, policy.Request{Path: "/spent", Cost: 600})
+				}
+				if want := map[bool]int{false: 20, true: 2}[afterwards]; served != want {
+					t.Errorf("afterwards %v: %d requests were served, want %d", afterwards, served, want)
+				}
+				if !afterwards {
+					continue
+				}
+				// 200 are owed: the first permit comes after 201 thousandths of an hour.
+				clock.Advance(201*time.Hour/1000 - 1)
+				if take(e, policy.Request{Path: "/ask"}).Allowed {
+					t.Error("a permit is there before the debt is regained")
+				}
+				clock.Advance(1)
+				if !take(e, policy.Request{Path: "/ask"}).Allowed {
+					t.Error("no permit is there once the debt is regained")
+				}
+			}
+		})
+	}
+}
+
+// TestCostsToldAfterwardsAmongOthers: of requests that are decided on as one step, a refusal charges those alone that were spent.
+func TestCostsToldAfterwardsAmongOthers(t *testing.T) {
+	set := &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "spent", Limits: one(perHour(10)), Lockout: &policy.Lockout{Refusals: 1, Within: time.Hour, For: 24 * time.Hour}},
+			{Name: "asked", Limits: one(perHour(10))},
+		},
+		Rules: []policy.Rule{
+			{Name: "spent", Match: policy.Match{Paths: []string{"/spent"}}, Limits: uses("spent"), Afterwards: true},
+			{Name: "asked", Match: policy.Match{Paths: []string{"/asked"}}, Limits: uses("asked")},
+		},
+	}
+	e := engine(t, set)
+	spent, asked := policy.Request{Path: "/spent", Cost: 7}, policy.Request{Path: "/asked", Cost: 4}
+	var v policy.Verdict
+	for i, want := range []struct {
+		allowed     bool
+		spent, asks int64
+	}{{true, 3, 6}, {false, 0, 6}, {false, 0, 6}} {
+		e.TakeAll(t.Context(), []*policy.Request{&spent, &asked}, &v)
+		if v.Allowed != want.allowed || left(t, e, "spent", "") != want.spent || left(t, e, "asked", "") != want.asks {
+			t.Errorf("step %d: allowed %v, %d and %d left, want %+v", i, v.Allowed, left(t, e, "spent", ""), left(t, e, "asked", ""), want)
+		}
+		if d := v.Decision(); d.Reason == weir.ReasonHardLockout {
+			t.Errorf("step %d: what was spent leads to no lockout: %+v", i, d)
+		}
+		v.Release()
+	}
+	// What is owed is bounded by the limit: 4 and 7 were missing, of which 10 are owed.
+	if d := take(e, policy.Request{Path: "/spent", Cost: 1}).Decision(); d.Allowed || d.RetryAfter != 11*time.Hour {
+		t.Errorf("%+v", d)
+	}
+	// A cost above the limit is never allowed, and charged nevertheless.
+	e = engine(t, set)
+	if d := take(e, policy.Request{Path: "/spent", Cost: 15}).Decision(); d.Reason != weir.ReasonNever {
+		t.Errorf("%+v", d)
+	}
+	if d := take(e, policy.Request{Path: "/spent", Cost: 1}).Decision(); d.Allowed || d.RetryAfter != 6*time.Hour {
+		t.Errorf("%+v", d)
+	}
+}

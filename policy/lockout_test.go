@@ -1,0 +1,151 @@
+package policy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// lockoutEngine has one policy with a lockout, and virtual time.
+func lockoutEngine(t *testing.T, limit weir.Limit, lockout policy.Lockout) (*policy.Engine, *weir.ManualClock) {
+	t.Helper()
+	clock := weir.NewManualClock(1)
+	return engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(limit), Lockout: &lockout}},
+		Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+	}, func(o *policy.EngineOptions) { o.Clock = clock }), clock
+}
+
+// TestSteadyFloodIsLockedOut sends 30 requests a second to a limit of 10 a second: 2 of 3 are refused, and one in between is
+// always allowed. Only refusals in a row are cleared by that.
+func TestSteadyFloodIsLockedOut(t *testing.T) {
+	for _, inARow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in a row %v", inARow), func(t *testing.T) {
+			e, clock := lockoutEngine(t, weir.Limit{Rate: weir.PerSecond(10), Burst: 50},
+				policy.Lockout{Refusals: 20, Within: time.Minute, For: 15 * time.Minute, InARow: inARow})
+			refusals, locked := 0, 0
+			for range 30 * 25 {
+				if d := take(e, policy.Request{}).Decision(); d.Reason == weir.ReasonHardLockout {
+					locked++
+				} else if !d.Allowed {
+					refusals++
+				}
+				clock.Advance(time.Second / 30)
+			}
+			if inARow && (locked != 0 || refusals < 400) {
+				t.Errorf("%d refusals, %d of them by a lockout: none are in a row", refusals, locked)
+			}
+			if !inARow && (refusals != 19 || locked < 600) {
+				t.Errorf("%d refusals before the lockout, which refused %d: the 20th of a minute locks out", refusals, locked)
+			}
+		})
+	}
+}
+
+// TestLockoutsAgreeWithAListOfRefusals asks at random times, and keeps a list of all refusals beside it. Peek and Explain
+// foresee each lockout.
+func TestLockoutsAgreeWithAListOfRefusals(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		o := policy.Lockout{
+			Refusals: 1 + random.IntN(33), Within: time.Duration(1+random.IntN(5000)) * time.Millisecond,
+			For: time.Duration(1+random.IntN(3000)) * time.Millisecond, InARow: seed%3 == 0,
+		}
+		e, clock := lockoutEngine(t, weir.Limit{Rate: weir.PerSecond(10), Burst: 2}, o)
+		var (
+			now, until time.Duration
+			times      []time.Duration
+		)
+		for i := range 600 {
+			step := time.Duration(random.IntN(2*int(o.Within/time.Millisecond)/o.Refusals+2)) * time.Millisecond
+			now += step
+			clock.Advance(step)
+			var peeked policy.Verdict
+			e.Peek(&policy.Request{}, &peeked)
+			d := take(e, policy.Request{}).Decision()
+			if p := peeked.Decision(); p.Reason != d.Reason || p.RetryAfter != d.RetryAfter {
+				t.Fatalf("seed %d, request %d: %+v, and foreseen was %+v", seed, i, d, p)
+			}
+			switch {
+			case now < until:
+				if d.Reason != weir.ReasonHardLockout || d.RetryAfter != until-now {
+					t.Fatalf("seed %d, request %d: %+v in a lockout of another %v", seed, i, d, until-now)
+				}
+				continue
+			case d.Allowed:
+				if o.InARow {
+					times = nil
+				}
+				continue
+			}
+			times = append(slices.DeleteFunc(times, func(at time.Duration) bool { return now-at > o.Within }), now)
+			if want := len(times) >= o.Refusals; want != (d.Reason == weir.ReasonHardLockout) {
+				t.Fatalf("seed %d, request %d: %+v with %d of %d refusals within %v", seed, i, d, len(times), o.Refusals, o.Within)
+			}
+			if len(times) >= o.Refusals {
+				until, times = now+o.For, nil
+			}
+		}
+	}
+}
+
+// TestReloadedLockoutHoldsAtOnce lowers Refusals, and lengthens Within, while refusals are counted.
+func TestReloadedLockoutHoldsAtOnce(t *testing.T) {
+	clock := weir.NewManualClock(1)
+	set := func(o policy.Lockout) *policy.Set {
+		return &policy.Set{
+			Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1)), Lockout: &o}},
+			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
+		}
+	}
+	e := engine(t, set(policy.Lockout{Refusals: 100, Within: time.Minute, For: time.Hour}),
+		func(o *policy.EngineOptions) { o.Clock = clock })
+	for range 51 {
+		take(e, policy.Request{})
+	}
+	for _, refusals := range []int{60, 40_000, 52} {
+		if _, err := e.Load(set(policy.Lockout{Refusals: refusals, Within: time.Hour, For: time.Hour})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Advance(50 * time.Minute)
+	for i, want := range []weir.Reason{weir.ReasonLimited, weir.ReasonHardLockout} {
+		if d := take(e, policy.Request{}).Decision(); d.Reason != want {
+			t.Errorf("refusal %d: %+v, want %v", 51+i, d, want)
+		}
+	}
+}
+
+func BenchmarkLockout(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		limit weir.Limit
+	}{
+		{"allowed", weir.Limit{Rate: weir.PerSecond(1_000_000_000), Burst: 1_000_000_000}},
+		{"refused", weir.Limit{Rate: weir.Rate{Permits: 1, Period: 24 * time.Hour}, Burst: 1}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			e := engine(b, &policy.Set{
+				Policies: []policy.Policy{{
+					Name: "p", Limits: one(c.limit), Key: policy.MethodText(),
+					Lockout: &policy.Lockout{Refusals: 65535, Within: time.Millisecond, For: time.Millisecond},
+				}},
+				Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
+			}, func(o *policy.EngineOptions) { o.Clock = nil })
+			var v policy.Verdict
+			put, get := policy.Request{Method: "PUT"}, policy.Request{Method: "GET"}
+			e.Take(&put, &v)
+			v.Release()
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Take(&get, &v)
+				v.Release()
+			}
+		})
+	}
+}

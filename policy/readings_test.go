@@ -1,0 +1,184 @@
+package policy_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/policy"
+)
+
+// sent is the request for a target as it is sent.
+func sent(tb testing.TB, target string) policy.Request {
+	tb.Helper()
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return policy.Request{Protocol: "http", Method: "GET", Path: u.Path, RawPath: u.RawPath, Query: u.RawQuery}
+}
+
+// notBelow is a condition of another package, which is true of all paths but those below a prefix.
+type notBelow string
+
+func (n notBelow) Holds(r *policy.Request) (bool, error) {
+	return !strings.HasPrefix(r.CleanPath(), string(n)), nil
+}
+func (notBelow) String() string { return "notBelow" }
+
+// TestExemptOnlyIfEveryReadingIs: an exemption counts for a path only if it does for every way in which a server could read it.
+func TestExemptOnlyIfEveryReadingIs(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1000))}},
+		Rules: []policy.Rule{
+			{Name: "all", Limits: uses("p")},
+			{Name: "health", Match: policy.Match{Paths: []string{"/healthz", "/static/{file...}", "/projects/{id}"}}, Exempt: true},
+			{Name: "inside", Match: policy.Match{Paths: []string{"/inside/{$}"}}, When: notBelow("/inside/private"), Exempt: true},
+		},
+	})
+	for target, exempt := range map[string]bool{
+		"/healthz": true, "/health%7a": true, "/health%7A": true, "/static/a%2Fb": true, "/projects/a": true, "/inside/": true,
+		"/search/..%2fhealthz": false, "/v1/..%2Fhealthz": false, "/search/%2e%2e/healthz": false, "/search/%2e%2e%2fhealthz": false,
+		`/search\..\..\healthz`: false, "/search/..%5chealthz": false, "/search/..%252fhealthz": false, "/search/..%25252fhealthz": false,
+		"/search/../healthz": false, "//healthz": false, "/./healthz": false, "/%2fhealthz": false, "/%2e/healthz": false,
+		"/static/..%2flogin": false, "/static/%2e%2e/login": false, `/static/..\login`: false, "/static/%252e%252e/login": false,
+		"/projects/a%2fb": false, "/projects/a%5Cb": false, "/inside/private%2f..%2f": false,
+	} {
+		r := sent(t, target)
+		v := take(e, r)
+		x := e.Explain(&r)
+		if v.Exempt != exempt || x.Exempt != exempt || len(v.Parts) == 0 != exempt {
+			t.Errorf("%s: exempt %t (explained: %t), %d limits; want %t", target, v.Exempt, x.Exempt, len(v.Parts), exempt)
+		}
+		v.Release()
+		for _, rule := range x.Rules {
+			if rule.Name != "all" && rule.Matched && !exempt {
+				t.Errorf("%s: %s is explained as matching", target, rule.Name)
+			}
+		}
+	}
+}
+
+// TestLimitsOfEveryReadingApply: a limit applies under every way to read the path, with the keys of each, once for each key.
+func TestLimitsOfEveryReadingApply(t *testing.T) {
+	set := &policy.Set{
+		Policies: []policy.Policy{
+			{Name: "search", Limits: one(perHour(1000))},
+			{Name: "others", Limits: one(perHour(1000))},
+			{Name: "user", Key: policy.PathValueText("user"), Limits: one(perHour(1000))},
+			{Name: "everywhere", Limits: one(perHour(1000))},
+		},
+		Rules: []policy.Rule{
+			{Name: "search", Match: policy.Match{Paths: []string{"/search/{q}"}}, Limits: uses("search"), Final: true},
+			{Name: "user", Match: policy.Match{Paths: []string{"/users/{user}"}}, Limits: uses("user")},
+			{Name: "others", When: notBelow("/search/"), Limits: uses("others")},
+			{Name: "everywhere", Limits: uses("everywhere")},
+		},
+	}
+	for target, want := range map[string][]string{
+		"/search/x":             {"search"},
+		"/x":                    {"others", "everywhere"},
+		"/search/..%2fx":        {"search", "others", "everywhere"}, // final for one reading only
+		"/search/a%2fb":         {"search", "everywhere"},
+		`/search/..\x`:          {"search", "others", "everywhere"},
+		"/search/..%252fx":      {"search", "others", "everywhere"},
+		"/a/..%2fsearch/y":      {"search", "others", "everywhere"},
+		"/users/bob":            {"user:bob", "others", "everywhere"},
+		"/users/x%2f..%2fbob":   {"user:bob", "user:x%2F..%2Fbob", "others", "everywhere"},
+		"/users/%62ob":          {"user:bob", "others", "everywhere"},
+		"/users/./bob":          {"user:bob", "others", "everywhere"},
+		"/a%2fb/../users/bob":   {"user:bob", "others", "everywhere"},
+		"/users/bob%2f..%2fbob": {"user:bob", "user:bob%2F..%2Fbob", "others", "everywhere"},
+	} {
+		e := engine(t, set)
+		r := sent(t, target)
+		v := take(e, r)
+		var got []string
+		for i := range v.Parts {
+			name := v.Parts[i].Policy.Name
+			if key := string(v.Parts[i].Key); key != "" {
+				name += ":" + key
+			}
+			got = append(got, name)
+		}
+		v.Release()
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+		if left := left(t, e, "everywhere", ""); slices.Contains(want, "everywhere") && left != 999 {
+			t.Errorf("%s: %d left of 1000, want 999: a limit is charged once", target, left)
+		}
+		for _, rule := range e.Report().Rules {
+			if rule.Matched > 1 {
+				t.Errorf("%s: the rule %s is counted %d times for one request", target, rule.Name, rule.Matched)
+			}
+		}
+		x := e.Explain(&r)
+		if several := len(x.Paths) > 0; several != strings.ContainsAny(target, `%\.`) && target != "/users/%62ob" {
+			t.Errorf("%s: explained with the paths %q", target, x.Paths)
+		}
+		if len(x.Limits) != len(want) {
+			t.Errorf("%s: %d limits are explained, want %d", target, len(x.Limits), len(want))
+		}
+	}
+}
+
+// TestReadingsOfOneKeyAgreeOnTheStricter: where the ways to read a path lead to the same key with another cost or another tier, the
+// higher cost counts, and the lower limit.
+func TestReadingsOfOneKeyAgreeOnTheStricter(t *testing.T) {
+	tiers := map[string][]policy.Limit{
+		"gold": one(weir.Limit{Rate: weir.PerHour(500), Burst: 500}), "free": one(weir.Limit{Rate: weir.PerHour(5), Burst: 5}),
+	}
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{
+			Name: "p", Limits: one(weir.Limit{Rate: weir.PerHour(50), Burst: 50}), TierBy: policy.PathValueText("tier"), Tiers: tiers,
+		}},
+		Rules: []policy.Rule{
+			{Name: "dear", Match: policy.Match{Paths: []string{"/dear/{tier}"}}, Limits: []policy.Use{{Policy: "p", Cost: policy.FixedNumber(3)}}},
+			{Name: "cheap", Match: policy.Match{Paths: []string{"/{tier}", "/cheap/{tier}"}}, Limits: []policy.Use{{Policy: "p"}}},
+		},
+	})
+	for _, c := range []struct {
+		target      string
+		limit, cost int64
+	}{
+		{"/gold", 500, 1},
+		{"/free", 5, 1},
+		{"/dear/gold", 500, 3},
+		{"/free/..%2fgold", 500, 1}, // one reading matches only
+		{"/cheap/gold%2f..%2ffree", 5, 1},
+		{"/cheap/free%2f..%2f..%2fgold", 50, 1},
+		{"/dear/gold%2f..%2f..%2fcheap%2fgold", 50, 3},
+		{"/dear/free%2f..%2f..%2fcheap%2fgold", 50, 3},
+		{"/cheap/..%2fdear%2ffree", 5, 3},
+	} {
+		r := sent(t, c.target)
+		var v policy.Verdict
+		e.Peek(&r, &v)
+		if len(v.Parts) != 1 || v.Parts[0].Decision.Limit != c.limit || v.Parts[0].Cost != c.cost {
+			t.Errorf("%s: %+v, want one limit of %d and a cost of %d", c.target, v.Parts, c.limit, c.cost)
+		}
+	}
+}
+
+// TestRequestsWithSeveralReadingsInABatch are counted as one request each.
+func TestRequestsWithSeveralReadingsInABatch(t *testing.T) {
+	e := engine(t, &policy.Set{
+		Policies: []policy.Policy{{Name: "p", Limits: one(perHour(1000))}},
+		Rules: []policy.Rule{
+			{Name: "all", Limits: uses("p")},
+			{Name: "health", Match: policy.Match{Paths: []string{"/healthz"}}, Exempt: true},
+		},
+	})
+	a, b, c := sent(t, "/x/..%2fhealthz"), sent(t, "/healthz"), sent(t, "/x/..%2fhealthz")
+	var v policy.Verdict
+	e.TakeAll(t.Context(), []*policy.Request{&a, &b, &c}, &v)
+	defer v.Release()
+	if v.Exempt || len(v.Parts) != 2 || left(t, e, "p", "") != 998 {
+		t.Errorf("exempt %t, %d parts, %d left of 1000", v.Exempt, len(v.Parts), left(t, e, "p", ""))
+	}
+}

@@ -1,0 +1,135 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrRefused is what every [RefusedError] matches.
+var ErrRefused = errors.New("weir: refused")
+
+// ErrNoQueue is matched by the error of a call that would have had to wait for permits of a limiter that has no queue.
+var ErrNoQueue = errors.New("weir: the limiter has no queue: set QueueLimit to wait for permits")
+
+var errReleased = errors.New("weir: permits of AlgorithmConcurrency come back on release: use Acquire or Do")
+
+// A RefusedError is the error of a call that may wait when the permits were not granted, except where a context ended: that
+// error wraps the one of the context, and its cause. So a RefusedError means that the limiter has decided. It matches
+// [ErrRefused] and what it wraps:
+//
+//   - [ErrNoQueue]: the call would have had to wait, and the limiter has no queue.
+//   - [ErrClosed]: the limiter is closed.
+//   - [ErrNegativePermits], [ErrInvalidLimit]: misuse.
+//
+// A deadline that comes before the permits is found out at once, while the context is still alive: then the error has
+// ReasonDeadline and does not match context.DeadlineExceeded. As with Wait of golang.org/x/time/rate, a caller that wants to
+// know whether it was out of time looks at both.
+type RefusedError struct {
+	// Decision is that of the limiter that refused. It is never Allowed.
+	Decision Decision
+	// Permits is how many were asked for.
+	Permits int64
+	// Err says more, or is nil.
+	Err error
+}
+
+// Is reports whether target is ErrRefused.
+func (*RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns Err.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Error names the limiter, what was asked for, the reason, and when to come back.
+func (e *RefusedError) Error() string {
+	var b strings.Builder
+	b.WriteString("weir: ")
+	if e.Decision.Policy != "" {
+		fmt.Fprintf(&b, "%q ", e.Decision.Policy)
+	}
+	b.WriteString("refused ")
+	if e.Permits == 1 {
+		b.WriteString("1 permit")
+	} else {
+		fmt.Fprintf(&b, "%d permits", e.Permits)
+	}
+	if e.Decision.Reason != ReasonNone {
+		b.WriteString(": " + e.Decision.Reason.String())
+	}
+	switch d := e.Decision.RetryAfter; {
+	case d == Never:
+		b.WriteString(", waiting does not help")
+	case d > 0:
+		fmt.Fprintf(&b, ", retry after %v", d)
+	}
+	if e.Err != nil {
+		b.WriteString(": " + strings.TrimPrefix(e.Err.Error(), "weir: "))
+	}
+	return b.String()
+}
+
+// refusal is the error of a call that may wait and was decided with d: nil if the permits were granted.
+func refusal(d Decision, n int64, why error) error {
+	if d.Allowed {
+		return nil
+	}
+	if why == nil {
+		why = causeOf(d.Reason, n)
+	}
+	return &RefusedError{Decision: d, Permits: n, Err: why}
+}
+
+// causeOf is what a refusal for this reason wraps.
+func causeOf(r Reason, n int64) error {
+	switch {
+	case r == ReasonClosed:
+		return ErrClosed
+	case r != ReasonInvalid:
+		return nil
+	case n < 0:
+		return ErrNegativePermits
+	}
+	return ErrInvalidLimit
+}
+
+// noQueue is ErrNoQueue if a call was refused because it would have had to wait and the queue holds nothing.
+func noQueue(r Reason, queueLimit int64) error {
+	if r == ReasonQueueFull && queueLimit == 0 {
+		return ErrNoQueue
+	}
+	return nil
+}
+
+// mustContext refuses a nil context at the call, whether it would have to wait or not.
+func mustContext(ctx context.Context) {
+	if ctx == nil {
+		panic("weir: nil context")
+	}
+}
+
+// over reports whether ctx has ended.
+func over(ctx context.Context) bool {
+	mustContext(ctx)
+	return ctx.Err() != nil
+}
+
+// waited is the error of a call whose lease needs no release.
+func waited(_ Lease, err error) error { return err }
+
+// during calls f while the lease l holds its permits, which come back when f returns or panics, unless err says that there are
+// none.
+func (l Lease) during(err error, f func() error) error {
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	return f()
+}
+
+// mustDo refuses a nil function before a permit is taken for it.
+func mustDo(f func() error) {
+	if f == nil {
+		panic("weir: Do: nil function")
+	}
+}

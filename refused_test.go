@@ -1,0 +1,497 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestPortedWaitCodeIsRight runs what users of golang.org/x/time/rate write: no call goes on beyond the limit.
+func TestPortedWaitCodeIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, queue := range []int64{0, 5} {
+			lim := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(10), QueueLimit: queue, Burst: 1})
+			began, passed := time.Now(), 0
+			for range 1000 {
+				if err := lim.Wait(t.Context(), 1); err != nil {
+					if !errors.Is(err, weir.ErrNoQueue) || queue > 0 {
+						t.Fatal(err)
+					}
+					continue
+				}
+				passed++
+			}
+			if most := 1 + int(time.Since(began)/(100*time.Millisecond)); passed > most || queue > 0 && passed != 1000 {
+				t.Errorf("with a queue of %d: %d passed in %v", queue, passed, time.Since(began))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			for lim.Allow() {
+				continue
+			}
+			if err := lim.Wait(ctx, 1); !errors.Is(err, weir.ErrRefused) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a deadline that cannot be met: %v", err)
+			}
+			cancel()
+			if err := lim.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, weir.ErrRefused) {
+				t.Errorf("a context that ended: %v", err)
+			}
+			if err := lim.Wait(t.Context(), 2); !errors.Is(err, weir.ErrRefused) {
+				t.Errorf("more than the burst: %v", err)
+			}
+		}
+	})
+}
+
+// TestPortedSemaphoreCodeIsRight runs what users of golang.org/x/sync/semaphore write: no more than the limit are inside.
+func TestPortedSemaphoreCodeIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, queue := range []int64{0, 100} {
+			sem := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: queue})
+			var inside, most, done atomic.Int64
+			work := func() {
+				most.Store(max(most.Load(), inside.Add(1)))
+				time.Sleep(time.Second)
+				inside.Add(-1)
+				done.Add(1)
+			}
+			var all sync.WaitGroup
+			for i := range 10 {
+				all.Go(func() {
+					if i%2 == 0 {
+						_ = sem.Do(t.Context(), 1, func() error { work(); return nil })
+						return
+					}
+					lease, err := sem.Acquire(t.Context(), 1)
+					if err != nil {
+						return
+					}
+					defer lease.Release()
+					work()
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+			if most.Load() != 2 || queue > 0 && done.Load() != 10 {
+				t.Errorf("with a queue of %d: %d at a time, %d in all", queue, most.Load(), done.Load())
+			}
+		}
+	})
+}
+
+// spent are one of each kind of limiter, of which all permits are out for an hour, without a queue.
+//
+//nolint:forcetypeassert // each is what its constructor returns
+func spent(t *testing.T) []any {
+	t.Helper()
+	must := func(l any, err error) any {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	bucket := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1)})).(weir.Limiter)
+	all := []any{
+		bucket,
+		must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: 1, Window: time.Hour})),
+		must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 1, Window: time.Hour})),
+		must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 1, Window: time.Hour, Approximate: true})),
+		must(weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth}})),
+		must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1})),
+		must(weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 1, MaxLimit: 1})),
+	}
+	for _, l := range all {
+		if lease := l.(weir.Limiter).TryAcquire(1); !lease.Allowed() {
+			t.Fatalf("%T: %v", l, lease.Err())
+		}
+	}
+	all = append(all,
+		must(weir.NewChain(bucket, mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}))),
+		must(weir.NewChain(mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), bunch{Limiter: bucket})),
+	)
+	for _, a := range []weir.Algorithm{weir.AlgorithmTokenBucket, weir.AlgorithmConcurrency} {
+		o := weir.KeyedOptions{Algorithm: a, Burst: 1}
+		if a == weir.AlgorithmTokenBucket {
+			o.Rate = weir.PerHour(1)
+		}
+		k := must(weir.NewKeyed[string](o)).(*weir.Keyed[string])
+		k.TryAcquire("", 1)
+		all = append(all, k)
+	}
+	return all
+}
+
+// waitingCalls calls f with each method of the limiters that takes a context, and with the functions of the package that do, as a
+// call that asks for n permits with ctx.
+func waitingCalls(t *testing.T, limiters []any, f func(name string, call func(ctx context.Context, n int64) (ran bool, err error))) {
+	t.Helper()
+	calls := 0
+	one := func(name string, method reflect.Value) {
+		in := method.Type()
+		if in.NumIn() == 0 || in.In(0) != reflect.TypeFor[context.Context]() {
+			return
+		}
+		calls++
+		f(name, func(ctx context.Context, n int64) (ran bool, err error) {
+			args := []reflect.Value{reflect.Zero(in.In(0))}
+			if ctx != nil {
+				args[0] = reflect.ValueOf(ctx)
+			}
+			for i := 1; i < in.NumIn(); i++ {
+				switch in.In(i) {
+				case reflect.TypeFor[int64]():
+					args = append(args, reflect.ValueOf(n))
+				case reflect.TypeFor[func() error]():
+					args = append(args, reflect.ValueOf(func() error { ran = true; return nil }))
+				case reflect.TypeFor[string]():
+					args = append(args, reflect.ValueOf(""))
+				default:
+					t.Fatalf("%s has an argument of type %v: what is it?", name, in.In(i))
+				}
+			}
+			out := method.Call(args)
+			err, _ = reflect.TypeAssert[error](out[len(out)-1])
+			if in.Out(in.NumOut()-1) != reflect.TypeFor[error]() {
+				t.Errorf("%s returns no error", name)
+			}
+			if len(out) == 2 {
+				lease, _ := reflect.TypeAssert[weir.Lease](out[0])
+				if ran = lease.Allowed(); !ran && lease.Err() == nil {
+					t.Errorf("%s: the error of the lease is nil", name)
+				}
+				lease.Release()
+				lease.Commit(1)
+				lease.Cancel()
+			}
+			return ran, err
+		})
+	}
+	for _, l := range limiters {
+		v := reflect.ValueOf(l)
+		for i := range v.NumMethod() {
+			one(fmt.Sprintf("%T.%s", l, v.Type().Method(i).Name), v.Method(i))
+		}
+		if k, ok := l.(*weir.Keyed[string]); ok {
+			for name, all := range map[string]func(context.Context, []weir.Lease, ...weir.Charge) ([]weir.Lease, int, error){
+				"AcquireAll": weir.AcquireAll, "ReserveAll": weir.ReserveAll,
+			} {
+				one(name, reflect.ValueOf(func(ctx context.Context, n int64) (weir.Lease, error) {
+					leases, binding, err := all(ctx, nil, weir.Charge{Limiter: k, N: n})
+					return leases[binding], err
+				}))
+			}
+		}
+	}
+	if calls < 30 {
+		t.Errorf("only %d calls", calls)
+	}
+}
+
+// TestEveryCallThatMayWaitReturnsAnErrorWhenRefused finds them by reflection, so that none can be forgotten.
+func TestEveryCallThatMayWaitReturnsAnErrorWhenRefused(t *testing.T) {
+	waitingCalls(t, spent(t), func(name string, call func(context.Context, int64) (bool, error)) {
+		for _, n := range []int64{-1, 1, 2, 1 << 60} {
+			ran, err := call(t.Context(), n)
+			refused, ok := errors.AsType[*weir.RefusedError](err)
+			if ran || !ok || !errors.Is(err, weir.ErrRefused) || refused.Decision.Allowed || refused.Permits != n {
+				t.Errorf("%s of %d permits: %v, %v", name, n, ran, err)
+				continue
+			}
+			wait := strings.HasSuffix(name, ".Wait") && refused.Decision.Reason == weir.ReasonInvalid // of a Keyed of concurrency
+			if n == -1 && !errors.Is(err, weir.ErrNegativePermits) && !wait {
+				t.Errorf("%s of %d permits: %v", name, n, err)
+			}
+			if n == 1 && !wait && (!errors.Is(err, weir.ErrNoQueue) || !strings.Contains(err.Error(), "set QueueLimit")) {
+				t.Errorf("%s does not say that there is no queue: %v", name, err)
+			}
+		}
+		cause := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		ran, err := call(ctx, 1)
+		if _, wait := errors.AsType[*weir.RefusedError](err); wait && strings.HasSuffix(name, ".Wait") {
+			return
+		}
+		if ran || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || errors.Is(err, weir.ErrRefused) {
+			t.Errorf("%s with a context that ended: %v, %v", name, ran, err)
+		}
+	})
+}
+
+// panics is what f panics with.
+func panics(f func()) (text string) {
+	defer func() {
+		if v := recover(); v != nil {
+			text = fmt.Sprint(v)
+		}
+	}()
+	f()
+	return ""
+}
+
+// TestNilContextPanicsAtTheCall whether the call would have to wait or not.
+func TestNilContextPanicsAtTheCall(t *testing.T) {
+	for _, n := range []int64{0, 1, 5} {
+		waitingCalls(t, spent(t), func(name string, call func(context.Context, int64) (bool, error)) {
+			if got := panics(func() { _, _ = call(nil, n) }); got != "weir: nil context" {
+				t.Errorf("%s of %d: %q", name, n, got)
+			}
+		})
+	}
+}
+
+func TestNilFunctionsPanicAtTheCall(t *testing.T) {
+	sem, bucket := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
+	chain := mustChain(t, sem)
+	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var none *weir.TokenBucket
+	for name, call := range map[string]func(){
+		"NewPressure":             func() { weir.NewPressure("p", nil) },
+		"LimiterPressure":         func() { weir.LimiterPressure("p", nil) },
+		"LimiterPressure pointer": func() { weir.LimiterPressure("p", none) },
+		"Concurrency.Do":          func() { _ = sem.Do(t.Context(), 1, nil) },
+		"Chain.Do":                func() { _ = chain.Do(t.Context(), 1, nil) },
+		"Keyed.Do":                func() { _ = keyed.Do(t.Context(), "", 1, nil) },
+	} {
+		if got := panics(call); !strings.HasPrefix(got, "weir: ") || !strings.Contains(got, ": nil ") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if sem.Stats().Available != 1 || bucket.Stats().Available != 1 || keyed.Stats().Granted != 0 {
+		t.Error("permits were taken for a nil function")
+	}
+	_, err = weir.NewShedder(weir.ShedderOptions{Sources: []weir.Pressure{(*nilPressure)(nil)}})
+	if _, ok := errors.AsType[*weir.OptionError](err); !ok {
+		t.Errorf("a nil pointer as a source: %v", err)
+	}
+}
+
+type nilPressure struct{ x float64 }
+
+func (p *nilPressure) Pressure(int64) (float64, error) { return p.x, nil }
+func (*nilPressure) String() string                    { return "nil" }
+
+// TestZeroLimitersPanic in each method: a zero value must not look like a limiter that refuses, or grants.
+func TestZeroLimitersPanic(t *testing.T) {
+	for _, zero := range []func() weir.Limiter{
+		func() weir.Limiter { return new(weir.TokenBucket) }, func() weir.Limiter { return new(weir.FixedWindow) },
+		func() weir.Limiter { return new(weir.SlidingWindow) }, func() weir.Limiter { return new(weir.CalendarWindow) },
+		func() weir.Limiter { return new(weir.Concurrency) }, func() weir.Limiter { return new(weir.Adaptive) },
+		func() weir.Limiter { return new(weir.Chain) },
+	} {
+		for name, call := range map[string]func(l weir.Limiter){
+			"TryAcquire": func(l weir.Limiter) { l.TryAcquire(1) },
+			"TryReserve": func(l weir.Limiter) { l.TryReserve(1) },
+			"Acquire":    func(l weir.Limiter) { _, _ = l.Acquire(t.Context(), 1) },
+			"Reserve":    func(l weir.Limiter) { _, _ = l.Reserve(t.Context(), 1) },
+			"Peek":       func(l weir.Limiter) { l.Peek(1) },
+			"Stats":      func(l weir.Limiter) { l.Stats() },
+			"Idle":       func(l weir.Limiter) { l.Idle() },
+		} {
+			if l := zero(); panics(func() { call(l) }) == "" {
+				t.Errorf("%T: %s does not panic", l, name)
+			}
+		}
+	}
+	for name, call := range map[string]func(){
+		"zero": func() { new(weir.Chain).TryAcquire(0) }, "negative": func() { new(weir.Chain).Peek(-1) },
+		"close": func() { _ = new(weir.Chain).Close() },
+	} {
+		if got := panics(call); !strings.Contains(got, "NewChain") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestDoReleasesWhateverHappens in f.
+func TestDoReleasesWhateverHappens(t *testing.T) {
+	sem := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2})
+	adaptive, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2})
+	chain := mustChain(t, pool, mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1e6), Burst: 1e6}))
+	failure := errors.New("failure")
+	for name, c := range map[string]struct {
+		do   func(f func() error) error
+		left func() int64
+	}{
+		"concurrency": {func(f func() error) error { return sem.Do(t.Context(), 2, f) }, func() int64 { return sem.Stats().Available }},
+		"adaptive": {
+			func(f func() error) error { return adaptive.Do(t.Context(), 2, f) }, func() int64 { return adaptive.Stats().Available },
+		},
+		"keyed": {
+			func(f func() error) error { return keyed.Do(t.Context(), "k", 2, f) },
+			func() int64 { return keyed.Peek("k", 0).Remaining },
+		},
+		"chain": {func(f func() error) error { return chain.Do(t.Context(), 2, f) }, func() int64 { return pool.Stats().Available }},
+	} {
+		inside := int64(-1)
+		if err := c.do(func() error { inside = c.left(); return failure }); !errors.Is(err, failure) || inside != 0 {
+			t.Errorf("%s: %v, %d left inside", name, err, inside)
+		}
+		if panics(func() { _ = c.do(func() error { panic("in f") }) }) != "in f" || c.left() != 2 {
+			t.Errorf("%s: %d left after a panic", name, c.left())
+		}
+		if err := c.do(func() error { return c.do(func() error { t.Error("two inside"); return nil }) }); !errors.Is(err, weir.ErrNoQueue) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestChainAsksEachLimiterOnce also one of another kind, and when it refuses.
+func TestChainAsksEachLimiterOnce(t *testing.T) {
+	bucket := mustBucket(t, weir.TokenBucketOptions{Name: "foreign", Rate: weir.PerHour(1)})
+	slow := mustBucket(t, weir.TokenBucketOptions{Name: "slow", Rate: weir.Per(1, 10*time.Hour)})
+	var log []string
+	c := mustChain(t, mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), &recorder{bucket, "foreign", &log, nil}, slow)
+	slow.Allow()
+	bucket.Allow()
+	for _, call := range []func(context.Context, int64) (weir.Lease, error){c.Acquire, c.Reserve} {
+		log = nil
+		before := bucket.Stats().Refused
+		lease, err := call(t.Context(), 1)
+		if d := lease.Decision(); !errors.Is(err, weir.ErrNoQueue) || d.Policy != "slow" {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if asked := bucket.Stats().Refused - before; asked != 1 || len(log) != 1 {
+			t.Errorf("asked %d times: %q", asked, log)
+		}
+	}
+	if s := c.Stats(); s.Refused != 2 || s.Limit != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestKeysWithNaNAreLimited: a NaN equals nothing, not even itself.
+func TestKeysWithNaNAreLimited(t *testing.T) {
+	nan := math.NaN()
+	limited(t, 1.5, nan, math.Float64frombits(0x7ff8000000000123), -nan)
+	limited(t, float32(1.5), float32(nan), -float32(nan))
+	limited(t, complex(1, 2), complex(nan, 0), complex(0, nan))
+	limited(t, [2]float64{1, 2}, [2]float64{nan, 1}, [2]float64{1, nan})
+	type user struct {
+		name   string
+		weight float64
+	}
+	limited(t, user{"a", 1}, user{"a", nan}, user{"b", nan})
+	limited(t, any("a"), any(nan), any([1]float64{nan}), any(user{"a", nan}))
+}
+
+// limited asks for 100 permits of NaN keys by turns, of which there are 5.
+func limited[K comparable](t *testing.T, other K, nans ...K) {
+	t.Helper()
+	k, err := weir.NewKeyed[K](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := 0
+	for i := range 100 {
+		key := nans[i%len(nans)]
+		var allowed bool
+		switch i % 3 {
+		case 0:
+			allowed = k.Allow(key)
+		case 1:
+			allowed = k.TryAcquire(key, 1).Allowed()
+		default:
+			allowed = k.Wait(t.Context(), key, 1) == nil
+		}
+		if allowed {
+			granted++
+		}
+	}
+	if granted != 5 || k.Stats().Keys != 1 || k.Peek(nans[0], 1).Allowed || !k.Allow(other) {
+		t.Errorf("%T: %d granted, %+v", other, granted, k.Stats())
+	}
+	if k.Reset(nans[0]); !k.Allow(nans[len(nans)-1]) {
+		t.Errorf("%T: not reset", other)
+	}
+}
+
+// TestLimitOfAKeyIsAskedOnceAndNotAfterClose in each call that has a key.
+func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
+		asked := 0
+		k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerHour(5)}, func(string) weir.Limit {
+			asked++
+			if wrong {
+				return weir.Limit{Rate: weir.PerHour(-1)}
+			}
+			return weir.Limit{Rate: weir.PerHour(6)}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := weir.Charge{Limiter: k, Key: "a", N: 1}
+		calls := map[string]func(){
+			"Allow":         func() { k.Allow("a") },
+			"TryAcquire":    func() { k.TryAcquire("a", 1) },
+			"Take":          func() { k.Take("a", 1) },
+			"TryReserve":    func() { k.TryReserve("a", 1).Cancel() },
+			"Acquire":       func() { _, _ = k.Acquire(t.Context(), "a", 1) },
+			"Reserve":       func() { _, _ = k.Reserve(t.Context(), "a", 1) },
+			"Wait":          func() { _ = k.Wait(t.Context(), "a", 1) },
+			"Do":            func() { _ = k.Do(t.Context(), "a", 1, func() error { return nil }) },
+			"Peek":          func() { k.Peek("a", 1) },
+			"Override":      func() { _ = k.Override("a", weir.Limit{Rate: weir.PerHour(7)}, time.Hour) },
+			"TryAcquireAll": func() { weir.TryAcquireAll(nil, charge) },
+			"AcquireAll":    func() { _, _, _ = weir.AcquireAll(t.Context(), nil, charge) },
+			"PeekAll":       func() { weir.PeekAll(nil, charge) },
+			"DebitAll":      func() { weir.DebitAll(nil, charge) },
+		}
+		for _, closed := range []bool{false, true} {
+			if closed {
+				if err := k.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for name, call := range calls {
+				asked = 0
+				if call(); asked != 1 && !closed || asked != 0 && closed {
+					t.Errorf("%s, closed %v, wrong %v: asked %d times", name, closed, wrong, asked)
+				}
+			}
+		}
+		if _, err := k.Acquire(t.Context(), "a", 1); !errors.Is(err, weir.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMisusedChargesSayWhatIsWrong in the error of a call that may wait.
+func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
+	k, other := hourly(t, "k", 1), hourly(t, "other", 1)
+	for want, charges := range map[string][]weir.Charge{
+		"charge 2 has no Limiter": {{Limiter: k}, {}},
+		"negative number":         {{Limiter: k, N: -1}},
+		"65 charges":              slices.Repeat([]weir.Charge{{Limiter: k}}, 65),
+	} {
+		_, _, err := weir.AcquireAll(t.Context(), nil, charges...)
+		if !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if other.Stats().Granted != 0 {
+		t.Error("charged")
+	}
+}
