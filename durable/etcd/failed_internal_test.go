@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // TestFailedServerCannotLead: a server that cannot go on stops only in part, as etcd stays where it was when the disk failed. It must
@@ -82,4 +85,34 @@ func TestFailedServerCannotLead(t *testing.T) {
 			t.Errorf("a lease: %v", err)
 		}
 	}
+}
+
+// TestCallsWaitForALeader: a call about the nodes is made again while they choose a leader, and no longer than its context.
+func TestCallsWaitForALeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, want := range []error{rpctypes.ErrLeaderChanged, rpctypes.ErrNoLeader, rpctypes.ErrTimeoutDueToLeaderFail} {
+			calls := 0
+			err := settled(t.Context(), func(context.Context) error {
+				if calls++; calls < 3 {
+					return fmt.Errorf("a call: %w", want)
+				}
+				return nil
+			})
+			if err != nil || calls != 3 {
+				t.Errorf("%v after %d calls, %v", err, calls, want)
+			}
+			began := time.Now()
+			if err := settled(t.Context(), func(context.Context) error { return want }); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			} else if took := time.Since(began); took != settleTime {
+				t.Errorf("it took %v", took)
+			}
+		}
+		calls := 0
+		err := settled(t.Context(), func(context.Context) error { calls++; return rpctypes.ErrNoSpace })
+		if !errors.Is(err, rpctypes.ErrNoSpace) || calls != 1 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+	})
 }

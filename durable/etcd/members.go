@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/weirhq/weir"
 )
 
@@ -29,7 +32,11 @@ var ErrNoMember = errors.New("weir: the cluster has no such node")
 
 // Members are the nodes of the cluster by their names.
 func (s *Server) Members(ctx context.Context) ([]Member, error) {
-	r, err := s.client.MemberList(ctx)
+	var r *clientv3.MemberListResponse
+	err := settled(ctx, func(ctx context.Context) (failed error) {
+		r, failed = s.client.MemberList(ctx)
+		return failed //nolint:wrapcheck // by the caller
+	})
 	if err != nil {
 		return nil, fmt.Errorf("weir: the nodes of the cluster: %w", err)
 	}
@@ -61,17 +68,22 @@ func (s *Server) nameOf(url string) string {
 	return ""
 }
 
-// settleTime is how long a change of the nodes waits for the others to be connected: etcd changes none before they have been for
-// 5 s.
+// settleTime is how long a call about the nodes waits for the cluster to settle: etcd changes none before the others have been
+// connected for 5 s, and fails while they choose a leader.
 const settleTime = 15 * time.Second
 
-// changed changes the nodes, again and again while etcd says that they are not all connected yet.
-func changed(ctx context.Context, change func(context.Context) error) error {
+// settled calls f, again and again while etcd says that the nodes are not connected yet or are choosing a leader.
+func settled(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
-		err := change(ctx)
-		if err == nil || !strings.Contains(err.Error(), "unhealthy cluster") {
+		err := f(ctx)
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaderChanged), errors.Is(err, rpctypes.ErrNoLeader),
+			errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail):
+		case err != nil && strings.Contains(err.Error(), "unhealthy cluster"):
+			err = fmt.Errorf("the other nodes must be up and connected for 5 s: %w", err)
+		default:
 			return err
 		}
 		pause := time.NewTimer(formEvery)
@@ -79,7 +91,7 @@ func changed(ctx context.Context, change func(context.Context) error) error {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return fmt.Errorf("the other nodes must be up and connected for 5 s: %w", err)
+			return err
 		}
 	}
 }
@@ -95,8 +107,11 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	if i < 0 {
 		return fmt.Errorf("%w: %.80q", ErrNoMember, name)
 	}
-	err = changed(ctx, func(ctx context.Context) error {
+	err = settled(ctx, func(ctx context.Context) error {
 		_, failed := s.client.MemberRemove(ctx, all[i].ID)
+		if errors.Is(failed, rpctypes.ErrMemberNotFound) {
+			return nil // a try before this one removed it and did not hear so
+		}
 		return failed //nolint:wrapcheck // by the caller
 	})
 	if err != nil {
@@ -123,8 +138,11 @@ func (s *Server) AddMember(ctx context.Context, name, url string) error {
 			Option: "name", Value: fmt.Sprintf("%.80q", name), Accepted: "one that is not in the cluster: remove the node first",
 		}
 	}
-	err = changed(ctx, func(ctx context.Context) error {
+	err = settled(ctx, func(ctx context.Context) error {
 		_, failed := s.client.MemberAddAsLearner(ctx, []string{url})
+		if errors.Is(failed, rpctypes.ErrPeerURLExist) || errors.Is(failed, rpctypes.ErrMemberExist) {
+			return nil // a try before this one added it and did not hear so
+		}
 		return failed //nolint:wrapcheck // by the caller
 	})
 	if err != nil {
