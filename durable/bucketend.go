@@ -134,7 +134,7 @@ func (b *bucket) arm() {
 		now := time.Now()
 		turn := b.retryAt
 		if !b.paused(now) {
-			b.bring(now) // what it answers counts from then on
+			b.bring(now) // its decisions count from then on
 			wait := b.state.Peek(front.Permits).RetryAfter
 			if expiry := b.state.UntilExpiry(); expiry > 0 && (wait == 0 || expiry < wait) {
 				wait = expiry // of a reservation, which gives back its permits, or its place

@@ -344,7 +344,7 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 	return n.owner, n.peer, n.changed, n.closed
 }
 
-// Acquire asks for permits and waits for the answer, whoever the owner is. A request whose context ends is withdrawn. A nil ctx
+// Acquire asks for permits and waits for the answer of the owner, at whichever node it is. A request whose context ends is withdrawn. A nil ctx
 // panics.
 func (n *Node) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)

@@ -247,7 +247,7 @@ func (s *session) send(m *Message) {
 	s.out.put(b)
 }
 
-// leave ends the session because the node ends. The owner answers everybody Stopping: these answers, and the permits of those it
+// leave ends the session because the node ends. The owner tells all that wait Stopping: these answers, and the permits of those it
 // has granted a moment before, are sent first, within drainTime.
 func (s *session) leave(stream Stream) {
 	defer func() { _ = stream.Close() }()

@@ -93,8 +93,8 @@ func leaveInOrder(t *testing.T, requeue bool) {
 	work.Wait()
 }
 
-// TestSettledWhileTheOwnerEnds: what is given back while the owner leaves is given back once, and nobody is told that a caller has
-// gone.
+// TestSettledWhileTheOwnerEnds: what is given back while the owner leaves is given back once, and no caller is taken
+// for gone.
 func TestSettledWhileTheOwnerEnds(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

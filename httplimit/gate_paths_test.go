@@ -50,7 +50,7 @@ func TestEncodedSlashesPassNoExemption(t *testing.T) {
 	}
 }
 
-// routed is a handler of a route, which the ServeMux serves itself to nobody.
+// routed is a handler of a route, which the ServeMux never serves by itself.
 type routed struct{ http.Handler }
 
 // FuzzPathsAreReadAsTheyAreRouted compares a Gate with http.ServeMux, which splits a path before it decodes it, and with a router

@@ -91,7 +91,7 @@ func told(t *testing.T, conn *grpc.ClientConn, call rlsCall) string {
 	return strings.Join(parts, " ")
 }
 
-// unlike is what is wrong where two answers are not the same, or are.
+// unlike returns what is wrong with two replies that should be the same, or should not.
 func unlike(what, before, after string) string {
 	return fmt.Sprintf("%s:\n  envoyproxy/ratelimit: %s\n  weir:                 %s", what, before, after)
 }

@@ -35,7 +35,7 @@ type EngineOptions struct {
 	// OnRefused is told of every verdict that refuses, but not of probes, nor of requests whose callers have gone, and
 	// answers what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. It is
 	// called by the goroutine of the request, which it holds up, before the Observer, and must neither change nor keep what
-	// it gets. The requests are those that were decided on as one step. Default: nil, nobody is told, and the ID
+	// it gets. The requests are those that were decided on as one step. Default: nil, no call, and the ID
 	// is 0.
 	OnRefused func(requests []*Request, v *Verdict) uint64
 	// Observer is told of every decision. It costs two readings of the clock for each. Default: nil, nobody is.

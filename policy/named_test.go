@@ -282,7 +282,7 @@ func TestNamedRequestsOfCallersThatHaveGone(t *testing.T) {
 	wantStored(t, e, "far", "", "k", 3)
 }
 
-// TestNamedRequestsAllocateNothing, as the names are bytes that nobody keeps.
+// TestNamedRequestsAllocateNothing, as the names are bytes that are not kept.
 func TestNamedRequestsAllocateNothing(t *testing.T) {
 	if underRace {
 		return // the race detector allocates

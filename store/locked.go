@@ -51,7 +51,7 @@ type LockedOptions struct {
 // MostAhead, and gives the permits of the time by which it was ahead, at most the limit, once. Of clocks that stay apart, as
 // that of one process of several may, this is true as well: from the second time on that a record was taken back, those who
 // are ahead are told apart by how far they are, up to 4 of them (TestLockedClocks). Then time passes by the clock that is
-// furthest behind, calendars included, and a key that nobody has asked for in the time by which clocks are apart may get back
+// furthest behind, calendars included, and a key that was not asked for in the time by which clocks are apart may get back
 // that much less, once.
 type Locked struct {
 	locks  Locks

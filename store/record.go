@@ -220,7 +220,7 @@ func (r *record) take(n int64) algo.Result { return r.told(r.terms.law.take(r.st
 // peek answers what take would. The record must be ready.
 func (r *record) peek(n int64) algo.Result { return r.told(r.terms.law.peek(r.state, r.at, n)) }
 
-// told is a result whose waits begin now and not at the time of the record, so that nobody comes back too early.
+// told is a result whose waits begin now and not at the time of the record, so that no caller comes back too early.
 func (r *record) told(result algo.Result) algo.Result {
 	if r.behind > 0 {
 		result.RetryAfter = r.later(result.RetryAfter)
@@ -229,8 +229,8 @@ func (r *record) told(result algo.Result) algo.Result {
 	return result
 }
 
-// later is a wait that is not over before the clock has caught up with the record: one of 0 is for nothing, or for nobody knows
-// how long.
+// later is a wait that is not over before the clock has caught up with the record: one of 0 is for nothing, or of
+// unknown length.
 func (r *record) later(wait time.Duration) time.Duration {
 	if wait <= 0 || wait >= algo.Never-time.Duration(r.behind) {
 		return wait

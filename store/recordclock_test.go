@@ -222,7 +222,7 @@ func lockedClocks(t *testing.T, rng *rand.Rand, l *steppedLimit, apart []time.Du
 	if most := l.bound(passed) + 3*int64(len(apart))*l.most; granted > most {
 		t.Fatalf("%d granted in %v, want at most %d", granted, passed, most)
 	}
-	spread := 2 * (slices.Max(apart) - slices.Min(apart) + store.MostAhead) // what a key that nobody asks for can lose
+	spread := 2 * (slices.Max(apart) - slices.Min(apart) + store.MostAhead) // what a key that is not asked for can lose
 	clock.Advance(store.MostAhead + l.window + spread)
 	for i, s := range all {
 		if err := s.Peek(context.Background(), c, d); err != nil || d[0].Remaining != l.most {

@@ -37,7 +37,7 @@ type Engine struct {
 	ctx    context.Context //nolint:containedctx // until Close
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	// damaged is told of a record that is not what was written, nil if nobody can do anything about it.
+	// damaged is called with each record that is not what was written. It is nil where nothing can be done about it.
 	damaged func(error)
 }
 

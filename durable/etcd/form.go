@@ -23,10 +23,10 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
-// A node with an empty directory cannot know whether it has been here before, and whoever has would vote with a memory that is
+// A node with an empty directory cannot know whether it has been here before, and one that has would vote with a memory that is
 // gone. So a cluster is formed by all of its nodes: each has a directory with a random name, and starts etcd once all have told
 // each other theirs and have written down what follows from them, which is the identity of the cluster. One that finds etcd at
-// another node instead was here before, or comes too late, and refuses; one that finds nobody waits. A node that lost its disk
+// another node instead was here before, or comes too late, and refuses; one that finds no other waits. A node that lost its disk
 // therefore never takes part in the cluster that knows it, whichever other nodes respond.
 
 const (

@@ -49,7 +49,7 @@ func empty(t *testing.T, dir string) {
 }
 
 // TestWipedNodeGrantsNothingTwice: one disk of three is lost while another node is behind and the third is down. The node with the
-// empty disk does not take part, whoever is there, and says what to do; after that has been done all permits are still used.
+// empty disk does not take part, with any other, and says what to do. After that has been done all permits are still used.
 func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 	t.Parallel()
 	all := three(t)

@@ -91,7 +91,7 @@ func eventually(t *testing.T, holds func() bool) {
 }
 
 // TestFilesOfSubdirectories: all files of a directory and of those below it are read, whatever their names, as envoyproxy/ratelimit reads
-// them: one that is left out is a limit that nobody keeps to. What changes in any of them is seen.
+// them: the limits of one that is left out would not apply. What changes in any of them is seen.
 func TestFilesOfSubdirectories(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string) {

@@ -111,7 +111,7 @@ func TestOptionsOfTheServerAndConnect(t *testing.T) {
 	}
 }
 
-// TestTraceIsNotPassedOn: an upstream that answers it shows what proxies have added to a request.
+// TestTraceIsNotPassedOn: an upstream that serves it shows what proxies have added to a request.
 func TestTraceIsNotPassedOn(t *testing.T) {
 	url, requests := recorder(t)
 	p := start(t, url, nil)

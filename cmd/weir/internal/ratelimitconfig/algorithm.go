@@ -70,7 +70,7 @@ func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
 func (u Unit) mostMultiplier() int64 { return int64(algo.MaxPeriod / max(u.Duration(), 1)) }
 
 // quota is limit for a quota. It has one permit more than the file says, which is never granted: a request for more than the
-// others is refused and takes what is left, so that the last one tells whether the quota was reached or exceeded.
+// others is refused and takes what is left, so that the last one reports whether the quota was reached or exceeded.
 func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) weir.Limit {
 	if a != TokenBucket {
 		return a.limit(n+1, unit, multiplier, burst)

@@ -21,8 +21,8 @@ import (
 type site struct {
 	front http.Handler // of all others
 	auth  http.Handler // nil if there are no rules
-	// local is whether only this machine reaches the server, so that a page in a browser on it could be who asks: then front
-	// answers under an address, localhost and names alone. What proxies ask at auth is not looked at: it has the host of another
+	// local is whether only this machine reaches the server, so that a page in a browser on it could be the caller: then front
+	// serves an address, localhost and names alone. What proxies ask at auth is not looked at: it has the host of another
 	// request, and only those of --trust-proxy are answered.
 	local bool
 	names []string
@@ -57,7 +57,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knows reports whether a host is one that the server answers under on a loopback address.
+// knows reports whether the server serves a host on a loopback address.
 func (s *site) knows(host string) bool {
 	return adminguard.IsLocalHost(host) || slices.Contains(s.names, keytext.CleanHost(host))
 }

@@ -115,7 +115,7 @@ type brings struct{ limit weir.Limit }
 func (b brings) Limit(*policy.Request) (weir.Limit, bool, error) { return b.limit, true, nil }
 func (brings) String() string                                    { return "brings" }
 
-// toldBy are the fronts, each of which answers a request with a header and returns its RateLimit-Policy.
+// toldBy are the fronts, each of which sends a request and returns the RateLimit-Policy of the reply.
 func toldBy(t *testing.T, e *policy.Engine) map[string]func(http.Header) string {
 	t.Helper()
 	g, err := httplimit.NewGate(httplimit.GateOptions{Engine: e})

@@ -79,11 +79,16 @@ func (h *Handler) describeForwarded(p *policy.Request, r *http.Request) (err err
 
 // describeEnvoy reads the request that Envoy has made of the original one. Its path is the original one behind the prefix.
 func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) {
-	p.Method, p.Host, p.Query = r.Method, r.Host, r.URL.RawQuery
-	p.RawPath = strings.TrimPrefix(r.URL.RawPath, envoyPath)
-	if p.Path = strings.TrimPrefix(r.URL.Path, envoyPath); p.Path == "" {
-		p.Path = "/"
+	p.Method, p.Host = r.Method, r.Host
+	text, ok := strings.CutPrefix(r.RequestURI, envoyPath)
+	if text == "" || text[0] == '?' {
+		text = "/" + text
 	}
+	target, read := requestline.ParseTarget(text)
+	if !ok || !read {
+		return fmt.Errorf("weir: %.80q: must be %s and the target of a request: %s", r.RequestURI, envoyPath, requestline.AcceptedTarget)
+	}
+	target.Set(p)
 	if len(r.Header["X-Real-Ip"]) > 0 {
 		p.Client, err = realIP(r)
 	} else {
