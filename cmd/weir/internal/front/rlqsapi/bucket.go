@@ -43,7 +43,7 @@ const (
 	mostDomain  = 256
 )
 
-// identify answers a text that is the same for all ids with the same entries.
+// identify returns a text that is the same for all ids with the same entries.
 func identify(id *ratelimitquotav3.BucketId) (string, error) {
 	entries := id.GetBucket()
 	if len(entries) == 0 || len(entries) > mostEntries {
@@ -56,7 +56,7 @@ func identify(id *ratelimitquotav3.BucketId) (string, error) {
 			return "", fmt.Errorf("weir: bucket_id: entry %.40q of %.40q: neither may be empty", k, v)
 		}
 		if b.Len()+len(k)+len(v) > mostBytes {
-			return "", fmt.Errorf("weir: bucket_id: must be at most %d bytes", mostBytes)
+			return "", fmt.Errorf("weir: bucket_id of more than %d bytes: must have at most as many", mostBytes)
 		}
 		b.WriteString(strconv.Itoa(len(k)))
 		b.WriteByte(':')

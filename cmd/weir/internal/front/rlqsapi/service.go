@@ -55,6 +55,8 @@ type Service struct {
 	refused  uint64 // streams that broke the protocol
 	messages uint64
 	reports  uint64
+	denied   uint64 // reports of buckets that are not kept
+	told     int64  // when the log was told of one last
 }
 
 // New answers a service, or an error that names the option that cannot be used.
@@ -187,8 +189,10 @@ func (s *Service) hold(b *bucket, held holding) {
 		return
 	}
 	share, err := s.ledger.SetNeeds(b.share, held.needs, held.deny, now)
-	if err != nil {
-		b.stream.end(exhausted(err))
+	if err != nil { // the proxy has it denied, and its next report subscribes it anew
+		s.ledger.End(b.share, now)
+		delete(b.stream.buckets, b.key)
+		b.stream.push(denial(b.id))
 		return
 	}
 	b.share, b.holding = share, held
@@ -211,6 +215,6 @@ func (s *Service) Status() map[string]any {
 	}
 	return map[string]any{
 		"streams": len(s.streams), "buckets": buckets, "shares": s.ledger.Shares(), "accounts": accounts, "assigned": figures,
-		"reports": s.reports, "messages": s.messages, "protocol_errors": s.refused,
+		"reports": s.reports, "messages": s.messages, "protocol_errors": s.refused, "denied_reports": s.denied,
 	}
 }

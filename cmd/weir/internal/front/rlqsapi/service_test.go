@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
@@ -148,28 +148,17 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestHostileReports: the stream of whoever sends nonsense ends, and nobody else's.
-func TestHostileReports(t *testing.T) {
+// TestNoDomainEndsTheStream: that is a mistake of the proxy's configuration, whatever its clients do. Others go on.
+func TestNoDomainEndsTheStream(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
 	good := s.connect()
 	good.report(id, 0, 1, 0)
 	good.next()
-	many := map[string]string{}
-	for i := range 100 {
-		many[strings.Repeat("k", i+1)] = "v"
-	}
-	negative := usage(id, 0, 1, 0)
-	negative.BucketQuotaUsages[0].TimeElapsed = &durationpb.Duration{Seconds: -1}
 	noDomain := usage(id, 0, 1, 0)
 	noDomain.Domain = ""
 	longDomain := usage(id, 0, 1, 0)
 	longDomain.Domain = strings.Repeat("d", 1000)
-	for name, m := range map[string]*ratelimitquotav3.RateLimitQuotaUsageReports{
-		"no entries": usage(nil, 0, 1, 0), "many entries": usage(many, 0, 1, 0),
-		"long":     usage(map[string]string{"k": strings.Repeat("v", 10_000)}, 0, 1, 0),
-		"empty":    usage(map[string]string{"k": ""}, 0, 1, 0),
-		"negative": negative, "no domain": noDomain, "long domain": longDomain,
-	} {
+	for name, m := range map[string]*ratelimitquotav3.RateLimitQuotaUsageReports{"no domain": noDomain, "long domain": longDomain} {
 		bad := s.connect()
 		if err := bad.stream.Send(m); err != nil {
 			t.Fatal(err)
@@ -183,12 +172,11 @@ func TestHostileReports(t *testing.T) {
 	if got := rate(t, good.next()); got > 1000 {
 		t.Errorf("%v of 1000/s", got)
 	}
-	if got := s.service.Status()["protocol_errors"]; got != uint64(7) {
-		t.Errorf("%v protocol errors are counted, want 7", got)
+	if got := s.service.Status()["protocol_errors"]; got != uint64(2) {
+		t.Errorf("%v protocol errors are counted, want 2", got)
 	}
 }
 
-// TestEndedStreamCounts: what a proxy has counts until it has expired, when its stream has ended.
 // TestUnknownFieldsAreForgotten: a bucket keeps its entries, whatever else a proxy sends with its id.
 func TestUnknownFieldsAreForgotten(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(10)})))
@@ -205,6 +193,7 @@ func TestUnknownFieldsAreForgotten(t *testing.T) {
 	}
 }
 
+// TestEndedStreamCounts: what a proxy has counts until it has expired, when its stream has ended.
 func TestEndedStreamCounts(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
 	a := s.connect()
@@ -302,12 +291,18 @@ type slowProxy struct {
 
 func (p *slowProxy) Context() context.Context { return p.ctx }
 
-func (p *slowProxy) Recv() (*ratelimitquotav3.RateLimitQuotaUsageReports, error) {
+func (*slowProxy) Recv() (*ratelimitquotav3.RateLimitQuotaUsageReports, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (p *slowProxy) RecvMsg(into any) error {
 	select {
 	case m := <-p.reports:
-		return m, nil
+		to, _ := into.(proto.Message)
+		wire, err := proto.Marshal(m)
+		return errors.Join(err, proto.Unmarshal(wire, to))
 	case <-p.ctx.Done():
-		return nil, p.ctx.Err()
+		return p.ctx.Err()
 	}
 }
 
@@ -397,34 +392,24 @@ func TestNeverReads(t *testing.T) {
 	<-sent
 }
 
-// TestBounds: there are only so many streams and buckets.
-func TestBounds(t *testing.T) {
-	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{
-		MostStreams: 2, MostBuckets: 2, MostShares: 3,
-	})
-	a := s.connect()
-	a.report(id, 0, 1, 0)
-	a.next() // has subscribed to a second one
-	a.report(map[string]string{"one": "more"}, 0, 1, 0)
-	if _, err := a.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a bucket too many: %v", err)
-	}
-	b, c := s.connect(), s.connect()
-	b.report(id, 0, 1, 0)
-	b.next()
-	c.report(id, 0, 1, 0)
-	if _, err := c.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a share too many: %v", err)
+// TestOptionsAreChecked one by one.
+func TestOptionsAreChecked(t *testing.T) {
+	limits, err := live.Fixed(&policy.Set{}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, o := range map[string]rlqsapi.Options{
 		"Options.Limits":      {},
-		"Options.Logger":      {Limits: s.limits},
-		"Options.MostStreams": {Limits: s.limits, Logger: slog.Default(), MostStreams: -1},
-		"Options.MostBuckets": {Limits: s.limits, Logger: slog.Default(), MostBuckets: -1},
-		"Options.Grace":       {Limits: s.limits, Logger: slog.Default(), Grace: time.Hour},
+		"Options.Logger":      {Limits: limits},
+		"Options.MostStreams": {Limits: limits, Logger: slog.Default(), MostStreams: -1},
+		"Options.MostBuckets": {Limits: limits, Logger: slog.Default(), MostBuckets: -1},
+		"Options.Grace":       {Limits: limits, Logger: slog.Default(), Grace: time.Hour},
 	} {
 		if _, err := rlqsapi.New(o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %s", err, name)
 		}
+	}
+	if err := limits.Engine().Close(); err != nil {
+		t.Error(err)
 	}
 }

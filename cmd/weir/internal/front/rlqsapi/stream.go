@@ -3,12 +3,14 @@ package rlqsapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -28,14 +30,17 @@ type stream struct {
 	domain  string          // of the goroutine that reads
 	buckets map[string]*bucket
 	queue   []queued
+	refused int           // bytes of the bucket ids in queue that are not kept
 	more    chan struct{} // there is something in queue, or ended is set
+	room    chan struct{} // refused has become less, or ended is set
 	ended   error
 }
 
 // queued is a message that is to be sent.
 type queued struct {
-	at     time.Time // of the process, whatever the clock is, as sockets go by that
-	action *ratelimitquotav3.RateLimitQuotaResponse_BucketAction
+	at      time.Time // of the process, whatever the clock is, as sockets go by that
+	action  *ratelimitquotav3.RateLimitQuotaResponse_BucketAction
+	refused int // bytes of its bucket id, if that is not kept
 }
 
 var (
@@ -49,7 +54,9 @@ func invalid(err error) error { return status.Error(codes.InvalidArgument, err.E
 
 // StreamRateLimitQuotas serves one proxy, until it ends the stream, breaks the protocol, or takes too long to read.
 func (s *Service) StreamRateLimitQuotas(c connection) error {
-	st := &stream{service: s, ctx: c.Context(), buckets: map[string]*bucket{}, more: make(chan struct{}, 1)}
+	st := &stream{
+		service: s, ctx: c.Context(), buckets: map[string]*bucket{}, more: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
 	s.mu.Lock()
 	switch {
 	case s.closed:
@@ -85,18 +92,42 @@ func (st *stream) end(err error) {
 			st.ended = io.EOF
 		}
 	}
-	st.notify()
+	signal(st.more)
+	signal(st.room)
 }
 
-func (st *stream) notify() {
+func signal(c chan<- struct{}) {
 	select {
-	case st.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// mostActions is how many actions a message has at most.
-const mostActions = 500
+const (
+	// mostActions is how many actions a message has at most.
+	mostActions = 500
+	// mostRefused is how many bytes of bucket ids that are not kept a message has, and the queue, before one more is added. gRPC
+	// takes messages of up to 4 MiB by default.
+	mostRefused = 1 << 20
+)
+
+// batch takes the actions of the next message off the queue, and tells since when the first of them has waited. The lock is held.
+func (st *stream) batch() (m *ratelimitquotav3.RateLimitQuotaResponse, oldest time.Time) {
+	m, oldest = &ratelimitquotav3.RateLimitQuotaResponse{}, st.queue[0].at
+	n, refused := 0, 0
+	for n < min(len(st.queue), mostActions) && refused < mostRefused {
+		m.BucketAction = append(m.BucketAction, st.queue[n].action)
+		refused += st.queue[n].refused
+		n++
+	}
+	clear(st.queue[:n])
+	if st.queue = st.queue[n:]; len(st.queue) == 0 {
+		st.queue = nil
+	}
+	st.refused -= refused
+	signal(st.room)
+	return m, oldest
+}
 
 // write sends what is queued, until the stream ends.
 func (st *stream) write(c connection) error {
@@ -116,20 +147,11 @@ func (st *stream) write(c connection) error {
 				}
 				return err
 			}
-			n := min(len(st.queue), mostActions)
-			if n == 0 {
+			if len(st.queue) == 0 {
 				s.mu.Unlock()
 				break
 			}
-			oldest := st.queue[0].at
-			m := &ratelimitquotav3.RateLimitQuotaResponse{}
-			for i := range st.queue[:n] {
-				m.BucketAction = append(m.BucketAction, st.queue[i].action)
-			}
-			clear(st.queue[:n])
-			if st.queue = st.queue[n:]; len(st.queue) == 0 {
-				st.queue = nil
-			}
+			m, oldest := st.batch()
 			s.messages++
 			s.mu.Unlock()
 			if err := s.deliver(c, m, oldest); err != nil {
@@ -166,9 +188,10 @@ func (s *Service) late(at time.Time) bool { return time.Since(at) > s.patience }
 // read takes reports until the connection ends.
 func (st *stream) read(c connection) {
 	for {
-		m, err := c.Recv()
+		var m reports
+		err := c.RecvMsg(&m)
 		if err == nil {
-			err = st.take(m)
+			err = st.take(&m)
 		} else if !errors.Is(err, io.EOF) {
 			err = status.FromContextError(context.Canceled).Err()
 		}
@@ -185,26 +208,71 @@ func (st *stream) read(c connection) {
 }
 
 // take takes the reports of a message.
-func (st *stream) take(m *ratelimitquotav3.RateLimitQuotaUsageReports) error {
+func (st *stream) take(m *reports) error {
 	if d := m.GetDomain(); d != "" && st.domain == "" && len(d) <= mostDomain {
 		st.domain = d
 	} else if d != "" && d != st.domain || st.domain == "" {
 		return invalid(errors.New("weir: domain: must be in the first message, of at most 256 bytes, and the same in all others"))
 	}
+	if unread := m.unread; unread > 0 {
+		st.service.refuse(fmt.Errorf("weir: %d reports of a message cannot be read: its strings must be UTF-8", unread))
+	}
 	for _, u := range m.GetBucketQuotaUsages() {
-		// Envoy tells whole seconds, and 0 in the first report.
-		if e := u.GetTimeElapsed(); e != nil && (!e.IsValid() || e.AsDuration() < 0) {
-			return invalid(errors.New("weir: time_elapsed: must not be negative"))
-		}
 		key, err := identify(u.GetBucketId())
-		if err != nil {
-			return invalid(err)
+		if err == nil {
+			err = st.report(key, u)
 		}
-		if failed := st.report(key, u); failed != nil {
-			return failed
+		if err != nil {
+			st.deny(u.GetBucketId(), err)
 		}
 	}
 	return nil
+}
+
+// deniedFor is how long a bucket is denied that cannot be kept, unless it is reported again.
+const deniedFor = 2 * time.Minute
+
+// deny denies a bucket that is not kept, and that alone: the end of the stream would leave all buckets of the proxy to what it
+// does without a server. It waits while much is to be sent already.
+func (st *stream) deny(id *ratelimitquotav3.BucketId, why error) {
+	s := st.service
+	s.refuse(why)
+	if len(id.GetBucket()) == 0 {
+		return // no action is about it
+	}
+	id = &ratelimitquotav3.BucketId{Bucket: id.GetBucket()}
+	q := denial(id)
+	q.refused = proto.Size(id)
+	for {
+		s.mu.Lock()
+		if ended := st.ended != nil; ended || st.refused < mostRefused {
+			if !ended {
+				st.refused += q.refused
+				st.push(q)
+			}
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		<-st.room
+		q.at = time.Now()
+	}
+}
+
+// denial denies a bucket.
+func denial(id *ratelimitquotav3.BucketId) queued {
+	return queued{at: time.Now(), action: actionOf(id, quotashare.Assignment{Kind: quotashare.Deny, TTL: deniedFor})}
+}
+
+// refuse counts reports that lead to nothing, and tells the log of them, at most once a minute.
+func (s *Service) refuse(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denied++
+	if now := s.clock.Now(); s.denied == 1 || now-s.told >= int64(time.Minute) {
+		s.told = now
+		s.o.Logger.Warn("a bucket of a proxy is denied", "error", s.o.Limits.Clean(why.Error()), "denied_in_all", s.denied)
+	}
 }
 
 // report takes one report.
@@ -219,7 +287,7 @@ func (st *stream) report(key string, u *ratelimitquotav3.RateLimitQuotaUsageRepo
 	}
 	s.mu.Unlock()
 	if full {
-		return exhausted(errors.New("weir: the stream has too many buckets"))
+		return fmt.Errorf("weir: a stream has %d buckets: must have at most as many", s.o.MostBuckets)
 	}
 	if b == nil {
 		// Without fields that are not known, which have no bounds.
@@ -263,7 +331,7 @@ func (s *Service) subscribe(b *bucket, allowed uint64) error {
 	share, err := s.ledger.Subscribe(b, held.needs, held.deny, s.clock.Now())
 	if err != nil {
 		delete(b.stream.buckets, b.key)
-		return exhausted(err)
+		return err
 	}
 	b.share = share
 	s.schedule()
@@ -280,15 +348,19 @@ func (s *Service) send(share *quotashare.Share, a quotashare.Assignment) {
 	if a.Kind == quotashare.Abandon {
 		delete(st.buckets, b.key)
 	}
-	if st.ended != nil {
-		return
+	if st.ended == nil {
+		st.push(queued{at: time.Now(), action: actionOf(b.id, a)})
 	}
-	if len(st.queue) >= 4*s.o.MostBuckets {
+}
+
+// push queues an action, or ends the stream if there are too many. The lock is held.
+func (st *stream) push(q queued) {
+	if len(st.queue) >= 4*st.service.o.MostBuckets {
 		st.end(errSlow)
 		return
 	}
-	st.queue = append(st.queue, queued{time.Now(), actionOf(b.id, a)})
-	st.notify()
+	st.queue = append(st.queue, q)
+	signal(st.more)
 }
 
 // actionOf is what a proxy is told.

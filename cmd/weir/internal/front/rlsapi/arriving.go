@@ -236,7 +236,7 @@ func (w *watched) keep(m *message, b []byte) bool {
 	if w.begun[w.stream] = m; len(w.begun) > mostUnfinished {
 		return false
 	}
-	if m.length() > maxMessage { // the call is refused
+	if m.length() > maxReports { // the call is refused
 		w.hold(-m.held)
 		m.refused, m.held = true, 0
 		return true

@@ -132,7 +132,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	_ = other.follow(frame(nil, frameReset, 0, 4, make([]byte, 4)))
 	before := other.held
 	for range 100 {
-		if other.follow(frame(nil, frameData, 0, 5, sized(2 * maxMessage)[:10_000])) != nil {
+		if other.follow(frame(nil, frameData, 0, 5, sized(2 * maxReports)[:10_000])) != nil {
 			t.Fatal("it is cut off")
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // proxy chooses the rest. So they lie above what a proxy sends, and what exceeds them is refused.
 const (
 	maxMessage     = 1 << 20
+	maxReports     = 4 << 20 // a message of a stream, in which a proxy reports all its buckets
 	maxDescriptors = 1024
 	maxEntries     = 1024 // of a descriptor
 	maxDomain      = 255

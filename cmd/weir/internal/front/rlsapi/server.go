@@ -136,7 +136,7 @@ func New(o Options) (*Server, error) {
 	options := append(ServerOptions(),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),
-		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(maxReports),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
