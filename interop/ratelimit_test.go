@@ -27,8 +27,9 @@ var ratelimitProgram = programtest.Program{
 	Name: "ratelimit", Dir: "../examples/migrating/testdata/ratelimit", Env: []string{"GOWORK=off"},
 }
 
-// peers starts the service of envoyproxy/ratelimit with a Redis, and weir, with one configuration.
-func peers(t *testing.T, config string) (upstream, own *grpc.ClientConn) {
+// peers starts the service of envoyproxy/ratelimit with a Redis, and weir, with one configuration. The service counts calls that are
+// over a limit, or it does not.
+func peers(t *testing.T, config string, counting bool) (upstream, own *grpc.ClientConn) {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "config"), 0o700); err != nil {
@@ -52,7 +53,7 @@ func peers(t *testing.T, config string) (upstream, own *grpc.ClientConn) {
 		"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + port(address), "HOST=127.0.0.1", "PORT=" + port(programtest.FreeAddress(t)),
 		"DEBUG_HOST=127.0.0.1", "DEBUG_PORT=" + port(programtest.FreeAddress(t)), "RUNTIME_ROOT=" + root, "RUNTIME_WATCH_ROOT=false",
 		"RUNTIME_APPDIRECTORY=config", "DISABLE_STATS=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis,
-		"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true",
+		fmt.Sprint("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=", !counting),
 	}}.Start(t).Listens(address)
 	upstream, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -134,7 +135,7 @@ descriptors:
 
 // TestEnvoyPeersAgree asks both servers the same, call by call: every answer is the same.
 func TestEnvoyPeersAgree(t *testing.T) {
-	upstream, own := peers(t, peersConfig)
+	upstream, own := peers(t, peersConfig, false)
 	inOneDay(t, func(salt string) (wrong []string) {
 		for name, call := range map[string]rlsCall{
 			"a key":                  toEdge(descriptor("user", salt)),
@@ -161,6 +162,9 @@ func TestEnvoyPeersAgree(t *testing.T) {
 					RequestsPerUnit: 2, Unit: typev3.RateLimitUnit_DAY,
 				},
 			}),
+			"more hits than there are": {
+				Domain: "edge", Descriptors: toEdge(descriptor("user", salt+"5")).GetDescriptors(), HitsAddend: 2,
+			},
 			"another domain": {Domain: "elsewhere", Descriptors: toEdge(descriptor("user", salt)).GetDescriptors()},
 		} {
 			for i := range 7 {
@@ -183,42 +187,49 @@ func manyOf(n int, d *ratelimitcommonv3.RateLimitDescriptor) (all []*ratelimitco
 
 // differences are what differs. Each has a row in docs/envoy.md; asked are calls, of which the last is answered otherwise.
 var differences = map[string]struct {
-	asked  func(salt string) []rlsCall
-	admits bool // weir lets pass what envoyproxy/ratelimit refuses
+	asked    func(salt string) []rlsCall
+	admits   bool // weir lets pass what envoyproxy/ratelimit refuses
+	counting bool // there calls that are over a limit are counted
 }{
+	"refused-call": {func(salt string) []rlsCall {
+		d, other := descriptor("user", salt+"c"), descriptor("tenant", salt+"c", "path", "/page")
+		both := toEdge(d, other)
+		return []rlsCall{both, both, both, both, toEdge(other)}
+	}, true, true},
 	"refused-hits": {func(salt string) []rlsCall {
-		many := toEdge(descriptor("user", salt+"r"))
-		many.HitsAddend = 4
-		return []rlsCall{many, toEdge(descriptor("user", salt+"r"))}
-	}, true},
+		d, other := descriptor("user", salt+"r"), descriptor("tenant", salt+"r", "path", "/page")
+		spent, many := toEdge(d, other), toEdge(other)
+		spent.HitsAddend, many.HitsAddend = 2, 3
+		return []rlsCall{toEdge(d), toEdge(d), toEdge(d), spent, many}
+	}, false, false},
 	"look": {func(salt string) []rlsCall {
 		d := descriptor("user", salt+"l")
 		look := descriptor("user", salt+"l")
 		look.HitsAddend = wrapperspb.UInt64(0)
 		return []rlsCall{toEdge(d), toEdge(d), toEdge(d), toEdge(look)}
-	}, false},
+	}, false, false},
 	"same-descriptor": {func(salt string) []rlsCall {
 		return []rlsCall{toEdge(descriptor("user", salt+"s"), descriptor("user", salt+"s"))}
-	}, false},
+	}, false, false},
 	"underscore": {func(salt string) []rlsCall {
 		one, other := toEdge(descriptor("a", "b_"+salt)), toEdge(descriptor("a_b", salt))
 		return []rlsCall{one, one, other}
-	}, true},
+	}, true, false},
 	"negative-hits": {func(salt string) []rlsCall {
 		d := descriptor("user", salt+"n")
 		back := descriptor("user", salt+"n")
 		back.HitsAddend, back.IsNegativeHits = wrapperspb.UInt64(2), true
 		return []rlsCall{toEdge(d), toEdge(d), toEdge(back), toEdge(d)}
-	}, true},
+	}, true, false},
 	"override-counter": {func(salt string) []rlsCall {
 		d := descriptor("user", salt+"o")
 		brought := descriptor("user", salt+"o")
 		brought.Limit = &ratelimitcommonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 3, Unit: typev3.RateLimitUnit_DAY}
 		return []rlsCall{toEdge(d), toEdge(d), toEdge(d), toEdge(brought)}
-	}, true},
+	}, true, false},
 	"malformed": {func(string) []rlsCall {
 		return []rlsCall{toEdge(descriptor("", "v"))}
-	}, false},
+	}, false, false},
 }
 
 // TestEnvoyPeersDiffer: each difference that docs/envoy.md lists is one, each that is one is listed, and weir lets pass what the
@@ -245,12 +256,17 @@ func TestEnvoyPeersDiffer(t *testing.T) {
 	if n := strings.Count(list, "\n| `"); n != len(differences) {
 		t.Errorf("docs/envoy.md lists %d differences, want %d", n, len(differences))
 	}
-	upstream, own := peers(t, peersConfig)
+	type pair struct{ upstream, own *grpc.ClientConn }
+	asked := map[bool]pair{}
+	for _, counting := range []bool{false, true} {
+		upstream, own := peers(t, peersConfig, counting)
+		asked[counting] = pair{upstream, own}
+	}
 	inOneDay(t, func(salt string) (wrong []string) {
 		for name, d := range differences {
 			var before, after string
 			for _, call := range d.asked(salt) {
-				before, after = told(t, upstream, call), told(t, own, call)
+				before, after = told(t, asked[d.counting].upstream, call), told(t, asked[d.counting].own, call)
 			}
 			refused := strings.HasPrefix(before, "OVER_LIMIT")
 			admits := refused && !strings.HasPrefix(after, "OVER_LIMIT")
@@ -262,9 +278,11 @@ func TestEnvoyPeersDiffer(t *testing.T) {
 	})
 }
 
-// TestEnvoyPeersAtRandom makes configurations and calls from a seed. Every answer is the same.
+// TestEnvoyPeersAtRandom makes configurations and calls from a seed. Every answer is the same: to calls of one hit where those that are
+// refused are not counted, and to calls of several, such as a proxy tells the cost of a request by, where all are.
 func TestEnvoyPeersAtRandom(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(5) {
+		several := seed >= 3
 		random := rand.New(rand.NewPCG(seed, 7))
 		var config strings.Builder
 		config.WriteString("domain: edge\ndescriptors:\n")
@@ -287,7 +305,7 @@ func TestEnvoyPeersAtRandom(t *testing.T) {
 				}
 			}
 		}
-		upstream, own := peers(t, config.String())
+		upstream, own := peers(t, config.String(), several)
 		refused := 0
 		inOneDay(t, func(salt string) (wrong []string) {
 			for range 300 {
@@ -299,7 +317,11 @@ func TestEnvoyPeersAtRandom(t *testing.T) {
 					}
 					all = append(all, descriptor(pairs...))
 				}
-				before, after := told(t, upstream, toEdge(all...)), told(t, own, toEdge(all...))
+				call := toEdge(all...)
+				if several {
+					call.HitsAddend = 2 + random.Uint32N(2)
+				}
+				before, after := told(t, upstream, call), told(t, own, call)
 				if strings.HasPrefix(before, "OVER_LIMIT") {
 					refused++
 				}
@@ -309,7 +331,7 @@ func TestEnvoyPeersAtRandom(t *testing.T) {
 			}
 			return wrong
 		})
-		if refused < 20 || refused > 290 {
+		if refused < 20 || refused > 295 {
 			t.Errorf("seed %d: %d of 300 calls were refused: that compares too little", seed, refused)
 		}
 	}

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,19 @@ func spentSet(afterwards bool, p policy.Policy) *policy.Set {
 		{Name: "ask", Match: policy.Match{Paths: []string{"/ask"}}, Limits: []policy.Use{{Policy: p.Name, Cost: policy.FixedNumber(0)}}},
 		{Name: "spent", Match: policy.Match{Paths: []string{"/spent"}}, Limits: uses(p.Name), Afterwards: afterwards},
 	}}
+}
+
+// spending are the ways to ask first, by a look, and to tell afterwards what was spent.
+var spending = map[string]func(t *testing.T, afterwards bool) (ask, spent *policy.Request){
+	"by a rule": func(*testing.T, bool) (ask, spent *policy.Request) {
+		return &policy.Request{Path: "/ask"}, &policy.Request{Path: "/spent", Cost: 600}
+	},
+	"by name": func(t *testing.T, afterwards bool) (ask, spent *policy.Request) {
+		t.Helper()
+		ask, spent = named(t.Context(), "p", "k", 0), named(t.Context(), "p", "k", 600)
+		spent.Named.Afterwards = afterwards
+		return ask, spent
+	},
 }
 
 // TestCostsToldAfterwardsBind sends requests that each cost 600 of 1000 permits an hour, which is told when they are over: the third
@@ -32,37 +46,43 @@ func TestCostsToldAfterwardsBind(t *testing.T) {
 			return all
 		}
 	}
+	tokens := weir.Limit{Rate: weir.Rate{Permits: 1000, Period: time.Hour}, Burst: 1000}
 	for name, kind := range kinds {
-		t.Run(name, func(t *testing.T) {
+		for way, spend := range spending {
 			for _, afterwards := range []bool{false, true} {
-				clock := weir.NewManualClock(1)
-				tokens := weir.Limit{Rate: weir.Rate{Permits: 1000, Period: time.Hour}, Burst: 1000}
-				e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, spentSet(afterwards, kind(policy.Policy{Name: "p", Limits: one(tokens)})[0]))
-				served := 0
-				for range 20 {
-					if !take(e, policy.Request{Path: "/ask"}).Allowed {
-						continue
+				t.Run(fmt.Sprintf("%s, %s, %v", name, way, afterwards), func(t *testing.T) {
+					clock := weir.NewManualClock(1)
+					set := spentSet(afterwards, kind(policy.Policy{Name: "p", Limits: one(tokens)})[0])
+					e := ownedBy(t, newOwner(t, clock), memory(t, clock), clock, set)
+					ask, spent := spend(t, afterwards)
+					served := 0
+					for range 20 {
+						if !take(e, *ask).Allowed {
+							continue
+						}
+						served++
+						if v := take(e, *spent); afterwards && served == 2 && (v.Allowed || v.Decision().Remaining != 0 || v.Decision().RetryAfter != 201*time.Hour/1000) {
+							t.Errorf("what is left is told as of before: %+v", v.Decision())
+						}
 					}
-					served++
-					take(e, policy.Request{Path: "/spent", Cost: 600})
-				}
-				if want := map[bool]int{false: 20, true: 2}[afterwards]; served != want {
-					t.Errorf("afterwards %v: %d requests were served, want %d", afterwards, served, want)
-				}
-				if !afterwards {
-					continue
-				}
-				// 200 are owed: the first permit comes after 201 thousandths of an hour.
-				clock.Advance(201*time.Hour/1000 - 1)
-				if take(e, policy.Request{Path: "/ask"}).Allowed {
-					t.Error("a permit is there before the debt is regained")
-				}
-				clock.Advance(1)
-				if !take(e, policy.Request{Path: "/ask"}).Allowed {
-					t.Error("no permit is there once the debt is regained")
-				}
+					if want := map[bool]int{false: 20, true: 2}[afterwards]; served != want {
+						t.Errorf("%d requests were served, want %d", served, want)
+					}
+					if !afterwards {
+						return
+					}
+					// 200 are owed: the first permit comes after 201 thousandths of an hour.
+					clock.Advance(201*time.Hour/1000 - 1)
+					if take(e, *ask).Allowed {
+						t.Error("a permit is there before the debt is regained")
+					}
+					clock.Advance(1)
+					if !take(e, *ask).Allowed {
+						t.Error("no permit is there once the debt is regained")
+					}
+				})
 			}
-		})
+		}
 	}
 }
 
@@ -103,7 +123,7 @@ func TestCostsToldAfterwardsAmongOthers(t *testing.T) {
 	if d := take(e, policy.Request{Path: "/spent", Cost: 15}).Decision(); d.Reason != weir.ReasonNever {
 		t.Errorf("%+v", d)
 	}
-	if d := take(e, policy.Request{Path: "/spent", Cost: 1}).Decision(); d.Allowed || d.RetryAfter != 6*time.Hour {
+	if d := take(e, policy.Request{Path: "/spent", Cost: 1}).Decision(); d.Allowed || d.RetryAfter != 7*time.Hour {
 		t.Errorf("%+v", d)
 	}
 }

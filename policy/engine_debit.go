@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -97,6 +98,30 @@ func (e *Engine) owe(ctx context.Context, requests []*Request, v *Verdict) {
 		}
 		debt.debit()
 		e.debitStored(e.asking(ctx), debt)
+		v.leave(i, debt)
+	}
+}
+
+// leave tells what one of the requests has left, going by the verdict that has charged it.
+func (v *Verdict) leave(request int, debt *Verdict) {
+	for i := range v.Parts {
+		if p := &v.Parts[i]; p.Request == request {
+			for j := range debt.Parts {
+				p.leave(&debt.Parts[j])
+			}
+		}
+	}
+}
+
+// leave tells what is left of a limit and when the next permit comes, if after is what the same limit said once it was charged.
+func (p *Part) leave(after *Part) {
+	if p.Policy != after.Policy || p.Limit != after.Limit || !bytes.Equal(p.Key, after.Key) || after.missed() {
+		return
+	}
+	d := &p.Decision
+	d.Remaining, d.ResetAfter = after.Decision.Remaining, after.Decision.ResetAfter
+	if d.Reason == weir.ReasonLimited {
+		d.RetryAfter = after.Decision.RetryAfter
 	}
 }
 

@@ -24,6 +24,9 @@ type Named struct {
 	// Limit is what a policy whose LimitBy is [NamedLimit] limits the request by instead of its own limit. With another policy
 	// the request is refused with ReasonInvalid, if that is enforced. Default: the zero Limit, none.
 	Limit weir.Limit
+	// Afterwards says that Cost has been spent already, as [Rule].Afterwards does: a request that is refused is charged
+	// nevertheless, and what is not there is owed.
+	Afterwards bool
 }
 
 // NamedKey is the key that the caller has named: see [Named]. It is for policies that no rule applies. Of a request that names no
@@ -78,6 +81,9 @@ func (v *Verdict) gatherNamed(s *snapshot, r *Request) {
 		w.limited++
 		v.own = unknownPolicy()
 		return
+	}
+	if r.Named.Afterwards {
+		w.afterwards |= 1 << w.request
 	}
 	w.add(s, r, at, noRule, &namedUse)
 }

@@ -25,8 +25,9 @@ type Rule struct {
 	Final bool
 	// Afterwards says that the requests of this rule tell what has been spent already, such as the hits that a proxy reports when
 	// a response has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the
-	// bound of [Engine.DebitAll], and the next request is refused. It is no refusal towards a Lockout. A request tells that if
-	// any rule that matches it says so.
+	// bound of [Engine.DebitAll], and the next request is refused. The Verdict is a refusal with what is left after the charge,
+	// and when the next permit comes. It is no refusal towards a Lockout. A request tells that if any rule that matches it says
+	// so. See Named.Afterwards for requests that name their policy.
 	Afterwards bool
 	// Source tells where the rule stands, such as "weir.yaml:12:5". Default: "".
 	Source string

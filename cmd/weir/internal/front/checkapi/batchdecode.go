@@ -13,7 +13,7 @@ const (
 	mostAtomic = 64
 
 	acceptedChecks = "must be an array of 1 to 1000 objects, or to 64 of a batch that is atomic"
-	acceptedCheck  = "must be an object with policy, key and cost, or with request"
+	acceptedCheck  = "must be an object with policy, key, cost and charge, or with request"
 	acceptedAtomic = "must be true or false"
 	acceptedBatch  = "must be checks or atomic"
 )

@@ -17,6 +17,7 @@ const (
 	policyName = "policy"
 	keyName    = "key"
 	costName   = "cost"
+	chargeName = "charge"
 	waitName   = "wait"
 
 	requestName = "request"
@@ -30,10 +31,12 @@ const (
 	acceptedKey    = "must be a string of 1 to 1024 bytes"
 	acceptedPolicy = "must be a string"
 	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
+	acceptedCharge = `must be "before" or "afterwards"`
 	acceptedWait   = "must be a number of seconds from 0 to 86400, such as 2.5, without exponent"
 	acceptedExpiry = "must be a number of seconds from 0.001 to 86400, such as 2.5, without exponent"
 	acceptedID     = "must be the id of a reservation, a string"
 	acceptedProbe  = "must be 0 or not there with a cost of 0, which takes nothing"
+	acceptedSpent  = "must be 0 or not there with a charge afterwards, as what was spent does not wait"
 )
 
 // request is what a body asks. The slices point into the body.
@@ -49,7 +52,7 @@ func newRequest(cost int64) request { return request{Named: policy.Named{Cost: c
 type asking struct {
 	request
 
-	described *described // in place of policy, key, cost and wait
+	described *described // in place of policy, key, cost, charge and wait
 	expires   time.Duration
 	id        []byte
 }
@@ -84,12 +87,13 @@ const (
 	policyField = 1 << iota
 	keyField
 	costField
+	chargeField
 	waitField
 	requestField
 	expiresField
 	idField
 
-	namedFields = policyField | keyField | costField | waitField
+	namedFields = policyField | keyField | costField | chargeField | waitField
 )
 
 // dialect is which fields a body may have.
@@ -99,10 +103,13 @@ type dialect struct {
 }
 
 var (
-	checkDialect   = dialect{namedFields, "must be policy, key, cost or wait"}
-	itemDialect    = dialect{policyField | keyField | costField | requestField, "must be policy, key and cost, or request"}
+	checkDialect = dialect{namedFields, "must be policy, key, cost, charge or wait"}
+	itemDialect  = dialect{
+		policyField | keyField | costField | chargeField | requestField, "must be policy, key, cost and charge, or request",
+	}
 	reserveDialect = dialect{
-		namedFields | requestField | expiresField, "must be policy, key, cost, wait and expires_in, or request and expires_in",
+		namedFields&^chargeField | requestField | expiresField,
+		"must be policy, key, cost, wait and expires_in, or request and expires_in",
 	}
 	commitDialect = dialect{idField | costField, "must be id or cost"}
 	cancelDialect = dialect{idField, "must be id"}
@@ -139,7 +146,8 @@ func (s *scanner) asking(a *asking, d dialect) error {
 		return err
 	case seen&requestField != 0 && seen&namedFields != 0:
 		return &fault{
-			field: requestName, wrong: "stands beside policy, key, cost or wait", accepted: "must be there in their place",
+			field: requestName, wrong: "stands beside policy, key, cost, charge or wait",
+			accepted: "must be there in their place",
 		}
 	case seen&requestField != 0 || d.fields&keyField == 0:
 		return nil
@@ -151,6 +159,8 @@ func (s *scanner) asking(a *asking, d dialect) error {
 		}
 	case a.Cost == 0 && a.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
+	case a.Afterwards && a.wait > 0:
+		return &fault{field: waitName, accepted: acceptedSpent}
 	}
 	return nil
 }
@@ -191,8 +201,8 @@ func (s *scanner) object(a *asking, d dialect) (seen int, err error) {
 }
 
 var fieldNames = map[int]string{
-	policyField: policyName, keyField: keyName, costField: costName, waitField: waitName, requestField: requestName,
-	expiresField: expiresName, idField: idName,
+	policyField: policyName, keyField: keyName, costField: costName, chargeField: chargeName, waitField: waitName,
+	requestField: requestName, expiresField: expiresName, idField: idName,
 }
 
 // fieldOf is the field with this name, 0 if there is none.
@@ -204,6 +214,8 @@ func fieldOf(name []byte) int {
 		return keyField
 	case costName:
 		return costField
+	case chargeName:
+		return chargeField
 	case waitName:
 		return waitField
 	case requestName:
@@ -235,6 +247,8 @@ func (s *scanner) member(a *asking, d dialect) (field int, err error) {
 		a.Key, err = s.stringField(keyName, acceptedKey)
 	case costField:
 		a.Cost, err = s.cost()
+	case chargeField:
+		a.Afterwards, err = s.afterwards()
 	case waitField:
 		a.wait, err = s.wait()
 	case requestField:
@@ -258,6 +272,21 @@ func (s *scanner) stringField(field, accepted string) ([]byte, error) {
 		inner.wrong = field + ": " + inner.wrong
 	}
 	return value, err
+}
+
+// afterwards reads when a cost is charged, and reports whether it has been spent already.
+func (s *scanner) afterwards() (bool, error) {
+	shown := s.excerpt()
+	value, err := s.stringField(chargeName, acceptedCharge)
+	switch {
+	case err != nil:
+		return false, err
+	case string(value) == "afterwards":
+		return true, nil
+	case string(value) == "before":
+		return false, nil
+	}
+	return false, &fault{field: chargeName, value: shown, accepted: acceptedCharge}
 }
 
 const maxExcerpt = 40

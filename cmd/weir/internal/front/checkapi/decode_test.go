@@ -30,10 +30,12 @@ func TestDecode(t *testing.T) {
 		`{"wait":86400,"key":"a"}`:                 {policy.Named{Key: []byte("a"), Cost: 1}, 24 * time.Hour},
 		`{"wait":0.0000000019,"key":"a","cost":2}`: {policy.Named{Key: []byte("a"), Cost: 2}, time.Nanosecond},
 		`{"key":"a","cost":0,"wait":0.0}`:          {policy.Named{Key: []byte("a"), Cost: 0}, 0},
+		`{"charge":"afterwards","key":"a"}`:        {policy.Named{Key: []byte("a"), Cost: 1, Afterwards: true}, 0},
+		`{"key":"a","charge":"before","wait":1}`:   {policy.Named{Key: []byte("a"), Cost: 1}, time.Second},
 	} {
 		got, err := decode([]byte(body))
 		if err != nil || !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Policy, want.Policy) ||
-			(got.Policy == nil) != (want.Policy == nil) || got.Cost != want.Cost || got.wait != want.wait {
+			(got.Policy == nil) != (want.Policy == nil) || got.Cost != want.Cost || got.wait != want.wait || got.Afterwards != want.Afterwards {
 			t.Errorf("%s: %q %q %d %v, %v", body, got.Policy, got.Key, got.Cost, got.wait, err)
 		}
 	}
@@ -74,9 +76,13 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		`{"key":"a","wait":"5s"}`:                    `wait "5s": must be a number of seconds`,
 		`{"key":"a","wait":1,"wait":1}`:              "wait: stands there twice; must be there once",
 		`{"key":"a","cost":0,"wait":1}`:              "wait: must be 0 or not there with a cost of 0",
-		`{"key":"a","Cost":1}`:                       `field "Cost": must be policy, key, cost or wait`,
-		`{"user":"a"}`:                               `field "user": must be policy, key, cost or wait`,
-		"{\"\\u001b[31m\":1}":                        `field "\x1b[31m": must be policy, key, cost or wait`,
+		`{"key":"a","Cost":1}`:                       `field "Cost": must be policy, key, cost, charge or wait`,
+		`{"key":"a","charge":"after"}`:               `charge "after": must be "before" or "afterwards"`,
+		`{"key":"a","charge":true}`:                  `charge true: must be "before" or "afterwards"`,
+		`{"key":"a","charge":"before","charge":""}`:  `charge "": must be "before" or "afterwards"`,
+		`{"key":"a","wait":1,"charge":"afterwards"}`: "wait: must be 0 or not there with a charge afterwards, as what was spent does not wait",
+		`{"user":"a"}`:                               `field "user": must be policy, key, cost, charge or wait`,
+		"{\"\\u001b[31m\":1}":                        `field "\x1b[31m": must be policy, key, cost, charge or wait`,
 		`{"key":"a","key":"b"}`:                      "key: stands there twice; must be there once",
 		`{"key":"a",}`:                               "not JSON: expected a string in quotes at byte 11",
 		`{,"key":"a"}`:                               "not JSON: expected a string in quotes at byte 1",
@@ -137,6 +143,8 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 			r.Key = []byte(text)
 		case name == "policy" && isString:
 			r.Policy = []byte(text)
+		case name == "charge" && (text == "before" || text == "afterwards"):
+			r.Afterwards = text == "afterwards"
 		case name == "cost" && isNumber && wholeNumber.MatchString(number.String()):
 			if r.Cost, err = strconv.ParseInt(number.String(), 10, 64); err != nil || r.Cost > 1e15 {
 				return request{}, false, true
@@ -155,14 +163,15 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 	}
 	_, err := decoder.Token()
 	_, after := decoder.Token()
-	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && len(r.Key) <= 1024 && (r.Cost > 0 || r.wait == 0), true
+	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && len(r.Key) <= 1024 && (r.Cost > 0 && !r.Afterwards || r.wait == 0), true
 }
 
 // FuzzDecode: the decoder accepts what encoding/json accepts, apart from what it is strict about, and reads the same.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{"policy":"default","key":"alice","cost":1}`, `{"key":"\u00e9\ud83d\udc1f\n"}`, `{}`, ``, `{"key":"a","cost":1e3}`,
-		`{"key":"a","key":"b"}`, `{"key":{"a":[1]}}`, `{"key":"a"}x`, ` {"cost":-0,"key":"a"}`, `{"key":"\ud800"}`, `{"key":"a","wait":0.25}`, "{\"key\":\"\xff\"}",
+		`{"key":"a","key":"b"}`, `{"key":{"a":[1]}}`, `{"key":"a"}x`, ` {"cost":-0,"key":"a"}`, `{"key":"\ud800"}`, `{"key":"a","wait":0.25}`, `{"key":"a","charge":"afterwards"}`,
+		"{\"key\":\"\xff\"}",
 	} {
 		f.Add([]byte(body))
 	}

@@ -168,7 +168,7 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/check", isJSON, `{"key":""}`, 400, "key", `key "": must be a string of 1 to 1024 bytes`},
 		{"POST", "/v1/check", isJSON, `{"key":"` + strings.Repeat("k", 1025) + `"}`, 400, "key", "has 1025 bytes"},
 		{"POST", "/v1/check", isJSON, `{"key":"a","cost":-5}`, 400, "cost", "cost -5: must be a whole number from 0 to 10^15"},
-		{"POST", "/v1/check", isJSON, `{"key":"a","quota":5}`, 400, "field", "must be policy, key, cost or wait"},
+		{"POST", "/v1/check", isJSON, `{"key":"a","quota":5}`, 400, "field", "must be policy, key, cost, charge or wait"},
 		{"POST", "/v1/check", isJSON, `{}`, 400, "key", "key: is missing; must be a string of 1 to 1024 bytes"},
 		{"POST", "/v1/check", isJSON, `{"key":"a","key":"a"}`, 400, "key", "key: stands there twice"},
 		{"POST", "/v1/check", isJSON, `{`, 400, "", "not JSON"},

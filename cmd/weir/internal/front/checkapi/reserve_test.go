@@ -101,7 +101,7 @@ func TestReserveProblems(t *testing.T) {
 		{"/v1/reserve", `{"key":"a","expires_in":86400.5}`, "expires_in 86400.5: must be"},
 		{"/v1/reserve", `{"key":"a","expires_in":"60s"}`, `expires_in "60s": must be`},
 		{"/v1/reserve", `{"key":"a","ttl":60}`, `field "ttl": must be policy, key, cost, wait and expires_in, or request`},
-		{"/v1/reserve", `{"key":"a","wait":5,"request":{}}`, "request: stands beside policy, key, cost or wait"},
+		{"/v1/reserve", `{"key":"a","wait":5,"request":{}}`, "request: stands beside policy, key, cost, charge or wait"},
 		{"/v1/reserve", `{"key":"a","expires_in":5,"expires_in":5}`, "expires_in: stands there twice"},
 		{"/v1/reserve", `{"request":{}} {}`, "expected nothing after the object"},
 		{"/v1/commit", `{}`, "id: is missing; must be the id of a reservation"},

@@ -45,7 +45,7 @@ func (p *policyCommands) commands() []command {
 	all := []command{
 		{
 			name: "weir.take", arity: -3, flags: write, summary: "Takes permits of a key under a policy",
-			arguments: "policy key [cost] [WAIT milliseconds]",
+			arguments: "policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds]",
 			session:   func(c *conn, w *resp.Writer, args [][]byte) { p.take(c.s.ctx, c, w, args) },
 		},
 		{
@@ -112,7 +112,7 @@ func (p *policyCommands) end(x *policyExchange) {
 	p.exchanges.Put(x)
 }
 
-// take answers WEIR.TAKE policy key [cost] [WAIT milliseconds].
+// take answers WEIR.TAKE policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds].
 func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
 	a := asked{policy: args[1], key: args[2], cost: 1}
 	if wrong := p.read(&a, args[3:], takeOptions); wrong != "" {
@@ -122,6 +122,7 @@ func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer,
 	x := p.exchange()
 	defer p.end(x)
 	x.ask(ctx, a.policy, a.key, a.cost)
+	x.named.Afterwards = a.afterwards
 	v, r := &x.verdict, &x.request
 	switch {
 	case a.cost == 0:

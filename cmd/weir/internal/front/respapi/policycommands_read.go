@@ -19,18 +19,19 @@ const (
 type asked struct {
 	policy, key  []byte
 	cost         int64
+	afterwards   bool
 	wait, expiry time.Duration
 }
 
 // options are what a command has besides the cost.
 type options struct {
-	wait, expiry bool
-	needsCost    bool
-	usage        string
+	wait, expiry, charge bool
+	needsCost            bool
+	usage                string
 }
 
 var (
-	takeOptions    = &options{wait: true, usage: "WAIT milliseconds, once"}
+	takeOptions    = &options{wait: true, charge: true, usage: "CHARGE before|afterwards or WAIT milliseconds, each once"}
 	peekOptions    = &options{usage: "nothing after the cost"}
 	allOptions     = &options{needsCost: true}
 	reserveOptions = &options{
@@ -40,37 +41,61 @@ var (
 
 // read reads the cost and the options of a command, and checks what it names. It answers the error, or "".
 func (p *policyCommands) read(a *asked, rest [][]byte, o *options) (wrong string) {
-	if len(rest) > 0 && (o.needsCost || !equalFold(rest[0], "wait")) {
+	if len(rest) > 0 && (o.needsCost || !equalFold(rest[0], "wait") && !equalFold(rest[0], "charge")) {
 		n, ok := parseInt(rest[0])
 		if !ok || n < 0 || n > algo.MaxPermits {
 			return "ERR cost is " + excerpt(rest[0]) + ": must be a whole number from 0 to 1000000000000000"
 		}
 		a.cost, rest = n, rest[1:]
 	}
-	waits, expires := false, false
+	if wrong = a.readOptions(rest, o); wrong != "" {
+		return wrong
+	}
+	switch ms := milliseconds(a.wait); {
+	case a.wait > 0 && a.afterwards:
+		return fmt.Sprintf("ERR WAIT is %d: must be 0 or not there with CHARGE afterwards, as what was spent does not wait", ms)
+	case a.wait > 0 && a.cost == 0:
+		return fmt.Sprintf("ERR WAIT is %d: must be 0 or not there with a cost of 0, which takes nothing", ms)
+	}
+	return p.named(a.policy, a.key)
+}
+
+// readOptions reads the options of a command. It answers the error, or "".
+func (a *asked) readOptions(rest [][]byte, o *options) (wrong string) {
+	waits, expires, charges := false, false, false
 	for ; len(rest) >= 2; rest = rest[2:] {
 		switch {
 		case o.wait && !waits && equalFold(rest[0], "wait"):
 			waits = true
-			if a.wait, wrong = readMilliseconds("WAIT", rest[1], 0, mostWait); wrong != "" {
-				return wrong
-			}
+			a.wait, wrong = readMilliseconds("WAIT", rest[1], 0, mostWait)
+		case o.charge && !charges && equalFold(rest[0], "charge"):
+			charges = true
+			a.afterwards, wrong = readCharge(rest[1])
 		case o.expiry && !expires && equalFold(rest[0], "expire"):
 			expires = true
-			if a.expiry, wrong = readMilliseconds("EXPIRE", rest[1], holds.LeastExpiry, holds.MostExpiry); wrong != "" {
-				return wrong
-			}
+			a.expiry, wrong = readMilliseconds("EXPIRE", rest[1], holds.LeastExpiry, holds.MostExpiry)
 		default:
-			return syntaxError(rest[0], o)
+			wrong = syntaxError(rest[0], o)
+		}
+		if wrong != "" {
+			return wrong
 		}
 	}
 	if len(rest) > 0 {
 		return syntaxError(rest[0], o)
 	}
-	if a.cost == 0 && a.wait > 0 {
-		return fmt.Sprintf("ERR WAIT is %d: must be 0 or not there with a cost of 0, which takes nothing", milliseconds(a.wait))
+	return ""
+}
+
+// readCharge reads when a cost is charged, and reports whether it has been spent already.
+func readCharge(text []byte) (afterwards bool, wrong string) {
+	switch {
+	case equalFold(text, "afterwards"):
+		return true, ""
+	case equalFold(text, "before"):
+		return false, ""
 	}
-	return p.named(a.policy, a.key)
+	return false, "ERR CHARGE is " + excerpt(text) + ": must be before or afterwards"
 }
 
 func syntaxError(at []byte, o *options) string {

@@ -285,53 +285,76 @@ func TestPolicyCommandsInVersion3(t *testing.T) {
 	}
 }
 
+// TestCommandsOfWhatWasSpentBind: each use costs 3 of 5 permits, which is told when it is over. The third look is refused until what is
+// owed has come back.
+func TestCommandsOfWhatWasSpentBind(t *testing.T) {
+	w := guard(t, 0).dial(resp.RESP2)
+	for _, step := range [][2]string{
+		{"weir.take default ann 3 CHARGE afterwards", "[0 5 2 -1 10800000 none default]"},
+		{"weir.take default ann 0", "[0 5 2 -1 10800000 none default]"},
+		{"weir.take default ann 3 charge AFTERWARDS", "[1 5 0 7200000 21600000 limited default]"},
+		{"weir.take default ann 0", "[1 5 0 7200000 21600000 limited default]"},
+		{"weir.take default ann 3 CHARGE before", "[1 5 0 14400000 21600000 limited default]"},
+		{"weir.take default ann 0", "[1 5 0 7200000 21600000 limited default]"},
+	} {
+		if got := w.ask(step[0]); got != step[1] {
+			t.Errorf("%s: %s, want %s", step[0], got, step[1])
+		}
+	}
+}
+
 func TestPolicyCommandErrors(t *testing.T) {
 	g := guard(t, 0)
 	w := g.dial(resp.RESP2)
 	long := strings.Repeat("k", 1025)
 	const cost = ": must be a whole number from 0 to 1000000000000000"
 	for line, want := range map[string]string{
-		"weir.take": "ERR wrong number of arguments for 'weir.take' command: must be WEIR.TAKE policy key [cost] [WAIT milliseconds]",
+		"weir.take": "ERR wrong number of arguments for 'weir.take' command: must be WEIR.TAKE policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds]",
 		"weir.take nobody a": `NOPOLICY there is no policy "nobody": must be one of: ` +
 			"default, two, watched, queue, slots, strict, child, all, shared, of-shared",
-		"weir.take default a x":                      "ERR cost is x" + cost,
-		"weir.take default a -1":                     "ERR cost is -1" + cost,
-		"weir.take default a 1000000000000001":       "ERR cost is 1000000000000001" + cost,
-		"weir.take default ":                         "ERR key has 0 bytes: must be from 1 to 1024",
-		"weir.take default " + long:                  "ERR key has 1025 bytes: must be from 1 to 1024",
-		"weir.take all " + long:                      "ERR key has 1025 bytes: must be from 1 to 1024",
-		"weir.take default a 1 NOW 1":                "ERR syntax error at 'NOW': there can be WAIT milliseconds, once",
-		"weir.take default a 1 WAIT":                 "ERR syntax error at 'WAIT': there can be WAIT milliseconds, once",
-		"weir.take default a WAIT 1 WAIT 1":          "ERR syntax error at 'WAIT': there can be WAIT milliseconds, once",
-		"weir.take default a 1 EXPIRE 1":             "ERR syntax error at 'EXPIRE': there can be WAIT milliseconds, once",
-		"weir.take default a WAIT x":                 "ERR WAIT is x: must be a whole number of milliseconds from 0 to 86400000",
-		"weir.take default a WAIT 86400001":          "ERR WAIT is 86400001: must be a whole number of milliseconds from 0 to 86400000",
-		"weir.take default a 0 WAIT 5":               "ERR WAIT is 5: must be 0 or not there with a cost of 0, which takes nothing",
-		"weir.peek default a 1 WAIT 1":               "ERR syntax error at 'WAIT': there can be nothing after the cost",
-		"weir.peek default a WAIT":                   "ERR syntax error at 'WAIT': there can be nothing after the cost",
-		"weir.takeall default a 1 two":               "ERR syntax error: must be WEIR.TAKEALL policy key cost [policy key cost ...]",
-		"weir.takeall default a 1 nobody a 1":        `NOPOLICY there is no policy "nobody": must be one of: default, two, watched, queue, slots, strict, child, all, shared, of-shared`,
-		"weir.takeall default a wait":                "ERR cost is wait" + cost,
-		"weir.reserve default a":                     "ERR wrong number of arguments for 'weir.reserve' command: must be WEIR.RESERVE policy key cost [EXPIRE milliseconds] [WAIT milliseconds]",
-		"weir.reserve default a 0":                   "ERR cost is 0: must be a whole number from 1 to 1000000000000000",
-		"weir.reserve default a EXPIRE 1":            "ERR cost is EXPIRE" + cost,
-		"weir.reserve default a 1 EXPIRE 0":          "ERR EXPIRE is 0: must be a whole number of milliseconds from 1 to 86400000",
-		"weir.reserve default a 1 EXPIRE 1 EXPIRE 1": "ERR syntax error at 'EXPIRE': there can be EXPIRE milliseconds or WAIT milliseconds, each once",
-		"weir.commit x":                              `NOHOLD there is no reservation "x": it has expired, was settled before, or was never made`,
-		"weir.commit x y":                            "ERR actual is y: must be a whole number from 0 to 1000000000000000",
-		"weir.commit x -1":                           "ERR actual is -1: must be a whole number from 0 to 1000000000000000",
-		"weir.commit x 1 1":                          "ERR syntax error: must be WEIR.COMMIT id [actual]",
-		"weir.cancel x":                              `NOHOLD there is no reservation "x": it has expired, was settled before, or was never made`,
-		"weir.cancel x 1":                            "ERR wrong number of arguments for 'weir.cancel' command: must be WEIR.CANCEL id",
-		"weir.refund default a 0":                    "ERR n is 0: must be a whole number from 1 to 1000000000000000",
-		"weir.refund default a x":                    "ERR n is x: must be a whole number from 1 to 1000000000000000",
-		"weir.refund nobody a 1":                     `NOPOLICY there is no policy "nobody": must be one of: default, two, watched, queue, slots, strict, child, all, shared, of-shared`,
-		"weir.refund slots a 1":                      `NOREFUND policy "slots" limits concurrency, where permits come back when they are released: use WEIR.RESERVE and WEIR.CANCEL`,
-		"weir.refund shared a 1":                     `NOREFUND limits of policy "shared" are kept for several processes, where nothing can be given back but what was reserved: use WEIR.RESERVE and WEIR.CANCEL`,
-		"weir.refund of-shared a 1":                  `NOREFUND limits of policy "shared" are kept for several processes, where nothing can be given back but what was reserved: use WEIR.RESERVE and WEIR.CANCEL`,
-		"weir.reset default":                         "ERR wrong number of arguments for 'weir.reset' command: must be WEIR.RESET policy key",
-		"weir.reset default ":                        "ERR key has 0 bytes: must be from 1 to 1024",
-		"weir.unlock default ":                       "ERR key has 0 bytes: must be from 1 to 1024",
+		"weir.take default a x":                          "ERR cost is x" + cost,
+		"weir.take default a -1":                         "ERR cost is -1" + cost,
+		"weir.take default a 1000000000000001":           "ERR cost is 1000000000000001" + cost,
+		"weir.take default ":                             "ERR key has 0 bytes: must be from 1 to 1024",
+		"weir.take default " + long:                      "ERR key has 1025 bytes: must be from 1 to 1024",
+		"weir.take all " + long:                          "ERR key has 1025 bytes: must be from 1 to 1024",
+		"weir.take default a 1 NOW 1":                    "ERR syntax error at 'NOW': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a 1 WAIT":                     "ERR syntax error at 'WAIT': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a WAIT 1 WAIT 1":              "ERR syntax error at 'WAIT': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a 1 EXPIRE 1":                 "ERR syntax error at 'EXPIRE': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a WAIT x":                     "ERR WAIT is x: must be a whole number of milliseconds from 0 to 86400000",
+		"weir.take default a WAIT 86400001":              "ERR WAIT is 86400001: must be a whole number of milliseconds from 0 to 86400000",
+		"weir.take default a 0 WAIT 5":                   "ERR WAIT is 5: must be 0 or not there with a cost of 0, which takes nothing",
+		"weir.take default a CHARGE after":               "ERR CHARGE is after: must be before or afterwards",
+		"weir.take default a 1 CHARGE":                   "ERR syntax error at 'CHARGE': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a CHARGE before CHARGE x":     "ERR syntax error at 'CHARGE': there can be CHARGE before|afterwards or WAIT milliseconds, each once",
+		"weir.take default a 2 WAIT 5 CHARGE AFTERWARDS": "ERR WAIT is 5: must be 0 or not there with CHARGE afterwards, as what was spent does not wait",
+		"weir.reserve default a 1 CHARGE afterwards":     "ERR syntax error at 'CHARGE': there can be EXPIRE milliseconds or WAIT milliseconds, each once",
+		"weir.peek default a 1 WAIT 1":                   "ERR syntax error at 'WAIT': there can be nothing after the cost",
+		"weir.peek default a WAIT":                       "ERR syntax error at 'WAIT': there can be nothing after the cost",
+		"weir.takeall default a 1 two":                   "ERR syntax error: must be WEIR.TAKEALL policy key cost [policy key cost ...]",
+		"weir.takeall default a 1 nobody a 1":            `NOPOLICY there is no policy "nobody": must be one of: default, two, watched, queue, slots, strict, child, all, shared, of-shared`,
+		"weir.takeall default a wait":                    "ERR cost is wait" + cost,
+		"weir.reserve default a":                         "ERR wrong number of arguments for 'weir.reserve' command: must be WEIR.RESERVE policy key cost [EXPIRE milliseconds] [WAIT milliseconds]",
+		"weir.reserve default a 0":                       "ERR cost is 0: must be a whole number from 1 to 1000000000000000",
+		"weir.reserve default a EXPIRE 1":                "ERR cost is EXPIRE" + cost,
+		"weir.reserve default a 1 EXPIRE 0":              "ERR EXPIRE is 0: must be a whole number of milliseconds from 1 to 86400000",
+		"weir.reserve default a 1 EXPIRE 1 EXPIRE 1":     "ERR syntax error at 'EXPIRE': there can be EXPIRE milliseconds or WAIT milliseconds, each once",
+		"weir.commit x":                                  `NOHOLD there is no reservation "x": it has expired, was settled before, or was never made`,
+		"weir.commit x y":                                "ERR actual is y: must be a whole number from 0 to 1000000000000000",
+		"weir.commit x -1":                               "ERR actual is -1: must be a whole number from 0 to 1000000000000000",
+		"weir.commit x 1 1":                              "ERR syntax error: must be WEIR.COMMIT id [actual]",
+		"weir.cancel x":                                  `NOHOLD there is no reservation "x": it has expired, was settled before, or was never made`,
+		"weir.cancel x 1":                                "ERR wrong number of arguments for 'weir.cancel' command: must be WEIR.CANCEL id",
+		"weir.refund default a 0":                        "ERR n is 0: must be a whole number from 1 to 1000000000000000",
+		"weir.refund default a x":                        "ERR n is x: must be a whole number from 1 to 1000000000000000",
+		"weir.refund nobody a 1":                         `NOPOLICY there is no policy "nobody": must be one of: default, two, watched, queue, slots, strict, child, all, shared, of-shared`,
+		"weir.refund slots a 1":                          `NOREFUND policy "slots" limits concurrency, where permits come back when they are released: use WEIR.RESERVE and WEIR.CANCEL`,
+		"weir.refund shared a 1":                         `NOREFUND limits of policy "shared" are kept for several processes, where nothing can be given back but what was reserved: use WEIR.RESERVE and WEIR.CANCEL`,
+		"weir.refund of-shared a 1":                      `NOREFUND limits of policy "shared" are kept for several processes, where nothing can be given back but what was reserved: use WEIR.RESERVE and WEIR.CANCEL`,
+		"weir.reset default":                             "ERR wrong number of arguments for 'weir.reset' command: must be WEIR.RESET policy key",
+		"weir.reset default ":                            "ERR key has 0 bytes: must be from 1 to 1024",
+		"weir.unlock default ":                           "ERR key has 0 bytes: must be from 1 to 1024",
 	} {
 		if got := w.ask(line); got != "-"+want {
 			t.Errorf("%.60s answers\n%s, want\n-%s", line, got, want)

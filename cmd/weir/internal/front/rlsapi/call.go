@@ -187,12 +187,12 @@ func (c *call) decide(ctx context.Context) error {
 		if err := g.counts(c); err != nil {
 			return err
 		}
-		if c.over && len(c.matched) > 0 {
-			c.drain(ctx)
-		}
 	}
 	if err := c.askQuotas(ctx); err != nil {
 		return err
+	}
+	if c.over {
+		c.spend(ctx)
 	}
 	return c.refund(ctx)
 }

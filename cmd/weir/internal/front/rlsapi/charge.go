@@ -49,7 +49,7 @@ func (c *call) report(ctx context.Context) error {
 	}
 	for i := range c.matched {
 		if g, m := c.quotaOf(i); g != nil {
-			c.drainOne(ctx, engine, m, c.q.hitsOf(&c.q.descriptors[i]))
+			spendOne(ctx, engine, &c.looked, m, c.q.hitsOf(&c.q.descriptors[i]))
 			g.looked = true
 			engine.PeekAll(ctx, g.requests, &g.verdict)
 		}
@@ -79,22 +79,25 @@ func uncharged(v *policy.Verdict) error {
 	return status.Error(codes.Unavailable, "weir: the limits cannot be charged at the moment")
 }
 
-// drain takes what is left for descriptors with hits of their own that were refused, as envoyproxy/ratelimit counts those
-// who are refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were taken,
-// whoever spends more than what is left each time would never be refused. No debt is made: others of them are asked before.
-func (c *call) drain(ctx context.Context) {
-	engine, drained := c.service.o.Limits.Engine(), false
-	v := &c.charged.verdict
+// spend charges several hits of a refused call, to the limits that have refused it and to all others, as envoyproxy/ratelimit
+// counts those who are refused as well. By such hits a proxy tells the cost of a request when it has been served: if nothing were
+// charged, requests that cost more than what is left would never be refused.
+func (c *call) spend(ctx context.Context) {
+	engine, v := c.service.o.Limits.Engine(), &c.charged.verdict
+	spent := false
 	for i, a := range c.asked {
-		m, d := c.matchOf(i), &c.q.descriptors[i]
-		if a.group != &c.charged || m == nil || !d.own || d.hits < 2 || m.Limit.RequestsPerUnit == 0 {
+		m, hits := c.matchOf(i), c.q.hitsOf(&c.q.descriptors[i])
+		if m == nil || a.group == nil || hits < 2 || m.Limit.RequestsPerUnit == 0 {
 			continue
 		}
-		if answer, _ := v.Answer(a.place); answer.Reason == weir.ReasonLimited || answer.Reason == weir.ReasonNever {
-			drained = c.drainOne(ctx, engine, m, c.q.hitsOf(d)) || drained
+		switch {
+		case a.group == &c.charged && (v.Allowed || refusedByLimit(v.Decision())):
+			spent = spendOne(ctx, engine, &c.looked, m, hits) || spent
+		case m.Limit.Quota && a.group.looked:
+			spendOne(ctx, engine, &c.looked, m, hits)
 		}
 	}
-	if !drained {
+	if !spent {
 		return
 	}
 	engine.PeekAll(ctx, c.charged.requests, &c.looked)
@@ -105,17 +108,26 @@ func (c *call) drain(ctx context.Context) {
 	}
 }
 
-// drainOne takes what is left for one descriptor, up to its hits, and answers whether that was something.
-func (c *call) drainOne(ctx context.Context, engine *policy.Engine, m *ratelimitconfig.Match, hits int64) bool {
-	v := &c.looked
-	one := [1]*policy.Request{checkOf(ctx, m, 1)}
-	engine.PeekAll(ctx, one[:], v)
-	if !v.Allowed || len(v.Parts) == 0 {
-		return false
+// refusedByLimit reports whether a refusal says how many permits there are, and not that none could be told.
+func refusedByLimit(d weir.Decision) bool {
+	return d.Reason == weir.ReasonLimited || d.Reason == weir.ReasonNever
+}
+
+// spendOne charges hits that were refused to the limit of one descriptor, and reports whether it could. What is not there is
+// owed, except by a window: the next one has all its permits.
+func spendOne(ctx context.Context, engine *policy.Engine, v *policy.Verdict, m *ratelimitconfig.Match, hits int64) bool {
+	switch m.Limit.Counted.Algorithm { //nolint:exhaustive // all others are owed
+	case weir.AlgorithmCalendarWindow, weir.AlgorithmFixedWindow:
+		one := [1]*policy.Request{checkOf(ctx, m, 1)}
+		engine.PeekAll(ctx, one[:], v)
+		if !v.Allowed || len(v.Parts) == 0 {
+			return false
+		}
+		hits = min(hits, v.Decision().Remaining)
 	}
-	one[0] = checkOf(ctx, m, min(hits, v.Decision().Remaining))
+	one := [1]*policy.Request{checkOf(ctx, m, hits)}
 	engine.DebitAll(ctx, one[:], v)
-	return true
+	return v.Allowed
 }
 
 // checkOf is a check of the policy of a descriptor with another cost.

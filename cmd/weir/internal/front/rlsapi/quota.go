@@ -56,7 +56,7 @@ func (c *call) takeQuotas(ctx context.Context) error {
 			return err
 		}
 		if hits > 0 && !g.verdict.Allowed {
-			c.drainOne(ctx, engine, m, hits)
+			spendOne(ctx, engine, &c.looked, m, hits)
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func TestQuotaScripts(t *testing.T) {
 }
 
 // TestQuotasAreCountedApart: a quota that is reached leaves the others counted, whatever their order; a request is refused if it is over
-// all of its quotas, or over another limit, and then charges its other limits nothing.
+// all of its quotas, or over another limit, and then charges its other limits nothing but several hits.
 func TestQuotasAreCountedApart(t *testing.T) {
 	one, two, user := []string{"service", "service_1"}, []string{"service", "service_2"}, []string{"user", "u"}
 	_, o := clocked(t, ratelimitconfig.Options{})
@@ -139,17 +139,24 @@ func TestQuotasAreCountedApart(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	// Another limit refuses: the quota is not charged.
+	// Another limit refuses: the quota is not charged, unless by several hits, which tell what was spent.
 	_, o = clocked(t, ratelimitconfig.Options{})
 	_, conn = serve(t, o)
-	r := request("edge", user, two)
-	r.HitsAddend = 4
 	for i, step := range []struct {
-		hits uint32
-		want string
-	}{{4, "over: over/3 over/0"}, {2, "ok: ok/1 ok/0"}} {
-		if r.HitsAddend = step.hits; brief(ask(t, conn, r)) != step.want {
-			t.Errorf("hits, step %d: want %s", i, step.want)
+		hits        uint32
+		descriptors [][]string
+		want        string
+	}{
+		{3, [][]string{user}, "ok: ok/0"},
+		{1, [][]string{user, two}, "over: over/0 ok/2"},
+		{1, [][]string{two}, "ok: ok/1"},
+		{4, [][]string{user, two}, "over: over/0 over/0"},
+		{1, [][]string{two}, "over: over/0"},
+	} {
+		r := request("edge", step.descriptors...)
+		r.HitsAddend = step.hits
+		if got := brief(ask(t, conn, r)); got != step.want {
+			t.Errorf("hits, step %d: %s, want %s", i, got, step.want)
 		}
 	}
 }
