@@ -21,7 +21,7 @@ func (s *Server) spoiled(err error) {
 	if !s.comparing.CompareAndSwap(false, true) {
 		return
 	}
-	s.work.Go(func() {
+	s.work.begin(func() {
 		defer s.comparing.Store(false)
 		ctx, cancel := context.WithTimeout(s.ctx, compareFor)
 		defer cancel()

@@ -29,7 +29,9 @@ func (e *Engine) Campaign(ctx context.Context, address string) (durable.Term, er
 			return nil, e.campaignError(err)
 		}
 		if err = t.win(ctx, address); err == nil {
-			e.work.Go(t.guard)
+			if !e.work.begin(t.guard) {
+				return nil, durable.ErrEngineClosed
+			}
 			return t, nil
 		}
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -58,7 +60,10 @@ func (e *Engine) candidate(ctx context.Context) (*term, error) {
 	t := &term{engine: e, lease: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, done: make(chan struct{})}
 	t.alive(begin, lease.TTL)
 	t.ctx, t.cancel = context.WithCancel(e.ctx)
-	e.work.Go(t.live)
+	if !e.work.begin(t.live) {
+		t.cancel()
+		return nil, durable.ErrEngineClosed
+	}
 	return t, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,10 @@ func used(t *testing.T) (dir, db string) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir, filepath.Join(dir, "member", "snap", "db")
+	return dir, databaseIn(dir)
 }
+
+func databaseIn(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
 
 // copied copies a directory.
 func copied(t *testing.T, from string) string {
@@ -98,27 +101,39 @@ func TestFlippedBitsGrantNothing(t *testing.T) {
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	refused := 0
 	const positions = 200
-	for range positions {
-		at, bit := inUse[r.IntN(len(inUse))], r.IntN(8)
-		next := copied(t, dir)
-		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
-			b[at] ^= 1 << bit
-			return b
+	var refused atomic.Int64
+	t.Cleanup(func() {
+		if n := refused.Load(); n == 0 {
+			t.Error("no damage was found")
+		} else {
+			t.Logf("%d of %d were refused", n, positions)
+		}
+	})
+	for part := range 4 {
+		var flips [][2]int
+		for range positions / 4 {
+			flips = append(flips, [2]int{inUse[r.IntN(len(inUse))], r.IntN(8)})
+		}
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			t.Parallel()
+			for _, flip := range flips {
+				at, bit := flip[0], flip[1]
+				next := copied(t, dir)
+				change(t, databaseIn(next), func(b []byte) []byte {
+					b[at] ^= 1 << bit
+					return b
+				})
+				if startDamaged(t, fmt.Sprintf("bit %d of byte %d", bit, at), next) {
+					refused.Add(1)
+				}
+				if t.Failed() {
+					return
+				}
+				_ = os.RemoveAll(next)
+			}
 		})
-		if startDamaged(t, fmt.Sprintf("bit %d of byte %d", bit, at), next) {
-			refused++
-		}
-		if t.Failed() {
-			return
-		}
-		_ = os.RemoveAll(next)
 	}
-	if refused == 0 {
-		t.Error("no damage was found")
-	}
-	t.Logf("%d of %d were refused", refused, positions)
 }
 
 // TestFlippedBitAfterKill: without a seal of the last state, as a node that was killed leaves it, a record that has changed is found by
@@ -134,17 +149,22 @@ func TestFlippedBitAfterKill(t *testing.T) {
 	if name < 0 {
 		t.Fatal("there is no record")
 	}
-	for at := name - 24; at < name+90; at++ {
-		next := copied(t, dir)
-		if err := os.Remove(filepath.Join(next, "weir.seal")); err != nil {
-			t.Fatal(err)
-		}
-		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
-			b[at] ^= 1 << (at % 8)
-			return b
+	if err := os.Remove(filepath.Join(dir, "weir.seal")); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []int{-24, 14, 52} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			t.Parallel()
+			for at := name + from; at < name+from+38; at++ {
+				next := copied(t, dir)
+				change(t, databaseIn(next), func(b []byte) []byte {
+					b[at] ^= 1 << (at % 8)
+					return b
+				})
+				startDamaged(t, fmt.Sprintf("byte %d, %d from the name", at, at-name), next)
+				_ = os.RemoveAll(next)
+			}
 		})
-		startDamaged(t, fmt.Sprintf("byte %d, %d from the name", at, at-name), next)
-		_ = os.RemoveAll(next)
 	}
 }
 
@@ -170,7 +190,7 @@ func TestDamagedFiles(t *testing.T) {
 			"garbage": func(b []byte) { copy(b, strings.Repeat("\xa5\x5a", page/2)) },
 		} {
 			next := copied(t, dir)
-			change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte {
+			change(t, databaseIn(next), func(b []byte) []byte {
 				f(b[at:min(at+page, int64(len(b)))])
 				return b
 			})
@@ -180,7 +200,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	for _, size := range []int64{0, 100, page, 3 * page, info.Size() / 2, info.Size() - 1} {
 		next := copied(t, dir)
-		change(t, filepath.Join(next, "member", "snap", "db"), func(b []byte) []byte { return b[:size] })
+		change(t, databaseIn(next), func(b []byte) []byte { return b[:size] })
 		startDamaged(t, fmt.Sprintf("cut off at %d", size), next)
 		_ = os.RemoveAll(next)
 	}
@@ -215,11 +235,11 @@ func TestDamageWhileRunning(t *testing.T) {
 	if got := take(t, c, 900); got != durable.Granted {
 		t.Fatal(got)
 	}
-	waitFor(t, func() bool { // until it has rested
+	eventually(t, "the database is sealed", func() bool { // which it is when it has rested
 		_, missing := os.Stat(filepath.Join(dir, "weir.seal"))
 		return missing == nil
 	})
-	f, err := os.OpenFile(filepath.Join(dir, "member", "snap", "db"), os.O_RDWR, 0)
+	f, err := os.OpenFile(databaseIn(dir), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,20 +255,15 @@ func TestDamageWhileRunning(t *testing.T) {
 			}
 		}
 	}
-	waitFor(t, func() bool { return c.Server().Err() != nil })
+	select {
+	case <-c.Failed():
+	case <-time.After(inTheEnd):
+		t.Fatal("the damage is not found")
+	}
 	if err := c.Server().Err(); !strings.Contains(err.Error(), "checksum") {
 		t.Error(err)
 	}
 	if a := c.Node().Acquire(t.Context(), quota(1)); a.Outcome == durable.Granted {
 		t.Error("a node that has found damage has granted")
-	}
-}
-
-func waitFor(t *testing.T, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(inTheEnd); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
-		}
 	}
 }

@@ -36,7 +36,7 @@ type Engine struct {
 	ttl    int64
 	ctx    context.Context //nolint:containedctx // until Close
 	end    context.CancelFunc
-	work   sync.WaitGroup
+	work   tasks
 	// damaged is called with each record that is not what was written. It is nil where nothing can be done about it.
 	damaged func(error)
 }
@@ -72,7 +72,7 @@ func (e *Engine) record(name string) string { return e.prefix + "state/" + name 
 // Close implements [durable.Engine].
 func (e *Engine) Close() error {
 	e.end()
-	e.work.Wait()
+	e.work.wait()
 	return nil
 }
 

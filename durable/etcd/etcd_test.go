@@ -12,6 +12,29 @@ import (
 // inTheEnd is by when something must have come about, however slow the machine is. It says nothing about how long that should take.
 const inTheEnd = time.Minute
 
+// holdsWithin waits until a condition holds that nothing tells of, and reports whether it has within a time.
+func holdsWithin(limit time.Duration, holds func() bool) bool {
+	end, again := time.NewTimer(limit), time.NewTicker(5*time.Millisecond)
+	defer end.Stop()
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-end.C:
+			return false
+		}
+	}
+	return true
+}
+
+// eventually waits until a condition holds that nothing tells of.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	if !holdsWithin(inTheEnd, holds) {
+		t.Fatalf("not within %v: %s", inTheEnd, what)
+	}
+}
+
 func TestEmbeddedAlone(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 2 {

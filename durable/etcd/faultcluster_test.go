@@ -231,11 +231,8 @@ func (p *process) load(c loadConfig) { _ = p.say.Encode(command{Kind: "load", Lo
 // until waits for a condition that the processes bring about.
 func (c *cluster) until(what string, is func() bool) {
 	c.tb.Helper()
-	for end := time.Now().Add(startDelay); !is(); {
-		if time.Now().After(end) {
-			c.tb.Fatalf("%s: it did not come about that %s\n%s", c.name, what, c.history.said())
-		}
-		time.Sleep(2 * time.Millisecond)
+	if !holdsWithin(startDelay, is) {
+		c.tb.Fatalf("%s: it did not come about that %s\n%s", c.name, what, c.history.said())
 	}
 }
 

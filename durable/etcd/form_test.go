@@ -127,15 +127,10 @@ func TestWipedNodeGrantsNothingTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(inTheEnd); ; time.Sleep(10 * time.Millisecond) {
+	eventually(t, "the mended node votes", func() bool {
 		found, failed := members.Members(t.Context())
-		if failed == nil && len(found) == 3 && !found[0].Learner && found[0].Name == "node0" && found[0].Started {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v %v", found, failed)
-		}
-	}
+		return failed == nil && len(found) == 3 && !found[0].Learner && found[0].Name == "node0" && found[0].Started
+	})
 	if got := take(t, c, 1); got != durable.Refused {
 		t.Errorf("1001 of 1000: %v", got)
 	}

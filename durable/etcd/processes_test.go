@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/gob"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 		os.Exit(runNode(text))
 	}
 	wal.SegmentSizeBytes = testSegment
+	// Most of these tests wait, for elections and for disks.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

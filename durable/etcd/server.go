@@ -61,7 +61,7 @@ type Server struct {
 	quota     int64
 	ctx       context.Context //nolint:containedctx // until Close
 	end       context.CancelFunc
-	work      sync.WaitGroup
+	work      tasks
 	once      sync.Once
 }
 
@@ -119,10 +119,10 @@ func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	}
 	s.client = v3client.New(s.etcd.Server)
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.work.Go(s.maintain)
-	s.work.Go(s.watchFailure)
-	s.work.Go(s.promote)
-	s.work.Go(s.sealing)
+	s.work.begin(s.maintain)
+	s.work.begin(s.watchFailure)
+	s.work.begin(s.promote)
+	s.work.begin(s.sealing)
 	return s, nil
 }
 
@@ -410,7 +410,7 @@ func (s *Server) Close() error {
 	var err error
 	s.once.Do(func() {
 		s.end()
-		s.work.Wait()
+		s.work.wait()
 		if err = s.client.Close(); errors.Is(err, context.Canceled) {
 			err = nil // as it always says
 		}

@@ -219,14 +219,8 @@ func TestQuota(t *testing.T) {
 		t.Errorf("%d bytes of revision %d, after %d (%v)", len(v), r, revision, failed)
 	}
 	revision = r
-	for deadline := time.Now().Add(inTheEnd); ; {
+	eventually(t, "there is room again", func() bool {
 		_, err = term.Store(t.Context(), []durable.Write{{Name: "a", Value: value, Revision: revision}})
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
 		if errors.Is(err, durable.ErrConflict) { // one that was refused as there is no room left may have been written
 			if _, r, failed := term.Load(t.Context(), "a"); failed == nil {
 				revision = r
@@ -237,8 +231,8 @@ func TestQuota(t *testing.T) {
 				term = again
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
 // TestMajorityIsMissing: it is said what must be looked at, in time.

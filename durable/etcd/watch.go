@@ -16,7 +16,7 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 		return nil, durable.ErrEngineClosed
 	}
 	out := make(chan durable.Ownership, 1)
-	e.work.Go(func() {
+	watches := e.work.begin(func() {
 		both, done := e.either(ctx)
 		defer done()
 		defer close(out)
@@ -28,6 +28,9 @@ func (e *Engine) Watch(ctx context.Context) (<-chan durable.Ownership, error) {
 			}
 		}
 	})
+	if !watches {
+		return nil, durable.ErrEngineClosed
+	}
 	return out, nil
 }
 

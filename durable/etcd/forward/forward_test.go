@@ -14,6 +14,30 @@ import (
 	"github.com/weirhq/weir/durable/etcd/forward"
 )
 
+// owned waits until a node knows an owner.
+func owned(t *testing.T, n *durable.Node) {
+	t.Helper()
+	r := durable.Request{Policy: "ready", Limit: weir.Limit{Rate: weir.PerSecond(1)}, Wait: time.Minute}
+	if a := n.Acquire(t.Context(), r); a.Outcome != durable.Granted {
+		t.Fatalf("there is no owner: %v %v", a.Outcome, a.Err)
+	}
+}
+
+// eventually waits until a condition holds that nothing tells of.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	end, again := time.NewTimer(time.Minute), time.NewTicker(time.Millisecond)
+	defer end.Stop()
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-end.C:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
 // TestNodesOverGRPC: a node asks the owner over a stream, and is told at once when it goes.
 func TestNodesOverGRPC(t *testing.T) {
 	memory, err := durable.NewMemory(durable.MemoryOptions{})
@@ -38,9 +62,7 @@ func TestNodesOverGRPC(t *testing.T) {
 		forward.Register(s, n)
 		go func() { _ = s.Serve(listener) }()
 		nodes, servers = append(nodes, n), append(servers, s)
-		for n.Ownership().Address == "" {
-			time.Sleep(time.Millisecond)
-		}
+		owned(t, n)
 	}
 	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 1000}
 	ask := durable.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, QueueLimit: 10}
@@ -60,9 +82,7 @@ func TestNodesOverGRPC(t *testing.T) {
 			t.Errorf("%v %v", a.Outcome, a.Err)
 		}
 	})
-	for nodes[0].Owner().Waiting() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "the caller waits", func() bool { return nodes[0].Owner().Waiting() > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if a := nodes[1].Acquire(ctx, ask); a.Outcome != durable.Expired {

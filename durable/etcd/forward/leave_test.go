@@ -40,9 +40,7 @@ func TestOwnersLeaveUnderWaiters(t *testing.T) {
 		forward.Register(s, n)
 		go func() { _ = s.Serve(listener) }()
 		nodes, servers = append(nodes, n), append(servers, s)
-		for n.Ownership().Address == "" {
-			time.Sleep(time.Millisecond)
-		}
+		owned(t, n)
 	}
 	last := nodes[owners] // which is elected last, and asks the others until then
 	limit := weir.Limit{Rate: weir.PerSecond(200), Burst: 1}
@@ -65,9 +63,9 @@ func TestOwnersLeaveUnderWaiters(t *testing.T) {
 		})
 	}
 	for i := range owners {
-		for nodes[i].Owner() == nil || nodes[i].Stats().Owned.WaitingRequests < callers/2 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "callers wait at the owner", func() bool {
+			return nodes[i].Owner() != nil && nodes[i].Stats().Owned.WaitingRequests >= callers/2
+		})
 		_ = nodes[i].Close()
 		servers[i].Stop()
 	}
