@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -86,7 +87,7 @@ func (a *arrival) init(b *TokenBucket, now int64) bool {
 // well as after it; only if it is the same is the refusal final.
 func (a *arrival) take(cost int64) (ahead, now, returned int64, v verdict) {
 	before, epoch := a.word.Load(), a.epoch.Load()
-	now = processNow()
+	now = clock.Now()
 	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
 	old := a.word.Load()
 	returned = a.returned.Load()
@@ -143,7 +144,7 @@ func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, 
 			return ahead, now, 0, short
 		default:
 			before = old
-			now = processNow()
+			now = clock.Now()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -127,17 +128,17 @@ const (
 
 // begin reads the clocks. The shards must be locked.
 func (c *charging) begin() {
-	var clock int64 // of the process
+	var process int64 // what the process clock shows
 	for i := range c.parts {
 		p := &c.parts[i]
 		switch {
 		case p.k.clock != nil:
 			p.now = c.timeOf(i)
-		case clock == 0:
-			clock = processNow()
+		case process == 0:
+			process = clock.Now()
 			fallthrough
 		default:
-			p.now = clock
+			p.now = process
 		}
 	}
 }

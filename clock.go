@@ -3,6 +3,8 @@ package weir
 import (
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // Clock is where a limiter takes the time from. Limiters that are given none use the monotonic clock of the process,
@@ -19,51 +21,12 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
 
-// processStart anchors the process clock: one reading of time.Since costs half of time.Now, which reads two clocks.
-var processStart = time.Now()
-
-func processNow() int64 { return int64(time.Since(processStart)) }
-
-// steadyClock is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes
-// on from there. So no state ever sees a time before one that it has seen, and loses nothing that it had regained by
-// then.
-type steadyClock struct {
-	clock Clock
-
-	mu           sync.Mutex
-	last, behind int64
-}
-
-// steady makes c steady; nil stays nil.
-func steady(c Clock) *steadyClock {
-	if c == nil {
-		return nil
+// steady returns a clock that never goes backward, nil for the process clock if c is nil.
+func steady(c Clock) *clock.Steady {
+	if manual, ok := c.(*ManualClock); ok {
+		return clock.NewAt(manual, manual.at)
 	}
-	return &steadyClock{clock: c, last: c.Now()}
-}
-
-func (c *steadyClock) now() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now() + c.behind
-	if now < c.last {
-		c.behind += c.last - now
-		now = c.last
-	}
-	c.last = now
-	return now
-}
-
-// at calls f when this clock shows the time at.
-func (c *steadyClock) at(at int64, f func()) (stop func() bool) {
-	now := c.now()
-	if manual, ok := c.clock.(*ManualClock); ok {
-		c.mu.Lock()
-		at -= c.behind
-		c.mu.Unlock()
-		return manual.at(at, f)
-	}
-	return c.clock.AfterFunc(time.Duration(at-now), f)
+	return clock.New(c)
 }
 
 // ManualClock is a Clock that stands still until it is moved. Its zero value stands at 0. It is safe for concurrent

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
 )
 
@@ -187,7 +188,7 @@ func TestDebitsAllocateNothing(t *testing.T) {
 		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 2, Plan: planOf(t, k, perHour(50))})
 	}
 	ds := debit(t, charges...)
-	if n := testing.AllocsPerRun(100, func() { ds, _ = weir.DebitAll(ds[:0], charges...) }); n > 0 && !underRace {
+	if n := testing.AllocsPerRun(100, func() { ds, _ = weir.DebitAll(ds[:0], charges...) }); n > 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -244,7 +245,7 @@ func lockstepOf(t *testing.T, random *rand.Rand, algorithm weir.Algorithm, clock
 // and in gates, with the references.
 func TestDebitsFollowTheReference(t *testing.T) {
 	histories := 300
-	if underRace {
+	if race.Enabled {
 		histories = 40
 	}
 	for algorithm := weir.AlgorithmTokenBucket; algorithm <= weir.AlgorithmSlidingCounter; algorithm++ {

@@ -2,9 +2,8 @@
 //
 // A limiter holds permits. [TokenBucket], [FixedWindow] and [SlidingWindow] regain theirs with time; [Concurrency] gets
 // them back when they are released, and [Adaptive] finds out how many there should be; [Chain] asks several limiters as one
-// step. [Keyed] is any of these for each of millions of keys, [Guard] throttles endpoints and locks out those that keep
-// pushing, and [Shedder] turns away by priority what a machine under pressure cannot do. All of them decide exactly, also
-// when many goroutines ask at once:
+// step. [Keyed] is any of these for each of millions of keys, and [Shedder] turns away by priority what a machine under
+// pressure cannot do. All of them decide exactly, also when many goroutines ask at once:
 //
 //	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
 //	...
@@ -29,6 +28,5 @@
 // that may wait with a nil context.
 //
 // All limiters are safe for concurrent use. None starts a goroutine: waiters wait in the goroutine that called, and a
-// queue has one timer, which is armed only while somebody waits in it. A [Guard] has a timer that cleans up, until it
-// is closed.
+// queue has one timer, which is armed only while a caller waits in it.
 package weir

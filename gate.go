@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/queue"
 	"github.com/weirhq/weir/internal/table"
 )
@@ -20,7 +21,7 @@ type gate struct {
 	id     uint64 // gates are locked in this order
 	meter  meter
 	word   word // nil: every call takes the lock
-	clock  *steadyClock
+	clock  *clock.Steady
 	policy string
 	owner  settler // of the leases
 	grants granter // nil: nobody wants to know
@@ -118,12 +119,7 @@ func maxDebt(of string, option, limit int64) (int64, error) {
 	return option, nil
 }
 
-func (g *gate) now() int64 {
-	if g.clock == nil {
-		return processNow()
-	}
-	return g.clock.now()
-}
+func (g *gate) now() int64 { return g.clock.Now() }
 
 func (g *gate) lock() {
 	g.mu.Lock()
@@ -443,7 +439,7 @@ func (g *gate) serve(now int64) {
 		}
 		if at = after(at, r.RetryAfter); at > now {
 			g.arm(now, at)
-			if g.clock == nil || g.clock.now() < at {
+			if g.clock == nil || g.clock.Now() < at {
 				return
 			}
 			now = at // somebody moved the clock before the timer was set
@@ -474,7 +470,7 @@ func (g *gate) arm(now, due int64) {
 		if g.armed {
 			g.stop()
 		}
-		g.stop = g.clock.at(due, g.wake)
+		g.stop = g.clock.At(due, g.wake)
 	case g.timer == nil:
 		g.timer = time.AfterFunc(d, g.wake)
 	default:

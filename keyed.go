@@ -192,12 +192,9 @@ func (k *Keyed[K]) offer(h table.Hash, key K) {
 	}
 }
 
-// longestName is how long a name may be that is kept: or who sends long keys would fill the memory with them.
-const longestName = 256
-
 func canBeName[K comparable](key K) bool {
 	s, ok := any(key).(string)
-	return !ok || len(s) <= longestName
+	return !ok || len(s) <= names.MaxLength
 }
 
 // ownKey is a key that shares no memory with what the caller may change or keep alive by it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 func TestStateOfAKey(t *testing.T) {
@@ -89,7 +90,7 @@ func TestStateOfAKeyThatIsWaitedFor(t *testing.T) {
 
 // TestChargesOfOverriddenKeysAllocateNothing goes where states are in gates.
 func TestChargesOfOverriddenKeysAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // which allocates itself
 	}
 	limits := make([]*weir.Keyed[string], 2)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/table"
 	"github.com/weirhq/weir/internal/tally"
 )
@@ -17,7 +18,7 @@ type keyed struct {
 	base      *terms // the limit of those that have no other
 	plans     plans
 	word      bucketWord
-	clock     *steadyClock
+	clock     *clock.Steady
 	origin    int64
 	states    *table.Table
 	id        uint64 // orders the locks of several
@@ -119,12 +120,7 @@ func (k *keyed) forgotten(state []uint64, tag uint16) {
 	t.leave()
 }
 
-func (k *keyed) now() int64 {
-	if k.clock == nil {
-		return processNow()
-	}
-	return k.clock.now()
-}
+func (k *keyed) now() int64 { return k.clock.Now() }
 
 func (k *keyed) count(granted bool) {
 	if granted {

@@ -142,7 +142,7 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 	switch l.Algorithm {
 	case AlgorithmTokenBucket:
 		if t.bucket, err = algo.NewTokenBucket(n, window, t.permits); err == nil {
-			_, t.refill = bucketQuota(t.bucket)
+			t.refill = t.bucket.FillTime()
 			t.packed = packBucket(t.bucket, narrow)
 			t.wide.init(t)
 		}

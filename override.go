@@ -56,7 +56,7 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 		}
 	}
 	if g.clock != nil {
-		g.end = g.clock.at(g.until, expire)
+		g.end = g.clock.At(g.until, expire)
 	} else {
 		g.end = time.AfterFunc(d, expire).Stop
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 func TestPlanCalls(t *testing.T) {
@@ -350,7 +351,7 @@ func TestPlanCallsContention(t *testing.T) {
 
 // TestPlanCallsDoNotAllocate: not even where the plan of a key changes with each call.
 func TestPlanCallsDoNotAllocate(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // its instrumentation allocates
 	}
 	k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(1)})

@@ -4,15 +4,13 @@ import (
 	"math/bits"
 	"slices"
 	"time"
-
-	"github.com/weirhq/weir/algo"
 )
 
 // Quota is what the limiter promises over a longer time: Burst permits, and the time in which an empty bucket regains
 // them, rounded up to a nanosecond. Over one such window up to twice the burst is admitted, of which one half was saved
 // before.
 func (b *TokenBucket) Quota() (permits int64, window time.Duration) {
-	return bucketQuota(b.bucket.algorithm)
+	return b.bucket.algorithm.Burst(), b.bucket.algorithm.FillTime()
 }
 
 // Quota is Limit permits, and the length of a window.
@@ -91,8 +89,3 @@ func (c Calendar) length() time.Duration {
 
 // Limiters are the limiters of the chain, in its order. The slice is a copy.
 func (c *Chain) Limiters() []Limiter { return slices.Clone(c.limits) }
-
-func bucketQuota(a algo.TokenBucket) (permits int64, window time.Duration) {
-	_, r := a.Take(algo.TokenBucketState{}, 0, a.Burst())
-	return a.Burst(), r.ResetAfter
-}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -198,7 +199,7 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 // concurrent use; Allow and Decide allocate nothing unless they read.
 type Shedder struct {
 	policy  string
-	clock   *steadyClock
+	clock   *clock.Steady
 	random  func() float64
 	sources []Pressure
 	bands   [priorities]ShedBand
@@ -248,9 +249,9 @@ func NewShedder(o ShedderOptions) (*Shedder, error) {
 
 func (s *Shedder) now() int64 {
 	if s.clock == nil {
-		return processNow()
+		return clock.Now()
 	}
-	return s.clock.now()
+	return s.clock.Now()
 }
 
 // Allow tells whether a request of priority p may go on. It is Decide where the decision does not matter.

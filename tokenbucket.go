@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // TokenBucketOptions configure a [TokenBucket].
@@ -104,7 +105,7 @@ func (b *TokenBucket) Allow() bool {
 	// This is take(one), written out: the call would cost a twentieth of the whole.
 	a := &b.fast
 	before, epoch := a.word.Load(), a.epoch.Load()
-	now := processNow()
+	now := clock.Now()
 	start, at := uint64(epoch)*a.scale, uint64(now-epoch)*a.scale
 	old := a.word.Load()
 	full := max(old&^lowBits-start, at)

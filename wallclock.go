@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // wallClock tells what the wall clock shows at a time of the process clock. It compares the two once a second, and when a window
@@ -30,7 +31,7 @@ func (c *wallClock) apart(now int64, w algo.CalendarWindow) int64 {
 }
 
 func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
-	if old != nil && uint64(processNow()-old.at) < uint64(old.lasts) {
+	if old != nil && uint64(clock.Now()-old.at) < uint64(old.lasts) {
 		return old
 	}
 	t := time.Now()
@@ -38,7 +39,7 @@ func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
 	if c.look != nil {
 		wall = c.look().UnixNano()
 	}
-	r := &wallReading{at: int64(t.Sub(processStart)), lasts: int64(wallCheck)}
+	r := &wallReading{at: clock.Of(t), lasts: int64(wallCheck)}
 	r.apart = wall - r.at
 	if _, end := w.Window(wall); end > wall {
 		r.lasts = min(r.lasts, end-wall)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // corrected is windows of a calendar under a wall clock that is ahead of the machine by what correct says.
@@ -156,7 +157,7 @@ func TestWallWindowPlansAhead(t *testing.T) {
 		looks := 0
 		a.wall.look = func() time.Time { looks++; return time.Now() }
 		for range 10 {
-			a.Peek(algo.CalendarWindowState{}, processNow()+int64(24*time.Hour), 1)
+			a.Peek(algo.CalendarWindowState{}, clock.Now()+int64(24*time.Hour), 1)
 		}
 		if looks != 1 {
 			t.Errorf("%d looks", looks)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -57,7 +58,7 @@ func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 // not taken, before, the number of the window, and how long it still lasts. It does not count.
 func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v verdict) {
 	before, epoch := a.word.Load(), a.epoch.Load()
-	for now := processNow(); ; {
+	for now := clock.Now(); ; {
 		old := a.word.Load()
 		if old&raised != 0 || a.epoch.Load() != epoch {
 			return 0, 0, 0, locked
@@ -93,7 +94,7 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 		}
 		// Neither a refusal nor a window may rest on a time that was read before the word changed.
 		before = old
-		now = processNow()
+		now = clock.Now()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // nastyRates have periods in lowest terms from 1 ns to a day, and up to 999999937 permits to keep the fractions of.
@@ -241,7 +242,7 @@ func (p *pair[S]) step() {
 		p.words++
 	}
 	p.calls++
-	now, n := processNow(), p.permits()
+	now, n := clock.Now(), p.permits()
 	switch p.rng.IntN(16) {
 	case 0:
 		want := p.algorithm.Peek(p.state, now, n)
@@ -392,9 +393,9 @@ func (p *pair[S]) settle(now int64, i int) {
 func (p *pair[S]) settleEverything() {
 	p.t.Helper()
 	for len(p.open) > 0 {
-		p.settle(processNow(), 0)
+		p.settle(clock.Now(), 0)
 	}
-	p.compare(1, p.limiter.Peek(1), p.algorithm.Peek(p.state, processNow(), 1))
+	p.compare(1, p.limiter.Peek(1), p.algorithm.Peek(p.state, clock.Now(), 1))
 }
 
 func (p *pair[S]) done() context.Context {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/lockstep"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
 )
 
@@ -21,7 +22,7 @@ const day = 24 * time.Hour
 func effort(t *testing.T, n int) int {
 	t.Helper()
 
-	if raceEnabled {
+	if race.Enabled {
 		n /= 20
 	}
 

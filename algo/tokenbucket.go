@@ -86,6 +86,12 @@ func (b TokenBucket) Limit() int64 { return b.burst }
 // Rate is the rate of refilling in its lowest terms: permits per period of nanoseconds.
 func (b TokenBucket) Rate() (permits, period int64) { return b.num, b.per }
 
+// FillTime returns how long an empty bucket takes to be full, rounded up.
+func (b TokenBucket) FillTime() time.Duration {
+	_, r := b.Take(TokenBucketState{}, 0, b.burst)
+	return r.ResetAfter
+}
+
 // Take implements [Algorithm].
 func (b TokenBucket) Take(s TokenBucketState, now, n int64) (TokenBucketState, Result) {
 	r := b.TakeIn(&s, now, n)

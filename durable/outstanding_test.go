@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/store"
 )
 
@@ -99,7 +100,7 @@ func TestOutstandingCalls(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		most := int64(17_000) // a few more than can wait
-		if raceEnabled {
+		if race.Enabled {
 			most = 2000
 		}
 		for _, calls := range []int64{most, 1000} {

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/weirhq/weir/internal/race"
 )
 
 // seeded is the history to be played again: what a failure is named after.
@@ -16,7 +18,7 @@ func seeds(rounds, few int) iter.Seq[uint64] {
 	switch {
 	case *seeded != 0:
 		base, rounds = *seeded, 1
-	case testing.Short() || raceEnabled:
+	case testing.Short() || race.Enabled:
 		rounds = few
 	}
 	return func(yield func(uint64) bool) {

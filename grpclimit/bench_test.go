@@ -13,6 +13,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -62,7 +63,7 @@ func TestAdmittedAllocations(t *testing.T) {
 			}
 		}
 		once()
-		if got := testing.AllocsPerRun(100, once); got > most && !raceEnabled {
+		if got := testing.AllocsPerRun(100, once); got > most && !race.Enabled {
 			t.Errorf("%s: %v allocations, want %v", name, got, most)
 		}
 	}

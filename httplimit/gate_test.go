@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -639,7 +640,7 @@ func TestGateAllocations(t *testing.T) {
 		if n := testing.AllocsPerRun(200, func() {
 			clear(w.Header())
 			h.ServeHTTP(w, r)
-		}); n > 4 && !raceEnabled {
+		}); n > 4 && !race.Enabled {
 			t.Errorf("%s: %v allocations, want 4", name, n)
 		}
 	}

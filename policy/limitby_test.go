@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -175,7 +176,7 @@ func TestLimitByAndCandidate(t *testing.T) {
 // TestLimitByTableFull: a limiter can tell 65,534 other limits of its keys apart. One more is refused, while those that are known, and
 // what the policy itself says, hold on.
 func TestLimitByTableFull(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // one goroutine that makes so many limits is slow, and races with nobody
 	}
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
@@ -274,7 +275,7 @@ func TestLimitByAllocatesNothing(t *testing.T) {
 			t.Fatalf("%d: %+v", i, v.Decision())
 		}
 	}
-	if underRace {
+	if race.Enabled {
 		return // it allocates itself
 	}
 	n := testing.AllocsPerRun(200, func() {

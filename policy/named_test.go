@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -284,7 +285,7 @@ func TestNamedRequestsOfCallersThatHaveGone(t *testing.T) {
 
 // TestNamedRequestsAllocateNothing, as the names are bytes that are not kept.
 func TestNamedRequestsAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // the race detector allocates
 	}
 	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1e9)})}}})

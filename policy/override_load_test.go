@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -320,7 +321,7 @@ func TestOverridesContention(t *testing.T) {
 
 // TestOverridesAllocateNothing where they are looked up.
 func TestOverridesAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // which allocates itself
 	}
 	huge := weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1e12}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -157,7 +158,7 @@ func TestOverrideDoesNotWaitForLong(t *testing.T) {
 // store has the limits that hold.
 func TestOverridesToldContention(t *testing.T) {
 	rounds := 150
-	if underRace {
+	if race.Enabled {
 		rounds = 40
 	}
 	keys := []string{ann, ben}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -166,7 +167,7 @@ func TestRefusalLogRefusesWrongOptions(t *testing.T) {
 
 // TestRefusalsThatAreNotLoggedAllocateNothing: neither the log nor telling it does.
 func TestRefusalsThatAreNotLoggedAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // which allocates itself
 	}
 	var b bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -320,7 +321,7 @@ func TestSharedKeysNeedPolicies(t *testing.T) {
 // TestSharedTakeAllocatesLittle: a decision about keys that a verdict has seen before allocates nothing here, and one about others
 // the text of its keys.
 func TestSharedTakeAllocatesLittle(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // the race detector allocates
 	}
 	clock := weir.NewManualClock(1)

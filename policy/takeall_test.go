@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -322,7 +323,7 @@ func TestTakeAllOfAnOwner(t *testing.T) {
 
 // TestTakeAllAllocatesNothing, also where requests share keys.
 func TestTakeAllAllocatesNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // it allocates itself
 	}
 	e := engine(t, byPath(policy.Policy{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1_000_000)})}))

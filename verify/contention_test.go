@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 const goroutines = 64
@@ -64,7 +65,7 @@ func (r refusals) least(burst float64, pause time.Duration, available func(d tim
 // hammer calls allow from 64 goroutines for a second. With the race detector, which is after other things, it does so for less.
 func hammer(allow func() bool) hammered {
 	lasts := time.Second
-	if raceEnabled {
+	if race.Enabled {
 		lasts = 400 * time.Millisecond
 	}
 	var (

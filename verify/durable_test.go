@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // still is a limit whose permits do not come back while a test lasts: a window of ten years has begun long ago. A bucket would have
@@ -193,7 +194,7 @@ func (p *durablePlay) check(t *testing.T, k int64, undecided *int) {
 const mostUndecided = 100
 
 func durableRounds(most int) int {
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		return most / 4
 	}
 	return most

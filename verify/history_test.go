@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/lockstep"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
 )
 
@@ -80,7 +81,7 @@ func histories(t *testing.T, count string) {
 	t.Helper()
 
 	checks := flag.Lookup("rapid.checks")
-	if before := checks.Value.String(); before == checks.DefValue && !raceEnabled {
+	if before := checks.Value.String(); before == checks.DefValue && !race.Enabled {
 		if err := checks.Value.Set(count); err != nil {
 			t.Fatal(err)
 		}

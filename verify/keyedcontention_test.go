@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall of
@@ -50,12 +51,12 @@ type keyedQuota struct {
 // 99.9 % of what it was due while it refused others.
 func TestKeyedContentionOnOneKey(t *testing.T) {
 	perSecond := int64(1_000_000)
-	if raceEnabled { // which is too slow to ask so often
+	if race.Enabled { // which is too slow to ask so often
 		perSecond = 100_000
 	}
 	for _, c := range keyedQuotas(perSecond) {
 		for _, chosen := range []bool{false, true} {
-			if (chosen || raceEnabled && c.o.Burst == 0) && c.name != "token bucket" {
+			if (chosen || race.Enabled && c.o.Burst == 0) && c.name != "token bucket" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/function %v", c.name, chosen), func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestKeyedContentionOnOneKey(t *testing.T) {
 func TestKeyedContentionOnManyKeys(t *testing.T) {
 	const keys, perSecond = 1000, 1000
 	for _, c := range keyedQuotas(perSecond) {
-		if c.o.Algorithm == weir.AlgorithmSlidingCounter || raceEnabled && c.o.Algorithm != weir.AlgorithmTokenBucket {
+		if c.o.Algorithm == weir.AlgorithmSlidingCounter || race.Enabled && c.o.Algorithm != weir.AlgorithmTokenBucket {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

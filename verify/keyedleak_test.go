@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // TestKeyedCloseAnswersEverybody closes a limiter while callers come for keys and wait for them, and others override, restore and
@@ -125,7 +126,7 @@ func live() int64 {
 // than keys that nobody ever waited for, but for the tables of the gates, which stay as large as they were.
 func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	keys := 100_000
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		keys = 10_000
 	}
 	fill := func(use func(t *testing.T, k *weir.Keyed[int])) (perKey int64) {

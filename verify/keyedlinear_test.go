@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // keyedCall is one call for the one key.
@@ -222,7 +223,7 @@ func TestKeyedLinearizable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rounds := 400
-			if raceEnabled || testing.Short() {
+			if race.Enabled || testing.Short() {
 				rounds = 40
 			}
 			var forgotten, canceled, waited int64

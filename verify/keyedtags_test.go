@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 const mostLimits = 65_534
@@ -16,7 +17,7 @@ const mostLimits = 65_534
 // their limits.
 func TestKeyedManyLimits(t *testing.T) {
 	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
-		if raceEnabled && whenFull == weir.Admit {
+		if race.Enabled && whenFull == weir.Admit {
 			continue // one is enough for the detector
 		}
 		t.Run(whenFull.String(), func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestKeyedLimitsAreRecycled(t *testing.T) {
 func TestKeyedLimitsRetireInUse(t *testing.T) {
 	const limits = 5000
 	steps := 30_000
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		steps = 4000
 	}
 	var clock weir.ManualClock // stands still

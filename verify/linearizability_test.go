@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // call is one operation on a limiter whose permits do not come back with time while the test lasts.
@@ -110,7 +111,7 @@ func TestLinearizable(t *testing.T) {
 		},
 	}
 	rounds := 1500
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		rounds = 200
 	}
 	for name, newLimiter := range limiters {

@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -66,7 +67,7 @@ func overridden(limit int64) porcupine.Model {
 func TestOverridesReachTheStoreInOrder(t *testing.T) {
 	const limit = 1000
 	rounds := 300
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		rounds = 60
 	}
 	for round := range rounds {

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/weirotel"
@@ -217,7 +218,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 }
 
 func TestObserverAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Log("the race detector allocates by itself: only that it works")
 	}
 	i, err := weirotel.New(weirotel.Options{}) // the global ones, which do nothing
@@ -230,7 +231,7 @@ func TestObserverAllocatesNothing(t *testing.T) {
 		i.Decided(t.Context(), requests, v, time.Millisecond)
 		i.Settled(v, time.Millisecond)
 	})
-	if n != 0 && !raceDetector {
+	if n != 0 && !race.Enabled {
 		t.Errorf("%g allocations for a decision", n)
 	}
 }

@@ -16,10 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/dispatch"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/tiers"
 	"github.com/weirhq/weir/weirprom"
 )
 
@@ -184,8 +187,8 @@ func all() []prometheus.Collector {
 				Keys: 1, MaxKeys: 2, Granted: 3, Refused: 4, Untracked: 5, Forgiven: 6, Queued: 7, Waiters: 8, Overridden: 9,
 			}
 		}),
-		weirprom.NewGuard("guard", func() weir.GuardStats {
-			return weir.GuardStats{
+		weirprom.NewGuard("guard", func() guard.Stats {
+			return guard.Stats{
 				TrackedEndpoints: 1, MaxTrackedEndpoints: 2, Allowed: 3, SoftThrottled: 4, LockedOut: 5, TrackingCapped: 6, Lockouts: 7,
 				Cleanups: 8, Stale: 9, Evicted: 10,
 			}
@@ -196,11 +199,11 @@ func all() []prometheus.Collector {
 		weirprom.NewGate("gate", func() httplimit.GateStats {
 			return httplimit.GateStats{Admitted: 1, Exempt: 2, Refused: 3, Aborted: 4, Failed: 5}
 		}),
-		weirprom.NewTiers("tiers", func() policy.TiersReport { return policy.TiersReport{Active: 1, MaxPolicies: 2, Checks: 3} }),
-		weirprom.NewDispatcher("messages", func() policy.DispatcherStats {
-			return policy.DispatcherStats{
-				Notices: 1, Silent: 2, Unknown: policy.OpStats{Passed: 3},
-				Ops: []policy.OpStats{{Op: 9, Passed: 4, Soft: 5, Hard: 6}},
+		weirprom.NewTiers("tiers", func() tiers.Report { return tiers.Report{Active: 1, MaxPolicies: 2, Checks: 3} }),
+		weirprom.NewDispatcher("messages", func() dispatch.Stats {
+			return dispatch.Stats{
+				Notices: 1, Silent: 2, Unknown: dispatch.OpStats{Passed: 3},
+				Ops: []dispatch.OpStats{{Op: 9, Passed: 4, Soft: 5, Hard: 6}},
 			}
 		}),
 	}
@@ -351,15 +354,15 @@ func TestConventions(t *testing.T) {
 // Policies, rules and opcodes beyond the first 1000 are summed up, and so is a policy that has the name of the sum.
 func TestNamesAreBounded(t *testing.T) {
 	many := policy.Report{Policies: []policy.PolicyReport{{Name: weirprom.Other, Granted: 100, Difference: &policy.Difference{Requests: 1}}}}
-	var ops []policy.OpStats
+	var ops []dispatch.OpStats
 	for i := range weirprom.MaxNames + 50 {
 		name := fmt.Sprint("policy ", i)
 		many.Policies = append(many.Policies, policy.PolicyReport{Name: name, Granted: 2, Keys: 3, Difference: &policy.Difference{NewlyRefused: 4}})
 		many.Rules = append(many.Rules, policy.RuleReport{Name: name, Matched: 5})
-		ops = append(ops, policy.OpStats{Op: uint64(i), Passed: 6})
+		ops = append(ops, dispatch.OpStats{Op: uint64(i), Passed: 6})
 	}
 	g := pedantic(t, weirprom.NewEngine(func() policy.Report { return many }),
-		weirprom.NewDispatcher("d", func() policy.DispatcherStats { return policy.DispatcherStats{Ops: ops} }))
+		weirprom.NewDispatcher("d", func() dispatch.Stats { return dispatch.Stats{Ops: ops} }))
 	got := values(t, g)
 	for name, want := range map[string]float64{
 		"weir_policies{}": weirprom.MaxNames + 51,
@@ -385,15 +388,15 @@ func TestNamesAreBounded(t *testing.T) {
 // TestOthersOnlyGrow: a reload that makes the last policy, rule or opcode the first one takes nothing from the others.
 func TestOthersOnlyGrow(t *testing.T) {
 	var r policy.Report
-	var d policy.DispatcherStats
+	var d dispatch.Stats
 	for i := range weirprom.MaxNames + 2 {
 		name := fmt.Sprint(i)
 		r.Policies = append(r.Policies, policy.PolicyReport{Name: name, Granted: 100})
 		r.Rules = append(r.Rules, policy.RuleReport{Name: name, Matched: 100})
-		d.Ops = append(d.Ops, policy.OpStats{Op: uint64(i), Passed: 100})
+		d.Ops = append(d.Ops, dispatch.OpStats{Op: uint64(i), Passed: 100})
 	}
 	g := pedantic(t, weirprom.NewEngine(func() policy.Report { return r }),
-		weirprom.NewDispatcher("d", func() policy.DispatcherStats { return d }))
+		weirprom.NewDispatcher("d", func() dispatch.Stats { return d }))
 	want := func(value float64) {
 		t.Helper()
 		got := values(t, g)

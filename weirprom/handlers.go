@@ -3,9 +3,10 @@ package weirprom
 import (
 	"strconv"
 
+	"github.com/weirhq/weir/dispatch"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/fold"
-	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/tiers"
 )
 
 // NewGate answers a collector of what became of the requests of an [httplimit.Gate], which its Stats answers; name is the
@@ -14,14 +15,14 @@ func NewGate(name string, stats func() httplimit.GateStats) *Collector {
 	return newCollector(stats, gateFamilies, "gate", name)
 }
 
-// NewTiers answers a collector of the counts of [policy.Tiers], which its Report answers; name is the value of the label tiers.
-func NewTiers(name string, report func() policy.TiersReport) *Collector {
+// NewTiers answers a collector of the counts of [tiers.Tiers], which its Report answers; name is the value of the label tiers.
+func NewTiers(name string, report func() tiers.Report) *Collector {
 	return newCollector(report, tiersFamilies, "tiers", name)
 }
 
-// NewDispatcher answers a collector of the counts of a [policy.Dispatcher], which its Stats answers; name is the value of the
+// NewDispatcher answers a collector of the counts of a [dispatch.Dispatcher], which its Stats answers; name is the value of the
 // label dispatcher. The counts of opcodes beyond the first [MaxNames] are summed up.
-func NewDispatcher(name string, stats func() policy.DispatcherStats) *Collector {
+func NewDispatcher(name string, stats func() dispatch.Stats) *Collector {
 	ops := &fold.Items[opCounts]{
 		Most: MaxNames, Other: Other,
 		Name:   func(o *opCounts) string { return strconv.FormatUint(o.op, 10) },
@@ -30,7 +31,7 @@ func NewDispatcher(name string, stats func() policy.DispatcherStats) *Collector 
 	}
 	return newCollector(func() (d dispatched) {
 		d.ops, d.names = ops.Fold(func() []opCounts {
-			d.DispatcherStats = stats()
+			d.Stats = stats()
 			all := make([]opCounts, len(d.Ops))
 			for i := range d.Ops {
 				all[i] = countsOf(&d.Ops[i])
@@ -43,7 +44,7 @@ func NewDispatcher(name string, stats func() policy.DispatcherStats) *Collector 
 }
 
 type dispatched struct {
-	policy.DispatcherStats
+	dispatch.Stats
 
 	ops   []opCounts
 	names []string
@@ -52,7 +53,7 @@ type dispatched struct {
 // opCounts are the counts of an opcode.
 type opCounts struct{ op, passed, soft, hard uint64 }
 
-func countsOf(o *policy.OpStats) opCounts {
+func countsOf(o *dispatch.OpStats) opCounts {
 	return opCounts{o.Op, uint64(o.Passed), uint64(o.Soft), uint64(o.Hard)}
 }
 
@@ -69,18 +70,18 @@ var gateFamilies = []family[httplimit.GateStats]{{
 	},
 }}
 
-var tiersFamilies = []family[policy.TiersReport]{
+var tiersFamilies = []family[tiers.Report]{
 	{
 		name: "weir_tiers_limiters", help: "Limiters that tiers have.", kind: gauge,
-		each: one(func(r *policy.TiersReport) int { return r.Active }),
+		each: one(func(r *tiers.Report) int { return r.Active }),
 	},
 	{
 		name: "weir_tiers_max_limiters", help: "Limiters that tiers may have.", kind: gauge,
-		each: one(func(r *policy.TiersReport) int { return r.MaxPolicies }),
+		each: one(func(r *tiers.Report) int { return r.MaxPolicies }),
 	},
 	{
 		name: "weir_tiers_checks_total", help: "Checks that came to a limiter.", kind: counter,
-		each: one(func(r *policy.TiersReport) uint64 { return r.Checks }),
+		each: one(func(r *tiers.Report) uint64 { return r.Checks }),
 	},
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // pipeline sends the same command for many keys, a thousand at a time, and calls each with every reply.
@@ -100,7 +101,7 @@ func TestAttackKeyFlooding(t *testing.T) {
 	)
 	// What is noted of refusals, and what the garbage collector leaves. The keys that found no room would need more.
 	mostGrowth, flood := int64(4<<20), 100_000
-	if raceDetector {
+	if race.Enabled {
 		mostGrowth, flood = 100<<20, 25_000 // it has memory of its own, and takes its time
 	}
 	s := attack(t, "--limit", "2/day", "--burst", "2", "--max-keys", strconv.Itoa(room), "--resp-keys", strconv.Itoa(room))

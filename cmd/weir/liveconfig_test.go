@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/weirhq/weir/internal/race"
 )
 
 // perKey is a configuration with one policy, whose burst is so slow to come back that it does not while a test runs.
@@ -437,7 +439,7 @@ func TestReloadOfDeletedFile(t *testing.T) {
 func TestReloadUnderLoad(t *testing.T) {
 	const clients, budget = 8, 1_000_000_000
 	reloads := 1000
-	if raceDetector {
+	if race.Enabled {
 		reloads = 50
 	}
 	text := func(n int) string {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/internal/race"
 )
 
 var update = flag.Bool("update", false, "write what the program prints into testdata")
@@ -34,7 +36,7 @@ func buildAndRun(m *testing.M) int {
 	plain = filepath.Join(dir, "weir")
 	program = plain
 	err = build(plain, false)
-	if raceDetector && err == nil {
+	if race.Enabled && err == nil {
 		program = filepath.Join(dir, "race", "weir")
 		err = build(program, true)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/tiers"
 )
 
 //nolint:dupword // LOGIN comes twice in a session
@@ -123,7 +123,7 @@ func parseOpcode(command string) opcode {
 }
 
 // limits are what the handlers ask for. Commands that are not in it have no limit of their own.
-var limits = map[opcode]*policy.Attribute{
+var limits = map[opcode]*tiers.Attribute{
 	opLogin:  {RPS: 1, Burst: 2},
 	opSearch: {RPS: 8, Burst: 8},
 }

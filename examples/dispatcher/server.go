@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/dispatch"
+	"github.com/weirhq/weir/guard"
+	"github.com/weirhq/weir/tiers"
 )
 
 const (
@@ -34,7 +36,7 @@ type message struct {
 type conn struct {
 	net.Conn
 
-	peer *policy.Peer
+	peer *dispatch.Peer
 }
 
 // reply writes one line.
@@ -48,9 +50,9 @@ func (c *conn) reply(format string, args ...any) error {
 
 // server holds the limits and the connections.
 type server struct {
-	tiers      *policy.Tiers
-	guard      *weir.Guard
-	dispatcher *policy.Dispatcher[*conn, message]
+	tiers      *tiers.Tiers
+	guard      *guard.Guard
+	dispatcher *dispatch.Dispatcher[*conn, message]
 
 	mu      sync.Mutex
 	closing bool
@@ -59,31 +61,31 @@ type server struct {
 }
 
 func newServer(clock weir.Clock, logger *slog.Logger) (*server, error) {
-	o := weir.DefaultGuardOptions()
+	o := guard.DefaultOptions()
 	o.CapacityTokens, o.RefillTokensPerSecond = 20, 10
 	o.MaxSoftViolations, o.HardLockout = 5, 10*time.Second
 	o.Clock, o.Logger = clock, logger
 
 	s := &server{conns: map[*conn]struct{}{}}
 	var err error
-	if s.tiers, err = policy.NewTiers(policy.TiersOptions{Guard: &o}); err != nil {
+	if s.tiers, err = tiers.New(tiers.Options{Guard: &o}); err != nil {
 		return nil, err
 	}
-	if s.guard, err = weir.NewGuard(o); err != nil {
+	if s.guard, err = guard.New(o); err != nil {
 		return nil, err
 	}
-	s.dispatcher, err = policy.NewDispatcher(policy.DispatcherOptions[*conn, message]{
+	s.dispatcher, err = dispatch.New(dispatch.Options[*conn, message]{
 		Guard:  s.guard,
 		Tiers:  s.tiers,
 		Op:     func(m message) uint64 { return uint64(m.op) },
-		Peer:   func(c *conn) *policy.Peer { return c.peer },
+		Peer:   func(c *conn) *dispatch.Peer { return c.peer },
 		Notify: notify,
 		Clock:  clock,
 	})
 	if err != nil {
 		return nil, err
 	}
-	for op, handler := range map[opcode]policy.Handler[*conn, message]{
+	for op, handler := range map[opcode]dispatch.Handler[*conn, message]{
 		opPing: ping, opLogin: login, opSearch: search, opQuit: quit,
 	} {
 		if err := s.dispatcher.Handle(uint64(op), limits[op], handler); err != nil {
@@ -98,7 +100,7 @@ func (s *server) close() {
 	_ = s.guard.Close()
 }
 
-func notify(_ context.Context, c *conn, n policy.Notice) error {
+func notify(_ context.Context, c *conn, n dispatch.Notice) error {
 	d := n.Decision
 	if d.RetryAfter == weir.Never {
 		return c.reply("REFUSED %v: %v", opcode(n.Op), d.Reason)
@@ -156,7 +158,7 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 			}
 			continue
 		}
-		c := &conn{Conn: accepted, peer: policy.NewPeer(accepted.RemoteAddr())}
+		c := &conn{Conn: accepted, peer: dispatch.NewPeer(accepted.RemoteAddr())}
 		if !s.add(c) {
 			_ = c.Close()
 			continue
@@ -218,7 +220,7 @@ func (s *server) converse(ctx context.Context, c *conn) {
 		}
 		command, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 		err = s.dispatcher.Dispatch(ctx, c, message{parseOpcode(command), strings.TrimSpace(argument)})
-		if errors.Is(err, policy.ErrUnknownOp) {
+		if errors.Is(err, dispatch.ErrUnknownOp) {
 			err = c.reply("ERROR unknown command")
 		}
 		if err != nil {

@@ -10,6 +10,9 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
+// MaxLength is how many bytes a text may have to be kept as a name. Callers see to it: long keys would fill the memory.
+const MaxLength = 256
+
 const (
 	ways = 4
 

@@ -8,11 +8,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir/internal/race"
 )
 
 // fewer is n, or less under the race detector, which makes everything some ten times slower.
 func fewer(n int) int {
-	if raceEnabled {
+	if race.Enabled {
 		return n / 8
 	}
 	return n
@@ -177,7 +179,7 @@ func TestBoundHolds(t *testing.T) {
 // TestTenMillionKeysShareNothing gives each of ten million keys a state of its own.
 func TestTenMillionKeysShareNothing(t *testing.T) {
 	keys := uint64(10_000_000)
-	if raceEnabled || testing.Short() {
+	if race.Enabled || testing.Short() {
 		keys = 300_000
 	}
 	table := New(Options{Words: 1, Shards: 64, FreshAt: freshAt})
@@ -199,7 +201,7 @@ func TestTenMillionKeysShareNothing(t *testing.T) {
 // TestBytesPerKey measures the memory of tables of many sizes. No collector has to walk it.
 func TestBytesPerKey(t *testing.T) {
 	sizes := []int{1_000_000, 300_000, 400_000, 500_000, 700_000}
-	if raceEnabled {
+	if race.Enabled {
 		sizes = sizes[:1]
 	}
 	for _, c := range []struct {

@@ -17,9 +17,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/dispatch"
+	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
+	"github.com/weirhq/weir/tiers"
 	"github.com/weirhq/weir/weirotel"
 	"github.com/weirhq/weir/weirprom"
 )
@@ -35,13 +38,13 @@ func ofLibrary(t *testing.T) map[string]*dto.MetricFamily {
 	r.MustRegister(
 		weirprom.NewLimiter("l", func() weir.Stats { return weir.Stats{Limit: 1} }),
 		weirprom.NewKeyed("k", func() weir.KeyedStats { return weir.KeyedStats{} }),
-		weirprom.NewGuard("g", func() weir.GuardStats { return weir.GuardStats{} }),
+		weirprom.NewGuard("g", func() guard.Stats { return guard.Stats{} }),
 		weirprom.NewShedder("s", func() weir.ShedderStats {
 			return weir.ShedderStats{Priorities: make([]weir.PriorityStats, 1), Readings: make([]weir.PressureReading, 1)}
 		}),
 		weirprom.NewGate("h", func() httplimit.GateStats { return httplimit.GateStats{} }),
-		weirprom.NewTiers("t", func() policy.TiersReport { return policy.TiersReport{} }),
-		weirprom.NewDispatcher("d", func() policy.DispatcherStats { return policy.DispatcherStats{} }),
+		weirprom.NewTiers("t", func() tiers.Report { return tiers.Report{} }),
+		weirprom.NewDispatcher("d", func() dispatch.Stats { return dispatch.Stats{} }),
 	)
 	families, err := r.Gather()
 	fatal(t, err)

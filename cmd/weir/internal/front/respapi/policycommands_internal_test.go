@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -48,7 +49,7 @@ func words(line string) (args [][]byte) {
 
 // TestPolicyCommandsDoNotAllocate: a decision without waiting.
 func TestPolicyCommandsDoNotAllocate(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // its instrumentation allocates
 	}
 	p := plainPolicies(t, 3)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/race"
 )
 
 // TestThrottleReplies are cases that are easy to check by hand.
@@ -159,7 +160,7 @@ func TestThrottleTableFull(t *testing.T) {
 // little room as who brings other keys. Nobody else notices.
 func TestThrottleWithTooManyLimits(t *testing.T) {
 	t.Parallel()
-	if underRace {
+	if race.Enabled {
 		return // TestPlanCallsUnderALimitTooMany has as many limits, which take seconds
 	}
 	th, clock := clockedThrottle(t, 0)
@@ -236,7 +237,7 @@ func TestThrottlePlansAreBounded(t *testing.T) {
 
 // TestThrottleDoesNotAllocate: a call whose limit is known.
 func TestThrottleDoesNotAllocate(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		return // its instrumentation allocates
 	}
 	th, _ := clockedThrottle(t, 0)
