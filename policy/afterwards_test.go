@@ -99,6 +99,9 @@ func TestCostsToldAfterwardsAmongOthers(t *testing.T) {
 		},
 	}
 	e := engine(t, set)
+	if x := e.Explain(&policy.Request{Path: "/spent"}); !x.Rules[0].Afterwards || x.Rules[1].Afterwards {
+		t.Errorf("%+v", x.Rules)
+	}
 	spent, asked := policy.Request{Path: "/spent", Cost: 7}, policy.Request{Path: "/asked", Cost: 4}
 	var v policy.Verdict
 	for i, want := range []struct {

@@ -76,7 +76,9 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 	final := ""
 	for i := range s.set.Rules {
 		rule := &s.set.Rules[i]
-		all[i] = ExplainedRule{Name: rule.Name, Source: rule.Source, Condition: s.index.why(int32(i), r)}
+		all[i] = ExplainedRule{
+			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.why(int32(i), r),
+		}
 		x, told := &all[i], true
 		if x.Condition == "" && rule.When != nil {
 			s.index.bind(r, int32(i))

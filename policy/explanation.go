@@ -29,6 +29,8 @@ type ExplainedRule struct {
 	Name    string `json:"name"`
 	Source  string `json:"source,omitempty"`
 	Matched bool   `json:"matched"`
+	// Afterwards is that of the rule: its requests are charged also if they are refused.
+	Afterwards bool `json:"afterwards,omitempty"`
 	// Condition is the first condition that did not hold, such as `method: GET is none of POST, PUT`, "" if all held. Of a rule
 	// behind a final one that matched it says so.
 	Condition string `json:"condition,omitempty"`

@@ -73,13 +73,15 @@ type Limit struct {
 type Rule struct {
 	Name string `json:"name"`
 	// Match is what it matches in words, "all requests" for those. Limits are the policies that it applies.
-	Match   string   `json:"match"`
-	Limits  []string `json:"limits"`
-	Exempt  bool     `json:"exempt"`
-	Final   bool     `json:"final"`
-	Source  string   `json:"source,omitempty"`
-	Matched uint64   `json:"matched"`
-	Failed  uint64   `json:"failed"`
+	Match  string   `json:"match"`
+	Limits []string `json:"limits"`
+	Exempt bool     `json:"exempt"`
+	Final  bool     `json:"final"`
+	// Afterwards says that its requests are charged also if they are refused.
+	Afterwards bool   `json:"afterwards"`
+	Source     string `json:"source,omitempty"`
+	Matched    uint64 `json:"matched"`
+	Failed     uint64 `json:"failed"`
 }
 
 // Loaded is which configuration is in force.

@@ -146,6 +146,9 @@ func Configuration(w io.Writer, out terminal.Output, c *admin.Configuration) {
 			if r.Exempt {
 				limits = "exempt"
 			}
+			if r.Afterwards {
+				limits += " (charged afterwards)"
+			}
 			if r.Final {
 				limits += " (final)"
 			}

@@ -110,7 +110,11 @@ func (p writer) rules(e *policy.Explanation, all bool) {
 		}
 		switch {
 		case r.Matched:
-			p.linef("rule %s%s: matches", printable(r.Name), where)
+			charged := ""
+			if r.Afterwards {
+				charged = ", and is charged afterwards"
+			}
+			p.linef("rule %s%s: matches%s", printable(r.Name), where, charged)
 		case all:
 			p.linef("rule %s%s: does not match: %s", printable(r.Name), where, printable(r.Condition))
 		default:

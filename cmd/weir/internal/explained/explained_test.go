@@ -66,6 +66,25 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestWriteTellsWhatIsChargedAfterwards, also of what a server has sent.
+func TestWriteTellsWhatIsChargedAfterwards(t *testing.T) {
+	e := refused()
+	e.Rules[0].Afterwards = true
+	data, err := json.Marshal(explained.Of(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read explained.JSON
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true)
+	if want := "rule login (weir.yaml:9:5): matches, and is charged afterwards\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("%s\nlacks\n%s", b.String(), want)
+	}
+}
+
 func TestWriteWithoutLimits(t *testing.T) {
 	for want, e := range map[string]*policy.Explanation{
 		"exempt: a rule frees it of all limits\n": {Allowed: true, Exempt: true, Binding: -1},

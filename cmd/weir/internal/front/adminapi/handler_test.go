@@ -50,6 +50,7 @@ rules:
   - {name: sign-in, match: {path: /login, method: POST}, limits: login, final: true}
   - {name: own, match: {client: 10.0.0.0/8, header: {X-Debug: "*"}}, exempt: true}
   - {name: all, limits: [api, jobs]}
+  - {name: spent, match: {path: /spent}, limits: api, charge: afterwards}
 `
 
 // server is a handler with all that it tells of. The clock of its limits stands still.
@@ -192,8 +193,8 @@ func TestOverview(t *testing.T) {
 	var rules []admin.Rule
 	s.ask("GET", admin.RulesPath, "", 200, &rules)
 	got := fmt.Sprintln(len(rules), rules[0].Match, rules[0].Matched, rules[0].Final, rules[1].Match, rules[1].Exempt, rules[2].Match,
-		rules[2].Limits)
-	if want := "3 method POST, path /login 3 true header X-Debug, client 10.0.0.0/8 true all requests [api jobs]\n"; got != want {
+		rules[2].Limits, rules[2].Afterwards, rules[3].Afterwards)
+	if want := "4 method POST, path /login 3 true header X-Debug, client 10.0.0.0/8 true all requests [api jobs] false true\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	var replicas map[string]string
@@ -334,7 +335,7 @@ func TestChanges(t *testing.T) {
 	var c admin.Configuration
 	s.ask("GET", admin.ConfigurationPath, "", 200, &c)
 	if len(c.History) != 2 || c.History[0].Cause != "API" || len(c.History[0].Mistakes) == 0 || len(c.History[1].Changes) != 1 ||
-		!strings.Contains(c.Text, "3/min") || c.Version != 2 || c.Reloads != 1 || c.Refused != 1 || len(c.Rules) != 3 {
+		!strings.Contains(c.Text, "3/min") || c.Version != 2 || c.Reloads != 1 || c.Refused != 1 || len(c.Rules) != 4 {
 		t.Errorf("%+v", c)
 	}
 	var entries []admin.AuditEntry

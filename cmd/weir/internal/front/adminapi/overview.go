@@ -182,7 +182,10 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	}
 	for i := range set.Rules {
 		r := &set.Rules[i]
-		a := admin.Rule{Match: clean(ruleInWords(r)), Exempt: r.Exempt, Final: r.Final, Source: r.Source, Limits: []string{}}
+		a := admin.Rule{
+			Match: clean(ruleInWords(r)), Exempt: r.Exempt, Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
+			Limits: []string{},
+		}
 		for j := range r.Limits {
 			if name := r.Limits[j].Policy; !slices.Contains(a.Limits, name) {
 				a.Limits = append(a.Limits, name)

@@ -29,6 +29,7 @@ export function configuration(place, { params, signal }) {
             : h(
                 'span',
                 r.limits.map((name, i) => [i ? ', ' : '', policyLink(name)]),
+                r.afterwards ? h('span.tag.plain', 'charged afterwards') : null,
                 r.final ? h('span.tag.plain', 'final') : null,
               ),
       },

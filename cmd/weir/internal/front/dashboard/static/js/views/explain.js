@@ -114,7 +114,10 @@ function explanation(e) {
     id: (r) => r.place,
     empty: 'There are no rules.',
     columns: [
-      { title: 'Rule', cell: (r) => printable(r.name) },
+      {
+        title: 'Rule',
+        cell: (r) => h('span', printable(r.name), r.afterwards ? h('span.tag.plain', 'charged afterwards') : null),
+      },
       { title: 'Matches', cell: (r) => (r.matched ? h('span.good', 'matches') : h('span.dim', 'does not match')) },
       { title: 'Why not', wide: true, cell: (r) => printable(r.condition ?? '') },
       { title: 'Source', cell: (r) => h('span', sourceLink(r.source)) },
