@@ -173,6 +173,24 @@ func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
 	return s, tracked
 }
 
+// Held is the limit that a key is held to: that of an override, or else the one that NewKeyedFunc's function returns for it, or
+// that of the options. A key that is not tracked is held to nothing else by the call.
+func (k *Keyed[K]) Held(key K) Limit {
+	if k.overrides.Load() > 0 {
+		h := k.hash(key)
+		if g := k.gateOf(h); g != nil {
+			g.lock()
+			held := g.terms.limit
+			g.unlock()
+			return held
+		}
+	}
+	if t, why := k.termsOf(key); why == ReasonNone {
+		return t.limit
+	}
+	return k.base.limit
+}
+
 // keyState is what the table knows of a key.
 type keyState struct {
 	hash     table.Hash

@@ -64,13 +64,13 @@ func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.D
 	case d.Allowed:
 		h.lease = l
 		if s.o.Headers != nil && c.Protocol == ProtocolCall {
-			s.told.admitted(ctx, &s.o, a, s.told.one(&d))
+			s.told.admitted(ctx, &s.o, a, s.told.one(&d, key))
 		}
 		return nil
 	case d.Reason == weir.ReasonInvalid:
 		return s.fail(ctx, c, "grpclimit: the limiter does not accept the call", slog.Int64("cost", cost))
 	}
-	return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}, s.told.one(&d), a)
+	return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}, s.told.one(&d, key), a)
 }
 
 func (s *Server) acquire(

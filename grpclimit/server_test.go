@@ -158,10 +158,13 @@ func TestMetadataTellsTheLimit(t *testing.T) {
 	})
 }
 
-func TestLimitThatHasChangedIsToldWithoutAWindow(t *testing.T) {
+// TestOverrideIsToldWithItsWindow, also where it has as many permits as the limit that was set up.
+func TestOverrideIsToldWithItsWindow(t *testing.T) {
 	limiter := keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10)})
 	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Headers: &httplimit.Headers{}})}.dial(t)
-	for _, want := range []string{`"per-client";q=10;w=3600`, `"per-client";q=20`} {
+	for i, want := range []string{
+		`"per-client";q=10;w=3600`, `"per-client";q=20;w=3600`, `"per-client";q=10;w=60`, `"per-client";q=10;w=3600`,
+	} {
 		var header metadata.MD
 		if err := call(t.Context(), client, grpc.Header(&header)); err != nil {
 			t.Fatal(err)
@@ -169,8 +172,13 @@ func TestLimitThatHasChangedIsToldWithoutAWindow(t *testing.T) {
 		if got := header["ratelimit-policy"]; len(got) != 1 || got[0] != want {
 			t.Errorf("the policy is %q, want %s", got, want)
 		}
-		if err := limiter.Override("192.0.2.1", weir.Limit{Rate: weir.PerHour(20)}, time.Hour); err != nil {
-			t.Fatal(err)
+		next := []weir.Limit{{Rate: weir.PerHour(20)}, {Rate: weir.PerMinute(10)}}
+		if i < len(next) {
+			if err := limiter.Override("192.0.2.1", next[i], time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			limiter.Restore("192.0.2.1")
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 // told makes the metadata that tells clients the state of limits.
 type told struct {
 	quotas map[string]quota // of Limiter or Keyed, by name
+	held   holding          // Keyed, if it is one
 	texts  sync.Map         // [mostParts]named to *httplimit.Policies
 	count  atomic.Int64
 }
@@ -50,6 +51,9 @@ const (
 	mostTexts = 1024 // and for how many combinations
 )
 
+// holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
+type holding interface{ Held(key string) weir.Limit }
+
 type quoted interface {
 	Quota() (permits int64, window time.Duration)
 }
@@ -61,6 +65,7 @@ func (t *told) init(o *ServerOptions) {
 		t.add(o.Limiter.Peek(0).Policy, o.Limiter)
 	case o.Keyed != nil:
 		t.add(o.Keyed.Peek("", 0).Policy, o.Keyed)
+		t.held, _ = o.Keyed.(holding)
 	}
 }
 
@@ -94,10 +99,18 @@ func newQuota(permits int64, window time.Duration) quota {
 	return quota{permits, window, httplimit.Requests}
 }
 
-// one is the decision of a Limiter or a Keyed. It is told with its window while its limit is that which was set up.
-func (t *told) one(d *weir.Decision) []part {
+// one is the decision of a Limiter, or of a Keyed about a key. It is told with the window of the limit that the key is held to or, of
+// what does not tell that, with its window while its limit is that which was set up.
+func (t *told) one(d *weir.Decision, key string) []part {
 	q := t.quotas[d.Policy]
-	if q.permits != d.Limit {
+	switch {
+	case t.held != nil:
+		if permits, window := t.held.Held(key).Quota(); permits == d.Limit {
+			q.permits, q.window = permits, window
+		} else {
+			q.permits, q.window = d.Limit, 0
+		}
+	case q.permits != d.Limit:
 		q.permits, q.window = d.Limit, 0
 	}
 	return []part{{named{q, d.Policy}, d.Remaining, d.ResetAfter}}

@@ -97,8 +97,8 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 	handler := limit(t, httplimit.Options{Keyed: k})(ok)
 	for _, c := range []struct{ addr, policy, state string }{
 		{"192.0.2.1:1", `"per-client";q=20;w=2`, `"per-client";r=19;t=1`},
-		{"192.0.2.9:1", `"per-client";q=100`, `"per-client";r=99;t=36`},
-		{"192.0.2.9:1", `"per-client";q=100`, `"per-client";r=98;t=72`},
+		{"192.0.2.9:1", `"per-client";q=100;w=3600`, `"per-client";r=99;t=36`},
+		{"192.0.2.9:1", `"per-client";q=100;w=3600`, `"per-client";r=98;t=72`},
 	} {
 		resp := send(handler, from(c.addr))
 		if got := resp.header.Get("Ratelimit-Policy"); got != c.policy {
@@ -108,16 +108,23 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.addr, got, c.state)
 		}
 	}
+	defer k.Close()
+	// As many permits as the limit that was set up, at another rate.
+	if err = k.Override("192.0.2.1", weir.Limit{Rate: weir.PerMinute(20)}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(handler, from("192.0.2.1:1")).header.Get("Ratelimit-Policy"); got != `"per-client";q=20;w=60` {
+		t.Errorf("%s", got)
+	}
 	if err = k.Override("192.0.2.1", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
 	send(handler, from("192.0.2.1:1"))
 	resp := send(handler, from("192.0.2.1:1"))
-	if got := resp.header.Get("Ratelimit-Policy"); resp.status != http.StatusTooManyRequests || got != `"per-client";q=1` {
+	if got := resp.header.Get("Ratelimit-Policy"); resp.status != http.StatusTooManyRequests || got != `"per-client";q=1;w=3600` {
 		t.Errorf("status %d, %s", resp.status, got)
 	}
-	if !strings.Contains(resp.body, "allows 1 request and has 0 left") {
+	if !strings.Contains(resp.body, "allows 1 request per hour and has 0 left") {
 		t.Errorf("%s", resp.body)
 	}
 }

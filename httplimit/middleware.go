@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -44,6 +45,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	}
 	m := &middleware{Options: o, policies: policies, derived: len(o.Policies) == 0}
 	m.queue, _ = o.Keyed.(KeyedQueue)
+	m.held, _ = o.Keyed.(holding)
 	return m.around, nil
 }
 
@@ -54,33 +56,49 @@ type middleware struct {
 	policies *Policies
 	derived  bool       // from the limiters, and not given
 	queue    KeyedQueue // Keyed, if it is one
+	held     holding    // Keyed, if it is one
 
 	// Where the limit of a request is not that of the policies: of a key that has its own, or since it was changed.
 	others      sync.Map // limitOf to *Policies
 	othersCount atomic.Int64
 }
 
-// limitOf is the limit of a decision under the policy at index.
+// limitOf is the quota of a decision under the policy at index.
 type limitOf struct {
-	index int
-	limit int64
+	index  int
+	quota  int64
+	window time.Duration
 }
+
+// holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
+type holding interface{ Held(key string) weir.Limit }
 
 // mostOthers is how many limits are remembered with the text of their policies.
 const mostOthers = 1024
 
-// under is the policies with the limit that a decision names.
-func (m *middleware) under(policies *Policies, index int, limit int64) *Policies {
-	if !m.derived || limit <= 0 || limit == policies.items[index].Quota {
+// under is the policies with the limit that a decision about a key was made by.
+func (m *middleware) under(policies *Policies, index int, key string, limit int64) *Policies {
+	if !m.derived || limit <= 0 {
 		return policies
 	}
-	key := limitOf{index, limit}
-	if other, ok := m.others.Load(key); ok {
+	of := limitOf{index, limit, 0}
+	switch p := &policies.items[index].Policy; {
+	case m.held != nil:
+		if quota, window := m.held.Held(key).Quota(); quota == limit {
+			of.window = window
+		}
+		if of.quota == p.Quota && of.window == p.Window {
+			return policies
+		}
+	case limit == p.Quota:
+		return policies
+	}
+	if other, ok := m.others.Load(of); ok {
 		return other.(*Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	other := policies.withQuota(index, limit)
+	other := policies.withQuota(index, of.quota, of.window)
 	if m.othersCount.Load() < mostOthers {
-		if _, loaded := m.others.LoadOrStore(key, other); !loaded {
+		if _, loaded := m.others.LoadOrStore(of, other); !loaded {
 			m.othersCount.Add(1)
 		}
 	}
@@ -222,7 +240,7 @@ func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decisi
 		}
 		policies, index = unheard, 0
 	} else {
-		policies = m.under(policies, index, d.Limit)
+		policies = m.under(policies, index, key, d.Limit)
 	}
 	s.Policy, s.Remaining, s.Reset = index, d.Remaining, d.ResetAfter
 	if m.PartitionKey != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has a method Quota like that,
-// the policy that is told to clients is derived from it. If it is also a [KeyedQueue], permits are released when the handler
+// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Quota and Held like
+// that, the policy that is told to clients is derived from them. If it is also a [KeyedQueue], permits are released when the handler
 // returns, and requests can wait for them.
 type Keyed interface {
 	Take(key string, n int64) weir.Decision

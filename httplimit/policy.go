@@ -212,11 +212,11 @@ func hasCalendar(limiter any) bool {
 	return ok
 }
 
-// withQuota is p with another quota of one policy, of which no window is known.
-func (p *Policies) withQuota(index int, quota int64) *Policies {
+// withQuota is p with another quota of one policy, whose window is 0 where it is not known.
+func (p *Policies) withQuota(index int, quota int64, window time.Duration) *Policies {
 	changed := &Policies{items: slices.Clone(p.items)}
 	policy := changed.items[index].Policy
-	policy.Quota, policy.Window = quota, 0
+	policy.Quota, policy.Window = quota, window
 	changed.items[index] = newPolicyItem(policy)
 	changed.field = string(changed.appendField(nil, nil))
 	return changed

@@ -1,0 +1,48 @@
+package weir_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// TestHeldIsTheLimitThatAKeyIsHeldTo: that of the options, of the function or of an override, whether the key is tracked or not.
+func TestHeldIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
+	usual, gold, other := weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(100)}, weir.Limit{Rate: weir.PerMinute(10)}
+	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: usual.Rate}, func(key string) weir.Limit {
+		if key == "gold" {
+			return gold
+		}
+		return weir.Limit{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	held := func(key string, want weir.Limit) {
+		t.Helper()
+		if got := k.Held(key); got.Rate != want.Rate {
+			t.Errorf("%s is held to %v, want %v", key, got, want)
+		}
+	}
+	for range 2 { // the second time they are tracked
+		held("ann", usual)
+		held("gold", gold)
+		k.Allow("ann")
+		k.Allow("gold")
+	}
+	for _, key := range []string{"ann", "gold", "new"} {
+		if err := k.Override(key, other, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		held(key, other)
+	}
+	k.Restore("gold")
+	held("gold", gold)
+	held("ann", other)
+	held("ben", usual)
+	if n := k.Stats().Keys; n != 3 {
+		t.Errorf("%d keys are tracked, want 3", n)
+	}
+}
