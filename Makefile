@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 # How long `make fuzz` fuzzes each target.
 FUZZTIME ?= 30s
 
-# How often `make redis-faults` repeats what the tests do to the servers, and how many faults `make durable-faults` does.
-ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,20)
+# How often `make redis-faults` repeats what the tests do to the servers, how many faults `make durable-faults` does, and how many bits
+# `make cluster-faults` flips.
+ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,$(if $(filter cluster-faults,$(MAKECMDGOALS)),200,20))
 
 # How long `make soak` runs, by which seed, and how many requests it makes in a second. SOAK has further options, such as --json.
 DURATION ?= 30m
@@ -140,6 +141,10 @@ redis-faults: deps ## kill, stop, cut off and fail over servers of Redis under l
 .PHONY: durable-faults
 durable-faults: ## kill, stop, cut off and corrupt three nodes with durable limits under load, ROUNDS (100) times
 	@cd durable/etcd && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestFaults$$' -v .
+
+.PHONY: cluster-faults
+cluster-faults: ## wipe a disk, flip ROUNDS (200) bits and step clocks of three nodes of the program
+	@cd cmd/weir && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestCluster(Wiped|Flipped|Stepped)' -v . | grep -v 'level='
 
 .PHONY: soak
 soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) requests a second, by SEED (1), and check every limit

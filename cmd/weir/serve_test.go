@@ -42,7 +42,12 @@ func startProxy(t *testing.T, args ...string) *server {
 // start starts a command that listens on a free port and prints it, and ends it with the test.
 func start(t *testing.T, args ...string) *server {
 	t.Helper()
-	cmd := command(t, args...)
+	return startCommand(t, command(t, args...))
+}
+
+// startCommand is start for a command whose program or environment is another one.
+func startCommand(t *testing.T, cmd *exec.Cmd) *server {
+	t.Helper()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

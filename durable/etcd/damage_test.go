@@ -227,7 +227,10 @@ func end1(t *testing.T, dir string) int64 {
 func TestDamageWhileRunning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c, err := etcd.Join(t.Context(), lasting(etcd.ClusterOptions{Directory: dir, UnsafeNoFsync: true}))
+	var log logged
+	c, err := etcd.Join(t.Context(), lasting(etcd.ClusterOptions{
+		Directory: dir, UnsafeNoFsync: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,4 +269,7 @@ func TestDamageWhileRunning(t *testing.T) {
 	if a := c.Node().Acquire(t.Context(), quota(1)); a.Outcome == durable.Granted {
 		t.Error("a node that has found damage has granted")
 	}
+	eventually(t, "it is logged what happens now", func() bool {
+		return strings.Contains(log.String(), "this node takes no part until it has joined again")
+	})
 }

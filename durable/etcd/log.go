@@ -150,6 +150,9 @@ func (c *logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements [zapcore.Core]. What ends the server is always logged.
 func (c *logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if e.Message == "found different hash values from remote peer" && c.failure != nil {
+		c.failure.differ.Add(1)
+	}
 	if c.logger == nil {
 		return nil
 	}
@@ -208,7 +211,8 @@ type failure struct {
 	done chan struct{}
 	err  error // once done is closed
 
-	leaving atomic.Bool // the server is closed, so that what it says of its connections means nothing
+	differ  atomic.Int64 // how many others have other records, as etcd says while it starts
+	leaving atomic.Bool  // the server is closed, so that what it says of its connections means nothing
 }
 
 // leaves tells whether the server is closed.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -35,8 +36,7 @@ import (
 // none, because so many records are in use, a restart with a greater quota helps.
 //
 // A server that cannot go on, as the disk is full or fails, or what is on it is damaged, does not end the process: Failed is
-// closed, it logs why, and it
-// takes no part any more until it is started again, so that calls of its Client fail, and another node takes over.
+// closed, it logs why, and calls of its Client fail, so that another node takes over. It is closed, and a new one started.
 //
 // What is on the disk is checked before it is used, and each time when the database has rested while it runs: see [ErrRepair]. A
 // file that is made shorter, or whose first pages are overwritten, below a server that runs ends the process.
@@ -261,12 +261,29 @@ func (s *Server) start(ctx context.Context, cfg *embed.Config, o *EmbeddedOption
 		wait.Stop()
 		select {
 		case <-s.failure.done:
-			return nil, fmt.Errorf("what is in the directory cannot be used: %w: a node of a cluster can be removed from it, "+
-				"and added again with an empty directory; a single node needs a backup", s.failure.err)
+			return nil, o.unusable(s.failure)
 		default:
 			return nil, err
 		}
 	}
+}
+
+// unusable is why etcd cannot be started with what is in the directory. What the system says may be otherwise later, such as
+// that the disk is full; anything else is damage.
+func (o *EmbeddedOptions) unusable(f *failure) error {
+	if strings.Contains(f.err.Error(), "data inconsistency with peers") && int(f.differ.Load()) <= len(o.Peers)/2 {
+		return fmt.Errorf("the disk of this node or of another one is damaged, as they differ: no majority says yet which one "+
+			"it is: %w", f.err)
+	}
+	for _, may := range []syscall.Errno{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		syscall.EACCES,
+	} {
+		if strings.Contains(f.err.Error(), may.Error()) {
+			return fmt.Errorf("what is in the directory cannot be used now: %w", f.err)
+		}
+	}
+	return o.wiped("what is in the directory cannot be used: %w", f.err)
 }
 
 // answerTime is how long a server that starts may take to answer what a majority must have told it, before it is asked again.
@@ -364,7 +381,7 @@ func (s *Server) watchFailure() {
 		}
 		close(s.apart)
 		s.logger.Error("the etcd server of the durable limits cannot go on: "+
-			"this node takes no part any more until it is started again", "error", s.failure.err.Error())
+			"this node takes no part until it has joined again", "error", s.failure.err.Error())
 		_ = s.client.Close()
 	case <-s.ctx.Done():
 	}

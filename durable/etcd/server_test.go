@@ -174,6 +174,9 @@ func TestWrongChecksum(t *testing.T) {
 	if s := err.Error(); !strings.Contains(s, dir) || !strings.Contains(s, "crc mismatch") || !strings.Contains(s, "backup") {
 		t.Error(s)
 	}
+	if !errors.Is(err, etcd.ErrRepair) {
+		t.Errorf("%v: it is tried again for ever", err)
+	}
 	if !strings.Contains(log.String(), "crc mismatch") {
 		t.Errorf("logged: %s", &log)
 	}
