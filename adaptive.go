@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that answers within a second.
@@ -192,7 +193,7 @@ func (a *Adaptive) begin(now int64) {
 	l := &a.learned
 	l.peak.Store(0)
 	l.dropped.Store(0)
-	l.end.Store(after(now, max(a.window, time.Duration(2*a.gradient.base))))
+	l.end.Store(clock.After(now, max(a.window, time.Duration(2*a.gradient.base))))
 	l.begin.Store(now)
 	l.ended.Store(0)
 }

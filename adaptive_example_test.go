@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 var errOverloaded = errors.New("backend overloaded")
@@ -51,11 +52,11 @@ func ExampleShedder() {
 		fmt.Println(err)
 		return
 	}
-	shedder, err := weir.NewShedder(weir.ShedderOptions{
-		Sources:    []weir.Pressure{weir.LimiterPressure("permits in use", limiter)}, // default: the processors
+	shedder, err := overload.NewShedder(overload.ShedderOptions{
+		Sources:    []overload.Pressure{overload.LimiterPressure("permits in use", limiter)}, // default: the processors
 		Interval:   time.Millisecond,
 		Rise:       -1, // this example does not wait until an average has risen
-		Bands:      map[weir.Priority]weir.ShedBand{weir.PriorityBackground: {From: 0.5, To: 0.75}},
+		Bands:      map[overload.Priority]overload.ShedBand{overload.PriorityBackground: {From: 0.5, To: 0.75}},
 		RetryAfter: 2 * time.Second,
 		Clock:      exampleClock,
 	})
@@ -66,7 +67,7 @@ func ExampleShedder() {
 	defer limiter.TryAcquire(8).Release()
 	exampleClock.Advance(time.Second)
 
-	for _, p := range []weir.Priority{weir.PriorityBackground, weir.PriorityNormal, weir.PriorityCritical} {
+	for _, p := range []overload.Priority{overload.PriorityBackground, overload.PriorityNormal, overload.PriorityCritical} {
 		d := shedder.Decide(p)
 		fmt.Println(p, d.Allowed, d.Reason, d.RetryAfter)
 	}

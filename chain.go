@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/nils"
 )
 
 // Chain asks several limiters as one: a request is granted by all of them or charged to none.
@@ -61,7 +62,7 @@ func NewChain(limiters ...Limiter) (*Chain, error) {
 	c := &Chain{limits: slices.Clone(limiters), waiting: map[*context.CancelCauseFunc]struct{}{}}
 	seen := map[any]bool{}
 	for i, l := range limiters {
-		if isNil(l) {
+		if nils.Is(l) {
 			return nil, &OptionError{fmt.Sprintf("NewChain limiter %d", i+1), "nil", "a limiter"}
 		}
 		if err := c.add(l, i+1, seen); err != nil {
@@ -74,12 +75,6 @@ func NewChain(limiters ...Limiter) (*Chain, error) {
 	}
 	slices.SortFunc(c.ordered, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
 	return c, nil
-}
-
-// isNil reports whether v is nil, or a nil pointer.
-func isNil(v any) bool {
-	p := reflect.ValueOf(v)
-	return v == nil || p.Kind() == reflect.Pointer && p.IsNil()
 }
 
 // gated is implemented by the limiters of this package that have a gate.

@@ -58,7 +58,7 @@ func (c *ManualClock) Now() int64 {
 func (c *ManualClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.set(after(c.now, max(d, 0)), f)
+	return c.set(clock.After(c.now, max(d, 0)), f)
 }
 
 // at is AfterFunc for a given time, which makes no difference if the clock is moved meanwhile.
@@ -111,7 +111,7 @@ func (c *ManualClock) step(d *time.Duration) bool {
 		c.mu.Unlock()
 		return false
 	}
-	end := after(c.now, *d)
+	end := clock.After(c.now, *d)
 	var next *manualTimer
 	for t := range c.timers {
 		if t.at <= end && (next == nil || t.at < next.at || t.at == next.at && t.order < next.order) {

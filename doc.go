@@ -2,8 +2,8 @@
 //
 // A limiter holds permits. [TokenBucket], [FixedWindow] and [SlidingWindow] regain theirs with time; [Concurrency] gets
 // them back when they are released, and [Adaptive] finds out how many there should be; [Chain] asks several limiters as one
-// step. [Keyed] is any of these for each of millions of keys, and [Shedder] turns away by priority what a machine under
-// pressure cannot do. All of them decide exactly, also when many goroutines ask at once:
+// step. [Keyed] is any of these for each of millions of keys. All of them decide exactly, also when many goroutines ask at
+// once:
 //
 //	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
 //	...
@@ -23,6 +23,9 @@
 // whenever the permits were not granted: a [*RefusedError], which matches [ErrRefused] and carries the Decision, or that of a
 // context that ended. Where there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never
 // be granted has RetryAfter [Never].
+//
+// Beside them stand package guard, which locks out endpoints that keep pushing, package overload, which turns away by priority
+// what a machine under pressure cannot do, package policy, which decides by rules, and packages httplimit and store.
 //
 // Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic. So do calls
 // that may wait with a nil context.

@@ -437,7 +437,7 @@ func (g *gate) serve(now int64) {
 		if g.returned {
 			return
 		}
-		if at = after(at, r.RetryAfter); at > now {
+		if at = clock.After(at, r.RetryAfter); at > now {
 			g.arm(now, at)
 			if g.clock == nil || g.clock.Now() < at {
 				return
@@ -446,14 +446,6 @@ func (g *gate) serve(now int64) {
 		}
 	}
 	g.disarm()
-}
-
-// after is t + d, held at the end of the range.
-func after(t int64, d time.Duration) int64 {
-	if sum := t + int64(d); sum >= t {
-		return sum
-	}
-	return math.MaxInt64
 }
 
 func (g *gate) arm(now, due int64) {

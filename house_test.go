@@ -26,7 +26,7 @@ var rooms = [][]string{
 	{"internal"},
 	{"clientip"},
 	{"."},
-	{"guard"},
+	{"guard", "overload"},
 	{"tiers"},
 	{"dispatch"},
 	{"store"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -48,7 +49,7 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 		g.end()
 	}
 	now := g.now()
-	g.until = after(now, d)
+	g.until = clock.After(now, d)
 	g.hold(t, now)
 	expire := func() {
 		if _, alive := g.arrive(nil, nil); alive {

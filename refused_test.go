@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // TestPortedWaitCodeIsRight runs what users of golang.org/x/time/rate write: no call goes on beyond the limit.
@@ -260,9 +261,9 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	}
 	var none *weir.TokenBucket
 	for name, call := range map[string]func(){
-		"NewPressure":             func() { weir.NewPressure("p", nil) },
-		"LimiterPressure":         func() { weir.LimiterPressure("p", nil) },
-		"LimiterPressure pointer": func() { weir.LimiterPressure("p", none) },
+		"NewPressure":             func() { overload.NewPressure("p", nil) },
+		"LimiterPressure":         func() { overload.LimiterPressure("p", nil) },
+		"LimiterPressure pointer": func() { overload.LimiterPressure("p", none) },
 		"Concurrency.Do":          func() { _ = sem.Do(t.Context(), 1, nil) },
 		"Chain.Do":                func() { _ = chain.Do(t.Context(), 1, nil) },
 		"Keyed.Do":                func() { _ = keyed.Do(t.Context(), "", 1, nil) },
@@ -274,7 +275,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	if sem.Stats().Available != 1 || bucket.Stats().Available != 1 || keyed.Stats().Granted != 0 {
 		t.Error("permits were taken for a nil function")
 	}
-	_, err = weir.NewShedder(weir.ShedderOptions{Sources: []weir.Pressure{(*nilPressure)(nil)}})
+	_, err = overload.NewShedder(overload.ShedderOptions{Sources: []overload.Pressure{(*nilPressure)(nil)}})
 	if _, ok := errors.AsType[*weir.OptionError](err); !ok {
 		t.Errorf("a nil pointer as a source: %v", err)
 	}

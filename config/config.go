@@ -28,7 +28,7 @@ type Options struct {
 	// HasCluster tells that the program is part of a cluster that the file does not name, or keeps the limits of policies of
 	// durability cluster in its own process. Default: false, such policies need a cluster in the file.
 	HasCluster bool
-	// HasShedder tells that the program gives its engine a [weir.Shedder], which the priorities of policies are for. Default:
+	// HasShedder tells that the program gives its engine a [overload.Shedder], which the priorities of policies are for. Default:
 	// false, a priority changes nothing, and there is a warning about each.
 	HasShedder bool
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) decide(ctx context.Context, c *Call, cost int64, wait time.Dura
 		return nil
 	}
 	if s.o.Shedder != nil {
-		priority := weir.PriorityNormal
+		priority := overload.PriorityNormal
 		if s.o.Priority != nil {
 			priority = s.o.Priority(ctx, c)
 		}

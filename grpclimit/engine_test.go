@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -184,8 +185,8 @@ func TestEngineWaits(t *testing.T) {
 }
 
 func TestShedderOfAnEngine(t *testing.T) {
-	shedder, err := weir.NewShedder(weir.ShedderOptions{
-		Sources: []weir.Pressure{weir.NewPressure("test", func(int64) (float64, error) { return 10, nil })}, Rise: -1,
+	shedder, err := overload.NewShedder(overload.ShedderOptions{
+		Sources: []overload.Pressure{overload.NewPressure("test", func(int64) (float64, error) { return 10, nil })}, Rise: -1,
 	})
 	if err != nil {
 		t.Fatal(err)

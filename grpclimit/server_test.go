@@ -20,6 +20,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/grpclimit"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 )
 
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
@@ -96,8 +97,8 @@ func TestServerWithoutCapacityIsUnavailable(t *testing.T) {
 	closed.Close()
 	full := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1), MaxKeys: 1})
 	full.Take("another", 1)
-	shedder, err := weir.NewShedder(weir.ShedderOptions{
-		Sources: []weir.Pressure{weir.NewPressure("test", func(int64) (float64, error) { return 10, nil })}, Rise: -1,
+	shedder, err := overload.NewShedder(overload.ShedderOptions{
+		Sources: []overload.Pressure{overload.NewPressure("test", func(int64) (float64, error) { return 10, nil })}, Rise: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -512,7 +513,7 @@ func TestServerOptionsThatCannotBeUsed(t *testing.T) {
 		{grpclimit.ServerOptions{Limiter: limiter, MessageMaxWait: 1}, "ServerOptions.MessageMaxWait is 1ns"},
 		{grpclimit.ServerOptions{Limiter: limiter, MessageCost: grpclimit.Each(1), MessageMaxWait: -1}, "ServerOptions.MessageMaxWait is -1ns"},
 		{
-			grpclimit.ServerOptions{Limiter: limiter, Priority: func(context.Context, *grpclimit.Call) weir.Priority { return 0 }},
+			grpclimit.ServerOptions{Limiter: limiter, Priority: func(context.Context, *grpclimit.Call) overload.Priority { return 0 }},
 			"ServerOptions.Priority is set",
 		},
 		{grpclimit.ServerOptions{Limiter: limiter, Clients: clientip.Options{TrustedHops: -1}}, "Options.TrustedHops is -1"},

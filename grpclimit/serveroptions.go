@@ -10,6 +10,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -34,9 +35,9 @@ type ServerOptions struct {
 	Key KeyFunc
 	// Shedder is asked before the limits, and refuses calls with codes.Unavailable while the server is under pressure. It
 	// excludes Engine, which has its own. Default: nil, none.
-	Shedder *weir.Shedder
-	// Priority is that of a call, for Shedder. Default: all calls are weir.PriorityNormal.
-	Priority func(ctx context.Context, c *Call) weir.Priority
+	Shedder *overload.Shedder
+	// Priority is that of a call, for Shedder. Default: all calls are overload.PriorityNormal.
+	Priority func(ctx context.Context, c *Call) overload.Priority
 	// Prepare is called once for each call before it is decided, and may complete what rules, keys and costs see of it: set
 	// Attributes such as the subject of a token that an earlier interceptor has checked, a Route, or a Cost. Default: nil.
 	Prepare func(ctx context.Context, c *Call)

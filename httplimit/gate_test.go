@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -463,7 +464,7 @@ func TestMiddlewareCost(t *testing.T) {
 
 // TestMiddlewareRefusalsThatNoLimitMade is about a server under load, and about a key that cannot be told.
 func TestMiddlewareRefusalsThatNoLimitMade(t *testing.T) {
-	shedder, err := weir.NewShedder(weir.ShedderOptions{Rise: -1, Sources: []weir.Pressure{weir.NewPressure("full", func(int64) (float64, error) { return 2, nil })}})
+	shedder, err := overload.NewShedder(overload.ShedderOptions{Rise: -1, Sources: []overload.Pressure{overload.NewPressure("full", func(int64) (float64, error) { return 2, nil })}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/nils"
 )
 
 // mostQueued is how many permits can be waited for at most.
@@ -23,7 +24,7 @@ func (o *MeteredOptions) check() error {
 	switch {
 	case o.Limits == nil:
 		return optionError(of+"Limits", "nil", "the limits of a cluster, such as a *durable.Node")
-	case isNil(o.Limits):
+	case nils.Is(o.Limits):
 		return optionError(of+"Limits", fmt.Sprintf("a nil %T", o.Limits), "the limits of a cluster, such as a *durable.Node")
 	case len(o.Policy) > longest:
 		return optionError(of+"Policy", fmt.Sprintf("%.40q of %d bytes", o.Policy, len(o.Policy)), "at most 256 bytes")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/nils"
 )
 
 // Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Quota and Held like
@@ -66,9 +67,9 @@ type Options struct {
 func (o *Options) check() error {
 	keyed, limiter := o.Keyed != nil, o.Limiter != nil
 	switch {
-	case keyed && isNil(o.Keyed):
+	case keyed && nils.Is(o.Keyed):
 		return optionError("Options.Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
-	case limiter && isNil(o.Limiter):
+	case limiter && nils.Is(o.Limiter):
 		return optionError("Options.Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
 	case keyed && limiter:
 		return optionError("Options.Keyed", "set beside Limiter", "the only one of the two")

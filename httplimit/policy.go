@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -220,10 +219,4 @@ func (p *Policies) withQuota(index int, quota int64, window time.Duration) *Poli
 	changed.items[index] = newPolicyItem(policy)
 	changed.field = string(changed.appendField(nil, nil))
 	return changed
-}
-
-// isNil tells whether v is a nil pointer in an interface, which is how a forgotten error check arrives here.
-func isNil(v any) bool {
-	r := reflect.ValueOf(v)
-	return r.Kind() == reflect.Pointer && r.IsNil()
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/nils"
 )
 
 // KeyedReserver is a limiter with one limit for each key, whose permits can be waited for and given back. A [weir.Keyed] of
@@ -106,9 +107,9 @@ func setDefault[T comparable](option *T, value T) {
 func (o *TransportOptions) check() error {
 	const of = "TransportOptions."
 	switch {
-	case o.Limiter != nil && isNil(o.Limiter):
+	case o.Limiter != nil && nils.Is(o.Limiter):
 		return optionError(of+"Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
-	case o.Keyed != nil && isNil(o.Keyed):
+	case o.Keyed != nil && nils.Is(o.Keyed):
 		return optionError(of+"Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case o.Limiter != nil && o.Keyed != nil:
 		return optionError(of+"Keyed", "set beside Limiter", "the only one of the two")

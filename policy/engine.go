@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/tally"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/store"
 )
 
@@ -17,7 +18,7 @@ type EngineOptions struct {
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
 	// Shedder is asked first, with the highest priority of the policies that hold for a request. Default: nil, none.
-	Shedder *weir.Shedder
+	Shedder *overload.Shedder
 	// ExplainEvery explains one in so many requests that are taken: from 1 to 10^9. Default: 0, none.
 	ExplainEvery int
 	// OnExplain gets these explanations. It is called by the goroutine of the request. Required with ExplainEvery.

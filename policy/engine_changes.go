@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -179,7 +180,7 @@ func describePolicy(all []field, p *Policy) []field {
 		all = append(all, field{path: at + ".durability", value: p.Durability.String(), policy: p.Name, where: true})
 	}
 	add("hold", p.Hold.String(), p.Hold == 0)
-	add("priority", p.Priority.String(), p.Priority == weir.PriorityNormal)
+	add("priority", p.Priority.String(), p.Priority == overload.PriorityNormal)
 	return all
 }
 

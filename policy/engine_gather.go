@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // work is the memory of a Verdict.
@@ -155,7 +156,7 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 // begin forgets the request before.
 func (v *Verdict) begin(s *snapshot) {
 	w := &v.work
-	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, weir.PriorityBackground
+	v.Parts, v.Binding, v.Exempt, v.Allowed, v.Priority = v.Parts[:0], -1, false, true, overload.PriorityBackground
 	v.own, v.RefusalID = weir.Decision{}, 0
 	w.canceled, w.observer = false, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false

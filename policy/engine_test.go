@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -653,9 +654,9 @@ func TestEngineWaitsNoLongerThanMaxWait(t *testing.T) {
 
 func TestEngineShedsByPriority(t *testing.T) {
 	load := 0.965
-	shedder, err := weir.NewShedder(weir.ShedderOptions{
-		Name: "shedder", Sources: []weir.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 },
-		Bands: map[weir.Priority]weir.ShedBand{weir.PriorityNormal: {From: 0.9, To: 0.96}},
+	shedder, err := overload.NewShedder(overload.ShedderOptions{
+		Name: "shedder", Sources: []overload.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 },
+		Bands: map[overload.Priority]overload.ShedBand{overload.PriorityNormal: {From: 0.9, To: 0.96}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -663,7 +664,7 @@ func TestEngineShedsByPriority(t *testing.T) {
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
 			{Name: "normal", Limits: one(perHour(9))},
-			{Name: "critical", Limits: one(perHour(9)), Priority: weir.PriorityCritical},
+			{Name: "critical", Limits: one(perHour(9)), Priority: overload.PriorityCritical},
 		},
 		Rules: []policy.Rule{
 			{Name: "all", Limits: uses("normal")},
@@ -673,7 +674,7 @@ func TestEngineShedsByPriority(t *testing.T) {
 	if v := take(e, policy.Request{Path: "/"}); v.Allowed || v.Decision().Reason != weir.ReasonOverloaded || v.Decision().Policy != "shedder" {
 		t.Errorf("%+v", v.Decision())
 	}
-	if v := take(e, policy.Request{Path: "/pay"}); !v.Allowed || v.Priority != weir.PriorityCritical {
+	if v := take(e, policy.Request{Path: "/pay"}); !v.Allowed || v.Priority != overload.PriorityCritical {
 		t.Errorf("%+v", v.Decision())
 	}
 	wantLeft(t, e, "normal", "", 8)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // Policy is one or several limits with a name, each of which has a state for every key.
@@ -69,9 +70,9 @@ type Policy struct {
 	// QueueLimit says so, and in the order of arrival; Consistency must be ConsistencyLocal then, Fail is FailClosed or FailOpen,
 	// and the owner bounds the keys. Where Durability changes, the state begins anew. Default: DurabilityMemory.
 	Durability Durability
-	// Priority is that of requests that the policy holds for, where the engine has a [weir.Shedder]. Of several policies the
+	// Priority is that of requests that the policy holds for, where the engine has a [overload.Shedder]. Of several policies the
 	// highest counts.
-	Priority weir.Priority
+	Priority overload.Priority
 	// Source tells where the policy stands, such as "weir.yaml:12:5". Default: "".
 	Source string
 }

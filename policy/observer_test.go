@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -79,11 +80,11 @@ type untold struct{}
 func (untold) AppendTo(b []byte, _ *policy.Request) ([]byte, error) { return b, errors.New("no idea") }
 func (untold) String() string                                       { return "untold" }
 
-func fullShedder(t *testing.T) *weir.Shedder {
+func fullShedder(t *testing.T) *overload.Shedder {
 	t.Helper()
 	load := 2.0
-	s, err := weir.NewShedder(weir.ShedderOptions{
-		Sources: []weir.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 },
+	s, err := overload.NewShedder(overload.ShedderOptions{
+		Sources: []overload.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 },
 	})
 	if err != nil {
 		t.Fatal(err)

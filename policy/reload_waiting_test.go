@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -275,7 +276,7 @@ func TestReloadBesideAnOverride(t *testing.T) {
 // them where they are.
 func TestReloadReachesThoseWhoWaitForTheOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set := func(l weir.Limit, priority weir.Priority) *policy.Set {
+		set := func(l weir.Limit, priority overload.Priority) *policy.Set {
 			return login(func(p *policy.Policy) {
 				p.Durability, p.QueueLimit, p.MaxWait, p.Limits, p.Priority = policy.DurabilityCluster, 100, time.Hour, one(l), priority
 			})
@@ -283,7 +284,7 @@ func TestReloadReachesThoseWhoWaitForTheOwner(t *testing.T) {
 		slow := weir.Limit{Rate: weir.Rate{Permits: 1, Period: 10 * time.Minute}, Burst: 1}
 		fast := weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Minute}, Burst: 1}
 		o := newOwner(t, nil)
-		e := ownedBy(t, o, nil, nil, set(slow, weir.PriorityNormal))
+		e := ownedBy(t, o, nil, nil, set(slow, overload.PriorityNormal))
 		wantTakes(t, e, ann, 1, 1)
 		began := time.Now()
 		at := make(chan time.Duration, 10)
@@ -298,9 +299,9 @@ func TestReloadReachesThoseWhoWaitForTheOwner(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
-		load(t, e, set(slow, weir.PriorityCritical))
+		load(t, e, set(slow, overload.PriorityCritical))
 		time.Sleep(29 * time.Second)
-		load(t, e, set(fast, weir.PriorityNormal))
+		load(t, e, set(fast, overload.PriorityNormal))
 		for i := range 3 {
 			// A twentieth of a permit had come.
 			if got, want := <-at, 30*time.Second+time.Duration(i)*time.Minute+57*time.Second; (got - want).Abs() > time.Second {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/overload"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c *checker) policy(at string, p *Policy) {
 	if p.MaxWait != 0 && p.QueueLimit == 0 {
 		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and nobody waits")
 	}
-	if p.Priority < weir.PriorityBackground || p.Priority > weir.PriorityCritical {
+	if p.Priority < overload.PriorityBackground || p.Priority > overload.PriorityCritical {
 		c.refuse(at+": Priority", p.Priority.String(), "background, sheddable, normal or critical")
 	}
 	c.lockout(at, p.Lockout)

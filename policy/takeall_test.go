@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -238,11 +239,11 @@ func TestTakeAllFailures(t *testing.T) {
 // TestTakeAllShedsOnce: requests that are decided on as one have the highest priority among them, and those without a limit pass.
 func TestTakeAllShedsOnce(t *testing.T) {
 	load := 0.99
-	shedder, err := weir.NewShedder(weir.ShedderOptions{Sources: []weir.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 }})
+	shedder, err := overload.NewShedder(overload.ShedderOptions{Sources: []overload.Pressure{fixedPressure{&load}}, Rise: -1, Fall: -1, Random: func() float64 { return 0.1 }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine(t, byPath(policy.Policy{Name: "p", Limits: one(perHour(9)), Priority: weir.PriorityBackground}),
+	e := engine(t, byPath(policy.Policy{Name: "p", Limits: one(perHour(9)), Priority: overload.PriorityBackground}),
 		func(o *policy.EngineOptions) { o.Shedder = shedder })
 	v := takeAll(t, e, append(asks("/a", "/free", "/b"), &policy.Request{Method: "PUT"})...)
 	for i, want := range []bool{true, false, true, false} {

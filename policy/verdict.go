@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // Verdict is the answer to a request: the decisions of its limits, and the one that binds. A Verdict is filled by a call of
@@ -21,7 +22,7 @@ type Verdict struct {
 	// Parts are the limits that hold for the request and are enforced.
 	Parts []Part
 	// Priority is the highest priority among the policies that hold for the request.
-	Priority weir.Priority
+	Priority overload.Priority
 	// RefusalID is what [EngineOptions.OnRefused] has answered, 0 if the request was not refused or nobody has noted it.
 	RefusalID uint64
 
@@ -71,7 +72,7 @@ func (p *Part) Applied() weir.Limit {
 }
 
 // Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
-// [weir.Shedder] that has refused the request.
+// [overload.Shedder] that has refused the request.
 func (v *Verdict) Decision() weir.Decision {
 	if p, ok := v.BindingPart(); ok {
 		return p.Decision

@@ -20,6 +20,7 @@ import (
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/tiers"
@@ -173,9 +174,9 @@ func all() []prometheus.Collector {
 		Keys: 5, WaitingPermits: 6, WaitingRequests: 7, PermitsAhead: 8, Granted: 9, GrantedPermits: 10, Writes: 11, Records: 12, Rewound: 13, FailedWrites: 13,
 		Refused: durable.RefusedStats{Refused: 14, Never: 15, QueueFull: 16, Expired: 17, Canceled: 18, Stopping: 19, Unavailable: 20},
 	}}
-	shedder := weir.ShedderStats{
-		Pressure: 0.5, Blind: true, Priorities: []weir.PriorityStats{{Priority: weir.PriorityCritical, Admitted: 1, Shed: 2, Share: 0.25}},
-		Readings: []weir.PressureReading{{Source: "cpu", Pressure: 0.75, Failures: 3}, {Source: "cpu", Pressure: 1}, {Source: "\xff", Err: errors.New("no")}},
+	shedder := overload.ShedderStats{
+		Pressure: 0.5, Blind: true, Priorities: []overload.PriorityStats{{Priority: overload.PriorityCritical, Admitted: 1, Shed: 2, Share: 0.25}},
+		Readings: []overload.PressureReading{{Source: "cpu", Pressure: 0.75, Failures: 3}, {Source: "cpu", Pressure: 1}, {Source: "\xff", Err: errors.New("no")}},
 	}
 	return []prometheus.Collector{
 		weirprom.NewLimiter("one", func() weir.Stats {
@@ -193,7 +194,7 @@ func all() []prometheus.Collector {
 				Cleanups: 8, Stale: 9, Evicted: 10,
 			}
 		}),
-		weirprom.NewShedder("shedder", func() weir.ShedderStats { return shedder }),
+		weirprom.NewShedder("shedder", func() overload.ShedderStats { return shedder }),
 		weirprom.NewFleet("redis", func() store.FleetStats { return fleet }),
 		weirprom.NewNode("etcd", func() durable.NodeStats { return node }),
 		weirprom.NewGate("gate", func() httplimit.GateStats {

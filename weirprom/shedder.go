@@ -3,28 +3,28 @@ package weirprom
 import (
 	"fmt"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
-// NewShedder answers a collector of the counts of a [weir.Shedder], which its Stats answers; name is the value of the label
+// NewShedder answers a collector of the counts of a [overload.Shedder], which its Stats answers; name is the value of the label
 // shedder.
-func NewShedder(name string, stats func() weir.ShedderStats) *Collector {
+func NewShedder(name string, stats func() overload.ShedderStats) *Collector {
 	return newCollector(stats, shedderFamilies, "shedder", name)
 }
 
-var shedderFamilies = []family[weir.ShedderStats]{
+var shedderFamilies = []family[overload.ShedderStats]{
 	{
 		name: "weir_shedder_pressure_ratio", help: "The pressure that decisions rest on: from 0, none, to 1.", kind: gauge,
-		each: one(func(s *weir.ShedderStats) float64 { return s.Pressure }),
+		each: one(func(s *overload.ShedderStats) float64 { return s.Pressure }),
 	},
 	{
 		name: "weir_shedder_blind", help: "1 if no source of pressure could be read last time.", kind: gauge,
-		each: one(func(s *weir.ShedderStats) int { return truth(s.Blind) }),
+		each: one(func(s *overload.ShedderStats) int { return truth(s.Blind) }),
 	},
 	{
 		name: "weir_shedder_requests_total", kind: counter, labels: []string{"priority", result},
 		help: "Requests that a shedder has answered: admitted or shed.",
-		each: func(s *weir.ShedderStats, emit emitter) {
+		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
 				emit(float64(p.Admitted), p.Priority.String(), "admitted")
 				emit(float64(p.Shed), p.Priority.String(), "shed")
@@ -34,7 +34,7 @@ var shedderFamilies = []family[weir.ShedderStats]{
 	{
 		name: "weir_shedder_shed_ratio", kind: gauge, labels: []string{"priority"},
 		help: "The part of the requests that is shed now: from 0 to 1.",
-		each: func(s *weir.ShedderStats, emit emitter) {
+		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
 				emit(p.Share, p.Priority.String())
 			}
@@ -43,18 +43,18 @@ var shedderFamilies = []family[weir.ShedderStats]{
 	{
 		name: "weir_shedder_source_pressure_ratio", kind: gauge, labels: []string{"source"},
 		help: "What a source of pressure read last, 0 if it could not.",
-		each: ofSources(func(r *weir.PressureReading) float64 { return r.Pressure }),
+		each: ofSources(func(r *overload.PressureReading) float64 { return r.Pressure }),
 	},
 	{
 		name: "weir_shedder_source_failures_total", kind: counter, labels: []string{"source"},
 		help: "How often a source of pressure could not be read.",
-		each: ofSources(func(r *weir.PressureReading) float64 { return float64(r.Failures) }),
+		each: ofSources(func(r *overload.PressureReading) float64 { return float64(r.Failures) }),
 	},
 }
 
 // ofSources is for a metric with a value for each source. Sources with one name are told apart by their places.
-func ofSources(of func(*weir.PressureReading) float64) func(*weir.ShedderStats, emitter) {
-	return func(s *weir.ShedderStats, emit emitter) {
+func ofSources(of func(*overload.PressureReading) float64) func(*overload.ShedderStats, emitter) {
+	return func(s *overload.ShedderStats, emit emitter) {
 		seen := make(map[string]bool, len(s.Readings))
 		for i := range s.Readings {
 			name := valid(s.Readings[i].Source)

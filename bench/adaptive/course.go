@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // step is the time between two points of a Course.
@@ -19,7 +19,7 @@ type Course struct {
 	// Answers are the requests that were answered, in order of time.
 	Answers []Answer
 	// arrivals counts the requests of each priority that arrived in each step.
-	arrivals []map[weir.Priority]int
+	arrivals []map[overload.Priority]int
 
 	answered int // how many Answers are in Points
 }
@@ -38,18 +38,18 @@ type Point struct {
 // Answer is an answer of the service.
 type Answer struct {
 	Arrived, At, Latency time.Duration
-	Priority             weir.Priority
+	Priority             overload.Priority
 	InTime               bool
 }
 
 func newCourse(s Scenario, name string) *Course {
-	return &Course{Name: name, Scenario: s, arrivals: make([]map[weir.Priority]int, s.End/step+1)}
+	return &Course{Name: name, Scenario: s, arrivals: make([]map[overload.Priority]int, s.End/step+1)}
 }
 
 func (c *Course) arrived(r *request) {
 	i := r.arrived / step
 	if c.arrivals[i] == nil {
-		c.arrivals[i] = map[weir.Priority]int{}
+		c.arrivals[i] = map[overload.Priority]int{}
 	}
 	c.arrivals[i][r.priority]++
 }
@@ -93,14 +93,14 @@ type Summary struct {
 	// P50 and P99 are of the latencies of all that were answered, those answered too late included.
 	P50, P99 time.Duration
 	// InTime is which share of the requests of each priority that arrived was answered in time.
-	InTime map[weir.Priority]float64
+	InTime map[overload.Priority]float64
 }
 
 // Summary sums up the time between from and to, which are multiples of half a second. Latency and goodput are those
 // of the answers in this time, whenever their requests had arrived; InTime is of the requests that arrived in it.
 func (c *Course) Summary(from, to time.Duration) Summary {
-	s := Summary{From: from, To: to, InTime: map[weir.Priority]float64{}}
-	offered := map[weir.Priority]int{}
+	s := Summary{From: from, To: to, InTime: map[overload.Priority]float64{}}
+	offered := map[overload.Priority]int{}
 	for _, step := range c.arrivals[from/step : to/step] {
 		for p, n := range step {
 			offered[p] += n
@@ -146,7 +146,7 @@ func (s Scenario) Phases() []Phase {
 
 // InTime is, for each step, which share of the requests of a priority that arrived in it was answered in time. It is NaN
 // where the end of the simulation came before the deadline of some.
-func (c *Course) InTime(p weir.Priority) []float64 {
+func (c *Course) InTime(p overload.Priority) []float64 {
 	shares := make([]float64, len(c.Points))
 	for _, a := range c.Answers {
 		if i := int(a.Arrived / step); a.InTime && a.Priority == p && i < len(shares) {

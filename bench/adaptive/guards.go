@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // FixedLimit is the fixed limit of the simulation: as many requests as the whole service answers in four fifths of
@@ -38,13 +39,13 @@ func (s Scenario) adaptiveAndShedder(clock weir.Clock) (Guard, error) {
 	if err != nil {
 		return Guard{}, err
 	}
-	shedder, err := weir.NewShedder(weir.ShedderOptions{
-		Sources:  []weir.Pressure{weir.LimiterPressure("adaptive", l)},
+	shedder, err := overload.NewShedder(overload.ShedderOptions{
+		Sources:  []overload.Pressure{overload.LimiterPressure("adaptive", l)},
 		Interval: 10 * time.Millisecond,
 		// Lower than the defaults, which are made for processors: what is out trembles, and critical requests need room.
-		Bands: map[weir.Priority]weir.ShedBand{
-			weir.PriorityBackground: {From: 0.60, To: 0.80}, weir.PrioritySheddable: {From: 0.65, To: 0.85},
-			weir.PriorityNormal: {From: 0.70, To: 0.90}, weir.PriorityCritical: {From: 0.95, To: 1.10},
+		Bands: map[overload.Priority]overload.ShedBand{
+			overload.PriorityBackground: {From: 0.60, To: 0.80}, overload.PrioritySheddable: {From: 0.65, To: 0.85},
+			overload.PriorityNormal: {From: 0.70, To: 0.90}, overload.PriorityCritical: {From: 0.95, To: 1.10},
 		},
 		Random: rand.New(rand.NewPCG(s.Seed, 2)).Float64, //nolint:gosec // to be repeated
 		Clock:  clock,

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 const (
@@ -97,7 +97,7 @@ func panels(s Scenario) []panel {
 			title: "critical requests (a fifth of all) answered in time", low: 0, high: 110,
 			ticks: labelled("%g %%", 0, 25, 50, 75, 100),
 			values: func(c *Course) []float64 {
-				shares := c.InTime(weir.PriorityCritical)
+				shares := c.InTime(overload.PriorityCritical)
 				for i := range shares {
 					shares[i] *= 100
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // Scenario is what happens to the service.
@@ -43,15 +44,15 @@ func Standard() Scenario {
 // Guard is what stands before the service.
 type Guard struct {
 	Name    string
-	Limiter weir.Limiter  // nil: no limit
-	Shedder *weir.Shedder // nil: all priorities are the same
+	Limiter weir.Limiter      // nil: no limit
+	Shedder *overload.Shedder // nil: all priorities are the same
 }
 
 // request is one of a client.
 type request struct {
 	arrived  time.Duration
 	work     float64 // relative to the mean
-	priority weir.Priority
+	priority overload.Priority
 	lease    weir.Lease
 	finished time.Duration // if a worker has it
 }
@@ -145,9 +146,9 @@ func (s *simulation) arrive() {
 	r := &request{arrived: s.now, work: math.Exp(spread*s.random.NormFloat64() - spread*spread/2)}
 	switch x := s.random.Float64(); {
 	case x < s.scenario.Critical:
-		r.priority = weir.PriorityCritical
+		r.priority = overload.PriorityCritical
 	case x < s.scenario.Critical+s.scenario.Background:
-		r.priority = weir.PriorityBackground
+		r.priority = overload.PriorityBackground
 	}
 	s.course.arrived(r)
 	if s.guard.Shedder != nil && !s.guard.Shedder.Allow(r.priority) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/bench/adaptive"
+	"github.com/weirhq/weir/overload"
 )
 
 // The places of the guards in what play answers.
@@ -67,7 +67,7 @@ func TestAdaptiveHalvedCapacity(t *testing.T) {
 			for i, c := range courses {
 				half[i] = c.Summary(s.Halved, s.Recovered)
 				after[i] = c.Summary(s.Recovered+5*time.Second, s.End)
-				t.Logf("%s: half %.0f/s p99 %v, after %.0f/s p99 %v, critical %.2f", c.Name, half[i].Goodput, half[i].P99, after[i].Goodput, after[i].P99, half[i].InTime[weir.PriorityCritical])
+				t.Logf("%s: half %.0f/s p99 %v, after %.0f/s p99 %v, critical %.2f", c.Name, half[i].Goodput, half[i].P99, after[i].Goodput, after[i].P99, half[i].InTime[overload.PriorityCritical])
 			}
 			best := max(half[noLimit].Goodput, half[fixed].Goodput)
 			if got := half[adapts].Goodput; got < 3*best || got < 350 {
@@ -82,8 +82,8 @@ func TestAdaptiveHalvedCapacity(t *testing.T) {
 				t.Errorf("after it has recovered 99 %% took %v, before %v, and %.0f/s of %.0f/s were answered in time",
 					after[adapts].P99, before.P99, after[adapts].Goodput, after[adapts].Offered)
 			}
-			critical := half[adaptsAndSheds].InTime[weir.PriorityCritical]
-			if without := half[adapts].InTime[weir.PriorityCritical]; critical < 0.85 || critical < without+0.2 {
+			critical := half[adaptsAndSheds].InTime[overload.PriorityCritical]
+			if without := half[adapts].InTime[overload.PriorityCritical]; critical < 0.85 || critical < without+0.2 {
 				t.Errorf("%.2f of the critical requests were answered in time, without a shedder %.2f", critical, without)
 			}
 		})

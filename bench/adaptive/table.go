@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // WriteTable writes the summaries of courses of one scenario as a table in Markdown.
@@ -17,8 +17,8 @@ func WriteTable(w io.Writer, courses []*Course) {
 		for _, c := range courses {
 			s := c.Summary(phase.From, phase.To)
 			fmt.Fprintf(w, "| %s | %.0f/s | %s | %s | %s | %s | %s |\n", c.Name, s.Goodput, readable(s.P50), readable(s.P99),
-				percent(s.InTime[weir.PriorityCritical]), percent(s.InTime[weir.PriorityNormal]),
-				percent(s.InTime[weir.PriorityBackground]))
+				percent(s.InTime[overload.PriorityCritical]), percent(s.InTime[overload.PriorityNormal]),
+				percent(s.InTime[overload.PriorityBackground]))
 		}
 	}
 }

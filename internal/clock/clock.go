@@ -2,6 +2,7 @@
 package clock
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -20,6 +21,14 @@ func Now() int64 { return int64(time.Since(start)) }
 
 // Of returns what the process clock shows at t, which has a monotonic reading.
 func Of(t time.Time) int64 { return int64(t.Sub(start)) }
+
+// After returns t + d, held at the end of the range.
+func After(t int64, d time.Duration) int64 {
+	if sum := t + int64(d); sum >= t {
+		return sum
+	}
+	return math.MaxInt64
+}
 
 // Steady is a clock that never goes backward: when the clock behind it does, it stands for a moment and then goes on from
 // there. So no state ever sees a time before one that it has seen, and loses nothing that it had regained by then.

@@ -20,6 +20,7 @@ import (
 	"github.com/weirhq/weir/dispatch"
 	"github.com/weirhq/weir/guard"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 	"github.com/weirhq/weir/tiers"
@@ -39,8 +40,8 @@ func ofLibrary(t *testing.T) map[string]*dto.MetricFamily {
 		weirprom.NewLimiter("l", func() weir.Stats { return weir.Stats{Limit: 1} }),
 		weirprom.NewKeyed("k", func() weir.KeyedStats { return weir.KeyedStats{} }),
 		weirprom.NewGuard("g", func() guard.Stats { return guard.Stats{} }),
-		weirprom.NewShedder("s", func() weir.ShedderStats {
-			return weir.ShedderStats{Priorities: make([]weir.PriorityStats, 1), Readings: make([]weir.PressureReading, 1)}
+		weirprom.NewShedder("s", func() overload.ShedderStats {
+			return overload.ShedderStats{Priorities: make([]overload.PriorityStats, 1), Readings: make([]overload.PressureReading, 1)}
 		}),
 		weirprom.NewGate("h", func() httplimit.GateStats { return httplimit.GateStats{} }),
 		weirprom.NewTiers("t", func() tiers.Report { return tiers.Report{} }),

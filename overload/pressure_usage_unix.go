@@ -1,6 +1,6 @@
 //go:build unix
 
-package weir
+package overload
 
 import "syscall"
 

@@ -1,9 +1,12 @@
-package weir
+package overload
 
 import (
 	"errors"
 	"os"
 	"runtime"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/nils"
 )
 
 // Pressure is a source of pressure for a [Shedder].
@@ -39,11 +42,11 @@ func (p pressureFunc) Pressure(now int64) (float64, error) { return p.f(now) }
 
 func (p pressureFunc) String() string { return p.name }
 
-// LimiterPressure is the share of the permits of l that is not available: of an [Adaptive] or a [Concurrency] what is out.
-// In front of such a limiter a [Shedder] keeps permits free for critical requests, by shedding others before all
-// are out. It must not be used with a limiter that takes time to answer Peek. A nil l panics.
-func LimiterPressure(name string, l Limiter) Pressure { //nolint:ireturn // a source is what the interface says
-	if isNil(l) {
+// LimiterPressure is the share of the permits of l that is not available: of a [weir.Adaptive] or a [weir.Concurrency] what
+// is out. In front of such a limiter a [Shedder] keeps permits free for critical requests: it sheds others before all are out.
+// It must not be used with a limiter that takes time to return from Peek. A nil l panics.
+func LimiterPressure(name string, l weir.Limiter) Pressure { //nolint:ireturn // a source is what the interface says
+	if nils.Is(l) {
 		panic("weir: LimiterPressure: nil limiter")
 	}
 	return NewPressure(name, func(int64) (float64, error) {

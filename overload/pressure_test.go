@@ -1,4 +1,4 @@
-package weir_test
+package overload_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // files is a file system of regular files.
@@ -52,7 +53,7 @@ func versionOne() fstest.MapFS {
 }
 
 // read reads a source.
-func read(t *testing.T, p weir.Pressure, at time.Duration, want float64) {
+func read(t *testing.T, p overload.Pressure, at time.Duration, want float64) {
 	t.Helper()
 	got, err := p.Pressure(int64(at))
 	if err != nil || math.Abs(got-want) > 1e-9 {
@@ -60,16 +61,16 @@ func read(t *testing.T, p weir.Pressure, at time.Duration, want float64) {
 	}
 }
 
-func absent(t *testing.T, p weir.Pressure, at time.Duration) {
+func absent(t *testing.T, p overload.Pressure, at time.Duration) {
 	t.Helper()
-	if got, err := p.Pressure(int64(at)); !errors.Is(err, weir.ErrNoPressure) || got != 0 {
+	if got, err := p.Pressure(int64(at)); !errors.Is(err, overload.ErrNoPressure) || got != 0 {
 		t.Errorf("%v at %v: %v, %v, want nothing", p, at, got, err)
 	}
 }
 
 func TestCgroupVersionTwo(t *testing.T) {
 	root := versionTwo()
-	sources := weir.NewCgroupPressure(root)
+	sources := overload.NewCgroupPressure(root)
 	for i, want := range []string{"cgroup cpu", "cgroup throttling", "cgroup stall"} {
 		if sources[i].String() != want {
 			t.Errorf("%v, want %s", sources[i], want)
@@ -96,7 +97,7 @@ func TestCgroupVersionTwo(t *testing.T) {
 func TestCgroupTightestQuota(t *testing.T) {
 	root := versionTwo()
 	root["sys/fs/cgroup/shop/cpu.max"].Data = []byte("100000 100000")
-	s := weir.NewCgroupPressure(root)[0]
+	s := overload.NewCgroupPressure(root)[0]
 	absent(t, s, time.Second)
 	root["sys/fs/cgroup/shop/cpu.stat"].Data = []byte("usage_usec 77900000\n")
 	read(t, s, 2*time.Second, 0.9)
@@ -108,7 +109,7 @@ func TestCgroupTightestQuota(t *testing.T) {
 
 func TestCgroupVersionOne(t *testing.T) {
 	root := versionOne()
-	sources := weir.NewCgroupPressure(root)
+	sources := overload.NewCgroupPressure(root)
 	for _, s := range sources {
 		absent(t, s, time.Second)
 	}
@@ -125,7 +126,7 @@ func TestCgroupInAContainer(t *testing.T) {
 		root := files(map[string]string{
 			"proc/self/cgroup": self, "sys/fs/cgroup/cpu.max": "50000 100000", "sys/fs/cgroup/cpu.stat": "usage_usec 0\n",
 		})
-		s := weir.NewCgroupPressure(root)[0]
+		s := overload.NewCgroupPressure(root)[0]
 		absent(t, s, time.Second)
 		root["sys/fs/cgroup/cpu.stat"].Data = []byte("usage_usec 500000\n")
 		read(t, s, 2*time.Second, 1)
@@ -141,7 +142,7 @@ func TestCgroupAbsent(t *testing.T) {
 		"no files": files(map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, s := range weir.NewCgroupPressure(root) {
+			for _, s := range overload.NewCgroupPressure(root) {
 				absent(t, s, time.Second)
 				absent(t, s, 2*time.Second)
 			}
@@ -170,13 +171,13 @@ func TestCgroupGarbage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := versionTwo()
-			sources := weir.NewCgroupPressure(root)
+			sources := overload.NewCgroupPressure(root)
 			for _, s := range sources {
 				absent(t, s, time.Second)
 			}
 			s := sources[spoil(root)]
 			p, err := s.Pressure(int64(2 * time.Second))
-			if err == nil || errors.Is(err, weir.ErrNoPressure) || p != 0 || !strings.HasPrefix(err.Error(), "weir: ") {
+			if err == nil || errors.Is(err, overload.ErrNoPressure) || p != 0 || !strings.HasPrefix(err.Error(), "weir: ") {
 				t.Errorf("%v, %v", p, err)
 			}
 		})
@@ -198,7 +199,7 @@ func FuzzCgroup(f *testing.F) {
 				root[dir+name] = &fstest.MapFile{Data: []byte(text)}
 			}
 		}
-		for _, s := range weir.NewCgroupPressure(root) {
+		for _, s := range overload.NewCgroupPressure(root) {
 			for i := range 3 {
 				p, err := s.Pressure(at + int64(i))
 				if err == nil && !(p >= 0 && p <= 100) || err != nil && p != 0 && !math.IsNaN(p) {
@@ -226,7 +227,7 @@ func work(d time.Duration) {
 // TestProcessCPUPressureSeesWork lets a goroutine work for as long as it takes to be seen: at least half of what one processor
 // can do, or a part of it where other processes take it away for long.
 func TestProcessCPUPressureSeesWork(t *testing.T) {
-	p := weir.ProcessCPUPressure()
+	p := overload.ProcessCPUPressure()
 	began := time.Now()
 	absent(t, p, 0)
 	for deadline := began.Add(2 * time.Minute); ; {
@@ -258,7 +259,7 @@ func TestProcessCPUPressureSeesWork(t *testing.T) {
 
 // TestSchedulerPressureSeesWaiting starts more work than processors, until goroutines have to wait.
 func TestSchedulerPressureSeesWaiting(t *testing.T) {
-	p := weir.SchedulerPressure(50 * time.Microsecond)
+	p := overload.SchedulerPressure(50 * time.Microsecond)
 	absent(t, p, 0)
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -286,7 +287,7 @@ func TestSchedulerPressureSeesWaiting(t *testing.T) {
 }
 
 func TestSystemPressureCanBeRead(t *testing.T) {
-	s, err := weir.NewShedder(weir.ShedderOptions{Clock: weir.NewManualClock(0)})
+	s, err := overload.NewShedder(overload.ShedderOptions{Clock: weir.NewManualClock(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,12 +307,17 @@ func TestSystemPressureCanBeRead(t *testing.T) {
 }
 
 func TestLimiterPressure(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 8})
-	p := weir.LimiterPressure("shop", c)
+	c, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := overload.LimiterPressure("shop", c)
 	read(t, p, 0, 0)
 	l := c.TryAcquire(6)
 	read(t, p, 0, 0.75)
-	setLimit(t, c, 2)
+	if err := c.SetLimit(2); err != nil {
+		t.Fatal(err)
+	}
 	read(t, p, 0, 1)
 	l.Release()
 	read(t, p, 0, 0)

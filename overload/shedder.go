@@ -1,4 +1,4 @@
-package weir
+package overload
 
 import (
 	"errors"
@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/nils"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -93,7 +95,7 @@ type ShedderOptions struct {
 	// goroutines at once. Default: rand.Float64 of math/rand/v2.
 	Random func() float64
 	// Clock replaces the monotonic clock of the process. Default: nil.
-	Clock Clock
+	Clock weir.Clock
 }
 
 func (o *ShedderOptions) defaults() {
@@ -123,28 +125,27 @@ func (o *ShedderOptions) defaults() {
 }
 
 func (o *ShedderOptions) check() error {
-	const of = "ShedderOptions."
 	switch {
 	case len(o.Sources) == 0:
-		return &OptionError{of + "Sources", "empty", "one or more"}
+		return optionError("Sources", "empty", "one or more")
 	case o.Interval < time.Millisecond || o.Interval > time.Minute:
-		return &OptionError{of + "Interval", o.Interval.String(), "from 1ms to 1m"}
+		return optionError("Interval", o.Interval.String(), "from 1ms to 1m")
 	case o.Rise > 10*time.Minute:
-		return &OptionError{of + "Rise", o.Rise.String(), "from 0 to 10m"}
+		return optionError("Rise", o.Rise.String(), "from 0 to 10m")
 	case o.Fall > 10*time.Minute:
-		return &OptionError{of + "Fall", o.Fall.String(), "from 0 to 10m"}
+		return optionError("Fall", o.Fall.String(), "from 0 to 10m")
 	case !(o.Hysteresis <= 0.5): // nor NaN
-		return &OptionError{of + "Hysteresis", fmt.Sprint(o.Hysteresis), "from 0 to 0.5"}
+		return optionError("Hysteresis", fmt.Sprint(o.Hysteresis), "from 0 to 0.5")
 	case o.RetryAfter < time.Millisecond || o.RetryAfter > time.Hour:
-		return &OptionError{of + "RetryAfter", o.RetryAfter.String(), "from 1ms to 1h"}
+		return optionError("RetryAfter", o.RetryAfter.String(), "from 1ms to 1h")
 	case o.MaxRetryAfter < o.RetryAfter || o.MaxRetryAfter > time.Hour:
-		return &OptionError{
-			of + "MaxRetryAfter", o.MaxRetryAfter.String(), "from RetryAfter, " + o.RetryAfter.String() + ", to 1h",
-		}
+		return optionError(
+			"MaxRetryAfter", o.MaxRetryAfter.String(), "from RetryAfter, "+o.RetryAfter.String()+", to 1h",
+		)
 	}
 	for i, s := range o.Sources {
-		if isNil(s) {
-			return &OptionError{fmt.Sprintf("%sSources[%d]", of, i), "nil", "a source of pressure"}
+		if nils.Is(s) {
+			return optionError(fmt.Sprintf("Sources[%d]", i), "nil", "a source of pressure")
 		}
 	}
 	return nil
@@ -152,16 +153,15 @@ func (o *ShedderOptions) check() error {
 
 // bands answers the bands of all priorities, from background to critical.
 func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
-	const of = "ShedderOptions.Bands"
 	bands = [priorities]ShedBand{{0.70, 0.85}, {0.80, 0.95}, {0.90, 1.00}, {0.97, 1.10}}
 	for p, b := range o.Bands {
 		if p != PriorityBackground+Priority(p.index()) {
-			return bands, &OptionError{of, p.String(), "of a priority from background to critical"}
+			return bands, optionError("Bands", p.String(), "of a priority from background to critical")
 		}
 		if !(b.From >= 0 && b.From < b.To && b.To <= 10) {
-			return bands, &OptionError{
-				fmt.Sprintf("%s[%v]", of, p), fmt.Sprintf("%v to %v", b.From, b.To), "from 0 to 10, From below To",
-			}
+			return bands, optionError(
+				fmt.Sprintf("Bands[%v]", p), fmt.Sprintf("%v to %v", b.From, b.To), "from 0 to 10, From below To",
+			)
 		}
 		bands[p.index()] = b
 	}
@@ -169,10 +169,10 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 		low, high := bands[i-1], bands[i]
 		if high.From < low.From || high.To < low.To {
 			p := PriorityBackground + Priority(i)
-			return bands, &OptionError{
-				fmt.Sprintf("%s[%v]", of, p), fmt.Sprintf("%v to %v", high.From, high.To),
+			return bands, optionError(
+				fmt.Sprintf("Bands[%v]", p), fmt.Sprintf("%v to %v", high.From, high.To),
 				fmt.Sprintf("not below that of %v, %v to %v", p-1, low.From, low.To),
-			}
+			)
 		}
 	}
 	return bands, nil
@@ -233,7 +233,7 @@ func NewShedder(o ShedderOptions) (*Shedder, error) {
 		return nil, err
 	}
 	s := &Shedder{
-		policy: o.Name, clock: steady(o.Clock), random: o.Random, sources: append([]Pressure(nil), o.Sources...), bands: bands,
+		policy: o.Name, clock: clock.New(o.Clock), random: o.Random, sources: append([]Pressure(nil), o.Sources...), bands: bands,
 		interval: int64(o.Interval), rise: float64(o.Rise), fall: float64(o.Fall), hysteresis: o.Hysteresis,
 		retry: o.RetryAfter, spare: o.MaxRetryAfter - o.RetryAfter,
 		readings: make([]PressureReading, len(o.Sources)),
@@ -247,12 +247,7 @@ func NewShedder(o ShedderOptions) (*Shedder, error) {
 	return s, nil
 }
 
-func (s *Shedder) now() int64 {
-	if s.clock == nil {
-		return clock.Now()
-	}
-	return s.clock.Now()
-}
+func (s *Shedder) now() int64 { return s.clock.Now() }
 
 // Allow tells whether a request of priority p may go on. It is Decide where the decision does not matter.
 func (s *Shedder) Allow(p Priority) bool {
@@ -263,13 +258,13 @@ func (s *Shedder) Allow(p Priority) bool {
 // Decide answers whether a request of priority p may go on: if not, with ReasonOverloaded and a RetryAfter from
 // RetryAfter to MaxRetryAfter of the options, the longer the more is shed. Limit and Remaining are 0, as there is
 // nothing to count. Priorities beyond the known ones count as the nearest.
-func (s *Shedder) Decide(p Priority) Decision {
+func (s *Shedder) Decide(p Priority) weir.Decision {
 	share, shed := s.decide(p)
 	if !shed {
-		return Decision{Allowed: true, Policy: s.policy}
+		return weir.Decision{Allowed: true, Policy: s.policy}
 	}
-	return Decision{
-		Reason: ReasonOverloaded, Policy: s.policy,
+	return weir.Decision{
+		Reason: weir.ReasonOverloaded, Policy: s.policy,
 		RetryAfter: s.retry + time.Duration(math.Ceil(share*float64(s.spare))),
 	}
 }
@@ -303,7 +298,7 @@ func (s *Shedder) refresh(now int64) {
 	if now < s.next.Load() {
 		return
 	}
-	s.next.Store(after(now, time.Duration(s.interval)))
+	s.next.Store(clock.After(now, time.Duration(s.interval)))
 	read := 0.0
 	s.failed = true
 	for i, source := range s.sources {
@@ -394,4 +389,8 @@ func (s *Shedder) Stats() ShedderStats {
 		}
 	}
 	return st
+}
+
+func optionError(option, value, accepted string) error {
+	return &weir.OptionError{Option: "overload.ShedderOptions." + option, Value: value, Accepted: accepted}
 }

@@ -1,6 +1,6 @@
 //go:build !unix && !windows
 
-package weir
+package overload
 
 // processTime is not known here.
 func processTime() (int64, error) { return 0, ErrNoPressure }

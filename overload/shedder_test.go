@@ -1,4 +1,4 @@
-package weir_test
+package overload_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // gauge is a source of pressure that is set.
@@ -38,9 +39,9 @@ func (g *gauge) set(value float64, err error) {
 }
 
 // directShedder follows its sources at once.
-func directShedder(t *testing.T, clock weir.Clock, sources ...weir.Pressure) *weir.Shedder {
+func directShedder(t *testing.T, clock weir.Clock, sources ...overload.Pressure) *overload.Shedder {
 	t.Helper()
-	s, err := weir.NewShedder(weir.ShedderOptions{
+	s, err := overload.NewShedder(overload.ShedderOptions{
 		Name: "shed", Sources: sources, Interval: time.Second, Rise: -1, Fall: -1, Hysteresis: -1,
 		Random: rand.New(rand.NewPCG(1, 2)).Float64, Clock: clock,
 	})
@@ -50,8 +51,8 @@ func directShedder(t *testing.T, clock weir.Clock, sources ...weir.Pressure) *we
 	return s
 }
 
-var allPriorities = []weir.Priority{
-	weir.PriorityBackground, weir.PrioritySheddable, weir.PriorityNormal, weir.PriorityCritical,
+var allPriorities = []overload.Priority{
+	overload.PriorityBackground, overload.PrioritySheddable, overload.PriorityNormal, overload.PriorityCritical,
 }
 
 // TestShedderShedsInProportion compares the share of the requests that are shed with the band of each priority.
@@ -110,12 +111,12 @@ func TestShedderSettles(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	admitted := 0
 	const perInterval, capacity = 3000, 1000 // in 250 ms
-	machine := weir.NewPressure("machine", func(int64) (float64, error) {
+	machine := overload.NewPressure("machine", func(int64) (float64, error) {
 		use := float64(admitted) / capacity
 		admitted = 0
 		return min(use, 1), nil // as a processor, it cannot tell by how much it is overloaded
 	})
-	s, err := weir.NewShedder(weir.ShedderOptions{Sources: []weir.Pressure{machine}, Random: random.Float64, Clock: clock})
+	s, err := overload.NewShedder(overload.ShedderOptions{Sources: []overload.Pressure{machine}, Random: random.Float64, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,13 +126,13 @@ func TestShedderSettles(t *testing.T) {
 		for range perInterval {
 			p := allPriorities[random.IntN(3)]
 			if random.IntN(10) == 0 {
-				p = weir.PriorityCritical
+				p = overload.PriorityCritical
 			}
 			ok := s.Allow(p)
 			if ok {
 				admitted++
 			}
-			if p == weir.PriorityCritical && step > 100 {
+			if p == overload.PriorityCritical && step > 100 {
 				critical++
 				if !ok {
 					criticalShed++
@@ -155,8 +156,8 @@ func TestShedderSettles(t *testing.T) {
 func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
 	clock := weir.NewManualClock(0)
 	g := &gauge{}
-	s, err := weir.NewShedder(weir.ShedderOptions{
-		Sources: []weir.Pressure{g}, Interval: time.Second, Rise: -1, Fall: -1, Hysteresis: 0.1, Clock: clock,
+	s, err := overload.NewShedder(overload.ShedderOptions{
+		Sources: []overload.Pressure{g}, Interval: time.Second, Rise: -1, Fall: -1, Hysteresis: 0.1, Clock: clock,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +179,7 @@ func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
 	} {
 		g.set(c.read, nil)
 		clock.Advance(time.Second)
-		s.Allow(weir.PriorityNormal)
+		s.Allow(overload.PriorityNormal)
 		if got := s.Stats().Pressure; math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("read %v: pressure %v, want %v", c.read, got, c.want)
 		}
@@ -189,8 +190,8 @@ func TestHysteresisIgnoresWhatTrembles(t *testing.T) {
 func TestShedderSmooths(t *testing.T) {
 	clock := weir.NewManualClock(0)
 	g := &gauge{}
-	s, err := weir.NewShedder(weir.ShedderOptions{
-		Sources: []weir.Pressure{g}, Interval: 100 * time.Millisecond, Rise: 2 * time.Second, Fall: 4 * time.Second,
+	s, err := overload.NewShedder(overload.ShedderOptions{
+		Sources: []overload.Pressure{g}, Interval: 100 * time.Millisecond, Rise: 2 * time.Second, Fall: 4 * time.Second,
 		Hysteresis: -1, Clock: clock,
 	})
 	if err != nil {
@@ -200,7 +201,7 @@ func TestShedderSmooths(t *testing.T) {
 		g.set(value, nil)
 		for range n {
 			clock.Advance(every)
-			s.Allow(weir.PriorityNormal)
+			s.Allow(overload.PriorityNormal)
 		}
 		return s.Stats().Pressure
 	}
@@ -222,7 +223,7 @@ func TestShedderReadsOncePerInterval(t *testing.T) {
 	s := directShedder(t, clock, g)
 	for range 10 {
 		for range 100 {
-			s.Allow(weir.PriorityNormal)
+			s.Allow(overload.PriorityNormal)
 		}
 		clock.Advance(100 * time.Millisecond)
 	}
@@ -230,8 +231,8 @@ func TestShedderReadsOncePerInterval(t *testing.T) {
 	if g.reads != 1 { // by the constructor
 		t.Errorf("%d reads within an interval", g.reads)
 	}
-	s.Allow(weir.PriorityNormal)
-	s.Allow(weir.PriorityNormal)
+	s.Allow(overload.PriorityNormal)
+	s.Allow(overload.PriorityNormal)
 	if g.reads != 2 {
 		t.Errorf("%d reads", g.reads)
 	}
@@ -243,7 +244,7 @@ func TestNobodyWaitsForAReading(t *testing.T) {
 	others := make(chan struct{})
 	reading := make(chan struct{})
 	var reads atomic.Int64
-	s := directShedder(t, clock, weir.NewPressure("slow", func(int64) (float64, error) {
+	s := directShedder(t, clock, overload.NewPressure("slow", func(int64) (float64, error) {
 		if reads.Add(1) == 2 {
 			close(reading)
 			<-others
@@ -252,11 +253,11 @@ func TestNobodyWaitsForAReading(t *testing.T) {
 	}))
 	clock.Advance(time.Second)
 	var first sync.WaitGroup
-	first.Go(func() { s.Allow(weir.PriorityNormal) })
+	first.Go(func() { s.Allow(overload.PriorityNormal) })
 	<-reading
 	var all sync.WaitGroup
 	for range 20 {
-		all.Go(func() { s.Allow(weir.PriorityNormal) })
+		all.Go(func() { s.Allow(overload.PriorityNormal) })
 	}
 	all.Wait()
 	close(others)
@@ -269,16 +270,16 @@ func TestNobodyWaitsForAReading(t *testing.T) {
 // TestShedderWithoutSources has sources that fail, lie and are absent, beside one that is right.
 func TestShedderWithoutSources(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	good, bad, absent := &gauge{value: 2}, &gauge{err: errors.New("broken")}, &gauge{err: fmt.Errorf("here: %w", weir.ErrNoPressure)}
+	good, bad, absent := &gauge{value: 2}, &gauge{err: errors.New("broken")}, &gauge{err: fmt.Errorf("here: %w", overload.ErrNoPressure)}
 	s := directShedder(t, clock, bad, absent, good)
-	if s.Allow(weir.PriorityCritical) {
+	if s.Allow(overload.PriorityCritical) {
 		t.Error("the source that is right does not count")
 	}
 	for _, lie := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -0.001, 101} {
 		bad.set(lie, nil)
 		good.set(0.775, nil)
 		clock.Advance(time.Second)
-		s.Allow(weir.PriorityNormal)
+		s.Allow(overload.PriorityNormal)
 		if st := s.Stats(); st.Pressure != 0.775 || st.Readings[0].Err == nil || st.Readings[0].Pressure != 0 {
 			t.Errorf("%v: %+v", lie, st)
 		}
@@ -292,35 +293,35 @@ func TestShedderWithoutSources(t *testing.T) {
 	}
 	good.set(0, errors.New("broken too"))
 	clock.Advance(time.Second)
-	if !s.Allow(weir.PriorityBackground) || !s.Stats().Blind {
+	if !s.Allow(overload.PriorityBackground) || !s.Stats().Blind {
 		t.Errorf("all sources fail: %+v", s.Stats())
 	}
 	bad.set(0.5, nil)
 	clock.Advance(time.Second)
-	s.Allow(weir.PriorityNormal)
+	s.Allow(overload.PriorityNormal)
 	if st := s.Stats(); st.Blind || st.Readings[0].Err != nil || st.Readings[0].Failures != 7 {
 		t.Errorf("%+v", st)
 	}
 }
 
 func TestShedderOptions(t *testing.T) {
-	some := []weir.Pressure{&gauge{}}
-	for option, o := range map[string]weir.ShedderOptions{
-		"Sources":           {Sources: []weir.Pressure{}},
-		"Sources[1]":        {Sources: []weir.Pressure{&gauge{}, nil}},
+	some := []overload.Pressure{&gauge{}}
+	for option, o := range map[string]overload.ShedderOptions{
+		"Sources":           {Sources: []overload.Pressure{}},
+		"Sources[1]":        {Sources: []overload.Pressure{&gauge{}, nil}},
 		"Interval":          {Sources: some, Interval: time.Microsecond},
 		"Rise":              {Sources: some, Rise: time.Hour},
 		"Fall":              {Sources: some, Fall: time.Hour},
 		"Hysteresis":        {Sources: some, Hysteresis: math.NaN()},
 		"RetryAfter":        {Sources: some, RetryAfter: time.Microsecond},
 		"MaxRetryAfter":     {Sources: some, RetryAfter: time.Minute, MaxRetryAfter: time.Second},
-		"Bands":             {Sources: some, Bands: map[weir.Priority]weir.ShedBand{9: {0, 1}}},
-		"Bands[normal]":     {Sources: some, Bands: map[weir.Priority]weir.ShedBand{0: {0.95, 0.95}}},
-		"Bands[critical]":   {Sources: some, Bands: map[weir.Priority]weir.ShedBand{1: {0.1, 0.2}}},
-		"Bands[background]": {Sources: some, Bands: map[weir.Priority]weir.ShedBand{-2: {math.NaN(), 1}}},
+		"Bands":             {Sources: some, Bands: map[overload.Priority]overload.ShedBand{9: {0, 1}}},
+		"Bands[normal]":     {Sources: some, Bands: map[overload.Priority]overload.ShedBand{0: {0.95, 0.95}}},
+		"Bands[critical]":   {Sources: some, Bands: map[overload.Priority]overload.ShedBand{1: {0.1, 0.2}}},
+		"Bands[background]": {Sources: some, Bands: map[overload.Priority]overload.ShedBand{-2: {math.NaN(), 1}}},
 	} {
 		var misuse *weir.OptionError
-		if _, err := weir.NewShedder(o); !errors.As(err, &misuse) || misuse.Option != "ShedderOptions."+option {
+		if _, err := overload.NewShedder(o); !errors.As(err, &misuse) || misuse.Option != "overload.ShedderOptions."+option {
 			t.Errorf("%s: %v", option, err)
 		}
 	}
@@ -329,19 +330,19 @@ func TestShedderOptions(t *testing.T) {
 func TestTextOfPriorities(t *testing.T) {
 	for _, p := range allPriorities {
 		text, err := p.MarshalText()
-		var back weir.Priority
+		var back overload.Priority
 		if err != nil || back.UnmarshalText(text) != nil || back != p || p.String() != string(text) {
 			t.Errorf("%v is %q and then %v, %v", p, text, back, err)
 		}
 	}
-	if got := weir.Priority(5).String(); got != "Priority(5)" {
+	if got := overload.Priority(5).String(); got != "Priority(5)" {
 		t.Error(got)
 	}
-	var p weir.Priority
+	var p overload.Priority
 	if err := p.UnmarshalText([]byte("urgent")); err == nil || !strings.Contains(err.Error(), "background, sheddable, normal or critical") {
 		t.Error(err)
 	}
-	if p != weir.PriorityNormal {
+	if p != overload.PriorityNormal {
 		t.Errorf("the zero value is %v", p)
 	}
 }
@@ -349,7 +350,7 @@ func TestTextOfPriorities(t *testing.T) {
 // TestContentionShedder counts what many goroutines were told, while others read the statistics.
 func TestContentionShedder(t *testing.T) {
 	g := &gauge{value: 0.95}
-	s, err := weir.NewShedder(weir.ShedderOptions{Sources: []weir.Pressure{g}, Interval: time.Millisecond, Rise: -1, Fall: -1})
+	s, err := overload.NewShedder(overload.ShedderOptions{Sources: []overload.Pressure{g}, Interval: time.Millisecond, Rise: -1, Fall: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +384,7 @@ func TestContentionShedder(t *testing.T) {
 
 func TestShedderDoesNotAllocate(t *testing.T) {
 	s := directShedder(t, nil, &gauge{value: 0.95})
-	if n := testing.AllocsPerRun(1000, func() { s.Decide(weir.PriorityNormal) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Decide(overload.PriorityNormal) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

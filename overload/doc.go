@@ -1,0 +1,13 @@
+// Package overload refuses requests when a machine is under pressure: first those that matter least.
+//
+// A [Shedder] stands in front of a server. It reads the pressure on the processors, or whatever a [Pressure] of yours measures,
+// and decides by the [Priority] of a request:
+//
+//	s, err := overload.NewShedder(overload.ShedderOptions{})
+//	...
+//	if !s.Allow(overload.PriorityNormal) {
+//		return errOverloaded // 503 of HTTP
+//	}
+//
+// It counts no permits. To find out how many requests a service can bear at a time, use a weir.Adaptive behind it.
+package overload
