@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
-	"github.com/weirhq/weir/cmd/weir/internal/resp"
 )
 
 // TestAttackOversized: what is too long, too deep or too large is refused with the right answer, charges nobody, costs no
@@ -46,11 +45,11 @@ func oversizedHTTP(t *testing.T, s *attacked) {
 		"header fields":   {head + strings.Repeat("X-Many: x\r\n", 100_000) + "\r\n", " 431 "},
 		"URL":             {"GET /" + long + " HTTP/1.1\r\nHost: localhost\r\n\r\n", " 431 "},
 		"method":          {long + " / HTTP/1.1\r\nHost: localhost\r\n\r\n", " 431 "},
-		"body":            {head + "Content-Length: 1048576\r\n\r\n" + long, " 413 "},
+		"body":            {head + "Content-Length: 1048577\r\n\r\n" + long + "x", " 413 "},
 		"length":          {head + "Content-Length: 9223372036854775807\r\n\r\n{", " 413 "},
 		"length, huge":    {head + "Content-Length: 99999999999999999999\r\n\r\n{", " 400 "},
 		"length, twice":   {head + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", " 400 "},
-		"chunks":          {head + "Transfer-Encoding: chunked\r\n\r\n100000\r\n" + long + "\r\n0\r\n\r\n", " 413 "},
+		"chunks":          {head + "Transfer-Encoding: chunked\r\n\r\n100001\r\n" + long + "x\r\n0\r\n\r\n", " 413 "},
 		"chunk extension": {head + "Transfer-Encoding: chunked\r\n\r\n1;" + long + "\r\n{\r\n0\r\n\r\n", " 400 "},
 		"trailer":         {head + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nX-Long: " + long + "\r\n\r\n", " 400 "},
 		"smuggled": {head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
@@ -64,7 +63,7 @@ func oversizedHTTP(t *testing.T, s *attacked) {
 	hiddenRequests(t, s)
 	depth := strings.Repeat("[", 30_000)
 	for body, want := range map[string]int{
-		`{"key":"` + strings.Repeat("k", 1025) + `"}`:      400,
+		`{"key":"` + strings.Repeat("k", 1025) + `"}`:      200,
 		`{"key":"` + strings.Repeat(`\u0000`, 1024) + `"}`: 200, // 1024 bytes are a key, whichever they are
 		`{"key":"victim","cost":` + depth:                  400,
 		depth:                                              400,
@@ -173,7 +172,7 @@ func oversizedRESP(t *testing.T, s *attacked) {
 		"*1025\r\n":                              "invalid multibulk length",
 		"*" + strings.Repeat("9", 30) + "\r\n":   "too big mbulk count string",
 		"*1\r\n$2147483647\r\n":                  "invalid bulk length",
-		"*1\r\n$65537\r\n":                       "invalid bulk length",
+		"*1\r\n$524289\r\n":                      "invalid bulk length",
 		"*1\r\n$-2\r\n":                          "invalid bulk length",
 		"*1\r\n$" + strings.Repeat("9", 30):      "too big bulk count string",
 		strings.Repeat("PING ", 20_000) + "\r\n": "too big inline request",
@@ -185,11 +184,43 @@ func oversizedRESP(t *testing.T, s *attacked) {
 			t.Errorf("%.40q: %.200q, want %s", stream, got, want)
 		}
 	}
-	long := resp.AppendCommand(nil, "WEIR.TAKE", "default", strings.Repeat("k", 1025))
-	if got := exchangeRaw(t, s.resp, string(long)+"QUIT\r\n"); !strings.HasPrefix(got, "-ERR ") ||
-		!strings.HasSuffix(got, "+OK\r\n") {
-		t.Errorf("a long key: %q", got)
+}
+
+// TestLongKeysAreCounted on every front at which a caller names a key: its client may have chosen it, and a caller may take an error
+// for leave. They are counted under a hash, the same on all fronts.
+func TestLongKeysAreCounted(t *testing.T) {
+	t.Parallel()
+	s := attack(t, "--limit", "5/day", "--burst", "5")
+	client := s.redis()
+	for _, key := range []string{"short", strings.Repeat("k", 129), strings.Repeat("k", 1025), strings.Repeat("k", 1026), strings.Repeat("k", 400_000)} {
+		for i, allowed := range []bool{true, true, true, true, true, false, false, false, false} {
+			var got string
+			switch i % 4 {
+			case 0:
+				_, got = s.request("POST", "/v1/check", `{"key":"`+key+`"}`)
+			case 1:
+				_, got = s.request("POST", "/v1/batch", `{"checks":[{"key":"`+key+`"}]}`)
+			case 2:
+				_, got = s.request("POST", "/v1/reserve", `{"key":"`+key+`","expires_in":3600}`)
+			case 3:
+				reply, err := client.Do(t.Context(), "WEIR.TAKE", "default", key).Result()
+				got = fmt.Sprintf(`"%v %v`, reply, err)
+			}
+			if !strings.Contains(got, fmt.Sprintf(`"allowed":%t`, allowed)) && !strings.Contains(got, fmt.Sprintf("allowed:%t", allowed)) {
+				t.Errorf("%d bytes, call %d: %.300s, want allowed %t", len(key), i, got, allowed)
+			}
+		}
+		if got, err := client.Do(t.Context(), "CL.THROTTLE", key, 0, 1, 3600).Result(); fmt.Sprint(got, err) != "[0 1 0 -1 3600] <nil>" {
+			t.Errorf("CL.THROTTLE of %d bytes: %v, %v", len(key), got, err)
+		}
+		if got, err := client.Do(t.Context(), "WEIR.RESET", "default", key).Result(); err != nil {
+			t.Errorf("WEIR.RESET of %d bytes: %v, %v", len(key), got, err)
+		}
+		if a, text := s.request("POST", "/v1/check", `{"key":"`+key+`"}`); a.status != 200 || !strings.Contains(text, `"remaining":4`) {
+			t.Errorf("%d bytes after a reset: %d %.300s", len(key), a.status, text)
+		}
 	}
+	s.end()
 }
 
 func oversizedGRPC(t *testing.T, s *attacked) {

@@ -193,7 +193,7 @@ func TestBatchLimits(t *testing.T) {
 		`{"checks":{}}`:                                                "checks an object: must be an array",
 		`{"checks":[7]}`:                                               "checks[0] 7: must be an object with policy, key, cost and charge, or with request",
 		`{"checks":[{"key":"a"},{"cost":1}]}`:                          "checks[1].key: is missing",
-		`{"checks":[{"key":""}]}`:                                      `checks[0].key "": must be a string of 1 to 1024 bytes`,
+		`{"checks":[{"key":""}]}`:                                      `checks[0].key "": must be a string that is not empty`,
 		`{"checks":[{"key":"a","wait":1}]}`:                            `field "wait": in checks[0]; must be policy, key, cost and charge, or request`,
 		`{"checks":[{"request":{"pth":"/"}}]}`:                         `field "pth": in checks[0].request; must be protocol, method`,
 		`{"checks":[{"request":{"path":"x"}}]}`:                        `checks[0].request.path "x": must be the target of a request`,

@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	maxKey  = 1024
 	maxCost = algo.MaxPermits
 
 	policyName = "policy"
@@ -28,7 +27,7 @@ const (
 	// mostWait is how many seconds a client may be ready to wait, and until a reservation expires.
 	mostWait = 86400
 
-	acceptedKey    = "must be a string of 1 to 1024 bytes"
+	acceptedKey    = "must be a string that is not empty"
 	acceptedPolicy = "must be a string"
 	acceptedCost   = "must be a whole number from 0 to 10^15, without point or exponent"
 	acceptedCharge = `must be "before" or "afterwards"`
@@ -153,10 +152,6 @@ func (s *scanner) asking(a *asking, d dialect) error {
 		return nil
 	case seen&keyField == 0:
 		return &fault{field: keyName, wrong: "is missing", accepted: acceptedKey}
-	case len(a.Key) > maxKey:
-		return &fault{
-			field: keyName, value: excerpt(a.Key), wrong: fmt.Sprintf("has %d bytes", len(a.Key)), accepted: acceptedKey,
-		}
 	case a.Cost == 0 && a.wait > 0:
 		return &fault{field: waitName, accepted: acceptedProbe}
 	case a.Afterwards && a.wait > 0:

@@ -48,9 +48,9 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		`"key"`:                               `not JSON: the body must be a JSON object at byte 0, not "key"`,
 		`null`:                                "not JSON: the body must be a JSON object at byte 0, not null",
 		"\ufeff{}":                            "not JSON: the body must be a JSON object at byte 0",
-		`{}`:                                  "key: is missing; must be a string of 1 to 1024 bytes",
-		`{"key":null}`:                        "key null: must be a string of 1 to 1024 bytes",
-		`{"key":7}`:                           "key 7: must be a string of 1 to 1024 bytes",
+		`{}`:                                  "key: is missing; must be a string that is not empty",
+		`{"key":null}`:                        "key null: must be a string that is not empty",
+		`{"key":7}`:                           "key 7: must be a string that is not empty",
 		`{"key":["a"]}`:                       "key an array: must be a string",
 		`{"policy":true,"key":"a"}`:           "policy true: must be a string",
 		`{"key":"a","policy":{}}`:             "policy an object: must be a string",
@@ -97,7 +97,6 @@ func TestDecodeSaysWhatIsWrong(t *testing.T) {
 		`{"key":"\udc1f\ud83d"}`:                     "key: not JSON: expected an escape of JSON at byte 8",
 		"{\"key\":\"a\xff\"}":                        "key: not JSON: expected UTF-8 at byte 9",
 		"{\"key\":\"a\nb\"}":                         "key: not JSON: control characters must be escaped at byte 9",
-		`{"key":"` + strings.Repeat("é", 513) + `"}`: `key "éééééééééééééééééééé"...: has 1026 bytes; must be a string of 1 to 1024 bytes`,
 	} {
 		_, err := decode([]byte(body))
 		if err == nil || !strings.Contains(err.Error(), want) {

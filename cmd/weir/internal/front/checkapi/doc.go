@@ -7,8 +7,8 @@
 //	POST /v1/commit     {"id": "...", "cost": 320}
 //	POST /v1/cancel     {"id": "..."}
 //
-// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string of 1 to 1024
-// bytes; of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole
+// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string that is
+// not empty; of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole
 // number from 0, a probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply.
 // With
 // "charge": "afterwards" the cost has been spent already: a refused check is charged nevertheless. The answer is 200 if the
@@ -33,7 +33,7 @@
 //	400  the body is not such an object, or a value is out of range
 //	404  there is no such policy, no such reservation, or no such page
 //	405  the method is another one
-//	413  the body exceeds 64 KiB, or 1 MiB of a batch
+//	413  the body exceeds 1 MiB
 //	415  the content type is not application/json
 //
 // For those that an [adminguard.Guard] lets in there are also the state of the server, and what changes it: /v1/explain,

@@ -30,6 +30,8 @@ const (
 	usualTrail = 100
 	mostTrail  = 1000
 
+	maxKey = 1024
+
 	acceptedPermits = "must be a whole number other than 0, from -10^15 to 10^15: more than 0 gives permits back, less takes them"
 	acceptedSign    = "must be a text of 1 to 256 bytes that can be printed"
 	acceptedOptKey  = `must be a string of at most 1024 bytes, where \xe9 is the byte e9 of a key that is not UTF-8`
@@ -282,7 +284,7 @@ func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
 
 // readAdjust reads the body of an adjustment, and checks it.
 func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
-	text, wrong := readBody(r, nil, maxBody)
+	text, wrong := readBody(r, nil)
 	if wrong == nil && !utf8.Valid(text) {
 		wrong = &problem{
 			Status: http.StatusBadRequest, Detail: `the body must be UTF-8: of a key that is not, the byte e9 is "\\xe9"`,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // refund answers WEIR.REFUND policy key n.
@@ -27,7 +28,7 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 		w.Error(wrong)
 		return
 	}
-	charges, ok := engine.Charges(nil, string(policy), string(key), n)
+	charges, ok := engine.Charges(nil, string(policy), string(keytext.AppendPart(nil, key)), n)
 	if !ok { // its parents are shared, or it has gone meanwhile
 		w.Error("NOREFUND limits of policy " + strconv.Quote(string(policy)) + sharedLimits)
 		return
@@ -77,9 +78,11 @@ func (p *policyCommands) reset(ctx context.Context, w *resp.Writer, args [][]byt
 		w.Error(wrong)
 		return
 	}
-	if err := p.limits.Engine().Reset(ctx, string(args[1]), string(args[2])); err != nil {
-		w.Error("UNAVAILABLE " + strings.TrimPrefix(p.limits.Clean(err.Error()), "weir: "))
-		return
+	for _, key := range counted(args[2]) {
+		if err := p.limits.Engine().Reset(ctx, string(args[1]), key); err != nil {
+			w.Error("UNAVAILABLE " + strings.TrimPrefix(p.limits.Clean(err.Error()), "weir: "))
+			return
+		}
 	}
 	w.OK()
 }
@@ -90,9 +93,20 @@ func (p *policyCommands) unlock(_ context.Context, w *resp.Writer, args [][]byte
 		w.Error(wrong)
 		return
 	}
-	if p.limits.Engine().Unlock(string(args[1]), string(args[2])) {
-		w.Int(1)
-	} else {
-		w.Int(0)
+	ended := int64(0)
+	for _, key := range counted(args[2]) {
+		if p.limits.Engine().Unlock(string(args[1]), key) {
+			ended = 1
+		}
 	}
+	w.Int(ended)
+}
+
+// counted are the keys under which there can be counts of one that a client names: WEIR.TAKE counts a long one under its hash, and
+// rules make long ones of several parts.
+func counted(key []byte) []string {
+	if len(key) <= keytext.MaxPart {
+		return []string{string(key)}
+	}
+	return []string{string(keytext.AppendPart(nil, key)), string(key)}
 }

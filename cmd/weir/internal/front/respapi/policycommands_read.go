@@ -9,11 +9,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 )
 
-const (
-	mostKey = 1024
-	// mostWait is how long a client may be ready to wait.
-	mostWait = 24 * time.Hour
-)
+// mostWait is how long a client may be ready to wait.
+const mostWait = 24 * time.Hour
 
 // asked is what a command asks.
 type asked struct {
@@ -117,8 +114,8 @@ func (p *policyCommands) named(policy, key []byte) (wrong string) {
 	switch {
 	case !p.limits.Has(string(policy)):
 		return p.noPolicy(policy)
-	case len(key) > mostKey, len(key) == 0 && !p.limits.MayLackKey(string(policy)):
-		return fmt.Sprintf("ERR key has %d bytes: must be from 1 to %d", len(key), mostKey)
+	case len(key) == 0 && !p.limits.MayLackKey(string(policy)):
+		return "ERR key has 0 bytes: must not be empty"
 	}
 	return ""
 }
