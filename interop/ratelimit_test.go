@@ -129,6 +129,7 @@ descriptors:
   - {key: plan, rate_limit: {unit: day, requests_per_unit: 4, replaces: [{name: base}]}}
   - {key: a, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: a_b, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: c_d, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: q1, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
   - {key: q2, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
 `
@@ -215,6 +216,9 @@ var differences = map[string]struct {
 		one, other := toEdge(descriptor("a", "b_"+salt)), toEdge(descriptor("a_b", salt))
 		return []rlsCall{one, one, other}
 	}, true, false},
+	"underscore-file": {func(string) []rlsCall {
+		return []rlsCall{toEdge(descriptor("c", "d")), toEdge(descriptor("c", "d")), toEdge(descriptor("c", "d"))}
+	}, true, false},
 	"negative-hits": {func(salt string) []rlsCall {
 		d := descriptor("user", salt+"n")
 		back := descriptor("user", salt+"n")
@@ -276,6 +280,55 @@ func TestEnvoyPeersDiffer(t *testing.T) {
 		}
 		return wrong
 	})
+}
+
+// TestEnvoyPeersWindows: minutes, hours, days and weeks end at the same time. Months and years are those of the calendar, and there of
+// 30 and 365 days since 1970.
+func TestEnvoyPeersWindows(t *testing.T) {
+	var config strings.Builder
+	config.WriteString("domain: edge\ndescriptors:\n")
+	for _, unit := range []string{"minute", "hour", "day", "week", "month", "year"} {
+		fmt.Fprintf(&config, "  - {key: %s, rate_limit: {unit: %s, requests_per_unit: 1000}}\n", unit, unit)
+	}
+	upstream, own := peers(t, config.String(), false)
+	left := func(conn *grpc.ClientConn, unit string) time.Duration {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		got, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, toEdge(descriptor(unit, "v")), grpc.WaitForReady(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetStatuses()[0].GetDurationUntilReset().AsDuration()
+	}
+	near := func(a, b time.Duration) bool { return (a - b).Abs() <= 2*time.Second }
+	const day = 24 * time.Hour
+	for unit, length := range map[string]time.Duration{
+		"minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
+	} {
+		var there, here, counted, calendar time.Duration
+		agrees := func() bool {
+			there, here = left(upstream, unit), left(own, unit)
+			now := time.Now().UTC()
+			counted = length - time.Duration(now.UnixNano())%length
+			switch calendar = counted; unit {
+			case "month":
+				calendar = time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC).Sub(now)
+			case "year":
+				calendar = time.Date(now.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Sub(now)
+			}
+			return near(there, counted) && near(here, calendar)
+		}
+		left(upstream, unit) // both have been asked before they are compared
+		left(own, unit)
+		same := agrees()
+		if !same { // a window may have ended in between
+			same = agrees()
+		}
+		if !same {
+			t.Errorf("%s: %v there, want %v, and %v here, want %v", unit, there, counted, here, calendar)
+		}
+	}
 }
 
 // TestEnvoyPeersAtRandom makes configurations and calls from a seed. Every answer is the same: to calls of one hit where those that are

@@ -162,7 +162,7 @@ func referenceDecode(body []byte) (r request, ok, sure bool) {
 	}
 	_, err := decoder.Token()
 	_, after := decoder.Token()
-	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && len(r.Key) <= 1024 && (r.Cost > 0 && !r.Afterwards || r.wait == 0), true
+	return r, err == nil && errors.Is(after, io.EOF) && seen["key"] && (r.Cost > 0 && !r.Afterwards || r.wait == 0), true
 }
 
 // FuzzDecode: the decoder accepts what encoding/json accepts, apart from what it is strict about, and reads the same.

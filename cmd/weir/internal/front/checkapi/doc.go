@@ -7,10 +7,9 @@
 //	POST /v1/commit     {"id": "...", "cost": 320}
 //	POST /v1/cancel     {"id": "..."}
 //
-// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string that is
-// not empty; of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole
-// number from 0, a probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply.
-// With
+// A check names a policy and a key. policy is "default" and cost is 1 unless they are given. key is a string that is not empty;
+// of a policy that has no key it can also be "", which is the key of all requests that its rules match. cost is a whole number
+// from 0, a probe that takes nothing, to 10^15. What /v1/decide is asked describes a request, to which the rules apply. With
 // "charge": "afterwards" the cost has been spent already: a refused check is charged nevertheless. The answer is 200 if the
 // request is within its limits, 429 if not, and 503 if nobody could decide, all with the decision:
 //

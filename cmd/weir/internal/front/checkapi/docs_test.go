@@ -192,7 +192,7 @@ func TestPageOfDocs(t *testing.T) {
 	}
 	for _, address := range []string{
 		"/v1/check", "/v1/decide", "/v1/batch", "/v1/reserve", "/v1/commit", "/v1/cancel", "/v1/explain", "/v1/status", "/v1/reload",
-		"/openapi.json", "/healthz", "/readyz",
+		"/openapi.json", "/healthz", "/healthcheck", "/readyz",
 	} {
 		if !asked[address] {
 			t.Errorf("the page has no example of %s", address)

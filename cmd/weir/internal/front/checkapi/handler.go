@@ -29,6 +29,7 @@ const (
 	adjustmentsPath = "/v1/quota/adjustments"
 	openAPIPath     = "/openapi.json"
 	healthPath      = "/healthz"
+	checkUpPath     = "/healthcheck" // as envoyproxy/ratelimit has it
 	readyPath       = "/readyz"
 	aboutPath       = "/"
 
@@ -132,6 +133,7 @@ var pages = []page{
 	{adjustmentsPath, get, true, (*Handler).adjustments},
 	{openAPIPath, get, false, (*Handler).openAPI},
 	{healthPath, get, false, (*Handler).health},
+	{checkUpPath, get, false, (*Handler).health},
 	{readyPath, get, false, (*Handler).ready},
 	{aboutPath, get, false, (*Handler).about},
 }

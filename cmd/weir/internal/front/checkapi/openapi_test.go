@@ -389,11 +389,12 @@ func TestOpenAPIStatuses(t *testing.T) {
 	}
 	try(f.usual, "POST", "/v1/reload", "", "", 422)
 	try(f.usual, "GET", "/v1/status", "", "", 200)
-	for _, path := range []string{"/openapi.json", "/healthz", "/readyz", "/"} {
+	for _, path := range []string{"/openapi.json", "/healthz", "/healthcheck", "/readyz", "/"} {
 		try(f.usual, "GET", path, "", "", 200)
 	}
 	try(f.draining, "GET", "/healthz", "", "", 503)
 	try(f.draining, "GET", "/readyz", "", "", 503)
+	try(f.draining, "GET", "/healthcheck", "", "", 503)
 
 	for path, operations := range d.Paths {
 		for method, o := range operations {

@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// health answers GET /healthz.
+// health handles GET /healthz and GET /healthcheck.
 func (h *Handler) health(w http.ResponseWriter, _ *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

@@ -102,8 +102,8 @@ func (p *policyCommands) unlock(_ context.Context, w *resp.Writer, args [][]byte
 	w.Int(ended)
 }
 
-// counted are the keys under which there can be counts of one that a client names: WEIR.TAKE counts a long one under its hash, and
-// rules make long ones of several parts.
+// counted are the keys under which there can be counts of one that a client names: WEIR.TAKE counts a long one under its hash,
+// and rules make long ones of several parts.
 func counted(key []byte) []string {
 	if len(key) <= keytext.MaxPart {
 		return []string{string(key)}

@@ -54,6 +54,7 @@ func TestHealth(t *testing.T) {
 	client := healthv1.NewHealthClient(conn)
 	services := []string{
 		"", "envoy.service.ratelimit.v3.RateLimitService", "kuadrant.service.ratelimit.v1.RateLimitService",
+		"ratelimit", // as envoyproxy/ratelimit calls itself
 	}
 	check := func(want healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()

@@ -112,7 +112,7 @@ func (c *call) tellMatch(ctx context.Context, m *ratelimitconfig.Match, looked b
 	case m.Limit.Quota && looked:
 		t.remaining-- // otherwise it was asked for
 	}
-	if m.Limit.Shadow && !m.Overrides {
+	if m.Limit.Shadow {
 		c.tellShadow(ctx, m, t)
 	}
 }
