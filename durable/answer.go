@@ -43,14 +43,16 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Answer is what a request for permits was answered.
+// Answer is how a request for permits has ended. The permits are the caller's if and only if Outcome is Granted. It is no pair
+// of a value and an error: Err is nil where the limiter has refused. [Store].Acquire returns an error in every case but Granted.
 type Answer struct {
+	// Outcome says how. The zero Answer is no grant.
 	Outcome Outcome
 	// Decision says it in the words of package weir, with what is left and when to come back.
 	Decision weir.Decision
 	// Reservation is what was reserved, if that was asked for; otherwise the zero Reservation.
 	Reservation Reservation
-	// Err is why it was Unavailable, otherwise nil.
+	// Err is why it was Unavailable. It is nil with all other outcomes, those that refuse included.
 	Err error
 }
 

@@ -344,8 +344,8 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 	return n.owner, n.peer, n.changed, n.closed
 }
 
-// Acquire asks for permits and waits for the answer of the owner, at whichever node it is. A request whose context ends is withdrawn. A nil ctx
-// panics.
+// Acquire asks for permits and waits for the answer of the owner, at whichever node it is. The Outcome of the answer says
+// whether they were granted. A request whose context ends is withdrawn. A nil ctx panics.
 func (n *Node) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)
 	if r.Wait < 0 || r.Wait > MaxWait { // which the owner would not see, as the time that passes until it is asked is taken off

@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -57,7 +58,26 @@ func acquire(ctx context.Context, s *durable.Store, w store.Waiting, charges ...
 	begin := time.Now()
 	got.reservation, got.err = s.Acquire(ctx, charges, got.decisions, w)
 	got.after = time.Since(begin)
+	if !errors.Is(got.err, store.ErrUnavailable) {
+		got.err = contract(ctx, got)
+	}
 	return got
+}
+
+// contract is what is wrong with the error of decisions that were made, if anything: it is nil only if all are allowed, and otherwise
+// tells the one that binds.
+func contract(ctx context.Context, got *waited) error {
+	d := got.decisions[store.Binding(got.decisions)]
+	refused, ok := errors.AsType[*weir.RefusedError](got.err)
+	switch {
+	case d.Allowed:
+		return got.err
+	case !ok, !errors.Is(got.err, weir.ErrRefused), refused.Decision != d:
+		return fmt.Errorf("the error is %w, want a refusal with %+v", got.err, d)
+	case d.Reason == weir.ReasonCanceled && !errors.Is(got.err, ctx.Err()):
+		return fmt.Errorf("%w does not wrap %w", got.err, ctx.Err())
+	}
+	return nil
 }
 
 // begin is acquire that goes on.

@@ -82,16 +82,19 @@ func (s *Store) Reserve(
 	return s.acquire(ctx, charges, decisions, store.Waiting{Expiry: expiry})
 }
 
-// Acquire implements [store.Queued]. A context that has ended is told by the decisions, too, and is no error.
+// Acquire implements [store.Queued]. A context that has ended is told by the decisions, too.
 func (s *Store) Acquire(
 	ctx context.Context, charges []store.Charge, decisions []weir.Decision, w store.Waiting,
 ) (store.Reservation, error) {
 	r, err := s.acquire(ctx, charges, decisions, w)
 	if why := ctx.Err(); why != nil && errors.Is(err, why) && !s.closed.Load() {
 		s.tooLate(ctx, charges, decisions)
-		return store.Reservation{}, nil
+		err = nil
 	}
-	return r, err
+	if err == nil {
+		err = store.Refusal(ctx, charges, decisions)
+	}
+	return r, err //nolint:wrapcheck // it is a *weir.RefusedError, or wrapped already
 }
 
 // peekTime is how long the owner may take to tell what is left to somebody whose time was up.

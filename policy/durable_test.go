@@ -35,6 +35,11 @@ func newOwner(t testing.TB, clock weir.Clock) *owner {
 }
 
 func (o *owner) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
+	defer func() {
+		if err == nil {
+			err = store.Refusal(ctx, c, ds)
+		}
+	}()
 	refused := func(why weir.Reason) (store.Reservation, error) {
 		for i := range ds {
 			ds[i] = weir.Decision{Reason: why, Policy: c[i].Policy}

@@ -39,6 +39,9 @@ func (e *Engine) acquire(ctx context.Context, x *sharing, w store.Waiting) (err 
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
 	x.reservation, err = e.queued.Acquire(bounded, x.asked, x.decisions, w)
+	if errors.Is(err, weir.ErrRefused) {
+		err = nil // the decisions say so
+	}
 	if bounded.Err() != nil && ctx.Err() == nil && (err != nil || x.canceled()) {
 		return store.ErrClosed
 	}

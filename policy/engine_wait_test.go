@@ -23,11 +23,16 @@ func overdue(t testing.TB) context.Context {
 // prompt is an owner that nobody waits for.
 type prompt struct{ *owner }
 
-func (p prompt) Acquire(ctx context.Context, c []store.Charge, d []weir.Decision, w store.Waiting) (store.Reservation, error) {
+func (p prompt) Acquire(ctx context.Context, c []store.Charge, d []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
 	if w.Expiry != 0 {
-		return p.Reserve(ctx, c, d, w.Expiry)
+		r, err = p.Reserve(ctx, c, d, w.Expiry)
+	} else {
+		err = p.Take(ctx, c, d)
 	}
-	return store.Reservation{}, p.Take(ctx, c, d)
+	if err == nil {
+		err = store.Refusal(ctx, c, d)
+	}
+	return r, err
 }
 
 // TestWaitTriesBeforeItLooksAtTheTime: a machine that is so busy that the time of a caller is up before anything was tried makes

@@ -119,7 +119,7 @@ func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mustHave("NewBreaker.inner", inner != nil); err != nil {
+	if err := mustHave("NewBreaker.inner", inner); err != nil {
 		return nil, err
 	}
 	b := &Breaker{inner: inner, o: o, since: time.Now()}

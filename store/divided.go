@@ -159,6 +159,15 @@ func (d *Divided) Reserve(
 // Acquire implements [Queued]: charges that are not durable refuse at once. They are asked when the permits of the others are
 // there; if they would refuse already when the request comes, it does not wait.
 func (d *Divided) Acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
+	r, err := d.decide(ctx, charges, decisions, w)
+	if err == nil {
+		err = Refusal(ctx, charges, decisions)
+	}
+	return r, err
+}
+
+// decide is Acquire, except that a refusal is no error.
+func (d *Divided) decide(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
 	durable, mixed := kindOf(charges)
 	switch {
 	case mixed && w.Expiry != 0:
@@ -253,10 +262,11 @@ func (d *Divided) hold(ctx context.Context, p *side, c dividedCall) (held Reserv
 // errStopping says that an owner has ended while somebody waited for it.
 var errStopping = fmt.Errorf("%w: the owner of the limits has ended", ErrUnavailable)
 
-// acquire waits for the owner. One that ends, or has failed meanwhile, is an error, as it is for those who do not wait.
+// acquire waits for the owner. A refusal is no error here. An owner that ends, or has failed meanwhile, is one, as for those who do
+// not wait.
 func (d *Divided) acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
 	r, err := d.durable.Acquire(ctx, charges, decisions, w)
-	if err != nil || r.ID != "" {
+	if err != nil && !errors.Is(err, weir.ErrRefused) || r.ID != "" {
 		return r, err
 	}
 	for i := range decisions {

@@ -75,6 +75,11 @@ func (l *lined) Cancel(ctx context.Context, r store.Reservation) error {
 
 // Acquire waits in virtual time.
 func (l *lined) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decision, w store.Waiting) (r store.Reservation, err error) {
+	defer func() {
+		if err == nil {
+			err = store.Refusal(ctx, c, ds)
+		}
+	}()
 	timer := time.NewTimer(w.Most)
 	defer timer.Stop()
 	refused := func(why weir.Reason) {
@@ -270,6 +275,12 @@ func TestDividedContention(t *testing.T) {
 					r, err = d.Reserve(t.Context(), charges, ds, time.Hour)
 				default:
 					_, err = d.Acquire(t.Context(), charges, ds, store.Waiting{})
+					if errors.Is(err, weir.ErrRefused) == allGranted(ds) {
+						t.Errorf("%v of %+v", err, ds)
+					}
+				}
+				if errors.Is(err, weir.ErrRefused) && way > 1 {
+					err = nil
 				}
 				if err != nil {
 					t.Error(err)
@@ -350,7 +361,7 @@ func TestDividedRefusals(t *testing.T) {
 	}
 	before := queue.calls.Load()
 	r, err := d.Acquire(t.Context(), []store.Charge{plain("k", hourly(5), 6), durable("k", hourly(3), 2)}, ds, store.Waiting{Most: time.Hour})
-	if err != nil || r.ID != "" || ds[0].Allowed || !ds[1].Allowed || ds[1].Remaining != 0 || queue.calls.Load() != before {
+	if !errors.Is(err, weir.ErrRefused) || r.ID != "" || ds[0].Allowed || !ds[1].Allowed || ds[1].Remaining != 0 || queue.calls.Load() != before {
 		t.Errorf("%+v, %v: the owner need not be asked for what the store refuses", ds, err)
 	}
 }
@@ -404,6 +415,12 @@ func TestDividedWaits(t *testing.T) {
 			t.Helper()
 			began := time.Now()
 			r, err := d.Acquire(t.Context(), charges, ds, w)
+			refused, _ := errors.AsType[*weir.RefusedError](err)
+			if why != weir.ReasonNone && (refused == nil || refused.Decision.Reason != why || refused.Permits != 1) {
+				t.Errorf("%v, want to be refused: %v", err, why)
+			} else if why != weir.ReasonNone {
+				err = nil
+			}
 			if took := time.Since(began); err != nil || took != after || ds[store.Binding(ds)].Reason != why {
 				t.Errorf("%v after %v: %+v, want %v after %v", err, took, ds, why, after)
 			}

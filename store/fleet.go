@@ -124,7 +124,7 @@ var _ Store = (*Fleet)(nil)
 // It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more
 // after an outage, until the store has been told what it has to know. Close ends all of them.
 func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
-	if err := mustHave("NewFleet.s", s != nil); err != nil {
+	if err := mustHave("NewFleet.s", s); err != nil {
 		return nil, err
 	}
 	if o.Breaker.Logger == nil {

@@ -131,7 +131,7 @@ var _ Store = (*Leased)(nil)
 
 // NewLeased answers a Leased over inner, or an *[weir.OptionError]. Closing it does not close inner.
 func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
-	if err := mustHave("NewLeased.inner", inner != nil); err != nil {
+	if err := mustHave("NewLeased.inner", inner); err != nil {
 		return nil, err
 	}
 	o, err := o.filled()

@@ -85,7 +85,7 @@ func NewLocked(locks Locks, o LockedOptions) (*Locked, error) {
 			return nil, &weir.OptionError{Option: "LockedOptions." + d.name, Value: d.value.String(), Accepted: d.accepted}
 		}
 	}
-	if err := mustHave("NewLocked.locks", locks != nil); err != nil {
+	if err := mustHave("NewLocked.locks", locks); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -104,7 +104,7 @@ func newReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mustHave("NewReplicas.s", s != nil); err != nil {
+	if err := mustHave("NewReplicas.s", s); err != nil {
 		return nil, err
 	}
 	r := &Replicas{store: s, o: o, charge: Charge{

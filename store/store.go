@@ -14,6 +14,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -51,11 +53,16 @@ type Charge struct {
 const MostCharges = 64
 
 // mustHave is the error of a constructor that was given nothing to work on: the first call would fail, or a goroutine of its own.
-func mustHave(option string, given bool) error {
-	if given {
-		return nil
+func mustHave(option string, what any) error {
+	value := "nil"
+	if what != nil {
+		r := reflect.ValueOf(what)
+		if r.Kind() != reflect.Pointer || !r.IsNil() {
+			return nil
+		}
+		value = fmt.Sprintf("a nil %T", what)
 	}
-	return &weir.OptionError{Option: option, Value: "nil", Accepted: "given"}
+	return &weir.OptionError{Option: option, Value: value, Accepted: "given"}
 }
 
 // Reservation is what [Store.Reserve] has taken and what must be settled by Commit or Cancel, by any process that has the

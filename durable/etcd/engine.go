@@ -53,6 +53,9 @@ func New(client *clientv3.Client, o Options) (*Engine, error) {
 	if o.TTL == 0 {
 		o.TTL = time.Second
 	}
+	if client == nil {
+		return nil, &weir.OptionError{Option: "New.client", Value: "nil", Accepted: "a client"}
+	}
 	if o.TTL < time.Second || o.TTL > time.Hour || o.TTL%time.Second != 0 {
 		return nil, &weir.OptionError{Option: "Options.TTL", Value: o.TTL.String(), Accepted: "whole seconds from 1s to 1h"}
 	}
