@@ -130,10 +130,11 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	g.tell(p)
 	if len(p.states) == 0 { // no limit has refused it
 		seconds := h.SetRefused(dst, &p.policies, d.RetryAfter)
-		f := refusalOf(d, cost, dst, newProblem(d, cost, &Policy{Name: d.Policy, Unit: Requests}, false, seconds))
-		if d.Policy == "" {
-			f.Problem.ViolatedPolicies = nil
+		told := &Policy{Name: d.Policy, Unit: Requests}
+		if h.fields() == NoFields {
+			told.Name = ""
 		}
+		f := refusalOf(d, cost, dst, newProblem(d, cost, told, false, seconds))
 		f.Verdict = v
 		return f
 	}
@@ -141,7 +142,7 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	f := newRefusal(dst, h, &p.policies, p.states, binding.Cost, d)
 	f.Key, f.Verdict = string(binding.Key), v
 	for i := range v.Parts {
-		if part := &v.Parts[i]; !part.Decision.Allowed && i != v.Binding {
+		if part := &v.Parts[i]; !part.Decision.Allowed && i != v.Binding && h.fields() != NoFields {
 			f.Problem.violated(part.Decision.Policy)
 		}
 	}

@@ -24,7 +24,8 @@ const (
 	XRateLimit
 	// XRateLimitUnix is XRateLimit, with X-RateLimit-Reset in seconds since 1970. They exclude each other.
 	XRateLimitUnix
-	// NoFields tells nothing but Retry-After, and keeps the numbers out of bodies. It must stand alone.
+	// NoFields tells nothing but Retry-After, and keeps the numbers, and the names of policies, out of bodies: where names must
+	// not be known to clients. It must stand alone.
 	NoFields
 
 	allFields = RateLimit11 | XRateLimit | XRateLimitUnix | NoFields

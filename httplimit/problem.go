@@ -82,9 +82,9 @@ func isCapacity(d weir.Decision, unit Unit) bool {
 
 // newProblem describes a refusal without its status.
 func newProblem(d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) Problem {
-	p := Problem{
-		Type: QuotaExceeded, Title: quotaExceededTitle,
-		ViolatedPolicies: []string{policy.Name}, RetryAfter: seconds,
+	p := Problem{Type: QuotaExceeded, Title: quotaExceededTitle, RetryAfter: seconds}
+	if policy.Name != "" {
+		p.ViolatedPolicies = []string{policy.Name}
 	}
 	if isCapacity(d, policy.Unit) {
 		p.Type, p.Title = TemporaryReducedCapacity, reducedCapacityTitle
@@ -102,25 +102,27 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers
 		b = append(b, "The server is under load and does not serve this request"...)
 		return appendRetry(b, d, seconds)
 	}
-	b = append(b, `The limit "`...)
-	b = append(b, policy.Name...)
+	b = append(b, "The limit"...)
+	if policy.Name != "" {
+		b = append(append(append(b, ` "`...), policy.Name...), '"')
+	}
 	switch {
 	case d.Reason == weir.ReasonUnavailable:
-		b = append(b, `" cannot be told for this request`...)
+		b = append(b, " cannot be told for this request"...)
 		return appendRetry(b, d, seconds)
 	case d.Reason == weir.ReasonHardLockout:
-		b = append(b, `" was exceeded too often, and shuts this client out`...)
+		b = append(b, " was exceeded too often, and shuts this client out"...)
 		return appendRetry(b, d, seconds)
 	case d.Reason == weir.ReasonClosed:
-		return append(b, `" is closed and lets no request pass.`...)
+		return append(b, " is closed and lets no request pass."...)
 	case d.Reason == weir.ReasonTableFull:
-		b = append(b, `" tracks as many clients as it can`...)
+		b = append(b, " tracks as many clients as it can"...)
 		return appendRetry(b, d, seconds)
 	case !numbers:
-		b = append(b, `" does not allow this request`...)
+		b = append(b, " does not allow this request"...)
 		return appendRetry(b, d, seconds)
 	}
-	b = append(b, `" allows `...)
+	b = append(b, " allows "...)
 	b = appendCount(b, policy.Quota, policy.Unit)
 	if policy.Window > 0 {
 		b = append(b, " per "...)

@@ -51,7 +51,11 @@ func newRefusal(dst http.Header, h *Headers, policies *Policies, states []State,
 		d.Remaining, states[0].Remaining = 0, 0 // there may be some, but not for this client
 	}
 	seconds := h.SetRefused(dst, policies, d.RetryAfter, states...)
-	return refusalOf(d, cost, dst, newProblem(d, cost, &policies.items[states[0].Policy].Policy, h.fields() != NoFields, seconds))
+	policy, tells := &policies.items[states[0].Policy].Policy, h.fields() != NoFields
+	if !tells {
+		policy = &Policy{Unit: policy.Unit}
+	}
+	return refusalOf(d, cost, dst, newProblem(d, cost, policy, tells, seconds))
 }
 
 func refusalOf(d weir.Decision, cost int64, dst http.Header, p Problem) Refusal {

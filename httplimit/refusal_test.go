@@ -138,7 +138,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			"no numbers", limited,
 			httplimit.Options{Headers: httplimit.Headers{Fields: httplimit.NoFields}},
 			429,
-			`The limit "api" does not allow this request; retry after 1 second.`,
+			`The limit does not allow this request; retry after 1 second.`,
 		},
 		{
 			"odd units",

@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -22,6 +23,7 @@ type configFlags struct {
 	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
 	refusalStatus int
+	authHeaders   string
 	explainEvery  int
 }
 
@@ -38,6 +40,10 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
 		"status of refusals at /v1/auth, from 400 to 499; at /v1/auth/nginx it is 403 unless this is 401")
+	f.authHeaders = headersIETF
+	fs.Var(flagvalue.OneOf(&f.authHeaders, headersNone, headersIETF), "auth-headers",
+		"header fields of answers at /v1/auth: RateLimit and RateLimit-Policy,\nwhich name policies to clients where the proxy "+
+			"passes them on, as bodies of\nrefusals do, or none, without names in bodies")
 	fs.Var(flagvalue.Int(&f.explainEvery, 0, 1_000_000_000), "explain-every",
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
@@ -56,7 +62,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "explain-every"} {
+	for _, name := range []string{"store", "trust-proxy", "auth-refusal-status", "auth-headers", "explain-every"} {
 		if fs.Changed(name) {
 			return misuse.Errorf("--%s needs --config or --ratelimit-config", name)
 		}
@@ -97,6 +103,14 @@ func (f *configFlags) status(fs *pflag.FlagSet) int {
 		return 0
 	}
 	return f.refusalStatus
+}
+
+// authFields are the header fields of --auth-headers.
+func (f *configFlags) authFields() httplimit.Fields {
+	if f.authHeaders == headersNone {
+		return httplimit.NoFields
+	}
+	return httplimit.RateLimit11
 }
 
 // logExplanation logs an explanation.

@@ -99,6 +99,7 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 func (s *serving) forwardAuth(cmd *cobra.Command) (http.Handler, error) {
 	auth, err := forwardauth.New(forwardauth.Options{
 		Decider: s.limits.Engine(), Trusted: s.o.config.trusted, Status: s.o.config.status(cmd.Flags()), Logger: s.log,
+		Fields: s.o.config.authFields(),
 	})
 	if err != nil {
 		return nil, err

@@ -44,6 +44,9 @@ type Options struct {
 	// 429, or 503 where the server has no room for anybody, but 429 for Envoy: it would take 503 for a failure of the server
 	// itself.
 	Status int
+	// Fields are the header fields in which limits are told. With httplimit.NoFields the bodies of refusals name no policy either.
+	// Default: httplimit.RateLimit11.
+	Fields httplimit.Fields
 	// Logger is told at level Warn of requests that could not be decided, once in ten seconds. Default: nil, silent.
 	Logger *slog.Logger
 }
@@ -80,7 +83,12 @@ func New(o Options) (*Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{decider: o.Decider, client: client, status: o.Status, logger: o.Logger, start: time.Now()}, nil
+	h := &Handler{decider: o.Decider, client: client, status: o.Status, logger: o.Logger, start: time.Now()}
+	h.fields.Headers.Fields = o.Fields
+	if err := h.fields.Headers.Check(); err != nil {
+		return nil, fmt.Errorf("weir: forwardauth: %w", err)
+	}
+	return h, nil
 }
 
 // Serves tells whether path is one of the addresses of the handler.
@@ -136,6 +144,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.refused.Add(1)
 	problem := answer.Problem(&x.verdict, seconds)
+	if h.fields.Headers.Fields == httplimit.NoFields {
+		problem.ViolatedPolicies = nil
+	}
 	status := h.refusalStatus(from, problem.Status)
 	if from != nginx {
 		problem.Status = status // nginx answers the client itself, with the status of the problem
