@@ -149,3 +149,47 @@ func BenchmarkLockout(b *testing.B) {
 		})
 	}
 }
+
+// TestStepsOfTheClock sets the clock of an engine while a key is locked out, and another one has an override: back, both last as long as
+// they were to last; forward, they end, and the limit is granted once.
+func TestStepsOfTheClock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		clock := weir.NewManualClock(int64(24 * time.Hour))
+		limit := weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+		e := engine(t, &policy.Set{
+			Policies: []policy.Policy{{
+				Name: "p", Limits: one(limit), Lockout: &policy.Lockout{Refusals: 1, Within: time.Minute, For: time.Minute},
+			}},
+		}, func(o *policy.EngineOptions) { o.Clock = clock })
+		allowed := func(key string, times int) (n int) {
+			for range times {
+				if take(e, *named(t.Context(), "p", key, 1)).Decision().Allowed {
+					n++
+				}
+			}
+			return n
+		}
+		if n := allowed("locked", 10); n != 5 {
+			t.Fatalf("%d were allowed before the lockout", n)
+		}
+		if err := e.Override(&policy.Override{Policy: "p", Key: "free", Unlimited: true, For: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(by)
+		if by < 0 {
+			if n := allowed("locked", 10); n != 0 {
+				t.Errorf("%v: %d were allowed in the lockout", by, n)
+			}
+			clock.Advance(59 * time.Second)
+			if n := allowed("free", 10); n != 10 {
+				t.Errorf("%v: the override has ended early", by)
+			}
+			clock.Advance(time.Second)
+		}
+		for _, key := range []string{"locked", "free"} {
+			if n := allowed(key, 10); n != 5 {
+				t.Errorf("%v: %s: %d were allowed, want the limit once", by, key, n)
+			}
+		}
+	}
+}

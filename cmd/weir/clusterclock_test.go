@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,10 +38,90 @@ func steppedProgram(t *testing.T) string {
 	return path
 }
 
-// TestClusterSteppedClocks: the clock of a node is set by an hour, forward and back, while it owns the limits, and before it does.
+// TestClusterSteppedClocks sets the clocks of servers by an hour, forward and back.
 func TestClusterSteppedClocks(t *testing.T) {
 	t.Parallel()
-	c := newFaultCluster(t, steppedProgram(t), true)
+	program := steppedProgram(t)
+	t.Run("owners", func(t *testing.T) {
+		t.Parallel()
+		ownersAreStepped(t, newFaultCluster(t, program, true))
+	})
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		oneIsStepped(t, program)
+	})
+}
+
+// steppedPolicies are kept in memory and, in each way that there is, in Redis.
+const steppedPolicies = `
+policies:
+  local-hour: {limit: 300/h, burst: 300}
+  local-second: {limit: 10/s, burst: 10}
+  coherent-hour: {limit: 300/h, burst: 300, consistency: coherent}
+  coherent-second: {limit: 10/s, burst: 10, consistency: coherent}
+  leased-hour: {limit: 300/h, burst: 300, consistency: leased}
+  leased-second: {limit: 10/s, burst: 10, consistency: leased}
+  optimistic-hour: {limit: 300/h, burst: 300, consistency: optimistic}
+  optimistic-second: {limit: 10/s, burst: 10, consistency: optimistic}
+  locked: {limit: 10/s, burst: 10, lockout: {refusals: 1, within: 1h, for: 3s}}
+`
+
+// oneIsStepped: the clock of a server is set whose limits are in its memory and in Redis, while a key is locked out and another one
+// has an override.
+func oneIsStepped(t *testing.T, program string) {
+	t.Helper()
+	redis := startRedis(t)
+	dir := t.TempDir()
+	n := &faultNode{t: t, name: "server", path: filepath.Join(dir, "weir.yaml"), program: program}
+	writeConfig(t, n.path, strings.Replace(patient(redis.url()), "replicas: 3", "replicas: 1", 1)+strings.TrimPrefix(steppedPolicies, "\n"))
+	n.withClock(filepath.Join(dir, "clock"))
+	c := &faultCluster{t: t, began: time.Now(), client: &http.Client{Timeout: time.Minute}, nodes: []*faultNode{n}}
+	n.start()
+	if !c.ready(n) {
+		t.Fatal(n.said())
+	}
+	ways := []string{"local", "coherent", "leased", "optimistic"}
+	for i, by := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
+		key := fmt.Sprint("key ", i)
+		for _, way := range ways {
+			c.want(n, way+"-hour", key, 200)
+			c.exhaust(way+"-hour", key, n)
+			c.want(n, way+"-second", key, 10)
+		}
+		got := weir(t, nil, "admin", "override", "--policy", "local-hour", "--key", "override", "--unlimited", "--for", "3s",
+			"--reason", "a test", "--server", "http://"+n.address)
+		if got.status != 0 {
+			t.Fatal(got.stderr)
+		}
+		lockedOut := time.Now()
+		eventually(t, "the key is locked out", func() bool {
+			status, body := c.get(n, http.MethodPost, "/v1/check", fmt.Sprintf(`{"policy":"locked","key":%q,"cost":10}`, key))
+			return status == http.StatusTooManyRequests && strings.Contains(body, "locked")
+		})
+		n.step(by)
+		set := time.Now()
+		for _, way := range ways {
+			c.want(n, way+"-second", key, 10)
+			c.exhaust(way+"-hour", key, n)
+		}
+		c.want(n, "locked", key, 10)
+		if took := time.Since(lockedOut); took < 3*time.Second {
+			t.Errorf("a key that is locked out for 3s was granted permits after %v", took)
+		}
+		eventually(t, "the override has ended", func() bool {
+			status, _ := c.get(n, http.MethodPost, "/v1/check", `{"policy":"local-hour","key":"override","cost":300}`)
+			return status == http.StatusTooManyRequests
+		})
+		if took := time.Since(set); took > frozenAfter {
+			t.Errorf("after a step to %v permits, lockouts and overrides took %v", by, took)
+		}
+		c.check()
+	}
+}
+
+// ownersAreStepped: the clock of a node is set while it owns the limits, and before it does.
+func ownersAreStepped(t *testing.T, c *faultCluster) {
+	t.Helper()
 	for round := range min(faultRounds(t, 1), 10) {
 		for i, by := range []time.Duration{time.Hour, 0, -time.Hour, 0} { // from the one before
 			key := fmt.Sprintf("owner %d %d", round, i)

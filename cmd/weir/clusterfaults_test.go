@@ -101,13 +101,7 @@ func newFaultCluster(t *testing.T, program string, stepped bool) *faultCluster {
 		}
 		writeConfig(t, n.path, text+strings.TrimPrefix(faultPolicies, "\n"))
 		if stepped {
-			file, err := os.Create(filepath.Join(dir, "clock"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = file.Close() })
-			n.clock = file
-			n.step(0)
+			n.withClock(filepath.Join(dir, "clock"))
 		}
 		c.nodes = append(c.nodes, n)
 		n.start()
@@ -163,6 +157,18 @@ func (n *faultNode) said() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.lines, "\n")
+}
+
+// withClock gives the node a clock that can be set, by a file.
+func (n *faultNode) withClock(path string) {
+	n.t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = file.Close() })
+	n.clock = file
+	n.step(0)
 }
 
 // step sets the clock of the node.
@@ -243,10 +249,14 @@ func (c *faultCluster) check() {
 	c.granted.Range(func(name, value any) bool {
 		policy, _, _ := strings.Cut(name.(string), " ") //nolint:forcetypeassert // it is always one
 		most := int64(faultPermits)
-		switch policy {
+		_, per, found := strings.Cut(policy, "-")
+		if !found {
+			per = policy
+		}
+		switch per {
 		case "hour":
 			most += int64(passed / (time.Hour / faultPermits))
-		case "second":
+		case "second", "locked":
 			most = 10 + int64(10*passed.Seconds())
 		case "month": // of which there are two if one begins between the clocks of the nodes
 			now := time.Now().UTC()

@@ -59,8 +59,9 @@ type lanes struct {
 	all []*lane // of the lock of the dispatcher
 	// bySlot is the lane of every slot; nil if the server is no cluster.
 	bySlot    atomic.Pointer[[slots]uint8]
-	whole     atomic.Bool  // that is known of all slots
-	refreshed atomic.Int64 // when it was asked, in Unix nanoseconds
+	whole     atomic.Bool // that is known of all slots
+	began     time.Time
+	refreshed atomic.Int64 // when it was asked, in nanoseconds since began, whatever the wall clock is set to
 	refreshes sync.WaitGroup
 }
 
@@ -71,7 +72,7 @@ func (d *dispatcher) start() {
 	d.open(1)
 	if d.client.Mode() == rueidis.ClientModeCluster {
 		d.lanes.bySlot.Store(new([slots]uint8))
-		d.lanes.refreshed.Store(time.Now().UnixNano())
+		d.lanes.began = time.Now()
 		d.refresh()
 	}
 }
@@ -94,7 +95,7 @@ func (d *dispatcher) enqueue(r *request) bool {
 	at := 0
 	if bySlot := d.lanes.bySlot.Load(); bySlot != nil {
 		at = int(bySlot[slotOf(r.keys[0])])
-		now := time.Now().UnixNano()
+		now := int64(time.Since(d.lanes.began))
 		if was := d.lanes.refreshed.Load(); now-was > int64(lanesFor) && d.lanes.refreshed.CompareAndSwap(was, now) {
 			d.lock.Lock()
 			if !d.closed {
@@ -118,7 +119,7 @@ func (d *dispatcher) enqueue(r *request) bool {
 // refresh asks which slots the masters have, and again soon if that is not known of all slots afterwards.
 func (d *dispatcher) refresh() {
 	if !d.ask() {
-		d.lanes.refreshed.Store(time.Now().Add(lanesAgain - lanesFor).UnixNano())
+		d.lanes.refreshed.Store(int64(time.Since(d.lanes.began) + lanesAgain - lanesFor))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitquotav3"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/quotashare"
+	"github.com/weirhq/weir/internal/clock"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -39,7 +40,7 @@ type Service struct {
 	ratelimitquotav3.UnimplementedRateLimitQuotaServiceServer
 
 	o        Options
-	clock    weir.Clock
+	clock    *clock.Steady
 	patience time.Duration // how long a message may wait here
 
 	mu       sync.Mutex
@@ -77,12 +78,12 @@ func New(o Options) (*Service, error) {
 	case o.MostBuckets < 1 || o.MostBuckets > 1_000_000:
 		return nil, fmt.Errorf("weir: Options.MostBuckets of %d: must be from 1 to 10^6", o.MostBuckets)
 	}
-	s := &Service{
-		o: o, clock: o.Clock, streams: map[*stream]struct{}{}, meters: map[string]*meter{}, warned: map[string]int64{},
-		set: o.Limits.Engine().Set(),
+	if o.Clock == nil {
+		o.Clock = processClock{time.Now()}
 	}
-	if s.clock == nil {
-		s.clock = processClock{time.Now()}
+	s := &Service{
+		o: o, clock: clock.New(o.Clock), streams: map[*stream]struct{}{}, meters: map[string]*meter{}, warned: map[string]int64{},
+		set: o.Limits.Engine().Set(),
 	}
 	ledger, err := quotashare.New(quotashare.Options{Send: s.send, Grace: o.Grace, MostShares: o.MostShares})
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Service) schedule() {
 	}
 	next = min(next, now+int64(time.Second))
 	s.wake = next
-	s.stop = s.clock.AfterFunc(time.Duration(next-now), s.tick)
+	s.stop = s.clock.At(next, s.tick)
 }
 
 // tick calls the ledger.

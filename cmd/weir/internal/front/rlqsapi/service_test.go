@@ -59,6 +59,44 @@ func TestDemandMovesQuotas(t *testing.T) {
 	}
 }
 
+// TestStepsOfTheClock sets the clock of the service while two proxies report: never is more assigned than there is, and what one does
+// not need soon goes to the other again.
+func TestStepsOfTheClock(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+		s.clock.Advance(24 * time.Hour)
+		a, b := s.connect(), s.connect()
+		assigned := func(p *client) float64 {
+			for {
+				if m := p.next(); m.GetAbandonAction() == nil { // who has not reported for an hour is forgotten first
+					return rate(t, m)
+				}
+			}
+		}
+		a.report(id, 0, 1, 0)
+		assigned(a)
+		b.report(id, 0, 1, 0)
+		hasB := assigned(b)
+		for round := range 8 {
+			if round == 2 {
+				s.clock.Advance(by)
+			}
+			s.clock.Advance(5 * time.Second)
+			a.report(id, 5*time.Second, 10, 0)
+			hasA := assigned(a)
+			s.clock.Advance(100 * time.Millisecond)
+			b.report(id, 5*time.Second, uint64(hasB*5), 5000)
+			hasB = assigned(b)
+			if hasA+hasB > 1000 {
+				t.Fatalf("%v, round %d: %v and %v are assigned of 1000/s", by, round, hasA, hasB)
+			}
+		}
+		if hasB < 900 {
+			t.Errorf("%v: the proxy that is asked for all has %v of 1000/s", by, hasB)
+		}
+	}
+}
+
 // TestWhatIsAssigned tells what becomes of limits of all kinds.
 func TestWhatIsAssigned(t *testing.T) {
 	none := &policy.Set{}
