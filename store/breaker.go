@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/clock"
 )
 
 // BreakerOptions configure a [Breaker].
@@ -90,6 +91,7 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 type Breaker struct {
 	inner Store
 	o     BreakerOptions
+	clock *clock.Steady
 	back  func() // called before the breaker closes after an outage; nil or of a Fleet
 
 	// word is the state, in its lowest bits, and how many transitions there were: what becomes of a call counts only if there
@@ -122,7 +124,7 @@ func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
 	if err := mustHave("NewBreaker.inner", inner); err != nil {
 		return nil, err
 	}
-	b := &Breaker{inner: inner, o: o, since: time.Now()}
+	b := &Breaker{inner: inner, o: o, clock: clock.New(o.Clock), since: time.Now()}
 	b.cooldown.Store(int64(o.Cooldown))
 	return b, nil
 }
@@ -202,22 +204,11 @@ func (b *Breaker) state() BreakerState { return stateOf(b.word.Load()) }
 // errOpen is what a call gets while the breaker is open.
 var errOpen = fmt.Errorf("%w: it is not asked, as it did not answer before", ErrUnavailable)
 
-// steadyStart anchors the monotonic clock: one reading of time.Since costs half of time.Now, which reads two clocks.
-var steadyStart = time.Now()
-
-// steadyNow is what a clock shows, which is the monotonic clock of the process if it is nil.
-func steadyNow(c weir.Clock) int64 {
-	if c == nil {
-		return int64(time.Since(steadyStart))
-	}
-	return c.Now()
-}
-
 // retryAfter is how long a caller should wait that was refused for want of the store: until a call may be let through.
 func (b *Breaker) retryAfter() time.Duration {
 	switch b.state() {
 	case BreakerOpen:
-		return time.Duration(max(b.until.Load()-steadyNow(b.o.Clock), int64(time.Millisecond)))
+		return time.Duration(max(b.until.Load()-b.clock.Now(), int64(time.Millisecond)))
 	default:
 		return time.Duration(b.cooldown.Load())
 	}
@@ -225,7 +216,7 @@ func (b *Breaker) retryAfter() time.Duration {
 
 // failsFast tells whether a call would be failed at once, and counts it if so.
 func (b *Breaker) failsFast() bool {
-	if b.state() == BreakerClosed || b.closed.Load() || steadyNow(b.o.Clock) >= b.until.Load() {
+	if b.state() == BreakerClosed || b.closed.Load() || b.clock.Now() >= b.until.Load() {
 		return false
 	}
 	b.fastFailed.Add(1)
@@ -251,14 +242,14 @@ func (b *Breaker) enter(ctx context.Context) (pass, error) {
 	}
 	b.asked.Add(1)
 	if _, p.timed = ctx.Deadline(); p.timed {
-		p.began = steadyNow(b.o.Clock)
+		p.began = b.clock.Now()
 	}
 	return p, nil
 }
 
 // enterOpen is enter for a breaker that is not closed.
 func (b *Breaker) enterOpen(ctx context.Context, p *pass) error {
-	now := steadyNow(b.o.Clock)
+	now := b.clock.Now()
 	switch {
 	case b.closed.Load():
 		return ErrClosed
@@ -332,7 +323,7 @@ func (b *Breaker) judge(ctx context.Context, p pass, err error) outcome {
 	switch ended := ctx.Err(); {
 	case ended == nil:
 		return outcomeFailed
-	case errors.Is(ended, context.DeadlineExceeded) && p.timed && steadyNow(b.o.Clock)-p.began >= int64(b.o.Patience):
+	case errors.Is(ended, context.DeadlineExceeded) && p.timed && b.clock.Now()-p.began >= int64(b.o.Patience):
 		return outcomeFailed
 	}
 	return outcomeNothing
@@ -345,7 +336,7 @@ func (b *Breaker) open(p pass, err error) {
 		b.lock.Unlock()
 		return
 	}
-	now := steadyNow(b.o.Clock)
+	now := b.clock.Now()
 	cooldown := b.o.Cooldown
 	if b.reclosed && now-b.closedAt < int64(b.o.MaxCooldown) {
 		cooldown = b.doubled()
@@ -383,7 +374,7 @@ func (b *Breaker) probed(p pass, what outcome, err error) {
 		b.lock.Unlock()
 		return
 	}
-	now := steadyNow(b.o.Clock)
+	now := b.clock.Now()
 	switch what {
 	case outcomeFailed:
 		b.why = err.Error()

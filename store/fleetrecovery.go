@@ -70,7 +70,7 @@ func (f *Fleet) back() {
 	if f.replicas.Live() == 1 { // a share would be all
 		return
 	}
-	f.graceEnd.Store(steadyNow(f.breaker.o.Clock) + int64(f.graceFor))
+	f.graceEnd.Store(f.breaker.clock.Now() + int64(f.graceFor))
 	f.grace.Store(true)
 	f.recovers()
 }
@@ -88,7 +88,7 @@ func (f *Fleet) recover() {
 		if f.breaker.state() == BreakerClosed {
 			f.tellSome(f.ctx, mostTold)
 			f.settleSome(f.ctx, mostSettled)
-			if steadyNow(f.breaker.o.Clock) >= f.graceEnd.Load() {
+			if f.breaker.clock.Now() >= f.graceEnd.Load() {
 				f.grace.Store(false)
 			}
 		} else {
