@@ -12,8 +12,8 @@ import (
 )
 
 // Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Quota and Held like
-// that, the policy that is told to clients is derived from them. If it is also a [KeyedQueue], permits are released when the handler
-// returns, and requests can wait for them.
+// that, the policy that is told to clients is derived from them. If it is also a [KeyedQueue], permits are released when the
+// handler returns, and requests can wait for them.
 type Keyed interface {
 	Take(key string, n int64) weir.Decision
 	Peek(key string, n int64) weir.Decision

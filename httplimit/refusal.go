@@ -51,11 +51,11 @@ func newRefusal(dst http.Header, h *Headers, policies *Policies, states []State,
 		d.Remaining, states[0].Remaining = 0, 0 // there may be some, but not for this client
 	}
 	seconds := h.SetRefused(dst, policies, d.RetryAfter, states...)
-	policy, tells := &policies.items[states[0].Policy].Policy, h.fields() != NoFields
+	of, tells := &policies.items[states[0].Policy].Policy, h.fields() != NoFields
 	if !tells {
-		policy = &Policy{Unit: policy.Unit}
+		of = &Policy{Unit: of.Unit}
 	}
-	return refusalOf(d, cost, dst, newProblem(d, cost, policy, tells, seconds))
+	return refusalOf(d, cost, dst, newProblem(d, cost, of, tells, seconds))
 }
 
 func refusalOf(d weir.Decision, cost int64, dst http.Header, p Problem) Refusal {

@@ -262,8 +262,8 @@ func (d *Divided) hold(ctx context.Context, p *side, c dividedCall) (held Reserv
 // errStopping says that an owner has ended while somebody waited for it.
 var errStopping = fmt.Errorf("%w: the owner of the limits has ended", ErrUnavailable)
 
-// acquire waits for the owner. A refusal is no error here. An owner that ends, or has failed meanwhile, is one, as for those who do
-// not wait.
+// acquire waits for the owner. A refusal is no error here. An owner that ends, or has failed meanwhile, is one, as for those who
+// do not wait.
 func (d *Divided) acquire(ctx context.Context, charges []Charge, decisions []weir.Decision, w Waiting) (Reservation, error) {
 	r, err := d.durable.Acquire(ctx, charges, decisions, w)
 	if err != nil && !errors.Is(err, weir.ErrRefused) || r.ID != "" {

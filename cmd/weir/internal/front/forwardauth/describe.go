@@ -86,7 +86,8 @@ func (h *Handler) describeEnvoy(p *policy.Request, r *http.Request) (err error) 
 	}
 	target, read := requestline.ParseTarget(text)
 	if !ok || !read {
-		return fmt.Errorf("weir: %.80q: must be %s and the target of a request: %s", r.RequestURI, envoyPath, requestline.AcceptedTarget)
+		return fmt.Errorf("weir: %.80q: must be %s and the target of a request: %s",
+			r.RequestURI, envoyPath, requestline.AcceptedTarget)
 	}
 	target.Set(p)
 	if len(r.Header["X-Real-Ip"]) > 0 {

@@ -44,8 +44,8 @@ type Options struct {
 	// 429, or 503 where the server has no room for anybody, but 429 for Envoy: it would take 503 for a failure of the server
 	// itself.
 	Status int
-	// Fields are the header fields in which limits are told. With httplimit.NoFields the bodies of refusals name no policy either.
-	// Default: httplimit.RateLimit11.
+	// Fields are the header fields in which limits are told. With httplimit.NoFields the bodies of refusals name no policy
+	// either. Default: httplimit.RateLimit11.
 	Fields httplimit.Fields
 	// Logger is told at level Warn of requests that could not be decided, once in ten seconds. Default: nil, silent.
 	Logger *slog.Logger
