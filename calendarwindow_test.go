@@ -192,7 +192,7 @@ func TestCalendarText(t *testing.T) {
 		"year, Europe/Vienna":                 {Unit: weir.CalendarYear, Zone: vienna},
 	} {
 		l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000000, Calendar: c}
-		if got := c.String(); got != want || l.String() != "calendar-window 1000000 per "+want || l.Check() != nil {
+		if got := c.String(); got != want || l.String() != "1000000 per "+want || l.Check() != nil {
 			t.Errorf("%s, %v, %v; want %s", got, l, l.Check(), want)
 		}
 	}

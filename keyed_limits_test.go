@@ -410,7 +410,7 @@ func TestLimitText(t *testing.T) {
 		"sliding-window 5/s in 10 segments": {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(5)},
 		"sliding-counter 5/h":               {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(5)},
 		"concurrency 3":                     {Algorithm: weir.AlgorithmConcurrency, Burst: 3},
-		"calendar-window 3 per month, UTC": {
+		"3 per month, UTC": {
 			Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
 		},
 	} {

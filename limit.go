@@ -79,8 +79,7 @@ func (l Limit) Check() error {
 	return err
 }
 
-// String is the limit in words: "10/s, burst 20", "fixed-window 100/min", "calendar-window 1000000 per month from day 15,
-// Europe/Vienna".
+// String is the limit in words: "10/s, burst 20", "fixed-window 100/min", "1000000 per month from day 15, Europe/Vienna".
 func (l Limit) String() string {
 	switch l.Algorithm {
 	case AlgorithmTokenBucket:
@@ -92,7 +91,7 @@ func (l Limit) String() string {
 	case AlgorithmFixedWindow, AlgorithmSlidingCounter:
 		return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
 	case AlgorithmCalendarWindow:
-		return fmt.Sprintf("%v %d per %v", l.Algorithm, l.Burst, l.Calendar)
+		return fmt.Sprintf("%d per %v", l.Burst, l.Calendar)
 	default:
 		return l.Algorithm.String()
 	}

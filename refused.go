@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // ErrRefused is what every [RefusedError] matches.
@@ -61,7 +63,7 @@ func (e *RefusedError) Error() string {
 	case d == Never:
 		b.WriteString(", waiting does not help")
 	case d > 0:
-		fmt.Fprintf(&b, ", retry after %v", d)
+		b.WriteString(", retry after " + inwords.Duration(d))
 	}
 	if e.Err != nil {
 		b.WriteString(": " + strings.TrimPrefix(e.Err.Error(), "weir: "))

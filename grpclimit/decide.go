@@ -71,7 +71,8 @@ func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.D
 	case d.Reason == weir.ReasonInvalid:
 		return s.fail(ctx, c, "grpclimit: the limiter does not accept the call", slog.Int64("cost", cost))
 	}
-	return s.refuse(ctx, &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}, s.told.one(&d, key), a)
+	refusal := &Refusal{Call: c, Decision: d, Cost: cost, Key: key, Refused: []weir.Decision{d}}
+	return s.refuse(ctx, refusal, s.told.one(&d, key), a)
 }
 
 func (s *Server) acquire(

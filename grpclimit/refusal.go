@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Refusal is the answer to a call or a message that was refused, before it is sent. A hook may change Status and Trailer.
@@ -174,7 +175,7 @@ func comeBack(d *weir.Decision) string {
 	if ms > int64(weir.Never/time.Millisecond) {
 		return ""
 	}
-	return "; retry after " + (time.Duration(ms) * time.Millisecond).String()
+	return "; retry after " + inwords.After(time.Duration(ms)*time.Millisecond, time.Now())
 }
 
 // ceilMilliseconds is d in milliseconds, rounded up.

@@ -99,8 +99,8 @@ func newQuota(permits int64, window time.Duration) quota {
 	return quota{permits, window, httplimit.Requests}
 }
 
-// one is the decision of a Limiter, or of a Keyed about a key. It is told with the window of the limit that the key is held to or, of
-// what does not tell that, with its window while its limit is that which was set up.
+// one is the decision of a Limiter, or of a Keyed about a key. It is told with the window of the limit that the key is held to
+// or, of what does not tell that, with its window while its limit is that which was set up.
 func (t *told) one(d *weir.Decision, key string) []part {
 	q := t.quotas[d.Policy]
 	switch {

@@ -489,7 +489,7 @@ func TestMiddlewareRefusalsThatNoLimitMade(t *testing.T) {
 	get(h)
 	resp = get(h)
 	if p := problem(t, resp); resp.status != 429 || p.Type != httplimit.QuotaExceeded || resp.header.Get("Retry-After") != "7200" ||
-		p.Detail != `The limit "a" was exceeded too often, and shuts this client out; retry after 7200 seconds.` {
+		p.Detail != `The limit "a" was exceeded too often, and locks this client out; retry after 2 hours.` {
 		t.Errorf("locked out: %d, %+v, %v", resp.status, p, resp.header)
 	}
 }

@@ -54,6 +54,7 @@ func (t *toldTexts) find(key quotaKey, part *policy.Part, set *policy.Set, units
 	item := t.items[key]
 	if item == nil {
 		item = newPolicyItem(toldPolicy(part, units))
+		item.limit = key.applied
 		t.items[key] = item
 	}
 	return item
@@ -130,7 +131,7 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	g.tell(p)
 	if len(p.states) == 0 { // no limit has refused it
 		seconds := h.SetRefused(dst, &p.policies, d.RetryAfter)
-		told := &Policy{Name: d.Policy, Unit: Requests}
+		told := &policyItem{Policy: Policy{Name: d.Policy, Unit: Requests}}
 		if h.fields() == NoFields {
 			told.Name = ""
 		}

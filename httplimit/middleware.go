@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirhq/weir"
 )
@@ -45,7 +44,13 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	}
 	m := &middleware{Options: o, policies: policies, derived: len(o.Policies) == 0}
 	m.queue, _ = o.Keyed.(KeyedQueue)
-	m.held, _ = o.Keyed.(holding)
+	if m.held, _ = o.Keyed.(holding); m.held != nil && m.derived {
+		for _, p := range policies.items { // there is one
+			if l := m.held.Held(""); hasQuota(l, p.Quota) {
+				p.limit = l
+			}
+		}
+	}
 	return m.around, nil
 }
 
@@ -65,9 +70,9 @@ type middleware struct {
 
 // limitOf is the quota of a decision under the policy at index.
 type limitOf struct {
-	index  int
-	quota  int64
-	window time.Duration
+	index int
+	quota int64
+	limit weir.Limit // that the key is held to, zero if it is not known
 }
 
 // holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
@@ -76,27 +81,30 @@ type holding interface{ Held(key string) weir.Limit }
 // mostOthers is how many limits are remembered with the text of their policies.
 const mostOthers = 1024
 
+// hasQuota reports whether a limit allows so many permits at once.
+func hasQuota(l weir.Limit, permits int64) bool {
+	quota, _ := l.Quota()
+	return quota == permits
+}
+
 // under is the policies with the limit that a decision about a key was made by.
 func (m *middleware) under(policies *Policies, index int, key string, limit int64) *Policies {
 	if !m.derived || limit <= 0 {
 		return policies
 	}
-	of := limitOf{index, limit, 0}
-	switch p := &policies.items[index].Policy; {
-	case m.held != nil:
-		if quota, window := m.held.Held(key).Quota(); quota == limit {
-			of.window = window
+	of := limitOf{index, limit, weir.Limit{}}
+	if m.held != nil {
+		if l := m.held.Held(key); hasQuota(l, limit) {
+			of.limit = l
 		}
-		if of.quota == p.Quota && of.window == p.Window {
-			return policies
-		}
-	case limit == p.Quota:
+	}
+	if p := policies.items[index]; p.Quota == limit && p.limit == of.limit {
 		return policies
 	}
 	if other, ok := m.others.Load(of); ok {
 		return other.(*Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	other := policies.withQuota(index, of.quota, of.window)
+	other := policies.withQuota(index, limit, of.limit)
 	if m.othersCount.Load() < mostOthers {
 		if _, loaded := m.others.LoadOrStore(of, other); !loaded {
 			m.othersCount.Add(1)

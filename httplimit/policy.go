@@ -49,8 +49,9 @@ type Policies struct {
 type policyItem struct {
 	Policy
 
-	name  string // as a String
-	quota string // the item without its partition key
+	name  string     // as a String
+	quota string     // the item without its partition key
+	limit weir.Limit // that the quota and the window are those of, zero if it is not known
 }
 
 // NewPolicies prepares policies, in the order in which they are told. It answers an error that names the policy, the field
@@ -211,12 +212,16 @@ func hasCalendar(limiter any) bool {
 	return ok
 }
 
-// withQuota is p with another quota of one policy, whose window is 0 where it is not known.
-func (p *Policies) withQuota(index int, quota int64, window time.Duration) *Policies {
+// withQuota is p with another quota of one policy, which is that of a limit. If that is zero, no window is known.
+func (p *Policies) withQuota(index int, quota int64, limit weir.Limit) *Policies {
 	changed := &Policies{items: slices.Clone(p.items)}
 	policy := changed.items[index].Policy
-	policy.Quota, policy.Window = quota, window
+	policy.Quota, policy.Window = quota, 0
+	if limit != (weir.Limit{}) {
+		_, policy.Window = limit.Quota()
+	}
 	changed.items[index] = newPolicyItem(policy)
+	changed.items[index].limit = limit
 	changed.field = string(changed.appendField(nil, nil))
 	return changed
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // The problem types that the draft of the RateLimit fields registers.
@@ -81,7 +82,7 @@ func isCapacity(d weir.Decision, unit Unit) bool {
 }
 
 // newProblem describes a refusal without its status.
-func newProblem(d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) Problem {
+func newProblem(d weir.Decision, cost int64, policy *policyItem, numbers bool, seconds int64) Problem {
 	p := Problem{Type: QuotaExceeded, Title: quotaExceededTitle, RetryAfter: seconds}
 	if policy.Name != "" {
 		p.ViolatedPolicies = []string{policy.Name}
@@ -96,8 +97,8 @@ func newProblem(d weir.Decision, cost int64, policy *Policy, numbers bool, secon
 
 // appendDetail appends a sentence such as
 //
-//	The limit "per-client" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; retry after 1 second.
-func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers bool, seconds int64) []byte {
+//	The limit "per-client" is 10/s, burst 20, and has 0 left, but this request needs 1; retry after 1 second.
+func appendDetail(b []byte, d weir.Decision, cost int64, policy *policyItem, numbers bool, seconds int64) []byte {
 	if d.Reason == weir.ReasonOverloaded {
 		b = append(b, "The server is under load and does not serve this request"...)
 		return appendRetry(b, d, seconds)
@@ -111,7 +112,7 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers
 		b = append(b, " cannot be told for this request"...)
 		return appendRetry(b, d, seconds)
 	case d.Reason == weir.ReasonHardLockout:
-		b = append(b, " was exceeded too often, and shuts this client out"...)
+		b = append(b, " was exceeded too often, and locks this client out"...)
 		return appendRetry(b, d, seconds)
 	case d.Reason == weir.ReasonClosed:
 		return append(b, " is closed and lets no request pass."...)
@@ -122,12 +123,7 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers
 		b = append(b, " does not allow this request"...)
 		return appendRetry(b, d, seconds)
 	}
-	b = append(b, " allows "...)
-	b = appendCount(b, policy.Quota, policy.Unit)
-	if policy.Window > 0 {
-		b = append(b, " per "...)
-		b = appendDuration(b, policy.Window)
-	}
+	b = policy.appendLimit(b)
 	if d.Reason != weir.ReasonNever {
 		b = append(b, " and has "...)
 		b = strconv.AppendInt(b, max(d.Remaining, 0), 10)
@@ -137,6 +133,25 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *Policy, numbers
 	b = strconv.AppendInt(b, cost, 10)
 	b = append(b, reasonClauses[d.Reason]...)
 	return appendRetry(b, d, seconds)
+}
+
+// appendLimit appends what a policy is: its limit as it was configured or, where only that is known, its quota.
+func (p *policyItem) appendLimit(b []byte) []byte {
+	if p.limit == (weir.Limit{}) || p.Unit == ConcurrentRequests {
+		b = appendCount(append(b, " allows "...), p.Quota, p.Unit)
+		if p.Window > 0 {
+			b = append(b, " per "...)
+			b = appendPeriod(b, p.Window)
+		}
+		return b
+	}
+	b = append(b, " is "...)
+	b = append(b, p.limit.String()...)
+	if p.Unit != Requests {
+		b = append(b, ", in "...)
+		b = appendCountless(b, p.Unit)
+	}
+	return append(b, ',')
 }
 
 var reasonClauses = map[weir.Reason]string{
@@ -153,23 +168,30 @@ func appendRetry(b []byte, d weir.Decision, seconds int64) []byte {
 		return append(b, "; retry later."...)
 	}
 	b = append(b, "; retry after "...)
-	b = appendPlural(b, seconds, "second")
+	b = inwords.AppendAfter(b, inwords.Seconds(seconds), time.Now())
 	return append(b, '.')
 }
 
+// unitNouns are what the units that have a word of their own count.
+var unitNouns = map[Unit]string{Requests: "request", ContentBytes: "byte", Tokens: "token", ConcurrentRequests: "request"}
+
 func appendCount(b []byte, n int64, unit Unit) []byte {
-	switch unit {
-	case Requests:
-		return appendPlural(b, n, "request")
-	case ContentBytes:
-		return appendPlural(b, n, "byte")
-	case Tokens:
-		return appendPlural(b, n, "token")
-	case ConcurrentRequests:
-		return append(appendPlural(b, n, "request"), " at a time"...)
+	noun, ok := unitNouns[unit]
+	if !ok {
+		return append(append(strconv.AppendInt(b, n, 10), ' '), unit...)
 	}
-	b = strconv.AppendInt(b, n, 10)
-	b = append(b, ' ')
+	b = appendPlural(b, n, noun)
+	if unit == ConcurrentRequests {
+		b = append(b, " at a time"...)
+	}
+	return b
+}
+
+// appendCountless appends what a unit counts.
+func appendCountless(b []byte, unit Unit) []byte {
+	if noun, ok := unitNouns[unit]; ok {
+		return append(append(b, noun...), 's')
+	}
 	return append(b, unit...)
 }
 
@@ -183,27 +205,20 @@ func appendPlural(b []byte, n int64, noun string) []byte {
 	return b
 }
 
-// appendDuration appends d in the largest unit of which it is a multiple, or as "1.5s".
-func appendDuration(b []byte, d time.Duration) []byte {
-	for _, u := range [...]struct {
-		d    time.Duration
-		noun string
-	}{
-		{24 * time.Hour, "day"},
-		{time.Hour, "hour"},
-		{time.Minute, "minute"},
-		{time.Second, "second"},
-		{time.Millisecond, "millisecond"},
-	} {
-		if d%u.d != 0 {
-			continue
-		}
-		if d == u.d {
-			return append(b, u.noun...)
-		}
-		return appendPlural(b, int64(d/u.d), u.noun)
+// appendPeriod appends a period in words, "hour", "2 hours" or "1.5 seconds", or as "1h0m30s" where these would round it.
+func appendPeriod(b []byte, d time.Duration) []byte {
+	const day = 24 * time.Hour
+	switch {
+	case d%time.Hour == 0, d < day && d%time.Minute == 0, d < time.Hour && d%time.Second == 0:
+	case d < 10*time.Second && d%(100*time.Millisecond) == 0:
+	default:
+		return append(b, d.String()...)
 	}
-	return append(b, d.String()...)
+	text := inwords.Duration(d)
+	if noun, ok := strings.CutPrefix(text, "1 "); ok && !strings.Contains(noun, " ") {
+		text = noun
+	}
+	return append(b, text...)
 }
 
 // usualStatus is the status that belongs to a type of problem.

@@ -51,9 +51,9 @@ func newRefusal(dst http.Header, h *Headers, policies *Policies, states []State,
 		d.Remaining, states[0].Remaining = 0, 0 // there may be some, but not for this client
 	}
 	seconds := h.SetRefused(dst, policies, d.RetryAfter, states...)
-	of, tells := &policies.items[states[0].Policy].Policy, h.fields() != NoFields
+	of, tells := policies.items[states[0].Policy], h.fields() != NoFields
 	if !tells {
-		of = &Policy{Unit: of.Unit}
+		of = &policyItem{Policy: Policy{Unit: of.Unit}}
 	}
 	return refusalOf(d, cost, dst, newProblem(d, cost, of, tells, seconds))
 }

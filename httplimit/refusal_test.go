@@ -65,7 +65,7 @@ func TestProblemOfEachReason(t *testing.T) {
 				Cost:     func(*http.Request) int64 { return 5 },
 				Policies: []httplimit.Policy{{Name: "up", Quota: 1, Window: 24 * time.Hour, Unit: httplimit.ContentBytes}},
 			},
-			429, `The limit "up" allows 1 byte per day and has 3 left, but this request needs 5; retry after 61 seconds.`,
+			429, `The limit "up" allows 1 byte per day and has 3 left, but this request needs 5; retry after 1 minute 1 second.`,
 		},
 		{
 			"never",
@@ -80,7 +80,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			httplimit.Options{},
 			429,
 			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
-				`and there is no room to wait; retry after 60 seconds.`,
+				`and there is no room to wait; retry after 1 minute.`,
 		},
 		{
 			"deadline",
@@ -88,7 +88,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			httplimit.Options{},
 			429,
 			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
-				`and its turn would come too late; retry after 60 seconds.`,
+				`and its turn would come too late; retry after 1 minute.`,
 		},
 		{
 			"evicted",
@@ -96,7 +96,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			httplimit.Options{},
 			429,
 			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
-				`and newer requests took its place in the queue; retry after 60 seconds.`,
+				`and newer requests took its place in the queue; retry after 1 minute.`,
 		},
 		{
 			"concurrency",
@@ -147,7 +147,7 @@ func TestProblemOfEachReason(t *testing.T) {
 				{Name: "x", Quota: 2, Unit: "teapots", Window: 1500 * time.Millisecond},
 			}},
 			429,
-			`The limit "x" allows 2 teapots per 1500 milliseconds and has 0 left, but this request needs 1; ` +
+			`The limit "x" allows 2 teapots per 1.5 seconds and has 0 left, but this request needs 1; ` +
 				`retry after 1 second.`,
 		},
 		{

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -224,24 +224,9 @@ func would(l *ExplainedLimit) string {
 	case d.Reason == weir.ReasonNever:
 		return fmt.Sprintf("%s, and never more than %d", now, d.Limit)
 	case d.Reason == weir.ReasonHardLockout:
-		return fmt.Sprintf("nothing before the lockout ends in %v", rounded(d.RetryAfter))
+		return "nothing before the lockout ends in " + inwords.Duration(d.RetryAfter)
 	case d.RetryAfter == 0 || d.RetryAfter == math.MaxInt64:
 		return now
 	}
-	return fmt.Sprintf("%s, this one in %v", now, rounded(d.RetryAfter))
-}
-
-// rounded is d as people read it, never too short.
-func rounded(d time.Duration) time.Duration {
-	unit := time.Millisecond
-	switch {
-	case d < time.Millisecond:
-		unit = time.Microsecond
-	case d >= time.Hour:
-		unit = time.Second
-	}
-	if rest := d % unit; rest > 0 {
-		d += unit - rest
-	}
-	return d
+	return fmt.Sprintf("%s, this one in %s", now, inwords.Duration(d.RetryAfter))
 }

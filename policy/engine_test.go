@@ -714,7 +714,7 @@ func TestEngineExplains(t *testing.T) {
 		t.Error("the first of two is explained")
 	}
 	take(e, r)
-	if len(live) != 1 || live[0].Allowed || live[0].Reason != weir.ReasonLimited || live[0].Limits[0].Would != "a cost of up to 1 now, this one in 1h0m0s" {
+	if len(live) != 1 || live[0].Allowed || live[0].Reason != weir.ReasonLimited || live[0].Limits[0].Would != "a cost of up to 1 now, this one in 1 hour" {
 		t.Errorf("%+v", live)
 	}
 	r.Cost = 4

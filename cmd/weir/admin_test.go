@@ -187,7 +187,7 @@ func TestAdminLooks(t *testing.T) {
 	}
 }
 
-var aWait = regexp.MustCompile(`retry after [0-9hms.]+:`)
+var aWait = regexp.MustCompile(`retry after [^:]+:`)
 
 // TestAdminChanges makes every change, is told how the key is then, and finds it in the audit log.
 func TestAdminChanges(t *testing.T) {

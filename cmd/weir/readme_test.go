@@ -202,7 +202,7 @@ var (
 
 	refusalLine = regexp.MustCompile(`Weir-Refusal: ([0-9a-f]+)`)
 	whyChanges  = []*regexp.Regexp{
-		regexp.MustCompile(`(refused )[-0-9]+ [:0-9]+ UTC \([^ ]+ ago\)`), regexp.MustCompile(`(refusal )[0-9a-f]+`),
+		regexp.MustCompile(`(refused )[-0-9]+ [:0-9]+ UTC \([^)]+ ago\)`), regexp.MustCompile(`(refusal )[0-9a-f]+`),
 		regexp.MustCompile(`((?:retry after|are back in) )[.0-9]+m?s`),
 	}
 )

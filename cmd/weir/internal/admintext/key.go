@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // KeyName is the name of a key, or what stands for it.
@@ -24,12 +26,12 @@ func KeyName(k *admin.Key) string {
 func Key(w io.Writer, out terminal.Output, k *admin.Key) {
 	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+table.Printable(k.Policy)))
 	if k.LockedFor != 0 {
-		fmt.Fprintf(w, "  %s\n", out.Red("shut out for another "+table.Seconds(k.LockedFor)))
+		fmt.Fprintf(w, "  %s\n", out.Red("shut out for another "+in(k.LockedFor, time.Now())))
 	} else if k.RecentRefusals > 0 {
 		fmt.Fprintf(w, "  refused %s, which counts towards a lockout\n", times(k.RecentRefusals))
 	}
 	if o := k.Override; o != nil {
-		fmt.Fprintf(w, "  overridden: %s, for another %s%s\n", Override(o), table.Seconds(o.For), by(o))
+		fmt.Fprintf(w, "  overridden: %s, for another %s%s\n", Override(o), in(o.For, time.Now()), by(o))
 	}
 	for i := range k.Limits {
 		limit(w, out, &k.Limits[i], "  ", k.LockedFor != 0)
@@ -126,7 +128,7 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 	default:
 		back := ""
 		if l.ResetAfter != 0 {
-			back = ", all are back in " + table.Seconds(l.ResetAfter)
+			back = ", all are back in " + in(l.ResetAfter, time.Now())
 		}
 		fmt.Fprintf(w, "%s  %s of %s left%s\n", indent, table.Number(l.Remaining), table.Number(l.Limit), back)
 	}
@@ -137,7 +139,8 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 	case l.Allowed:
 		fmt.Fprintf(w, "%s  one more would be granted now\n", indent)
 	default:
-		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), retry(l.Reason, l.RetryAfter))
+		why := retry(l.Reason, l.RetryAfter, time.Now())
+		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
 	}
 	if l.Waiters > 0 || l.Queued > 0 {
 		fmt.Fprintf(w, "%s  %s wait for %s permits\n", indent, table.Number(l.Waiters), table.Number(l.Queued))
@@ -147,7 +150,10 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 	}
 }
 
-func retry(reason string, after float64) string {
+// in is a time in seconds as people read it, with the moment if it is far from now.
+func in(seconds float64, now time.Time) string { return inwords.After(table.Duration(seconds), now) }
+
+func retry(reason string, after float64, now time.Time) string {
 	reason = table.Printable(reason)
 	switch {
 	case after < 0:
@@ -155,7 +161,7 @@ func retry(reason string, after float64) string {
 	case after == 0:
 		return reason
 	default:
-		return reason + ", retry after " + table.Seconds(after)
+		return reason + ", retry after " + in(after, now)
 	}
 }
 

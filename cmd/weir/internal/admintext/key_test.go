@@ -27,7 +27,7 @@ func TestKey(t *testing.T) {
 			admin.Key{RecentRefusals: 1, Limits: []admin.KeyLimit{refused}},
 			`  refused once, which counts towards a lockout
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6s
+    4 of 50 left, all are back in 4.6 seconds
     one more would be granted now
     refused once
 `,
@@ -36,7 +36,7 @@ func TestKey(t *testing.T) {
 			admin.Key{RecentRefusals: 3, Limits: []admin.KeyLimit{often}},
 			`  refused 3 times, which counts towards a lockout
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6s
+    4 of 50 left, all are back in 4.6 seconds
     one more would be granted now
     refused 1,200 times
 `,
@@ -50,7 +50,7 @@ func TestKey(t *testing.T) {
 		},
 		"unlimited": {
 			admin.Key{Override: &admin.Override{Unlimited: true, For: 60, By: "anna", Reason: "launch"}, Limits: []admin.KeyLimit{unlimited}},
-			`  overridden: unlimited, for another 1m, by anna: launch
+			`  overridden: unlimited, for another 1 minute, by anna: launch
   limit 1s: unlimited
     one more would be granted now
     refused once
@@ -58,9 +58,9 @@ func TestKey(t *testing.T) {
 		},
 		"shut out with permits left": {
 			admin.Key{LockedFor: 60, Limits: []admin.KeyLimit{one}},
-			`  shut out for another 1m
+			`  shut out for another 1 minute
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6s
+    4 of 50 left, all are back in 4.6 seconds
     one more would be granted now, were it not shut out
 `,
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // Refusal writes why a request was refused, with the numbers of that moment; now tells how long ago it was.
@@ -18,15 +19,16 @@ func Refusal(w io.Writer, out terminal.Output, r *admin.Refusal, now time.Time) 
 		what = ": " + what
 	}
 	fmt.Fprintf(w, "%s %s%s%s\n", out.Red("refused"), table.Time(r.Time), ago(r.Time, now), what)
-	fmt.Fprintf(w, "  %s; refusal %s, configuration %d\n", retry(r.Reason, r.RetryAfter), table.Printable(r.ID), r.Version)
+	why := retry(r.Reason, r.RetryAfter, r.Time)
+	fmt.Fprintf(w, "  %s; refusal %s, configuration %d\n", why, table.Printable(r.ID), r.Version)
 	for i := range r.Limits {
-		RefusedLimit(w, out, &r.Limits[i], i == r.Binding, "  ")
+		RefusedLimit(w, out, &r.Limits[i], i == r.Binding, "  ", r.Time)
 	}
 }
 
 func ago(t, now time.Time) string {
 	if d := now.Sub(t); !now.IsZero() && d >= 0 {
-		return " (" + table.Seconds(d.Truncate(time.Second).Seconds()) + " ago)"
+		return " (" + inwords.Duration(d.Truncate(time.Second)) + " ago)"
 	}
 	return ""
 }
@@ -54,8 +56,8 @@ func LimitName(l *admin.RefusedLimit) string {
 	return table.Printable(l.Policy + "/" + l.Limit)
 }
 
-// RefusedLimit writes a limit that held for a request which was refused, each line after indent.
-func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds bool, indent string) {
+// RefusedLimit writes a limit that held for a request which was refused at a time, each line after indent.
+func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds bool, indent string, at time.Time) {
 	mark := ""
 	if binds {
 		mark = out.Dim(" (binds)")
@@ -75,11 +77,11 @@ func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds
 	fmt.Fprintf(w, "%s  %s%s\n", indent, key, rule)
 	answer := "grants it"
 	if !l.Allowed {
-		answer = out.Red("refuses it") + ": " + retry(l.Reason, l.RetryAfter)
+		answer = out.Red("refuses it") + ": " + retry(l.Reason, l.RetryAfter, at)
 	}
 	back := ""
 	if l.ResetAfter != 0 {
-		back = ", all are back in " + table.Seconds(l.ResetAfter)
+		back = ", all are back in " + in(l.ResetAfter, at)
 	}
 	fmt.Fprintf(w, "%s  %s of %s left%s; costs %s: %s\n", indent, table.Number(l.Remaining), table.Number(l.Max), back,
 		table.Number(l.Cost), answer)

@@ -28,14 +28,14 @@ func TestRefusal(t *testing.T) {
 	}
 	var text strings.Builder
 	admintext.Refusal(&text, terminal.Output{}, &r, at.Add(time.Minute))
-	const want = `refused 2026-01-02 03:04:05 UTC (1m ago): POST shop.example/login from 192.0.2.1 by http
-  limited, retry after 1m30s; refusal 0123456789abcdef, configuration 7
+	const want = `refused 2026-01-02 03:04:05 UTC (1 minute ago): POST shop.example/login from 192.0.2.1 by http
+  limited, retry after 1 minute 30 seconds; refusal 0123456789abcdef, configuration 7
   limit per-client: 10/s
     key "192.0.2.1", by rule everybody (weir.yaml:9:5)
-    8 of 10 left, all are back in 200ms; costs 1: grants it
+    8 of 10 left, all are back in 0.2 s; costs 1: grants it
   limit login/1h: 5/h (binds)
     key "ann", by rule sign-in (weir.yaml:21:5)
-    1 of 5 left, all are back in 1h; costs 2: refuses it: limited, retry after 1m30s
+    1 of 5 left, all are back in 1 hour; costs 2: refuses it: limited, retry after 1 minute 30 seconds
 `
 	if got := text.String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

@@ -1,6 +1,8 @@
 package admintext
 
 import (
+	"time"
+
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 )
@@ -13,7 +15,7 @@ func StillShut(k *admin.Key) string {
 	if k.LockedFor == 0 {
 		return ""
 	}
-	return "it is still shut out for another " + table.Seconds(k.LockedFor)
+	return "it is still shut out for another " + in(k.LockedFor, time.Now())
 }
 
 // StillRefused says which limit refuses the next request of a key that is not shut out, and for how long, "" if none does or
@@ -36,5 +38,5 @@ func StillRefused(k *admin.Key) string {
 	if worst.Name != "" {
 		name = " by limit " + table.Printable(worst.Name)
 	}
-	return "one more would be refused now" + name + ": " + retry(worst.Reason, worst.RetryAfter)
+	return "one more would be refused now" + name + ": " + retry(worst.Reason, worst.RetryAfter, time.Now())
 }

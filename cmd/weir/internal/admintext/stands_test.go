@@ -20,9 +20,9 @@ func TestStands(t *testing.T) {
 		key           admin.Key
 		shut, refused string
 	}{
-		{admin.Key{LockedFor: 60, Limits: limits(30)}, "it is still shut out for another 1m", ""},
+		{admin.Key{LockedFor: 60, Limits: limits(30)}, "it is still shut out for another 1 minute", ""},
 		{admin.Key{Limits: limits(0, 0.9)}, "", ""},
-		{admin.Key{Limits: limits(2, 0, 60)}, "", "one more would be refused now by limit c: limited, retry after 1m"},
+		{admin.Key{Limits: limits(2, 0, 60)}, "", "one more would be refused now by limit c: limited, retry after 1 minute"},
 		{admin.Key{Limits: limits(2, -1, 60)}, "", "one more would be refused now by limit b: limited, and no wait helps"},
 	} {
 		if shut, refused := admintext.StillShut(&c.key), admintext.StillRefused(&c.key); shut != c.shut || refused != c.refused {

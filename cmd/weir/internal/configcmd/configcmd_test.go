@@ -168,7 +168,7 @@ func TestExplainRequest(t *testing.T) {
 			[]string{"--request", "POST https://api.example.com/login", "--client", "192.0.2.1", "--repeat", "4"},
 			[]string{
 				"POST api.example.com/login from 192.0.2.1, request 4 of 4 at the same moment (3 of those before were allowed):\n",
-				"  refused, bound by per-client/1s: limited, retry after 1s\n", "rule login (", ": matches\n",
+				"  refused, bound by per-client/1s: limited, retry after 1 second\n", "rule login (", ": matches\n",
 				": does not match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 left before, 0 after; costs 1: refuses it",
 			},
 		},

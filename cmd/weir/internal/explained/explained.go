@@ -11,13 +11,14 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
 
 // Write writes what is decided and why: the rules that match, the limits with their states, and with all the rules that do not
-// match as well. Each line begins with indent.
-func Write(w io.Writer, out terminal.Output, e *policy.Explanation, indent string, all bool) {
-	p := writer{w, out, indent}
+// match as well. Each line begins with indent. now is the time of the explanation, zero if it is not known.
+func Write(w io.Writer, out terminal.Output, e *policy.Explanation, indent string, all bool, now time.Time) {
+	p := writer{w, out, indent, now}
 	p.linef("%s", p.verdict(e))
 	p.paths(e)
 	p.rules(e, all)
@@ -30,6 +31,7 @@ type writer struct {
 	w      io.Writer
 	out    terminal.Output
 	indent string
+	now    time.Time
 }
 
 func (p writer) linef(format string, args ...any) {
@@ -45,7 +47,7 @@ func (p writer) verdict(e *policy.Explanation) string {
 	case e.Allowed:
 		return p.out.Bold("allowed") + boundBy(e)
 	default:
-		return p.out.Red("refused") + boundBy(e) + ": " + refusal(e.Reason, e.RetryAfter)
+		return p.out.Red("refused") + boundBy(e) + ": " + p.refusal(e.Reason, e.RetryAfter)
 	}
 }
 
@@ -68,37 +70,16 @@ func boundBy(e *policy.Explanation) string {
 	return ", bound by " + name(&e.Limits[e.Binding])
 }
 
-func refusal(reason weir.Reason, retry time.Duration) string {
-	return reason.String() + ", " + retryText(retry)
-}
-
-func retryText(retry time.Duration) string {
+func (p writer) refusal(reason weir.Reason, retry time.Duration) string {
+	text := reason.String() + ", "
 	switch {
 	case retry == weir.Never:
-		return "and it never can pass"
+		return text + "and it never can pass"
 	case retry <= 0:
-		return "and when it can pass is not known"
+		return text + "and when it can pass is not known"
 	default:
-		return "retry after " + Duration(retry)
+		return text + "retry after " + inwords.After(retry, p.now)
 	}
-}
-
-// Duration is d rounded up to milliseconds.
-func Duration(d time.Duration) string {
-	if d == weir.Never {
-		return "never"
-	}
-	if rest := d % time.Millisecond; rest > 0 {
-		d += time.Millisecond - rest
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func (p writer) rules(e *policy.Explanation, all bool) {
@@ -149,7 +130,7 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 		text += p.out.Dim(" (binds)")
 	}
 	p.linef("%s", text)
-	inner := writer{p.w, p.out, p.indent + "  "}
+	inner := writer{p.w, p.out, p.indent + "  ", p.now}
 	from := ""
 	if l.KeyFrom != "" {
 		from = " from " + printable(l.KeyFrom)
@@ -164,7 +145,7 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 	}
 	answer := "grants it"
 	if !l.Decision.Allowed {
-		answer = p.out.Red("refuses it") + ": " + refusal(l.Decision.Reason, l.Decision.RetryAfter)
+		answer = p.out.Red("refuses it") + ": " + p.refusal(l.Decision.Reason, l.Decision.RetryAfter)
 	}
 	inner.linef("%d left before, %d after; costs %d: %s", l.Before, l.After, l.Cost, answer)
 	if l.Would != "" {

@@ -21,7 +21,7 @@ func refused() *policy.Explanation {
 		},
 		Limits: []policy.ExplainedLimit{{
 			Policy: "login", Limit: "1m", Rule: "login", Role: "enforce", Holds: "5/min, burst 5", Key: "192.0.2.1\n", KeyFrom: "client.ip",
-			Cost: 1, Decision: weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1500 * time.Millisecond}, Would: "this one in 1.5s",
+			Cost: 1, Decision: weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1500 * time.Millisecond}, Would: "this one in 1.5 seconds",
 		}},
 	}
 }
@@ -38,7 +38,7 @@ func TestWriteTellsTheWaysToReadAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true)
+	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true, time.Time{})
 	const want = "servers read the path in 3 ways, all of which count: /healthz, /search/..%2Fhealthz, /a\\nb\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("%s\nlacks\n%s", b.String(), want)
@@ -47,20 +47,20 @@ func TestWriteTellsTheWaysToReadAPath(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	var b strings.Builder
-	explained.Write(&b, terminal.Output{}, refused(), "  ", true)
-	const want = `  refused, bound by login/1m: limited, retry after 1.501s
+	explained.Write(&b, terminal.Output{}, refused(), "  ", true, time.Time{})
+	const want = `  refused, bound by login/1m: limited, retry after 1.6 seconds
   rule login (weir.yaml:9:5): matches
   rule api: does not match: method: GET is none of POST
   limit login/1m: 5/min, burst 5 (binds)
     key "192.0.2.1\n" from client.ip, by rule login
-    0 left before, 0 after; costs 1: refuses it: limited, retry after 1.5s
-    would pass: this one in 1.5s
+    0 left before, 0 after; costs 1: refuses it: limited, retry after 1.5 seconds
+    would pass: this one in 1.5 seconds
 `
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	explained.Write(&b, terminal.Output{}, refused(), "", false)
+	explained.Write(&b, terminal.Output{}, refused(), "", false, time.Time{})
 	if !strings.Contains(b.String(), "1 other rule does not match\n") || strings.Contains(b.String(), "rule api") {
 		t.Error(b.String())
 	}
@@ -79,7 +79,7 @@ func TestWriteTellsWhatIsChargedAfterwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true)
+	explained.Write(&b, terminal.Output{}, read.Explanation(), "", true, time.Time{})
 	if want := "rule login (weir.yaml:9:5): matches, and is charged afterwards\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("%s\nlacks\n%s", b.String(), want)
 	}
@@ -91,7 +91,7 @@ func TestWriteWithoutLimits(t *testing.T) {
 		"allowed: no limit holds for it\n":        {Allowed: true, Binding: -1},
 	} {
 		var b strings.Builder
-		explained.Write(&b, terminal.Output{}, e, "", true)
+		explained.Write(&b, terminal.Output{}, e, "", true, time.Time{})
 		if b.String() != want {
 			t.Errorf("%q, want %q", b.String(), want)
 		}
@@ -130,8 +130,8 @@ func TestExplanationIsTheInverse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want, got strings.Builder
-		explained.Write(&want, terminal.Output{}, e, "", true)
-		explained.Write(&got, terminal.Output{}, back.Explanation(), "", true)
+		explained.Write(&want, terminal.Output{}, e, "", true, time.Time{})
+		explained.Write(&got, terminal.Output{}, back.Explanation(), "", true, time.Time{})
 		if want.String() != got.String() {
 			t.Errorf("%s\nwant\n%s", got.String(), want.String())
 		}

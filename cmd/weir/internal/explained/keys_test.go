@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/cmd/weir/internal/explained"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
@@ -28,7 +29,7 @@ func TestKeysOfAnyBytesAreExplained(t *testing.T) {
 		}
 		for _, e := range []*policy.Explanation{e, j.Explanation()} {
 			var b bytes.Buffer
-			if explained.Write(&b, terminal.Output{}, e, "", true); !strings.Contains(b.String(), "key "+want+" from") {
+			if explained.Write(&b, terminal.Output{}, e, "", true, time.Time{}); !strings.Contains(b.String(), "key "+want+" from") {
 				t.Errorf("%q: want %s in %s", key, want, b.String())
 			}
 		}

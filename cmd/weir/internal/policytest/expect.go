@@ -10,7 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
-	"github.com/weirhq/weir/cmd/weir/internal/explained"
+	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
@@ -180,12 +180,20 @@ func (r *reader) retryAfter(f field, e *expectation) {
 			return
 		}
 	}
-	e.expected = explained.Duration(want)
+	e.expected = written(want)
 	e.check = func(r *result) (string, bool) {
 		got := r.last.decision.RetryAfter
 		same := got == want || got != weir.Never && want != weir.Never && milliseconds(got) == milliseconds(want)
-		return explained.Duration(got), same
+		return written(got), same
 	}
+}
+
+// written is d as a file has it, in milliseconds, rounded up.
+func written(d time.Duration) string {
+	if d == weir.Never {
+		return "never"
+	}
+	return flagvalue.Short(time.Duration(milliseconds(d)) * time.Millisecond)
 }
 
 // milliseconds is d in milliseconds, rounded up.

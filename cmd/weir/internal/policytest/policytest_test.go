@@ -187,7 +187,7 @@ tests:
   - {wait: 10s, request: GET /a, client: 192.0.2.1, times: 9, every: 100ms, expect: {allowed: true}}
 `)
 	stdout, _, err := run(t, file)
-	if err == nil || !strings.Contains(stdout, "request 4 of 9, at 2026-01-01T00:00:10.3Z:\n      refused, bound by per-client/1s: limited, retry after 700ms\n") {
+	if err == nil || !strings.Contains(stdout, "request 4 of 9, at 2026-01-01T00:00:10.3Z:\n      refused, bound by per-client/1s: limited, retry after 0.7 s\n") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	place := regexp.MustCompile(`weir_test\.yaml:6:\d+: step 2: allowed: `)

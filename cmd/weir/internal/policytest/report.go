@@ -140,5 +140,5 @@ func (f *failureReport) explain(w io.Writer, out terminal.Output) {
 		which = fmt.Sprintf(", request %d of %d,", f.Number, f.Of)
 	}
 	fmt.Fprintf(w, "    %s%s at %s:\n", f.Request, which, f.At.Format(time.RFC3339Nano))
-	explained.Write(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules)
+	explained.Write(w, out, f.explanation, "      ", len(f.explanation.Rules) <= mostRules, time.Time{})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,9 @@ func problemOf(t *testing.T, a answer) problem {
 	return p
 }
 
+// spoken is a refusal with the limit as it was configured, and the time as people say it.
+var spoken = regexp.MustCompile(`^The limit is 2/day, burst 2; retry after (11|12) hours( [0-9]+ minutes?)?\.$`)
+
 func TestRefusedRequestsDoNotReachTheUpstream(t *testing.T) {
 	var arrived atomic.Int64
 	p := start(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +75,8 @@ func TestRefusedRequestsDoNotReachTheUpstream(t *testing.T) {
 		got := problemOf(t, res)
 		if got.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" ||
 			got.Title != "Request cannot be satisfied as assigned quota has been exceeded" ||
-			!reflect.DeepEqual(got.Policies, []string{"default"}) {
+			!reflect.DeepEqual(got.Policies, []string{"default"}) ||
+			!spoken.MatchString(got.Detail) {
 			t.Errorf("%s: %+v", method, got)
 		}
 	}

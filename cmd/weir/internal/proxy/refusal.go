@@ -3,13 +3,14 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // limits tells clients of the limits: in the fields of a response, and in the body of a refusal.
@@ -40,7 +41,7 @@ func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits,
 	l.exceeded = newBody(httplimit.Problem{
 		Type: httplimit.QuotaExceeded, Title: "Request cannot be satisfied as assigned quota has been exceeded",
 		Status: http.StatusTooManyRequests, ViolatedPolicies: []string{policy.Name},
-		Detail: fmt.Sprintf("The limit allows %d requests within %v", quota, window) + waitHere, RetryAfter: waitMark,
+		Detail: "The limit is " + rate.Held("").String() + waitHere, RetryAfter: waitMark,
 	})
 	var err error
 	if l.rate, err = httplimit.NewPolicies(policy); err != nil {
@@ -55,31 +56,36 @@ func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits,
 	return l, err
 }
 
-// body is the problem detail of a refusal, cut where the seconds go: a flood of refusals must cost little.
+// body is the problem detail of a refusal, cut where the time to wait goes: a flood of refusals must cost little.
 type body struct {
-	status int
-	pieces [][]byte
+	status         int
+	before, middle []byte // of the time in words, and between that and the seconds
+	after          []byte // no seconds go before it if there is no middle
 }
 
 const (
-	// waitMark is where the seconds go.
-	waitMark = 987_654_321_987_654
-	waitHere = "; retry after 987654321987654 s."
+	// waitMark is where the seconds go, wordsMark where the same in words does.
+	waitMark  = 987_654_321_987_654
+	wordsMark = "@987654321987654@"
+	waitHere  = "; retry after " + wordsMark + "."
 )
 
 func newBody(p httplimit.Problem) body {
-	mark := strconv.AppendInt(nil, waitMark, 10)
-	return body{p.Status, bytes.Split(marshal(p), mark)}
+	b := body{status: p.Status}
+	var told bool
+	if b.before, b.after, told = bytes.Cut(marshal(p), []byte(wordsMark)); told {
+		b.middle, b.after, _ = bytes.Cut(b.after, strconv.AppendInt(nil, waitMark, 10))
+	}
+	return b
 }
 
 func (b body) append(dst []byte, seconds int64) []byte {
-	for i, piece := range b.pieces {
-		if i > 0 {
-			dst = strconv.AppendInt(dst, seconds, 10)
-		}
-		dst = append(dst, piece...)
+	dst = append(dst, b.before...)
+	if b.middle != nil {
+		dst = inwords.AppendAfter(dst, inwords.Seconds(seconds), time.Now())
+		dst = strconv.AppendInt(append(dst, b.middle...), seconds, 10)
 	}
-	return dst
+	return append(dst, b.after...)
 }
 
 func marshal(p httplimit.Problem) []byte {

@@ -4,6 +4,7 @@ package table
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -102,16 +103,21 @@ func Rate(perSecond float64) string {
 	}
 }
 
+// Duration is so many seconds, to the nanosecond, and 100 years at most.
+func Duration(seconds float64) time.Duration {
+	const longest = 100 * 366 * 24 * 3600
+	return time.Duration(math.Round(min(seconds, longest) * float64(time.Second)))
+}
+
 // Seconds is a duration in seconds, rounded up to what matters, "never" if it is negative.
 func Seconds(seconds float64) string {
-	const longest = 100 * 366 * 24 * 3600 // more than a Duration can be is no matter to anybody
 	switch {
 	case seconds < 0:
 		return "never"
 	case seconds == 0:
 		return "0s"
 	}
-	d := time.Duration(min(seconds, longest) * float64(time.Second))
+	d := Duration(seconds)
 	unit := time.Second
 	switch {
 	case d < 10*time.Microsecond:

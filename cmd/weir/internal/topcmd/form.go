@@ -14,6 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/admintext"
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
+	"github.com/weirhq/weir/internal/inwords"
 )
 
 // form is a change that is written.
@@ -208,7 +209,7 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	locked := k.LockedFor != 0
 	f := form{title: "override " + of}
 	if locked {
-		f.title += ", which is shut out for another " + table.Seconds(k.LockedFor)
+		f.title += ", which is shut out for another " + inwords.Duration(table.Duration(k.LockedFor))
 	}
 	for i := range k.Limits {
 		l := &k.Limits[i]

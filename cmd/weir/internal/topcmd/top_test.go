@@ -130,7 +130,7 @@ func tried() map[mode]map[string]pressed {
 			"ctrl+b": {then(manyKeys, shown("G", "> client-099")), seen("> client-082")},
 			"home":   {shown("G", "> tenant"), seen("> login")}, "g": {shown("G", "> tenant"), seen("> login")},
 			"end": {none, seen("> tenant")}, "G": {none, seen("> tenant")},
-			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "shut out for another 4m", "0 of 5 left")},
+			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "shut out for another 4 minutes", "0 of 5 left")},
 			"d":     {none, seen("policy login: enforce", "limit 1m: 5/min, burst 5", "50 admitted, 5 refused", "key: client.ip")},
 			"s":     {none, seen("queued▼")},
 			"S":     {none, seen("refused/s▲", "> login")},
@@ -384,19 +384,19 @@ func TestOverrideOfALockedKey(t *testing.T) {
 	s := start(t, 80, 24, nil, "--server", f.server.URL, "--pane", "lockouts")
 	s.Shows("> ", "192.0.2.7")
 	s.Press("o")
-	s.Shows("override 192.0.2.7 of login, which is shut out for another 4m", "unlock    no")
+	s.Shows("override 192.0.2.7 of login, which is shut out for another 4 minutes", "unlock    no")
 	s.Press("up", "launch", "up", "ctrl+u", "perhaps", "down", "enter")
 	s.Shows(`unlock "perhaps": must be yes or no`)
 	s.Press("up", "ctrl+u", "no", "enter", "enter")
 	s.Shows("for 10m: launch;", "  it stays shut out", "Do it?")
 	s.Press("y")
-	s.Shows("192.0.2.7 of login: 1h = 20/h; 1m = 5/min, burst 5 for 10m; it is still shut out", "for another 4m: u ends that")
+	s.Shows("192.0.2.7 of login: 1h = 20/h; 1m = 5/min, burst 5 for 10m; it is still shut out", "for another 4 minutes: u ends that")
 	s.Press("o")
 	s.Shows("unlock    no")
 	s.Press("ctrl+u", "unlimited", "up", "launch", "up", "ctrl+u", "yes", "down", "enter")
 	s.Shows("override 192.0.2.7 of login: unlimited for 10m: launch; and unlock it", "Do it?")
 	s.Press("y")
-	s.Shows("192.0.2.7 of login: unlimited for 10m, and unlocked; one more would be refused", "  now by limit 1m: limited, retry after 12s")
+	s.Shows("192.0.2.7 of login: unlimited for 10m, and unlocked; one more would be refused", "  now by limit 1m: limited, retry after 12 seconds")
 	want := []string{
 		admin.OverridePath + " login 192.0.2.7 map[1h:20/h 1m:5/min, burst 5] false 600 launch",
 		admin.OverridePath + " login 192.0.2.7 map[] true 600 launch", admin.UnlockPath + " login 192.0.2.7 launch",
@@ -447,7 +447,7 @@ func TestRefusalInDetail(t *testing.T) {
 	s.Shows("> 10:00:00.000", "login/1m")
 	s.Press("j", "enter")
 	s.Shows("refusal ref001", "POST /login from 192.0.2.7 by http", "limit login/1m: 5/min, burst 5 (binds)",
-		`key "192.0.2.7", by rule logins (weir.yaml:9:5)`, "0 of 5 left, all are back in 1m; costs 1: refuses it: limited, retry after 12s")
+		`key "192.0.2.7", by rule logins (weir.yaml:9:5)`, "0 of 5 left, all are back in 1 minute; costs 1: refuses it: limited, retry after 12 seconds")
 	s.Press("esc")
 	s.Shows("[5 refusals]", "ref003")
 	s.Press("u")

@@ -176,6 +176,6 @@ func (o *options) explain(ctx context.Context, c *admin.Client, w io.Writer, r *
 			from = " from " + described.Client
 		}
 		fmt.Fprintf(w, "%s %s%s%s:\n", r.Method, r.Host, r.Path, from)
-		explained.Write(w, out, e.Value.Explanation(), "  ", true)
+		explained.Write(w, out, e.Value.Explanation(), "  ", true, time.Now())
 	})
 }

@@ -201,15 +201,27 @@ func TestProblem(t *testing.T) {
 		kind   string
 		says   string
 	}{
-		weir.ReasonLimited:     {429, httplimit.QuotaExceeded, "exceeded; retry after 5 s."},
-		weir.ReasonNever:       {429, httplimit.QuotaExceeded, "no wait helps"},
-		weir.ReasonHardLockout: {429, httplimit.QuotaExceeded, "too often; retry after 5 s."},
+		weir.ReasonLimited:     {429, httplimit.QuotaExceeded, "The limit of 1000 per month, UTC is exceeded; retry after 8 days 6 hours ("},
+		weir.ReasonNever:       {429, httplimit.QuotaExceeded, "The request costs more than the limit of 1000 per month, UTC grants at once; no wait helps."},
+		weir.ReasonHardLockout: {429, httplimit.QuotaExceeded, "The limit of 1000 per month, UTC was exceeded too often; retry after 8 days 6 hours ("},
 		weir.ReasonTableFull:   {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 		weir.ReasonUnavailable: {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 	} {
-		p := answer.Problem(&policy.Verdict{Parts: []policy.Part{{Decision: weir.Decision{Reason: reason, Policy: "p"}}}}, 5)
+		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.Limit{
+			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
+		}}}}
+		const seconds = 8*86400 + 6*3600
+		p := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
+			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},
+		}}}, seconds, true)
+		quiet := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
+			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},
+		}}}, seconds, false)
+		if len(quiet.ViolatedPolicies) > 0 || strings.Contains(quiet.Detail, "1000") {
+			t.Errorf("%v: a limit is told: %+v", reason, quiet)
+		}
 		if p.Status != want.status || p.Type != want.kind || !strings.Contains(p.Detail, want.says) ||
-			len(p.ViolatedPolicies) != 1 || p.RetryAfter != 5 {
+			len(p.ViolatedPolicies) != 1 || p.RetryAfter != seconds {
 			t.Errorf("%v: %+v", reason, p)
 		}
 		if text := string(answer.JSON(p)); strings.ContainsAny(text, "\r\n") || !strings.HasPrefix(text, `{"type":`) {

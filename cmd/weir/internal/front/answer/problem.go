@@ -2,38 +2,49 @@ package answer
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/policy"
 )
 
 // Problem is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] answers them. Its Status is
-// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made.
-func Problem(v *policy.Verdict, seconds int64) httplimit.Problem {
+// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made. Only if tells is
+// set it names policies and tells their limits.
+func Problem(v *policy.Verdict, seconds int64, tells bool) httplimit.Problem {
 	d := v.Decision()
 	p := httplimit.Problem{
 		Type:  httplimit.QuotaExceeded,
 		Title: "Request cannot be satisfied as assigned quota has been exceeded", Status: http.StatusTooManyRequests,
-		ViolatedPolicies: violated(v), RetryAfter: seconds,
+		RetryAfter: seconds,
+	}
+	if tells {
+		p.ViolatedPolicies = violated(v)
 	}
 	wait := ""
 	if seconds > 0 {
-		wait = fmt.Sprintf("; retry after %d s", seconds)
+		wait = "; retry after " + inwords.After(inwords.Seconds(seconds), time.Now())
+	}
+	limit := "the limit"
+	if part, ok := v.BindingPart(); ok && tells {
+		if applied := part.Applied(); applied != (weir.Limit{}) {
+			limit += " of " + applied.String()
+		}
 	}
 	switch d.Reason {
 	case weir.ReasonNever:
-		p.Detail = "The request costs more than the limit grants at once; no wait helps."
+		p.Detail = "The request costs more than " + limit + " grants at once; no wait helps."
 	case weir.ReasonHardLockout:
-		p.Detail = "The limit was exceeded too often" + wait + "."
+		p.Detail = "T" + limit[1:] + " was exceeded too often" + wait + "."
 	case weir.ReasonTableFull, weir.ReasonClosed, weir.ReasonUnavailable:
 		p.Type, p.Status = httplimit.TemporaryReducedCapacity, http.StatusServiceUnavailable
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
 		p.Detail = "The limit cannot be decided at the moment" + wait + "."
 	default:
-		p.Detail = "The limit is exceeded" + wait + "."
+		p.Detail = "T" + limit[1:] + " is exceeded" + wait + "."
 	}
 	return p
 }

@@ -143,10 +143,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.refused.Add(1)
-	problem := answer.Problem(&x.verdict, seconds)
-	if h.fields.Headers.Fields == httplimit.NoFields {
-		problem.ViolatedPolicies = nil
-	}
+	problem := answer.Problem(&x.verdict, seconds, h.fields.Headers.Fields != httplimit.NoFields)
 	status := h.refusalStatus(from, problem.Status)
 	if from != nginx {
 		problem.Status = status // nginx answers the client itself, with the status of the problem
