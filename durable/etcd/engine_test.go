@@ -161,7 +161,7 @@ func TestOptionsOfEngines(t *testing.T) {
 		"TTL": {TTL: 1500 * time.Millisecond}, "TTL short": {TTL: time.Millisecond}, "TTL long": {TTL: 2 * time.Hour},
 		"Prefix": {Prefix: "weir"}, "Prefix long": {Prefix: strings.Repeat("/", 300)},
 	} {
-		_, err := etcd.New(nil, o)
+		_, err := etcd.New(new(clientv3.Client), o)
 		wantOption(t, err, "Options."+strings.Fields(name)[0])
 	}
 }
