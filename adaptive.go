@@ -159,7 +159,7 @@ type Adaptive struct {
 
 var _ Limiter = (*Adaptive)(nil)
 
-// NewAdaptive answers a limiter with all permits free, or an error that names the option that cannot be used.
+// NewAdaptive returns a limiter with all permits free, or an error that names the option that cannot be used.
 func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
 	const of = "AdaptiveOptions"
 	o.defaults()
@@ -252,7 +252,7 @@ func (a *Adaptive) step(now int64) {
 	a.begin(now)
 }
 
-// median answers 0 if no request was answered.
+// median returns 0 if no request was answered.
 func (a *Adaptive) median() float64 {
 	s := a.sorted[:0]
 	for i := range a.latencies {
@@ -279,7 +279,7 @@ func (a *Adaptive) Quota() (permits int64, window time.Duration) { return a.limi
 type AdaptiveEstimate struct {
 	// Limit is the limit of this moment, which while Probing is half of what it is otherwise.
 	Limit int64
-	// Probing tells whether the latency without load is just being measured.
+	// Probing reports whether the latency without load is just being measured.
 	Probing bool
 	// Unloaded is the latency without load, 0 before the first window has ended.
 	Unloaded time.Duration

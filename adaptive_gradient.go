@@ -33,7 +33,7 @@ const (
 	mostGradient  = 2
 )
 
-// step answers the limit for the window after w.
+// step returns the limit for the window after w.
 func (g *gradient) step(w window) int64 {
 	g.windows++
 	g.dropped = w.dropped

@@ -60,7 +60,7 @@ const (
 	taken
 )
 
-// init prepares the word for the bucket b, and leaves it raised. It answers whether the bucket fits in a word.
+// init prepares the word for the bucket b, and leaves it raised. It reports whether the bucket fits in a word.
 func (a *arrival) init(b *TokenBucket, now int64) bool {
 	a.word.Store(raised)
 	a.owner = b

@@ -16,7 +16,7 @@ type Bounds struct {
 	WhenFull   WhenFull
 }
 
-// check sets defaults, and answers what cannot be used.
+// check sets defaults, and returns what cannot be used.
 func (b *Bounds) check(of string) error {
 	if b.MaxKeys == 0 {
 		b.MaxKeys = defaultMaxKeys
@@ -40,10 +40,10 @@ func (b *Bounds) check(of string) error {
 // Check returns an error that says what is wrong with b, or nil.
 func (b Bounds) Check() error { return b.check("Bounds") }
 
-// Bounds answers the bounds in force.
+// Bounds returns the bounds in force.
 func (k *Keyed[K]) Bounds() Bounds { return *k.bounds.Load() }
 
-// SetBounds changes the bounds, at once and without losing a state, or answers an *[OptionError]. Keys beyond a MaxKeys that
+// SetBounds changes the bounds, at once and without losing a state, or returns an *[OptionError]. Keys beyond a MaxKeys that
 // is lower than before stay until they are forgotten. Callers who wait beyond a QueueLimit that is lower than before go on
 // waiting. A QueueOrder is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
 func (k *Keyed[K]) SetBounds(b Bounds) error {

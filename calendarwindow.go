@@ -42,7 +42,7 @@ type CalendarWindow struct {
 
 var _ Limiter = (*CalendarWindow)(nil)
 
-// NewCalendarWindow answers an unused limiter, or an error that names the option that cannot be used.
+// NewCalendarWindow returns an unused limiter, or an error that names the option that cannot be used.
 func NewCalendarWindow(o CalendarWindowOptions) (*CalendarWindow, error) {
 	const of = "CalendarWindowOptions"
 	w := &CalendarWindow{calendar: o.Calendar}

@@ -244,7 +244,7 @@ func (c *Chain) take(l *Lease, n int64, reserve bool, verdict *binding) {
 	}
 }
 
-// hopeless tells whether waiting until ctx ends cannot help a request that was refused with d, and says so in d.
+// hopeless reports whether waiting until ctx ends cannot help a request that was refused with d, and says so in d.
 func (c *Chain) hopeless(ctx context.Context, d *Decision) bool {
 	if d.Reason == ReasonNever || d.Reason == ReasonClosed {
 		return true

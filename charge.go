@@ -22,7 +22,7 @@ type Charge struct {
 const MostCharges = 64
 
 // TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases,
-// and answers the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
+// and returns the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
 // the longest RetryAfter; if it is granted, the one with the fewest permits left; -1 if there are no charges. The request is
 // granted if leases[binding] is, counted from where the first was appended.
 //
@@ -42,7 +42,7 @@ func TryReserveAll(leases []Lease, charges ...Charge) (all []Lease, binding int)
 	return chargeAll(leases, charges, true)
 }
 
-// PeekAll answers what TryAcquireAll would, and takes nothing. Remaining is what is left now.
+// PeekAll returns what TryAcquireAll would, and takes nothing. Remaining is what is left now.
 func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
 	c := newCharging(charges)
 	if c == nil {

@@ -48,7 +48,7 @@ var chargings = sync.Pool{New: func() any { return new(charging) }}
 // limiterIDs orders the locks of limiters.
 var limiterIDs atomic.Uint64
 
-// newCharging prepares the work, and answers nil if the charges cannot be worked on.
+// newCharging prepares the work, and returns nil if the charges cannot be worked on.
 func newCharging(charges []Charge) *charging {
 	if len(charges) > MostCharges {
 		return nil
@@ -82,7 +82,7 @@ func newCharging(charges []Charge) *charging {
 	return c
 }
 
-// before tells whether a part is locked, and waited for, before another one.
+// before reports whether a part is locked, and waited for, before another one.
 func (p *chargePart) before(other *chargePart) bool {
 	if p.at != other.at {
 		return p.at < other.at
@@ -210,7 +210,7 @@ func (c *charging) binding() int {
 	return b
 }
 
-// binds tells whether a speaks for both rather than b.
+// binds reports whether a speaks for both rather than b.
 func binds(a, b *Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:
@@ -265,7 +265,7 @@ func (c *charging) take(reserve bool) (state looked, roomless int) {
 	return lookedWell, -1
 }
 
-// take takes the permits from the state in a slot, or from a new one. It answers false if there is no room for that.
+// take takes the permits from the state in a slot, or from a new one. It returns false if there is no room for that.
 func (p *chargePart) take(slot table.Slot, reserve bool) bool {
 	var r algo.Result
 	p.added = false

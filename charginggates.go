@@ -84,7 +84,7 @@ func (c *charging) enterGates(gates []*keyGate) bool {
 	return true
 }
 
-// gatesStand tells whether states are still where they were found.
+// gatesStand reports whether states are still where they were found.
 func (c *charging) gatesStand() bool {
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -119,7 +119,7 @@ func (c *charging) takeWithGates(reserve bool) (state looked, roomless int) {
 	return state, roomless
 }
 
-// peek answers what the limit of a part says, wherever the state is.
+// peek returns what the limit of a part says, wherever the state is.
 func (p *chargePart) peek() Decision {
 	if p.why != ReasonNone {
 		p.now = p.k.now()

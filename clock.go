@@ -44,7 +44,7 @@ type manualTimer struct {
 	f     func()
 }
 
-// NewManualClock answers a clock that stands at start nanoseconds.
+// NewManualClock returns a clock that stands at start nanoseconds.
 func NewManualClock(start int64) *ManualClock { return &ManualClock{now: start} }
 
 // Now implements [Clock].
@@ -100,7 +100,7 @@ func (c *ManualClock) Set(now int64) {
 	}
 }
 
-// step moves the clock by d, or to the next timer and takes as much from d. It answers whether something is left to do.
+// step moves the clock by d, or to the next timer and takes as much from d. It reports whether something is left to do.
 func (c *ManualClock) step(d *time.Duration) bool {
 	c.mu.Lock()
 	if *d < 0 {

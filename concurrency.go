@@ -36,7 +36,7 @@ type Concurrency struct{ pool }
 
 var _ Limiter = (*Concurrency)(nil)
 
-// NewConcurrency answers a limiter with all permits free, or an error that names the option that cannot be used.
+// NewConcurrency returns a limiter with all permits free, or an error that names the option that cannot be used.
 func NewConcurrency(o ConcurrencyOptions) (*Concurrency, error) {
 	const of = "ConcurrencyOptions"
 	c := new(Concurrency)

@@ -21,7 +21,7 @@ import (
 // The same key of the same limiter may stand in several charges, each of which counts; if their plans differ, it is held to
 // the last one afterwards. A key that finds no room in a full table is not tracked, and its cost forgiven: the decision is
 // that of WhenFull. A limit of a key that cannot be used, because keys have 65,534 others, leaves the key the one that it
-// has. A limiter that is closed is charged, too, and answers ReasonClosed. Each charge of more than 0 permits that was not
+// has. A limiter that is closed is charged, too, and returns ReasonClosed. Each charge of more than 0 permits that was not
 // forgiven as a whole for want of room counts as granted in Stats.
 //
 // Nothing is charged, and all decisions are ReasonInvalid, if there are more than MostCharges, an N is negative, a plan is
@@ -45,7 +45,7 @@ func DebitAll(decisions []Decision, charges ...Charge) (all []Decision, binding 
 	return decisions, c.binding()
 }
 
-// debitable tells whether the permits of all parts come back with time.
+// debitable reports whether the permits of all parts come back with time.
 func (c *charging) debitable() bool {
 	for i := range c.parts {
 		if p := &c.parts[i]; p.n > 0 && p.k.returns() {
@@ -119,7 +119,7 @@ func (c *charging) debitSlots() (state looked, roomless int) {
 }
 
 // holdOwn makes the state in a slot one that is held to the terms of a part; if they cannot be used, the part gets those of the
-// state. It answers false if they have been retired, and the part got others in their place.
+// state. It returns false if they have been retired, and the part got others in their place.
 func (p *chargePart) holdOwn(slot table.Slot) bool {
 	if p.why == ReasonNone {
 		if p.k.adopt(p.shard, slot, p.hash, p.terms, p.now) {
@@ -179,7 +179,7 @@ func (c *charging) countDebits() {
 	}
 }
 
-// debitGates is debit where the states of some keys are in gates: see chargeGates. It answers false if they cannot be locked all
+// debitGates is debit where the states of some keys are in gates: see chargeGates. It returns false if they cannot be locked all
 // together.
 func (c *charging) debitGates() bool {
 	for range mostGateAttempts {

@@ -14,7 +14,7 @@ const Never = algo.Never
 
 // Decision is the answer of a limiter to one request.
 type Decision struct {
-	// Allowed tells whether the permits were granted.
+	// Allowed reports whether the permits were granted.
 	Allowed bool
 	// Reason says why not. It is ReasonNone if the request was allowed.
 	Reason Reason
@@ -76,7 +76,7 @@ const (
 	reasons
 )
 
-// Hard tells whether the refusal is more than a request to slow down: the caller is locked out, cannot be tracked, or
+// Hard reports whether the refusal is more than a request to slow down: the caller is locked out, cannot be tracked, or
 // finds the limiter closed.
 func (r Reason) Hard() bool {
 	return r == ReasonHardLockout || r == ReasonTrackingCap || r == ReasonTableFull || r == ReasonClosed

@@ -47,7 +47,7 @@ type FixedWindow struct {
 
 var _ Limiter = (*FixedWindow)(nil)
 
-// NewFixedWindow answers an unused limiter, or an error that names the option that cannot be used.
+// NewFixedWindow returns an unused limiter, or an error that names the option that cannot be used.
 func NewFixedWindow(o FixedWindowOptions) (*FixedWindow, error) {
 	const of = "FixedWindowOptions"
 	w := new(FixedWindow)

@@ -128,13 +128,13 @@ func (g *gate) lock() {
 	}
 }
 
-// enter locks, and answers the time.
+// enter locks, and returns the time.
 func (g *gate) enter() (now int64) {
 	g.lock()
 	return g.catchUp()
 }
 
-// catchUp serves those whose permits have come by now, and answers the time. If the timer is late, nobody may change the
+// catchUp serves those whose permits have come by now, and returns the time. If the timer is late, nobody may change the
 // state from which they are owed before.
 func (g *gate) catchUp() (now int64) {
 	if now = g.now(); g.due > now {
@@ -209,7 +209,7 @@ func (g *gate) peek(now, n int64) (algo.Result, Reason) {
 	return r, reasonOf(r)
 }
 
-// overtakes tells whether granting a newcomer would overtake somebody who waits.
+// overtakes reports whether granting a newcomer would overtake somebody who waits.
 func (g *gate) overtakes() bool { return g.queue.Len() > 0 && !g.queue.NewestFirst }
 
 func reasonOf(r algo.Result) Reason {
@@ -346,7 +346,7 @@ func (g *gate) acquireEntered(ctx context.Context, now, n int64, reserve bool) (
 	return l, l.Err()
 }
 
-// admit says whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
+// admit reports whether a caller may wait: ReasonLimited if it may, otherwise why not. It makes room in a newest-first
 // queue.
 func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 	if n > g.queueLimit || !g.queue.NewestFirst && n > g.queueLimit-g.queue.Permits() {
@@ -385,7 +385,7 @@ func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	return true
 }
 
-// tooLate tells whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a deadline
+// tooLate reports whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a deadline
 // after that time.
 func (g *gate) tooLate(ctx context.Context, now, at int64) bool {
 	err := ctx.Err()

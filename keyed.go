@@ -91,7 +91,7 @@ type Keyed[K comparable] struct {
 	names   *names.Names[K]
 }
 
-// NewKeyed answers a limiter without any key, or an error that names the option that cannot be used.
+// NewKeyed returns a limiter without any key, or an error that names the option that cannot be used.
 func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed[K](o, nil) }
 
 // NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
@@ -230,7 +230,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 // releasing it does nothing.
 func (k *Keyed[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
 
-// Take is TryAcquire where nothing needs to be released, and answers the decision alone. With AlgorithmConcurrency, where
+// Take is TryAcquire where nothing needs to be released, and returns the decision alone. With AlgorithmConcurrency, where
 // permits come back by releasing them only, it is refused with ReasonInvalid.
 func (k *Keyed[K]) Take(key K, n int64) Decision {
 	if k.returns() {
@@ -309,7 +309,7 @@ func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool)
 	return l, err
 }
 
-// Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
+// Peek returns what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
 // key would find room.
 func (k *Keyed[K]) Peek(key K, n int64) Decision {
 	t, why := k.termsOf(key)
@@ -346,7 +346,7 @@ func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
 	return k.override(k.hash(key), t, limit, d)
 }
 
-// Restore ends the override of key, and answers whether there was one.
+// Restore ends the override of key, and reports whether there was one.
 func (k *Keyed[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
 
 // AllowBytes is k.Allow(string(key)) without a copy of key.

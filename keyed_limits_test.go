@@ -13,7 +13,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// chosen answers a Keyed whose keys are held to what limit is at the moment.
+// chosen returns a Keyed whose keys are held to what limit is at the moment.
 func chosen(t *testing.T, o weir.KeyedOptions, limit *atomic.Pointer[weir.Limit]) *weir.Keyed[string] {
 	t.Helper()
 	k, err := weir.NewKeyedFunc(o, func(string) weir.Limit {

@@ -60,7 +60,7 @@ func (k *keyed) canceled(ctx context.Context, n int64) (Lease, error) {
 	return Lease{decision: Decision{Reason: ReasonCanceled, Limit: k.base.permits, Policy: k.policy}, permits: n}, ended(ctx, n)
 }
 
-// mayWait says whether a caller may wait in a queue that does not exist yet: ReasonLimited if it may, otherwise why not.
+// mayWait reports whether a caller may wait in a queue that does not exist yet: ReasonLimited if it may, otherwise why not.
 func (k *keyed) mayWait(ctx context.Context, d Decision, n int64) Reason {
 	if n > k.bounds.Load().QueueLimit {
 		return ReasonQueueFull

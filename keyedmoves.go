@@ -61,7 +61,7 @@ func (r *resets) note(h table.Hash) {
 	r.count.Store(n)
 }
 
-// since tells whether a key was reset after so many resets of all keys, or may have been, as that is not remembered any more.
+// since reports whether a key was reset after so many resets of all keys, or may have been, as that is not remembered any more.
 func (r *resets) since(h table.Hash, count uint64) bool {
 	if r.count.Load() == count { // nearly always
 		return false

@@ -232,7 +232,7 @@ func (k *keyed) try(h table.Hash, t *terms, n int64, reserve bool) (l Lease, add
 	}
 }
 
-// makeRoom prepares another attempt to add a key that is held to t, or answers false.
+// makeRoom prepares another attempt to add a key that is held to t, or returns false.
 func (k *keyed) makeRoom(t **terms, now int64, attempt int) bool {
 	if attempt >= mostReclaims {
 		return false
@@ -258,7 +258,7 @@ func (k *keyed) lease(h table.Hash, d Decision, m taking, n int64, reserve bool)
 	return l
 }
 
-// returns tells whether permits come back on release, not with time.
+// returns reports whether permits come back on release, not with time.
 func (k *keyed) returns() bool { return k.base.limit.Algorithm == AlgorithmConcurrency }
 
 // full is the answer to a new key for which there is no room.
@@ -315,7 +315,7 @@ func (k *keyed) decide(
 	return k.decision(t, r), taking{r.Mark, k.under(h, t)}, true
 }
 
-// add makes room for a key that has none, and answers nil if there is none.
+// add makes room for a key that has none, and returns nil if there is none.
 func (k *keyed) add(shard *table.Shard, h table.Hash, t *terms, now int64) table.Slot {
 	if !t.enter() {
 		return nil
@@ -329,7 +329,7 @@ func (k *keyed) add(shard *table.Shard, h table.Hash, t *terms, now int64) table
 	return slot
 }
 
-// adopt makes the state of a slot one that is held to t, and answers false if t cannot be used any more.
+// adopt makes the state of a slot one that is held to t, and returns false if t cannot be used any more.
 func (k *keyed) adopt(shard *table.Shard, slot table.Slot, h table.Hash, t *terms, now int64) bool {
 	old := k.termsWith(slot.Tag()) // not t if that was retired and its tag given to others
 	if old == t && t.wide.most > 0 && int64(slot.State()[0])-now < t.most {

@@ -30,7 +30,7 @@ type KeyedStats struct {
 	Overridden int64
 }
 
-// Stats answers the counts of all keys together.
+// Stats returns the counts of all keys together.
 func (k *Keyed[K]) Stats() KeyedStats {
 	s := KeyedStats{
 		// Whoever is about to find the table full is counted for a moment.
@@ -121,7 +121,7 @@ func (k *Keyed[K]) Names() iter.Seq2[K, uint64] {
 	}
 }
 
-// Top answers the n keys under the most pressure, the one with the most first: those that are waited for first, then by
+// Top returns the n keys under the most pressure, the one with the most first: those that are waited for first, then by
 // the part of their limit that is used, then by refusals. It looks at all keys, like All.
 func (k *Keyed[K]) Top(n int) []KeyState[K] {
 	if n <= 0 {
@@ -151,7 +151,7 @@ func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) } 
 func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from this heap") }
 
 // State tells what is known of one key, which is Named in the answer, without holding it to another limit as Peek does. It
-// answers false if the key is not tracked: then all permits are available, and Held is the limit that NewKeyedFunc's function
+// returns false if the key is not tracked: then all permits are available, and Held is the limit that NewKeyedFunc's function
 // answers for it, or that of the options.
 func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
 	of := keyState{hash: k.hash(key)}

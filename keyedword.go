@@ -29,7 +29,7 @@ func (w *bucketWord) init(base *terms) {
 	*w = bucketWord{base: base, num: p.packing.num, step: per, full: per * base.permits, most: base.most * num}
 }
 
-// fits tells whether take can take n permits from the state of a slot.
+// fits reports whether take can take n permits from the state of a slot.
 func (w *bucketWord) fits(slot table.Slot, t *terms, now, n int64) bool {
 	return t == w.base && uint64(n-1) < uint64(t.permits) && slot.Tag() == baseTag && int64(slot.State()[0])-now*w.num <= w.most
 }

@@ -57,7 +57,7 @@ func newClaim(s settler, permits int64, mark algo.Mark) (*claim, uint64) {
 	return c, c.generation.Load()
 }
 
-// Allowed tells whether the permits were granted.
+// Allowed reports whether the permits were granted.
 func (l Lease) Allowed() bool { return l.decision.Allowed }
 
 // Decision is what the limiter answered.

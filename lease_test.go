@@ -474,7 +474,7 @@ func TestCancelNeverMints(t *testing.T) {
 	}
 }
 
-// playCancellations answers the reservations that were granted and kept.
+// playCancellations returns the reservations that were granted and kept.
 func playCancellations(s *subject, rng *rand.Rand, limit int64) (kept []reservation) {
 	start := time.Now()
 	var open []weir.Lease

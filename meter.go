@@ -88,7 +88,7 @@ func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Du
 	return m.until(now, m.algorithm.Peek(m.tail, m.tailAt, n).RetryAfter)
 }
 
-// plan moves the tail past a waiter for n permits. It is not ok, and answers what to say to those behind, if nobody
+// plan moves the tail past a waiter for n permits. It is not ok, and returns what to say to those behind, if nobody
 // knows when the waiter will be served, or if that is past the range of time.
 func (m *metered[S, A]) plan(n int64) (d time.Duration, ok bool) {
 	tail, r := m.algorithm.Take(m.tail, m.tailAt, n)

@@ -100,7 +100,7 @@ func (k *keyed) gateOf(h table.Hash) *keyGate {
 	return k.busy[shard.Index()][h]
 }
 
-// lockGate answers the gate of a key, locked. If the key has none, it makes one.
+// lockGate returns the gate of a key, locked. If the key has none, it makes one.
 func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 	for attempt := 0; ; attempt++ {
 		shard := k.states.Lock(h)

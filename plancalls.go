@@ -29,7 +29,7 @@ func (p *Plan) TakeBytes(key []byte, n int64) Decision {
 	return d
 }
 
-// PeekBytes answers what TakeBytes would, and takes nothing, as [Keyed.Peek] does. Remaining is what is left now. A key that
+// PeekBytes returns what TakeBytes would, and takes nothing, as [Keyed.Peek] does. Remaining is what is left now. A key that
 // was held to another plan is held to this one from now on, as by TakeBytes. It does not tell whether a new key would find
 // room.
 func (p *Plan) PeekBytes(key []byte, n int64) Decision {
@@ -41,7 +41,7 @@ func (p *Plan) PeekBytes(key []byte, n int64) Decision {
 }
 
 // RefundBytes gives key n permits back whatever their origin, at most until all that this plan allows are available, and
-// serves those who wait for them. It answers what PeekBytes(key, 0) would right after it, as one step: nobody can take in
+// serves those who wait for them. It returns what PeekBytes(key, 0) would right after it, as one step: nobody can take in
 // between what the answer still counts. An n below 1 gives nothing back. A key that was held to another plan is held to this
 // one from now on, before it gets its permits, as by TakeBytes; one that has never been seen stays unknown, as it has all
 // permits. See TakeBytes for what is refused with ReasonInvalid.

@@ -40,7 +40,7 @@ func (p *plans) init(k *keyed) {
 	p.next, p.swept = baseTag+1, firstSweep
 }
 
-// intern answers the terms of a limit. They can be used if the reason is ReasonNone only, and are nil if it is ReasonInvalid.
+// intern returns the terms of a limit. They can be used if the reason is ReasonNone only, and are nil if it is ReasonInvalid.
 func (p *plans) intern(l Limit) (*terms, Reason) {
 	p.mu.RLock()
 	t := p.byLimit[l]
@@ -103,7 +103,7 @@ func (p *plans) sweep() {
 	p.swept = max(firstSweep, 2*len(p.byLimit))
 }
 
-// untag forgets keys that are fresh, until one of them was the last that had its limit, and answers the terms of l like intern.
+// untag forgets keys that are fresh, until one of them was the last that had its limit, and returns the terms of l like intern.
 func (k *keyed) untag(l Limit) (t *terms, why Reason) {
 	for range mostReclaims {
 		forgotten := 0
@@ -134,7 +134,7 @@ func (k *keyed) untaggable(t *terms, why Reason, n int64) Lease {
 // retired are the users of terms whose tag may be given to others.
 const retired = -1 << 40
 
-// enter counts a key that begins to be held to t. It answers false if t has been retired meanwhile.
+// enter counts a key that begins to be held to t. It returns false if t has been retired meanwhile.
 func (t *terms) enter() bool {
 	if t.tag == baseTag {
 		return true
@@ -157,7 +157,7 @@ func (t *terms) leave() {
 	}
 }
 
-// renew answers terms that can be used in place of t, which may have been retired since they were interned.
+// renew returns terms that can be used in place of t, which may have been retired since they were interned.
 func (k *keyed) renew(t *terms) *terms {
 	if t.users.Load() < 0 {
 		if again, why := k.plans.intern(t.limit); why == ReasonNone {

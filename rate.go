@@ -134,7 +134,7 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// parsePermits answers the number times scale, a power of ten.
+// parsePermits returns the number times scale, a power of ten.
 func parsePermits(s string) (n, scale int64, err error) {
 	whole, part, decimals := strings.Cut(s, ".")
 	if len(part) > 9 || decimals && part == "" {

@@ -54,7 +54,7 @@ var _ Limiter = (*SlidingWindow)(nil)
 
 const defaultSegments = 10
 
-// NewSlidingWindow answers an unused limiter, or an error that names the option that cannot be used.
+// NewSlidingWindow returns an unused limiter, or an error that names the option that cannot be used.
 func NewSlidingWindow(o SlidingWindowOptions) (*SlidingWindow, error) {
 	const of = "SlidingWindowOptions"
 	w := new(SlidingWindow)

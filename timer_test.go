@@ -53,7 +53,7 @@ func (c *handClock) pending() int {
 	return len(c.timers)
 }
 
-// advance moves the clock and answers what is due, which cannot be stopped any more.
+// advance moves the clock and returns what is due, which cannot be stopped any more.
 func (c *handClock) advance(d time.Duration) (due []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

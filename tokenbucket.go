@@ -60,7 +60,7 @@ type TokenBucket struct {
 
 var _ Limiter = (*TokenBucket)(nil)
 
-// NewTokenBucket answers a full bucket, or an error that names the option that cannot be used.
+// NewTokenBucket returns a full bucket, or an error that names the option that cannot be used.
 func NewTokenBucket(o TokenBucketOptions) (*TokenBucket, error) {
 	const of = "TokenBucketOptions"
 	if err := o.Rate.option(of + ".Rate"); err != nil {

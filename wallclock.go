@@ -115,5 +115,5 @@ type calendarMeter struct {
 	metered[algo.CalendarWindowState, wallWindow]
 }
 
-// corrected tells whether the wall clock counts.
+// corrected reports whether the wall clock counts.
 func (m *calendarMeter) corrected() bool { return m.algorithm.wall != nil }

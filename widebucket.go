@@ -32,7 +32,7 @@ func (w *wideBucket) init(t *terms) {
 	w.most = min(t.permits, math.MaxInt64/w.per)
 }
 
-// fits tells whether take can take n permits from a state in which no more is missing than there can be.
+// fits reports whether take can take n permits from a state in which no more is missing than there can be.
 func (w *wideBucket) fits(n int64) bool { return uint64(n-1) < uint64(w.most) }
 
 func (w *wideBucket) take(state []uint64, now, n int64) (r algo.Result) {

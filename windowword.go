@@ -37,7 +37,7 @@ const (
 	windowEpochLife = 1 << 29
 )
 
-// init prepares the word for the limiter w, and leaves it raised. It answers whether the limit fits in a word.
+// init prepares the word for the limiter w, and leaves it raised. It reports whether the limit fits in a word.
 func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 	a.word.Store(raised)
 	a.owner = w
@@ -54,7 +54,7 @@ func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
 	return true
 }
 
-// take takes n permits, which must be from 1 to the limit. It answers how many are used afterwards, or, if they were
+// take takes n permits, which must be from 1 to the limit. It returns how many are used afterwards, or, if they were
 // not taken, before, the number of the window, and how long it still lasts. It does not count.
 func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v verdict) {
 	before, epoch := a.word.Load(), a.epoch.Load()

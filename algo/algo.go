@@ -43,7 +43,7 @@ const (
 
 // Result is what an algorithm says of one request.
 type Result struct {
-	// Allowed tells whether the permits were (or, from Peek, would be) granted.
+	// Allowed reports whether the permits were (or, from Peek, would be) granted.
 	Allowed bool
 	// Remaining is how many permits are left after this call, rounded down, never negative.
 	Remaining int64
@@ -89,7 +89,7 @@ type Algorithm[S any] interface {
 	// Charge takes n permits whether they are available or not, as far as the debt does not exceed maxDebt permits, and
 	// answers how many it took.
 	Charge(s S, now, n, maxDebt int64) (S, int64)
-	// Fresh tells whether the state at time now equals a fresh one, so that it may be forgotten.
+	// Fresh reports whether the state at time now equals a fresh one, so that it may be forgotten.
 	Fresh(s S, now int64) bool
 	// FreshAt is the time from which on the state equals a fresh one if nobody takes permits. It is
 	// math.MinInt64 for a state that has never been used.

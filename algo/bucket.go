@@ -33,7 +33,7 @@ const (
 	MaxBucketRate int64 = 1e9
 )
 
-// NewBucket answers a full bucket that has never been updated: maxTokens from 1 to [MaxBucketTokens], tokensPerSecond
+// NewBucket returns a full bucket that has never been updated: maxTokens from 1 to [MaxBucketTokens], tokensPerSecond
 // from 1 to [MaxBucketRate].
 func NewBucket(maxTokens, tokensPerSecond int64) (Bucket, error) {
 	if maxTokens < 1 || maxTokens > MaxBucketTokens {
@@ -98,7 +98,7 @@ func (b Bucket) Take(now, n int64) (Bucket, bool) {
 	return b, true
 }
 
-// IsFull tells whether the bucket is full at time now, in milliseconds.
+// IsFull reports whether the bucket is full at time now, in milliseconds.
 func (b Bucket) IsFull(now int64) bool { return b.Refill(now).milli == b.maxTokens*1000 }
 
 // TTL is how long a store should keep the bucket, in seconds: twice the time from empty to full, at least 60.

@@ -66,7 +66,7 @@ type Calendar struct {
 	Hour, Minute int
 }
 
-// check answers an error that names the field.
+// check returns an error that names the field.
 func (c Calendar) check() error {
 	between := func(name string, v, low, high int, units bool) error {
 		switch {
@@ -236,7 +236,7 @@ func (e *edges) following(s era) era {
 	return next
 }
 
-// steady tells whether the clock is never changed from sec on.
+// steady reports whether the clock is never changed from sec on.
 func (e *edges) steady(sec int64) bool {
 	const most = 8 // eras that may follow with the same offset
 	s := e.era(sec)
@@ -267,7 +267,7 @@ func (e *edges) since(s era, sec int64) int64 {
 	return local - floorDiv(local, e.length)*e.length
 }
 
-// skipped tells whether the change of the clock at which s begins skips the beginning of a minute or hour, which then is there.
+// skipped reports whether the change of the clock at which s begins skips the beginning of a minute or hour, which then is there.
 func (e *edges) skipped(s era) bool {
 	if s.start == noStart || e.since(s, s.start) == 0 {
 		return false

@@ -50,7 +50,7 @@ type CalendarWindowState struct {
 	Excess int64
 }
 
-// NewCalendarWindow answers windows of a calendar, whose fields are checked: limit from 1 to [MaxPermits].
+// NewCalendarWindow returns windows of a calendar, whose fields are checked: limit from 1 to [MaxPermits].
 func NewCalendarWindow(limit int64, c Calendar) (CalendarWindow, error) {
 	if err := checkPermits("limit", limit); err != nil {
 		return CalendarWindow{}, err
@@ -83,7 +83,7 @@ func (w CalendarWindow) Length(now int64) time.Duration {
 	return time.Duration(c.nominal)
 }
 
-// SameWindows tells whether the windows of w and x begin at the same times, so that a Mark of one is good for the other. Zones
+// SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other. Zones
 // of the same name are taken for the same.
 func (w CalendarWindow) SameWindows(x CalendarWindow) bool {
 	if w.calendar == x.calendar {

@@ -11,7 +11,7 @@ func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) Fixed
 	return FixedWindowState{Window: w.window.index(now), Used: used + debt, Excess: taken - used}
 }
 
-// SameWindows tells whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
+// SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
 func (w FixedWindow) SameWindows(x FixedWindow) bool { return w.window == x.window }
 
 // Carry converts a state of the window old into one of w: permits that have not left the window stay taken. If the segments
@@ -26,7 +26,7 @@ func (w SlidingWindow) Carry(old SlidingWindow, s SlidingWindowState, now int64)
 	return x
 }
 
-// SameWindows tells whether the segments of w and x are the same, so that a Mark of one is good for the other.
+// SameWindows reports whether the segments of w and x are the same, so that a Mark of one is good for the other.
 func (w SlidingWindow) SameWindows(x SlidingWindow) bool {
 	w.limit = x.limit
 	return w == x
@@ -43,7 +43,7 @@ func (w SlidingCounter) Carry(old SlidingCounter, s SlidingCounterState, now int
 	return SlidingCounterState{Window: w.window.index(now), Cur: x.Cur + old.weighted(x, now)}
 }
 
-// SameWindows tells whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
+// SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
 func (w SlidingCounter) SameWindows(x SlidingCounter) bool { return w.window == x.window }
 
 // CancelAcross is Cancel for a Mark of the bucket old, whose state has become one of b since by Carry. How much of the n

@@ -9,7 +9,7 @@ type Concurrency struct{ limit int64 }
 // ConcurrencyState is how many permits are out. The zero value is fresh.
 type ConcurrencyState struct{ InUse int64 }
 
-// NewConcurrency answers a limit of that many permits at a time, from 1 to [MaxPermits].
+// NewConcurrency returns a limit of that many permits at a time, from 1 to [MaxPermits].
 func NewConcurrency(limit int64) (Concurrency, error) {
 	if err := checkPermits("limit", limit); err != nil {
 		return Concurrency{}, err

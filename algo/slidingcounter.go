@@ -25,7 +25,7 @@ type SlidingCounterState struct {
 	Cur, Prev int64 // permits taken in it and in its predecessor
 }
 
-// NewSlidingCounter answers a window of the given length, one of whose fixed windows begins at origin: limit from 1 to
+// NewSlidingCounter returns a window of the given length, one of whose fixed windows begins at origin: limit from 1 to
 // [MaxPermits], window from 1 ns to [MaxPeriod].
 func NewSlidingCounter(limit int64, window time.Duration, origin int64) (SlidingCounter, error) {
 	w, err := NewFixedWindow(limit, window, origin)

@@ -30,7 +30,7 @@ type SlidingWindowState struct {
 	Used    [MaxSegments]int64 // permits taken in each, the newest first
 }
 
-// NewSlidingWindow answers a window of the given length cut into segments, one of which begins at origin: limit from 1
+// NewSlidingWindow returns a window of the given length cut into segments, one of which begins at origin: limit from 1
 // to [MaxPermits], window from 1 ns to [MaxPeriod], segments from 1 to [MaxSegments]. A window that is no multiple of
 // its segments has segments that differ by a nanosecond in length.
 func NewSlidingWindow(limit int64, window time.Duration, segments int, origin int64) (SlidingWindow, error) {

@@ -46,7 +46,7 @@ func (s TokenBucketState) Mark() Mark {
 // span is a time of ns + part/num nanoseconds, 0 <= part < num.
 type span struct{ ns, part int64 }
 
-// NewTokenBucket answers a bucket of the given burst that regains permits per period: permits and burst from 1 to
+// NewTokenBucket returns a bucket of the given burst that regains permits per period: permits and burst from 1 to
 // [MaxPermits], period from 1 ns to [MaxPeriod], at most 10^9 permits a second, and filling it from empty takes at most
 // [MaxFill].
 func NewTokenBucket(permits int64, period time.Duration, burst int64) (TokenBucket, error) {

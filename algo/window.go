@@ -71,7 +71,7 @@ type FixedWindowState struct {
 	Excess int64
 }
 
-// NewFixedWindow answers windows of the given length, one of which begins at origin: limit from 1 to [MaxPermits],
+// NewFixedWindow returns windows of the given length, one of which begins at origin: limit from 1 to [MaxPermits],
 // window from 1 ns to [MaxPeriod].
 func NewFixedWindow(limit int64, window time.Duration, origin int64) (FixedWindow, error) {
 	if err := checkPermits("limit", limit); err != nil {

@@ -55,7 +55,7 @@ type AdmissionResult struct {
 	Rates   []Admitted `json:"rates"`
 }
 
-// Met tells whether the limiter granted what is allowed at all rates, within 1 %.
+// Met reports whether the limiter granted what is allowed at all rates, within 1 %.
 func (r AdmissionResult) Met() bool {
 	for _, m := range r.Rates {
 		if !m.Met {

@@ -52,7 +52,7 @@ const memberVariable = "WEIR_BENCH_MEMBER"
 const memberReady = "ready\n"
 
 // ServeMember makes this process a member of a cluster that another process measures, if that has started it as one, until its
-// standard input ends, or a server that another process compares with weir's, until that kills it, and tells whether it was.
+// standard input ends, or a server that another process compares with weir's, until that kills it, and reports whether it was.
 // Programs that measure durable limits or servers must call it first.
 func ServeMember() bool {
 	if serveWire() {

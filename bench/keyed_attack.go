@@ -154,7 +154,7 @@ func attack(l, target keyedLimiter, honest []string, a *attacker, n int, meet ti
 	return r
 }
 
-// fullForAttack answers a limiter that holds as many keys as it may: honest ones, spent ones, and those of an attacker.
+// fullForAttack returns a limiter that holds as many keys as it may: honest ones, spent ones, and those of an attacker.
 func fullForAttack(s keyedSubject, keys int, honest, spent []string, a *attacker) (keyedLimiter, error) {
 	l := s.New(keyedOptions{budget: attacked, keys: keys, bounded: true})
 	for _, key := range spent {

@@ -21,7 +21,7 @@ func newBareTable(keys int) *bareTable {
 	return &bareTable{maphash.MakeSeed(), make([]bareSlot, 2*keys)}
 }
 
-// find answers the slot of the key, which is made if there is none.
+// find returns the slot of the key, which is made if there is none.
 func (t *bareTable) find(key string) *bareSlot {
 	h := maphash.String(t.seed, key) | 1
 	at, _ := bits.Mul64(h, uint64(len(t.slots)))

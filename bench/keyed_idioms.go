@@ -16,7 +16,7 @@ const (
 
 const idiomCall = "rate.Limiter.Allow() of the key"
 
-// full tells whether a limiter may be deleted without a loss.
+// full reports whether a limiter may be deleted without a loss.
 func full(l *rate.Limiter, now time.Time) bool { return l.TokensAt(now) >= float64(l.Burst()) }
 
 // mutexMap is a map of limiters under a lock.

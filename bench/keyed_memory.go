@@ -23,7 +23,7 @@ type KeyedMemory struct {
 // collection is the state of the heap after one.
 type collection struct{ live, scanned, cpu, wall float64 }
 
-// collected collects, and answers the state of the heap: the median of so many collections, nothing if that is 0.
+// collected collects, and returns the state of the heap: the median of so many collections, nothing if that is 0.
 func collected(collections int) (c collection) {
 	runtime.GC()
 	if collections == 0 {

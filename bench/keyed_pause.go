@@ -154,7 +154,7 @@ func untilAfter(d time.Duration, call func(done *atomic.Bool)) {
 	call(done)
 }
 
-// cleanOnce fills a limiter and has its keys removed, and answers how much of its memory is still in use.
+// cleanOnce fills a limiter and has its keys removed, and returns how much of its memory is still in use.
 func cleanOnce(s keyedSubject, more []string, idle time.Duration) (*histogram, float64, error) {
 	h, n := newHistogram(), len(more)
 	debug.FreeOSMemory()

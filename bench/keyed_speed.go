@@ -93,7 +93,7 @@ func (w keyedWork) rows(ours keyedLimiter, table *bareTable) (rows []Row, keys [
 	return rows, keys
 }
 
-// filled answers a limiter that holds the keys, and what that costs. The limiter that is measured is alone on the heap but
+// filled returns a limiter that holds the keys, and what that costs. The limiter that is measured is alone on the heap but
 // for what lay there before.
 func (w keyedWork) filled(s keyedSubject) (keyedLimiter, KeyedMemory, error) {
 	m := KeyedMemory{By: s.By}

@@ -32,7 +32,7 @@ type ModuleVersion struct {
 // busyLoad is the load average for each core above which a machine counts as busy.
 const busyLoad = 0.5
 
-// Busy tells whether other programs were using the machine when the measurements began.
+// Busy reports whether other programs were using the machine when the measurements began.
 func (m Machine) Busy() bool { return m.Load > busyLoad*float64(m.Cores) }
 
 // ThisMachine describes the machine that the program runs on, and the versions that it was built with.

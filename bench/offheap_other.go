@@ -2,7 +2,7 @@
 
 package bench
 
-// offHeap answers memory of the heap, where it is not known how to get other.
+// offHeap returns memory of the heap, where it is not known how to get other.
 func offHeap(size int) (memory []byte, free func()) { return make([]byte, size), func() {} }
 
 // pageFaults is not known.

@@ -4,7 +4,7 @@ package bench
 
 import "golang.org/x/sys/unix"
 
-// offHeap answers memory that the collector does not know, so that what a measurement keeps there is neither counted nor
+// offHeap returns memory that the collector does not know, so that what a measurement keeps there is neither counted nor
 // scanned with the limiter that is measured.
 func offHeap(size int) (memory []byte, free func()) {
 	memory = must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE))

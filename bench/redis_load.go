@@ -65,7 +65,7 @@ func redisLoads() (all []redisLoad) {
 
 func (l redisLoad) id() string { return Row{Name: l.name, Goroutines: l.callers}.ID() }
 
-// hot tells whether all callers ask for one key.
+// hot reports whether all callers ask for one key.
 func (l redisLoad) hot() bool { return l.keys == 1 }
 
 // names are the keys of a phase: of a hot key each has another one.

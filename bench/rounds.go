@@ -165,7 +165,7 @@ func (r Row) sample(i, calls int, meet time.Duration, repeats *int) (best sample
 	return best
 }
 
-// disturbed tells whether the goroutines of the i-th subject shared processors with each other or with something else.
+// disturbed reports whether the goroutines of the i-th subject shared processors with each other or with something else.
 // Those of a peer may block each other, and then leave a processor idle, which is no fault of the measurement.
 func (r Row) disturbed(i int, m sample) bool {
 	blocks := r.Goroutines > 1 && i > len(r.Floors)

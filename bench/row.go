@@ -59,7 +59,7 @@ func (r Row) subjects() []Subject {
 	return append(all, r.Peers...)
 }
 
-// isFloor tells whether the i-th subject is one.
+// isFloor reports whether the i-th subject is one.
 func (r Row) isFloor(i int) bool { return i > 0 && i <= len(r.Floors) }
 
 // ID names the row for a command line: its name and, if there are several, its goroutines.

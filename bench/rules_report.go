@@ -130,7 +130,7 @@ func (r ruleRow) how() string {
 	return s.String()
 }
 
-// engine answers an engine and requests for it. Each of these was decided on once: then every client is known, the memory of
+// engine returns an engine and requests for it. Each of these was decided on once: then every client is known, the memory of
 // the verdicts has grown, and the permits are spent where they are to be.
 func (r ruleRow) engine(batches int) (e *policy.Engine, w ruleWork, err error) {
 	set, key := ruleSet(r.rules, r.limits, r.refused), policy.ClientIP()

@@ -45,7 +45,7 @@ func TestRuleRequests(t *testing.T) {
 	}
 }
 
-// holds tells whether a verdict is that of the i-th request.
+// holds reports whether a verdict is that of the i-th request.
 func (r ruleRow) holds(v *policy.Verdict, p *rulePart, i int) bool {
 	if len(v.Parts) != r.limits || v.Allowed == r.refused {
 		return false

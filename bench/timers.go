@@ -37,7 +37,7 @@ func timersMade() (n int64) {
 	return n
 }
 
-// isTimer tells whether what was allocated is a timer, not the channel that goes with it or the room to keep it in.
+// isTimer reports whether what was allocated is a timer, not the channel that goes with it or the room to keep it in.
 func isTimer(stack []uintptr) bool {
 	frames := runtime.CallersFrames(stack)
 	for {

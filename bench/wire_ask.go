@@ -75,7 +75,7 @@ func (r *respClient) send(commands []byte, replies int, check func(reply []byte)
 	return nil
 }
 
-// askRESP answers what a server replies to a command, as it is on the wire.
+// askRESP returns what a server replies to a command, as it is on the wire.
 func askRESP(ctx context.Context, address string, args ...string) (reply []byte, err error) {
 	r, err := dialRESP(ctx, address)
 	if err != nil {
@@ -134,7 +134,7 @@ func fillRESP(ctx context.Context, address string, keys int, prefix string, comm
 	return nil
 }
 
-// askHTTP posts JSON, and answers the body of the answer and those fields of its header that are not made anew for each.
+// askHTTP posts JSON, and returns the body of the answer and those fields of its header that are not made anew for each.
 func askHTTP(ctx context.Context, url, body string) (reply []byte, header http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()

@@ -26,7 +26,7 @@ type bytesCodec struct{}
 // Name is that of messages of this service on the wire.
 func (bytesCodec) Name() string { return "proto" }
 
-// Marshal answers what was given.
+// Marshal returns what was given.
 func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	b, ok := v.(*[]byte)
 	if !ok {
@@ -139,7 +139,7 @@ func counterTexts(to, message []byte, depth int) ([]byte, error) {
 	return to, nil
 }
 
-// askRateLimit calls a server of the rate limit service about a key, and answers the message that it sent.
+// askRateLimit calls a server of the rate limit service about a key, and returns the message that it sent.
 func askRateLimit(ctx context.Context, address, key string) (reply []byte, err error) {
 	c, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))

@@ -21,7 +21,7 @@ const (
 	wireHTTP      = "http"
 )
 
-// serve listens, says where, and answers until the process ends.
+// serve listens, says where, and returns until the process ends.
 func (m *wireMember) serve(ctx context.Context, stdout io.Writer) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *wireMember) serve(ctx context.Context, stdout io.Writer) error {
 	return fmt.Errorf("there is no server of the kind %q", m.Kind)
 }
 
-// serveHTTP answers every request with the same, after its body was read.
+// serveHTTP serves every request with the same, after its body was read.
 func (m *wireMember) serveHTTP(l net.Listener) error {
 	s := http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -71,7 +71,7 @@ func (m *wireMember) serveRESP(l net.Listener) error {
 
 const echoBuffer = 16 << 10
 
-// echoRESP answers commands until there are no more, or what comes is none.
+// echoRESP serves commands until there are no more, or what comes is none.
 func echoRESP(c io.ReadWriter, reply []byte) error {
 	in, out := make([]byte, echoBuffer), make([]byte, 0, echoBuffer)
 	have := 0

@@ -38,7 +38,7 @@ func wirePlaces() (p wirePlace, why string) {
 	return p, ""
 }
 
-// sameCore tells whether two processors are known to be threads of one core.
+// sameCore reports whether two processors are known to be threads of one core.
 func sameCore(a, b int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", a))
 	if err != nil {

@@ -140,7 +140,7 @@ type wireMember struct {
 	Redis string `json:"redis,omitempty"`
 }
 
-// serveWire makes this process a server if it was started as one, and tells whether it was.
+// serveWire makes this process a server if it was started as one, and reports whether it was.
 func serveWire() bool {
 	text := os.Getenv(wireVariable)
 	if text == "" {

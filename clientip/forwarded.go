@@ -101,7 +101,7 @@ func cutElement(line string) (rest, element string, more bool) {
 	return "", trim(line), false
 }
 
-// isEscaped tells whether an odd number of backslashes stands before s[i].
+// isEscaped reports whether an odd number of backslashes stands before s[i].
 func isEscaped(s string, i int) bool {
 	start := i
 	for start > 0 && s[start-1] == '\\' {
@@ -168,7 +168,7 @@ func parseNode(node string) (netip.Addr, bool) {
 	return parseHop(node)
 }
 
-// isObfuscated tells whether s is a name that a proxy made up, such as "_SEVKISEK".
+// isObfuscated reports whether s is a name that a proxy made up, such as "_SEVKISEK".
 func isObfuscated(s string) bool {
 	if len(s) < 2 || s[0] != '_' {
 		return false

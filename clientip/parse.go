@@ -21,7 +21,7 @@ func Parse(endpoint string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// parseEndpoint answers some address where it is not ok.
+// parseEndpoint returns some address where it is not ok.
 func parseEndpoint(endpoint string) (netip.Addr, bool) {
 	if endpoint == "" {
 		return netip.Addr{}, false
@@ -45,7 +45,7 @@ func parseEndpoint(endpoint string) (netip.Addr, bool) {
 // there is no zone. A peer of a socket for both families and the same peer in a header are then one client.
 func Fold(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// isPortOrNothing tells whether s is "", or a colon and a port.
+// isPortOrNothing reports whether s is "", or a colon and a port.
 func isPortOrNothing(s string) bool {
 	if s == "" {
 		return true

@@ -52,7 +52,7 @@ type Resolver struct {
 	trustUnixSocket bool
 }
 
-// New answers a Resolver, or an [OptionError] that names the option that cannot be used.
+// New returns a Resolver, or an [OptionError] that names the option that cannot be used.
 func New(o Options) (*Resolver, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (r *Resolver) Prefixes() Prefixes { return r.prefixes }
 // Key is the client of an address as text, see [Prefixes.Key].
 func (r *Resolver) Key(a netip.Addr) string { return r.prefixes.Key(a) }
 
-// Trusts tells whether a peer is believed that has the address a: one in TrustedProxies, every one with TrustedHops, and
+// Trusts reports whether a peer is believed that has the address a: one in TrustedProxies, every one with TrustedHops, and
 // with TrustUnixSocket the zero Addr, which stands for a peer without an address.
 func (r *Resolver) Trusts(a netip.Addr) bool {
 	if r.hops > 0 {
@@ -110,7 +110,7 @@ func (r *Resolver) Trusts(a netip.Addr) bool {
 	return r.contains(Fold(a))
 }
 
-// contains tells whether a, which is folded, is in a trusted network.
+// contains reports whether a, which is folded, is in a trusted network.
 func (r *Resolver) contains(a netip.Addr) bool {
 	for _, p := range r.trusted {
 		if p.Contains(a) {

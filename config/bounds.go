@@ -31,7 +31,7 @@ type Bound struct {
 	// Burned is how many permits of each key a crash of the owner of a durable limit takes that nobody got, at most. It is 0 if
 	// the number came from the environment.
 	Burned int64 `json:"burned"`
-	// RoundTrip tells whether each decision asks the store, or the owner.
+	// RoundTrip reports whether each decision asks the store, or the owner.
 	RoundTrip bool `json:"round_trip"`
 	// Text says all of that in words.
 	Text string `json:"text"`
@@ -40,7 +40,7 @@ type Bound struct {
 // mostBounds is how many tiers and keys of a policy have bounds of their own that are told.
 const mostBounds = mostListed
 
-// Bounds answers that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for
+// Bounds returns that of each limit of each policy that is shared or durable, in their order. Of tiers and keys there are 20 for
 // a policy.
 func (f *File) Bounds() []Bound {
 	var all []Bound

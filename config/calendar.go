@@ -21,7 +21,7 @@ var zoneNames = sync.OnceValue(func() []string { return strings.Fields(zoneList)
 // zones are those that were loaded: calendars are compared by the pointers, so a zone is loaded once.
 var zones sync.Map
 
-// loadZone answers a zone by its name. UTC is nil.
+// loadZone returns a zone by its name. UTC is nil.
 func loadZone(name string) (*time.Location, bool) {
 	if name == "UTC" {
 		return nil, true

@@ -122,7 +122,7 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil
 }
 
-// inNetwork tells whether an address is in a network; what is no address is in none.
+// inNetwork reports whether an address is in a network; what is no address is in none.
 func inNetwork(address string, network netip.Prefix) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && network.Contains(clientip.Fold(a))

@@ -51,7 +51,7 @@ func (c *Cluster) String() string { return c.where }
 // GoString is String: a cluster that is printed with all its fields shows no password either.
 func (c *Cluster) GoString() string { return "config.Cluster(" + strconv.Quote(c.where) + ")" }
 
-// Same tells whether two clusters are the same with the same options, wherever they stand. A nil Cluster is none.
+// Same reports whether two clusters are the same with the same options, wherever they stand. A nil Cluster is none.
 func (c *Cluster) Same(o *Cluster) bool {
 	if c == nil || o == nil {
 		return c == o

@@ -76,7 +76,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterIsTheSame tells whether anything of it has changed, wherever it stands.
+// TestClusterIsTheSame reports whether anything of it has changed, wherever it stands.
 func TestClusterIsTheSame(t *testing.T) {
 	parse := func(text string) *config.File {
 		f, err := config.Parse("f", []byte(text), config.Options{Env: noEnv})

@@ -105,7 +105,7 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	return f, nil
 }
 
-// isTests tells whether the keys at the top are those of a file with which the program tests a configuration. All of them would
+// isTests reports whether the keys at the top are those of a file with which the program tests a configuration. All of them would
 // be mistakes here.
 func isTests(root *yaml.Node) bool {
 	tests := false

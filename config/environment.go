@@ -64,7 +64,7 @@ func expand(s string, env func(string) (string, bool)) (expansion, *flaw) {
 	return x, nil
 }
 
-// variable answers what stands for the reference at the byte i of s, and where the reference ends.
+// variable returns what stands for the reference at the byte i of s, and where the reference ends.
 func variable(s string, i int, env func(string) (string, bool)) (value string, end int, wrong *flaw) {
 	length := strings.IndexByte(s[i:], '}')
 	if length < 0 {

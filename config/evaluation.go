@@ -27,7 +27,7 @@ type evaluation struct {
 // String is the expression as the configuration writes it.
 func (e *evaluation) String() string { return e.source }
 
-// eval answers the result.
+// eval returns the result.
 func (e *evaluation) eval(r *policy.Request) (ref.Val, error) { //nolint:ireturn // what CEL answers
 	a, _ := activations.Get().(*activation)
 	a.request, a.now = r, e.now
@@ -188,7 +188,7 @@ const (
 	attributesOf
 )
 
-// find answers a text, and whether there is one.
+// find returns a text, and whether there is one.
 func (l *lookup) find(name string) (string, bool) {
 	r := l.of.request
 	switch l.what {

@@ -175,7 +175,7 @@ func (f *File) explainAlternatives(w io.Writer, what string, all []namedLimits) 
 	}
 }
 
-// shows tells whether something of a limit came from the environment.
+// shows reports whether something of a limit came from the environment.
 func (f *File) shows(path string) bool {
 	for shown := range f.shown {
 		if shown == path || strings.HasPrefix(shown, path+".") || short(path, keyBurst) == shown {

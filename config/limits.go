@@ -36,7 +36,7 @@ type placedLimit struct {
 	ok bool
 }
 
-// plain answers the limits as the engine has them.
+// plain returns the limits as the engine has them.
 func (s limitSet) plain() []policy.Limit {
 	plain := make([]policy.Limit, 0, len(s.limits))
 	for _, l := range s.limits {
@@ -300,7 +300,7 @@ func (d *decoder) fit(o *object, a weir.Algorithm) bool {
 	return ok
 }
 
-// calendar tells whether a key is for calendar windows only.
+// calendar reports whether a key is for calendar windows only.
 func (k kind) calendar(key string) bool {
 	switch key {
 	case keyEvery, "zone", keyMonth, keyDay, keyWeekday, keyHour, keyMinute:
@@ -325,7 +325,7 @@ func (d *decoder) checkLimit(v value, l weir.Limit) bool {
 	return true
 }
 
-// showsEnvironment tells whether a value at or below a path, or its short form beside it, came from the environment.
+// showsEnvironment reports whether a value at or below a path, or its short form beside it, came from the environment.
 func (d *decoder) showsEnvironment(path string) bool {
 	if _, env := d.shown[path]; env {
 		return true

@@ -85,7 +85,7 @@ func (d *decoder) match(v value, r *placedRule) {
 	}
 }
 
-// matches answers the values of a condition.
+// matches returns the values of a condition.
 func (d *decoder) matches(v value, what string) []value {
 	items, _ := d.list(v, true, what)
 	if len(items) > mostMatches {
@@ -257,7 +257,7 @@ func (h *secretHeader) String() string {
 // conjunction holds if all do.
 type conjunction []policy.Condition
 
-// and answers both conditions, of which each can be nil.
+// and returns both conditions, of which each can be nil.
 func and(a, b policy.Condition) policy.Condition { //nolint:ireturn // one of several
 	switch {
 	case a == nil:

@@ -26,7 +26,7 @@ var clientNet = func() policy.Text {
 	return t
 }()
 
-// native answers what a checked expression of the type string is without CEL, nil if it needs CEL.
+// native returns what a checked expression of the type string is without CEL, nil if it needs CEL.
 func native(e ast.Expr) policy.Text { //nolint:ireturn // one of several
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -109,7 +109,7 @@ func constantString(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-// constantInt answers the number that an expression is.
+// constantInt returns the number that an expression is.
 func constantInt(e ast.Expr) (int64, bool) {
 	if e.Kind() == ast.LiteralKind {
 		n, ok := e.AsLiteral().(types.Int)
@@ -122,7 +122,7 @@ func constantInt(e ast.Expr) (int64, bool) {
 	return 0, false
 }
 
-// nativeNumber answers what a checked expression of the type int is without CEL, nil if it needs CEL: request.cost, and int() of
+// nativeNumber returns what a checked expression of the type int is without CEL, nil if it needs CEL: request.cost, and int() of
 // a text that needs no CEL.
 func nativeNumber(e ast.Expr) policy.Number { //nolint:ireturn // one of several
 	switch {
@@ -286,7 +286,7 @@ func (d *decoder) permitted(s scalar, checked *cel.Ast) bool {
 	return ok
 }
 
-// asked tells whether a lookup is asked for a name.
+// asked reports whether a lookup is asked for a name.
 func asked(e ast.NavigableExpr) bool {
 	parent, ok := e.Parent()
 	if !ok {

@@ -11,7 +11,7 @@ import (
 // mostCompared bounds the names that a misspelled one is compared to.
 const mostCompared = 10_000
 
-// nearest answers the name that somebody who wrote s may have meant, "" if none is near.
+// nearest returns the name that somebody who wrote s may have meant, "" if none is near.
 func nearest(s string, names []string) string {
 	if len(s) > 128 || s == "" {
 		return ""

@@ -42,7 +42,7 @@ func nodes(n *yaml.Node) int {
 	return count
 }
 
-// spend takes nodes from the budget, and answers whether there were enough.
+// spend takes nodes from the budget, and reports whether there were enough.
 func (d *decoder) spend(n int) bool {
 	d.budget -= n
 	return d.budget >= 0
@@ -264,7 +264,7 @@ func (o *object) missing(key, what, fix string) {
 	o.d.add(m)
 }
 
-// list answers the items of a list, or a single value as the only item if one is accepted.
+// list returns the items of a list, or a single value as the only item if one is accepted.
 func (d *decoder) list(v value, single bool, what string) ([]value, bool) {
 	if v.node.Kind != yaml.SequenceNode {
 		if single && !v.isNull() {

@@ -192,7 +192,7 @@ func (d *decoder) withoutWildcard(r *placedRule, u placedUse, byName map[string]
 	}
 }
 
-// hasWildcard tells whether all patterns have a wildcard of this name.
+// hasWildcard reports whether all patterns have a wildcard of this name.
 func hasWildcard(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if !strings.Contains(p, "{"+name+"}") && !strings.Contains(p, "{"+name+"...}") {

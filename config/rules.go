@@ -58,7 +58,7 @@ func (d *decoder) rules(v value) []*placedRule {
 	return all
 }
 
-// rule reads one, and answers the value of its name.
+// rule reads one, and returns the value of its name.
 func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	r = &placedRule{value: v}
 	r.Source = d.place(v)

@@ -43,7 +43,7 @@ func (d *decoder) scalar(v value, must, fix string) (scalar, bool) {
 	return scalar{v, x}, true
 }
 
-// isText tells whether a scalar is a string for YAML, or came from the environment.
+// isText reports whether a scalar is a string for YAML, or came from the environment.
 func (s scalar) isText() bool { return s.env || s.node.ShortTag() == "!!str" }
 
 // text reads a string.
@@ -234,7 +234,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// isName tells whether s can be a name of at most so many printable ASCII characters, without those in except.
+// isName reports whether s can be a name of at most so many printable ASCII characters, without those in except.
 func isName(s string, most int, except string) bool {
 	if s == "" || len(s) > most || strings.ContainsAny(s, except) {
 		return false

@@ -8,7 +8,7 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema answers the JSON Schema of the format (draft 2020-12), for editors. It accepts every file that [Parse] accepts, and
+// Schema returns the JSON Schema of the format (draft 2020-12), for editors. It accepts every file that [Parse] accepts, and
 // refuses what has the wrong structure; what needs more than that, such as names of policies and expressions, only Parse can
 // tell. Merge keys and aliases must be resolved before.
 func Schema() []byte { return slices.Clone(schema) }

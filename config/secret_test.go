@@ -153,7 +153,7 @@ func TestMistakesDoNotShowTheEnvironment(t *testing.T) {
 	}
 }
 
-// replaced answers a line with each of its values replaced in turn.
+// replaced returns a line with each of its values replaced in turn.
 func replaced(line, by string) []string {
 	var all []string
 	for i := range len(line) {

@@ -84,7 +84,7 @@ func (s *source) unreadable() *Mistake {
 	return nil
 }
 
-// parse reads the only document of a file. It answers nil for one that is empty.
+// parse reads the only document of a file. It returns nil for one that is empty.
 func parse(name string, data []byte) (s *source, root *yaml.Node, wrong *Mistake) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	s = &source{name: name}

@@ -279,7 +279,7 @@ func (d *decoder) storeAddresses(v value, s *Store) {
 	s.where = strings.Join(shown, ", ")
 }
 
-// Same tells whether two stores are the same with the same options, wherever they stand. A nil Store is none.
+// Same reports whether two stores are the same with the same options, wherever they stand. A nil Store is none.
 func (s *Store) Same(o *Store) bool {
 	if s == nil || o == nil {
 		return s == o

@@ -143,7 +143,7 @@ func redacted(text string) string {
 	return rest
 }
 
-// isReference tells whether a text is nothing but a variable of the environment, without a default.
+// isReference reports whether a text is nothing but a variable of the environment, without a default.
 func isReference(text string) bool {
 	name, ok := strings.CutPrefix(text, "${")
 	name, closed := strings.CutSuffix(name, "}")
@@ -170,7 +170,7 @@ func (e *StoreError) Error() string {
 	return "weir: store " + strconv.Quote(shorten(e.Value)) + ": " + e.Message + "; " + e.Fix
 }
 
-// isPort tells whether a text is the number of a port.
+// isPort reports whether a text is the number of a port.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n > 0

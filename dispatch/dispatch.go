@@ -86,7 +86,7 @@ type route[C, M any] struct {
 	dropped [kinds]atomic.Int64
 }
 
-// New answers a dispatcher without handlers, or an error that names the option that cannot be used.
+// New returns a dispatcher without handlers, or an error that names the option that cannot be used.
 func New[C, M any](o Options[C, M]) (*Dispatcher[C, M], error) {
 	const of = "dispatch.Options."
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func (d *Dispatcher[C, M]) register(op uint64, a *tiers.Attribute, h Handler[C, 
 	return r, nil
 }
 
-// Dispatch calls the handler of msg and answers its error. A message beyond its limit is dropped, which is no error: the
+// Dispatch calls the handler of msg and returns its error. A message beyond its limit is dropped, which is no error: the
 // answer is nil, or the error of Notify. A message with an unknown opcode is limited by Guard, and the error is then
 // [ErrUnknownOp]. A connection without an address is refused by Tiers, and an error of Guard.
 func (d *Dispatcher[C, M]) Dispatch(ctx context.Context, conn C, msg M) error {

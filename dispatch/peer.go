@@ -20,7 +20,7 @@ type Peer struct {
 	told [kinds]atomic.Int64
 }
 
-// NewPeer answers the peer of a connection with this remote address, usually net.Conn.RemoteAddr. The port is dropped, and
+// NewPeer returns the peer of a connection with this remote address, usually net.Conn.RemoteAddr. The port is dropped, and
 // so is the zone; an IPv4-mapped IPv6 address is the IPv4 address. Behind a proxy this is the proxy: give the
 // address that the proxy tells to [PeerOf], if the proxy can be trusted.
 func NewPeer(remote net.Addr) *Peer {
@@ -42,7 +42,7 @@ func NewPeer(remote net.Addr) *Peer {
 	return p
 }
 
-// PeerOf answers the peer of a connection from addr.
+// PeerOf returns the peer of a connection from addr.
 func PeerOf(addr netip.Addr) *Peer { return &Peer{addr: clientip.Fold(addr)} }
 
 // Addr is the address of the peer, which is not valid if it has none.
@@ -66,7 +66,7 @@ func kindOf(r weir.Reason) kind {
 	return soft
 }
 
-// tell answers whether a refusal of a kind is to be told at now: the first one, and then the first after each cooldown.
+// tell reports whether a refusal of a kind is to be told at now: the first one, and then the first after each cooldown.
 // If several ask at once, one of them is answered yes.
 func (p *Peer) tell(k kind, now int64, cooldown time.Duration) bool {
 	told := &p.told[k]

@@ -26,7 +26,7 @@ type OpStats struct {
 	Soft, Hard int64
 }
 
-// Stats answers the counts. Each is true by itself; a message that is just dispatched may be in some and not yet in others.
+// Stats returns the counts. Each is true by itself; a message that is just dispatched may be in some and not yet in others.
 func (d *Dispatcher[C, M]) Stats() Stats {
 	s := Stats{Notices: d.notices.Load(), Silent: d.silent.Load(), Unknown: d.unknown.stats(0)}
 	for op, r := range *d.routes.Load() {

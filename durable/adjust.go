@@ -123,7 +123,7 @@ func (o *Owner) Adjustments(ctx context.Context, policy, key string, most int) (
 	return all, nil
 }
 
-// adjust carries an adjustment out, and answers once that is durable.
+// adjust carries an adjustment out, and returns once that is durable.
 func (b *bucket) adjust(w *waiter, after *answers) {
 	b.deadlines.remove(w)
 	a := w.adjusts
@@ -168,7 +168,7 @@ func (b *bucket) unadjust(w *waiter) {
 	b.uncover()
 }
 
-// Inspect answers what is left of a limit, as a probe would be answered, and changes nothing.
+// Inspect returns what is left of a limit, as a probe would be answered, and changes nothing.
 func (o *Owner) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
 	r := o.Call(ctx, oneCall(CallInspect, policy, key, l))
 	return r.State.Decision, r.Err

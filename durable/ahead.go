@@ -17,7 +17,7 @@ const (
 	usedUpWrites = 4
 )
 
-// choose answers how much the next record is ahead; left is what the one in force still has, and wanted how many permits wait for
+// choose returns how much the next record is ahead; left is what the one in force still has, and wanted how many permits wait for
 // the next one: as many will be asked for while one more is written, so that it need not begin with one.
 func (a *ahead) choose(now time.Time, left, wanted, most int64) int64 {
 	if most <= 0 {

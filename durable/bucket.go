@@ -56,7 +56,7 @@ func (b *bucket) bring(now time.Time) {
 	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm), l)
 }
 
-// quick answers a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
+// quick serves a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
 // is ahead by as many, or they are not there and the request does not wait.
 func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 	b.mu.Lock()
@@ -215,7 +215,7 @@ func (b *bucket) turn(now time.Time, r *Request, after *answers) error {
 	return nil
 }
 
-// paused tells whether a write has failed a moment ago.
+// paused reports whether a write has failed a moment ago.
 func (b *bucket) paused(now time.Time) bool {
 	if b.retryAt.IsZero() {
 		return false
@@ -276,7 +276,7 @@ func (b *bucket) until(expires int64, expiry time.Duration) int64 {
 	return max(expires, own)
 }
 
-// pass answers a request that was carried out in memory as soon as that is durable.
+// pass serves a request that was carried out in memory as soon as that is durable.
 func (b *bucket) pass(w *waiter, final Answer, after *answers) {
 	w.final = final
 	n := w.request.N
@@ -350,7 +350,7 @@ func (b *bucket) serve(now time.Time, after *answers) {
 	}
 }
 
-// can tells whether the permits of a request are there.
+// can reports whether the permits of a request are there.
 func (b *bucket) can(r *Request) bool {
 	return b.state.Peek(r.N).Allowed && (r.Reserve == 0 || !b.state.Full())
 }

@@ -159,7 +159,7 @@ func (b *bucket) arm() {
 	b.timer.Reset(time.Until(at))
 }
 
-// settle ends a reservation, and answers once that is durable.
+// settle ends a reservation, and returns once that is durable.
 func (b *bucket) settle(w *waiter, after *answers) {
 	b.deadlines.remove(w)
 	if !b.settled(w.settles) {
@@ -171,7 +171,7 @@ func (b *bucket) settle(w *waiter, after *answers) {
 	b.serve(time.Now(), after)
 }
 
-// settled ends a reservation, and tells whether there was one.
+// settled ends a reservation, and reports whether there was one.
 func (b *bucket) settled(s *settlement) (found bool) {
 	if b.state == nil {
 		return false

@@ -70,7 +70,7 @@ type Result struct {
 	Adjustments []Adjustment
 }
 
-// check answers what is wrong with a call, or nil.
+// check returns what is wrong with a call, or nil.
 func (c *Call) check() error {
 	if c.Kind == 0 || c.Kind >= callKinds {
 		return &weir.OptionError{Option: "Call.Kind", Value: fmt.Sprint(c.Kind), Accepted: "one of the constants"}
@@ -195,7 +195,7 @@ func (o *Owner) change(ctx context.Context, c *Call) Result {
 	return result
 }
 
-// changeNone answers a call about a key that is not kept, as there is no room for it, and unlocks the others.
+// changeNone serves a call about a key that is not kept, as there is no room for it, and unlocks the others.
 func (s *step) changeNone() Result {
 	var after answers
 	s.unlock(&after)
@@ -213,7 +213,7 @@ func (s *step) changeNone() Result {
 
 var errFull = fmt.Errorf("%w: the owner of the limits keeps as many keys as it may", store.ErrUnavailable)
 
-// look answers what a request would be, and changes nothing.
+// look returns what a request would be, and changes nothing.
 func (s *step) look(now time.Time, result *Result, after *answers) error {
 	for i := range s.parts {
 		p := &s.parts[i]

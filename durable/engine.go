@@ -76,7 +76,7 @@ const (
 	MostBytes = 1 << 20
 )
 
-// CheckWrites answers an error, which is ErrTooLarge if they are too many bytes, for what no engine has to store. It is for
+// CheckWrites returns an error, which is ErrTooLarge if they are too many bytes, for what no engine has to store. It is for
 // those who implement Term.
 func CheckWrites(writes []Write) error {
 	if len(writes) > MostWrites {

@@ -79,14 +79,14 @@ func (b *bucket) lastUsed() int64 {
 	return b.state.Time()
 }
 
-// quiet tells whether nobody needs the bucket.
+// quiet reports whether nobody needs the bucket.
 func (b *bucket) quiet() bool {
 	return b.ended == 0 && !b.loading && !b.asked && !b.busy && b.writing.Len() == 0 && b.queue.Len() == 0 &&
 		len(b.deadlines) == 0 && len(b.early) == 0 && len(b.trail) == 0 &&
 		b.kept == 0
 }
 
-// exact tells whether the record in force says what is in memory.
+// exact reports whether the record in force says what is in memory.
 func (b *bucket) exact() bool {
 	return b.state == nil || !b.stale && b.inForce.ahead == 0 && b.revision >= 0
 }

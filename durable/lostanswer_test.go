@@ -52,7 +52,7 @@ func (t *deafTerm) Store(ctx context.Context, writes []durable.Write) (revision 
 	return 0, fmt.Errorf("no answer: %w", ctx.Err())
 }
 
-// atOnce takes single permits as long as they are granted without a write, and answers how many.
+// atOnce takes single permits as long as they are granted without a write, and returns how many.
 func atOnce(o *durable.Owner, most int64) (granted int64) {
 	for granted < most {
 		ok := false

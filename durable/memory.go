@@ -45,7 +45,7 @@ type candidate struct {
 	elected chan *memoryTerm
 }
 
-// NewMemory answers a cluster without nodes, or an *[weir.OptionError].
+// NewMemory returns a cluster without nodes, or an *[weir.OptionError].
 func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.TTL == 0 {
 		o.TTL = time.Second

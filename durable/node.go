@@ -226,7 +226,7 @@ func (n *Node) dropPeer() {
 // drainTime is for how long an owner that is none any more can still answer what it was asked.
 const drainTime = 100 * time.Millisecond
 
-// connect connects to the owner, if it is another node, and tells whether there is nothing left to do. If it hears of another
+// connect connects to the owner, if it is another node, and reports whether there is nothing left to do. If it hears of another
 // owner meanwhile, it does not wait any longer, and answers who that is, which must be connected to.
 func (n *Node) connect(o Ownership, watch <-chan Ownership) (now Ownership, again, done bool) {
 	n.dropPeer()
@@ -300,7 +300,7 @@ type repeated struct {
 // repeatAfter is how long the same error is not told again.
 const repeatAfter = 10 * time.Second
 
-// tell tells whether err is to be logged: it is another one, or was not for a while.
+// tell reports whether err is to be logged: it is another one, or was not for a while.
 func (r *repeated) tell(err error) bool {
 	now, text := time.Now(), err.Error()
 	if text == r.text && now.Sub(r.told) < repeatAfter {

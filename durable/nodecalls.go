@@ -115,7 +115,7 @@ type unsure struct {
 	err  error
 }
 
-// settled tells whether an error is an answer.
+// settled reports whether an error is an answer.
 func (u *unsure) settled(err error) bool {
 	if errors.Is(err, errOwnerGone) {
 		u.gone = err

@@ -110,7 +110,7 @@ func (o OwnerOptions) checked() (OwnerOptions, error) {
 	return o, nil
 }
 
-// NewOwner answers the owner of a term. Stop must be called when it is not needed any more. The error is an
+// NewOwner returns the owner of a term. Stop must be called when it is not needed any more. The error is an
 // *[weir.OptionError].
 func NewOwner(t Term, o OwnerOptions) (*Owner, error) { return newOwner(t, o, told{}) }
 
@@ -148,7 +148,7 @@ func newOwner(t Term, o OwnerOptions, known told) (*Owner, error) {
 // Epoch is that of the term.
 func (o *Owner) Epoch() int64 { return o.term.Epoch() }
 
-// holds tells whether nobody else can be the owner now.
+// holds reports whether nobody else can be the owner now.
 func (o *Owner) holds() bool { return o.holdsAt(time.Now()) }
 
 func (o *Owner) holdsAt(now time.Time) bool { return now.Before(o.term.Expires()) }
@@ -200,7 +200,7 @@ func (o *Owner) waiter(r *Request, answer func(Answer)) *waiter {
 	return &waiter{request: *r, answer: answer, place: -1, at: time.Now().Add(wait), counts: &o.counts}
 }
 
-// quick answers a request that is simple enough: see [bucket.quick].
+// quick serves a request that is simple enough: see [bucket.quick].
 func (o *Owner) quick(r *Request) (a Answer, ok bool) {
 	const most = store.MostPolicyBytes + store.MostKeyBytes
 	if r.N < 0 || r.N > maxRecordAhead || r.Wait < 0 || r.Wait > MaxWait || r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead ||
@@ -239,7 +239,7 @@ func mustContext(ctx context.Context) {
 	}
 }
 
-// Acquire asks for permits and waits for the answer, whose Outcome says whether they were granted. A request whose context ends
+// Acquire asks for permits and waits for the answer, whose Outcome reports whether they were granted. A request whose context ends
 // is withdrawn. A nil ctx panics.
 func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)
@@ -364,7 +364,7 @@ func (o *Owner) depose(why error) {
 	}
 }
 
-// finish answers everybody with an outcome, and tells whether that was the first time.
+// finish answers everybody with an outcome, and reports whether that was the first time.
 func (o *Owner) finish(why Outcome) bool {
 	o.mu.Lock()
 	if o.outcome != 0 {

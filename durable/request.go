@@ -38,7 +38,7 @@ type Request struct {
 	Reserve time.Duration
 }
 
-// check answers what is wrong with a request, or nil.
+// check returns what is wrong with a request, or nil.
 func (r *Request) check() error {
 	charges := [1]store.Charge{{Policy: r.Policy, Key: r.Key, Limit: r.Limit, N: r.N}}
 	if err := store.CheckCharges(charges[:]); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Serve answers the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
+// Serve serves the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
 // Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
 func (n *Node) Serve(ctx context.Context, s Stream) error {
 	mustContext(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// talk sends messages over a stream, and answers how to receive the next one.
+// talk sends messages over a stream, and returns how to receive the next one.
 func talk(t *testing.T, n *durable.Node) (end *pipe, say func(durable.Message), hear func() durable.Message) {
 	t.Helper()
 	mine, other := newPipe()

@@ -24,7 +24,7 @@ func (l *later) answer() durable.Answer {
 	return durable.Answer{}
 }
 
-// collect enqueues a request and answers where its answer appears.
+// collect enqueues a request and returns where its answer appears.
 func collect(o *durable.Owner, r durable.Request) (*later, durable.Ticket) {
 	l := new(later)
 	return l, o.Enqueue(r, func(a durable.Answer) { l.got.Store(&a) })

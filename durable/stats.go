@@ -47,7 +47,7 @@ type RefusedStats struct {
 
 // NodeStats say what a [Node] knows.
 type NodeStats struct {
-	// Owns tells whether this node is the owner.
+	// Owns reports whether this node is the owner.
 	Owns bool `json:"owns"`
 	// Owner is the address of the owner as far as the node knows, "" if there is none, and Epoch that of its term.
 	Owner string `json:"owner"`

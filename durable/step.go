@@ -38,7 +38,7 @@ type ending struct {
 	answer Answer
 }
 
-// join has the owner wait for a call before it hands over, and tells whether it goes on.
+// join has the owner wait for a call before it hands over, and reports whether it goes on.
 func (o *Owner) join() bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

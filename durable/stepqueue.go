@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// mayWait tells whether a call that was refused can wait for what it asks for.
+// mayWait reports whether a call that was refused can wait for what it asks for.
 func (s *step) mayWait(result *Result) bool {
 	if s.call.Wait == 0 || result.Outcome != Refused || s.full >= 0 {
 		return false

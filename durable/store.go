@@ -30,7 +30,7 @@ func NewStore(n *Node) *Store {
 	return &Store{node: n}
 }
 
-// begin answers why a call cannot be made. What is wrong with it comes first, then its context.
+// begin returns why a call cannot be made. What is wrong with it comes first, then its context.
 func (s *Store) begin(ctx context.Context, misuse error) error {
 	mustContext(ctx)
 	switch {
@@ -44,7 +44,7 @@ func (s *Store) begin(ctx context.Context, misuse error) error {
 	return nil
 }
 
-// call makes a call, and answers its error as one of a store.
+// call makes a call, and returns its error as one of a store.
 func (s *Store) call(ctx context.Context, c *Call) (Result, error) {
 	if err := s.begin(ctx, c.check()); err != nil {
 		return Result{}, err
@@ -56,7 +56,7 @@ func (s *Store) call(ctx context.Context, c *Call) (Result, error) {
 	return r, nil
 }
 
-// storeError is an error that says whether the store is unavailable.
+// storeError is an error that reports whether the store is unavailable.
 func storeError(err error) error {
 	_, misuse := errors.AsType[*weir.OptionError](err)
 	if misuse || errors.Is(err, store.ErrNotReserved) || errors.Is(err, store.ErrUnavailable) ||
@@ -100,7 +100,7 @@ func (s *Store) Acquire(
 // peekTime is how long the owner may take to tell what is left to somebody whose time was up.
 const peekTime = 100 * time.Millisecond
 
-// tooLate answers a request whose context has ended: one whose deadline has passed is told when to come back.
+// tooLate serves a request whose context has ended: one whose deadline has passed is told when to come back.
 func (s *Store) tooLate(ctx context.Context, charges []store.Charge, decisions []weir.Decision) {
 	none := notBegun(ctx, &Call{Charges: charges})
 	if none.Outcome == Expired {

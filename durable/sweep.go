@@ -82,7 +82,7 @@ func (o *Owner) erase(writes []Write) error {
 	return nil
 }
 
-// deletable tells whether a record can be deleted by itself. That of a key in memory is deleted by its bucket.
+// deletable reports whether a record can be deleted by itself. That of a key in memory is deleted by its bucket.
 func (o *Owner) deletable(r *Named) bool {
 	state, ahead, err := decodeRecord(r.Name, r.Value)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // never is a limit whose permits do not come back.
 func never(burst int64) weir.Limit { return weir.Limit{Rate: weir.Per(1, 400*time.Hour), Burst: burst} }
 
-// drain takes single permits until there is no grant any more, and answers how many there were.
+// drain takes single permits until there is no grant any more, and returns how many there were.
 func drain(t *testing.T, o *durable.Owner, l weir.Limit, most int64) (granted int64) {
 	t.Helper()
 	for granted < most && o.Acquire(t.Context(), durable.Request{Policy: "p", Limit: l, N: 1}).Outcome == durable.Granted {

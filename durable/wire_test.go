@@ -36,7 +36,7 @@ func someResult() *durable.Result {
 	}
 }
 
-// same tells whether two messages, which have no errors, say the same.
+// same reports whether two messages, which have no errors, say the same.
 func same(a, b durable.Message) bool {
 	text := func(m *durable.Message) string { return fmt.Sprintf("%d %d %+v %+v", m.Kind, m.ID, m.Call, m.Result) }
 	return text(&a) == text(&b)

@@ -11,7 +11,7 @@ import (
 // mostListed is how many adjustments can be asked for at a time.
 const mostListed = 1000
 
-// limited tells whether the limits of the charges of a call count.
+// limited reports whether the limits of the charges of a call count.
 func (k CallKind) limited() bool {
 	return k != CallCommit && k != CallCancel && k != CallReset && k != CallAdjustments
 }
@@ -111,7 +111,7 @@ func (d *reader) result() *Result {
 	return r
 }
 
-// name gives what a result has in common with its call the names that it has there. It answers false if it is not a result of
+// name gives what a result has in common with its call the names that it has there. It returns false if it is not a result of
 // that call.
 func (r *Result) name(c *Call) bool {
 	want := 0

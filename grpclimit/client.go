@@ -22,7 +22,7 @@ type Client struct {
 	adaptive bool // Limiter learns
 }
 
-// NewClient answers a Client, or an error that names the option that cannot be used.
+// NewClient returns a Client, or an error that names the option that cannot be used.
 func NewClient(o ClientOptions) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (c *Client) learn(lease weir.Lease, err error) {
 	lease.Release()
 }
 
-// obey holds calls back if a server has asked for it, and answers when a call may be tried again: 0 if it may not.
+// obey holds calls back if a server has asked for it, and returns when a call may be tried again: 0 if it may not.
 func (c *Client) obey(ctx context.Context, out *Outgoing, err error) time.Duration {
 	delay := retryDelay(err)
 	if delay == 0 {

@@ -95,7 +95,7 @@ func (s *service) StreamingOutputCall(
 	return nil
 }
 
-// FullDuplexCall answers each message with one.
+// FullDuplexCall returns each message with one.
 func (s *service) FullDuplexCall(stream testgrpc.TestService_FullDuplexCallServer) error {
 	s.served.Add(1)
 	if s.duplex != nil {

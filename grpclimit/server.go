@@ -25,7 +25,7 @@ type Server struct {
 	host    bool // somebody can see the Host of a Call
 }
 
-// NewServer answers a Server, or an error that names the option that cannot be used.
+// NewServer returns a Server, or an error that names the option that cannot be used.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (c *charged) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// passes tells whether a call is not limited, or has been charged already.
+// passes reports whether a call is not limited, or has been charged already.
 func (s *Server) passes(ctx context.Context, fullMethod string) bool {
 	return s.o.Skip(ctx, fullMethod) || ctx.Value(s) != nil
 }

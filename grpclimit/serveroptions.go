@@ -83,7 +83,7 @@ func optionError(option, value, accepted string) error {
 	return &weir.OptionError{Option: "grpclimit." + option, Value: value, Accepted: accepted}
 }
 
-// isNil tells whether v is a nil pointer in an interface, which is how a forgotten error check arrives here.
+// isNil reports whether v is a nil pointer in an interface, which is how a forgotten error check arrives here.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()

@@ -18,7 +18,7 @@ import (
 	"github.com/weirhq/weir/grpclimit"
 )
 
-// countMessages sends n messages on a stream, and answers how the stream ends.
+// countMessages sends n messages on a stream, and returns how the stream ends.
 func countMessages(t *testing.T, client testgrpc.TestServiceClient, n int) error {
 	t.Helper()
 	stream, err := client.StreamingInputCall(t.Context())

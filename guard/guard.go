@@ -68,7 +68,7 @@ type Guard struct {
 	reported                                         int64 // refusals because of the cap that the log knows of
 }
 
-// New answers a guard without any endpoint, or an error that names the option that cannot be used.
+// New returns a guard without any endpoint, or an error that names the option that cannot be used.
 func New(o Options) (*Guard, error) {
 	a, err := o.check()
 	if err != nil {
@@ -292,14 +292,14 @@ func (g *Guard) crowdedDecision(now int64) weir.Decision {
 	return g.refusal(weir.ReasonTrackingCap, min(wait, g.longestWait()))
 }
 
-// Peek answers what Check would, and changes nothing. Remaining is what is left now. It does not tell whether a new
+// Peek returns what Check would, and changes nothing. Remaining is what is left now. It does not tell whether a new
 // endpoint would find room.
 func (g *Guard) Peek(endpoint string) (weir.Decision, error) {
 	s, ok := g.endpoint(endpoint)
 	return g.peek(&s, ok)
 }
 
-// PeekOperation answers what CheckOperation would, like Peek.
+// PeekOperation returns what CheckOperation would, like Peek.
 func (g *Guard) PeekOperation(op uint64, addr netip.Addr) (weir.Decision, error) {
 	s := subject{network: g.prefixes.Mask(addr), operation: true, op: op}
 	return g.peek(&s, s.network.IsValid())
@@ -333,7 +333,7 @@ func (g *Guard) peek(s *subject, ok bool) (weir.Decision, error) {
 }
 
 // Unblock lifts the lockout of an endpoint, and forgets its violations and how often it was locked out. Its tokens
-// stay as they are. It answers whether the endpoint was locked out.
+// stay as they are. It reports whether the endpoint was locked out.
 func (g *Guard) Unblock(endpoint string) bool {
 	s, _ := g.endpoint(endpoint)
 	return g.unblock(&s)
@@ -360,7 +360,7 @@ func (g *Guard) unblock(s *subject) bool {
 	return was
 }
 
-// Reset forgets an endpoint, which is then a new one, and answers whether it was tracked.
+// Reset forgets an endpoint, which is then a new one, and reports whether it was tracked.
 func (g *Guard) Reset(endpoint string) bool {
 	s, _ := g.endpoint(endpoint)
 	return g.reset(&s)

@@ -78,7 +78,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultOptions answers the defaults of all options.
+// DefaultOptions returns the defaults of all options.
 func DefaultOptions() Options {
 	return Options{
 		CapacityTokens: 12, RefillTokensPerSecond: 6, TokenScale: 1000, InitialTokens: -1,
@@ -98,7 +98,7 @@ const (
 	mostShards        = 1 << 16
 )
 
-// check answers the arithmetic of the options, or an error that names the first one that cannot be used.
+// check returns the arithmetic of the options, or an error that names the first one that cannot be used.
 func (o *Options) check() (algo.TokenBucket, error) {
 	none := algo.TokenBucket{}
 	for _, c := range []struct {

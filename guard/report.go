@@ -41,7 +41,7 @@ type Stats struct {
 	Evicted  int64 `json:"evicted"`
 }
 
-// Stats answers the counts of all endpoints together. It takes no lock.
+// Stats returns the counts of all endpoints together. It takes no lock.
 func (g *Guard) Stats() Stats {
 	units, period := g.algorithm.Rate()
 	return Stats{
@@ -72,7 +72,7 @@ type Endpoint struct {
 	// Endpoint is its address, its network if only a part of the address counts, or its name, and its operation if it
 	// has one. It is "(unnamed)" and a part of a hash if the name is not kept: see MinReportCapacity.
 	Endpoint string `json:"endpoint"`
-	// Blocked tells whether it is locked out, and BlockedSeconds for how long.
+	// Blocked reports whether it is locked out, and BlockedSeconds for how long.
 	Blocked        bool    `json:"blocked"`
 	BlockedSeconds float64 `json:"blocked_seconds"`
 	// Credit is how many whole tokens it has, and Deficit how many it lacks to CapacityTokens.
@@ -163,7 +163,7 @@ func (r *ranking) add(p pressed) {
 	*r = slices.Insert(*r, at, p)
 }
 
-// beats tells whether the ranking is full of endpoints that come before one without a name.
+// beats reports whether the ranking is full of endpoints that come before one without a name.
 func (r ranking) beats(p pressure, h table.Hash) bool {
 	if len(r) < topEndpoints {
 		return false
@@ -173,7 +173,7 @@ func (r ranking) beats(p pressure, h table.Hash) bool {
 	return order < 0 || order == 0 && last.hash.Fingerprint() <= h.Fingerprint()
 }
 
-// rank answers the endpoints of the report, and how many are locked out. All endpoints are ranked without their names, which
+// rank returns the endpoints of the report, and how many are locked out. All endpoints are ranked without their names, which
 // would take too long to look up while callers wait for the lock, and then those that have names. As these go before others
 // under the same pressure, nobody is among the first of all who is not among the first of one of the two.
 func (g *Guard) rank(now int64) (top ranking, blocked int64) {

@@ -61,7 +61,7 @@ func (g *Guard) begin(s *entry, now int64) {
 	s[counts] = 0
 }
 
-// arrive notes that the endpoint came, and answers whether it had to move its times.
+// arrive notes that the endpoint came, and reports whether it had to move its times.
 func (g *Guard) arrive(s *entry, now int64) (moved bool) {
 	if back := s.at(seenAt) - now; back > 0 {
 		// No endpoint comes before it came last: the process clock stands elsewhere in a bubble of testing/synctest.
@@ -84,7 +84,7 @@ const (
 	lockout // a lockout has begun
 )
 
-// decide answers an endpoint that came at time now, in d, which is zero.
+// decide returns an endpoint that came at time now, in d, which is zero.
 func (g *Guard) decide(s *entry, now int64, d *weir.Decision) effect {
 	d.Limit, d.Policy = int64(g.o.CapacityTokens), g.o.Name
 	if rest := s.at(blockedUntilAt) - now; rest > 0 {

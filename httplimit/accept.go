@@ -2,7 +2,7 @@ package httplimit
 
 import "strings"
 
-// prefersText tells whether a client would rather have text/plain than JSON, from the values of its Accept fields.
+// prefersText reports whether a client would rather have text/plain than JSON, from the values of its Accept fields.
 func prefersText(accept []string) bool {
 	var text, problem preference
 	for _, field := range accept {

@@ -36,7 +36,7 @@ func Drain(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, drainBytes)) // the answer has been given
 }
 
-// leavesBody tells whether the server will close the connection without reading what the client still sends of the body of
+// leavesBody reports whether the server will close the connection without reading what the client still sends of the body of
 // r. Where the server itself wants the end of the connection, net/http reads it.
 func leavesBody(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.Close && r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 &&

@@ -331,7 +331,7 @@ func ExampleMux_Handler() {
 	// weir: httplimit.Mux: the policy of "GET /items" is "per-cleint": must be the name of a policy in the Set: "all", "per-client", "tokens"
 }
 
-// complete answers a prompt, and how many tokens that has taken.
+// complete returns a prompt, and how many tokens that has taken.
 func complete(*http.Request) (text string, tokens int64) { return "42", 130 }
 
 // prompt is a handler that knows only when it is done how many tokens the answer has cost.

@@ -49,7 +49,7 @@ type GateStats struct {
 	Failed  uint64
 }
 
-// NewGate answers a Gate, or an error that names the option that cannot be used.
+// NewGate returns a Gate, or an error that names the option that cannot be used.
 func NewGate(o GateOptions) (*Gate, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func NewGate(o GateOptions) (*Gate, error) {
 	return g, nil
 }
 
-// Stats answers the counts so far.
+// Stats returns the counts so far.
 func (g *Gate) Stats() GateStats {
 	return GateStats{
 		Admitted: g.admitted.Load(), Exempt: g.exempt.Load(), Refused: g.refused.Load(),
@@ -253,7 +253,7 @@ func (g *Gate) abandon(w http.ResponseWriter, r *http.Request, err error) {
 	g.fail(w, r, "httplimit: the engine failed", slog.Any("error", err))
 }
 
-// fail answers a request that cannot be decided. Clients are not told why.
+// fail serves a request that cannot be decided. Clients are not told why.
 func (g *Gate) fail(w http.ResponseWriter, r *http.Request, message string, why slog.Attr) {
 	g.failed.Add(1)
 	g.options.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)

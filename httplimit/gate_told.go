@@ -160,7 +160,7 @@ func (p *Problem) violated(name string) {
 	}
 }
 
-// isServers tells whether a refusal of the limit of a key is about the server nevertheless.
+// isServers reports whether a refusal of the limit of a key is about the server nevertheless.
 func isServers(r weir.Reason) bool {
 	return r == weir.ReasonClosed || r == weir.ReasonTableFull || r == weir.ReasonOverloaded || r == weir.ReasonUnavailable
 }

@@ -274,7 +274,7 @@ func share(n, part, whole int64) int64 {
 	return max(int64(quotient), min(n, 1))
 }
 
-// tellsLess tells whether dst has a trio with less than remaining.
+// tellsLess reports whether dst has a trio with less than remaining.
 func tellsLess(dst http.Header, remaining int64) bool {
 	old := dst[xRemainingField]
 	if len(old) == 0 {

@@ -52,7 +52,7 @@ func ByHeader(name string) KeyFunc {
 	}
 }
 
-// isNoToken tells whether c cannot stand in the name of a header field (RFC 9110, 5.6.2).
+// isNoToken reports whether c cannot stand in the name of a header field (RFC 9110, 5.6.2).
 func isNoToken(c rune) bool {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':

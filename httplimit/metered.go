@@ -31,7 +31,7 @@ type MeteredAPIOptions struct {
 	Logger *slog.Logger
 }
 
-// MeteredAPI answers options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
+// MeteredAPI returns options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
 // hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up
 // to 10,000, and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
 //

@@ -81,7 +81,7 @@ type MeteredOptions struct {
 	Logger *slog.Logger
 }
 
-// NewMetered answers a Metered, or an error that names the option that cannot be used.
+// NewMetered returns a Metered, or an error that names the option that cannot be used.
 func NewMetered(o MeteredOptions) (*Metered, error) {
 	if o.Base == nil {
 		o.Base = http.DefaultTransport

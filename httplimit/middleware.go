@@ -15,7 +15,7 @@ import (
 // seen by middlewares that log, not by clients.
 const StatusClientClosedRequest = 499
 
-// New answers a middleware that lets a request pass only if the limiter allows it, or an error that names the option that
+// New returns a middleware that lets a request pass only if the limiter allows it, or an error that names the option that
 // cannot be used.
 //
 // The fields that tell the limit are set before the handler is called, so every answer has them, and the handler may still
@@ -237,7 +237,7 @@ func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l wei
 	return l, d, nil
 }
 
-// state fills s with what clients are told of a decision, and answers the policies among which its policy is.
+// state fills s with what clients are told of a decision, and returns the policies among which its policy is.
 func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decision) *Policies {
 	policies := m.policies
 	index, ok := policies.find(d.Policy)
@@ -290,7 +290,7 @@ func (m *middleware) abandon(w http.ResponseWriter, r *http.Request, err error) 
 	m.fail(w, r, "httplimit: the limiter failed", slog.Any("error", err))
 }
 
-// fail answers a request that cannot be decided. Clients are not told why.
+// fail serves a request that cannot be decided. Clients are not told why.
 func (m *middleware) fail(w http.ResponseWriter, r *http.Request, message string, why slog.Attr) {
 	m.Logger.LogAttrs(r.Context(), slog.LevelError, message, why)
 	status := http.StatusInternalServerError

@@ -76,7 +76,7 @@ type Group struct {
 	options []RouteOption
 }
 
-// NewMux answers a Mux without any route, or an error that names the option that cannot be used.
+// NewMux returns a Mux without any route, or an error that names the option that cannot be used.
 func NewMux(o MuxOptions) (*Mux, error) {
 	switch {
 	case o.Set == nil:
@@ -139,7 +139,7 @@ func (g *Group) HandleFunc(pattern string, handler func(http.ResponseWriter, *ht
 	g.Handle(pattern, http.HandlerFunc(handler), options...)
 }
 
-// Handler ends the registration, and answers the handler of all routes. The error is an [errors.Join] that names each route whose
+// Handler ends the registration, and returns the handler of all routes. The error is an [errors.Join] that names each route whose
 // policy is not in the Set, or tells what else cannot be used; then routes may be registered still. Later calls answer the same
 // handler.
 func (m *Mux) Handler() (http.Handler, error) {

@@ -54,7 +54,7 @@ type policyItem struct {
 	limit weir.Limit // that the quota and the window are those of, zero if it is not known
 }
 
-// NewPolicies prepares policies, in the order in which they are told. It answers an error that names the policy, the field
+// NewPolicies prepares policies, in the order in which they are told. It returns an error that names the policy, the field
 // and what is accepted, if a name cannot be written into a header field or occurs twice, or a number is out of range.
 func NewPolicies(policies ...Policy) (*Policies, error) {
 	p := &Policies{items: make([]*policyItem, 0, len(policies))}
@@ -157,7 +157,7 @@ func (p *Policies) index(name string) int {
 	return -1
 }
 
-// find answers the policy that a decision speaks of. A single policy speaks for all decisions.
+// find returns the policy that a decision speaks of. A single policy speaks for all decisions.
 func (p *Policies) find(name string) (index int, ok bool) {
 	if len(p.items) == 1 {
 		return 0, true

@@ -68,7 +68,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// isCapacity tells whether a refusal says something about the server rather than about the client: it is closed, tracks
+// isCapacity reports whether a refusal says something about the server rather than about the client: it is closed, tracks
 // as many keys as it may, or has all permits in use, for a time that nobody knows.
 func isCapacity(d weir.Decision, unit Unit) bool {
 	switch d.Reason {

@@ -70,7 +70,7 @@ func (f *Refusal) ofClient() {
 	f.Problem.Status = f.Status
 }
 
-// Send answers a request with the refusal: in JSON or in one line of text, whichever the client prefers, and without fields
+// Send serves a request with the refusal: in JSON or in one line of text, whichever the client prefers, and without fields
 // such as ETag that were set for the answer that is not given. It sets the Status of the Problem to that of the
 // refusal; one that is not from 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the
 // connection to end it calls [Drain].

@@ -26,7 +26,7 @@ func Reservation(ctx context.Context) *Reserved {
 
 // Commit settles the request with what it really cost: actual is asked for each limit, and a negative number stands for what was
 // reserved. What was reserved too much is given back; what is missing is charged, and may lead into debt: see
-// [weir.Lease.Commit]. It answers false, and does nothing, if the request was settled before or its handler has returned.
+// [weir.Lease.Commit]. It returns false, and does nothing, if the request was settled before or its handler has returned.
 // actual must not call methods of the Reserved.
 func (r *Reserved) Commit(actual func(part *policy.Part) int64) bool {
 	return r.settle(func(v *policy.Verdict) { v.Commit(actual) })

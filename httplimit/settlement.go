@@ -22,7 +22,7 @@ type Settlement struct {
 
 type settlementKey struct{}
 
-// WithSettlement answers a context for one request, and the Settlement of its cost, which must end in Commit or Cancel once the
+// WithSettlement returns a context for one request, and the Settlement of its cost, which must end in Commit or Cancel once the
 // request was answered: until then the request has cost what was reserved, and slots of a [weir.Concurrency] are in use. Of
 // requests that follow redirections, and of those that are sent again, the last one counts, and the others cost nothing. A
 // Metered gives back what is not settled within MeteredOptions.ReserveFor.
@@ -31,7 +31,7 @@ func WithSettlement(ctx context.Context) (context.Context, *Settlement) {
 	return context.WithValue(ctx, settlementKey{}, s), s
 }
 
-// Commit settles the request with what it really cost: see [weir.Lease.Commit]. It answers false, and does nothing, if nothing
+// Commit settles the request with what it really cost: see [weir.Lease.Commit]. It returns false, and does nothing, if nothing
 // was reserved, as the request was not sent or has no limit, or if it was settled before; and if a cost of a Metered could not be
 // settled, which is logged.
 func (s *Settlement) Commit(actual int64) bool {

@@ -39,7 +39,7 @@ type fieldItem struct {
 	parameters []parameter
 }
 
-// parameter answers the last one of this name.
+// parameter returns the last one of this name.
 func (f *fieldItem) parameter(name string) (v bareItem, ok bool) {
 	for _, p := range slices.Backward(f.parameters) {
 		if p.name == name {

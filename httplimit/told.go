@@ -11,7 +11,7 @@ import (
 
 // Told is what a server tells its clients about its limits in the header of a response.
 type Told struct {
-	// RetryAfter is for how long no request should come, and HasRetryAfter tells whether the server has said so.
+	// RetryAfter is for how long no request should come, and HasRetryAfter reports whether the server has said so.
 	RetryAfter    time.Duration
 	HasRetryAfter bool
 	// Limits are the limits of which the server tells how much is left. At most 16.

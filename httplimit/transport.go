@@ -37,7 +37,7 @@ type Transport struct {
 	holds   bool // the own limiter gets its permits back by releasing them
 }
 
-// NewTransport answers a Transport, or an error that names the option that cannot be used.
+// NewTransport returns a Transport, or an error that names the option that cannot be used.
 func NewTransport(o TransportOptions) (*Transport, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 	return t, nil
 }
 
-// returnsPermits tells whether the permits of a limiter are out while a request is on its way. Of one that does not say so
+// returnsPermits reports whether the permits of a limiter are out while a request is on its way. Of one that does not say so
 // they may be.
 func returnsPermits(limiter any) bool {
 	if chain, ok := limiter.(interface{ Limiters() []weir.Limiter }); ok {
@@ -137,7 +137,7 @@ type turn struct {
 	lease weir.Lease    // of the own limiter
 }
 
-// wait waits until the request may be sent, and answers the host, which must be left, and the request on its way there.
+// wait waits until the request may be sent, and returns the host, which must be left, and the request on its way there.
 func (u *turn) wait() (*host, *flight, error) {
 	start := time.Now()
 	h, refusal := u.t.hosts.enter(u.name)
@@ -224,7 +224,7 @@ func (u *turn) ask() error {
 	return nil
 }
 
-// reaches tells whether the request can be sent again in the time that it has.
+// reaches reports whether the request can be sent again in the time that it has.
 func (u *turn) reaches(h *host) bool { return u.left > 0 && h.peek(u.until(time.Now())) == nil }
 
 // finish hands the answer out, and the lease back, at once or when the body has been read.
@@ -278,7 +278,7 @@ type leasedStream struct {
 	io.Writer
 }
 
-// canRepeat tells whether a request may be sent again that was refused with status. With 429 it was not served, whatever it asked
+// canRepeat reports whether a request may be sent again that was refused with status. With 429 it was not served, whatever it asked
 // for; of 503 nobody knows, so only what may be done twice is.
 func (t *Transport) canRepeat(r *http.Request, status int) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {

@@ -98,7 +98,7 @@ func (h *host) between() (step time.Duration) {
 	return step
 }
 
-// check answers whether a request that comes now would be sent in time; nil if so.
+// check reports whether a request that comes now would be sent in time; nil if so.
 func (h *host) check(until time.Time) *LimitedError {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +278,7 @@ func (h *host) retried() {
 	h.repeats++
 }
 
-// idle tells whether nothing that matters is lost if the host is forgotten.
+// idle reports whether nothing that matters is lost if the host is forgotten.
 func (h *host) idle(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

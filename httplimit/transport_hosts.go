@@ -24,7 +24,7 @@ func newHosts(o *TransportOptions) *hosts {
 // mostLooked is how many hosts are looked at to find one that can be forgotten.
 const mostLooked = 64
 
-// enter answers the host of this name for a request, which must leave it. The error says that there is no room for it.
+// enter returns the host of this name for a request, which must leave it. The error says that there is no room for it.
 func (s *hosts) enter(name string) (*host, *LimitedError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

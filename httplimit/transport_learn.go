@@ -21,7 +21,7 @@ type budget struct {
 // mostBudgets is how many limits of a host are remembered.
 const mostBudgets = 8
 
-// observe learns from the answer to a request, and tells whether it is a refusal that says when to come back.
+// observe learns from the answer to a request, and reports whether it is a refusal that says when to come back.
 func (h *host) observe(f *flight, status int, told *Told) (again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ type HostStatus struct {
 	Refused  uint64
 }
 
-// Status answers what is known of a host, or of a partition if the options have one. It is not ok if nothing is: no request was
+// Status returns what is known of a host, or of a partition if the options have one. It is not ok if nothing is: no request was
 // sent there, or it has been forgotten.
 func (t *Transport) Status(partition string) (s HostStatus, ok bool) {
 	h := t.hosts.find(boundedKey(partition))

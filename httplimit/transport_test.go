@@ -49,7 +49,7 @@ func transport(tb testing.TB, o httplimit.TransportOptions, server roundTrip) *h
 	return t
 }
 
-// fetchFrom sends a request, and answers the status, 0 with an error.
+// fetchFrom sends a request, and returns the status, 0 with an error.
 func fetchFrom(ctx context.Context, t http.RoundTripper, url string) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -31,7 +31,7 @@ rules:
     limits: per-client
 `
 
-// app is the service behind the front. It answers what it has got.
+// app is the service behind the front. It returns what it has got.
 func app(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

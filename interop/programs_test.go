@@ -22,7 +22,7 @@ func serve(t *testing.T, address string, args ...string) *programtest.Process {
 	return p
 }
 
-// weirServer starts weir serve with a configuration, and answers its address.
+// weirServer starts weir serve with a configuration, and returns its address.
 func weirServer(t *testing.T, config string, flags ...string) (*programtest.Process, string) {
 	t.Helper()
 	address := programtest.FreeAddress(t)

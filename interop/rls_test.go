@@ -160,7 +160,7 @@ func TestEnvoyMessages(t *testing.T) {
 	}
 }
 
-// compareFile answers how many messages it has compared.
+// compareFile returns how many messages it has compared.
 func compareFile(t *testing.T, file *descriptorpb.FileDescriptorProto) int {
 	t.Helper()
 	official, err := protoregistry.GlobalFiles.FindFileByPath(file.GetName())

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// NewCgroupPressure answers what the control groups of Linux, version 2 or 1, tell of this process and those that share
+// NewCgroupPressure returns what the control groups of Linux, version 2 or 1, tell of this process and those that share
 // a quota with it. All sources answer ErrNoPressure where there is no such thing.
 //
 //   - "cgroup cpu" is the processor time that was used, of what the quota allows: cpu.max and cpu.stat, or cpu.cfs_quota_us,

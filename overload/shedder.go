@@ -151,7 +151,7 @@ func (o *ShedderOptions) check() error {
 	return nil
 }
 
-// bands answers the bands of all priorities, from background to critical.
+// bands returns the bands of all priorities, from background to critical.
 func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 	bands = [priorities]ShedBand{{0.70, 0.85}, {0.80, 0.95}, {0.90, 1.00}, {0.97, 1.10}}
 	for p, b := range o.Bands {
@@ -221,7 +221,7 @@ type Shedder struct {
 	failed   bool // all sources
 }
 
-// NewShedder answers a shedder that has read its sources once, and whose pressure rises from 0 as Rise says, or an error
+// NewShedder returns a shedder that has read its sources once, and whose pressure rises from 0 as Rise says, or an error
 // that names the option that cannot be used.
 func NewShedder(o ShedderOptions) (*Shedder, error) {
 	o.defaults()
@@ -249,13 +249,13 @@ func NewShedder(o ShedderOptions) (*Shedder, error) {
 
 func (s *Shedder) now() int64 { return s.clock.Now() }
 
-// Allow tells whether a request of priority p may go on. It is Decide where the decision does not matter.
+// Allow reports whether a request of priority p may go on. It is Decide where the decision does not matter.
 func (s *Shedder) Allow(p Priority) bool {
 	_, shed := s.decide(p)
 	return !shed
 }
 
-// Decide answers whether a request of priority p may go on: if not, with ReasonOverloaded and a RetryAfter from
+// Decide reports whether a request of priority p may go on: if not, with ReasonOverloaded and a RetryAfter from
 // RetryAfter to MaxRetryAfter of the options, the longer the more is shed. Limit and Remaining are 0, as there is
 // nothing to count. Priorities beyond the known ones count as the nearest.
 func (s *Shedder) Decide(p Priority) weir.Decision {
@@ -334,7 +334,7 @@ type PressureReading struct {
 	Err      error
 }
 
-// note takes down what a source answered, and answers whether it counts.
+// note takes down what a source answered, and reports whether it counts.
 func (r *PressureReading) note(p float64, err error) bool {
 	r.Pressure, r.Err = 0, nil
 	r.Absent = errors.Is(err, ErrNoPressure)
@@ -374,7 +374,7 @@ type PriorityStats struct {
 	Share float64
 }
 
-// Stats answers counts, and what was read last. It reads nothing.
+// Stats returns counts, and what was read last. It reads nothing.
 func (s *Shedder) Stats() ShedderStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

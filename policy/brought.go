@@ -27,7 +27,7 @@ const mostBrought = 1024
 
 var tableFull = &broughtLimit{err: weir.ErrTableFull, why: weir.ReasonTableFull}
 
-// bring looks for a limit that the request brings, and answers false if there is none.
+// bring looks for a limit that the request brings, and returns false if there is none.
 func (it *item) bring(r *Request) bool {
 	p := it.policy
 	l, ok, err := p.LimitBy.Limit(r)

@@ -27,7 +27,7 @@ const (
 
 var consistencyNames = [consistencies]string{"local", "coherent", "leased", "optimistic"}
 
-// Shared tells whether the limits are kept in a store.
+// Shared reports whether the limits are kept in a store.
 func (c Consistency) Shared() bool { return c != ConsistencyLocal }
 
 // Stored is what charges say of it to a store. ConsistencyLocal, which no store has to do with, is coherent.

@@ -17,7 +17,7 @@ const (
 
 var durabilityNames = [durabilities]string{"memory", "cluster"}
 
-// Shared tells whether the limits of the policy are kept for several processes: in a store, or by the owner of the cluster.
+// Shared reports whether the limits of the policy are kept for several processes: in a store, or by the owner of the cluster.
 func (p *Policy) Shared() bool { return p.Consistency.Shared() || p.Durability == DurabilityCluster }
 
 // String is "memory" or "cluster".

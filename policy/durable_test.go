@@ -81,7 +81,7 @@ func (o *owner) Acquire(ctx context.Context, c []store.Charge, ds []weir.Decisio
 	}
 }
 
-// ownedBy answers an engine over an owner and, if it is not nil, a store.
+// ownedBy returns an engine over an owner and, if it is not nil, a store.
 func ownedBy(t testing.TB, o store.Queued, s store.Store, clock weir.Clock, set *policy.Set) *policy.Engine {
 	t.Helper()
 	return engine(t, set, func(x *policy.EngineOptions) { x.Durable, x.Store, x.Clock = o, s, clock })
@@ -551,7 +551,7 @@ func TestDurableAllOrNothingContention(t *testing.T) {
 	}
 }
 
-// askAtRandom asks for so many requests in every way there is to ask and to settle, and answers what those that were granted cost.
+// askAtRandom asks for so many requests in every way there is to ask and to settle, and returns what those that were granted cost.
 func askAtRandom(t *testing.T, e *policy.Engine, r *rand.Rand, requests int) (spent int64) {
 	t.Helper()
 	v := new(policy.Verdict)

@@ -111,7 +111,7 @@ func (e *Engine) Reserve(r *Request, v *Verdict) {
 	e.decide(r.Context, one[:], v, true)
 }
 
-// Peek answers what Take would, and takes nothing.
+// Peek returns what Take would, and takes nothing.
 func (e *Engine) Peek(r *Request, v *Verdict) {
 	one := [1]*Request{r}
 	e.peek(r.Context, e.live.Load(), one[:], v)

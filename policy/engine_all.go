@@ -31,7 +31,7 @@ func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict
 	e.decideAll(ctx, requests, v, true)
 }
 
-// PeekAll answers what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it
+// PeekAll returns what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it
 // looks at one limit after the other.
 func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if s := e.live.Load(); len(requests) > weir.MostCharges {
@@ -97,7 +97,7 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	return v.Parts[at].Decision, true
 }
 
-// ExemptOf tells whether a rule has freed one of the requests of all limits.
+// ExemptOf reports whether a rule has freed one of the requests of all limits.
 func (v *Verdict) ExemptOf(request int) bool {
 	return request >= 0 && request < weir.MostCharges && v.work.exempted>>request&1 == 1
 }

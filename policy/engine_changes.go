@@ -23,7 +23,7 @@ type field struct {
 	where       bool // it says where the limits are kept
 }
 
-// compare answers what has changed from one set to the next.
+// compare returns what has changed from one set to the next.
 func compare(old, now *snapshot) []Change {
 	was, is := describeSet(old.set), describeSet(now.set)
 	fields := make(map[string]*field, len(was)+len(is))

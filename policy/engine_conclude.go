@@ -119,7 +119,7 @@ func (e *Engine) noteRefusal(v *Verdict, it *item) {
 	v.shutOut(it, it.locked)
 }
 
-// limits tells whether the refusal of a policy is one that leads to a lockout.
+// limits reports whether the refusal of a policy is one that leads to a lockout.
 func (v *Verdict) limits(it *item) bool {
 	for j := it.first; j < it.end; j++ {
 		if slices.Contains(reasonsOfLimits[:], v.Parts[j].Decision.Reason) {
@@ -129,7 +129,7 @@ func (v *Verdict) limits(it *item) bool {
 	return false
 }
 
-// full tells whether a policy refuses because no other key can be tracked.
+// full reports whether a policy refuses because no other key can be tracked.
 func (v *Verdict) full(it *item) bool {
 	for j := it.first; j < it.end; j++ {
 		if v.Parts[j].Decision.Reason == weir.ReasonTableFull && !v.Parts[j].shared {
@@ -139,7 +139,7 @@ func (v *Verdict) full(it *item) bool {
 	return false
 }
 
-// shutOut answers that the refusal of a policy has led to a lockout.
+// shutOut returns that the refusal of a policy has led to a lockout.
 func (v *Verdict) shutOut(it *item, locked time.Duration) {
 	for j := it.first; j < it.end; j++ {
 		if d := &v.Parts[j].Decision; !d.Allowed {

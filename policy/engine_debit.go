@@ -125,7 +125,7 @@ func (p *Part) leave(after *Part) {
 	}
 }
 
-// missed tells whether a limit was not charged, going by what it says afterwards.
+// missed reports whether a limit was not charged, going by what it says afterwards.
 func (p *Part) missed() bool {
 	switch p.Decision.Reason { //nolint:exhaustive // all others tell what is left
 	case weir.ReasonInvalid, weir.ReasonUnavailable, weir.ReasonCanceled:
@@ -165,7 +165,7 @@ func (e *Engine) debited(ctx context.Context, v *Verdict) {
 	v.settled() // nothing is held for what has been served
 }
 
-// missed tells whether some limit of a policy was not charged.
+// missed reports whether some limit of a policy was not charged.
 func (v *Verdict) missed(it *item) bool {
 	for j := it.first; j < it.end; j++ {
 		if v.Parts[j].missed() {
@@ -175,7 +175,7 @@ func (v *Verdict) missed(it *item) bool {
 	return false
 }
 
-// debit charges the limits of this process, and answers whether it could not.
+// debit charges the limits of this process, and reports whether it could not.
 func (v *Verdict) debit() (missed bool) {
 	w := &v.work
 	if len(w.charges) == 0 {
@@ -198,7 +198,7 @@ func (v *Verdict) debit() (missed bool) {
 
 func (p *Part) returns() bool { return p.Policy.Limits[p.Limit].Algorithm == weir.AlgorithmConcurrency }
 
-// debitStored charges the limits in a store, and answers whether it could not.
+// debitStored charges the limits in a store, and reports whether it could not.
 func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	x := &v.work.sharing
 	if len(x.asked) == 0 {

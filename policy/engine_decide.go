@@ -19,7 +19,7 @@ func (e *Engine) now() int64 {
 	return int64(time.Since(start))
 }
 
-// prepare finds the limits of requests, and answers false if these are decided already.
+// prepare finds the limits of requests, and returns false if these are decided already.
 func (e *Engine) prepare(s *snapshot, requests []*Request, v *Verdict) bool {
 	v.gather(s, requests, e)
 	limited := v.work.limited
@@ -71,7 +71,7 @@ func (e *Engine) warn(last *atomic.Int64, what, kind, name string, err error) {
 	e.options.Logger.Warn(what, kind, name, "error", err.Error())
 }
 
-// chargeAll makes the parts of the policies that are enforced, and their charges. It answers false if those of several requests
+// chargeAll makes the parts of the policies that are enforced, and their charges. It returns false if those of several requests
 // are too many.
 func (v *Verdict) chargeAll(requests int) bool {
 	w := &v.work
@@ -134,7 +134,7 @@ func (it *item) appliedAt(i int) (plan *weir.Plan, l *Limit) {
 	return nil, nil
 }
 
-// barred tells whether a policy refuses its request as something cannot be told.
+// barred reports whether a policy refuses its request as something cannot be told.
 func (it *item) barred() bool {
 	return it.failed != nil && it.policy.Mode == ModeEnforce && (it.policy.Fail != FailOpen || it.why != weir.ReasonNone)
 }
@@ -230,7 +230,7 @@ func (e *Engine) refusedAhead(s *snapshot, v *Verdict) bool {
 	return true
 }
 
-// waved tells whether a policy that is enforced lets the request pass whatever it asks for.
+// waved reports whether a policy that is enforced lets the request pass whatever it asks for.
 func (it *item) waved() bool { return it.lifted() && it.failed == nil && it.policy.Mode == ModeEnforce }
 
 // addUncharged makes parts of a policy that has none, to say why it refuses.
@@ -245,7 +245,7 @@ func (v *Verdict) addUncharged(it *item) {
 	it.end = len(v.Parts)
 }
 
-// lockedOut tells whether some policy shuts out the request.
+// lockedOut reports whether some policy locks out the request.
 func (v *Verdict) lockedOut(now int64) (some bool) {
 	w := &v.work
 	for i := range w.items {
@@ -344,7 +344,7 @@ func (v *Verdict) bind() {
 	}
 }
 
-// binds tells whether a speaks for both rather than b.
+// binds reports whether a speaks for both rather than b.
 func binds(a, b *weir.Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:
@@ -355,7 +355,7 @@ func binds(a, b *weir.Decision) bool {
 	return a.RetryAfter > b.RetryAfter
 }
 
-// refuses tells whether some limit of a policy refuses the request.
+// refuses reports whether some limit of a policy refuses the request.
 func (v *Verdict) refuses(it *item) bool {
 	for j := it.first; j < it.end; j++ {
 		if j >= 0 && !v.Parts[j].Decision.Allowed {
@@ -365,7 +365,7 @@ func (v *Verdict) refuses(it *item) bool {
 	return false
 }
 
-// peek answers what decide would.
+// peek returns what decide would.
 func (e *Engine) peek(ctx context.Context, s *snapshot, requests []*Request, v *Verdict) {
 	v.gather(s, requests, nil)
 	switch {

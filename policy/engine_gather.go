@@ -280,7 +280,7 @@ func (w *work) chooseOverridden(it *item, r *Request) {
 	}
 }
 
-// alike tells whether items have the same policy and key.
+// alike reports whether items have the same policy and key.
 func (w *work) alike(a, b *item) bool {
 	return a.policy == b.policy && a.keyless == b.keyless && bytes.Equal(w.key(a), w.key(b))
 }
@@ -309,7 +309,7 @@ func (w *work) chooseKey(it *item) {
 	}
 }
 
-// usual tells whether the limits of an item are those that the policy has for everybody.
+// usual reports whether the limits of an item are those that the policy has for everybody.
 func (it *item) usual() bool { return it.plans == nil && it.variant == nil && it.override == nil }
 
 func costOf(cost Number, r *Request) (int64, error) {

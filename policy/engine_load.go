@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// NewEngine answers an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
+// NewEngine returns an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
 // *[weir.OptionError] where there are several.
 func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 	if o.ExplainEvery < 0 || o.ExplainEvery > 1e9 {
@@ -42,7 +42,7 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 // ErrEngineClosed says that an engine has been closed.
 var ErrEngineClosed = errors.New("weir: the engine is closed")
 
-// Load replaces the set, at once for all requests that come later, and answers what has changed. If the set cannot be used, the
+// Load replaces the set, at once for all requests that come later, and returns what has changed. If the set cannot be used, the
 // old one stays, and the error says why, as that of [Set.Check].
 //
 // Requests that wait are held to the new limits at once: a lower one slows them, a higher one wakes them, and they keep their
@@ -113,7 +113,7 @@ func (e *Engine) checkStore(set *Set) error {
 // Set is the one in force, its limits with names. It must not be changed.
 func (e *Engine) Set() *Set { return e.live.Load().set }
 
-// Limiter answers the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of
+// Limiter returns the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of
 // the limit may be "" if the policy has one only. It is nil for a limit that is kept in a store: see [Engine.Inspect] and
 // [Engine.Reset]. Permits that are asked of it directly are those of the limit that it was
 // made with: see Charge for those of the set in force.
@@ -143,7 +143,7 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
 // parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the
 // policy itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. A key
-// that is unlimited for a while costs nothing: see [Engine.Override]. It answers false, and appends nothing, if there is no
+// that is unlimited for a while costs nothing: see [Engine.Override]. It returns false, and appends nothing, if there is no
 // such policy or one of these limits is kept in a store: a request that is [Named] is served by all.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
@@ -178,7 +178,7 @@ func (p *livePolicy) chargeKey(charges []weir.Charge, key string, n int64) []wei
 	return charges
 }
 
-// Unlock ends the lockout of a key of a policy, and answers whether there was one.
+// Unlock ends the lockout of a key of a policy, and reports whether there was one.
 func (e *Engine) Unlock(policy, key string) bool {
 	s := e.live.Load()
 	at, ok := s.policies[policy]

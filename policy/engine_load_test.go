@@ -346,7 +346,7 @@ func TestEngineAgainstReference(t *testing.T) {
 	}
 }
 
-// reference answers whether a request is granted, and what it costs: how much of each budget.
+// reference reports whether a request is granted, and what it costs: how much of each budget.
 func reference(set *policy.Set, budgets, used map[string]int64, method string) (bool, map[string]int64) {
 	matches := func(r *policy.Rule) bool { return len(r.Match.Methods) == 0 || r.Match.Methods[0] == method }
 	charges := map[string]int64{}

@@ -48,7 +48,7 @@ func (e *Engine) acquire(ctx context.Context, x *sharing, w store.Waiting) (err 
 	return err
 }
 
-// canceled tells whether somebody was answered that its caller has gone.
+// canceled reports whether somebody was answered that its caller has gone.
 func (x *sharing) canceled() bool {
 	for i := range x.decisions {
 		if x.decisions[i].Reason == weir.ReasonCanceled {

@@ -102,7 +102,7 @@ func lockoutSet(maxKeys int, key policy.Text) *policy.Set {
 	}
 }
 
-// TestReloadBoundsLockouts: no more keys are shut out than MaxKeys that the set in force says.
+// TestReloadBoundsLockouts: no more keys are locked out than MaxKeys that the set in force says.
 func TestReloadBoundsLockouts(t *testing.T) {
 	e := engine(t, lockoutSet(10, policy.MethodText()))
 	load(t, e, lockoutSet(1000, policy.MethodText()))
@@ -112,7 +112,7 @@ func TestReloadBoundsLockouts(t *testing.T) {
 		}
 	}
 	if n := e.Report().Policies[0].Locked; n != 100 {
-		t.Errorf("%d keys are shut out, want 100", n)
+		t.Errorf("%d keys are locked out, want 100", n)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestEngineLockoutBeforeZero(t *testing.T) {
 			t.Errorf("request %d: %+v, want %v", i, d, want)
 		}
 		if n := e.Report().Policies[0].Locked; (n == 1) != (want == weir.ReasonHardLockout) {
-			t.Errorf("request %d: %d keys are shut out", i, n)
+			t.Errorf("request %d: %d keys are locked out", i, n)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// Report answers the state of the engine. It looks at all limits, and holds up no request.
+// Report returns the state of the engine. It looks at all limits, and holds up no request.
 func (e *Engine) Report() Report {
 	// A reload would hand on what the limits of the set before have counted while they are still looked at.
 	e.loading.Lock()
@@ -80,7 +80,7 @@ func (p *livePolicy) limited() (sum weir.KeyedStats) {
 	return sum
 }
 
-// fuller tells whether a table of keys is nearer to being full than another one, which has no room for any if it is none.
+// fuller reports whether a table of keys is nearer to being full than another one, which has no room for any if it is none.
 func fuller(keys, most, otherKeys, otherMost int64) bool {
 	if otherMost == 0 {
 		return true

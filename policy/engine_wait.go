@@ -135,7 +135,7 @@ func (e *Engine) waitInLine(ctx context.Context, s *snapshot, one []*Request, v 
 	}
 }
 
-// waitOnce waits for all limits, and answers true if another one holds for some key now. The error is that of ctx, if it was
+// waitOnce waits for all limits, and returns true if another one holds for some key now. The error is that of ctx, if it was
 // canceled.
 func (e *Engine) waitOnce(ctx context.Context, v *Verdict, reserve bool, f waitFor) (woken bool, err error) {
 	w := &v.work
@@ -246,7 +246,7 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f wait
 }
 
 // lastTry takes what is there for who is out of time, perhaps before anything was tried: then the time has been that of a busy
-// machine. It answers whether that was everything.
+// machine. It reports whether that was everything.
 func (v *Verdict) lastTry(reserve bool) bool {
 	w := &v.work
 	var binding int

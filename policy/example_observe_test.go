@@ -101,15 +101,15 @@ func ExampleEngine_Top() {
 		return
 	}
 	for _, k := range top {
-		fmt.Println(k.Key, k.Limits[0].Decision.Remaining, "left, shut out for", k.LockedFor)
+		fmt.Println(k.Key, k.Limits[0].Decision.Remaining, "left, locked out for", k.LockedFor)
 	}
 	locked, _ := e.Locked("", 10)
-	fmt.Println(len(locked), "shut out:", locked[0].Key, e.Unlock("login", locked[0].Key))
+	fmt.Println(len(locked), "locked out:", locked[0].Key, e.Unlock("login", locked[0].Key))
 	// Output:
-	// 192.0.2.2 0 left, shut out for 1h0m0s
-	// 192.0.2.3 0 left, shut out for 0s
-	// 192.0.2.1 1 left, shut out for 0s
-	// 1 shut out: 192.0.2.2 true
+	// 192.0.2.2 0 left, locked out for 1h0m0s
+	// 192.0.2.3 0 left, locked out for 0s
+	// 192.0.2.1 1 left, locked out for 0s
+	// 1 locked out: 192.0.2.2 true
 }
 
 func ExampleRefusalLog() {

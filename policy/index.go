@@ -47,7 +47,7 @@ type node struct {
 	others    []int32 // rules that are not filed
 }
 
-// newIndex answers the index of rules, or all that is wrong with their Match.
+// newIndex returns the index of rules, or all that is wrong with their Match.
 func newIndex(rules []Rule) (*index, error) {
 	x := &index{matchers: make([]matcher, len(rules)), briefs: make([]brief, len(rules))}
 	var errs []error

@@ -30,7 +30,7 @@ type filing struct {
 	order    []value // of those in filed
 }
 
-// file answers a node with rules for which some conditions are known to hold: those in known, and those on the fields with
+// file returns a node with rules for which some conditions are known to hold: those in known, and those on the fields with
 // these names.
 func (x *index) file(rules []int32, known conditions, names []string) *node {
 	n := &node{known: known}
@@ -119,7 +119,7 @@ func (p *pattern) shape() string {
 	return b.String()
 }
 
-// choose answers the values that a rule is filed under: those that it shares with the fewest rules. A field counts more the more
+// choose returns the values that a rule is filed under: those that it shares with the fewest rules. A field counts more the more
 // fields there are, as every request is asked for each of them.
 func (f *filing) choose(m *matcher) []value {
 	var best []value
@@ -139,7 +139,7 @@ func (f *filing) choose(m *matcher) []value {
 	return best
 }
 
-// place answers where the rules of a value are.
+// place returns where the rules of a value are.
 func (f *filing) place(v value) slot {
 	rules := f.filed[v]
 	if len(rules) == 1 {

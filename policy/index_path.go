@@ -23,7 +23,7 @@ func newPathTable() *pathTable {
 
 func newPathNode() pathNode { return pathNode{here: nowhere, end: nowhere, rest: nowhere} }
 
-// add adds a node and answers its place.
+// add adds a node and returns its place.
 func (t *pathTable) add() int32 {
 	t.nodes = append(t.nodes, newPathNode())
 	return int32(len(t.nodes) - 1)
@@ -54,7 +54,7 @@ func (t *pathTable) put(pattern *pattern, p slot) {
 	t.nodes[n].here = p
 }
 
-// literal answers the node that follows n behind a literal, which is added if there is none.
+// literal returns the node that follows n behind a literal, which is added if there is none.
 func (t *pathTable) literal(n int32, text string) int32 {
 	if t.nodes[n].literals == 0 {
 		t.literals = append(t.literals, textTable{})

@@ -65,12 +65,12 @@ func plainHost(h string) string {
 	return strings.TrimSuffix(h, ".")
 }
 
-// anyOf tells whether there are no values or one of them is good.
+// anyOf reports whether there are no values or one of them is good.
 func anyOf[T any](values []T, good func(T) bool) bool {
 	return len(values) == 0 || slices.ContainsFunc(values, good)
 }
 
-// plainMatch is the reference. It answers which of the patterns matches first as well.
+// plainMatch is the reference. It returns which of the patterns matches first as well.
 func plainMatch(m *Match, r *Request) (bool, muxMatch) {
 	var first muxMatch
 	header, _ := r.Header.(http.Header)
@@ -116,7 +116,7 @@ type world struct {
 
 func (w world) word(words ...string) string { return words[w.IntN(len(words))] }
 
-// some answers up to two values, or usually none.
+// some returns up to two values, or usually none.
 func some[T any](w world, likely int, one func() T) []T {
 	var values []T
 	if w.dense {
@@ -223,7 +223,7 @@ func (w world) request() Request {
 	return r
 }
 
-// compareWithReference checks everything that an index answers about a request, and answers how many rules match it.
+// compareWithReference checks everything that an index answers about a request, and returns how many rules match it.
 func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) int {
 	t.Helper()
 	var want []int32

@@ -75,7 +75,7 @@ func (t *networkTable) put(network netip.Prefix, p slot) {
 	}
 }
 
-// get answers the place of the network that an address is in. The address is folded and of the kind of the table.
+// get returns the place of the network that an address is in. The address is folded and of the kind of the table.
 func (t *networkTable) get(client netip.Addr) slot {
 	p, ok := slot(nowhere), false
 	if t.v4 != nil {

@@ -60,7 +60,7 @@ func (t *textTable) freeze() {
 	t.texts, t.filling = texts.String(), nil
 }
 
-// get answers the number of s, or nowhere. It does not read what is longer than any text of the table.
+// get returns the number of s, or nowhere. It does not read what is longer than any text of the table.
 func (t *textTable) get(s string) int32 {
 	if len(t.entries) == 0 || len(s) > t.longest {
 		return nowhere

@@ -13,7 +13,7 @@ import (
 type KeyState struct {
 	Policy string
 	Key    string
-	// Named tells whether Key is known: a table keeps hashes, and the names of those that are refused most. Otherwise Key is
+	// Named reports whether Key is known: a table keeps hashes, and the names of those that are refused most. Otherwise Key is
 	// "", and ID stands for it as long as the process lives.
 	Named bool
 	ID    string
@@ -34,7 +34,7 @@ type LimitState struct {
 	// It is "unlimited" if an override says so.
 	Limit string
 	Holds string
-	// Tracked tells whether anything is kept of the key. Otherwise all is available.
+	// Tracked reports whether anything is kept of the key. Otherwise all is available.
 	Tracked bool
 	// Decision is the answer to a probe, which is allowed if a permit is available, with its Limit, Remaining, RetryAfter and
 	// ResetAfter. Its Policy is the name of the limit in decisions.

@@ -63,7 +63,7 @@ func TestKey(t *testing.T) {
 	}
 	wantTakes(t, e, ann, 9, 5)
 	if k = key(t, e, ann); k.LockedFor != time.Hour || k.RecentRefusals != 0 {
-		t.Errorf("shut out: %+v", k)
+		t.Errorf("locked out: %+v", k)
 	}
 	mustOverride(t, e, policy.Override{
 		Policy: "login", Key: ann, For: time.Minute, Limits: []policy.Limit{{Limit: perHour(50)}, {Limit: perHour(60)}},
@@ -152,7 +152,7 @@ func TestTop(t *testing.T) {
 			t.Errorf("the first %d", n)
 		}
 		if _, err = e.Locked("login", n); err == nil {
-			t.Errorf("the first %d that are shut out", n)
+			t.Errorf("the first %d that are locked out", n)
 		}
 	}
 	if _, err = e.Top(t.Context(), "logon", 1); err == nil {
@@ -297,7 +297,7 @@ func TestLockedNamesAreBounded(t *testing.T) {
 		}
 	}
 	if n := e.Report().Policies[0].Locked; n != 5001 {
-		t.Errorf("%d are shut out", n)
+		t.Errorf("%d are locked out", n)
 	}
 }
 

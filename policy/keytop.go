@@ -17,13 +17,13 @@ const (
 	mostStoredTop = 128
 )
 
-// Top are the n keys of a policy under the most pressure: those shut out first, then those waited for, then by the part of the
+// Top are the n keys of a policy under the most pressure: those locked out first, then those waited for, then by the part of the
 // limit that is used, then by refusals, then by name; n is from 0 to 10,000. It looks at all keys of limits of this process,
 // holding up nobody for long, and which of those under the same pressure are left out is not said. Of limits in a store it knows
 // those that this process has refused most, at most 128 of them, and asks for the state of each. The error is that of
 // [Engine.Key], or an *[weir.OptionError] for n.
 //
-// A key whose name is not known has its limit under the most pressure too, and is not known to be shut out.
+// A key whose name is not known has its limit under the most pressure too, and is not known to be locked out.
 func (e *Engine) Top(ctx context.Context, policy string, n int) ([]KeyState, error) {
 	if err := checkMost(n); err != nil {
 		return nil, err
@@ -161,15 +161,15 @@ func morePressed(a, b KeyState) int {
 	)
 }
 
-// LockedKey is a key that is shut out.
+// LockedKey is a key that is locked out.
 type LockedKey struct {
 	Policy string
 	Key    string
-	// For is how long it is still shut out.
+	// For is how long it is still locked out.
 	For time.Duration
 }
 
-// Locked are keys of a policy that are shut out, those for the longest time first, at most n, which is from 0 to 10,000. The
+// Locked are keys of a policy that are locked out, those for the longest time first, at most n, which is from 0 to 10,000. The
 // names of the last 4096 lockouts of a policy are kept, if they are no longer than 256 bytes; [PolicyReport] has how many keys
 // there are. A policy of "" stands for all. The error is an *[weir.OptionError] for n, or if there is no such policy.
 func (e *Engine) Locked(policy string, n int) ([]LockedKey, error) {
@@ -196,7 +196,7 @@ func longerLocked(a, b LockedKey) int {
 	return cmp.Or(cmp.Compare(b.For, a.For), strings.Compare(a.Key, b.Key))
 }
 
-// lockedKeys appends keys that are shut out, at most n of them.
+// lockedKeys appends keys that are locked out, at most n of them.
 func (p *livePolicy) lockedKeys(all []LockedKey, n int, now int64) []LockedKey {
 	if p.state.lockouts == nil {
 		return all

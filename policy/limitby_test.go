@@ -21,7 +21,7 @@ type limitBy func(r *policy.Request) (weir.Limit, bool, error)
 func (f limitBy) Limit(r *policy.Request) (weir.Limit, bool, error) { return f(r) }
 func (limitBy) String() string                                      { return "limitBy" }
 
-// bringing answers a source of the limits that stand for the hosts of requests.
+// bringing returns a source of the limits that stand for the hosts of requests.
 func bringing(limits map[string]weir.Limit) limitBy {
 	return func(r *policy.Request) (l weir.Limit, ok bool, err error) {
 		if r.Host == "error" {

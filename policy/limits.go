@@ -20,7 +20,7 @@ type Policy struct {
 	// Cost is how many permits a request costs where a rule does not say so. Default: nil, the Cost of the request or, of a
 	// parent, that of the child.
 	Cost Number
-	// Mode says whether requests are refused. Default: ModeEnforce.
+	// Mode reports whether requests are refused. Default: ModeEnforce.
 	Mode Mode
 	// Candidate are limits to be measured beside the live ones, as if they had taken their place: they are asked whenever all
 	// other policies admit a request that is held to Limits, and refuse nobody. Default: none.
@@ -55,7 +55,7 @@ type Policy struct {
 	// Fail says what happens to a request whose key, tier, cost or own limit cannot be told or, if the limits are shared, while
 	// the store is unavailable or, if they are durable, while they have no owner. Default: FailClosed.
 	Fail Fail
-	// Consistency says whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
+	// Consistency reports whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
 	// Limits that are shared have no queue, the store says how many keys it keeps, and a concurrency limit can only be
 	// coherent. Lockouts and what Candidate counts are those of each process; so is MaxKeys, which bounds them. Default:
 	// ConsistencyLocal, they are those of this process.
@@ -106,7 +106,7 @@ type Lockout struct {
 	InARow bool
 }
 
-// Mode says whether a policy is in force.
+// Mode reports whether a policy is in force.
 type Mode uint8
 
 const (

@@ -26,7 +26,7 @@ type lockoutClock struct {
 	last, behind int64
 }
 
-// newLockoutClock answers nil for nil.
+// newLockoutClock returns nil for nil.
 func newLockoutClock(c weir.Clock) *lockoutClock {
 	if c == nil {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// lockedNames are the names of the last keys that were shut out. Noting one allocates nothing once there are as many as may be.
+// lockedNames are the names of the last keys that were locked out. Noting one allocates nothing once there are as many as may be.
 type lockedNames struct {
 	mu   sync.Mutex
 	keys [][]byte

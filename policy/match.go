@@ -81,7 +81,7 @@ const (
 	onHeaders // more than one field; of a rule with one it is onHeader
 )
 
-// hold tells whether the given conditions hold.
+// hold reports whether the given conditions hold.
 func (m *matcher) hold(r *Request, open conditions) bool {
 	return (open&onMethod == 0 || m.methodHolds(r)) &&
 		(open&onProtocol == 0 || m.protocolHolds(r)) &&

@@ -132,7 +132,7 @@ func foldNetwork(p netip.Prefix) netip.Prefix {
 func isMethod(s string) bool   { return isToken(s) && strings.ToUpper(s) == s }
 func isProtocol(s string) bool { return isPrintable(s) && strings.ToLower(s) == s }
 
-// isToken tells whether s is a token of HTTP (RFC 9110, 5.6.2).
+// isToken reports whether s is a token of HTTP (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -153,7 +153,7 @@ func isPrintable(s string) bool {
 	return s != ""
 }
 
-// isFieldValue tells whether a field can have the value s.
+// isFieldValue reports whether a field can have the value s.
 func isFieldValue(s string) bool {
 	return isPrintable(strings.ReplaceAll(s, "\t", " ")) && strings.Trim(s, " \t") == s
 }

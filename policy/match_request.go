@@ -17,7 +17,7 @@ type variables struct {
 	unbound         *matcher // of the rule whose pattern is still to be found
 }
 
-// pathValue answers what stands for a wildcard in the path.
+// pathValue returns what stands for a wildcard in the path.
 func (r *Request) pathValue(name string) string {
 	r.path.asked = true
 	if m := r.path.unbound; m != nil {

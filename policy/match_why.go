@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 )
 
-// why answers the first condition of a rule that does not hold for r, in words, and "" if all hold.
+// why returns the first condition of a rule that does not hold for r, in words, and "" if all hold.
 func (x *index) why(rule int32, r *Request) string {
 	m := &x.matchers[rule]
 	switch {

@@ -16,7 +16,7 @@ type Observer interface {
 	Settled(v *Verdict, held time.Duration)
 }
 
-// watching tells whether somebody is told of the next decision: it is one of the sample of the latency, or there is an
+// watching reports whether somebody is told of the next decision: it is one of the sample of the latency, or there is an
 // observer or somebody who is told of refusals.
 func (e *Engine) watching(v *Verdict) bool { return e.watched || v.work.chances.draw() }
 

@@ -60,7 +60,7 @@ func (e *Engine) Override(o *Override) error {
 	return err
 }
 
-// override answers the number of the change if a store is to be told of it, or 0.
+// override returns the number of the change if a store is to be told of it, or 0.
 func (e *Engine) override(o *Override) (change uint64, err error) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -96,7 +96,7 @@ func (e *Engine) override(o *Override) (change uint64, err error) {
 	return e.changed(p, x.Key, before, x), nil
 }
 
-// changed says that an override of a key has come in the place of another one, of which either may be nil, and answers the number
+// changed says that an override of a key has come in the place of another one, of which either may be nil, and returns the number
 // of the change if a store is to be told of it, or 0. Engine.loading is held.
 func (e *Engine) changed(p *livePolicy, key string, before, x *override) uint64 {
 	if !p.shared {
@@ -110,10 +110,10 @@ func (e *Engine) changed(p *livePolicy, key string, before, x *override) uint64 
 	return e.changes
 }
 
-// limits tells whether it holds a key to other limits. It may be called of nil.
+// limits reports whether it holds a key to other limits. It may be called of nil.
 func (x *override) limits() bool { return x != nil && !x.Unlimited }
 
-// Restore ends the override of a key, and answers whether there was one.
+// Restore ends the override of a key, and reports whether there was one.
 func (e *Engine) Restore(policy, key string) bool {
 	x, change := e.restore(policy, key)
 	held := x != nil && x.until > e.now() // by now: it may take long to tell the store
@@ -123,7 +123,7 @@ func (e *Engine) Restore(policy, key string) bool {
 	return held
 }
 
-// restore answers nil if there is no override, and the number of the change if a store is to be told of it.
+// restore returns nil if there is no override, and the number of the change if a store is to be told of it.
 func (e *Engine) restore(policy, key string) (x *override, change uint64) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -158,7 +158,7 @@ func (e *Engine) Overrides() []Override {
 	return all
 }
 
-// now is the override as it stands. It answers false if it has ended.
+// now is the override as it stands. It returns false if it has ended.
 func (x *override) now(now int64) (o Override, inForce bool) {
 	o = x.Override
 	o.Limits = slices.Clone(o.Limits)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkOverride answers the limits of an override with names, or what is wrong with it.
+// checkOverride returns the limits of an override with names, or what is wrong with it.
 func (p *livePolicy) checkOverride(o *Override) ([]Limit, error) {
 	c := new(checker)
 	if len(o.Key) > longestOverridden {

@@ -88,7 +88,7 @@ func (e *Engine) carryOverrides(old, now *snapshot) {
 	}
 }
 
-// samePlaces tells whether what holds a key to a limit of one policy does so in the other one.
+// samePlaces reports whether what holds a key to a limit of one policy does so in the other one.
 func (p *livePolicy) samePlaces(next *livePolicy) bool {
 	if len(p.limits) != len(next.limits) || p.shared != next.shared || p.durable != next.durable ||
 		p.Consistency != next.Consistency {
@@ -142,7 +142,7 @@ func (p *livePolicy) adopt(x *override, now int64) error {
 	return p.apply(x, nil, now)
 }
 
-// has tells whether the limits of a policy are held to by this state, among others.
+// has reports whether the limits of a policy are held to by this state, among others.
 func (p *livePolicy) has(s *limitState) bool {
 	return !p.shared && slices.ContainsFunc(p.limits, func(l liveLimit) bool { return l.state == s })
 }

@@ -130,7 +130,7 @@ func (o *overrides) remove(x *override) {
 	shard.Store(&all)
 }
 
-// lifted tells whether a policy lets a request pass whatever it asks for.
+// lifted reports whether a policy lets a request pass whatever it asks for.
 func (it *item) lifted() bool { return it.override != nil && it.override.Unlimited }
 
 // limitsFor are the limits that hold for a key unless a tier says otherwise. They are nil for those of the policy.

@@ -163,7 +163,7 @@ func TestUnlimitedCountsAndTakesNothing(t *testing.T) {
 	}
 }
 
-// TestLockoutOutlivesAnOverride: somebody who is shut out stays so, whatever the limit is, until Unlock.
+// TestLockoutOutlivesAnOverride: somebody who is locked out stays so, whatever the limit is, until Unlock.
 func TestLockoutOutlivesAnOverride(t *testing.T) {
 	for _, unlimited := range []bool{false, true} {
 		clock := weir.NewManualClock(0)
@@ -190,7 +190,7 @@ func TestLockoutOutlivesAnOverride(t *testing.T) {
 			t.Errorf("unlimited=%v: the explanation: %+v", unlimited, x)
 		}
 		if !e.Unlock("login", ann) {
-			t.Error("she was not shut out")
+			t.Error("she was not locked out")
 		}
 		wantTakes(t, e, ann, 3, 3)
 	}

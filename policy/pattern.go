@@ -49,7 +49,7 @@ const (
 	patternRestAtEnd = "with {name...} only at the end"
 )
 
-// parsePattern answers the pattern, or what is accepted instead.
+// parsePattern returns the pattern, or what is accepted instead.
 func parsePattern(source string) (p *pattern, accepted string) {
 	switch {
 	case !strings.HasPrefix(source, "/"):
@@ -121,7 +121,7 @@ func parseWildcard(word string, last bool) (s segment, accepted string) {
 	return segment{wildSegment, name}, ""
 }
 
-// isWildcardName tells whether s is an identifier of Go.
+// isWildcardName reports whether s is an identifier of Go.
 func isWildcardName(s string) bool {
 	for i, c := range s {
 		if !unicode.IsLetter(c) && c != '_' && (i == 0 || !unicode.IsDigit(c)) {
@@ -131,7 +131,7 @@ func isWildcardName(s string) bool {
 	return s != ""
 }
 
-// find answers the place of the wildcard with this name.
+// find returns the place of the wildcard with this name.
 func (p *pattern) find(name string) (int, bool) {
 	for i, s := range p.segments {
 		if s.text == name && name != "" && (s.kind == wildSegment || s.kind == restSegment) {
@@ -141,7 +141,7 @@ func (p *pattern) find(name string) (int, bool) {
 	return 0, false
 }
 
-// nextSegment answers the segment behind the slash at path[at], and where it ends.
+// nextSegment returns the segment behind the slash at path[at], and where it ends.
 func nextSegment(path string, at int) (text string, end int) {
 	rest := path[at+1:]
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -150,7 +150,7 @@ func nextSegment(path string, at int) (text string, end int) {
 	return rest, len(path)
 }
 
-// matches tells whether a path that is clean matches. It reads at most as many segments as the pattern has.
+// matches reports whether a path that is clean matches. It reads at most as many segments as the pattern has.
 func (p *pattern) matches(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -176,7 +176,7 @@ func (p *pattern) matches(path string) bool {
 	return at == len(path)
 }
 
-// value answers what stands for the wildcard with this name in a path that matches.
+// value returns what stands for the wildcard with this name in a path that matches.
 func (p *pattern) value(path, name string) string {
 	place, ok := p.find(name)
 	if !ok {

@@ -100,7 +100,7 @@ const (
 // share one place.
 const mostLoggedPolicies = 4096
 
-// NewRefusalLog answers a log, or an *[weir.OptionError].
+// NewRefusalLog returns a log, or an *[weir.OptionError].
 func NewRefusalLog(o RefusalLogOptions) (*RefusalLog, error) {
 	refuse := func(option, value, accepted string) (*RefusalLog, error) {
 		return nil, &weir.OptionError{Option: "RefusalLogOptions." + option, Value: value, Accepted: accepted}
@@ -161,7 +161,7 @@ func (l *RefusalLog) of(policy string) *loggedPolicy {
 	return p
 }
 
-// Refused logs a refusal, or counts it. It answers 0, as a log has no IDs.
+// Refused logs a refusal, or counts it. It returns 0, as a log has no IDs.
 func (l *RefusalLog) Refused(requests []*Request, v *Verdict) uint64 {
 	d, part := v.Decision(), (*Part)(nil)
 	policy := d.Policy

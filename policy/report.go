@@ -43,7 +43,7 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	// would have in shadow.
 	Granted uint64 `json:"granted"`
 	Refused uint64 `json:"refused"`
-	// LockedOut counts the refusals of those who are shut out, and Failed the requests for which its key, tier or cost could
+	// LockedOut counts the refusals of keys that are locked out, and Failed the requests for which its key, tier or cost could
 	// not be told, or the limit that they bring not be used.
 	LockedOut uint64 `json:"locked_out"`
 	Failed    uint64 `json:"failed"`

@@ -29,7 +29,7 @@ const (
 	acceptedVariant = "as many limits as Limits, with the same names and algorithms"
 )
 
-// Check answers all that is wrong with a set, nil if nothing is: then an engine can be made of it. The error is an
+// Check returns all that is wrong with a set, nil if nothing is: then an engine can be made of it. The error is an
 // [errors.Join] of *[weir.OptionError].
 func (s *Set) Check() error {
 	_, err := compile(s)
@@ -275,7 +275,7 @@ func (c *checker) variants(at string, of []Limit, all map[string][]Limit) map[st
 	return named
 }
 
-// alike tells whether a state of one limit can be held to the other.
+// alike reports whether a state of one limit can be held to the other.
 func alike(a, b weir.Limit) bool {
 	return a.Algorithm == b.Algorithm && (a.Algorithm != weir.AlgorithmSlidingWindow || segments(a) == segments(b))
 }

@@ -78,7 +78,7 @@ func memory(t testing.TB, clock weir.Clock) *watched {
 	return &watched{Store: m}
 }
 
-// over answers an engine over a store.
+// over returns an engine over a store.
 func over(t testing.TB, s store.Store, clock weir.Clock, set *policy.Set) *policy.Engine {
 	t.Helper()
 	return engine(t, set, func(o *policy.EngineOptions) { o.Store, o.Clock = s, clock })
@@ -432,7 +432,7 @@ func TestSharedShadowAndOff(t *testing.T) {
 	}
 }
 
-// TestSharedLockoutIsOfTheProcess, and a key that is shut out does not ask the store.
+// TestSharedLockoutIsOfTheProcess, and a key that is locked out does not ask the store.
 func TestSharedLockoutIsOfTheProcess(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	s := memory(t, clock)

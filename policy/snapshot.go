@@ -235,7 +235,7 @@ func (p *livePolicy) build(was *policyState, clock weir.Clock) (err error) {
 	return err
 }
 
-// buildLimits answers limits with the states of those that there were: of the same name, or, of those whose names are new, the
+// buildLimits returns limits with the states of those that there were: of the same name, or, of those whose names are new, the
 // first of its algorithm.
 func (p *livePolicy) buildLimits(
 	limits []Limit, was map[string]*limitState, clock weir.Clock, role string,
@@ -275,7 +275,7 @@ func nameOf(policy string, limits []Limit, i int) string {
 
 func ownLimit(string) weir.Limit { return weir.Limit{} }
 
-// inherit answers from which of the states that there were each limit goes on, "" for none. Those of limits that were shared
+// inherit returns from which of the states that there were each limit goes on, "" for none. Those of limits that were shared
 // stay in the store.
 func inherit(limits []Limit, was map[string]*limitState) []string {
 	was = localStates(was)

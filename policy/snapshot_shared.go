@@ -2,7 +2,7 @@ package policy
 
 import "github.com/weirhq/weir"
 
-// sharedLimits answers limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has
+// sharedLimits returns limits that are kept in a store, or by the owner of the cluster, under their names: it carries what it has
 // under one of them over to another limit of the same algorithm.
 func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, states map[string]*limitState) {
 	states = make(map[string]*limitState, len(p.Limits))
@@ -38,7 +38,7 @@ func localStates(all map[string]*limitState) map[string]*limitState {
 	return local
 }
 
-// sharesKey tells whether some limit of a policy, or of those of its parents that have no Key, is kept in a store.
+// sharesKey reports whether some limit of a policy, or of those of its parents that have no Key, is kept in a store.
 func (s *snapshot) sharesKey(at int) bool {
 	if s.live[at].shared {
 		return true

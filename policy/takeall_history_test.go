@@ -87,7 +87,7 @@ func (b *batches) batch() (requests []*policy.Request, plain plainBatch) {
 	return requests, plain
 }
 
-// grants tells whether a bucket has what is asked of it.
+// grants reports whether a bucket has what is asked of it.
 func (b *batches) grants(bucket string, n int64) bool { return b.left[bucket] >= max(n, 1) }
 
 func (b *batches) step(step int) {

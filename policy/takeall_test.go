@@ -171,7 +171,7 @@ func TestTakeAllMoreThanThereEverIs(t *testing.T) {
 	}
 }
 
-// TestTakeAllLockouts: several refusals of a key at a time are one towards a lockout, and a request that is shut out takes the others
+// TestTakeAllLockouts: several refusals of a key at a time are one towards a lockout, and a request that is locked out takes the others
 // with it.
 func TestTakeAllLockouts(t *testing.T) {
 	e := engine(t, byPath(policy.Policy{

@@ -32,7 +32,7 @@ func QueryText(name string) Text {
 	}}
 }
 
-// decodesTo tells whether s is an encoded form of want.
+// decodesTo reports whether s is an encoded form of want.
 func decodesTo(s, want string) bool {
 	for s != "" && want != "" {
 		c, n, ok := decodeByte(s)
@@ -55,7 +55,7 @@ func appendDecoded(b []byte, s string) ([]byte, bool) {
 	return b, true
 }
 
-// decodeByte answers the byte that s begins with, and how many bytes of s stand for it.
+// decodeByte returns the byte that s begins with, and how many bytes of s stand for it.
 func decodeByte(s string) (c byte, n int, ok bool) {
 	switch s[0] {
 	case '+':

@@ -12,7 +12,7 @@ import (
 // an [Engine], and can be used for the next request once it was settled; its memory is used again, so keep verdicts in a
 // [sync.Pool]. It is not safe for concurrent use.
 type Verdict struct {
-	// Allowed tells whether the request may pass. Then it has been charged to all limits that are enforced, otherwise to none.
+	// Allowed reports whether the request may pass. Then it has been charged to all limits that are enforced, otherwise to none.
 	Allowed bool
 	// Exempt tells that a rule has freed the request of all limits or, of several, that rules have freed each of them.
 	Exempt bool

@@ -34,7 +34,7 @@ type BreakerOptions struct {
 
 const upToAnHour = "from 1ms to 1h"
 
-// checked fills in the defaults, or answers an *[weir.OptionError].
+// checked fills in the defaults, or returns an *[weir.OptionError].
 func (o BreakerOptions) checked() (BreakerOptions, error) {
 	if o.Failures == 0 {
 		o.Failures = 5
@@ -115,7 +115,7 @@ type Breaker struct {
 
 var _ Store = (*Breaker)(nil)
 
-// NewBreaker answers a closed breaker for inner, or an *[weir.OptionError]. It starts no goroutine. Closing it closes inner.
+// NewBreaker returns a closed breaker for inner, or an *[weir.OptionError]. It starts no goroutine. Closing it closes inner.
 func NewBreaker(inner Store, o BreakerOptions) (*Breaker, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -214,7 +214,7 @@ func (b *Breaker) retryAfter() time.Duration {
 	}
 }
 
-// failsFast tells whether a call would be failed at once, and counts it if so.
+// failsFast reports whether a call would be failed at once, and counts it if so.
 func (b *Breaker) failsFast() bool {
 	if b.state() == BreakerClosed || b.closed.Load() || b.clock.Now() >= b.until.Load() {
 		return false
@@ -232,7 +232,7 @@ type pass struct {
 
 func (p pass) probe() bool { return stateOf(p.word) == BreakerHalfOpen }
 
-// enter lets a call through, or answers why not.
+// enter lets a call through, or returns why not.
 func (b *Breaker) enter(ctx context.Context) (pass, error) {
 	p := pass{word: b.word.Load()}
 	if stateOf(p.word) != BreakerClosed {
@@ -281,7 +281,7 @@ func (b *Breaker) turn(to BreakerState, until int64) (word uint64) {
 	return word
 }
 
-// leave counts what became of a call, and answers its error.
+// leave counts what became of a call, and returns its error.
 func (b *Breaker) leave(ctx context.Context, p pass, err error) error {
 	if err == nil && !p.probe() {
 		if b.row.Load() != 0 && p.word == b.word.Load() {

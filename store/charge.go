@@ -21,7 +21,7 @@ const (
 	MostExpiry = 24 * time.Hour
 )
 
-// CheckCharges answers what is wrong with the charges of one request, or nil: their number, names, permits and limits, and
+// CheckCharges returns what is wrong with the charges of one request, or nil: their number, names, permits and limits, and
 // that no two of them are for the same key of the same policy. The error is an *[weir.OptionError]. It is for those who write
 // a [Store]: every call begins with it.
 func CheckCharges(charges []Charge) error {
@@ -84,7 +84,7 @@ func checkName(policy, key string) error {
 	return nil
 }
 
-// CheckDecisions answers an *[weir.OptionError] if there are not as many decisions as charges. It is for those who write a
+// CheckDecisions returns an *[weir.OptionError] if there are not as many decisions as charges. It is for those who write a
 // [Store].
 func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 	if len(charges) == len(decisions) {
@@ -96,7 +96,7 @@ func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 	}
 }
 
-// CheckTaken answers an *[weir.OptionError] if one of the charges cannot be taken, debited or lent, only reserved. It is for
+// CheckTaken returns an *[weir.OptionError] if one of the charges cannot be taken, debited or lent, only reserved. It is for
 // those who write a [Store].
 func CheckTaken(charges []Charge) error {
 	for i := range charges {
@@ -110,7 +110,7 @@ func CheckTaken(charges []Charge) error {
 	return nil
 }
 
-// CheckLend answers what is wrong with a call of Lend, or nil. It is for those who write a [Store].
+// CheckLend returns what is wrong with a call of Lend, or nil. It is for those who write a [Store].
 func CheckLend(c Charge, least int64) error {
 	charges := [1]Charge{c}
 	if err := CheckTaken(charges[:]); err != nil {
@@ -127,7 +127,7 @@ func CheckLend(c Charge, least int64) error {
 	return nil
 }
 
-// CheckReturn answers what is wrong with a call of Return, or nil. It is for those who write a [Store].
+// CheckReturn returns what is wrong with a call of Return, or nil. It is for those who write a [Store].
 func CheckReturn(l Loan, unspent int64) error {
 	charges := [1]Charge{l.Charge}
 	if err := CheckCharges(charges[:]); err != nil {
@@ -142,7 +142,7 @@ func CheckReturn(l Loan, unspent int64) error {
 	return nil
 }
 
-// CheckExpiry answers an *[weir.OptionError] if a reservation cannot expire after this time. It is for those who write a
+// CheckExpiry returns an *[weir.OptionError] if a reservation cannot expire after this time. It is for those who write a
 // [Store].
 func CheckExpiry(expiry time.Duration) error {
 	if expiry < LeastExpiry || expiry > MostExpiry {
@@ -151,7 +151,7 @@ func CheckExpiry(expiry time.Duration) error {
 	return nil
 }
 
-// CheckReservation answers an *[weir.OptionError] that says what is wrong with a reservation, or with what its charges
+// CheckReservation returns an *[weir.OptionError] that says what is wrong with a reservation, or with what its charges
 // really cost if actual is not nil. It is for those who write a [Store].
 func CheckReservation(r Reservation, actual []int64) error {
 	if len(r.ID) > MostIDBytes {

@@ -39,7 +39,7 @@ type Divided struct {
 
 var _ Queued = (*Divided)(nil)
 
-// NewDivided answers a store over both, which it closes when it is closed.
+// NewDivided returns a store over both, which it closes when it is closed.
 func NewDivided(shared Store, durable Queued) *Divided {
 	d := &Divided{shared: shared, durable: durable}
 	if shared == nil {
@@ -69,7 +69,7 @@ type side struct {
 // sides are those of a request: the durable one, and the other one.
 type sides [2]side
 
-// kindOf tells whether all charges are durable, or none of them, unless they are mixed.
+// kindOf reports whether all charges are durable, or none of them, unless they are mixed.
 func kindOf(charges []Charge) (durable, mixed bool) {
 	if len(charges) == 0 {
 		return false, false
@@ -306,7 +306,7 @@ func (p *side) notAsked() {
 	}
 }
 
-// undecided tells whether a call that failed is to be decided by Fail.
+// undecided reports whether a call that failed is to be decided by Fail.
 func undecided(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, ErrClosed) {
 		return false

@@ -35,7 +35,7 @@ func joined(charges []Charge, durable, shared Reservation) Reservation {
 	return r
 }
 
-// parted is the inverse of joined, with what each of the charges really cost. It answers false for what joined has not made.
+// parted is the inverse of joined, with what each of the charges really cost. It returns false for what joined has not made.
 func parted(r Reservation, actual []int64) (two [2]Reservation, costs [2][]int64, ok bool) {
 	rest, _ := strings.CutPrefix(r.ID, dividedID)
 	var numbers [3]int64

@@ -134,7 +134,7 @@ func (f *fallback) decide(
 	return r, nil
 }
 
-// collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It tells whether
+// collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It reports whether
 // one is to be refused.
 func (f *fallback) collect(charges []Charge, all bool) (closed bool) {
 	f.charges = f.charges[:0]
@@ -155,7 +155,7 @@ func (f *fallback) collect(charges []Charge, all bool) (closed bool) {
 	return closed
 }
 
-// fill makes the decisions on all charges of those on f.charges, and tells whether all are allowed.
+// fill makes the decisions on all charges of those on f.charges, and reports whether all are allowed.
 func (f *fallback) fill(charges []Charge, decisions []weir.Decision, retry time.Duration, counted bool) (granted bool) {
 	granted = true
 	local := 0
@@ -311,7 +311,7 @@ func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry tim
 	return false, nil
 }
 
-// sharedOut tells whether a charge has to pass.
+// sharedOut reports whether a charge has to pass.
 func sharedOut(c *Charge) bool {
 	return c.Fail == FailLocal && c.N > 0 && c.Limit.Algorithm != weir.AlgorithmConcurrency
 }

@@ -119,7 +119,7 @@ type Fleet struct {
 
 var _ Store = (*Fleet)(nil)
 
-// NewFleet answers a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
+// NewFleet returns a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
 //
 // It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more
 // after an outage, until the store has been told what it has to know. Close ends all of them.
@@ -194,7 +194,7 @@ type FleetStats struct {
 	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
 	Replicas int         `json:"replicas"`
 	Leased   LeasedStats `json:"leased"`
-	// Grace tells whether charges of FailLocal are still held to the share of this process, as the store was away a moment ago.
+	// Grace reports whether charges of FailLocal are still held to the share of this process, as the store was away a moment ago.
 	Grace bool `json:"grace"`
 	// Unsettled is how many reservations are to be settled when the store is back, and UnsettledDropped how many will not be, as
 	// there were too many.
@@ -230,7 +230,7 @@ func (f *Fleet) Close() error {
 	return errors.Join(err, f.leased.Close(), f.replicas.Close(), f.breaker.Close(), f.fallback.memory.Close())
 }
 
-// allGranted tells whether all decisions are Allowed.
+// allGranted reports whether all decisions are Allowed.
 func allGranted(decisions []weir.Decision) bool {
 	for i := range decisions {
 		if !decisions[i].Allowed {

@@ -60,7 +60,7 @@ func (f *Fleet) recovers() {
 	}
 }
 
-// idle tells whether the store knows all that it has to, and that for long enough.
+// idle reports whether the store knows all that it has to, and that for long enough.
 func (f *Fleet) idle() bool {
 	return f.fallback.owing.Load() == 0 && f.waiting.Load() == 0 && !f.grace.Load()
 }

@@ -109,7 +109,7 @@ func (f *Fleet) join(p *parts) {
 	f.parts.Put(p)
 }
 
-// fallsBack tells whether a call that failed is to be decided without the store: nobody waits for a decision any more whose
+// fallsBack reports whether a call that failed is to be decided without the store: nobody waits for a decision any more whose
 // context was canceled.
 func fallsBack(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled)
@@ -168,7 +168,7 @@ func (f *Fleet) takeParts(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// refuses tells whether a part that comes after what is leased is known to be refused, for which nothing need be taken.
+// refuses reports whether a part that comes after what is leased is known to be refused, for which nothing need be taken.
 func (f *Fleet) refuses(p *parts) bool {
 	q := &p[placeOf(ConsistencyOptimistic)]
 	if len(q.charges) == 0 || len(p[placeOf(ConsistencyLeased)].charges) == 0 || f.fallback.owing.Load() != 0 || f.grace.Load() {
@@ -270,7 +270,7 @@ func (f *Fleet) repay(ctx context.Context, charges []Charge) error {
 	}
 }
 
-// ended tells whether a call failed for the context of its caller.
+// ended reports whether a call failed for the context of its caller.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -27,7 +27,7 @@ type law interface { //nolint:interfacebloat // what a record needs of an algori
 	regained(t int64) int64
 	// carry answers a state of old, which has the same algorithm, as one of this; mapped is what becomes of marks.
 	carry(old law, state []int64, now int64) (carried []int64, mapped marks)
-	// valid tells whether the words can be a state.
+	// valid reports whether the words can be a state.
 	valid(state []int64) bool
 }
 
@@ -160,7 +160,7 @@ var bucketForm = form[algo.TokenBucketState, algo.TokenBucket]{
 	same: func(_, _ algo.TokenBucket) marksKind { return marksAcross },
 }
 
-// validBucket tells whether the words can be a state of the bucket.
+// validBucket reports whether the words can be a state of the bucket.
 func validBucket(b algo.TokenBucket) func(w []int64) bool {
 	num, _ := b.Rate()
 	// What is missing to full, debt included, never takes longer than twice the longest time of filling.
@@ -247,10 +247,10 @@ var calendarForm = form[algo.CalendarWindowState, algo.CalendarWindow]{
 	},
 }
 
-// validTime tells whether a time, or the number of a window, is one that a clock may show.
+// validTime reports whether a time, or the number of a window, is one that a clock may show.
 func validTime(t int64) bool { return -latest <= t && t <= latest }
 
-// validPermits tells whether a count of permits is one that a limit can reach, debt included.
+// validPermits reports whether a count of permits is one that a limit can reach, debt included.
 func validPermits(n int64) bool { return n >= 0 && n <= 1<<52 }
 
 // newLaw is the law of a checked limit, whose defaults are filled in. Windows begin at multiples of their length since 1970.

@@ -129,7 +129,7 @@ type Leased struct {
 
 var _ Store = (*Leased)(nil)
 
-// NewLeased answers a Leased over inner, or an *[weir.OptionError]. Closing it does not close inner.
+// NewLeased returns a Leased over inner, or an *[weir.OptionError]. Closing it does not close inner.
 func NewLeased(inner Store, o LeasedOptions) (*Leased, error) {
 	if err := mustHave("NewLeased.inner", inner); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type LeasedBound struct {
 	Block int64
 	// Term is for how long, at most, it holds them.
 	Term time.Duration
-	// Leased tells whether the limit is leased. If not, the store is asked for every decision.
+	// Leased reports whether the limit is leased. If not, the store is asked for every decision.
 	Leased bool
 }
 
@@ -162,7 +162,7 @@ func untilSegmentEnds(t, window, segments int64) int64 {
 	return end - in
 }
 
-// muldivRest tells whether a x b / c leaves a rest.
+// muldivRest reports whether a x b / c leaves a rest.
 func muldivRest(a, b, c int64) bool {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	return bits.Rem64(hi, lo, uint64(c)) != 0

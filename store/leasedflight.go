@@ -49,7 +49,7 @@ func (e *leasedKey) leave(w *leasedWaiter) {
 	w.prev, w.next = nil, nil
 }
 
-// decide answers w, which leaves the queue.
+// decide returns w, which leaves the queue.
 func (e *leasedKey) decide(w *leasedWaiter, err error) {
 	e.leave(w)
 	w.decided, w.err = true, err
@@ -159,7 +159,7 @@ func (l *Leased) lend(c Charge, least int64) (Loan, weir.Decision, error) {
 	return loan, d, err
 }
 
-// land takes in the answer to a Lend, and answers what goes back.
+// land takes in the answer to a Lend, and returns what goes back.
 func (e *leasedKey) land(f *leasedFlight, loan Loan, d weir.Decision, err error, closed bool, now int64) (back []leasedReturn) {
 	switch {
 	case closed: // nobody waits any more

@@ -91,7 +91,7 @@ func (s *leasedShard) find(hash uint64, policy, key string) *leasedKey {
 	return e
 }
 
-// add keeps a key that is not kept yet, or answers nil if there is no room. The shard must be locked.
+// add keeps a key that is not kept yet, or returns nil if there is no room. The shard must be locked.
 func (s *leasedShard) add(hash uint64, policy, key string, p *leasePlan, now int64) *leasedKey {
 	if s.closed {
 		return nil
@@ -130,7 +130,7 @@ func (s *leasedShard) reclaim(now int64) {
 	}
 }
 
-// idle tells whether nothing is lost if the key is forgotten.
+// idle reports whether nothing is lost if the key is forgotten.
 func (e *leasedKey) idle() bool {
 	return len(e.blocks) == 0 && !e.inFlight && e.first == nil && e.looked == 0 && !e.asked
 }

@@ -213,7 +213,7 @@ func (f *fleet) edge() time.Duration {
 }
 
 // hoard has all nodes hold blocks, keep them for a while, and then spend them, and all that there is, at once. Where there are windows
-// one ends meanwhile. It answers how much was granted in the end.
+// one ends meanwhile. It returns how much was granted in the end.
 func (f *fleet) hoard(t *testing.T, term time.Duration, pauses int, pause time.Duration) (burst int64) {
 	t.Helper()
 	letPass(2 * time.Second)

@@ -110,7 +110,7 @@ func (l *Leased) sweepUntilClosed() {
 	}
 }
 
-// due takes those out of the queue that are to be looked at, and answers when the next one is.
+// due takes those out of the queue that are to be looked at, and returns when the next one is.
 func (w *leasedSweep) due(now int64) (looks []leasedLook, next int64) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -181,7 +181,7 @@ type LeasedStats struct {
 	Full int64 `json:"full"`
 }
 
-// Stats answers what was done so far. It looks at every key.
+// Stats returns what was done so far. It looks at every key.
 func (l *Leased) Stats() LeasedStats {
 	c := &l.stats
 	stats := LeasedStats{

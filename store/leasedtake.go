@@ -281,7 +281,7 @@ func (c *leasedCall) undo() {
 	}
 }
 
-// undoHere puts into the hand what was taken, and answers what has to go back to the inner store instead, as the hand is closed.
+// undoHere puts into the hand what was taken, and returns what has to go back to the inner store instead, as the hand is closed.
 func (c *leasedCall) undoHere() (returns []leasedReturn) {
 	c.lock()
 	defer c.unlock()
@@ -357,7 +357,7 @@ func (c *leasedCall) pass(ctx context.Context) error {
 	return nil
 }
 
-// leases tells whether a limit, which was checked, is leased.
+// leases reports whether a limit, which was checked, is leased.
 func (l *Leased) leases(limit weir.Limit) bool {
 	p, err := l.plans.plan(limit)
 	return err == nil && p.bound.Leased
@@ -379,7 +379,7 @@ func (l *Leased) giveBackSince(charges []Charge, since int64) {
 	}
 }
 
-// putBack puts the permits of a charge back into the hand, or answers that they did not come from there.
+// putBack puts the permits of a charge back into the hand, or returns that they did not come from there.
 func (l *Leased) putBack(charge *Charge, p *leasePlan, since int64) bool {
 	hash := l.hashOf(charge.Policy, charge.Key)
 	s := &l.shards[l.shardAt(hash)]

@@ -155,7 +155,7 @@ func listed(events []loanEvent) string {
 	return b.String()
 }
 
-// loanHistory makes one history, and answers how many more permits there were after returns.
+// loanHistory makes one history, and returns how many more permits there were after returns.
 func loanHistory(t *testing.T, rng *rand.Rand, limits []weir.Limit) (events []loanEvent, given int64) {
 	t.Helper()
 	ctx := context.Background()
@@ -247,7 +247,7 @@ func keysOf(loans map[int]store.Loan) func(yield func(int) bool) {
 	}
 }
 
-// notMinted compares m with what it were if what was returned had not been lent, and answers how many more permits there are
+// notMinted compares m with what it were if what was returned had not been lent, and returns how many more permits there are
 // than before.
 func notMinted(t *testing.T, m *store.Memory, events []loanEvent, before int64) int64 {
 	t.Helper()

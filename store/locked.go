@@ -65,7 +65,7 @@ type Locked struct {
 
 var _ Store = (*Locked)(nil)
 
-// NewLocked answers a store over locks, or an *[weir.OptionError]. Closing it does not close the locks.
+// NewLocked returns a store over locks, or an *[weir.OptionError]. Closing it does not close the locks.
 func NewLocked(locks Locks, o LockedOptions) (*Locked, error) {
 	s := &Locked{locks: locks, clock: o.Clock, lease: o.Lease, wait: o.Wait, skew: o.Skew, queue: newLockQueue()}
 	for _, d := range []struct {
@@ -144,7 +144,7 @@ func firstOf(err error) error {
 	return err
 }
 
-// judge decides on each of the charges without taking anything, and answers whether all are allowed. All records are ready
+// judge decides on each of the charges without taking anything, and reports whether all are allowed. All records are ready
 // then.
 func (c *call) judge(charges []Charge, decisions []weir.Decision, reserve bool) (allowed bool, err error) {
 	allowed = true

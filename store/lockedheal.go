@@ -90,7 +90,7 @@ func (s *Locked) tell(ctx context.Context, first, id string, told int64) {
 	})
 }
 
-// end ends the hold of this id, if it is there, and tells whether it was.
+// end ends the hold of this id, if it is there, and reports whether it was.
 func (c *call) end(k *lockedKey, id string, how func(r *record, at int)) bool {
 	return c.Locked.end(k, id, how)
 }

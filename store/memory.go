@@ -62,7 +62,7 @@ type memoryEntry struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory answers an empty store, or an *[weir.OptionError].
+// NewMemory returns an empty store, or an *[weir.OptionError].
 func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = defaultMaxKeys
@@ -106,7 +106,7 @@ func clockNow(c weir.Clock) int64 {
 	return c.Now()
 }
 
-// enter locks the store for a call about charges, or answers why it cannot.
+// enter locks the store for a call about charges, or returns why it cannot.
 func (m *Memory) enter(ctx context.Context, charges []Charge) error {
 	if err := checkNames(charges); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (m *Memory) adopt(charges []Charge, now int64) {
 	}
 }
 
-// judge decides on each of the charges without taking anything, and answers whether all are allowed. What is kept for them
+// judge decides on each of the charges without taking anything, and reports whether all are allowed. What is kept for them
 // is in m.found afterwards.
 func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, reserve bool) (allowed bool, err error) {
 	if most := m.maxKeys - len(charges); len(m.keys) > most {

@@ -29,7 +29,7 @@ type memoryRow struct {
 
 var _ Locks = (*MemoryLocks)(nil)
 
-// NewMemoryLocks answers empty locks, whose leases and times to live pass by the clock, or by the wall clock if it is nil.
+// NewMemoryLocks returns empty locks, whose leases and times to live pass by the clock, or by the wall clock if it is nil.
 func NewMemoryLocks(clock weir.Clock) *MemoryLocks {
 	return &MemoryLocks{clock: clock, rows: make(map[string]memoryRow)}
 }

@@ -175,7 +175,7 @@ type Optimistic struct {
 
 var _ Store = (*Optimistic)(nil)
 
-// NewOptimistic answers a store that decides from memory, over one that processes share, or an *[weir.OptionError].
+// NewOptimistic returns a store that decides from memory, over one that processes share, or an *[weir.OptionError].
 func NewOptimistic(inner Store, o OptimisticOptions) (*Optimistic, error) {
 	if err := mustHave("NewOptimistic.inner", inner); err != nil {
 		return nil, err

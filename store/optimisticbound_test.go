@@ -44,7 +44,7 @@ type crowd struct {
 	idle     bool // all rest at the same time, until all permits are back
 }
 
-// run lets the crowd loose in a bubble and answers what was admitted, in order.
+// run lets the crowd loose in a bubble and returns what was admitted, in order.
 func (c crowd) run(t *testing.T) (admitted []admission) {
 	t.Helper()
 	shared := newMemory(t, store.MemoryOptions{})

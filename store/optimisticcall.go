@@ -73,7 +73,7 @@ func (c *optimisticCall) run(ctx context.Context) error {
 	}
 }
 
-// wait waits until the call has ended, and answers its error.
+// wait waits until the call has ended, and returns its error.
 func (f *optimisticFlight) wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -119,7 +119,7 @@ func (c *optimisticCall) unlock() {
 	}
 }
 
-// decide answers whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken.
+// decide reports whether all decisions could be made from memory, for the call mine. If they grant, the permits are taken.
 func (c *optimisticCall) decide(now int64, mine *optimisticFlight) bool {
 	asks, refuses := false, false
 	for i := range c.charges {
@@ -178,7 +178,7 @@ func (c *optimisticCall) judge(i int, now int64, mine *optimisticFlight) verdict
 	return v
 }
 
-// foreign tells whether nothing of a charge is kept here.
+// foreign reports whether nothing of a charge is kept here.
 func (c *optimisticCall) foreign(i int) bool {
 	return c.mixed && c.charges[i].Consistency != ConsistencyOptimistic
 }
@@ -223,7 +223,7 @@ func (f *optimisticFlight) join(k *optimisticKey) {
 	f.keys = append(f.keys, k)
 }
 
-// adopt adds keys to a call of which more must be known by now, and tells whether they can wait for its end: no other call must
+// adopt adds keys to a call of which more must be known by now, and reports whether they can wait for its end: no other call must
 // be under way about them, and nothing be owed.
 func (c *optimisticCall) adopt(f *optimisticFlight) bool {
 	if c.busy(f) != nil {
@@ -262,7 +262,7 @@ func (k *optimisticKey) land() {
 	k.flight, k.alone = nil, false
 }
 
-// owes tells whether the store does not know everything about the keys of a call.
+// owes reports whether the store does not know everything about the keys of a call.
 func (c *optimisticCall) owes(f *optimisticFlight) bool {
 	for _, k := range f.keys {
 		if k.owed > 0 {

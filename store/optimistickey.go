@@ -132,7 +132,7 @@ func (k *optimisticKey) decision(n int64, r algo.Result) weir.Decision {
 	return d
 }
 
-// may tells whether n permits may be granted without the store knowing, as part of the call mine.
+// may reports whether n permits may be granted without the store knowing, as part of the call mine.
 func (k *optimisticKey) may(n int64, mine *optimisticFlight) bool {
 	return (!k.alone || k.flight == mine) && n <= k.drift-k.owed-k.sent
 }
@@ -255,12 +255,12 @@ func (k *optimisticKey) mistrust() {
 	k.doubt = k.flight != nil
 }
 
-// idle tells whether nothing is lost if the key is forgotten, but the view.
+// idle reports whether nothing is lost if the key is forgotten, but the view.
 func (k *optimisticKey) idle() bool {
 	return k.owed == 0 && k.sent == 0 && k.flight == nil && k.pins == 0
 }
 
-// refusing tells whether the view refuses every request.
+// refusing reports whether the view refuses every request.
 func (k *optimisticKey) refusing(now int64) bool {
 	switch {
 	case !k.known:

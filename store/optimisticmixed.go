@@ -13,7 +13,7 @@ func (o *Optimistic) takeMixed(ctx context.Context, charges []Charge, decisions 
 	return c.run(ctx)
 }
 
-// refuses tells whether one of the charges is known to be refused. Then the decisions are made.
+// refuses reports whether one of the charges is known to be refused. Then the decisions are made.
 func (o *Optimistic) refuses(charges []Charge, decisions []weir.Decision) bool {
 	refused := false
 	now := o.now()

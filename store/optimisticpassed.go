@@ -118,7 +118,7 @@ func (o *Optimistic) mistrust(charges []Charge) {
 	}
 }
 
-// enter answers why a call cannot begin, or nil.
+// enter returns why a call cannot begin, or nil.
 func (o *Optimistic) enter(ctx context.Context) error {
 	if o.closed.Load() {
 		return ErrClosed

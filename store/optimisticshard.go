@@ -33,7 +33,7 @@ func (o *Optimistic) place(policy, key string) int {
 	return int(h % uint64(len(o.shards)))
 }
 
-// add begins to keep a key, or answers nil if it must not or if there is no room.
+// add begins to keep a key, or returns nil if it must not or if there is no room.
 func (o *Optimistic) add(s *optimisticShard, policy, key string) *optimisticKey {
 	if s.passing[memoryKey{policy, key}] > 0 {
 		return nil
@@ -55,7 +55,7 @@ func (o *Optimistic) add(s *optimisticShard, policy, key string) *optimisticKey 
 	return k
 }
 
-// turn moves the hand by one and answers where it was.
+// turn moves the hand by one and returns where it was.
 func (s *optimisticShard) turn() int {
 	if s.hand >= len(s.ring) {
 		s.hand = 0
@@ -116,7 +116,7 @@ func (o *Optimistic) queue(k *optimisticKey, now int64) {
 	o.waiting.Add(1)
 }
 
-// unqueue takes the first of the queue that has been there since before a time, or answers nil.
+// unqueue takes the first of the queue that has been there since before a time, or returns nil.
 func (o *Optimistic) unqueue(s *optimisticShard, since int64) *optimisticKey {
 	if s.first == len(s.queue) || s.queue[s.first].dirty >= since {
 		return nil

@@ -172,7 +172,7 @@ func (o *Optimistic) answer(b *optimisticBatch, err error, since int64) {
 	close(b.flight.done)
 }
 
-// unreachable tells whether an error is about the store, and not about a charge.
+// unreachable reports whether an error is about the store, and not about a charge.
 func unreachable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -197,7 +197,7 @@ func newOptimisticBatch() *optimisticBatch {
 	return &optimisticBatch{flight: &optimisticFlight{done: make(chan struct{})}}
 }
 
-// batch takes what is to be told in one call, or answers nil. It locks one shard at a time.
+// batch takes what is to be told in one call, or returns nil. It locks one shard at a time.
 func (o *Optimistic) batch(since int64) *optimisticBatch {
 	o.sync.lock.Lock()
 	defer o.sync.lock.Unlock()
@@ -221,7 +221,7 @@ func (o *Optimistic) batch(since int64) *optimisticBatch {
 	return b
 }
 
-// fill adds keys of a shard, which is locked, to a batch, and tells whether it is full. A key for which calls with others have
+// fill adds keys of a shard, which is locked, to a batch, and reports whether it is full. A key for which calls with others have
 // failed is told in a call of its own.
 func (o *Optimistic) fill(b *optimisticBatch, s *optimisticShard, since int64) (full bool) {
 	for len(b.keys) < MostCharges {
@@ -293,7 +293,7 @@ func (o *Optimistic) debit(ctx context.Context, b *optimisticBatch) error {
 }
 
 // debitApart tells the store of each key in a call of its own, so that a part of it that is away does not have the others hear
-// again and again of theirs. It answers the first error.
+// again and again of theirs. It returns the first error.
 func (o *Optimistic) debitApart(ctx context.Context, b *optimisticBatch) (first error) {
 	b.errs = make([]error, len(b.keys))
 	for i := range b.keys {

@@ -41,7 +41,7 @@ func (r *Record) AppendBinary(b []byte) ([]byte, error) { return append(b, r.enc
 // Limit is what the record is held to, with its defaults filled in.
 func (r *Record) Limit() weir.Limit { return r.terms.limit }
 
-// HeldTo tells whether l is the limit that the record is held to, as it was given: then it has been checked.
+// HeldTo reports whether l is the limit that the record is held to, as it was given: then it has been checked.
 func (r *Record) HeldTo(l weir.Limit) bool { return l == r.terms.given }
 
 // Most is the most permits that can be granted at once.
@@ -87,7 +87,7 @@ func (r *Record) Undo(t Taking) {
 	}
 }
 
-// Peek answers what Take would.
+// Peek returns what Take would.
 func (r *Record) Peek(n int64) algo.Result { return r.peek(n) }
 
 // Refund gives n permits back whatever their origin.
@@ -96,7 +96,7 @@ func (r *Record) Refund(n int64) { r.refund(n) }
 // Debit takes n permits whether they are there or not, up to a debt of the limit.
 func (r *Record) Debit(n int64) { r.debit(n) }
 
-// Give is Refund, and answers how many permits were given: no more than were missing.
+// Give is Refund, and returns how many permits were given: no more than were missing.
 func (r *Record) Give(n int64) (given int64) {
 	before := r.clone()
 	r.refund(n)
@@ -113,7 +113,7 @@ func (r *Record) Give(n int64) (given int64) {
 	return low
 }
 
-// Charge is Debit, and answers what was taken, which is no more than can be owed: whoever undoes that begins with the last.
+// Charge is Debit, and returns what was taken, which is no more than can be owed: whoever undoes that begins with the last.
 func (r *Record) Charge(n int64) (taken []Taking) {
 	for n > 0 {
 		part := min(n, r.terms.most) // more could not be undone at once
@@ -158,7 +158,7 @@ func (r *Record) Reserve(id string, n int64, expiry time.Duration) (expires int6
 // does, where several records must agree on that time.
 func (r *Record) Hold(id string, n, expires int64) { r.hold(id, n, expires, "") }
 
-// Retime has a reservation expire at another time. It answers false if there is none.
+// Retime has a reservation expire at another time. It returns false if there is none.
 func (r *Record) Retime(id string, expires, to int64) bool {
 	at := r.find(id, expires)
 	if at < 0 {
@@ -171,7 +171,7 @@ func (r *Record) Retime(id string, expires, to int64) bool {
 	return true
 }
 
-// Full tells whether there are so many reservations that there can be no more.
+// Full reports whether there are so many reservations that there can be no more.
 func (r *Record) Full() bool { return r.full() }
 
 // UntilExpiry is how long it takes until the first reservation expires, or 0 if there is none.
@@ -222,7 +222,7 @@ func (r *Record) State(c Charge) State {
 	return r.inspect(c, true, 0)
 }
 
-// Settle ends a reservation with what it really cost: see [Store.Commit]. It answers false if there is none.
+// Settle ends a reservation with what it really cost: see [Store.Commit]. It returns false if there is none.
 func (r *Record) Settle(id string, expires, actual int64) bool {
 	at := r.find(id, expires)
 	if at >= 0 {
@@ -231,7 +231,7 @@ func (r *Record) Settle(id string, expires, actual int64) bool {
 	return at >= 0
 }
 
-// Cancel ends a reservation as if nothing had been taken. It answers false if there is none.
+// Cancel ends a reservation as if nothing had been taken. It returns false if there is none.
 func (r *Record) Cancel(id string, expires int64) bool {
 	at := r.find(id, expires)
 	if at >= 0 {
@@ -240,7 +240,7 @@ func (r *Record) Cancel(id string, expires int64) bool {
 	return at >= 0
 }
 
-// Fresh tells whether the record equals that of a key that has never been seen.
+// Fresh reports whether the record equals that of a key that has never been seen.
 func (r *Record) Fresh() bool { return r.fresh() }
 
 // Time is the latest time that the record was told.

@@ -80,12 +80,12 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// settled tells whether ready would change nothing but the time.
+// settled reports whether ready would change nothing but the time.
 func (r *record) settled(now int64, t *terms) bool {
 	return r.terms == t && r.at-now <= int64(MostAhead) && (len(r.held) == 0 || r.held[0].expires > max(now, r.at))
 }
 
-// ready brings the record to now and to the limit t, or leaves the limit if t is nil, and answers the time that counts for it.
+// ready brings the record to now and to the limit t, or leaves the limit if t is nil, and returns the time that counts for it.
 // If keep is true, the record must be kept even if the request is refused.
 //
 // Holds that have expired are canceled, but those that another record decides about stay: see undecided.
@@ -126,7 +126,7 @@ func (r *record) rewind(now int64) {
 	r.at = now
 }
 
-// expire cancels the reservations that have expired, and tells whether there were any.
+// expire cancels the reservations that have expired, and reports whether there were any.
 func (r *record) expire() bool {
 	before := len(r.held)
 	kept := r.held[:0]
@@ -217,7 +217,7 @@ func (r *record) seal(until int64) {
 // take takes n permits if they are there. The record must be ready.
 func (r *record) take(n int64) algo.Result { return r.told(r.terms.law.take(r.state, r.at, n)) }
 
-// peek answers what take would. The record must be ready.
+// peek returns what take would. The record must be ready.
 func (r *record) peek(n int64) algo.Result { return r.told(r.terms.law.peek(r.state, r.at, n)) }
 
 // told is a result whose waits begin now and not at the time of the record, so that no caller comes back too early.
@@ -301,7 +301,7 @@ func (r *record) insert(h hold) {
 	r.held = slices.Insert(r.held, at, h)
 }
 
-// full tells whether the record can hold no more.
+// full reports whether the record can hold no more.
 func (r *record) full() bool { return len(r.held) >= MostReservations }
 
 // find is where the hold of this id is, or -1; expires is a guess at its expiry.
@@ -354,7 +354,7 @@ func (r *record) isFinished(id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(r.done, id, func(d done, id string) int { return strings.Compare(d.id, id) })
 }
 
-// known says that some more records know that the request id was granted, and tells whether that is news.
+// known says that some more records know that the request id was granted, and reports whether that is news.
 func (r *record) known(id string, records int64) bool {
 	at, ok := r.isFinished(id)
 	if !ok || records == 0 {
@@ -372,7 +372,7 @@ func (r *record) reset() {
 	r.held = nil
 }
 
-// fresh tells whether the record, which must be ready, equals that of a key that has never been seen.
+// fresh reports whether the record, which must be ready, equals that of a key that has never been seen.
 func (r *record) fresh() bool {
 	return r.unsealed <= r.at && len(r.held) == 0 && len(r.done) == 0 && r.terms.law.fresh(r.state, r.at)
 }

@@ -128,7 +128,7 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 	return r, nil
 }
 
-// consistent tells whether what is out is what is reserved: nothing else gives permits of a concurrency limit back.
+// consistent reports whether what is out is what is reserved: nothing else gives permits of a concurrency limit back.
 func (r *record) consistent() bool {
 	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
 		return true

@@ -29,7 +29,7 @@ type ReplicasOptions struct {
 	Disabled bool
 }
 
-// checked fills in the defaults, or answers an *[weir.OptionError].
+// checked fills in the defaults, or returns an *[weir.OptionError].
 func (o ReplicasOptions) checked() (ReplicasOptions, error) {
 	wrong := func(option, value, accepted string) error {
 		return &weir.OptionError{Option: "ReplicasOptions." + option, Value: value, Accepted: accepted}
@@ -87,7 +87,7 @@ type Replicas struct {
 // replicasPolicy is the policy of the reservations.
 const replicasPolicy = "weir-replicas"
 
-// NewReplicas registers this process in the store and answers the count of its group, or an *[weir.OptionError]. It starts one
+// NewReplicas registers this process in the store and returns the count of its group, or an *[weir.OptionError]. It starts one
 // goroutine, unless it is disabled, which Close ends.
 func NewReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 	r, err := newReplicas(s, o)

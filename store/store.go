@@ -133,7 +133,7 @@ type Store interface { //nolint:interfacebloat // what the states of limits need
 
 // State is what a store keeps for a key of a policy.
 type State struct {
-	// Known tells whether there is a state; a key without one has all its permits.
+	// Known reports whether there is a state; a key without one has all its permits.
 	Known bool
 	// Decision is what a probe would be answered.
 	Decision weir.Decision

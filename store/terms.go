@@ -55,7 +55,7 @@ func newTerms(given weir.Limit) (*terms, error) {
 	return t, nil
 }
 
-// zoneIsNamed tells whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.
+// zoneIsNamed reports whether whoever loads a zone of the name of z has one that equals it, as far as its clock shows this year.
 func zoneIsNamed(z *time.Location) bool {
 	if z == time.Local || z.String() == "" { //nolint:gosmopolitan // it is refused
 		return false

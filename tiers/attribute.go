@@ -118,7 +118,7 @@ func (t Tier) String() string {
 	}
 }
 
-// checkTiers answers an error if values are not ascending from low to high.
+// checkTiers returns an error if values are not ascending from low to high.
 func checkTiers[T int | float64](option string, values []T, low, high T) error {
 	if len(values) < 1 || len(values) > mostTiers {
 		return &weir.OptionError{

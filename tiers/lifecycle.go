@@ -148,7 +148,7 @@ func (t *Tiers) sweepInTurn() {
 	t.sweepEntries()
 }
 
-// Sweep sweeps away the limiters that are unused, and answers how many they were. It is for servers that may be quiet for so
+// Sweep sweeps away the limiters that are unused, and returns how many they were. It is for servers that may be quiet for so
 // long that nobody makes the next SweepEvery checks.
 func (t *Tiers) Sweep() int {
 	t.sweeping.Lock()

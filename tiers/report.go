@@ -36,7 +36,7 @@ type Row struct {
 	LastUsed time.Time `json:"last_used"`
 }
 
-// Report answers what limiters there are: all counts, and the first 32 of the limiters.
+// Report returns what limiters there are: all counts, and the first 32 of the limiters.
 func (t *Tiers) Report() Report { return t.report(mostRows) }
 
 // String is the report as text, with all limiters, which are 64 at most.

@@ -101,7 +101,7 @@ type Tiers struct {
 	_      [56]byte
 }
 
-// New answers Tiers without any limiter, or an error that names the option that cannot be used, also if some tier
+// New returns Tiers without any limiter, or an error that names the option that cannot be used, also if some tier
 // could not be made of the options of Guard.
 func New(o Options) (*Tiers, error) {
 	if o.RPS == nil {

@@ -20,7 +20,7 @@ var (
 	bob   = netip.MustParseAddr("192.0.2.2")
 )
 
-// newTiers answers tiers with a clock that stands still until the test moves it.
+// newTiers returns tiers with a clock that stands still until the test moves it.
 func newTiers(t *testing.T, o tiers.Options) (*tiers.Tiers, *weir.ManualClock) {
 	t.Helper()
 	clock := new(weir.ManualClock)

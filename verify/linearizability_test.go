@@ -127,7 +127,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// clash has clients that start at the same moment use l, and answers what all of them saw.
+// clash has clients that start at the same moment use l, and returns what all of them saw.
 func clash(l weir.Limiter, round int) []porcupine.Operation {
 	const clients = 3
 	var (

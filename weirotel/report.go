@@ -20,7 +20,7 @@ var ofEngine = []observation[policy.Report]{
 			emit(int64(p.Refused), of, resultKey.String(resultNames[refused]))
 		}),
 	},
-	policyCount("locked_out", "Refusals of those who are shut out by a lockout.",
+	policyCount("locked_out", "Refusals of keys that are locked out.",
 		func(p *policy.PolicyReport) uint64 { return p.LockedOut }),
 	policyCount("failed", "Requests for which the key, the tier or the cost of a policy could not be told.",
 		func(p *policy.PolicyReport) uint64 { return p.Failed }),
@@ -43,7 +43,7 @@ var ofEngine = []observation[policy.Report]{
 	},
 	policyNow("queued_permits", "{permit}", "Permits that are waited for in this process.",
 		func(p *policy.PolicyReport) int64 { return p.Queued }),
-	policyNow("locked_keys", "{key}", "Keys that are shut out by a lockout.",
+	policyNow("locked_keys", "{key}", "Keys that are locked out.",
 		func(p *policy.PolicyReport) int64 { return p.Locked }),
 	policyNow("overridden_keys", "{key}", "Keys that have another limit for a while.",
 		func(p *policy.PolicyReport) int64 { return p.Overridden }),

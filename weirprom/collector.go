@@ -104,7 +104,7 @@ type highs struct {
 	seen map[string]float64
 }
 
-// hold answers v, or the highest value so far if that is higher.
+// hold returns v, or the highest value so far if that is higher.
 func (h *highs) hold(v float64, labels []string) float64 {
 	h.lock.Lock()
 	defer h.lock.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// NewEngine answers a collector of the counts of an engine, which [policy.Engine.Report] answers.
+// NewEngine returns a collector of the counts of an engine, which [policy.Engine.Report] answers.
 func NewEngine(report func() policy.Report) *Collector {
 	took := prometheus.NewDesc("weir_decision_duration_seconds",
 		"How long decisions take, waiting in queues and for stores included, as measured on a sample of them.", nil, nil)

@@ -2,7 +2,7 @@ package weirprom
 
 import "github.com/weirhq/weir/guard"
 
-// NewGuard answers a collector of the counts of a [guard.Guard], which its Stats answers, of all endpoints together; name is
+// NewGuard returns a collector of the counts of a [guard.Guard], which its Stats answers, of all endpoints together; name is
 // the value of the label guard.
 func NewGuard(name string, stats func() guard.Stats) *Collector {
 	return newCollector(stats, guardFamilies, "guard", name)

@@ -44,7 +44,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_locked_out_total", kind: counter, labels: byPolicy,
-		help: "Refusals of those who are shut out by a lockout.",
+		help: "Refusals of keys that are locked out.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.LockedOut }),
 	},
 	{
@@ -89,7 +89,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_locked_keys", kind: gauge, labels: byPolicy,
-		help: "Keys that are shut out by a lockout.",
+		help: "Keys that are locked out.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Locked }),
 	},
 	{

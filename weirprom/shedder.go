@@ -6,7 +6,7 @@ import (
 	"github.com/weirhq/weir/overload"
 )
 
-// NewShedder answers a collector of the counts of a [overload.Shedder], which its Stats answers; name is the value of the label
+// NewShedder returns a collector of the counts of a [overload.Shedder], which its Stats answers; name is the value of the label
 // shedder.
 func NewShedder(name string, stats func() overload.ShedderStats) *Collector {
 	return newCollector(stats, shedderFamilies, "shedder", name)

@@ -162,7 +162,7 @@ func (s *simulation) arrive() {
 	s.waiting = append(s.waiting, r)
 }
 
-// degraded tells whether the service has only a part of its capacity.
+// degraded reports whether the service has only a part of its capacity.
 func (s *simulation) degraded() bool {
 	return s.scenario.Halved <= s.now && s.now < s.scenario.Recovered
 }

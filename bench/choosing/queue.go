@@ -117,7 +117,7 @@ func queue(clock *weir.ManualClock, bucket *weir.TokenBucket) ([]Fate, error) {
 	return fates, nil
 }
 
-// undecided tells whether nobody was answered or has begun to wait between two looks.
+// undecided reports whether nobody was answered or has begun to wait between two looks.
 func undecided(before, now weir.Stats) bool {
 	return now.Waiters == before.Waiters && now.Granted+now.Refused == before.Granted+before.Refused
 }

@@ -29,8 +29,8 @@ rules:
   - {name: api, match: {path: /v1/items}, limits: tenant}
 `
 
-// administeredServer is a server with refusals: 192.0.2.7 is shut out of login, and the tenant acme has used all it has. It
-// answers the ID of the refusal of the tenant.
+// administeredServer is a server with refusals: 192.0.2.7 is locked out of login, and the tenant acme has used all it has. It
+// returns the ID of the refusal of the tenant.
 func administeredServer(t *testing.T) (s *server, refusal string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
@@ -52,7 +52,7 @@ func administeredServer(t *testing.T) (s *server, refusal string) {
 
 const acme = `{"path":"/v1/items","headers":{"X-Tenant":"acme"}}`
 
-// decide asks for a decision, and answers its status and the ID of its refusal.
+// decide asks for a decision, and returns its status and the ID of its refusal.
 func (s *server) decide(t *testing.T, body string) (status int, refusal string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+"/v1/decide", strings.NewReader(body))
@@ -68,7 +68,7 @@ func (s *server) decide(t *testing.T, body string) (status int, refusal string) 
 	return response.StatusCode, response.Header.Get("Weir-Refusal")
 }
 
-// ask runs a command against a server, which must succeed, and answers what it prints.
+// ask runs a command against a server, which must succeed, and returns what it prints.
 func (s *server) ask(t *testing.T, args ...string) string {
 	t.Helper()
 	got := weir(t, nil, append(args, "--server", "http://"+s.address)...)
@@ -130,7 +130,7 @@ func TestFromRefusalToRule(t *testing.T) {
 	}
 }
 
-// TestOverridesThatDoNotHelp expects that who overrides a key that nobody has, or one that is shut out, is told so.
+// TestOverridesThatDoNotHelp expects that who overrides a key that nobody has, or one that is locked out, is told so.
 func TestOverridesThatDoNotHelp(t *testing.T) {
 	s, _ := administeredServer(t)
 	override := func(policy, key string, limits ...string) string {
@@ -144,8 +144,8 @@ func TestOverridesThatDoNotHelp(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	hasAll(t, "override", override("login", "192.0.2.7", "--unlimited"), "192.0.2.7 of login: unlimited for 1h, in this server only\n",
-		"it is still shut out for another ", `"weir admin unlock" ends that`)
-	hasAll(t, "why", s.ask(t, "why", "--policy", "login", "--key", "192.0.2.7"), "shut out for another ", "weir admin unlock --policy login",
+		"it is still locked out for another ", `"weir admin unlock" ends that`)
+	hasAll(t, "why", s.ask(t, "why", "--policy", "login", "--key", "192.0.2.7"), "locked out for another ", "weir admin unlock --policy login",
 		"only unlock ends a lockout")
 }
 
@@ -161,7 +161,7 @@ func TestAdminLooks(t *testing.T) {
 		},
 		"key 192.0.2.7": {
 			`"192.0.2.7": refused now by 1 key; 1 of 2 policies cannot be searched for it`, `key "192.0.2.7" of policy login`,
-			"shut out for another ", "not searched: policy tenant: an address does not tell", "refused ", "POST /login from 192.0.2.7",
+			"locked out for another ", "not searched: policy tenant: an address does not tell", "refused ", "POST /login from 192.0.2.7",
 		},
 		"key acme":                {`"acme": refused now by 1 key`, `key "acme" of policy tenant`, "not searched: policy login: ", id},
 		"key 192.0.2.8":           {`"192.0.2.8": no policy is known to track it; 1 of 2`, `nothing is kept of it by login (key "192.0.2.8")`},
@@ -204,7 +204,7 @@ func TestAdminChanges(t *testing.T) {
 		want string
 	}{
 		{append([]string{"unlock"}, key...), "192.0.2.7 of login is let in again\n" + stillRefused},
-		{append([]string{"unlock"}, key...), "192.0.2.7 of login was not shut out\n" + stillRefused},
+		{append([]string{"unlock"}, key...), "192.0.2.7 of login was not locked out\n" + stillRefused},
 		{append([]string{"reset"}, key...), "192.0.2.7 of login has all of its limits again\n"},
 		{
 			append([]string{"override", "--limit", "day=100/m, burst 50", "--limit", "1h=1000/h", "--for", "90m"}, key...),
@@ -352,7 +352,7 @@ func TestTopOfAServer(t *testing.T) {
 	screen.Press("typo", "enter")
 	screen.Shows("Do it?")
 	screen.Press("y")
-	screen.Shows("192.0.2.7 of login is let in again", "no key that is known by name is shut out by this server")
+	screen.Shows("192.0.2.7 of login is let in again", "no key that is known by name is locked out by this server")
 	hasAll(t, "audit", s.ask(t, "admin", "audit"), "unlock", "typo", "override", "launch day")
 	screen.Press("q")
 	if err := screen.Ended(); err != nil {

@@ -336,7 +336,7 @@ func TestAuditLogFile(t *testing.T) {
 	want := []string{
 		"start|server|||||ok",
 		"unlock|alice|127.0.0.1|192.0.2.1||a customer|begun",
-		"unlock|alice|127.0.0.1|192.0.2.1||a customer|it was not shut out",
+		"unlock|alice|127.0.0.1|192.0.2.1||a customer|it was not locked out",
 		"override|bob|127.0.0.1|192.0.2.1|50/h, burst 50 for 10m|launch|begun",
 		"override|bob|127.0.0.1|192.0.2.1|50/h, burst 50 for 10m|launch|ok",
 		"reload|alice|127.0.0.1|||more|begun",

@@ -38,7 +38,7 @@ func (s *attacked) connections() frontConnections {
 	return fronts
 }
 
-// half opens a connection of RESP on which one command is answered and another one has begun to arrive, and answers what goes on
+// half opens a connection of RESP on which one command is answered and another one has begun to arrive, and returns what goes on
 // with that and closes it.
 func (s *attacked) half() (goOn func()) {
 	s.t.Helper()

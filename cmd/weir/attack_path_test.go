@@ -25,7 +25,7 @@ func TestAttackPathConfusion(t *testing.T) {
 	writeConfig(t, config, pathConfig)
 	s := attack(t, "--config", config)
 	client := 0
-	// limited tells whether the rule of /login/{user} holds for a target of a request, as it stands there.
+	// limited reports whether the rule of /login/{user} holds for a target of a request, as it stands there.
 	limited := func(target string) bool {
 		t.Helper()
 		client++

@@ -38,7 +38,7 @@ func (s *attacked) streamOf(token string) (lines *bufio.Reader, said string) {
 	}
 }
 
-// TestAttackEventStreams: who opens all streams of events that there may be, again and again, shuts out no other operator.
+// TestAttackEventStreams: who opens all streams of events that there may be, again and again, keeps out no other operator.
 func TestAttackEventStreams(t *testing.T) {
 	t.Parallel()
 	const most, flood, anna = 32, "the-token-of-the-flood", "the-token-of-somebody-else"

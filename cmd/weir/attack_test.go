@@ -36,7 +36,7 @@ func attack(t *testing.T, args ...string) *attacked {
 	return s
 }
 
-// end ends the server and answers its log. It must have ended by itself as it should: neither by a panic nor by a data race.
+// end ends the server and returns its log. It must have ended by itself as it should: neither by a panic nor by a data race.
 func (s *attacked) end() []string {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM)
@@ -96,7 +96,7 @@ func connect(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// exchangeRaw sends bytes as they are, and answers everything that comes back until the server closes the connection, which the
+// exchangeRaw sends bytes as they are, and returns everything that comes back until the server closes the connection, which the
 // request should ask for.
 func exchangeRaw(t *testing.T, address, request string) string {
 	t.Helper()

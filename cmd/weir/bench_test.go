@@ -165,7 +165,7 @@ func TestDocsOfLoad(t *testing.T) {
 	}
 }
 
-// hadNoTime tells whether a report has no request.
+// hadNoTime reports whether a report has no request.
 func hadNoTime(report string) bool {
 	if strings.HasPrefix(report, "{") {
 		var r struct {
@@ -222,7 +222,7 @@ func TestBenchOnATerminal(t *testing.T) {
 	}
 }
 
-// benchOnATerminal answers what weir bench writes to a terminal, and to standard output.
+// benchOnATerminal returns what weir bench writes to a terminal, and to standard output.
 func benchOnATerminal(t *testing.T, s *server, duration time.Duration) (seen, stdout string) {
 	t.Helper()
 	screen, tty := terminal(t, 80)

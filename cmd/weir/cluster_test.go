@@ -294,7 +294,7 @@ func TestThreeNodes(t *testing.T) {
 	eventually(t, "who has taken over says so", func() bool { got := next.cluster(); return got.Epoch > 1 && got.Joined })
 }
 
-// takenOver kills the owner while all ask for permits of an hour, and answers the next one and who is left: no more are granted than
+// takenOver kills the owner while all ask for permits of an hour, and returns the next one and who is left: no more are granted than
 // there are.
 func takenOver(t *testing.T, owner *server, others fleet) (next, follower *server) {
 	t.Helper()

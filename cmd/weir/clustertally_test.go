@@ -13,7 +13,7 @@ import (
 // tally is how many permits of a key were used, as far as that is known.
 type tally struct{ least, most int64 }
 
-// has tells whether so many may have been used.
+// has reports whether so many may have been used.
 func (n *tally) has(used int64) bool { return n.least <= used && used <= n.most }
 
 // charge takes permits of the month of a key, which must be granted.
@@ -33,7 +33,7 @@ func (n *tally) charge(t *testing.T, s *server, key string, cost int) {
 	})
 }
 
-// adjust gives permits of the month of a key back, or takes them if there are fewer than none, and answers what weir quota prints.
+// adjust gives permits of the month of a key back, or takes them if there are fewer than none, and returns what weir quota prints.
 func (n *tally) adjust(t *testing.T, s *server, key string, permits int, more ...string) (text string) {
 	t.Helper()
 	args := append([]string{"adjust", "--policy", "tenant-month", "--key", key, "--permits", fmt.Sprint(permits)}, more...)
@@ -57,7 +57,7 @@ func (n *tally) adjust(t *testing.T, s *server, key string, permits int, more ..
 	return text
 }
 
-// tryQuota runs weir quota against a server. It answers false if the limits are unavailable; nothing else may go wrong.
+// tryQuota runs weir quota against a server. It returns false if the limits are unavailable; nothing else may go wrong.
 func (s *server) tryQuota(args ...string) (text string, done bool) {
 	s.t.Helper()
 	got := weir(s.t, nil, append(append([]string{"quota"}, args...), "--server", "http://"+s.address)...)
@@ -81,7 +81,7 @@ func (s *server) quota(args ...string) (text string) {
 	return text
 }
 
-// exhaust asks all servers until each refuses, and answers how many permits were granted.
+// exhaust asks all servers until each refuses, and returns how many permits were granted.
 func (f fleet) exhaust(t *testing.T, policy, key string) (granted int64) {
 	t.Helper()
 	for _, s := range f {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// runInRoot runs a command line of the documentation, "weir ...", in the root of the repository. It answers standard output, and what
+// runInRoot runs a command line of the documentation, "weir ...", in the root of the repository. It returns standard output, and what
 // it says if it fails, as a terminal shows both.
 func runInRoot(t *testing.T, line string, replace map[string]string) string {
 	t.Helper()

@@ -60,7 +60,7 @@ func (s *server) auth() int {
 	return response.StatusCode
 }
 
-// take asks all servers at a time, from so many callers each, for one permit so many times, and answers how many were granted.
+// take asks all servers at a time, from so many callers each, for one permit so many times, and returns how many were granted.
 func (f fleet) take(t *testing.T, policy, key string, callers, times int) int {
 	t.Helper()
 	var granted atomic.Int64

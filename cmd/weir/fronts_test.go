@@ -76,7 +76,7 @@ func (s *allFronts) dial() *grpc.ClientConn {
 	return conn
 }
 
-// post answers the status and the body of a POST.
+// post returns the status and the body of a POST.
 func (s *allFronts) post(path, body string) (int, string) {
 	s.t.Helper()
 	scheme, transport := "http", &http.Transport{TLSClientConfig: s.client, DisableKeepAlives: true}

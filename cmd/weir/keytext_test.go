@@ -43,7 +43,7 @@ func TestKeysAsBytes(t *testing.T) {
 	ask(`key "`+spelled+`"`, "key", "--policy", "login", "--key", spelled)
 	ask(spelled, "refusals", "--policy", "login", "--key", key)
 	ask(spelled+" of login is let in again", "unlock", "--policy", "login", "--key", spelled, "--reason", "it was us")
-	ask(spelled+" of login was not shut out", "unlock", "--policy", "login", "--key", key, "--reason", "the same key, as it is")
+	ask(spelled+" of login was not locked out", "unlock", "--policy", "login", "--key", key, "--reason", "the same key, as it is")
 	ask(spelled+" of login has all", "reset", "--policy", "login", "--key", spelled, "--reason", "it was us")
 	ask(spelled, "audit")
 	if got := take(key); !strings.Contains(got, "allowed:true") {

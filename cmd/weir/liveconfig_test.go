@@ -39,7 +39,7 @@ func writeConfig(t *testing.T, path, text string) {
 	}
 }
 
-// startConfigured starts weir serve with a configuration, and answers its path.
+// startConfigured starts weir serve with a configuration, and returns its path.
 func startConfigured(t *testing.T, text string, args ...string) (*server, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")

@@ -49,9 +49,9 @@ func buildAndRun(m *testing.M) int {
 
 // build builds the program, with what other checks of the repository have built before, and as the same bytes each time unless it has
 // the race detector.
-func build(path string, race bool, environment ...string) error {
+func build(path string, detect bool, environment ...string) error {
 	args := []string{"build", "-o", path}
-	if race {
+	if detect {
 		args = append(args, "-race")
 	} else {
 		args = append(args, "-buildvcs=false", "-ldflags=-buildid=")

@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
 )
 
-// scrape answers the metrics of a server, by name and labels as they are written.
+// scrape returns the metrics of a server, by name and labels as they are written.
 func (s *allFronts) scrape(client *http.Client) map[string]float64 {
 	s.t.Helper()
 	code, text, _ := page(s.t, client, http.MethodGet, "https://"+s.address+admin.MetricsPath, adminToken, "")

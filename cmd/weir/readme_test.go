@@ -133,7 +133,7 @@ func serveInBackground(t *testing.T, redis *redisServer, args []string) *server 
 	return s
 }
 
-// redisCLI asks the server of the test in place of that on the port of the README, and answers what a terminal shows.
+// redisCLI asks the server of the test in place of that on the port of the README, and returns what a terminal shows.
 func redisCLI(t *testing.T, s *allFronts, args []string) string {
 	t.Helper()
 	if s == nil || len(args) < 4 || args[1] != "-p" {
@@ -153,7 +153,7 @@ func redisCLI(t *testing.T, s *allFronts, args []string) string {
 var curlLoops = regexp.MustCompile(`^for i in ([0-9 ]+); do curl -s -o /dev/null -w '%\{http_code\} ' -d '([^']*)' ` +
 	`http://(127\.0\.0\.1:707)\$i/v1/check; done$`)
 
-// curlLoop asks servers in turn, and answers what the loop of the README prints.
+// curlLoop asks servers in turn, and returns what the loop of the README prints.
 func curlLoop(t *testing.T, servers map[string]*server, command string) string {
 	t.Helper()
 	parts := curlLoops.FindStringSubmatch(command)
@@ -244,7 +244,7 @@ func shellWords(command string) []string {
 	return words
 }
 
-// curl sends what curl -d sends, and answers what curl prints. The address stands for that of the server.
+// curl sends what curl -d sends, and returns what curl prints. The address stands for that of the server.
 func curl(t *testing.T, server, address string, args []string) string {
 	t.Helper()
 	var body, path string

@@ -18,7 +18,7 @@ import (
 // threeNodes are the files of the section of the README with three nodes.
 const threeNodes = "examples/cluster/node"
 
-// tens answers a number such that all ports from ten times the number on, and the 29 after them, are free now.
+// tens returns a number such that all ports from ten times the number on, and the 29 after them, are free now.
 func tens(t *testing.T) int {
 	t.Helper()
 	for range 1000 {

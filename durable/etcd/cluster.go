@@ -34,7 +34,7 @@ type Cluster struct {
 	err      error
 }
 
-// Join starts a node, and answers when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached
+// Join starts a node, and returns when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached
 // or opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
 func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err := o.check(); err != nil {

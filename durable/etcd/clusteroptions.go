@@ -94,7 +94,7 @@ func (o *ClusterOptions) checkKind() error {
 	return nil
 }
 
-// aboutServer tells whether there are options of an etcd server in this process.
+// aboutServer reports whether there are options of an etcd server in this process.
 func (o *ClusterOptions) aboutServer() bool {
 	return o.Name != "" || len(o.Peers) > 0 || o.Listen != "" || o.Join || o.PeerCertFile != "" || o.PeerKeyFile != "" ||
 		o.PeerCAFile != "" || o.HeartbeatInterval != 0 || o.Quota != 0 || o.UnsafeNoFsync

@@ -45,7 +45,7 @@ var _ durable.Engine = (*Engine)(nil)
 
 const defaultPrefix = "/weir/"
 
-// New answers an engine over a client, which stays the caller's. The error is an *[weir.OptionError].
+// New returns an engine over a client, which stays the caller's. The error is an *[weir.OptionError].
 func New(client *clientv3.Client, o Options) (*Engine, error) {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
@@ -139,7 +139,7 @@ func (t *term) over() {
 	})
 }
 
-// expired tells whether the term must end, as its owner cannot know any more that nobody else is elected.
+// expired reports whether the term must end, as its owner cannot know any more that nobody else is elected.
 func (t *term) expired() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,7 +360,7 @@ func (t *term) failed(what string, err error) error {
 	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
-// unproposed tells whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is
+// unproposed reports whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is
 // waiting to be applied than it takes, so that it can be tried again without knowing more.
 func unproposed(err error) bool {
 	return strings.HasSuffix(err.Error(), "raft proposal dropped") || errors.Is(err, rpctypes.ErrTooManyRequests)

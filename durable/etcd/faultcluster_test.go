@@ -279,7 +279,7 @@ func (*round) others(process int) (all []int) {
 	return all
 }
 
-// begin begins a round under load, and answers when all processes are granted permits.
+// begin begins a round under load, and returns when all processes are granted permits.
 func (c *cluster) begin() *round {
 	c.tb.Helper()
 	c.round++
@@ -400,7 +400,7 @@ func (h *history) add(e event) {
 	}
 }
 
-// tried tells whether something was granted of every key.
+// tried reports whether something was granted of every key.
 func (h *history) tried() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

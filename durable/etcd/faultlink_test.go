@@ -159,7 +159,7 @@ func (l *links) enter(p *pair) bool {
 	return true
 }
 
-// passable waits while the link is silent, and tells whether the connection goes on.
+// passable waits while the link is silent, and reports whether the connection goes on.
 func (l *links) passable(p *pair) bool {
 	for {
 		l.lock.Lock()

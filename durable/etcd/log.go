@@ -59,7 +59,7 @@ var minor = map[string]bool{ //nolint:gochecknoglobals // a constant
 	"dropped internal Raft message since sending buffer is full": true,
 }
 
-// mentions tells whether the error is this one.
+// mentions reports whether the error is this one.
 func mentions(attrs []slog.Attr, text string) bool {
 	for _, a := range attrs {
 		if a.Key == "error" {
@@ -91,7 +91,7 @@ type said struct {
 	again int
 }
 
-// take tells whether a line may be logged, how often it was said since it was logged last, and how many others were not logged.
+// take reports whether a line may be logged, how often it was said since it was logged last, and how many others were not logged.
 func (r *logRate) take(now time.Time, line string) (again, dropped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +215,7 @@ type failure struct {
 	leaving atomic.Bool  // the server is closed, so that what it says of its connections means nothing
 }
 
-// leaves tells whether the server is closed.
+// leaves reports whether the server is closed.
 func (f *failure) leaves() bool { return f != nil && f.leaving.Load() }
 
 func newFailure() *failure { return &failure{done: make(chan struct{})} }

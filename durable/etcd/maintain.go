@@ -47,7 +47,7 @@ func (s *Server) every(d time.Duration, f func()) {
 	}
 }
 
-// full tells whether writes are refused because the quota was reached, by this node or another one.
+// full reports whether writes are refused because the quota was reached, by this node or another one.
 func (s *Server) full() bool {
 	for _, a := range s.etcd.Server.Alarms() {
 		if a.GetAlarm() == etcdserverpb.AlarmType_NOSPACE {

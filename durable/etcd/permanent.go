@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// permanent tells whether asking again will not help.
+// permanent reports whether asking again will not help.
 func permanent(err error) bool {
 	for _, e := range []error{
 		rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthNotEnabled,

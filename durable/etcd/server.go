@@ -67,7 +67,7 @@ type Server struct {
 
 const electionHeartbeats = 10
 
-// Start starts a server, and answers when it is ready. The error is an *[weir.OptionError], or says why it could not be: that
+// Start starts a server, and returns when it is ready. The error is an *[weir.OptionError], or says why it could not be: that
 // another process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in
 // time.
 func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {

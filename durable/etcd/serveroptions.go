@@ -158,7 +158,7 @@ const (
 	secureScheme = "https"
 )
 
-// web tells whether the scheme of a URL is one that etcd speaks.
+// web reports whether the scheme of a URL is one that etcd speaks.
 func web(u *url.URL) bool { return u.Scheme == plainScheme || u.Scheme == secureScheme }
 
 func parse(option, text string) (*url.URL, error) {

@@ -44,7 +44,7 @@ type Row struct {
 	Name string
 	// Run tests it. A subject that lacks what it needs must not be given to it: see Needs.
 	Run func(t *testing.T, s *Subject)
-	// Needs tells whether the subject has what the row needs.
+	// Needs reports whether the subject has what the row needs.
 	Needs func(s *Subject) bool
 }
 

@@ -134,7 +134,7 @@ var errQuit = errors.New("the client quits")
 
 func quit(context.Context, *conn, message) error { return errQuit }
 
-// serve answers connections until ctx ends, and then until what has been read is answered. It closes the listener.
+// serve serves connections until ctx ends, and then until what has been read is answered. It closes the listener.
 func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	end := func() { s.shutdown(listener) }
 	stop := context.AfterFunc(ctx, end)

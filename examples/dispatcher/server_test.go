@@ -70,7 +70,7 @@ func (s testServer) dial(t *testing.T, from string) *net.TCPConn {
 	return tcp
 }
 
-// ask sends text over a connection of its own, and answers all that comes back until the server has nothing more to say,
+// ask sends text over a connection of its own, and returns all that comes back until the server has nothing more to say,
 // and the port it came from.
 func (s testServer) ask(t *testing.T, from, text string) (answer string, port int) {
 	t.Helper()

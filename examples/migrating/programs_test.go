@@ -16,7 +16,7 @@ var (
 	ratelimitProgram = programtest.Program{Name: "ratelimit", Dir: "testdata/ratelimit", Env: []string{"GOWORK=off"}}
 )
 
-// startRedis starts a server of Redis that keeps nothing on disk, and answers its address.
+// startRedis starts a server of Redis that keeps nothing on disk, and returns its address.
 func startRedis(t *testing.T) string {
 	t.Helper()
 	address := programtest.FreeAddress(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/weirhq/weir/internal/programtest"
 )
 
-// services starts the service of envoyproxy/ratelimit and weir with the same directory of configurations, and answers clients
+// services starts the service of envoyproxy/ratelimit and weir with the same directory of configurations, and returns clients
 // of both.
 func services(t *testing.T) (before, after ratelimitv3.RateLimitServiceClient) {
 	t.Helper()
@@ -59,7 +59,7 @@ func descriptor(pairs ...string) *descriptorv3.RateLimitDescriptor {
 	return d
 }
 
-// ask answers what a service says about a request in short: the code of the whole, and for each descriptor its code and what
+// ask returns what a service says about a request in short: the code of the whole, and for each descriptor its code and what
 // is left.
 func ask(t *testing.T, service ratelimitv3.RateLimitServiceClient, descriptors ...*descriptorv3.RateLimitDescriptor) string {
 	t.Helper()
@@ -94,7 +94,7 @@ func TestEnvoyRatelimit(t *testing.T) {
 	}
 }
 
-// withinDay answers what f has found on one day of UTC: if it runs over midnight it is run again, with other names.
+// withinDay returns what f has found on one day of UTC: if it runs over midnight it is run again, with other names.
 func withinDay(t *testing.T, f func(salt string) []string) []string {
 	t.Helper()
 	today := func() int { return time.Now().UTC().YearDay() }

@@ -28,7 +28,7 @@ const (
 	fewFiles   = 100_000
 )
 
-// memoryDirectory makes a directory for the files of tests in memory, which remove ends, or answers "" where there is no room
+// memoryDirectory makes a directory for the files of tests in memory, which remove ends, or returns "" where there is no room
 // for it: neither below /dev/shm nor, as that is nothing else, in the memory of the machine and of the container. Tests that
 // write to a disk at the same time have each other wait for it: for seconds, where the disk is slow.
 func memoryDirectory(ctx context.Context) (directory string, remove func()) {
@@ -44,7 +44,7 @@ func memoryDirectory(ctx context.Context) (directory string, remove func()) {
 // memoryIsLow says that tests which begin now had better have their files elsewhere.
 func memoryIsLow() bool { return !hasRoom(memory, memoryLow) || !hasMemory(os.DirFS("/"), memoryLow) }
 
-// hasRoom tells whether a directory is in memory, and has so much room for files that can be executed.
+// hasRoom reports whether a directory is in memory, and has so much room for files that can be executed.
 func hasRoom(directory string, room uint64) bool {
 	var is syscall.Statfs_t
 
@@ -52,7 +52,7 @@ func hasRoom(directory string, room uint64) bool {
 		is.Bavail*uint64(is.Bsize) >= room && (is.Files == 0 || is.Ffree >= fewFiles)
 }
 
-// isCleared tells whether somebody may remove what is in /dev/shm: systemd-logind does when a user logs out, unless that is one
+// isCleared reports whether somebody may remove what is in /dev/shm: systemd-logind does when a user logs out, unless that is one
 // of the system.
 func isCleared() bool {
 	const firstUser = 1000
@@ -149,7 +149,7 @@ func removeLeftovers(parent string) {
 	}
 }
 
-// hasMemory tells whether the machine, and every control group that this process is in, has so much memory left. What is kept
+// hasMemory reports whether the machine, and every control group that this process is in, has so much memory left. What is kept
 // only to be read again counts as left. root is where the file systems of the machine are.
 func hasMemory(root fs.FS, room uint64) bool {
 	available, ok := fieldOf(root, "proc/meminfo", "MemAvailable:")
@@ -198,7 +198,7 @@ type controlGroup struct {
 	in, most, used, whole string
 }
 
-// has tells whether a group has so much memory left. One that has no bound, or is not to be seen, has all.
+// has reports whether a group has so much memory left. One that has no bound, or is not to be seen, has all.
 func (g controlGroup) has(at string, room uint64) bool {
 	number := func(name string) (uint64, bool) {
 		text, err := fs.ReadFile(g.root, path.Join(g.in, at, name))

@@ -4,7 +4,7 @@ package main
 
 import "context"
 
-// memoryDirectory answers "": only Linux says where files are in memory.
+// memoryDirectory returns "": only Linux says where files are in memory.
 func memoryDirectory(context.Context) (directory string, remove func()) { return "", nil }
 
 // memoryIsLow is never asked.

@@ -105,7 +105,7 @@ func runTests(ctx context.Context, out io.Writer, opts testOptions, modules []st
 	return nil
 }
 
-// testFiles answers the arguments of go test with which tests that begin have their files in memory, if there is room for them,
+// testFiles returns the arguments of go test with which tests that begin have their files in memory, if there is room for them,
 // and what is to be done at the end. What go itself builds may be larger, and stays where it was: it goes by GOTMPDIR, and so
 // would tests if they saw it.
 func testFiles(ctx context.Context) (args func() []string, end func()) {

@@ -18,7 +18,7 @@ func CleanPath(p string) string {
 	return clean
 }
 
-// IsCleanPath tells whether CleanPath has nothing to resolve.
+// IsCleanPath reports whether CleanPath has nothing to resolve.
 func IsCleanPath[S string | []byte](p S) bool {
 	if len(p) > 0 && p[0] != '/' {
 		return len(p) == 1 && p[0] == '*'
@@ -31,7 +31,7 @@ func IsCleanPath[S string | []byte](p S) bool {
 	return true
 }
 
-// isDots tells whether the segment that p begins with is "." or "..". Its first byte is a dot.
+// isDots reports whether the segment that p begins with is "." or "..". Its first byte is a dot.
 func isDots[S string | []byte](p S) bool {
 	end := 1
 	if len(p) > 1 && p[1] == '.' {

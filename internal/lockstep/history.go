@@ -8,8 +8,8 @@ import (
 // Source makes the decisions that a history consists of: it answers a number below n, which is not 0.
 type Source func(n uint64) uint64
 
-// Bytes is a Source that reads its decisions from data, few bytes for small numbers, and answers 0 at the end. The
-// second function tells whether data has come to its end.
+// Bytes is a Source that reads its decisions from data, few bytes for small numbers, and returns 0 at the end. The
+// second function reports whether data has come to its end.
 func Bytes(data []byte) (src Source, ended func() bool) {
 	src = func(n uint64) uint64 {
 		v := uint64(0)

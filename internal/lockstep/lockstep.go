@@ -72,7 +72,7 @@ func (p *Pair[S]) Marks() int { return len(p.marks) }
 // Marked is how many permits the Take granted that a Cancel with this number of a mark undoes.
 func (p *Pair[S]) Marked(i int) int64 { return p.marks[len(p.marks)-1-i].n }
 
-// Do makes the call, and everything that can be asked of the state afterwards. It answers where the two differ.
+// Do makes the call, and everything that can be asked of the state afterwards. It returns where the two differ.
 func (p *Pair[S]) Do(c Call) error {
 	before := p.State
 

@@ -23,7 +23,7 @@ type Environment struct {
 	Unusable func(name, value, accepted string, instead any)
 }
 
-// Read answers what the variables say. One that says nothing, or cannot be used, leaves what is given.
+// Read returns what the variables say. One that says nothing, or cannot be used, leaves what is given.
 func (e *Environment) Read(burst int64, perMinute float64) (int64, float64) {
 	if text := e.Lookup(e.BurstVariable); text != "" {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 1 && n <= MostBurst {
@@ -42,7 +42,7 @@ func (e *Environment) Read(burst int64, perMinute float64) (int64, float64) {
 	return burst, perMinute
 }
 
-// IsPerMinute tells whether a number of permits a minute is accepted.
+// IsPerMinute reports whether a number of permits a minute is accepted.
 func IsPerMinute(f float64) bool { return f >= LeastPerMinute && f <= MostPerMinute } // NaN is not
 
 // Rate is so many permits a minute, of which three decimals count, as whole permits in a time.

@@ -62,7 +62,7 @@ func (e *name[K]) held() uint64 {
 	return min(e.noted.Load()-lost, mostHeld)
 }
 
-// New answers an empty record with room for size names, rounded up to a power of two, at least 4.
+// New returns an empty record with room for size names, rounded up to a power of two, at least 4.
 func New[K any](size int) *Names[K] {
 	sets := 1
 	for sets*ways < size {
@@ -155,7 +155,7 @@ func (n *Names[K]) NoteCopy(h table.Hash, key K, clone func(K) K) {
 	}
 }
 
-// full tells whether there is no place that is free, or of a name that was never noted.
+// full reports whether there is no place that is free, or of a name that was never noted.
 func (s *set[K]) full() bool {
 	for i := range s.known {
 		if s.known[i].Load()&notedBit == 0 {
@@ -214,7 +214,7 @@ func (n *Names[K]) put(s *set[K], way int, h table.Hash, key K, clone func(K) K,
 	s.store(way, e)
 }
 
-// Lookup answers the name of the key with this hash, and how often it was noted since the name is kept.
+// Lookup returns the name of the key with this hash, and how often it was noted since the name is kept.
 func (n *Names[K]) Lookup(h table.Hash) (key K, refusals uint64, ok bool) {
 	if e := n.set(h).find(h); e != nil {
 		return e.key, e.noted.Load(), true

@@ -15,7 +15,7 @@ import (
 // built is where programs are built, while Main runs.
 var built string
 
-// Main runs the tests of a package, which may build programs, and answers the status of the process.
+// Main runs the tests of a package, which may build programs, and returns the status of the process.
 func Main(m *testing.M) int {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weir-programs-")

@@ -141,7 +141,7 @@ func FreeAddress(tb testing.TB) string {
 	return ""
 }
 
-// Write writes a file of the test, and answers its path.
+// Write writes a file of the test, and returns its path.
 func Write(tb testing.TB, dir, name, text string) string {
 	tb.Helper()
 	path := filepath.Join(dir, name)

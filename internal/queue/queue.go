@@ -33,7 +33,7 @@ func (w *Waiter[T]) Newer() *Waiter[T] { return w.newer }
 // Older is who came last before w and still waits, or nil.
 func (w *Waiter[T]) Older() *Waiter[T] { return w.older }
 
-// Queued tells whether w is in a queue.
+// Queued reports whether w is in a queue.
 func (w *Waiter[T]) Queued() bool { return w.queued }
 
 // Front is who is served next, or nil.

@@ -13,7 +13,7 @@ type Dates struct {
 	shown    map[int64]int64
 }
 
-// NewDates answers the windows of a calendar.
+// NewDates returns the windows of a calendar.
 func NewDates(c algo.Calendar) *Dates {
 	if c.Zone == nil {
 		c.Zone = time.UTC
@@ -50,7 +50,7 @@ func (d *Dates) show(civil int64) int64 {
 	return at
 }
 
-// begins tells whether a window begins on a date.
+// begins reports whether a window begins on a date.
 func (d *Dates) begins(date time.Time) bool {
 	c := d.calendar
 	last := date.AddDate(0, 0, 1-date.Day()).AddDate(0, 1, -1).Day()
@@ -70,7 +70,7 @@ func (d *Dates) begins(date time.Time) bool {
 	}
 }
 
-// edge tells whether a minute or an hour begins at sec, a whole minute.
+// edge reports whether a minute or an hour begins at sec, a whole minute.
 func (d *Dates) edge(sec int64) bool {
 	length := int64(minute)
 	if d.calendar.Unit == algo.CalendarHour {
@@ -130,7 +130,7 @@ type CalendarWindow struct {
 
 var _ Limiter = (*CalendarWindow)(nil)
 
-// NewCalendarWindow answers a window of which nothing is used.
+// NewCalendarWindow returns a window of which nothing is used.
 func NewCalendarWindow(limit int64, c algo.Calendar) *CalendarWindow {
 	return &CalendarWindow{NewDates(c), limit, 0, 0}
 }

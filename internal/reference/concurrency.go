@@ -7,7 +7,7 @@ type Concurrency struct{ limit, out int64 }
 
 var _ Limiter = (*Concurrency)(nil)
 
-// NewConcurrency answers a limiter of which nothing is out.
+// NewConcurrency returns a limiter of which nothing is out.
 func NewConcurrency(limit int64) *Concurrency { return &Concurrency{limit: limit} }
 
 // Take implements [Limiter].

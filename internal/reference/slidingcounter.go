@@ -18,7 +18,7 @@ type SlidingCounter struct {
 
 var _ Limiter = (*SlidingCounter)(nil)
 
-// NewSlidingCounter answers a window of which nothing is used.
+// NewSlidingCounter returns a window of which nothing is used.
 func NewSlidingCounter(limit int64, window time.Duration, origin int64) *SlidingCounter {
 	return &SlidingCounter{grid: newGrid(window, 1, origin), limit: limit}
 }
@@ -44,7 +44,7 @@ func (w *SlidingCounter) used(now *big.Int) *big.Int {
 	return plus(times(whole(w.cur), w.length), times(whole(w.before), minus(w.length, passed)))
 }
 
-// fits tells whether at time now no more than most is used.
+// fits reports whether at time now no more than most is used.
 func (w *SlidingCounter) fits(now *big.Int, most int64) bool {
 	x := w.at(now)
 

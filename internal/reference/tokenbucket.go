@@ -18,7 +18,7 @@ type TokenBucket struct {
 
 var _ Limiter = (*TokenBucket)(nil)
 
-// NewTokenBucket answers a full bucket.
+// NewTokenBucket returns a full bucket.
 func NewTokenBucket(permits int64, period time.Duration, burst int64) *TokenBucket {
 	return &TokenBucket{
 		permits: whole(permits), period: whole(int64(period)), burst: burst,

@@ -35,7 +35,7 @@ type FixedWindow struct {
 
 var _ Limiter = (*FixedWindow)(nil)
 
-// NewFixedWindow answers a window of which nothing is used.
+// NewFixedWindow returns a window of which nothing is used.
 func NewFixedWindow(limit int64, window time.Duration, origin int64) *FixedWindow {
 	return &FixedWindow{newGrid(window, 1, origin), limit, nil, whole(0)}
 }
@@ -167,7 +167,7 @@ type taken struct {
 
 var _ Limiter = (*SlidingWindow)(nil)
 
-// NewSlidingWindow answers a window of which nothing is used.
+// NewSlidingWindow returns a window of which nothing is used.
 func NewSlidingWindow(limit int64, window time.Duration, segments int, origin int64) *SlidingWindow {
 	return &SlidingWindow{newGrid(window, segments, origin), limit, int64(segments), nil, nil}
 }

@@ -38,7 +38,7 @@ func (t *Table) Sharpen(scans int) {
 	}
 }
 
-// sharpen looks at the segment whose keys should become fresh first, and answers whether one of them does by then.
+// sharpen looks at the segment whose keys should become fresh first, and reports whether one of them does by then.
 func (s *Shard) sharpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

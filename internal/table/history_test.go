@@ -37,7 +37,7 @@ type modeled struct {
 	stayed map[uint64]bool // since the walk began
 }
 
-// newModeled answers an empty table with so many shards.
+// newModeled returns an empty table with so many shards.
 func newModeled(t *testing.T, spread func(uint64) Hash, shards int, most, linger int64) *modeled {
 	m := &modeled{
 		t: t, hash: spread, max: most, linger: linger,
@@ -98,7 +98,7 @@ func (m *modeled) put(key uint64, e entry) {
 	m.want[key] = e
 }
 
-// add adds a key to a locked shard, or answers nil if there is no room.
+// add adds a key to a locked shard, or returns nil if there is no room.
 func (m *modeled) add(s *Shard, h Hash, tag uint16) Slot {
 	slot := s.Add(h, tag, m.now)
 	if slot == nil && (m.max == 0 || int64(len(m.want)) < m.max) {

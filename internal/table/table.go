@@ -122,7 +122,7 @@ const (
 	block     = 1 << blockBits
 )
 
-// New answers an empty table.
+// New returns an empty table.
 func New(o Options) *Table {
 	t := &Table{
 		stride: o.Words + overhead, max: o.MaxKeys, linger: o.Linger, freshAt: o.FreshAt, forgotten: o.Forgotten,
@@ -150,7 +150,7 @@ func (t *Table) segment(depth uint8, size int) *segment {
 // Len is how many keys are kept.
 func (t *Table) Len() int64 { return t.keys.Load() }
 
-// Lock answers the shard of the key, locked.
+// Lock returns the shard of the key, locked.
 func (t *Table) Lock(h Hash) *Shard {
 	s := &t.shards[h.a&t.mask]
 	if !s.mu.TryLock() {
@@ -172,7 +172,7 @@ func (s *Shard) wait() {
 // IndexOf is the index of the shard that Lock answers.
 func (t *Table) IndexOf(h Hash) int { return int(h.a & t.mask) }
 
-// LockShard answers the shard with this index, locked.
+// LockShard returns the shard with this index, locked.
 func (t *Table) LockShard(i int) *Shard {
 	t.shards[i].mu.Lock()
 	return &t.shards[i]
@@ -209,7 +209,7 @@ func (g *segment) slot(i uint64, stride int) Slot {
 	return Slot(g.slots[at : at+stride : at+stride])
 }
 
-// Find answers the slot of the key, or nil.
+// Find returns the slot of the key, or nil.
 func (s *Shard) Find(h Hash) Slot {
 	g, stride := s.segmentOf(h), s.table.stride
 	for i := g.home(h.b); ; {
@@ -229,7 +229,7 @@ func (s *Shard) Find(h Hash) Slot {
 }
 
 // Add makes room for the key that Find has just not found, with a state of zeros, and forgets one of its segment that is fresh at
-// time now if it must. It answers nil if the table is full and none was found: see Reclaim. Once the state has been written, Due
+// time now if it must. It returns nil if the table is full and none was found: see Reclaim. Once the state has been written, Due
 // must be called.
 func (s *Shard) Add(h Hash, tag uint16, now int64) Slot {
 	t := s.table
@@ -368,7 +368,7 @@ func (t *Table) NextFresh() int64 {
 	return first
 }
 
-// Reclaim forgets a key that is fresh at time now, whichever it finds, and answers whether it found one. No shard may
+// Reclaim forgets a key that is fresh at time now, whichever it finds, and reports whether it found one. No shard may
 // be locked by the caller. It finds one if there is one, unless it has searched mostScans segments in vain before,
 // which holds up nobody but the caller.
 func (t *Table) Reclaim(now int64) bool {
@@ -394,7 +394,7 @@ func (t *Table) Reclaim(now int64) bool {
 	return false
 }
 
-// forgetOne forgets a key of the shard that is fresh. It searches one segment at most, and answers whether it did: only
+// forgetOne forgets a key of the shard that is fresh. It searches one segment at most, and reports whether it did: only
 // if not, the shard has none.
 func (s *Shard) forgetOne(now int64) (found, searched bool) {
 	least := int64(NotByItself)

@@ -16,7 +16,7 @@ func (t *Table) Shards() int { return len(t.shards) }
 // Shard is the shard in which the walk goes on. It is Table.Shards at the end.
 func (c Cursor) Shard() int { return c.shard }
 
-// Next calls f for the keys of one segment, under the lock of its shard, and moves the cursor behind it. It answers false
+// Next calls f for the keys of one segment, under the lock of its shard, and moves the cursor behind it. It returns false
 // at the end. A walk sees every key that stays throughout, exactly once, also while the table grows. f may change the
 // state, and remove keys by answering false; it must not call the table.
 func (t *Table) Next(c *Cursor, f func(h Hash, slot Slot) (keep bool)) (more bool) {

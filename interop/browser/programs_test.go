@@ -67,7 +67,7 @@ func (s *server) start() {
 	s.at.Listens(s.address)
 }
 
-// post sends JSON, and answers the status, the field Weir-Refusal and the body.
+// post sends JSON, and returns the status, the field Weir-Refusal and the body.
 func (s *server) post(path, body string) (status int, refusal, answer string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)

@@ -26,7 +26,7 @@ func TestRefusalInThreeClicks(t *testing.T) {
 	p.visit("#/refusals?id="+id, "Refusal "+id)
 	p.press("Explain now")
 	p.untilShows("h1", "Explain")
-	p.untilShows(".content", "Refused by login/1h, key 203.0.113.9: shut out")
+	p.untilShows(".content", "Refused by login/1h, key 203.0.113.9: locked out")
 	p.untilShows(".content", "does not match")
 	p.check("explanation")
 	p.enter("Client", "203.0.113.200")
@@ -43,7 +43,7 @@ func TestRefusalInThreeClicks(t *testing.T) {
 func (p *tab) numbers() {
 	p.t.Helper()
 	for _, part := range []string{
-		"Refused by login/1h: shut out", "0 of 5 permits were left, and it cost 1", "It can pass after 1",
+		"Refused by login/1h: locked out", "0 of 5 permits were left, and it cost 1", "It can pass after 1",
 		"203.0.113.9", "weir.yaml:21:5", "POST", "shop.example", "/login",
 	} {
 		p.untilShows("main", part)

@@ -37,7 +37,7 @@ var pictures = []picture{
 	{"policies", "#/policies", "1000/s", 1280, "light"},
 	{"policy", "#/policies?name=tokens", "What the candidate would change", 1280, "dark"},
 	{"keys", "#/keys?policy=login", "203.0.113.9", 1280, "light"},
-	{"key", "#/keys?policy=login&key=203.0.113.9", "Shut out for", 1280, "light"},
+	{"key", "#/keys?policy=login&key=203.0.113.9", "Locked out for", 1280, "light"},
 	{"lockouts", "#/lockouts", "203.0.113.9", 1280, "light"},
 	{"differences", "#/differences", "Asked of both", 1280, "light"},
 	{"explain", "#/explain?method=POST&host=shop.example&path=%2Flogin&client=203.0.113.9&run=1", "Refused by", 1280, "light"},
@@ -138,7 +138,7 @@ func smaller(picture []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// unlike tells whether anybody sees the difference of two colours.
+// unlike reports whether anybody sees the difference of two colours.
 func unlike(a, b color.Color) bool {
 	r, g, bl, _ := a.RGBA()
 	x, y, z, _ := b.RGBA()
@@ -151,7 +151,7 @@ func opaque(picture image.Image, x, y int) color.RGBA {
 	return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
 }
 
-// traffic is that of a shop for a while, with some who try passwords, and answers the ID of a refusal.
+// traffic is that of a shop for a while, with some who try passwords, and returns the ID of a refusal.
 func traffic(s *server, length time.Duration) (id string) {
 	s.t.Helper()
 	ticks := time.NewTicker(50 * time.Millisecond)

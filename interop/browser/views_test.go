@@ -77,7 +77,7 @@ func request(method, path, client string, header ...string) string {
 	return string(text)
 }
 
-// decide sends a request to /v1/decide, and answers the ID of the refusal, "" if it is none.
+// decide sends a request to /v1/decide, and returns the ID of the refusal, "" if it is none.
 func (s *server) decide(request string) string {
 	s.t.Helper()
 	status, refusal, answer := s.post("/v1/decide", request)
@@ -90,7 +90,7 @@ func (s *server) decide(request string) string {
 	return refusal
 }
 
-// visits sends requests of which some are refused, and one client is shut out; it answers the ID of the last refusal.
+// visits sends requests of which some are refused, and one client is locked out; it answers the ID of the last refusal.
 func visits(s *server) string {
 	s.t.Helper()
 	last := ""

@@ -97,7 +97,7 @@ type history struct {
 
 const stepsOfHistory = 400
 
-// step makes one call and answers how the two differ, or "".
+// step makes one call and returns how the two differ, or "".
 func (h *history) step() (wrong string) {
 	r := h.random
 	var what string

@@ -82,7 +82,7 @@ func newDispatcher(client rueidis.Client, script, digest string, timeout time.Du
 	return d
 }
 
-// call sends the script with keys and args, and answers its reply. An error says that it may or may not have run.
+// call sends the script with keys and args, and returns its reply. An error says that it may or may not have run.
 func (d *dispatcher) call(ctx context.Context, keys, args []string) (string, error) {
 	return d.callWithin(ctx, d.timeout, keys, args)
 }
@@ -136,7 +136,7 @@ func (d *dispatcher) callWithin(ctx context.Context, timeout time.Duration, keys
 	return reply, err
 }
 
-// wait waits until done, or answers why the caller waits no more.
+// wait waits until done, or returns why the caller waits no more.
 func (r *request) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -67,7 +67,7 @@ func (a *authority) issue(c *x509.Certificate) (*x509.Certificate, *ecdsa.Privat
 	return c, key
 }
 
-// write issues a certificate and writes the files that a server wants, and answers the pair for a client.
+// write issues a certificate and writes the files that a server wants, and returns the pair for a client.
 func (a *authority) write(dir string, c *x509.Certificate) (args []string, pair tls.Certificate) {
 	a.tb.Helper()
 	cert, key := a.issue(c)

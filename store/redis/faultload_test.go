@@ -195,7 +195,7 @@ func (l *load) call(s store.Store, request []int, d []weir.Decision, reserve boo
 	return false
 }
 
-// followed waits until the replicas have what has been admitted until now, and answers how many permits that is.
+// followed waits until the replicas have what has been admitted until now, and returns how many permits that is.
 func (l *load) followed(master *server, replicas ...*server) int64 {
 	l.tb.Helper()
 	admitted := l.admittedSum()

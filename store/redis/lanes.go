@@ -123,7 +123,7 @@ func (d *dispatcher) refresh() {
 	}
 }
 
-// ask asks which slots the masters have, and tells whether that is known of all slots now. If nobody answers, all stays as it
+// ask asks which slots the masters have, and reports whether that is known of all slots now. If nobody answers, all stays as it
 // was.
 func (d *dispatcher) ask() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience)

@@ -78,7 +78,7 @@ func (c *laws) law(l weir.Limit) (*law, error) {
 	return w, nil
 }
 
-// newLaw answers an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.
+// newLaw returns an *[weir.OptionError] for a limit that is wrong, or that the script could not count exactly.
 func newLaw(l weir.Limit) (*law, error) {
 	if err := l.Check(); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ const (
 	defaultConnections = 2
 )
 
-// checked fills in the defaults, or answers an *[weir.OptionError].
+// checked fills in the defaults, or returns an *[weir.OptionError].
 func (o Options) checked() (Options, error) {
 	wrong := func(option, value, accepted string) (Options, error) {
 		return Options{}, &weir.OptionError{Option: "Options." + option, Value: value, Accepted: accepted}

@@ -49,7 +49,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the servers. It answers an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no
+// Open connects to the servers. It returns an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no
 // server can be reached; later it connects again by itself whenever a connection is lost.
 func Open(o Options) (*Store, error) {
 	o, err := o.checked()
@@ -201,7 +201,7 @@ type question struct {
 // around says which edges of a calendar the server wants.
 type around struct{ time, from int64 }
 
-// run sends the script until it misses nothing, and answers what comes after the first byte of its reply.
+// run sends the script until it misses nothing, and returns what comes after the first byte of its reply.
 func (s *Store) run(ctx context.Context, q *question) (reader, error) {
 	if q.op == opReserve || q.op == opSettle {
 		q.full = 1
@@ -300,7 +300,7 @@ func (p *part) decided(r *reader) error {
 	return nil
 }
 
-// allowed tells whether all decisions are.
+// allowed reports whether all decisions are.
 func (p *part) allowed() bool {
 	for i := range p.decisions {
 		if !p.decisions[i].Allowed {

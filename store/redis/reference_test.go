@@ -230,7 +230,7 @@ func (m *reference) at(now int64) int64 {
 	return now
 }
 
-// ready brings the record to the time that counts and to a limit. changed tells whether it has to be written whatever comes.
+// ready brings the record to the time that counts and to a limit. changed reports whether it has to be written whatever comes.
 func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 	t = m.at(now)
 	if t >= m.unsealed {

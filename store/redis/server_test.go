@@ -120,7 +120,7 @@ func (s *server) launch() {
 	}
 }
 
-// answers tells whether the server answers a PING and has loaded its data.
+// answers reports whether the server answers a PING and has loaded its data.
 func (s *server) answers() bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.address())
 	if err != nil {

@@ -119,7 +119,7 @@ func (w *ways) change(t *testing.T, reset bool) {
 	}
 }
 
-// step makes one call of both stores, and answers all that can be seen of it, and until when the server keeps the record.
+// step makes one call of both stores, and returns all that can be seen of it, and until when the server keeps the record.
 func (w *ways) step(t *testing.T) (what string, got [2]string, expires [2]int64) {
 	t.Helper()
 	r, ctx := w.random, context.Background()

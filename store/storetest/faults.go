@@ -52,7 +52,7 @@ func testSkew(s *suite) {
 	}
 }
 
-// everyCall makes every call of the store, and answers their errors by name.
+// everyCall makes every call of the store, and returns their errors by name.
 func (s *suite) everyCall(ctx context.Context, c store.Charge, r store.Reservation) map[string]error {
 	charges, ds := []store.Charge{c}, make([]weir.Decision, 1)
 	_, reserved := s.Store.Reserve(ctx, charges, ds, time.Minute)

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// inexact tells whether what a bucket lacks may differ a little from what the model says, as time passes by itself.
+// inexact reports whether what a bucket lacks may differ a little from what the model says, as time passes by itself.
 func (h *history) inexact() bool {
 	return h.Advance == nil && h.c.Limit.Algorithm == weir.AlgorithmTokenBucket
 }
@@ -29,7 +29,7 @@ func (h *history) slack() time.Duration {
 	return passed
 }
 
-// granted has the model take n permits, answers what it says, and tells whether they were taken. If a bucket lacks a moment of
+// granted has the model take n permits, answers what it says, and reports whether they were taken. If a bucket lacks a moment of
 // what the model has, the model takes nothing either, but says what it would have.
 func (h *history) granted(got weir.Decision, n int64) (want algo.Result, taken bool) {
 	if want = h.model.peek(h.now(), n); h.inexact() && want.Allowed && h.short(got) {
@@ -39,7 +39,7 @@ func (h *history) granted(got weir.Decision, n int64) (want algo.Result, taken b
 	return want, want.Allowed
 }
 
-// short tells whether a decision refuses for want of a moment.
+// short reports whether a decision refuses for want of a moment.
 func (h *history) short(d weir.Decision) bool {
 	return !d.Allowed && d.Reason == weir.ReasonLimited && d.RetryAfter > 0 && d.RetryAfter <= h.slack()
 }
@@ -87,7 +87,7 @@ func (h *history) compare(got weir.Decision, r algo.Result) error {
 	return nil
 }
 
-// near tells whether two waits differ by no more than slack.
+// near reports whether two waits differ by no more than slack.
 func near(a, b, slack time.Duration) bool {
 	if (a == weir.Never) != (b == weir.Never) {
 		return false

@@ -62,7 +62,7 @@ func testRetryAfter(s *suite) {
 	}
 }
 
-// usedUp takes from a limit of an algorithm, of which permits come back soon, until it refuses, and answers the refusal and when
+// usedUp takes from a limit of an algorithm, of which permits come back soon, until it refuses, and returns the refusal and when
 // that was asked for, or before. If they come back faster than the store answers, it is another limit.
 func (s *suite) usedUp(name string) (c store.Charge, d weir.Decision, began time.Time) {
 	s.Helper()

@@ -183,7 +183,7 @@ func (o *options) find(rows string) error {
 	return nil
 }
 
-// matchesSections tells whether what matches is whole sections that can be written by themselves.
+// matchesSections reports whether what matches is whole sections that can be written by themselves.
 func (o *options) matchesSections(names []string) bool {
 	matched, total := map[string]int{}, map[string]int{}
 	for _, name := range names {

@@ -193,7 +193,7 @@ var ConnectParams = grpc.ConnectParams{ //nolint:gochecknoglobals // a constant
 	MinConnectTimeout: silence,
 }
 
-// Dial answers a function that connects to an owner, for durable.NodeOptions.Dial.
+// Dial returns a function that connects to an owner, for durable.NodeOptions.Dial.
 func Dial(o DialOptions) func(ctx context.Context, address string) (durable.Peer, error) {
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()

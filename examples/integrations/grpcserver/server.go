@@ -15,7 +15,7 @@ import (
 	"github.com/weirhq/weir/grpclimit"
 )
 
-// NewServer answers a server without services. Each API key may make 3 calls at once and one every 10 seconds for ever, and send
+// NewServer returns a server without services. Each API key may make 3 calls at once and one every 10 seconds for ever, and send
 // 20 messages at once on its streams and 2 a second for ever; it is told so when it sends more. Calls without a known key are
 // refused before they are charged.
 func NewServer(known func(key string) bool) (*grpc.Server, error) {
@@ -45,7 +45,7 @@ func NewServer(known func(key string) bool) (*grpc.Server, error) {
 	), nil
 }
 
-// Dial answers a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
+// Dial serves a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
 // and tries calls again that were refused.
 func Dial(target, key string) (*grpc.ClientConn, error) {
 	pace, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "pace", Rate: weir.PerSecond(100), QueueLimit: 10_000})

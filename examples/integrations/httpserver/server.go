@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/httplimit"
 )
 
-// New answers a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
+// New returns a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
 // which serves 2 requests at a time.
 func New() (http.Handler, error) {
 	perRoute, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-route", Rate: weir.PerMinute(6), Burst: 3})
@@ -85,7 +85,7 @@ func served(next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers panics.
+// recovered returns panics.
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -70,7 +70,7 @@ func TestBurstAndThenThePace(t *testing.T) {
 	}
 }
 
-// burst uses a new client, and tells whether that was fast enough to show anything.
+// burst uses a new client, and reports whether that was fast enough to show anything.
 func burst(t *testing.T, permits int64) bool {
 	t.Helper()
 	client, err := meteredclient.New()

@@ -12,7 +12,7 @@ import (
 // After is what takes the place of [Before].
 type After struct{ store *redis.Store }
 
-// NewAfter answers one that keeps its keys in a server of Redis, from 6.2 on, or Valkey.
+// NewAfter returns one that keeps its keys in a server of Redis, from 6.2 on, or Valkey.
 func NewAfter(address string) (*After, error) {
 	s, err := redis.Open(redis.Options{URL: "redis://" + address})
 	if err != nil {

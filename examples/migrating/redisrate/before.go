@@ -15,7 +15,7 @@ type Before struct {
 	limiter *redis_rate.Limiter
 }
 
-// NewBefore answers one that keeps its keys in a server of Redis.
+// NewBefore returns one that keeps its keys in a server of Redis.
 func NewBefore(address string) *Before {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	return &Before{client, redis_rate.NewLimiter(client)}

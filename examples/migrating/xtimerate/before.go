@@ -14,7 +14,7 @@ type Before struct {
 	clients map[string]*rate.Limiter // one for everybody who ever came
 }
 
-// NewBefore answers one that has seen nobody yet.
+// NewBefore returns one that has seen nobody yet.
 func NewBefore() *Before { return &Before{clients: map[string]*rate.Limiter{}} }
 
 // Allow takes a permit of a client: 10 a second, 20 at once.

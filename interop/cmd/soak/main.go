@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command soak runs three nodes of weir with a Redis for a while, under mixed traffic and faults, and tells whether every
+// Command soak runs three nodes of weir with a Redis for a while, under mixed traffic and faults, and reports whether every
 // limit was kept. docs/soak.md says what it does and how its report is read.
 package main
 
@@ -40,7 +40,7 @@ type options struct {
 	keep    bool
 }
 
-// run answers the status of the program: 0 if every bound was kept, 1 if not, 2 if it was called wrongly.
+// run returns the status of the program: 0 if every bound was kept, 1 if not, 2 if it was called wrongly.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var o options
 	fs := pflag.NewFlagSet("soak", pflag.ContinueOnError)

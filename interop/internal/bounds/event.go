@@ -63,13 +63,13 @@ func (k Kind) String() string {
 // MarshalText writes the name of the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// taken tells whether the event may have taken permits.
+// taken reports whether the event may have taken permits.
 func (k Kind) taken() bool { return k == Granted || k == Maybe || k == Charged }
 
-// gives tells whether more may be granted because of the event.
+// gives reports whether more may be granted because of the event.
 func (k Kind) gives() bool { return k == Returned || k == MayReturn || k == Unheard }
 
-// restores tells whether permits are surely there because of the event, once it was received.
+// restores reports whether permits are surely there because of the event, once it was received.
 func (k Kind) restores() bool { return k == Returned || k == Lapsed || k == Unheard }
 
 // Breach is a bound that does not hold. The zero value is none.
@@ -83,7 +83,7 @@ type Breach struct {
 	Times int `json:"times"`
 }
 
-// Broken tells whether there is a breach.
+// Broken reports whether there is a breach.
 func (b Breach) Broken() bool { return b.Permits > 0 }
 
 // Limit is what holds for the permits of one key.

@@ -141,7 +141,7 @@ func (l *Link) leave(c net.Conn) {
 	delete(l.open, c)
 }
 
-// passable waits while the link is silent, and tells whether connections go on.
+// passable waits while the link is silent, and reports whether connections go on.
 func (l *Link) passable() bool {
 	for {
 		l.mu.Lock()

@@ -44,7 +44,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// says sends a letter, and tells whether it comes back in time.
+// says sends a letter, and reports whether it comes back in time.
 func says(c net.Conn, within time.Duration) error {
 	_ = c.SetDeadline(time.Now().Add(within))
 	if _, err := c.Write([]byte("x")); err != nil {

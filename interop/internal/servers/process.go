@@ -59,7 +59,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// ended tells whether the process has ended.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

@@ -76,7 +76,7 @@ type answer struct {
 
 // front is a protocol by which a node is asked.
 type front interface {
-	// speaks tells whether it has a word for the request.
+	// speaks reports whether it has a word for the request.
 	speaks(r *request) bool
 	do(ctx context.Context, r *request) answer
 	close()

@@ -97,7 +97,7 @@ func (s *storm) run(ctx context.Context, faults []Fault, half time.Duration) err
 	}
 }
 
-// pause waits, and tells whether the run goes on.
+// pause waits, and reports whether the run goes on.
 func (s *storm) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -268,7 +268,7 @@ func reloadBad(ctx context.Context, s *storm) error {
 	return nil
 }
 
-// reload has a node read its configuration. It answers 0 if the node cannot be asked.
+// reload has a node read its configuration. It returns 0 if the node cannot be asked.
 func (n *node) reload(ctx context.Context) int {
 	c := n.use()
 	if c == nil {

@@ -111,7 +111,7 @@ func (h *history) events(m mark) []bounds.Event {
 	return nil
 }
 
-// check looks whether every bound holds, closes histories to which nothing more happens, and answers the totals of each
+// check looks whether every bound holds, closes histories to which nothing more happens, and returns the totals of each
 // policy. While requests are on their way only a permit too many can be told; whether any were lost is told of what is closed,
 // or at the end.
 func (h *history) check(end bool) map[string]*totals {
@@ -253,7 +253,7 @@ func (h *history) broke() []breach {
 	return slices.Clone(h.breaches)
 }
 
-// hasForged tells whether something was told wrongly.
+// hasForged reports whether something was told wrongly.
 func (h *history) hasForged() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +316,7 @@ func (c *clocks) watch() {
 	c.lowest, c.highs = min(c.lowest, ahead), max(c.highs, ahead)
 }
 
-// wall answers how far the clock on the wall is ahead, and by how much more or less it was at times.
+// wall returns how far the clock on the wall is ahead, and by how much more or less it was at times.
 func (c *clocks) wall() (offset int64, slack time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -195,7 +195,7 @@ func (n *node) end(ctx context.Context) error {
 	return err
 }
 
-// owns tells whether the node owns the durable limits.
+// owns reports whether the node owns the durable limits.
 func (n *node) owns(ctx context.Context) bool {
 	s := n.use()
 	if s == nil {

@@ -67,7 +67,7 @@ type policy struct {
 	reloaded bool
 }
 
-// exact tells whether nothing may be refused that is there.
+// exact reports whether nothing may be refused that is there.
 func (p *policy) exact() bool {
 	return p.scope != leased && p.use != waits && p.use != spreads && p.use != overridden && p.use != reserves
 }

@@ -65,7 +65,7 @@ type run struct {
 	meter   meter
 }
 
-// Run runs a soak, and answers its report. An error says that it could not be done, or that a server did not do what it must.
+// Run runs a soak, and returns its report. An error says that it could not be done, or that a server did not do what it must.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Duration < 5*time.Second {
 		return nil, fmt.Errorf("%w: the duration %v must be at least 5s", errMisused, o.Duration)
@@ -148,7 +148,7 @@ func (r *run) time(ctx context.Context, stop func()) {
 	}
 }
 
-// tried tells whether something was granted of each policy, and what a test wants to be noted wrongly was.
+// tried reports whether something was granted of each policy, and what a test wants to be noted wrongly was.
 func (r *run) tried() bool {
 	if r.o.Forge != "" && !r.history.hasForged() {
 		return false

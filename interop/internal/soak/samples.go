@@ -100,7 +100,7 @@ type Usage struct {
 	Who  string        `json:"process"`
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
-	// Judged tells whether it ran long enough to say whether anything grows.
+	// Judged reports whether it ran long enough to say whether anything grows.
 	Judged bool `json:"judged"`
 	// Cores is how many the node kept busy on average, over the whole run.
 	Cores  float64  `json:"cores"`
@@ -117,7 +117,7 @@ const (
 	young     = 2 * time.Minute
 )
 
-// usage answers of each node the longest time in which one process of it ran in the second half of a run.
+// usage returns of each node the longest time in which one process of it ran in the second half of a run.
 func (m *meter) usage(half, whole time.Duration) (all []Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +162,7 @@ func (m *meter) usage(half, whole time.Duration) (all []Usage) {
 	return all
 }
 
-// grows tells whether something grows: by the median of the slopes between all pairs of samples, which single peaks do not
+// grows reports whether something grows: by the median of the slopes between all pairs of samples, which single peaks do not
 // change.
 func grows(all []sample, value func(sample) float64) (g Growth) {
 	all = slices.DeleteFunc(slices.Clone(all), func(s sample) bool { return value(s) < 0 })

@@ -268,7 +268,7 @@ func (t *traffic) took(p *policy, l *limit, c charge, who string, r *request, a 
 	t.history.add(p, l, c.key, who, e)
 }
 
-// mixed tells whether a request is for permits that are kept in several places.
+// mixed reports whether a request is for permits that are kept in several places.
 func (t *traffic) mixed(r *request) bool {
 	for _, c := range r.charges {
 		if t.policy(c.policy).scope != t.policy(r.charges[0].policy).scope {

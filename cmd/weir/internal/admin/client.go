@@ -39,7 +39,7 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient answers a client. Its errors say what to do: they are for people.
+// NewClient serves a client. Its errors say what to do: they are for people.
 func NewClient(o ClientOptions) (*Client, error) {
 	u, err := url.Parse(o.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
@@ -105,7 +105,7 @@ func (c *Client) ask(ctx context.Context, method, path string, content []byte, v
 	return nil
 }
 
-// Text answers what a path says as text.
+// Text returns what a path says as text.
 func (c *Client) Text(ctx context.Context, path string, query url.Values) (string, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -114,7 +114,7 @@ func (c *Client) Text(ctx context.Context, path string, query url.Values) (strin
 	return string(answer), err
 }
 
-// read asks, and answers what a successful answer has.
+// read asks, and returns what a successful answer has.
 func (c *Client) read(ctx context.Context, method, path, accept string, content []byte) ([]byte, error) {
 	asked := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)

@@ -7,7 +7,7 @@ import "time"
 type Key struct {
 	Policy string `json:"policy"`
 	Key    string `json:"key"`
-	// Named tells whether the key is known by name. Otherwise it is "" and ID stands for it.
+	// Named reports whether the key is known by name. Otherwise it is "" and ID stands for it.
 	Named bool   `json:"named"`
 	ID    string `json:"id"`
 	// Limits are those of the policy; in a list of keys, the one under the most pressure alone.
@@ -35,7 +35,7 @@ type KeyLimit struct {
 	Refused    uint64  `json:"refused"`
 }
 
-// Lockout is a key that is shut out.
+// Lockout is a key that is locked out.
 type Lockout struct {
 	Policy string  `json:"policy"`
 	Key    string  `json:"key"`
@@ -73,7 +73,7 @@ const (
 
 // Changed is the answer to an action.
 type Changed struct {
-	// Changed tells whether there was something to change: a lockout to end, for instance.
+	// Changed reports whether there was something to change: a lockout to end, for instance.
 	Changed bool `json:"changed"`
 	// Replicas tells in which servers it was changed: [ThisReplica], or [AllReplicas] where what was changed is kept for all of
 	// them. It is "" of a reload.

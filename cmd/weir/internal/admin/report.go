@@ -3,7 +3,7 @@ package admin
 import "time"
 
 // Report is the state of one policy for people, of which there is a text form too: its counts, and the 20 keys under the most
-// pressure, those shut out first.
+// pressure, those locked out first.
 type Report struct {
 	Time   time.Time `json:"time"`
 	Policy Policy    `json:"policy"`

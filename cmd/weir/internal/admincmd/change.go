@@ -56,13 +56,13 @@ func keyChange(cmd *cobra.Command, path, done, nothing string) *cobra.Command {
 func unlockCommand() *cobra.Command {
 	return keyChange(&cobra.Command{
 		Use:   "unlock",
-		Short: "Let in a key that is shut out",
+		Short: "Let in a key that is locked out",
 		Long: `unlock ends the lockout of a key, and forgets the refusals that led to it. What the
 key has used of its limits stays used: "weir admin reset" forgets that.`,
 		Example: `  weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'
   weir admin unlock --policy login --key bob --reason call --server http://a:7070 --server http://b:7070
   weir admin lockouts --json | jq -r '.[].key'`,
-	}, admin.UnlockPath, "%s of %s is let in again", "%s of %s was not shut out")
+	}, admin.UnlockPath, "%s of %s is let in again", "%s of %s was not locked out")
 }
 
 func resetCommand() *cobra.Command {

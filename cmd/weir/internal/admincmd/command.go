@@ -19,7 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
 )
 
-// Command answers the command "admin".
+// Command returns the command "admin".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",

@@ -48,7 +48,7 @@ func policiesCommand() *cobra.Command {
 		Short: "List the policies with their counts",
 		Long: `policies lists the policies in force: how many requests each has admitted and
 refused since the server started, how many permits are waited for, how many keys
-it tracks, how many of them are shut out or overridden, and its limits.`,
+it tracks, how many of them are locked out or overridden, and its limits.`,
 		Example: `  weir admin policies
   weir admin policies --json | jq -r '.[] | select(.refused > 0) | .name'`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {
@@ -72,7 +72,7 @@ func keysCommand() *cobra.Command {
 	cmd := q.command(&cobra.Command{
 		Use:   "keys",
 		Short: "List the keys of a policy under the most pressure",
-		Long: `keys lists keys of a policy: first those that are shut out, then those that are
+		Long: `keys lists keys of a policy: first those that are locked out, then those that are
 waited for, then those that have used the most of their limit. Of each there is the
 limit that it is nearest to. A table keeps hashes of keys, and the names of those
 that are refused most: others are shown as # and a number. A key that is not UTF-8
@@ -156,8 +156,8 @@ func lockoutsCommand() *cobra.Command {
 	q := &question{}
 	cmd := q.command(&cobra.Command{
 		Use:   "lockouts",
-		Short: "List the keys that are shut out",
-		Long: `lockouts lists the keys that are shut out as they went on after refusals, those for
+		Short: "List the keys that are locked out",
+		Long: `lockouts lists the keys that are locked out as they went on after refusals, those for
 the longest time first. "weir admin unlock" lets one in again.`,
 		Example: `  weir admin lockouts
   weir admin lockouts --policy login --json`,
@@ -210,7 +210,7 @@ func reportCommand() *cobra.Command {
 		Use:   "report",
 		Short: "Print the report of a policy",
 		Long: `report prints the state of a policy: its limits and counts, and the 20 keys under
-the most pressure, those that are shut out first.`,
+the most pressure, those that are locked out first.`,
 		Example: `  weir admin report --policy per-client
   weir admin report --policy per-client --json | jq .top`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {

@@ -26,7 +26,7 @@ func KeyName(k *admin.Key) string {
 func Key(w io.Writer, out terminal.Output, k *admin.Key) {
 	fmt.Fprintf(w, "%s of %s\n", out.Bold("key "+quoted(k.Key)), out.Bold("policy "+table.Printable(k.Policy)))
 	if k.LockedFor != 0 {
-		fmt.Fprintf(w, "  %s\n", out.Red("shut out for another "+in(k.LockedFor, time.Now())))
+		fmt.Fprintf(w, "  %s\n", out.Red("locked out for another "+in(k.LockedFor, time.Now())))
 	} else if k.RecentRefusals > 0 {
 		fmt.Fprintf(w, "  refused %s, which counts towards a lockout\n", times(k.RecentRefusals))
 	}
@@ -38,7 +38,7 @@ func Key(w io.Writer, out terminal.Output, k *admin.Key) {
 	}
 }
 
-// Unseen tells whether nothing is kept of a key: no request has used it, or not for long.
+// Unseen reports whether nothing is kept of a key: no request has used it, or not for long.
 func Unseen(k *admin.Key) bool {
 	return k.LockedFor == 0 && k.Override == nil &&
 		!slices.ContainsFunc(k.Limits, func(l admin.KeyLimit) bool { return l.Tracked })
@@ -135,7 +135,7 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 	switch {
 	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
 	case l.Allowed && locked:
-		fmt.Fprintf(w, "%s  one more would be granted now, were it not shut out\n", indent)
+		fmt.Fprintf(w, "%s  one more would be granted now, were it not locked out\n", indent)
 	case l.Allowed:
 		fmt.Fprintf(w, "%s  one more would be granted now\n", indent)
 	default:
@@ -171,7 +171,7 @@ func Keys(w io.Writer, out terminal.Output, keys []admin.Key) {
 		fmt.Fprintln(w, "no keys")
 		return
 	}
-	rows := [][]string{{"left", "of", "refused", "queued", "retry after", "shut out", "limit", "override", keyHead}}
+	rows := [][]string{{"left", "of", "refused", "queued", "retry after", "locked out", "limit", "override", keyHead}}
 	for i := range keys {
 		k := &keys[i]
 		row := []string{"-", "-", "-", "-", "-", "-", "-", "-", KeyName(k)}
@@ -198,10 +198,10 @@ func Keys(w io.Writer, out terminal.Output, keys []admin.Key) {
 	table.Write(w, out, rows, numbers)
 }
 
-// Lockouts writes a table of keys that are shut out.
+// Lockouts writes a table of keys that are locked out.
 func Lockouts(w io.Writer, out terminal.Output, all []admin.Lockout) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "no key that is known by name is shut out by this server")
+		fmt.Fprintln(w, "no key that is known by name is locked out by this server")
 		return
 	}
 	rows := [][]string{{"for another", policyHead, keyHead}}

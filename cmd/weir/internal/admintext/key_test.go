@@ -56,12 +56,12 @@ func TestKey(t *testing.T) {
     refused once
 `,
 		},
-		"shut out with permits left": {
+		"locked out with permits left": {
 			admin.Key{LockedFor: 60, Limits: []admin.KeyLimit{one}},
-			`  shut out for another 1 minute
+			`  locked out for another 1 minute
   limit 1s: 10/s, burst 50
     4 of 50 left, all are back in 4.6 seconds
-    one more would be granted now, were it not shut out
+    one more would be granted now, were it not locked out
 `,
 		},
 	}

@@ -121,7 +121,7 @@ func Policies(w io.Writer, out terminal.Output, all []admin.Policy) {
 		fmt.Fprintln(w, "no policies")
 		return
 	}
-	rows := [][]string{{"admitted", "refused", "queued", "keys", "shut out", "overrides", policyHead, "mode", "kept", "limits"}}
+	rows := [][]string{{"admitted", "refused", "queued", "keys", "locked out", "overrides", policyHead, "mode", "kept", "limits"}}
 	for i := range all {
 		p := &all[i]
 		rows = append(rows, []string{
@@ -224,13 +224,13 @@ func Policy(w io.Writer, out terminal.Output, p *admin.Policy) {
 			fmt.Fprintf(w, "  %s: %s\n", part[0], table.Printable(part[1]))
 		}
 	}
-	fmt.Fprintf(w, "  %s admitted, %s refused, %s of them shut out, %s could not be told\n", table.Number(p.Granted),
+	fmt.Fprintf(w, "  %s admitted, %s refused, %s of them locked out, %s could not be told\n", table.Number(p.Granted),
 		table.Number(p.Refused), table.Number(p.LockedOut), table.Number(p.Failed))
 	where := ""
 	if len(p.Limits) > 1 && p.MaxKeys > 0 {
 		where = " in the fullest table of its limits"
 	}
-	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys shut out, %s overridden\n", table.Number(p.Keys),
+	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", table.Number(p.Keys),
 		table.Number(p.MaxKeys), where, table.Number(p.Queued), table.Number(p.Locked), table.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
 		fmt.Fprintf(w, "  %s admitted and %s refused as there was no room for another key\n", table.Number(p.Untracked),

@@ -16,7 +16,7 @@ func lead(out terminal.Output, what, text string, bad bool) string {
 	return out.Bold(what) + ": " + text
 }
 
-// Store says whether a store answers, as it tells of itself, and whether that is bad.
+// Store reports whether a store answers, as it tells of itself, and whether that is bad.
 func Store(status any) (text string, bad bool) {
 	s, _ := status.(map[string]any)
 	since := ""

@@ -10,15 +10,15 @@ import (
 // soon is how many seconds to come back after are not worth a word: an override with a higher rate has let it in by then.
 const soon = 1
 
-// StillShut says that a key is shut out, "" if it is not. No other change than unlock ends that.
+// StillShut says that a key is locked out, "" if it is not. No other change than unlock ends that.
 func StillShut(k *admin.Key) string {
 	if k.LockedFor == 0 {
 		return ""
 	}
-	return "it is still shut out for another " + in(k.LockedFor, time.Now())
+	return "it is still locked out for another " + in(k.LockedFor, time.Now())
 }
 
-// StillRefused says which limit refuses the next request of a key that is not shut out, and for how long, "" if none does or
+// StillRefused says which limit refuses the next request of a key that is not locked out, and for how long, "" if none does or
 // not for long: what has let the key in need not be enough.
 func StillRefused(k *admin.Key) string {
 	var worst *admin.KeyLimit

@@ -20,7 +20,7 @@ func TestStands(t *testing.T) {
 		key           admin.Key
 		shut, refused string
 	}{
-		{admin.Key{LockedFor: 60, Limits: limits(30)}, "it is still shut out for another 1 minute", ""},
+		{admin.Key{LockedFor: 60, Limits: limits(30)}, "it is still locked out for another 1 minute", ""},
 		{admin.Key{Limits: limits(0, 0.9)}, "", ""},
 		{admin.Key{Limits: limits(2, 0, 60)}, "", "one more would be refused now by limit c: limited, retry after 1 minute"},
 		{admin.Key{Limits: limits(2, -1, 60)}, "", "one more would be refused now by limit b: limited, and no wait helps"},

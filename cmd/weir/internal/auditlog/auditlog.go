@@ -79,7 +79,7 @@ type numbered struct {
 	entry  admin.AuditEntry
 }
 
-// Failing tells whether the file could not be written when that was tried last: so nothing can be changed.
+// Failing reports whether the file could not be written when that was tried last: so nothing can be changed.
 func (l *Log) Failing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

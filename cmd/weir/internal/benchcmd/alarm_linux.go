@@ -15,7 +15,7 @@ type alarm struct {
 	number [8]byte
 }
 
-// newAlarm answers an alarm that must be closed. If there can be no more timers it sleeps.
+// newAlarm returns an alarm that must be closed. If there can be no more timers it sleeps.
 func newAlarm() *alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

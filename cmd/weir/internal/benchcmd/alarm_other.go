@@ -2,5 +2,5 @@
 
 package benchcmd
 
-// newAlarm answers what waits as precisely as the runtime of Go does.
+// newAlarm returns what waits as precisely as the runtime of Go does.
 func newAlarm() sleeper { return sleeper{} }

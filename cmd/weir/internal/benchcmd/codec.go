@@ -72,7 +72,7 @@ func (o *order) push(slot uint32) {
 	o.next++
 }
 
-// pop answers the oldest. There must be one.
+// pop returns the oldest. There must be one.
 func (o *order) pop() uint32 {
 	slot := o.slots[o.first&uint64(len(o.slots)-1)]
 	o.first++

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// pieces gives a codec what it reads in pieces of n bytes, as a connection does. It answers all replies.
+// pieces gives a codec what it reads in pieces of n bytes, as a connection does. It returns all replies.
 func pieces(c codec, whole []byte, n int) ([]reply, error) {
 	var have []byte
 	var all []reply
@@ -185,7 +185,7 @@ func TestRepliesInPieces(t *testing.T) {
 	}
 }
 
-// FuzzReplies: whatever a server sends, a codec neither panics nor goes round in circles, and answers no request twice.
+// FuzzReplies: whatever a server sends, a codec neither panics nor goes round in circles, and returns no request twice.
 func FuzzReplies(f *testing.F) {
 	f.Add(uint8(0), []byte("*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n$3\r\nabc\r\n"))
 	f.Add(uint8(1), []byte("HTTP/1.1 429 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"))

@@ -26,7 +26,7 @@ makes it an open loop: requests are sent at their times whether or not the serve
 has answered those before, as users do; and a latency counts from when a request
 should have been sent, so that a server which stalls has no way to hide it.`
 
-// Command answers the command "bench".
+// Command returns the command "bench".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",

@@ -153,7 +153,7 @@ func (c *connection) receive() error {
 	return err
 }
 
-// abandon closes a connection that has failed, and counts what the server owed as errors. It answers how many those were.
+// abandon closes a connection that has failed, and counts what the server owed as errors. It returns how many those were.
 func (c *connection) abandon(err error) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

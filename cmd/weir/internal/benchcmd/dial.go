@@ -15,7 +15,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// dialer answers what connects to the server.
+// dialer returns what connects to the server.
 func (o *options) dialer(ctx context.Context) (func() (net.Conn, error), error) {
 	plain := &net.Dialer{Timeout: o.timeout}
 	if !o.tls.on {

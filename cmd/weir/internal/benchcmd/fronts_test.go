@@ -183,7 +183,7 @@ func certificateOf(t *testing.T, der []byte) string {
 	return path
 }
 
-// respServer answers commands as answer says, in one write all that came at once.
+// respServer serves commands as answer says, in one write all that came at once.
 func respServer(t *testing.T, answer func(w *resp.Writer, args [][]byte) (goOn bool)) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -497,7 +497,7 @@ func TestServerThatGoesAway(t *testing.T) {
 	}
 }
 
-// serverGoesAway tells whether the command has found out that the server is gone.
+// serverGoesAway reports whether the command has found out that the server is gone.
 func serverGoesAway(t *testing.T, times ...string) bool {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -19,7 +19,7 @@ type httpCodec struct {
 	order  order
 }
 
-// newHTTPCodec answers the codec for a policy. The key is the prefix and a number, so that only the prefix may need escapes.
+// newHTTPCodec returns the codec for a policy. The key is the prefix and a number, so that only the prefix may need escapes.
 func newHTTPCodec(o *options) (*httpCodec, error) {
 	policy, err := json.Marshal(o.policy)
 	if err != nil {
@@ -140,7 +140,7 @@ func responseMeaning(status int, response []byte) reply {
 	return reply{outcome: failed, fault: &fault{kind, kind + ": " + problem.Detail}}
 }
 
-// framing answers how long the body is, or that it comes in chunks. A response that says neither would end with the connection,
+// framing returns how long the body is, or that it comes in chunks. A response that says neither would end with the connection,
 // and is not kept alive.
 func framing(head []byte) (length int, isChunked bool, err error) {
 	length = -1
@@ -170,7 +170,7 @@ func framing(head []byte) (length int, isChunked bool, err error) {
 	return length, isChunked, nil
 }
 
-// chunks answers how long a body in chunks is with all that belongs to it: 0 if its end is not there yet, less if it is not one.
+// chunks returns how long a body in chunks is with all that belongs to it: 0 if its end is not there yet, less if it is not one.
 func chunks(b []byte) int {
 	at := 0
 	for {

@@ -20,7 +20,7 @@ type keySource struct {
 	text   []byte
 }
 
-// newKeySource answers the source of one connection.
+// newKeySource returns the source of one connection.
 func newKeySource(o *options, connection int) *keySource {
 	s := &keySource{
 		prefix: o.keyPrefix,
@@ -34,7 +34,7 @@ func newKeySource(o *options, connection int) *keySource {
 	return s
 }
 
-// next answers a key. It is valid until the next call.
+// next returns a key. It is valid until the next call.
 func (s *keySource) next() []byte {
 	s.text = strconv.AppendUint(s.text[:len(s.prefix)], s.number(), 10)
 	return s.text

@@ -48,7 +48,7 @@ func virtual(t *testing.T, o *options, service func(now time.Duration) time.Dura
 	return p
 }
 
-// watched is virtual, and answers also what was told meanwhile.
+// watched is virtual, and returns also what was told meanwhile.
 func watched(t *testing.T, o *options, service func(now time.Duration) time.Duration) (p *report, progress string) {
 	t.Helper()
 	o.front, o.keys, o.distribution, o.keyPrefix = frontRESP, 10, uniform, "k"

@@ -90,7 +90,7 @@ func (r *run) stop() {
 
 func (r *run) isOver() bool { return r.isEnded.Load() }
 
-// claim answers how many of n requests a closed loop may send now, 0 if it is over.
+// claim returns how many of n requests a closed loop may send now, 0 if it is over.
 func (r *run) claim(n int) int {
 	now := r.now()
 	if r.isOver() || now >= r.end {
@@ -206,7 +206,7 @@ func (r *run) measure(ctx context.Context, connections []*connection, watch func
 // patience is for how long answers are waited for after an interrupt.
 const patience = time.Second
 
-// supervise waits until everything is answered, and sees to it that this comes to an end. It answers how much time of the
+// supervise waits until everything is answered, and sees to it that this comes to an end. It returns how much time of the
 // processors was used for what is counted.
 func (r *run) supervise(
 	ctx context.Context, connections []*connection, done <-chan struct{},

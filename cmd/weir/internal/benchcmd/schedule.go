@@ -26,7 +26,7 @@ type schedule struct {
 	counted  int64         // how many of those were taken
 }
 
-// newSchedule answers one for rate requests a second.
+// newSchedule returns one for rate requests a second.
 func newSchedule(rate float64, arrivals string, seed int64, from, end time.Duration, most int64) *schedule {
 	s := &schedule{interval: float64(time.Second) / rate, from: from, end: end, left: most}
 	if most <= 0 {
@@ -71,7 +71,7 @@ func (s *schedule) take(now time.Duration, n int, to []time.Duration) []time.Dur
 	return to
 }
 
-// stop ends the schedule now. It answers how many requests were intended until then, of those that are counted, that nobody took;
+// stop ends the schedule now. It returns how many requests were intended until then, of those that are counted, that nobody took;
 // of arrivals at random that is how many there are on average.
 func (s *schedule) stop(now time.Duration) (missed int64) {
 	s.mu.Lock()

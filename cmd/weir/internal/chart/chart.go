@@ -48,7 +48,7 @@ type Panel struct {
 // Formats are the file extensions that [Format] knows.
 var Formats = []string{"svg", "png"}
 
-// Format answers the format for a file of that name: "svg" or "png". It is not ok for any other extension.
+// Format returns the format for a file of that name: "svg" or "png". It is not ok for any other extension.
 func Format(name string) (format string, ok bool) {
 	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	for _, f := range Formats {

@@ -52,7 +52,7 @@ func timeTicks(start, end time.Time, step time.Duration, labels bool) []plot.Tic
 	return ticks
 }
 
-// timeLabel answers the label of a time, and the date that it is of. The date shown stands at
+// timeLabel returns the label of a time, and the date that it is of. The date shown stands at
 // a label before already.
 func timeLabel(at time.Time, spacing time.Duration, shown string) (label, date string) {
 	switch {

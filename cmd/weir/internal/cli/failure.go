@@ -23,7 +23,7 @@ const (
 	interrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// report says in one line what went wrong, and answers the exit status.
+// report says in one line what went wrong, and returns the exit status.
 func report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return success

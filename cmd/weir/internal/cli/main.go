@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Main runs the program with these arguments, its name left out, and answers its exit status: 0 after success, 1 after a
+// Main runs the program with these arguments, its name left out, and returns its exit status: 0 after success, 1 after a
 // failure, 2 after misuse, 130 if it was interrupted before it was done.
 //
 // The first SIGINT or SIGTERM ends the context of the command, the second ends the program at once.

@@ -256,14 +256,14 @@ type Status struct {
 	Cluster string `json:"cluster"`
 	// Address is what other nodes reach this one by, "" if none does.
 	Address string `json:"address"`
-	// Joined tells whether the cluster was joined since the server has started, and Error why not.
+	// Joined reports whether the cluster was joined since the server has started, and Error why not.
 	Joined bool   `json:"joined"`
 	Error  string `json:"error,omitempty"`
 	// NodeStats are those of the node.
 	durable.NodeStats //nolint:embeddedstructfieldcheck // it follows what it is about, as in JSON
 }
 
-// Status answers the state.
+// Status returns the state.
 func (l *Cluster) Status() Status {
 	s := Status{Cluster: l.where, Address: l.address}
 	if m := l.node.Load(); m != nil {

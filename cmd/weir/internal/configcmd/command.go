@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// Command answers the command "config".
+// Command returns the command "config".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",

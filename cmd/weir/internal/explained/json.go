@@ -41,7 +41,7 @@ type Limit struct {
 	Would      string      `json:"would"`
 }
 
-// Of answers the form of e for JSON.
+// Of returns the form of e for JSON.
 func Of(e *policy.Explanation) *JSON {
 	j := &JSON{
 		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: seconds(e.RetryAfter),

@@ -20,7 +20,7 @@ type Integer[T int | int64] struct {
 	min, max T
 }
 
-// Int answers a flag value that stores into p, whose value is the default, numbers from lowest to highest. Underscores
+// Int returns a flag value that stores into p, whose value is the default, numbers from lowest to highest. Underscores
 // may separate digits.
 func Int[T int | int64](p *T, lowest, highest T) *Integer[T] { return &Integer[T]{p, lowest, highest} }
 
@@ -51,7 +51,7 @@ type Time struct {
 	min, max time.Duration
 }
 
-// Duration answers a flag value that stores into p, whose value is the default, durations from shortest to longest, as
+// Duration returns a flag value that stores into p, whose value is the default, durations from shortest to longest, as
 // [time.ParseDuration] reads them.
 func Duration(p *time.Duration, shortest, longest time.Duration) *Time {
 	return &Time{p, shortest, longest}
@@ -100,7 +100,7 @@ type Choice struct {
 	words []string
 }
 
-// OneOf answers a flag value that stores into p, whose value is the default, one of the words.
+// OneOf returns a flag value that stores into p, whose value is the default, one of the words.
 func OneOf(p *string, words ...string) *Choice { return &Choice{p, words} }
 
 // String is the current value.
@@ -142,7 +142,7 @@ func listed(words []string) string {
 // HostPort is an address to listen on.
 type HostPort struct{ p *string }
 
-// Listen answers a flag value that stores into p, whose value is the default, a host and a port to listen on. The host
+// Listen returns a flag value that stores into p, whose value is the default, a host and a port to listen on. The host
 // may be empty for all interfaces, the port 0 for any that is free.
 func Listen(p *string) *HostPort { return &HostPort{p} }
 
@@ -171,7 +171,7 @@ func (*HostPort) Type() string { return "host:port" }
 // Path is the name of a file.
 type Path struct{ p *string }
 
-// File answers a flag value that stores into p, whose value is the default, the name of a file, which must not be empty.
+// File returns a flag value that stores into p, whose value is the default, the name of a file, which must not be empty.
 func File(p *string) *Path { return &Path{p} }
 
 // String is the current value.

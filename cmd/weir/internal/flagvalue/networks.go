@@ -14,7 +14,7 @@ type CIDRs struct {
 	given bool
 }
 
-// Networks answers a flag value that stores into p, whose value is the default, networks and addresses that are joined by
+// Networks returns a flag value that stores into p, whose value is the default, networks and addresses that are joined by
 // commas. The first use of the flag replaces the default, each further one adds to it.
 func Networks(p *[]netip.Prefix) *CIDRs { return &CIDRs{p: p} }
 

@@ -23,7 +23,7 @@ func (u *StoreURL) Set(s string) error {
 // Type is what help shows in place of a value.
 func (*StoreURL) Type() string { return "url" }
 
-// Store answers the store, nil if there is none. The error is misuse of --store.
+// Store returns the store, nil if there is none. The error is misuse of --store.
 func (u *StoreURL) Store() (*config.Store, error) {
 	if *u == "" {
 		return nil, nil //nolint:nilnil // there is none

@@ -8,7 +8,7 @@ type Words struct {
 	min, max int
 }
 
-// Text answers a flag value that stores into p, whose value is the default, any text of shortest to longest bytes.
+// Text returns a flag value that stores into p, whose value is the default, any text of shortest to longest bytes.
 func Text(p *string, shortest, longest int) *Words { return &Words{p, shortest, longest} }
 
 // String is the current value.

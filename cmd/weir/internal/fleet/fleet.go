@@ -22,7 +22,7 @@ type Fleet struct {
 	late  *late
 }
 
-// Open answers a fleet over the store that a configuration names. It does not fail if the store cannot be reached, which is
+// Open returns a fleet over the store that a configuration names. It does not fail if the store cannot be reached, which is
 // logged and tried again until Close: meanwhile every shared policy answers as its fail says. The error says what is wrong with
 // the options.
 func Open(ctx context.Context, s *config.Store, log *slog.Logger) (*Fleet, error) {
@@ -88,15 +88,15 @@ type Status struct {
 
 	// Store is where it is, without passwords.
 	Store string `json:"store"`
-	// Reached tells whether it could be reached since the server has started.
+	// Reached reports whether it could be reached since the server has started.
 	Reached bool `json:"reached"`
-	// Answers tells whether it does now.
+	// Answers reports whether it does now.
 	Answers bool `json:"answers"`
 	// Error is why it does not, "" if it does.
 	Error string `json:"error,omitempty"`
 }
 
-// Status answers the state.
+// Status returns the state.
 func (f *Fleet) Status() Status {
 	s := Status{Store: f.where, FleetStats: f.Stats()}
 	if err := f.late.missing(); err != nil {

@@ -70,7 +70,7 @@ type hold struct {
 	place   int // in due
 }
 
-// New answers holds without reservations. They must be closed.
+// New returns holds without reservations. They must be closed.
 func New(o Options) *Holds {
 	h := &Holds{most: o.Most, byID: make(map[string]*hold), callers: make(map[netip.Prefix]int)}
 	if h.most < 1 {

@@ -21,7 +21,7 @@ import (
 
 const budget = 1000
 
-// limited answers limits with the policies "p", of a thousand permits a day that come back slowly, and "slots", of three at a time.
+// limited returns limits with the policies "p", of a thousand permits a day that come back slowly, and "slots", of three at a time.
 func limited(t testing.TB, shared ...policy.Policy) *live.Limits {
 	t.Helper()
 	set := &policy.Set{Policies: append([]policy.Policy{
@@ -48,7 +48,7 @@ func limited(t testing.TB, shared ...policy.Policy) *live.Limits {
 	return l
 }
 
-// reserve reserves permits of a policy, and answers false if they are refused.
+// reserve reserves permits of a policy, and returns false if they are refused.
 func reserve(h *holds.Holds, l *live.Limits, name string, cost int64) (*policy.Verdict, bool) {
 	r := policy.Request{Named: &policy.Named{Policy: []byte(name), Key: []byte("key"), Cost: cost}, Context: context.Background()}
 	v := h.Verdict()

@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// FromRequest answers the key of r, whose client has the given address: not necessarily that of the connection. The
+// FromRequest returns the key of r, whose client has the given address: not necessarily that of the connection. The
 // parts of a key are joined by commas; a comma or a backslash within one of several parts is escaped by a backslash, so
 // that different parts never make the same key. Of a part longer than 128 bytes the first 60 and a SHA-256 hash stand
 // for it: keys are bounded however long a header is. A zero address is "-".

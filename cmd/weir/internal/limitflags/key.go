@@ -115,7 +115,7 @@ func parseHeader(name string) (part, error) {
 	return part{attribute: header, header: canonical}, nil
 }
 
-// isToken tells whether c may stand in the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether c may stand in the name of a header (RFC 9110, 5.6.2).
 func isToken(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

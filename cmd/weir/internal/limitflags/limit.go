@@ -75,7 +75,7 @@ func (l *Limit) String() string {
 	return fmt.Sprintf("%v burst %d", l.EffectiveRate(), l.EffectiveBurst())
 }
 
-// New answers a limiter of that name which tells the time by clock, nil for the monotonic clock of the process. What
+// New returns a limiter of that name which tells the time by clock, nil for the monotonic clock of the process. What
 // cannot be combined is a [*misuse.Error] that names the flag.
 func (l *Limit) New(name string, clock weir.Clock) (*weir.Keyed[string], error) {
 	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{

@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// FromRecord answers the key of a request in an access log: the one that FromRequest answered when it was made, as far
+// FromRecord returns the key of a request in an access log: the one that FromRequest answered when it was made, as far
 // as the log tells. A client that is logged by its name instead of its address is known by the name.
 func (k Key) FromRecord(rec *accesslog.Record) string { return string(k.AppendRecord(nil, rec)) }
 

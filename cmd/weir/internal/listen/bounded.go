@@ -9,7 +9,7 @@ import (
 )
 
 // Bounded bounds how many connections a server has open at a time. When there are as many and one more comes, one that is not in
-// use makes room: so nobody is shut out by clients that connect and send nothing, or that keep connections for requests which
+// use makes room: so nobody is locked out by clients that connect and send nothing, or that keep connections for requests which
 // never come. Only while all of them are in use is the new one refused; the time limits of the server bound how long that
 // lasts. The connections of one address are bounded in the same way, so that it cannot use up those of all. All methods are
 // safe for concurrent use.
@@ -41,7 +41,7 @@ const patience = time.Second
 // quietTime is how long nothing is logged of connections that were refused, after something was.
 const quietTime = time.Minute
 
-// NewBounded answers a bound of most connections, 1 at least, and of mostOfOne for each address, 0 for no such bound. An IPv6
+// NewBounded returns a bound of most connections, 1 at least, and of mostOfOne for each address, 0 for no such bound. An IPv6
 // address counts with all of its /64. Logger is told at level Warn, at most once a minute, that connections are refused; nil is
 // nobody.
 func NewBounded(most, mostOfOne int, logger *slog.Logger) *Bounded {
@@ -67,7 +67,7 @@ func OfOne(most, asked int) int {
 	return most - most/tenth
 }
 
-// Counts answers how many connections are open, how many had to make room, and how many were refused.
+// Counts returns how many connections are open, how many had to make room, and how many were refused.
 func (b *Bounded) Counts() (open int, evicted, refused int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -75,7 +75,7 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(f.address), 4711))
 }
 
-// ask sends a request and answers the first line of the response, or "closed".
+// ask sends a request and returns the first line of the response, or "closed".
 func (c *client) ask(path string) string {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: weir\r\n\r\n", path); err != nil {
 		return "closed"
@@ -93,7 +93,7 @@ func (c *client) answer() string {
 	return response.Status
 }
 
-// lost tells whether the server has closed the connection.
+// lost reports whether the server has closed the connection.
 func (c *client) lost() bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Nanosecond))
 	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
@@ -227,7 +227,7 @@ func TestBoundedRefusesWhenAllAreInUse(t *testing.T) {
 	})
 }
 
-// TestBoundedConnectionsOfOneAddress: an address that uses all of the connections it may have shuts out itself, and nobody else;
+// TestBoundedConnectionsOfOneAddress: an address that uses all of the connections it may have keeps out itself alone;
 // its own idle ones make room for it. Whoever has one IPv6 address has all of its network.
 func TestBoundedConnectionsOfOneAddress(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// On answers a listener whose connections count, until they are closed. Those for which there is no room are closed, unanswered.
+// On returns a listener whose connections count, until they are closed. Those for which there is no room are closed, unanswered.
 // Several listeners may have one bound.
 func (b *Bounded) On(l net.Listener) net.Listener { return boundedListener{l, b} }
 

@@ -59,5 +59,5 @@ func Reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// IsAnyPort tells whether the system is asked to choose the port.
+// IsAnyPort reports whether the system is asked to choose the port.
 func IsAnyPort(address string) bool { return strings.HasSuffix(address, ":0") }

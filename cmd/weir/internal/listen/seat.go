@@ -76,7 +76,7 @@ func (s *Seat) Touch() {
 	}
 }
 
-// Waits tells whether nothing is being asked or answered on the connection, so that it may have to make room.
+// Waits reports whether nothing is being asked or answered on the connection, so that it may have to make room.
 func (s *Seat) Waits() bool { return s != nil && s.uses.Load() == 0 }
 
 // Leave gives the place back, when the connection is closed. Nothing is left to do for a second call.

@@ -25,7 +25,7 @@ type place struct {
 	closed *atomic.Bool
 }
 
-// closing is a connection that tells whether it was closed.
+// closing is a connection that reports whether it was closed.
 type closing struct {
 	net.Conn
 

@@ -11,7 +11,7 @@ import (
 // ErrFixed says that limits cannot be reloaded, as they are not those of a file.
 var ErrFixed = errors.New("weir: the limits are those of the command line: there is no file to read")
 
-// Fixed answers limits that are never reloaded.
+// Fixed returns limits that are never reloaded.
 func Fixed(set *policy.Set, o policy.EngineOptions, log *slog.Logger) (*Limits, error) {
 	l := &Limits{log: log}
 	l.secrets.Store(&redactor{})
@@ -22,5 +22,5 @@ func Fixed(set *policy.Set, o policy.EngineOptions, log *slog.Logger) (*Limits, 
 	return l, nil
 }
 
-// fixed tells whether the limits are those of [Fixed].
+// fixed reports whether the limits are those of [Fixed].
 func (l *Limits) fixed() bool { return l.o.Path == "" && l.o.More == "" }

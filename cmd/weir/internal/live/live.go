@@ -123,7 +123,7 @@ func Load(o Options) (*Limits, error) {
 }
 
 // Reload reads the configuration again and puts it in force, or says all that is wrong with it and leaves everything as it
-// is. cause is why, for the log: "SIGHUP", for instance. It answers how many changes there are.
+// is. cause is why, for the log: "SIGHUP", for instance. It returns how many changes there are.
 func (l *Limits) Reload(cause string) (changes int, err error) {
 	return l.reload(cause, false)
 }
@@ -210,7 +210,7 @@ func (l *Limits) warn(warnings []string) {
 	}
 }
 
-// refuse notes that a configuration cannot be used, and answers err.
+// refuse notes that a configuration cannot be used, and returns err.
 func (l *Limits) refuse(cause string, err error) error {
 	lines := Lines(err)
 	for i := range lines {
@@ -301,7 +301,7 @@ func (l *Limits) Has(name string) bool {
 	return ok
 }
 
-// MayLackKey tells whether there is no policy with this name that has a key: requests of one without share a state, whose key is
+// MayLackKey reports whether there is no policy with this name that has a key: requests of one without share a state, whose key is
 // "".
 func (l *Limits) MayLackKey(name string) bool { return !l.inForce()[name] }
 

@@ -130,7 +130,7 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// loaded answers limits whose configuration is the text of the file: the names of its policies, or "bad".
+// loaded returns limits whose configuration is the text of the file: the names of its policies, or "bad".
 func loaded(t *testing.T, text string) (l *Limits, path string, log *strings.Builder) {
 	t.Helper()
 	path, log = filepath.Join(t.TempDir(), "weir.yaml"), &strings.Builder{}

@@ -56,10 +56,10 @@ func withoutPasswords(text string) string {
 	}
 }
 
-// isShown tells whether a text in the place of a password is none.
+// isShown reports whether a text in the place of a password is none.
 func isShown(text string) bool { return text == "" || text == hidden || isReference.MatchString(text) }
 
-// hasPassword tells whether there is a password in a node, or in those below.
+// hasPassword reports whether there is a password in a node, or in those below.
 func hasPassword(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode {
 		return isURLWithPassword(n.Value)

@@ -26,7 +26,7 @@ func (l *Log) Register(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.OneOf(&l.Format, "text", "json"), "log-format", "form of the log: key=value, or a JSON object a line")
 }
 
-// New answers a logger that writes to w.
+// New returns a logger that writes to w.
 func (l *Log) New(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: l.level()}
 	if l.Format == "json" {

@@ -88,7 +88,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// start answers metrics that have begun.
+// start returns metrics that have begun.
 func start(t *testing.T, s metrics.Sources) *metrics.Metrics {
 	t.Helper()
 	m, err := metrics.New(metrics.Options{})

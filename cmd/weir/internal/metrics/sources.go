@@ -36,7 +36,7 @@ type Admin struct {
 	Unauthorized uint64
 	Limited      uint64
 	// Changes counts what was changed, and AuditErrors how often an entry of the audit log could not be written. AuditFailing
-	// tells whether that was so the last time.
+	// reports whether that was so the last time.
 	Changes      uint64
 	AuditErrors  uint64
 	AuditFailing bool

@@ -8,7 +8,7 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// telling is an exporter of metrics that says whether it can send. The SDK would tell a handler of the whole process of each
+// telling is an exporter of metrics that reports whether it can send. The SDK would tell a handler of the whole process of each
 // failure.
 type telling struct {
 	metricsdk.Exporter

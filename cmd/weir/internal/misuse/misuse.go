@@ -16,11 +16,11 @@ type Error struct{ text string }
 // Error is the line, without a prefix.
 func (e *Error) Error() string { return e.text }
 
-// Errorf answers an [Error] with a text that is formatted as by [fmt.Sprintf]. Arguments that come from the user must
+// Errorf returns an [Error] with a text that is formatted as by [fmt.Sprintf]. Arguments that come from the user must
 // be formatted with %q.
 func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(format, args...)} }
 
-// Flag answers an [Error] about the value of a flag. The name comes without dashes; accepted reads as what follows
+// Flag returns an [Error] about the value of a flag. The name comes without dashes; accepted reads as what follows
 // "must be" does, and says so itself: "must be from 1 to 10".
 func Flag(name, value, accepted string) *Error {
 	return Errorf("--%s %s: %s", name, Quote(value), accepted)
@@ -37,7 +37,7 @@ func Quote(value string) string {
 	return fmt.Sprintf("%q", value)
 }
 
-// Nearest answers which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
+// Nearest returns which of the words was probably meant by the mistyped one: the one with the fewest edits, at most two
 // and at most half of its letters. It is not ok if none is that near. Case does not matter, and a word that begins
 // with the mistyped one (of two letters at least) counts as one edit away.
 func Nearest(mistyped string, words []string) (nearest string, ok bool) {
@@ -75,7 +75,7 @@ type InputError struct{ text string }
 // Error is the text.
 func (e *InputError) Error() string { return e.text }
 
-// Inputf answers an [InputError] with a text that is formatted as by [fmt.Sprintf].
+// Inputf returns an [InputError] with a text that is formatted as by [fmt.Sprintf].
 func Inputf(format string, args ...any) *InputError { return &InputError{fmt.Sprintf(format, args...)} }
 
 // OnlySubcommands is the RunE of commands that do nothing but have subcommands: it shows their help, or says that there is no

@@ -17,12 +17,12 @@ type Listener struct {
 	once     sync.Once
 }
 
-// New answers a listener that must be closed. It belongs to the bubble that it is made in.
+// New returns a listener that must be closed. It belongs to the bubble that it is made in.
 func New() *Listener {
 	return &Listener{accepted: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Accept waits for the next client. It answers [net.ErrClosed] once the listener is closed.
+// Accept waits for the next client. It returns [net.ErrClosed] once the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.accepted:
@@ -41,7 +41,7 @@ func (l *Listener) Close() error {
 // Addr is an address that no one can connect to.
 func (*Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// Dial connects: it returns when the server has accepted the connection. It answers [net.ErrClosed] once the listener is closed,
+// Dial connects: it returns when the server has accepted the connection. It returns [net.ErrClosed] once the listener is closed,
 // and the error of ctx when that ends first.
 func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()

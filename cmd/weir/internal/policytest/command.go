@@ -24,7 +24,7 @@ type options struct {
 	json    bool
 }
 
-// Command answers the command "test".
+// Command returns the command "test".
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -50,7 +50,7 @@ func read(name string, data []byte) (*suite, error) {
 	return nil, &config.Errors{File: name, Mistakes: r.mistakes, Omitted: r.omitted}
 }
 
-// isConfiguration tells whether the keys at the top are those of a configuration. All of them would be mistakes here.
+// isConfiguration reports whether the keys at the top are those of a configuration. All of them would be mistakes here.
 func isConfiguration(root *yaml.Node) bool {
 	found := false
 	for i := 0; root.Kind == yaml.MappingNode && i+1 < len(root.Content); i += 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// checkNames answers mistakes for policies and rules that tests expect and the configuration does not have: a test that expects
+// checkNames returns mistakes for policies and rules that tests expect and the configuration does not have: a test that expects
 // one of them could never pass.
 func (s *suite) checkNames(set *policy.Set) error {
 	policies, ruleNames := make([]string, 0, len(set.Policies)), make([]string, 0, len(set.Rules))

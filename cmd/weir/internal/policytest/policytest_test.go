@@ -41,7 +41,7 @@ rules:
   - {name: health, match: {path: /healthz}, exempt: true}
 `
 
-// write writes files into a directory of their own, and answers where the tests are.
+// write writes files into a directory of their own, and returns where the tests are.
 func write(t *testing.T, tests string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -65,7 +65,7 @@ func (m *machine) release() {
 	m.held = nil
 }
 
-// run runs a test, and answers what was not as expected. The error is that of ctx, if it ends before.
+// run runs a test, and returns what was not as expected. The error is that of ctx, if it ends before.
 func (s *suite) run(ctx context.Context, t *test) ([]failure, error) {
 	m, err := s.newMachine(t.at) //nolint:contextcheck // a test has no store that could be asked
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *result) telling(field string) int64 {
 // betweenLooks is how many requests are sent before the context is looked at again.
 const betweenLooks = 4096
 
-// step waits, sends the requests up to limit of them, and answers what became of them. The error is that of ctx.
+// step waits, sends the requests up to limit of them, and returns what became of them. The error is that of ctx.
 func (m *machine) step(ctx context.Context, s *step, limit int64) (*result, error) {
 	m.clock.Advance(s.wait)
 	if s.release {

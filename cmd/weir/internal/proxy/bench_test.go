@@ -39,7 +39,7 @@ func newCaller(b *testing.B, addr, body string) *caller {
 	return &caller{conn, bufio.NewReaderSize(conn, 64<<10), []byte(head + "\r\n" + body)}
 }
 
-// call answers the status.
+// call returns the status.
 func (c *caller) call() (status string, err error) {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return "", err

@@ -71,7 +71,7 @@ func (b *requestBody) failure() error {
 	return b.err
 }
 
-// read tells whether the whole body has been read.
+// read reports whether the whole body has been read.
 func (b *requestBody) read() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

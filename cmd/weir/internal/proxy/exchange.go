@@ -190,7 +190,7 @@ func (x *exchange) answered(res *http.Response) error {
 	return nil
 }
 
-// failed answers a request for which there is no response of the upstream. r is the request to the upstream.
+// failed serves a request for which there is no response of the upstream. r is the request to the upstream.
 func (x *exchange) failed(r *http.Request, err error) {
 	if x.in.Context().Err() != nil || x.out.hijacked {
 		x.abort() //nolint:contextcheck // it is about the request to the proxy
@@ -232,7 +232,7 @@ func (x *exchange) goneOutcome() outcome {
 	return aborted
 }
 
-// reject answers a request that no upstream may get.
+// reject serves a request that no upstream may get.
 func (x *exchange) reject(status int, why string) {
 	x.outcome = rejected
 	x.respond(status, why)

@@ -123,7 +123,7 @@ func (v *sizeValue) Set(s string) error {
 // Type implements pflag.Value.
 func (*sizeValue) Type() string { return "size" }
 
-// isHost tells whether s can be the value of a Host header.
+// isHost reports whether s can be the value of a Host header.
 func isHost(s string) bool {
 	host := s
 	if h, port, err := net.SplitHostPort(s); err == nil {
@@ -142,7 +142,7 @@ func isHost(s string) bool {
 	})
 }
 
-// leadsTo tells whether a connection to address, host and port, surely arrives at a listener on listen.
+// leadsTo reports whether a connection to address, host and port, surely arrives at a listener on listen.
 func leadsTo(address, listen string) bool {
 	host, port, err := net.SplitHostPort(address)
 	listenHost, listenPort, listenErr := net.SplitHostPort(listen)

@@ -71,7 +71,7 @@ type Proxy struct {
 // all.
 const flushInterval = 50 * time.Millisecond
 
-// New answers a proxy, or an error that names the option that cannot be used.
+// New returns a proxy, or an error that names the option that cannot be used.
 func New(o Options) (*Proxy, error) {
 	switch {
 	case o.Upstream.URL == nil:
@@ -166,7 +166,7 @@ type totals struct {
 	admitted, refused, crowded, rejected, upstreamErrors, aborted atomic.Int64
 }
 
-// Totals answers the counts. They are not of one moment while requests are in flight.
+// Totals returns the counts. They are not of one moment while requests are in flight.
 func (p *Proxy) Totals() Totals {
 	t := &p.totals
 	return Totals{
@@ -175,7 +175,7 @@ func (p *Proxy) Totals() Totals {
 	}
 }
 
-// Concurrency answers the state of the bound on concurrency, the zero Stats if there is none.
+// Concurrency returns the state of the bound on concurrency, the zero Stats if there is none.
 func (p *Proxy) Concurrency() weir.Stats {
 	if p.concurrency == nil {
 		return weir.Stats{}

@@ -112,7 +112,7 @@ func stateOf(d weir.Decision) httplimit.State {
 	return httplimit.State{Remaining: d.Remaining, Reset: d.ResetAfter}
 }
 
-// areItems tells whether lines of a field can be items that begin with a String or a Token: further ones may follow.
+// areItems reports whether lines of a field can be items that begin with a String or a Token: further ones may follow.
 func areItems(lines []string) bool {
 	for _, line := range lines {
 		line = strings.TrimLeft(line, " \t")
@@ -129,7 +129,7 @@ func areItems(lines []string) bool {
 	return true
 }
 
-// refuse answers a request that a limit has refused.
+// refuse serves a request that a limit has refused.
 func (x *exchange) refuse(o outcome, d weir.Decision) {
 	x.outcome = o
 	l := &x.proxy.limits
@@ -146,7 +146,7 @@ func (x *exchange) refuse(o outcome, d weir.Decision) {
 	x.write(refusal.status, refusal.append(space[:0], seconds))
 }
 
-// respond answers an admitted request with something other than a response of the upstream.
+// respond returns an admitted request with something other than a response of the upstream.
 func (x *exchange) respond(status int, detail string) {
 	x.proxy.limits.tell(x.out.Header(), x.decision)
 	x.write(status, marshal(httplimit.Problem{

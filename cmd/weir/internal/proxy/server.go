@@ -23,7 +23,7 @@ const (
 	endPoll    = 5 * time.Millisecond
 )
 
-// Serve answers requests from ln until ctx ends. Then it takes no more, lets those in flight finish within
+// Serve serves requests from ln until ctx ends. Then it takes no more, lets those in flight finish within
 // ShutdownTimeout, closes the upgraded connections, and returns nil. Requests that have not finished are cut, which is an
 // error. It closes ln in any case.
 func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {

@@ -19,7 +19,7 @@ func upgradeOf(h http.Header) string {
 	return ""
 }
 
-// isHTTP tells whether one of several protocols is a later HTTP or HTTP over TLS, as a stream of requests.
+// isHTTP reports whether one of several protocols is a later HTTP or HTTP over TLS, as a stream of requests.
 func isHTTP(protocols string) bool {
 	for protocol := range strings.SplitSeq(protocols, ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")

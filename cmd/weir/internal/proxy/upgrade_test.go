@@ -31,7 +31,7 @@ func socketEcho(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dial opens a WebSocket through the proxy, and answers the header of the response.
+// dial opens a WebSocket through the proxy, and returns the header of the response.
 func dial(ctx context.Context, t *testing.T, p *running) (*websocket.Conn, http.Header) {
 	t.Helper()
 	//nolint:bodyclose // the connection has taken the body

@@ -109,7 +109,7 @@ type transport struct {
 	upgrades *http.Transport
 }
 
-// newTransport answers the transport to u. A response header must come within timeout after the request, if it is not
+// newTransport returns the transport to u. A response header must come within timeout after the request, if it is not
 // 0. roots are the certificate authorities of an https upstream, nil for those of the system.
 func newTransport(u Upstream, timeout time.Duration, roots *x509.CertPool) transport {
 	dialer := net.Dialer{Timeout: dialTimeout}
@@ -156,7 +156,7 @@ func (t transport) CloseIdleConnections() {
 	t.upgrades.CloseIdleConnections()
 }
 
-// climbs tells whether a decoded path has a segment that some server takes for "..": backslashes are slashes to some,
+// climbs reports whether a decoded path has a segment that some server takes for "..": backslashes are slashes to some,
 // and some cut what follows a semicolon.
 func climbs(path string) bool {
 	for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {

@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// Command answers the command "quota".
+// Command returns the command "quota".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",

@@ -62,7 +62,7 @@ func (a *account) settle(now int64) {
 // affords is how many tokens nobody has.
 func (a *account) affords() int64 { return max(a.tokens, 0) / a.unit }
 
-// fresh tells whether an account is as if it had never been used.
+// fresh reports whether an account is as if it had never been used.
 func (a *account) fresh() bool {
 	return len(a.links) == 0 && a.assigned == 0 && a.held == 0 && a.others == 0 && a.tokens >= a.burst*a.unit
 }

@@ -160,13 +160,13 @@ func (l *Ledger) divide(a *account, now int64) {
 	l.raise(a, more, need, max(free, 0), now)
 }
 
-// poor tells whether a share that is asked for more has a bucket that is much too small for what comes at random.
+// poor reports whether a share that is asked for more has a bucket that is much too small for what comes at random.
 func (s *Share) poor() bool {
 	g := s.current()
 	return g != nil && g.Kind == Tokens && s.pressed() && 2*int64(g.MaxTokens) < min(s.wishes(g.perSecond()), enough)
 }
 
-// wastes tells whether a share has much more than it uses, or than it should have.
+// wastes reports whether a share has much more than it uses, or than it should have.
 func (s *Share) wastes() bool {
 	has := s.Assigned()
 	return s.known && s.demand*1.1 < has || has > 1.5*s.target()

@@ -50,7 +50,7 @@ type Ledger struct {
 	links    []*link // of a plan
 }
 
-// New answers a ledger without shares.
+// New returns a ledger without shares.
 func New(o Options) (*Ledger, error) {
 	o.Grace = orDefault(o.Grace, time.Second)
 	o.LongestTTL = orDefault(o.LongestTTL, 2*time.Minute)
@@ -147,7 +147,7 @@ func (l *Ledger) join(s *Share, n *Need, now int64) {
 	a.dirty = true
 }
 
-// SetNeeds says that a share is held to other limits from now on, and answers the share to go on with, which has the same owner.
+// SetNeeds says that a share is held to other limits from now on, and returns the share to go on with, which has the same owner.
 func (l *Ledger) SetNeeds(s *Share, needs []Need, deny bool, nanos int64) (*Share, error) {
 	now := milliseconds(nanos)
 	same := len(needs) == len(s.links) && !deny

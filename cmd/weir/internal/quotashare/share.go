@@ -157,7 +157,7 @@ func (s *Share) affords() int64 {
 	return most
 }
 
-// fits tells whether all accounts have the rate for it.
+// fits reports whether all accounts have the rate for it.
 func (s *Share) fits(a Assignment) bool {
 	for _, k := range s.links {
 		more := k.account.counts(a.TokensPerFill, a.FillSeconds) - k.rate
@@ -181,7 +181,7 @@ func (s *Share) ttl() time.Duration {
 	return min(max(ttl, time.Second), l.options.LongestTTL)
 }
 
-// renewable tells whether a proxy which gets its assignment again now keeps the bucket it has.
+// renewable reports whether a proxy which gets its assignment again now keeps the bucket it has.
 func (s *Share) renewable(now int64) bool {
 	g := s.current()
 	return g != nil && now+1+s.ledger.grace < g.ends
@@ -246,7 +246,7 @@ func (s *Share) wishes(perSecond float64) int64 {
 	return max(most, 1)
 }
 
-// gone tells whether the stream has ended, or seems to be dead: nothing has been reported for so long that what was assigned has
+// gone reports whether the stream has ended, or seems to be dead: nothing has been reported for so long that what was assigned has
 // expired, or is about to.
 func (s *Share) gone(now int64) bool { return s.closed || now-s.reported > s.ttl().Milliseconds() }
 
@@ -259,7 +259,7 @@ func (s *Share) target() float64 {
 	return t
 }
 
-// pressed tells whether the share is asked for more than it has, or may be.
+// pressed reports whether the share is asked for more than it has, or may be.
 func (s *Share) pressed() bool {
 	has := s.Assigned()
 	return !s.known || s.demand > 1.5*has || s.denied > 0.02 && s.demand > 0.8*has

@@ -156,7 +156,7 @@ func (s *simulation) admit(n float64, both bool) {
 	}
 }
 
-// keeps checks that a limit is kept, and answers how much of the burst is in use.
+// keeps checks that a limit is kept, and returns how much of the burst is in use.
 func (s *simulation) keeps(which int, limit quotashare.Limit, n float64) float64 {
 	l := &s.leaks[which]
 	l.level = max(0, l.level-float64(s.now-l.at)/float64(limit.Period)*float64(limit.Permits)) + n

@@ -61,7 +61,7 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 // mostPerSecond is the fastest rate there is: larger limits are counted as this one.
 const mostPerSecond = 1_000_000_000
 
-// plain tells whether the windows of limits have no place in the calendar.
+// plain reports whether the windows of limits have no place in the calendar.
 func (a Algorithm) plain(unit Unit, multiplier uint32) bool {
 	return a == FixedWindow && (unit == Second || multiplier > 1)
 }

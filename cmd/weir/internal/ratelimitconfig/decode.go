@@ -36,7 +36,7 @@ func nodes(n *yaml.Node) int {
 	return count
 }
 
-// spend takes nodes from the budget, and answers whether there were enough.
+// spend takes nodes from the budget, and reports whether there were enough.
 func (d *decoder) spend(n int) bool {
 	d.budget -= n
 	return d.budget >= 0

@@ -147,7 +147,7 @@ func (d *decoder) entry(m *mapping) (key, value string) {
 	return key, value
 }
 
-// attach puts a node into its parent. It answers false if an alias has put it there before.
+// attach puts a node into its parent. It returns false if an alias has put it there before.
 func (d *decoder) attach(parent *node, key, value string, child *node) bool {
 	b := parent.branch(key)
 	there := b.any

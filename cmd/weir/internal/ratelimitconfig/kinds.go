@@ -62,7 +62,7 @@ var (
 	own   = []string{keyMultiplier, keyAlgorithm, keyBurst, keyConsistency}
 )
 
-// known tells whether a kind of mapping has a field. envoyproxy/ratelimit accepts all keys everywhere, and takes no notice
+// known reports whether a kind of mapping has a field. envoyproxy/ratelimit accepts all keys everywhere, and takes no notice
 // of those that stand in the wrong place.
 func (d *decoder) known(f field, k *kind) bool {
 	if slices.Contains(k.keys, f.name) {

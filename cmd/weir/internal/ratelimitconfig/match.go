@@ -35,7 +35,7 @@ const (
 
 // Match is what was found for a descriptor. It can be used again, which saves memory; the zero Match is ready.
 type Match struct {
-	// Outcome says whether a limit holds.
+	// Outcome reports whether a limit holds.
 	Outcome Outcome
 	// Overrides tells that the policy must be asked with Brought: the limit of an override, or one whose policy counts
 	// others as well.

@@ -37,7 +37,7 @@ type Options struct {
 	// policy takes up to 170 kB, those of a domain that are counted alike share one; if that are too many as well, those of all
 	// domains do. From 1 to 10,000. Default: 256.
 	Policies int
-	// Taken tells whether a policy of this name exists already, so that another one is chosen. Default: nil, none.
+	// Taken reports whether a policy of this name exists already, so that another one is chosen. Default: nil, none.
 	Taken func(name string) bool
 }
 

@@ -48,7 +48,7 @@ func (d *decoder) modes(m *mapping, l *Limit) {
 	}
 }
 
-// readLimit reads a limit, and answers whether it can be used.
+// readLimit reads a limit, and reports whether it can be used.
 func (d *decoder) readLimit(m *mapping, l *Limit) bool {
 	before := d.mistakes.made()
 	l.Unlimited, _ = d.flag(m, keyUnlimited)

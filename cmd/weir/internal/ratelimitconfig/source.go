@@ -20,7 +20,7 @@ type source struct {
 	number int
 }
 
-// root parses the only document of a file. It answers nil if there is none, or after a mistake.
+// root parses the only document of a file. It returns nil if there is none, or after a mistake.
 func (d *decoder) root(data []byte) *yaml.Node {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if line, col, ok := unreadable(data); ok {

@@ -103,7 +103,7 @@ func (w *wildcards) find(value string) *node {
 	return found
 }
 
-// matches tells whether the rest of a value, behind the beginning, is what the wildcard stands for.
+// matches reports whether the rest of a value, behind the beginning, is what the wildcard stands for.
 func (w *wildcard) matches(rest string) bool {
 	last := len(w.parts) - 1
 	end := len(rest) - len(w.parts[last])

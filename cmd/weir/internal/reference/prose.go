@@ -34,7 +34,7 @@ func prose(text string) string {
 			}
 			code = append(code, strings.TrimPrefix(strings.TrimPrefix(line, "\t"), "  "))
 		case line == "" && len(code) > 0:
-			code = append(code, "") // what follows tells whether it goes on
+			code = append(code, "") // what follows reports whether it goes on
 		case line == "":
 			flush()
 		default:
@@ -94,7 +94,7 @@ func mark(word string) string {
 	return word
 }
 
-// isCode tells whether a word is one that a program reads.
+// isCode reports whether a word is one that a program reads.
 func isCode(word string) bool {
 	return strings.HasPrefix(word, "--") || strings.ContainsAny(word, "_*<>|{}[]$\\=") || strings.Contains(word, "://") ||
 		strings.HasPrefix(word, "/") && len(word) > 1

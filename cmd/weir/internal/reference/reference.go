@@ -17,7 +17,7 @@ const Index = "README.md"
 // header begins each page.
 const header = "<!-- Written by go generate in cmd/weir from what the program says itself. Changes belong there. -->\n\n"
 
-// Pages answers the text of each page by the name of its file: one for each command below root with all that is below it, and
+// Pages returns the text of each page by the name of its file: one for each command below root with all that is below it, and
 // [Index]. The same commands give the same pages, wherever and whenever that is.
 func Pages(root *cobra.Command) map[string]string {
 	pages := make(map[string]string)

@@ -80,7 +80,7 @@ func (l *Log) look(number uint64, do func(e *entry)) {
 
 func (e *entry) of(s span) string { return string(e.text[s.from:s.to]) }
 
-// matches tells whether a limit that has refused, or that binds, is that of a query.
+// matches reports whether a limit that has refused, or that binds, is that of a query.
 func (e *entry) matches(q Query) bool {
 	if q.Word != nil && !e.names(q.Word) {
 		return false

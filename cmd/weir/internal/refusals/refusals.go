@@ -79,7 +79,7 @@ type Log struct {
 	free    []entry
 }
 
-// New answers a log. clock may be nil.
+// New returns a log. clock may be nil.
 func New(clock weir.Clock) (*Log, error) {
 	limit, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(mostPerSecond), Clock: clock})
 	if err != nil {
@@ -93,7 +93,7 @@ func New(clock weir.Clock) (*Log, error) {
 // SetVersion says which version of the configuration is in force.
 func (l *Log) SetVersion(version uint64) { l.version.Store(version) }
 
-// Refused notes a refusal, and answers its ID, 0 if there are too many. It is for [policy.EngineOptions.OnRefused].
+// Refused notes a refusal, and returns its ID, 0 if there are too many. It is for [policy.EngineOptions.OnRefused].
 func (l *Log) Refused(requests []*policy.Request, v *policy.Verdict) uint64 {
 	if !l.limit.Allow() {
 		l.missed.Add(1)
@@ -114,7 +114,7 @@ func (l *Log) Refused(requests []*policy.Request, v *policy.Verdict) uint64 {
 	return l.id(number)
 }
 
-// room answers an entry that was never used.
+// room returns an entry that was never used.
 func (l *Log) room() *entry {
 	l.growing.Lock()
 	defer l.growing.Unlock()

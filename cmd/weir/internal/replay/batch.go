@@ -41,7 +41,7 @@ func (b *batch) add(at int64, request []byte) {
 	b.entries = append(b.entries, entry{at, uint32(len(b.space))})
 }
 
-// full tells whether no more should be added. The second condition keeps requests with long paths from making batches of
+// full reports whether no more should be added. The second condition keeps requests with long paths from making batches of
 // gigabytes.
 func (b *batch) full() bool { return len(b.entries) >= batchSize || len(b.space) >= batchSize<<12 }
 

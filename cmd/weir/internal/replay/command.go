@@ -28,7 +28,7 @@ type options struct {
 	json    bool
 }
 
-// Command answers the command "replay".
+// Command returns the command "replay".
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -104,7 +104,7 @@ func run(cmd *cobra.Command, o *options, files []string) error {
 	return finish(cmd, o, r, lines, elapsed, failed)
 }
 
-// outcomeOf answers what a report says of how a replay ended.
+// outcomeOf returns what a report says of how a replay ended.
 func outcomeOf(failed error) (complete bool, text string) {
 	switch {
 	case failed == nil:

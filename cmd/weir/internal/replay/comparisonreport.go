@@ -100,7 +100,7 @@ func countedKeys(t *tally, n int) []countedKey {
 	return keys
 }
 
-// report answers a report without what the files say about lines. It may be called once finish has returned.
+// report serves a report without what the files say about lines. It may be called once finish has returned.
 func (c *comparison) report(top int) *comparisonReport {
 	r := &comparisonReport{
 		Config: c.configurations[0].name, Complete: true, Notes: c.notes(), MalformedLines: []malformedLine{},
@@ -184,7 +184,7 @@ func (c *comparison) subject(name string, number, top int) subject {
 	return s
 }
 
-// verdicts answers what a configuration did, nil if it has no such policy.
+// verdicts returns what a configuration did, nil if it has no such policy.
 func (c *comparison) verdicts(which int, name string, number, top int) *verdicts {
 	v := &verdicts{}
 	if number >= 0 {

@@ -51,7 +51,7 @@ func (d *difference) compare(b *batch) each {
 	}
 }
 
-// refuses tells whether the policy is among the parts and has refused.
+// refuses reports whether the policy is among the parts and has refused.
 func refuses(parts []part, policy int) bool {
 	for _, p := range parts {
 		if p.policy == policy {

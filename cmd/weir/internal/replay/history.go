@@ -12,7 +12,7 @@ type history struct {
 	last   int64 // the latest step, counted from the first
 }
 
-// at answers the step of a request at a time in nanoseconds since 1970.
+// at returns the step of a request at a time in nanoseconds since 1970.
 func (h *history) at(now int64) int64 {
 	if !h.begun {
 		h.begun = true
@@ -58,7 +58,7 @@ type course struct {
 	series [][]step
 }
 
-// fit answers the history of n series in at most that many steps.
+// fit returns the history of n series in at most that many steps.
 func (h *history) fit(n, most int) course {
 	if !h.begun {
 		return course{series: make([][]step, n)}

@@ -115,7 +115,7 @@ func (h *logged) Values(name string) []string {
 	return values
 }
 
-// fieldsOf answers what the sets look at.
+// fieldsOf returns what the sets look at.
 func fieldsOf(sets ...*policy.Set) fields {
 	var f fields
 	for _, set := range sets {

@@ -55,10 +55,10 @@ func newKeyTable(room int, window time.Duration) *keyTable {
 	return &keyTable{stats: make(map[string]*keyStats), room: room, window: window}
 }
 
-// find answers the statistics of key, or nil.
+// find returns the statistics of key, or nil.
 func (t *keyTable) find(key []byte) *keyStats { return t.stats[string(key)] }
 
-// add answers new statistics of key, or nil if there is no room for it.
+// add returns new statistics of key, or nil if there is no room for it.
 func (t *keyTable) add(key string, refused bool) *keyStats {
 	if len(t.stats) >= t.room {
 		t.dropped = true
@@ -86,7 +86,7 @@ func (t *keyTable) dropHalf() {
 	}
 }
 
-// top answers the n keys with the most refusals, of those with equally many the ones with more requests, and how many keys
+// top returns the n keys with the most refusals, of those with equally many the ones with more requests, and how many keys
 // were refused at all.
 func (t *keyTable) top(n int) (top []*keyStats, refused int) {
 	for _, k := range t.stats {

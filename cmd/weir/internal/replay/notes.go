@@ -137,7 +137,7 @@ func noHeader(name string) string {
 	return "access logs have no header " + http.CanonicalHeaderKey(name)
 }
 
-// isLogged tells whether access logs have a header.
+// isLogged reports whether access logs have a header.
 func isLogged(header string) bool {
 	return strings.EqualFold(header, referer) || strings.EqualFold(header, userAgent)
 }
@@ -200,7 +200,7 @@ func notesOf(set *policy.Set, name string) []string {
 	return notes
 }
 
-// looksAtHost tells whether a set asks for the host of a request.
+// looksAtHost reports whether a set asks for the host of a request.
 func looksAtHost(set *policy.Set) bool {
 	for _, text := range textsOf(set) {
 		if strings.Contains(text, "request.host") {

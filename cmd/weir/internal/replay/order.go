@@ -37,10 +37,10 @@ func (h held) before(other held) bool {
 // mostBytes bounds the keys that are held back, which may be as long as a line.
 const mostBytes = 256 << 20
 
-// full tells whether a request must be taken out before another is added.
+// full reports whether a request must be taken out before another is added.
 func (o *order) full() bool { return o.held() >= o.size || o.bytes >= mostBytes }
 
-// empty tells whether none is held back.
+// empty reports whether none is held back.
 func (o *order) empty() bool { return o.held() == 0 }
 
 func (o *order) held() int { return len(o.line) - o.head + len(o.heap) }

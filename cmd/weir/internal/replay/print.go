@@ -117,7 +117,7 @@ func (p printer) timeline(r *report) {
 // bars are the levels of a spark line, the first for 0.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// spark draws counts as bars of a height from 1 to 8, rounded up, and answers the greatest.
+// spark draws counts as bars of a height from 1 to 8, rounded up, and returns the greatest.
 func spark(counts []int64) (line string, most int64) {
 	for _, n := range counts {
 		most = max(most, n)

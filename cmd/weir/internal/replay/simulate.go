@@ -76,7 +76,7 @@ func (s *simulation) take(at int64, keyOf []byte) {
 	s.timeline.add(now, !d.Allowed)
 }
 
-// advance moves the clock to the time of a record, unless it lies before that of an earlier one, and answers where the
+// advance moves the clock to the time of a record, unless it lies before that of an earlier one, and returns where the
 // clock stands, in nanoseconds since 1970.
 func (s *simulation) advance(at int64) int64 {
 	switch {

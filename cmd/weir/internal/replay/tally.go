@@ -42,7 +42,7 @@ type keyCount struct {
 	count int64
 }
 
-// top answers the n keys with the highest counts, the first the highest.
+// top returns the n keys with the highest counts, the first the highest.
 func (t *tally) top(n int) []keyCount {
 	all := make([]keyCount, 0, len(t.counts))
 	for key, count := range t.counts {

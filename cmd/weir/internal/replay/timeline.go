@@ -52,7 +52,7 @@ func (t *timeline) widen() {
 	t.steps, t.base = merge(t.steps, t.base, int64(widths[t.width]/widths[t.width-1]))
 }
 
-// merge makes one step of each factor steps, the first of which has the number base, and answers the number of the first.
+// merge makes one step of each factor steps, the first of which has the number base, and returns the number of the first.
 func merge(steps []step, base, factor int64) (merged []step, mergedBase int64) {
 	mergedBase = base / factor
 	merged = make([]step, 0, mostSteps)
@@ -79,7 +79,7 @@ var readable = []time.Duration{
 	2 * 364 * day, 5 * 364 * day, 10 * 364 * day, 20 * 364 * day,
 }
 
-// fit answers the timeline in at most that many steps of a readable length, the first of which begins at start, in
+// fit returns the timeline in at most that many steps of a readable length, the first of which begins at start, in
 // nanoseconds since 1970.
 func (t *timeline) fit(most int) (steps []step, start int64, width time.Duration) {
 	if len(t.steps) == 0 {
@@ -90,7 +90,7 @@ func (t *timeline) fit(most int) (steps []step, start int64, width time.Duration
 	return merged, base * int64(width), width
 }
 
-// readableStep answers how many steps of a length in widths make one of a readable length, so that there are at most that many of
+// readableStep returns how many steps of a length in widths make one of a readable length, so that there are at most that many of
 // them from the one with the number base to the one that is last after it, and how long these are.
 func readableStep(fine int, base, last int64, most int) (factor int64, width time.Duration) {
 	for _, width = range readable {

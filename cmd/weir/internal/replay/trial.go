@@ -30,7 +30,7 @@ type trial struct {
 // counts are those of a policy, or of all requests.
 type counts struct{ requests, refused, exempt, unlimited int64 }
 
-// newTrial answers a trial whose time begins with the first request.
+// newTrial returns a trial whose time begins with the first request.
 func newTrial(c configuration, f fields, names map[string]int, first int64) (*trial, error) {
 	t := &trial{
 		fields: f, names: names, clock: c.clock, numbers: make(map[*policy.Policy]int),

@@ -17,7 +17,7 @@ type Target struct {
 	Host string
 	// Path and RawPath are those of [policy.Request].
 	Path, RawPath string
-	// Query is what follows the question mark, and HasQuery says whether there is one.
+	// Query is what follows the question mark, and HasQuery reports whether there is one.
 	Query    string
 	HasQuery bool
 }

@@ -20,7 +20,7 @@ func (w *Writer) Ints(all ...int64) {
 	w.b = b[:at]
 }
 
-// putInt puts a kind, a number and the end of the line into b, which has room for them, and answers where they end.
+// putInt puts a kind, a number and the end of the line into b, which has room for them, and returns where they end.
 func putInt(b []byte, at int, kind byte, n int64) int {
 	b[at] = kind
 	at++

@@ -329,7 +329,7 @@ const (
 	tooLong   = -2
 )
 
-// number reads an integer and the end of its line, and answers how many bytes they have: 0 if they are not all there yet,
+// number reads an integer and the end of its line, and returns how many bytes they have: 0 if they are not all there yet,
 // malformed or tooLong. Like Redis it wants no sign but "-", and no zero in front.
 func number(b []byte) (n, size int) {
 	if len(b) >= 3 && b[1] == '\r' && b[2] == '\n' && b[0]-'0' <= 9 { // most have one digit

@@ -56,7 +56,7 @@ type Reply struct {
 	Elems []Reply
 }
 
-// IsError tells whether the server has answered with an error.
+// IsError reports whether the server has answered with an error.
 func (r *Reply) IsError() bool { return r.Kind == Error || r.Kind == Blob }
 
 // ReplyLimits bound what a server may answer.
@@ -222,7 +222,7 @@ func endOfLine(b []byte) (int, error) {
 	return end, nil
 }
 
-// complete notes that a reply is complete, and tells whether all is.
+// complete notes that a reply is complete, and reports whether all is.
 func (s *scanner) complete() bool {
 	for s.depth > 0 {
 		top := &s.left[s.depth-1]
@@ -362,7 +362,7 @@ func (b *builder) reply() Reply {
 	return Reply{Kind: kind, Elems: b.nodes[start : start+count : start+count]}
 }
 
-// header passes over the first line of a reply, and answers how many replies follow.
+// header passes over the first line of a reply, and returns how many replies follow.
 func (b *builder) header() int {
 	end := bytes.IndexByte(b.b, '\n')
 	_, count, _ := measure(Kind(b.b[0]), b.b[1:end-1])

@@ -90,7 +90,7 @@ func Start(tb testing.TB, cmd *exec.Cmd, columns, rows int) *Screen {
 	return s
 }
 
-// take takes what was written, of which the last piece is shown as it is. It answers whether the terminal was asked for frames.
+// take takes what was written, of which the last piece is shown as it is. It reports whether the terminal was asked for frames.
 func (s *Screen) take(piece string, last bool) (asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Screen) take(piece string, last bool) (asked bool) {
 	return asked
 }
 
-// Look answers what is on the screen, and what is closed when it changes.
+// Look returns what is on the screen, and what is closed when it changes.
 func (s *Screen) Look() (text string, changed chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ var codes = map[string]string{
 	"ctrl+c": "\x03", "ctrl+b": "\x02", "ctrl+f": "\x06", "backspace": "\x7f", "ctrl+u": "\x15",
 }
 
-// Ended waits until the command has, and tells whether it has left the terminal as it was.
+// Ended waits until the command has, and reports whether it has left the terminal as it was.
 func (s *Screen) Ended() error {
 	s.t.Helper()
 	var err error

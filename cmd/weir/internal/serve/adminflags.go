@@ -126,7 +126,7 @@ const (
 	longestSecret  = 1024
 )
 
-// refusals answers what logs them, and makes the hashes of keys also for others if nothing is logged.
+// refusals returns what logs them, and makes the hashes of keys also for others if nothing is logged.
 func (f *adminFlags) refusals(log *slog.Logger) (*policy.RefusalLog, error) {
 	o := policy.RefusalLogOptions{Logger: log, Rate: f.refusalLog.rate}
 	switch f.refusalKeys {

@@ -114,7 +114,7 @@ rest.
 The exit status is 0 after a signal, 1 if the server cannot run, and 2 if the
 configuration has mistakes or is not there.`
 
-// Command answers the command "serve".
+// Command returns the command "serve".
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

@@ -48,7 +48,7 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 		"log why one in so many requests was answered as it was, up to 1000000000; 0 for none")
 }
 
-// check finds flags that do not go together. rates tells whether there is a configuration of envoyproxy/ratelimit.
+// check finds flags that do not go together. rates reports whether there is a configuration of envoyproxy/ratelimit.
 func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 	var err error
 	if f.store, err = f.storeURL.Store(); err != nil {
@@ -70,7 +70,7 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 	return nil
 }
 
-// configured tells whether the limits are those of a file.
+// configured reports whether the limits are those of a file.
 func (o *options) configured() bool { return o.config.path != "" || o.rates.path != "" }
 
 // listed are the mistakes of a configuration.

@@ -37,7 +37,7 @@ func (d *drain) leave() {
 	}
 }
 
-// begin begins the shutdown. It answers how many requests are in flight, and a channel that is closed when they are
+// begin begins the shutdown. It returns how many requests are in flight, and a channel that is closed when they are
 // answered.
 func (d *drain) begin() (inFlight int64, idle <-chan struct{}) {
 	inFlight = d.state.Or(begun) &^ begun

@@ -95,7 +95,7 @@ func (s *serving) sites(cmd *cobra.Command, clients, operators net.Listener) (er
 	return nil
 }
 
-// forwardAuth answers proxies that ask about requests of others.
+// forwardAuth returns proxies that ask about requests of others.
 func (s *serving) forwardAuth(cmd *cobra.Command) (http.Handler, error) {
 	auth, err := forwardauth.New(forwardauth.Options{
 		Decider: s.limits.Engine(), Trusted: s.o.config.trusted, Status: s.o.config.status(cmd.Flags()), Logger: s.log,

@@ -249,7 +249,7 @@ func (s *serving) status() map[string]any {
 	return extra
 }
 
-// isLoopback tells whether nobody reaches an address from another machine.
+// isLoopback reports whether nobody reaches an address from another machine.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

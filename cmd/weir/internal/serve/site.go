@@ -62,7 +62,7 @@ func (s *site) knows(host string) bool {
 	return adminguard.IsLocalHost(host) || slices.Contains(s.names, keytext.CleanHost(host))
 }
 
-// forOperators tells whether a page is one of operatorPages.
+// forOperators reports whether a page is one of operatorPages.
 func forOperators(path string) bool {
 	return adminapi.Serves(path) || path == admin.MetricsPath || path+"/" == admin.UIPath || strings.HasPrefix(path, admin.UIPath)
 }
@@ -81,7 +81,7 @@ func (p *operatorPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wantsHTML tells whether a browser asks for a page.
+// wantsHTML reports whether a browser asks for a page.
 func wantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

@@ -10,7 +10,7 @@ import (
 // mostKey is how many bytes a key may have.
 const mostKey = 1024
 
-// Key answers a flag value that is a key of at least so many bytes, and 1024 at most.
+// Key returns a flag value that is a key of at least so many bytes, and 1024 at most.
 func Key(key *string, shortest int) *KeyFlag { return &KeyFlag{key, shortest} }
 
 // KeyFlag is a flag value that is a key: as the admin API spells it, or as it is. It is stored as it is spelled.

@@ -55,7 +55,7 @@ func (s *Server) Register(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
 }
 
-// Client answers a client of the server. Close it.
+// Client serves a client of the server. Close it.
 func (s *Server) Client() (*admin.Client, error) {
 	o := admin.ClientOptions{Server: s.url, Timeout: s.timeout}
 	var err error

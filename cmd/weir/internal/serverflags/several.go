@@ -19,10 +19,10 @@ func (s *Server) RegisterSeveral(fs *pflag.FlagSet) {
 	f.Usage += "; once for each replica that is meant"
 }
 
-// Several tells whether more than one server was given.
+// Several reports whether more than one server was given.
 func (s *Server) Several() bool { return len(s.others) > 0 }
 
-// Clients answers a client for each server, in the order of the flags. Close them.
+// Clients serves a client for each server, in the order of the flags. Close them.
 func (s *Server) Clients() ([]*admin.Client, error) {
 	clients := make([]*admin.Client, 0, 1+len(s.others))
 	for _, url := range append([]string{s.url}, s.others...) {

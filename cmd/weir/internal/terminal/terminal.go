@@ -10,9 +10,9 @@ import (
 
 // Output is what is known about a writer.
 type Output struct {
-	// Interactive tells whether it is a terminal.
+	// Interactive reports whether it is a terminal.
 	Interactive bool
-	// Colour tells whether escape sequences for colours may be written: to a terminal that is not "dumb", unless the
+	// Colour reports whether escape sequences for colours may be written: to a terminal that is not "dumb", unless the
 	// environment variable NO_COLOR is set to anything.
 	Colour bool
 	// Width is its width in columns, 80 if that is not known.

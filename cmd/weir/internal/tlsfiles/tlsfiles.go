@@ -55,7 +55,7 @@ type material struct {
 	authorities *x509.CertPool
 }
 
-// version tells whether a file is as it was.
+// version reports whether a file is as it was.
 type version struct {
 	modified time.Time
 	size     int64

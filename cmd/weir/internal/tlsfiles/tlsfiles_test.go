@@ -42,7 +42,7 @@ func (d directory) write(name string, data []byte) string {
 	return path
 }
 
-// handshake answers the name that the server shows, and its protocol.
+// handshake returns the name that the server shows, and its protocol.
 func handshake(t *testing.T, server, client *tls.Config) (name, protocol string, err error) {
 	t.Helper()
 	here, there := net.Pipe()

@@ -29,7 +29,7 @@ type options struct {
 	once   bool
 }
 
-// Command answers the command "top".
+// Command returns the command "top".
 func Command() *cobra.Command {
 	o := options{pane: panes[policiesPane].name}
 	cmd := &cobra.Command{
@@ -37,7 +37,7 @@ func Command() *cobra.Command {
 		Short: "Show a running server live, and let keys through",
 		Long: `top shows what a running weir serve does, every second: how many requests each
 policy admits and refuses, how many wait, the keys under the most pressure, those
-that are shut out, those for which another limit holds for a while, and the last
+that are locked out, those for which another limit holds for a while, and the last
 refusals with all their numbers. It sorts and filters, ends lockouts, and makes
 another limit hold for a key; a change asks for a reason, and once more.
 

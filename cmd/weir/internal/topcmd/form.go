@@ -159,7 +159,7 @@ func (m *model) change(path, title, done, nothing string) tea.Cmd {
 }
 
 func (m *model) unlock() tea.Cmd {
-	return m.change(admin.UnlockPath, "unlock", "is let in again", "was not shut out")
+	return m.change(admin.UnlockPath, "unlock", "is let in again", "was not locked out")
 }
 
 func (m *model) restore() tea.Cmd {
@@ -209,7 +209,7 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	locked := k.LockedFor != 0
 	f := form{title: "override " + of}
 	if locked {
-		f.title += ", which is shut out for another " + inwords.Duration(table.Duration(k.LockedFor))
+		f.title += ", which is locked out for another " + inwords.Duration(table.Duration(k.LockedFor))
 	}
 	for i := range k.Limits {
 		l := &k.Limits[i]
@@ -218,7 +218,7 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 	}
 	f.add("for", "such as 30s, 10m or 2h", "10m")
 	if locked {
-		f.add("unlock", "yes ends the lockout too; no leaves the key shut out, whatever its limits are", "no")
+		f.add("unlock", "yes ends the lockout too; no leaves the key locked out, whatever its limits are", "no")
 	}
 	f.add("reason", "why, for the audit log", "")
 	f.question = func(values []string) (string, error) {
@@ -231,7 +231,7 @@ func (m *model) overriding(msg *overrideMsg) tea.Cmd {
 		case unlock:
 			text += "; and unlock it"
 		case locked:
-			text += "; it stays shut out"
+			text += "; it stays locked out"
 		}
 		return text, nil
 	}

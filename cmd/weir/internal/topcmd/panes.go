@@ -77,7 +77,7 @@ var panes = [numPanes]pane{
 			{"refused/s", true, 0},
 			{"queued", true, 0},
 			{"keys", true, 0},
-			{"shut out", true, 0},
+			{"locked out", true, 0},
 			{"mode", false, 0},
 			{"refused", true, 0},
 			{"admitted", true, 0},
@@ -94,7 +94,7 @@ var panes = [numPanes]pane{
 			{"refused", true, 0},
 			{"queued", true, 0},
 			{"retry", true, 0},
-			{"shut out", true, 0},
+			{"locked out", true, 0},
 			{"override", false, 16},
 			{"limit", false, 0},
 		},
@@ -103,7 +103,7 @@ var panes = [numPanes]pane{
 	lockoutsPane: {
 		name:    "lockouts",
 		columns: []column{{"for", true, 0}, {policyHead, false, widestName}, {keyHead, false, 0}},
-		sort:    -1, rows: lockoutRows, empty: "no key that is known by name is shut out by this server",
+		sort:    -1, rows: lockoutRows, empty: "no key that is known by name is locked out by this server",
 	},
 	overridesPane: {
 		name: "overrides",

@@ -130,7 +130,7 @@ func tried() map[mode]map[string]pressed {
 			"ctrl+b": {then(manyKeys, shown("G", "> client-099")), seen("> client-082")},
 			"home":   {shown("G", "> tenant"), seen("> login")}, "g": {shown("G", "> tenant"), seen("> login")},
 			"end": {none, seen("> tenant")}, "G": {none, seen("> tenant")},
-			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "shut out for another 4 minutes", "0 of 5 left")},
+			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "locked out for another 4 minutes", "0 of 5 left")},
 			"d":     {none, seen("policy login: enforce", "limit 1m: 5/min, burst 5", "50 admitted, 5 refused", "key: client.ip")},
 			"s":     {none, seen("queued▼")},
 			"S":     {none, seen("refused/s▲", "> login")},
@@ -297,7 +297,7 @@ func TestRatesAndOrder(t *testing.T) {
 	s.Until("rates", func(text string) bool {
 		return regexp.MustCompile(`per-client +2,000 +100 `).MatchString(text) && regexp.MustCompile(`tenant +0 +0 +17 `).MatchString(text)
 	})
-	s.Shows("2,100 requests/s: 2,000 admitted, 100 refused; 17 queued, 2 shut out; p99 20µs; 12 MiB")
+	s.Shows("2,100 requests/s: 2,000 admitted, 100 refused; 17 queued, 2 locked out; p99 20µs; 12 MiB")
 	s.Press("S", "g")
 	s.Shows("> per-client", "admitted/s▼")
 	s.Press("q")
@@ -376,7 +376,7 @@ func TestOverrideOfSeveralLimits(t *testing.T) {
 	}
 }
 
-// TestOverrideOfALockedKey: the form says that the key is shut out, and ends that too if it is told to; without, what is done says
+// TestOverrideOfALockedKey: the form says that the key is locked out, and ends that too if it is told to; without, what is done says
 // that the key does not pass.
 func TestOverrideOfALockedKey(t *testing.T) {
 	t.Parallel()
@@ -384,13 +384,13 @@ func TestOverrideOfALockedKey(t *testing.T) {
 	s := start(t, 80, 24, nil, "--server", f.server.URL, "--pane", "lockouts")
 	s.Shows("> ", "192.0.2.7")
 	s.Press("o")
-	s.Shows("override 192.0.2.7 of login, which is shut out for another 4 minutes", "unlock    no")
+	s.Shows("override 192.0.2.7 of login, which is locked out for another 4 minutes", "unlock    no")
 	s.Press("up", "launch", "up", "ctrl+u", "perhaps", "down", "enter")
 	s.Shows(`unlock "perhaps": must be yes or no`)
 	s.Press("up", "ctrl+u", "no", "enter", "enter")
-	s.Shows("for 10m: launch;", "  it stays shut out", "Do it?")
+	s.Shows("for 10m: launch;", "  it stays locked out", "Do it?")
 	s.Press("y")
-	s.Shows("192.0.2.7 of login: 1h = 20/h; 1m = 5/min, burst 5 for 10m; it is still shut out", "for another 4 minutes: u ends that")
+	s.Shows("192.0.2.7 of login: 1h = 20/h; 1m = 5/min, burst 5 for 10m; it is still locked", "out for another 4 minutes: u ends that")
 	s.Press("o")
 	s.Shows("unlock    no")
 	s.Press("ctrl+u", "unlimited", "up", "launch", "up", "ctrl+u", "yes", "down", "enter")
@@ -622,12 +622,12 @@ func TestOnce(t *testing.T) {
 	f := newFake(t)
 	f.tick()
 	out, _, status := run(t, "--once", "--server", f.server.URL)
-	want := `20.0 requests/s: 14.0 admitted, 6.00 refused; 0 queued, 2 shut out; p99 20µs; 12 MiB
+	want := `20.0 requests/s: 14.0 admitted, 6.00 refused; 0 queued, 2 locked out; p99 20µs; 12 MiB
 
-policy       admitted/s  refused/s▼   queued   keys   shut out  mode      refused   admitted  limits
-login              14.0        6.00        0     40          2  enforce         8         57  1m: 5/min, burst 5; 1h: 20/h
-per-client            0           0        0     40          0  enforce       900      5,000  10/s, burst 20
-tenant                0           0        0     40          0  enforce         0        700  1000/day
+policy       admitted/s  refused/s▼   queued   keys   locked out  mode      refused   admitted  limits
+login              14.0        6.00        0     40            2  enforce         8         57  1m: 5/min, burst 5; 1h: 20/h
+per-client            0           0        0     40            0  enforce       900      5,000  10/s, burst 20
+tenant                0           0        0     40            0  enforce         0        700  1000/day
 `
 	if out != want || status != 0 {
 		t.Errorf("%d\n%s\nwant\n%s", status, out, want)

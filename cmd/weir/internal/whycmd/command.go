@@ -31,7 +31,7 @@ type options struct {
 	asJSON  bool
 }
 
-// Command answers the command "why".
+// Command returns the command "why".
 func Command() *cobra.Command {
 	o := options{last: 5}
 	cmd := &cobra.Command{

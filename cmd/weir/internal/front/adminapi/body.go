@@ -19,7 +19,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 )
 
-// body reads the JSON object of a POST into v, strictly, and answers its text.
+// body reads the JSON object of a POST into v, strictly, and returns its text.
 func body(r *http.Request, v any) ([]byte, *problem.Problem) {
 	kind, of, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := of["charset"]; err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset,
@@ -55,7 +55,7 @@ func body(r *http.Request, v any) ([]byte, *problem.Problem) {
 	return text, nil
 }
 
-// halves tells whether a text of JSON has an escape for half a character, which would be read as another character.
+// halves reports whether a text of JSON has an escape for half a character, which would be read as another character.
 func halves(text []byte) bool {
 	for rest := text; ; {
 		at := bytes.IndexByte(rest, '\\')

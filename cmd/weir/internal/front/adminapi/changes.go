@@ -69,21 +69,21 @@ func (h *Handler) note(e *admin.AuditEntry, result string) {
 
 // Results of what had nothing to change.
 const (
-	notLocked     = "it was not shut out"
+	notLocked     = "it was not locked out"
 	notOverridden = "there was no override"
 )
 
-// unlock answers POST admin.UnlockPath.
+// unlock serves POST admin.UnlockPath.
 func (h *Handler) unlock(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	return h.end(w, r, "unlock", notLocked, (*policy.Engine).Unlock)
 }
 
-// restore answers POST admin.RestorePath.
+// restore serves POST admin.RestorePath.
 func (h *Handler) restore(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	return h.end(w, r, "restore", notOverridden, (*policy.Engine).Restore)
 }
 
-// end answers a POST that ends what holds for a key. Its result is nothing where there was none of it.
+// end returns a POST that ends what holds for a key. Its result is nothing where there was none of it.
 func (h *Handler) end(
 	w http.ResponseWriter, r *http.Request, action, nothing string, ended func(e *policy.Engine, policy, key string) bool,
 ) *problem.Problem {
@@ -104,7 +104,7 @@ func (h *Handler) end(
 	return writeJSON(w, admin.Changed{Changed: changed, Replicas: admin.ThisReplica})
 }
 
-// reset answers POST admin.ResetPath.
+// reset serves POST admin.ResetPath.
 func (h *Handler) reset(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	c, p := h.change(r)
 	if p != nil {
@@ -133,7 +133,7 @@ func (h *Handler) result(err error) string {
 	return strings.TrimPrefix(h.o.Limits.Clean(err.Error()), "weir: ")
 }
 
-// reload answers POST admin.ReloadPath.
+// reload serves POST admin.ReloadPath.
 func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	var c admin.Change
 	if _, p := body(r, &c); p != nil {
@@ -159,7 +159,7 @@ const (
 	longestOverride  = 3660 * 24 * 60 * 60
 )
 
-// override answers POST admin.OverridePath.
+// override serves POST admin.OverridePath.
 func (h *Handler) override(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	var asked admin.Override
 	text, p := body(r, &asked)
@@ -275,7 +275,7 @@ func noLimit(policyName, of, text string, names []string) *problem.Problem {
 		"must be the name of a limit of policy %s: %s", policyName, strings.Join(names, ", ")))
 }
 
-// overrides answers GET admin.OverridesPath.
+// overrides serves GET admin.OverridesPath.
 func (h *Handler) overrides(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p

@@ -134,7 +134,7 @@ func (b *hub) run(refused, audited uint64) {
 	}
 }
 
-// send gives events to all streams that have room for them. It answers whether there are any.
+// send gives events to all streams that have room for them. It reports whether there are any.
 func (b *hub) send(events [][]byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +159,7 @@ func event(name string, v any) []byte {
 	return append(append([]byte("event: "+name+"\ndata: "), text...), "\n\n"...)
 }
 
-// events answers GET admin.EventsPath.
+// events serves GET admin.EventsPath.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p

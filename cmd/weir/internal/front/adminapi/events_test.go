@@ -47,7 +47,7 @@ func (s *server) follow(client *http.Client) *stream {
 	return &stream{s.t, bufio.NewReader(response.Body), cancel}
 }
 
-// next answers the next event with this name, reading it into v.
+// next returns the next event with this name, reading it into v.
 func (s *stream) next(name string, v any) {
 	s.t.Helper()
 	at := ""

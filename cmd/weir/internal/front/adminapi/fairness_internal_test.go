@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/adminguard"
 )
 
-// newHub answers one that tells nothing.
+// newHub returns one that tells nothing.
 func newHub() *hub {
 	b := &hub{running: true}
 	b.init(nil)

@@ -47,7 +47,7 @@ type Handler struct {
 	searches chan struct{} // has one for each search that is under way
 }
 
-// New answers a handler.
+// New returns a handler.
 func New(o Options) *Handler {
 	if o.Status == nil {
 		o.Status = func() map[string]any { return nil }
@@ -68,7 +68,7 @@ func (h *Handler) Streams() int { return h.hub.open() }
 
 const prefix = "/v1/admin/"
 
-// Serves tells whether path is one of the handler.
+// Serves reports whether path is one of the handler.
 func Serves(path string) bool { return strings.HasPrefix(path, prefix) }
 
 // page is what answers at a path.
@@ -104,7 +104,7 @@ var pages = []page{
 		query:   []string{inWord, "n"}, result: admin.Search{}, statuses: []int{503},
 	}},
 	{admin.LockoutsPath, false, (*Handler).lockouts, about{
-		summary: "The keys that are shut out, those for the longest time first.", query: []string{inPolicy, "n"},
+		summary: "The keys that are locked out, those for the longest time first.", query: []string{inPolicy, "n"},
 		result: []admin.Lockout{},
 	}},
 	{admin.OverridesPath, false, (*Handler).overrides, about{summary: "The overrides in force.", result: []admin.Override{}}},
@@ -216,7 +216,7 @@ func wrongMethod(w http.ResponseWriter, r *http.Request, allowed string) *proble
 		"must be "+strings.ReplaceAll(allowed, ", ", " or ")+" for "+r.URL.Path)
 }
 
-// explain answers POST admin.ExplainPath.
+// explain serves POST admin.ExplainPath.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	h.o.Explain(w, r)
 	return nil

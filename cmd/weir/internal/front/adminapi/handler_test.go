@@ -150,7 +150,7 @@ func (s *server) ask(method, path, body string, want int, v any) *httptest.Respo
 	return w
 }
 
-// send sends n requests to the engine, and answers the verdict on the last one.
+// send sends n requests to the engine, and returns the verdict on the last one.
 func (s *server) send(n int, r policy.Request) (v policy.Verdict) {
 	s.t.Helper()
 	r.Protocol, r.Context = "http", s.t.Context()
@@ -284,7 +284,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("%+v %v", changed, v.Decision())
 	}
 	s.ask("POST", admin.UnlockPath, `{"policy":"login","key":"nobody"}`, 200, &changed)
-	audited(admin.AuditEntry{Action: "unlock", Policy: "login", Key: "nobody", Result: "it was not shut out"})
+	audited(admin.AuditEntry{Action: "unlock", Policy: "login", Key: "nobody", Result: "it was not locked out"})
 
 	s.ask("POST", admin.ResetPath, `{"policy":"login","key":"192.0.2.9","reason":"again"}`, 200, &changed)
 	audited(admin.AuditEntry{Action: "reset", Policy: "login", Key: "192.0.2.9", Reason: "again", Result: "ok"})

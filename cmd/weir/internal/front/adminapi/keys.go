@@ -18,7 +18,7 @@ const (
 	usualRefusals = 100
 )
 
-// keys answers GET admin.KeysPath.
+// keys serves GET admin.KeysPath.
 func (h *Handler) keys(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, inPolicy, "n")
 	if p != nil {
@@ -47,7 +47,7 @@ func (h *Handler) keysOf(states []policy.KeyState) []admin.Key {
 	return all
 }
 
-// key answers GET admin.KeyPath.
+// key serves GET admin.KeyPath.
 func (h *Handler) key(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, inPolicy, inKey)
 	if p != nil {
@@ -85,7 +85,7 @@ func (h *Handler) keyOf(s *policy.KeyState) admin.Key {
 	return k
 }
 
-// lockouts answers GET admin.LockoutsPath.
+// lockouts serves GET admin.LockoutsPath.
 func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, inPolicy, "n")
 	if p != nil {
@@ -112,7 +112,7 @@ func (h *Handler) lockouts(w http.ResponseWriter, r *http.Request) *problem.Prob
 	return writeJSON(w, all)
 }
 
-// refusals answers GET admin.RefusalsPath.
+// refusals serves GET admin.RefusalsPath.
 func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, inPolicy, inKey, "n")
 	if p != nil {
@@ -138,7 +138,7 @@ func (h *Handler) refusals(w http.ResponseWriter, r *http.Request) *problem.Prob
 	return writeJSON(w, &last)
 }
 
-// refusal answers GET admin.RefusalPath.
+// refusal serves GET admin.RefusalPath.
 func (h *Handler) refusal(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, "id")
 	if p != nil {

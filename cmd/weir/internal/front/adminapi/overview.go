@@ -13,7 +13,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// overview answers GET admin.OverviewPath.
+// overview serves GET admin.OverviewPath.
 func (h *Handler) overview(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
@@ -64,7 +64,7 @@ func seconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// policies answers GET admin.PoliciesPath.
+// policies serves GET admin.PoliciesPath.
 func (h *Handler) policies(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
@@ -88,7 +88,7 @@ func (h *Handler) policiesOf(s *live.Status) []admin.Policy {
 	return all
 }
 
-// rules answers GET admin.RulesPath.
+// rules serves GET admin.RulesPath.
 func (h *Handler) rules(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
@@ -110,7 +110,7 @@ func (h *Handler) rulesOf(s *live.Status) []admin.Rule {
 	return all
 }
 
-// configuration answers GET admin.ConfigurationPath.
+// configuration serves GET admin.ConfigurationPath.
 func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
@@ -127,7 +127,7 @@ func (h *Handler) configuration(w http.ResponseWriter, r *http.Request) *problem
 	return writeJSON(w, &c)
 }
 
-// replicas answers GET admin.ReplicasPath.
+// replicas serves GET admin.ReplicasPath.
 func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if _, p := parameters(r); p != nil {
 		return p
@@ -136,7 +136,7 @@ func (h *Handler) replicas(w http.ResponseWriter, r *http.Request) *problem.Prob
 	return writeJSON(w, &admin.Replicas{Store: status["store"], Cluster: status["cluster"]})
 }
 
-// audit answers GET admin.AuditPath.
+// audit serves GET admin.AuditPath.
 func (h *Handler) audit(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, "n")
 	if p != nil {

@@ -14,7 +14,7 @@ import (
 
 const topKeys = 20
 
-// report answers GET admin.ReportPath.
+// report serves GET admin.ReportPath.
 func (h *Handler) report(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	values, p := parameters(r, inPolicy)
 	if p != nil {

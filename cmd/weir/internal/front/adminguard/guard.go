@@ -68,7 +68,7 @@ func (g *Guard) Counts() Counts {
 	return Counts{g.entered.Load(), g.unauthorized.Load(), g.limited.Load()}
 }
 
-// New answers a guard. The error is that of the limits.
+// New returns a guard. The error is that of the limits.
 func New(o Options) (*Guard, error) {
 	if o.Rate == (weir.Rate{}) {
 		o.Rate, o.Burst = weir.PerSecond(20), 100
@@ -119,7 +119,7 @@ func CallerOf(r *http.Request) Caller {
 // sameOrigin knows requests that a page of another origin makes a browser send.
 var sameOrigin = http.NewCrossOriginProtection()
 
-// Enter answers the request with its [Caller], or why it may not be answered.
+// Enter serves the request with its [Caller], or why it may not be answered.
 func (g *Guard) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *problem.Problem) {
 	if g == nil {
 		return nil, closed(r)
@@ -192,7 +192,7 @@ func (g *Guard) tokens() []Token {
 	return g.o.Tokens
 }
 
-// Knows tells whether who was let in with a request would be let in now as well: his token and his certificate are good still.
+// Knows reports whether who was let in with a request would be let in now as well: his token and his certificate are good still.
 // It is for answers that take long.
 func (g *Guard) Knows(r *http.Request) bool {
 	if g.o.Certificate != nil && r.TLS != nil {

@@ -25,7 +25,7 @@ type asking struct {
 	tls                       bool
 }
 
-// ask answers the status, and who was let in.
+// ask returns the status, and who was let in.
 func ask(t *testing.T, g *adminguard.Guard, a asking) (int, adminguard.Caller, *httptest.ResponseRecorder) {
 	t.Helper()
 	if a.method == "" {

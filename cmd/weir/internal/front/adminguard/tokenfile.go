@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TokenFile has the tokens of a file, which is read again when it changes: so that somebody can be shut out, or let in, without
+// TokenFile has the tokens of a file, which is read again when it changes: so that somebody can be locked out, or let in, without
 // an end of the server, which would lose its state. It is safe for concurrent use.
 type TokenFile struct {
 	path string

@@ -29,7 +29,7 @@ type Token struct {
 	Sum [sha256.Size]byte
 }
 
-// TokenOf answers a token.
+// TokenOf returns a token.
 func TokenOf(name, token string) Token { return Token{name, sha256.Sum256([]byte(token))} }
 
 // ReadTokens reads the tokens in a file: one token, or lines of a name and a token with a space between them. Empty lines and

@@ -77,7 +77,7 @@ next:
 	return order
 }
 
-// prepare answers the policies of a verdict, nil if they cannot be told.
+// prepare returns the policies of a verdict, nil if they cannot be told.
 func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *httplimit.Policies {
 	var few [4]httplimit.Policy
 	all := few[:0]

@@ -17,7 +17,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// explain answers POST /v1/explain.
+// explain serves POST /v1/explain.
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
 	var described policy.Request
 	if _, p := readDescribed(r, make([]byte, 0, 512), &described); p != nil { // nothing is taken anyway
@@ -27,14 +27,14 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) *problem {
 	return writeJSON(w, explained.Of(&e))
 }
 
-// Explain answers a request that describes another one with why that would be answered as it is. It does not look at who asks.
+// Explain serves a request that describes another one with why that would be answered as it is. It does not look at who asks.
 func (h *Handler) Explain(w http.ResponseWriter, r *http.Request) {
 	if p := h.explain(w, r); p != nil {
 		p.Write(w)
 	}
 }
 
-// status answers GET /v1/status.
+// status serves GET /v1/status.
 func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
 	status := h.limits.Status()
 	for i := range status.Policies {
@@ -56,7 +56,7 @@ func (h *Handler) status(w http.ResponseWriter, _ *http.Request) *problem {
 	return writeJSON(w, json.RawMessage(text))
 }
 
-// reload answers POST /v1/reload.
+// reload serves POST /v1/reload.
 func (h *Handler) reload(w http.ResponseWriter, r *http.Request) *problem {
 	changed, p := Reload(h.limits, h.audit, adminguard.CallerOf(r), "")
 	if p != nil {

@@ -35,7 +35,7 @@ func (m *batchMemory) end() {
 	batches.Put(m)
 }
 
-// batch answers POST /v1/batch, or the problem with it.
+// batch serves POST /v1/batch, or the problem with it.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
@@ -94,7 +94,7 @@ func (a *asking) of(ctx context.Context, q *policy.Request) {
 	q.Context = ctx
 }
 
-// probes tells whether a check takes nothing.
+// probes reports whether a check takes nothing.
 func (a *asking) probes() bool {
 	if a.described != nil {
 		return a.described.probe
@@ -112,7 +112,7 @@ func (a *asking) appendTo(b []byte, v *policy.Verdict, request int) []byte {
 	return append(b, '}')
 }
 
-// together decides on all checks as one. It answers the decision that binds.
+// together decides on all checks as one. It returns the decision that binds.
 func (h *Handler) together(
 	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
 ) (allowed bool, d weir.Decision, wrong *problem) {
@@ -196,7 +196,7 @@ func (m *batchMemory) copyTold() {
 	}
 }
 
-// oneByOne decides on the checks one after the other. It answers the decision that binds among them.
+// oneByOne decides on the checks one after the other. It returns the decision that binds among them.
 func (h *Handler) oneByOne(
 	ctx context.Context, w http.ResponseWriter, m *batchMemory, checks []asking,
 ) (allowed bool, binding weir.Decision, wrong *problem) {
@@ -232,7 +232,7 @@ func (h *Handler) oneByOne(
 	return allowed, binding, nil
 }
 
-// bindsMore tells whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none
+// bindsMore reports whether a decision binds rather than another one: a refusal, that with the longest wait, or if there is none
 // that which leaves the fewest permits.
 func bindsMore(d, other *weir.Decision) bool {
 	switch {

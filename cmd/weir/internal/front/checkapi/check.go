@@ -20,7 +20,7 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// begin answers memory, which must end.
+// begin returns memory, which must end.
 func begin() *exchange {
 	x, _ := exchanges.Get().(*exchange)
 	return x
@@ -35,7 +35,7 @@ func (x *exchange) end() {
 
 var jsonType = []string{"application/json"}
 
-// check answers POST /v1/check, or the problem with it.
+// check serves POST /v1/check, or the problem with it.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
@@ -93,7 +93,7 @@ type way struct {
 	wait    time.Duration // for how long the client is ready to wait
 }
 
-// decideOn decides on q. It tells whether the client has gone, who got nothing then.
+// decideOn decides on q. It reports whether the client has gone, who got nothing then.
 func (h *Handler) decideOn(w http.ResponseWriter, r *http.Request, q *policy.Request, v *policy.Verdict, how way) (gone bool) {
 	engine := h.limits.Engine()
 	switch {

@@ -6,7 +6,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// decide answers POST /v1/decide, or the problem with it.
+// decide serves POST /v1/decide, or the problem with it.
 func (h *Handler) decide(w http.ResponseWriter, r *http.Request) *problem {
 	x := begin()
 	defer x.end()

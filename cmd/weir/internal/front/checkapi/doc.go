@@ -1,4 +1,4 @@
-// Package checkapi is the HTTP front of the server: a JSON API that answers whether requests are within their limits.
+// Package checkapi is the HTTP front of the server: a JSON API that reports whether requests are within their limits.
 //
 //	POST /v1/check      {"policy": "default", "key": "alice", "cost": 1}
 //	POST /v1/decide     {"method": "POST", "path": "/login", "client": "192.0.2.1"}

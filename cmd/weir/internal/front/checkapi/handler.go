@@ -81,7 +81,7 @@ type Handler struct {
 	endWaiting context.CancelFunc
 }
 
-// NewHandler answers a handler.
+// NewHandler returns a handler.
 func NewHandler(o Options) *Handler {
 	h := &Handler{
 		limits: o.Limits, holds: o.Holds, admin: o.Admin, at: o.AdminAt, audit: o.Audit, extra: o.Extra, quotas: o.Quotas,
@@ -149,7 +149,7 @@ var byPath = func() map[string]*page {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.answer(w, r, false) }
 
-// Admin answers the pages that only Options.Admin lets in, and those about the server, where they are apart from the others.
+// Admin returns the pages that only Options.Admin lets in, and those about the server, where they are apart from the others.
 func (h *Handler) Admin() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, true) })
 }
@@ -161,7 +161,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, apart bool) {
 	}
 }
 
-// serve answers a request. apart tells that it came to the pages of admin, apart from others.
+// serve serves a request. apart tells that it came to the pages of admin, apart from others.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, apart bool) *problem {
 	at := byPath[r.URL.Path]
 	switch {

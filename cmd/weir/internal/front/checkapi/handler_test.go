@@ -21,7 +21,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// newFront answers a front with the policies "default", 10/s burst 20, and "small", 1/s burst 1 for one key at a time.
+// newFront returns a front with the policies "default", 10/s burst 20, and "small", 1/s burst 1 for one key at a time.
 func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	t.Helper()
 	clock := weir.NewManualClock(0)
@@ -33,7 +33,7 @@ func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	return newFixed(t, clock, one("default", weir.PerSecond(10), 20, 1000), one("small", weir.PerSecond(1), 1, 1)), clock
 }
 
-// newFixed answers a front with policies that are not those of a file.
+// newFixed returns a front with policies that are not those of a file.
 func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checkapi.Handler {
 	t.Helper()
 	limits, err := live.Fixed(&policy.Set{Policies: policies}, policy.EngineOptions{Clock: clock}, slog.New(slog.DiscardHandler))
@@ -48,7 +48,7 @@ func newFixed(t testing.TB, clock weir.Clock, policies ...policy.Policy) *checka
 	return checkapi.NewHandler(checkapi.Options{Limits: limits, Holds: held, Admin: guard(t, adminguard.Options{Local: true})})
 }
 
-// guard answers a guard that nobody can exhaust.
+// guard returns a guard that nobody can exhaust.
 func guard(t testing.TB, o adminguard.Options) *adminguard.Guard {
 	t.Helper()
 	o.Rate, o.Burst = weir.PerSecond(1_000_000), 1_000_000

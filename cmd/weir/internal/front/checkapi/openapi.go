@@ -14,7 +14,7 @@ var openAPI []byte
 // OpenAPI is the document about the pages of the handler.
 func OpenAPI() []byte { return openAPI }
 
-// openAPI answers GET /openapi.json.
+// openAPI serves GET /openapi.json.
 func (h *Handler) openAPI(w http.ResponseWriter, _ *http.Request) *problem {
 	header := w.Header()
 	header["Content-Type"] = jsonType

@@ -195,7 +195,7 @@ func TestOpenAPIExamples(t *testing.T) {
 	}
 }
 
-// reserved makes a reservation and answers its id.
+// reserved makes a reservation and returns its id.
 func reserved(t *testing.T, h http.Handler, body string) string {
 	t.Helper()
 	r := send(h, "POST", "/v1/reserve", "application/json", body)

@@ -37,7 +37,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// about answers GET /.
+// about serves GET /.
 func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
@@ -51,7 +51,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// aboutAdmin answers GET / where the admin pages are apart.
+// aboutAdmin serves GET / where the admin pages are apart.
 func aboutAdmin(w http.ResponseWriter) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+admin.UIPath+", GET "+

@@ -17,7 +17,7 @@ func problemWithin(p *problem, field string) *problem {
 	return p
 }
 
-// newProblem answers the problem with a part of the request.
+// newProblem returns the problem with a part of the request.
 func newProblem(status int, field, value, accepted string) *problem {
 	return problemOf(status, &fault{field: field, value: value, accepted: accepted})
 }
@@ -26,7 +26,7 @@ func problemOf(status int, f *fault) *problem {
 	return &problem{Status: status, Detail: f.Error(), Field: f.field, Value: f.value, Accepted: f.accepted}
 }
 
-// badBody answers the problem that decode found.
+// badBody returns the problem that decode found.
 func badBody(err error) *problem {
 	var f *fault
 	if !errors.As(err, &f) {

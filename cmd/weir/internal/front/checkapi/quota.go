@@ -145,7 +145,7 @@ func asked(r *http.Request, accepted ...string) (url.Values, *problem) {
 	return values, nil
 }
 
-// quota answers GET /v1/quota.
+// quota serves GET /v1/quota.
 func (h *Handler) quota(w http.ResponseWriter, r *http.Request) *problem {
 	values, p := asked(r, policyName, keyName)
 	if p != nil {
@@ -210,14 +210,14 @@ func (b *adjustBody) check() *problem {
 	return nil
 }
 
-// isSign tells whether a text can say who adjusts a quota, or why: it is shown in terminals.
+// isSign reports whether a text can say who adjusts a quota, or why: it is shown in terminals.
 func isSign(s string) bool {
 	const most = 256
 	return s != "" && len(s) <= most && utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// adjust answers POST /v1/quota/adjust.
+// adjust serves POST /v1/quota/adjust.
 func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
@@ -330,7 +330,7 @@ func adjustmentOf(l *quotaLimit, key string, a *durable.Adjustment) adjustmentJS
 	}
 }
 
-// adjustments answers GET /v1/quota/adjustments.
+// adjustments serves GET /v1/quota/adjustments.
 func (h *Handler) adjustments(w http.ResponseWriter, r *http.Request) *problem {
 	values, p := asked(r, policyName, keyName, "limit")
 	if p != nil {

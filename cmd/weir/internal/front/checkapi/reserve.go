@@ -29,7 +29,7 @@ func decodeReserve(body []byte) (a asking, err error) {
 	return a, err
 }
 
-// reserve answers POST /v1/reserve, or the problem with it.
+// reserve serves POST /v1/reserve, or the problem with it.
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
@@ -101,12 +101,12 @@ func keptProblem(w http.ResponseWriter, err error) *problem {
 	return &problem{Status: http.StatusServiceUnavailable, Detail: strings.TrimPrefix(err.Error(), "weir: ")}
 }
 
-// commit answers POST /v1/commit, or the problem with it.
+// commit serves POST /v1/commit, or the problem with it.
 func (h *Handler) commit(w http.ResponseWriter, r *http.Request) *problem {
 	return h.settle(w, r, commitDialect, "committed", func(a *asking) error { return h.holds.Commit(string(a.id), a.Cost) })
 }
 
-// cancel answers POST /v1/cancel, or the problem with it.
+// cancel serves POST /v1/cancel, or the problem with it.
 func (h *Handler) cancel(w http.ResponseWriter, r *http.Request) *problem {
 	return h.settle(w, r, cancelDialect, "canceled", func(a *asking) error { return h.holds.Cancel(string(a.id)) })
 }

@@ -84,7 +84,7 @@ func (s *scanner) excerpt() string {
 	return excerpt(rest[:end])
 }
 
-// isBare tells whether c can be part of a number or a word.
+// isBare reports whether c can be part of a number or a word.
 func isBare(c byte) bool {
 	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '+' || c == '.' || c == '_'
 }

@@ -13,7 +13,7 @@ import (
 // answerTime is how long the answer to a client that has waited may take.
 const answerTime = 30 * time.Second
 
-// wait decides on q for a client that is ready to wait. It tells whether the client has gone: then its place in the queue is
+// wait decides on q for a client that is ready to wait. It reports whether the client has gone: then its place in the queue is
 // somebody else's.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q *policy.Request, v *policy.Verdict, how way) (gone bool) {
 	engine := h.limits.Engine()

@@ -24,7 +24,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// newConfigured answers a front with the limits of a configuration, whose clock stands still unless it is given none.
+// newConfigured returns a front with the limits of a configuration, whose clock stands still unless it is given none.
 func newConfigured(t *testing.T, text string, engine policy.EngineOptions) (*checkapi.Handler, *live.Limits) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")

@@ -35,7 +35,7 @@ type file struct {
 // handler answers the files, by their paths below [admin.UIPath]. It is not changed once it is made.
 type handler map[string]*file
 
-// Handler answers the files of the dashboard under [admin.UIPath], to everybody: they hold no data. Browsers keep them, and ask
+// Handler returns the files of the dashboard under [admin.UIPath], to everybody: they hold no data. Browsers keep them, and ask
 // each time whether they still hold. Everything else is 404 or 405.
 func Handler() http.Handler {
 	h := handler{}
@@ -127,7 +127,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takesGzip tells whether a client has said that it takes gzip.
+// takesGzip reports whether a client has said that it takes gzip.
 func takesGzip(fields []string) bool {
 	for _, field := range fields {
 		for one := range strings.SplitSeq(field, ",") {
@@ -141,7 +141,7 @@ func takesGzip(fields []string) bool {
 	return false
 }
 
-// known tells whether a client has what tag stands for.
+// known reports whether a client has what tag stands for.
 func known(fields []string, tag string) bool {
 	for _, field := range fields {
 		for one := range strings.SplitSeq(field, ",") {

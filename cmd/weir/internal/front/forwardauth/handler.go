@@ -51,7 +51,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Handler answers whether requests may pass. It is safe for concurrent use.
+// Handler reports whether requests may pass. It is safe for concurrent use.
 type Handler struct {
 	decider Decider
 	client  *clientip.Resolver
@@ -68,7 +68,7 @@ type Handler struct {
 // quietTime is how long nothing is logged after a problem was: whoever may ask can ask often.
 const quietTime = 10 * time.Second
 
-// New answers a handler, or an error that names the option that cannot be used.
+// New returns a handler, or an error that names the option that cannot be used.
 func New(o Options) (*Handler, error) {
 	if o.Decider == nil {
 		return nil, errors.New("weir: forwardauth: Options.Decider is nil: must be given")
@@ -91,7 +91,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Serves tells whether path is one of the addresses of the handler.
+// Serves reports whether path is one of the addresses of the handler.
 func Serves(path string) bool {
 	rest, ok := strings.CutPrefix(path, Path)
 	return ok && (rest == "" || rest == "/nginx" || rest == "/envoy" || strings.HasPrefix(rest, "/envoy/"))
@@ -105,7 +105,7 @@ type Counts struct {
 	Rejected uint64 `json:"rejected"`
 }
 
-// Counts answers what the handler has answered so far.
+// Counts returns what the handler has answered so far.
 func (h *Handler) Counts() Counts {
 	return Counts{Passed: h.passed.Load(), Refused: h.refused.Load(), Rejected: h.rejected.Load()}
 }
@@ -118,7 +118,7 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// ServeHTTP answers 200 if the original request may pass.
+// ServeHTTP returns 200 if the original request may pass.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, _ := exchanges.Get().(*exchange)
 	defer func() {
@@ -190,7 +190,7 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-// reject answers a request that cannot be decided.
+// reject serves a request that cannot be decided.
 func (h *Handler) reject(w http.ResponseWriter, r *http.Request, err error) {
 	h.rejected.Add(1)
 	now, next := int64(time.Since(h.start)), h.quiet.Load()

@@ -22,7 +22,7 @@ var nameless clientInfo
 // mostOfName is how long a name may be.
 const mostOfName = 256
 
-// isName tells whether a client may be called so: in lists a name must be one word.
+// isName reports whether a client may be called so: in lists a name must be one word.
 func isName(b []byte) bool {
 	return len(b) <= mostOfName && !bytes.ContainsFunc(b, func(r rune) bool { return r < '!' || r > '~' })
 }

@@ -18,7 +18,7 @@ import (
 // unhurried is how long clients wait for the server: by default most give up after a few seconds.
 const unhurried = 2 * time.Minute
 
-// program runs a program of Redis against the server, and answers what it prints.
+// program runs a program of Redis against the server, and returns what it prints.
 func (s *server) program(t *testing.T, input, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

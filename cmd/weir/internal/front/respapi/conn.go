@@ -123,13 +123,13 @@ func (c *conn) rest() {
 	works.Put(k)
 }
 
-// idle tells whether no command has begun to arrive.
+// idle reports whether no command has begun to arrive.
 func (c *conn) idle() bool { return c.work == nil || len(c.in) == 0 }
 
-// owes tells whether there are replies that were not sent.
+// owes reports whether there are replies that were not sent.
 func (c *conn) owes() bool { return c.work != nil && c.w.Len() > 0 }
 
-// serve answers until the connection ends.
+// serve returns until the connection ends.
 func (c *conn) serve() {
 	defer c.s.gone(c)
 	defer c.close()
@@ -179,7 +179,7 @@ func (c *conn) use() bool {
 	return c.used
 }
 
-// answer answers all commands that are complete, and sends the replies unless more may have arrived than there was room for. It
+// answer returns all commands that are complete, and sends the replies unless more may have arrived than there was room for. It
 // is false if the connection is lost.
 func (c *conn) answer() bool {
 	if !c.use() {
@@ -240,7 +240,7 @@ func (c *conn) grow() bool {
 	return true
 }
 
-// mayOwe tells whether the server allows a reply of n bytes, however slowly the client reads it. If not, it has answered so.
+// mayOwe reports whether the server allows a reply of n bytes, however slowly the client reads it. If not, it has answered so.
 func (c *conn) mayOwe(n int) bool {
 	if n <= coalesced {
 		return true
@@ -275,7 +275,7 @@ func (c *conn) flush() bool {
 	return err == nil
 }
 
-// answerArrived answers what has arrived before the server shuts down.
+// answerArrived returns what has arrived before the server shuts down.
 func (c *conn) answerArrived() {
 	for sum := 0; sum < mostAtEnd && !c.ending; {
 		n, err := c.via.arrived(c)
@@ -370,7 +370,7 @@ func (c *conn) setReadDeadline(by time.Time) error {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// execute answers one command.
+// execute returns one command.
 func (c *conn) execute(args [][]byte) {
 	w := &c.w
 	cmd := c.last

@@ -97,7 +97,7 @@ func (c *conn) setStranger(is bool) {
 	}
 }
 
-// authenticate answers whether the client may go on. It takes the same time whatever is wrong with a password.
+// authenticate reports whether the client may go on. It takes the same time whatever is wrong with a password.
 func (c *conn) authenticate(w *resp.Writer, user string, password []byte) bool {
 	sum := sha256.Sum256(password)
 	right := subtle.ConstantTimeCompare(sum[:], c.s.password[:]) == 1 || c.s.o.Password == ""

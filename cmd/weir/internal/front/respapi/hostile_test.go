@@ -143,7 +143,7 @@ func (*trickle) Read(b []byte) (int, error) {
 	return 1, nil
 }
 
-// answered tells whether the server answers all commands of a client so, before it has enough of it.
+// answered reports whether the server answers all commands of a client so, before it has enough of it.
 func (c *client) answered(want string, times int, command ...string) bool {
 	for range times {
 		if _, err := c.Write(resp.AppendCommand(nil, command...)); err != nil {
@@ -306,7 +306,7 @@ func TestMaxConnections(t *testing.T) {
 	s.dial().expect("+PONG", "PING")
 }
 
-// TestStrangersMakeRoom: who does not know the password can neither shut out those who do, nor take their places, whatever he
+// TestStrangersMakeRoom: who does not know the password can neither lock out those who do, nor take their places, whatever he
 // sends.
 func TestStrangersMakeRoom(t *testing.T) {
 	s := start(t, func(o *respapi.Options) { o.MaxConnections, o.Password = 3, "open sesame" })

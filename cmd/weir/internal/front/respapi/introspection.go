@@ -51,7 +51,7 @@ func commandInfo(c *conn, w *resp.Writer, args [][]byte) {
 // together need.
 const mostTold = 128 << 10
 
-// tooMuch tells whether the reply that began at start has become too long. If so, it is an error now.
+// tooMuch reports whether the reply that began at start has become too long. If so, it is an error now.
 func tooMuch(w *resp.Writer, start int) bool {
 	if w.Len()-start <= mostTold {
 		return false
@@ -311,7 +311,7 @@ func bracketed(s string) (inside, after string, ok bool) {
 	return "", "", false
 }
 
-// isToken tells whether a word is sent as it is.
+// isToken reports whether a word is sent as it is.
 func isToken(word string) bool {
 	return word != "" && word == strings.ToUpper(word) && word != strings.ToLower(word) && !strings.Contains(word, "|")
 }

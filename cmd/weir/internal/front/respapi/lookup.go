@@ -38,7 +38,7 @@ func newRegister(sources ...commander) (*register, error) {
 	return r, nil
 }
 
-// find answers the command with this name in whatever case, nil if there is none.
+// find returns the command with this name in whatever case, nil if there is none.
 func (r *register) find(name []byte) *command {
 	var space [mostName]byte
 	if len(name) > mostName {
@@ -54,7 +54,7 @@ func (r *register) find(name []byte) *command {
 	return r.byName[string(lower)]
 }
 
-// takes tells whether a command can have that many arguments, its name included.
+// takes reports whether a command can have that many arguments, its name included.
 func takes(arity, n int) bool { return n == arity || arity < 0 && n >= -arity }
 
 // subcommand is one of a command such as CLIENT.
@@ -110,7 +110,7 @@ func wrongArity(w *resp.Writer, name string) {
 // clip is text of a client for an error, without what would make it long.
 func clip(text []byte) string { return string(text[:min(len(text), 128)]) }
 
-// unknown answers a command that does not exist, as Redis does.
+// unknown returns a command that does not exist, as Redis does.
 func unknown(w *resp.Writer, args [][]byte) {
 	var b strings.Builder
 	b.WriteString("ERR unknown command '" + clip(args[0]) + "', with args beginning with: ")
@@ -124,7 +124,7 @@ func unknown(w *resp.Writer, args [][]byte) {
 	w.Error(b.String())
 }
 
-// equalFold tells whether b is name, which is in lower case.
+// equalFold reports whether b is name, which is in lower case.
 func equalFold(b []byte, name string) bool {
 	if len(b) != len(name) {
 		return false

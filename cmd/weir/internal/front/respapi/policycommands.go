@@ -112,7 +112,7 @@ func (p *policyCommands) end(x *policyExchange) {
 	p.exchanges.Put(x)
 }
 
-// take answers WEIR.TAKE policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds].
+// take serves WEIR.TAKE policy key [cost] [CHARGE before|afterwards] [WAIT milliseconds].
 func (p *policyCommands) take(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
 	a := asked{policy: args[1], key: args[2], cost: 1}
 	if wrong := p.read(&a, args[3:], takeOptions); wrong != "" {
@@ -145,7 +145,7 @@ func (p *policyCommands) tell(w *resp.Writer, v *policy.Verdict, name []byte) {
 	tellVerdict(w, v, name)
 }
 
-// peek answers WEIR.PEEK policy key [cost].
+// peek serves WEIR.PEEK policy key [cost].
 func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte) {
 	a := asked{policy: args[1], key: args[2], cost: 1}
 	if wrong := p.read(&a, args[3:], peekOptions); wrong != "" {
@@ -159,7 +159,7 @@ func (p *policyCommands) peek(ctx context.Context, w *resp.Writer, args [][]byte
 	p.tell(w, &x.verdict, a.policy)
 }
 
-// takeAll answers WEIR.TAKEALL policy key cost [policy key cost ...].
+// takeAll serves WEIR.TAKEALL policy key cost [policy key cost ...].
 func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]byte) {
 	args = args[1:]
 	n := len(args) / 3
@@ -231,7 +231,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	}
 }
 
-// reserve answers WEIR.RESERVE policy key cost [EXPIRE milliseconds] [WAIT milliseconds].
+// reserve serves WEIR.RESERVE policy key cost [EXPIRE milliseconds] [WAIT milliseconds].
 func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writer, args [][]byte) {
 	a := asked{policy: args[1], key: args[2], expiry: holds.DefaultExpiry}
 	wrong := p.read(&a, args[3:], reserveOptions)
@@ -281,7 +281,7 @@ func (p *policyCommands) reserve(ctx context.Context, from patient, w *resp.Writ
 	tellKept(w, id, expires)
 }
 
-// commit answers WEIR.COMMIT id [actual].
+// commit serves WEIR.COMMIT id [actual].
 func (p *policyCommands) commit(_ context.Context, w *resp.Writer, args [][]byte) {
 	actual := int64(-1)
 	switch {
@@ -299,7 +299,7 @@ func (p *policyCommands) commit(_ context.Context, w *resp.Writer, args [][]byte
 	settled(w, args[1], p.holds.Commit(string(args[1]), actual))
 }
 
-// cancel answers WEIR.CANCEL id.
+// cancel serves WEIR.CANCEL id.
 func (p *policyCommands) cancel(_ context.Context, w *resp.Writer, args [][]byte) {
 	settled(w, args[1], p.holds.Cancel(string(args[1])))
 }

@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // tellsHalfClosed says that halfClosed does.
 const tellsHalfClosed = true
 
-// halfClosed tells whether the other side of a socket will send nothing more than what can be read already.
+// halfClosed reports whether the other side of a socket will send nothing more than what can be read already.
 func halfClosed(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p, 0)

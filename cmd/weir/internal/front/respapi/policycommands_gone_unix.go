@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hasGone waits until the other side of a connection has gone away, and answers true, or until the deadline of reads passes.
+// hasGone waits until the other side of a connection has gone away, and returns true, or until the deadline of reads passes.
 // Nothing is read. Where the system does not tell what comes behind what has not been read, it may give up when there is
 // something.
 func hasGone(nc net.Conn) (gone bool) {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// refund answers WEIR.REFUND policy key n.
+// refund serves WEIR.REFUND policy key n.
 func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]byte) {
 	policy, key := args[1], args[2]
 	n, ok := parseInt(args[3])
@@ -46,7 +46,7 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 const sharedLimits = " are kept for several processes, where nothing can be given back but what was reserved:" +
 	" use WEIR.RESERVE and WEIR.CANCEL"
 
-// irrevocable says why nothing can be given back to a policy or its parents, or answers "".
+// irrevocable says why nothing can be given back to a policy or its parents, or returns "".
 func (p *policyCommands) irrevocable(name string) string {
 	set := p.limits.Engine().Set()
 	for steps := 0; name != "" && steps <= len(set.Policies); steps++ {
@@ -72,7 +72,7 @@ func (p *policyCommands) irrevocable(name string) string {
 	return ""
 }
 
-// reset answers WEIR.RESET policy key.
+// reset serves WEIR.RESET policy key.
 func (p *policyCommands) reset(ctx context.Context, w *resp.Writer, args [][]byte) {
 	if wrong := p.named(args[1], args[2]); wrong != "" {
 		w.Error(wrong)
@@ -87,7 +87,7 @@ func (p *policyCommands) reset(ctx context.Context, w *resp.Writer, args [][]byt
 	w.OK()
 }
 
-// unlock answers WEIR.UNLOCK policy key.
+// unlock serves WEIR.UNLOCK policy key.
 func (p *policyCommands) unlock(_ context.Context, w *resp.Writer, args [][]byte) {
 	if wrong := p.named(args[1], args[2]); wrong != "" {
 		w.Error(wrong)

@@ -36,7 +36,7 @@ var (
 	}
 )
 
-// read reads the cost and the options of a command, and checks what it names. It answers the error, or "".
+// read reads the cost and the options of a command, and checks what it names. It returns the error, or "".
 func (p *policyCommands) read(a *asked, rest [][]byte, o *options) (wrong string) {
 	if len(rest) > 0 && (o.needsCost || !equalFold(rest[0], "wait") && !equalFold(rest[0], "charge")) {
 		n, ok := parseInt(rest[0])
@@ -57,7 +57,7 @@ func (p *policyCommands) read(a *asked, rest [][]byte, o *options) (wrong string
 	return p.named(a.policy, a.key)
 }
 
-// readOptions reads the options of a command. It answers the error, or "".
+// readOptions reads the options of a command. It returns the error, or "".
 func (a *asked) readOptions(rest [][]byte, o *options) (wrong string) {
 	waits, expires, charges := false, false, false
 	for ; len(rest) >= 2; rest = rest[2:] {
@@ -109,7 +109,7 @@ func readMilliseconds(name string, text []byte, least, most time.Duration) (d ti
 	return time.Duration(n) * time.Millisecond, ""
 }
 
-// named checks a policy and a key. It answers the error, or "".
+// named checks a policy and a key. It returns the error, or "".
 func (p *policyCommands) named(policy, key []byte) (wrong string) {
 	switch {
 	case !p.limits.Has(string(policy)):

@@ -25,7 +25,7 @@ func tellFields(w *resp.Writer, more int) {
 }
 
 // tellDecision writes a decision: a map in version 3 of the protocol, in version 2 the values alone, in the order of redis-cell.
-// held tells whether it is that of a limit.
+// held reports whether it is that of a limit.
 func tellDecision(w *resp.Writer, d *weir.Decision, held bool, name []byte) {
 	limit, remaining := int64(-1), int64(-1)
 	if held {

@@ -159,7 +159,7 @@ func (w *wire) reply() string {
 	return text(r)
 }
 
-// ask sends a line and answers the reply as text.
+// ask sends a line and returns the reply as text.
 func (w *wire) ask(line string) string {
 	w.t.Helper()
 	w.send(line)
@@ -389,7 +389,7 @@ func TestPolicyCommandsTakeAll(t *testing.T) {
 
 var reserved = regexp.MustCompile(`^\[0 .* ([0-9A-Z]{26}) (\d+)\]$`)
 
-// reserve makes a reservation and answers its id.
+// reserve makes a reservation and returns its id.
 func (w *wire) reserve(line string) string {
 	w.t.Helper()
 	reply := w.ask(line)

@@ -154,7 +154,7 @@ func New(o Options) (*Server, error) {
 	return s, err
 }
 
-// Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns [ErrServerClosed].
+// Serve serves the clients of a listener, which it closes, until [Server.Shutdown]: then it returns [ErrServerClosed].
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close() //nolint:errcheck // it may be closed already
 	s.mu.Lock()

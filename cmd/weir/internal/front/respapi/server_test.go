@@ -147,7 +147,7 @@ func (c *client) send(s string) {
 	}
 }
 
-// receive answers the next reply as text.
+// receive returns the next reply as text.
 func (c *client) receive() string {
 	c.t.Helper()
 	r, err := c.replies.Read()
@@ -157,7 +157,7 @@ func (c *client) receive() string {
 	return show(r)
 }
 
-// ask sends a command and answers its reply as text.
+// ask sends a command and returns its reply as text.
 func (c *client) ask(args ...string) string {
 	c.t.Helper()
 	c.send(string(resp.AppendCommand(nil, args...)))

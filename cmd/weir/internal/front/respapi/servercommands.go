@@ -61,7 +61,7 @@ func (c command) orElse(alone func(c *conn, w *resp.Writer)) command {
 	return c
 }
 
-// configGet answers what tools look at before they measure or watch a server.
+// configGet returns what tools look at before they measure or watch a server.
 func configGet(c *conn, w *resp.Writer, args [][]byte) {
 	settings := [][2]string{
 		{"appendonly", "no"},
@@ -154,7 +154,7 @@ func info(c *conn, w *resp.Writer, args [][]byte) {
 	w.Text(b.String())
 }
 
-// wants tells whether a section is asked for. Without arguments all are.
+// wants reports whether a section is asked for. Without arguments all are.
 func wants(args [][]byte, name string) bool {
 	return len(args) == 0 || slices.ContainsFunc(args, func(a []byte) bool {
 		return equalFold(a, name) || equalFold(a, "all") || equalFold(a, "default") || equalFold(a, "everything")

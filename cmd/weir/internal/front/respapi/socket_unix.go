@@ -43,7 +43,7 @@ func openSocket(c *conn) bool {
 	return true
 }
 
-// tryRead reads once, and answers whether it is done: otherwise it is called again when there is something to read.
+// tryRead reads once, and reports whether it is done: otherwise it is called again when there is something to read.
 func (s *socket) tryRead(fd uintptr) bool {
 	c := s.c
 	c.begin()

@@ -76,7 +76,7 @@ var (
 	gcraNames = names{"max-burst", "tokens-per-period"}
 )
 
-// throttle answers CL.THROTTLE key max_burst count period [quantity].
+// throttle serves CL.THROTTLE key max_burst count period [quantity].
 func (t *throttle) throttle(w *resp.Writer, args [][]byte, usage string) {
 	if len(args) != 5 && len(args) != 6 {
 		w.Error(usage)
@@ -100,7 +100,7 @@ func (t *throttle) throttle(w *resp.Writer, args [][]byte, usage string) {
 	t.answer(w, args[1], limitKey{numbers[0], numbers[1], period * int64(time.Second)}, numbers[3], cellNames)
 }
 
-// gcra answers GCRA key max-burst tokens-per-period period [TOKENS count].
+// gcra returns GCRA key max-burst tokens-per-period period [TOKENS count].
 func (t *throttle) gcra(w *resp.Writer, args [][]byte) {
 	quantity := int64(1)
 	switch {

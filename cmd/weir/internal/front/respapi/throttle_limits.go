@@ -24,7 +24,7 @@ const (
 // errZeroRate has the words that clients know.
 var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticcheck // see above
 
-// check says what is wrong with a limit whose period is in the range of [weir.Rate], or answers nil.
+// check says what is wrong with a limit whose period is in the range of [weir.Rate], or returns nil.
 func (l limitKey) check(n names) error {
 	switch {
 	case l.count == 0 || l.period == 0:
@@ -93,7 +93,7 @@ func (c *planCache) lookup(l limitKey) *weir.Plan {
 	return nil
 }
 
-// add checks a limit and answers its plan. The error is what is wrong with it, or [weir.ErrTableFull] if keys have as many other
+// add checks a limit and returns its plan. The error is what is wrong with it, or [weir.ErrTableFull] if keys have as many other
 // limits as there can be.
 func (c *planCache) add(l limitKey, n names) (*weir.Plan, error) {
 	if err := l.check(n); err != nil {

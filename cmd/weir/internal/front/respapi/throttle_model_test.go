@@ -108,7 +108,7 @@ func newAsker(t testing.TB, c commander) *asker {
 	return a
 }
 
-// ask answers the reply to a line, in the form it has on the wire.
+// ask returns the reply to a line, in the form it has on the wire.
 func (a *asker) ask(line ...string) string {
 	args := make([][]byte, 0, len(line))
 	for _, arg := range line {

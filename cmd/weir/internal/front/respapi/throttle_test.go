@@ -193,7 +193,7 @@ func TestThrottleWithTooManyLimits(t *testing.T) {
 	}
 }
 
-// TestThrottlePlansAreBounded: the cache of plans stays as large as it is, and answers the right one.
+// TestThrottlePlansAreBounded: the cache of plans stays as large as it is, and returns the right one.
 func TestThrottlePlansAreBounded(t *testing.T) {
 	th, _ := clockedThrottle(t, 0)
 	random := rand.New(rand.NewPCG(1, 2))

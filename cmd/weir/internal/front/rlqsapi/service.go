@@ -60,7 +60,7 @@ type Service struct {
 	told     int64  // when the log was told of one last
 }
 
-// New answers a service, or an error that names the option that cannot be used.
+// New returns a service, or an error that names the option that cannot be used.
 func New(o Options) (*Service, error) {
 	if o.MostStreams == 0 {
 		o.MostStreams = 10_000

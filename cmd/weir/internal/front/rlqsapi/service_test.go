@@ -302,7 +302,7 @@ func TestOthersAreLeftTheirPart(t *testing.T) {
 	}
 }
 
-// TestClose ends streams, and answers nobody any more.
+// TestClose ends streams, and returns nobody any more.
 func TestClose(t *testing.T) {
 	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
 	a := s.connect()

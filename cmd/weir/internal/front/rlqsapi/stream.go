@@ -182,7 +182,7 @@ func (s *Service) deliver(c connection, m *ratelimitquotav3.RateLimitQuotaRespon
 	}
 }
 
-// late tells whether a message has waited for longer than it may.
+// late reports whether a message has waited for longer than it may.
 func (s *Service) late(at time.Time) bool { return time.Since(at) > s.patience }
 
 // read takes reports until the connection ends.

@@ -248,7 +248,7 @@ func (w *watched) keep(m *message, b []byte) bool {
 	return w.hold(int64(n + framePrice))
 }
 
-// take takes bytes of messages: it answers whether one was completed, and how many bytes there are of the one after it.
+// take takes bytes of messages: it reports whether one was completed, and how many bytes there are of the one after it.
 func (m *message) take(b []byte) (whole bool, left int) {
 	for len(b) > 0 {
 		if m.arrived < messagePrefix {

@@ -316,5 +316,5 @@ func (c *loadClient) run(b *testing.B, n, inFlight int) {
 	}
 }
 
-// buffered tells whether there is another frame to be read without waiting.
+// buffered reports whether there is another frame to be read without waiting.
 func (c *loadClient) buffered() bool { return c.reader.Buffered() >= 9 }

@@ -20,13 +20,13 @@ type question struct {
 // descriptor is what a RateLimitDescriptor says.
 type descriptor struct {
 	from, to int // of its entries
-	// override tells whether there is a limit, of so many requests in so many units.
+	// override reports whether there is a limit, of so many requests in so many units.
 	override   bool
 	requests   uint32
 	unit       int32
 	multiplied bool
 	multiplier uint32
-	// own tells whether it has hits of its own.
+	// own reports whether it has hits of its own.
 	own      bool
 	hits     uint64
 	negative bool
@@ -78,7 +78,7 @@ type field struct {
 	bytes  string
 }
 
-// is tells whether the field is that of a number and a type. Others are skipped, as all decoders of protocol buffers do.
+// is reports whether the field is that of a number and a type. Others are skipped, as all decoders of protocol buffers do.
 func (f *field) is(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }

@@ -65,7 +65,7 @@ func (e *encoder) text(field protowire.Number, v string) {
 	*e = protowire.AppendString(protowire.AppendTag(*e, field, protowire.BytesType), v)
 }
 
-// begin begins a field that is a message, and answers what end needs.
+// begin begins a field that is a message, and returns what end needs.
 func (e *encoder) begin(field protowire.Number) (at int) {
 	*e = append(protowire.AppendTag(*e, field, protowire.BytesType), 0)
 	return len(*e)

@@ -171,7 +171,7 @@ func ServerOptions() []grpc.ServerOption {
 // workers is how many goroutines wait for calls; while they are all busy, each further call has its own.
 const workers = 256
 
-// Serve answers the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
+// Serve serves the clients of a listener, which it closes, until [Server.Shutdown]: then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.grpc.Serve(s.bound.On(l))
 	if errors.Is(err, grpc.ErrServerStopped) {

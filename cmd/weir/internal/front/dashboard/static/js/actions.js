@@ -26,7 +26,7 @@ const named = (policy, key) => `key ${quoted(key)} of policy ${quoted(policy)}`;
 const lockout = (state) =>
   state?.locked_for
     ? {
-        lines: [`It is shut out for ${duration(state.locked_for)} still, which this does not change.`],
+        lines: [`It is locked out for ${duration(state.locked_for)} still, which this does not change.`],
         fields: [{ name: 'unlock', kind: 'check', label: 'End its lockout too', value: false }],
       }
     : { lines: [], fields: [] };
@@ -39,14 +39,14 @@ async function withUnlock(action, body, { unlock: too, reason }, done, nothing) 
   return answer;
 }
 
-/** unlock lets a key in that is shut out. Like all below it answers null if the operator has changed their mind. */
+/** unlock lets a key in that is locked out. Like all below it answers null if the operator has changed their mind. */
 export function unlock(policy, key) {
   return ask({
     title: 'Unlock',
     lines: [`The lockout of ${named(policy, key)} ends now. The limits go on as before.`],
     fields: [why],
     action: 'Unlock',
-    run: ({ reason }) => change('unlock', { policy, key, reason }, 'Unlocked', 'It was not shut out any more'),
+    run: ({ reason }) => change('unlock', { policy, key, reason }, 'Unlocked', 'It was not locked out any more'),
   });
 }
 

@@ -125,7 +125,7 @@ function drawBanners() {
 function drawBadges(now) {
   const locked = now.policies.reduce((sum, p) => sum + p.locked, 0);
   for (const [view, text, label] of [
-    ['lockouts', locked ? count(locked) : '', `${locked} shut out`],
+    ['lockouts', locked ? count(locked) : '', `${locked} locked out`],
     ['configuration', now.config.last_error ? '!' : '', 'reload refused'],
   ]) {
     const badge = badges.get(view);

@@ -100,7 +100,7 @@ const reasons = {
   closed: 'the limit is closed',
   'table-full': 'too many keys',
   'soft-throttle': 'throttled',
-  'hard-lockout': 'shut out',
+  'hard-lockout': 'locked out',
   'tracking-cap': 'too many keys',
   unavailable: 'the store has no answer',
 };

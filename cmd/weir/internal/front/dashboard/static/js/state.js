@@ -20,7 +20,7 @@ export function refusedFor(k) {
 
 /** sentence says whether the next request of a key passes. policy is that of the overview, if it is known. */
 export function sentence(k, policy) {
-  if (k.locked_for) return `Shut out for ${duration(k.locked_for)}.`;
+  if (k.locked_for) return `Locked out for ${duration(k.locked_for)}.`;
   const bad = worst(k);
   if (bad) {
     const by = k.limits.length > 1 ? ` by limit ${printable(bad.name)}` : '';

@@ -53,7 +53,7 @@ const keyColumns = [
 
 function state(k) {
   const tags = [];
-  if (k.locked_for) tags.push(h('span.tag.bad', `shut out ${duration(k.locked_for)}`));
+  if (k.locked_for) tags.push(h('span.tag.bad', `locked out ${duration(k.locked_for)}`));
   if (k.override) tags.push(h('span.tag.shadow', 'overridden'));
   if (!tags.length) return k.limits[0] && !k.limits[0].allowed ? h('span.bad', next(k.limits[0])) : '';
   return h('span', tags);
@@ -332,7 +332,7 @@ function detail(place, { params, signal, title }, key) {
       facts([
         ['Policy', policyLink(policy)],
         ['Key', h('code', quoted(key))],
-        now.locked_for > 0 && ['Shut out', `${duration(now.locked_for)} still`],
+        now.locked_for > 0 && ['Locked out', `${duration(now.locked_for)} still`],
         now.recent_refusals > 0 && ['Refusals towards a lockout', count(now.recent_refusals)],
         now.override && ['Override', overrideText(now.override)],
         now.override && ['For', `${duration(now.override.for)} still, since ${moment(now.override.since)}`],

@@ -1,4 +1,4 @@
-// Lockouts: the keys that are shut out.
+// Lockouts: the keys that are locked out.
 
 import * as actions from '../actions.js';
 import * as api from '../api.js';
@@ -26,9 +26,9 @@ export function lockouts(place, { params, signal }) {
   const about = h('p.about');
   const unlock = new Map(); // the buttons, so that they stay the same
   const rows = table({
-    caption: 'Keys that are shut out',
+    caption: 'Keys that are locked out',
     id: (l) => `${l.policy}\n${l.key}`,
-    empty: 'No key that is known by name is shut out by this server.',
+    empty: 'No key that is known by name is locked out by this server.',
     columns: [
       { title: 'Key', sort: (l) => l.key, cell: (l) => keyLink(l.policy, l.key) },
       { title: 'Policy', sort: (l) => l.policy, cell: (l) => policyLink(l.policy) },
@@ -75,8 +75,8 @@ export function lockouts(place, { params, signal }) {
     say(
       about,
       all.length < locked
-        ? `${count(locked)} are shut out, of which the names of ${count(all.length)} are known.`
-        : `${count(all.length)} shut out.`,
+        ? `${count(locked)} are locked out, of which the names of ${count(all.length)} are known.`
+        : `${count(all.length)} locked out.`,
     );
   });
 }

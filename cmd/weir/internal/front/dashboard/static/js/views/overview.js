@@ -27,7 +27,7 @@ export function overview(place, { signal }) {
     ['admitted', 'Admitted', 'admitted'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
-    ['locked', 'Shut out'],
+    ['locked', 'Locked out'],
     ['keys', 'Keys'],
     ['p99', 'Decision, p99'],
   ]);

@@ -46,7 +46,7 @@ function list(place, { signal }) {
       { title: 'Refused', number: true, sort: (p) => p.refused, cell: (p) => count(p.refused) },
       { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => tracked(p) },
       { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => (elsewhere(p) ? '–' : count(p.queued)) },
-      { title: 'Shut out', number: true, sort: (p) => p.locked, cell: (p) => count(p.locked) },
+      { title: 'Locked out', number: true, sort: (p) => p.locked, cell: (p) => count(p.locked) },
     ],
   });
   fill(place, h('div.bar', only.row), rows.element);
@@ -75,7 +75,7 @@ function detail(place, { params, signal, title }) {
     ['admitted', 'Admitted', 'admitted'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
-    ['locked', 'Shut out'],
+    ['locked', 'Locked out'],
     ['keys', 'Keys'],
   ]);
   const one = chart({ title: 'Each second', series: lines, format: policyFormat, signal, height: 190 });
@@ -146,7 +146,7 @@ function detail(place, { params, signal, title }) {
       facts([
         ['Granted', count(p.granted)],
         ['Refused', count(p.refused)],
-        ['Refused as shut out', count(p.locked_out)],
+        ['Refused as locked out', count(p.locked_out)],
         ['Could not be told', count(p.failed)],
         ['Overridden keys', count(p.overridden)],
         ['Granted untracked', count(p.untracked)],
