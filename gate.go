@@ -385,8 +385,8 @@ func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	return true
 }
 
-// tooLate reports whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a deadline
-// after that time.
+// tooLate reports whether a caller cannot be granted anything as of the time at: its context has ended, and not just by a
+// deadline after that time.
 func (g *gate) tooLate(ctx context.Context, now, at int64) bool {
 	err := ctx.Err()
 	if err == nil || g.clock != nil || at >= now || !errors.Is(err, context.DeadlineExceeded) {

@@ -239,8 +239,8 @@ func mustContext(ctx context.Context) {
 	}
 }
 
-// Acquire asks for permits and waits for the answer, whose Outcome reports whether they were granted. A request whose context ends
-// is withdrawn. A nil ctx panics.
+// Acquire asks for permits and waits for the answer, whose Outcome reports whether they were granted. A request whose context
+// ends is withdrawn. A nil ctx panics.
 func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)
 	if ctx.Err() != nil { // it loses even where permits are free

@@ -247,8 +247,8 @@ func (s *session) send(m *Message) {
 	s.out.put(b)
 }
 
-// leave ends the session because the node ends. The owner tells all that wait Stopping: these answers, and the permits of those it
-// has granted a moment before, are sent first, within drainTime.
+// leave ends the session because the node ends. The owner tells all that wait Stopping: these answers, and the permits of those
+// it has granted a moment before, are sent first, within drainTime.
 func (s *session) leave(stream Stream) {
 	defer func() { _ = stream.Close() }()
 	late := time.AfterFunc(drainTime, func() { _ = stream.Close() })

@@ -278,8 +278,8 @@ type leasedStream struct {
 	io.Writer
 }
 
-// canRepeat reports whether a request may be sent again that was refused with status. With 429 it was not served, whatever it asked
-// for; of 503 nobody knows, so only what may be done twice is.
+// canRepeat reports whether a request may be sent again that was refused with status. With 429 it was not served, whatever it
+// asked for; of 503 nobody knows, so only what may be done twice is.
 func (t *Transport) canRepeat(r *http.Request, status int) bool {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		return false

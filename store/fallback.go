@@ -134,8 +134,8 @@ func (f *fallback) decide(
 	return r, nil
 }
 
-// collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It reports whether
-// one is to be refused.
+// collect has the charges of FailLocal in f.charges, with their limits divided: all, or those that have to pass. It reports
+// whether one is to be refused.
 func (f *fallback) collect(charges []Charge, all bool) (closed bool) {
 	f.charges = f.charges[:0]
 	for i := range charges {

@@ -197,8 +197,8 @@ type leasedRefusal struct {
 	forever bool
 }
 
-// refuses reports whether n permits, which are not in hand, are refused without asking. While somebody waits for the answer of the
-// store, also those are refused for whom there cannot be permits yet if those who wait get theirs: they need not wait too.
+// refuses reports whether n permits, which are not in hand, are refused without asking. While somebody waits for the answer of
+// the store, also those are refused for whom there cannot be permits yet if those who wait get theirs: they need not wait too.
 func (e *leasedKey) refuses(n, now int64) bool {
 	r := &e.refusal
 	if r.least == 0 {

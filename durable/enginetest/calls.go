@@ -9,8 +9,8 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// store writes what must be written. Of a server that has lost its leader it is not known whether it was: then it is written again,
-// unless that says that it is there.
+// store writes what must be written. Of a server that has lost its leader it is not known whether it was: then it is written
+// again, unless that says that it is there.
 func (t test) store(term durable.Term, writes ...durable.Write) int64 {
 	t.Helper()
 	revision, err := term.Store(t.Context(), writes)

@@ -19,8 +19,8 @@ type Cluster struct {
 	Engine func(t *testing.T) durable.Engine
 	// TTL is how long a term outlasts the last sign of life of its process, at most, with what the engine may add.
 	TTL time.Duration
-	// Virtual tells that time is virtual, so that what takes longer than it should is wrong. Against real servers, on a machine that
-	// may stand still, it is only logged.
+	// Virtual tells that time is virtual, so that what takes longer than it should is wrong. Against real servers, on a machine
+	// that may stand still, it is only logged.
 	Virtual bool
 }
 

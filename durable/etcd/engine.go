@@ -360,8 +360,8 @@ func (t *term) failed(what string, err error) error {
 	return fmt.Errorf("weir: records cannot be %s: %w", what, err)
 }
 
-// unproposed reports whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more is
-// waiting to be applied than it takes, so that it can be tried again without knowing more.
+// unproposed reports whether a write was never proposed, as etcd has no leader at the moment, or the leader hands over, or more
+// is waiting to be applied than it takes, so that it can be tried again without knowing more.
 func unproposed(err error) bool {
 	return strings.HasSuffix(err.Error(), "raft proposal dropped") || errors.Is(err, rpctypes.ErrTooManyRequests)
 }

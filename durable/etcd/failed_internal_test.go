@@ -91,7 +91,7 @@ func TestFailedServerCannotLead(t *testing.T) {
 func TestCallsWaitForALeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, want := range []error{rpctypes.ErrLeaderChanged, rpctypes.ErrNoLeader, rpctypes.ErrTimeoutDueToLeaderFail} {
+		for _, want := range unsettled {
 			calls := 0
 			err := settled(t.Context(), func(context.Context) error {
 				if calls++; calls < 3 {

@@ -58,8 +58,8 @@ func (s *Server) handOver(ctx context.Context) bool {
 	return false
 }
 
-// reachable reports whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may take
-// a connection, and close it as there is nobody behind.
+// reachable reports whether somebody listens at one of the URLs of a peer, who waits to be spoken to: something in between may
+// take a connection, and close it as there is nobody behind.
 func reachable(ctx context.Context, urls []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

@@ -70,7 +70,13 @@ func (s *Server) nameOf(url string) string {
 
 // settleTime is how long a call about the nodes waits for the cluster to settle: etcd changes none before the others have been
 // connected for 5 s, and fails while they choose a leader.
-const settleTime = 15 * time.Second
+const settleTime = 30 * time.Second
+
+// unsettled are what etcd says while the nodes choose a leader or one of them is slow.
+var unsettled = []error{
+	rpctypes.ErrLeaderChanged, rpctypes.ErrNoLeader, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,
+	rpctypes.ErrTimeoutDueToConnectionLost,
+}
 
 // settled calls f, again and again while etcd says that the nodes are not connected yet or are choosing a leader.
 func settled(ctx context.Context, f func(context.Context) error) error {
@@ -79,8 +85,7 @@ func settled(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
 		switch {
-		case errors.Is(err, rpctypes.ErrLeaderChanged), errors.Is(err, rpctypes.ErrNoLeader),
-			errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail):
+		case slices.ContainsFunc(unsettled, func(e error) bool { return errors.Is(err, e) }):
 		case err != nil && strings.Contains(err.Error(), "unhealthy cluster"):
 			err = fmt.Errorf("the other nodes must be up and connected for 5 s: %w", err)
 		default:

@@ -301,8 +301,8 @@ func (l *Limits) Has(name string) bool {
 	return ok
 }
 
-// MayLackKey reports whether there is no policy with this name that has a key: requests of one without share a state, whose key is
-// "".
+// MayLackKey reports whether there is no policy with this name that has a key: requests of one without share a state, whose key
+// is "".
 func (l *Limits) MayLackKey(name string) bool { return !l.inForce()[name] }
 
 // Explain tells how a request would be answered now, without what came from the environment.

@@ -246,8 +246,8 @@ func (s *Share) wishes(perSecond float64) int64 {
 	return max(most, 1)
 }
 
-// gone reports whether the stream has ended, or seems to be dead: nothing has been reported for so long that what was assigned has
-// expired, or is about to.
+// gone reports whether the stream has ended, or seems to be dead: nothing has been reported for so long that what was assigned
+// has expired, or is about to.
 func (s *Share) gone(now int64) bool { return s.closed || now-s.reported > s.ttl().Milliseconds() }
 
 // target is the rate that the share should have, in tokens a second.

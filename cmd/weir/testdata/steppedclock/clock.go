@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// This file and the one beside it are put into package main by a build with an overlay (clusterclock_test.go). The wall clock of such a
-// program is ahead by as many seconds as the file says that WEIR_TEST_CLOCK names, 8 bytes that a test may change at any time. The
-// monotonic clock stays as it is, as it does where the clock of a machine is set.
+// This file and the one beside it are put into package main by a build with an overlay (clusterclock_test.go). The wall clock of
+// such a program is ahead by as many seconds as the file says that WEIR_TEST_CLOCK names, 8 bytes that a test may change at any
+// time. The monotonic clock stays as it is, as it does where the clock of a machine is set.
 
 //go:linkname vdsoClockgettimeSym runtime.vdsoClockgettimeSym
 var vdsoClockgettimeSym uintptr
