@@ -50,7 +50,7 @@ func ruleMatch(i int) policy.Match {
 // plainHeader is that of all requests whose header no rule knows.
 var plainHeader = http.Header{"Accept": {"*/*"}, "User-Agent": {"bench"}}
 
-// ruleRequest serves a request for which just one of so many rules holds, and which one that is. What else it has, no rule
+// ruleRequest returns a request for which just one of so many rules holds, and which one that is. What else it has, no rule
 // knows. Few rules and many see the same clients.
 func ruleRequest(rng *rand.Rand, rules int) (r policy.Request, i int) {
 	r = policy.Request{

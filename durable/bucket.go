@@ -56,7 +56,7 @@ func (b *bucket) bring(now time.Time) {
 	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm), l)
 }
 
-// quick serves a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
+// quick decides on a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
 // is ahead by as many, or they are not there and the request does not wait.
 func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 	b.mu.Lock()

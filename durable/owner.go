@@ -200,7 +200,7 @@ func (o *Owner) waiter(r *Request, answer func(Answer)) *waiter {
 	return &waiter{request: *r, answer: answer, place: -1, at: time.Now().Add(wait), counts: &o.counts}
 }
 
-// quick serves a request that is simple enough: see [bucket.quick].
+// quick decides on a request that is simple enough: see [bucket.quick].
 func (o *Owner) quick(r *Request) (a Answer, ok bool) {
 	const most = store.MostPolicyBytes + store.MostKeyBytes
 	if r.N < 0 || r.N > maxRecordAhead || r.Wait < 0 || r.Wait > MaxWait || r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead ||

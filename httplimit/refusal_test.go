@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/httplimit"
 )
 
-// refusing serves every request with one decision.
+// refusing returns a handler that refuses every request by one decision.
 func refusing(tb testing.TB, d weir.Decision, o httplimit.Options) http.Handler {
 	tb.Helper()
 	o.Keyed = &fixedKeyed{d}

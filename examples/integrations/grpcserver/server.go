@@ -45,7 +45,7 @@ func NewServer(known func(key string) bool) (*grpc.Server, error) {
 	), nil
 }
 
-// Dial serves a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
+// Dial returns a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
 // and tries calls again that were refused.
 func Dial(target, key string) (*grpc.ClientConn, error) {
 	pace, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "pace", Rate: weir.PerSecond(100), QueueLimit: 10_000})

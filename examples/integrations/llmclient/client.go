@@ -35,7 +35,7 @@ type Client struct {
 	tokens   *weir.Keyed[string]
 }
 
-// New serves a client that has sent nothing yet.
+// New returns a client that has sent nothing yet.
 func New(o Options) (*Client, error) {
 	requests, err := weir.NewKeyed[string](weir.KeyedOptions{
 		Name: "requests", Rate: weir.PerMinute(o.RequestsPerMinute), QueueLimit: 1000,

@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/httplimit"
 )
 
-// New serves a client whose requests are paced together, wherever they go, and which obeys what the API says about its own
+// New returns a client whose requests are paced together, wherever they go, and which obeys what the API says about its own
 // limits. It is safe for concurrent use, and there should be one for each account.
 func New() (*http.Client, error) {
 	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{Name: "account", LookupEnv: os.LookupEnv})

@@ -39,7 +39,7 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient serves a client. Its errors say what to do: they are for people.
+// NewClient returns a client. Its errors say what to do: they are for people.
 func NewClient(o ClientOptions) (*Client, error) {
 	u, err := url.Parse(o.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,7 @@ func (q *question) register(cmd *cobra.Command) {
 	cmd.Long += serverflags.ExitStatus
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	q.server.Register(fs)
+	q.server.RegisterWithin(time.Minute, fs) // the nodes may have to choose a leader first
 	fs.BoolVar(&q.asJSON, "json", false, "print the JSON that the server answers")
 }
 

@@ -100,7 +100,7 @@ func countedKeys(t *tally, n int) []countedKey {
 	return keys
 }
 
-// report serves a report without what the files say about lines. It may be called once finish has returned.
+// report returns a report without what the files say about lines. It may be called once finish has returned.
 func (c *comparison) report(top int) *comparisonReport {
 	r := &comparisonReport{
 		Config: c.configurations[0].name, Complete: true, Notes: c.notes(), MalformedLines: []malformedLine{},

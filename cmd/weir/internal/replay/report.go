@@ -91,7 +91,7 @@ func (t *timeline) report(most int) *timelineReport {
 	return r
 }
 
-// newReport serves a report without what the files say about lines.
+// newReport returns a report without what the files say about lines.
 func newReport(s *simulation, l *limitflags.Limit, top int) *report {
 	r := &report{
 		Limit: l.EffectiveRate().String(), Burst: l.EffectiveBurst(), By: l.By.String(), Complete: true,

@@ -48,7 +48,7 @@ func (q *Request) Line() string { return q.request.line }
 // Client is the value of --client, "" if there is none.
 func (q *Request) Client() string { return q.client }
 
-// Describe serves the request.
+// Describe returns the request.
 func (q *Request) Describe() (*policy.Request, error) {
 	r := &policy.Request{Protocol: strings.ToLower(q.protocol), Route: q.route, Cost: q.cost}
 	if err := requestline.Parse(q.request.line, r); err != nil {

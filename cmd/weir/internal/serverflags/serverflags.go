@@ -42,9 +42,15 @@ type Server struct {
 	timeout   time.Duration
 }
 
+// usualTimeout is how long a server may take for what it has at hand.
+const usualTimeout = 10 * time.Second
+
 // Register adds the flags to fs.
-func (s *Server) Register(fs *pflag.FlagSet) {
-	s.url, s.timeout = Default, 10*time.Second
+func (s *Server) Register(fs *pflag.FlagSet) { s.RegisterWithin(usualTimeout, fs) }
+
+// RegisterWithin is Register for what a server may take longer for.
+func (s *Server) RegisterWithin(timeout time.Duration, fs *pflag.FlagSet) {
+	s.url, s.timeout = Default, timeout
 	fs.Var((*serverURL)(&s.url), "server", "where the admin pages of weir serve are: its --http, or its --admin")
 	fs.Var(flagvalue.File(&s.tokenFile), "token-file", "file with the token of --admin-token-file of the server (default: none)")
 	fs.Var(flagvalue.File(&s.authority), "tls-ca",
@@ -55,7 +61,7 @@ func (s *Server) Register(fs *pflag.FlagSet) {
 	fs.Var(flagvalue.Duration(&s.timeout, time.Millisecond, time.Hour), "timeout", "how long the answer may take, from 1ms to 1h")
 }
 
-// Client serves a client of the server. Close it.
+// Client returns a client of the server. Close it.
 func (s *Server) Client() (*admin.Client, error) {
 	o := admin.ClientOptions{Server: s.url, Timeout: s.timeout}
 	var err error

@@ -22,7 +22,7 @@ func (s *Server) RegisterSeveral(fs *pflag.FlagSet) {
 // Several reports whether more than one server was given.
 func (s *Server) Several() bool { return len(s.others) > 0 }
 
-// Clients serves a client for each server, in the order of the flags. Close them.
+// Clients returns a client for each server, in the order of the flags. Close them.
 func (s *Server) Clients() ([]*admin.Client, error) {
 	clients := make([]*admin.Client, 0, 1+len(s.others))
 	for _, url := range append([]string{s.url}, s.others...) {

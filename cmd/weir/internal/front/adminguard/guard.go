@@ -119,7 +119,7 @@ func CallerOf(r *http.Request) Caller {
 // sameOrigin knows requests that a page of another origin makes a browser send.
 var sameOrigin = http.NewCrossOriginProtection()
 
-// Enter serves the request with its [Caller], or why it may not be answered.
+// Enter returns the request with its [Caller], or why it may not be answered.
 func (g *Guard) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *problem.Problem) {
 	if g == nil {
 		return nil, closed(r)

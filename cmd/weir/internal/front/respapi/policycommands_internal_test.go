@@ -18,7 +18,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// plainPolicies serves commands for so many policies.
+// plainPolicies returns commands for so many policies.
 func plainPolicies(t testing.TB, n int) *policyCommands {
 	t.Helper()
 	set := &policy.Set{}
