@@ -7,7 +7,7 @@ import (
 
 // Limits bound what the other side may send.
 type Limits struct {
-	// MaxBulk is how many bytes an argument may have. Default: 512 KiB.
+	// MaxBulk is how many bytes an argument may have. Default: 64 KiB.
 	MaxBulk int
 	// MaxArgs is how many arguments a command may have, its name included. Default: 1024.
 	MaxArgs int
@@ -22,7 +22,7 @@ func (l Limits) WithDefaults() Limits {
 	for _, f := range []struct {
 		value *int
 		usual int
-	}{{&l.MaxBulk, 512 << 10}, {&l.MaxArgs, 1024}, {&l.MaxInline, 64 << 10}, {&l.MaxCommand, 1 << 20}} {
+	}{{&l.MaxBulk, 64 << 10}, {&l.MaxArgs, 1024}, {&l.MaxInline, 64 << 10}, {&l.MaxCommand, 1 << 20}} {
 		if *f.value <= 0 {
 			*f.value = f.usual
 		}

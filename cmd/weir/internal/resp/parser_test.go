@@ -106,7 +106,7 @@ func TestParserFindsCommands(t *testing.T) {
 		{"\x16\x03\x01", `[], error ERR Protocol error: TLS is not spoken here, 0 bytes left`},
 		{"*1\r\n$-1\r\n", `[], error ERR Protocol error: invalid bulk length, 0 bytes left`},
 		{"*1\r\n$x\r\n", `[], error ERR Protocol error: invalid bulk length, 0 bytes left`},
-		{"*1\r\n$524289\r\n", `[], error ERR Protocol error: invalid bulk length, 0 bytes left`},
+		{"*1\r\n$65537\r\n", `[], error ERR Protocol error: invalid bulk length, 0 bytes left`},
 		{"*1\r\n$99999999999999999999\r\n", `[], error ERR Protocol error: invalid bulk length, 0 bytes left`},
 		{"*1\r\n$" + strings.Repeat("9", 21), `[], error ERR Protocol error: too big bulk count string, 0 bytes left`},
 		{"*1\r\n$4\r\nPINGxx", `[], error ERR Protocol error: expected the end of a line after a bulk string, 0 bytes left`},

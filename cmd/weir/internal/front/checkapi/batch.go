@@ -40,7 +40,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request) *problem {
 	if p := contentProblem(r); p != nil {
 		return p
 	}
-	body, p := readBody(r, make([]byte, 0, 4096))
+	body, p := readBody(r, make([]byte, 0, 4096), maxBatchBody)
 	if p != nil {
 		return p
 	}

@@ -9,21 +9,23 @@ import (
 	"strings"
 )
 
-// maxBody lies above what a client can make a caller send by a key, a path or a header of its own.
-const maxBody = 1 << 20
+const (
+	maxBody      = 64 << 10
+	maxBatchBody = 1 << 20
+)
 
-// readBody reads the body into space, or into a larger one.
-func readBody(r *http.Request, space []byte) ([]byte, *problem) {
-	if r.ContentLength > maxBody {
-		return nil, tooLarge()
+// readBody reads the body into space, or into a larger one, if it has no more than most bytes.
+func readBody(r *http.Request, space []byte, most int) ([]byte, *problem) {
+	if r.ContentLength > int64(most) {
+		return nil, tooLarge(most)
 	}
 	body := space
 	for {
 		if len(body) == cap(body) {
-			if len(body) > maxBody {
-				return nil, tooLarge()
+			if len(body) > most {
+				return nil, tooLarge(most)
 			}
-			body = append(make([]byte, 0, min(max(4*cap(body), 512), maxBody+1)), body...)
+			body = append(make([]byte, 0, min(max(4*cap(body), 512), most+1)), body...)
 		}
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
@@ -37,8 +39,8 @@ func readBody(r *http.Request, space []byte) ([]byte, *problem) {
 	}
 }
 
-func tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", maxBody))
+func tooLarge(most int) *problem {
+	return newProblem(http.StatusRequestEntityTooLarge, "body", "", fmt.Sprintf("must be at most %d bytes", most))
 }
 
 // sameOrigin knows requests that a page of another origin makes a browser send.

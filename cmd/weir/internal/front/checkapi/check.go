@@ -42,7 +42,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	x := begin()
 	defer x.end()
-	body, p := readBody(r, x.space[:0])
+	body, p := readBody(r, x.space[:0], maxBody)
 	if p != nil {
 		return p
 	}

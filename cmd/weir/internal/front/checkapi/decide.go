@@ -31,7 +31,7 @@ func readDescribed(r *http.Request, space []byte, into *policy.Request) (how way
 	if p := contentProblem(r); p != nil {
 		return way{}, p
 	}
-	body, p := readBody(r, space)
+	body, p := readBody(r, space, maxBody)
 	if p != nil {
 		return way{}, p
 	}

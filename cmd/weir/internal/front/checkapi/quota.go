@@ -284,7 +284,7 @@ func (h *Handler) noteAdjust(entry admin.AuditEntry, err error) {
 
 // readAdjust reads the body of an adjustment, and checks it.
 func readAdjust(r *http.Request) (body adjustBody, wrong *problem) {
-	text, wrong := readBody(r, nil)
+	text, wrong := readBody(r, nil, maxBody)
 	if wrong == nil && !utf8.Valid(text) {
 		wrong = &problem{
 			Status: http.StatusBadRequest, Detail: `the body must be UTF-8: of a key that is not, the byte e9 is "\\xe9"`,

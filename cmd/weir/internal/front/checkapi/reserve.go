@@ -36,7 +36,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	x := begin()
 	defer x.end()
-	body, p := readBody(r, x.space[:0])
+	body, p := readBody(r, x.space[:0], maxBody)
 	if p != nil {
 		return p
 	}
@@ -118,7 +118,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request, d dialect, sett
 	}
 	x := begin()
 	defer x.end()
-	body, p := readBody(r, x.space[:0])
+	body, p := readBody(r, x.space[:0], maxBody)
 	if p != nil {
 		return p
 	}

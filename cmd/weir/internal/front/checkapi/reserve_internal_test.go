@@ -43,7 +43,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		for i := range checks {
 			a := &checks[i]
-			if a.Cost < 0 || a.Cost > maxCost || a.wait != 0 || a.id != nil || a.expires != 0 ||
+			if a.Cost < 0 || a.Cost > maxCost || len(a.Key) > maxKey || a.wait != 0 || a.id != nil || a.expires != 0 ||
 				a.described != nil && (a.Key != nil || a.Policy != nil || a.described.wait > 0) {
 				t.Fatalf("%q: %+v", body, a)
 			}
@@ -61,7 +61,7 @@ func FuzzDecodeReserve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := decodeReserve(bytes.Clone(body))
 		wantText(t, body, err)
-		if err == nil && (a.Cost < 1 || a.Cost > maxCost || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
+		if err == nil && (a.Cost < 1 || a.Cost > maxCost || len(a.Key) > maxKey || a.expires < holds.LeastExpiry || a.expires > holds.MostExpiry ||
 			a.wait < 0 || a.wait > holds.MostExpiry || a.id != nil || a.described != nil && (a.Key != nil || a.described.probe)) {
 			t.Fatalf("%q: %+v", body, a)
 		}
