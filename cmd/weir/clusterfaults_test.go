@@ -457,7 +457,7 @@ func TestClusterWipedDisk(t *testing.T) {
 // and what to do, or goes on, and then grants by what is on its disk.
 func TestClusterFlippedBits(t *testing.T) {
 	t.Parallel()
-	c, rounds := newFaultCluster(t, plain, false), faultRounds(t, 12)
+	c, rounds := newFaultCluster(t, plain, false), faultRounds(t, 6)
 	r := rand.New(rand.NewPCG(16, 13))
 	n := c.nodes[0]
 	others := c.others(n)
