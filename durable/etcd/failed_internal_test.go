@@ -110,7 +110,18 @@ func TestCallsWaitForALeader(t *testing.T) {
 			}
 		}
 		calls := 0
-		err := settled(t.Context(), func(context.Context) error { calls++; return rpctypes.ErrNoSpace })
+		err := settled(t.Context(), func(ctx context.Context) error {
+			if calls++; calls == 3 {
+				return nil
+			}
+			<-ctx.Done() // what was proposed is lost
+			return []error{rpctypes.ErrTimeout, ctx.Err()}[calls-1]
+		})
+		if err != nil || calls != 3 {
+			t.Errorf("%v after %d calls of which two were lost", err, calls)
+		}
+		calls = 0
+		err = settled(t.Context(), func(context.Context) error { calls++; return rpctypes.ErrNoSpace })
 		if !errors.Is(err, rpctypes.ErrNoSpace) || calls != 1 {
 			t.Errorf("%v after %d calls", err, calls)
 		}

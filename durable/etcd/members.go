@@ -70,7 +70,10 @@ func (s *Server) nameOf(url string) string {
 
 // settleTime is how long a call about the nodes waits for the cluster to settle: etcd changes none before the others have been
 // connected for 5 s, and fails while they choose a leader.
-const settleTime = 30 * time.Second
+const settleTime = 45 * time.Second
+
+// tryTime is how long one try may take: a change that was proposed to a leader that is none any more is never answered.
+const tryTime = 5 * time.Second
 
 // unsettled are what etcd says while the nodes choose a leader or one of them is slow.
 var unsettled = []error{
@@ -83,8 +86,11 @@ func settled(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
-		err := f(ctx)
+		try, end := context.WithTimeout(ctx, tryTime)
+		err := f(try)
+		end()
 		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		case slices.ContainsFunc(unsettled, func(e error) bool { return errors.Is(err, e) }):
 		case err != nil && strings.Contains(err.Error(), "unhealthy cluster"):
 			err = fmt.Errorf("the other nodes must be up and connected for 5 s: %w", err)
