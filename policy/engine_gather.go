@@ -39,7 +39,7 @@ type work struct {
 	observer Observer   // to be told of the end, nil for nobody
 	allowed  time.Time  // when the request was, if there is one
 
-	clientOf             Text // the key Client or ClientIP of the request, if it is in keys
+	clientOf             *native // the key that is made of the client of the request and is in keys, if there is one
 	clientFrom, clientTo int
 
 	sharing sharing
@@ -79,7 +79,7 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 	w := &v.work
 	v.begin(s)
 	for i, r := range requests {
-		w.request, w.from, w.clientFrom, w.clientTo = int32(i), len(w.items), 0, 0
+		w.request, w.from, w.clientOf = int32(i), len(w.items), nil
 		switch freed := v.gatherOne(s, r, counting); {
 		case freed:
 			w.exempted |= 1 << i
@@ -193,16 +193,17 @@ func (w *work) addOne(p *livePolicy, r *Request, rule int32, key Text, cost Numb
 		policy: p, rule: rule, request: w.request, reading: w.reading, joined: -1, from: len(w.keys),
 		named: rule == noRule && !parent,
 	}
+	of, _ := key.(*native)
 	switch {
 	case key == nil:
 		it.to = it.from
-	case key == w.clientOf && w.clientTo > 0: // the most usual keys are made once
+	case of != nil && of == w.clientOf: // the most usual keys are made once
 		it.from, it.to = w.clientFrom, w.clientTo
 	default:
 		w.keys, it.failed = appendText(w.keys, key, r)
 		it.keyless = it.failed != nil
-		if it.to = len(w.keys); key == Client() || key == ClientIP() {
-			w.clientOf, w.clientFrom, w.clientTo = key, it.from, it.to
+		if it.to = len(w.keys); of != nil && of.client {
+			w.clientOf, w.clientFrom, w.clientTo = of, it.from, it.to
 		}
 	}
 	for i := w.from; i < len(w.items); i++ {

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"strings"
-
 	"github.com/weirhq/weir/internal/keytext"
 )
 
@@ -44,10 +42,21 @@ func (r *Request) readings() []string {
 	case !p.asked:
 		return nil
 	case r.RawPath == "" && p.path == r.Path && p.pathClean == r.Path && // these are the same text at the same place
-		strings.IndexByte(r.Path, '%') < 0 && strings.IndexByte(r.Path, '\\') < 0:
+		!hasSeveralReadings(r.Path):
 		return nil
 	}
 	return keytext.Readings(r.Path, r.RawPath)
+}
+
+// hasSeveralReadings reports whether a clean path has what servers read differently. Most paths are too short for two searches by
+// [strings.IndexByte] to pay.
+func hasSeveralReadings(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c == '%' || c == '\\' {
+			return true
+		}
+	}
+	return false
 }
 
 // cleanPath is the path without empty and dot segments, or that of the reading.
