@@ -168,6 +168,10 @@ bench: ## measure weir beside its peers and write docs/benchmarks.md
 adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg
 	@go run ./bench/cmd/adaptive
 
+.PHONY: docs
+docs: bin/ci ## count the words of README.md and of the pages, and their mean in a sentence (goal: 18 or less)
+	@bin/ci docs README.md docs/*.md
+
 .PHONY: screenshots
 screenshots: deps ## take pictures of the dashboard for docs/images
 	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images

@@ -1,7 +1,9 @@
-// Ci runs the tests and the fuzz targets of every module of the repository. The Makefile builds and calls it:
+// Ci runs the tests and the fuzz targets of every module of the repository, and counts the words of its pages. The Makefile
+// builds and calls it:
 //
 //	ci test [-contention] [-race] [-short] MODULE...
 //	ci fuzz [-time 30s] MODULE...
+//	ci docs PAGE...
 //
 // A MODULE is the directory of a go.mod. Everything runs even when something before it failed; the exit code is 0 if
 // nothing failed, 1 if something did and 2 for a call that makes no sense.
@@ -23,7 +25,8 @@ import (
 var errFailed = errors.New("something failed")
 
 // errUsage says that the command line makes no sense.
-var errUsage = errors.New("ci test [-contention] [-race] [-short] MODULE... or ci fuzz [-time 30s] MODULE... is expected")
+var errUsage = errors.New("ci test [-contention] [-race] [-short] MODULE..., ci fuzz [-time 30s] MODULE... " +
+	"or ci docs PAGE... is expected")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -74,19 +77,25 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		}
 
 		return runFuzz(ctx, out, *length, flags.Args())
+	case "docs":
+		if err := parse(flags, args[1:]); err != nil {
+			return err
+		}
+
+		return runDocs(out, flags.Args())
 	default:
 		return fmt.Errorf("unknown command %q: %w", args[0], errUsage)
 	}
 }
 
-// parse fills flags from args and insists on at least one module.
+// parse fills flags from args and insists on at least one module or page.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: %w", err, errUsage)
 	}
 
 	if flags.NArg() == 0 {
-		return fmt.Errorf("no module given: %w", errUsage)
+		return fmt.Errorf("no module or page given: %w", errUsage)
 	}
 
 	return nil
