@@ -13,7 +13,7 @@ func (r DurableReport) tables() (all []named) {
 	}
 	all = append(all, r.loadTables()...)
 	if len(r.Idle) > 0 {
-		all = append(all, named{"nobody asks any more", r.idleTable()})
+		all = append(all, named{"not used any more", r.idleTable()})
 	}
 	return all
 }

@@ -80,7 +80,7 @@ func KeyedPeers() []Peer {
 		},
 		{
 			bySyncMap, xtimeModule,
-			"The same with sync.Map, Load and then LoadOrStore. Cleaning locks out nobody.",
+			"The same with sync.Map, Load and then LoadOrStore. Cleaning locks out no caller.",
 		},
 	}
 }
@@ -122,7 +122,7 @@ func keyedGoLimiter() keyedSubject {
 
 func keyedThrottled() keyedSubject {
 	return keyedSubject{
-		By: byThrottled, Call: "RateLimitCtx(ctx, key, 1)", Cleaning: "nobody",
+		By: byThrottled, Call: "RateLimitCtx(ctx, key, 1)", Cleaning: "no caller",
 		New: func(o keyedOptions) keyedLimiter {
 			keys := 0
 			if o.bounded {

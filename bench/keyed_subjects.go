@@ -77,7 +77,7 @@ func keyedWeir() keyedSubject {
 
 func keyedTable() keyedSubject {
 	return keyedSubject{
-		By: byTable, Call: tableCall, NoLimit: true, Cleaning: "nobody",
+		By: byTable, Call: tableCall, NoLimit: true, Cleaning: "no caller",
 		New: func(o keyedOptions) keyedLimiter { return newBareTable(o.keys).limiter() },
 	}
 }

@@ -53,7 +53,7 @@ func bucketRows() []Row {
 }
 
 func leaseRows() []Row {
-	const acquire = "A context that can be canceled, and a permit at hand, so that nobody waits."
+	const acquire = "A context that can be canceled, and a permit at hand, so that no caller waits."
 	return []Row{
 		{
 			Name: "TryAcquire", Goroutines: 1,

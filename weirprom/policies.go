@@ -33,7 +33,7 @@ var policyFamilies = []family[engineReport]{
 	{
 		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
 		help: "Requests for which the policy held, by its own answer: granted or refused. " +
-			"One in shadow refuses nobody: its refused are those that it would have refused.",
+			"One in shadow refuses none: its refused are those that it would have refused.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
@@ -109,7 +109,7 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_forgiven_permits_total", kind: counter, labels: byPolicy,
-		help: "Permits that requests have cost beyond the largest debt, and that nobody pays for.",
+		help: "Permits that requests have cost beyond the largest debt, and that no request pays for.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Forgiven }),
 	},
 	{
