@@ -191,6 +191,10 @@ vuln: ## look every module up in Go's vulnerability database; says so if it cann
 # The newest one whose modules the proxy has, all of them.
 GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.16.0
 
+.PHONY: release
+release: ## tag VERSION (v0.1.0) in this repository, as docs/releasing.md says; pushes nothing
+	@go run ./internal/release $(VERSION)
+
 .PHONY: release-check
 release-check: ## check .goreleaser.yaml, and build the program for this machine as a release has it
 	@GOWORK=off $(GORELEASER) check
