@@ -161,8 +161,9 @@ fuzz-short: bin/ci ## fuzz every target of every module for 1s
 	@bin/ci fuzz -time 1s $(MODULES)
 
 .PHONY: bench
-bench: ## measure weir beside its peers and write docs/benchmarks.md
+bench: ## measure weir beside its peers and write docs/benchmarks.md, with all figures in docs/benchmarks/raw.md
 	@go run ./bench/cmd/numbers
+	@go run ./bench/cmd/summary docs
 
 .PHONY: adaptive
 adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg

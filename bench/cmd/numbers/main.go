@@ -1,8 +1,8 @@
 // Command numbers measures weir beside its peers and beside the floor of the machine, prints a table of ratios and writes
-// it to docs/benchmarks.md. It takes about twenty minutes, most of it for limiters of ten million keys, an attack by fifty
-// million, limits in Redis, durable ones and servers, and up to 4 GB of memory. It starts redis-server, which must be installed,
-// itself as nodes of a cluster and as servers, and weir, which it builds, and stops them. A target that was missed is shown, and
-// is no failure.
+// all tables to docs/benchmarks/raw.md, of which command summary makes docs/benchmarks.md. It takes about twenty minutes, most
+// of it for limiters of ten million keys, an attack by fifty million, limits in Redis, durable ones and servers, and up to 4 GB
+// of memory. It starts redis-server, which must be installed, itself as nodes of a cluster and as servers, and weir, which it
+// builds, and stops them. A target that was missed is shown, and is no failure.
 package main
 
 import (
@@ -91,7 +91,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&s.WireCount, "wire-count", s.WireCount, "number of rounds of servers")
 	shrink := f.Int("shrink", 1, "divide the numbers of keys by this: for a trial, not for the document")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
-	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks.md of the repository)")
+	f.StringVar(&o.out, "out", "", "write the document to this file (default docs/benchmarks/raw.md of the repository)")
 	f.BoolVar(&o.update, "update", false,
 		"with --rows '^redis, ', '^durable, ' or '^wire, ': write only the section of these and its targets, into the document")
 	if err = f.Parse(args); err != nil {
@@ -179,7 +179,7 @@ func (o *options) find(rows string) error {
 	if err != nil {
 		return fmt.Errorf("weir: numbers: say with --out where to write the document: %w", err)
 	}
-	o.out = filepath.Join(root, "docs", "benchmarks.md")
+	o.out = filepath.Join(root, "docs", "benchmarks", "raw.md")
 	return nil
 }
 
