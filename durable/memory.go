@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weirhq/weir"
@@ -20,29 +19,19 @@ type MemoryOptions struct {
 }
 
 // Memory is a cluster in the memory of this process: for tests, and for a program that has no other to agree with and need not
-// survive. Its records are lost with the process.
+// survive. Its records are lost with the process. A [File] keeps them.
 type Memory struct {
-	options MemoryOptions
+	election
 
-	mu       sync.Mutex
-	records  map[string]memoryRecord
+	options  MemoryOptions
+	records  map[string]memoryRecord // guarded by the election, as all of these
 	revision int64
-	epoch    int64
-	owner    *memoryTerm
-	waiting  []*candidate
-	watchers []chan Ownership
 	writes   int64
 }
 
 type memoryRecord struct {
 	value    []byte
 	revision int64
-}
-
-type candidate struct {
-	address string
-	engine  *MemoryEngine
-	elected chan *memoryTerm
 }
 
 // NewMemory returns a cluster without nodes, or an *[weir.OptionError].
@@ -56,7 +45,7 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.Latency < 0 || o.Latency > time.Minute {
 		return nil, &weir.OptionError{Option: "MemoryOptions.Latency", Value: o.Latency.String(), Accepted: "from 0 to 1m"}
 	}
-	return &Memory{options: o, records: make(map[string]memoryRecord)}, nil
+	return &Memory{election: election{ttl: o.TTL}, options: o, records: make(map[string]memoryRecord)}, nil
 }
 
 // Writes is how many transactions have been written. Those that did nothing but delete records do not count.
@@ -76,18 +65,14 @@ func (m *Memory) Records() int {
 // Engine is the cluster as one more node sees it.
 func (m *Memory) Engine() *MemoryEngine {
 	ctx, end := context.WithCancel(context.Background())
-	return &MemoryEngine{cluster: m, ctx: ctx, end: end}
+	return &MemoryEngine{localEngine: localEngine{election: &m.election, ctx: ctx, end: end}, cluster: m}
 }
 
 // MemoryEngine is an [Engine] of a node of a [Memory].
 type MemoryEngine struct {
-	cluster *Memory
-	ctx     context.Context //nolint:containedctx // until Close
-	end     context.CancelFunc
+	localEngine
 
-	mu  sync.Mutex
-	cut bool
-	bad error
+	cluster *Memory
 }
 
 var _ Engine = (*MemoryEngine)(nil)
@@ -107,175 +92,21 @@ func (e *MemoryEngine) Fail(err error) {
 	e.bad = err
 }
 
-func (e *MemoryEngine) state() (cut bool, bad error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cut, e.bad
-}
-
 // Campaign implements [Engine].
 func (e *MemoryEngine) Campaign(ctx context.Context, address string) (Term, error) { //nolint:ireturn // there are several
-	if e.ctx.Err() != nil {
-		return nil, ErrEngineClosed
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("weir: not elected: %w", ctx.Err())
-	}
-	c := &candidate{address, e, make(chan *memoryTerm, 1)}
-	e.cluster.mu.Lock()
-	e.cluster.waiting = append(e.cluster.waiting, c)
-	e.cluster.elect()
-	e.cluster.mu.Unlock()
-	var err error
-	select {
-	case t := <-c.elected:
-		return t, nil
-	case <-ctx.Done():
-		err = fmt.Errorf("weir: not elected: %w", ctx.Err())
-	case <-e.ctx.Done():
-		err = ErrEngineClosed
-	}
-	e.cluster.mu.Lock()
-	defer e.cluster.mu.Unlock()
-	if at := slices.Index(e.cluster.waiting, c); at >= 0 {
-		e.cluster.waiting = slices.Delete(e.cluster.waiting, at, at+1)
+	t, err := e.campaign(ctx, address)
+	if err != nil {
 		return nil, err
 	}
-	(<-c.elected).close() // it was elected at the same moment
-	return nil, err
-}
-
-// elect makes the first of those who wait the owner, if there is none.
-func (m *Memory) elect() {
-	if m.owner != nil || len(m.waiting) == 0 {
-		return
-	}
-	c := m.waiting[0]
-	m.waiting = m.waiting[1:]
-	m.epoch++
-	t := &memoryTerm{
-		engine: c.engine, epoch: m.epoch, address: c.address, done: make(chan struct{}),
-		expires: time.Now().Add(m.options.TTL),
-	}
-	m.owner = t
-	t.timer = time.AfterFunc(m.options.TTL/3, t.beat)
-	m.tell()
-	c.elected <- t
-}
-
-// tell tells all watchers who is the owner.
-func (m *Memory) tell() {
-	for _, w := range m.watchers {
-		select {
-		case <-w:
-		default:
-		}
-		w <- m.ownership()
-	}
-}
-
-func (m *Memory) ownership() Ownership {
-	if m.owner == nil {
-		return Ownership{Epoch: m.epoch}
-	}
-	return Ownership{Address: m.owner.address, Epoch: m.owner.epoch}
-}
-
-// Watch implements [Engine].
-func (e *MemoryEngine) Watch(ctx context.Context) (<-chan Ownership, error) {
-	if e.ctx.Err() != nil {
-		return nil, ErrEngineClosed
-	}
-	m := e.cluster
-	w := make(chan Ownership, 1)
-	m.mu.Lock()
-	m.watchers = append(m.watchers, w)
-	w <- m.ownership()
-	m.mu.Unlock()
-	stop := func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if at := slices.Index(m.watchers, w); at >= 0 {
-			m.watchers = slices.Delete(m.watchers, at, at+1)
-			close(w)
-		}
-	}
-	context.AfterFunc(ctx, stop)
-	context.AfterFunc(e.ctx, stop) //nolint:contextcheck // it is that of the engine
-	return w, nil
-}
-
-// Close implements [Engine].
-func (e *MemoryEngine) Close() error {
-	e.end()
-	return nil
+	return &memoryTerm{t, e.cluster}, nil
 }
 
 // memoryTerm implements [Term].
 type memoryTerm struct {
-	engine  *MemoryEngine
-	epoch   int64
-	address string
-	done    chan struct{}
-	timer   *time.Timer
-	expires time.Time // guarded by the cluster
-	ended   bool
+	*localTerm
+
+	cluster *Memory
 }
-
-// beat is a sign of life, or the end of the term if there has been none for too long.
-func (t *memoryTerm) beat() {
-	cut, _ := t.engine.state()
-	m := t.engine.cluster
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t.ended {
-		return
-	}
-	now := time.Now()
-	if !cut && t.engine.ctx.Err() == nil {
-		t.expires = now.Add(m.options.TTL)
-	}
-	if !now.Before(t.expires) {
-		t.close()
-		return
-	}
-	t.timer.Reset(min(m.options.TTL/3, t.expires.Sub(now)))
-}
-
-// close ends the term. The cluster must be locked.
-func (t *memoryTerm) close() {
-	if t.ended {
-		return
-	}
-	t.ended = true
-	t.timer.Stop()
-	close(t.done)
-	m := t.engine.cluster
-	if m.owner == t {
-		m.owner = nil
-		m.tell()
-		m.elect()
-	}
-}
-
-func (t *memoryTerm) over() {
-	t.engine.cluster.mu.Lock()
-	defer t.engine.cluster.mu.Unlock()
-	t.close()
-}
-
-func (t *memoryTerm) Epoch() int64 { return t.epoch }
-
-func (t *memoryTerm) Expires() time.Time {
-	t.engine.cluster.mu.Lock()
-	defer t.engine.cluster.mu.Unlock()
-	if t.ended {
-		return time.Time{}
-	}
-	return t.expires
-}
-
-func (t *memoryTerm) Done() <-chan struct{} { return t.done }
 
 // reach waits as long as a call takes.
 func (t *memoryTerm) reach(ctx context.Context) error {
@@ -286,9 +117,9 @@ func (t *memoryTerm) reach(ctx context.Context) error {
 		return fmt.Errorf("weir: the cluster cannot be reached: %w", ctx.Err())
 	case bad != nil:
 		return bad
-	case t.engine.cluster.options.Latency > 0:
+	case t.cluster.options.Latency > 0:
 		select {
-		case <-time.After(t.engine.cluster.options.Latency):
+		case <-time.After(t.cluster.options.Latency):
 		case <-ctx.Done():
 			return fmt.Errorf("weir: the cluster has not answered: %w", ctx.Err())
 		}
@@ -300,7 +131,7 @@ func (t *memoryTerm) Load(ctx context.Context, name string) (value []byte, revis
 	if err := t.reach(ctx); err != nil {
 		return nil, 0, err
 	}
-	m := t.engine.cluster
+	m := t.cluster
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[name]
@@ -311,7 +142,7 @@ func (t *memoryTerm) List(ctx context.Context, prefix string, most int) ([]Named
 	if err := t.reach(ctx); err != nil {
 		return nil, err
 	}
-	m := t.engine.cluster
+	m := t.cluster
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []Named
@@ -328,7 +159,7 @@ func (t *memoryTerm) Page(ctx context.Context, prefix, after string, most int) (
 	if err := t.reach(ctx); err != nil {
 		return nil, err
 	}
-	m := t.engine.cluster
+	m := t.cluster
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
@@ -354,10 +185,10 @@ func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64,
 	if err := t.reach(ctx); err != nil {
 		return 0, err
 	}
-	m := t.engine.cluster
+	m := t.cluster
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.owner != t {
+	if m.owner != t.localTerm {
 		return 0, ErrDeposed
 	}
 	for _, w := range writes {
@@ -377,9 +208,4 @@ func (t *memoryTerm) Store(ctx context.Context, writes []Write) (revision int64,
 	}
 	m.writes += puts
 	return m.revision, nil
-}
-
-func (t *memoryTerm) Resign(context.Context) error {
-	t.over()
-	return nil
 }

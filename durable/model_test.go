@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -227,14 +228,48 @@ func modeledScript(r *rand.Rand, most int64, span time.Duration, crashes bool) [
 func TestOwnerEqualsTheBook(t *testing.T) {
 	for seed := range seeds(80, 24) {
 		for _, k := range []int64{1, 7, 0} {
-			if !t.Run(fmt.Sprintf("%d/%d", seed, k), func(t *testing.T) { modeled(t, seed, k) }) {
+			if !t.Run(fmt.Sprintf("%d/%d", seed, k), func(t *testing.T) { modeled(t, seed, k, inMemory) }) {
 				return
 			}
 		}
 	}
 }
 
-func modeled(t *testing.T, seed uint64, k int64) {
+// TestOwnerOverAFileEqualsTheBook is the same where each owner opens the file anew.
+func TestOwnerOverAFileEqualsTheBook(t *testing.T) {
+	for seed := range seeds(20, 6) {
+		for _, k := range []int64{1, 0} {
+			if !t.Run(fmt.Sprintf("%d/%d", seed, k), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "limits")
+				modeled(t, seed, k, func(t *testing.T) func() durable.Engine { return inFile(t, path) })
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// inMemory is a cluster in memory, as each owner sees it.
+func inMemory(*testing.T) func() durable.Engine {
+	m := must(durable.NewMemory(durable.MemoryOptions{TTL: time.Hour}))
+	return func() durable.Engine { return m.Engine() }
+}
+
+// inFile is a file that is opened anew for each owner.
+func inFile(t *testing.T, path string) func() durable.Engine {
+	t.Helper()
+	var f *durable.File
+	t.Cleanup(func() { _ = f.Close() })
+	return func() durable.Engine {
+		if f != nil {
+			_ = f.Close()
+		}
+		f = must(durable.OpenFile(path, durable.FileOptions{}))
+		return f.Engine()
+	}
+}
+
+func modeled(t *testing.T, seed uint64, k int64, kept func(*testing.T) func() durable.Engine) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 4))
 	limit, law, span, begin := modeledLimit(r)
@@ -242,10 +277,10 @@ func modeled(t *testing.T, seed uint64, k int64) {
 	script := modeledScript(r, most, span, k == 1)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(begin)
-		m := must(durable.NewMemory(durable.MemoryOptions{TTL: time.Hour}))
+		engine := kept(t)
 		p := &playing{t: t, limit: limit, began: time.Now(), got: make([]verdict, len(script)), tickets: make([]durable.Ticket, len(script))}
 		options := durable.OwnerOptions{Reserve: k, Sweep: max(span, time.Second)}
-		term := must(m.Engine().Campaign(t.Context(), "first"))
+		term := must(engine().Campaign(t.Context(), "first"))
 		p.owner = must(durable.NewOwner(term, options))
 		defer func() { _ = p.owner.Stop(context.Background()) }()
 		for i := range script {
@@ -263,7 +298,7 @@ func modeled(t *testing.T, seed uint64, k int64) {
 				if err := p.owner.Stop(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				term = must(m.Engine().Campaign(t.Context(), "next"))
+				term = must(engine().Campaign(t.Context(), "next"))
 				p.owner = must(durable.NewOwner(term, options))
 			}
 		}

@@ -131,7 +131,7 @@ func appendNumbers(b []byte, all ...int64) []byte {
 	return b
 }
 
-func appendString(b []byte, s string) []byte {
+func appendString[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 

@@ -3,6 +3,7 @@ package spectest_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,4 +83,61 @@ func TestSpecInVirtualTime(t *testing.T) {
 // TestSpecInRealTime: the suite is quick enough and does not depend on virtual time.
 func TestSpecInRealTime(t *testing.T) {
 	spectest.Run(t, func(t *testing.T) spectest.Subject { return *memory(t, -1) })
+}
+
+// file is an owner over a file, in virtual time, which is opened anew each time.
+func file(t *testing.T, path string, reserve int64) *spectest.Subject {
+	s := &spectest.Subject{Reserve: reserve}
+	var f *durable.File
+	var owner *durable.Owner
+	start := func() {
+		var err error
+		if f, err = durable.OpenFile(path, durable.FileOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		term, err := f.Engine().Campaign(t.Context(), "here")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner, err = durable.NewOwner(term, durable.OwnerOptions{Reserve: max(reserve, 0)}); err != nil {
+			t.Fatal(err)
+		}
+		s.Asked = []spectest.Asked{owner}
+	}
+	start()
+	s.Again = func(*testing.T) []spectest.Asked {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		if reserve >= 0 { // as if it had died
+			cancel()
+		}
+		if err := owner.Stop(ctx); err != nil && reserve < 0 {
+			t.Error(err)
+		}
+		_ = f.Close()
+		start()
+		return s.Asked
+	}
+	t.Cleanup(func() {
+		_ = owner.Stop(context.Background())
+		_ = f.Close()
+	})
+	return s
+}
+
+// TestSpecOverAFile: an owner that ends in order, and one that dies, with and without records that are ahead.
+func TestSpecOverAFile(t *testing.T) {
+	for name, reserve := range map[string]int64{"Stopped": -1, "Dies": 0, "DiesWithReserve1": 1, "DiesWithReserve3": 3} {
+		for _, row := range spectest.Rows() {
+			t.Run(name+"/"+row.Name, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "limits")
+				synctest.Test(t, func(t *testing.T) {
+					s := file(t, path, reserve)
+					if row.Needs(s) {
+						row.Run(t, s)
+					}
+				})
+			})
+		}
+	}
 }

@@ -1,0 +1,68 @@
+package durable
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// disk is where a [File] is: that of the system, or one of a test.
+type disk interface {
+	// lock makes this process the only one that uses a file until the lock is closed.
+	lock(path string) (io.Closer, error)
+	// open opens a file for reading, create makes one that is empty, and extend opens one for writing at its end.
+	open(path string) (io.ReadCloser, error)
+	create(path string) (diskFile, error)
+	extend(path string) (diskFile, error)
+	// rename gives a file another name, for good.
+	rename(from, to string) error
+	// remove removes a file, if it can.
+	remove(path string)
+}
+
+// diskFile is a file that is written.
+type diskFile interface {
+	io.WriteCloser
+
+	Sync() error
+}
+
+// systemDisk is that of the system.
+type systemDisk struct{}
+
+func (systemDisk) lock(path string) (io.Closer, error) { return lockFile(path) }
+
+func (systemDisk) open(path string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // it is what the caller has named, and fails if it cannot be written
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (systemDisk) create(path string) (diskFile, error) { //nolint:ireturn // there are several
+	//nolint:gosec,wrapcheck // it is what the caller has named, and the error names it
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+func (systemDisk) extend(path string) (diskFile, error) { //nolint:ireturn // there are several
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec,wrapcheck // as for create
+}
+
+func (systemDisk) remove(path string) { _ = os.Remove(path) }
+
+func (systemDisk) rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err //nolint:wrapcheck // it names the files
+	}
+	return syncDirectory(filepath.Dir(to))
+}

@@ -1,0 +1,16 @@
+//go:build (!unix && !windows) || aix || solaris
+
+package durable
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// lockFile fails: two processes that used a file would grant its limits twice.
+func lockFile(path string) (io.Closer, error) {
+	return nil, &os.PathError{Op: "lock", Path: path, Err: errors.ErrUnsupported}
+}
+
+func syncDirectory(string) error { return errors.ErrUnsupported }
