@@ -51,7 +51,7 @@ func durableLoads() (all []durableLoad) {
 		}
 	}
 	const same = "Each caller asks for one permit of the same limit, waits until it is granted, and asks again. The limit has " +
-		"so many permits that it never holds anybody up."
+		"so many permits that no caller ever waits."
 	add(durableLoad{name: ownName, kind: oneNode, budget: busyBudget, how: same})
 	add(durableLoad{name: ownName, kind: threeNodes, budget: busyBudget, how: same})
 	add(durableLoad{
