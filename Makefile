@@ -65,6 +65,18 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 			-o DPkg::Lock::Timeout=120 --no-install-recommends nginx-light; } || \
 			echo 'nginx is missing: install it, or the tests of interop fail'; \
 	}
+	@command -v haproxy >/dev/null && command -v apache2 >/dev/null && \
+		compgen -G '/usr/share/lua/5.3/socket/http.lua' >/dev/null || { \
+		$(HEADING) 'installing haproxy and apache2'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		may=/usr/sbin/policy-rc.d; made=no; [ -e "$$may" ] || made=yes; \
+		{ $$sudo apt-get update -qq && \
+			{ [ "$$made" = no ] || printf '#!/bin/sh\nexit 101\n' | $$sudo install -m 755 /dev/stdin "$$may"; } && \
+			$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends haproxy apache2-bin lua-socket; } || \
+			echo 'haproxy, apache2 or lua-socket is missing: install them, or the tests of interop fail'; \
+		[ "$$made" = no ] || $$sudo rm -f "$$may"; \
+	}
 	@command -v redis-server >/dev/null || { \
 		$(HEADING) 'installing redis-server'; \
 		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \

@@ -84,6 +84,28 @@ var fronts = map[string]front{
 		},
 		gone: http.StatusBadGateway,
 	},
+	"HAProxy": {
+		start: func(t *testing.T, a addresses) {
+			t.Helper()
+			haproxyServer(t, a, snippet(t, "haproxy", "haproxy.cfg"), haproxyScript(t))
+		},
+		open: func(t *testing.T, a addresses) {
+			t.Helper()
+			haproxyServer(t, a, without(t, snippet(t, "haproxy", "haproxy.cfg"), "# fail closed"), haproxyScript(t))
+		},
+		gone: http.StatusServiceUnavailable,
+	},
+	"Apache": {
+		start: func(t *testing.T, a addresses) {
+			t.Helper()
+			apacheServer(t, a, apacheScript(t))
+		},
+		open: func(t *testing.T, a addresses) {
+			t.Helper()
+			apacheServer(t, a, replaced(t, apacheScript(t), "return 503", "return apache2.DECLINED"))
+		},
+		gone: http.StatusServiceUnavailable,
+	},
 }
 
 // insert puts lines behind the line that ends with mark.
@@ -292,6 +314,23 @@ func TestFrontOpen(t *testing.T) {
 			t.Errorf("without weir: %d %s", got.status, got.body)
 		}
 	})
+}
+
+// TestScriptThatFailsAllowsNothing: an error in the Lua of HAProxy or Apache allows no request.
+func TestScriptThatFailsAllowsNothing(t *testing.T) {
+	_, address := weirServer(t, limits)
+	check := func(a addresses, want int) {
+		t.Helper()
+		if got := ask(t, "127.0.0.2", "GET", "http://"+a.front+"/a", ""); got.status != want || strings.HasPrefix(got.body, "GET ") {
+			t.Errorf("%d %s, want %d", got.status, got.body, want)
+		}
+	}
+	a := addresses{weir: address, front: programtest.FreeAddress(t), app: app(t)}
+	haproxyServer(t, a, snippet(t, "haproxy", "haproxy.cfg"), replaced(t, haproxyScript(t), "core.httpclient()", "core.nothing()"))
+	check(a, http.StatusServiceUnavailable)
+	a.front = programtest.FreeAddress(t)
+	apacheServer(t, a, replaced(t, apacheScript(t), "http.request {", "http.nothing {"))
+	check(a, http.StatusInternalServerError)
 }
 
 // TestNginxRefusedBy401: with the status 401, what else nginx refuses by 403 is told apart by itself.
