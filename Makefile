@@ -213,6 +213,17 @@ release-check: ## check .goreleaser.yaml, and build the program for this machine
 	@GOWORK=off $(GORELEASER) check
 	@GOWORK=off $(GORELEASER) build --snapshot --clean --single-target
 
+.PHONY: packages
+packages: ## make the archive, deb, rpm, cask and SBOM of a release for linux/amd64, and look into each; uploads nothing
+	@GOWORK=off .ci/packages $(GORELEASER)
+
+# Built as pinned, like GoReleaser.
+HELM := go run helm.sh/helm/v3/cmd/helm@v3.22.0
+
+.PHONY: chart
+chart: ## have Helm lint and render the chart, and compare it with the manifests; the first run builds Helm
+	@cd cmd/weir && go test -count=1 -run 'TestChart' . -helm '$(HELM)'
+
 .PHONY: reproducible
 reproducible: ## build the revision in two directories as releases are built, and compare the programs
 	@.ci/reproducible

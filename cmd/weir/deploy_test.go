@@ -108,6 +108,13 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
+// TestPackagedConfiguration checks the file with which packages begin.
+func TestPackagedConfiguration(t *testing.T) {
+	if got := weir(t, nil, "config", "check", "../../deploy/packages/weir.yaml"); got.status != 0 {
+		t.Errorf("%d %s%s", got.status, got.stdout, got.stderr)
+	}
+}
+
 // TestDockerfiles reads what images are made of: a program that needs nothing of a system, run by nobody in particular.
 func TestDockerfiles(t *testing.T) {
 	var build []string
