@@ -1,6 +1,9 @@
 package weir_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"strings"
@@ -36,34 +39,63 @@ var forbiddenWords = []struct{ word, say, where string }{
 	{"credits", "permits", ""},
 }
 
-// proseFiles returns the prose of the files that users read, by their names. docs/reference is what the program prints as its help.
+// proseFiles returns the prose that users read, by the names of its files: pages, the comments of examples, and what the program
+// prints.
 func proseFiles(t *testing.T) map[string][]prose.Block {
 	t.Helper()
 	files := map[string][]prose.Block{}
 	repositoryFiles(t, func(name string) {
-		page := path.Ext(name) == ".md" && path.Dir(name) != "docs/reference"
-		example := strings.HasPrefix(name, "examples/") && path.Ext(name) == ".yaml"
-		if !page && !example {
+		var blocks func(text string) []prose.Block
+		switch path.Ext(name) {
+		case ".md":
+			blocks = prose.Markdown
+		case ".yaml":
+			if strings.HasPrefix(name, "examples/") {
+				blocks = prose.Comments
+			}
+		case ".go":
+			if strings.HasPrefix(name, "cmd/weir/") && !strings.HasSuffix(name, "_test.go") {
+				blocks = func(text string) []prose.Block { return printed(t, name, text) }
+			}
+		}
+		if blocks == nil {
 			return
 		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if page {
-			files[name] = prose.Markdown(string(text))
-		} else {
-			files[name] = prose.Comments(string(text))
-		}
+		files[name] = blocks(string(text))
 	})
 	return files
 }
 
-// TestHouseWords looks for the words that the documentation and the examples do not use.
+// printed returns the texts of a Go file that have more than one word.
+func printed(t *testing.T, name, text string) (blocks []prose.Block) {
+	t.Helper()
+	places := token.NewFileSet()
+	file, err := parser.ParseFile(places, name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && strings.Contains(l.Value, " ") {
+			blocks = append(blocks, prose.Block{Line: places.Position(l.Pos()).Line, Text: l.Value})
+		}
+		return true
+	})
+	return blocks
+}
+
+// TestHouseWords looks for the words that the documentation, the examples and the program do not use.
 func TestHouseWords(t *testing.T) {
 	files := proseFiles(t)
-	if files["README.md"] == nil || files["docs/configuration.md"] == nil || files["examples/weir.yaml"] == nil {
-		t.Fatalf("of the files that users read only %d were found", len(files))
+	for _, name := range []string{
+		"README.md", "docs/configuration.md", "docs/reference/weir-serve.md", "examples/weir.yaml", "cmd/weir/internal/serve/command.go",
+	} {
+		if files[name] == nil {
+			t.Fatalf("%s is not among the %d files that were found", name, len(files))
+		}
 	}
 	for name, blocks := range files {
 		for _, f := range forbiddenWords {

@@ -172,7 +172,7 @@ func TestAdminLooks(t *testing.T) {
 		"report --policy login":   {"Policy:", "login", "192.0.2.7"},
 		"overrides":               {"no key is overridden"},
 		"config":                  {"logins", "path /login"},
-		"replicas":                {"limits are shared with nobody"},
+		"replicas":                {"no limits are shared"},
 		"audit":                   {"nothing has been changed since the server started"},
 	} {
 		command := append([]string{"admin"}, strings.Fields(args)...)

@@ -345,7 +345,7 @@ func TestAuditLogFile(t *testing.T) {
 		"reload|alice|127.0.0.1||version 3, 0 changes||ok",
 	}
 	for range failed {
-		want = append(want, "login-failed||127.0.0.1||/v1/status||the token is of nobody")
+		want = append(want, "login-failed||127.0.0.1||/v1/status||the token is unknown")
 	}
 	want = append(want, "stop|server|||||ok")
 	if !slices.Equal(got, want) {

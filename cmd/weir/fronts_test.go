@@ -219,7 +219,7 @@ func TestFrontsSpeakTLS(t *testing.T) {
 
 // TestUnguardedRESPIsTold: a front that the network reaches and nobody has to log in to.
 func TestUnguardedRESPIsTold(t *testing.T) {
-	const told = "whoever reaches --resp may use it"
+	const told = "every client that reaches --resp may use it"
 	startServer(t, "--resp", "0.0.0.0:0").logged(told)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("open sesame"), 0o600); err != nil {

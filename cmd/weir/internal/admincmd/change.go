@@ -154,7 +154,7 @@ func overrideCommand() *cobra.Command {
 		Use:   "override",
 		Short: "Make another limit hold for a key for a while",
 		Long: `override makes other limits hold for one key, instead of those of the policy, for a
-while: more of them for a customer, or fewer for somebody who does harm. What the
+while: more of them for a customer, or fewer for one that does harm. What the
 key has used stays used. It takes the place of an override that there is, and ends
 by itself. It holds in the servers that are asked, also where the policy is shared:
 others go on as before.

@@ -296,8 +296,8 @@ func auditCommand() *cobra.Command {
 	q := &question{}
 	cmd := q.command(&cobra.Command{
 		Use:   "audit",
-		Short: "List the last changes that somebody has made",
-		Long: `audit lists changes, the last one first: when it was, who has made it from where,
+		Short: "List the last changes, and who made them",
+		Long: `audit lists changes, the last one first: when it was, who made it from where,
 what it was and why, and whether it was done. Failed logins are in it as well. A
 server keeps the last 1000; all of them are in the file of its --audit-log.`,
 		Example: `  weir admin audit

@@ -180,7 +180,7 @@ func Reload(w io.Writer, out terminal.Output, r *admin.Reload) {
 // Replicas writes the state of those who share limits.
 func Replicas(w io.Writer, out terminal.Output, r *admin.Replicas) {
 	if r.Store == nil && r.Cluster == nil {
-		fmt.Fprintln(w, "limits are shared with nobody: no policy is in a store or in a cluster")
+		fmt.Fprintln(w, "no limits are shared: no policy is in a store or in a cluster")
 		return
 	}
 	if r.Store != nil {

@@ -199,7 +199,7 @@ func execute(cmd *cobra.Command, o *options, what string, newCodec func() codec)
 		return err
 	}
 	if o.tls.insecure {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weir: warning: --tls-insecure: anybody can pretend to be the server")
+		fmt.Fprintln(cmd.ErrOrStderr(), "weir: warning: --tls-insecure: any program can pretend to be the server")
 	}
 	r := newRun(o, newCodec, dial)
 	connections, err := r.prepare(cmd.Context())

@@ -76,7 +76,7 @@ func (o *options) unreachable(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: nobody listens there: start the server, such as %q, or name another by --address",
+		return fmt.Errorf("%s: no program listens there: start the server, such as %q, or name another by --address",
 			what, o.starts())
 	case errors.As(err, &record):
 		return fmt.Errorf("%s: the server does not speak TLS: leave out --tls", what)

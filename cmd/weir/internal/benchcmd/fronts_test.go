@@ -415,7 +415,7 @@ func TestRLSOverTLS(t *testing.T) {
 	measured(t, append(args, "--tls-ca", certificateOf(t, web.Certificate().Raw))...).counts(t, 500, 500, 0, 0)
 
 	stdout, stderr, err := bench(t, t.Context(), append(args, "--tls-insecure", "--json")...)
-	if err != nil || stderr != "weir: warning: --tls-insecure: anybody can pretend to be the server\n" {
+	if err != nil || stderr != "weir: warning: --tls-insecure: any program can pretend to be the server\n" {
 		t.Errorf("%v, %q", err, stderr)
 	}
 	decoded(t, stdout).counts(t, 500, 500, 0, 0)
@@ -525,7 +525,7 @@ func serverGoesAway(t *testing.T, times ...string) bool {
 	}, times...)...)
 	_ = l.Close()
 	<-done
-	if err == nil || !strings.Contains(err.Error(), l.Addr().String()+": nobody listens there") {
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()+": no program listens there") {
 		return false
 	}
 	if p := decoded(t, stdout); p.Complete || p.Error != err.Error() || p.Requests < 1 || p.Requests > 2 {
@@ -630,7 +630,7 @@ func TestFirstRequest(t *testing.T) {
 	_ = l.Close()
 	for front, flag := range map[string]string{"http": "--http", "resp": "--resp", "rls": "--grpc"} {
 		_, _, err := bench(t, t.Context(), front, "--address", address)
-		want := fmt.Sprintf("weir: %s: nobody listens there: start the server, such as \"weir serve %s %s\", or name another by --address", address, flag, address)
+		want := fmt.Sprintf("weir: %s: no program listens there: start the server, such as \"weir serve %s %s\", or name another by --address", address, flag, address)
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v\nwant %s", front, err, want)
 		}

@@ -12,8 +12,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check and explain configurations",
-		Long: `config tells whether a configuration can be used, and what it says: which limits
-hold for which requests. It changes nothing, and asks no server.`,
+		Long: `config checks whether a configuration can be used, and shows what it means: which
+limits apply to which requests. It changes nothing, and asks no server.`,
 		Example: `  weir config check weir.yaml
   weir config explain weir.yaml --request 'POST /login' --client 192.0.2.1
   weir config schema > weir.schema.json`,

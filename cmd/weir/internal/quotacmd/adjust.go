@@ -65,8 +65,8 @@ func adjustCommand() *cobra.Command {
 		Long: `adjust gives permits of a key back, at most until all are there, or takes them if
 the number is negative, whether they are there or not, up to as many as the limit
 has. It is durable, with who did it and why, when the command has ended with 0. If
-nobody has answered in time it is not known whether it was done: "weir quota
-history" tells.` + exitStatus,
+no answer comes in time it is not known whether it was done: see "weir quota
+history".` + exitStatus,
 		Example: `  weir quota adjust --policy tenant-month --key acme --permits 5000 --reason 'refund of order 17'
   weir quota adjust --policy tenant/month --key acme --permits -200 --by billing --reason 'charged late'`,
 		Args: misuse.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,

@@ -28,5 +28,5 @@ asked.`,
 
 const exitStatus = `
 
-The exit status is 0 on success, 1 if the server cannot be reached or nobody owns
+The exit status is 0 on success, 1 if the server cannot be reached or no node owns
 the limits now, and 2 if the question is wrong, such as a policy that is not there.`

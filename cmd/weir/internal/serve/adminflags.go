@@ -53,7 +53,7 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 		"authorities in PEM whose client certificates let in at the admin pages\n(default: none)")
 	f.rate = limitRate(weir.PerSecond(20))
 	fs.Var(&f.rate, "admin-rate", "how often an address may ask for admin pages, with a burst of five times that")
-	fs.BoolVar(&f.metricsPublic, "metrics-public", false, "answer /metrics to everybody")
+	fs.BoolVar(&f.metricsPublic, "metrics-public", false, "answer /metrics to every client")
 	fs.Var(flagvalue.File(&f.auditPath), "audit-log",
 		"file to which each change by the admin API is appended as a line of JSON\n"+
 			"(default: none: the log has it, and the last 1000 are kept)")

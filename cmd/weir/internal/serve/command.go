@@ -28,9 +28,9 @@ type options struct {
 	shutdownTimeout time.Duration
 }
 
-const long = `serve answers those who ask whether a request is within its limit: over HTTP in
-JSON; with --resp whoever speaks to Redis; with --grpc Envoy and all that is
-built on it. All of them ask the same limits. Without any flag there is one
+const long = `serve decides whether requests are within their limits: for callers of its JSON
+API over HTTP; with --resp for clients of Redis; with --grpc for Envoy and all
+that is built on it. All share the same limits. Without any flag there is one
 policy, "default": a token bucket for each key, of 20 permits, 10 of which come
 back each second.
 
@@ -75,10 +75,10 @@ With --config the limits are those of a file, which is what these are for:
   /v1/quota          what is left of a durable quota, and its adjustments:
                      "weir quota" asks it, and docs/durable.md explains it.
 
-Pages that show or change the state of the server are answered to everybody who
-reaches it if it listens on a loopback address; otherwise to nobody but those who
-show a token of --admin-token-file, or a certificate of --admin-client-ca. With
---admin they have a listener of their own. What is changed goes to --audit-log.
+Pages that show or change the state of the server are for every client on a
+loopback address; elsewhere only for clients with a token of --admin-token-file
+or a certificate of --admin-client-ca. With --admin they have a listener of their
+own. What is changed goes to --audit-log.
 A client that is refused gets the field Weir-Refusal, whose ID "weir why" explains.
 
 With --resp clients of Redis, in any language, need no other library: they send

@@ -198,7 +198,7 @@ func (s *serving) listenRESP(ctx context.Context) error {
 		return err
 	}
 	if !isLoopback(listener.Addr()) && s.secrets.password == "" && f.tls.ClientCA == "" {
-		s.log.Warn("whoever reaches --resp may use it: "+
+		s.log.Warn("every client that reaches --resp may use it: "+
 			"give it a --resp-password-file, or clients certificates by --tls-client-ca", "resp", listener.Addr().String())
 	}
 	s.told = append(s.told, teller{frontRESP, func() any { return server.Status() }})

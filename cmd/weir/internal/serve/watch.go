@@ -116,6 +116,6 @@ func (s *serving) reloaded(r *live.Reload) {
 // loginFailed notes that somebody has shown a wrong token.
 func (s *serving) loginFailed(from netip.Addr, path string) {
 	s.audit.Add(admin.AuditEntry{
-		Who: "", From: from.String(), Action: auditlog.LoginFailed, Detail: path, Result: "the token is of nobody",
+		Who: "", From: from.String(), Action: auditlog.LoginFailed, Detail: path, Result: "the token is unknown",
 	})
 }

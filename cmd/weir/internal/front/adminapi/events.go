@@ -172,7 +172,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) *problem.Proble
 	if s == nil {
 		w.Header().Set("Retry-After", "5")
 		return problem.Plain(http.StatusServiceUnavailable,
-			"there are %d streams of events, which is all there may be, and nobody has more of them than you; "+
+			"there are %d streams of events, which is all there may be, and no other client has more of them than you; "+
 				"or the server shuts down", mostStreams)
 	}
 	defer h.hub.leave(s)
@@ -217,7 +217,7 @@ func (b *hub) tell(w http.ResponseWriter, r *http.Request, s *stream) {
 				return
 			}
 		case <-s.gone:
-			_ = write([]byte(": this stream makes room for that of somebody who has fewer\n\n")) // it ends anyway
+			_ = write([]byte(": this stream makes room for that of a client with fewer\n\n")) // it ends anyway
 			return
 		case <-r.Context().Done():
 			return

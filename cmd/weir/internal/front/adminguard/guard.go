@@ -177,7 +177,7 @@ func (g *Guard) who(w http.ResponseWriter, r *http.Request, from netip.Addr) (st
 	}
 	if field := forwarded(r); field != "" {
 		return "", problem.Plain(http.StatusForbidden,
-			"%s came through a proxy, as its field %s says, so that anybody may have sent it: it needs --admin-token-file",
+			"%s came through a proxy, as its field %s says, so that any client may have sent it: it needs --admin-token-file",
 			r.URL.Path, field)
 	}
 	return "local", nil

@@ -199,7 +199,7 @@ func TestBatchLimits(t *testing.T) {
 		`{"checks":[{"request":{"path":"x"}}]}`:                        `checks[0].request.path "x": must be the target of a request`,
 		`{"checks":[{"request":7}]}`:                                   "checks[0].request 7: must be an object that describes a request",
 		`{"checks":[{"request":{},"key":"a"}]}`:                        "checks[0].request: stands beside policy, key, cost, charge or wait; must be there in their place",
-		`{"checks":[{"request":{"wait":1}}]}`:                          "checks[0].request.wait: must be 0 or not there, as nobody waits in a batch",
+		`{"checks":[{"request":{"wait":1}}]}`:                          "checks[0].request.wait: must be 0 or not there, as a batch does not wait",
 		`{"checks":[{"key":"a"}],"atomic":1}`:                          "atomic 1: must be true or false",
 		`{"checks":[{"key":"a"}],"atomic":"true"}`:                     `atomic "true": must be true or false`,
 		`{"checks":[{"key":"a"}],"atomic":trueish}`:                    `atomic trueish: must be true or false`,

@@ -83,7 +83,7 @@ func (s *scanner) checks() (all []asking, err error) {
 		}
 		if a.described != nil && a.described.wait > 0 {
 			return nil, &fault{
-				field: checkName(len(all)) + ".request.wait", accepted: "must be 0 or not there, as nobody waits in a batch",
+				field: checkName(len(all)) + ".request.wait", accepted: "must be 0 or not there, as a batch does not wait",
 			}
 		}
 		all = append(all, a)

@@ -46,7 +46,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 	b.WriteString("\n\nThe answer is 200 if it is, 429 if it is not. The policies are:\n\n")
 	h.aboutPolicies(&b)
 	b.WriteString("\nPOST " + checkPath + " asks one of them by name. GET " + openAPIPath +
-		" describes all there is to ask, and\nGET " + healthPath + " tells whether the server is up.\n")
+		" describes all there is to ask, and\nGET " + healthPath + " shows whether the server is up.\n")
 	_, _ = io.WriteString(w, b.String())
 	return nil
 }
@@ -55,7 +55,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request) *problem {
 func aboutAdmin(w http.ResponseWriter) *problem {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "These are the admin pages of weir, a rate limiter. The dashboard is at "+admin.UIPath+", GET "+
-		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" tells whether the server is up.\n")
+		openAPIPath+"\ndescribes all there is to ask, and GET "+healthPath+" shows whether the server is up.\n")
 	return nil
 }
 

@@ -58,7 +58,7 @@ func clientSubcommands() []subcommand {
 		{"list", -2, admin, "[ID client-id [client-id ...]]", "Tells of all connections", clientList},
 		{"no-evict", 3, 0, "ON|OFF", "Is accepted, and changes nothing: no connection is closed to save memory", onOff},
 		{"no-touch", 3, 0, "ON|OFF", "Is accepted, and changes nothing: nothing depends on when a key was read", onOff},
-		{"reply", 3, 0, "ON|OFF|SKIP", "Says whether the client wants replies", clientReply},
+		{"reply", 3, 0, "ON|OFF|SKIP", "Sets whether the client wants replies", clientReply},
 		{"setinfo", 4, 0, "LIB-NAME|LIB-VER value", "Tells the library of the client", clientSetInfo},
 		{"setname", 3, 0, "connection-name", "Names the connection", clientSetName},
 		{

@@ -57,7 +57,7 @@ export function differences(place, { signal }) {
     h(
       'p.lead',
       'What would have come out differently: requests are asked of a policy and of its candidate, ' +
-        'and a policy in shadow refuses nobody, but counts whom it would have refused.',
+        'and a policy in shadow refuses nothing, but counts what it would have refused.',
     ),
     all,
   );
