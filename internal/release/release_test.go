@@ -151,7 +151,7 @@ func TestInstallsFromTheTags(t *testing.T) {
 	}
 
 	elsewhere := t.TempDir()
-	do(t, elsewhere, env, "go", "install", rootPath+"/cmd/weir@"+version)
+	do(t, elsewhere, env, "go", documented(t, "install", version)...)
 
 	if got := do(t, elsewhere, nil, filepath.Join(bin, "weir"), "version"); !strings.HasPrefix(got, "weir "+version+"\n") {
 		t.Errorf("weir version: %q, want %s", got, version)
@@ -162,11 +162,31 @@ func TestInstallsFromTheTags(t *testing.T) {
 	}
 
 	do(t, elsewhere, env, "go", "mod", "init", "example.com/outside")
-	do(t, elsewhere, env, "go", "get", rootPath+"@"+version, rootPath+"/config@"+version, rootPath+"/store/redis@"+version)
+	do(t, elsewhere, env, "go", documented(t, "get", version)...)
+	do(t, elsewhere, env, "go", "get", rootPath+"/config@"+version, rootPath+"/store/redis@"+version)
 
 	if got, want := do(t, elsewhere, env, "go", "run", "."), "10/s true true\n"; got != want {
 		t.Errorf("the program elsewhere prints %q, want %q", got, want)
 	}
+}
+
+// documented are the arguments of the go command as docs/install.md has them, for another version.
+func documented(t *testing.T, command, version string) []string {
+	t.Helper()
+
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, rest, found := strings.Cut(string(page), "`go "+command+" "+rootPath)
+	path, _, ends := strings.Cut(rest, "@v0.1.0`")
+
+	if !found || !ends {
+		t.Fatalf("docs/install.md has no go %s of v0.1.0", command)
+	}
+
+	return []string{command, rootPath + path + "@" + version}
 }
 
 // expectTags expects that each module which others need has a tag on one commit, where it replaces nothing.
