@@ -63,11 +63,11 @@ func New(o Options) (*Instruments, error) {
 	}
 	var errs [4]error
 	i.requests, errs[0] = i.meter.Int64Counter("weir.rate_limiting.requests", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that were decided, by the policy whose limit binds and by what became of them."))
+		metric.WithDescription("Decisions, by the policy whose limit binds and by their result."))
 	i.leases, errs[1] = i.meter.Int64UpDownCounter("weir.rate_limiting.active_request_leases", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that were granted and have not ended."))
+		metric.WithDescription("Requests that were allowed and have not ended."))
 	i.held, errs[2] = i.meter.Float64Histogram("weir.rate_limiting.request_lease.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long requests that were granted took until they ended."),
+		metric.WithDescription("How long allowed requests took until they ended."),
 		metric.WithExplicitBucketBoundaries(heldBounds...))
 	i.taken, errs[3] = i.meter.Float64Histogram("weir.rate_limiting.request.time_in_queue", metric.WithUnit("s"),
 		metric.WithDescription("How long requests took until they were decided, in queues and for stores."),

@@ -14,7 +14,7 @@ const ofRequests = "{request}"
 var ofEngine = []observation[policy.Report]{
 	{
 		name: "weir.rate_limiting.policy.requests", unit: ofRequests,
-		help: "Requests for which a policy held, by its own answer.",
+		help: "Requests to which a policy applied, by its own decision.",
 		each: ofPolicies(func(p *policy.PolicyReport, of attribute.KeyValue, emit emitter) {
 			emit(int64(p.Granted), of, resultKey.String(resultNames[acquired]))
 			emit(int64(p.Refused), of, resultKey.String(resultNames[refused]))
@@ -22,48 +22,48 @@ var ofEngine = []observation[policy.Report]{
 	},
 	policyCount("locked_out", "Refusals of keys that are locked out.",
 		func(p *policy.PolicyReport) uint64 { return p.LockedOut }),
-	policyCount("failed", "Requests for which the key, the tier or the cost of a policy could not be told.",
+	policyCount("failed", "Requests for which the key, the tier or the cost of a policy failed.",
 		func(p *policy.PolicyReport) uint64 { return p.Failed }),
 	policyCount("unavailable",
-		"Requests that the store of a policy could not decide on: those refused, and of a cluster also those let pass.",
+		"Requests that the store of a policy could not decide: those refused, and of a cluster also those allowed.",
 		func(p *policy.PolicyReport) uint64 { return p.Unavailable }),
-	policyCount("untracked", "Requests that were granted without being counted, as the table of keys was full.",
+	policyCount("untracked", "Requests that were allowed and not counted because the table of keys was full.",
 		func(p *policy.PolicyReport) uint64 { return p.Untracked }),
-	policyCount("table_full", "Requests that were refused as the table of keys was full.",
+	policyCount("table_full", "Requests that were refused because the table of keys was full.",
 		func(p *policy.PolicyReport) uint64 { return p.Full }),
 	policyNow("keys", "{key}",
-		"Keys that are tracked in this process by the limit of a policy whose table is nearest to being full.",
+		"Keys that the fullest table of a policy tracks in this process.",
 		func(p *policy.PolicyReport) int64 { return p.Keys }),
-	policyNow("max_keys", "{key}", "Keys that this limit may track in this process.",
+	policyNow("max_keys", "{key}", "Keys that this table may track.",
 		func(p *policy.PolicyReport) int64 { return p.MaxKeys }),
 	{
 		name: "weir.rate_limiting.queued_requests", unit: ofRequests, now: true,
 		help: "Requests that wait for permits in this process.",
 		each: ofPolicies(func(p *policy.PolicyReport, a attribute.KeyValue, emit emitter) { emit(p.Waiters, a) }),
 	},
-	policyNow("queued_permits", "{permit}", "Permits that are waited for in this process.",
+	policyNow("queued_permits", "{permit}", "Permits that requests wait for in this process.",
 		func(p *policy.PolicyReport) int64 { return p.Queued }),
 	policyNow("locked_keys", "{key}", "Keys that are locked out.",
 		func(p *policy.PolicyReport) int64 { return p.Locked }),
 	policyNow("overridden_keys", "{key}", "Keys that have another limit for a while.",
 		func(p *policy.PolicyReport) int64 { return p.Overridden }),
 	{
-		name: "weir.rate_limiting.rule.matched", unit: ofRequests, help: "Requests that a rule has matched.",
+		name: "weir.rate_limiting.rule.matched", unit: ofRequests, help: "Requests that a rule matched.",
 		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Matched }),
 	},
 	{
 		name: "weir.rate_limiting.rule.failed", unit: ofRequests,
-		help: "Requests for which the condition of a rule could not be told.",
+		help: "Requests for which the condition of a rule failed.",
 		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Failed }),
 	},
 	{
 		name: "weir.rate_limiting.config.version", unit: "{set}", now: true,
-		help: "Sets of rules and policies that were put in force since the start.",
+		help: "Sets of rules and policies that were loaded since the start.",
 		each: func(r *policy.Report, emit emitter) { emit(int64(r.Version)) },
 	},
 	{
 		name: "weir.rate_limiting.config.refused", unit: "{set}", now: true,
-		help: "1 if the last rules and policies were refused, and those before them are in force.",
+		help: "1 if the last rules and policies were refused and the ones before are in force.",
 		each: func(r *policy.Report, emit emitter) { emit(truth(r.LastError != "")) },
 	},
 }
@@ -116,8 +116,7 @@ var ofFleet = []observation[store.FleetStats]{
 	},
 	{
 		name: "weir.rate_limiting.store.failures", unit: "{call}",
-		help: "Calls of the store that have failed, by whether they reached it (failed) or not, as it was unavailable " +
-			"(fast_failed).",
+		help: "Failed calls of the store: failed, or fast_failed while it was unavailable.",
 		each: func(s *store.FleetStats, emit emitter) {
 			emit(int64(s.Breaker.Failed), resultKey.String("failed"))
 			emit(int64(s.Breaker.FastFailed), resultKey.String("fast_failed"))
@@ -125,7 +124,7 @@ var ofFleet = []observation[store.FleetStats]{
 	},
 	{
 		name: "weir.rate_limiting.store.fallback.decisions", unit: "{charge}",
-		help: "Charges that were decided without the store, by the fail of their policies.",
+		help: "Charges decided without the store, by the fail of their policies.",
 		each: func(s *store.FleetStats, emit emitter) {
 			emit(int64(s.Fallback.Closed), resultKey.String("closed"))
 			emit(int64(s.Fallback.Open), resultKey.String("open"))

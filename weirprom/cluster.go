@@ -29,7 +29,7 @@ var nodeFamilies = []family[durable.NodeStats]{
 	},
 	{
 		name: "weir_cluster_without_owner_seconds_total", kind: counter, computed: true,
-		help: "How long this node has known of no owner that it could reach.",
+		help: "How long this node has known no owner that it could reach.",
 		each: one(func(s *durable.NodeStats) float64 { return s.WithoutOwner.Seconds() }),
 	},
 	{
@@ -37,7 +37,7 @@ var nodeFamilies = []family[durable.NodeStats]{
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Keys }),
 	},
 	{
-		name: "weir_cluster_waiting_permits", help: "Permits that are waited for at this node as the owner.", kind: gauge,
+		name: "weir_cluster_waiting_permits", help: "Permits that requests wait for at this node as the owner.", kind: gauge,
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.WaitingPermits }),
 	},
 	{
@@ -45,12 +45,12 @@ var nodeFamilies = []family[durable.NodeStats]{
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.WaitingRequests }),
 	},
 	{
-		name: "weir_cluster_permits_ahead", help: "Permits that a crash of this node would burn, at most.", kind: gauge,
+		name: "weir_cluster_permits_ahead", help: "Permits that a crash of this node would burn at most.", kind: gauge,
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.PermitsAhead }),
 	},
 	{
 		name: "weir_cluster_requests_total", kind: counter, labels: byResult, computed: true,
-		help: "Requests for permits that this node has answered as the owner: granted, refused, never, queue_full, expired, " +
+		help: "Requests that this node has decided as the owner: granted, refused, never, queue_full, expired, " +
 			"canceled, stopping or unavailable.",
 		each: func(s *durable.NodeStats, emit emitter) {
 			r := &s.Owned.Refused
@@ -71,19 +71,19 @@ var nodeFamilies = []family[durable.NodeStats]{
 	},
 	{
 		name: "weir_cluster_writes_total", kind: counter, labels: byResult, computed: true,
-		help: "Transactions that this node has written as the owner: ok, or failed, which are not known to be written.",
+		help: "Transactions of this node as the owner: ok, or failed, which may or may not be written.",
 		each: func(s *durable.NodeStats, emit emitter) {
 			emit(float64(s.Owned.Writes), "ok")
 			emit(float64(s.Owned.FailedWrites), "failed")
 		},
 	},
 	{
-		name: "weir_cluster_written_records_total", help: "Records that were written with them.", kind: counter, computed: true,
+		name: "weir_cluster_written_records_total", help: "Records in these transactions.", kind: counter, computed: true,
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Records }),
 	},
 	{
 		name: "weir_cluster_rewound_records_total", kind: counter, computed: true,
-		help: "Records that this node has found to be of a clock that was ahead by more than 10 s.",
+		help: "Records from a clock that was ahead by more than 10 s.",
 		each: one(func(s *durable.NodeStats) int64 { return s.Owned.Rewound }),
 	},
 }

@@ -144,7 +144,7 @@ func TestEngine(t *testing.T) {
 // The buckets of a histogram count all that took less, and the last one has no end.
 func TestBuckets(t *testing.T) {
 	const want = `
-# HELP weir_decision_duration_seconds How long decisions take, waiting in queues and for stores included, as measured on a sample of them.
+# HELP weir_decision_duration_seconds How long decisions take, with queues and stores, of a sample.
 # TYPE weir_decision_duration_seconds histogram
 weir_decision_duration_seconds_bucket{le="6.4e-08"} 1
 weir_decision_duration_seconds_bucket{le="1.28e-07"} 3

@@ -12,7 +12,7 @@ import (
 // NewEngine returns a collector of the counts of an engine, which [policy.Engine.Report] answers.
 func NewEngine(report func() policy.Report) *Collector {
 	took := prometheus.NewDesc("weir_decision_duration_seconds",
-		"How long decisions take, waiting in queues and for stores included, as measured on a sample of them.", nil, nil)
+		"How long decisions take, with queues and stores, of a sample.", nil, nil)
 	families := append(append(append([]family[engineReport](nil), engineFamilies...), policyFamilies...), ruleFamilies...)
 	folded := fold.NewReports(MaxNames, Other)
 	c := newCollectorWith(func() (r engineReport) {
@@ -39,8 +39,8 @@ func (r *engineReport) granted() float64 {
 var engineFamilies = []family[engineReport]{
 	{
 		name: "weir_requests_total", kind: counter, labels: []string{result}, computed: true,
-		help: "Requests that were decided, by what became of them: granted, refused, exempt (a rule has freed them of all " +
-			"limits), unlimited (no limit held) or canceled (the caller went away while it waited).",
+		help: "Decisions: granted, refused, exempt (by a rule), unlimited (no limit applied) or canceled (the caller left while " +
+			"it waited).",
 		each: func(r *engineReport, emit emitter) {
 			emit(r.granted(), "granted")
 			emit(float64(r.Refused), "refused")
@@ -58,22 +58,22 @@ var engineFamilies = []family[engineReport]{
 		each: one(func(r *engineReport) int { return r.rules }),
 	},
 	{
-		name: "weir_config_version", help: "Sets of rules and policies that were put in force since the start.", kind: gauge,
+		name: "weir_config_version", help: "Sets of rules and policies that were loaded since the start.", kind: gauge,
 		each: one(func(r *engineReport) uint64 { return r.Version }),
 	},
 	{
 		name: "weir_config_loaded_timestamp_seconds", kind: gauge,
-		help: "When the rules and policies in force were put in force.",
+		help: "When the rules and policies in force were loaded.",
 		each: one(func(r *engineReport) float64 { return seconds(r.Loaded) }),
 	},
 	{
 		name: "weir_config_last_attempt_timestamp_seconds", kind: gauge,
-		help: "When rules and policies were last put in force or refused.",
+		help: "When rules and policies were last loaded or refused.",
 		each: one(func(r *engineReport) float64 { return seconds(r.LastAttempt) }),
 	},
 	{
 		name: "weir_config_last_attempt_successful", kind: gauge,
-		help: "Whether the last rules and policies were put in force (1) or refused (0); then those before them are in force.",
+		help: "1 if the last rules and policies are in force, 0 if they were refused and the ones before are.",
 		each: one(func(r *engineReport) int { return truth(r.LastError == "") }),
 	},
 }

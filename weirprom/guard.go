@@ -11,7 +11,7 @@ func NewGuard(name string, stats func() guard.Stats) *Collector {
 var guardFamilies = []family[guard.Stats]{
 	{
 		name: "weir_guard_requests_total", kind: counter, labels: byResult,
-		help: "Requests that a guard has answered: allowed, soft_throttled, locked_out or tracking_capped.",
+		help: "Decisions of a guard: allowed, soft_throttled, locked_out or tracking_capped.",
 		each: func(s *guard.Stats, emit emitter) {
 			emit(float64(s.Allowed), "allowed")
 			emit(float64(s.SoftThrottled), "soft_throttled")

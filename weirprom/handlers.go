@@ -59,8 +59,8 @@ func countsOf(o *dispatch.OpStats) opCounts {
 
 var gateFamilies = []family[httplimit.GateStats]{{
 	name: "weir_http_requests_total", kind: counter, labels: byResult,
-	help: "Requests that came to a gate: admitted, exempt (a rule has freed them of all limits), refused, aborted (the client " +
-		"went away while it waited) or failed (an option is misused).",
+	help: "Requests at a gate: admitted, exempt (by a rule), refused, aborted (the client left while it waited) or failed " +
+		"(misuse of an option).",
 	each: func(s *httplimit.GateStats, emit emitter) {
 		emit(float64(s.Admitted), "admitted")
 		emit(float64(s.Exempt), "exempt")
@@ -88,8 +88,8 @@ var tiersFamilies = []family[tiers.Report]{
 var dispatcherFamilies = []family[dispatched]{
 	{
 		name: "weir_dispatcher_messages_total", kind: counter, labels: []string{"op", result},
-		help: "Messages by their opcodes, or unknown for those without a handler: passed, soft (dropped as they came too " +
-			"early) or hard (dropped as their peer is locked out or cannot be tracked).",
+		help: "Messages by opcode, or unknown without a handler: passed, soft (dropped because they came too early) or hard " +
+			"(dropped because the peer is locked out or cannot be tracked).",
 		each: func(d *dispatched, emit emitter) {
 			for i, op := range d.names {
 				emit(float64(d.ops[i].passed), op, "passed")
@@ -100,7 +100,7 @@ var dispatcherFamilies = []family[dispatched]{
 	},
 	{
 		name: "weir_dispatcher_refusals_total", kind: counter, labels: byResult,
-		help: "Refusals of messages: told to the peer, or silent because of the cooldown.",
+		help: "Refusals of messages: sent to the peer, or silent because of the cooldown.",
 		each: func(d *dispatched, emit emitter) {
 			emit(float64(d.Notices), "told")
 			emit(float64(d.Silent), "silent")

@@ -26,7 +26,7 @@ func NewKeyed(name string, stats func() weir.KeyedStats) *Collector {
 var limiterFamilies = []family[weir.Stats]{
 	{
 		name: "weir_limiter_requests_total", kind: counter, labels: byResult,
-		help: "Requests that a limiter has answered: granted or refused.",
+		help: "Decisions of a limiter: granted or refused.",
 		each: func(s *weir.Stats, emit emitter) {
 			emit(float64(s.Granted), "granted")
 			emit(float64(s.Refused), "refused")
@@ -37,7 +37,7 @@ var limiterFamilies = []family[weir.Stats]{
 		each: one(func(s *weir.Stats) int64 { return s.Available }),
 	},
 	{
-		name: "weir_limiter_adaptive_limit_permits", help: "The limit that an adaptive limiter has found by now.", kind: gauge,
+		name: "weir_limiter_adaptive_limit_permits", help: "The limit that an adaptive limiter has found so far.", kind: gauge,
 		each: func(s *weir.Stats, emit emitter) {
 			if s.Limit > 0 {
 				emit(float64(s.Limit))
@@ -45,7 +45,7 @@ var limiterFamilies = []family[weir.Stats]{
 		},
 	},
 	{
-		name: "weir_limiter_queued_permits", help: "Permits that are waited for.", kind: gauge,
+		name: "weir_limiter_queued_permits", help: "Permits that callers wait for.", kind: gauge,
 		each: one(func(s *weir.Stats) int64 { return s.Queued }),
 	},
 	{
@@ -54,7 +54,7 @@ var limiterFamilies = []family[weir.Stats]{
 	},
 	{
 		name: "weir_limiter_forgiven_permits_total", kind: counter,
-		help: "Permits that commits and debits should have charged but that exceeded the largest debt.",
+		help: "Permits of commits and debits that exceeded the largest debt, and were forgiven.",
 		each: one(func(s *weir.Stats) int64 { return s.Forgiven }),
 	},
 }
@@ -62,7 +62,7 @@ var limiterFamilies = []family[weir.Stats]{
 var keyedFamilies = []family[weir.KeyedStats]{
 	{
 		name: "weir_keyed_requests_total", kind: counter, labels: byResult,
-		help: "Requests that a limiter of many keys has answered: granted or refused.",
+		help: "Decisions of a limiter of many keys: granted or refused.",
 		each: func(s *weir.KeyedStats, emit emitter) {
 			emit(float64(s.Granted), "granted")
 			emit(float64(s.Refused), "refused")
@@ -78,20 +78,20 @@ var keyedFamilies = []family[weir.KeyedStats]{
 	},
 	{
 		name: "weir_keyed_untracked_total", kind: counter,
-		help: "Requests that were granted without being counted, as the table of keys was full.",
+		help: "Requests that were allowed and not counted because the table of keys was full.",
 		each: one(func(s *weir.KeyedStats) int64 { return s.Untracked }),
 	},
 	{
 		name: "weir_keyed_forgiven_permits_total", kind: counter,
-		help: "Permits that commits and debits should have charged but that exceeded the largest debt of a key.",
+		help: "Permits of commits and debits that exceeded the largest debt of a key, and were forgiven.",
 		each: one(func(s *weir.KeyedStats) int64 { return s.Forgiven }),
 	},
 	{
-		name: "weir_keyed_queued_permits", help: "Permits that are waited for, for all keys together.", kind: gauge,
+		name: "weir_keyed_queued_permits", help: "Permits that callers wait for, of all keys together.", kind: gauge,
 		each: one(func(s *weir.KeyedStats) int64 { return s.Queued }),
 	},
 	{
-		name: "weir_keyed_waiters", help: "Callers that wait for permits, for all keys together.", kind: gauge,
+		name: "weir_keyed_waiters", help: "Callers that wait for permits, of all keys together.", kind: gauge,
 		each: one(func(s *weir.KeyedStats) int { return s.Waiters }),
 	},
 	{

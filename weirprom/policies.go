@@ -19,7 +19,7 @@ var (
 var policyFamilies = []family[engineReport]{
 	{
 		name: "weir_policy_info", kind: gauge, labels: []string{ofPolicy, "mode", "consistency", "durability"},
-		help: "1 for each policy in force, with how it is enforced and where its limits are kept.",
+		help: "1 for each policy in force, with its mode and where its limits are kept.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
@@ -32,8 +32,8 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_requests_total", kind: counter, labels: []string{ofPolicy, result},
-		help: "Requests for which the policy held, by its own answer: granted or refused. " +
-			"One in shadow refuses none: its refused are those that it would have refused.",
+		help: "Requests to which the policy applied, by its own decision: granted or refused. " +
+			"In shadow, refused are those that it would refuse.",
 		each: func(r *engineReport, emit emitter) {
 			for i := range r.Policies {
 				p := &r.Policies[i]
@@ -49,37 +49,37 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_failed_total", kind: counter, labels: byPolicy,
-		help: "Requests for which the key, the tier or the cost of the policy could not be told.",
+		help: "Requests for which the key, the tier or the cost of the policy failed.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Failed }),
 	},
 	{
 		name: "weir_policy_unavailable_total", kind: counter, labels: byPolicy,
-		help: "Requests that the store of the policy could not decide on: those refused, and of a cluster also those let pass.",
+		help: "Requests that the store of the policy could not decide: those refused, and of a cluster also those allowed.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Unavailable }),
 	},
 	{
 		name: "weir_policy_expired_total", kind: counter, labels: byPolicy,
-		help: "Requests that ended after what they held in the store had expired.",
+		help: "Requests that ended after their permits in the store had expired.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Expired }),
 	},
 	{
 		name: "weir_policy_unsettled_total", kind: counter, labels: byPolicy,
-		help: "Requests whose end the store could not be told at once.",
+		help: "Requests whose end did not reach the store at once.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Unsettled }),
 	},
 	{
 		name: "weir_policy_keys", kind: gauge, labels: byPolicy,
-		help: "Keys that are tracked in this process by the limit of the policy whose table is nearest to being full.",
+		help: "Keys that the fullest table of the policy tracks in this process.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Keys }),
 	},
 	{
 		name: "weir_policy_max_keys", kind: gauge, labels: byPolicy,
-		help: "Keys that this limit may track in this process, 0 if the policy is kept in a store.",
+		help: "Keys that this table may track, 0 if the policy is kept in a store.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.MaxKeys }),
 	},
 	{
 		name: "weir_policy_queued_permits", kind: gauge, labels: byPolicy,
-		help: "Permits that are waited for in this process.",
+		help: "Permits that requests wait for in this process.",
 		each: ofPolicies(func(p *policy.PolicyReport) int64 { return p.Queued }),
 	},
 	{
@@ -99,27 +99,27 @@ var policyFamilies = []family[engineReport]{
 	},
 	{
 		name: "weir_policy_untracked_total", kind: counter, labels: byPolicy,
-		help: "Requests that were granted without being counted, as the table of keys was full.",
+		help: "Requests that were allowed and not counted because the table of keys was full.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Untracked }),
 	},
 	{
 		name: "weir_policy_table_full_total", kind: counter, labels: byPolicy,
-		help: "Requests that were refused as the table of keys was full.",
+		help: "Requests that were refused because the table of keys was full.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Full }),
 	},
 	{
 		name: "weir_policy_forgiven_permits_total", kind: counter, labels: byPolicy,
-		help: "Permits that requests have cost beyond the largest debt, and that no request pays for.",
+		help: "Permits that requests have cost beyond the largest debt, and that were forgiven.",
 		each: ofPolicies(func(p *policy.PolicyReport) uint64 { return p.Forgiven }),
 	},
 	{
 		name: "weir_policy_compared_total", kind: counter, labels: byPolicy,
-		help: "Requests that were asked of the policy and of its candidate, or of a policy in shadow.",
+		help: "Requests that a policy and its candidate, or a policy in shadow, have decided.",
 		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) { emit(float64(d.Requests), name) }),
 	},
 	{
 		name: "weir_policy_differences_total", kind: counter, labels: []string{ofPolicy, "difference"},
-		help: "Requests that the candidate of the policy, or the policy in shadow, would have answered otherwise: " +
+		help: "Requests that the candidate of the policy, or the policy in shadow, would have decided otherwise: " +
 			"newly_refused or newly_admitted.",
 		each: ofDifferences(func(d *policy.Difference, name string, emit emitter) {
 			emit(float64(d.NewlyRefused), name, "newly_refused")
@@ -142,12 +142,12 @@ func ofDifferences(of func(*policy.Difference, string, emitter)) func(*engineRep
 var ruleFamilies = []family[engineReport]{
 	{
 		name: "weir_rule_matched_total", kind: counter, labels: byRule,
-		help: "Requests that the rule has matched.",
+		help: "Requests that the rule matched.",
 		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Matched }),
 	},
 	{
 		name: "weir_rule_failed_total", kind: counter, labels: byRule,
-		help: "Requests for which the condition of the rule could not be told.",
+		help: "Requests for which the condition of the rule failed.",
 		each: ofRules(func(r *policy.RuleReport) uint64 { return r.Failed }),
 	},
 }

@@ -14,16 +14,16 @@ func NewShedder(name string, stats func() overload.ShedderStats) *Collector {
 
 var shedderFamilies = []family[overload.ShedderStats]{
 	{
-		name: "weir_shedder_pressure_ratio", help: "The pressure that decisions rest on: from 0, none, to 1.", kind: gauge,
+		name: "weir_shedder_pressure_ratio", help: "The pressure, from 0 to 1.", kind: gauge,
 		each: one(func(s *overload.ShedderStats) float64 { return s.Pressure }),
 	},
 	{
-		name: "weir_shedder_blind", help: "1 if no source of pressure could be read last time.", kind: gauge,
+		name: "weir_shedder_blind", help: "1 if no source of pressure could be read.", kind: gauge,
 		each: one(func(s *overload.ShedderStats) int { return truth(s.Blind) }),
 	},
 	{
 		name: "weir_shedder_requests_total", kind: counter, labels: []string{"priority", result},
-		help: "Requests that a shedder has answered: admitted or shed.",
+		help: "Decisions of a shedder: admitted or shed.",
 		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
 				emit(float64(p.Admitted), p.Priority.String(), "admitted")
@@ -33,7 +33,7 @@ var shedderFamilies = []family[overload.ShedderStats]{
 	},
 	{
 		name: "weir_shedder_shed_ratio", kind: gauge, labels: []string{"priority"},
-		help: "The part of the requests that is shed now: from 0 to 1.",
+		help: "The share of requests that is shed now, from 0 to 1.",
 		each: func(s *overload.ShedderStats, emit emitter) {
 			for _, p := range s.Priorities {
 				emit(p.Share, p.Priority.String())
@@ -42,12 +42,12 @@ var shedderFamilies = []family[overload.ShedderStats]{
 	},
 	{
 		name: "weir_shedder_source_pressure_ratio", kind: gauge, labels: []string{"source"},
-		help: "What a source of pressure read last, 0 if it could not.",
+		help: "The last reading of a source of pressure, 0 if it failed.",
 		each: ofSources(func(r *overload.PressureReading) float64 { return r.Pressure }),
 	},
 	{
 		name: "weir_shedder_source_failures_total", kind: counter, labels: []string{"source"},
-		help: "How often a source of pressure could not be read.",
+		help: "Failed readings of a source of pressure.",
 		each: ofSources(func(r *overload.PressureReading) float64 { return float64(r.Failures) }),
 	},
 }

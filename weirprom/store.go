@@ -12,12 +12,12 @@ func NewFleet(name string, stats func() store.FleetStats) *Collector {
 var fleetFamilies = []family[store.FleetStats]{
 	{
 		name: "weir_store_available", kind: gauge,
-		help: "1 if the store answers, 0 if it is not asked, or asked whether it is back, as it did not.",
+		help: "1 if the store answers, 0 while it is unavailable.",
 		each: one(func(s *store.FleetStats) int { return truth(s.Breaker.State == store.BreakerClosed) }),
 	},
 	{
 		name: "weir_store_available_changed_timestamp_seconds", kind: gauge,
-		help: "When the store became unavailable or available last.",
+		help: "When the store last became unavailable or available.",
 		each: one(func(s *store.FleetStats) float64 { return seconds(s.Breaker.Since) }),
 	},
 	{
@@ -26,7 +26,7 @@ var fleetFamilies = []family[store.FleetStats]{
 	},
 	{
 		name: "weir_store_calls_total", kind: counter, labels: byResult, computed: true,
-		help: "Calls of the store: ok, failed, or fast_failed, which did not reach it as it was unavailable.",
+		help: "Calls of the store: ok, failed, or fast_failed while it was unavailable.",
 		each: func(s *store.FleetStats, emit emitter) {
 			emit(float64(int64(s.Breaker.Asked-s.Breaker.Failed)), "ok")
 			emit(float64(s.Breaker.Failed), "failed")
@@ -35,7 +35,7 @@ var fleetFamilies = []family[store.FleetStats]{
 	},
 	{
 		name: "weir_store_fallback_decisions_total", kind: counter, labels: byResult,
-		help: "Charges that were decided without the store, by the fail of their policies: closed, refused; open, allowed; " +
+		help: "Charges decided without the store, by the fail of their policies: closed, refused; open, allowed; " +
 			"local_allowed and local_refused, held to the share of this process.",
 		each: func(s *store.FleetStats, emit emitter) {
 			emit(float64(s.Fallback.Closed), "closed")
@@ -46,17 +46,17 @@ var fleetFamilies = []family[store.FleetStats]{
 	},
 	{
 		name: "weir_store_fallback_keys", kind: gauge,
-		help: "Keys that are limited in this process, as the store is away or was.",
+		help: "Keys that this process limits because the store is or was away.",
 		each: one(func(s *store.FleetStats) int { return s.Fallback.Keys }),
 	},
 	{
 		name: "weir_store_fallback_owed_keys", kind: gauge,
-		help: "Keys of which the store still has to be told what was granted.",
+		help: "Keys whose grants the store still has to learn.",
 		each: one(func(s *store.FleetStats) int { return s.Fallback.Owed }),
 	},
 	{
 		name: "weir_store_grace", kind: gauge,
-		help: "1 while charges are still held to the share of this process, as the store was away a moment ago.",
+		help: "1 while this process keeps to its share because the store was away a moment ago.",
 		each: one(func(s *store.FleetStats) int { return truth(s.Grace) }),
 	},
 	{
@@ -68,11 +68,11 @@ var fleetFamilies = []family[store.FleetStats]{
 		each: one(func(s *store.FleetStats) int { return s.Leased.Keys }),
 	},
 	{
-		name: "weir_store_leased_held_permits", help: "Permits of blocks that are in hand.", kind: gauge,
+		name: "weir_store_leased_held_permits", help: "Permits of blocks that this process holds.", kind: gauge,
 		each: one(func(s *store.FleetStats) int64 { return s.Leased.Held }),
 	},
 	{
-		name: "weir_store_leased_blocks_total", help: "How often blocks of permits were asked for.", kind: counter,
+		name: "weir_store_leased_blocks_total", help: "Requests for blocks of permits.", kind: counter,
 		each: one(func(s *store.FleetStats) int64 { return s.Leased.Lends }),
 	},
 	{
@@ -86,17 +86,17 @@ var fleetFamilies = []family[store.FleetStats]{
 	},
 	{
 		name: "weir_store_leased_full_total", kind: counter,
-		help: "Charges that were passed on to the store, as there was no room for blocks of their keys.",
+		help: "Charges that went to the store because there was no room for blocks of their keys.",
 		each: one(func(s *store.FleetStats) int64 { return s.Leased.Full }),
 	},
 	{
 		name: "weir_store_unsettled_reservations", kind: gauge,
-		help: "Reservations that are to be settled when the store is back.",
+		help: "Reservations to settle when the store is back.",
 		each: one(func(s *store.FleetStats) int { return s.Unsettled }),
 	},
 	{
 		name: "weir_store_unsettled_dropped_total", kind: counter,
-		help: "Reservations that will not be settled, as there were too many: what they hold expires.",
+		help: "Reservations that were dropped because there were too many: they expire.",
 		each: one(func(s *store.FleetStats) uint64 { return s.UnsettledDropped }),
 	},
 }

@@ -78,7 +78,7 @@ var byFront = []string{"front"}
 var ofFronts = []family{
 	{
 		name: "weir_front_connections", kind: gauge, labels: byFront,
-		help: "Connections that are open, of each front: http, admin (if it has a listener of its own), resp and grpc.",
+		help: "Open connections of each front: http, admin (with a listener of its own), resp and grpc.",
 		each: numbers(
 			told{[]string{frontHTTP, connections}, []string{frontHTTP}},
 			told{[]string{frontAdmin, connections}, []string{frontAdmin}},
@@ -88,7 +88,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_front_connections_refused_total", kind: counter, labels: byFront,
-		help: "Connections that were refused, as there were too many.",
+		help: "Connections that were refused because there were too many.",
 		each: numbers(
 			told{[]string{frontHTTP, refusedConnections}, []string{frontHTTP}},
 			told{[]string{frontAdmin, refusedConnections}, []string{frontAdmin}},
@@ -98,7 +98,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_front_connections_evicted_total", kind: counter, labels: byFront,
-		help: "Connections on which nothing was being asked, and that were closed to make room for others.",
+		help: "Idle connections that were closed to make room for others.",
 		each: numbers(
 			told{[]string{frontHTTP, evictedConnections}, []string{frontHTTP}},
 			told{[]string{frontAdmin, evictedConnections}, []string{frontAdmin}},
@@ -121,7 +121,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_resp_timeouts_total", kind: counter,
-		help: "Connections of RESP that ended because the client was silent for too long.",
+		help: "Connections of RESP that ended because the client was silent too long.",
 		each: numbers(at(frontRESP, "timeouts")),
 	},
 	{
@@ -151,15 +151,15 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_grpc_connections_cut_off_total", kind: counter,
-		help: "Connections of gRPC that were cut off, as the messages that were arriving took too much memory.",
+		help: "Connections of gRPC that were cut off because unfinished messages took too much memory.",
 		each: numbers(at(frontGRPC, "connections_cut_off")),
 	},
 	{
-		name: "weir_grpc_arriving_bytes", help: "Bytes of messages of gRPC that have arrived in part.", kind: gauge,
+		name: "weir_grpc_arriving_bytes", help: "Bytes of unfinished messages of gRPC.", kind: gauge,
 		each: numbers(at(frontGRPC, "arriving_bytes")),
 	},
 	{
-		name: "weir_rlqs_streams", help: "Streams of the rate limit quota service of Envoy that are open.", kind: gauge,
+		name: "weir_rlqs_streams", help: "Open streams of the rate limit quota service of Envoy.", kind: gauge,
 		each: numbers(at("rlqs", "streams")),
 	},
 	{
@@ -177,7 +177,7 @@ var ofFronts = []family{
 	},
 	{
 		name: "weir_forward_auth_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of servers that ask before they serve one: passed, refused, or rejected as they could not be decided.",
+		help: "Requests of forward auth: passed, refused, or rejected as undecidable.",
 		each: func(n *snapshot, emit emitter) {
 			if c, ok := n.status["forward_auth"].(forwardauth.Counts); ok {
 				emit(float64(c.Passed), "passed")

@@ -82,12 +82,12 @@ func version() string {
 var ofServer = []family{
 	{
 		name: "weir_build_info", kind: gauge, labels: []string{"version", "revision", "go_version"},
-		help: "1, with what the program was built of.",
+		help: "1, with the version of the program.",
 		each: buildInfo,
 	},
 	{
 		name: "weir_config_reloads_total", kind: counter, labels: []string{result},
-		help: "Configurations after the first one: those put in force (loaded) and those that could not be (refused).",
+		help: "Reloads of the configuration: loaded or refused.",
 		each: func(n *snapshot, emit emitter) {
 			emit(float64(n.limits.Reloads), "loaded")
 			emit(float64(n.limits.Refused), "refused")
@@ -95,17 +95,16 @@ var ofServer = []family{
 	},
 	{
 		name: "weir_check_rejected_total", kind: counter,
-		help: "Requests of the JSON API that could not be answered, as they were wrong.",
+		help: "Invalid requests of the JSON API.",
 		each: func(n *snapshot, emit emitter) { emit(float64(n.rejected)) },
 	},
 	{
-		name: "weir_check_reservations", help: "Reservations of the JSON API and of RESP that are open.", kind: gauge,
+		name: "weir_check_reservations", help: "Open reservations of the JSON API and of RESP.", kind: gauge,
 		each: func(n *snapshot, emit emitter) { emit(float64(n.reservations)) },
 	},
 	{
 		name: "weir_admin_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of the admin API: those let in (authorized), those without a token or certificate that lets in " +
-			"(unauthorized), and those refused because they were too many (limited).",
+		help: "Requests of the admin API: authorized, unauthorized (without a valid token or certificate), or limited (too many).",
 		each: func(n *snapshot, emit emitter) {
 			emit(float64(n.admin.Requests), "authorized")
 			emit(float64(n.admin.Unauthorized), "unauthorized")
@@ -113,26 +112,26 @@ var ofServer = []family{
 		},
 	},
 	{
-		name: "weir_admin_changes_total", help: "Changes that were made by the admin API.", kind: counter,
+		name: "weir_admin_changes_total", help: "Changes by the admin API.", kind: counter,
 		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.Changes)) },
 	},
 	{
-		name: "weir_admin_event_streams", help: "Streams of events of the admin API that are open.", kind: gauge,
+		name: "weir_admin_event_streams", help: "Open streams of events of the admin API.", kind: gauge,
 		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.Streams)) },
 	},
 	{
 		name: "weir_audit_log_errors_total", kind: counter,
-		help: "How often an entry of the audit log could not be written to its file, each try counted.",
+		help: "Failed tries to write to the audit log.",
 		each: func(n *snapshot, emit emitter) { emit(float64(n.admin.AuditErrors)) },
 	},
 	{
 		name: "weir_audit_log_failing", kind: gauge,
-		help: "1 if the audit log could not be written when that was tried last, and so nothing can be changed; 0 otherwise.",
+		help: "1 if the last try to write to the audit log failed: nothing can be changed then.",
 		each: func(n *snapshot, emit emitter) { emit(truth(n.admin.AuditFailing)) },
 	},
 	{
 		name: "weir_refusals_total", kind: counter, labels: []string{result},
-		help: "Refusals by whether they can be looked up by their IDs: noted, or missed as there were too many.",
+		help: "Refusals: noted, which can be looked up by ID, or missed because there were too many.",
 		each: func(n *snapshot, emit emitter) {
 			emit(float64(n.noted), "noted")
 			emit(float64(n.missed), "missed")
@@ -140,7 +139,7 @@ var ofServer = []family{
 	},
 	{
 		name: "weir_certificate_expiry_timestamp_seconds", kind: gauge,
-		help: "Until when the certificate of the fronts is valid, if they have one.",
+		help: "When the certificate of the fronts expires, if they have one.",
 		each: func(n *snapshot, emit emitter) {
 			if !n.certificateEnd.IsZero() {
 				emit(float64(n.certificateEnd.Unix()))
@@ -152,7 +151,7 @@ var ofServer = []family{
 // ofStore is what the server tells of its store besides what that tells itself, and ofCluster the same of a cluster.
 var (
 	ofStore = []family{{
-		name: "weir_store_reached", help: "1 if the store could be reached since the server has started.", kind: gauge,
+		name: "weir_store_reached", help: "1 if the store could be reached since the start.", kind: gauge,
 		each: func(n *snapshot, emit emitter) { emit(truth(n.store.Reached)) },
 	}}
 	ofCluster = []family{{
