@@ -157,7 +157,7 @@ type Adaptive struct {
 	sorted   []int64
 }
 
-var _ Limiter = (*Adaptive)(nil)
+var _ Acquirer = (*Adaptive)(nil)
 
 // NewAdaptive returns a limiter with all permits free, or an error that names the option that cannot be used.
 func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
@@ -267,13 +267,13 @@ func (a *Adaptive) median() float64 {
 	return float64(s[(len(s)-1)/2])
 }
 
-// Acquire implements [Limiter]. The time for which it waits is no part of the latency.
+// Acquire implements [Acquirer]. The time for which it waits is no part of the latency.
 func (a *Adaptive) Acquire(ctx context.Context, n int64) (Lease, error) {
 	return a.pool.Acquire(ctx, n)
 }
 
-// Quota is as many permits at a time as the limit is now, and a window of 0: permits come back when they are released.
-func (a *Adaptive) Quota() (permits int64, window time.Duration) { return a.limit.Load(), 0 }
+// Limit is the limit now.
+func (a *Adaptive) Limit() Limit { return AtOnce(a.limit.Load()) }
 
 // AdaptiveEstimate is what an [Adaptive] made of what it has measured.
 type AdaptiveEstimate struct {

@@ -47,7 +47,7 @@ func ExampleAdaptive() {
 
 // When four fifths of the permits are out, background work is refused, and normal and critical requests are not.
 func ExampleShedder() {
-	limiter, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 10})
+	limiter, err := weir.NewConcurrency(10, weir.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

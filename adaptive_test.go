@@ -60,7 +60,7 @@ func TestAdaptiveOptions(t *testing.T) {
 		{weir.AdaptiveOptions{InitialLimit: 1000}, 1000},
 	} {
 		a := mustAdaptive(t, c.o)
-		if n, _ := a.Quota(); n != c.want || a.Stats().Limit != c.want || a.Stats().Available != c.want {
+		if n := a.Limit().Permits(); n != c.want || a.Stats().Limit != c.want || a.Stats().Available != c.want {
 			t.Errorf("%+v: limit %d, %+v, want %d", c.o, n, a.Stats(), c.want)
 		}
 	}
@@ -181,7 +181,7 @@ func TestAdaptiveDoesNotGrowWhileItIsIdle(t *testing.T) {
 }
 
 // rounds takes all permits, n times, holds them for d and ends each lease.
-func rounds(a weir.Limiter, clock *weir.ManualClock, n int, d time.Duration, end func(weir.Lease)) {
+func rounds(a weir.Acquirer, clock *weir.ManualClock, n int, d time.Duration, end func(weir.Lease)) {
 	for range n {
 		var out []weir.Lease
 		for {
@@ -244,7 +244,7 @@ func TestAdaptiveLearnsNothingFromCancel(t *testing.T) {
 // TestAdaptiveInAChain ends leases of a chain: what they say must reach the Adaptive.
 func TestAdaptiveInAChain(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerDay(1), Burst: 10_000, Clock: clock})
+	bucket, err := weir.New(weir.TokenBucket(weir.PerDay(1), 10_000), weir.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,14 +276,14 @@ func TestAdaptiveInAChain(t *testing.T) {
 // TestDropOfOtherLimitersIsRelease has a limiter whose permits come back on release, and one whose permits do not.
 func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2})
+		c := mustConcurrency(t, 2, weir.Options{})
 		l := c.TryAcquire(2)
 		l.Drop()
 		l.Drop()
 		if st := c.Stats(); st.Available != 2 {
 			t.Errorf("%+v", st)
 		}
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 2})
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +422,7 @@ func BenchmarkAdaptive(b *testing.B) {
 		}
 	})
 	b.Run("Concurrency", func(b *testing.B) {
-		c, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 20})
+		c, err := weir.NewConcurrency(20, weir.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

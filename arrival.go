@@ -34,7 +34,7 @@ type arrival struct {
 	room    int64  // burst - 1 permits in the word
 	horizon uint64 // nanoseconds from the epoch in which the word can be used
 	burst   int64
-	owner   *TokenBucket
+	owner   *Limiter
 	// returned is that of the state. It changes only under the lock, and the word with it: who reads it between reading
 	// the word and exchanging it has the right one.
 	returned atomic.Int64
@@ -61,7 +61,7 @@ const (
 )
 
 // init prepares the word for the bucket b, and leaves it raised. It reports whether the bucket fits in a word.
-func (a *arrival) init(b *TokenBucket, now int64) bool {
+func (a *arrival) init(b *Limiter, now int64) bool {
 	a.word.Store(raised)
 	a.owner = b
 	num, per := b.bucket.algorithm.Rate()

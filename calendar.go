@@ -98,14 +98,14 @@ func (c Calendar) zone() *time.Location {
 	return c.Zone
 }
 
-// newCalendarWindow makes windows whose options belong to of, where the number of permits is called limit.
-func newCalendarWindow(of, limit string, permits int64, c Calendar, unixed bool) (wallWindow, error) {
+// newCalendarWindow makes the windows of a limit, whose name is of in errors.
+func newCalendarWindow(of string, permits int64, c Calendar, unixed bool) (wallWindow, error) {
 	w, err := algo.NewCalendarWindow(permits, algo.Calendar{
 		Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
 		Hour: c.Hour, Minute: c.Minute,
 	})
 	if wrong, ok := errors.AsType[*algo.ParameterError](err); ok {
-		option := limit
+		option := "Permits"
 		if field, named := strings.CutPrefix(wrong.Parameter, "calendar."); named {
 			option = "Calendar." + field
 		}

@@ -30,17 +30,17 @@ func on(t *testing.T, z *time.Location, text string) int64 {
 
 // calendarKeys are keys, and a limiter, with the same windows on the same clock.
 func calendarKeys(t *testing.T, start, limit int64, c weir.Calendar) (
-	*weir.Keyed[string], *weir.CalendarWindow, *weir.ManualClock,
+	*weir.Keyed[string], *weir.Limiter, *weir.ManualClock,
 ) {
 	t.Helper()
 	clock := weir.NewManualClock(start)
-	k, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: limit, Calendar: c, Clock: clock, MaxKeys: 1,
+	k, err := weir.NewKeyed[string](weir.CalendarWindow(limit, c), weir.KeyedOptions{
+		Clock: clock, MaxKeys: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: limit, Calendar: c, Clock: clock})
+	w, err := weir.New(weir.CalendarWindow(limit, c), weir.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,7 @@ func TestAMonthIsAMonth(t *testing.T) {
 func TestCalendarWindowsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kathmandu := inZone(t, "Asia/Kathmandu")
-		k, err := weir.NewKeyed[int](weir.KeyedOptions{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 2, Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: kathmandu},
+		k, err := weir.NewKeyed[int](weir.CalendarWindow(2, weir.Calendar{Unit: weir.CalendarDay, Zone: kathmandu}), weir.KeyedOptions{
 			QueueLimit: 5,
 		})
 		if err != nil {
@@ -122,12 +121,12 @@ func TestCalendarWindowsInABubble(t *testing.T) {
 // TestCalendarLimitsOfKeys gives keys limits of their own and overrides one: what was taken in the window stays taken.
 func TestCalendarLimitsOfKeys(t *testing.T) {
 	limit := func(burst int64, unit weir.CalendarUnit) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: burst, Calendar: weir.Calendar{Unit: unit}}
+		return weir.CalendarWindow(burst, weir.Calendar{Unit: unit})
 	}
 	limits := map[string]weir.Limit{"small": limit(5, weir.CalendarDay), "months": limit(50, weir.CalendarMonth)}
 	clock := weir.NewManualClock(on(t, time.UTC, "2026-03-20 12:00"))
-	k, err := weir.NewKeyedFunc(weir.KeyedOptions{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}, Clock: clock,
+	k, err := weir.NewKeyedFunc(weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}), weir.KeyedOptions{
+		Clock: clock,
 	}, func(key string) weir.Limit { return limits[key] })
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +153,7 @@ func TestCalendarLimitsOfKeys(t *testing.T) {
 	if d := k.Take("small", 1); d.Allowed || d.RetryAfter != 12*time.Hour {
 		t.Errorf("restored: %+v", d)
 	}
-	if err := k.Override("small", weir.Limit{Rate: weir.PerSecond(1)}, time.Hour); err == nil {
+	if err := k.Override("small", weir.TokenBucket(weir.PerSecond(1), 0), time.Hour); err == nil {
 		t.Error("another algorithm is no error")
 	}
 }
@@ -163,7 +162,7 @@ func TestCalendarLimitsOfKeys(t *testing.T) {
 func TestCalendarCancelAcrossLimits(t *testing.T) {
 	k, _, clock := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 10, weir.Calendar{Unit: weir.CalendarMonth})
 	l := k.TryReserve("a", 10)
-	days := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}}
+	days := weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay})
 	if err := k.Override("a", days, 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +190,12 @@ func TestCalendarText(t *testing.T) {
 		"year from January 6 01:00, UTC":      {Unit: weir.CalendarYear, Day: 6, Hour: 1},
 		"year, Europe/Vienna":                 {Unit: weir.CalendarYear, Zone: vienna},
 	} {
-		l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000000, Calendar: c}
+		l := weir.CalendarWindow(1000000, c)
 		if got := c.String(); got != want || l.String() != "1000000 per "+want || l.Check() != nil {
 			t.Errorf("%s, %v, %v; want %s", got, l, l.Check(), want)
+		}
+		if parsed, err := weir.ParseLimit(l.String()); err != nil || parsed.String() != l.String() {
+			t.Errorf("%v is read as %v, %v", l, parsed, err)
 		}
 	}
 	var u weir.CalendarUnit
@@ -213,40 +215,27 @@ func TestCalendarText(t *testing.T) {
 func TestCalendarOptionsThatCannotBeUsed(t *testing.T) {
 	month := weir.Calendar{Unit: weir.CalendarMonth}
 	for want, l := range map[string]weir.Limit{
-		"weir: Limit.Calendar is month, UTC: must be zero with token-bucket": {Rate: weir.PerSecond(1), Calendar: month},
-		"weir: Limit.Rate is 1/s: must be zero with calendar-window, where Burst permits come back when a window of Calendar begins": {
-			Algorithm: weir.AlgorithmCalendarWindow, Rate: weir.PerSecond(1), Burst: 5, Calendar: month,
-		},
-		"weir: Limit.Burst is 0: must be from 1 to 10^15": {Algorithm: weir.AlgorithmCalendarWindow, Calendar: month},
-		"weir: Limit.Calendar.Unit is CalendarUnit(0): must be minute, hour, day, week, month, quarter or year": {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1,
-		},
-		"weir: Limit.Calendar.Day is 32: must be from 1 to 31": {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Day: 32},
-		},
-		"weir: Limit.Calendar.Weekday is 3: must be 0 with the unit month": {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Weekday: 3},
-		},
-		"weir: Limit.Segments is 2: must be 0 with calendar-window": {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: month, Segments: 2,
-		},
+		"weir: Limit.Permits is 0: must be from 1 to 10^15":                                                     weir.CalendarWindow(0, month),
+		"weir: Limit.Calendar.Unit is CalendarUnit(0): must be minute, hour, day, week, month, quarter or year": weir.CalendarWindow(1, weir.Calendar{}),
+		"weir: Limit.Calendar.Day is 32: must be from 1 to 31":                                                  weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Day: 32}),
+		"weir: Limit.Calendar.Weekday is 3: must be 0 with the unit month":                                      weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Weekday: 3}),
 	} {
 		if err := l.Check(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
-		o := weir.KeyedOptions{Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, Calendar: l.Calendar}
-		if _, err := weir.NewKeyed[int](o); err == nil {
-			t.Errorf("NewKeyed accepts %+v", o)
+		if _, err := weir.NewKeyed[int](l, weir.KeyedOptions{}); err == nil || err.Error() != want {
+			t.Errorf("NewKeyed: %v, want %s", err, want)
+		}
+		if _, err := weir.New(l, weir.Options{}); err == nil || err.Error() != want {
+			t.Errorf("New: %v, want %s", err, want)
 		}
 	}
-	for option, o := range map[string]weir.CalendarWindowOptions{
-		"CalendarWindowOptions.Limit":         {Calendar: month},
-		"CalendarWindowOptions.Calendar.Unit": {Limit: 1},
-		"CalendarWindowOptions.QueueLimit":    {Limit: 1, Calendar: month, QueueLimit: -1},
-		"CalendarWindowOptions.MaxDebt":       {Limit: 1, Calendar: month, MaxDebt: -2},
+	for option, o := range map[string]weir.Options{
+		"Options.QueueLimit": {QueueLimit: -1},
+		"Options.MaxDebt":    {MaxDebt: -2},
 	} {
 		var wrong *weir.OptionError
-		if _, err := weir.NewCalendarWindow(o); !errors.As(err, &wrong) || wrong.Option != option {
+		if _, err := weir.New(weir.CalendarWindow(1, month), o); !errors.As(err, &wrong) || wrong.Option != option {
 			t.Errorf("%v, want one about %s", err, option)
 		}
 	}
@@ -263,33 +252,32 @@ func TestCalendarQuota(t *testing.T) {
 		{weir.Calendar{Unit: weir.CalendarMinute, Zone: inZone(t, "Europe/Vienna")}, time.Minute},
 	} {
 		k, w, _ := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 7, c.calendar)
-		if n, window := w.Quota(); n != 7 || window != c.want {
+		if n, window := w.Limit().Quota(); n != 7 || window != c.want {
 			t.Errorf("%v: %d, %v", c.calendar, n, window)
 		}
-		if n, window := k.Quota(); n != 7 || window != c.want {
+		if n, window := k.Limit().Quota(); n != 7 || window != c.want {
 			t.Errorf("%v: %d, %v of keys", c.calendar, n, window)
 		}
-		one, ok := w.Calendar()
-		if all, too := k.Calendar(); !ok || !too || one != c.calendar || all != c.calendar {
+		if one, all := w.Limit().Calendar(), k.Limit().Calendar(); one != c.calendar || all != c.calendar {
 			t.Errorf("%v, %v", one, all)
 		}
 	}
-	k, err := weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	k, err := weir.NewKeyed[int](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := k.Calendar(); ok {
+	if k.Limit().Calendar() != (weir.Calendar{}) {
 		t.Error("a token bucket has no calendar")
 	}
 }
 
 func TestCalendarWindowDoesNotAllocate(t *testing.T) {
 	c := weir.Calendar{Unit: weir.CalendarMonth, Zone: inZone(t, "Europe/Vienna")}
-	k, err := weir.NewKeyed[string](weir.KeyedOptions{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1e6, Calendar: c})
+	k, err := weir.NewKeyed[string](weir.CalendarWindow(1e6, c), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1e6, Calendar: c})
+	w, err := weir.New(weir.CalendarWindow(1e6, c), weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,13 +292,11 @@ func TestCalendarWindowDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkCalendarWindow(b *testing.B) {
-	w, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1e15, Calendar: weir.Calendar{Unit: weir.CalendarMonth}})
+	w, err := weir.New(weir.CalendarWindow(1e15, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1e15, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
-	})
+	k, err := weir.NewKeyed[string](weir.CalendarWindow(1e15, weir.Calendar{Unit: weir.CalendarMonth}), weir.KeyedOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

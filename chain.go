@@ -28,10 +28,10 @@ import (
 // RetryAfter. The decision of a grant is that of the limiter with the fewest permits left.
 type Chain struct {
 	name    string
-	limits  []Limiter
+	limits  []Acquirer
 	gates   []link[*gate] // in order of the chain
 	ordered []*gate       // in order of locking
-	foreign []link[Limiter]
+	foreign []link[Acquirer]
 	chains  []*Chain
 	links   int
 	clocked bool // some limiter has a Clock
@@ -49,13 +49,13 @@ type link[L any] struct {
 	place   int
 }
 
-var _ Limiter = (*Chain)(nil)
+var _ Acquirer = (*Chain)(nil)
 
 var errChainClosed = errors.New("weir: chain closed")
 
 // NewChain returns a chain of at least one limiter, in the order in which Acquire waits for them. No limiter may be
 // in it twice, not even through another chain.
-func NewChain(limiters ...Limiter) (*Chain, error) {
+func NewChain(limiters ...Acquirer) (*Chain, error) {
 	if len(limiters) == 0 {
 		return nil, &OptionError{"NewChain limiters", "empty", "one or more"}
 	}
@@ -83,12 +83,12 @@ type gated interface{ theGate() *gate }
 func (g *gate) theGate() *gate { return g }
 
 // ofThisPackage tells limiters of this package from those that embed one, which have its gate but may do something else.
-func ofThisPackage(l Limiter) bool {
+func ofThisPackage(l Acquirer) bool {
 	t := reflect.TypeOf(l)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[Chain]().PkgPath()
 }
 
-func (c *Chain) add(l Limiter, number int, seen map[any]bool) error {
+func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
 	if reflect.ValueOf(l).Comparable() { // otherwise nobody can tell whether it is the same
 		if seen[l] {
 			return &OptionError{fmt.Sprintf("NewChain limiter %d", number), fmt.Sprintf("%T", l), "in the chain only once"}
@@ -108,7 +108,7 @@ func (c *Chain) add(l Limiter, number int, seen map[any]bool) error {
 	if own, ok := l.(gated); ok && ofThisPackage(l) {
 		c.gates = append(c.gates, link[*gate]{own.theGate(), c.links})
 	} else {
-		c.foreign = append(c.foreign, link[Limiter]{l, c.links})
+		c.foreign = append(c.foreign, link[Acquirer]{l, c.links})
 	}
 	c.links++
 	return nil
@@ -124,14 +124,14 @@ func (c *Chain) closedLease(n int64) Lease {
 	return Lease{decision: d, permits: n}
 }
 
-// TryAcquire implements [Limiter].
+// TryAcquire implements [Acquirer].
 func (c *Chain) TryAcquire(n int64) Lease {
 	l, _ := c.try(nil, n, false) //nolint:staticcheck // nil says that the caller does not wait
 	c.count(l, n)
 	return l
 }
 
-// TryReserve implements [Limiter].
+// TryReserve implements [Acquirer].
 func (c *Chain) TryReserve(n int64) Lease {
 	l, _ := c.try(nil, n, true) //nolint:staticcheck // as above
 	c.count(l, n)
@@ -299,12 +299,15 @@ func (c *Chain) settle(cl *claim, how settlement, actual int64) {
 	}
 }
 
-// Acquire implements [Limiter].
+// Limiters are the limiters of the chain, in its order. The slice is a copy.
+func (c *Chain) Limiters() []Acquirer { return slices.Clone(c.limits) }
+
+// Acquire implements [Acquirer].
 func (c *Chain) Acquire(ctx context.Context, n int64) (Lease, error) {
 	return c.acquireCounted(ctx, n, false)
 }
 
-// Reserve implements [Limiter].
+// Reserve implements [Acquirer].
 func (c *Chain) Reserve(ctx context.Context, n int64) (Lease, error) {
 	return c.acquireCounted(ctx, n, true)
 }
@@ -403,7 +406,7 @@ func (c *Chain) wait(ctx context.Context, n int64, reserve bool) (Lease, error) 
 
 // reserveFrom is l.Reserve, uncounted where l is a chain: it is not the one that was asked. The error of another kind of limiter
 // is made what it should be if that only says in the lease that it refused.
-func reserveFrom(ctx context.Context, l Limiter, n int64) (Lease, error) {
+func reserveFrom(ctx context.Context, l Acquirer, n int64) (Lease, error) {
 	if c, ok := l.(*Chain); ok {
 		return c.acquire(ctx, n, true)
 	}
@@ -437,7 +440,7 @@ func (c *Chain) unregister(stop *context.CancelCauseFunc) {
 	delete(c.waiting, stop)
 }
 
-// Peek implements [Limiter]. Like TryAcquire it looks at all limiters at the same moment.
+// Peek implements [Acquirer]. Like TryAcquire it looks at all limiters at the same moment.
 func (c *Chain) Peek(n int64) Decision {
 	c.made()
 	if n < 0 {
@@ -472,7 +475,7 @@ func (c *Chain) unlock() {
 	}
 }
 
-// Stats implements [Limiter]: Limit and Available are the least of the limiters, Queued, Waiters and Forgiven are sums, and
+// Stats implements [Acquirer]: Limit and Available are the least of the limiters, Queued, Waiters and Forgiven are sums, and
 // Granted and Refused count the requests to the chain itself, not those that reach it as a part of another chain.
 func (c *Chain) Stats() Stats {
 	c.made()
@@ -499,7 +502,7 @@ func (c *Chain) Stats() Stats {
 	return s
 }
 
-// Idle implements [Limiter]: it is the shortest of the limiters, and not ok if any of them is in use.
+// Idle implements [Acquirer]: it is the shortest of the limiters, and not ok if any of them is in use.
 func (c *Chain) Idle() (time.Duration, bool) {
 	c.made()
 	shortest := Never
@@ -513,7 +516,7 @@ func (c *Chain) Idle() (time.Duration, bool) {
 	return shortest, true
 }
 
-// Close implements [Limiter]. The limiters of the chain stay open.
+// Close implements [Acquirer]. The limiters of the chain stay open.
 func (c *Chain) Close() error {
 	c.made()
 	c.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // noted is a limiter that notes when its leases end. It has no pointer to a limiter of this package, so a chain takes it for
 // one of another package if it is asked to.
 type noted struct {
-	*SlidingWindow
+	*Limiter
 }
 
 type notedSettler struct {
@@ -31,9 +31,9 @@ func (s notedSettler) settle(c *claim, how settlement, actual int64) {
 func TestChainEndsItsLeasesInReverse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
-		var own, foreign []Limiter
+		var own, foreign []Acquirer
 		for _, name := range []string{"a", "b", "c", "d"} {
-			w, err := NewSlidingWindow(SlidingWindowOptions{Name: name, Limit: 5, Window: time.Second, QueueLimit: 5})
+			w, err := New(SlidingWindow(PerSecond(5), 0), Options{Name: name, QueueLimit: 5})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestChainEndsItsLeasesInReverse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, limiters := range map[string][]Limiter{
+		for name, limiters := range map[string][]Acquirer{
 			"own":     own,
 			"foreign": foreign,
 			"mixed":   {own[0], foreign[1], foreign[2], own[3]},

@@ -15,7 +15,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func mustChain(t *testing.T, limiters ...weir.Limiter) *weir.Chain {
+func mustChain(t *testing.T, limiters ...weir.Acquirer) *weir.Chain {
 	t.Helper()
 	c, err := weir.NewChain(limiters...)
 	if err != nil {
@@ -26,7 +26,7 @@ func mustChain(t *testing.T, limiters ...weir.Limiter) *weir.Chain {
 
 // recorder is a limiter of another package: it passes everything on to one of weir's, and notes what is asked of it.
 type recorder struct {
-	weir.Limiter // never called by itself
+	weir.Acquirer // never called by itself
 
 	name string
 	log  *[]string
@@ -39,12 +39,12 @@ func (r *recorder) notef(format string, args ...any) {
 
 func (r *recorder) TryAcquire(n int64) weir.Lease {
 	r.notef("try %d", n)
-	return r.Limiter.TryAcquire(n)
+	return r.Acquirer.TryAcquire(n)
 }
 
 func (r *recorder) TryReserve(n int64) weir.Lease {
 	r.notef("try %d", n)
-	return r.Limiter.TryReserve(n)
+	return r.Acquirer.TryReserve(n)
 }
 
 func (r *recorder) Reserve(ctx context.Context, n int64) (weir.Lease, error) {
@@ -52,17 +52,17 @@ func (r *recorder) Reserve(ctx context.Context, n int64) (weir.Lease, error) {
 	if r.err != nil {
 		return weir.Lease{}, r.err
 	}
-	return r.Limiter.Reserve(ctx, n)
+	return r.Acquirer.Reserve(ctx, n)
 }
 
 // bunch is a limiter that cannot be compared.
 type bunch struct {
-	weir.Limiter
+	weir.Acquirer
 
 	_ []int
 }
 
-func available(limiters ...weir.Limiter) string {
+func available(limiters ...weir.Acquirer) string {
 	var got []string
 	for _, l := range limiters {
 		got = append(got, fmt.Sprint(l.Stats().Available))
@@ -71,26 +71,26 @@ func available(limiters ...weir.Limiter) string {
 }
 
 // threeLimits are a token bucket of 10, a fixed window of 5 and three places at a time.
-func threeLimits(t *testing.T) (b *weir.TokenBucket, w *weir.FixedWindow, c *weir.Concurrency) {
+func threeLimits(t *testing.T) (b, w *weir.Limiter, c *weir.Concurrency) {
 	t.Helper()
-	return mustBucket(t, weir.TokenBucketOptions{Name: "bucket", Rate: weir.PerSecond(1), Burst: 10, QueueLimit: 100}),
-		mustFixed(t, weir.FixedWindowOptions{Name: "window", Limit: 5, Window: time.Minute, QueueLimit: 100}),
-		mustConcurrency(t, weir.ConcurrencyOptions{Name: "places", Limit: 3, QueueLimit: 100})
+	return mustBucket(t, weir.TokenBucket(weir.PerSecond(1), 10), weir.Options{Name: "bucket", QueueLimit: 100}),
+		mustFixed(t, weir.FixedWindow(weir.PerMinute(5)), weir.Options{Name: "window", QueueLimit: 100}),
+		mustConcurrency(t, 3, weir.Options{Name: "places", QueueLimit: 100})
 }
 
 func TestChainRefusesWhatItCannotHold(t *testing.T) {
 	b, w, p := threeLimits(t)
-	var none *weir.TokenBucket
+	var none *weir.Limiter
 	for _, c := range []struct {
-		limiters []weir.Limiter
+		limiters []weir.Acquirer
 		want     string
 	}{
 		{nil, "weir: NewChain limiters is empty: must be one or more"},
-		{[]weir.Limiter{b, nil}, "weir: NewChain limiter 2 is nil: must be a limiter"},
-		{[]weir.Limiter{none, b}, "weir: NewChain limiter 1 is nil: must be a limiter"},
-		{[]weir.Limiter{b, w, b}, "weir: NewChain limiter 3 is *weir.TokenBucket: must be in the chain only once"},
-		{[]weir.Limiter{mustChain(t, b), w, b}, "weir: NewChain limiter 3 is *weir.TokenBucket: must be in the chain only once"},
-		{[]weir.Limiter{p, mustChain(t, w, mustChain(t, p))}, "weir: NewChain limiter 2 is *weir.Concurrency: must be in the chain only once"},
+		{[]weir.Acquirer{b, nil}, "weir: NewChain limiter 2 is nil: must be a limiter"},
+		{[]weir.Acquirer{none, b}, "weir: NewChain limiter 1 is nil: must be a limiter"},
+		{[]weir.Acquirer{b, w, b}, "weir: NewChain limiter 3 is *weir.Limiter: must be in the chain only once"},
+		{[]weir.Acquirer{mustChain(t, b), w, b}, "weir: NewChain limiter 3 is *weir.Limiter: must be in the chain only once"},
+		{[]weir.Acquirer{p, mustChain(t, w, mustChain(t, p))}, "weir: NewChain limiter 2 is *weir.Concurrency: must be in the chain only once"},
 	} {
 		_, err := weir.NewChain(c.limiters...)
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || err.Error() != c.want {
@@ -101,7 +101,7 @@ func TestChainRefusesWhatItCannotHold(t *testing.T) {
 	if _, err := weir.NewChain(same, w, same); err == nil {
 		t.Error("a chain may be in a chain twice")
 	}
-	if _, err := weir.NewChain(bunch{Limiter: b}, bunch{Limiter: w}); err != nil {
+	if _, err := weir.NewChain(bunch{Acquirer: b}, bunch{Acquirer: w}); err != nil {
 		t.Errorf("limiters that cannot be compared: %v", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestChainRefusesWhatItCannotHold(t *testing.T) {
 func TestChainKeepsItsOwnListOfLimiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, _ := threeLimits(t)
-		list := []weir.Limiter{b}
+		list := []weir.Acquirer{b}
 		c := mustChain(t, list...)
 		list[0] = w
 		c.TryAcquire(4)
@@ -190,8 +190,8 @@ func TestRefusalByAForeignLimiterNamesTheOneThatBinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		b, w, p := threeLimits(t)
-		c := mustChain(t, &recorder{p, "P", &log, nil}, &recorder{b, "B", &log, nil}, w, bunch{Limiter: mustBucket(t, weir.TokenBucketOptions{
-			Name: "slow", Rate: weir.PerHour(1), Burst: 5,
+		c := mustChain(t, &recorder{p, "P", &log, nil}, &recorder{b, "B", &log, nil}, w, bunch{Acquirer: mustBucket(t, weir.TokenBucket(weir.PerHour(1), 5), weir.Options{
+			Name: "slow",
 		})})
 		p.TryAcquire(3)
 		if d := c.TryAcquire(3).Decision(); d.Policy != "places" || d.RetryAfter != 0 {
@@ -216,7 +216,7 @@ func TestWaitingChainAcquiresInOrder(t *testing.T) {
 		b, w, p := threeLimits(t)
 		c := mustChain(t, &recorder{b, "bucket", &log, nil}, &recorder{p, "places", &log, nil}, &recorder{w, "window", &log, nil})
 		held := p.TryAcquire(2)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		first := s.wait(t.Context(), 2)
 		expect(t, "waiting", first)
 		if want := []string{"bucket wait 2", "places wait 2"}; !slices.Equal(log, want) {
@@ -236,10 +236,10 @@ func TestWaitingChainAcquiresInOrder(t *testing.T) {
 func TestRefusalInMidWaitGivesEverythingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w, p := threeLimits(t)
-		none := mustConcurrency(t, weir.ConcurrencyOptions{Name: "none", Limit: 3}) // has no queue
+		none := mustConcurrency(t, 3, weir.Options{Name: "none"}) // has no queue
 		c := mustChain(t, b, p, w, none)
 		heldPlaces, heldNone := p.TryAcquire(3), none.TryAcquire(3)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		call := s.wait(t.Context(), 2)
 		expect(t, "waiting", call)
 		if got := available(b, w, p); got != "8 5 0" {
@@ -264,7 +264,7 @@ func TestCancelInMidWaitGivesEverythingBack(t *testing.T) {
 				b, w, p := threeLimits(t)
 				c := mustChain(t, b, w, p)
 				p.TryAcquire(3)
-				s := &subject{Limiter: c, t: t}
+				s := &subject{Acquirer: c, t: t}
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("too slow"))
 				defer cancel()
 				call := s.wait(ctx, 2)
@@ -317,7 +317,7 @@ func TestClosedChainLeavesItsLimitersOpen(t *testing.T) {
 		held := c.TryAcquire(1)
 		closeLimiter(t, c)
 		closeLimiter(t, c)
-		for _, l := range []weir.Limiter{b, w, p, inner} {
+		for _, l := range []weir.Acquirer{b, w, p, inner} {
 			if lease := l.TryAcquire(1); !lease.Allowed() {
 				t.Errorf("%T: %+v", l, lease.Decision())
 			} else {
@@ -340,7 +340,7 @@ func TestClosedLimiterClosesItsChains(t *testing.T) {
 		inner := mustChain(t, w, p)
 		c := mustChain(t, b, inner)
 		p.TryAcquire(3)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		direct, through := s.begin(func() (weir.Lease, error) { return inner.Acquire(t.Context(), 1) }), s.wait(t.Context(), 1)
 		expect(t, "waiting waiting", direct, through)
 		closeLimiter(t, inner)
@@ -371,7 +371,7 @@ func TestChainClosedWhileItsLastLimiterIsAwaited(t *testing.T) {
 		inner := mustChain(t, w)
 		c := mustChain(t, inner, b, p)
 		held := p.TryAcquire(3)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		call := s.wait(t.Context(), 1)
 		closeLimiter(t, inner) // nobody waits in it, but the request needs it
 		held.Release()
@@ -387,9 +387,9 @@ func TestStatsOfAChain(t *testing.T) {
 		b, w, p := threeLimits(t)
 		inner := mustChain(t, w, p)
 		c := mustChain(t, b, inner)
-		check := func(l weir.Limiter, want weir.Stats) {
+		check := func(l weir.Acquirer, want weir.Stats) {
 			t.Helper()
-			want.Limit = map[weir.Limiter]int64{b: 10, w: 5}[l]
+			want.Limit = map[weir.Acquirer]int64{b: 10, w: 5}[l]
 			if want.Limit == 0 {
 				want.Limit = 3 // of the places, and the least of the chains
 			}
@@ -408,7 +408,7 @@ func TestStatsOfAChain(t *testing.T) {
 		check(p, weir.Stats{Granted: 1, Refused: 2})
 		check(b, weir.Stats{Available: 7, Granted: 1})
 
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		call := s.wait(ctx, 2)
@@ -470,7 +470,7 @@ func TestDeadlineOfAChain(t *testing.T) {
 		w.TryAcquire(5)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute-1)
 		defer cancel()
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		call := s.wait(ctx, 1)
 		expect(t, "deadline", call)
 		if d := call.lease.Decision(); d.Policy != "window" || d.RetryAfter != time.Minute || call.took != 0 {
@@ -488,11 +488,11 @@ func TestDeadlineOfAChain(t *testing.T) {
 func TestDeadlineIsNotComparedWithTheTimeOfAClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := weir.NewManualClock(0)
-		c := mustChain(t, mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), QueueLimit: 1, Clock: clock}))
+		c := mustChain(t, mustBucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{QueueLimit: 1, Clock: clock}))
 		c.TryAcquire(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		call := s.wait(ctx, 1)
 		expect(t, "waiting", call)
 		clock.Advance(time.Hour)
@@ -534,7 +534,7 @@ func TestLimiterThatEmbedsOneOfWeirIsAskedItself(t *testing.T) {
 	}
 }
 
-type stubborn struct{ *weir.TokenBucket }
+type stubborn struct{ *weir.Limiter }
 
 func (*stubborn) TryAcquire(int64) weir.Lease { return weir.Lease{} }
 
@@ -589,7 +589,7 @@ func TestProbeOfAChain(t *testing.T) {
 			t.Errorf("available: %s", got)
 		}
 		held := p.TryAcquire(3)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		call := s.wait(t.Context(), 0)
 		expect(t, "waiting", call)
 		held.Release()
@@ -605,10 +605,10 @@ func TestProbeOfAChain(t *testing.T) {
 func TestChainsNeverOvercharge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day30 = 30 * day
-		a := mustBucket(t, weir.TokenBucketOptions{Rate: weir.Per(1, day30), Burst: 500, QueueLimit: 1000})
-		b := mustFixed(t, weir.FixedWindowOptions{Limit: 500, Window: day30, QueueLimit: 1000})
-		d := mustSliding(t, weir.SlidingWindowOptions{Limit: 500, Window: day30, QueueLimit: 1000})
-		p := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 3, QueueLimit: 1000})
+		a := mustBucket(t, weir.TokenBucket(weir.Per(1, day30), 500), weir.Options{QueueLimit: 1000})
+		b := mustFixed(t, weir.FixedWindow(weir.Per(500, day30)), weir.Options{QueueLimit: 1000})
+		d := mustSliding(t, weir.SlidingWindow(weir.Per(500, day30), 0), weir.Options{QueueLimit: 1000})
+		p := mustConcurrency(t, 3, weir.Options{QueueLimit: 1000})
 		chains := []*weir.Chain{
 			mustChain(t, a, b, p), mustChain(t, b, d, p), mustChain(t, d, a, p), mustChain(t, mustChain(t, d, b), a, p),
 		}
@@ -657,7 +657,7 @@ func TestChainsNeverOvercharge(t *testing.T) {
 			return sum
 		}
 		for _, c := range []struct {
-			limiter weir.Limiter
+			limiter weir.Acquirer
 			want    int64
 		}{
 			{a, 500 - used(0, 2, 3)}, {b, 500 - used(0, 1, 3)}, {d, 500 - used(1, 2, 3)}, {p, 3},

@@ -25,8 +25,8 @@ func planOf(t testing.TB, k *weir.Keyed[string], l weir.Limit) *weir.Plan {
 // TestChargesOfOneKeyUnderTwoPlans: a request that is refused gives back what it took under the one plan, although the other one
 // has the state by then.
 func TestChargesOfOneKeyUnderTwoPlans(t *testing.T) {
-	quick := weir.Limit{Rate: every(time.Second), Burst: 100}
-	slow := weir.Limit{Rate: every(time.Hour), Burst: 100}
+	quick := weir.TokenBucket(every(time.Second), 100)
+	slow := weir.TokenBucket(every(time.Hour), 100)
 	for _, c := range []struct {
 		name          string
 		first, second weir.Limit
@@ -66,7 +66,7 @@ func (c *runningClock) Now() int64 { return c.at.Add(int64(time.Second)) }
 
 // TestChargesHaveOneTimeForALimiter: a key of a request is not forgotten for another one of the same request.
 func TestChargesHaveOneTimeForALimiter(t *testing.T) {
-	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Millisecond), Burst: 1, MaxKeys: 1, Clock: &runningClock{Clock: weir.NewManualClock(1)}})
+	k := keyedOf(t, weir.TokenBucket(every(time.Millisecond), 1), weir.KeyedOptions{MaxKeys: 1, Clock: &runningClock{Clock: weir.NewManualClock(1)}})
 	empty := hourly(t, "empty", 1)
 	empty.Take("", 1)
 	l, b := weir.TryAcquireAll(nil,
@@ -79,11 +79,11 @@ func TestChargesHaveOneTimeForALimiter(t *testing.T) {
 // manyLimits is a limiter all of whose 65,534 other limits are those of keys, except one that was forgotten again.
 func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *weir.Plan) {
 	t.Helper()
-	o.Rate, o.Burst, o.Clock = every(time.Hour), 100, weir.NewManualClock(1)
-	k = keyedOf(t, o)
+	o.Clock = weir.NewManualClock(1)
+	k = keyedOf(t, weir.TokenBucket(every(time.Hour), 100), o)
 	p = planOf(t, k, forgotten)
 	for i := range int64(65534) {
-		charge := weir.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.Limit{Rate: every(time.Hour), Burst: 1000 + i})}
+		charge := weir.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.TokenBucket(every(time.Hour), 1000+i))}
 		if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {
 			t.Fatalf("%d: %+v", i, l[b].Decision())
 		}
@@ -118,7 +118,7 @@ func TestChargesUnderALimitTooMany(t *testing.T) {
 	}
 }
 
-func perHour(n int64) weir.Limit { return weir.Limit{Rate: every(time.Hour), Burst: n} }
+func perHour(n int64) weir.Limit { return weir.TokenBucket(every(time.Hour), n) }
 
 // TestRetryAfterOnceTheBoundIsLower: a new key that finds no room is told when there may be some.
 func TestRetryAfterOnceTheBoundIsLower(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRetryAfterOnceTheBoundIsLower(t *testing.T) {
 func TestAcquireAllInAnyOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		concurrency := func(name string) *weir.Keyed[string] {
-			return keyedOf(t, weir.KeyedOptions{Name: name, Algorithm: weir.AlgorithmConcurrency, Burst: 1, QueueLimit: 10})
+			return keyedOf(t, weir.AtOnce(1), weir.KeyedOptions{Name: name, QueueLimit: 10})
 		}
 		a, b := concurrency("a"), concurrency("b")
 		for _, keys := range [][2]weir.Charge{
@@ -210,7 +210,7 @@ func TestChargesCountOnce(t *testing.T) {
 func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		clock := weir.NewManualClock(1)
-		k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 100, Clock: clock})
+		k := keyedOf(t, weir.TokenBucket(every(time.Second), 100), weir.KeyedOptions{Clock: clock})
 		charge := weir.Charge{Limiter: k, Key: "a", N: 90, Plan: planOf(t, k, perHour(100))}
 		take := func() {
 			if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {

@@ -16,9 +16,9 @@ import (
 )
 
 // keyedOf is a limiter by name whose keys can be held to plans.
-func keyedOf(t testing.TB, o weir.KeyedOptions) *weir.Keyed[string] {
+func keyedOf(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyedFunc(o, func(string) weir.Limit { return weir.Limit{} })
+	k, err := weir.NewKeyedFunc(limit, o, func(string) weir.Limit { return weir.Limit{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func keyedOf(t testing.TB, o weir.KeyedOptions) *weir.Keyed[string] {
 
 func hourly(t testing.TB, name string, n int64) *weir.Keyed[string] {
 	t.Helper()
-	return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: n, Clock: weir.NewManualClock(1)})
+	return keyedOf(t, weir.TokenBucket(every(time.Hour), n), weir.KeyedOptions{Name: name, Clock: weir.NewManualClock(1)})
 }
 
 func leftOf(k *weir.Keyed[string], key string) int64 { return k.Peek(key, 0).Remaining }
@@ -84,7 +84,7 @@ func TestChargesOfARefusalTellWhatIsLeft(t *testing.T) {
 func TestChargesNameTheLimitThatBinds(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	limiter := func(name string, each time.Duration) *weir.Keyed[string] {
-		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(each), Burst: 1, Clock: clock})
+		return keyedOf(t, weir.TokenBucket(every(each), 1), weir.KeyedOptions{Name: name, Clock: clock})
 	}
 	second, hour, minute := limiter("second", time.Second), limiter("hour", time.Hour), limiter("minute", time.Minute)
 	charges := []weir.Charge{{Limiter: second, N: 1}, {Limiter: hour, N: 1}, {Limiter: minute, N: 1}}
@@ -128,7 +128,7 @@ func TestChargesOfOneKeyTwice(t *testing.T) {
 func TestChargesThatCannotBeWorkedOn(t *testing.T) {
 	k := hourly(t, "k", 3)
 	other := hourly(t, "other", 3)
-	plan, err := other.Plan(weir.Limit{Rate: weir.PerSecond(1)})
+	plan, err := other.Plan(weir.TokenBucket(weir.PerSecond(1), 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestChargesThatCannotBeWorkedOn(t *testing.T) {
 	if leases, b := weir.TryAcquireAll(nil); len(leases) != 0 || b != -1 {
 		t.Errorf("no charges: %d of %+v", b, leases)
 	}
-	if _, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)}); err != nil {
+	if _, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := weir.AcquireAll(t.Context(), nil, weir.Charge{Limiter: k, N: -1}); !errors.Is(err, weir.ErrNegativePermits) {
@@ -177,8 +177,8 @@ func TestChargesOnFullTables(t *testing.T) {
 	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
 		t.Run(when.String(), func(t *testing.T) {
 			a := hourly(t, "a", 5)
-			full := keyedOf(t, weir.KeyedOptions{
-				Name: "full", Rate: every(time.Hour), Burst: 5, MaxKeys: 1, WhenFull: when, Clock: weir.NewManualClock(1),
+			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{
+				Name: "full", MaxKeys: 1, WhenFull: when, Clock: weir.NewManualClock(1),
 			})
 			full.Take("first", 5)
 			leases, b := weir.TryAcquireAll(nil, weir.Charge{Limiter: a, Key: "x", N: 1}, weir.Charge{Limiter: full, Key: "second", N: 1})
@@ -200,10 +200,10 @@ func TestChargesOnFullTables(t *testing.T) {
 func TestChargesWhereAKeyIsOverridden(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	limiter := func(name string) *weir.Keyed[string] {
-		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: 2, Clock: clock})
+		return keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: name, Clock: clock})
 	}
 	a, b, c := limiter("a"), limiter("b"), limiter("c")
-	if err := b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: 4}, time.Minute); err != nil {
+	if err := b.Override("k", weir.TokenBucket(every(time.Hour), 4), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 2}, {Limiter: c, Key: "k", N: 1}}
@@ -225,9 +225,9 @@ func TestChargesWhereAKeyIsOverridden(t *testing.T) {
 // TestChargesOfAnOverriddenKeyTwice are asked one after the other.
 func TestChargesOfAnOverriddenKeyTwice(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	a := keyedOf(t, weir.KeyedOptions{Name: "a", Rate: every(time.Hour), Burst: 2, Clock: clock})
-	b := keyedOf(t, weir.KeyedOptions{Name: "b", Rate: every(time.Hour), Burst: 9, Clock: clock})
-	if err := a.Override("k", weir.Limit{Rate: every(time.Hour), Burst: 3}, time.Minute); err != nil {
+	a := keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: "a", Clock: clock})
+	b := keyedOf(t, weir.TokenBucket(every(time.Hour), 9), weir.KeyedOptions{Name: "b", Clock: clock})
+	if err := a.Override("k", weir.TokenBucket(every(time.Hour), 3), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	charges := []weir.Charge{{Limiter: b, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}}
@@ -262,7 +262,7 @@ func TestChargesAreSettledApart(t *testing.T) {
 }
 
 func TestChargesHoldConcurrencyUntilReleased(t *testing.T) {
-	inUse := keyedOf(t, weir.KeyedOptions{Name: "in-use", Algorithm: weir.AlgorithmConcurrency, Burst: 1})
+	inUse := keyedOf(t, weir.AtOnce(1), weir.KeyedOptions{Name: "in-use"})
 	rate := hourly(t, "rate", 10)
 	charges := []weir.Charge{{Limiter: inUse, Key: "k", N: 1}, {Limiter: rate, Key: "k", N: 1}}
 	first, b := weir.TryAcquireAll(nil, charges...)
@@ -292,7 +292,7 @@ func TestChargesAfterClose(t *testing.T) {
 func TestAcquireAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := func(name string, each time.Duration) *weir.Keyed[string] {
-			return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(each), Burst: 1, QueueLimit: 10})
+			return keyedOf(t, weir.TokenBucket(every(each), 1), weir.KeyedOptions{Name: name, QueueLimit: 10})
 		}
 		a, b := limiter("a", time.Second), limiter("b", 10*time.Second)
 		charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
@@ -342,7 +342,7 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 	k := hourly(t, "k", 100)
 	k.Take("a", 40)
 	plan := func(burst int64) *weir.Plan {
-		p, err := k.Plan(weir.Limit{Rate: every(time.Hour), Burst: burst})
+		p, err := k.Plan(weir.TokenBucket(every(time.Hour), burst))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,10 +354,10 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 			t.Errorf("burst %d: %+v, want %d left", c.burst, d, c.want)
 		}
 	}
-	if _, err := k.Plan(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)}); err == nil {
+	if _, err := k.Plan(weir.FixedWindow(weir.PerSecond(1))); err == nil {
 		t.Error("a plan of another algorithm")
 	}
-	plain, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	plain, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 		t.Error("a plan of a limiter without plans")
 	}
 	base, err := k.Plan(weir.Limit{})
-	if err != nil || base.Limit() != (weir.Limit{Rate: every(time.Hour), Burst: 100}) {
+	if err != nil || base.Limit() != weir.TokenBucket(every(time.Hour), 100) {
 		t.Errorf("%v, %v", base.Limit(), err)
 	}
 }
@@ -373,7 +373,7 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 // TestPlansThatReplaceOthers: a key that is not used regains permits at the old rate until its limit was replaced.
 func TestPlansThatReplaceOthers(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 100, Clock: clock})
+	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(10), 100), weir.KeyedOptions{Clock: clock})
 	plan := func(l weir.Limit) *weir.Plan {
 		p, err := k.Plan(l)
 		if err != nil {
@@ -381,8 +381,8 @@ func TestPlansThatReplaceOthers(t *testing.T) {
 		}
 		return p
 	}
-	fast, slow := plan(weir.Limit{}), plan(weir.Limit{Rate: every(time.Hour), Burst: 100})
-	faster := plan(weir.Limit{Rate: weir.PerSecond(50), Burst: 100})
+	fast, slow := plan(weir.Limit{}), plan(weir.TokenBucket(every(time.Hour), 100))
+	faster := plan(weir.TokenBucket(weir.PerSecond(50), 100))
 	take := func(p *weir.Plan, n, want int64) {
 		t.Helper()
 		l, _ := weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "k", N: n, Plan: p})
@@ -462,7 +462,7 @@ func TestChargesAreOneStep(t *testing.T) {
 func TestChargesWithGatesAreOneStep(t *testing.T) {
 	const permits = 5000
 	limiter := func(name string) *weir.Keyed[string] {
-		return keyedOf(t, weir.KeyedOptions{Name: name, Rate: every(time.Hour), Burst: permits, QueueLimit: 4 * permits})
+		return keyedOf(t, weir.TokenBucket(every(time.Hour), permits), weir.KeyedOptions{Name: name, QueueLimit: 4 * permits})
 	}
 	a, b := limiter("a"), limiter("b")
 	a.Take("k", 2) // so that those who wait for all permits never get them
@@ -489,7 +489,7 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 			for i := range permits {
 				switch i % 50 {
 				case 0:
-					if err := b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: permits + 1}, time.Hour); err != nil {
+					if err := b.Override("k", weir.TokenBucket(every(time.Hour), permits+1), time.Hour); err != nil {
 						t.Error(err)
 					}
 				case 25:
@@ -578,8 +578,8 @@ func TestChargesContention(t *testing.T) {
 func TestChargesAllocateNothing(t *testing.T) {
 	var charges []weir.Charge
 	for i := range 3 {
-		k := keyedOf(t, weir.KeyedOptions{Name: fmt.Sprint(i), Rate: weir.PerSecond(1), Burst: 3})
-		plan, err := k.Plan(weir.Limit{Rate: weir.PerSecond(2), Burst: 50})
+		k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.KeyedOptions{Name: fmt.Sprint(i)})
+		plan, err := k.Plan(weir.TokenBucket(weir.PerSecond(2), 50))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -597,7 +597,7 @@ func BenchmarkCharges(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			var charges []weir.Charge
 			for i := range n {
-				k := keyedOf(b, weir.KeyedOptions{Name: strconv.Itoa(i), Rate: weir.PerSecond(1_000_000), Burst: 1_000_000_000})
+				k := keyedOf(b, weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000_000), weir.KeyedOptions{Name: strconv.Itoa(i)})
 				charges = append(charges, weir.Charge{Limiter: k, Key: "192.0.2.1", N: 1})
 			}
 			var leases []weir.Lease
@@ -610,7 +610,7 @@ func BenchmarkCharges(b *testing.B) {
 
 func TestSetBounds(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 1, MaxKeys: 2, Clock: clock})
+	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 1), weir.KeyedOptions{MaxKeys: 2, Clock: clock})
 	for _, key := range []string{"a", "b"} {
 		k.Take(key, 1)
 	}
@@ -647,7 +647,7 @@ func TestSetBounds(t *testing.T) {
 
 func TestSetBoundsOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1})
+		k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.KeyedOptions{})
 		k.Take("a", 1)
 		if l, _ := k.Acquire(t.Context(), "a", 1); l.Decision().Reason != weir.ReasonQueueFull {
 			t.Fatalf("%+v", l.Decision())

@@ -165,7 +165,7 @@ func TestThoseWhoWaitAreServedWhenTheClockIsMoved(t *testing.T) {
 // TestClockThatIsMovedWhileSomebodyComes moves the clock at the very time at which a caller reads it and sets a timer.
 func TestClockThatIsMovedWhileSomebodyComes(t *testing.T) {
 	var clock weir.ManualClock
-	b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 2, QueueLimit: 10, Clock: &clock})
+	b := mustBucket(t, weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{QueueLimit: 10, Clock: &clock})
 	for range 2000 {
 		b.TryAcquire(2)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -202,9 +202,9 @@ func (c *hastyClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 func TestTimerThatIsSetTooLateIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &hastyClock{haste: 5 * time.Second}
-		b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 4, QueueLimit: 10, Clock: clock})
+		b := mustBucket(t, weir.TokenBucket(weir.PerSecond(1), 4), weir.Options{QueueLimit: 10, Clock: clock})
 		b.TryAcquire(4)
-		s := &subject{Limiter: b, t: t}
+		s := &subject{Acquirer: b, t: t}
 		c := s.wait(t.Context(), 2)
 		expect(t, "granted", c)
 		if got := clock.Now(); got != 5e9 {
@@ -224,9 +224,9 @@ func (*stuckClock) AfterFunc(time.Duration, func()) (stop func() bool) {
 func TestRetryAfterWhenTheTimerIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &stuckClock{}
-		b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 4, QueueLimit: 10, Clock: clock})
+		b := mustBucket(t, weir.TokenBucket(weir.PerSecond(1), 4), weir.Options{QueueLimit: 10, Clock: clock})
 		b.TryAcquire(4)
-		s := &subject{Limiter: b, t: t}
+		s := &subject{Acquirer: b, t: t}
 		c := s.wait(t.Context(), 2)
 		if d := s.refuse(1, weir.ReasonLimited); d.RetryAfter != 3*time.Second {
 			t.Errorf("%+v", d)
@@ -315,7 +315,7 @@ func TestBucketOnAJumpyClock(t *testing.T) {
 	for range 50 {
 		clock := weir.NewManualClock(0)
 		rate := weir.Per(7, 3*time.Second)
-		b := mustBucket(t, weir.TokenBucketOptions{Rate: rate, Burst: 10, Clock: clock})
+		b := mustBucket(t, weir.TokenBucket(rate, 10), weir.Options{Clock: clock})
 		var forward time.Duration
 		admitted := int64(0)
 		for range 500 {

@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -11,41 +12,32 @@ import (
 	"github.com/weirhq/weir/internal/tally"
 )
 
-// ConcurrencyOptions configure a [Concurrency].
-type ConcurrencyOptions struct {
-	// Name is the Policy of the decisions. Default: "".
-	Name string
-	// Limit is how many permits can be out at a time: from 1 to 10^15. Required. See [Concurrency.SetLimit].
-	Limit int64
-	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, nobody
-	// waits.
-	QueueLimit int64
-	// QueueOrder is who is served first. Default: OldestFirst.
-	QueueOrder Order
-	// Clock replaces the monotonic clock of the process, from which only Idle is taken. Default: nil.
-	Clock Clock
-}
-
-// Concurrency grants up to Limit permits at a time. They come back when their leases are released, so every lease that
-// was granted must be released, once; what is released twice counts once.
+// Concurrency is a limit of permits at a time, made by [NewConcurrency]. They come back when their leases are released, so every
+// lease that was granted must be released, once; what is released twice counts once. See [Limiter] for n.
 //
 // A weighted semaphore would hand out too much if released too often, and lets a large request wait for ever behind
 // small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: nobody
 // overtakes.
 type Concurrency struct{ pool }
 
-var _ Limiter = (*Concurrency)(nil)
+var _ Acquirer = (*Concurrency)(nil)
 
-// NewConcurrency returns a limiter with all permits free, or an error that names the option that cannot be used.
-func NewConcurrency(o ConcurrencyOptions) (*Concurrency, error) {
-	const of = "ConcurrencyOptions"
+// NewConcurrency returns a limiter with all n permits free, from 1 to 10^15, or an *[OptionError] that names what cannot be used.
+// See [Concurrency.SetLimit].
+func NewConcurrency(n int64, o Options) (*Concurrency, error) {
+	if o.MaxDebt != 0 {
+		accepted := "0, as permits come back when they are released"
+		return nil, &OptionError{"Options.MaxDebt", strconv.FormatInt(o.MaxDebt, 10), accepted}
+	}
 	c := new(Concurrency)
-	err := c.init(gateOptions{of, o.Name, o.Limit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
-	if err != nil {
+	if err := c.init(gateOptions{"Options", o.Name, n, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock}); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
+
+// Limit is the limit now.
+func (c *Concurrency) Limit() Limit { return AtOnce(c.limit.Load()) }
 
 // SetLimit changes how many permits can be out at a time to n: from 1 to 10^15, anything else is an *OptionError and
 // changes nothing. It takes effect before it returns (TestContentionSetLimitIsNeverExceeded):
@@ -73,7 +65,7 @@ type pool struct {
 func (p *pool) init(o gateOptions) error {
 	a, err := algo.NewConcurrency(o.limit)
 	if err != nil {
-		return optionError(o.of, err)
+		return &OptionError{"Concurrency limit", strconv.FormatInt(o.limit, 10), "from 1 to 10^15 permits"}
 	}
 	p.returned = true
 	p.permits.algorithm = a
@@ -193,7 +185,7 @@ func (p *pool) try(l *Lease, n int64, refuse bool) (ok bool) {
 	return true
 }
 
-// TryAcquire implements [Limiter].
+// TryAcquire implements [Acquirer].
 func (p *pool) TryAcquire(n int64) (l Lease) {
 	if p.try(&l, n, true) {
 		return l
@@ -204,7 +196,7 @@ func (p *pool) TryAcquire(n int64) (l Lease) {
 // TryReserve is TryAcquire: permits are released when the lease ends, whatever it cost.
 func (p *pool) TryReserve(n int64) Lease { return p.TryAcquire(n) }
 
-// Acquire implements [Limiter].
+// Acquire implements [Acquirer].
 func (p *pool) Acquire(ctx context.Context, n int64) (l Lease, err error) {
 	if over(ctx) {
 		return p.gate.Acquire(ctx, n)
@@ -258,7 +250,7 @@ func (p *pool) setLimit(a algo.Concurrency) {
 	}
 }
 
-// Idle implements [Limiter].
+// Idle implements [Acquirer].
 func (p *pool) Idle() (time.Duration, bool) {
 	p.lock()
 	defer p.unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func mustConcurrency(t *testing.T, o weir.ConcurrencyOptions) *weir.Concurrency {
+func mustConcurrency(t *testing.T, limit int64, o weir.Options) *weir.Concurrency {
 	t.Helper()
-	c, err := weir.NewConcurrency(o)
+	c, err := weir.NewConcurrency(limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func mustConcurrency(t *testing.T, o weir.ConcurrencyOptions) *weir.Concurrency 
 
 func TestConcurrencyPermitsComeBackOnReleaseOnly(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 3, Clock: clock})
+		c := mustConcurrency(t, 3, weir.Options{Clock: clock})
 		a, b := c.TryAcquire(2), c.TryAcquire(1)
 		time.Sleep(10 * 365 * day)
 		if d := c.TryAcquire(1).Decision(); d.Allowed || d.Remaining != 0 || d.RetryAfter != 0 || d.ResetAfter != 0 {
@@ -42,7 +42,7 @@ func TestConcurrencyPermitsComeBackOnReleaseOnly(t *testing.T) {
 }
 
 func TestEveryEndOfALeaseReleasesIt(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 10})
+	c := mustConcurrency(t, 10, weir.Options{})
 	for name, end := range map[string]func(weir.Lease){
 		"release":           weir.Lease.Release,
 		"cancel":            weir.Lease.Cancel,
@@ -69,8 +69,8 @@ func TestEveryEndOfALeaseReleasesIt(t *testing.T) {
 // TestLargeRequestIsNotStarvedBySmallOnes has a stream of small requests that would keep the limiter busy for ever.
 func TestLargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 4, QueueLimit: 100})
-		s := &subject{Limiter: c, t: t}
+		c := mustConcurrency(t, 4, weir.Options{QueueLimit: 100})
+		s := &subject{Acquirer: c, t: t}
 		for range 8 {
 			s.waiting.Go(func() {
 				for range 50 {
@@ -101,7 +101,7 @@ func TestLargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
 // TestConcurrencyIsNeverExceeded loads the limiter from many goroutines, with and without waiting, and with contexts that end.
 func TestConcurrencyIsNeverExceeded(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5, QueueLimit: 20, QueueOrder: order})
+		c := mustConcurrency(t, 5, weir.Options{QueueLimit: 20, QueueOrder: order})
 		var (
 			out     atomic.Int64
 			granted atomic.Int64
@@ -150,7 +150,7 @@ func TestConcurrencyIsNeverExceeded(t *testing.T) {
 
 func TestConcurrencyIdleSinceTheLastRelease(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 3, QueueLimit: 3, Clock: clock})
+		c := mustConcurrency(t, 3, weir.Options{QueueLimit: 3, Clock: clock})
 		a, b := c.TryAcquire(1), c.TryAcquire(1)
 		time.Sleep(time.Second)
 		a.Release()

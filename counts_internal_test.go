@@ -8,7 +8,7 @@ import (
 // TestStatsWaitForCountsOnTheirWay stops a caller between the exchange of a word whose count is full and the counting:
 // the 63 requests before it have been answered, so Stats must not leave them out.
 func TestStatsWaitForCountsOnTheirWay(t *testing.T) {
-	b, err := NewTokenBucket(TokenBucketOptions{Rate: PerDay(1), Burst: 100})
+	b, err := New(TokenBucket(PerDay(1), 100), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ func debit(t testing.TB, charges ...weir.Charge) []weir.Decision {
 
 func TestDebitsAreOwed(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	a := keyedOf(t, weir.KeyedOptions{Name: "a", Rate: every(time.Second), Burst: 5, Clock: clock})
-	b := keyedOf(t, weir.KeyedOptions{Name: "b", Rate: every(time.Second), Burst: 5, MaxDebt: 2, Clock: clock})
+	a := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "a", Clock: clock})
+	b := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "b", MaxDebt: 2, Clock: clock})
 	a.Take("x", 5)
 	ds, binding := weir.DebitAll([]weir.Decision{{Policy: "before"}}, weir.Charge{Limiter: a, Key: "x", N: 3}, weir.Charge{Limiter: b, Key: "y", N: 9})
 	if len(ds) != 3 || ds[0].Policy != "before" || binding != 0 {
@@ -54,7 +54,7 @@ func TestDebitsAreOwed(t *testing.T) {
 
 func TestDebitsThatCannotBe(t *testing.T) {
 	k := hourly(t, "k", 3)
-	pool := keyedOf(t, weir.KeyedOptions{Name: "pool", Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	pool := keyedOf(t, weir.AtOnce(3), weir.KeyedOptions{Name: "pool"})
 	for name, charges := range map[string][]weir.Charge{
 		"negative":    {{Limiter: k, N: 1}, {Limiter: k, N: -1}},
 		"concurrency": {{Limiter: k, N: 1}, {Limiter: pool, N: 1}},
@@ -85,7 +85,7 @@ func TestDebitsOnFullTables(t *testing.T) {
 	for _, when := range []weir.WhenFull{weir.Deny, weir.Admit} {
 		t.Run(when.String(), func(t *testing.T) {
 			clock := weir.NewManualClock(1)
-			full := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, MaxKeys: 1, WhenFull: when, Clock: clock})
+			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{MaxKeys: 1, WhenFull: when, Clock: clock})
 			full.Take("first", 5)
 			a := hourly(t, "a", 5)
 			charges := []weir.Charge{{Limiter: a, Key: "x", N: 2}, {Limiter: full, Key: "second", N: 7}, {Limiter: full, Key: "first", N: 1}}
@@ -136,8 +136,8 @@ func TestDebitsUnderALimitTooMany(t *testing.T) {
 // TestDebitsMakeOthersWait: who waits for a key is served when the debt is regained as well, to the nanosecond.
 func TestDebitsMakeOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 5, QueueLimit: 5})
-		a := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 5})
+		k := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{QueueLimit: 5})
+		a := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{})
 		k.Take("x", 5)
 		begin := time.Now()
 		served := make(chan time.Duration)
@@ -171,7 +171,7 @@ func TestDebitsMakeOthersWait(t *testing.T) {
 
 // TestDebitsOfOneKeyUnderTwoPlans: the last one holds.
 func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
-	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Second), Burst: 1, Clock: weir.NewManualClock(1)})
+	k := keyedOf(t, weir.TokenBucket(every(time.Second), 1), weir.KeyedOptions{Clock: weir.NewManualClock(1)})
 	ten, twenty := planOf(t, k, perHour(10)), planOf(t, k, perHour(20))
 	ds := debit(t, weir.Charge{Limiter: k, Key: "x", N: 4, Plan: ten}, weir.Charge{Limiter: k, Key: "x", N: 3, Plan: twenty})
 	for _, d := range ds {
@@ -184,7 +184,7 @@ func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
 func TestDebitsAllocateNothing(t *testing.T) {
 	var charges []weir.Charge
 	for i := range 3 {
-		k := keyedOf(t, weir.KeyedOptions{Name: fmt.Sprint(i), Rate: weir.PerSecond(1), Burst: 3})
+		k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.KeyedOptions{Name: fmt.Sprint(i)})
 		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 2, Plan: planOf(t, k, perHour(50))})
 	}
 	ds := debit(t, charges...)
@@ -211,27 +211,30 @@ func lockstepOf(t *testing.T, random *rand.Rand, algorithm weir.Algorithm, clock
 	for i := range 2 {
 		burst := 1 + random.Int64N(6)
 		period := time.Duration(6 + random.Int64N(40))
-		l := weir.Limit{Algorithm: algorithm, Rate: weir.Rate{Permits: burst, Period: period}}
 		most := []int64{1, 4, 20}[random.IntN(3)]
-		if algorithm == weir.AlgorithmSlidingWindow {
-			l.Segments = 1 + random.IntN(5)
+		rate := weir.Rate{Permits: burst, Period: period}
+		var l weir.Limit
+		switch algorithm {
+		case weir.AlgorithmTokenBucket:
+			l = weir.TokenBucket(weir.Rate{Permits: 1 + random.Int64N(int64(period)), Period: period}, burst)
+		case weir.AlgorithmFixedWindow:
+			l = weir.FixedWindow(rate)
+		case weir.AlgorithmSlidingWindow:
+			l = weir.SlidingWindow(rate, 1+random.IntN(5))
+		default:
+			l = weir.SlidingCounter(rate)
 		}
-		if algorithm == weir.AlgorithmTokenBucket {
-			l.Rate.Permits, l.Burst = 1+random.Int64N(int64(period)), burst
-		}
-		k := keyedOf(t, weir.KeyedOptions{
-			Name: strconv.Itoa(i), Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments, MaxDebt: most, Clock: clock,
-		})
+		k := keyedOf(t, l, weir.KeyedOptions{Name: strconv.Itoa(i), MaxDebt: most, Clock: clock})
 		for key := range 2 {
 			d := &debtor{k: k, key: strconv.Itoa(key), limit: l, most: most}
 			origin := clock.Now()
 			switch algorithm {
 			case weir.AlgorithmTokenBucket:
-				d.model = reference.NewTokenBucket(l.Rate.Permits, period, burst)
+				d.model = reference.NewTokenBucket(l.Rate().Permits, period, burst)
 			case weir.AlgorithmFixedWindow:
 				d.model = reference.NewFixedWindow(burst, period, origin)
 			case weir.AlgorithmSlidingWindow:
-				d.model = reference.NewSlidingWindow(burst, period, l.Segments, origin)
+				d.model = reference.NewSlidingWindow(burst, period, l.Segments(), origin)
 			default:
 				d.model = reference.NewSlidingCounter(burst, period, origin)
 			}
@@ -363,7 +366,7 @@ func TestDebitsAreOneStep(t *testing.T) {
 							t.Error("what is left differs")
 						}
 						if gates && i%50 == 0 {
-							_ = b.Override("k", weir.Limit{Rate: every(time.Hour), Burst: permits}, time.Hour)
+							_ = b.Override("k", weir.TokenBucket(every(time.Hour), permits), time.Hour)
 						} else if gates && i%50 == 25 {
 							b.Restore("k")
 						}
@@ -396,8 +399,8 @@ func TestDebitsContention(t *testing.T) {
 	const limiters, keys, permits, debt = 3, 3, 1000, 1000
 	var all []*weir.Keyed[string]
 	for i := range limiters {
-		all = append(all, keyedOf(t, weir.KeyedOptions{
-			Name: strconv.Itoa(i), Rate: every(time.Hour), Burst: permits, MaxDebt: debt, Clock: weir.NewManualClock(1),
+		all = append(all, keyedOf(t, weir.TokenBucket(every(time.Hour), permits), weir.KeyedOptions{
+			Name: strconv.Itoa(i), MaxDebt: debt, Clock: weir.NewManualClock(1),
 		}))
 	}
 	var spent [limiters]int64
@@ -433,7 +436,7 @@ func TestDebitsContention(t *testing.T) {
 				}
 				switch k, key := all[random.IntN(limiters)], strconv.Itoa(random.IntN(keys)); random.IntN(20) {
 				case 0:
-					_ = k.Override(key, weir.Limit{Rate: every(time.Hour), Burst: permits}, time.Hour)
+					_ = k.Override(key, weir.TokenBucket(every(time.Hour), permits), time.Hour)
 				case 1:
 					k.Restore(key)
 				}

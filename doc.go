@@ -5,7 +5,7 @@
 // step. [Keyed] is any of these for each of millions of keys. All of them decide exactly, also when many goroutines ask at
 // once:
 //
-//	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20})
+//	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{})
 //	...
 //	if !limiter.Allow() {
 //		return errTooManyRequests

@@ -11,7 +11,7 @@ import (
 // Admit ten requests a second, and twenty at once after a quiet time.
 func ExampleTokenBucket() {
 	clock := weir.NewManualClock(0) // a clock that stands until it is moved, for this example
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 20, Clock: clock})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,16 +33,16 @@ func ExampleTokenBucket() {
 }
 
 // Tell the caller when to come back.
-func ExampleTokenBucket_TryAcquire() {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: "search", Rate: weir.PerMinute(2), Burst: 3, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+func ExampleLimiter_Take() {
+	limiter, err := weir.New(weir.TokenBucket(weir.PerMinute(2), 3), weir.Options{
+		Name: "search", Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, n := range []int64{2, 2, 5} {
-		d := limiter.TryAcquire(n).Decision()
+		d := limiter.Take(n)
 		switch {
 		case d.Allowed:
 			fmt.Println(d.Policy, "admitted, left:", d.Remaining)
@@ -59,17 +59,16 @@ func ExampleTokenBucket_TryAcquire() {
 }
 
 // Wait in a queue for at most ten callers, in order.
-func ExampleTokenBucket_Acquire() {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(200), Burst: 1, QueueLimit: 10})
+func ExampleLimiter_Wait() {
+	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(200), 1), weir.Options{QueueLimit: 10})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	start := time.Now()
 	for range 4 {
-		lease, err := limiter.Acquire(context.Background(), 1)
-		if err != nil || !lease.Allowed() {
-			fmt.Println("refused:", lease.Decision().Reason, err)
+		if err := limiter.Wait(context.Background(), 1); err != nil {
+			fmt.Println(err)
 			return
 		}
 	}
@@ -80,8 +79,8 @@ func ExampleTokenBucket_Acquire() {
 }
 
 // Who could not be served before the deadline of its context is refused at once, and can do something else meanwhile.
-func ExampleTokenBucket_Acquire_deadline() {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 10})
+func ExampleLimiter_Acquire() {
+	limiter, err := weir.New(weir.TokenBucket(weir.PerHour(1), 1), weir.Options{QueueLimit: 10})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -100,8 +99,8 @@ func ExampleTokenBucket_Acquire_deadline() {
 // Limit the tokens of a language model, the number of which is known only when the answer is there: reserve an estimate,
 // then commit what was used.
 func ExampleLease_Commit() {
-	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Rate: weir.PerMinute(60_000), Burst: 10_000, Clock: weir.NewManualClock(0),
+	tokens, err := weir.New(weir.TokenBucket(weir.PerMinute(60_000), 10_000), weir.Options{
+		Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -133,17 +132,17 @@ func ExampleLease_Commit() {
 // of them refuses costs nothing of the others.
 func ExampleChain() {
 	clock := weir.NewManualClock(0)
-	perSecond, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "second", Rate: weir.PerSecond(2), Clock: clock})
+	perSecond, err := weir.New(weir.TokenBucket(weir.PerSecond(2), 0), weir.Options{Name: "second", Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	perDay, err := weir.NewFixedWindow(weir.FixedWindowOptions{Name: "day", Limit: 1000, Window: 24 * time.Hour, Clock: clock})
+	perDay, err := weir.New(weir.FixedWindow(weir.PerDay(1000)), weir.Options{Name: "day", Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	atATime, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "at a time", Limit: 3})
+	atATime, err := weir.NewConcurrency(3, weir.Options{Name: "at a time"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -171,12 +170,12 @@ func ExampleChain() {
 // cancel the first if the second refuses.
 func ExampleLease_Cancel() {
 	clock := weir.NewManualClock(0)
-	requests, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(60), Clock: clock})
+	requests, err := weir.New(weir.TokenBucket(weir.PerMinute(60), 0), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(10_000), Clock: clock})
+	tokens, err := weir.New(weir.TokenBucket(weir.PerMinute(10_000), 0), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -201,7 +200,7 @@ func ExampleLease_Cancel() {
 
 // Let no more than two tasks run at a time.
 func ExampleConcurrency() {
-	limiter, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 2, QueueLimit: 100})
+	limiter, err := weir.NewConcurrency(2, weir.Options{QueueLimit: 100})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -230,7 +229,7 @@ func ExampleConcurrency() {
 
 // Give every user a limit of their own.
 func ExampleKeyed() {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 2})
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -248,7 +247,7 @@ func ExampleKeyed() {
 // Spread requests evenly over a sliding window.
 func ExampleSlidingWindow() {
 	clock := weir.NewManualClock(0)
-	limiter, err := weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 4, Window: 8 * time.Second, Segments: 4, Clock: clock})
+	limiter, err := weir.New(weir.SlidingWindow(weir.Per(4, 8*time.Second), 4), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -281,7 +280,7 @@ func ExampleParseRate() {
 // Simulate an hour of traffic in no time.
 func ExampleManualClock() {
 	clock := weir.NewManualClock(0)
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(1), Burst: 5, Clock: clock})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerMinute(1), 5), weir.Options{Clock: clock})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func mustFixed(t *testing.T, o weir.FixedWindowOptions) *weir.FixedWindow {
+func mustFixed(t *testing.T, limit weir.Limit, o weir.Options) *weir.Limiter {
 	t.Helper()
-	w, err := weir.NewFixedWindow(o)
+	w, err := weir.New(limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func mustFixed(t *testing.T, o weir.FixedWindowOptions) *weir.FixedWindow {
 // never is more than that in a time as long as a window.
 func TestFixedWindowBorder(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 10, Window: time.Minute, Clock: clock})
+		w := mustFixed(t, weir.FixedWindow(weir.PerMinute(10)), weir.Options{Clock: clock})
 		time.Sleep(time.Minute - 1)
 		if !w.TryAcquire(10).Allowed() {
 			t.Error("the limit is refused at the end of a window")
@@ -48,7 +48,7 @@ func TestFixedWindowsDoNotDrift(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
 		time.Sleep(12345678901) // windows begin when the limiter is made, whenever that is
 		const window = 7*time.Second + 1
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 3, Window: window, Clock: clock})
+		w := mustFixed(t, weir.FixedWindow(weir.Per(3, window)), weir.Options{Clock: clock})
 		start := time.Now()
 		rng := rand.New(rand.NewPCG(1, 2))
 		used := map[time.Duration]int64{}
@@ -78,10 +78,10 @@ func TestFixedWindowsDoNotDrift(t *testing.T) {
 
 func TestFixedWindowOfOneNanosecond(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 2, Window: 1, Clock: clock})
+		w := mustFixed(t, weir.FixedWindow(weir.Per(1, 1)), weir.Options{Clock: clock})
 		for range 1000 {
-			if !w.Allow() || !w.Allow() || w.Allow() {
-				t.Fatal("not two a nanosecond")
+			if !w.Allow() || w.Allow() {
+				t.Fatal("not one a nanosecond")
 			}
 			time.Sleep(1)
 		}
@@ -90,7 +90,7 @@ func TestFixedWindowOfOneNanosecond(t *testing.T) {
 
 func TestFixedWindowRefundsIntoTheSameWindowOnly(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 5, Window: time.Second, Clock: clock})
+		w := mustFixed(t, weir.FixedWindow(weir.PerSecond(5)), weir.Options{Clock: clock})
 		l := w.TryReserve(5)
 		time.Sleep(time.Second - 1)
 		l.Commit(2)
@@ -109,7 +109,7 @@ func TestFixedWindowRefundsIntoTheSameWindowOnly(t *testing.T) {
 
 func TestDebtOfAFixedWindowIsCarried(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 5, Window: time.Second, MaxDebt: 100, Clock: clock})
+		w := mustFixed(t, weir.FixedWindow(weir.PerSecond(5)), weir.Options{MaxDebt: 100, Clock: clock})
 		w.TryReserve(1).Commit(12) // as much as two windows and two permits of the third have
 		for i, want := range []int64{0, 0, 3, 5} {
 			if got := w.Stats().Available; got != want {
@@ -122,11 +122,11 @@ func TestDebtOfAFixedWindowIsCarried(t *testing.T) {
 
 func TestWaitersOfAFixedWindowAreServedAtItsBorders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustFixed(t, weir.FixedWindowOptions{Limit: 2, Window: time.Second, QueueLimit: 10})
+		w := mustFixed(t, weir.FixedWindow(weir.PerSecond(2)), weir.Options{QueueLimit: 10})
 		start := time.Now()
 		time.Sleep(300 * time.Millisecond)
 		w.TryAcquire(2)
-		s := &subject{Limiter: w, t: t}
+		s := &subject{Acquirer: w, t: t}
 		var calls []*call
 		for range 5 {
 			calls = append(calls, s.wait(t.Context(), 1))

@@ -10,7 +10,7 @@ import (
 // TestForgivenSaturates: costs that are far too large do not turn the count negative.
 func TestForgivenSaturates(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 3, Clock: clock})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 3), weir.Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

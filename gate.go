@@ -151,10 +151,10 @@ func (g *gate) unlock() {
 	g.mu.Unlock()
 }
 
-// TryAcquire implements [Limiter].
+// TryAcquire implements [Acquirer].
 func (g *gate) TryAcquire(n int64) Lease { return g.try(n, false) }
 
-// TryReserve implements [Limiter].
+// TryReserve implements [Acquirer].
 func (g *gate) TryReserve(n int64) Lease { return g.try(n, true) }
 
 func (g *gate) try(n int64, reserve bool) Lease {
@@ -270,12 +270,12 @@ func (g *gate) invalid(n int64) Lease {
 	}
 }
 
-// Acquire implements [Limiter].
+// Acquire implements [Acquirer].
 func (g *gate) Acquire(ctx context.Context, n int64) (Lease, error) {
 	return g.acquire(ctx, n, false)
 }
 
-// Reserve implements [Limiter].
+// Reserve implements [Acquirer].
 func (g *gate) Reserve(ctx context.Context, n int64) (Lease, error) {
 	return g.acquire(ctx, n, true)
 }
@@ -548,7 +548,7 @@ func (g *gate) refund(n int64) {
 	}
 }
 
-// Peek implements [Limiter].
+// Peek implements [Acquirer].
 func (g *gate) Peek(n int64) Decision {
 	if n < 0 {
 		return g.invalid(n).decision
@@ -558,7 +558,7 @@ func (g *gate) Peek(n int64) Decision {
 	return g.decision(g.peek(now, n))
 }
 
-// Stats implements [Limiter].
+// Stats implements [Acquirer].
 func (g *gate) Stats() Stats {
 	g.lock()
 	defer g.unlock()
@@ -583,7 +583,7 @@ func (g *gate) stats() Stats {
 	return s
 }
 
-// Idle implements [Limiter].
+// Idle implements [Acquirer].
 func (g *gate) Idle() (time.Duration, bool) {
 	g.lock()
 	defer g.unlock()
@@ -595,7 +595,7 @@ func (g *gate) Idle() (time.Duration, bool) {
 	return time.Duration(max(now-since, 0)), true // a clock that went back is not yet there
 }
 
-// Close implements [Limiter].
+// Close implements [Acquirer].
 func (g *gate) Close() error {
 	g.lock()
 	defer g.unlock()

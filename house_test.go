@@ -26,7 +26,7 @@ var rooms = [][]string{
 	{"internal"},
 	{"clientip"},
 	{"."},
-	{"guard", "overload"},
+	{"guard", "overload", "internal/limits"},
 	{"tiers"},
 	{"dispatch"},
 	{"store"},

@@ -16,13 +16,6 @@ import (
 type KeyedOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// Algorithm, Rate, Burst, Segments and Calendar are the limit of each key: see [Limit]. Rate is required, except for
-	// AlgorithmConcurrency, which needs Burst instead, and AlgorithmCalendarWindow, which needs Burst and Calendar.
-	Algorithm Algorithm
-	Rate      Rate
-	Burst     int64
-	Segments  int
-	Calendar  Calendar
 	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0,
 	// nobody waits. A queue costs nothing while nobody stands in it.
 	QueueLimit int64
@@ -92,7 +85,9 @@ type Keyed[K comparable] struct {
 }
 
 // NewKeyed returns a limiter without any key, or an error that names the option that cannot be used.
-func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed[K](o, nil) }
+func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
+	return newKeyed[K](limit, o, nil)
+}
 
 // NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
 // call, must be quick and safe for concurrent use, and must not call the limiter; a lookup in a map is fine. A zero
@@ -111,14 +106,14 @@ func NewKeyed[K comparable](o KeyedOptions) (*Keyed[K], error) { return newKeyed
 // until it is forgotten, comes back with all permits of the large one.
 //
 // A token bucket costs some 10 bytes a key more than with NewKeyed.
-func NewKeyedFunc[K comparable](o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
+func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
 	if limitOf == nil {
 		return nil, &OptionError{"NewKeyedFunc.limitOf", "nil", "a function"}
 	}
-	return newKeyed(o, limitOf)
+	return newKeyed(limit, o, limitOf)
 }
 
-func newKeyed[K comparable](o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], error) {
+func newKeyed[K comparable](limit Limit, o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], error) {
 	if o.MaxNames == 0 {
 		o.MaxNames = defaultNames
 	}
@@ -126,7 +121,7 @@ func newKeyed[K comparable](o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], e
 		return nil, &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
 	}
 	k := &Keyed[K]{limitOf: limitOf, names: names.New[K](o.MaxNames)}
-	if err := k.init(o, limitOf != nil); err != nil {
+	if err := k.init(limit, o, limitOf != nil); err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -205,6 +200,9 @@ func ownKey[K comparable](key K) K {
 	return key
 }
 
+// Limit is the limit of keys that have no other.
+func (k *Keyed[K]) Limit() Limit { return k.base.limit }
+
 // Allow takes one permit of key if it is available and nobody waits for it. It is TryAcquire(key, 1) where the decision
 // does not matter and nothing needs to be released: with AlgorithmConcurrency it always answers false.
 func (k *Keyed[K]) Allow(key K) bool {
@@ -259,7 +257,7 @@ func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease 
 	return l
 }
 
-// Acquire takes n permits of key, and waits for them in the queue of the key. See [Limiter] for what is refused at once, and
+// Acquire takes n permits of key, and waits for them in the queue of the key. See [Acquirer] for what is refused at once, and
 // for the error: it is nil if and only if the permits were granted.
 func (k *Keyed[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, false)

@@ -18,12 +18,12 @@ import (
 // Give users the limit of their plan, which may change at any time.
 func ExampleNewKeyedFunc() {
 	plans := map[string]weir.Limit{
-		"free": {Rate: weir.PerDay(2)},
-		"paid": {Rate: weir.PerMinute(600), Burst: 100},
+		"free": weir.TokenBucket(weir.PerDay(2), 0),
+		"paid": weir.TokenBucket(weir.PerMinute(600), 100),
 	}
 	var planOf sync.Map
 	planOf.Store("ann", "free")
-	limiter, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1)}, func(user string) weir.Limit {
+	limiter, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(1), 0), weir.KeyedOptions{}, func(user string) weir.Limit {
 		plan, _ := planOf.Load(user)
 		name, _ := plan.(string)
 		return plans[name] // the limit of the options for users without a plan
@@ -44,14 +44,14 @@ func ExampleNewKeyedFunc() {
 
 // Hold one key to another limit for an hour, and see who is under pressure.
 func ExampleKeyed_Override() {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerDay(100)})
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerDay(100), 0), weir.KeyedOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	limiter.Take("scraper", 60)
 	limiter.Take("ann", 10)
-	if err := limiter.Override("scraper", weir.Limit{Rate: weir.PerHour(5)}, time.Hour); err != nil {
+	if err := limiter.Override("scraper", weir.TokenBucket(weir.PerHour(5), 0), time.Hour); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -67,8 +67,8 @@ func ExampleKeyed_Override() {
 // The functions below are the code of docs/keyed.md, line by line.
 
 func docsKeyed(address string, body []byte) error {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Name: "per-client", Rate: weir.PerSecond(10), Burst: 20, MaxKeys: 1_000_000,
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{
+		Name: "per-client", MaxKeys: 1_000_000,
 	})
 	if err != nil {
 		return err
@@ -92,10 +92,8 @@ func docsKeyedCalendar(customer string) error {
 	if err != nil {
 		return err
 	}
-	quota, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1_000_000,
-		Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15, Hour: 8},
-	})
+	month := weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 15, Hour: 8}
+	quota, err := weir.NewKeyed[string](weir.CalendarWindow(1_000_000, month), weir.KeyedOptions{})
 	if err != nil {
 		return err
 	}
@@ -106,9 +104,7 @@ func docsKeyedCalendar(customer string) error {
 }
 
 func docsKeyedWait(ctx context.Context, tenant string, job func() error) error {
-	slots, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 20,
-	})
+	slots, err := weir.NewKeyed[string](weir.AtOnce(4), weir.KeyedOptions{QueueLimit: 20})
 	if err != nil {
 		return err
 	}
@@ -116,7 +112,7 @@ func docsKeyedWait(ctx context.Context, tenant string, job func() error) error {
 }
 
 func docsKeyedOperate(limiter *weir.Keyed[string]) error {
-	if err := limiter.Override("203.0.113.7", weir.Limit{Rate: weir.PerMinute(1)}, time.Hour); err != nil {
+	if err := limiter.Override("203.0.113.7", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
 		return err
 	}
 	limiter.Restore("203.0.113.7")
@@ -140,7 +136,7 @@ func TestKeyedDocs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerMinute(10)})
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(10), 0), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,34 +58,29 @@ func (k kind) of() string { return strings.TrimPrefix(k.name, "key with a ") }
 // keyedKinds are kinds as keys of a Keyed.
 func keyedKinds(kinds []kind) (keyed []kind) {
 	for _, k := range kinds {
-		of := weir.KeyedOptions{}
+		limitOf := func(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, regain), 0) }
 		switch k.name {
 		case "fixed window":
-			of.Algorithm = weir.AlgorithmFixedWindow
+			limitOf = func(n int64) weir.Limit { return weir.FixedWindow(weir.Per(n, regain)) }
 		case "sliding window":
-			of.Algorithm, of.Segments = weir.AlgorithmSlidingWindow, 4
+			limitOf = func(n int64) weir.Limit { return weir.SlidingWindow(weir.Per(n, regain), 4) }
 		case "approximate sliding window":
-			of.Algorithm = weir.AlgorithmSlidingCounter
+			limitOf = func(n int64) weir.Limit { return weir.SlidingCounter(weir.Per(n, regain)) }
 		case "calendar window":
-			of.Algorithm, of.Calendar = weir.AlgorithmCalendarWindow, weir.Calendar{Unit: weir.CalendarMinute}
+			limitOf = func(n int64) weir.Limit { return weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMinute}) }
 		case "concurrency":
-			of.Algorithm = weir.AlgorithmConcurrency
+			limitOf = weir.AtOnce
 		case "chain", "adaptive":
 			continue
 		}
 		clocked := k.clocked
 		k.name, k.keyed = "key with a "+k.name, true // see of
-		k.build = func(o setup) (weir.Limiter, error) {
-			of := of
-			of.Name, of.QueueLimit, of.QueueOrder, of.MaxDebt, of.Clock = o.name, o.queue, o.order, o.maxDebt, o.clock
+		k.build = func(o setup) (weir.Acquirer, error) {
+			of := weir.KeyedOptions{Name: o.name, QueueLimit: o.queue, QueueOrder: o.order, MaxDebt: o.maxDebt, Clock: o.clock}
 			if clocked {
 				of.Clock = bubbleClock{}
 			}
-			of.Rate = weir.Per(o.limit, regain)
-			if !k.timed || of.Algorithm == weir.AlgorithmCalendarWindow {
-				of.Rate, of.Burst = weir.Rate{}, o.limit
-			}
-			l, err := weir.NewKeyed[string](of)
+			l, err := weir.NewKeyed[string](limitOf(o.limit), of)
 			if k.timed {
 				return timedKey{oneKey{l}}, err
 			}

@@ -14,9 +14,9 @@ import (
 )
 
 // chosen returns a Keyed whose keys are held to what limit is at the moment.
-func chosen(t *testing.T, o weir.KeyedOptions, limit *atomic.Pointer[weir.Limit]) *weir.Keyed[string] {
+func chosen(t *testing.T, usual weir.Limit, o weir.KeyedOptions, limit *atomic.Pointer[weir.Limit]) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyedFunc(o, func(string) weir.Limit {
+	k, err := weir.NewKeyedFunc(usual, o, func(string) weir.Limit {
 		if l := limit.Load(); l != nil {
 			return *l
 		}
@@ -37,11 +37,11 @@ func remaining[K comparable](t *testing.T, k *weir.Keyed[K], key K, want int64) 
 
 func TestKeyedFuncChoosesForEachKey(t *testing.T) {
 	plans := map[string]weir.Limit{
-		"free": {Rate: weir.PerDay(1), Burst: 1},
-		"paid": {Rate: weir.PerDay(100), Burst: 10},
+		"free": weir.TokenBucket(weir.PerDay(1), 1),
+		"paid": weir.TokenBucket(weir.PerDay(100), 10),
 	}
-	o := weir.KeyedOptions{Rate: weir.PerDay(3), Clock: weir.NewManualClock(1)}
-	k, err := weir.NewKeyedFunc(o, func(key string) weir.Limit { return plans[key] })
+	o := weir.KeyedOptions{Clock: weir.NewManualClock(1)}
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(3), 0), o, func(key string) weir.Limit { return plans[key] })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestKeyedFuncChoosesForEachKey(t *testing.T) {
 			t.Errorf("%s: %+v", key, d)
 		}
 	}
-	if _, err := weir.NewKeyedFunc[string](weir.KeyedOptions{Rate: weir.PerMinute(3)}, nil); err == nil {
+	if _, err := weir.NewKeyedFunc[string](weir.TokenBucket(weir.PerMinute(3), 0), weir.KeyedOptions{}, nil); err == nil {
 		t.Error("no function is no error")
 	}
 }
@@ -69,59 +69,58 @@ func TestChangedLimitKeepsTheState(t *testing.T) {
 		old, new             weir.Limit
 		taken, before, after int64
 	}{
-		{"raised", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(50)}, 7, 3, 3},
-		{"lowered, still enough", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 7, 3, 3},
-		{"lowered below what is left", weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(5)}, 1, 9, 5},
+		{"raised", weir.TokenBucket(weir.PerHour(10), 0), weir.TokenBucket(weir.PerHour(50), 0), 7, 3, 3},
+		{"lowered, still enough", weir.TokenBucket(weir.PerHour(10), 0), weir.TokenBucket(weir.PerHour(5), 0), 7, 3, 3},
+		{"lowered below what is left", weir.TokenBucket(weir.PerHour(10), 0), weir.TokenBucket(weir.PerHour(5), 0), 1, 9, 5},
 		{
 			"fixed window raised",
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(50)},
+			weir.FixedWindow(weir.PerHour(10)),
+			weir.FixedWindow(weir.PerHour(50)),
 			7, 3, 43,
 		},
 		{
 			"fixed window lowered",
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)},
+			weir.FixedWindow(weir.PerHour(10)),
+			weir.FixedWindow(weir.PerHour(5)),
 			7, 3, 0,
 		},
 		{
 			"fixed window of another length",
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(20)},
+			weir.FixedWindow(weir.PerHour(10)),
+			weir.FixedWindow(weir.PerDay(20)),
 			7, 3, 13,
 		},
 		{
 			"sliding window",
-			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerDay(8)},
+			weir.SlidingWindow(weir.PerHour(10), 0),
+			weir.SlidingWindow(weir.PerDay(8), 0),
 			7, 3, 1,
 		},
 		{
 			"sliding counter",
-			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(10)},
-			weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(8)},
+			weir.SlidingCounter(weir.PerHour(10)),
+			weir.SlidingCounter(weir.PerHour(8)),
 			7, 3, 1,
 		},
 		{
 			"concurrency",
-			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
-			weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20},
+			weir.AtOnce(10),
+			weir.AtOnce(20),
 			7, 3, 13,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var limit atomic.Pointer[weir.Limit]
-				o := weir.KeyedOptions{Algorithm: c.old.Algorithm, Rate: c.old.Rate, Burst: c.old.Burst}
-				k := chosen(t, o, &limit)
+				k := chosen(t, c.old, weir.KeyedOptions{}, &limit)
 				k.TryAcquire("a", c.taken)
 				remaining(t, k, "a", c.before)
 				limit.Store(&c.new)
 				remaining(t, k, "a", c.after)
-				if d := k.Peek("a", 1); d.Limit != max(c.new.Burst, c.new.Rate.Permits) {
+				if d := k.Peek("a", 1); d.Limit != c.new.Permits() {
 					t.Errorf("%+v", d)
 				}
-				if c.new.Algorithm == weir.AlgorithmConcurrency {
+				if c.new.Algorithm() == weir.AlgorithmConcurrency {
 					return
 				}
 				d := k.Peek("a", 0)
@@ -144,7 +143,7 @@ func TestChangedLimitKeepsTheState(t *testing.T) {
 func TestChangeServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limit atomic.Pointer[weir.Limit]
-		k := chosen(t, weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 4, QueueLimit: 10}, &limit)
+		k := chosen(t, weir.AtOnce(4), weir.KeyedOptions{QueueLimit: 10}, &limit)
 		defer k.Close()
 		held := k.TryAcquire("a", 4)
 		results := make(chan string, 3)
@@ -155,14 +154,14 @@ func TestChangeServesWaiters(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		limit.Store(&weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+		limit.Store(new(weir.AtOnce(3)))
 		if d := k.Peek("a", 1); d.Limit != 3 || d.Allowed {
 			t.Errorf("%+v", d)
 		}
 		if got := <-results; got != "4 never true" {
 			t.Errorf("%s", got)
 		}
-		limit.Store(&weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7})
+		limit.Store(new(weir.AtOnce(7)))
 		k.Peek("a", 0)
 		got := []string{<-results, <-results}
 		slices.Sort(got)
@@ -180,15 +179,13 @@ func TestChangeServesWaiters(t *testing.T) {
 
 func TestUnusableLimitsAreRefused(t *testing.T) {
 	for _, l := range []weir.Limit{
-		{Rate: weir.PerSecond(-1)},
-		{Rate: weir.PerSecond(1), Burst: -1},
-		{Rate: weir.PerSecond(1), Segments: 3},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)},
-		{Algorithm: 77, Rate: weir.PerSecond(1)},
+		weir.TokenBucket(weir.PerSecond(-1), 0),
+		weir.TokenBucket(weir.PerSecond(1), -1),
+		weir.FixedWindow(weir.PerSecond(1)),
 	} {
 		var limit atomic.Pointer[weir.Limit]
 		limit.Store(&l)
-		k := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1)}, &limit)
+		k := chosen(t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}, &limit)
 		for range 2 {
 			if d := k.Take("a", 1); d.Allowed || d.Reason != weir.ReasonInvalid || d.RetryAfter != weir.Never {
 				t.Errorf("%v: %+v", l, d)
@@ -210,10 +207,10 @@ func TestUnusableLimitsAreRefused(t *testing.T) {
 
 func TestOverride(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerMinute(60), Burst: 10, Clock: clock})
+		k := mustKeyed[string](t, weir.TokenBucket(weir.PerMinute(60), 10), weir.KeyedOptions{Clock: clock})
 		defer k.Close()
 		k.Take("a", 4)
-		if err := k.Override("a", weir.Limit{Rate: weir.PerMinute(60), Burst: 3}, time.Hour); err != nil {
+		if err := k.Override("a", weir.TokenBucket(weir.PerMinute(60), 3), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		remaining(t, k, "a", 3)
@@ -225,7 +222,7 @@ func TestOverride(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		// Another one takes its place; what is available is kept.
-		if err := k.Override("a", weir.Limit{Rate: weir.PerSecond(1001), Burst: 5000}, 2*time.Second); err != nil {
+		if err := k.Override("a", weir.TokenBucket(weir.PerSecond(1001), 5000), 2*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		remaining(t, k, "a", 3)
@@ -237,7 +234,7 @@ func TestOverride(t *testing.T) {
 		if st := k.Stats(); st.Overridden != 0 || k.Restore("a") {
 			t.Errorf("%+v", st)
 		}
-		if err := k.Override("new", weir.Limit{Rate: weir.PerMinute(1)}, time.Hour); err != nil {
+		if err := k.Override("new", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if !k.Allow("new") || k.Allow("new") {
@@ -251,22 +248,22 @@ func TestOverride(t *testing.T) {
 }
 
 func TestOverrideNamesWhatIsWrong(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 3, MaxKeys: 1})
+	k := mustKeyed[string](t, weir.SlidingWindow(weir.PerSecond(3), 3), weir.KeyedOptions{MaxKeys: 1})
 	for _, c := range []struct {
 		limit weir.Limit
 		d     time.Duration
 		want  string
 	}{
-		{weir.Limit{Rate: weir.PerSecond(1)}, 1, "weir: Override.limit.Algorithm is token-bucket: must be sliding-window, as for all keys"},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 4}, 1, "weir: Override.limit.Segments is 4: must be 3, as for all keys"},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(3), Segments: 3}, 0, "weir: Override.d is 0s: must be from 1ns to 87840h (3660 days)"},
+		{weir.TokenBucket(weir.PerSecond(1), 0), 1, "weir: Override.limit.Algorithm is token-bucket: must be sliding-window, as for all keys"},
+		{weir.SlidingWindow(weir.PerSecond(3), 4), 1, "weir: Override.limit.Segments is 4: must be 3, as for all keys"},
+		{weir.SlidingWindow(weir.PerSecond(3), 3), 0, "weir: Override.d is 0s: must be from 1ns to 87840h (3660 days)"},
 	} {
 		var o *weir.OptionError
 		if err := k.Override("a", c.limit, c.d); !errors.As(err, &o) || err.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
-	fits := weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(9), Segments: 3}
+	fits := weir.SlidingWindow(weir.PerSecond(9), 3)
 	if err := k.Override("a", fits, time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -282,9 +279,9 @@ func TestOverrideNamesWhatIsWrong(t *testing.T) {
 // TestOverriddenKeyIsNotForgotten lets other keys take every place.
 func TestOverriddenKeyIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerSecond(1), MaxKeys: 10})
+		k := mustKeyed[int](t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: 10})
 		defer k.Close()
-		if err := k.Override(-1, weir.Limit{Rate: weir.PerSecond(5)}, time.Hour); err != nil {
+		if err := k.Override(-1, weir.TokenBucket(weir.PerSecond(5), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		for key := range 1000 {
@@ -300,7 +297,7 @@ func TestOverriddenKeyIsNotForgotten(t *testing.T) {
 
 func TestTopAndAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(10), QueueLimit: 5})
+		k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(10), 0), weir.KeyedOptions{QueueLimit: 5})
 		defer k.Close()
 		for i := range int64(9) {
 			k.Take(fmt.Sprint("user ", i), i+1)
@@ -348,13 +345,13 @@ func TestTopAndAll(t *testing.T) {
 
 func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(10), QueueLimit: 5})
+		k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(10), 0), weir.KeyedOptions{QueueLimit: 5})
 		defer k.Close()
 		k.Take("busy", 10)
 		k.Take("waited for", 8)
 		go k.Acquire(t.Context(), "waited for", 3) // it waits until the limiter is closed
 		synctest.Wait()
-		if err := k.Override("overridden", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
+		if err := k.Override("overridden", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		top := k.Top(10)
@@ -366,7 +363,7 @@ func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
 }
 
 func TestBytesAreKeysLikeStrings(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 3})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 3), weir.KeyedOptions{})
 	key := []byte("alice")
 	if !weir.AllowBytes(k, key) || !k.Allow("alice") || !weir.TakeBytes(k, key, 1).Allowed || weir.AllowBytes(k, key) {
 		t.Error("alice has not three permits")
@@ -388,7 +385,7 @@ func TestBytesAreKeysLikeStrings(t *testing.T) {
 
 // TestLongKeysAreNotKept has strangers send keys that would fill the memory if they were remembered by name.
 func TestLongKeysAreNotKept(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	long := strings.Repeat("x", 256)
 	for _, key := range []string{long, long + "y"} {
 		if !k.Allow(key) || k.Allow(key) || k.Take(key, 1).Allowed {
@@ -404,18 +401,19 @@ func TestLongKeysAreNotKept(t *testing.T) {
 
 func TestLimitText(t *testing.T) {
 	for text, l := range map[string]weir.Limit{
-		"10/s, burst 20":                    {Rate: weir.PerSecond(10), Burst: 20},
-		"8/min, burst 8":                    {Rate: weir.PerMinute(8)},
-		"fixed-window 100/min":              {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)},
-		"sliding-window 5/s in 10 segments": {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(5)},
-		"sliding-counter 5/h":               {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(5)},
-		"concurrency 3":                     {Algorithm: weir.AlgorithmConcurrency, Burst: 3},
-		"3 per month, UTC": {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
-		},
+		"10/s, burst 20":                    weir.TokenBucket(weir.PerSecond(10), 20),
+		"8/min, burst 8":                    weir.TokenBucket(weir.PerMinute(8), 0),
+		"fixed-window 100/min":              weir.FixedWindow(weir.PerMinute(100)),
+		"sliding-window 5/s in 10 segments": weir.SlidingWindow(weir.PerSecond(5), 0),
+		"sliding-counter 5/h":               weir.SlidingCounter(weir.PerHour(5)),
+		"3 at once":                         weir.AtOnce(3),
+		"3 per month, UTC":                  weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarMonth}),
 	} {
 		if l.String() != text || l.Check() != nil {
 			t.Errorf("%q, %v, want %q", l.String(), l.Check(), text)
+		}
+		if parsed, err := weir.ParseLimit(text); err != nil || parsed != l {
+			t.Errorf("%q is read as %v, %v", text, parsed, err)
 		}
 	}
 	var a weir.Algorithm
@@ -428,11 +426,8 @@ func TestLimitText(t *testing.T) {
 		t.Error("an unknown algorithm is no error")
 	}
 	for want, l := range map[string]weir.Limit{
-		"weir: Limit.Rate is 0 permits per 0s: must be from 1 to 10^15 permits":                                  {},
-		"weir: Limit.Burst is 5: must be 0 with fixed-window, which holds the permits of Rate":                   {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1), Burst: 5},
-		"weir: Limit.Segments is 5: must be 0 with token-bucket":                                                 {Rate: weir.PerSecond(1), Segments: 5},
-		"weir: Limit.Rate is 1/s: must be zero with concurrency, where permits come back when they are released": {Algorithm: weir.AlgorithmConcurrency, Rate: weir.PerSecond(1), Burst: 1},
-		"weir: Limit.Burst is 0: must be from 1 to 10^15":                                                        {Algorithm: weir.AlgorithmConcurrency},
+		"weir: Limit.Rate is 0 permits per 0s: must be from 1 to 10^15 permits": {},
+		"weir: Limit.Permits is 0: must be from 1 to 10^15":                     weir.AtOnce(0),
 	} {
 		if err := l.Check(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -444,7 +439,7 @@ func TestLimitText(t *testing.T) {
 func TestPeekTellsThoseWhoWaitTheNewLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limit atomic.Pointer[weir.Limit]
-		k := chosen(t, weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 10}, &limit)
+		k := chosen(t, weir.TokenBucket(weir.PerHour(1), 1), weir.KeyedOptions{QueueLimit: 10}, &limit)
 		k.Take("a", 1)
 		began := time.Now()
 		at := make(chan time.Duration, 3)
@@ -457,7 +452,7 @@ func TestPeekTellsThoseWhoWaitTheNewLimit(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		limit.Store(&weir.Limit{Rate: weir.PerSecond(1), Burst: 1})
+		limit.Store(new(weir.TokenBucket(weir.PerSecond(1), 1)))
 		k.Peek("a", 0)
 		for i := range 3 {
 			if got, want := <-at, time.Duration(i+1)*time.Second; (got - want).Abs() > time.Microsecond {

@@ -12,11 +12,11 @@ import (
 
 func TestStateOfAKey(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	k, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 20, Clock: clock})
+	k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	usual := weir.Limit{Rate: weir.PerSecond(10), Burst: 20}
+	usual := weir.TokenBucket(weir.PerSecond(10), 20)
 	s, tracked := k.State("a")
 	if tracked || s.Key != "a" || !s.Named || s.Limit != 20 || s.Remaining != 20 || s.RetryAfter != 0 || s.Held != usual {
 		t.Errorf("of a new key: %+v, %v", s, tracked)
@@ -33,7 +33,7 @@ func TestStateOfAKey(t *testing.T) {
 	if s, _ = k.State("a"); s.Refused != 1 {
 		t.Errorf("after a refusal: %+v", s)
 	}
-	other := weir.Limit{Rate: weir.PerSecond(100), Burst: 50}
+	other := weir.TokenBucket(weir.PerSecond(100), 50)
 	if err = k.Override("a", other, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestStateOfAKey(t *testing.T) {
 
 // TestStateLeavesTheLimit has a key under a plan: asking for its state must not hold it to the limit of the options.
 func TestStateLeavesTheLimit(t *testing.T) {
-	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1)}, func(string) weir.Limit { return weir.Limit{} })
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}, func(string) weir.Limit { return weir.Limit{} })
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := weir.Limit{Rate: weir.PerMinute(1000)}
+	large := weir.TokenBucket(weir.PerMinute(1000), 0)
 	plan, err := k.Plan(large)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestStateLeavesTheLimit(t *testing.T) {
 
 func TestStateOfAKeyThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1), QueueLimit: 10})
+		k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{QueueLimit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +96,11 @@ func TestChargesOfOverriddenKeysAllocateNothing(t *testing.T) {
 	limits := make([]*weir.Keyed[string], 2)
 	charges := make([]weir.Charge, len(limits))
 	for i := range limits {
-		k, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1e6), Burst: 1e9})
+		k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1e6), 1e9), weir.KeyedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = k.Override("a", weir.Limit{Rate: weir.PerSecond(2e6), Burst: 1e9}, time.Hour); err != nil {
+		if err = k.Override("a", weir.TokenBucket(weir.PerSecond(2e6), 1e9), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		charges[i] = weir.Charge{Limiter: k, Key: "a", N: 1}

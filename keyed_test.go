@@ -12,9 +12,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func mustKeyed[K comparable](t *testing.T, o weir.KeyedOptions) *weir.Keyed[K] {
+func mustKeyed[K comparable](t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[K] {
 	t.Helper()
-	k, err := weir.NewKeyed[K](o)
+	k, err := weir.NewKeyed[K](limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func mustKeyed[K comparable](t *testing.T, o weir.KeyedOptions) *weir.Keyed[K] {
 }
 
 func TestEveryKeyHasItsOwnPermits(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Name: "by address", Rate: weir.PerHour(1), Burst: 2})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{Name: "by address"})
 	for _, key := range []string{"a", "b", "", "a\x00", "ab"} {
 		if !k.Allow(key) || !k.Allow(key) || k.Allow(key) {
 			t.Errorf("%q has not two permits", key)
@@ -39,11 +39,11 @@ func TestEveryKeyHasItsOwnPermits(t *testing.T) {
 
 func TestKeysOfAnyComparableType(t *testing.T) {
 	type point struct{ x, y int }
-	points := mustKeyed[point](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	points := mustKeyed[point](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	if !points.Allow(point{1, 2}) || points.Allow(point{1, 2}) || !points.Allow(point{2, 1}) {
 		t.Error("points")
 	}
-	anything := mustKeyed[any](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	anything := mustKeyed[any](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	if !anything.Allow(1) || anything.Allow(1) || !anything.Allow("1") || !anything.Allow(nil) || anything.Allow("1") {
 		t.Error("anything")
 	}
@@ -55,10 +55,10 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 		t.Run(rate.String(), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
 				const burst = 5
-				keyed := mustKeyed[int](t, weir.KeyedOptions{Rate: rate, Burst: burst, Clock: clock})
-				var buckets [20]*weir.TokenBucket
+				keyed := mustKeyed[int](t, weir.TokenBucket(rate, burst), weir.KeyedOptions{Clock: clock})
+				var buckets [20]*weir.Limiter
 				for i := range buckets {
-					buckets[i] = mustBucket(t, weir.TokenBucketOptions{Rate: rate, Burst: burst, Clock: clock})
+					buckets[i] = mustBucket(t, weir.TokenBucket(rate, burst), weir.Options{Clock: clock})
 				}
 				rng := rand.New(rand.NewPCG(1, 2))
 				for range 20_000 {
@@ -101,7 +101,7 @@ func TestKeyedDecidesLikeOneBucketForEachKey(t *testing.T) {
 }
 
 func TestProbeOfAKeyIsNotTracked(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	for range 3 {
 		if d := k.Take("a", 0); !d.Allowed || d.Remaining != 1 {
 			t.Errorf("%+v", d)
@@ -131,7 +131,7 @@ func TestProbeOfAKeyIsNotTracked(t *testing.T) {
 }
 
 func TestResetForgetsAKey(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	k.Allow("a")
 	k.Allow("b")
 	k.Reset("a")
@@ -147,7 +147,7 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 	for _, maxKeys := range []int{1, 2, 7, 30} {
 		t.Run(fmt.Sprint(maxKeys), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
-				k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 3, MaxKeys: maxKeys, Clock: clock})
+				k := mustKeyed[int](t, weir.TokenBucket(weir.PerSecond(1), 3), weir.KeyedOptions{MaxKeys: maxKeys, Clock: clock})
 				for key := range maxKeys {
 					if d := k.Take(key, 2); !d.Allowed {
 						t.Fatalf("key %d of %d: %+v", key, maxKeys, d)
@@ -196,7 +196,7 @@ func TestFullTableForgetsOnlyKeysThatAreFull(t *testing.T) {
 func TestLargeFullTableFindsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxKeys = 50_000
-		k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerSecond(1), MaxKeys: maxKeys})
+		k := mustKeyed[int](t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: maxKeys})
 		for key := range maxKeys {
 			k.Allow(key)
 		}
@@ -216,7 +216,7 @@ func TestLargeFullTableFindsRoom(t *testing.T) {
 }
 
 func TestFullTableThatAdmits(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1), MaxKeys: 1, WhenFull: weir.Admit})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{MaxKeys: 1, WhenFull: weir.Admit})
 	k.Allow("a")
 	for range 5 {
 		if !k.Allow("b") {
@@ -232,7 +232,7 @@ func TestFullTableThatAdmits(t *testing.T) {
 }
 
 func TestClosedKeyed(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Name: "p", Rate: weir.PerHour(1)})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{Name: "p"})
 	for range 2 {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -256,7 +256,7 @@ func TestClosedKeyed(t *testing.T) {
 func TestKeyedOnAClockThatGoesBack(t *testing.T) {
 	for _, jump := range []time.Duration{1, time.Second, time.Hour, 30 * 365 * day} {
 		var clock weir.ManualClock
-		k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 4, Clock: &clock})
+		k := mustKeyed[string](t, weir.TokenBucket(weir.PerSecond(1), 4), weir.KeyedOptions{Clock: &clock})
 		clock.Advance(time.Hour)
 		k.Take("a", 3)
 		clock.Advance(-jump)
@@ -276,7 +276,7 @@ func TestKeyedOnAClockThatGoesBack(t *testing.T) {
 
 // TestKeyedOfAProgramIsUsedInBubbles is TestLimiterOfAProgramIsUsedInBubbles.
 func TestKeyedOfAProgramIsUsedInBubbles(t *testing.T) {
-	k := mustKeyed[string](t, weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 2})
+	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{})
 	use := func(t *testing.T) {
 		t.Helper()
 		granted := 0
@@ -307,7 +307,7 @@ func TestKeyedOfAProgramIsUsedInBubbles(t *testing.T) {
 
 func TestKeyedUnderLoad(t *testing.T) {
 	const burst = 50
-	k := mustKeyed[int](t, weir.KeyedOptions{Rate: weir.PerDay(1), Burst: burst, MaxKeys: 10_000})
+	k := mustKeyed[int](t, weir.TokenBucket(weir.PerDay(1), burst), weir.KeyedOptions{MaxKeys: 10_000})
 	var granted [100]atomic.Int64
 	var all sync.WaitGroup
 	for g := range 8 {

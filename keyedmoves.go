@@ -82,11 +82,11 @@ func (g *gate) under() under {
 func (k *keyed) learn(t *terms) {
 	for {
 		old := k.fastest.Load()
-		if old != nil && !faster(t.limit.Rate, old.limit.Rate) || k.fastest.CompareAndSwap(old, t) {
+		if old != nil && !faster(t.limit.rate, old.limit.rate) || k.fastest.CompareAndSwap(old, t) {
 			break
 		}
 	}
-	if base := k.base; base != nil && (t.limit.Rate.Period != base.limit.Rate.Period || t.limit.Calendar != base.limit.Calendar) {
+	if base := k.base; base != nil && (t.limit.rate.Period != base.limit.rate.Period || t.limit.calendar != base.limit.calendar) {
 		k.mixed.Store(true)
 	}
 }
@@ -113,7 +113,7 @@ func (k *keyed) giveBack(state []uint64, t *terms, now, n int64, c *claim) {
 	switch {
 	case same || k.returns():
 		t.packed.cancel(state, now, n, c.mark)
-	case k.base.limit.Algorithm == AlgorithmTokenBucket:
+	case k.base.limit.algorithm == AlgorithmTokenBucket:
 		t.packed.cancelAcross(state, now, n, c.mark, k.fastest.Load().packed)
 	case !k.mixed.Load() || moved <= 1 && c.under.terms != t:
 		t.packed.cancelAcross(state, now, n, c.mark, c.under.terms.packed)

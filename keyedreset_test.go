@@ -12,26 +12,25 @@ import (
 // TestCancelAfterResetGivesNothingBack resets a key while permits of it are reserved, and has others take all that there are then:
 // whoever cancels what was reserved before, or has needed less, gives nobody a permit on top. Other keys do not notice.
 func TestCancelAfterResetGivesNothingBack(t *testing.T) {
-	for _, o := range []weir.KeyedOptions{
-		{Rate: weir.PerHour(10)},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(10)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(10)},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(10)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
+	for _, limit := range []weir.Limit{
+		weir.TokenBucket(weir.PerHour(10), 0),
+		weir.FixedWindow(weir.PerHour(10)),
+		weir.SlidingWindow(weir.PerHour(10), 0),
+		weir.SlidingCounter(weir.PerHour(10)),
+		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarHour}),
 	} {
 		for _, overridden := range []bool{false, true} { // then its state is in a gate
 			for _, others := range []int{0, 70_000} { // are reset, too: more than are remembered
-				if others > 0 && (overridden || o.Algorithm > weir.AlgorithmFixedWindow) {
+				if others > 0 && (overridden || limit.Algorithm() > weir.AlgorithmFixedWindow) {
 					continue
 				}
-				t.Run(fmt.Sprintf("%v, overridden %v, %d others", o.Algorithm, overridden, others), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v, overridden %v, %d others", limit.Algorithm(), overridden, others), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						untilHour := time.Hour - time.Duration(time.Now().UnixNano())%time.Hour
 						time.Sleep(untilHour) // so that no window ends in the test
-						k := mustKeyed[string](t, o)
+						k := mustKeyed[string](t, limit, weir.KeyedOptions{})
 						if overridden {
-							l := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Calendar: o.Calendar}
-							if err := k.Override("k", l, 10*time.Hour); err != nil {
+							if err := k.Override("k", limit, 10*time.Hour); err != nil {
 								t.Fatal(err)
 							}
 							defer k.Restore("k")

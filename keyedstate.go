@@ -55,7 +55,7 @@ func shardsFor(maxKeys int) int {
 	return shards
 }
 
-func (k *keyed) init(o KeyedOptions, chosen bool) error {
+func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	const of = "KeyedOptions"
 	bounds := Bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
 	if err := bounds.check(of); err != nil {
@@ -66,10 +66,9 @@ func (k *keyed) init(o KeyedOptions, chosen bool) error {
 	k.highest.Store(int64(bounds.MaxKeys))
 	k.clock = steady(o.Clock)
 	k.origin = k.now()
-	limit := Limit{o.Algorithm, o.Rate, o.Burst, o.Segments, o.Calendar}
 	var err error
 	// Where limits differ, a bucket needs the words for any rate; and a clock that was given may show any time.
-	if k.base, err = k.compile(of, limit, !chosen && o.Clock == nil); err != nil {
+	if k.base, err = k.compile("Limit", limit, !chosen && o.Clock == nil); err != nil {
 		return err
 	}
 	if chosen {
@@ -108,7 +107,7 @@ func (k *keyed) freshAt(state []uint64, tag uint16) int64 {
 // forgotten keeps what must outlive the state of a key: a Mark of it is worth nothing in the state that comes after.
 func (k *keyed) forgotten(state []uint64, tag uint16) {
 	t := k.termsWith(tag)
-	if k.base.limit.Algorithm == AlgorithmTokenBucket {
+	if k.base.limit.algorithm == AlgorithmTokenBucket {
 		returned := int64(state[len(state)-1])
 		for {
 			old := k.returned.Load()
@@ -136,12 +135,12 @@ func (k *keyed) compile(of string, l Limit, narrow bool) (*terms, error) {
 	if err == nil && k.clock != nil {
 		t.follow(k.origin)
 	}
-	if err == nil && l.Algorithm == AlgorithmTokenBucket {
+	if err == nil && l.algorithm == AlgorithmTokenBucket {
 		debt := k.debt(t)
 		k.raiseMostDebt(debt)
 		t.most = t.lacks(debt)
 	}
-	if err == nil && l.Algorithm != AlgorithmConcurrency {
+	if err == nil && l.algorithm != AlgorithmConcurrency {
 		k.learn(t)
 	}
 	return t, err
@@ -259,7 +258,7 @@ func (k *keyed) lease(h table.Hash, d Decision, m taking, n int64, reserve bool)
 }
 
 // returns reports whether permits come back on release, not with time.
-func (k *keyed) returns() bool { return k.base.limit.Algorithm == AlgorithmConcurrency }
+func (k *keyed) returns() bool { return k.base.limit.algorithm == AlgorithmConcurrency }
 
 // full is the answer to a new key for which there is no room.
 func (k *keyed) full(t *terms, now, n int64) Lease {

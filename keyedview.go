@@ -173,9 +173,9 @@ func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
 	return s, tracked
 }
 
-// Held is the limit that a key is held to: that of an override, or else the one that NewKeyedFunc's function returns for it, or
-// that of the options. A key that is not tracked is held to nothing else by the call.
-func (k *Keyed[K]) Held(key K) Limit {
+// LimitOf is the limit that a key is held to: that of an override, or else the one that NewKeyedFunc's function returns for it,
+// or that of the options. A key that is not tracked is held to nothing else by the call.
+func (k *Keyed[K]) LimitOf(key K) Limit {
 	if k.overrides.Load() > 0 {
 		h := k.hash(key)
 		if g := k.gateOf(h); g != nil {

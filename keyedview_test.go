@@ -7,10 +7,10 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TestHeldIsTheLimitThatAKeyIsHeldTo: that of the options, of the function or of an override, whether the key is tracked or not.
-func TestHeldIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
-	usual, gold, other := weir.Limit{Rate: weir.PerHour(10)}, weir.Limit{Rate: weir.PerHour(100)}, weir.Limit{Rate: weir.PerMinute(10)}
-	k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: usual.Rate}, func(key string) weir.Limit {
+// TestLimitOfIsTheLimitThatAKeyIsHeldTo: that of the options, of the function or of an override, whether the key is tracked or not.
+func TestLimitOfIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
+	usual, gold, other := weir.TokenBucket(weir.PerHour(10), 0), weir.TokenBucket(weir.PerHour(100), 0), weir.TokenBucket(weir.PerMinute(10), 0)
+	k, err := weir.NewKeyedFunc(usual, weir.KeyedOptions{}, func(key string) weir.Limit {
 		if key == "gold" {
 			return gold
 		}
@@ -22,7 +22,7 @@ func TestHeldIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
 	defer k.Close()
 	held := func(key string, want weir.Limit) {
 		t.Helper()
-		if got := k.Held(key); got.Rate != want.Rate {
+		if got := k.LimitOf(key); got != want {
 			t.Errorf("%s is held to %v, want %v", key, got, want)
 		}
 	}

@@ -15,7 +15,7 @@ func TestLateTimerCostsNoDeadline(t *testing.T) {
 		granted bool
 	}{{3 * time.Millisecond, true}, {1500 * time.Microsecond, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			b, err := NewTokenBucket(TokenBucketOptions{Rate: PerSecond(1000), Burst: 1, QueueLimit: 10})
+			b, err := New(TokenBucket(PerSecond(1000), 1), Options{QueueLimit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestLateTimerCostsNoDeadline(t *testing.T) {
 // TestLateTimerGrantsNothingAfterTheDeadline: who waits loses what came when the time was up.
 func TestLateTimerGrantsNothingAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := NewTokenBucket(TokenBucketOptions{Rate: PerSecond(1000), Burst: 1, QueueLimit: 10})
+		g, err := New(TokenBucket(PerSecond(1000), 1), Options{QueueLimit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,23 +86,23 @@ func (e *ending) Err() error {
 // TestAcquireTriesBeforeItLooksAtTheTime: once a call has begun, permits that are there are taken before the deadline counts.
 func TestAcquireTriesBeforeItLooksAtTheTime(t *testing.T) {
 	clock := NewManualClock(0)
-	bucket, err := NewTokenBucket(TokenBucketOptions{Rate: PerSecond(1), Burst: 9, Clock: clock})
+	bucket, err := New(TokenBucket(PerSecond(1), 9), Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	window, err := NewFixedWindow(FixedWindowOptions{Limit: 9, Window: time.Second, Clock: clock})
+	window, err := New(FixedWindow(PerSecond(9)), Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sliding, err := NewSlidingWindow(SlidingWindowOptions{Limit: 9, Window: time.Second, Clock: clock})
+	sliding, err := New(SlidingWindow(PerSecond(9), 0), Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := NewConcurrency(ConcurrencyOptions{Limit: 9, Clock: clock})
+	pool, err := NewConcurrency(9, Options{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := NewKeyed[string](KeyedOptions{Rate: PerSecond(1), Burst: 9, Clock: clock})
+	keyed, err := NewKeyed[string](TokenBucket(PerSecond(1), 9), KeyedOptions{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,8 @@ func TestLateTimer(t *testing.T) {
 		t.Run(c.late.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock := &lateClock{}
-				b, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-					Rate: weir.PerSecond(1000), Burst: 1, QueueLimit: 100, Clock: clock,
+				b, err := weir.New(weir.TokenBucket(weir.PerSecond(1000), 1), weir.Options{
+					QueueLimit: 100, Clock: clock,
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -49,7 +49,7 @@ func TestLeaseIsReleasedOnceHoweverOftenItIsCopiedAndAsked(t *testing.T) {
 			second.Cancel()
 			first.Cancel()
 			if s.kind.timed {
-				s.Limiter.(interface{ Refund(n int64) }).Refund(4) //nolint:forcetypeassert // all timed limiters have it
+				s.Acquirer.(interface{ Refund(n int64) }).Refund(4) //nolint:forcetypeassert // all timed limiters have it
 			}
 			s.available(4)
 		}

@@ -1,7 +1,9 @@
 package weir
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -12,17 +14,17 @@ import (
 type Algorithm uint8
 
 const (
-	// AlgorithmTokenBucket counts like a [TokenBucket].
+	// AlgorithmTokenBucket is that of a [TokenBucket].
 	AlgorithmTokenBucket Algorithm = iota
-	// AlgorithmFixedWindow counts like a [FixedWindow].
+	// AlgorithmFixedWindow is that of a [FixedWindow].
 	AlgorithmFixedWindow
-	// AlgorithmSlidingWindow counts like a [SlidingWindow], in segments.
+	// AlgorithmSlidingWindow is that of a [SlidingWindow].
 	AlgorithmSlidingWindow
-	// AlgorithmSlidingCounter counts like a [SlidingWindow] that is approximate, by two counters.
+	// AlgorithmSlidingCounter is that of a [SlidingCounter].
 	AlgorithmSlidingCounter
-	// AlgorithmConcurrency counts like a [Concurrency].
+	// AlgorithmConcurrency is that of [AtOnce].
 	AlgorithmConcurrency
-	// AlgorithmCalendarWindow counts like a [CalendarWindow].
+	// AlgorithmCalendarWindow is that of a [CalendarWindow].
 	AlgorithmCalendarWindow
 
 	algorithms
@@ -55,90 +57,144 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return fmt.Errorf("weir: unknown algorithm %.40q: must be one of %q", text, algorithmNames)
 }
 
-// Limit is an algorithm and its parameters: what a key of a [Keyed] is held to. Limits can be compared with ==.
+// Limit is what may happen: an algorithm and its parameters. It is a value, made by one constructor for each algorithm:
+// [TokenBucket], [FixedWindow], [SlidingWindow], [SlidingCounter], [CalendarWindow], and [AtOnce] for permits that come back when
+// they are released. [ParseLimit] reads the text that String writes.
+//
+// A constructor takes any parameters: those that cannot be used are an error of [Limit.Check], and of [New], [NewKeyed] and all
+// others that take a limit. The zero Limit cannot be used. Limits can be compared with ==.
 type Limit struct {
-	// Algorithm is how permits are counted. Default: AlgorithmTokenBucket.
-	Algorithm Algorithm
-	// Rate is how fast permits come back: of a token bucket evenly, of the windows Rate.Permits in each window of the
-	// length Rate.Period. Required, except for AlgorithmConcurrency and AlgorithmCalendarWindow, where it must be zero.
-	Rate Rate
-	// Burst is how many permits a token bucket holds, how many can be out at a time with AlgorithmConcurrency, or how many each
-	// window of AlgorithmCalendarWindow has: from 1 to 10^15. Default: the permits of Rate. With the other windows, which
-	// hold the permits of Rate, it must be 0.
-	Burst int64
-	// Segments is into how many segments a sliding window is cut: from 1 to 64. Default: 10. With other algorithms it must
-	// be 0.
-	Segments int
-	// Calendar says where the windows of AlgorithmCalendarWindow begin. With other algorithms it must be zero.
-	Calendar Calendar
+	algorithm Algorithm
+	segments  int
+	rate      Rate
+	permits   int64 // 0 for windows of a rate, which have its permits
+	calendar  Calendar
 }
 
-// Check returns an error that says what is wrong with l, or nil.
+// TokenBucket is a limit of burst permits that come back evenly at a rate: from 1 to 10^15, such that an empty bucket is full
+// again within 18300 days. A burst of 0 stands for the permits of the rate.
+//
+// It is exact: over any interval t it allows at most burst + rate x t permits, however many goroutines ask at once, and callers
+// that keep asking get all of them (TestContention: 64 goroutines at 1 M/s). A permit comes back after exactly 1/rate, fractions
+// of a nanosecond included. Only a bucket that holds a single permit loses the rest of the nanosecond in which it comes.
+//
+// The algorithm is the generic cell rate algorithm (ITU-T I.371), the continuous form of a token bucket.
+func TokenBucket(rate Rate, burst int64) Limit {
+	if burst == 0 {
+		burst = rate.Permits
+	}
+	return Limit{algorithm: AlgorithmTokenBucket, rate: rate, permits: burst}
+}
+
+// FixedWindow is a limit of rate.Permits in each window of the length rate.Period. Windows follow one another without a gap from
+// the time at which the limiter was made, however the requests come.
+//
+// It is the simplest algorithm, and the coarsest: around the border of two windows up to twice the permits are allowed in an
+// arbitrarily short time (TestFixedWindowBorder). Where that matters, use a [SlidingWindow] or a [TokenBucket].
+func FixedWindow(rate Rate) Limit { return Limit{algorithm: AlgorithmFixedWindow, rate: rate} }
+
+// SlidingWindow is a limit of rate.Permits in a window of the length rate.Period that moves with time, in steps of one segment. A
+// permit comes back at most one window after it was taken, when its segment leaves the window. The window is cut into segments,
+// from 1 to 64: more are finer, and cost more time and memory. 0 stands for 10.
+//
+// It never allows more than the permits within the length x (segments-1) / segments, and approaches that for whole windows as
+// segments grow finer (TestSlidingWindowBound).
+func SlidingWindow(rate Rate, segments int) Limit {
+	if segments == 0 {
+		segments = defaultSegments
+	}
+	return Limit{algorithm: AlgorithmSlidingWindow, rate: rate, segments: segments}
+}
+
+const defaultSegments = 10
+
+// SlidingCounter is an approximate [SlidingWindow], by two counters: see [algo.SlidingCounter] for what it gets wrong.
+func SlidingCounter(rate Rate) Limit { return Limit{algorithm: AlgorithmSlidingCounter, rate: rate} }
+
+// CalendarWindow is a limit of so many permits, from 1 to 10^15, in each window of a calendar: in each month of a zone, however
+// long it is, from its 15th at 08:00, say. RetryAfter and ResetAfter are exact, also where the clocks are changed.
+//
+// Like a [FixedWindow] it allows up to twice the permits in an arbitrarily short time around the border of two windows.
+//
+// Windows end by the wall clock, which is compared with the process clock once a second and at the end of each window: a
+// correction takes effect within a second, for callers that wait as well. One that sets the clock back returns nothing that was
+// used in a window that has begun already. See [algo.CalendarWindow] for corrections by more than a window.
+func CalendarWindow(permits int64, c Calendar) Limit {
+	return Limit{algorithm: AlgorithmCalendarWindow, permits: permits, calendar: c}
+}
+
+// AtOnce is a limit of so many permits at a time, from 1 to 10^15. They come back when they are released, not with time: see
+// [Concurrency] and [KeyedConcurrency].
+func AtOnce(permits int64) Limit { return Limit{algorithm: AlgorithmConcurrency, permits: permits} }
+
+// Algorithm is how the limit counts.
+func (l Limit) Algorithm() Algorithm { return l.algorithm }
+
+// Rate is how fast permits come back: of a token bucket evenly, of a window Rate.Permits in each window of the length
+// Rate.Period. It is zero for [AtOnce] and [CalendarWindow].
+func (l Limit) Rate() Rate { return l.rate }
+
+// Permits is how many permits can be taken at once: the burst of a token bucket, the permits of a window, or how many can be out.
+func (l Limit) Permits() int64 {
+	if l.permitsOfRate() {
+		return l.rate.Permits
+	}
+	return l.permits
+}
+
+// Segments is into how many segments a [SlidingWindow] is cut, 0 for all others.
+func (l Limit) Segments() int { return l.segments }
+
+// Calendar says where the windows of a [CalendarWindow] begin. It is zero for all others.
+func (l Limit) Calendar() Calendar { return l.calendar }
+
+// WithPermits is l with n permits at once: another burst of a token bucket, more or fewer permits in a window, or at a time.
+func (l Limit) WithPermits(n int64) Limit {
+	if l.permitsOfRate() {
+		l.rate.Permits = n
+	} else {
+		l.permits = n
+	}
+	return l
+}
+
+// WithRate is l with another rate. A token bucket keeps its burst. A limit without a rate stays as it is.
+func (l Limit) WithRate(rate Rate) Limit {
+	if l.algorithm == AlgorithmTokenBucket || l.permitsOfRate() {
+		l.rate = rate
+	}
+	return l
+}
+
+// permitsOfRate reports whether the limit is a window of a rate.
+func (l Limit) permitsOfRate() bool {
+	return l.algorithm == AlgorithmFixedWindow || l.algorithm == AlgorithmSlidingWindow || l.algorithm == AlgorithmSlidingCounter
+}
+
+// Check returns an *[OptionError] that says what is wrong with l, or nil.
 func (l Limit) Check() error {
 	_, err := l.compile("Limit", 0, true)
 	return err
 }
 
-// String is the limit in words: "10/s, burst 20", "fixed-window 100/min", "1000000 per month from day 15, Europe/Vienna".
-func (l Limit) String() string {
-	switch l.Algorithm {
-	case AlgorithmTokenBucket:
-		return fmt.Sprintf("%v, burst %d", l.Rate, l.permits())
-	case AlgorithmSlidingWindow:
-		return fmt.Sprintf("%v %v in %d segments", l.Algorithm, l.Rate, l.segments())
-	case AlgorithmConcurrency:
-		return fmt.Sprintf("%v %d", l.Algorithm, l.Burst)
-	case AlgorithmFixedWindow, AlgorithmSlidingCounter:
-		return fmt.Sprintf("%v %v", l.Algorithm, l.Rate)
-	case AlgorithmCalendarWindow:
-		return fmt.Sprintf("%d per %v", l.Burst, l.Calendar)
-	default:
-		return l.Algorithm.String()
-	}
-}
-
-// permits is the most permits that can be granted at once.
-func (l Limit) permits() int64 {
-	if l.Burst != 0 {
-		return l.Burst
-	}
-	return l.Rate.Permits
-}
-
-func (l Limit) segments() int {
-	if l.Segments == 0 {
-		return defaultSegments
-	}
-	return l.Segments
-}
-
 // compile checks l, whose name is of in errors. Windows begin at origin.
 // Buckets take two words where they can if they may be narrow.
 func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
-	if l.Algorithm >= algorithms {
+	if l.algorithm >= algorithms {
 		return nil, &OptionError{
-			of + ".Algorithm", l.Algorithm.String(),
+			of + ".Algorithm", l.algorithm.String(),
 			"token-bucket, fixed-window, sliding-window, sliding-counter, concurrency or calendar-window",
 		}
 	}
-	if err := l.checkRate(of + ".Rate"); err != nil {
-		return nil, err
-	}
-	if l.Segments != 0 && l.Algorithm != AlgorithmSlidingWindow {
-		return nil, &OptionError{of + ".Segments", fmt.Sprint(l.Segments), "0 with " + l.Algorithm.String()}
-	}
-	if l.Calendar != (Calendar{}) && l.Algorithm != AlgorithmCalendarWindow {
-		return nil, &OptionError{of + ".Calendar", l.Calendar.String(), "zero with " + l.Algorithm.String()}
-	}
-	if l.Burst != 0 && l.Rate != (Rate{}) && l.Algorithm != AlgorithmTokenBucket {
-		return nil, &OptionError{
-			of + ".Burst", fmt.Sprint(l.Burst), "0 with " + l.Algorithm.String() + ", which holds the permits of Rate",
+	if l.returnsByTime() && l.algorithm != AlgorithmCalendarWindow {
+		if err := l.rate.option(of + ".Rate"); err != nil {
+			return nil, err
 		}
 	}
 	var err error
-	t := &terms{limit: l, permits: l.permits(), refill: l.Rate.Period}
-	n, window := l.Rate.Permits, l.Rate.Period
-	switch l.Algorithm {
+	t := &terms{limit: l, permits: l.Permits(), refill: l.rate.Period}
+	n, window := l.rate.Permits, l.rate.Period
+	switch l.algorithm {
 	case AlgorithmTokenBucket:
 		if t.bucket, err = algo.NewTokenBucket(n, window, t.permits); err == nil {
 			t.refill = t.bucket.FillTime()
@@ -150,8 +206,8 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		p.algorithm, err = algo.NewFixedWindow(n, window, origin)
 		t.packed = p
 	case AlgorithmSlidingWindow:
-		p := &packedSliding{packing: slidingWords{l.segments()}}
-		p.algorithm, err = algo.NewSlidingWindow(n, window, l.segments(), origin)
+		p := &packedSliding{packing: slidingWords{l.segments}}
+		p.algorithm, err = l.sliding(of, origin)
 		t.packed = p
 	case AlgorithmSlidingCounter:
 		p := new(packedCounter)
@@ -159,14 +215,14 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 		t.packed, t.refill = p, 2*window
 	case AlgorithmCalendarWindow:
 		p := new(packedCalendar)
-		if p.algorithm, err = newCalendarWindow(of, "Burst", l.Burst, l.Calendar, false); err != nil {
+		if p.algorithm, err = newCalendarWindow(of, l.permits, l.calendar, false); err != nil {
 			return nil, err
 		}
 		t.packed, t.refill = p, p.algorithm.Length(time.Now().UnixNano())
 	default: // AlgorithmConcurrency
 		p := new(packedInUse)
-		if p.algorithm, err = algo.NewConcurrency(l.Burst); err != nil {
-			return nil, &OptionError{of + ".Burst", fmt.Sprint(l.Burst), "from 1 to 10^15"}
+		if p.algorithm, err = algo.NewConcurrency(l.permits); err != nil {
+			return nil, &OptionError{of + ".Permits", strconv.FormatInt(l.permits, 10), "from 1 to 10^15"}
 		}
 		t.packed = p
 	}
@@ -176,21 +232,32 @@ func (l Limit) compile(of string, origin int64, narrow bool) (*terms, error) {
 	return t, nil
 }
 
-// checkRate checks the rate, whose name is option in errors.
-func (l Limit) checkRate(option string) error {
-	var accepted string
-	switch l.Algorithm {
-	case AlgorithmConcurrency:
-		accepted = "zero with concurrency, where permits come back when they are released"
-	case AlgorithmCalendarWindow:
-		accepted = "zero with calendar-window, where Burst permits come back when a window of Calendar begins"
-	default:
-		return l.Rate.option(option)
+// sliding returns the algorithm of a sliding window, whose segments must not be shorter than the clock counts.
+func (l Limit) sliding(of string, origin int64) (a algo.SlidingWindow, err error) {
+	if most := int64(l.rate.Period); most < int64(l.segments) && l.segments <= algo.MaxSegments {
+		accepted := fmt.Sprintf("from 1 to %d, as a segment is at least 1ns long", most)
+		return a, &OptionError{of + ".Segments", strconv.Itoa(l.segments), accepted}
 	}
-	if l.Rate != (Rate{}) {
-		return &OptionError{option, l.Rate.String(), accepted}
+	return algo.NewSlidingWindow(l.rate.Permits, l.rate.Period, l.segments, origin)
+}
+
+// returnsByTime reports whether permits come back with time, not when they are released.
+func (l Limit) returnsByTime() bool { return l.algorithm != AlgorithmConcurrency }
+
+// optionError turns the error of a constructor of algo into one that names the option.
+func optionError(of string, err error) error {
+	var p *algo.ParameterError
+	if !errors.As(err, &p) {
+		return err
 	}
-	return nil
+	option := "Rate" // permits and period, or limit and window
+	switch p.Parameter {
+	case "burst":
+		option = "Burst"
+	case "segments":
+		option = "Segments"
+	}
+	return &OptionError{of + "." + option, p.Value, p.Accepted}
 }
 
 // packBucket packs the states of a bucket, into two words if it can and may.

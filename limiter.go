@@ -2,106 +2,251 @@ package weir
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/clock"
 )
 
-// Limiter is what all limiters have in common. All methods are safe for concurrent use.
+// Options configure a [Limiter] or a [Concurrency]. The zero value is a limiter without a queue.
+type Options struct {
+	// Name is the Policy of the decisions. Default: "".
+	Name string
+	// QueueLimit bounds the sum of the permits that callers of Acquire, Reserve and Wait wait for: from 0 to 10^15. Default: 0,
+	// such a call fails with [ErrNoQueue] where it would have to wait.
+	QueueLimit int64
+	// QueueOrder is who is served first. Default: OldestFirst.
+	QueueOrder Order
+	// MaxDebt is how many permits commits may charge beyond those available: from 1 to 10^15, or NoDebt. Default: the permits
+	// of the limit. A window carries its debt into those that follow. Of a Concurrency it must be 0.
+	MaxDebt int64
+	// Clock replaces the monotonic clock of the process. With it every call takes a lock, and deadlines of contexts, which are in
+	// real time, are not compared with the wait. For a [CalendarWindow] it replaces the wall clock: its Now is in nanoseconds
+	// since 1970-01-01 UTC. Default: nil.
+	Clock Clock
+}
+
+// Limiter is one limit whose permits come back with time. It is made by [New]. All methods are safe for concurrent use.
 //
-// In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes
-// none. n above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused
-// with ReasonInvalid, and Lease.Err matches ErrNegativePermits.
-type Limiter interface {
-	// TryAcquire takes n permits if they are available and nobody waits for them, and never waits itself.
-	// The lease must be released; where permits come back with time, releasing it does nothing.
-	TryAcquire(n int64) Lease
-	// Acquire takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and
-	// only if they were granted. A *[RefusedError], which matches [ErrRefused], says that the limiter refused: it has no queue
-	// ([ErrNoQueue]), the queue is full, the limiter is closed, the deadline of ctx comes before the caller's turn, n exceeds the
-	// limit, or n is negative. It is returned at once, without waiting. If ctx ends, before or while the call waits, the error
-	// wraps ctx.Err() and context.Cause(ctx). A ctx that has ended before the call loses even if permits are available. Otherwise
-	// permits that are available are taken before the deadline counts, and a caller that waits gets those that come before it,
-	// also if the timer of the machine is up to 10 ms late (TestLateTimerCostsNoDeadline). A nil ctx panics. A lease that comes
-	// with an error needs no Release, which does nothing.
-	Acquire(ctx context.Context, n int64) (Lease, error)
-	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really
-	// cost, or Cancel. See [Lease.Commit].
-	TryReserve(n int64) Lease
-	// Reserve is Acquire with a cost that is settled later, like TryReserve.
-	Reserve(ctx context.Context, n int64) (Lease, error)
-	// Peek answers what TryAcquire would, and takes nothing. Remaining is what is left now.
-	Peek(n int64) Decision
-	// Stats answers counts that were true at one moment.
-	Stats() Stats
-	// Idle is for how long the limiter has been unused: full, with nobody waiting and no permit out. It is not ok
-	// while the limiter is in use.
-	Idle() (d time.Duration, ok bool)
-	// Close refuses everybody who waits and everybody who comes later, with ReasonClosed. Leases may still be
-	// released. Closing twice is harmless. The error is always nil.
-	Close() error
+// In every method n is a number of permits. n = 0 is a probe: it succeeds if at least one permit is available and takes none. n
+// above the limit is refused with ReasonNever and RetryAfter [Never]. A negative n is misuse: it is refused with ReasonInvalid,
+// and the error matches [ErrNegativePermits].
+//
+// Callers that wait are served in strict order, each as of the moment at which its permits became available. If the timer that
+// wakes them is late, by up to 10 ms, nothing is lost: those whose turn has come meanwhile are woken together, so that within an
+// interval t callers that wait may see burst + rate x (t + 10 ms) permits. What a longer stall holds up is lost (TestLateTimer).
+//
+// While no caller waits, a token bucket, and a fixed window of less than 2^31 permits, is one word that calls exchange by
+// compare-and-swap: nothing is allocated and no lock is taken (TestWordEqualsArithmetic; docs/decisions/0003 has the bounds).
+type Limiter struct {
+	gate
+
+	of     Limit
+	bucket metered[algo.TokenBucketState, algo.TokenBucket]
+	fast   arrival
+	window *windowWord // of a fixed window
 }
 
-// Stats are the counts of a limiter.
-type Stats struct {
-	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
-	// Adaptive finds it by itself.
-	Limit int64
-	// Available is how many permits could be taken now.
-	Available int64
-	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.
-	Queued  int64
-	Waiters int
-	// Granted and Refused count the requests (not the permits) that were answered so far. One whose answer is on its
-	// way may have taken its permits and not be counted yet. Probes and refusals because of misuse or an ended context
-	// are not counted.
-	Granted int64
-	Refused int64
-	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
-	// largest int64.
-	Forgiven int64
-}
+var _ Acquirer = (*Limiter)(nil)
 
-// Order is who is served first by a queue.
-type Order uint8
-
-const (
-	// OldestFirst serves in order of arrival. A newcomer never overtakes the queue, even if its permits are available.
-	OldestFirst Order = iota
-	// NewestFirst serves the last to arrive first, and evicts the one that has waited longest when the queue is full:
-	// under overload the callers that are served are those who have not yet given up.
-	NewestFirst
-)
-
-// String is "oldest-first" or "newest-first".
-func (o Order) String() string {
-	switch o {
-	case OldestFirst:
-		return "oldest-first"
-	case NewestFirst:
-		return "newest-first"
+// New returns a limiter with all permits available, or an *[OptionError] that names what cannot be used. A limit [AtOnce] is
+// refused: its permits come back when they are released, see [NewConcurrency].
+func New(limit Limit, o Options) (*Limiter, error) {
+	const of = "Options"
+	if !limit.returnsByTime() {
+		return nil, &OptionError{"New limit", limit.String(), "one whose permits come back with time: use NewConcurrency"}
 	}
-	return fmt.Sprintf("Order(%d)", uint8(o))
+	if err := limit.Check(); err != nil {
+		return nil, err
+	}
+	l := &Limiter{of: limit}
+	options := gateOptions{of, o.Name, limit.Permits(), o.QueueLimit, o.QueueOrder, o.MaxDebt, o.Clock}
+	var err error
+	switch limit.algorithm {
+	case AlgorithmTokenBucket:
+		err = l.initBucket(options)
+	case AlgorithmFixedWindow:
+		l.window = new(windowWord)
+		err = l.window.init(&l.gate, options, limit.rate)
+	default:
+		err = l.initOther(options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
-// NoDebt as MaxDebt keeps commits from charging more than what is available.
-const NoDebt int64 = -1
-
-// ErrNegativePermits is returned where a negative number of permits is asked for.
-var ErrNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
-
-// ErrInvalidLimit is returned where the function that chooses the limits of keys returns one that cannot be used. Keyed.Acquire
-// and Reserve wrap it together with what is wrong with it.
-var ErrInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
-
-// An OptionError says which option of a constructor cannot be used, and why.
-type OptionError struct {
-	Option   string // such as TokenBucketOptions.Burst
-	Value    string
-	Accepted string
+func (l *Limiter) initBucket(o gateOptions) (err error) {
+	if l.bucket.algorithm, err = algo.NewTokenBucket(l.of.rate.Permits, l.of.rate.Period, l.of.permits); err != nil {
+		return optionError("Limit", err)
+	}
+	if err := l.init(&l.bucket, o); err != nil {
+		return err
+	}
+	if l.fast.init(l, l.born) {
+		l.word = &l.fast
+		l.fast.lower()
+	}
+	return nil
 }
 
-// Error names the option, its value and what is accepted.
-func (e *OptionError) Error() string {
-	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
+// initOther makes a limiter whose calls always take the lock.
+func (l *Limiter) initOther(o gateOptions) (err error) {
+	switch l.of.algorithm {
+	case AlgorithmSlidingWindow:
+		m := new(slidingMeter)
+		if err = l.init(m, o); err == nil {
+			m.algorithm, err = l.of.sliding("Limit", l.born)
+		}
+	case AlgorithmSlidingCounter:
+		m := new(counterMeter)
+		if err = l.init(m, o); err == nil {
+			m.algorithm, err = algo.NewSlidingCounter(l.of.rate.Permits, l.of.rate.Period, l.born)
+		}
+	default: // AlgorithmCalendarWindow
+		m := new(calendarMeter)
+		if m.algorithm, err = newCalendarWindow("Limit", l.of.permits, l.of.calendar, o.clock != nil); err == nil {
+			err = l.init(m, o)
+		}
+	}
+	return err
 }
+
+// Limit is the limit that New was given.
+func (l *Limiter) Limit() Limit { return l.of }
+
+// Allow takes one permit if it is available and no caller waits for it, and reports whether it did.
+func (l *Limiter) Allow() bool {
+	// This is take(one), written out: the call would cost a twentieth of the whole.
+	a := &l.fast
+	scale := a.scale
+	if scale == 0 {
+		return l.allowOther()
+	}
+	before, epoch := a.word.Load(), a.epoch.Load()
+	now := clock.Now()
+	start, at := uint64(epoch)*scale, uint64(now-epoch)*scale
+	old := a.word.Load()
+	full := max(old&^lowBits-start, at)
+	if old&raised != 0 || uint64(now-epoch) >= a.horizon || a.epoch.Load() != epoch {
+		return l.allow()
+	}
+	if int64(full-at) <= a.room {
+		next := start + full + uint64(a.one) | (old+oneGrant)&grantBits
+		if next&grantBits > 0 && a.word.CompareAndSwap(old, next) || next&grantBits == 0 && a.fold(old, next) {
+			return true
+		}
+	} else if old == before {
+		a.refused.Add()
+		return false
+	}
+	return l.allowContended(now)
+}
+
+func (l *Limiter) allowContended(now int64) bool {
+	switch _, _, _, v := l.fast.takeContended(l.fast.one, now); v {
+	case taken:
+		return true
+	case short:
+		l.fast.refused.Add()
+		return false
+	default:
+		return l.allow()
+	}
+}
+
+// allowOther is Allow for all but a token bucket in one word.
+func (l *Limiter) allowOther() bool {
+	if w := l.window; w != nil {
+		switch _, _, _, v := w.take(1); v {
+		case taken:
+			w.granted.Add()
+			return true
+		case short:
+			w.refused.Add()
+			return false
+		case locked:
+		}
+	}
+	return l.allow()
+}
+
+// quick decides on n permits without the lock; not ok if it needs the lock.
+func (l *Limiter) quick(lease *Lease, n int64, reserve bool) (ok bool) {
+	if w := l.window; w != nil {
+		return w.try(lease, n, reserve, true)
+	}
+	return l.fast.try(lease, n, reserve)
+}
+
+// quickFirst is quick for a caller that would rather wait than be refused.
+func (l *Limiter) quickFirst(lease *Lease, n int64, reserve bool) (ok bool) {
+	if w := l.window; w != nil {
+		return w.try(lease, n, reserve, false)
+	}
+	return l.fast.tryFirst(lease, n, reserve)
+}
+
+// Take takes n permits if they are available and no caller waits for them, and returns the decision. It never waits.
+func (l *Limiter) Take(n int64) Decision { return l.TryAcquire(n).decision }
+
+// TryAcquire is Take with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
+func (l *Limiter) TryAcquire(n int64) (lease Lease) {
+	if l.quick(&lease, n, false) {
+		return lease
+	}
+	return l.gate.TryAcquire(n)
+}
+
+// TryReserve takes n permits if they are available and no caller waits for them, for a cost that is known later: the lease must
+// end in Commit with what it really cost, or in Cancel. It never waits.
+func (l *Limiter) TryReserve(n int64) (lease Lease) {
+	if l.quick(&lease, n, true) {
+		return lease
+	}
+	return l.gate.TryReserve(n)
+}
+
+// Wait takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and only if
+// they were granted: see [Acquirer].
+func (l *Limiter) Wait(ctx context.Context, n int64) error { return waited(l.Acquire(ctx, n)) }
+
+// Acquire is Wait with a [Lease], as [Acquirer] has it. Releasing it does nothing: permits come back with time.
+func (l *Limiter) Acquire(ctx context.Context, n int64) (lease Lease, err error) {
+	if over(ctx) {
+		return l.gate.Acquire(ctx, n)
+	}
+	if l.quickFirst(&lease, n, false) {
+		return lease, nil
+	}
+	return l.acquireBegun(ctx, n, false)
+}
+
+// Reserve is Wait for a cost that is known later: the lease must end in Commit with what it really cost, or in Cancel.
+func (l *Limiter) Reserve(ctx context.Context, n int64) (lease Lease, err error) {
+	if over(ctx) {
+		return l.gate.Reserve(ctx, n)
+	}
+	if l.quickFirst(&lease, n, true) {
+		return lease, nil
+	}
+	return l.acquireBegun(ctx, n, true)
+}
+
+// Peek returns what Take would, and takes nothing. Remaining is what is left now.
+func (l *Limiter) Peek(n int64) Decision { return l.gate.Peek(n) }
+
+// Refund gives back n permits whatever their origin, at most until all are available, and serves callers that wait for them. It
+// is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is ignored.
+func (l *Limiter) Refund(n int64) { l.refund(n) }
+
+// Stats returns counts that were true at one moment.
+func (l *Limiter) Stats() Stats { return l.gate.Stats() }
+
+// Idle is for how long the limiter has been unused: full, with no caller waiting. It is not ok while the limiter is in use.
+func (l *Limiter) Idle() (d time.Duration, ok bool) { return l.gate.Idle() }
+
+// Close refuses all callers that wait and all that come later, with ReasonClosed. Leases may still be settled. Closing twice is
+// harmless. The error is always nil.
+func (l *Limiter) Close() error { return l.gate.Close() }

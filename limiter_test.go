@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -50,51 +51,51 @@ type kind struct {
 	clocked bool          // has a Clock, and so does not compare deadlines with the wait
 	keyed   bool          // is a key of a Keyed, which does not know for how long it has been idle
 	regain  time.Duration // after which all permits are back, whatever was taken before
-	build   func(o setup) (weir.Limiter, error)
+	build   func(o setup) (weir.Acquirer, error)
 }
 
-func newBucket(o setup) (weir.Limiter, error) {
-	return weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: o.name, Rate: weir.Per(o.limit, o.window()), Burst: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
+func newBucket(o setup) (weir.Acquirer, error) {
+	return weir.New(weir.TokenBucket(weir.Per(o.limit, o.window()), o.limit), weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-func newFixed(o setup) (weir.Limiter, error) {
-	return weir.NewFixedWindow(weir.FixedWindowOptions{
-		Name: o.name, Limit: o.limit, Window: o.window(), QueueLimit: o.queue, QueueOrder: o.order,
+func newFixed(o setup) (weir.Acquirer, error) {
+	return weir.New(weir.FixedWindow(weir.Per(o.limit, o.window())), weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-func newSliding(o setup) (weir.Limiter, error) {
-	return weir.NewSlidingWindow(weir.SlidingWindowOptions{
-		Name: o.name, Limit: o.limit, Window: o.window(), Segments: 4, QueueLimit: o.queue, QueueOrder: o.order,
+func newSliding(o setup) (weir.Acquirer, error) {
+	return weir.New(weir.SlidingWindow(weir.Per(o.limit, o.window()), 4), weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-func newApproximate(o setup) (weir.Limiter, error) {
-	return weir.NewSlidingWindow(weir.SlidingWindowOptions{
-		Name: o.name, Limit: o.limit, Window: o.window(), Approximate: true, QueueLimit: o.queue, QueueOrder: o.order,
+func newApproximate(o setup) (weir.Acquirer, error) {
+	return weir.New(weir.SlidingCounter(weir.Per(o.limit, o.window())), weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-func newCalendar(o setup) (weir.Limiter, error) {
-	return weir.NewCalendarWindow(weir.CalendarWindowOptions{
-		Name: o.name, Limit: o.limit, Calendar: o.calendar(), QueueLimit: o.queue, QueueOrder: o.order,
+func newCalendar(o setup) (weir.Acquirer, error) {
+	return weir.New(weir.CalendarWindow(o.limit, o.calendar()), weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order,
 		MaxDebt: o.maxDebt, Clock: o.clock,
 	})
 }
 
-func newConcurrency(o setup) (weir.Limiter, error) {
-	return weir.NewConcurrency(weir.ConcurrencyOptions{
-		Name: o.name, Limit: o.limit, QueueLimit: o.queue, QueueOrder: o.order, Clock: o.clock,
+func newConcurrency(o setup) (weir.Acquirer, error) {
+	return weir.NewConcurrency(o.limit, weir.Options{
+		Name: o.name, QueueLimit: o.queue, QueueOrder: o.order, Clock: o.clock,
 	})
 }
 
-func newAdaptive(o setup) (weir.Limiter, error) {
+func newAdaptive(o setup) (weir.Acquirer, error) {
 	return weir.NewAdaptive(weir.AdaptiveOptions{
 		Name: o.name, InitialLimit: o.limit, MinLimit: o.limit, MaxLimit: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
 		Clock: o.clock,
@@ -104,7 +105,7 @@ func newAdaptive(o setup) (weir.Limiter, error) {
 // kinds are the limiters that hold permits of their own.
 var kinds = []kind{
 	{name: "token bucket", timed: true, regain: regain, build: newBucket},
-	{name: "token bucket with a clock", timed: true, clocked: true, regain: regain, build: func(o setup) (weir.Limiter, error) {
+	{name: "token bucket with a clock", timed: true, clocked: true, regain: regain, build: func(o setup) (weir.Acquirer, error) {
 		o.clock = bubbleClock{}
 		return newBucket(o)
 	}},
@@ -117,7 +118,7 @@ var kinds = []kind{
 
 // withChain is kinds, an adaptive limiter that is held to one limit, and a chain of two of kinds.
 var withChain = append(slices.Clip(kinds), kind{name: "adaptive", build: newAdaptive}, kind{
-	name: "chain", timed: true, regain: regain, build: func(o setup) (weir.Limiter, error) {
+	name: "chain", timed: true, regain: regain, build: func(o setup) (weir.Acquirer, error) {
 		first, err := newBucket(o)
 		if err != nil {
 			return nil, err
@@ -141,7 +142,7 @@ func (bubbleClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 
 // subject is a limiter under test.
 type subject struct {
-	weir.Limiter
+	weir.Acquirer
 
 	t       *testing.T
 	kind    kind
@@ -151,10 +152,12 @@ type subject struct {
 
 // Stats are those of the limiter without the limit, which only an Adaptive tells.
 func (s *subject) Stats() weir.Stats {
-	st := s.Limiter.Stats()
+	st := s.Acquirer.Stats()
 	st.Limit = 0
 	return st
 }
+
+func (s *subject) Close() error { return closed(s.Acquirer) }
 
 // forEach runs f once for every kind, in a bubble of its own, in which time is virtual.
 func forEach(t *testing.T, kinds []kind, o setup, f func(t *testing.T, s *subject)) {
@@ -173,7 +176,7 @@ func (k kind) new(t *testing.T, o setup) *subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &subject{Limiter: l, t: t, kind: k}
+	s := &subject{Acquirer: l, t: t, kind: k}
 	t.Cleanup(func() {
 		closeLimiter(t, l)
 		s.waiting.Wait()
@@ -197,7 +200,7 @@ func (s *subject) free(n int64) {
 		s.held[last].Release()
 		s.held = s.held[:last]
 	}
-	if r, ok := s.Limiter.(interface{ Refund(n int64) }); ok {
+	if r, ok := s.Acquirer.(interface{ Refund(n int64) }); ok {
 		r.Refund(n)
 	}
 	synctest.Wait()
@@ -288,11 +291,16 @@ func expect(t *testing.T, want string, calls ...*call) {
 	}
 }
 
-func closeLimiter(t *testing.T, l weir.Limiter) {
+func closeLimiter(t *testing.T, l weir.Acquirer) {
 	t.Helper()
-	if err := l.Close(); err != nil {
+	if err := closed(l); err != nil {
 		t.Errorf("Close() = %v", err)
 	}
+}
+
+// closed closes l, which an Acquirer of another package need not be able to.
+func closed(l weir.Acquirer) error {
+	return l.(io.Closer).Close() //nolint:forcetypeassert // all limiters of weir can
 }
 
 func TestNewLimiterIsFull(t *testing.T) {
@@ -591,7 +599,7 @@ func TestClosedLimiterRefusesEverything(t *testing.T) {
 		if got := s.Stats().Refused; got != 5*4 {
 			t.Errorf("%d refusals are counted, want %d", got, 5*4)
 		}
-		if a, ok := s.Limiter.(interface{ Allow() bool }); ok && a.Allow() {
+		if a, ok := s.Acquirer.(interface{ Allow() bool }); ok && a.Allow() {
 			t.Error("Allow() is true")
 		}
 		held.Release()
@@ -665,7 +673,7 @@ func TestStatsCountRequests(t *testing.T) {
 
 func TestAllowIsTryAcquireOfOne(t *testing.T) {
 	forEach(t, kinds, setup{limit: 3, queue: 3}, func(t *testing.T, s *subject) {
-		a, ok := s.Limiter.(interface{ Allow() bool })
+		a, ok := s.Acquirer.(interface{ Allow() bool })
 		if !ok {
 			if s.kind.timed {
 				t.Error("has no Allow")
@@ -758,7 +766,7 @@ func TestLongIdleNeverExceedsTheLimit(t *testing.T) {
 
 func TestRefundGivesBackAtMostUntilFull(t *testing.T) {
 	forEach(t, kinds, setup{limit: 4}, func(t *testing.T, s *subject) {
-		r, ok := s.Limiter.(interface{ Refund(n int64) })
+		r, ok := s.Acquirer.(interface{ Refund(n int64) })
 		if !ok {
 			return // a concurrency limiter gets back what is released
 		}
@@ -865,7 +873,7 @@ func TestLimiterOfAProgramIsUsedInBubbles(t *testing.T) {
 			}
 			use := func(t *testing.T) {
 				t.Helper()
-				s := &subject{Limiter: l}
+				s := &subject{Acquirer: l}
 				for range 2 {
 					var granted int64
 					for range 6 {

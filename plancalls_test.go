@@ -16,7 +16,7 @@ import (
 
 func TestPlanCalls(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	k := keyedOf(t, weir.KeyedOptions{Name: "calls", Rate: weir.PerSecond(1), Clock: clock})
+	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{Name: "calls", Clock: clock})
 	p := planOf(t, k, perHour(5))
 	key := []byte("a")
 	want := func(what string, got, want weir.Decision) {
@@ -56,7 +56,7 @@ func TestPlanCalls(t *testing.T) {
 }
 
 func TestPlanCallsThatAreRefused(t *testing.T) {
-	numbers, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1)}, func(int) weir.Limit { return weir.Limit{} })
+	numbers, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}, func(int) weir.Limit { return weir.Limit{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestPlanCallsThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leased := keyedOf(t, weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	leased := keyedOf(t, weir.AtOnce(3), weir.KeyedOptions{})
 	k := hourly(t, "", 3)
 	closed := hourly(t, "", 3)
 	ofClosed := planOf(t, closed, perHour(3))
@@ -101,13 +101,13 @@ func TestPlanCallsThatAreRefused(t *testing.T) {
 // for all algorithms, on histories in which limits change, clocks advance, and keys have overrides.
 func TestPlanCallsAnswerAsKeyed(t *testing.T) {
 	for _, base := range []weir.Limit{
-		{Rate: weir.PerSecond(10), Burst: 20},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10), Segments: 4},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+		weir.TokenBucket(weir.PerSecond(10), 20),
+		weir.FixedWindow(weir.PerSecond(10)),
+		weir.SlidingWindow(weir.PerSecond(10), 4),
+		weir.SlidingCounter(weir.PerSecond(10)),
+		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
 	} {
-		t.Run(base.Algorithm.String(), func(t *testing.T) {
+		t.Run(base.Algorithm().String(), func(t *testing.T) {
 			for seed := range uint64(40) {
 				comparePlanCalls(t, base, seed)
 			}
@@ -120,26 +120,19 @@ func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	clock := weir.NewManualClock(1)
 	chosen := base
-	o := weir.KeyedOptions{
-		Algorithm: base.Algorithm, Rate: base.Rate, Burst: base.Burst, Segments: base.Segments, Calendar: base.Calendar, Clock: clock,
-	}
-	planned := keyedOf(t, o)
-	byFunc, err := weir.NewKeyedFunc(o, func(string) weir.Limit { return chosen })
+	o := weir.KeyedOptions{Clock: clock}
+	planned := keyedOf(t, base, o)
+	byFunc, err := weir.NewKeyedFunc(base, o, func(string) weir.Limit { return chosen })
 	if err != nil {
 		t.Fatal(err)
 	}
 	limits := []weir.Limit{base}
 	for range 4 {
 		l := base
-		switch {
-		case l.Algorithm == weir.AlgorithmTokenBucket:
-			l.Rate, l.Burst = weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))}, 1+random.Int64N(40)
-		case l.Burst > 0:
-			l.Burst = 1 + random.Int64N(40)
-		default:
-			l.Rate.Permits = 1 + random.Int64N(40)
+		if l.Algorithm() == weir.AlgorithmTokenBucket {
+			l = l.WithRate(weir.Rate{Permits: 1 + random.Int64N(30), Period: time.Duration(1 + random.Int64N(3e9))})
 		}
-		limits = append(limits, l)
+		limits = append(limits, l.WithPermits(1+random.Int64N(40)))
 	}
 	var plans []*weir.Plan
 	for _, l := range limits {
@@ -213,7 +206,7 @@ func TestPlanCallsChangeTheLimit(t *testing.T) {
 // TestPlanCallsServeWaiters: who waits for a key is not overtaken, and gets what is given back.
 func TestPlanCallsServeWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, QueueLimit: 10},
+		k, err := weir.NewKeyedFunc(weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{QueueLimit: 10},
 			func(string) weir.Limit { return weir.Limit{} })
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +241,7 @@ func TestPlanCallsServeWaiters(t *testing.T) {
 // TestPlanCallsDuringAnOverride: the override decides, and the plan is what the key goes back to.
 func TestPlanCallsDuringAnOverride(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 5, Clock: clock})
+	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{Clock: clock})
 	p, a := planOf(t, k, perHour(50)), []byte("a")
 	p.TakeBytes(a, 20)
 	if err := k.Override("a", perHour(10), time.Minute); err != nil {
@@ -273,7 +266,7 @@ func TestPlanCallsDuringAnOverride(t *testing.T) {
 // TestPlanCallsRenewThePlan: a plan that no key had gives its place to others, and gets it back when there is one.
 func TestPlanCallsRenewThePlan(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	k := keyedOf(t, weir.KeyedOptions{Rate: every(time.Hour), Burst: 100, Clock: clock})
+	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 100), weir.KeyedOptions{Clock: clock})
 	p := planOf(t, k, perHour(7))
 	for i := range int64(3000) { // more than there are between two sweeps
 		planOf(t, k, perHour(1000+i))
@@ -316,7 +309,7 @@ func TestPlanCallsUnderALimitTooMany(t *testing.T) {
 func TestPlanCallsContention(t *testing.T) {
 	const burst = 50
 	k := hourly(t, "", burst)
-	plans := []*weir.Plan{planOf(t, k, perHour(burst)), planOf(t, k, weir.Limit{Rate: every(2 * time.Hour), Burst: burst})}
+	plans := []*weir.Plan{planOf(t, k, perHour(burst)), planOf(t, k, weir.TokenBucket(every(2*time.Hour), burst))}
 	key := []byte("key")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -354,7 +347,7 @@ func TestPlanCallsDoNotAllocate(t *testing.T) {
 	if race.Enabled {
 		return // its instrumentation allocates
 	}
-	k := keyedOf(t, weir.KeyedOptions{Rate: weir.PerSecond(1)})
+	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{})
 	a, b, key := planOf(t, k, perHour(1000)), planOf(t, k, perHour(2000)), []byte("a key that is longer than what fits into registers")
 	a.TakeBytes(key, 1)
 	for what, call := range map[string]func(){
@@ -379,32 +372,31 @@ func BenchmarkPlanCalls(b *testing.B) {
 			texts = append(texts, fmt.Sprintf("user:%08d", i))
 			names = append(names, []byte(texts[i]))
 		}
-		limit := weir.Limit{Rate: weir.PerSecond(1000), Burst: 1e6}
-		o := weir.KeyedOptions{Rate: limit.Rate, Burst: limit.Burst}
+		limit := weir.TokenBucket(weir.PerSecond(1000), 1e6)
 		for _, run := range []struct {
 			name string
 			call func() func(i int)
 		}{
 			{"plan", func() func(int) {
-				p := planOf(b, keyedOf(b, weir.KeyedOptions{Rate: weir.PerSecond(1)}), limit)
+				p := planOf(b, keyedOf(b, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}), limit)
 				return func(i int) { p.TakeBytes(names[i], 1) }
 			}},
 			{"plan refund", func() func(int) {
-				p := planOf(b, keyedOf(b, weir.KeyedOptions{Rate: weir.PerSecond(1)}), limit)
+				p := planOf(b, keyedOf(b, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}), limit)
 				for _, name := range names {
 					p.TakeBytes(name, 1)
 				}
 				return func(i int) { p.RefundBytes(names[i], 1) }
 			}},
 			{"limitOf", func() func(int) {
-				k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1)}, func(string) weir.Limit { return limit })
+				k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}, func(string) weir.Limit { return limit })
 				if err != nil {
 					b.Fatal(err)
 				}
 				return func(i int) { k.Take(texts[i], 1) }
 			}},
 			{"keyed", func() func(int) {
-				k, err := weir.NewKeyed[string](o)
+				k, err := weir.NewKeyed[string](limit, weir.KeyedOptions{})
 				if err != nil {
 					b.Fatal(err)
 				}

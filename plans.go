@@ -174,14 +174,14 @@ func (k *keyed) alike(of string, l Limit) (*terms, error) {
 		return nil, err
 	}
 	base := k.base.limit
-	if l.Algorithm != base.Algorithm {
+	if l.algorithm != base.algorithm {
 		return nil, &OptionError{
-			of + ".Algorithm", l.Algorithm.String(), base.Algorithm.String() + ", as for all keys",
+			of + ".Algorithm", l.algorithm.String(), base.algorithm.String() + ", as for all keys",
 		}
 	}
-	if l.Algorithm == AlgorithmSlidingWindow && l.segments() != base.segments() {
+	if l.algorithm == AlgorithmSlidingWindow && l.segments != base.segments {
 		return nil, &OptionError{
-			of + ".Segments", strconv.Itoa(l.segments()), strconv.Itoa(base.segments()) + ", as for all keys",
+			of + ".Segments", strconv.Itoa(l.segments), strconv.Itoa(base.segments) + ", as for all keys",
 		}
 	}
 	return t, nil

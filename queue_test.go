@@ -260,7 +260,7 @@ func TestCanceledWaiterNeitherGetsNorLosesAPermit(t *testing.T) {
 			s.held = s.held[:len(s.held)-1]
 			l.Release()
 		}
-		if r, ok := s.Limiter.(interface{ Refund(n int64) }); ok {
+		if r, ok := s.Acquirer.(interface{ Refund(n int64) }); ok {
 			r.Refund(2)
 		}
 		expect(t, "canceled", c)
@@ -283,7 +283,7 @@ func TestGrantedWaiterKeepsItsPermitsWhenItsContextEndsLater(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := s.wait(ctx, 2)
 		l := s.held[:2]
-		if r, ok := s.Limiter.(interface{ Refund(n int64) }); ok {
+		if r, ok := s.Acquirer.(interface{ Refund(n int64) }); ok {
 			r.Refund(2)
 		} else {
 			l[0].Release()
@@ -445,7 +445,7 @@ func TestRetryAfterStaysHonestWhenTheQueueChanges(t *testing.T) {
 			case 1:
 				l.Commit(3)
 			case 2:
-				s.Limiter.(interface{ Refund(n int64) }).Refund(2) //nolint:forcetypeassert // all timed limiters have it
+				s.Acquirer.(interface{ Refund(n int64) }).Refund(2) //nolint:forcetypeassert // all timed limiters have it
 			}
 			n := 1 + rng.Int64N(4)
 			if d := s.Peek(n); !d.Allowed {
@@ -588,11 +588,11 @@ func TestCancelMovesUpTheTimesOfThoseBehind(t *testing.T) {
 
 func TestWaitersFarBeyondTheRangeOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerDay(1), Burst: 18000, QueueLimit: 1e15})
+		l, err := weir.New(weir.TokenBucket(weir.PerDay(1), 18000), weir.Options{QueueLimit: 1e15})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &subject{Limiter: l, t: t}
+		s := &subject{Acquirer: l, t: t}
 		s.take(18000)
 		for i := range 20 { // 18000 days each: the seventh is served after 345 years
 			s.wait(t.Context(), 18000)
@@ -689,7 +689,7 @@ func playQueue(t *testing.T, order weir.Order, rng *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &subject{Limiter: l, t: t}
+	s := &subject{Acquirer: l, t: t}
 	m := &queueModel{free: limit, limit: limit, room: room, newestFirst: order == weir.NewestFirst, want: map[*call]string{}}
 	var held []weir.Lease
 	calls := map[*call]bool{}

@@ -2,57 +2,23 @@ package weir
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 )
 
-// Quota is what the limiter promises over a longer time: Burst permits, and the time in which an empty bucket regains
-// them, rounded up to a nanosecond. Over one such window up to twice the burst is admitted, of which one half was saved
-// before.
-func (b *TokenBucket) Quota() (permits int64, window time.Duration) {
-	return b.bucket.algorithm.Burst(), b.bucket.algorithm.FillTime()
-}
-
-// Quota is Limit permits, and the length of a window.
-func (w *FixedWindow) Quota() (permits int64, window time.Duration) {
-	return w.limit.Load(), w.window.algorithm.Window()
-}
-
-// Quota is Limit permits, and the length of the window.
-func (w *SlidingWindow) Quota() (permits int64, window time.Duration) {
-	if w.approx.algorithm.Limit() > 0 {
-		return w.limit.Load(), w.approx.algorithm.Window()
-	}
-	return w.limit.Load(), w.exact.algorithm.Window()
-}
-
-// Quota is Limit permits at a time, and a window of 0: permits come back when they are released, not with time.
-func (c *Concurrency) Quota() (permits int64, window time.Duration) { return c.limit.Load(), 0 }
-
-// Quota is what each key has that has no limit of its own: as many permits as its limit, and the window in which they come
-// back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond; 0 for
-// AlgorithmConcurrency.
-func (k *Keyed[K]) Quota() (permits int64, window time.Duration) {
-	if k.base.limit.Algorithm == AlgorithmSlidingCounter {
-		return k.base.permits, k.base.limit.Rate.Period
-	}
-	return k.base.permits, k.base.refill
-}
-
 // Quota is what the limit promises over a longer time: as many permits as are allowed at once, and the window in which they come
-// back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 with
-// AlgorithmConcurrency, and with AlgorithmCalendarWindow where windows from now on differ in length, as months do, and days in a
+// back: of a token bucket the time in which an empty one regains them, rounded up to a nanosecond. The window is 0 for
+// [AtOnce], and for a [CalendarWindow] where windows from now on differ in length, as months do, and days in a
 // zone whose clocks are changed. It is 0 as well for a limit that cannot be used: see [Limit.Check].
 func (l Limit) Quota() (permits int64, window time.Duration) {
-	switch l.Algorithm {
+	switch l.algorithm {
 	case AlgorithmTokenBucket:
-		return l.permits(), l.Rate.fill(l.permits())
+		return l.permits, l.rate.fill(l.permits)
 	case AlgorithmConcurrency:
-		return l.Burst, 0
+		return l.permits, 0
 	case AlgorithmCalendarWindow:
-		return l.Burst, l.Calendar.length()
+		return l.permits, l.calendar.length()
 	default:
-		return l.permits(), l.Rate.Period
+		return l.rate.Permits, l.rate.Period
 	}
 }
 
@@ -80,12 +46,9 @@ func (c Calendar) length() time.Duration {
 	if c.Unit > CalendarWeek {
 		return 0
 	}
-	w, err := newCalendarWindow("", "", 1, c, true)
+	w, err := newCalendarWindow("", 1, c, true)
 	if err != nil {
 		return 0
 	}
 	return w.Length(time.Now().UnixNano())
 }
-
-// Limiters are the limiters of the chain, in its order. The slice is a copy.
-func (c *Chain) Limiters() []Limiter { return slices.Clone(c.limits) }

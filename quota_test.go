@@ -9,29 +9,29 @@ import (
 )
 
 func TestQuota(t *testing.T) {
-	bucket := func(rate weir.Rate, burst int64) *weir.TokenBucket {
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: rate, Burst: burst})
+	bucket := func(rate weir.Rate, burst int64) *weir.Limiter {
+		b, err := weir.New(weir.TokenBucket(rate, burst), weir.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	sliding := func(o weir.SlidingWindowOptions) *weir.SlidingWindow {
-		w, err := weir.NewSlidingWindow(o)
+	sliding := func(limit weir.Limit, o weir.Options) *weir.Limiter {
+		w, err := weir.New(limit, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return w
 	}
-	fixed, err := weir.NewFixedWindow(weir.FixedWindowOptions{Limit: 7, Window: 90 * time.Minute})
+	fixed, err := weir.New(weir.FixedWindow(weir.Per(7, 90*time.Minute)), weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 4})
+	slots, err := weir.NewConcurrency(4, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerMinute(8), Burst: 5})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(8), 5), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestQuota(t *testing.T) {
 
 	for _, c := range []struct {
 		name    string
-		limiter interface{ Quota() (int64, time.Duration) }
+		limiter interface{ Limit() weir.Limit }
 		permits int64
 		window  time.Duration
 	}{
@@ -49,26 +49,26 @@ func TestQuota(t *testing.T) {
 		{"token bucket, rounded up", bucket(weir.Per(3, time.Second), 1), 1, 333333334},
 		{"token bucket, slowest", bucket(weir.Per(1, 3660*24*time.Hour), 4), 4, 14640 * 24 * time.Hour},
 		{"fixed window", fixed, 7, 90 * time.Minute},
-		{"sliding window", sliding(weir.SlidingWindowOptions{Limit: 9, Window: time.Hour}), 9, time.Hour},
+		{"sliding window", sliding(weir.SlidingWindow(weir.PerHour(9), 0), weir.Options{}), 9, time.Hour},
 		{
 			"approximate sliding window",
-			sliding(weir.SlidingWindowOptions{Limit: 9, Window: time.Hour, Approximate: true}), 9, time.Hour,
+			sliding(weir.SlidingCounter(weir.PerHour(9)), weir.Options{}), 9, time.Hour,
 		},
 		{"concurrency", slots, 4, 0},
 		{"keyed", keyed, 5, 37500 * time.Millisecond},
 	} {
-		if permits, window := c.limiter.Quota(); permits != c.permits || window != c.window {
+		if permits, window := c.limiter.Limit().Quota(); permits != c.permits || window != c.window {
 			t.Errorf("%s: Quota() = %d, %v; want %d, %v", c.name, permits, window, c.permits, c.window)
 		}
 	}
 }
 
 func TestLimitersOfChainIsACopy(t *testing.T) {
-	first, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1})
+	first, err := weir.NewConcurrency(1, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 2})
+	second, err := weir.NewConcurrency(2, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestLimitersOfChainIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := chain.Limiters()
-	if len(got) != 2 || got[0] != weir.Limiter(first) || got[1] != weir.Limiter(second) {
+	if len(got) != 2 || got[0] != weir.Acquirer(first) || got[1] != weir.Acquirer(second) {
 		t.Fatalf("Limiters() = %v, want the two in their order", got)
 	}
 	got[0] = nil
-	if chain.Limiters()[0] != weir.Limiter(first) {
+	if chain.Limiters()[0] != weir.Acquirer(first) {
 		t.Error("changing the answer of Limiters changed the chain")
 	}
 }
@@ -93,21 +93,21 @@ func TestLimitQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	calendar := func(c weir.Calendar) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7, Calendar: c}
+		return weir.CalendarWindow(7, c)
 	}
 	for _, c := range []struct {
 		limit   weir.Limit
 		permits int64
 		window  time.Duration
 	}{
-		{weir.Limit{Rate: weir.PerSecond(10)}, 10, time.Second},
-		{weir.Limit{Rate: weir.PerSecond(10), Burst: 20}, 20, 2 * time.Second},
-		{weir.Limit{Rate: weir.PerSecond(3), Burst: 1}, 1, 333_333_334},
-		{weir.Limit{Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5}, 5, 18300 * 24 * time.Hour},
-		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(5)}, 5, time.Minute},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(5)}, 5, time.Minute},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(5)}, 5, time.Minute},
-		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}, 5, 0},
+		{weir.TokenBucket(weir.PerSecond(10), 0), 10, time.Second},
+		{weir.TokenBucket(weir.PerSecond(10), 20), 20, 2 * time.Second},
+		{weir.TokenBucket(weir.PerSecond(3), 1), 1, 333_333_334},
+		{weir.TokenBucket(weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, 5), 5, 18300 * 24 * time.Hour},
+		{weir.FixedWindow(weir.PerMinute(5)), 5, time.Minute},
+		{weir.SlidingWindow(weir.PerMinute(5), 0), 5, time.Minute},
+		{weir.SlidingCounter(weir.PerMinute(5)), 5, time.Minute},
+		{weir.AtOnce(5), 5, 0},
 		{calendar(weir.Calendar{Unit: weir.CalendarDay}), 7, 24 * time.Hour},
 		{calendar(weir.Calendar{Unit: weir.CalendarWeek, Hour: 8}), 7, 7 * 24 * time.Hour},
 		{calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: zone}), 7, 0},
@@ -117,22 +117,19 @@ func TestLimitQuota(t *testing.T) {
 		if permits, window := c.limit.Quota(); permits != c.permits || window != c.window {
 			t.Errorf("%v: %d in %v, want %d in %v", c.limit, permits, window, c.permits, c.window)
 		}
-		k, err := weir.NewKeyed[string](weir.KeyedOptions{
-			Algorithm: c.limit.Algorithm, Rate: c.limit.Rate, Burst: c.limit.Burst, Calendar: c.limit.Calendar,
-		})
+		k, err := weir.NewKeyed[string](c.limit, weir.KeyedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if permits, window := k.Quota(); permits != c.permits || window != c.window {
+		if permits, window := k.Limit().Quota(); permits != c.permits || window != c.window {
 			t.Errorf("the limiter of %v: %d in %v", c.limit, permits, window)
 		}
 	}
 	// Limits that cannot be used.
 	for _, l := range []weir.Limit{
 		{},
-		{Rate: weir.Rate{Permits: -1, Period: 1}},
-		{Rate: weir.Rate{Permits: 1, Period: math.MaxInt64}, Burst: math.MaxInt64},
-		{Algorithm: 99},
+		weir.TokenBucket(weir.Rate{Permits: -1, Period: 1}, 0),
+		weir.TokenBucket(weir.Rate{Permits: 1, Period: math.MaxInt64}, math.MaxInt64),
 		calendar(weir.Calendar{}),
 		calendar(weir.Calendar{Unit: 99}),
 	} {

@@ -248,7 +248,7 @@ func FuzzParseRate(f *testing.F) {
 		if back, err := weir.ParseRate(r.String()); err != nil || back != r {
 			t.Errorf("ParseRate(%q) = %q, which is read as %v, %v", text, r, back, err)
 		}
-		if _, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: r, Burst: 1}); err != nil {
+		if _, err := weir.New(weir.TokenBucket(r, 1), weir.Options{}); err != nil {
 			t.Errorf("ParseRate(%q) = %v, which no token bucket accepts: %v", text, r, err)
 		}
 	})

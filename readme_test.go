@@ -20,9 +20,7 @@ var errTooManyRequests = errors.New("too many requests")
 // The functions below are the Go code of the README.
 
 func readmeLibrary(ctx context.Context, job func() error) error {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Rate: weir.PerSecond(10), Burst: 20, QueueLimit: 100,
-	})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{QueueLimit: 100})
 	if err != nil {
 		return err // names the option, its value and the range
 	}
@@ -33,7 +31,7 @@ func readmeLibrary(ctx context.Context, job func() error) error {
 	if err != nil {
 		return err
 	}
-	workers, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 4, QueueLimit: 100})
+	workers, err := weir.NewConcurrency(4, weir.Options{QueueLimit: 100})
 	if err != nil {
 		return err
 	}
@@ -52,7 +50,7 @@ func (m languageModel) Complete(_ context.Context, prompt string) (completion, e
 	return completion{m.used}, nil
 }
 
-func readmeReserve(ctx context.Context, tokensPerMinute *weir.TokenBucket, model languageModel, estimate int64, prompt string) error {
+func readmeReserve(ctx context.Context, tokensPerMinute *weir.Limiter, model languageModel, estimate int64, prompt string) error {
 	lease := tokensPerMinute.TryReserve(estimate)
 	if d := lease.Decision(); !d.Allowed {
 		return fmt.Errorf("come back in %v", d.RetryAfter)
@@ -68,7 +66,7 @@ func readmeReserve(ctx context.Context, tokensPerMinute *weir.TokenBucket, model
 }
 
 func readmeHTTP(mux *http.ServeMux) error {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
 	if err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func TestReadmeCode(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(1000)})
+		b, err := weir.New(weir.TokenBucket(weir.PerMinute(1000), 0), weir.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

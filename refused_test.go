@@ -22,7 +22,7 @@ import (
 func TestPortedWaitCodeIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queue := range []int64{0, 5} {
-			lim := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(10), QueueLimit: queue, Burst: 1})
+			lim := mustBucket(t, weir.TokenBucket(weir.PerSecond(10), 1), weir.Options{QueueLimit: queue})
 			began, passed := time.Now(), 0
 			for range 1000 {
 				if err := lim.Wait(t.Context(), 1); err != nil {
@@ -58,7 +58,7 @@ func TestPortedWaitCodeIsRight(t *testing.T) {
 func TestPortedSemaphoreCodeIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queue := range []int64{0, 100} {
-			sem := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: queue})
+			sem := mustConcurrency(t, 2, weir.Options{QueueLimit: queue})
 			var inside, most, done atomic.Int64
 			work := func() {
 				most.Store(max(most.Load(), inside.Add(1)))
@@ -102,31 +102,27 @@ func spent(t *testing.T) []any {
 		}
 		return l
 	}
-	bucket := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1)})).(weir.Limiter)
+	bucket := must(weir.New(weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})).(weir.Acquirer)
 	all := []any{
 		bucket,
-		must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: 1, Window: time.Hour})),
-		must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 1, Window: time.Hour})),
-		must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: 1, Window: time.Hour, Approximate: true})),
-		must(weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth}})),
-		must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1})),
+		must(weir.New(weir.FixedWindow(weir.PerHour(1)), weir.Options{})),
+		must(weir.New(weir.SlidingWindow(weir.PerHour(1), 0), weir.Options{})),
+		must(weir.New(weir.SlidingCounter(weir.PerHour(1)), weir.Options{})),
+		must(weir.New(weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{})),
+		must(weir.NewConcurrency(1, weir.Options{})),
 		must(weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 1, MaxLimit: 1})),
 	}
 	for _, l := range all {
-		if lease := l.(weir.Limiter).TryAcquire(1); !lease.Allowed() {
+		if lease := l.(weir.Acquirer).TryAcquire(1); !lease.Allowed() {
 			t.Fatalf("%T: %v", l, lease.Err())
 		}
 	}
 	all = append(all,
-		must(weir.NewChain(bucket, mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}))),
-		must(weir.NewChain(mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), bunch{Limiter: bucket})),
+		must(weir.NewChain(bucket, mustConcurrency(t, 1, weir.Options{}))),
+		must(weir.NewChain(mustConcurrency(t, 1, weir.Options{}), bunch{Acquirer: bucket})),
 	)
-	for _, a := range []weir.Algorithm{weir.AlgorithmTokenBucket, weir.AlgorithmConcurrency} {
-		o := weir.KeyedOptions{Algorithm: a, Burst: 1}
-		if a == weir.AlgorithmTokenBucket {
-			o.Rate = weir.PerHour(1)
-		}
-		k := must(weir.NewKeyed[string](o)).(*weir.Keyed[string])
+	for _, limit := range []weir.Limit{weir.TokenBucket(weir.PerHour(1), 1), weir.AtOnce(1)} {
+		k := must(weir.NewKeyed[string](limit, weir.KeyedOptions{})).(*weir.Keyed[string])
 		k.TryAcquire("", 1)
 		all = append(all, k)
 	}
@@ -253,13 +249,13 @@ func TestNilContextPanicsAtTheCall(t *testing.T) {
 }
 
 func TestNilFunctionsPanicAtTheCall(t *testing.T) {
-	sem, bucket := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
+	sem, bucket := mustConcurrency(t, 1, weir.Options{}), mustBucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})
 	chain := mustChain(t, sem)
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1)})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var none *weir.TokenBucket
+	var none *weir.Limiter
 	for name, call := range map[string]func(){
 		"NewPressure":             func() { overload.NewPressure("p", nil) },
 		"LimiterPressure":         func() { overload.LimiterPressure("p", nil) },
@@ -288,20 +284,18 @@ func (*nilPressure) String() string                    { return "nil" }
 
 // TestZeroLimitersPanic in each method: a zero value must not look like a limiter that refuses, or grants.
 func TestZeroLimitersPanic(t *testing.T) {
-	for _, zero := range []func() weir.Limiter{
-		func() weir.Limiter { return new(weir.TokenBucket) }, func() weir.Limiter { return new(weir.FixedWindow) },
-		func() weir.Limiter { return new(weir.SlidingWindow) }, func() weir.Limiter { return new(weir.CalendarWindow) },
-		func() weir.Limiter { return new(weir.Concurrency) }, func() weir.Limiter { return new(weir.Adaptive) },
-		func() weir.Limiter { return new(weir.Chain) },
+	for _, zero := range []func() weir.Acquirer{
+		func() weir.Acquirer { return new(weir.Limiter) }, func() weir.Acquirer { return new(weir.Concurrency) },
+		func() weir.Acquirer { return new(weir.Adaptive) }, func() weir.Acquirer { return new(weir.Chain) },
 	} {
-		for name, call := range map[string]func(l weir.Limiter){
-			"TryAcquire": func(l weir.Limiter) { l.TryAcquire(1) },
-			"TryReserve": func(l weir.Limiter) { l.TryReserve(1) },
-			"Acquire":    func(l weir.Limiter) { _, _ = l.Acquire(t.Context(), 1) },
-			"Reserve":    func(l weir.Limiter) { _, _ = l.Reserve(t.Context(), 1) },
-			"Peek":       func(l weir.Limiter) { l.Peek(1) },
-			"Stats":      func(l weir.Limiter) { l.Stats() },
-			"Idle":       func(l weir.Limiter) { l.Idle() },
+		for name, call := range map[string]func(l weir.Acquirer){
+			"TryAcquire": func(l weir.Acquirer) { l.TryAcquire(1) },
+			"TryReserve": func(l weir.Acquirer) { l.TryReserve(1) },
+			"Acquire":    func(l weir.Acquirer) { _, _ = l.Acquire(t.Context(), 1) },
+			"Reserve":    func(l weir.Acquirer) { _, _ = l.Reserve(t.Context(), 1) },
+			"Peek":       func(l weir.Acquirer) { l.Peek(1) },
+			"Stats":      func(l weir.Acquirer) { l.Stats() },
+			"Idle":       func(l weir.Acquirer) { l.Idle() },
 		} {
 			if l := zero(); panics(func() { call(l) }) == "" {
 				t.Errorf("%T: %s does not panic", l, name)
@@ -320,17 +314,17 @@ func TestZeroLimitersPanic(t *testing.T) {
 
 // TestDoReleasesWhateverHappens in f.
 func TestDoReleasesWhateverHappens(t *testing.T) {
-	sem := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2})
+	sem := mustConcurrency(t, 2, weir.Options{})
 	adaptive, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 2})
+	keyed, err := weir.NewKeyed[string](weir.AtOnce(2), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2})
-	chain := mustChain(t, pool, mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1e6), Burst: 1e6}))
+	pool := mustConcurrency(t, 2, weir.Options{})
+	chain := mustChain(t, pool, mustBucket(t, weir.TokenBucket(weir.PerSecond(1e6), 1e6), weir.Options{}))
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {
 		do   func(f func() error) error
@@ -361,10 +355,10 @@ func TestDoReleasesWhateverHappens(t *testing.T) {
 
 // TestChainAsksEachLimiterOnce also one of another kind, and when it refuses.
 func TestChainAsksEachLimiterOnce(t *testing.T) {
-	bucket := mustBucket(t, weir.TokenBucketOptions{Name: "foreign", Rate: weir.PerHour(1)})
-	slow := mustBucket(t, weir.TokenBucketOptions{Name: "slow", Rate: weir.Per(1, 10*time.Hour)})
+	bucket := mustBucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{Name: "foreign"})
+	slow := mustBucket(t, weir.TokenBucket(weir.Per(1, 10*time.Hour), 0), weir.Options{Name: "slow"})
 	var log []string
-	c := mustChain(t, mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1}), &recorder{bucket, "foreign", &log, nil}, slow)
+	c := mustChain(t, mustConcurrency(t, 1, weir.Options{}), &recorder{bucket, "foreign", &log, nil}, slow)
 	slow.Allow()
 	bucket.Allow()
 	for _, call := range []func(context.Context, int64) (weir.Lease, error){c.Acquire, c.Reserve} {
@@ -401,7 +395,7 @@ func TestKeysWithNaNAreLimited(t *testing.T) {
 // limited asks for 100 permits of NaN keys by turns, of which there are 5.
 func limited[K comparable](t *testing.T, other K, nans ...K) {
 	t.Helper()
-	k, err := weir.NewKeyed[K](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 5})
+	k, err := weir.NewKeyed[K](weir.TokenBucket(weir.PerHour(1), 5), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,12 +427,12 @@ func limited[K comparable](t *testing.T, other K, nans ...K) {
 func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 	for _, wrong := range []bool{false, true} {
 		asked := 0
-		k, err := weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerHour(5)}, func(string) weir.Limit {
+		k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerHour(5), 0), weir.KeyedOptions{}, func(string) weir.Limit {
 			asked++
 			if wrong {
-				return weir.Limit{Rate: weir.PerHour(-1)}
+				return weir.TokenBucket(weir.PerHour(-1), 0)
 			}
-			return weir.Limit{Rate: weir.PerHour(6)}
+			return weir.TokenBucket(weir.PerHour(6), 0)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -454,7 +448,7 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 			"Wait":          func() { _ = k.Wait(t.Context(), "a", 1) },
 			"Do":            func() { _ = k.Do(t.Context(), "a", 1, func() error { return nil }) },
 			"Peek":          func() { k.Peek("a", 1) },
-			"Override":      func() { _ = k.Override("a", weir.Limit{Rate: weir.PerHour(7)}, time.Hour) },
+			"Override":      func() { _ = k.Override("a", weir.TokenBucket(weir.PerHour(7), 0), time.Hour) },
 			"TryAcquireAll": func() { weir.TryAcquireAll(nil, charge) },
 			"AcquireAll":    func() { _, _, _ = weir.AcquireAll(t.Context(), nil, charge) },
 			"PeekAll":       func() { weir.PeekAll(nil, charge) },

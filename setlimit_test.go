@@ -23,7 +23,7 @@ func setLimit(t *testing.T, c *weir.Concurrency, n int64) {
 func TestSetLimitRaisedServesThoseWhoWaitInOrder(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		synctest.Test(t, func(t *testing.T) {
-			c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: 10, QueueOrder: order})
+			c := mustConcurrency(t, 2, weir.Options{QueueLimit: 10, QueueOrder: order})
 			c.TryAcquire(2)
 			var (
 				mu     sync.Mutex
@@ -75,7 +75,7 @@ func TestSetLimitRaisedServesThoseWhoWaitInOrder(t *testing.T) {
 }
 
 func TestSetLimitLoweredRevokesNothing(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5})
+	c := mustConcurrency(t, 5, weir.Options{})
 	leases := make([]weir.Lease, 5)
 	for i := range leases {
 		leases[i] = c.TryAcquire(1)
@@ -97,16 +97,16 @@ func TestSetLimitLoweredRevokesNothing(t *testing.T) {
 	if d := c.TryAcquire(3).Decision(); d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
 		t.Errorf("%+v", d)
 	}
-	if n, window := c.Quota(); n != 2 || window != 0 {
+	if n, window := c.Limit().Quota(); n != 2 || window != 0 {
 		t.Errorf("quota %d, %v", n, window)
 	}
 }
 
 func TestSetLimitRefusesThoseWhoWaitForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5, QueueLimit: 20})
+		c := mustConcurrency(t, 5, weir.Options{QueueLimit: 20})
 		all := c.TryAcquire(5)
-		s := &subject{Limiter: c, t: t}
+		s := &subject{Acquirer: c, t: t}
 		small := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 2) })
 		large := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 4) })
 		last := s.begin(func() (weir.Lease, error) { return c.Acquire(t.Context(), 1) })
@@ -127,7 +127,7 @@ func TestSetLimitRefusesThoseWhoWaitForMore(t *testing.T) {
 }
 
 func TestSetLimitRefusesWhatNewConcurrencyRefuses(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 5})
+	c := mustConcurrency(t, 5, weir.Options{})
 	for _, n := range []int64{-1, 0, 1e15 + 1} {
 		var misuse *weir.OptionError
 		if err := c.SetLimit(n); !errors.As(err, &misuse) || misuse.Option != "Concurrency.SetLimit" {
@@ -147,7 +147,7 @@ func TestSetLimitRefusesWhatNewConcurrencyRefuses(t *testing.T) {
 }
 
 func TestSetLimitAfterClose(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 1, QueueLimit: 5})
+	c := mustConcurrency(t, 1, weir.Options{QueueLimit: 5})
 	l := c.TryAcquire(1)
 	closeLimiter(t, c)
 	setLimit(t, c, 5)
@@ -163,7 +163,7 @@ func TestSetLimitAfterClose(t *testing.T) {
 // TestIdleFollowsTheLimit lowers the limit to less than what is out, and raises it, while permits come back.
 func TestIdleFollowsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 4})
+		c := mustConcurrency(t, 4, weir.Options{})
 		a, b := c.TryAcquire(2), c.TryAcquire(2)
 		setLimit(t, c, 2)
 		a.Release()
@@ -184,7 +184,7 @@ func TestIdleFollowsTheLimit(t *testing.T) {
 // lowered below what is out nothing is released for a while, and whoever asks after SetLimit has returned must be refused.
 func TestContentionSetLimitIsNeverExceeded(t *testing.T) {
 	const high, low = 48, 5
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: high, QueueLimit: 1000})
+	c := mustConcurrency(t, high, weir.Options{QueueLimit: 1000})
 	var (
 		phase     atomic.Int64 // odd: the limit was lowered below what is out, and nobody releases
 		asked     atomic.Int64
@@ -271,7 +271,7 @@ func (c changing) Done() <-chan struct{} {
 // TestAnswerTellsTheLimitOfItsMoment has a limit raised, which grants the permits of who waits, and lowered before that one has
 // woken up.
 func TestAnswerTellsTheLimitOfItsMoment(t *testing.T) {
-	c := mustConcurrency(t, weir.ConcurrencyOptions{Limit: 2, QueueLimit: 10})
+	c := mustConcurrency(t, 2, weir.Options{QueueLimit: 10})
 	c.TryAcquire(2)
 	l, err := c.Acquire(changing{t.Context(), func() {
 		setLimit(t, c, 20)

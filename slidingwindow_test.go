@@ -10,9 +10,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-func mustSliding(t *testing.T, o weir.SlidingWindowOptions) *weir.SlidingWindow {
+func mustSliding(t *testing.T, limit weir.Limit, o weir.Options) *weir.Limiter {
 	t.Helper()
-	w, err := weir.NewSlidingWindow(o)
+	w, err := weir.New(limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func mustSliding(t *testing.T, o weir.SlidingWindowOptions) *weir.SlidingWindow 
 // segment 1.
 func TestSlidingWindowWalksItsSegments(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustSliding(t, weir.SlidingWindowOptions{Limit: 4, Window: 8 * time.Second, Segments: 4, Clock: clock})
+		w := mustSliding(t, weir.SlidingWindow(weir.Per(4, 8*time.Second), 4), weir.Options{Clock: clock})
 		w.TryAcquire(3)
 		time.Sleep(2 * time.Second)
 		w.TryAcquire(1)
@@ -54,25 +54,25 @@ func TestSlidingWindowWalksItsSegments(t *testing.T) {
 }
 
 func TestPermitsComeBackOneWindowAfterTheirSegment(t *testing.T) {
-	for _, o := range []weir.SlidingWindowOptions{
-		{Window: 8 * time.Second, Segments: 4},
-		{Window: time.Second, Segments: 7}, // segments of 142857142.857 ns
-		{Window: 10, Segments: 3},
-		{Window: 64, Segments: 64},
-		{Window: time.Hour},
-		{Window: time.Minute, Segments: 1},
+	for _, c := range []struct {
+		window   time.Duration
+		segments int
+	}{
+		{8 * time.Second, 4},
+		{time.Second, 7}, // segments of 142857142.857 ns
+		{50, 3},
+		{64, 64},
+		{time.Hour, 0},
+		{time.Minute, 1},
 	} {
-		t.Run(fmt.Sprintf("%v in %d", o.Window, o.Segments), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v in %d", c.window, c.segments), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
-				o.Limit, o.Clock = 50, clock
 				time.Sleep(987654321)
-				w := mustSliding(t, o)
-				segments := int64(o.Segments)
-				if segments == 0 {
-					segments = 10
-				}
+				limit := weir.SlidingWindow(weir.Per(50, c.window), c.segments)
+				w := mustSliding(t, limit, weir.Options{Clock: clock})
+				segments := int64(limit.Segments())
 				start := time.Now()
-				segment := func(at time.Duration) int64 { return int64(at) * segments / int64(o.Window) }
+				segment := func(at time.Duration) int64 { return int64(at) * segments / int64(c.window) }
 				rng := rand.New(rand.NewPCG(1, 2))
 				used := map[int64]int64{}
 				for range 3000 {
@@ -94,7 +94,7 @@ func TestPermitsComeBackOneWindowAfterTheirSegment(t *testing.T) {
 							t.Fatalf("after %v, in segment %d, RetryAfter is %v: segment %d", passed, now, d.RetryAfter, at)
 						}
 					}
-					time.Sleep(time.Duration(rng.Int64N(int64(o.Window)/segments*2/3 + 2)))
+					time.Sleep(time.Duration(rng.Int64N(int64(c.window)/segments*2/3 + 2)))
 				}
 			})
 		})
@@ -108,7 +108,7 @@ func TestEverySegmentOfAStallIsMoved(t *testing.T) {
 			const window = 64 * time.Second
 			length := window / time.Duration(segments)
 			for stall := range segments + 70 {
-				w := mustSliding(t, weir.SlidingWindowOptions{Limit: int64(segments), Window: window, Segments: segments, Clock: clock})
+				w := mustSliding(t, weir.SlidingWindow(weir.Per(int64(segments), window), segments), weir.Options{Clock: clock})
 				for range segments { // one in each segment
 					if !w.Allow() {
 						t.Fatal("refused")
@@ -135,7 +135,7 @@ func TestSlidingWindowBound(t *testing.T) {
 					window = 192 * time.Second
 				)
 				bound := window * time.Duration(segments-1) / time.Duration(segments)
-				w := mustSliding(t, weir.SlidingWindowOptions{Limit: limit, Window: window, Segments: segments, Clock: clock})
+				w := mustSliding(t, weir.SlidingWindow(weir.Per(limit, window), segments), weir.Options{Clock: clock})
 				start := time.Now()
 				rng := rand.New(rand.NewPCG(uint64(segments), 2))
 				var grants []charge
@@ -163,7 +163,7 @@ func TestSlidingWindowBound(t *testing.T) {
 					}
 				}
 
-				again := mustSliding(t, weir.SlidingWindowOptions{Limit: limit, Window: window, Segments: segments, Clock: clock})
+				again := mustSliding(t, weir.SlidingWindow(weir.Per(limit, window), segments), weir.Options{Clock: clock})
 				time.Sleep(window/time.Duration(segments) - 1)
 				first := again.TryAcquire(limit).Allowed()
 				time.Sleep(bound)
@@ -182,7 +182,7 @@ func TestSlidingWindowGrantsItsLimitInEveryWindow(t *testing.T) {
 	for _, segments := range []int{1, 4, 10, 64} {
 		synctest.Test(t, func(t *testing.T) {
 			const limit = 20
-			w := mustSliding(t, weir.SlidingWindowOptions{Limit: limit, Window: 64 * time.Second, Segments: segments})
+			w := mustSliding(t, weir.SlidingWindow(weir.Per(limit, 64*time.Second), segments), weir.Options{})
 			granted := 0
 			for range 6400 {
 				for w.Allow() {
@@ -199,8 +199,8 @@ func TestSlidingWindowGrantsItsLimitInEveryWindow(t *testing.T) {
 
 func TestSlidingWindowOfOneSegmentIsAFixedWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sliding := mustSliding(t, weir.SlidingWindowOptions{Limit: 5, Window: time.Second, Segments: 1})
-		fixed := mustFixed(t, weir.FixedWindowOptions{Limit: 5, Window: time.Second})
+		sliding := mustSliding(t, weir.SlidingWindow(weir.PerSecond(5), 1), weir.Options{})
+		fixed := mustFixed(t, weir.FixedWindow(weir.PerSecond(5)), weir.Options{})
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 2000 {
 			n := rng.Int64N(7)
@@ -216,7 +216,7 @@ func TestSlidingWindowOfOneSegmentIsAFixedWindow(t *testing.T) {
 // of the previous one count.
 func TestApproximateWindowWeighsThePreviousOne(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		w := mustSliding(t, weir.SlidingWindowOptions{Limit: 8, Window: 8 * time.Second, Approximate: true, Clock: clock})
+		w := mustSliding(t, weir.SlidingCounter(weir.Per(8, 8*time.Second)), weir.Options{Clock: clock})
 		w.TryAcquire(8)
 		time.Sleep(8 * time.Second)
 		for eighth := range int64(8) {
@@ -243,7 +243,7 @@ func TestApproximateWindowIsBoundedByTwiceItsLimit(t *testing.T) {
 			limit  = 10
 			window = 10 * time.Second
 		)
-		w := mustSliding(t, weir.SlidingWindowOptions{Limit: limit, Window: window, Approximate: true})
+		w := mustSliding(t, weir.SlidingCounter(weir.Per(limit, window)), weir.Options{})
 		start := time.Now()
 		rng := rand.New(rand.NewPCG(7, 8))
 		var grants []charge

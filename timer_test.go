@@ -72,8 +72,8 @@ func (c *handClock) advance(d time.Duration) (due []func()) {
 func TestOneTimerHoweverLateItsCallIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &handClock{}
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-			Rate: weir.PerSecond(1), Burst: 2, QueueLimit: 1000, Clock: clock,
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{
+			QueueLimit: 1000, Clock: clock,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -106,23 +106,23 @@ func TestOneTimerHoweverLateItsCallIs(t *testing.T) {
 // TestLateTimerLosesNothingToThoseWhoCall has others use the limiter before a timer that is 5 ms late. They must not
 // change what those who wait were owed by then.
 func TestLateTimerLosesNothingToThoseWhoCall(t *testing.T) {
-	calls := map[string]func(b *weir.TokenBucket, c *weir.Chain, l weir.Lease){
-		"nothing":     func(*weir.TokenBucket, *weir.Chain, weir.Lease) {},
-		"Peek":        func(b *weir.TokenBucket, _ *weir.Chain, _ weir.Lease) { b.Peek(1) },
-		"Commit":      func(_ *weir.TokenBucket, _ *weir.Chain, l weir.Lease) { l.Commit(1) },
-		"TryAcquire":  func(b *weir.TokenBucket, _ *weir.Chain, _ weir.Lease) { b.TryAcquire(1) },
-		"Allow":       func(b *weir.TokenBucket, _ *weir.Chain, _ weir.Lease) { b.Allow() },
-		"Chain":       func(_ *weir.TokenBucket, c *weir.Chain, _ weir.Lease) { c.TryAcquire(1) },
-		"Chain, Peek": func(_ *weir.TokenBucket, c *weir.Chain, _ weir.Lease) { c.Peek(1) },
-		"Refund of 1": func(b *weir.TokenBucket, _ *weir.Chain, _ weir.Lease) { b.Refund(1) },
+	calls := map[string]func(b *weir.Limiter, c *weir.Chain, l weir.Lease){
+		"nothing":     func(*weir.Limiter, *weir.Chain, weir.Lease) {},
+		"Peek":        func(b *weir.Limiter, _ *weir.Chain, _ weir.Lease) { b.Peek(1) },
+		"Commit":      func(_ *weir.Limiter, _ *weir.Chain, l weir.Lease) { l.Commit(1) },
+		"TryAcquire":  func(b *weir.Limiter, _ *weir.Chain, _ weir.Lease) { b.TryAcquire(1) },
+		"Allow":       func(b *weir.Limiter, _ *weir.Chain, _ weir.Lease) { b.Allow() },
+		"Chain":       func(_ *weir.Limiter, c *weir.Chain, _ weir.Lease) { c.TryAcquire(1) },
+		"Chain, Peek": func(_ *weir.Limiter, c *weir.Chain, _ weir.Lease) { c.Peek(1) },
+		"Refund of 1": func(b *weir.Limiter, _ *weir.Chain, _ weir.Lease) { b.Refund(1) },
 	}
 	for name, call := range calls {
 		for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 			t.Run(fmt.Sprintf("%s, %v", name, order), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					clock := &handClock{}
-					b, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-						Rate: weir.PerSecond(1000), Burst: 1, QueueLimit: 100, QueueOrder: order, Clock: clock,
+					b, err := weir.New(weir.TokenBucket(weir.PerSecond(1000), 1), weir.Options{
+						QueueLimit: 100, QueueOrder: order, Clock: clock,
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -162,8 +162,8 @@ func TestLateTimerLosesNothingToThoseWhoCall(t *testing.T) {
 func TestRetryAfterCountsWhatAStallHasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &handClock{}
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-			Rate: weir.PerSecond(1000), Burst: 1, QueueLimit: 1000, Clock: clock,
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1000), 1), weir.Options{
+			QueueLimit: 1000, Clock: clock,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestRetryAfterCountsWhatAStallHasLost(t *testing.T) {
 // TestProbeThatCannotBeServedByItsDeadlineIsRefused asks for n = 0 behind others: who waits, waits in the queue.
 func TestProbeThatCannotBeServedByItsDeadlineIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 10})
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 1), weir.Options{QueueLimit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

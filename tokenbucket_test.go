@@ -16,9 +16,9 @@ func permitsIn(rate weir.Rate, d time.Duration) int64 {
 	return n.Div(n, big.NewInt(int64(rate.Period))).Int64()
 }
 
-func mustBucket(t *testing.T, o weir.TokenBucketOptions) *weir.TokenBucket {
+func mustBucket(t *testing.T, limit weir.Limit, o weir.Options) *weir.Limiter {
 	t.Helper()
-	b, err := weir.NewTokenBucket(o)
+	b, err := weir.New(limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func anyClock(t *testing.T, f func(t *testing.T, clock weir.Clock)) {
 
 func TestBucketRegainsPermitsOneByOne(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		b := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(3), Burst: 3, Clock: clock})
+		b := mustBucket(t, weir.TokenBucket(weir.PerSecond(3), 3), weir.Options{Clock: clock})
 		start := time.Now()
 		b.TryAcquire(3)
 		// A third of a second is no whole number of nanoseconds: it is rounded up for each, but the rests are not lost.
@@ -69,7 +69,7 @@ func TestPollingLosesNothing(t *testing.T) {
 		t.Run(c.rate.String(), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
 				const burst = 5
-				b := mustBucket(t, weir.TokenBucketOptions{Rate: c.rate, Burst: burst, Clock: clock})
+				b := mustBucket(t, weir.TokenBucket(c.rate, burst), weir.Options{Clock: clock})
 				rng := rand.New(rand.NewPCG(1, 2))
 				start := time.Now()
 				var granted int64
@@ -97,7 +97,7 @@ func TestBucketNeverAdmitsMoreThanBurstAndRate(t *testing.T) {
 		t.Run(rate.String(), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
 				const burst = 9
-				b := mustBucket(t, weir.TokenBucketOptions{Rate: rate, Burst: burst, Clock: clock})
+				b := mustBucket(t, weir.TokenBucket(rate, burst), weir.Options{Clock: clock})
 				rng := rand.New(rand.NewPCG(3, 4))
 				start := time.Now()
 				var grants []charge
@@ -126,7 +126,7 @@ func TestBucketIsExactOverTenYears(t *testing.T) {
 		t.Run(rate.String(), func(t *testing.T) {
 			anyClock(t, func(t *testing.T, clock weir.Clock) {
 				burst := min(int64(1e15), permitsIn(rate, 400*day))
-				b := mustBucket(t, weir.TokenBucketOptions{Rate: rate, Burst: burst, Clock: clock})
+				b := mustBucket(t, weir.TokenBucket(rate, burst), weir.Options{Clock: clock})
 				rng := rand.New(rand.NewPCG(5, 6))
 				start := time.Now()
 				granted := int64(0)
@@ -149,8 +149,8 @@ func TestBucketIsExactOverTenYears(t *testing.T) {
 
 func TestBucketAtTheEndsOfItsRange(t *testing.T) {
 	anyClock(t, func(t *testing.T, clock weir.Clock) {
-		fast := mustBucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1e9), Burst: 1e15, Clock: clock})
-		slow := mustBucket(t, weir.TokenBucketOptions{Rate: weir.Per(1, 3660*day), Burst: 5, Clock: clock})
+		fast := mustBucket(t, weir.TokenBucket(weir.PerSecond(1e9), 1e15), weir.Options{Clock: clock})
+		slow := mustBucket(t, weir.TokenBucket(weir.Per(1, 3660*day), 5), weir.Options{Clock: clock})
 		fast.TryAcquire(1e15)
 		slow.TryAcquire(5)
 		if d := fast.Peek(1e15); d.RetryAfter != 1e15 || d.ResetAfter != 1e15 {
@@ -184,7 +184,7 @@ func TestWaitersGetEveryPermit(t *testing.T) {
 			1: func(i int64) time.Duration { return time.Duration(i) * rate.Interval() },
 			2: func(i int64) time.Duration { return (time.Duration(i-1)*rate.Period + 6) / 7 },
 		} {
-			b := mustBucket(t, weir.TokenBucketOptions{Rate: rate, Burst: burst, QueueLimit: 1, Clock: clock})
+			b := mustBucket(t, weir.TokenBucket(rate, burst), weir.Options{QueueLimit: 1, Clock: clock})
 			start := time.Now()
 			for i := range int64(7000) {
 				if l, err := b.Acquire(t.Context(), 1); err != nil || !l.Allowed() {
@@ -200,7 +200,7 @@ func TestWaitersGetEveryPermit(t *testing.T) {
 
 func TestPolicyAndLimitOfABucket(t *testing.T) {
 	for _, burst := range []int64{1, 3, 1e15} {
-		b := mustBucket(t, weir.TokenBucketOptions{Name: "uploads", Rate: weir.PerSecond(1e9), Burst: burst})
+		b := mustBucket(t, weir.TokenBucket(weir.PerSecond(1e9), burst), weir.Options{Name: "uploads"})
 		for _, l := range []weir.Lease{b.TryAcquire(1), b.TryAcquire(burst + 1), b.TryReserve(1), b.TryAcquire(0)} {
 			if d := l.Decision(); d.Policy != "uploads" || d.Limit != burst {
 				t.Errorf("%+v", d)

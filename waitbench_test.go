@@ -9,24 +9,24 @@ import (
 
 // BenchmarkAcquire measures calls that may wait and need not: permits are there, or the call is refused at once.
 func BenchmarkAcquire(b *testing.B) {
-	enough, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.Rate{Permits: 1e9, Period: time.Second}, Burst: 1e9})
+	enough, err := weir.New(weir.TokenBucket(weir.Rate{Permits: 1e9, Period: time.Second}, 1e9), weir.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	spent, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.Rate{Permits: 1, Period: time.Hour}})
+	spent, err := weir.New(weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Hour}, 0), weir.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	spent.Allow()
-	pool, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 10})
+	pool, err := weir.NewConcurrency(10, weir.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.Rate{Permits: 1e9, Period: time.Second}, Burst: 1e9})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.Rate{Permits: 1e9, Period: time.Second}, 1e9), weir.KeyedOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	weights, err := weir.NewKeyed[float64](weir.KeyedOptions{Rate: weir.Rate{Permits: 1e9, Period: time.Second}, Burst: 1e9})
+	weights, err := weir.NewKeyed[float64](weir.TokenBucket(weir.Rate{Permits: 1e9, Period: time.Second}, 1e9), weir.KeyedOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,13 +18,23 @@ func corrected(w *wallWindow) (correct func(ahead time.Duration)) {
 	return func(d time.Duration) { ahead.Store(int64(d)) }
 }
 
-func hourly(t *testing.T, limit, queue int64) (*CalendarWindow, func(ahead time.Duration)) {
+// windowOf is the algorithm of a calendar window.
+func windowOf(t *testing.T, l *Limiter) *wallWindow {
 	t.Helper()
-	w, err := NewCalendarWindow(CalendarWindowOptions{Limit: limit, Calendar: Calendar{Unit: CalendarHour}, QueueLimit: queue})
+	m, ok := l.meter.(*calendarMeter)
+	if !ok {
+		t.Fatalf("the meter is a %T", l.meter)
+	}
+	return &m.algorithm
+}
+
+func hourly(t *testing.T, limit, queue int64) (*Limiter, func(ahead time.Duration)) {
+	t.Helper()
+	w, err := New(CalendarWindow(limit, Calendar{Unit: CalendarHour}), Options{QueueLimit: queue})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, corrected(&w.window.algorithm)
+	return w, corrected(windowOf(t, w))
 }
 
 // TestWallClockIsFollowed sets the wall clock forward and back. It counts a second later, and mints nothing.
@@ -110,8 +120,8 @@ func TestWallClockIsFollowedByThoseWhoWait(t *testing.T) {
 // TestWallClockOfKeys does the same with keys, one of which somebody waits for, and sets the clock back by days.
 func TestWallClockOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeyed[string](KeyedOptions{
-			Algorithm: AlgorithmCalendarWindow, Burst: 1, Calendar: Calendar{Unit: CalendarHour}, QueueLimit: 1,
+		k, err := NewKeyed[string](CalendarWindow(1, Calendar{Unit: CalendarHour}), KeyedOptions{
+			QueueLimit: 1,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +163,7 @@ func TestWallClockOfKeys(t *testing.T) {
 func TestWallWindowPlansAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := hourly(t, 1, 0)
-		a := w.window.algorithm
+		a := *windowOf(t, w)
 		looks := 0
 		a.wall.look = func() time.Time { looks++; return time.Now() }
 		for range 10 {

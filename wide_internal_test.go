@@ -11,7 +11,7 @@ func TestWideBucketIsTheAlgorithm(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(3, seed))
 		rate := Rate{Permits: 1 + r.Int64N(1<<(1+seed%30)), Period: time.Duration(1 + r.Int64N(1<<(20+seed%30)))}
-		limit := Limit{Rate: rate, Burst: 1 + r.Int64N(1<<(1+seed%40))}
+		limit := TokenBucket(rate, 1+r.Int64N(1<<(1+seed%40)))
 		terms, err := limit.compile("Limit", 0, false)
 		if err != nil {
 			continue // such a bucket would take too long to fill
@@ -37,8 +37,8 @@ func TestWideBucketIsTheAlgorithm(t *testing.T) {
 				t.Fatalf("%v, step %d: fresh at %d, want %d", limit, step, f, g)
 			}
 			if r.IntN(20) == 0 {
-				terms.packed.charge(short, now, n, limit.Burst)
-				terms.packed.charge(long, now, n, limit.Burst)
+				terms.packed.charge(short, now, n, limit.Permits())
+				terms.packed.charge(long, now, n, limit.Permits())
 			}
 		}
 	}

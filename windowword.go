@@ -24,10 +24,11 @@ type windowWord struct {
 	origin  int64
 	length  int64
 	limit   int64
-	owner   *FixedWindow
+	owner   *gate
 	_       [24]byte
 	granted tally.Tally
 	refused tally.Tally
+	meter   metered[algo.FixedWindowState, algo.FixedWindow]
 }
 
 const (
@@ -37,21 +38,30 @@ const (
 	windowEpochLife = 1 << 29
 )
 
-// init prepares the word for the limiter w, and leaves it raised. It reports whether the limit fits in a word.
-func (a *windowWord) init(w *FixedWindow, window time.Duration) bool {
+// init makes g a fixed window whose state lies in the word if it fits.
+func (a *windowWord) init(g *gate, o gateOptions, rate Rate) error {
 	a.word.Store(raised)
-	a.owner = w
-	if w.clock != nil || w.limit.Load() > windowPermits/2 {
-		return false
+	a.owner = g
+	if err := g.init(&a.meter, o); err != nil {
+		return err
 	}
-	a.length, a.limit = int64(window), w.limit.Load()
-	if a.origin = w.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
+	var err error
+	if a.meter.algorithm, err = algo.NewFixedWindow(rate.Permits, rate.Period, g.born); err != nil {
+		return optionError("Limit", err)
+	}
+	if g.clock != nil || rate.Permits > windowPermits/2 {
+		return nil
+	}
+	a.length, a.limit = int64(rate.Period), rate.Permits
+	if a.origin = g.born % a.length; a.origin < 0 { // as algo.FixedWindow counts, whose time may be negative
 		a.origin += a.length
 	}
-	number := (w.born - a.origin) / a.length
+	number := (g.born - a.origin) / a.length
 	a.epoch.Store(number)
-	w.window.state = algo.FixedWindowState{Window: number}
-	return true
+	a.meter.state = algo.FixedWindowState{Window: number}
+	g.word = a
+	a.lower()
+	return nil
 }
 
 // take takes n permits, which must be from 1 to the limit. It returns how many are used afterwards, or, if they were
@@ -110,7 +120,7 @@ func (a *windowWord) raise() {
 		}
 	}
 	epoch := a.epoch.Load()
-	a.owner.window.state = algo.FixedWindowState{
+	a.meter.state = algo.FixedWindowState{
 		Window: epoch + int64((old>>windowShift-uint64(epoch))&windowNumbers),
 		Used:   int64(old >> 1 & windowPermits),
 	}
@@ -118,7 +128,7 @@ func (a *windowWord) raise() {
 
 // lower leaves the word raised if the state does not fit.
 func (a *windowWord) lower() {
-	s := a.owner.window.state
+	s := a.meter.state
 	if s.Used > windowPermits || s.Window < a.epoch.Load() {
 		return
 	}
@@ -150,7 +160,7 @@ func (a *windowWord) try(l *Lease, n int64, reserve, refuse bool) (ok bool) {
 	a.granted.Add()
 	d.Allowed = true
 	if reserve {
-		l.claim, l.generation = newClaim(&a.owner.gate, n, algo.MarkAt(number, 0))
+		l.claim, l.generation = newClaim(a.owner, n, algo.MarkAt(number, 0))
 	}
 	return true
 }

@@ -76,19 +76,17 @@ func AskedLimiters() []Asked {
 		}),
 		asked(byWeir, "FixedWindow.Allow()", allowedWindows, func(perSecond int64) Asking {
 			limit := perWindow(perSecond)
-			l := must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: limit, Window: admissionWindow}))
+			l := must(weir.New(weir.FixedWindow(weir.Per(limit, admissionWindow)), weir.Options{}))
 			return yesOrNo(l.Allow, inWindows(limit))
 		}),
 		asked(byWeir, "SlidingWindow.Allow()", allowedSliding, func(perSecond int64) Asking {
 			limit := perWindow(perSecond)
-			l := must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: limit, Window: admissionWindow}))
+			l := must(weir.New(weir.SlidingWindow(weir.Per(limit, admissionWindow), 0), weir.Options{}))
 			return yesOrNo(l.Allow, inWindows(limit))
 		}),
 		asked(byWeir, "SlidingWindow.Allow(), approximate", allowedApprox, func(perSecond int64) Asking {
 			limit := perWindow(perSecond)
-			l := must(weir.NewSlidingWindow(weir.SlidingWindowOptions{
-				Limit: limit, Window: admissionWindow, Approximate: true,
-			}))
+			l := must(weir.New(weir.SlidingCounter(weir.Per(limit, admissionWindow)), weir.Options{}))
 			return yesOrNo(l.Allow, inWeighed(limit))
 		}),
 		asked(byWeir, "Chain.TryAcquire(1) of two buckets", allowedBucket, func(perSecond int64) Asking {
@@ -141,8 +139,8 @@ func yesOrNo(call func() bool, allowed func(time.Duration) float64) Asking {
 }
 
 // weirQueue is a token bucket that up to some callers can wait for.
-func (b budget) weirQueue(callers int64) *weir.TokenBucket {
-	return must(weir.NewTokenBucket(weir.TokenBucketOptions{
-		Rate: weir.Per(b.permits, b.period), Burst: b.burst, QueueLimit: callers,
+func (b budget) weirQueue(callers int64) *weir.Limiter {
+	return must(weir.New(weir.TokenBucket(weir.Per(b.permits, b.period), b.burst), weir.Options{
+		QueueLimit: callers,
 	}))
 }

@@ -154,7 +154,7 @@ func (l durableLoad) drive(
 
 // limit is the budget as one of weir.
 func (l durableLoad) limit() weir.Limit {
-	return weir.Limit{Rate: weir.Per(l.budget.permits, l.budget.period), Burst: l.budget.burst}
+	return weir.TokenBucket(weir.Per(l.budget.permits, l.budget.period), l.budget.burst)
 }
 
 // durableKeys numbers the keys, so that each measurement has one that is new.

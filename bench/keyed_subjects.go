@@ -54,8 +54,8 @@ func keyedWeir() keyedSubject {
 	return keyedSubject{
 		By: byWeir, Call: "Keyed[string].Allow(key)", Cleaning: "each new key, of one or a segment of old ones",
 		New: func(o keyedOptions) keyedLimiter {
-			k := must(weir.NewKeyed[string](weir.KeyedOptions{
-				Rate: weir.Per(o.budget.permits, o.budget.period), Burst: o.budget.burst, MaxKeys: o.keys,
+			k := must(weir.NewKeyed[string](o.budget.limit(), weir.KeyedOptions{
+				MaxKeys: o.keys,
 			}))
 			return keyedLimiter{
 				ask: func(keys []string) (granted int) {

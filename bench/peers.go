@@ -80,6 +80,8 @@ type budget struct {
 	burst   int64
 }
 
+func (b budget) limit() weir.Limit { return weir.TokenBucket(weir.Per(b.permits, b.period), b.burst) }
+
 // The regimes of a token bucket.
 var (
 	// alwaysFull regains a permit faster than a call takes, so that each call finds the bucket full.
@@ -107,8 +109,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func (b budget) weir() *weir.TokenBucket {
-	return must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.Per(b.permits, b.period), Burst: b.burst}))
+func (b budget) weir() *weir.Limiter {
+	return must(weir.New(weir.TokenBucket(weir.Per(b.permits, b.period), b.burst), weir.Options{}))
 }
 
 func (b budget) xtime() *rate.Limiter {

@@ -30,8 +30,8 @@ func RedisPeers() []Peer {
 			byThrottled, "github.com/throttled/throttled/v2",
 			"GCRARateLimiterCtx.RateLimitCtx over goredisstore.v9. The decision is made by the program: it reads the clock of " +
 				"the server and the key in one round trip, and writes the new state in another one, by a script that compares " +
-				"it with what was read, which is sent in full each time. It tries again if another caller was faster. A call fails " +
-				"after 10 attempts; here it may try any number of times (SetMaxCASAttemptsLimit), so that no call fails.",
+				"it with what was read, which is sent in full each time. It tries again if another caller was faster. A call " +
+				"fails after 10 attempts; here it may try any number of times (SetMaxCASAttemptsLimit), so that no call fails.",
 		},
 		{
 			byUlule, "github.com/ulule/limiter/v3",

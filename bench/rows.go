@@ -107,16 +107,12 @@ func otherRows() []Row {
 		},
 		{
 			Name: "sliding window of 10, allow", Goroutines: 1, Floors: swap,
-			Ours: weirSlidingWindow("SlidingWindow.Allow()", weir.SlidingWindowOptions{
-				Limit: windowLimit, Window: window, Segments: 10,
-			}),
+			Ours:   weirSlidingWindow("SlidingWindow.Allow()", weir.SlidingWindow(weir.Per(windowLimit, window), 10)),
 			NoPeer: sliding, How: "10 segments. " + windows,
 		},
 		{
 			Name: "sliding window, approx.", Goroutines: 1, Floors: swap,
-			Ours: weirSlidingWindow("SlidingWindow.Allow()", weir.SlidingWindowOptions{
-				Limit: windowLimit, Window: window, Approximate: true,
-			}),
+			Ours:   weirSlidingWindow("SlidingWindow.Allow()", weir.SlidingCounter(weir.Per(windowLimit, window))),
 			NoPeer: sliding, How: "Approximate, two counters. " + windows,
 		},
 		{

@@ -10,7 +10,7 @@ import (
 
 // ruleLimit is a limit of a policy, the same that a handler has which asks by hand.
 func (b budget) ruleLimit() weir.Limit {
-	return weir.Limit{Rate: weir.Per(b.permits, b.period), Burst: b.burst}
+	return b.limit()
 }
 
 // ruleBudget is what the i-th of some limits is set to. Where requests are refused it is the last one that does: those before
@@ -96,7 +96,7 @@ type handLimiters []*weir.Keyed[string]
 func newHandLimiters(limits int, refused bool) (all handLimiters) {
 	for i := range limits {
 		b := ruleBudget(i, limits, refused)
-		all = append(all, must(weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.Per(b.permits, b.period), Burst: b.burst})))
+		all = append(all, must(weir.NewKeyed[string](b.limit(), weir.KeyedOptions{})))
 	}
 	return all
 }

@@ -150,7 +150,7 @@ func streamsOfRelays() []streamed {
 func Relays() []Relay {
 	return []Relay{
 		{By: byWeir, Call: "Concurrency.Acquire(ctx, 1); Lease.Release()", New: func() func(context.Context) error {
-			l := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: queueLimit}))
+			l := must(weir.NewConcurrency(1, weir.Options{QueueLimit: queueLimit}))
 			return func(ctx context.Context) error {
 				lease, err := l.Acquire(ctx, 1)
 				lease.Release()

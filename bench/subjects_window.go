@@ -17,7 +17,7 @@ const (
 
 func weirFixedWindow() Subject {
 	return Subject{By: byWeir, Call: "FixedWindow.Allow()", New: func() (Loop, func()) {
-		l := must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: windowLimit, Window: window}))
+		l := must(weir.New(weir.FixedWindow(weir.Per(windowLimit, window)), weir.Options{}))
 		return func(n int) (granted int) {
 			for range n {
 				if l.Allow() {
@@ -29,9 +29,9 @@ func weirFixedWindow() Subject {
 	}}
 }
 
-func weirSlidingWindow(call string, o weir.SlidingWindowOptions) Subject {
+func weirSlidingWindow(call string, limit weir.Limit) Subject {
 	return Subject{By: byWeir, Call: call, New: func() (Loop, func()) {
-		l := must(weir.NewSlidingWindow(o))
+		l := must(weir.New(limit, weir.Options{}))
 		return func(n int) (granted int) {
 			for range n {
 				if l.Allow() {
@@ -48,7 +48,7 @@ const permits = 100
 
 func weirConcurrency() Subject {
 	return Subject{By: byWeir, Call: "Concurrency.TryAcquire(1); Lease.Release()", New: func() (Loop, func()) {
-		l := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: permits}))
+		l := must(weir.NewConcurrency(permits, weir.Options{}))
 		return func(n int) (granted int) {
 			for range n {
 				if lease := l.TryAcquire(1); lease.Allowed() {
@@ -63,7 +63,7 @@ func weirConcurrency() Subject {
 
 func weirConcurrencyAcquire() Subject {
 	return Subject{By: byWeir, Call: "Concurrency.Acquire(ctx, 1); Lease.Release()", New: func() (Loop, func()) {
-		l, ctx := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: permits})), waitingContext
+		l, ctx := must(weir.NewConcurrency(permits, weir.Options{})), waitingContext
 		return func(n int) (granted int) {
 			for range n {
 				if lease, err := l.Acquire(ctx, 1); err == nil {

@@ -79,10 +79,10 @@ func (f *File) Bounds() []Bound {
 func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 	b := Bound{
 		Policy: p.Name, Holds: f.spellLimit(l), Consistency: p.Consistency, Durability: p.Durability, Fail: p.Fail,
-		AtOnce: l.Burst,
+		AtOnce: l.Permits(),
 	}
 	if b.AtOnce == 0 {
-		b.AtOnce = l.Rate.Permits
+		b.AtOnce = l.Rate().Permits
 	}
 	hidden := f.shows(l.path)
 	asked := "the store"
@@ -174,7 +174,7 @@ func (f *File) optimistic(b *Bound, l placedLimit, hidden bool) string {
 		return "decided in memory, above the limit by a bounded number of permits for each process but one" + notShown
 	}
 	after := "which are missing afterwards"
-	if l.Algorithm == weir.AlgorithmSlidingWindow || l.Algorithm == weir.AlgorithmSlidingCounter {
+	if l.Algorithm() == weir.AlgorithmSlidingWindow || l.Algorithm() == weir.AlgorithmSlidingCounter {
 		after = "in each window"
 	}
 	b.Overshoot = o.DriftOf(l.Limit.Limit)

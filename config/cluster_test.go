@@ -208,7 +208,7 @@ func TestDurabilityMistakes(t *testing.T) {
 
 // TestPreset: a policy has what its preset has, unless it says otherwise itself.
 func TestPreset(t *testing.T) {
-	bucket := func(permits, burst int64) weir.Limit { return weir.Limit{Rate: weir.PerMinute(permits), Burst: burst} }
+	bucket := func(permits, burst int64) weir.Limit { return weir.TokenBucket(weir.PerMinute(permits), burst) }
 	metered := func(change func(p *policy.Policy)) policy.Policy {
 		p := policy.Policy{QueueLimit: 10_000, MaxWait: 30 * time.Second, Durability: policy.DurabilityCluster}
 		p.Limits = []policy.Limit{{Limit: bucket(8, 5)}}
@@ -224,13 +224,13 @@ func TestPreset(t *testing.T) {
 	}{
 		{"", "", "", metered(nil), nil},
 		{"", "50", "60", metered(func(p *policy.Policy) { p.Limits[0].Limit = bucket(60, 50) }), nil},
-		{", burst: 7", "50", "", metered(func(p *policy.Policy) { p.Limits[0].Burst = 7 }), nil},
+		{", burst: 7", "50", "", metered(func(p *policy.Policy) { p.Limits[0].Limit = p.Limits[0].WithPermits(7) }), nil},
 		{"", "many", "", metered(nil), []string{"f:4:15: policies.p.preset: \"metered-api-from-env\": the variable GEMINI_BURST of the environment cannot be used: " +
 			"must be a whole number from 1 to 1000000; the default 5 is used; correct it, or unset it"}},
 		{"", "many", "fast", metered(nil), []string{"GEMINI_BURST", "GEMINI_TOKENS_PER_MINUTE"}},
-		{", limit: 3/s", "50", "fast", metered(func(p *policy.Policy) { p.Limits[0].Limit = weir.Limit{Rate: weir.PerSecond(3)} }), nil},
+		{", limit: 3/s", "50", "fast", metered(func(p *policy.Policy) { p.Limits[0].Limit = weir.TokenBucket(weir.PerSecond(3), 0) }), nil},
 		{", limits: [{algorithm: concurrency, permits: 4}]", "50", "", metered(func(p *policy.Policy) {
-			p.Limits[0].Limit = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 4}
+			p.Limits[0].Limit = weir.AtOnce(4)
 		}), nil},
 		{", queue: {limit: 5}", "", "", metered(func(p *policy.Policy) { p.QueueLimit = 5 }), nil},
 		{", queue: {max_wait: 5s}", "", "", metered(func(p *policy.Policy) { p.MaxWait = 5 * time.Second }), nil},

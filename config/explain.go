@@ -198,25 +198,25 @@ func (f *File) spellLimit(l placedLimit) string {
 	if len(f.shown) == 0 || !f.shows(l.path) {
 		return l.String()
 	}
-	words := []string{f.show(l.path+".algorithm", l.Algorithm.String())}
-	if l.Rate != (weir.Rate{}) {
-		words = append(words, f.show(l.path, f.show(l.path+".rate", l.Rate.String())))
+	words := []string{f.show(l.path+".algorithm", l.Algorithm().String())}
+	if l.Rate() != (weir.Rate{}) {
+		words = append(words, f.show(l.path, f.show(l.path+".rate", l.Rate().String())))
 	}
-	if l.Burst != 0 {
+	if l.permits { // a burst that was left out is that of the rate, which may be hidden
 		what, path := "burst ", l.path+".burst"
-		if l.Algorithm != weir.AlgorithmTokenBucket {
+		if l.Algorithm() != weir.AlgorithmTokenBucket {
 			what, path = "permits ", l.path+".permits"
 		}
 		if beside := short(l.path, keyBurst); beside != "" {
 			path = beside
 		}
-		words = append(words, what+f.show(path, count(l.Burst)))
+		words = append(words, what+f.show(path, count(l.Permits())))
 	}
-	if l.Segments != 0 {
-		words = append(words, "segments "+f.show(l.path+".segments", strconv.Itoa(l.Segments)))
+	if l.segments != 0 {
+		words = append(words, "segments "+f.show(l.path+".segments", strconv.Itoa(l.segments)))
 	}
-	if l.Algorithm == weir.AlgorithmCalendarWindow {
-		c := l.Calendar
+	if l.Algorithm() == weir.AlgorithmCalendarWindow {
+		c := l.Calendar()
 		zone := "UTC"
 		if c.Zone != nil {
 			zone = c.Zone.String()
@@ -358,18 +358,18 @@ func limitNames(all []policy.Limit) []string {
 // windowName is the window of a limit, or its algorithm.
 func windowName(l weir.Limit) string {
 	switch {
-	case l.Algorithm == weir.AlgorithmCalendarWindow:
-		return l.Calendar.Unit.String()
-	case l.Rate.Period == 0:
-		return l.Algorithm.String()
+	case l.Algorithm() == weir.AlgorithmCalendarWindow:
+		return l.Calendar().Unit.String()
+	case l.Rate().Period == 0:
+		return l.Algorithm().String()
 	}
 	for _, unit := range []struct {
 		of   time.Duration
 		name string
 	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
-		if l.Rate.Period%unit.of == 0 {
-			return strconv.FormatInt(int64(l.Rate.Period/unit.of), 10) + unit.name
+		if l.Rate().Period%unit.of == 0 {
+			return strconv.FormatInt(int64(l.Rate().Period/unit.of), 10) + unit.name
 		}
 	}
-	return strconv.FormatInt(int64(l.Rate.Period), 10) + "ns"
+	return strconv.FormatInt(int64(l.Rate().Period), 10) + "ns"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -33,7 +34,9 @@ type placedLimit struct {
 	value
 	policy.Limit
 
-	ok bool
+	permits  bool // burst or permits are written
+	segments int  // as written, 0 if they are not
+	ok       bool
 }
 
 // plain returns the limits as the engine has them.
@@ -59,12 +62,13 @@ func (d *decoder) limitSet(o *object) (set limitSet, given bool) {
 		return set, true
 	case hasShort:
 		l := placedLimit{value: short}
-		var okRate, okBurst bool
-		l.Rate, okRate = d.rate(short)
-		okBurst = true
+		rate, okRate := d.rate(short)
+		permits, okBurst := int64(0), true
+		l.permits = hasBurst
 		if hasBurst {
-			l.Burst, okBurst = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+			permits, okBurst = d.number(burst, 1, algo.MaxPermits, "a number of permits")
 		}
+		l.Limit.Limit = weir.TokenBucket(rate, permits)
 		l.ok = okRate && okBurst && d.checkLimit(short, l.Limit.Limit)
 		set.ok = l.ok
 		set.limits = []placedLimit{l}
@@ -208,44 +212,44 @@ func (d *decoder) limit(v value) placedLimit {
 		l.Name, ok = d.name(name, "a name of 1 to 64 printable ASCII characters without /", mostLimitName, "/")
 		and(ok)
 	}
-	known := true
+	var (
+		kind     weir.Algorithm
+		rate     weir.Rate
+		permits  int64
+		calendar weir.Calendar
+		known    = true
+	)
 	if algorithm, given := o.get("algorithm"); given {
 		var word string
 		if word, known = d.choice(algorithm, algorithmNames(), algorithmHints); known {
-			known = l.Algorithm.UnmarshalText([]byte(word)) == nil
+			known = kind.UnmarshalText([]byte(word)) == nil
 		}
 	}
 	and(known)
 	if known {
-		and(d.fit(o, l.Algorithm))
+		and(d.fit(o, kind))
 	}
-	if rate, given := o.get(keyRate); given {
-		l.Rate, ok = d.rate(rate)
+	if of, given := o.get(keyRate); given {
+		rate, ok = d.rate(of)
 		and(ok)
 	}
-	for _, field := range []struct {
-		key    string
-		to     *int64
-		lo, hi int64
-		what   string
-	}{
-		{keyBurst, &l.Burst, 1, algo.MaxPermits, "a number of permits"},
-		{keyPermits, &l.Burst, 1, algo.MaxPermits, "a number of permits"},
-	} {
-		if n, given := o.get(field.key); given {
-			*field.to, ok = d.number(n, field.lo, field.hi, field.what)
+	for _, key := range []string{keyBurst, keyPermits} {
+		if n, given := o.get(key); given {
+			permits, ok = d.number(n, 1, algo.MaxPermits, "a number of permits")
+			l.permits = true
 			and(ok)
 		}
 	}
-	if segments, given := o.get("segments"); given {
-		n, valid := d.number(segments, 1, 64, "a number of segments")
-		l.Segments = int(n)
+	if of, given := o.get("segments"); given {
+		n, valid := d.number(of, 1, algo.MaxSegments, "a number of segments")
+		l.segments = int(n)
 		and(valid)
 	}
-	if !known || l.Algorithm == weir.AlgorithmCalendarWindow {
-		l.Calendar, ok = d.calendar(o)
+	if !known || kind == weir.AlgorithmCalendarWindow {
+		calendar, ok = d.calendar(o)
 		and(ok)
 	}
+	l.Limit.Limit, _ = limits.Of(kind, rate, permits, l.segments, calendar)
 	l.ok = l.ok && d.checkLimit(v, l.Limit.Limit)
 	return l
 }
@@ -311,7 +315,7 @@ func (k kind) calendar(key string) bool {
 
 // checkLimit asks the limit itself, for what the keys one by one do not tell.
 func (d *decoder) checkLimit(v value, l weir.Limit) bool {
-	if l.Rate == (weir.Rate{}) && l.Burst == 0 {
+	if l.Rate() == (weir.Rate{}) && l.Permits() == 0 {
 		return true // its mistakes have been told
 	}
 	if err := l.Check(); err != nil {

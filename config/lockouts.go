@@ -99,16 +99,16 @@ func (f *File) lockoutRate(p *placedPolicy, limits []placedLimit) (r LockoutRate
 // Refusals in a row are those between two permits, or those of one window.
 func lockingRequests(l *weir.Limit, o *policy.Lockout) *big.Int {
 	var permits, period int64
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmConcurrency:
 		return nil
 	case weir.AlgorithmCalendarWindow:
-		permits, period = l.Burst, int64(longestOf(l.Calendar.Unit))
+		permits, period = l.Permits(), int64(longestOf(l.Calendar().Unit))
 	default:
-		permits, period = l.Rate.Permits, int64(l.Rate.Period)
+		permits, period = l.Rate().Permits, int64(l.Rate().Period)
 	}
 	n, w, p, c := big.NewInt(int64(o.Refusals)), big.NewInt(int64(o.Within)), big.NewInt(period), big.NewInt(permits)
-	even := l.Algorithm == weir.AlgorithmTokenBucket || l.Algorithm == weir.AlgorithmSlidingCounter
+	even := l.Algorithm() == weir.AlgorithmTokenBucket || l.Algorithm() == weir.AlgorithmSlidingCounter
 	mul := func(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 	add := func(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
 	up := func(a, b *big.Int) *big.Int { // rounded up

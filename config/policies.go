@@ -256,32 +256,23 @@ func (d *decoder) alike(live limitSet, set *limitSet) {
 				fix = "write " + strconv.Quote(base.Name) + ", or leave it out"
 			}
 			d.wrong(l.nameOf(d), "names must be those of the limits of the policy, in their order", fix)
-		case l.Algorithm != base.Algorithm:
-			fix := "write algorithm: " + base.Algorithm.String()
-			if base.Algorithm == weir.AlgorithmTokenBucket {
+		case l.Algorithm() != base.Algorithm():
+			fix := "write algorithm: " + base.Algorithm().String()
+			if base.Algorithm() == weir.AlgorithmTokenBucket {
 				fix = "leave algorithm out"
 			}
 			d.wrong(l.value, fmt.Sprintf("is a %v, and that of the policy a %v: algorithms must be the same",
-				l.Algorithm, base.Algorithm), fix)
-		case l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments == 0:
-			l.Segments = base.Segments
-		case l.Algorithm == weir.AlgorithmSlidingWindow && segments(l.Limit.Limit) != segments(base.Limit.Limit):
+				l.Algorithm(), base.Algorithm()), fix)
+		case l.segments == 0 && l.Algorithm() == weir.AlgorithmSlidingWindow:
+			l.Limit.Limit = weir.SlidingWindow(l.Rate(), base.Segments())
+		case l.Segments() != base.Segments():
 			d.wrong(l.value, "has other segments than that of the policy: they must be the same",
-				fmt.Sprintf("write segments: %d, or leave it out", segments(base.Limit.Limit)))
+				fmt.Sprintf("write segments: %d, or leave it out", base.Segments()))
 		}
 		if l.Name == "" {
 			l.Name = base.Name
 		}
 	}
-}
-
-// segments is into how many segments a sliding window is cut.
-func segments(l weir.Limit) int {
-	const byDefault = 10
-	if l.Segments == 0 {
-		return byDefault
-	}
-	return l.Segments
 }
 
 func plural(n int, what string) string {

@@ -52,7 +52,7 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 	if p.QueueLimit == 0 { // the preset is not known
 		return set, true
 	}
-	l := placedLimit{value: value{p.preset.node, join(p.path, keyLimit), p.preset.key}}
+	l := placedLimit{value: value{p.preset.node, join(p.path, keyLimit), p.preset.key}, permits: true}
 	used := map[string]bool{}
 	l.Limit.Limit = durable.MeteredAPI(func(name string) string {
 		if !p.fromEnv {
@@ -81,7 +81,9 @@ func (d *decoder) presetLimit(o *object, p *placedPolicy) (limitSet, bool) {
 	l.ok = true
 	if burst, given := o.get(keyBurst); given {
 		delete(d.shown, burst.path)
-		l.Burst, l.ok = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+		var permits int64
+		permits, l.ok = d.number(burst, 1, algo.MaxPermits, "a number of permits")
+		l.Limit.Limit = l.WithPermits(permits)
 	}
 	l.ok = l.ok && d.checkLimit(p.preset, l.Limit.Limit)
 	set.ok, set.limits = l.ok, []placedLimit{l}

@@ -156,8 +156,8 @@ func matchesAll(r *placedRule) bool {
 func (d *decoder) exceeds(p, parent *placedPolicy) {
 	for _, l := range p.live.limits {
 		for _, above := range parent.live.limits {
-			if l.Rate.Period != above.Rate.Period || concurrent(l) != concurrent(above) ||
-				l.Calendar.Unit != above.Calendar.Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
+			if l.Rate().Period != above.Rate().Period || concurrent(l) != concurrent(above) ||
+				l.Calendar().Unit != above.Calendar().Unit || granted(l.Limit.Limit) <= granted(above.Limit.Limit) {
 				continue
 			}
 			d.warn(l.value, fmt.Sprintf("grants more than the same period of its parent %s: %s and %s",
@@ -209,10 +209,7 @@ func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
 		return
 	}
 	for _, l := range p.live.limits {
-		most := l.Burst
-		if most == 0 {
-			most = l.Rate.Permits
-		}
+		most := l.Permits()
 		if n <= most {
 			continue
 		}
@@ -226,14 +223,14 @@ func (d *decoder) unaffordable(v value, cost policy.Number, p *placedPolicy) {
 	}
 }
 
-func concurrent(l placedLimit) bool { return l.Algorithm == weir.AlgorithmConcurrency }
+func concurrent(l placedLimit) bool { return l.Algorithm() == weir.AlgorithmConcurrency }
 
 // granted is how many permits a limit grants in its period.
 func granted(l weir.Limit) int64 {
-	if l.Rate.Period == 0 {
-		return l.Burst
+	if l.Rate().Period == 0 {
+		return l.Permits()
 	}
-	return l.Rate.Permits
+	return l.Rate().Permits
 }
 
 // written is a value as it may be shown.
@@ -246,8 +243,8 @@ func (d *decoder) written(path, value string) string {
 
 // spellGranted is how many permits a limit grants, as it may be shown.
 func (d *decoder) spellGranted(l placedLimit) string {
-	if l.Rate.Period == 0 {
-		return d.written(l.path+".permits", count(l.Burst)+" permits")
+	if l.Rate().Period == 0 {
+		return d.written(l.path+".permits", count(l.Permits())+" permits")
 	}
-	return d.written(l.path, d.written(l.path+".rate", l.Rate.String()))
+	return d.written(l.path, d.written(l.path+".rate", l.Rate().String()))
 }

@@ -85,7 +85,7 @@ func TestTheEnvironmentIsNeverShown(t *testing.T) {
 	if got, _ := rule.Limits[0].Key.AppendTo(nil, r); string(got) != "xyzzy" {
 		t.Errorf("%s", got)
 	}
-	if got := f.Set.Policies[2]; got.Limits[0].Burst != 90817 || got.Parent != "org" || got.Limits[1].Calendar.Hour != 17 {
+	if got := f.Set.Policies[2]; got.Limits[0].Permits() != 90817 || got.Parent != "org" || got.Limits[1].Calendar().Hour != 17 {
 		t.Errorf("%+v", got)
 	}
 }

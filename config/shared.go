@@ -105,13 +105,10 @@ func (d *decoder) uncountable(set limitSet, otherwise string) {
 		if !l.ok {
 			continue
 		}
-		segments := l.Segments
-		if segments == 0 {
-			segments = 10
-		}
-		switch l.Algorithm {
+		segments := l.Segments()
+		switch l.Algorithm() {
 		case weir.AlgorithmTokenBucket:
-			permits, period := l.Rate.Permits*int64(time.Microsecond), int64(l.Rate.Period)
+			permits, period := l.Rate().Permits*int64(time.Microsecond), int64(l.Rate().Period)
 			divisor, rest := permits, period
 			for rest != 0 {
 				divisor, rest = rest, divisor%rest
@@ -122,9 +119,9 @@ func (d *decoder) uncountable(set limitSet, otherwise string) {
 			}
 		case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
 			switch {
-			case l.Rate.Period%time.Microsecond != 0:
+			case l.Rate().Period%time.Microsecond != 0:
 				d.wrong(l.value, "cannot be counted by the store: the window of a shared limit must be whole microseconds", fix)
-			case l.Algorithm == weir.AlgorithmSlidingWindow && time.Duration(segments)*time.Microsecond > l.Rate.Period:
+			case l.Algorithm() == weir.AlgorithmSlidingWindow && time.Duration(segments)*time.Microsecond > l.Rate().Period:
 				d.wrong(l.value, "cannot be counted by the store: the segments of a shared limit must be at least 1us long",
 					"write fewer segments, or "+otherwise)
 			}

@@ -67,9 +67,9 @@ func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustm
 		return a, &weir.OptionError{
 			Option: "Adjustment.Reason", Value: fmt.Sprintf("of %d bytes", len(a.Reason)), Accepted: "from 1 to 256 bytes",
 		}
-	case l.Algorithm == weir.AlgorithmConcurrency:
+	case l.Algorithm() == weir.AlgorithmConcurrency:
 		return a, &weir.OptionError{
-			Option: "Limit.Algorithm", Value: l.Algorithm.String(), Accepted: "one whose permits come back with time",
+			Option: "Limit.Algorithm", Value: l.Algorithm().String(), Accepted: "one whose permits come back with time",
 		}
 	default:
 		if err := r.check(); err != nil {

@@ -14,7 +14,7 @@ func TestAdjustments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		month := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}
+		month := weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarMonth})
 		r := durable.Request{Policy: "tokens", Key: "acme", Limit: month, N: 100}
 		want(t, o.Acquire(t.Context(), r), durable.Granted)
 		r.N, r.Wait, r.QueueLimit = 30, time.Hour, 100

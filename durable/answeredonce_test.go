@@ -41,7 +41,7 @@ func answeredOnce(t *testing.T, r *rand.Rand) {
 			for range 60 {
 				q := durable.Request{
 					Policy: "p", Key: fmt.Sprint(own.IntN(4)), N: own.Int64N(4), QueueLimit: own.Int64N(40),
-					Limit: weir.Limit{Rate: weir.PerSecond(100), Burst: 1 + own.Int64N(5)},
+					Limit: weir.TokenBucket(weir.PerSecond(100), 1+own.Int64N(5)),
 					Wait:  time.Duration(own.IntN(4)) * 25 * time.Millisecond, Reserve: time.Duration(own.IntN(2)) * 30 * time.Millisecond,
 				}
 				latest := time.Now().Add(max(q.Wait, 50*time.Millisecond))

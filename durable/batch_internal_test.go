@@ -62,7 +62,7 @@ func batching(t *testing.T, f func(t *testing.T, c *counting, o *Owner)) {
 	})
 }
 
-var batchLimit = weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 1000}
+var batchLimit = weir.TokenBucket(weir.Per(1, time.Hour), 1000)
 
 func batchName(key int) string { return recordKey("p", fmt.Sprint(key)) }
 

@@ -25,7 +25,7 @@ func benched(b *testing.B, latency time.Duration, reserve int64) *durable.Owner 
 	return o
 }
 
-var fast = weir.Limit{Rate: weir.PerSecond(1_000_000_000), Burst: 1_000_000_000}
+var fast = weir.TokenBucket(weir.PerSecond(1_000_000_000), 1_000_000_000)
 
 // BenchmarkOwner is grants of one busy key, by so many callers, with K = 1 and adaptive, where a write takes so long.
 func BenchmarkOwner(b *testing.B) {

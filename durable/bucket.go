@@ -53,7 +53,7 @@ type bucket struct {
 // bring brings the state to now.
 func (b *bucket) bring(now time.Time) {
 	l := b.state.Limit()
-	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm), l)
+	_, _ = b.state.Advance(b.owner.unix(now, l.Algorithm()), l)
 }
 
 // quick decides on a request that needs neither a queue nor a write, if it is one: the permits are there, and the record in force
@@ -66,7 +66,7 @@ func (b *bucket) quick(r *Request) (a Answer, ok bool) {
 		return Answer{}, false
 	}
 	now := time.Now()
-	_, _ = b.state.Advance(b.owner.unix(now, r.Limit.Algorithm), r.Limit) // which it is held to
+	_, _ = b.state.Advance(b.owner.unix(now, r.Limit.Algorithm()), r.Limit) // which it is held to
 	if r.N <= b.covers() && b.owner.holdsAt(now) {
 		if _, result := b.state.Take(r.N); result.Allowed {
 			b.spend(r.N)
@@ -139,7 +139,7 @@ func (b *bucket) begin(w *waiter, after *answers) {
 // exist makes the state of a key that has never been seen.
 func (b *bucket) exist(r *Request) (err error) {
 	if b.state == nil {
-		b.state, err = store.NewRecord(r.Limit, b.owner.unix(time.Now(), r.Limit.Algorithm))
+		b.state, err = store.NewRecord(r.Limit, b.owner.unix(time.Now(), r.Limit.Algorithm()))
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func (b *bucket) admit(w *waiter, after *answers) {
 
 // turn brings the bucket to now and to the limit of a request, and serves those who came before it.
 func (b *bucket) turn(now time.Time, r *Request, after *answers) error {
-	if err := b.advance(b.owner.unix(now, r.Limit.Algorithm), r); err != nil {
+	if err := b.advance(b.owner.unix(now, r.Limit.Algorithm()), r); err != nil {
 		return err
 	}
 	b.expire(now, after)

@@ -67,8 +67,8 @@ func (b *bucket) untilTurn(n int64) time.Duration {
 	}
 	wait, rest := b.state.Peek(most).RetryAfter, uint64(all-most)
 	limit := b.state.Limit()
-	permits, period := uint64(limit.Rate.Permits), uint64(limit.Rate.Period)
-	switch limit.Algorithm {
+	permits, period := uint64(limit.Rate().Permits), uint64(limit.Rate().Period)
+	switch limit.Algorithm() {
 	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
 		return wait
 	case weir.AlgorithmTokenBucket:

@@ -57,13 +57,13 @@ func burningLimit(r *rand.Rand) (weir.Limit, reference.Limiter) {
 	burst, permits := 1+r.Int64N(400), 1+r.Int64N(200)
 	switch r.IntN(3) {
 	case 0:
-		l := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(burst, 5*time.Second)}
+		l := weir.FixedWindow(weir.Per(burst, 5*time.Second))
 		return l, reference.NewFixedWindow(burst, 5*time.Second, 0)
 	case 1:
-		l := weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(burst, 3*time.Second), Segments: 6}
+		l := weir.SlidingWindow(weir.Per(burst, 3*time.Second), 6)
 		return l, reference.NewSlidingWindow(burst, 3*time.Second, 6, 0)
 	}
-	return weir.Limit{Rate: weir.PerSecond(permits), Burst: burst}, reference.NewTokenBucket(permits, time.Second, burst)
+	return weir.TokenBucket(weir.PerSecond(permits), burst), reference.NewTokenBucket(permits, time.Second, burst)
 }
 
 func burning(t *testing.T, r *rand.Rand) (burned int64) {
@@ -157,7 +157,7 @@ func succeeded(t *testing.T, e durable.Engine, limit weir.Limit, k int64) int64 
 func takeAtRandom(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir.Limit, granted *granting) {
 	pause := int64(1 + r.IntN(100))
 	for ctx.Err() == nil {
-		n := 1 + r.Int64N(min(4, max(1, limit.Burst)))
+		n := 1 + r.Int64N(min(4, max(1, limit.Permits())))
 		a := durable.Request{Policy: "p", Limit: limit, N: n, QueueLimit: 100, Wait: time.Duration(r.IntN(300)) * time.Millisecond}
 		if o.Acquire(ctx, a).Outcome == durable.Granted {
 			granted.grant(n)

@@ -19,7 +19,7 @@ func TestCrashBurnsOnce(t *testing.T) {
 				m := must(durable.NewMemory(durable.MemoryOptions{Latency: 100 * time.Microsecond, TTL: 10 * time.Second}))
 				e := m.Engine()
 				o := must(durable.NewOwner(must(e.Campaign(t.Context(), "dies")), durable.OwnerOptions{Reserve: 33}))
-				limit := weir.Limit{Rate: weir.PerSecond(1), Burst: 1000}
+				limit := weir.TokenBucket(weir.PerSecond(1), 1000)
 				for o.Stats().PermitsAhead < 20 {
 					if drain(t, o, limit, 1) == 0 {
 						t.Fatal("no record came to be ahead")

@@ -219,7 +219,7 @@ func (s *step) look(now time.Time, result *Result, after *answers) error {
 		p := &s.parts[i]
 		b, charge := p.bucket, p.charge
 		if b.state == nil {
-			fresh, err := store.NewRecord(charge.Limit, s.owner.unix(now, charge.Limit.Algorithm))
+			fresh, err := store.NewRecord(charge.Limit, s.owner.unix(now, charge.Limit.Algorithm()))
 			if err != nil {
 				return err //nolint:wrapcheck // it names what is wrong
 			}

@@ -54,23 +54,23 @@ func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, n
 
 // clockLimits are limits that a clock which is wrong by an hour must not bring closer to their next window.
 var clockLimits = map[string]weir.Limit{
-	"bucket":          {Rate: weir.PerSecond(20), Burst: 20},
-	"slow bucket":     {Rate: weir.PerMinute(1), Burst: 20},
-	"fixed window":    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(20, 10*time.Second)},
-	"sliding window":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(20, 10*time.Second)},
-	"sliding counter": {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(20, 10*time.Second)},
+	"bucket":          weir.TokenBucket(weir.PerSecond(20), 20),
+	"slow bucket":     weir.TokenBucket(weir.PerMinute(1), 20),
+	"fixed window":    weir.FixedWindow(weir.Per(20, 10*time.Second)),
+	"sliding window":  weir.SlidingWindow(weir.Per(20, 10*time.Second), 0),
+	"sliding counter": weir.SlidingCounter(weir.Per(20, 10*time.Second)),
 }
 
 // most is how many permits a limit may grant in a time.
 func most(l weir.Limit, t time.Duration) int64 {
-	n := int64(float64(t) / float64(l.Rate.Period) * float64(l.Rate.Permits))
-	switch l.Algorithm {
+	n := int64(float64(t) / float64(l.Rate().Period) * float64(l.Rate().Permits))
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		return l.Burst + n + 1
+		return l.Permits() + n + 1
 	case weir.AlgorithmFixedWindow:
-		return 2*l.Rate.Permits + n
+		return 2*l.Rate().Permits + n
 	default:
-		return 2 * (2*l.Rate.Permits + n)
+		return 2 * (2*l.Rate().Permits + n)
 	}
 }
 
@@ -144,10 +144,10 @@ func TestClockSetDuringATerm(t *testing.T) {
 				if bound := most(l, time.Since(begin)); granted > bound {
 					t.Errorf("%d granted in %v, want at most %d", granted, time.Since(begin), bound)
 				}
-				if low := int64(float64(time.Since(begin)) / float64(l.Rate.Period) * float64(l.Rate.Permits) * 2 / 3); granted < low {
+				if low := int64(float64(time.Since(begin)) / float64(l.Rate().Period) * float64(l.Rate().Permits) * 2 / 3); granted < low {
 					t.Errorf("%d granted in %v, want at least %d", granted, time.Since(begin), low)
 				}
-				if told := log.with("clock of this node was set"); l.Rate.Period == time.Second && len(told) != 5 {
+				if told := log.with("clock of this node was set"); l.Rate().Period == time.Second && len(told) != 5 {
 					t.Errorf("%q", told)
 				}
 			})
@@ -162,9 +162,7 @@ func TestCalendarFollowsTheClock(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{})) // time begins at midnight
 		clock := new(wallClock)
 		o, _ := owned(t, m, durable.OwnerOptions{Clock: clock})
-		r := durable.Request{Policy: "api", N: 900, Limit: weir.Limit{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarDay},
-		}}
+		r := durable.Request{Policy: "api", N: 900, Limit: weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarDay})}
 		take := func(n int64, outcome durable.Outcome) {
 			t.Helper()
 			r.N = n

@@ -27,7 +27,7 @@ func BenchmarkCovered(b *testing.B) {
 		l.serving.Wait()
 		_, _ = mine.Close(), other.Close()
 	})
-	r := durable.Request{Policy: "api", Key: "key", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e14}, N: 1, Wait: time.Second, QueueLimit: 100}
+	r := durable.Request{Policy: "api", Key: "key", Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e14), N: 1, Wait: time.Second, QueueLimit: 100}
 	if a := asking.Acquire(b.Context(), r); a.Outcome != durable.Granted {
 		b.Fatal(a)
 	}

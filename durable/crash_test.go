@@ -55,7 +55,7 @@ func TestCrashesMintNothing(t *testing.T) {
 
 func crashes(t *testing.T, r *rand.Rand) {
 	const burst, perSecond, latency = 20, 10, time.Millisecond
-	limit := weir.Limit{Rate: weir.PerSecond(perSecond), Burst: burst}
+	limit := weir.TokenBucket(weir.PerSecond(perSecond), burst)
 	k := []int64{1, 2, 5, 0}[r.IntN(4)]
 	m := must(durable.NewMemory(durable.MemoryOptions{Latency: latency, TTL: 300 * time.Millisecond}))
 	all := new(grants)

@@ -73,7 +73,7 @@ func TestWaitAndReserveWithClockBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
-		one := store.Charge{Policy: "one", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}, N: 1, Queue: 10}
+		one := store.Charge{Policy: "one", Limit: weir.AtOnce(1), N: 1, Queue: 10}
 		other := one
 		other.Policy = "other"
 		take := func(o *durable.Owner, wait time.Duration, charges ...store.Charge) durable.Result {
@@ -119,7 +119,7 @@ func TestStopWithManyReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Second}))
 		o, e := owned(t, m, durable.OwnerOptions{Reserve: 1})
-		limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10_000}
+		limit := weir.TokenBucket(weir.Per(1, time.Hour), 10_000)
 		var mu sync.Mutex
 		last := make(map[string]durable.Reservation)
 		for _, key := range []string{"a", "b"} {

@@ -18,9 +18,7 @@ func ExampleOpenFile() {
 		return
 	}
 	defer os.RemoveAll(directory)
-	month := weir.Limit{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
-	}
+	month := weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarMonth})
 	for range 2 { // as if the program was restarted in between
 		file, err := durable.OpenFile(filepath.Join(directory, "quotas"), durable.FileOptions{})
 		if err != nil {

@@ -37,7 +37,7 @@ const (
 	fileCallers = 8
 )
 
-var fileLimit = weir.Limit{Rate: weir.Per(1, 100*time.Hour), Burst: filePermits}
+var fileLimit = weir.TokenBucket(weir.Per(1, 100*time.Hour), filePermits)
 
 // takeAll writes a line for each permit that was granted, and one when there are no more.
 func takeAll(path string) error {

@@ -103,7 +103,7 @@ func TestNothingIsGrantedTwice(t *testing.T) {
 func counted(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	burst := []int64{40, 100, 300}[r.IntN(3)]
-	limit := weir.Limit{Rate: weir.Per(1, 1_000*time.Hour), Burst: burst}
+	limit := weir.TokenBucket(weir.Per(1, 1_000*time.Hour), burst)
 	haste := time.Duration(1+r.IntN(40)) * time.Millisecond
 	k := []int64{1, 2, 10, 0}[r.IntN(4)]
 	percent := []int{0, 0, 10, 40}[r.IntN(4)]
@@ -201,7 +201,7 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 			book.note(min(cost, n), max(cost, n)-min(cost, n), 0, 0)
 		}
 	case 2: // a gift; there is room for it, or it would be cut off
-		if d, err := o.Inspect(ctx, "p", "", limit); err != nil || d.Remaining > limit.Burst-20 {
+		if d, err := o.Inspect(ctx, "p", "", limit); err != nil || d.Remaining > limit.Permits()-20 {
 			return
 		}
 		if _, err := o.Adjust(ctx, limit, durable.Adjustment{Policy: "p", Permits: n, By: "x", Reason: "y"}); err == nil {
@@ -214,7 +214,7 @@ func countedCall(ctx context.Context, o *durable.Owner, r *rand.Rand, limit weir
 		defer cancel()
 		book.outcome(o.Acquire(short, ask), n)
 	case 4: // the same limit in other words, and another key
-		ask.Limit.Rate = weir.Per(1, 1_400*time.Hour)
+		ask.Limit = ask.Limit.WithRate(weir.Per(1, 1_400*time.Hour))
 		book.outcome(o.Acquire(ctx, ask), n)
 		ask.Key = fmt.Sprint(r.IntN(5))
 		_ = o.Acquire(ctx, ask)

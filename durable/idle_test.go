@@ -13,7 +13,7 @@ import (
 // reservations that expire or do not, with somebody who waits - although all records are gone through every second.
 func TestIdleKeysAreNotWritten(t *testing.T) {
 	bubble(t, durable.OwnerOptions{Sweep: time.Second, Reserve: 40}, func(t *testing.T, m *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		fast, slow := weir.Limit{Rate: weir.PerSecond(100), Burst: 100}, weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 100}
+		fast, slow := weir.TokenBucket(weir.PerSecond(100), 100), weir.TokenBucket(weir.Per(1, time.Hour), 100)
 		for _, r := range []durable.Request{
 			{Policy: "p", Key: "full again", Limit: fast, N: 3},
 			{Policy: "p", Key: "spent", Limit: slow, N: 100},

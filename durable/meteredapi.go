@@ -42,12 +42,12 @@ func MeteredAPI(getenv func(name string) string, warn func(text string)) weir.Li
 		BurstVariable: BurstVariable, PerMinuteVariable: PerMinuteVariable, Lookup: getenv, Unusable: unusable,
 	}
 	burst, perMinute := e.Read(DefaultMeteredBurst, DefaultMeteredPerMinute)
-	l := weir.Limit{Rate: weir.Per(metered.Rate(perMinute)), Burst: burst}
+	l := weir.TokenBucket(weir.Per(metered.Rate(perMinute)), burst)
 	if l.Check() != nil {
 		const together = "so that together with the other one a bucket is full within 18300 days"
 		unusable(BurstVariable, getenv(BurstVariable), together, DefaultMeteredBurst)
 		unusable(PerMinuteVariable, getenv(PerMinuteVariable), together, DefaultMeteredPerMinute)
-		return weir.Limit{Rate: weir.PerMinute(DefaultMeteredPerMinute), Burst: DefaultMeteredBurst}
+		return weir.TokenBucket(weir.PerMinute(DefaultMeteredPerMinute), DefaultMeteredBurst)
 	}
 	return l
 }

@@ -45,7 +45,7 @@ func TestMeteredAPI(t *testing.T) {
 		var warnings []string
 		env := map[string]string{durable.BurstVariable: c.burst, durable.PerMinuteVariable: c.perMinute}
 		l := durable.MeteredAPI(func(name string) string { return env[name] }, func(text string) { warnings = append(warnings, text) })
-		if l.Burst != c.wantBurst || l.Rate != c.wantRate || l.Algorithm != weir.AlgorithmTokenBucket || l.Check() != nil {
+		if l.Permits() != c.wantBurst || l.Rate() != c.wantRate || l.Algorithm() != weir.AlgorithmTokenBucket || l.Check() != nil {
 			t.Errorf("%q, %q: %v, want %v, burst %d", c.burst, c.perMinute, l, c.wantRate, c.wantBurst)
 		}
 		if len(warnings) != len(c.warnings) {
@@ -64,10 +64,10 @@ func TestMeteredAPI(t *testing.T) {
 func TestMeteredAPIOfTheProcess(t *testing.T) {
 	t.Setenv(durable.BurstVariable, "12")
 	t.Setenv(durable.PerMinuteVariable, strings.Repeat("9", 1000))
-	if l := durable.MeteredAPI(nil, nil); l.Burst != 5 || l.Rate != weir.PerMinute(8) {
+	if l := durable.MeteredAPI(nil, nil); l.Permits() != 5 || l.Rate() != weir.PerMinute(8) {
 		t.Errorf("nobody has asked for the environment: %v", l)
 	}
-	if l := durable.MeteredAPI(os.Getenv, nil); l.Burst != 12 || l.Rate != weir.PerMinute(8) {
+	if l := durable.MeteredAPI(os.Getenv, nil); l.Permits() != 12 || l.Rate() != weir.PerMinute(8) {
 		t.Errorf("%v", l)
 	}
 	durable.MeteredAPI(os.Getenv, func(text string) {

@@ -173,22 +173,23 @@ func modeledLimit(r *rand.Rand) (l weir.Limit, law reference.Limiter, span, begi
 	switch r.IntN(5) {
 	case 0:
 		burst := 1 + r.Int64N(60)
-		return weir.Limit{Rate: rate, Burst: burst}, reference.NewTokenBucket(permits, period, burst), time.Second, 0
+		return weir.TokenBucket(rate, burst), reference.NewTokenBucket(permits, period, burst), time.Second, 0
 	case 1:
-		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: rate}, reference.NewFixedWindow(permits, period, 0), period, 0
+		return weir.FixedWindow(rate), reference.NewFixedWindow(permits, period, 0), period, 0
 	case 2:
 		segments := 1 + r.IntN(12)
-		return weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: segments},
+		return weir.SlidingWindow(rate, segments),
 			reference.NewSlidingWindow(permits, period, segments, 0), period, 0
 	case 3:
-		return weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: rate}, reference.NewSlidingCounter(permits, period, 0), period, 0
+		return weir.SlidingCounter(rate), reference.NewSlidingCounter(permits, period, 0), period, 0
 	}
-	l = weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: permits, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}
+	unit := weir.CalendarMonth
 	span, begin = 12*time.Hour, 30*24*time.Hour // which is the last day of January
 	if r.IntN(2) == 0 {
-		l.Calendar.Unit, span, begin = weir.CalendarMinute, time.Minute, 0
+		unit, span, begin = weir.CalendarMinute, time.Minute, 0
 	}
-	return l, reference.NewCalendarWindow(permits, algo.Calendar{Unit: algo.CalendarUnit(l.Calendar.Unit)}), span, begin
+	l = weir.CalendarWindow(permits, weir.Calendar{Unit: unit})
+	return l, reference.NewCalendarWindow(permits, algo.Calendar{Unit: algo.CalendarUnit(l.Calendar().Unit)}), span, begin
 }
 
 func modeledScript(r *rand.Rand, most int64, span time.Duration, crashes bool) []scripted {

@@ -94,7 +94,7 @@ func TestOutstandingCalls(t *testing.T) {
 		go func() { served <- n.Serve(t.Context(), other) }()
 		p := durable.NewStreamPeer(mine)
 		a, b := tokens("a", 1, 1, 1), tokens("b", 1, 1, 1)
-		a.Queue, b.Queue, a.Limit.Rate = 1e6, 1e6, weir.Per(1, time.Hour)
+		a.Queue, b.Queue, a.Limit = 1e6, 1e6, a.Limit.WithRate(weir.Per(1, time.Hour))
 		take := &durable.Call{Kind: durable.CallTake, Charges: []store.Charge{a, b}, Wait: time.Minute}
 		if r := p.Call(t.Context(), take); r.Outcome != durable.Granted {
 			t.Fatalf("%+v", r)

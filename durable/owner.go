@@ -204,7 +204,7 @@ func (o *Owner) waiter(r *Request, answer func(Answer)) *waiter {
 func (o *Owner) quick(r *Request) (a Answer, ok bool) {
 	const most = store.MostPolicyBytes + store.MostKeyBytes
 	if r.N < 0 || r.N > maxRecordAhead || r.Wait < 0 || r.Wait > MaxWait || r.QueueLimit < 0 || r.QueueLimit > maxRecordAhead ||
-		r.Reserve != 0 || r.Limit.Algorithm == weir.AlgorithmConcurrency || len(r.Policy)+len(r.Key) > most {
+		r.Reserve != 0 || r.Limit.Algorithm() == weir.AlgorithmConcurrency || len(r.Policy)+len(r.Key) > most {
 		return Answer{}, false
 	}
 	var name [64]byte

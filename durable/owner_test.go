@@ -39,7 +39,7 @@ func owned(t *testing.T, m *durable.Memory, o durable.OwnerOptions) (*durable.Ow
 	return owner, e
 }
 
-var perSecond = weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+var perSecond = weir.TokenBucket(weir.PerSecond(1), 5)
 
 func ask(n int64, wait time.Duration) durable.Request {
 	return durable.Request{Policy: "api", Limit: perSecond, N: n, Wait: wait, QueueLimit: durable.DefaultQueueLimit}

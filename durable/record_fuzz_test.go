@@ -15,12 +15,12 @@ import (
 func FuzzRecord(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 	for _, l := range []weir.Limit{
-		{Rate: weir.PerSecond(5), Burst: 20},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(6), Segments: 3},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(6)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarMonth}},
-		{Algorithm: weir.AlgorithmConcurrency, Burst: 6},
+		weir.TokenBucket(weir.PerSecond(5), 20),
+		weir.FixedWindow(weir.PerSecond(6)),
+		weir.SlidingWindow(weir.PerSecond(6), 3),
+		weir.SlidingCounter(weir.PerSecond(6)),
+		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMonth}),
+		weir.AtOnce(6),
 	} {
 		r, err := store.NewRecord(l, now)
 		if err != nil {
@@ -29,7 +29,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(encodeRecord("name", r, 0)[sealSize:], int64(0))
 		r.Reserve("id", 2, time.Minute)
 		f.Add(encodeRecord("name", r, 3)[sealSize:], int64(time.Second))
-		if l.Algorithm != weir.AlgorithmConcurrency {
+		if l.Algorithm() != weir.AlgorithmConcurrency {
 			r.Take(1)
 			r.Debit(10)
 		}
@@ -61,7 +61,7 @@ func FuzzRecord(f *testing.F) {
 		before := state.Peek(0).Remaining
 		state.Burn(ahead)
 		left := state.Peek(0).Remaining
-		if concurrent := state.Limit().Algorithm == weir.AlgorithmConcurrency; left < 0 || left > state.Most() ||
+		if concurrent := state.Limit().Algorithm() == weir.AlgorithmConcurrency; left < 0 || left > state.Most() ||
 			!concurrent && left != max(0, before-ahead) || concurrent && left != before {
 			t.Fatalf("%d of %d were left, and %d after burning %d", before, state.Most(), left, ahead)
 		}
@@ -74,7 +74,7 @@ func FuzzRecord(f *testing.F) {
 		if granted > left {
 			t.Fatalf("%d granted of %d", granted, left)
 		}
-		if _, _, err := decodeRecord("name", encodeRecord("name", state, 0)); err != nil && state.Limit().Algorithm != weir.AlgorithmConcurrency {
+		if _, _, err := decodeRecord("name", encodeRecord("name", state, 0)); err != nil && state.Limit().Algorithm() != weir.AlgorithmConcurrency {
 			t.Fatal(err)
 		}
 	})

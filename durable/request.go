@@ -55,7 +55,7 @@ func (r *Request) check() error {
 		if err := store.CheckExpiry(r.Reserve); err != nil {
 			return fmt.Errorf("%w", err)
 		}
-	case r.Limit.Algorithm == weir.AlgorithmConcurrency:
+	case r.Limit.Algorithm() == weir.AlgorithmConcurrency:
 		return &weir.OptionError{
 			Option: "Request.Reserve", Value: "0",
 			Accepted: "from 1ms to 24h for a concurrency limit, whose permits come back when it ends",

@@ -26,7 +26,7 @@ func TestSlowWritesAreFewer(t *testing.T) {
 			m := must(durable.NewMemory(durable.MemoryOptions{Latency: c.latency, TTL: time.Minute}))
 			o, _ := owned(t, m, durable.OwnerOptions{})
 			r := durable.Request{
-				Policy: "p", Limit: weir.Limit{Rate: weir.PerSecond(1_000_000), Burst: 1_000_000}, N: 1, Wait: time.Minute, QueueLimit: 10,
+				Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000), N: 1, Wait: time.Minute, QueueLimit: 10,
 			}
 			granted := 0
 			for begin := time.Now(); time.Since(begin) < 20*time.Second; granted++ {

@@ -230,7 +230,7 @@ func TestSmallerLimit(t *testing.T) {
 		_ = o.Stop(t.Context())
 		o, _ = owned(t, m, durable.OwnerOptions{Reserve: 1})
 		small := ask(1, 0)
-		small.Limit.Burst = 2
+		small.Limit = small.Limit.WithPermits(2)
 		before := m.Writes()
 		want(t, o.Acquire(t.Context(), ask(0, 0)), durable.Granted)
 		small.N = 0
@@ -295,7 +295,7 @@ func TestReservations(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		slow := ask(4, 0)
-		slow.Limit.Rate = weir.Per(1, time.Hour)
+		slow.Limit = slow.Limit.WithRate(weir.Per(1, time.Hour))
 		slow.Reserve = time.Minute
 		a := o.Acquire(t.Context(), slow)
 		want(t, a, durable.Granted)

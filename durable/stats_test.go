@@ -65,7 +65,7 @@ func TestStats(t *testing.T) {
 func TestEveryNodeAdjusts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, []string{"a", "b"}, durable.NodeOptions{})
-		month := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}
+		month := weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarMonth})
 		for i, name := range []string{"b", "a", "b"} {
 			n := c.nodes[name]
 			a, err := n.Adjust(t.Context(), month, durable.Adjustment{Policy: "tokens", Key: "acme", Permits: -10, By: name, Reason: "r"})
@@ -100,7 +100,7 @@ func TestRetryAfterCountsTheQueue(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{}))
 		o, _ := owned(t, m, durable.OwnerOptions{})
 		window := ask(1, 0)
-		window.Policy, window.Limit = "window", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(5, time.Minute)}
+		window.Policy, window.Limit = "window", weir.FixedWindow(weir.Per(5, time.Minute))
 		for _, r := range []durable.Request{ask(1, 0), window} {
 			r.N = 5
 			want(t, o.TryAcquire(t.Context(), r), durable.Granted)

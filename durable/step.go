@@ -327,7 +327,7 @@ func (s *step) offer(p *part, now time.Time, after *answers) (weir.Decision, err
 // noRoom is the decision about a charge whose key is not kept, as there is no room for it.
 func (s *step) noRoom(c *store.Charge) weir.Decision {
 	d := weir.Decision{Reason: weir.ReasonTableFull, RetryAfter: time.Second, Policy: c.Policy}
-	if r, err := store.NewRecord(c.Limit, s.owner.unix(time.Now(), c.Limit.Algorithm)); err == nil {
+	if r, err := store.NewRecord(c.Limit, s.owner.unix(time.Now(), c.Limit.Algorithm())); err == nil {
 		d.Limit, d.Remaining = r.Most(), r.Most()
 	}
 	return d

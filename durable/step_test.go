@@ -70,7 +70,7 @@ func TestPartCannotBeWritten(t *testing.T) {
 					}()
 					s := durable.NewStore(n)
 					a, b := tokens("a", 2, 50, 1), tokens("b", 2, 5, 1)
-					a.Limit.Rate, b.Limit.Rate = weir.Per(1, time.Hour), weir.Per(1, time.Hour)
+					a.Limit, b.Limit = a.Limit.WithRate(weir.Per(1, time.Hour)), b.Limit.WithRate(weir.Per(1, time.Hour))
 					one := a
 					one.N = 1
 					ds := make([]weir.Decision, 2)
@@ -135,7 +135,7 @@ func canceledWhileAhead(t *testing.T) (ahead bool) {
 		})
 		s := durable.NewStore(n)
 		c := tokens("a", 40, 100, 1)
-		c.Limit.Rate = weir.Per(1, time.Hour)
+		c.Limit = c.Limit.WithRate(weir.Per(1, time.Hour))
 		ds := make([]weir.Decision, 1)
 		r, err := s.Reserve(t.Context(), []store.Charge{c}, ds, time.Minute)
 		if err != nil {

@@ -85,7 +85,7 @@ func (s *step) retime(result *Result) {
 	for i := range s.parts { // their time may be of a clock that was ahead
 		b := s.parts[i].bucket
 		b.mu.Lock()
-		at := max(s.owner.unix(now, b.state.Limit().Algorithm), b.state.Time())
+		at := max(s.owner.unix(now, b.state.Limit().Algorithm()), b.state.Time())
 		result.Expires = max(result.Expires, at+int64(s.call.Expiry))
 		b.mu.Unlock()
 	}

@@ -34,7 +34,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *durable.Store, owner *durabl
 }
 
 func tokens(policy string, n, burst, rate int64) store.Charge {
-	return store.Charge{Policy: policy, Limit: weir.Limit{Rate: weir.PerSecond(rate), Burst: burst}, N: n, Queue: 100}
+	return store.Charge{Policy: policy, Limit: weir.TokenBucket(weir.PerSecond(rate), burst), N: n, Queue: 100}
 }
 
 // waited is what a request for several limits was answered, and when.
@@ -141,7 +141,7 @@ func TestHeldIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 				a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
-				b.Limit.Rate = weir.Per(1, time.Hour)
+				b.Limit = b.Limit.WithRate(weir.Per(1, time.Hour))
 				acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -187,7 +187,7 @@ func TestNoQueueRefusesAtOnce(t *testing.T) {
 func TestWaitAndReserve(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *durable.Store, _ *durable.Node) {
 		a, b := tokens("a", 5, 5, 1), tokens("b", 4, 4, 1)
-		slots := store.Charge{Policy: "c", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}, N: 2, Queue: 10}
+		slots := store.Charge{Policy: "c", Limit: weir.AtOnce(2), N: 2, Queue: 10}
 		acquire(t.Context(), s, minute, a, b).want(t, "none none 0s")
 		a.N = 1
 		w := store.Waiting{Most: time.Minute, Expiry: 10 * time.Second}
@@ -216,7 +216,7 @@ func TestOppositeOrders(t *testing.T) {
 		charges := make([]store.Charge, 3)
 		for i := range charges {
 			charges[i] = store.Charge{
-				Policy: string(rune('a' + i)), N: 1, Queue: 100, Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1},
+				Policy: string(rune('a' + i)), N: 1, Queue: 100, Limit: weir.AtOnce(1),
 			}
 		}
 		var work sync.WaitGroup
@@ -244,7 +244,7 @@ func TestOppositeOrders(t *testing.T) {
 func TestStopWhileWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *durable.Store, owner *durable.Node) {
 		a, b := tokens("a", 2, 5, 1), tokens("b", 4, 4, 1)
-		a.Limit.Rate = weir.Per(1, time.Hour)
+		a.Limit = a.Limit.WithRate(weir.Per(1, time.Hour))
 		acquire(t.Context(), s, minute, b).want(t, "none 0s")
 		waiting := begin(t.Context(), s, minute, a, b)
 		left(t, s, a, 3)

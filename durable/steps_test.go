@@ -33,7 +33,7 @@ func TestStepsAreAllOrNothing(t *testing.T) {
 
 // yearly is a limit whose permits do not come back, counted in whole permits.
 func yearly(burst int64) weir.Limit {
-	return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: burst, Calendar: weir.Calendar{Unit: weir.CalendarYear}}
+	return weir.CalendarWindow(burst, weir.Calendar{Unit: weir.CalendarYear})
 }
 
 func stepPolicy(i int) string { return fmt.Sprintf("p%d", i) }

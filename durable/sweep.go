@@ -88,7 +88,7 @@ func (o *Owner) deletable(r *Named) bool {
 	if err != nil {
 		return false // whoever asks for the key is told
 	}
-	before, a := time.Now().Add(-sweepMargin), state.Limit().Algorithm
+	before, a := time.Now().Add(-sweepMargin), state.Limit().Algorithm()
 	if before.Before(o.began) {
 		before = o.began
 	}

@@ -16,10 +16,10 @@ import (
 func TestFailedAdjustment(t *testing.T) {
 	for name, limit := range map[string]weir.Limit{
 		"bucket":   never(100),
-		"window":   {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 400*time.Hour)},
-		"sliding":  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(100, 400*time.Hour), Segments: 10},
-		"counter":  {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(100, 400*time.Hour)},
-		"calendar": {Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarYear}},
+		"window":   weir.FixedWindow(weir.Per(100, 400*time.Hour)),
+		"sliding":  weir.SlidingWindow(weir.Per(100, 400*time.Hour), 10),
+		"counter":  weir.SlidingCounter(weir.Per(100, 400*time.Hour)),
+		"calendar": weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarYear}),
 	} {
 		for _, used := range []int64{1, 40, 100} {
 			for _, permits := range []int64{-1e15, -150, -20, 20, 150, 1e15} {

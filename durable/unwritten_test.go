@@ -13,7 +13,7 @@ import (
 )
 
 // never is a limit whose permits do not come back.
-func never(burst int64) weir.Limit { return weir.Limit{Rate: weir.Per(1, 400*time.Hour), Burst: burst} }
+func never(burst int64) weir.Limit { return weir.TokenBucket(weir.Per(1, 400*time.Hour), burst) }
 
 // drain takes single permits until there is no grant any more, and returns how many there were.
 func drain(t *testing.T, o *durable.Owner, l weir.Limit, most int64) (granted int64) {
@@ -102,7 +102,7 @@ func TestCanceledReservationIsWrittenFirst(t *testing.T) {
 func TestConcurrencySurvivesCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := must(durable.NewMemory(durable.MemoryOptions{Latency: time.Millisecond}))
-		limit := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100}
+		limit := weir.AtOnce(100)
 		for range 4 {
 			e := m.Engine()
 			o := must(durable.NewOwner(must(e.Campaign(t.Context(), "x")), durable.OwnerOptions{}))
@@ -130,7 +130,7 @@ func TestClockOfNextOwner(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := must(durable.NewMemory(durable.MemoryOptions{}))
 				o, e := owned(t, m, durable.OwnerOptions{})
-				limit := weir.Limit{Rate: weir.PerSecond(1), Burst: 100}
+				limit := weir.TokenBucket(weir.PerSecond(1), 100)
 				want(t, o.Acquire(t.Context(), durable.Request{Policy: "p", Limit: limit, N: 100}), durable.Granted)
 				_ = o.Stop(t.Context())
 				_ = e

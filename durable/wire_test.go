@@ -20,7 +20,7 @@ func someCall(kind durable.CallKind) *durable.Call {
 	for i := range 2 {
 		charge := store.Charge{Policy: "p", Key: fmt.Sprint(i), N: int64(i), Queue: 9}
 		if kind != durable.CallCommit && kind != durable.CallCancel && kind != durable.CallReset && kind != durable.CallAdjustments {
-			charge.Limit = weir.Limit{Rate: weir.PerSecond(3), Burst: 5}
+			charge.Limit = weir.TokenBucket(weir.PerSecond(3), 5)
 		}
 		c.Charges = append(c.Charges, charge)
 	}
@@ -120,7 +120,7 @@ func TestMalformedCalls(t *testing.T) {
 	}
 	many := &durable.Call{Kind: durable.CallPeek}
 	for i := range store.MostCharges + 1 {
-		many.Charges = append(many.Charges, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: weir.Limit{Rate: weir.PerSecond(1)}})
+		many.Charges = append(many.Charges, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: weir.TokenBucket(weir.PerSecond(1), 0)})
 	}
 	b = must(durable.AppendMessage(nil, &durable.Message{Kind: durable.MessageCall, Call: many}))
 	if _, err := durable.ParseMessage(b); err == nil {

@@ -14,7 +14,7 @@ import (
 // by as much later as the withdrawal came after the last grant.
 func TestThoseBehindAWithdrawalLoseNoTime(t *testing.T) {
 	bubble(t, durable.OwnerOptions{}, func(t *testing.T, _ *durable.Memory, o *durable.Owner, _ *durable.MemoryEngine) {
-		r := durable.Request{Policy: "p", Limit: weir.Limit{Rate: weir.PerSecond(1)}, N: 1, Wait: time.Minute, QueueLimit: 10}
+		r := durable.Request{Policy: "p", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 1, Wait: time.Minute, QueueLimit: 10}
 		want(t, o.Acquire(t.Context(), r), durable.Granted)
 		granted := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())

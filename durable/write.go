@@ -58,7 +58,7 @@ func (o *Owner) recovered(name string, value []byte) (state *store.Record, ahead
 	}
 	burn, now := ahead, time.Now()
 	o.watchClock(now)
-	times := o.since(now, state.Limit().Algorithm)
+	times := o.since(now, state.Limit().Algorithm())
 	if by := time.Duration(state.Time() - times[0]); by > store.MostAhead {
 		o.wasAhead(name, by)
 	}
@@ -228,7 +228,7 @@ func (b *bucket) draw(reserve int64) []Write {
 	if reserve == 0 {
 		most = max(1, b.state.Most()/10) - 1 //nolint:mnd // a tenth
 	}
-	if b.state.Limit().Algorithm == weir.AlgorithmConcurrency {
+	if b.state.Limit().Algorithm() == weir.AlgorithmConcurrency {
 		most = 0 // all of its grants are reservations, which are written
 	}
 	trail := b.trail[:min(len(b.trail), mostTrail)]

@@ -21,12 +21,12 @@ import (
 func plenty(t testing.TB) map[string]grpclimit.ServerOptions {
 	t.Helper()
 	rate := weir.PerSecond(100_000_000)
-	perClient := keyed(t, weir.KeyedOptions{Name: "per-client", Rate: rate})
-	set := only(policy.Policy{Limits: []policy.Limit{{Limit: weir.Limit{Rate: rate}}}, Key: policy.ClientIP()}, policy.Match{
+	perClient := keyed(t, weir.TokenBucket(rate, 0), weir.KeyedOptions{Name: "per-client"})
+	set := only(policy.Policy{Limits: []policy.Limit{{Limit: weir.TokenBucket(rate, 0)}}, Key: policy.ClientIP()}, policy.Match{
 		Paths: []string{"/grpc.testing.TestService/"},
 	})
 	return map[string]grpclimit.ServerOptions{
-		"limiter": {Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: rate})},
+		"limiter": {Limiter: bucket(t, weir.TokenBucket(rate, 0), weir.Options{Name: "all"})},
 		"keyed":   {Keyed: perClient},
 		"headers": {Keyed: perClient, Headers: &httplimit.Headers{}},
 		"engine":  {Engine: engine(t, set, policy.EngineOptions{})},
@@ -94,7 +94,7 @@ func BenchmarkInterceptor(b *testing.B) {
 // BenchmarkClientInterceptor is what the interceptor of a client costs alone.
 func BenchmarkClientInterceptor(b *testing.B) {
 	c, err := grpclimit.NewClient(grpclimit.ClientOptions{
-		Limiter: bucket(b, weir.TokenBucketOptions{Rate: weir.PerSecond(100_000_000), QueueLimit: 1}),
+		Limiter: bucket(b, weir.TokenBucket(weir.PerSecond(100_000_000), 0), weir.Options{QueueLimit: 1}),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -117,7 +117,7 @@ func BenchmarkUnaryCall(b *testing.B) {
 			switch name {
 			case "bare":
 			case "refused":
-				limiter := keyed(b, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(1)})
+				limiter := keyed(b, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{Name: "per-client"})
 				limiter.Take("192.0.2.1", 1)
 				s.server = limited(b, grpclimit.ServerOptions{Keyed: limiter})
 			default:

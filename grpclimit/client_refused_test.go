@@ -16,12 +16,12 @@ import (
 // weir.ErrRefused and carries the decision. The call is not sent.
 func TestClientSaysThatItsOwnLimitRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1)})
+		keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, o := range map[string]grpclimit.ClientOptions{
-			"limiter": {Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 1})},
+			"limiter": {Limiter: bucket(t, weir.TokenBucket(weir.PerHour(1), 1), weir.Options{})},
 			"keyed":   {Keyed: keyed, Key: func(context.Context, *grpclimit.Outgoing) string { return "all" }},
 		} {
 			client := setup{client: paced(t, o)}.dial(t)

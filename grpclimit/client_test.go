@@ -60,7 +60,7 @@ func elapsed(t *testing.T, want time.Duration, f func()) {
 func TestClientPacesItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{client: paced(t, grpclimit.ClientOptions{
-			Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(2), Burst: 2, QueueLimit: 100}),
+			Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(2), 2), weir.Options{QueueLimit: 100}),
 		})}.dial(t)
 		elapsed(t, 2*time.Second, func() {
 			for range 6 {
@@ -73,7 +73,7 @@ func TestClientPacesItsCalls(t *testing.T) {
 func TestCallThatWouldBeTooLateIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
-		limiter := bucket(t, weir.TokenBucketOptions{Name: "out", Rate: weir.PerMinute(1), Burst: 1, QueueLimit: 100})
+		limiter := bucket(t, weir.TokenBucket(weir.PerMinute(1), 1), weir.Options{Name: "out", QueueLimit: 100})
 		client := setup{service: s, client: paced(t, grpclimit.ClientOptions{Limiter: limiter})}.dial(t)
 		want(t, call(t.Context(), client), codes.OK)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -112,7 +112,7 @@ func TestMaxWaitOfTheClient(t *testing.T) {
 		}{{2 * time.Second, 2 * time.Second, false}, {-1, 0, false}, {2 * time.Second, 2 * time.Second, true}, {-1, 0, true}} {
 			o := grpclimit.ClientOptions{MaxWait: c.wait}
 			if c.keyed {
-				k := keyed(t, weir.KeyedOptions{Algorithm: weir.AlgorithmConcurrency, Burst: 1, QueueLimit: 5})
+				k := keyed(t, weir.AtOnce(1), weir.KeyedOptions{QueueLimit: 5})
 				k.TryAcquire("/grpc.testing.TestService/UnaryCall", 1)
 				o.Keyed = k
 			} else {
@@ -209,7 +209,7 @@ func TestUnaryCallIsTriedAgain(t *testing.T) {
 		client := setup{
 			service: s,
 			server: limited(t, grpclimit.ServerOptions{
-				Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerMinute(6), Burst: 1}),
+				Limiter: bucket(t, weir.TokenBucket(weir.PerMinute(6), 1), weir.Options{}),
 			}),
 			client: paced(t, grpclimit.ClientOptions{MaxRetries: 1}),
 		}.dial(t)
@@ -253,7 +253,7 @@ func TestTriesAreBounded(t *testing.T) {
 
 func TestPermitsOfHeldCallsAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 2, QueueLimit: 10})
+		limiter := bucket(t, weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{QueueLimit: 10})
 		client := setup{
 			service: answering(nil, told(t, codes.ResourceExhausted, time.Minute)),
 			client:  paced(t, grpclimit.ClientOptions{Limiter: limiter}),
@@ -294,7 +294,7 @@ func TestPermitThatCameDuringAHoldIsNotLost(t *testing.T) {
 			return told(t, codes.ResourceExhausted, 30*time.Second) // until 120 s
 		}}
 		client := setup{service: s, client: paced(t, grpclimit.ClientOptions{
-			Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.Per(1, 100*time.Second), Burst: 1, QueueLimit: 1}),
+			Limiter: bucket(t, weir.TokenBucket(weir.Per(1, 100*time.Second), 1), weir.Options{QueueLimit: 1}),
 		})}.dial(t)
 		go func() { _ = call(t.Context(), client) }()
 		synctest.Wait()
@@ -317,7 +317,7 @@ func TestJitterLeavesTimeForTheCall(t *testing.T) {
 func TestStreamsOfTheClientArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := grpclimit.ClientOptions{
-			Limiter:     bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 10}),
+			Limiter:     bucket(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.Options{QueueLimit: 10}),
 			MessageCost: func(context.Context, *grpclimit.Outgoing) int64 { return 2 },
 			Cost:        func(context.Context, *grpclimit.Outgoing) int64 { return 1 },
 		}
@@ -444,7 +444,7 @@ func TestStreamThatCannotBeOpenedHoldsNothing(t *testing.T) {
 func TestStreamThatIsRefusedHoldsFollowingOnesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{
-			server: limited(t, grpclimit.ServerOptions{Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerMinute(6), Burst: 1})}),
+			server: limited(t, grpclimit.ServerOptions{Limiter: bucket(t, weir.TokenBucket(weir.PerMinute(6), 1), weir.Options{})}),
 			client: paced(t, grpclimit.ClientOptions{}),
 		}.dial(t)
 		want(t, countMessages(t, client, 1), codes.OK)
@@ -475,7 +475,7 @@ func TestAdaptiveLimitLearnsFromServers(t *testing.T) {
 }
 
 func TestSkippedCallsAreNotPaced(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})
 	client := setup{client: paced(t, grpclimit.ClientOptions{
 		Limiter: limiter, Skip: func(_ context.Context, o *grpclimit.Outgoing) bool {
 			return o.Method != "/grpc.testing.TestService/EmptyCall"
@@ -493,7 +493,7 @@ func TestSkippedCallsAreNotPaced(t *testing.T) {
 func TestCostThatIsMisuse(t *testing.T) {
 	cost := int64(-1)
 	client := setup{client: paced(t, grpclimit.ClientOptions{
-		Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)}),
+		Limiter: bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{}),
 		Cost:    func(context.Context, *grpclimit.Outgoing) int64 { return cost },
 	})}.dial(t)
 	want(t, call(t.Context(), client), codes.Internal)
@@ -504,15 +504,15 @@ func TestCostThatIsMisuse(t *testing.T) {
 }
 
 func TestClientOptionsThatCannotBeUsed(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})
 	one := func(context.Context, *grpclimit.Outgoing) int64 { return 1 }
 	for _, c := range []struct {
 		o    grpclimit.ClientOptions
 		want string
 	}{
-		{grpclimit.ClientOptions{Limiter: (*weir.TokenBucket)(nil)}, "ClientOptions.Limiter is a nil"},
+		{grpclimit.ClientOptions{Limiter: (*weir.Limiter)(nil)}, "ClientOptions.Limiter is a nil"},
 		{grpclimit.ClientOptions{Keyed: (*weir.Keyed[string])(nil)}, "ClientOptions.Keyed is a nil"},
-		{grpclimit.ClientOptions{Limiter: limiter, Keyed: keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})}, "ClientOptions.Keyed is set"},
+		{grpclimit.ClientOptions{Limiter: limiter, Keyed: keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})}, "ClientOptions.Keyed is set"},
 		{grpclimit.ClientOptions{Key: func(context.Context, *grpclimit.Outgoing) string { return "" }}, "ClientOptions.Key is set"},
 		{grpclimit.ClientOptions{Cost: one}, "ClientOptions.Cost is set"},
 		{grpclimit.ClientOptions{MessageCost: one}, "ClientOptions.MessageCost is set"},

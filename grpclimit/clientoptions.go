@@ -47,7 +47,7 @@ type ClientOptions struct {
 	// Limiter paces all calls together. Give it a QueueLimit: a call that would have to wait where there is no queue is not
 	// made. The permit of a [weir.Concurrency] or [weir.Adaptive] is held until the call ends; an Adaptive learns from
 	// calls that servers refuse, or that take too long. Default: nil, calls are not paced.
-	Limiter weir.Limiter
+	Limiter weir.Acquirer
 	// Keyed paces the calls of each key, such as those of each method. It excludes Limiter. Default: nil.
 	Keyed Keyed
 	// Key answers the key of a call, for Keyed. Default: the full method.

@@ -3,7 +3,7 @@
 //
 // A [Server] has two interceptors that admit a call or refuse it:
 //
-//	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+//	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
 //	...
 //	limit, err := grpclimit.NewServer(grpclimit.ServerOptions{Keyed: perClient})
 //	...

@@ -62,7 +62,7 @@ func TestDocsShowCodeThatRuns(t *testing.T) {
 func TestDocsShowATrueRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{server: limited(t, grpclimit.ServerOptions{
-			Keyed: keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10), Burst: 2}),
+			Keyed: keyed(t, weir.TokenBucket(weir.PerHour(10), 2), weir.KeyedOptions{Name: "per-client"}),
 		})}.dial(t)
 		var (
 			trailer metadata.MD

@@ -34,7 +34,7 @@ func engine(t testing.TB, set *policy.Set, o policy.EngineOptions) *policy.Engin
 }
 
 func perHour(n int64) policy.Limit {
-	return policy.Limit{Limit: weir.Limit{Rate: weir.PerHour(n)}}
+	return policy.Limit{Limit: weir.TokenBucket(weir.PerHour(n), 0)}
 }
 
 // only is a set of one rule with one policy, called "p".
@@ -74,7 +74,7 @@ func TestRefusalOfAnEngineNamesEveryLimit(t *testing.T) {
 		Policies: []policy.Policy{
 			{Name: "client", Limits: []policy.Limit{perHour(2)}, Key: policy.ClientIP()},
 			{Name: "all", Limits: []policy.Limit{
-				{Name: "hour", Limit: weir.Limit{Rate: weir.PerHour(1)}}, {Name: "day", Limit: weir.Limit{Rate: weir.PerDay(100)}},
+				{Name: "hour", Limit: weir.TokenBucket(weir.PerHour(1), 0)}, {Name: "day", Limit: weir.TokenBucket(weir.PerDay(100), 0)},
 			}},
 		},
 		Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "client", Cost: policy.FixedNumber(2)}, {Policy: "all"}}}},
@@ -105,7 +105,7 @@ func TestRefusalOfAnEngineNamesEveryLimit(t *testing.T) {
 }
 
 func TestEngineHoldsPermitsUntilTheCallEnds(t *testing.T) {
-	set := only(policy.Policy{Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}}}}, policy.Match{})
+	set := only(policy.Policy{Limits: []policy.Limit{{Limit: weir.AtOnce(1)}}}, policy.Match{})
 	e := engine(t, set, policy.EngineOptions{})
 	inside := make(chan error)
 	var client testgrpc.TestServiceClient
@@ -150,7 +150,7 @@ func TestRulesForMessages(t *testing.T) {
 func TestEngineWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := only(policy.Policy{
-			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1)}}}, QueueLimit: 10, MaxWait: 3500 * time.Millisecond,
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1), 0)}}, QueueLimit: 10, MaxWait: 3500 * time.Millisecond,
 		}, policy.Match{})
 		client := setup{server: limited(t, grpclimit.ServerOptions{
 			Engine: engine(t, set, policy.EngineOptions{}), MaxWait: weir.Never, Logger: silent(t),

@@ -24,7 +24,7 @@ import (
 
 // limitedServer is a server that limits each client.
 func limitedServer() (*grpc.Server, error) {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10), Burst: 2})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(10), 2), weir.KeyedOptions{Name: "per-client"})
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func limitedServer() (*grpc.Server, error) {
 
 // pacedClient is a connection that sends no more than 5 calls a second.
 func pacedClient(target string) (*grpc.ClientConn, error) {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "out", Rate: weir.PerSecond(5), QueueLimit: 1000})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(5), 0), weir.Options{Name: "out", QueueLimit: 1000})
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +148,11 @@ func byRules() (grpclimit.ServerOptions, error) {
 		Policies: []policy.Policy{
 			{
 				Name: "per-key", Key: policy.HeaderText("X-Api-Key"),
-				Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(100), Burst: 200}}},
+				Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(100), 200)}},
 			},
 			{
 				Name:   "searches",
-				Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}}},
+				Limits: []policy.Limit{{Limit: weir.AtOnce(5)}},
 			},
 		},
 		Rules: []policy.Rule{
@@ -174,7 +174,7 @@ func byRules() (grpclimit.ServerOptions, error) {
 
 // messages limits what a client sends on its streams to 50 messages a second.
 func messages() (grpclimit.ServerOptions, error) {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "messages", Rate: weir.PerSecond(50), QueueLimit: 50})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(50), 0), weir.KeyedOptions{Name: "messages", QueueLimit: 50})
 	if err != nil {
 		return grpclimit.ServerOptions{}, err
 	}
@@ -204,7 +204,7 @@ func Example_options() {
 	if err != nil {
 		panic(err)
 	}
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(10)})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 0), weir.KeyedOptions{})
 	if err != nil {
 		panic(err)
 	}

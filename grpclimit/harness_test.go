@@ -235,18 +235,18 @@ func (f failing) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func bucket(t testing.TB, o weir.TokenBucketOptions) *weir.TokenBucket {
+func bucket(t testing.TB, limit weir.Limit, o weir.Options) *weir.Limiter {
 	t.Helper()
-	b, err := weir.NewTokenBucket(o)
+	b, err := weir.New(limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func keyed(t testing.TB, o weir.KeyedOptions) *weir.Keyed[string] {
+func keyed(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyed[string](o)
+	k, err := weir.NewKeyed[string](limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func keyed(t testing.TB, o weir.KeyedOptions) *weir.Keyed[string] {
 
 func slots(t testing.TB, limit, queue int64) *weir.Concurrency {
 	t.Helper()
-	c, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "slots", Limit: limit, QueueLimit: queue})
+	c, err := weir.NewConcurrency(limit, weir.Options{Name: "slots", QueueLimit: queue})
 	if err != nil {
 		t.Fatal(err)
 	}

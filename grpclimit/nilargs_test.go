@@ -13,7 +13,7 @@ import (
 // names it, and not by a nil dereference, now or later.
 func TestNilIsToldAtTheCall(t *testing.T) {
 	t.Parallel()
-	var none *weir.TokenBucket
+	var none *weir.Limiter
 	for name, call := range map[string]func() error{
 		"NewServer":         func() error { _, err := grpclimit.NewServer(grpclimit.ServerOptions{}); return err },
 		"NewServer pointer": func() error { _, err := grpclimit.NewServer(grpclimit.ServerOptions{Limiter: none}); return err },

@@ -27,7 +27,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
 		client := setup{service: s, peer: "192.0.2.1:4711", server: limited(t, grpclimit.ServerOptions{
-			Keyed: keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(7), Burst: 2}),
+			Keyed: keyed(t, weir.TokenBucket(weir.PerMinute(7), 2), weir.KeyedOptions{Name: "per-client"}),
 		})}.dial(t)
 		for range 2 {
 			want(t, call(t.Context(), client), codes.OK)
@@ -61,7 +61,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 
 func TestWhatCanNeverSucceedHasNoDelay(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
-		Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerSecond(1), Burst: 3}),
+		Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.Options{Name: "all"}),
 		Cost:    func(context.Context, *grpclimit.Call) int64 { return 4 },
 		Headers: &httplimit.Headers{},
 	})}.dial(t)
@@ -93,9 +93,9 @@ func TestCodeOfEachReason(t *testing.T) {
 }
 
 func TestServerWithoutCapacityIsUnavailable(t *testing.T) {
-	closed := bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1)})
+	closed := bucket(t, weir.TokenBucket(weir.PerSecond(1), 0), weir.Options{})
 	closed.Close()
-	full := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1), MaxKeys: 1})
+	full := keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{MaxKeys: 1})
 	full.Take("another", 1)
 	shedder, err := overload.NewShedder(overload.ShedderOptions{
 		Sources: []overload.Pressure{overload.NewPressure("test", func(int64) (float64, error) { return 10, nil })}, Rise: -1,
@@ -123,7 +123,7 @@ func TestServerWithoutCapacityIsUnavailable(t *testing.T) {
 func TestMetadataTellsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{server: limited(t, grpclimit.ServerOptions{
-			Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerSecond(1), Burst: 2}),
+			Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{Name: "all"}),
 			Headers: &httplimit.Headers{Fields: httplimit.RateLimit11 | httplimit.XRateLimit},
 		})}.dial(t)
 		for i, c := range []struct {
@@ -161,7 +161,7 @@ func TestMetadataTellsTheLimit(t *testing.T) {
 
 // TestOverrideIsToldWithItsWindow, also where it has as many permits as the limit that was set up.
 func TestOverrideIsToldWithItsWindow(t *testing.T) {
-	limiter := keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(10)})
+	limiter := keyed(t, weir.TokenBucket(weir.PerHour(10), 0), weir.KeyedOptions{Name: "per-client"})
 	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Headers: &httplimit.Headers{}})}.dial(t)
 	for i, want := range []string{
 		`"per-client";q=10;w=3600`, `"per-client";q=20;w=3600`, `"per-client";q=10;w=60`, `"per-client";q=10;w=3600`,
@@ -173,7 +173,7 @@ func TestOverrideIsToldWithItsWindow(t *testing.T) {
 		if got := header["ratelimit-policy"]; len(got) != 1 || got[0] != want {
 			t.Errorf("the policy is %q, want %s", got, want)
 		}
-		next := []weir.Limit{{Rate: weir.PerHour(20)}, {Rate: weir.PerMinute(10)}}
+		next := []weir.Limit{weir.TokenBucket(weir.PerHour(20), 0), weir.TokenBucket(weir.PerMinute(10), 0)}
 		if i < len(next) {
 			if err := limiter.Override("192.0.2.1", next[i], time.Hour); err != nil {
 				t.Fatal(err)
@@ -186,8 +186,8 @@ func TestOverrideIsToldWithItsWindow(t *testing.T) {
 
 // TestCalendarIsToldAsRequestsWithoutAWindow: months are not alike, and their permits are not for calls at a time.
 func TestCalendarIsToldAsRequestsWithoutAWindow(t *testing.T) {
-	limiter, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{
-		Name: "month", Limit: 10, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
+	limiter, err := weir.New(weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{
+		Name: "month",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestCalendarIsToldAsRequestsWithoutAWindow(t *testing.T) {
 
 func TestNoFieldsTellsNoNumbers(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
-		Limiter: bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerHour(1), Burst: 1234}),
+		Limiter: bucket(t, weir.TokenBucket(weir.PerHour(1), 1234), weir.Options{Name: "all"}),
 		Cost:    func(context.Context, *grpclimit.Call) int64 { return 1234 },
 		Headers: &httplimit.Headers{Fields: httplimit.NoFields},
 	})}.dial(t)
@@ -262,7 +262,7 @@ func TestAdaptiveLimitLearnsFromHandlers(t *testing.T) {
 }
 
 func TestCallThatHasEndedIsNotCharged(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 5})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 5), weir.Options{})
 	s, err := grpclimit.NewServer(grpclimit.ServerOptions{Limiter: limiter})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler g
 }
 
 func TestOneCallIsChargedOnce(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 10})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 10), weir.Options{})
 	o := grpclimit.ServerOptions{Limiter: limiter}
 	s, err := grpclimit.NewServer(o)
 	if err != nil {
@@ -316,7 +316,7 @@ func TestOneCallIsChargedOnce(t *testing.T) {
 
 func TestHealthIsSkippedUnlessTold(t *testing.T) {
 	for _, all := range []bool{false, true} {
-		o := grpclimit.ServerOptions{Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})}
+		o := grpclimit.ServerOptions{Limiter: bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})}
 		if all {
 			o.Skip = grpclimit.SkipNone
 		}
@@ -348,7 +348,7 @@ func TestClientIsThePeerUnlessItIsTrusted(t *testing.T) {
 		{"socket", "", "198.51.100.7", clientip.Options{TrustUnixSocket: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			limiter := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+			limiter := keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 			client := setup{peer: c.peer, server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Clients: c.clients})}.dial(t)
 			want(t, call(metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", forwarded), client), codes.OK)
 			if limiter.Peek(c.want, 1).Allowed {
@@ -374,7 +374,7 @@ func TestKeys(t *testing.T) {
 		{"all", grpclimit.ByAll(grpclimit.ByMetadata("x-api-key"), grpclimit.ByMethod, grpclimit.ByClient), "4:gold35:" + method + "9:192.0.2.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			limiter := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+			limiter := keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 			client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Key: c.key})}.dial(t) //nolint:contextcheck // a server has its own
 			want(t, call(ctx, client), codes.OK)
 			if limiter.Peek(c.want, 1).Allowed {
@@ -382,7 +382,7 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	}
-	limiter := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	limiter := keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	client := setup{server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Key: grpclimit.ByMetadata("x-long")})}.dial(t)
 	want(t, call(ctx, client), codes.OK)
 	want(t, call(ctx, client), codes.ResourceExhausted)
@@ -425,7 +425,7 @@ func TestHookMayChangeTheRefusal(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var seen grpclimit.Refusal
 			client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{
-				Keyed: keyed(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerHour(1)}),
+				Keyed: keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{Name: "per-client"}),
 				OnRefused: func(_ context.Context, r *grpclimit.Refusal) {
 					seen = *r
 					seen.Call = nil
@@ -450,7 +450,7 @@ func TestHookMayChangeTheRefusal(t *testing.T) {
 }
 
 func TestCostsOfCalls(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 10})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 10), weir.Options{})
 	cost := int64(0)
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: limiter,
@@ -475,7 +475,7 @@ func TestCostsOfCalls(t *testing.T) {
 }
 
 func TestCostThatPrepareSets(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 10})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 10), weir.Options{})
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: limiter, Prepare: func(_ context.Context, c *grpclimit.Call) { c.Cost = 4 },
 	})}.dial(t)
@@ -498,14 +498,14 @@ func TestGracefulStopAnswersThoseWhoWaitWhenTheirLimiterIsClosed(t *testing.T) {
 }
 
 func TestServerOptionsThatCannotBeUsed(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1)})
-	perClient := keyed(t, weir.KeyedOptions{Rate: weir.PerHour(1)})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 0), weir.Options{})
+	perClient := keyed(t, weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{})
 	for _, c := range []struct {
 		o    grpclimit.ServerOptions
 		want string
 	}{
 		{grpclimit.ServerOptions{}, "ServerOptions.Limiter is nil"},
-		{grpclimit.ServerOptions{Limiter: (*weir.TokenBucket)(nil)}, "ServerOptions.Limiter is a nil *weir.TokenBucket"},
+		{grpclimit.ServerOptions{Limiter: (*weir.Limiter)(nil)}, "ServerOptions.Limiter is a nil *weir.Limiter"},
 		{grpclimit.ServerOptions{Keyed: (*weir.Keyed[string])(nil)}, "ServerOptions.Keyed is a nil *weir.Keyed[string]"},
 		{grpclimit.ServerOptions{Limiter: limiter, Keyed: perClient}, "exactly one of the three"},
 		{grpclimit.ServerOptions{Limiter: limiter, Key: grpclimit.ByMethod}, "ServerOptions.Key is set"},
@@ -527,7 +527,7 @@ func TestServerOptionsThatCannotBeUsed(t *testing.T) {
 
 // TestAPermitThatIsThereNeedsNoTime: however short MaxWait is, and however busy the machine.
 func TestAPermitThatIsThereNeedsNoTime(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 3, QueueLimit: 5})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 3), weir.Options{QueueLimit: 5})
 	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, MaxWait: 1})}.dial(t)
 	for _, code := range []codes.Code{codes.OK, codes.OK, codes.OK, codes.ResourceExhausted} {
 		want(t, call(t.Context(), client), code)

@@ -28,7 +28,7 @@ type ServerOptions struct {
 	// Engine decides by rules and policies. See [Call] for what rules see of a call.
 	Engine *policy.Engine
 	// Limiter limits all calls together. A [weir.Chain] applies several limits to each call, all or nothing.
-	Limiter weir.Limiter
+	Limiter weir.Acquirer
 	// Keyed limits the calls of each key, such as those of each client.
 	Keyed Keyed
 	// Key answers the key of a call, for Keyed. Default: the network address of the client as Clients tells it.
@@ -89,7 +89,7 @@ func isNil(v any) bool {
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-func checkLimiters(of string, limiter weir.Limiter, keyed Keyed) error {
+func checkLimiters(of string, limiter weir.Acquirer, keyed Keyed) error {
 	if limiter != nil && isNil(limiter) {
 		return optionError(of+"Limiter", fmt.Sprintf("a nil %T", limiter), "a limiter")
 	}

@@ -38,7 +38,7 @@ func countMessages(t *testing.T, client testgrpc.TestServiceClient, n int) error
 }
 
 func TestStreamIsChargedAtItsOpening(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerHour(1), Burst: 2})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 2), weir.Options{Name: "all"})
 	s := &service{}
 	client := setup{service: s, server: limited(t, grpclimit.ServerOptions{Limiter: limiter})}.dial(t)
 	for range 2 {
@@ -108,7 +108,7 @@ func TestMessagesAreCharged(t *testing.T) {
 	}
 	for name, input := range map[string]func(testgrpc.TestService_StreamingInputCallServer) error{"returns": nil, "swallows": swallow} {
 		t.Run(name, func(t *testing.T) {
-			limiter := bucket(t, weir.TokenBucketOptions{Name: "all", Rate: weir.PerHour(1), Burst: 8})
+			limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 8), weir.Options{Name: "all"})
 			var refused []string
 			client := setup{service: &service{input: input}, server: limited(t, grpclimit.ServerOptions{
 				Limiter: limiter, MessageCost: grpclimit.Each(2),
@@ -133,7 +133,7 @@ func TestMessagesAreCharged(t *testing.T) {
 }
 
 func TestRequestOfAServerStreamIsPartOfItsOpening(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 5})
+	limiter := bucket(t, weir.TokenBucket(weir.PerHour(1), 5), weir.Options{})
 	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, MessageCost: grpclimit.Each(1)})}.dial(t)
 	stream, err := client.StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
 	if err != nil {
@@ -150,7 +150,7 @@ func TestRequestOfAServerStreamIsPartOfItsOpening(t *testing.T) {
 func TestMessagesThatWaitHoldTheClientUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{server: limited(t, grpclimit.ServerOptions{
-			Limiter:     bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 10}),
+			Limiter:     bucket(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.Options{QueueLimit: 10}),
 			MessageCost: grpclimit.Each(1), MessageMaxWait: 2 * time.Second,
 		})}.dial(t)
 		start := time.Now()
@@ -247,8 +247,8 @@ func TestStreamThatPanicsHoldsNothing(t *testing.T) {
 }
 
 func TestTwoServersLimitOpeningsAndMessagesApart(t *testing.T) {
-	openings := bucket(t, weir.TokenBucketOptions{Name: "openings", Rate: weir.PerHour(1), Burst: 5})
-	messages := bucket(t, weir.TokenBucketOptions{Name: "messages", Rate: weir.PerHour(1), Burst: 5})
+	openings := bucket(t, weir.TokenBucket(weir.PerHour(1), 5), weir.Options{Name: "openings"})
+	messages := bucket(t, weir.TokenBucket(weir.PerHour(1), 5), weir.Options{Name: "messages"})
 	client := setup{server: limited(
 		t, grpclimit.ServerOptions{Limiter: openings},
 		grpclimit.ServerOptions{

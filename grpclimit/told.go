@@ -52,11 +52,10 @@ const (
 )
 
 // holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
-type holding interface{ Held(key string) weir.Limit }
+type holding interface{ LimitOf(key string) weir.Limit }
 
-type quoted interface {
-	Quota() (permits int64, window time.Duration)
-}
+// limited is implemented by the limiters of package weir.
+type limited interface{ Limit() weir.Limit }
 
 func (t *told) init(o *ServerOptions) {
 	t.quotas = map[string]quota{}
@@ -70,33 +69,25 @@ func (t *told) init(o *ServerOptions) {
 }
 
 func (t *told) add(name string, limiter any) {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Limiter }); ok {
+	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
 		for _, member := range chain.Limiters() {
 			t.add(member.Peek(0).Policy, member)
 		}
 		return
 	}
-	q, ok := limiter.(quoted)
-	if !ok {
-		return
+	if l, ok := limiter.(limited); ok {
+		t.quotas[name] = newQuota(l.Limit())
 	}
-	permits, window := q.Quota()
-	told := newQuota(permits, window)
-	if c, ok := limiter.(interface {
-		Calendar() (c weir.Calendar, ok bool)
-	}); ok && window == 0 {
-		if _, ok := c.Calendar(); ok { // its windows have no length that could be told: months are not alike
-			told = quota{permits, 0, httplimit.Requests}
-		}
-	}
-	t.quotas[name] = told
 }
 
-func newQuota(permits int64, window time.Duration) quota {
-	if window == 0 { // permits come back when they are released
-		return quota{permits, 0, httplimit.ConcurrentRequests}
+// newQuota is the quota of a limit. The windows of a calendar may have no length that could be told: months are not alike.
+func newQuota(l weir.Limit) quota {
+	q := quota{unit: httplimit.Requests}
+	q.permits, q.window = l.Quota()
+	if l.Algorithm() == weir.AlgorithmConcurrency {
+		q.unit = httplimit.ConcurrentRequests
 	}
-	return quota{permits, window, httplimit.Requests}
+	return q
 }
 
 // one is the decision of a Limiter, or of a Keyed about a key. It is told with the window of the limit that the key is held to
@@ -105,7 +96,7 @@ func (t *told) one(d *weir.Decision, key string) []part {
 	q := t.quotas[d.Policy]
 	switch {
 	case t.held != nil:
-		if permits, window := t.held.Held(key).Quota(); permits == d.Limit {
+		if permits, window := t.held.LimitOf(key).Quota(); permits == d.Limit {
 			q.permits, q.window = permits, window
 		} else {
 			q.permits, q.window = d.Limit, 0
@@ -143,7 +134,7 @@ func (t *told) parts(v *policy.Verdict) []part {
 // quotaOf is the quota of the limit that was applied.
 func quotaOf(p *policy.Part) quota {
 	q, limit := quota{permits: p.Decision.Limit, unit: httplimit.Requests}, p.Applied()
-	if limit.Algorithm == weir.AlgorithmConcurrency {
+	if limit.Algorithm() == weir.AlgorithmConcurrency {
 		q.unit = httplimit.ConcurrentRequests
 	}
 	_, q.window = limit.Quota()

@@ -12,17 +12,17 @@ import (
 // TestToldQuotaIsThatOfTheLimitApplied: the metadata have the window of the limit that the engine applied to the key.
 func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 	one := func(l weir.Limit) []policy.Limit { return []policy.Limit{{Limit: l}} }
-	usual := weir.Limit{Rate: weir.PerSecond(10), Burst: 20}
-	day := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 20, Calendar: weir.Calendar{Unit: weir.CalendarDay}}
+	usual := weir.TokenBucket(weir.PerSecond(10), 20)
+	day := weir.CalendarWindow(20, weir.Calendar{Unit: weir.CalendarDay})
 	e, err := policy.NewEngine(&policy.Set{Policies: []policy.Policy{
 		{
-			Name: "p", Limits: one(usual), Keys: map[string][]policy.Limit{"own": one(weir.Limit{Rate: weir.PerMinute(20), Burst: 20})},
+			Name: "p", Limits: one(usual), Keys: map[string][]policy.Limit{"own": one(weir.TokenBucket(weir.PerMinute(20), 20))},
 			TierBy: policy.MethodText(), Tiers: map[string][]policy.Limit{
-				"gold": one(weir.Limit{Rate: weir.PerHour(20), Burst: 20}), "silver": one(weir.Limit{Rate: weir.PerHour(50), Burst: 50}),
+				"gold": one(weir.TokenBucket(weir.PerHour(20), 20)), "silver": one(weir.TokenBucket(weir.PerHour(50), 50)),
 			},
 		},
 		{Name: "day", Limits: one(day)},
-		{Name: "few", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20})},
+		{Name: "few", Limits: one(weir.AtOnce(20))},
 	}}, policy.EngineOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 	defer e.Close()
 	for key, burst := range map[string]int64{"same": 20, "other": 40} {
 		if err := e.Override(&policy.Override{
-			Policy: "p", Key: key, Limits: one(weir.Limit{Rate: weir.PerMinute(burst), Burst: burst}), For: time.Hour,
+			Policy: "p", Key: key, Limits: one(weir.TokenBucket(weir.PerMinute(burst), burst)), For: time.Hour,
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 func TestCallsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{server: limited(t, grpclimit.ServerOptions{
-			Keyed:   keyed(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 5}),
+			Keyed:   keyed(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.KeyedOptions{QueueLimit: 5}),
 			MaxWait: 2500 * time.Millisecond,
 		})}.dial(t)
 		start := time.Now()
@@ -63,7 +63,7 @@ func TestCallWhoseDeadlineIsTooEarlyIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
 		client := setup{service: s, server: limited(t, grpclimit.ServerOptions{
-			Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerMinute(1), Burst: 1, QueueLimit: 5}), MaxWait: weir.Never,
+			Limiter: bucket(t, weir.TokenBucket(weir.PerMinute(1), 1), weir.Options{QueueLimit: 5}), MaxWait: weir.Never,
 		})}.dial(t)
 		want(t, call(t.Context(), client), codes.OK)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -38,12 +38,12 @@ func TestCalendarWindowsTellNoWrongLength(t *testing.T) {
 		},
 	} {
 		clock := weir.NewManualClock(c.at.UnixNano())
-		window, err := weir.NewCalendarWindow(weir.CalendarWindowOptions{Name: "p", Limit: 5, Calendar: c.calendar, Clock: clock})
+		window, err := weir.New(weir.CalendarWindow(5, c.calendar), weir.Options{Name: "p", Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
-		keyed, err := weir.NewKeyed[string](weir.KeyedOptions{
-			Name: "p", Algorithm: weir.AlgorithmCalendarWindow, Burst: 5, Calendar: c.calendar, Clock: clock,
+		keyed, err := weir.NewKeyed[string](weir.CalendarWindow(5, c.calendar), weir.KeyedOptions{
+			Name: "p", Clock: clock,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -79,7 +79,7 @@ func TestGateContention(t *testing.T) {
 	e := engineOf(t, policy.EngineOptions{Clock: weir.NewManualClock(0)}, &policy.Set{
 		Policies: []policy.Policy{hourly("requests", limit, nil), {
 			Name: "slots", QueueLimit: 100, MaxWait: time.Minute,
-			Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: slots}}},
+			Limits: []policy.Limit{{Limit: weir.AtOnce(slots)}},
 		}},
 		Rules: []policy.Rule{everything("requests", "slots")},
 	})

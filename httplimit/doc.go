@@ -2,7 +2,7 @@
 // about it: in the fields RateLimit and RateLimit-Policy of the IETF draft, in Retry-After, and in a body of type
 // application/problem+json.
 //
-//	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+//	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
 //	...
 //	limit, err := httplimit.New(httplimit.Options{Keyed: perClient})
 //	...

@@ -52,7 +52,7 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 	trio := serve(t, limit(t, httplimit.Options{
 		Keyed: perClient(t, 20), Headers: httplimit.Headers{Fields: httplimit.RateLimit11 | httplimit.XRateLimit},
 	})(ok), 1, "")
-	four := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 4})
+	four := slots(t, 4, weir.Options{Name: "slots"})
 	four.TryAcquire(4)
 	busy := serve(t, limit(t, httplimit.Options{Limiter: four})(ok), 1, "")
 	mux := http.NewServeMux()

@@ -35,7 +35,7 @@ var items = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.
 
 // listen is a server in ten lines.
 func listen(mux *http.ServeMux) error {
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ var _ = listen // it would serve until the process ends
 // Each client has a limit of its own.
 func ExampleNew() {
 	clock := weir.NewManualClock(0) // a clock that stands, for this example
-	perClient, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(2), Clock: clock})
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(2), 0), weir.KeyedOptions{Name: "per-client", Clock: clock})
 	if err != nil {
 		panic(err)
 	}
@@ -72,12 +72,12 @@ func ExampleNew() {
 
 // All requests together pass several limits, or are charged to none. At most 100 are served at a time; more wait for up to 5 s.
 func ExampleNew_chain() {
-	slots, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "slots", Limit: 100, QueueLimit: 1000})
+	slots, err := weir.NewConcurrency(100, weir.Options{Name: "slots", QueueLimit: 1000})
 	if err != nil {
 		panic(err)
 	}
-	hourly, err := weir.NewFixedWindow(weir.FixedWindowOptions{
-		Name: "hourly", Limit: 2, Window: time.Hour, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+	hourly, err := weir.New(weir.FixedWindow(weir.PerHour(2)), weir.Options{
+		Name: "hourly", Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		panic(err)
@@ -104,7 +104,7 @@ func ExampleNew_chain() {
 // A hook counts refusals, and answers with a page of its own.
 func ExampleNew_onRefused() {
 	clock := weir.NewManualClock(0) // a clock that stands, for this example
-	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "api", Rate: weir.PerMinute(1), Clock: clock})
+	bucket, err := weir.New(weir.TokenBucket(weir.PerMinute(1), 0), weir.Options{Name: "api", Clock: clock})
 	if err != nil {
 		panic(err)
 	}
@@ -184,7 +184,7 @@ func ExampleByFirst() {
 	if err != nil {
 		panic(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "api", Rate: weir.PerMinute(1)})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(1), 0), weir.KeyedOptions{Name: "api"})
 	if err != nil {
 		panic(err)
 	}
@@ -234,12 +234,12 @@ func ExampleHeaders() {
 func apiSet() *policy.Set {
 	return &policy.Set{
 		Policies: []policy.Policy{
-			{Name: "all", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1000)}}}},
+			{Name: "all", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1000), 0)}}},
 			{Name: "per-client", Key: policy.ClientIP(), Limits: []policy.Limit{
-				{Name: "burst", Limit: weir.Limit{Rate: weir.PerMinute(10), Burst: 20}},
-				{Name: "hour", Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(3)}},
+				{Name: "burst", Limit: weir.TokenBucket(weir.PerMinute(10), 20)},
+				{Name: "hour", Limit: weir.SlidingWindow(weir.PerHour(3), 0)},
 			}},
-			{Name: "tokens", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerDay(6000)}}}},
+			{Name: "tokens", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerDay(6000), 0)}}},
 		},
 		Rules: []policy.Rule{
 			{Name: "everything", Limits: []policy.Use{{Policy: "all"}, {Policy: "per-client"}}},
@@ -297,9 +297,9 @@ func routes(set *policy.Set, options policy.EngineOptions, handler http.Handler)
 func ExampleMux() {
 	handler, err := routes(&policy.Set{
 		Policies: []policy.Policy{
-			{Name: "all", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(100)}}}},
-			{Name: "per-key", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(2)}}}},
-			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(5)}}}},
+			{Name: "all", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(100), 0)}}},
+			{Name: "per-key", Key: policy.HeaderText("X-Api-Key"), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(2), 0)}}},
+			{Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(5), 0)}}},
 		},
 		Rules: []policy.Rule{{Name: "everything", Limits: []policy.Use{{Policy: "all"}}}},
 	}, policy.EngineOptions{Clock: weir.NewManualClock(0)}, items) // a clock that stands, for this example
@@ -369,7 +369,7 @@ func ExampleReservation() {
 
 // obedient is a client that sends 5 requests a second at most, and waits where a server says that it should.
 func obedient() (*http.Client, error) {
-	own, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(5), QueueLimit: 1000})
+	own, err := weir.New(weir.TokenBucket(weir.PerSecond(5), 0), weir.Options{QueueLimit: 1000})
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +400,7 @@ func report(ctx context.Context, client *http.Client, url string) (string, error
 
 // A client that obeys: the server has admitted one request an hour, and the second one is not even sent.
 func ExampleNewTransport() {
-	limiter, err := weir.NewFixedWindow(weir.FixedWindowOptions{Name: "hourly", Limit: 1, Window: time.Hour})
+	limiter, err := weir.New(weir.FixedWindow(weir.PerHour(1)), weir.Options{Name: "hourly"})
 	if err != nil {
 		panic(err)
 	}
@@ -495,8 +495,8 @@ func ask(ctx context.Context, client *http.Client, url string) (tokens int64, er
 func ExampleWithSettlement() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":130}`) }))
 	defer server.Close()
-	tokens, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: "tokens", Rate: weir.PerDay(6000), QueueLimit: 100_000, Clock: weir.NewManualClock(0), // a clock that stands, for this example
+	tokens, err := weir.New(weir.TokenBucket(weir.PerDay(6000), 0), weir.Options{
+		Name: "tokens", QueueLimit: 100_000, Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		panic(err)

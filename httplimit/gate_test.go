@@ -25,14 +25,14 @@ import (
 
 // hourly is a policy with one limit: a bucket of n permits, of which n come back in an hour.
 func hourly(name string, n int64, key policy.Text) policy.Policy {
-	return policy.Policy{Name: name, Key: key, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(n)}}}}
+	return policy.Policy{Name: name, Key: key, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(n), 0)}}}
 }
 
 // atATime is the policy "slots" with n of them, and a queue for as many.
 func atATime(n int64) policy.Policy {
 	return policy.Policy{
 		Name: "slots", QueueLimit: n, MaxWait: time.Minute,
-		Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n}}},
+		Limits: []policy.Limit{{Limit: weir.AtOnce(n)}},
 	}
 }
 
@@ -85,8 +85,8 @@ func TestMiddlewareTellsEveryPolicy(t *testing.T) {
 	e := standing(t, &policy.Set{
 		Policies: []policy.Policy{
 			{Name: "per-client", Key: policy.ClientIP(), Limits: []policy.Limit{
-				{Name: "burst", Limit: weir.Limit{Rate: weir.PerSecond(2), Burst: 5}},
-				{Name: "hour", Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(2)}},
+				{Name: "burst", Limit: weir.TokenBucket(weir.PerSecond(2), 5)},
+				{Name: "hour", Limit: weir.SlidingWindow(weir.PerHour(2), 0)},
 			}},
 			hourly("all", 100, nil),
 			atATime(9),
@@ -501,7 +501,9 @@ func (failingText) String() string                                       { retur
 
 // TestMiddlewareToldLimitIsThatOfTheTier is about limits that depend on the request.
 func TestMiddlewareToldLimitIsThatOfTheTier(t *testing.T) {
-	limits := func(rate weir.Rate) []policy.Limit { return []policy.Limit{{Name: "l", Limit: weir.Limit{Rate: rate}}} }
+	limits := func(rate weir.Rate) []policy.Limit {
+		return []policy.Limit{{Name: "l", Limit: weir.TokenBucket(rate, 0)}}
+	}
 	e := standing(t, &policy.Set{
 		Policies: []policy.Policy{{
 			Name: "plan", Key: policy.ClientIP(), Limits: limits(weir.PerMinute(10)), TierBy: policy.HeaderText("X-Plan"),
@@ -533,7 +535,7 @@ func TestMiddlewareTellsCalendarWindows(t *testing.T) {
 	} {
 		e := engineOf(t, policy.EngineOptions{}, &policy.Set{
 			Policies: []policy.Policy{{Name: "quota", Limits: []policy.Limit{{
-				Limit: weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: c},
+				Limit: weir.CalendarWindow(9, c),
 			}}}},
 			Rules: []policy.Rule{everything("quota")},
 		})
@@ -578,7 +580,7 @@ func TestMiddlewareTellsManyLimits(t *testing.T) {
 		names = append(names, fmt.Sprintf("p%02d", i))
 		set.Policies = append(set.Policies, hourly(names[i], 100, nil))
 	}
-	set.Policies[29].Limits[0].Rate = weir.PerHour(3)
+	set.Policies[29].Limits[0].Limit = weir.TokenBucket(weir.PerHour(3), 0)
 	set.Rules = []policy.Rule{everything(names...)}
 	resp := get(gate(t, httplimit.GateOptions{Engine: standing(t, set)}).Handler(ok))
 	told := strings.Split(resp.header.Get("Ratelimit"), ", ")
@@ -655,7 +657,7 @@ func limitsOf(tb testing.TB, n int) *policy.Engine {
 	for i := range n {
 		names = append(names, fmt.Sprintf("p%d", i))
 		set.Policies = append(set.Policies, policy.Policy{
-			Name: names[i], Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}}},
+			Name: names[i], Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e9)}},
 		})
 	}
 	set.Rules = []policy.Rule{everything(names...)}

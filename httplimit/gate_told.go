@@ -67,7 +67,7 @@ func toldPolicy(part *policy.Part, units map[string]Unit) Policy {
 		p.Unit = Requests
 	}
 	limit := part.Applied()
-	if limit.Algorithm == weir.AlgorithmConcurrency {
+	if limit.Algorithm() == weir.AlgorithmConcurrency {
 		p.Unit = ConcurrentRequests
 	}
 	_, p.Window = limit.Quota()

@@ -12,9 +12,9 @@ import (
 	"github.com/weirhq/weir/httplimit"
 )
 
-func keyedLimit(t *testing.T, o weir.KeyedOptions) *weir.Keyed[string] {
+func keyedLimit(t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyed[string](o)
+	k, err := weir.NewKeyed[string](limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func from(addr string) *http.Request {
 // TestRequestsWaitInTheQueueOfTheirKey has two clients, of which one asks too much.
 func TestRequestsWaitInTheQueueOfTheirKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := keyedLimit(t, weir.KeyedOptions{Name: "per-client", Rate: weir.PerMinute(6), Burst: 1, QueueLimit: 1})
+		k := keyedLimit(t, weir.TokenBucket(weir.PerMinute(6), 1), weir.KeyedOptions{Name: "per-client", QueueLimit: 1})
 		defer k.Close()
 		handler := limit(t, httplimit.Options{Keyed: k, MaxWait: time.Minute})(ok)
 		start := time.Now()
@@ -56,7 +56,7 @@ func TestRequestsWaitInTheQueueOfTheirKey(t *testing.T) {
 
 // TestPermitsOfAKeyAreReleased bounds how many requests of each client are served at a time.
 func TestPermitsOfAKeyAreReleased(t *testing.T) {
-	k := keyedLimit(t, weir.KeyedOptions{Name: "per-client", Algorithm: weir.AlgorithmConcurrency, Burst: 2})
+	k := keyedLimit(t, weir.AtOnce(2), weir.KeyedOptions{Name: "per-client"})
 	served := 0
 	var handler http.Handler
 	handler = limit(t, httplimit.Options{Keyed: k})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -84,10 +84,10 @@ func TestPermitsOfAKeyAreReleased(t *testing.T) {
 
 // TestToldLimitIsThatOfTheKey has clients with different limits, and one whose limit is overridden.
 func TestToldLimitIsThatOfTheKey(t *testing.T) {
-	o := weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(10), Burst: 20, Clock: weir.NewManualClock(0)}
-	k, err := weir.NewKeyedFunc(o, func(key string) weir.Limit {
+	o := weir.KeyedOptions{Name: "per-client", Clock: weir.NewManualClock(0)}
+	k, err := weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(10), 20), o, func(key string) weir.Limit {
 		if key == "192.0.2.9" {
-			return weir.Limit{Rate: weir.PerHour(100)}
+			return weir.TokenBucket(weir.PerHour(100), 0)
 		}
 		return weir.Limit{}
 	})
@@ -110,13 +110,13 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 	}
 	defer k.Close()
 	// As many permits as the limit that was set up, at another rate.
-	if err = k.Override("192.0.2.1", weir.Limit{Rate: weir.PerMinute(20)}, time.Hour); err != nil {
+	if err = k.Override("192.0.2.1", weir.TokenBucket(weir.PerMinute(20), 0), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := send(handler, from("192.0.2.1:1")).header.Get("Ratelimit-Policy"); got != `"per-client";q=20;w=60` {
 		t.Errorf("%s", got)
 	}
-	if err = k.Override("192.0.2.1", weir.Limit{Rate: weir.PerHour(1)}, time.Hour); err != nil {
+	if err = k.Override("192.0.2.1", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	send(handler, from("192.0.2.1:1"))
@@ -131,7 +131,7 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 
 // TestPermitsOfAKeyAreToldAsConcurrent is about what a limit of requests at a time says of itself.
 func TestPermitsOfAKeyAreToldAsConcurrent(t *testing.T) {
-	k := keyedLimit(t, weir.KeyedOptions{Name: "per-client", Algorithm: weir.AlgorithmConcurrency, Burst: 2})
+	k := keyedLimit(t, weir.AtOnce(2), weir.KeyedOptions{Name: "per-client"})
 	resp := send(limit(t, httplimit.Options{Keyed: k})(ok), from("192.0.2.1:1"))
 	if got := resp.header.Get("Ratelimit-Policy"); got != `"per-client";q=2;qu="concurrent-requests"` {
 		t.Errorf("%s", got)

@@ -73,8 +73,8 @@ func MeteredAPI(o MeteredAPIOptions) (TransportOptions, error) {
 		},
 	}
 	burst, perMinute := e.Read(o.Burst, o.PerMinute)
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-		Name: o.Name, Rate: weir.Per(metered.Rate(perMinute)), Burst: burst, QueueLimit: 10_000,
+	limiter, err := weir.New(weir.TokenBucket(weir.Per(metered.Rate(perMinute)), burst), weir.Options{
+		Name: o.Name, QueueLimit: 10_000,
 	})
 	if err != nil {
 		return TransportOptions{}, err

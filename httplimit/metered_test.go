@@ -78,11 +78,11 @@ func TestMeteredAPIEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bucket, ok := o.Limiter.(*weir.TokenBucket)
+		bucket, ok := o.Limiter.(*weir.Limiter)
 		if !ok {
 			t.Fatalf("a %T", o.Limiter)
 		}
-		if burst, window := bucket.Quota(); burst != c.wantBurst || window != c.wantWindow || o.MaxWait != 30*time.Second {
+		if burst, window := bucket.Limit().Quota(); burst != c.wantBurst || window != c.wantWindow || o.MaxWait != 30*time.Second {
 			t.Errorf("%q, %q: %d in %v, want %d in %v", c.burst, c.perMinute, burst, window, c.wantBurst, c.wantWindow)
 		}
 		if n := strings.Count(log.String(), "level=WARN"); n != len(c.warnings) {

@@ -28,7 +28,7 @@ func (o *MeteredOptions) check() error {
 		return optionError(of+"Limits", fmt.Sprintf("a nil %T", o.Limits), "the limits of a cluster, such as a *durable.Node")
 	case len(o.Policy) > longest:
 		return optionError(of+"Policy", fmt.Sprintf("%.40q of %d bytes", o.Policy, len(o.Policy)), "at most 256 bytes")
-	case o.Limit.Algorithm == weir.AlgorithmConcurrency:
+	case o.Limit.Algorithm() == weir.AlgorithmConcurrency:
 		return optionError(of+"Limit", o.Limit.String(), "of another algorithm than concurrency")
 	case o.ReserveFor < millisecond || o.ReserveFor > durable.MaxWait:
 		return optionError(of+"ReserveFor", o.ReserveFor.String(), "from 1ms to 24h, or 0 for 10m")

@@ -133,7 +133,7 @@ func TestMeteredReadsNoEnvironment(t *testing.T) {
 
 // TestMeteredRefusals: every reason for which nothing is sent can be told, and the body is closed.
 func TestMeteredRefusals(t *testing.T) {
-	limit := weir.Limit{Rate: weir.PerMinute(1), Burst: 2}
+	limit := weir.TokenBucket(weir.PerMinute(1), 2)
 	for _, c := range []struct {
 		name    string
 		options httplimit.MeteredOptions
@@ -203,7 +203,7 @@ func cost(n int64) func(*http.Request) int64 { return func(*http.Request) int64 
 func TestMeteredWithdraws(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newFleet(t), newScript(answering(200))
-		o := httplimit.MeteredOptions{Limits: f, Limit: weir.Limit{Rate: weir.PerSecond(1)}, QueueLimit: 2}
+		o := httplimit.MeteredOptions{Limits: f, Limit: weir.TokenBucket(weir.PerSecond(1), 0), QueueLimit: 2}
 		m := metered(t, o, s.serve)
 		if _, err := fetchFrom(t.Context(), m, apiURL); err != nil {
 			t.Fatal(err)
@@ -244,7 +244,7 @@ func TestMeteredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newFleet(t), newScript(answering(200))
 		m := metered(t, httplimit.MeteredOptions{
-			Limits: f, Limit: weir.Limit{Rate: weir.PerDay(1)}, QueueLimit: httplimit.NoQueue,
+			Limits: f, Limit: weir.TokenBucket(weir.PerDay(1), 0), QueueLimit: httplimit.NoQueue,
 			Key: func(r *http.Request) string { return r.Header.Get("X-Key") },
 			Cost: func(r *http.Request) int64 {
 				if r.Method == http.MethodOptions {
@@ -308,7 +308,7 @@ func TestMeteredSettles(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t)
 			o := httplimit.MeteredOptions{
-				Limits: f, Limit: weir.Limit{Rate: weir.Per(1, 24*time.Hour), Burst: 1000}, Cost: cost(100), Actual: c.actual,
+				Limits: f, Limit: weir.TokenBucket(weir.Per(1, 24*time.Hour), 1000), Cost: cost(100), Actual: c.actual,
 				ReserveFor: time.Minute, Logger: slog.New(slog.DiscardHandler),
 			}
 			m := metered(t, o, func(*http.Request) (*http.Response, error) {
@@ -342,7 +342,7 @@ func TestMeteredSettlesWithTheNextOwner(t *testing.T) {
 		second := f.memory.Engine()
 		var log bytes.Buffer
 		o := httplimit.MeteredOptions{
-			Limit: weir.Limit{Rate: weir.Per(1, 24*time.Hour), Burst: 1000}, Cost: cost(100),
+			Limit: weir.TokenBucket(weir.Per(1, 24*time.Hour), 1000), Cost: cost(100),
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		}
 		switching, started := &switched{of: f}, make(chan *durable.Node, 1)
@@ -421,7 +421,7 @@ func (s *switched) Cancel(ctx context.Context, r durable.Reservation) error {
 func TestMeteredBelowATransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newFleet(t), newScript(answering(429, "Retry-After: 10"), answering(200))
-		o := httplimit.MeteredOptions{Limits: f, Limit: weir.Limit{Rate: weir.Per(1, 24*time.Hour), Burst: 5}}
+		o := httplimit.MeteredOptions{Limits: f, Limit: weir.TokenBucket(weir.Per(1, 24*time.Hour), 5)}
 		inner := &closeIdle{roundTrip: s.serve}
 		o.Base = inner
 		m, err := httplimit.NewMetered(o)
@@ -459,8 +459,8 @@ func TestMeteredOptionsThatCannotBeUsed(t *testing.T) {
 		"MeteredOptions.Limits is nil: must be the limits of a cluster": {},
 		"MeteredOptions.Limits is a nil *durable.Node":                  {Limits: (*durable.Node)(nil)},
 		"MeteredOptions.Policy is":                                      {Policy: strings.Repeat("x", 257)},
-		"MeteredOptions.Limit.Rate is":                                  {Limit: weir.Limit{Burst: 5}},
-		"MeteredOptions.Limit is concurrency 5":                         {Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}},
+		"MeteredOptions.Limit.Rate is":                                  {Limit: weir.TokenBucket(weir.Rate{}, 5)},
+		"MeteredOptions.Limit is 5 at once":                             {Limit: weir.AtOnce(5)},
 		"MeteredOptions.ReserveFor is 25h0m0s: must be from 1ms to 24h": {ReserveFor: 25 * time.Hour},
 		"MeteredOptions.MaxWait is -1s: must be from 1ms to 24h":        {MaxWait: -time.Second},
 		"MeteredOptions.QueueLimit is -2: must be from 1 to 10^15":      {QueueLimit: -2},

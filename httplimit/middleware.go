@@ -46,7 +46,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	m.queue, _ = o.Keyed.(KeyedQueue)
 	if m.held, _ = o.Keyed.(holding); m.held != nil && m.derived {
 		for _, p := range policies.items { // there is one
-			if l := m.held.Held(""); hasQuota(l, p.Quota) {
+			if l := m.held.LimitOf(""); hasQuota(l, p.Quota) {
 				p.limit = l
 			}
 		}
@@ -76,7 +76,7 @@ type limitOf struct {
 }
 
 // holding is a Keyed that tells the limit of each key. A [weir.Keyed] of strings is one.
-type holding interface{ Held(key string) weir.Limit }
+type holding interface{ LimitOf(key string) weir.Limit }
 
 // mostOthers is how many limits are remembered with the text of their policies.
 const mostOthers = 1024
@@ -94,7 +94,7 @@ func (m *middleware) under(policies *Policies, index int, key string, limit int6
 	}
 	of := limitOf{index, limit, weir.Limit{}}
 	if m.held != nil {
-		if l := m.held.Held(key); hasQuota(l, limit) {
+		if l := m.held.LimitOf(key); hasQuota(l, limit) {
 			of.limit = l
 		}
 	}

@@ -30,24 +30,24 @@ func limit(tb testing.TB, o httplimit.Options) func(http.Handler) http.Handler {
 }
 
 // bucket is a token bucket that stands still: 10/s, burst 20.
-func bucket(tb testing.TB, o weir.TokenBucketOptions) *weir.TokenBucket {
+func bucket(tb testing.TB, limit weir.Limit, o weir.Options) *weir.Limiter {
 	tb.Helper()
-	if o.Rate == (weir.Rate{}) {
-		o.Rate, o.Burst = weir.PerSecond(10), 20
+	if limit == weir.TokenBucket(weir.Rate{}, 0) {
+		limit = weir.TokenBucket(weir.PerSecond(10), 20)
 	}
 	if o.Clock == nil {
 		o.Clock = weir.NewManualClock(0)
 	}
-	b, err := weir.NewTokenBucket(o)
+	b, err := weir.New(limit, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return b
 }
 
-func slots(tb testing.TB, o weir.ConcurrencyOptions) *weir.Concurrency {
+func slots(tb testing.TB, limit int64, o weir.Options) *weir.Concurrency {
 	tb.Helper()
-	c, err := weir.NewConcurrency(o)
+	c, err := weir.NewConcurrency(limit, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func slots(tb testing.TB, o weir.ConcurrencyOptions) *weir.Concurrency {
 // perClient is a keyed limiter that stands still.
 func perClient(tb testing.TB, burst int64) *weir.Keyed[string] {
 	tb.Helper()
-	k, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Name: "per-client", Rate: weir.PerSecond(10), Burst: burst, Clock: weir.NewManualClock(0),
+	k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), burst), weir.KeyedOptions{
+		Name: "per-client", Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -80,7 +80,7 @@ func (k *recordingKeyed) Peek(string, int64) weir.Decision {
 
 // fixed is a limiter with one answer.
 type fixed struct {
-	weir.Limiter
+	weir.Acquirer
 
 	err error
 }
@@ -139,7 +139,7 @@ func fetch(t *testing.T, server *httptest.Server, method string) answer {
 }
 
 func TestEveryAnswerTellsTheLimit(t *testing.T) {
-	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Name: "api"})})(
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "api"})})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if w.Header().Get("Ratelimit") == "" {
 				t.Error("RateLimit is not set before the handler runs")
@@ -156,7 +156,7 @@ func TestEveryAnswerTellsTheLimit(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Name: "api"})
+	limiter := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "api"})
 	handler := limit(t, httplimit.Options{Limiter: limiter})(ok)
 	limiter.TryAcquire(20)
 	resp := get(handler)
@@ -219,7 +219,7 @@ func TestPartitionKey(t *testing.T) {
 }
 
 func TestCost(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{Name: "api"})
+	limiter := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "api"})
 	var logged bytes.Buffer
 	served := 0
 	handler := limit(t, httplimit.Options{
@@ -297,7 +297,7 @@ func TestErrorsAreLoggedAndNotTold(t *testing.T) {
 }
 
 func TestSkip(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{})
+	limiter := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{})
 	handler := limit(t, httplimit.Options{
 		Limiter: limiter, Skip: func(r *http.Request) bool { return r.URL.Path == "/healthz" },
 	})(ok)
@@ -312,7 +312,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestARequestIsChargedOnce(t *testing.T) {
-	limiter, other := bucket(t, weir.TokenBucketOptions{Name: "one"}), bucket(t, weir.TokenBucketOptions{Name: "other"})
+	limiter, other := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "one"}), bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "other"})
 	one, two := limit(t, httplimit.Options{Limiter: limiter}), limit(t, httplimit.Options{Limiter: other})
 	resp := get(one(two(one(two(one(ok))))))
 	if a, b := limiter.Stats().Granted, other.Stats().Granted; a != 1 || b != 1 {
@@ -331,7 +331,7 @@ func TestARequestIsChargedOnce(t *testing.T) {
 func TestTheContextIsPassedOn(t *testing.T) {
 	type name struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), name{}, "value"))
-	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{})})(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.Context().Value(name{}) != "value" || r.Context().Value("value") != nil {
 				t.Error("values of the context are lost")
@@ -357,7 +357,7 @@ func TestLeaseIsReleased(t *testing.T) {
 		{"abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.ErrAbortHandler},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			limiter := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1})
+			limiter := slots(t, 1, weir.Options{Name: "slots"})
 			watch := func(w http.ResponseWriter, r *http.Request) {
 				if limiter.Stats().Available != 0 {
 					t.Error("the handler runs without a permit")
@@ -383,7 +383,7 @@ func TestLeaseIsReleased(t *testing.T) {
 // TestTheResponseWriterIsNotWrapped shows it for every interface at once: the handler gets the very same value.
 func TestTheResponseWriterIsNotWrapped(t *testing.T) {
 	w := httptest.NewRecorder()
-	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(
+	handler := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{})})(
 		http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 			if got != http.ResponseWriter(w) {
 				t.Errorf("the handler got a %T", got)
@@ -398,11 +398,11 @@ func TestAdmittedAllocations(t *testing.T) {
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	v6 := request(http.MethodGet, "/")
 	v6.RemoteAddr = "[2001:db8::1]:80"
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(1e9), Burst: 1e9})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1e9), 1e9), weir.KeyedOptions{Name: "per-client"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Rate: weir.PerSecond(1e9), Burst: 1e9})})(next)
+	one := limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1e9), 1e9), weir.Options{})})(next)
 	byClient := limit(t, httplimit.Options{Keyed: keyed})(next)
 	for _, c := range []struct {
 		name    string

@@ -14,7 +14,7 @@ import (
 // TestNoFieldsHidesNames: with NoFields neither a field nor a body has the name of a policy, whoever refuses.
 func TestNoFieldsHidesNames(t *testing.T) {
 	headers := httplimit.Headers{Fields: httplimit.NoFields}
-	hour := weir.Limit{Rate: weir.PerHour(1)}
+	hour := weir.TokenBucket(weir.PerHour(1), 0)
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{
 			{Name: "secret", Limits: []policy.Limit{{Limit: hour}}}, {Name: "secret-too", Limits: []policy.Limit{{Limit: hour}}},
@@ -28,7 +28,7 @@ func TestNoFieldsHidesNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Name: "secret"})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerHour(1), 0), weir.Options{Name: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // names it, and not by a nil dereference, now or later.
 func TestNilIsToldAtTheCall(t *testing.T) {
 	t.Parallel()
-	var none *weir.TokenBucket
+	var none *weir.Limiter
 	for name, call := range map[string]func() error{
 		"New":                  func() error { _, err := httplimit.New(httplimit.Options{}); return err },
 		"New pointer":          func() error { _, err := httplimit.New(httplimit.Options{Limiter: none}); return err },

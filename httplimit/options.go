@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/internal/nils"
 )
 
-// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Quota and Held like
+// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Limit and LimitOf like
 // that, the policy that is told to clients is derived from them. If it is also a [KeyedQueue], permits are released when the
 // handler returns, and requests can wait for them.
 type Keyed interface {
@@ -29,7 +29,7 @@ type KeyedQueue interface {
 // Options configure a middleware. One of Limiter and Keyed is required.
 type Options struct {
 	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing.
-	Limiter weir.Limiter
+	Limiter weir.Acquirer
 	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter.
 	Keyed Keyed
 	// Key answers the key of a request, for Keyed. Default: ByClient(ClientOptions{}), the network address of the peer.

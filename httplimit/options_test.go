@@ -10,14 +10,14 @@ import (
 )
 
 func TestOptionsThatCannotBeUsed(t *testing.T) {
-	limiter, keyed := bucket(t, weir.TokenBucketOptions{}), perClient(t, 1)
-	same, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{}), bucket(t, weir.TokenBucketOptions{}))
+	limiter, keyed := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{}), perClient(t, 1)
+	same, err := weir.NewChain(bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{}), bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]httplimit.Options{
 		"Options.Limiter is nil":                                {},
-		"Options.Limiter is a nil *weir.TokenBucket":            {Limiter: (*weir.TokenBucket)(nil)},
+		"Options.Limiter is a nil *weir.Limiter":                {Limiter: (*weir.Limiter)(nil)},
 		"Options.Keyed is a nil *weir.Keyed[string]":            {Keyed: (*weir.Keyed[string])(nil)},
 		"Options.Keyed is set beside Limiter":                   {Limiter: limiter, Keyed: keyed},
 		"Options.Key is set":                                    {Limiter: limiter, Key: constant("")},
@@ -27,7 +27,7 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		"Options.Status is 600":                                 {Limiter: limiter, Status: 600},
 		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: httplimit.Headers{Jitter: -1}},
 		`Policies[1].Name is "default": must be different from`: {Limiter: same},
-		`Policies[0].Name "ü" has the byte`:                     {Limiter: bucket(t, weir.TokenBucketOptions{Name: "ü"})},
+		`Policies[0].Name "ü" has the byte`:                     {Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "ü"})},
 	} {
 		if _, err := httplimit.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") ||
 			!strings.Contains(err.Error(), want) {
@@ -42,5 +42,5 @@ func TestNilHandler(t *testing.T) {
 			t.Error("a nil handler is found out only when it is called")
 		}
 	}()
-	limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{})})(nil)
+	limit(t, httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{})})(nil)
 }

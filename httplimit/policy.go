@@ -169,10 +169,8 @@ func (p *Policies) find(name string) (index int, ok bool) {
 	return index, index >= 0
 }
 
-// quoted is implemented by the limiters of package weir.
-type quoted interface {
-	Quota() (permits int64, window time.Duration)
-}
+// limited is implemented by the limiters of package weir.
+type limited interface{ Limit() weir.Limit }
 
 // peeked is what all limiters that are not keyed have in common.
 type peeked interface{ Peek(n int64) weir.Decision }
@@ -180,7 +178,7 @@ type peeked interface{ Peek(n int64) weir.Decision }
 // policiesOf derives the policies of a limiter: its quota, or else the Limit of its decisions. Those of a chain are the
 // policies of its members.
 func policiesOf(limiter peeked) []Policy {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Limiter }); ok {
+	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
 		members := chain.Limiters()
 		all := make([]Policy, 0, len(members))
 		for _, member := range members {
@@ -193,23 +191,14 @@ func policiesOf(limiter peeked) []Policy {
 }
 
 func (p Policy) quoting(limiter any) Policy {
-	if q, ok := limiter.(quoted); ok {
+	if l, ok := limiter.(limited); ok {
 		// The windows of a calendar may have no length that could be told: months are not alike.
-		if p.Quota, p.Window = q.Quota(); p.Window == 0 && !hasCalendar(limiter) { // permits come back when they are released
+		p.Quota, p.Window = l.Limit().Quota()
+		if l.Limit().Algorithm() == weir.AlgorithmConcurrency {
 			p.Unit = ConcurrentRequests
 		}
 	}
 	return p
-}
-
-func hasCalendar(limiter any) bool {
-	c, ok := limiter.(interface {
-		Calendar() (c weir.Calendar, ok bool)
-	})
-	if ok {
-		_, ok = c.Calendar()
-	}
-	return ok
 }
 
 // withQuota is p with another quota of one policy, which is that of a limit. If that is zero, no window is known.

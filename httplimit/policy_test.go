@@ -30,17 +30,17 @@ func TestPoliciesThatCannotBeTold(t *testing.T) {
 }
 
 func TestChainTellsAllPoliciesAndTheLimitThatBinds(t *testing.T) {
-	inner, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{Name: "burst"}))
+	inner, err := weir.NewChain(bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "burst"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	window, err := weir.NewFixedWindow(weir.FixedWindowOptions{
-		Name: "daily", Limit: 3, Window: 24 * time.Hour, Clock: weir.NewManualClock(0),
+	window, err := weir.New(weir.FixedWindow(weir.PerDay(3)), weir.Options{
+		Name: "daily", Clock: weir.NewManualClock(0),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := weir.NewChain(slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 9}), inner, window)
+	chain, err := weir.NewChain(slots(t, 9, weir.Options{Name: "slots"}), inner, window)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestChainTellsAllPoliciesAndTheLimitThatBinds(t *testing.T) {
 
 func TestPoliciesOption(t *testing.T) {
 	handler := limit(t, httplimit.Options{
-		Limiter: bucket(t, weir.TokenBucketOptions{}),
+		Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{}),
 		Policies: []httplimit.Policy{
 			{Name: "upload", Quota: 1000, Window: time.Minute, Unit: httplimit.ContentBytes},
 		},
@@ -95,11 +95,11 @@ func TestAPolicyThatWasNotThereAtTheStart(t *testing.T) {
 // TestHeaderInjection tries everything that a client or a configuration can put into a field.
 func TestHeaderInjection(t *testing.T) {
 	const evil = "x\r\nSet-Cookie: admin=1\r\n\r\n<script>"
-	if _, err := httplimit.New(httplimit.Options{Limiter: bucket(t, weir.TokenBucketOptions{Name: evil})}); err == nil {
+	if _, err := httplimit.New(httplimit.Options{Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: evil})}); err == nil {
 		t.Error("a limiter with that name is accepted")
 	}
 	if _, err := httplimit.New(httplimit.Options{
-		Limiter: bucket(t, weir.TokenBucketOptions{}), Policies: []httplimit.Policy{{Name: evil}},
+		Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{}), Policies: []httplimit.Policy{{Name: evil}},
 	}); err == nil {
 		t.Error("a policy with that name is accepted")
 	}

@@ -181,7 +181,7 @@ func TestProblemOfEachReason(t *testing.T) {
 }
 
 func TestRealLimitersOutOfCapacity(t *testing.T) {
-	limiter := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1})
+	limiter := slots(t, 1, weir.Options{Name: "slots"})
 	handler := limit(t, httplimit.Options{Limiter: limiter})(ok)
 	limiter.TryAcquire(1)
 	resp := get(handler)
@@ -197,7 +197,7 @@ func TestRealLimitersOutOfCapacity(t *testing.T) {
 		t.Errorf("closed: status %d", resp.status)
 	}
 
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(1), MaxKeys: 1, Clock: weir.NewManualClock(0)})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: 1, Clock: weir.NewManualClock(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestHijack(t *testing.T) {
 }
 
 func BenchmarkAdmitted(b *testing.B) {
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-client", Rate: weir.PerSecond(1e9), Burst: 1e9})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1e9), 1e9), weir.KeyedOptions{Name: "per-client"})
 	if err != nil {
 		b.Fatal(err)
 	}

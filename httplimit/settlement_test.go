@@ -32,7 +32,7 @@ func TestSettlement(t *testing.T) {
 		{"redirected", []said{answering(307, "Location: /there"), answering(200)}, func(s *httplimit.Settlement) bool { return s.Commit(30) }, true, 970},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			own := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1000), QueueLimit: 10})
+			own := bucket(t, weir.TokenBucket(weir.PerHour(1000), 0), weir.Options{QueueLimit: 10})
 			rt := transport(t, httplimit.TransportOptions{Limiter: own, Cost: func(*http.Request) int64 { return 100 }}, newScript(c.answers...).serve)
 			ctx, settlement := httplimit.WithSettlement(t.Context())
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, apiURL, http.NoBody)
@@ -52,7 +52,7 @@ func TestSettlement(t *testing.T) {
 
 // TestSettlementWithoutARequest is about what was not sent, and costs nothing.
 func TestSettlementWithoutARequest(t *testing.T) {
-	own := bucket(t, weir.TokenBucketOptions{Rate: weir.PerHour(1000)})
+	own := bucket(t, weir.TokenBucket(weir.PerHour(1000), 0), weir.Options{})
 	rt := transport(t, httplimit.TransportOptions{Limiter: own, Cost: func(*http.Request) int64 { return 1001 }}, newScript(answering(200)).serve)
 	ctx, settlement := httplimit.WithSettlement(t.Context())
 	if _, err := fetchFrom(ctx, rt, apiURL); !errors.Is(err, httplimit.ErrLimited) {
@@ -65,7 +65,7 @@ func TestSettlementWithoutARequest(t *testing.T) {
 
 // TestSettlementOfSlots is about slots that are in use until the request is settled.
 func TestSettlementOfSlots(t *testing.T) {
-	own := slots(t, weir.ConcurrencyOptions{Name: "own", Limit: 1})
+	own := slots(t, 1, weir.Options{Name: "own"})
 	rt := transport(t, httplimit.TransportOptions{Limiter: own}, newScript(answering(200)).serve)
 	ctx, settlement := httplimit.WithSettlement(t.Context())
 	if _, err := fetchFrom(ctx, rt, apiURL); err != nil || own.Stats().Available != 0 {
@@ -80,7 +80,7 @@ func TestSettlementOfSlots(t *testing.T) {
 func TestTokensPerMinuteOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perMinute, estimate, actual, requests = 6000, 1000, 400, 60
-		own, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerMinute(perMinute), QueueLimit: 1_000_000})
+		own, err := weir.New(weir.TokenBucket(weir.PerMinute(perMinute), 0), weir.Options{QueueLimit: 1_000_000})
 		if err != nil {
 			t.Fatal(err)
 		}

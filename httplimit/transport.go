@@ -55,7 +55,7 @@ func NewTransport(o TransportOptions) (*Transport, error) {
 // returnsPermits reports whether the permits of a limiter are out while a request is on its way. Of one that does not say so
 // they may be.
 func returnsPermits(limiter any) bool {
-	if chain, ok := limiter.(interface{ Limiters() []weir.Limiter }); ok {
+	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
 		for _, member := range chain.Limiters() {
 			if returnsPermits(member) {
 				return true
@@ -63,12 +63,8 @@ func returnsPermits(limiter any) bool {
 		}
 		return false
 	}
-	q, ok := limiter.(quoted)
-	if !ok {
-		return true
-	}
-	_, window := q.Quota()
-	return window == 0 && !hasCalendar(limiter)
+	l, ok := limiter.(limited)
+	return !ok || l.Limit().Algorithm() == weir.AlgorithmConcurrency
 }
 
 // RoundTrip implements [http.RoundTripper]. If the request was not sent because of a limit, the error is a *[LimitedError];

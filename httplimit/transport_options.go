@@ -26,7 +26,7 @@ type TransportOptions struct {
 	// Limiter is the pace at which the client itself wants to send, all hosts together. Give it a QueueLimit: without one
 	// requests fail where they should wait. Permits of a [weir.Concurrency] are held until the body of the answer has been
 	// read or closed. Default: nil, none.
-	Limiter weir.Limiter
+	Limiter weir.Acquirer
 	// Keyed is that for each partition on its own. It excludes Limiter.
 	Keyed KeyedReserver
 	// Cost is how many permits of Limiter or Keyed a request takes: from 0, which takes none. Where that is an estimate, see

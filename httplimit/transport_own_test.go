@@ -18,9 +18,9 @@ import (
 
 // TestTransportPacesItself is about the own limiter of a client.
 func TestTransportPacesItself(t *testing.T) {
-	limiter := func(t *testing.T, queue int64) *weir.TokenBucket {
+	limiter := func(t *testing.T, queue int64) *weir.Limiter {
 		t.Helper()
-		b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "own", Rate: weir.PerSecond(1), Burst: 2, QueueLimit: queue})
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{Name: "own", QueueLimit: queue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestTransportPacesItself(t *testing.T) {
 	t.Run("one for each host", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScript(answering(200))
-			keyed := keyedLimit(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 10})
+			keyed := keyedLimit(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.KeyedOptions{QueueLimit: 10})
 			fetchAll(t, transport(t, httplimit.TransportOptions{Keyed: keyed}, s.serve), 6)
 			expectTimes(t, s.times(), 0, 0, second, second, 2*second, 2*second)
 		})
@@ -119,7 +119,7 @@ func TestTransportPacesItself(t *testing.T) {
 
 // TestTransportHoldsSlotsUntilTheBodyEnds is about a limit of requests at a time.
 func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
-	own := slots(t, weir.ConcurrencyOptions{Name: "own", Limit: 1})
+	own := slots(t, 1, weir.Options{Name: "own"})
 	for name, end := range map[string]func(body io.ReadCloser) error{
 		"closed": io.ReadCloser.Close,
 		"read":   func(body io.ReadCloser) error { _, err := io.Copy(io.Discard, body); return err },
@@ -170,8 +170,8 @@ func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
 
 // TestTransportOfAChain is about several own limits, one of which has slots.
 func TestTransportOfAChain(t *testing.T) {
-	one := slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1})
-	chain, err := weir.NewChain(bucket(t, weir.TokenBucketOptions{Name: "bucket"}), one)
+	one := slots(t, 1, weir.Options{Name: "slots"})
+	chain, err := weir.NewChain(bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "bucket"}), one)
 	if err != nil {
 		t.Fatal(err)
 	}

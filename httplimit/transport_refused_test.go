@@ -25,11 +25,11 @@ func (a *answered) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestTransportSaysThatItsOwnLimitRefuses: the error of a request that the limit of the client refuses matches weir.ErrRefused through
 // http.Client, carries the decision, and the request is not sent.
 func TestTransportSaysThatItsOwnLimitRefuses(t *testing.T) {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Name: "own"})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerHour(1), 0), weir.Options{Name: "own"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Name: "own"})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 0), weir.KeyedOptions{Name: "own"})
 	if err != nil {
 		t.Fatal(err)
 	}

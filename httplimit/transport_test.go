@@ -640,9 +640,9 @@ func TestTransportIgnoresAnswersOutOfOrder(t *testing.T) {
 }
 
 func TestTransportOptionsThatCannotBeUsed(t *testing.T) {
-	limiter := bucket(t, weir.TokenBucketOptions{})
+	limiter := bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{})
 	for want, o := range map[string]httplimit.TransportOptions{
-		"Limiter is a nil *weir.TokenBucket":       {Limiter: (*weir.TokenBucket)(nil)},
+		"Limiter is a nil *weir.Limiter":           {Limiter: (*weir.Limiter)(nil)},
 		"Keyed is a nil *weir.Keyed[string]":       {Keyed: (*weir.Keyed[string])(nil)},
 		"Keyed is set beside Limiter":              {Limiter: limiter, Keyed: perClient(t, 1)},
 		"MaxWait is -1s":                           {MaxWait: -time.Second},

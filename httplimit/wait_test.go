@@ -17,7 +17,7 @@ import (
 // waiting is a limiter with one permit, which is out until release is called, behind a middleware that waits.
 func waiting(t *testing.T, maxWait time.Duration) (limiter *weir.Concurrency, handler http.Handler, release func(), served *int) {
 	t.Helper()
-	limiter = slots(t, weir.ConcurrencyOptions{Name: "slots", Limit: 1, QueueLimit: 2})
+	limiter = slots(t, 1, weir.Options{Name: "slots", QueueLimit: 2})
 	served = new(int)
 	handler = limit(t, httplimit.Options{
 		Limiter: limiter, MaxWait: maxWait,
@@ -95,8 +95,8 @@ func TestDeadlineOfTheServer(t *testing.T) {
 
 func TestAWaitThatCannotSucceedIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-			Name: "api", Rate: weir.PerMinute(6), Burst: 1, QueueLimit: 5,
+		limiter, err := weir.New(weir.TokenBucket(weir.PerMinute(6), 1), weir.Options{
+			Name: "api", QueueLimit: 5,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestAPermitThatComesTooLate(t *testing.T) {
 
 // TestAPermitThatIsThereNeedsNoTime: however short MaxWait is, and however busy the machine.
 func TestAPermitThatIsThereNeedsNoTime(t *testing.T) {
-	limiter, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 5, QueueLimit: 5})
+	limiter, err := weir.New(weir.TokenBucket(weir.PerHour(1), 5), weir.Options{QueueLimit: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -307,7 +307,7 @@ func TestSystemPressureCanBeRead(t *testing.T) {
 }
 
 func TestLimiterPressure(t *testing.T) {
-	c, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 8})
+	c, err := weir.NewConcurrency(8, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

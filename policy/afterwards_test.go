@@ -46,7 +46,7 @@ func TestCostsToldAfterwardsBind(t *testing.T) {
 			return all
 		}
 	}
-	tokens := weir.Limit{Rate: weir.Rate{Permits: 1000, Period: time.Hour}, Burst: 1000}
+	tokens := weir.TokenBucket(weir.Rate{Permits: 1000, Period: time.Hour}, 1000)
 	for name, kind := range kinds {
 		for way, spend := range spending {
 			for _, afterwards := range []bool{false, true} {

@@ -70,7 +70,7 @@ func (p *livePolicy) check(l weir.Limit) *broughtLimit {
 	if err == nil && !alike(l, of.Limit) {
 		err = &weir.OptionError{
 			Option: "limit that a request brings", Value: l.String(),
-			Accepted: "the algorithm of the policy, " + of.Algorithm.String() + ", and its segments",
+			Accepted: "the algorithm of the policy, " + of.Algorithm().String() + ", and its segments",
 		}
 	}
 	b := &broughtLimit{}

@@ -126,9 +126,7 @@ func TestDurableBudgetOfAMonth(t *testing.T) {
 		set := &policy.Set{
 			Policies: durably(policy.Policy{
 				Name: "budget", Key: policy.HostText(), QueueLimit: 1000, MaxWait: time.Hour,
-				Limits: one(weir.Limit{
-					Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: zone},
-				}),
+				Limits: one(weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone})),
 			}),
 			Rules: []policy.Rule{{Name: "all", Limits: uses("budget")}},
 		}
@@ -193,7 +191,7 @@ func TestDurableOwnerEndsWhileSomebodyWaits(t *testing.T) {
 		c := newCluster(t)
 		set := &policy.Set{
 			Policies: append(durably(policy.Policy{Name: "p", Limits: one(perHour(1)), QueueLimit: 10, MaxWait: time.Hour}),
-				policy.Policy{Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2})}),
+				policy.Policy{Name: "use", Limits: one(weir.AtOnce(2))}),
 			Rules: []policy.Rule{{Name: "all", Limits: uses("use", "p")}},
 		}
 		first := newNode(t, c, nil)

@@ -102,7 +102,7 @@ func TestDurableAndOthersAreAllOrNothing(t *testing.T) {
 	policies := append(durably(
 		policy.Policy{Name: "durable", Limits: one(perHour(4)), Key: policy.MethodText(), Parent: "total"},
 		policy.Policy{Name: "total", Limits: []policy.Limit{
-			{Limit: perHour(100)}, {Name: "use", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20}},
+			{Limit: perHour(100)}, {Name: "use", Limit: weir.AtOnce(20)},
 		}},
 	), shared(policy.Policy{Name: "shared", Limits: one(perHour(5)), Key: policy.HostText()})...)
 	policies = append(policies, policy.Policy{Name: "local", Limits: one(perHour(6)), Key: policy.RouteText()})
@@ -226,7 +226,7 @@ func TestDurableReservationsCostWhatTheyCost(t *testing.T) {
 // inOrder is a policy of one permit a minute, with a queue.
 func inOrder(queue int64, most time.Duration) policy.Policy {
 	return durably(policy.Policy{
-		Name: "p", Limits: one(weir.Limit{Rate: weir.PerMinute(1), Burst: 1}), QueueLimit: queue, MaxWait: most,
+		Name: "p", Limits: one(weir.TokenBucket(weir.PerMinute(1), 1)), QueueLimit: queue, MaxWait: most,
 	})[0]
 }
 
@@ -246,7 +246,7 @@ func TestDurableWaitsInOneQueue(t *testing.T) {
 func waitsInOneQueue(t *testing.T, o store.Queued) {
 	t.Helper()
 	set := &policy.Set{
-		Policies: []policy.Policy{inOrder(4, time.Hour), {Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6})}},
+		Policies: []policy.Policy{inOrder(4, time.Hour), {Name: "use", Limits: one(weir.AtOnce(6))}},
 		Rules:    []policy.Rule{{Name: "all", Limits: uses("p", "use")}},
 	}
 	engines := []*policy.Engine{ownedBy(t, o, nil, nil, set), ownedBy(t, o, nil, nil, set)}
@@ -290,10 +290,10 @@ func TestDurableWaitsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwner(t, nil)
 		long, short := inOrder(100, time.Hour), inOrder(100, 20*time.Second)
-		long.Name, short.Limits = "long", one(weir.Limit{Rate: weir.PerHour(1), Burst: 5})
+		long.Name, short.Limits = "long", one(weir.TokenBucket(weir.PerHour(1), 5))
 		set := &policy.Set{
 			Policies: []policy.Policy{long, short, {
-				Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), QueueLimit: 5, MaxWait: time.Minute,
+				Name: "use", Limits: one(weir.AtOnce(1)), QueueLimit: 5, MaxWait: time.Minute,
 			}},
 			Rules: []policy.Rule{
 				{Name: "long", Match: policy.Match{Paths: []string{"/long"}}, Limits: uses("long")},

@@ -17,7 +17,7 @@ func manyRules(n, limits int) *policy.Set {
 	for i := range limits {
 		s.Policies = append(s.Policies, policy.Policy{
 			Name: fmt.Sprintf("p%d", i), Key: policy.ClientIP(),
-			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1_000_000), Burst: 1_000_000_000}}},
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000_000)}},
 		})
 	}
 	s.Rules = append(s.Rules, policy.Rule{Name: "all", Limits: []policy.Use{{Policy: "p0"}}})

@@ -23,16 +23,16 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 		s := &policy.Set{
 			Policies: []policy.Policy{
 				{
-					Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: inUse}),
+					Name: "use", Limits: one(weir.AtOnce(inUse)),
 					QueueLimit: 3 + n, MaxWait: time.Second, QueueOrder: weir.Order(i % 2),
 				},
 				{
 					Name: "rate", Key: policy.MethodText(), Parent: "use", QueueLimit: 10, MaxKeys: 1 + i%5, WhenFull: weir.WhenFull(i % 2),
-					Limits:    []policy.Limit{{Limit: weir.Limit{Rate: weir.Rate{Permits: 500 + n, Period: time.Second}, Burst: 3 + n}}},
-					Candidate: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}),
+					Limits:    []policy.Limit{{Limit: weir.TokenBucket(weir.Rate{Permits: 500 + n, Period: time.Second}, 3+n)}},
+					Candidate: one(weir.AtOnce(2)),
 					Lockout:   &policy.Lockout{Refusals: 50, Within: time.Second, For: time.Millisecond},
 					TierBy:    policy.AttributeText("tier"),
-					Tiers:     map[string][]policy.Limit{"gold": {{Limit: weir.Limit{Rate: weir.PerSecond(1000 + n)}}}},
+					Tiers:     map[string][]policy.Limit{"gold": {{Limit: weir.TokenBucket(weir.PerSecond(1000+n), 0)}}},
 				},
 			},
 			Rules: []policy.Rule{{Name: "all", Limits: uses("rate")}},
@@ -72,7 +72,7 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 				case 2:
 					e.Unlock("rate", request.Method)
 					if l := e.Limiter("use", ""); r.IntN(2) == 0 {
-						_ = l.Override("", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: inUse}, time.Millisecond)
+						_ = l.Override("", weir.AtOnce(inUse), time.Millisecond)
 					} else {
 						l.Restore("")
 					}

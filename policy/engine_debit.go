@@ -196,7 +196,9 @@ func (v *Verdict) debit() (missed bool) {
 	return missed
 }
 
-func (p *Part) returns() bool { return p.Policy.Limits[p.Limit].Algorithm == weir.AlgorithmConcurrency }
+func (p *Part) returns() bool {
+	return p.Policy.Limits[p.Limit].Algorithm() == weir.AlgorithmConcurrency
+}
 
 // debitStored charges the limits in a store, and reports whether it could not.
 func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
@@ -206,7 +208,7 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	}
 	x.side, x.decisions = x.side[:0], room(x.decisions, len(x.asked))
 	for i := range x.asked {
-		if x.asked[i].Limit.Algorithm != weir.AlgorithmConcurrency {
+		if x.asked[i].Limit.Algorithm() != weir.AlgorithmConcurrency {
 			x.side = append(x.side, x.asked[i])
 		}
 	}
@@ -221,12 +223,12 @@ func (e *Engine) debitStored(ctx context.Context, v *Verdict) (missed bool) {
 	}
 	for i, j := 0, 0; i < len(x.asked); i++ {
 		switch d := &x.decisions[i]; {
-		case x.asked[i].Limit.Algorithm == weir.AlgorithmConcurrency:
-			*d = weir.Decision{Allowed: true, Limit: mostOf(x.asked[i].Limit)}
+		case x.asked[i].Limit.Algorithm() == weir.AlgorithmConcurrency:
+			*d = weir.Decision{Allowed: true, Limit: x.asked[i].Limit.Permits()}
 			continue
 		case err != nil:
 			*d = undebited(ctx, err)
-			d.Limit = mostOf(x.asked[i].Limit)
+			d.Limit = x.asked[i].Limit.Permits()
 		default:
 			*d = x.sideDecisions[j]
 		}

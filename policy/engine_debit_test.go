@@ -89,7 +89,7 @@ func TestDebitAllPermitsThatComeBack(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	pool := func(name string) policy.Policy {
 		return policy.Policy{Name: name, Limits: []policy.Limit{
-			{Limit: perHour(3)}, {Name: "use", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}},
+			{Limit: perHour(3)}, {Name: "use", Limit: weir.AtOnce(2)},
 		}}
 	}
 	watching, watchingStore := pool("watching"), shared(pool("watching-store"))[0]

@@ -302,7 +302,7 @@ func (v *Verdict) peekRest() {
 func (v *Verdict) fillPeeked() {
 	for i := range v.Parts {
 		if p := &v.Parts[i]; p.at < 0 {
-			p.Decision.Limit = mostOf(p.Policy.Limits[p.Limit].Limit)
+			p.Decision.Limit = p.Policy.Limits[p.Limit].Permits()
 		} else if p.shared {
 			p.unask(v.work.sharing.asked[p.at].Limit)
 		} else {

@@ -45,7 +45,7 @@ func (e *Engine) peekSide(ctx context.Context, charges []store.Charge) []weir.De
 	if err := e.states.Peek(e.asking(ctx), charges, decisions); err != nil {
 		for i := range decisions {
 			decisions[i] = weir.Decision{
-				Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: mostOf(charges[i].Limit),
+				Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: charges[i].Limit.Permits(),
 			}
 		}
 	}

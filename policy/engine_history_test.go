@@ -50,10 +50,10 @@ func (o *oldLimit) hold(l weir.Limit, hour int64, next map[weir.Limit]succession
 func (o *oldLimit) become(l weir.Limit, hour int64) int64 {
 	old := o.limit
 	o.limit = l
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		o.left = min(o.left+old.Rate.Permits*(hour-o.at), old.Burst, l.Burst)
-		o.left = min(o.left, l.Burst)
+		o.left = min(o.left+old.Rate().Permits*(hour-o.at), old.Permits(), l.Permits())
+		o.left = min(o.left, l.Permits())
 		o.at = hour
 		return o.left
 	case weir.AlgorithmFixedWindow:
@@ -61,9 +61,9 @@ func (o *oldLimit) become(l weir.Limit, hour int64) int64 {
 			o.taken = 0
 		}
 		o.at = hour
-		return max(l.Rate.Permits-o.taken, 0)
+		return max(l.Rate().Permits-o.taken, 0)
 	default:
-		return max(l.Burst-o.taken, 0)
+		return max(l.Permits()-o.taken, 0)
 	}
 }
 
@@ -74,10 +74,10 @@ func (o *oldLimit) take(n int64) {
 
 // most is how many permits there are at all.
 func most(l weir.Limit) int64 {
-	if l.Algorithm == weir.AlgorithmFixedWindow {
-		return l.Rate.Permits
+	if l.Algorithm() == weir.AlgorithmFixedWindow {
+		return l.Rate().Permits
 	}
-	return l.Burst
+	return l.Permits()
 }
 
 // history is an engine and what is known of it.
@@ -105,11 +105,11 @@ func (h *history) randomLimit(a weir.Algorithm) weir.Limit {
 	n := 1 + h.r.Int64N(12)
 	switch a {
 	case weir.AlgorithmTokenBucket:
-		return weir.Limit{Rate: weir.Rate{Permits: 1 + h.r.Int64N(3), Period: time.Hour}, Burst: n}
+		return weir.TokenBucket(weir.Rate{Permits: 1 + h.r.Int64N(3), Period: time.Hour}, n)
 	case weir.AlgorithmFixedWindow:
-		return weir.Limit{Algorithm: a, Rate: weir.Rate{Permits: n, Period: historyWindow * time.Hour}}
+		return weir.FixedWindow(weir.Rate{Permits: n, Period: historyWindow * time.Hour})
 	default:
-		return weir.Limit{Algorithm: a, Burst: n}
+		return weir.AtOnce(n)
 	}
 }
 
@@ -250,7 +250,7 @@ func (h *history) request(step int) {
 	for name, l := range limits {
 		o := h.keys[name]
 		if o == nil { // a key that was never charged is like new under any limit
-			o = &oldLimit{limit: l, left: l.Burst, at: h.hour, began: h.began[name[:lastSpace(name)]]}
+			o = &oldLimit{limit: l, left: l.Permits(), at: h.hour, began: h.began[name[:lastSpace(name)]]}
 		}
 		left[name] = o.hold(l, h.hour, h.next[name[:lastSpace(name)]])
 		allowed = allowed && n <= left[name] && (n > 0 || left[name] > 0)
@@ -290,7 +290,7 @@ func (h *history) request(step int) {
 	var all []*oldLimit
 	for name, l := range limits {
 		if h.keys[name] == nil {
-			h.keys[name] = &oldLimit{limit: l, left: l.Burst, at: h.hour, began: h.began[name[:lastSpace(name)]]}
+			h.keys[name] = &oldLimit{limit: l, left: l.Permits(), at: h.hour, began: h.began[name[:lastSpace(name)]]}
 		}
 		h.keys[name].take(n)
 		all = append(all, h.keys[name])
@@ -315,7 +315,7 @@ func (h *history) release() {
 	held := h.held[i]
 	h.held = slices.Delete(h.held, i, i+1)
 	for _, o := range held.of {
-		if o.limit.Algorithm == weir.AlgorithmConcurrency {
+		if o.limit.Algorithm() == weir.AlgorithmConcurrency {
 			o.taken -= held.cost
 		}
 	}

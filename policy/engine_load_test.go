@@ -42,14 +42,14 @@ func TestReloadMintsNothing(t *testing.T) {
 		wantLeft(t, e, "p", "", c.want)
 	}
 	// Another rate and another name of the window: the state goes on.
-	load(t, e, setOf(weir.Limit{Rate: weir.Rate{Permits: 24, Period: 24 * time.Hour}, Burst: 100}))
+	load(t, e, setOf(weir.TokenBucket(weir.Rate{Permits: 24, Period: 24 * time.Hour}, 100)))
 	wantLeft(t, e, "p", "", 50)
 }
 
 // TestReloadOfARateHoldsFromNowOn for keys that nobody uses, too.
 func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
 	clock := weir.NewManualClock(1)
-	e := engine(t, setOf(weir.Limit{Rate: weir.PerSecond(10), Burst: 100}), func(o *policy.EngineOptions) { o.Clock = clock })
+	e := engine(t, setOf(weir.TokenBucket(weir.PerSecond(10), 100)), func(o *policy.EngineOptions) { o.Clock = clock })
 	for range 100 {
 		take(e, policy.Request{})
 	}
@@ -57,7 +57,7 @@ func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
 	load(t, e, setOf(perHour(100)))
 	clock.Advance(8 * time.Second)
 	wantLeft(t, e, "p", "", 20)
-	load(t, e, setOf(weir.Limit{Rate: weir.PerSecond(30), Burst: 100}))
+	load(t, e, setOf(weir.TokenBucket(weir.PerSecond(30), 100)))
 	clock.Advance(time.Second)
 	wantLeft(t, e, "p", "", 50)
 }
@@ -65,7 +65,7 @@ func TestReloadOfARateHoldsFromNowOn(t *testing.T) {
 func TestReloadOfAnotherAlgorithmBeginsAnew(t *testing.T) {
 	e := engine(t, setOf(perHour(10)))
 	take(e, policy.Request{})
-	changes := load(t, e, setOf(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: time.Hour}}))
+	changes := load(t, e, setOf(weir.FixedWindow(weir.Rate{Permits: 10, Period: time.Hour})))
 	wantLeft(t, e, "p", "", 10)
 	want := []policy.Change{{
 		Path: "policies.p.limits.1h", Old: "1/h, burst 10", New: "fixed-window 10/h", State: "begins anew",
@@ -205,11 +205,9 @@ func TestReloadUnderLoadContention(t *testing.T) {
 		s := &policy.Set{
 			Policies: []policy.Policy{
 				// The budget whose total is checked: no permit of it comes back, and its limit is raised and lowered above what is there.
-				{Name: "budget", Limits: one(weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Hour}, Burst: permits + int64(i%7)}), MaxWait: 0},
-				{Name: "window", Limits: []policy.Limit{{Name: "w", Limit: weir.Limit{
-					Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: permits + int64(i%5), Period: 1000 * time.Hour},
-				}}}},
-				{Name: "free", Limits: one(weir.Limit{Rate: weir.Rate{Permits: 1000 + int64(i%100), Period: time.Microsecond * 100}, Burst: 1e9}), Key: policy.MethodText()},
+				{Name: "budget", Limits: one(weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Hour}, permits+int64(i%7))), MaxWait: 0},
+				{Name: "window", Limits: []policy.Limit{{Name: "w", Limit: weir.FixedWindow(weir.Rate{Permits: permits + int64(i%5), Period: 1000 * time.Hour})}}},
+				{Name: "free", Limits: one(weir.TokenBucket(weir.Rate{Permits: 1000 + int64(i%100), Period: time.Microsecond * 100}, 1e9)), Key: policy.MethodText()},
 			},
 			Rules: []policy.Rule{
 				{Name: "all", Limits: uses("free", "budget")},

@@ -74,7 +74,7 @@ func TestChangesOfNamesWithDots(t *testing.T) {
 			{Name: "api", Limits: []policy.Limit{{Name: "a.b.c", Limit: second}}},
 		}}
 	}
-	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(1)}
+	window := weir.FixedWindow(weir.PerHour(1))
 	e := engine(t, set(perHour(1), perHour(1)))
 	got := map[string]string{}
 	for _, c := range load(t, e, set(perHour(2), window)) {
@@ -162,7 +162,7 @@ func TestEngineLockoutOfThoseWhoWait(t *testing.T) {
 			set := lockoutSet(0, nil)
 			set.Policies[0].QueueLimit, set.Policies[0].MaxWait = 1, maxWait
 			if maxWait == 0 {
-				set.Policies[0].Limits = one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}) // who waits does not know for how long
+				set.Policies[0].Limits = one(weir.AtOnce(1)) // who waits does not know for how long
 			}
 			e := engine(t, set, func(o *policy.EngineOptions) { o.Clock = nil })
 			v := new(policy.Verdict)
@@ -200,7 +200,7 @@ func TestEngineWaitOfACanceledCaller(t *testing.T) {
 
 // TestEngineRefusedRequestHoldsNothing of a candidate either, which would have admitted it.
 func TestEngineRefusedRequestHoldsNothing(t *testing.T) {
-	inUse := func(n int64) []policy.Limit { return one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n}) }
+	inUse := func(n int64) []policy.Limit { return one(weir.AtOnce(n)) }
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{Name: "p", Limits: inUse(1), Candidate: inUse(2)}},
 		Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
@@ -269,7 +269,7 @@ func TestEngineHasASetOfItsOwn(t *testing.T) {
 	set.Policies = append(set.Policies, policy.Policy{Name: "q", Limits: one(perHour(10))})
 	set.Rules[0].Match.Methods = []string{"GET"}
 	e := engine(t, set)
-	set.Policies[0].Limits[0].Burst = 100
+	set.Policies[0].Limits[0].Limit = set.Policies[0].Limits[0].WithPermits(100)
 	set.Policies[0].Lockout.Refusals = 1
 	set.Rules[0].Limits[0] = policy.Use{Policy: "q", Cost: policy.FixedNumber(5)}
 	set.Rules[0].Match.Methods[0] = "PUT"
@@ -288,7 +288,7 @@ func TestReloadEndsTheWaitForALimitThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, &policy.Set{
 			Policies: []policy.Policy{{
-				Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), QueueLimit: 10, MaxWait: time.Hour,
+				Name: "p", Limits: one(weir.AtOnce(1)), QueueLimit: 10, MaxWait: time.Hour,
 			}},
 			Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
 		}, func(o *policy.EngineOptions) { o.Clock = nil })

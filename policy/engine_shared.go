@@ -115,15 +115,7 @@ func (v *Verdict) fillStored(refused bool) {
 // unask says of a part that its store was not asked. If it is locked out, that stays.
 func (p *Part) unask(l weir.Limit) {
 	p.Unasked = true
-	p.peeked(&weir.Decision{Allowed: true, Limit: mostOf(l)})
-}
-
-// mostOf is the most permits that a limit ever has.
-func mostOf(l weir.Limit) int64 {
-	if l.Burst != 0 {
-		return l.Burst
-	}
-	return l.Rate.Permits
+	p.peeked(&weir.Decision{Allowed: true, Limit: l.Permits()})
 }
 
 // giveBack gives the permits of this process back, as the store has refused, and says what is left of them.
@@ -152,7 +144,7 @@ func (v *Verdict) giveBack() {
 func (v *Verdict) keepOwed() {
 	for i := range v.Parts {
 		p := &v.Parts[i]
-		if !p.shared && p.Policy.Limits[p.Limit].Algorithm != weir.AlgorithmConcurrency {
+		if !p.shared && p.Policy.Limits[p.Limit].Algorithm() != weir.AlgorithmConcurrency {
 			v.work.leases[p.at].Release()
 		}
 	}
@@ -165,7 +157,7 @@ func (v *Verdict) withoutStore(ctx context.Context, err error) {
 	var misuse *weir.OptionError
 	wrong := errors.As(err, &misuse)
 	for i := range x.asked {
-		most := mostOf(x.asked[i].Limit)
+		most := x.asked[i].Limit.Permits()
 		d := weir.Decision{Reason: weir.ReasonUnavailable, RetryAfter: retryUnavailable, Limit: most}
 		switch {
 		case canceled(ctx):

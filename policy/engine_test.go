@@ -20,7 +20,7 @@ import (
 
 // perHour is a bucket of n permits, of which one an hour comes back.
 func perHour(n int64) weir.Limit {
-	return weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Hour}, Burst: n}
+	return weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Hour}, n)
 }
 
 func one(l weir.Limit) []policy.Limit { return []policy.Limit{{Limit: l}} }
@@ -194,8 +194,8 @@ func TestEngineSeveralWindowsInOnePolicy(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{
-			{Limit: weir.Limit{Rate: weir.PerSecond(2)}},
-			{Name: "day", Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Rate{Permits: 3, Period: 24 * time.Hour}}},
+			{Limit: weir.TokenBucket(weir.PerSecond(2), 0)},
+			{Name: "day", Limit: weir.SlidingWindow(weir.Rate{Permits: 3, Period: 24 * time.Hour}, 0)},
 		}}},
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
 	}, func(o *policy.EngineOptions) { o.Clock = clock })
@@ -452,7 +452,7 @@ func TestEngineLockout(t *testing.T) {
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
 			{
-				Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1)}), Key: policy.MethodText(),
+				Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1), 0)), Key: policy.MethodText(),
 				Lockout: &policy.Lockout{Refusals: 3, Within: time.Second, For: time.Minute, InARow: true},
 			},
 			{Name: "other", Limits: one(perHour(100))},
@@ -572,7 +572,7 @@ func TestEngineReserveIsSettledLater(t *testing.T) {
 }
 
 func TestEngineHoldsConcurrencyUntilReleased(t *testing.T) {
-	inUse := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}
+	inUse := weir.AtOnce(1)
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{
 			{Name: "live", Limits: one(inUse), Candidate: one(inUse)},
@@ -599,7 +599,7 @@ func TestEngineWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, &policy.Set{
 			Policies: []policy.Policy{
-				{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1)}), QueueLimit: 10, MaxWait: 3 * time.Second},
+				{Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1), 0)), QueueLimit: 10, MaxWait: 3 * time.Second},
 				{Name: "other", Limits: one(perHour(4))},
 			},
 			Rules: []policy.Rule{{Name: "all", Limits: uses("other", "p")}},
@@ -632,7 +632,7 @@ func TestEngineWaits(t *testing.T) {
 func TestEngineWaitsNoLongerThanMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, &policy.Set{
-			Policies: []policy.Policy{{Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), QueueLimit: 10}},
+			Policies: []policy.Policy{{Name: "p", Limits: one(weir.AtOnce(1)), QueueLimit: 10}},
 			Rules:    []policy.Rule{{Name: "all", Limits: uses("p")}},
 		}, func(o *policy.EngineOptions) { o.Clock = nil })
 		first := take(e, policy.Request{})

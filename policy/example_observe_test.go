@@ -16,7 +16,7 @@ func loginEngine(o policy.EngineOptions) *policy.Engine {
 	e, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
 			Name: "login", Key: policy.ClientIP(),
-			Limits:  []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}},
+			Limits:  []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}},
 			Lockout: &policy.Lockout{Refusals: 3, Within: time.Minute, For: time.Hour},
 		}},
 		Rules: []policy.Rule{{

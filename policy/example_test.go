@@ -14,8 +14,8 @@ import (
 func ExampleEngine() {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{
-			{Name: "client", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10)}}}, Key: policy.ClientIP()},
-			{Name: "login", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(2)}}}, Key: policy.ClientIP()},
+			{Name: "client", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 0)}}, Key: policy.ClientIP()},
+			{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(2), 0)}}, Key: policy.ClientIP()},
 		},
 		Rules: []policy.Rule{
 			{Name: "all", Limits: []policy.Use{{Policy: "client"}}},
@@ -45,7 +45,7 @@ func ExampleEngine() {
 func ExampleEngine_Explain() {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{
-			{Name: "writes", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(3)}}}, Key: policy.PathValueText("user")},
+			{Name: "writes", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(3), 0)}}, Key: policy.PathValueText("user")},
 		},
 		Rules: []policy.Rule{
 			{Name: "write", Match: policy.Match{Methods: []string{"PUT", "POST"}, Paths: []string{"/users/{user}"}}, Limits: []policy.Use{{Policy: "writes"}}},
@@ -84,7 +84,7 @@ func ExampleNamed() {
 		}
 		servers[i], err = policy.NewEngine(&policy.Set{
 			Policies: []policy.Policy{{
-				Name: "mails", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
+				Name: "mails", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(3), 0)}},
 				Consistency: policy.ConsistencyCoherent, Fail: policy.FailLocal,
 			}},
 		}, policy.EngineOptions{Store: fleets[i]})

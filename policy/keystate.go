@@ -124,7 +124,7 @@ func (p *livePolicy) untracked(i int, key string, s weir.KeyState[string]) weir.
 		plan = own[i]
 	}
 	s.Held = plan.Limit()
-	s.Limit = mostOf(s.Held)
+	s.Limit = s.Held.Permits()
 	s.Remaining = s.Limit
 	return s
 }

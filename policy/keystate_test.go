@@ -29,7 +29,7 @@ func key(t testing.TB, e *policy.Engine, key string) policy.KeyState {
 func TestKey(t *testing.T) {
 	clock := weir.NewManualClock(0)
 	e := engine(t, login(func(p *policy.Policy) {
-		p.Limits = []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 5}, Name: "a"}, {Limit: perHour(100), Name: "b"}}
+		p.Limits = []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1), 5), Name: "a"}, {Limit: perHour(100), Name: "b"}}
 		p.Keys = map[string][]policy.Limit{ben: {{Limit: perHour(7)}, {Limit: perHour(8)}}}
 		p.Lockout = &policy.Lockout{Refusals: 3, Within: time.Minute, For: time.Hour}
 	}), manual(clock))
@@ -86,7 +86,7 @@ func TestKeyThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine(t, login(func(p *policy.Policy) {
 			p.QueueLimit, p.MaxWait = 9, time.Minute
-			p.Limits = one(weir.Limit{Rate: weir.PerSecond(1)})
+			p.Limits = one(weir.TokenBucket(weir.PerSecond(1), 0))
 		}), func(o *policy.EngineOptions) { o.Clock = nil })
 		for range 3 {
 			go func() {

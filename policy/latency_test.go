@@ -119,7 +119,7 @@ func TestCountsOfFullTables(t *testing.T) {
 	if before.Forgiven == 0 {
 		t.Errorf("%+v", before)
 	}
-	sliding := weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(1)}
+	sliding := weir.SlidingWindow(weir.PerHour(1), 0)
 	for _, set := range []*policy.Set{
 		login(full(weir.Admit), twoLimits("a", "b", sliding, perHour(2))), login(full(weir.Admit), twoLimits("a", "b", sliding, sliding)),
 		login(full(weir.Admit)),
@@ -140,7 +140,7 @@ func TestCountsOfFullTables(t *testing.T) {
 // own, and so none has less than one before it.
 func TestCountsOnlyGrowContention(t *testing.T) {
 	const rounds = 100
-	fixedWindow := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: 24 * time.Hour}}
+	fixedWindow := weir.FixedWindow(weir.Rate{Permits: 10, Period: 24 * time.Hour})
 	sets := [2]*policy.Set{}
 	for i, limit := range []weir.Limit{perHour(10), fixedWindow} {
 		set := &policy.Set{Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "0"}}}}}

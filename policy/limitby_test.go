@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
 )
@@ -51,8 +52,8 @@ func kinds(t *testing.T, clock weir.Clock, set func(func(all ...policy.Policy) [
 func TestLimitBy(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	source := bringing(map[string]weir.Limit{
-		"four": perHour(4), "ten": perHour(10), "zero": {}, "negative": {Rate: weir.Rate{Permits: -1, Period: time.Hour}},
-		"use": {Algorithm: weir.AlgorithmConcurrency, Burst: 4}, "window": {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(3)},
+		"four": perHour(4), "ten": perHour(10), "zero": {}, "negative": weir.TokenBucket(weir.Rate{Permits: -1, Period: time.Hour}, 0),
+		"use": weir.AtOnce(4), "window": weir.FixedWindow(weir.PerHour(3)),
 	})
 	set := func(kind func(all ...policy.Policy) []policy.Policy) *policy.Set {
 		own := policy.Policy{
@@ -180,11 +181,11 @@ func TestLimitByTableFull(t *testing.T) {
 		return // one goroutine that makes so many limits is slow, and races with nobody
 	}
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
-		return weir.Limit{Rate: weir.PerSecond(1), Burst: r.Cost}, r.Cost > 1, nil
+		return weir.TokenBucket(weir.PerSecond(1), r.Cost), r.Cost > 1, nil
 	})
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{
-			Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1), Burst: 1}), Key: policy.MethodText(), LimitBy: source, Fail: policy.FailOpen,
+			Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1), 1)), Key: policy.MethodText(), LimitBy: source, Fail: policy.FailOpen,
 			Cost: policy.FixedNumber(1),
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
@@ -248,7 +249,7 @@ func TestLimitByIsChecked(t *testing.T) {
 	if v := take(e, ten); !v.Allowed || v.Decision().Remaining != 1 || v.Decision().Limit != 5 {
 		t.Errorf("%+v without it", v.Decision())
 	}
-	windows := set(policy.Policy{Limits: one(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(9)})})
+	windows := set(policy.Policy{Limits: one(weir.FixedWindow(weir.PerHour(9)))})
 	load(t, e, windows)
 	if v := take(e, ten); v.Allowed || v.Decision().Reason != weir.ReasonInvalid {
 		t.Errorf("%+v under another algorithm", v.Decision())
@@ -259,11 +260,11 @@ func TestLimitByIsChecked(t *testing.T) {
 // brought again.
 func TestLimitByAllocatesNothing(t *testing.T) {
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
-		return weir.Limit{Rate: weir.PerSecond(1000), Burst: r.Cost}, true, nil
+		return weir.TokenBucket(weir.PerSecond(1000), r.Cost), true, nil
 	})
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{
-			Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1)}), LimitBy: source, Key: policy.MethodText(), Cost: policy.FixedNumber(0),
+			Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1), 0)), LimitBy: source, Key: policy.MethodText(), Cost: policy.FixedNumber(0),
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p")}},
 	})
@@ -294,7 +295,8 @@ func TestLimitByContention(t *testing.T) {
 	source := limitBy(func(r *policy.Request) (weir.Limit, bool, error) {
 		switch {
 		case r.Cost > 100:
-			return weir.Limit{Algorithm: weir.Algorithm(r.Cost % 5), Burst: r.Cost}, true, nil
+			l, _ := parts.Of(weir.Algorithm(r.Cost%5), weir.Rate{}, r.Cost, 0, weir.Calendar{})
+			return l, true, nil
 		case r.Cost > 50:
 			return weir.Limit{}, false, nil
 		}

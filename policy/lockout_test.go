@@ -26,7 +26,7 @@ func lockoutEngine(t *testing.T, limit weir.Limit, lockout policy.Lockout) (*pol
 func TestSteadyFloodIsLockedOut(t *testing.T) {
 	for _, inARow := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a row %v", inARow), func(t *testing.T) {
-			e, clock := lockoutEngine(t, weir.Limit{Rate: weir.PerSecond(10), Burst: 50},
+			e, clock := lockoutEngine(t, weir.TokenBucket(weir.PerSecond(10), 50),
 				policy.Lockout{Refusals: 20, Within: time.Minute, For: 15 * time.Minute, InARow: inARow})
 			refusals, locked := 0, 0
 			for range 30 * 25 {
@@ -56,7 +56,7 @@ func TestLockoutsAgreeWithAListOfRefusals(t *testing.T) {
 			Refusals: 1 + random.IntN(33), Within: time.Duration(1+random.IntN(5000)) * time.Millisecond,
 			For: time.Duration(1+random.IntN(3000)) * time.Millisecond, InARow: seed%3 == 0,
 		}
-		e, clock := lockoutEngine(t, weir.Limit{Rate: weir.PerSecond(10), Burst: 2}, o)
+		e, clock := lockoutEngine(t, weir.TokenBucket(weir.PerSecond(10), 2), o)
 		var (
 			now, until time.Duration
 			times      []time.Duration
@@ -126,8 +126,8 @@ func BenchmarkLockout(b *testing.B) {
 		name  string
 		limit weir.Limit
 	}{
-		{"allowed", weir.Limit{Rate: weir.PerSecond(1_000_000_000), Burst: 1_000_000_000}},
-		{"refused", weir.Limit{Rate: weir.Rate{Permits: 1, Period: 24 * time.Hour}, Burst: 1}},
+		{"allowed", weir.TokenBucket(weir.PerSecond(1_000_000_000), 1_000_000_000)},
+		{"refused", weir.TokenBucket(weir.Rate{Permits: 1, Period: 24 * time.Hour}, 1)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			e := engine(b, &policy.Set{
@@ -155,7 +155,7 @@ func BenchmarkLockout(b *testing.B) {
 func TestStepsOfTheClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		clock := weir.NewManualClock(int64(24 * time.Hour))
-		limit := weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+		limit := weir.TokenBucket(weir.PerSecond(1), 5)
 		e := engine(t, &policy.Set{
 			Policies: []policy.Policy{{
 				Name: "p", Limits: one(limit), Lockout: &policy.Lockout{Refusals: 1, Within: time.Minute, For: time.Minute},

@@ -231,8 +231,8 @@ func TestNamedRequestsMisused(t *testing.T) {
 	}{
 		"a limit":           {policy.Named{Policy: []byte("brings"), Cost: 1, Limit: perHour(8)}, 8},
 		"none":              {policy.Named{Policy: []byte("brings"), Cost: 1}, 1},
-		"another algorithm": {policy.Named{Policy: []byte("brings"), Cost: 1, Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}}, 0},
-		"no limit":          {policy.Named{Policy: []byte("brings"), Cost: 1, Limit: weir.Limit{Burst: 3}}, 0},
+		"another algorithm": {policy.Named{Policy: []byte("brings"), Cost: 1, Limit: weir.AtOnce(3)}, 0},
+		"no limit":          {policy.Named{Policy: []byte("brings"), Cost: 1, Limit: weir.TokenBucket(weir.Rate{}, 3)}, 0},
 		"not brought":       {policy.Named{Policy: []byte("p"), Cost: 1, Limit: perHour(8)}, 0},
 		"less than nothing": {policy.Named{Policy: []byte("p"), Cost: -1}, 0},
 		"too much":          {policy.Named{Policy: []byte("p"), Cost: 1_000_000_000_000_001}, 0},
@@ -288,7 +288,7 @@ func TestNamedRequestsAllocateNothing(t *testing.T) {
 	if race.Enabled {
 		return // the race detector allocates
 	}
-	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1e9)})}}})
+	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1e9), 0))}}})
 	r, v := named(t.Context(), "p", "k", 1), new(policy.Verdict)
 	if n := testing.AllocsPerRun(1000, func() {
 		e.Take(r, v)

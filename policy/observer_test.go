@@ -149,7 +149,7 @@ func watchedCases(t *testing.T) map[string]watchedCase {
 			refused: []refused{{1, weir.ReasonUnavailable, -1, ""}}, requests: 1,
 		},
 		"brought": {
-			set: login(func(p *policy.Policy) { p.LimitBy = fixed{weir.Limit{Algorithm: weir.AlgorithmFixedWindow}} }), ask: ask,
+			set: login(func(p *policy.Policy) { p.LimitBy = fixed{weir.FixedWindow(weir.Rate{})} }), ask: ask,
 			refused: []refused{{1, weir.ReasonInvalid, -1, ""}}, requests: 1,
 		},
 		"reserved": {ask: func(e *policy.Engine, v *policy.Verdict) {
@@ -310,7 +310,7 @@ func TestObserverIsToldHowLongARequestHasWaited(t *testing.T) {
 		w := new(watcher)
 		e := engine(t, login(func(p *policy.Policy) {
 			p.QueueLimit, p.MaxWait = 1, time.Minute
-			p.Limits = one(weir.Limit{Rate: weir.PerSecond(1)})
+			p.Limits = one(weir.TokenBucket(weir.PerSecond(1), 0))
 		}), w.watch, func(o *policy.EngineOptions) { o.Clock = nil })
 		var v policy.Verdict
 		for range 1000 {

@@ -47,7 +47,7 @@ func (c *checker) overriding(p *livePolicy, limits []Limit) {
 			c.refuse(at+".Name", strconv.Quote(l.Name), strconv.Quote(of.Name)+", as in the policy, or none")
 		}
 		if !alike(l.Limit, of.Limit) {
-			c.refuse(at, l.String(), "the algorithm of the policy, "+of.Algorithm.String()+", and its segments")
+			c.refuse(at, l.String(), "the algorithm of the policy, "+of.Algorithm().String()+", and its segments")
 		}
 		l.Name = of.Name
 	}

@@ -27,7 +27,7 @@ func coherent(p *policy.Policy) { p.Consistency = policy.ConsistencyCoherent }
 
 // TestOverrideSurvivesReloads as long as the policy has limits that it can hold for, with what is left of its time.
 func TestOverrideSurvivesReloads(t *testing.T) {
-	fixedWindow := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: 24 * time.Hour}}
+	fixedWindow := weir.FixedWindow(weir.Rate{Permits: 10, Period: 24 * time.Hour})
 	before := twoLimits("a", "b", perHour(10), perHour(20))
 	for name, c := range map[string]struct {
 		to   *policy.Set
@@ -135,7 +135,7 @@ func TestOverrideOfStoredLimitsHoldsInThisProcess(t *testing.T) {
 			here, there := ownedBy(t, o, o.watched, clock, set), ownedBy(t, o, o.watched, clock, set)
 			wantTakes(t, here, ann, 3, 2)
 			mustOverride(t, here, policy.Override{
-				Policy: "login", Key: ann, Limits: one(weir.Limit{Rate: weir.PerSecond(1), Burst: 5}), For: time.Minute,
+				Policy: "login", Key: ann, Limits: one(weir.TokenBucket(weir.PerSecond(1), 5)), For: time.Minute,
 			})
 			clock.Advance(3 * time.Second)
 			if k := key(t, here, ann); k.Limits[0].Holds != "1/s, burst 5" || k.Limits[0].Decision.Limit != 5 {
@@ -150,7 +150,7 @@ func TestOverrideOfStoredLimitsHoldsInThisProcess(t *testing.T) {
 			wantTakes(t, there, ann, 9, 0)
 			wantTakes(t, here, ann, 1, 0) // the limit of the last request holds
 			charges, ok := here.StoredCharges("login", ann)
-			if !ok || charges[0].Limit.Burst != 5 {
+			if !ok || charges[0].Limit.Permits() != 5 {
 				t.Errorf("%+v", charges)
 			}
 			clock.Advance(2 * time.Second)
@@ -178,7 +178,7 @@ func TestOverrideOfStoredLimitsHoldsInThisProcess(t *testing.T) {
 			wantTakes(t, here, ann, 9, 0)
 			bad := policy.Override{
 				Policy: "login", Key: ann, For: time.Minute,
-				Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}),
+				Limits: one(weir.AtOnce(5)),
 			}
 			if err := here.Override(&bad); err == nil {
 				t.Error("no error for another algorithm")
@@ -196,7 +196,7 @@ func TestOverrideServesThoseWhoWaitForTheOwner(t *testing.T) {
 		})
 		wantTakes(t, e, ann, 2, 2)
 		for i, x := range []policy.Override{
-			{Unlimited: true}, {Limits: one(weir.Limit{Rate: weir.PerSecond(1), Burst: 2})},
+			{Unlimited: true}, {Limits: one(weir.TokenBucket(weir.PerSecond(1), 2))},
 		} {
 			done := make(chan time.Duration)
 			began := time.Now()
@@ -324,7 +324,7 @@ func TestOverridesAllocateNothing(t *testing.T) {
 	if race.Enabled {
 		return // which allocates itself
 	}
-	huge := weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1e12}
+	huge := weir.TokenBucket(weir.PerSecond(1e6), 1e12)
 	set := login(func(p *policy.Policy) { p.Limits = one(huge) })
 	set.Policies = append(set.Policies, shared(policy.Policy{Name: "shared", Limits: one(huge), Key: policy.ClientIP()})...)
 	set.Rules[0].Limits = uses("login", "shared")
@@ -332,7 +332,7 @@ func TestOverridesAllocateNothing(t *testing.T) {
 		o.Clock, o.Store = nil, store.Store(granting{})
 	})
 	for name, o := range map[string]policy.Override{
-		"none": {}, "limits": {Limits: one(weir.Limit{Rate: weir.PerSecond(2e6), Burst: 1e12})}, "unlimited": {Unlimited: true},
+		"none": {}, "limits": {Limits: one(weir.TokenBucket(weir.PerSecond(2e6), 1e12))}, "unlimited": {Unlimited: true},
 	} {
 		for i := range set.Policies {
 			if o.Policy, o.Key, o.For = set.Policies[i].Name, ann, time.Hour; name != "none" {

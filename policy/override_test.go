@@ -70,7 +70,7 @@ func TestOverrideHoldsForOneKeyForAWhile(t *testing.T) {
 	wantTakes(t, e, ann, 5, 2)
 	wantTakes(t, e, ben, 5, 2)
 	o := policy.Override{
-		Policy: "login", Key: ann, Limits: one(weir.Limit{Rate: weir.PerSecond(1), Burst: 3}),
+		Policy: "login", Key: ann, Limits: one(weir.TokenBucket(weir.PerSecond(1), 3)),
 		For: time.Minute, By: "carl", Reason: "she called",
 	}
 	mustOverride(t, e, o)
@@ -82,7 +82,7 @@ func TestOverrideHoldsForOneKeyForAWhile(t *testing.T) {
 	wantTakes(t, e, ben, 5, 0)
 	all := e.Overrides()
 	if len(all) != 1 || all[0].Policy != "login" || all[0].Key != ann || all[0].For != 48*time.Second || all[0].By != "carl" ||
-		all[0].Reason != "she called" || all[0].Limits[0].Name != "1h" || all[0].Limits[0].Burst != 3 {
+		all[0].Reason != "she called" || all[0].Limits[0].Name != "1h" || all[0].Limits[0].Permits() != 3 {
 		t.Errorf("in force: %+v", all)
 	}
 	if n := e.Report().Policies[0].Overridden; n != 1 {
@@ -104,10 +104,10 @@ func TestOverrideHoldsForOneKeyForAWhile(t *testing.T) {
 func TestOverrideIsReplacedAndRestored(t *testing.T) {
 	clock := weir.NewManualClock(0)
 	e := engine(t, login(), manual(clock))
-	o := policy.Override{Policy: "login", Key: ann, Limits: one(weir.Limit{Rate: weir.PerSecond(1), Burst: 1}), For: time.Minute}
+	o := policy.Override{Policy: "login", Key: ann, Limits: one(weir.TokenBucket(weir.PerSecond(1), 1)), For: time.Minute}
 	mustOverride(t, e, o)
 	wantTakes(t, e, ann, 5, 1)
-	o.Limits = one(weir.Limit{Rate: weir.PerSecond(10), Burst: 5})
+	o.Limits = one(weir.TokenBucket(weir.PerSecond(10), 5))
 	o.For = time.Hour
 	mustOverride(t, e, o)
 	clock.Advance(2 * time.Minute) // the first one would have ended
@@ -173,7 +173,7 @@ func TestLockoutOutlivesAnOverride(t *testing.T) {
 		wantTakes(t, e, ann, 4, 2)
 		o := policy.Override{Policy: "login", Key: ann, Unlimited: unlimited, For: 2 * time.Hour}
 		if !unlimited {
-			o.Limits = one(weir.Limit{Rate: weir.PerSecond(1), Burst: 3})
+			o.Limits = one(weir.TokenBucket(weir.PerSecond(1), 3))
 		}
 		mustOverride(t, e, o)
 		clock.Advance(time.Minute)
@@ -204,7 +204,7 @@ func TestOverrideBeatsTiersKeysAndWhatRequestsBring(t *testing.T) {
 		},
 		"keys":  func(p *policy.Policy) { p.Keys = map[string][]policy.Limit{ann: small} },
 		"bring": func(p *policy.Policy) { p.LimitBy = fixed{perHour(1)} },
-		"wrong": func(p *policy.Policy) { p.LimitBy = fixed{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}} },
+		"wrong": func(p *policy.Policy) { p.LimitBy = fixed{weir.AtOnce(1)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t, login(change, func(p *policy.Policy) { p.Candidate = small }))
@@ -264,9 +264,9 @@ func TestOverrideRefusesWhatCannotBe(t *testing.T) {
 		"neither":  {func(o *policy.Override) { o.Limits = nil }, "Override.Limits is 0 of them: must be 1"},
 		"many":     {func(o *policy.Override) { o.Limits = append(o.Limits, o.Limits[0]) }, "Override.Limits is 2 of them: must be 1"},
 		"name":     {func(o *policy.Override) { o.Limits[0].Name = "1m" }, `Override.Limits[0].Name is "1m": must be "1h"`},
-		"rate":     {func(o *policy.Override) { o.Limits[0].Rate.Permits = -1 }, "Override.Limits[0]: "},
-		"kind":     {func(o *policy.Override) { o.Limits = one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}) }, "token-bucket"},
-		"segments": {func(o *policy.Override) { o.Limits[0].Segments = 3 }, "Segments"},
+		"rate":     {func(o *policy.Override) { o.Limits[0].Limit = weir.TokenBucket(weir.PerHour(-1), 1) }, "Override.Limits[0]: "},
+		"kind":     {func(o *policy.Override) { o.Limits = one(weir.AtOnce(1)) }, "token-bucket"},
+		"segments": {func(o *policy.Override) { o.Limits = one(weir.SlidingWindow(weir.PerHour(1), 65)) }, "Segments"},
 	} {
 		o := good()
 		c.change(&o)
@@ -346,7 +346,7 @@ func TestOverrideServesThoseWhoWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e := engine(t, login(func(p *policy.Policy) {
 				p.QueueLimit, p.MaxWait = 100, time.Hour
-				p.Limits = one(weir.Limit{Rate: weir.Rate{Permits: 1, Period: 10 * time.Minute}, Burst: 2})
+				p.Limits = one(weir.TokenBucket(weir.Rate{Permits: 1, Period: 10 * time.Minute}, 2))
 			}),
 				func(o *policy.EngineOptions) { o.Clock = nil })
 			wantTakes(t, e, ann, 2, 2)
@@ -376,7 +376,7 @@ func TestOverrideServesThoseWhoWait(t *testing.T) {
 			time.Sleep(time.Minute)
 			o := policy.Override{Policy: "login", Key: ann, Unlimited: unlimited, For: 10 * time.Second}
 			if !unlimited {
-				o.Limits = one(weir.Limit{Rate: weir.PerSecond(1), Burst: 1})
+				o.Limits = one(weir.TokenBucket(weir.PerSecond(1), 1))
 			}
 			mustOverride(t, e, o)
 			for i := range 3 {

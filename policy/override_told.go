@@ -97,7 +97,7 @@ func (e *Engine) holding(policy, key string) (s *snapshot, last uint64, charges 
 		return s, last, nil
 	}
 	charges = appendStored(nil, boundKey(key), &item{policy: p, variant: p.limitsFor(key)})
-	charges = slices.DeleteFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm == weir.AlgorithmConcurrency })
+	charges = slices.DeleteFunc(charges, func(c store.Charge) bool { return c.Limit.Algorithm() == weir.AlgorithmConcurrency })
 	return s, last, charges
 }
 

@@ -106,9 +106,9 @@ func (it *item) plan(i int) *weir.Plan {
 
 // compareLimits compares limits of the same algorithm: by their rates, and then by how much they allow at once.
 func compareLimits(a, b weir.Limit) int {
-	aHigh, aLow := bits.Mul64(uint64(a.Rate.Permits), uint64(b.Rate.Period))
-	bHigh, bLow := bits.Mul64(uint64(b.Rate.Permits), uint64(a.Rate.Period))
-	return cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow), cmp.Compare(a.Burst, b.Burst))
+	aHigh, aLow := bits.Mul64(uint64(a.Rate().Permits), uint64(b.Rate().Period))
+	bHigh, bLow := bits.Mul64(uint64(b.Rate().Permits), uint64(a.Rate().Period))
+	return cmp.Or(cmp.Compare(aHigh, bHigh), cmp.Compare(aLow, bLow), cmp.Compare(a.Permits(), b.Permits()))
 }
 
 // explainRules tells of each rule whether it matches, and why not.

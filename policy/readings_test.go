@@ -131,11 +131,11 @@ func TestLimitsOfEveryReadingApply(t *testing.T) {
 // higher cost counts, and the lower limit.
 func TestReadingsOfOneKeyAgreeOnTheStricter(t *testing.T) {
 	tiers := map[string][]policy.Limit{
-		"gold": one(weir.Limit{Rate: weir.PerHour(500), Burst: 500}), "free": one(weir.Limit{Rate: weir.PerHour(5), Burst: 5}),
+		"gold": one(weir.TokenBucket(weir.PerHour(500), 500)), "free": one(weir.TokenBucket(weir.PerHour(5), 5)),
 	}
 	e := engine(t, &policy.Set{
 		Policies: []policy.Policy{{
-			Name: "p", Limits: one(weir.Limit{Rate: weir.PerHour(50), Burst: 50}), TierBy: policy.PathValueText("tier"), Tiers: tiers,
+			Name: "p", Limits: one(weir.TokenBucket(weir.PerHour(50), 50)), TierBy: policy.PathValueText("tier"), Tiers: tiers,
 		}},
 		Rules: []policy.Rule{
 			{Name: "dear", Match: policy.Match{Paths: []string{"/dear/{tier}"}}, Limits: []policy.Use{{Policy: "p", Cost: policy.FixedNumber(3)}}},

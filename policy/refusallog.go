@@ -86,7 +86,7 @@ type RefusalLog struct {
 
 // loggedPolicy is how much of a policy is logged.
 type loggedPolicy struct {
-	bucket   *weir.TokenBucket
+	bucket   *weir.Limiter
 	unlogged atomic.Uint64
 }
 
@@ -133,7 +133,7 @@ func NewRefusalLog(o RefusalLogOptions) (*RefusalLog, error) {
 }
 
 func (l *RefusalLog) place() (*loggedPolicy, error) {
-	b, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "refusal log", Rate: l.o.Rate, Clock: l.o.Clock})
+	b, err := weir.New(weir.TokenBucket(l.o.Rate, 0), weir.Options{Name: "refusal log", Clock: l.o.Clock})
 	return &loggedPolicy{bucket: b}, err
 }
 

@@ -68,7 +68,7 @@ func TestReloadReachesThoseWhoWait(t *testing.T) {
 	)
 	queued := func(p *policy.Policy) { p.QueueLimit, p.MaxWait = 1000, time.Hour }
 	rate := func(permits int64, period time.Duration) weir.Limit {
-		return weir.Limit{Rate: weir.Rate{Permits: permits, Period: period}, Burst: 1}
+		return weir.TokenBucket(weir.Rate{Permits: permits, Period: period}, 1)
 	}
 	limits := func(l weir.Limit) func(*policy.Policy) { return func(p *policy.Policy) { p.Limits = one(l) } }
 	keys := func(key string, l weir.Limit) func(*policy.Policy) {
@@ -107,7 +107,7 @@ func TestReloadReachesThoseWhoWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := reloadWhileWaiting(t, n, login(append([]func(*policy.Policy){queued}, c.before...)...),
 				login(append([]func(*policy.Policy){queued}, c.after...)...), when)
-			want := referenceGrants(n, c.from.Rate, c.to.Rate, when)
+			want := referenceGrants(n, c.from.Rate(), c.to.Rate(), when)
 			for i := range got {
 				if got[i].reason != weir.ReasonNone || (got[i].at-want[i]).Abs() > time.Microsecond {
 					t.Fatalf("request %d: %v at %v, want it allowed at %v", i, got[i].reason, got[i].at, want[i])
@@ -146,25 +146,25 @@ func referenceGrants(n int, from, to weir.Rate, when time.Duration) (all []time.
 // TestReloadReachesThoseWhoWaitForOthers: a larger window serves those who wait at once, and so does the end of a policy.
 func TestReloadReachesThoseWhoWaitForOthers(t *testing.T) {
 	minute := weir.Calendar{Unit: weir.CalendarMinute}
-	bucket := weir.Limit{Rate: weir.Rate{Permits: 1, Period: 5 * time.Minute}, Burst: 2}
+	bucket := weir.TokenBucket(weir.Rate{Permits: 1, Period: 5 * time.Minute}, 2)
 	for name, c := range map[string]struct {
 		before, after weir.Limit
 		want          int // are allowed as soon as the limit is raised
 	}{
-		"fixed window":    {weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 2, Period: 10 * time.Minute}}, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 7, Period: 10 * time.Minute}}, 7},
-		"sliding window":  {weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Rate{Permits: 2, Period: 10 * time.Minute}}, weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Rate{Permits: 7, Period: 10 * time.Minute}}, 7},
-		"sliding counter": {weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Rate{Permits: 2, Period: 10 * time.Minute}}, weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Rate{Permits: 7, Period: 10 * time.Minute}}, 7},
-		"calendar window": {weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 2, Calendar: minute}, weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7, Calendar: minute}, 7},
+		"fixed window":    {weir.FixedWindow(weir.Rate{Permits: 2, Period: 10 * time.Minute}), weir.FixedWindow(weir.Rate{Permits: 7, Period: 10 * time.Minute}), 7},
+		"sliding window":  {weir.SlidingWindow(weir.Rate{Permits: 2, Period: 10 * time.Minute}, 0), weir.SlidingWindow(weir.Rate{Permits: 7, Period: 10 * time.Minute}, 0), 7},
+		"sliding counter": {weir.SlidingCounter(weir.Rate{Permits: 2, Period: 10 * time.Minute}), weir.SlidingCounter(weir.Rate{Permits: 7, Period: 10 * time.Minute}), 7},
+		"calendar window": {weir.CalendarWindow(2, minute), weir.CalendarWindow(7, minute), 7},
 		"mode off":        {bucket, weir.Limit{}, 10},
-		"no policy":       {bucket, weir.Limit{Burst: -1}, 10},
-		"algorithm":       {bucket, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 5, Period: 10 * time.Minute}}, 7},
+		"no policy":       {bucket, weir.TokenBucket(weir.Rate{}, -1), 10},
+		"algorithm":       {bucket, weir.FixedWindow(weir.Rate{Permits: 5, Period: 10 * time.Minute}), 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queued := func(p *policy.Policy) { p.QueueLimit, p.MaxWait = 1000, time.Hour }
 			before := login(queued, func(p *policy.Policy) { p.Limits = one(c.before) })
 			after := login(queued, func(p *policy.Policy) { p.Limits = one(c.after) })
 			switch {
-			case c.after.Burst < 0:
+			case c.after.Permits() < 0:
 				after = &policy.Set{}
 			case c.after == weir.Limit{}:
 				after = login(queued, func(p *policy.Policy) { p.Limits, p.Mode = one(c.before), policy.ModeOff })
@@ -196,7 +196,7 @@ func TestReloadReachesThoseWhoWaitForLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(n int64) *policy.Set {
 			return login(func(p *policy.Policy) {
-				p.QueueLimit, p.MaxWait, p.Limits = 1000, time.Hour, one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n})
+				p.QueueLimit, p.MaxWait, p.Limits = 1000, time.Hour, one(weir.AtOnce(n))
 			})
 		}
 		e := engine(t, set(2), func(o *policy.EngineOptions) { o.Clock = nil })
@@ -240,7 +240,7 @@ func TestReloadBesideAnOverride(t *testing.T) {
 		set := func(l weir.Limit) *policy.Set {
 			return login(func(p *policy.Policy) { p.QueueLimit, p.MaxWait, p.Limits = 1000, time.Hour, one(l) })
 		}
-		e := engine(t, set(weir.Limit{Rate: weir.Rate{Permits: 1, Period: 10 * time.Minute}, Burst: 1}), func(o *policy.EngineOptions) { o.Clock = nil })
+		e := engine(t, set(weir.TokenBucket(weir.Rate{Permits: 1, Period: 10 * time.Minute}, 1)), func(o *policy.EngineOptions) { o.Clock = nil })
 		wantTakes(t, e, ann, 1, 1)
 		began := time.Now()
 		at := make(chan time.Duration, 10)
@@ -255,9 +255,9 @@ func TestReloadBesideAnOverride(t *testing.T) {
 		}
 		synctest.Wait()
 		mustOverride(t, e, policy.Override{
-			Policy: "login", Key: ann, For: 10 * time.Second, Limits: one(weir.Limit{Rate: weir.Rate{Permits: 1, Period: 8 * time.Second}, Burst: 1}),
+			Policy: "login", Key: ann, For: 10 * time.Second, Limits: one(weir.TokenBucket(weir.Rate{Permits: 1, Period: 8 * time.Second}, 1)),
 		})
-		load(t, e, set(weir.Limit{Rate: weir.Rate{Permits: 1, Period: 4 * time.Second}, Burst: 1}))
+		load(t, e, set(weir.TokenBucket(weir.Rate{Permits: 1, Period: 4 * time.Second}, 1)))
 		var got []time.Duration
 		for range 4 {
 			got = append(got, <-at)
@@ -281,8 +281,8 @@ func TestReloadReachesThoseWhoWaitForTheOwner(t *testing.T) {
 				p.Durability, p.QueueLimit, p.MaxWait, p.Limits, p.Priority = policy.DurabilityCluster, 100, time.Hour, one(l), priority
 			})
 		}
-		slow := weir.Limit{Rate: weir.Rate{Permits: 1, Period: 10 * time.Minute}, Burst: 1}
-		fast := weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Minute}, Burst: 1}
+		slow := weir.TokenBucket(weir.Rate{Permits: 1, Period: 10 * time.Minute}, 1)
+		fast := weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Minute}, 1)
 		o := newOwner(t, nil)
 		e := ownedBy(t, o, nil, nil, set(slow, overload.PriorityNormal))
 		wantTakes(t, e, ann, 1, 1)
@@ -324,7 +324,7 @@ func TestReloadsContention(t *testing.T) {
 		set := func(i int) *policy.Set {
 			return login(func(p *policy.Policy) {
 				p.QueueLimit, p.MaxWait = 10_000, time.Hour
-				p.Limits = one(weir.Limit{Rate: weir.PerSecond(rates[i%len(rates)]), Burst: 1})
+				p.Limits = one(weir.TokenBucket(weir.PerSecond(rates[i%len(rates)]), 1))
 			})
 		}
 		e := engine(t, set(0), func(o *policy.EngineOptions) { o.Clock = nil })

@@ -24,7 +24,7 @@ func searched(t *testing.T) *policy.Engine {
 		}
 		return text
 	}
-	limits := []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}}
+	limits := []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}}
 	lockout := &policy.Lockout{Refusals: 3, Within: time.Hour, For: time.Hour}
 	apiKey := policy.HeaderText("X-Api-Key")
 	set := &policy.Set{Policies: []policy.Policy{
@@ -184,7 +184,7 @@ func TestSearchSaysWhatItDoesNotKnow(t *testing.T) {
 // TestSearchOfNamedKeys: of keys that callers name it is said that those with the word as a part may not be known.
 func TestSearchOfNamedKeys(t *testing.T) {
 	e, err := policy.NewEngine(&policy.Set{Policies: []policy.Policy{{
-		Name: "named", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1)}}}, Key: policy.NamedKey(),
+		Name: "named", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 0)}}, Key: policy.NamedKey(),
 	}}}, policy.EngineOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestSearchOfNamedKeys(t *testing.T) {
 func TestSearchIsBounded(t *testing.T) {
 	e, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
-			Name: "both", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}},
+			Name: "both", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}},
 			Key: policy.JoinText(policy.ClientIP(), policy.PathText()),
 		}},
 		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "both"}}}},
@@ -237,7 +237,7 @@ func TestSearchIsBounded(t *testing.T) {
 // TestSearchAsksAStoreThatFailsOnce, and says of its policies that their state is not known.
 func TestSearchAsksAStoreThatFailsOnce(t *testing.T) {
 	down := &downStore{}
-	limits := []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}}
+	limits := []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}}
 	set := &policy.Set{Policies: []policy.Policy{
 		{Name: "a", Limits: limits, Key: policy.ClientIP(), Consistency: policy.ConsistencyCoherent},
 		{Name: "b", Limits: limits, Key: policy.ClientIP(), Consistency: policy.ConsistencyCoherent},

@@ -277,14 +277,14 @@ func (c *checker) variants(at string, of []Limit, all map[string][]Limit) map[st
 
 // alike reports whether a state of one limit can be held to the other.
 func alike(a, b weir.Limit) bool {
-	return a.Algorithm == b.Algorithm && (a.Algorithm != weir.AlgorithmSlidingWindow || segments(a) == segments(b))
+	return a.Algorithm() == b.Algorithm() && (a.Algorithm() != weir.AlgorithmSlidingWindow || segments(a) == segments(b))
 }
 
 func segments(l weir.Limit) int {
-	if l.Segments == 0 {
+	if l.Segments() == 0 {
 		return defaultSegments
 	}
-	return l.Segments
+	return l.Segments()
 }
 
 const defaultSegments = 10
@@ -292,12 +292,12 @@ const defaultSegments = 10
 // defaultName is the window of a limit, or what stands for it.
 func defaultName(l weir.Limit) string {
 	switch {
-	case l.Algorithm == weir.AlgorithmCalendarWindow:
-		return l.Calendar.Unit.String()
-	case l.Algorithm == weir.AlgorithmConcurrency || l.Rate.Period == 0:
-		return l.Algorithm.String()
+	case l.Algorithm() == weir.AlgorithmCalendarWindow:
+		return l.Calendar().Unit.String()
+	case l.Algorithm() == weir.AlgorithmConcurrency || l.Rate().Period == 0:
+		return l.Algorithm().String()
 	}
-	return shortDuration(l.Rate.Period)
+	return shortDuration(l.Rate().Period)
 }
 
 // shortDuration is d in the largest unit of which it is a multiple.

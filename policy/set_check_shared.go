@@ -36,7 +36,7 @@ func (c *checker) consistency(at string, p *Policy) {
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		if l.Algorithm == weir.AlgorithmConcurrency && p.Consistency != ConsistencyCoherent {
+		if l.Algorithm() == weir.AlgorithmConcurrency && p.Consistency != ConsistencyCoherent {
 			c.refuse(at+": Consistency", p.Consistency.String(), fmt.Sprintf(
 				"coherent or local, as its limit %q is one of concurrency, which can neither be leased nor told later", l.Name))
 		}

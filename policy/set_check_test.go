@@ -17,7 +17,7 @@ func TestSetCheck(t *testing.T) {
 	for i := range many {
 		many[i].Limit = perHour(1)
 	}
-	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(1)}
+	window := weir.FixedWindow(weir.PerSecond(1))
 	for _, c := range []struct {
 		want string
 		p    policy.Policy
@@ -65,7 +65,7 @@ func TestSetCheck(t *testing.T) {
 			Name: "p", Limits: ok, WhenFull: weir.Admit, Consistency: policy.ConsistencyLeased,
 		}},
 		{`policy "p": Consistency is optimistic: must be coherent or local, as its limit "concurrency" is one of concurrency`, policy.Policy{
-			Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), Consistency: policy.ConsistencyOptimistic,
+			Name: "p", Limits: one(weir.AtOnce(1)), Consistency: policy.ConsistencyOptimistic,
 		}},
 		{`policy "p": Consistency is coherent: must be local, as Durability is cluster`, policy.Policy{
 			Name: "p", Limits: ok, Durability: policy.DurabilityCluster, Consistency: policy.ConsistencyCoherent,
@@ -115,9 +115,7 @@ func TestSetCheck(t *testing.T) {
 
 // month is a limit of one permit in each month.
 func month(zone *time.Location) weir.Limit {
-	return weir.Limit{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: zone},
-	}
+	return weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone})
 }
 
 // TestSetWithSharedPoliciesNeedsStore, or to be said that the engine is alone.
@@ -188,12 +186,12 @@ func TestSetCheckTellsAllMistakes(t *testing.T) {
 
 func TestSetNamesLimitsByTheirWindows(t *testing.T) {
 	limit := func(d time.Duration) policy.Limit {
-		return policy.Limit{Limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: d}}}
+		return policy.Limit{Limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: d}, 0)}
 	}
 	e := engine(t, &policy.Set{Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{
 		limit(time.Second), limit(time.Minute), limit(24 * time.Hour), limit(90 * time.Second), limit(time.Second), limit(1500 * time.Millisecond),
-		{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}},
-		{Limit: weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}},
+		{Limit: weir.AtOnce(1)},
+		{Limit: weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth})},
 	}}}})
 	var got []string
 	for _, l := range e.Set().Policies[0].Limits {

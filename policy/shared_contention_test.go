@@ -33,12 +33,12 @@ func TestSharedAllOrNothingContention(t *testing.T) {
 				shared(
 					policy.Policy{Name: "total", Limits: one(perHour(most))},
 					policy.Policy{Name: "key", Limits: one(perHour(most / 4)), Key: policy.MethodText(), Parent: "use"},
-					policy.Policy{Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: inUse}), Hold: 24 * time.Hour},
+					policy.Policy{Name: "use", Limits: one(weir.AtOnce(inUse)), Hold: 24 * time.Hour},
 					policy.Policy{Name: fmt.Sprint("other", i), Limits: one(perHour(10)), Mode: policy.ModeShadow},
 				),
 				policy.Policy{Name: "local", Limits: one(perHour(most / 3)), Key: policy.HostText()},
 				policy.Policy{
-					Name: "busy", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 4}),
+					Name: "busy", Limits: one(weir.AtOnce(4)),
 					QueueLimit: 10, MaxWait: time.Millisecond,
 				},
 			),

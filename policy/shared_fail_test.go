@@ -28,7 +28,7 @@ func TestSharedAndLocalAreAllOrNothing(t *testing.T) {
 				policy.Policy{Name: "total", Limits: one(perHour(100))},
 			),
 			policy.Policy{Name: "local", Limits: one(perHour(5)), Key: policy.HostText()},
-			policy.Policy{Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 4})},
+			policy.Policy{Name: "use", Limits: one(weir.AtOnce(4))},
 		),
 		Rules: []policy.Rule{{Name: "all", Limits: uses("shared", "local", "total", "use")}},
 	})
@@ -85,7 +85,7 @@ func waitHere(t *testing.T) {
 	s := memory(t, nil)
 	e := over(t, s, nil, &policy.Set{
 		Policies: append(shared(policy.Policy{Name: "shared", Limits: one(perHour(2))}),
-			policy.Policy{Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), QueueLimit: 10, MaxWait: time.Hour}),
+			policy.Policy{Name: "use", Limits: one(weir.AtOnce(1)), QueueLimit: 10, MaxWait: time.Hour}),
 		Rules: []policy.Rule{{Name: "all", Limits: uses("shared", "use")}},
 	})
 	for i, want := range []bool{true, false} {
@@ -279,7 +279,7 @@ func TestSharedEngineThatIsClosed(t *testing.T) {
 	s := memory(t, clock)
 	set := &policy.Set{
 		Policies: shared(
-			policy.Policy{Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}), Fail: policy.FailOpen},
+			policy.Policy{Name: "p", Limits: one(weir.AtOnce(3)), Fail: policy.FailOpen},
 			policy.Policy{Name: "shadow", Limits: one(perHour(10)), Mode: policy.ModeShadow},
 		),
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p", "shadow")}},

@@ -100,7 +100,7 @@ func TestSharedFleetsKeepTheLimits(t *testing.T) {
 				{Name: "coherent", Limits: one(perHour(coherent)), Consistency: policy.ConsistencyCoherent},
 				{Name: "local", Limits: one(perHour(local))},
 				{
-					Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}),
+					Name: "use", Limits: one(weir.AtOnce(5)),
 					Consistency: policy.ConsistencyCoherent, Hold: time.Hour,
 				},
 			},
@@ -217,7 +217,7 @@ func TestSharedFleetSettlesLater(t *testing.T) {
 		s := &outage{Store: memory(t, nil).Store}
 		e := node(t, s, &policy.Set{
 			Policies: []policy.Policy{{
-				Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 5}), Hold: time.Hour,
+				Name: "use", Limits: one(weir.AtOnce(5)), Hold: time.Hour,
 				Consistency: policy.ConsistencyCoherent,
 			}},
 			Rules: []policy.Rule{{Name: "all", Limits: uses("use")}},

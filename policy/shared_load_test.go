@@ -19,7 +19,7 @@ import (
 // and the changes say so.
 func TestSharedReloads(t *testing.T) {
 	window := func(n int64) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: n, Period: time.Hour}}
+		return weir.FixedWindow(weir.Rate{Permits: n, Period: time.Hour})
 	}
 	of := func(c policy.Consistency, limits ...policy.Limit) policy.Policy {
 		return policy.Policy{Name: "p", Limits: limits, Consistency: c}
@@ -113,17 +113,14 @@ type pair struct {
 // TestSharedDecidesAsAlone compares three engines over one store with a single engine that keeps the same policies in its process,
 // through random histories: every decision, and what is left of every limit, is the same.
 func TestSharedDecidesAsAlone(t *testing.T) {
-	hours := func(a weir.Algorithm, n int64) weir.Limit {
-		return weir.Limit{Algorithm: a, Rate: weir.Rate{Permits: n, Period: 10 * time.Hour}}
-	}
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(11, seed))
 		limit := func() policy.Limit {
 			n := 3 + r.Int64N(20)
 			return policy.Limit{Limit: []weir.Limit{
-				perHour(n), hours(weir.AlgorithmFixedWindow, n), hours(weir.AlgorithmSlidingWindow, n),
-				{Algorithm: weir.AlgorithmConcurrency, Burst: n},
-				{Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
+				perHour(n), weir.FixedWindow(weir.Per(n, 10*time.Hour)), weir.SlidingWindow(weir.Per(n, 10*time.Hour), 0),
+				weir.AtOnce(n),
+				weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarDay}),
 			}[r.IntN(5)]}
 		}
 		limits := func() (all []policy.Limit) {
@@ -135,10 +132,8 @@ func TestSharedDecidesAsAlone(t *testing.T) {
 		some, parent := limits(), limits()
 		variant := func() (all []policy.Limit) {
 			for _, l := range some {
-				if l.Burst != 0 {
-					l.Burst = 1 + r.Int64N(30)
-				} else {
-					l.Rate.Permits = 1 + r.Int64N(30)
+				if l.Limit = l.WithPermits(1 + r.Int64N(30)); l.Algorithm() == weir.AlgorithmTokenBucket && r.IntN(2) == 0 {
+					l.Limit = l.WithRate(weir.PerHour(1 + r.Int64N(30)))
 				}
 				all = append(all, l)
 			}
@@ -330,8 +325,8 @@ func TestSharedTakeAllocatesLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := over(t, s, clock, &policy.Set{
-		Policies: append(shared(policy.Policy{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1e9}), Key: policy.MethodText()}),
-			policy.Policy{Name: "local", Limits: one(weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1e9}), Key: policy.MethodText()}),
+		Policies: append(shared(policy.Policy{Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1e6), 1e9)), Key: policy.MethodText()}),
+			policy.Policy{Name: "local", Limits: one(weir.TokenBucket(weir.PerSecond(1e6), 1e9)), Key: policy.MethodText()}),
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p", "local")}},
 	})
 	var v policy.Verdict

@@ -144,14 +144,14 @@ func enginesAreOneLimiter(
 	}
 	for _, l := range []weir.Limit{
 		perHour(n),
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: hour},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: hour},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: hour},
-		{Algorithm: weir.AlgorithmConcurrency, Burst: n},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: weir.Calendar{Unit: weir.CalendarMonth}},
+		weir.FixedWindow(hour),
+		weir.SlidingWindow(hour, 0),
+		weir.SlidingCounter(hour),
+		weir.AtOnce(n),
+		weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMonth}),
 	} {
 		for name, ask := range ways {
-			t.Run(l.Algorithm.String()+"/"+name, func(t *testing.T) {
+			t.Run(l.Algorithm().String()+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { // in which no window of an owner, who goes by the time, ends
 					clock := weir.NewManualClock(int64(time.Hour))
 					set := &policy.Set{
@@ -192,14 +192,14 @@ func enginesAreOneLimiter(
 					}
 					held[0].Cancel()
 					back := int64(0)
-					if l.Algorithm == weir.AlgorithmConcurrency || strings.Contains(name, "reserve") {
+					if l.Algorithm() == weir.AlgorithmConcurrency || strings.Contains(name, "reserve") {
 						back = 1
 					}
 					wantStored(t, engines[1], "p", "", "GET", back)
 					for _, v := range held {
 						v.Release()
 					}
-					if l.Algorithm == weir.AlgorithmConcurrency {
+					if l.Algorithm() == weir.AlgorithmConcurrency {
 						back = n
 					}
 					wantStored(t, engines[0], "p", "", "GET", back)
@@ -227,7 +227,7 @@ func TestSharedReservationsCostWhatTheyCost(t *testing.T) {
 	e := over(t, s, clock, &policy.Set{
 		Policies: append(shared(
 			policy.Policy{Name: "a", Limits: []policy.Limit{
-				{Limit: perHour(100)}, {Name: "use", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 50}},
+				{Limit: perHour(100)}, {Name: "use", Limit: weir.AtOnce(50)},
 			}},
 			policy.Policy{Name: "b", Limits: one(perHour(200))},
 		), local),
@@ -292,7 +292,7 @@ func TestSharedReservationThatExpired(t *testing.T) {
 	s := memory(t, clock)
 	e := over(t, s, clock, &policy.Set{
 		Policies: shared(
-			policy.Policy{Name: "p", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}), Hold: 10 * time.Second},
+			policy.Policy{Name: "p", Limits: one(weir.AtOnce(2)), Hold: 10 * time.Second},
 			policy.Policy{Name: "q", Limits: one(perHour(10)), Hold: 20 * time.Second},
 		),
 		Rules: []policy.Rule{{Name: "all", Limits: uses("p", "q")}},
@@ -394,7 +394,7 @@ func TestSharedShadowAndOff(t *testing.T) {
 		Policies: shared(
 			policy.Policy{Name: "shadow", Limits: one(perHour(2)), Mode: policy.ModeShadow},
 			policy.Policy{
-				Name: "use", Limits: one(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}), Mode: policy.ModeShadow,
+				Name: "use", Limits: one(weir.AtOnce(1)), Mode: policy.ModeShadow,
 			},
 			policy.Policy{Name: "off", Limits: one(perHour(1)), Mode: policy.ModeOff},
 		),

@@ -246,16 +246,15 @@ func (p *livePolicy) buildLimits(
 		state := was[from]
 		if state == nil {
 			state = &limitState{limit: l.Limit}
-			state.limiter, err = weir.NewKeyedFunc(weir.KeyedOptions{
-				Name: role + p.Name, Algorithm: l.Algorithm, Rate: l.Rate, Burst: l.Burst, Segments: l.Segments,
-				Calendar:   l.Calendar,
+			state.limiter, err = weir.NewKeyedFunc(l.Limit, weir.KeyedOptions{
+				Name:       role + p.Name,
 				QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull, Clock: clock,
 			}, ownLimit)
 			if err != nil {
 				return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 			}
 		}
-		live := liveLimit{name: nameOf(p.Name, limits, i), state: state, returns: l.Algorithm == weir.AlgorithmConcurrency}
+		live := liveLimit{name: nameOf(p.Name, limits, i), state: state, returns: l.Algorithm() == weir.AlgorithmConcurrency}
 		if live.plan, err = state.limiter.Plan(l.Limit); err != nil {
 			return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 		}

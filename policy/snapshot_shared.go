@@ -8,13 +8,13 @@ func (p *livePolicy) sharedLimits(was map[string]*limitState) (all []liveLimit, 
 	states = make(map[string]*limitState, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		live := liveLimit{name: nameOf(p.Name, p.Limits, i), returns: l.Algorithm == weir.AlgorithmConcurrency}
+		live := liveLimit{name: nameOf(p.Name, p.Limits, i), returns: l.Algorithm() == weir.AlgorithmConcurrency}
 		stored := live.name
 		if p.durable {
 			stored = "durable/" + stored
 		}
 		for _, old := range was {
-			if old.stored == stored && old.limit.Algorithm == l.Algorithm {
+			if old.stored == stored && old.limit.Algorithm() == l.Algorithm() {
 				live.state = old
 			}
 		}

@@ -277,7 +277,7 @@ func TestTakeAllMeasuresCandidates(t *testing.T) {
 
 // TestTakeAllConcurrency: what is held while requests are served comes back once, with all of them.
 func TestTakeAllConcurrency(t *testing.T) {
-	inUse := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}
+	inUse := weir.AtOnce(3)
 	for name, p := range map[string]policy.Policy{
 		"local": {Name: "p", Limits: one(inUse)}, "shared": shared(policy.Policy{Name: "p", Limits: one(inUse)})[0],
 	} {
@@ -327,7 +327,7 @@ func TestTakeAllAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		return // it allocates itself
 	}
-	e := engine(t, byPath(policy.Policy{Name: "p", Limits: one(weir.Limit{Rate: weir.PerSecond(1_000_000)})}))
+	e := engine(t, byPath(policy.Policy{Name: "p", Limits: one(weir.TokenBucket(weir.PerSecond(1_000_000), 0))}))
 	requests := asks("/a", "/b", "/a", "/c")
 	v := new(policy.Verdict)
 	ctx := t.Context()

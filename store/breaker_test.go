@@ -154,7 +154,7 @@ func newBreaker(t testing.TB, inner store.Store, o store.BreakerOptions) *store.
 }
 
 // hourly is a limit whose permits do not come back in a test.
-func hourly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 1000*time.Hour), Burst: n} }
+func hourly(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, 1000*time.Hour), n) }
 
 func takeError(ctx context.Context, s store.Store) error {
 	return s.Take(ctx, []store.Charge{{Policy: "p", Key: "k", Limit: hourly(1e6), N: 1}}, make([]weir.Decision, 1))

@@ -100,7 +100,7 @@ func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 // those who write a [Store].
 func CheckTaken(charges []Charge) error {
 	for i := range charges {
-		if charges[i].Limit.Algorithm == weir.AlgorithmConcurrency {
+		if charges[i].Limit.Algorithm() == weir.AlgorithmConcurrency {
 			return &weir.OptionError{
 				Option: "Charge.Limit.Algorithm", Value: weir.AlgorithmConcurrency.String(),
 				Accepted: "another one: permits of a concurrency limit are reserved",

@@ -13,7 +13,7 @@ import (
 // TestStepsOfTheClockOfAProcess sets the clock by an hour that a store was given in place of that of the process, while its permits are
 // used up, or it is open: they come back as if it had not been, and none is granted twice.
 func TestStepsOfTheClockOfAProcess(t *testing.T) {
-	limit := weir.Limit{Rate: weir.PerSecond(10), Burst: 10}
+	limit := weir.TokenBucket(weir.PerSecond(10), 10)
 	for name, over := range map[string]func(t *testing.T, inner store.Store, clock weir.Clock) store.Store{
 		"breaker": func(t *testing.T, inner store.Store, clock weir.Clock) store.Store {
 			t.Helper()

@@ -249,7 +249,7 @@ func TestDividedContention(t *testing.T) {
 	a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
 	d := store.NewDivided(a, newLined(b))
 	window := func(n int64) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10_000*time.Hour)}
+		return weir.FixedWindow(weir.Per(n, 10_000*time.Hour))
 	}
 	all := []store.Charge{
 		durable("a", window(700), 1), durable("b", window(300), 2), plain("a", window(600), 1), plain("b", window(400), 3),
@@ -408,7 +408,7 @@ func TestDividedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newMemory(t, store.MemoryOptions{}), newMemory(t, store.MemoryOptions{})
 		d := store.NewDivided(a, newLined(b))
-		minutely := weir.Limit{Rate: weir.PerMinute(1), Burst: 1}
+		minutely := weir.TokenBucket(weir.PerMinute(1), 1)
 		ds := make([]weir.Decision, 2)
 		charges := []store.Charge{durable("k", minutely, 1), plain("k", hourly(3), 1)}
 		want := func(after time.Duration, why weir.Reason, w store.Waiting) store.Reservation {

@@ -16,7 +16,7 @@ func ExampleNewMemory() {
 		panic(err)
 	}
 	defer func() { _ = s.Close() }()
-	perClient, everybody := weir.Limit{Rate: weir.PerHour(2)}, weir.Limit{Rate: weir.PerHour(100)}
+	perClient, everybody := weir.TokenBucket(weir.PerHour(2), 0), weir.TokenBucket(weir.PerHour(100), 0)
 	charges := []store.Charge{
 		{Policy: "client", Key: "alice", Limit: perClient, N: 1},
 		{Policy: "everybody", Limit: everybody, N: 1},
@@ -42,7 +42,7 @@ func ExampleNewLocked() {
 		panic(err)
 	}
 	ctx := context.Background()
-	charges := []store.Charge{{Policy: "tokens", Key: "alice", Limit: weir.Limit{Rate: weir.PerDay(10_000)}, N: 4000}}
+	charges := []store.Charge{{Policy: "tokens", Key: "alice", Limit: weir.TokenBucket(weir.PerDay(10_000), 0), N: 4000}}
 	decisions := make([]weir.Decision, 1)
 	r, err := s.Reserve(ctx, charges, decisions, time.Minute)
 	if err != nil {

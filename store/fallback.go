@@ -211,26 +211,19 @@ func (f *fallback) divide(l weir.Limit) weir.Limit {
 // rate of a token bucket is exact as long as its period does not have to be longer than any may be.
 func dividedLimit(l weir.Limit, by int64) weir.Limit {
 	share := func(n int64) int64 { return max(n/by, 1) }
-	switch l.Algorithm {
-	case weir.AlgorithmTokenBucket:
-		if l.Burst == 0 {
-			l.Burst = l.Rate.Permits
-		}
-		l.Burst = share(l.Burst)
-		switch {
-		case l.Rate.Permits%by == 0:
-			l.Rate.Permits /= by
-		case int64(l.Rate.Period) <= int64(algo.MaxPeriod)/by:
-			l.Rate.Period *= time.Duration(by)
-		default:
-			l.Rate.Permits = share(l.Rate.Permits)
-		}
-	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
-		l.Burst = share(l.Burst)
-	default:
-		l.Rate.Permits = share(l.Rate.Permits)
+	divided, rate := l.WithPermits(share(l.Permits())), l.Rate()
+	if l.Algorithm() != weir.AlgorithmTokenBucket {
+		return divided
 	}
-	return l
+	switch {
+	case rate.Permits%by == 0:
+		rate.Permits /= by
+	case int64(rate.Period) <= int64(algo.MaxPeriod)/by:
+		rate.Period *= time.Duration(by)
+	default:
+		rate.Permits = share(rate.Permits)
+	}
+	return divided.WithRate(rate)
 }
 
 // refund gives permits back in this process, and the store is not told of them.
@@ -313,7 +306,7 @@ func (f *fallback) passes(charges []Charge, decisions []weir.Decision, retry tim
 
 // sharedOut reports whether a charge has to pass.
 func sharedOut(c *Charge) bool {
-	return c.Fail == FailLocal && c.N > 0 && c.Limit.Algorithm != weir.AlgorithmConcurrency
+	return c.Fail == FailLocal && c.N > 0 && c.Limit.Algorithm() != weir.AlgorithmConcurrency
 }
 
 // onlyNow corrects the decision on a charge that asks for more than a share of the limit: it can be granted after retry.

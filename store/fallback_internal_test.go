@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 func TestDividedLimit(t *testing.T) {
@@ -19,14 +20,14 @@ func TestDividedLimit(t *testing.T) {
 		by   int64
 		want weir.Limit
 	}{
-		{weir.Limit{Rate: weir.PerSecond(10), Burst: 20}, 5, weir.Limit{Rate: weir.PerSecond(2), Burst: 4}},
-		{weir.Limit{Rate: weir.PerSecond(10)}, 3, weir.Limit{Rate: weir.Per(10, 3*time.Second), Burst: 3}},
-		{weir.Limit{Rate: weir.PerSecond(1), Burst: 2}, 3, weir.Limit{Rate: weir.Per(1, 3*time.Second), Burst: 1}},
-		{weir.Limit{Rate: weir.Per(100, 3000*day), Burst: 10}, 3, weir.Limit{Rate: weir.Per(33, 3000*day), Burst: 3}},
-		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)}, 3, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(33)}},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(2)}, 3, weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(1)}},
-		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7}, 3, weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}},
-		{weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7}, 3, weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 2}},
+		{weir.TokenBucket(weir.PerSecond(10), 20), 5, weir.TokenBucket(weir.PerSecond(2), 4)},
+		{weir.TokenBucket(weir.PerSecond(10), 0), 3, weir.TokenBucket(weir.Per(10, 3*time.Second), 3)},
+		{weir.TokenBucket(weir.PerSecond(1), 2), 3, weir.TokenBucket(weir.Per(1, 3*time.Second), 1)},
+		{weir.TokenBucket(weir.Per(100, 3000*day), 10), 3, weir.TokenBucket(weir.Per(33, 3000*day), 3)},
+		{weir.FixedWindow(weir.PerMinute(100)), 3, weir.FixedWindow(weir.PerMinute(33))},
+		{weir.SlidingWindow(weir.PerMinute(2), 0), 3, weir.SlidingWindow(weir.PerMinute(1), 0)},
+		{weir.AtOnce(7), 3, weir.AtOnce(2)},
+		{weir.CalendarWindow(7, weir.Calendar{}), 3, weir.CalendarWindow(2, weir.Calendar{})},
 	} {
 		if got := dividedLimit(c.l, c.by); got != c.want {
 			t.Errorf("%v by %d: %v, want %v", c.l, c.by, got, c.want)
@@ -40,10 +41,8 @@ func TestDividedLimitIsAShare(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		period := time.Duration(1 + r.Int64N(int64(1)<<r.IntN(58)))
-		l := weir.Limit{Algorithm: weir.Algorithm(r.IntN(4)), Rate: weir.Per(1+r.Int64N(min(int64(period), 1e15)), period)}
-		if l.Algorithm == weir.AlgorithmTokenBucket {
-			l.Burst = 1 + r.Int64N(1<<r.IntN(40))
-		}
+		rate := weir.Per(1+r.Int64N(min(int64(period), 1e15)), period)
+		l, _ := limits.Of(weir.Algorithm(r.IntN(4)), rate, 1+r.Int64N(1<<r.IntN(40)), 0, weir.Calendar{})
 		if l.Check() != nil {
 			continue
 		}
@@ -52,12 +51,12 @@ func TestDividedLimitIsAShare(t *testing.T) {
 		if err := d.Check(); err != nil {
 			t.Fatalf("%v by %d is %v: %v", l, by, d, err)
 		}
-		was, is := l.Rate.Permits, d.Rate.Permits
-		if l.Algorithm == weir.AlgorithmTokenBucket {
-			was, is = l.Burst, d.Burst
-			exact := big.NewRat(l.Rate.Permits, int64(l.Rate.Period))
-			share := new(big.Rat).Mul(big.NewRat(d.Rate.Permits, int64(d.Rate.Period)), big.NewRat(by, 1))
-			if fits := int64(l.Rate.Period) <= int64(algo.MaxPeriod)/by; fits && share.Cmp(exact) != 0 {
+		was, is := l.Rate().Permits, d.Rate().Permits
+		if l.Algorithm() == weir.AlgorithmTokenBucket {
+			was, is = l.Permits(), d.Permits()
+			exact := big.NewRat(l.Rate().Permits, int64(l.Rate().Period))
+			share := new(big.Rat).Mul(big.NewRat(d.Rate().Permits, int64(d.Rate().Period)), big.NewRat(by, 1))
+			if fits := int64(l.Rate().Period) <= int64(algo.MaxPeriod)/by; fits && share.Cmp(exact) != 0 {
 				t.Fatalf("%v by %d is %v, which is another rate", l, by, d)
 			}
 		}
@@ -90,11 +89,11 @@ func (f *fallback) mustDecide(t *testing.T, call fallbackCall, charges ...Charge
 func TestFallbackLacking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, l := range []weir.Limit{
-			{Rate: weir.PerMinute(100)},
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(100)},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(100)},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(100)},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
+			weir.TokenBucket(weir.PerMinute(100), 0),
+			weir.FixedWindow(weir.PerMinute(100)),
+			weir.SlidingWindow(weir.PerMinute(100), 0),
+			weir.SlidingCounter(weir.PerMinute(100)),
+			weir.CalendarWindow(100, weir.Calendar{Unit: weir.CalendarHour}),
 		} {
 			f := newLocalFallback(t, 100)
 			c := Charge{Policy: "p", Key: "k", Limit: l, Fail: FailLocal, N: 7}
@@ -134,7 +133,7 @@ func TestFallbackLacking(t *testing.T) {
 // TestFallbackReservedIsTold has a reservation outlive what the store was told of it: it does not come back, and what it costs more
 // is owed.
 func TestFallbackReservedIsTold(t *testing.T) {
-	c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.Per(100, 1000*time.Hour)}, Fail: FailLocal, N: 20}
+	c := Charge{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.Per(100, 1000*time.Hour), 0), Fail: FailLocal, N: 20}
 	for actual, want := range map[int64]int64{-1: 0, 0: 0, 5: 0, 20: 0, 29: 9} {
 		f := newLocalFallback(t, 100)
 		r, _ := f.mustDecide(t, fallbackReserve, c)
@@ -170,7 +169,7 @@ func TestFallbackReservedIsTold(t *testing.T) {
 // TestFallbackClaims wants a debt to be told by one caller at a time, and to stay if it could not be told.
 func TestFallbackClaims(t *testing.T) {
 	f := newLocalFallback(t, 100)
-	l := weir.Limit{Rate: weir.Per(100, 1000*time.Hour)}
+	l := weir.TokenBucket(weir.Per(100, 1000*time.Hour), 0)
 	a := Charge{Policy: "p", Key: "a", Limit: l, Fail: FailLocal, N: 3}
 	b := Charge{Policy: "p", Key: "b", Limit: l, Fail: FailLocal, N: 4}
 	f.mustDecide(t, fallbackTake, a, b)
@@ -205,7 +204,7 @@ func TestFallbackUndoForgivesItsOwn(t *testing.T) {
 	for after, want := range map[time.Duration]int64{0: 30, 200 * time.Millisecond: 30, 2 * time.Second: 30} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newLocalFallback(t, 100)
-			c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(100)}, Fail: FailLocal, N: 20}
+			c := Charge{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(100), 0), Fail: FailLocal, N: 20}
 			since := f.memory.time()
 			f.mustDecide(t, fallbackTake, c)
 			time.Sleep(after) // 50 in a second have come back
@@ -230,7 +229,7 @@ func TestFallbackIsBounded(t *testing.T) {
 		f := newLocalFallback(t, most)
 		for i := range 20 * most {
 			f.mustDecide(t, fallbackTake, Charge{
-				Policy: "p", Key: fmt.Sprint(i), Limit: weir.Limit{Rate: weir.PerSecond(1000)}, Fail: FailLocal, N: 1,
+				Policy: "p", Key: fmt.Sprint(i), Limit: weir.TokenBucket(weir.PerSecond(1000), 0), Fail: FailLocal, N: 1,
 			})
 			if i%100 == 0 {
 				time.Sleep(time.Millisecond)
@@ -249,7 +248,7 @@ func TestFallbackDividesAsReplicasChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Charge{Policy: "p", Key: "k", Limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(120, 1000*time.Hour)}, Fail: FailLocal, N: 30}
+	c := Charge{Policy: "p", Key: "k", Limit: weir.FixedWindow(weir.Per(120, 1000*time.Hour)), Fail: FailLocal, N: 30}
 	for _, step := range []struct {
 		live             int
 		allowed          bool
@@ -268,7 +267,7 @@ func BenchmarkFallbackLocal(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	charges := []Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9)}, Fail: FailLocal, N: 1}}
+	charges := []Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1e9), 0), Fail: FailLocal, N: 1}}
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -32,7 +32,7 @@ type claim struct {
 
 // owe says that the store must be told that n permits of a charge were granted. The fallback must be locked.
 func (f *fallback) owe(c *Charge, n int64) {
-	if n == 0 || c.Limit.Algorithm == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
+	if n == 0 || c.Limit.Algorithm() == weir.AlgorithmConcurrency { // what is out there, is until it is settled here
 		return
 	}
 	d := f.debts[memoryKey{c.Policy, c.Key}]

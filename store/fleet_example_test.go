@@ -46,7 +46,7 @@ func ExampleNewFleet() {
 	defer processes[1].Close()
 	take := func(process int) {
 		charges := []store.Charge{{
-			Policy: "mails", Key: "alice", Limit: weir.Limit{Rate: weir.PerHour(4)}, N: 1,
+			Policy: "mails", Key: "alice", Limit: weir.TokenBucket(weir.PerHour(4), 0), N: 1,
 			Consistency: store.ConsistencyCoherent, Fail: store.FailLocal,
 		}}
 		decisions := make([]weir.Decision, len(charges))

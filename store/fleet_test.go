@@ -166,7 +166,7 @@ func TestFleetMixedIsAllOrNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, newMemory(t, store.MemoryOptions{}), alone())
 			defer closing(t, f)
-			window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 100*time.Hour)}
+			window := weir.FixedWindow(weir.Per(n, 100*time.Hour))
 			charges := []store.Charge{ // in an order that is not that of the parts
 				charge("coherent", window, 1, store.ConsistencyCoherent, store.FailClosed),
 				charge("leased", window, 1, store.ConsistencyLeased, store.FailClosed),
@@ -221,7 +221,7 @@ func TestFleetMixedMisuse(t *testing.T) {
 	good := charge("p", hourly(5), 1, store.ConsistencyCoherent, store.FailClosed)
 	same := charge("p", hourly(5), 1, store.ConsistencyLeased, store.FailClosed)
 	wrong := charge("q", hourly(5), -1, store.ConsistencyLeased, store.FailClosed)
-	slots := charge("q", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}, 1, store.ConsistencyLeased, store.FailClosed)
+	slots := charge("q", weir.AtOnce(1), 1, store.ConsistencyLeased, store.FailClosed)
 	for _, charges := range [][]store.Charge{{good, same}, {good, wrong}, {good, slots}} {
 		err := f.Take(t.Context(), charges, make([]weir.Decision, 2))
 		if _, ok := errors.AsType[*weir.OptionError](err); !ok || m.Len() != 0 {
@@ -240,7 +240,7 @@ func TestFleetReservations(t *testing.T) {
 		defer closing(t, f)
 		defer closing(t, other)
 		ctx := t.Context()
-		slots := charge("slots", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 4}, 1, store.ConsistencyCoherent, store.FailLocal)
+		slots := charge("slots", weir.AtOnce(4), 1, store.ConsistencyCoherent, store.FailLocal)
 		tokens := charge("tokens", hourly(100), 10, store.ConsistencyLeased, store.FailLocal)
 		free := charge("free", hourly(100), 10, store.ConsistencyOptimistic, store.FailOpen)
 		charges, ds := []store.Charge{slots, tokens, free}, make([]weir.Decision, 3)

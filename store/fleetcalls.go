@@ -102,9 +102,9 @@ func (f *Fleet) oneOf(charges []Charge) Store { //nolint:ireturn // one of two
 func (f *Fleet) lowered(charges []Charge) []Charge {
 	changed := make([]Charge, len(charges))
 	for i, c := range charges {
-		if c.Consistency == ConsistencyLeased && c.Limit.Algorithm == weir.AlgorithmTokenBucket {
+		if c.Consistency == ConsistencyLeased && c.Limit.Algorithm() == weir.AlgorithmTokenBucket {
 			if b := f.o.Leased.Bound(c.Limit); b.Leased {
-				c.Limit.Burst = b.Lowered
+				c.Limit = c.Limit.WithPermits(b.Lowered)
 			}
 		}
 		changed[i] = c

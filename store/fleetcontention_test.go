@@ -97,8 +97,8 @@ func TestContentionFleetMixed(t *testing.T) {
 func fleetMixed(t *testing.T, failing int64, round int) {
 	const nodes, workers, limit = 3, 6, 2000
 	shared := newMemory(t, store.MemoryOptions{})
-	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(limit, 10_000*time.Hour)}
-	small := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(60, 10_000*time.Hour)}
+	window := weir.FixedWindow(weir.Per(limit, 10_000*time.Hour))
+	small := weir.FixedWindow(weir.Per(60, 10_000*time.Hour))
 	all := []store.Charge{
 		charge("leased", window, 1, store.ConsistencyLeased, store.FailClosed),
 		charge("optimistic", window, 1, store.ConsistencyOptimistic, store.FailClosed),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -42,7 +43,7 @@ func TestFleetMixedAcrossWindows(t *testing.T) {
 				m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
 				f := newFleet(t, m, alone())
 				defer closing(t, f)
-				l := weir.Limit{Algorithm: algorithm, Rate: weir.Per(n, window), Segments: 0}
+				l, _ := limits.Of(algorithm, weir.Per(n, window), 0, 0, weir.Calendar{})
 				one := charge("memory", l, 1, c, store.FailClosed)
 				many := charge("memory", l, 50, c, store.FailClosed)
 				empty := charge("empty", hourly(1), 1, store.ConsistencyCoherent, store.FailClosed)
@@ -91,7 +92,7 @@ func TestFleetMixedAsksOnce(t *testing.T) {
 		m := &lateTakes{Store: newMemory(t, store.MemoryOptions{})}
 		f := newFleet(t, m, alone())
 		defer closing(t, f)
-		window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(20, 1000*time.Hour)}
+		window := weir.FixedWindow(weir.Per(20, 1000*time.Hour))
 		charges := []store.Charge{
 			charge("small", window, 1, store.ConsistencyLeased, store.FailClosed), // too small to be leased
 			charge("first", window, 1, store.ConsistencyOptimistic, store.FailClosed),

@@ -21,9 +21,9 @@ func TestFleetOutage(t *testing.T) {
 	const nodes, burst, rate = 4, 100, 10
 	second := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	for _, algorithm := range []weir.Limit{
-		{Rate: weir.PerSecond(rate), Burst: burst},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(burst, 10*time.Second)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(burst, 10*time.Second)},
+		weir.TokenBucket(weir.PerSecond(rate), burst),
+		weir.FixedWindow(weir.Per(burst, 10*time.Second)),
+		weir.SlidingWindow(weir.Per(burst, 10*time.Second), 0),
 	} {
 		for _, consistency := range []store.Consistency{store.ConsistencyCoherent, store.ConsistencyLeased, store.ConsistencyOptimistic} {
 			for _, length := range []time.Duration{second(0.5), second(7), second(30)} {
@@ -85,7 +85,7 @@ func TestFleetOutage(t *testing.T) {
 							t.Errorf("%s: %d were granted within %v, want at most %d", what, got, d, bound)
 						}
 					}
-					switch algorithm.Algorithm {
+					switch algorithm.Algorithm() {
 					case weir.AlgorithmTokenBucket:
 						for _, d := range []time.Duration{step, second(1), second(10), length + second(1), length + second(20), back + after} {
 							check(d, step, bound(d))
@@ -124,9 +124,9 @@ func TestFleetClosedKeepsTheLimit(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			const nodes = 3
 			burst := 10 + r.Int64N(300)
-			limit := weir.Limit{Rate: weir.Per(burst, 30*time.Second), Burst: burst}
+			limit := weir.TokenBucket(weir.Per(burst, 30*time.Second), burst)
 			if r.IntN(2) == 0 {
-				limit = weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(burst, 1000*time.Hour)}
+				limit = weir.FixedWindow(weir.Per(burst, 1000*time.Hour))
 			}
 			shared := newMemory(t, store.MemoryOptions{})
 			var links [nodes]*deaf
@@ -156,7 +156,7 @@ func TestFleetClosedKeepsTheLimit(t *testing.T) {
 					time.Sleep(time.Duration(r.Int64N(int64(20 * time.Millisecond))))
 				}
 				bound := burst
-				if limit.Algorithm == weir.AlgorithmTokenBucket {
+				if limit.Algorithm() == weir.AlgorithmTokenBucket {
 					bound += int64(time.Since(began)) * burst / int64(30*time.Second)
 				}
 				if total > bound {
@@ -197,7 +197,7 @@ func (d *deaf) Lend(ctx context.Context, c store.Charge, least int64) (store.Loa
 // never more than there is, and of one that is local at most twice as much.
 func TestContentionFleet(t *testing.T) {
 	const n, callers = 2000, 64
-	limit := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 80_000*time.Hour)}
+	limit := weir.FixedWindow(weir.Per(n, 80_000*time.Hour))
 	shared := newMemory(t, store.MemoryOptions{})
 	o := store.FleetOptions{
 		Breaker:  store.BreakerOptions{Cooldown: time.Millisecond, MaxCooldown: 4 * time.Millisecond},
@@ -269,7 +269,7 @@ func TestFleetDoesNotAllocate(t *testing.T) {
 	f := newFleet(t, newMemory(t, store.MemoryOptions{}), alone())
 	defer closing(t, f)
 	for _, consistency := range []store.Consistency{store.ConsistencyCoherent, store.ConsistencyLeased, store.ConsistencyOptimistic} {
-		charges := []store.Charge{charge(consistency.String(), weir.Limit{Rate: weir.PerSecond(1e9)}, 1, consistency, store.FailLocal)}
+		charges := []store.Charge{charge(consistency.String(), weir.TokenBucket(weir.PerSecond(1e9), 0), 1, consistency, store.FailLocal)}
 		ds := make([]weir.Decision, 1)
 		if n := testing.AllocsPerRun(1000, func() {
 			if err := f.Take(context.Background(), charges, ds); err != nil {
@@ -288,7 +288,7 @@ func BenchmarkFleetTake(b *testing.B) {
 	}
 	f := newFleet(b, m, alone())
 	defer closing(b, f)
-	l := weir.Limit{Rate: weir.PerSecond(1e9)}
+	l := weir.TokenBucket(weir.PerSecond(1e9), 0)
 	coherent, leased := store.ConsistencyCoherent, store.ConsistencyLeased
 	for _, c := range []struct {
 		name    string

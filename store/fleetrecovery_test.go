@@ -91,7 +91,7 @@ func TestFleetGrace(t *testing.T) {
 		defer closing(t, f)
 		local := charge("p", hourly(100), 1, store.ConsistencyCoherent, store.FailLocal)
 		optimistic := charge("q", hourly(100), 1, store.ConsistencyOptimistic, store.FailLocal)
-		slots := charge("s", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}, 1, store.ConsistencyCoherent, store.FailLocal)
+		slots := charge("s", weir.AtOnce(2), 1, store.ConsistencyCoherent, store.FailLocal)
 		awayFor(f, link, func() {})
 		mustTake(t, f, charge("probe", hourly(1e6), 1, store.ConsistencyCoherent, store.FailClosed))
 		if !f.Stats().Grace {
@@ -232,7 +232,7 @@ func TestFleetTellsInTheBackground(t *testing.T) {
 		f := newFleet(t, link, alone())
 		defer closing(t, f)
 		of := func(i int) store.Charge {
-			window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 1000*time.Hour)}
+			window := weir.FixedWindow(weir.Per(100, 1000*time.Hour))
 			c := charge("p", window, 3, store.Consistency(i%3), store.FailLocal)
 			c.Key = fmt.Sprint(i)
 			return c

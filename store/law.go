@@ -255,10 +255,10 @@ func validPermits(n int64) bool { return n >= 0 && n <= 1<<52 }
 
 // newLaw is the law of a checked limit, whose defaults are filled in. Windows begin at multiples of their length since 1970.
 func newLaw(l weir.Limit) (law, error) { //nolint:ireturn // one for each algorithm
-	n, window := l.Rate.Permits, l.Rate.Period
-	switch l.Algorithm {
+	n, window := l.Rate().Permits, l.Rate().Period
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		a, err := algo.NewTokenBucket(n, window, l.Burst)
+		a, err := algo.NewTokenBucket(n, window, l.Permits())
 		f := bucketForm
 		f.valid = validBucket(a)
 		return &lawOf[algo.TokenBucketState, algo.TokenBucket]{a, 4, &f}, err
@@ -266,17 +266,17 @@ func newLaw(l weir.Limit) (law, error) { //nolint:ireturn // one for each algori
 		a, err := algo.NewFixedWindow(n, window, 0)
 		return &lawOf[algo.FixedWindowState, algo.FixedWindow]{a, 3, &fixedForm}, err
 	case weir.AlgorithmSlidingWindow:
-		a, err := algo.NewSlidingWindow(n, window, l.Segments, 0)
-		return &lawOf[algo.SlidingWindowState, algo.SlidingWindow]{a, 1 + l.Segments, &slidingForm}, err
+		a, err := algo.NewSlidingWindow(n, window, l.Segments(), 0)
+		return &lawOf[algo.SlidingWindowState, algo.SlidingWindow]{a, 1 + l.Segments(), &slidingForm}, err
 	case weir.AlgorithmSlidingCounter:
 		a, err := algo.NewSlidingCounter(n, window, 0)
 		return &lawOf[algo.SlidingCounterState, algo.SlidingCounter]{a, 3, &counterForm}, err
 	case weir.AlgorithmConcurrency:
-		a, err := algo.NewConcurrency(l.Burst)
+		a, err := algo.NewConcurrency(l.Permits())
 		return &lawOf[algo.ConcurrencyState, algo.Concurrency]{a, 1, &inUseForm}, err
 	default: // weir.AlgorithmCalendarWindow
-		c := l.Calendar
-		a, err := algo.NewCalendarWindow(l.Burst, algo.Calendar{
+		c := l.Calendar()
+		a, err := algo.NewCalendarWindow(l.Permits(), algo.Calendar{
 			Unit: algo.CalendarUnit(c.Unit), Zone: c.Zone, Month: c.Month, Day: c.Day, Weekday: c.Weekday,
 			Hour: c.Hour, Minute: c.Minute,
 		})

@@ -13,7 +13,7 @@ import (
 )
 
 // minutely is a limit whose permits do not come back within a test that lasts a few seconds.
-var minutely = weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(1600)}
+var minutely = weir.FixedWindow(weir.PerMinute(1600))
 
 // leasedTake asks for n permits of the key k.
 func leasedTake(t testing.TB, s Store, l weir.Limit, n int64) weir.Decision {
@@ -42,7 +42,7 @@ func TestLeasedBound(t *testing.T) {
 		text  string
 	}{
 		{
-			weir.Limit{Rate: weir.PerSecond(100), Burst: 160},
+			weir.TokenBucket(weir.PerSecond(100), 160),
 			LeasedBound{Limit: 160, Lowered: 119, Block: 7, Term: 400 * time.Millisecond, Leased: true},
 			"leased: never above the limit; up to 41 + 7 x instances permits may stay unused, in blocks held for up to 400ms",
 		},
@@ -52,18 +52,18 @@ func TestLeasedBound(t *testing.T) {
 			"leased: never above the limit; up to 100 x instances permits may stay unused, in blocks held for up to 1s",
 		},
 		{
-			weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(100)},
+			weir.SlidingWindow(weir.PerSecond(100), 0),
 			LeasedBound{Limit: 100, Lowered: 100, Block: 6, Term: 100 * time.Millisecond, Leased: true},
 			"held for up to 100ms",
 		},
 		{
-			weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 64, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
+			weir.CalendarWindow(64, weir.Calendar{Unit: weir.CalendarDay}),
 			LeasedBound{Limit: 64, Lowered: 64, Block: 4, Term: time.Second, Leased: true},
 			"up to 4 x instances",
 		},
-		{weir.Limit{Rate: weir.PerSecond(100), Burst: 63}, LeasedBound{Limit: 63, Lowered: 63}, "exact"},
-		{weir.Limit{Rate: weir.PerSecond(1e6), Burst: 1000}, LeasedBound{Limit: 1000, Lowered: 1000}, "too fast"},
-		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 500}, LeasedBound{Limit: 500, Lowered: 500}, "exact"},
+		{weir.TokenBucket(weir.PerSecond(100), 63), LeasedBound{Limit: 63, Lowered: 63}, "exact"},
+		{weir.TokenBucket(weir.PerSecond(1e6), 1000), LeasedBound{Limit: 1000, Lowered: 1000}, "too fast"},
+		{weir.AtOnce(500), LeasedBound{Limit: 500, Lowered: 500}, "exact"},
 		{weir.Limit{}, LeasedBound{}, "exact"},
 	} {
 		if b := (LeasedOptions{}).Bound(c.limit); b != c.want || !strings.Contains(b.String(), c.text) {
@@ -114,7 +114,7 @@ func TestLeasedBlocksFollowDemand(t *testing.T) {
 // TestLeasedAsksAhead has a store that is far away: a key that is used all the time waits for it only in the beginning.
 func TestLeasedAsksAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := weir.Limit{Rate: weir.PerSecond(100_000), Burst: 1_000_000}
+		limit := weir.TokenBucket(weir.PerSecond(100_000), 1_000_000)
 		f := newFleet(t, limit, 1, LeasedOptions{}, 20*time.Millisecond, 1)
 		defer f.close()
 		waited := 0
@@ -170,10 +170,10 @@ func TestLeasedUnused(t *testing.T) {
 	const nodes = 8
 	for _, limit := range []weir.Limit{
 		minutely,
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(1600), Segments: 4},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(1600)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1600, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
-		{Rate: weir.PerHour(60), Burst: 1600},
+		weir.SlidingWindow(weir.PerMinute(1600), 4),
+		weir.SlidingCounter(weir.PerMinute(1600)),
+		weir.CalendarWindow(1600, weir.Calendar{Unit: weir.CalendarHour}),
+		weir.TokenBucket(weir.PerHour(60), 1600),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, limit, nodes, LeasedOptions{}, 2*time.Millisecond, 1)
@@ -186,7 +186,7 @@ func TestLeasedUnused(t *testing.T) {
 					letPass(time.Duration(node+1) * time.Millisecond)
 				}
 			})
-			least := limit.Burst + limit.Rate.Permits*min(1, 1-limit.Burst/1600) - bound.Unused(nodes)
+			least := limit.Permits() + limit.Rate().Permits*min(1, 1-limit.Permits()/1600) - bound.Unused(nodes)
 			if f.total() < least || !f.refused() || f.total() < 1000 {
 				t.Errorf("%v: %d were granted when the first was refused, and not %d", limit, f.total(), least)
 			}
@@ -216,7 +216,7 @@ func (l *Leased) mustPlan(t testing.TB, limit weir.Limit) *leasePlan {
 
 func TestLeasedEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bucket := weir.Limit{Rate: weir.PerSecond(100), Burst: 400} // lowered to 299
+		bucket := weir.TokenBucket(weir.PerSecond(100), 400) // lowered to 299
 		m := newMemoryStore(t)
 		l := newLeased(t, m, LeasedOptions{})
 		if d := leasedTake(t, l, bucket, 0); !d.Allowed || d.Limit != 299 || d.Remaining != 299 {
@@ -242,7 +242,7 @@ func TestLeasedEdges(t *testing.T) {
 		if d := leasedTake(t, l, bucket, 2); !d.Allowed {
 			t.Errorf("a small one: %+v", d)
 		}
-		small := weir.Limit{Rate: weir.PerHour(2)} // which is passed on, for a key that was not known
+		small := weir.TokenBucket(weir.PerHour(2), 0) // which is passed on, for a key that was not known
 		l = newLeased(t, newMemoryStore(t), LeasedOptions{})
 		for i, want := range []bool{true, true, false} {
 			if d := leasedTake(t, l, small, 1); d.Allowed != want || d.Limit != 2 {
@@ -255,7 +255,7 @@ func TestLeasedEdges(t *testing.T) {
 			{Policy: "p", Limit: bucket, N: 1 << 60},
 			{Limit: bucket, N: 1},
 			{Policy: "p", N: 1},
-			{Policy: "p", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100}, N: 1},
+			{Policy: "p", Limit: weir.AtOnce(100), N: 1},
 		} {
 			if err := l.Take(t.Context(), []Charge{c}, make([]weir.Decision, 1)); !errors.As(err, &wrong) {
 				t.Errorf("%+v: %v", c, err)
@@ -278,8 +278,8 @@ func TestLeasedAllOrNothing(t *testing.T) {
 		m := newMemoryStore(t)
 		net := &network{Store: m, slowest: 0}
 		l := newLeased(t, net, LeasedOptions{})
-		few := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(64)}
-		tiny := weir.Limit{Rate: weir.PerHour(5)} // which is passed on
+		few := weir.FixedWindow(weir.PerMinute(64))
+		tiny := weir.TokenBucket(weir.PerHour(5), 0) // which is passed on
 		charges := []Charge{
 			{Policy: "many", Limit: minutely, N: 2}, {Policy: "few", Limit: few, N: 4}, {Policy: "tiny", Limit: tiny, N: 1},
 		}
@@ -328,7 +328,7 @@ func TestLeasedAllOrNothing(t *testing.T) {
 // in which they came.
 func TestLeasedOneCallForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(70)}
+		limit := weir.FixedWindow(weir.PerHour(70))
 		f := newFleet(t, limit, 1, LeasedOptions{}, 0, 1)
 		defer f.close()
 		gate := make(chan struct{})

@@ -30,8 +30,8 @@ func newMemoryStore(t testing.TB) *Memory {
 // BenchmarkLeasedTake decides about a hot key: one that is granted, one that is refused, and one that is granted to 256 callers.
 // The share that was granted, and how many calls of the inner store a decision took, are reported beside the time.
 func BenchmarkLeasedTake(b *testing.B) {
-	plenty := weir.Limit{Rate: weir.PerSecond(1e9), Burst: 2e9}
-	scarce := weir.Limit{Rate: weir.PerSecond(1000)}
+	plenty := weir.TokenBucket(weir.PerSecond(1e9), 2e9)
+	scarce := weir.TokenBucket(weir.PerSecond(1000), 0)
 	for _, c := range []struct {
 		name    string
 		limit   weir.Limit
@@ -72,7 +72,7 @@ func BenchmarkLeasedTakeCharges(b *testing.B) {
 	l := newLeased(b, newMemoryStore(b), LeasedOptions{})
 	charges, decisions := make([]Charge, 3), make([]weir.Decision, 3)
 	for i := range charges {
-		charges[i] = Charge{Policy: fmt.Sprint(i), Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 2e9}, N: 1}
+		charges[i] = Charge{Policy: fmt.Sprint(i), Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1e9), 2e9), N: 1}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -215,7 +215,7 @@ func (e *leasedKey) refuses(n, now int64) bool {
 	case now < r.retry:
 		return true
 	}
-	rate := &e.plan.lowered.Rate
+	rate := e.plan.lowered.Rate()
 	return e.plan.steady && more+e.queued > muldiv(rate.Permits, max(now-r.sent, 0), int64(rate.Period))
 }
 
@@ -241,8 +241,8 @@ func (e *leasedKey) refused(d *weir.Decision, policy string, n, now int64) {
 		at = max(e.sentAt+e.trip, now+1)
 	}
 	d.RetryAfter = time.Duration(at - now)
-	if more := n - e.left(now) - r.least; more > 0 && e.plan.lowered.Algorithm == weir.AlgorithmTokenBucket {
-		d.RetryAfter += time.Duration(muldiv(more, int64(e.plan.lowered.Rate.Period), e.plan.lowered.Rate.Permits) + 1)
+	if more := n - e.left(now) - r.least; more > 0 && e.plan.lowered.Algorithm() == weir.AlgorithmTokenBucket {
+		d.RetryAfter += time.Duration(muldiv(more, int64(e.plan.lowered.Rate().Period), e.plan.lowered.Rate().Permits) + 1)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestLeasedPutBackAfterRefund(t *testing.T) {
 // TestLeasedRefusalLosesNothing asks for twice as many permits as come back: nearly all are granted, for a few calls.
 func TestLeasedRefusalLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, weir.Limit{Rate: weir.PerSecond(10_000), Burst: 100_000}, 1, LeasedOptions{}, time.Millisecond, 1)
+		f := newFleet(t, weir.TokenBucket(weir.PerSecond(10_000), 100_000), 1, LeasedOptions{}, time.Millisecond, 1)
 		defer f.close()
 		for f.request(t.Context(), 0, 50) {
 		}
@@ -150,7 +150,7 @@ func TestLeasedResetOnTheWay(t *testing.T) {
 // TestLeasedFlightOfManyLargeRequests has so many wait for so much that it adds up to more than a number holds: a block is asked for
 // nevertheless, as otherwise they would wait forever.
 func TestLeasedFlightOfManyLargeRequests(t *testing.T) {
-	p, err := newLeasePlan(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(algo.MaxPermits, 1000*time.Hour)}, time.Second)
+	p, err := newLeasePlan(weir.FixedWindow(weir.Per(algo.MaxPermits, 1000*time.Hour)), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,14 +89,14 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 	}
 	p := &leasePlan{given: given, lowered: given, most: t.most, law: t.law, longest: int64(term)}
 	p.bound = LeasedBound{Limit: t.most, Lowered: t.most}
-	span, window := int64(term), int64(t.limit.Rate.Period)
-	switch t.limit.Algorithm {
+	span, window := int64(term), int64(t.limit.Rate().Period)
+	switch t.limit.Algorithm() {
 	case weir.AlgorithmConcurrency:
 		return p, nil
 	case weir.AlgorithmTokenBucket: // the time in which a quarter of the bucket is filled
-		span = min(span, muldiv(t.most, window, 4*t.limit.Rate.Permits))
+		span = min(span, muldiv(t.most, window, 4*t.limit.Rate().Permits))
 	case weir.AlgorithmSlidingWindow:
-		p.segment = int64(t.limit.Segments)
+		p.segment = int64(t.limit.Segments())
 		span = min(span, window/p.segment)
 	case weir.AlgorithmCalendarWindow: // a minute or more
 	default:
@@ -107,13 +107,13 @@ func newLeasePlan(given weir.Limit, term time.Duration) (*leasePlan, error) {
 		return p, nil
 	}
 	p.lowered = t.limit
-	if t.limit.Algorithm == weir.AlgorithmTokenBucket {
-		p.most -= muldiv(t.limit.Rate.Permits, span, window) + 1
-		p.lowered.Burst = p.most
+	if t.limit.Algorithm() == weir.AlgorithmTokenBucket {
+		p.most -= muldiv(t.limit.Rate().Permits, span, window) + 1
+		p.lowered = p.lowered.WithPermits(p.most)
 	}
 	p.span = span
-	p.steady = t.limit.Algorithm == weir.AlgorithmTokenBucket || t.limit.Algorithm == weir.AlgorithmSlidingCounter
-	p.drips = t.limit.Algorithm == weir.AlgorithmTokenBucket && int64(t.limit.Rate.Interval()) <= p.pause()
+	p.steady = t.limit.Algorithm() == weir.AlgorithmTokenBucket || t.limit.Algorithm() == weir.AlgorithmSlidingCounter
+	p.drips = t.limit.Algorithm() == weir.AlgorithmTokenBucket && int64(t.limit.Rate().Interval()) <= p.pause()
 	p.bound.Lowered, p.bound.Leased, p.bound.Term = p.most, true, time.Duration(span)
 	p.bound.Block = max(1, p.most/blockShare)
 	return p, nil
@@ -139,11 +139,11 @@ func (p *leasePlan) demandSpan() int64 { return p.span / 2 }
 func (p *leasePlan) spendable(taken int64) int64 {
 	span := p.span
 	switch {
-	case p.lowered.Algorithm == weir.AlgorithmCalendarWindow:
+	case p.lowered.Algorithm() == weir.AlgorithmCalendarWindow:
 		state := make([]int64, p.law.words())
 		span = min(span, int64(p.law.take(state, taken, 1).ResetAfter)) // until the window ends
 	case p.segment > 0:
-		span = min(span, untilSegmentEnds(taken, int64(p.lowered.Rate.Period), p.segment))
+		span = min(span, untilSegmentEnds(taken, int64(p.lowered.Rate().Period), p.segment))
 	}
 	return span - span/driftShare
 }

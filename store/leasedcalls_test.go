@@ -14,7 +14,7 @@ func TestLeasedCallsOfTheInnerStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemoryStore(t)
 		l := newLeased(t, m, LeasedOptions{})
-		ctx, c := t.Context(), Charge{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerHour(60), Burst: 1601}, N: 1}
+		ctx, c := t.Context(), Charge{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerHour(60), 1601), N: 1}
 		bound := LeasedOptions{}.Bound(c.Limit)
 		if bound.Lowered != 1600 {
 			t.Fatalf("%+v", bound)
@@ -61,7 +61,7 @@ func TestLeasedCallsOfTheInnerStore(t *testing.T) {
 		}
 		look("debited", 1480)
 		loan, d, err := l.Lend(ctx, refund, 1)
-		if err != nil || !d.Allowed || loan.Charge.Limit.Burst != 1600 {
+		if err != nil || !d.Allowed || loan.Charge.Limit.Permits() != 1600 {
 			t.Errorf("%+v, %+v, %v", loan, d, err)
 		}
 		look("lent", 1430)
@@ -167,7 +167,7 @@ func TestLeasedGiveBack(t *testing.T) {
 // TestLeasedGiveBackOfWhatWasPassedOn wants permits that the inner store has granted to stay taken: in the window in which they
 // are given back they would be others.
 func TestLeasedGiveBackOfWhatWasPassedOn(t *testing.T) {
-	small := weir.Limit{Rate: weir.PerHour(5)}
+	small := weir.TokenBucket(weir.PerHour(5), 0)
 	m := newMemoryStore(t)
 	l := newLeased(t, m, LeasedOptions{})
 	since := l.now()

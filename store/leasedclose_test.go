@@ -137,7 +137,7 @@ func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
 				leasedTake(t, l, minutely, 1)
 				letPass(time.Millisecond)
 			}
-			few := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(5)}
+			few := weir.FixedWindow(weir.PerMinute(5))
 			decisions, asked, done := make([]weir.Decision, 2), make(chan error, 1), make(chan error, 1)
 			go func() {
 				asked <- l.Take(context.Background(), []Charge{
@@ -166,7 +166,7 @@ func TestLeasedCloseWhileTheStoreIsAsked(t *testing.T) {
 // TestLeasedCloseWhileALimitChanges: a request that finds one of its keys with another limit, and the other one closed already,
 // gives back what the first one had.
 func TestLeasedCloseWhileALimitChanges(t *testing.T) {
-	lasting := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1600, 1000*time.Hour)}
+	lasting := weir.FixedWindow(weir.Per(1600, 1000*time.Hour))
 	m := newMemoryStore(t)
 	l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
 	last := l.shardAt(l.hashOf("p", "k"))
@@ -194,7 +194,7 @@ func TestLeasedCloseWhileALimitChanges(t *testing.T) {
 		closed = first.closed
 		first.lock.Unlock()
 	}
-	raised := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(3200, 1000*time.Hour)}
+	raised := weir.FixedWindow(weir.Per(3200, 1000*time.Hour))
 	c := &leasedCall{l: l, charges: []Charge{
 		{Policy: "p", Key: "k", Limit: raised, N: 1}, {Policy: "p", Key: other, Limit: lasting, N: 1},
 	}, decisions: make([]weir.Decision, 2)}
@@ -222,7 +222,7 @@ func TestLeasedCloseContention(t *testing.T) {
 	for round := range 40 {
 		m := newMemoryStore(t)
 		l := newLeased(t, m, LeasedOptions{MaxKeys: leasedShards * keysPerShard})
-		limit := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 1e6, Period: 24 * time.Hour}}
+		limit := weir.FixedWindow(weir.Rate{Permits: 1e6, Period: 24 * time.Hour})
 		var granted [keys]atomic.Int64
 		var all sync.WaitGroup
 		for range 4 {

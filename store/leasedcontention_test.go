@@ -13,9 +13,9 @@ import (
 // TestLeasedContention has 64 goroutines ask four processes for two keys as fast as they can, in real time, while others look and
 // give back: of a window that does not end, exactly what is granted, or said to be lost, is gone.
 func TestLeasedContention(t *testing.T) {
-	limit := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 120_000, Calendar: weir.Calendar{
+	limit := weir.CalendarWindow(120_000, weir.Calendar{
 		Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
-	}}
+	})
 	m := newMemoryStore(t)
 	nodes := make([]*Leased, 4)
 	for i := range nodes {
@@ -62,7 +62,7 @@ func TestLeasedContention(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := granted[k].Load()
-		gone := limit.Burst - s.Decision.Remaining
+		gone := limit.Permits() - s.Decision.Remaining
 		if gone < n || n < 50_000 {
 			t.Errorf("key %d: %d were granted, and %d are gone", k, n, gone)
 		}

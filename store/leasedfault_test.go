@@ -131,12 +131,12 @@ func TestLeasedLimitChanges(t *testing.T) {
 			}
 			warm(l)
 		}
-		change(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(300)})
+		change(weir.FixedWindow(weir.PerMinute(300)))
 		empty("lowered", 300)
-		change(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(700)})
+		change(weir.FixedWindow(weir.PerMinute(700)))
 		empty("raised", 700)
-		change(weir.Limit{Rate: weir.PerHour(60), Burst: 200}) // another algorithm begins anew
-		empty("another algorithm", 700+199)                    // which is what the burst is lowered to
+		change(weir.TokenBucket(weir.PerHour(60), 200)) // another algorithm begins anew
+		empty("another algorithm", 700+199)             // which is what the burst is lowered to
 	})
 }
 

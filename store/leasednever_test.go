@@ -27,7 +27,7 @@ func TestLeasedNeverAbove(t *testing.T) {
 				letPass(time.Duration(rng.Int64N(int64(time.Minute))))
 				f := newFleet(t, limit, 2+rng.IntN(3), LeasedOptions{Term: term}, slowest, 1)
 				length := 6 * time.Second
-				if limit.Algorithm == weir.AlgorithmCalendarWindow {
+				if limit.Algorithm() == weir.AlgorithmCalendarWindow {
 					length = 130 * time.Second
 				}
 				died := time.AfterFunc(length/2, func() { f.nets[0].dead.Store(true) })
@@ -56,7 +56,7 @@ func TestLeasedNeverAbove(t *testing.T) {
 // TestLeasedCheckSeesFlaws breaks what the proof stands on, a clock that runs evenly, and finds the flaw by the same check.
 func TestLeasedCheckSeesFlaws(t *testing.T) {
 	for i, limit := range leasedLimits(rand.New(rand.NewPCG(1, 1))) {
-		if limit.Algorithm == weir.AlgorithmCalendarWindow || i == 1 {
+		if limit.Algorithm() == weir.AlgorithmCalendarWindow || i == 1 {
 			continue // take long to come to their limit
 		}
 		found := false
@@ -79,7 +79,7 @@ func TestLeasedCheckSeesFlaws(t *testing.T) {
 // TestLeasedBucketIsLoweredForWhatIsHeld has processes hold blocks while the bucket is filled again: that is what its burst is
 // lowered for.
 func TestLeasedBucketIsLoweredForWhatIsHeld(t *testing.T) {
-	limit := weir.Limit{Rate: weir.PerSecond(100), Burst: 400}
+	limit := weir.TokenBucket(weir.PerSecond(100), 400)
 	if b := (LeasedOptions{}).Bound(limit); b.Lowered != 299 || b.Block != 18 || b.Term != time.Second {
 		t.Fatalf("%+v", b)
 	}
@@ -123,17 +123,17 @@ func (f *fleet) spans(check func(from, to, n int64) string) string {
 // flaw says where more was granted than the limit allows, or "".
 func (f *fleet) flaw() string {
 	l := f.limit
-	window, limit := int64(l.Rate.Period), l.Rate.Permits
-	switch l.Algorithm {
+	window, limit := int64(l.Rate().Period), l.Rate().Permits
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
 		return f.spans(func(from, to, n int64) string {
-			if (n-l.Burst)*window > limit*(to-from) {
+			if (n-l.Permits())*window > limit*(to-from) {
 				return fmt.Sprintf("%d in %v", n, time.Duration(to-from))
 			}
 			return ""
 		})
 	case weir.AlgorithmSlidingWindow:
-		step, segments := window/int64(l.Segments), int64(l.Segments)
+		step, segments := window/int64(l.Segments()), int64(l.Segments())
 		return f.spans(func(from, to, n int64) string {
 			rows := (to/step-from/step)/segments + 1
 			if n > rows*limit {
@@ -144,7 +144,7 @@ func (f *fleet) flaw() string {
 	case weir.AlgorithmSlidingCounter:
 		return f.counterFlaw(window, limit)
 	case weir.AlgorithmCalendarWindow:
-		window, limit = int64(time.Minute), l.Burst
+		window, limit = int64(time.Minute), l.Permits()
 	default:
 	}
 	return f.spans(func(from, to, n int64) string {

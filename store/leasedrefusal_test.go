@@ -14,14 +14,14 @@ import (
 // the store than there can be permits for by then. All others are refused at once, and still nearly everything is granted.
 func TestLeasedRefusesWhileItAsks(t *testing.T) {
 	for _, limit := range []weir.Limit{
-		{Rate: weir.PerSecond(1000), Burst: 300},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(1000)},
+		weir.TokenBucket(weir.PerSecond(1000), 300),
+		weir.SlidingCounter(weir.PerSecond(1000)),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			const slowest = time.Millisecond // of one way
 			f := newFleet(t, limit, 1, LeasedOptions{}, slowest, 1)
 			defer f.close()
-			letPass(limit.Rate.Period / 2)
+			letPass(limit.Rate().Period / 2)
 			for f.request(t.Context(), 0, 1) {
 			}
 			before, end := f.nets[0].lends.Load(), time.Now().Add(2*time.Second)
@@ -84,7 +84,7 @@ func (l *Leased) waiting() (n int) {
 // wait and are granted, and the others are refused at once. Who comes alone is granted when it was told to come.
 func TestLeasedWaitsForWhatCameBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := weir.Limit{Rate: weir.PerSecond(100), Burst: 400}
+		limit := weir.TokenBucket(weir.PerSecond(100), 400)
 		m := newMemoryStore(t)
 		g := &gated{Store: m, gate: make(chan struct{})}
 		l := newLeased(t, m, LeasedOptions{})
@@ -176,7 +176,7 @@ func TestLeasedRefusesUntilTheWindowEnds(t *testing.T) {
 // asked so early that it answers when the refusal is over.
 func TestLeasedAsksBeforeRefusalEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, weir.Limit{Rate: weir.PerSecond(10_000), Burst: 100_000}, 1, LeasedOptions{}, time.Millisecond, 1)
+		f := newFleet(t, weir.TokenBucket(weir.PerSecond(10_000), 100_000), 1, LeasedOptions{}, time.Millisecond, 1)
 		defer f.close()
 		for f.request(t.Context(), 0, 50) {
 		}

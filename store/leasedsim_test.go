@@ -172,12 +172,12 @@ func leasedLimits(rng *rand.Rand) []weir.Limit {
 	n := 64 + rng.Int64N(200)
 	window := time.Duration(200+rng.Int64N(2000)) * time.Millisecond
 	return []weir.Limit{
-		{Rate: weir.Per(50+rng.Int64N(400), time.Second), Burst: n},
-		{Rate: weir.Per(7, 10*time.Second), Burst: n},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, window)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, window/8*8), Segments: 8},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, window)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 2 * n, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+		weir.TokenBucket(weir.Per(50+rng.Int64N(400), time.Second), n),
+		weir.TokenBucket(weir.Per(7, 10*time.Second), n),
+		weir.FixedWindow(weir.Per(n, window)),
+		weir.SlidingWindow(weir.Per(n, window/8*8), 8),
+		weir.SlidingCounter(weir.Per(n, window)),
+		weir.CalendarWindow(2*n, weir.Calendar{Unit: weir.CalendarMinute}),
 	}
 }
 
@@ -200,15 +200,15 @@ func (f *fleet) traffic(t *testing.T, rng *rand.Rand, length, tide time.Duration
 
 // edge is the time between two edges of windows, or of segments; 0 of a bucket.
 func (f *fleet) edge() time.Duration {
-	switch f.limit.Algorithm {
+	switch f.limit.Algorithm() {
 	case weir.AlgorithmTokenBucket:
 		return 0
 	case weir.AlgorithmSlidingWindow:
-		return f.limit.Rate.Period / time.Duration(f.limit.Segments)
+		return f.limit.Rate().Period / time.Duration(f.limit.Segments())
 	case weir.AlgorithmCalendarWindow:
 		return time.Minute
 	default:
-		return f.limit.Rate.Period
+		return f.limit.Rate().Period
 	}
 }
 

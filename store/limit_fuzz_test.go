@@ -12,14 +12,14 @@ import (
 // FuzzParseLimit: bytes are refused, or are a limit that is good and has one binary form, which reads as the same limit.
 func FuzzParseLimit(f *testing.F) {
 	for _, l := range []weir.Limit{
-		{Rate: weir.PerSecond(5), Burst: 20},
-		{Rate: weir.Rate{Permits: 1e15, Period: 1}},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(6), Segments: 3},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(6)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Day: 31, Hour: 5}},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: time.FixedZone("", 3600)}},
-		{Algorithm: weir.AlgorithmConcurrency, Burst: 6},
+		weir.TokenBucket(weir.PerSecond(5), 20),
+		weir.TokenBucket(weir.Rate{Permits: 1e15, Period: 1}, 0),
+		weir.FixedWindow(weir.PerSecond(6)),
+		weir.SlidingWindow(weir.PerSecond(6), 3),
+		weir.SlidingCounter(weir.PerSecond(6)),
+		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMonth, Day: 31, Hour: 5}),
+		weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarDay, Zone: time.FixedZone("", 3600)}),
+		weir.AtOnce(6),
 	} {
 		if b, err := store.AppendLimit(nil, l); err == nil {
 			f.Add(b)

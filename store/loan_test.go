@@ -76,41 +76,41 @@ func replayed(t *testing.T, events []loanEvent) (*store.Memory, *virtual, error)
 // loanLimits are limits between which a key may be changed.
 func loanLimits() map[string][]weir.Limit {
 	return map[string][]weir.Limit{
-		"bucket":     {{Rate: weir.Per(10, time.Second), Burst: 30}},
-		"odd bucket": {{Rate: weir.Per(7, 3*time.Second), Burst: 5}},
-		"fixed":      {{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(9, 3*time.Second)}},
-		"sliding":    {{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(9, 4*time.Second), Segments: 7}},
-		"counter":    {{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(11, 4*time.Second)}},
+		"bucket":     {weir.TokenBucket(weir.Per(10, time.Second), 30)},
+		"odd bucket": {weir.TokenBucket(weir.Per(7, 3*time.Second), 5)},
+		"fixed":      {weir.FixedWindow(weir.Per(9, 3*time.Second))},
+		"sliding":    {weir.SlidingWindow(weir.Per(9, 4*time.Second), 7)},
+		"counter":    {weir.SlidingCounter(weir.Per(11, 4*time.Second))},
 		"calendar": {
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
 		},
 		"changed buckets": {
-			{Rate: weir.Per(10, time.Second), Burst: 30}, {Rate: weir.Per(100, time.Second), Burst: 40}, {Rate: weir.PerMinute(7)},
+			weir.TokenBucket(weir.Per(10, time.Second), 30), weir.TokenBucket(weir.Per(100, time.Second), 40), weir.TokenBucket(weir.PerMinute(7), 0),
 		},
 		"changed windows": {
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(9, 10*time.Second)},
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(5, 10*time.Second)},
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(20, time.Second)},
+			weir.FixedWindow(weir.Per(9, 10*time.Second)),
+			weir.FixedWindow(weir.Per(5, 10*time.Second)),
+			weir.FixedWindow(weir.Per(20, time.Second)),
 		},
 		"changed sliding windows": {
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(20, 10*time.Second), Segments: 3},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(9, 10*time.Second), Segments: 3},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(9, time.Second), Segments: 10},
+			weir.SlidingWindow(weir.Per(20, 10*time.Second), 3),
+			weir.SlidingWindow(weir.Per(9, 10*time.Second), 3),
+			weir.SlidingWindow(weir.Per(9, time.Second), 10),
 		},
 		"changed counters": {
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(20, 10*time.Second)},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(9, 10*time.Second)},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(9, time.Second)},
+			weir.SlidingCounter(weir.Per(20, 10*time.Second)),
+			weir.SlidingCounter(weir.Per(9, 10*time.Second)),
+			weir.SlidingCounter(weir.Per(9, time.Second)),
 		},
 		"changed calendars": {
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 30, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
+			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
+			weir.CalendarWindow(30, weir.Calendar{Unit: weir.CalendarMinute}),
+			weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarHour}),
 		},
 		"several": {
-			{Rate: weir.Per(10, 10*time.Second)},
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(10, 10*time.Second)},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(10, 10*time.Second), Segments: 5},
+			weir.TokenBucket(weir.Per(10, 10*time.Second), 0),
+			weir.FixedWindow(weir.Per(10, 10*time.Second)),
+			weir.SlidingWindow(weir.Per(10, 10*time.Second), 5),
 		},
 	}
 }
@@ -305,18 +305,18 @@ func exceeded(l weir.Limit, events []loanEvent) error {
 
 // allowedIn is how many permits may be spent from one time to another.
 func allowedIn(l weir.Limit, from, to int64) int64 {
-	n := l.Rate.Permits
-	window := int64(l.Rate.Period)
+	n := l.Rate().Permits
+	window := int64(l.Rate().Period)
 	windows := func(length int64) int64 { return to/length - from/length + 1 }
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		return l.Burst + (to-from)*n/window
+		return l.Permits() + (to-from)*n/window
 	case weir.AlgorithmFixedWindow:
 		return n * windows(window)
 	case weir.AlgorithmCalendarWindow:
-		return l.Burst * windows(int64(time.Minute))
+		return l.Permits() * windows(int64(time.Minute))
 	case weir.AlgorithmSlidingWindow: // any whole window less a segment
-		return n * ((to-from)/(window-window/int64(l.Segments)-1) + 1)
+		return n * ((to-from)/(window-window/int64(l.Segments())-1) + 1)
 	default: // two windows grant no more than one and a part, and any window at most twice the limit
 		return 2 * n * windows(window)
 	}
@@ -328,14 +328,14 @@ func TestReturnAfterChangesThatWereForgotten(t *testing.T) {
 	ctx := context.Background()
 	day, second := weir.Per(10, 24*time.Hour), weir.PerSecond(10)
 	for _, limits := range [][2]weir.Limit{
-		{{Rate: day}, {Rate: second}},
-		{{Rate: day}, {Algorithm: weir.AlgorithmFixedWindow, Rate: second}},
-		{{Algorithm: weir.AlgorithmFixedWindow, Rate: day}, {Algorithm: weir.AlgorithmFixedWindow, Rate: second}},
-		{{Algorithm: weir.AlgorithmSlidingWindow, Rate: day}, {Algorithm: weir.AlgorithmSlidingWindow, Rate: second}},
-		{{Algorithm: weir.AlgorithmSlidingCounter, Rate: day}, {Rate: second}},
+		{weir.TokenBucket(day, 0), weir.TokenBucket(second, 0)},
+		{weir.TokenBucket(day, 0), weir.FixedWindow(second)},
+		{weir.FixedWindow(day), weir.FixedWindow(second)},
+		{weir.SlidingWindow(day, 0), weir.SlidingWindow(second, 0)},
+		{weir.SlidingCounter(day), weir.TokenBucket(second, 0)},
 		{
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}),
+			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
 		},
 	} {
 		clock := newVirtual()

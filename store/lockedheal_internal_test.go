@@ -54,7 +54,7 @@ func TestHealedRecordsHoldNothing(t *testing.T) {
 		}
 		charges := make([]Charge, 3)
 		for i := range charges {
-			charges[i] = Charge{Policy: "p", Key: string(rune('a' + i)), Limit: weir.Limit{Rate: weir.PerDay(10)}, N: 2}
+			charges[i] = Charge{Policy: "p", Key: string(rune('a' + i)), Limit: weir.TokenBucket(weir.PerDay(10), 0), N: 2}
 		}
 		ds := make([]weir.Decision, 3)
 		died := dying.Take(t.Context(), charges, ds)

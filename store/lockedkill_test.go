@@ -77,7 +77,7 @@ func diesAt(k int, effect bool) (before, after func(call int) error) {
 
 const killLease = time.Second
 
-var killLimit = weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(10)}
+var killLimit = weir.FixedWindow(weir.PerDay(10))
 
 // killCharges are for keys the order of which in the charges is not that of their names.
 func killCharges(keys int) []store.Charge {

@@ -270,7 +270,7 @@ func (m *Memory) judge(charges []Charge, decisions []weir.Decision, now int64, r
 
 // termsOf are the terms of a charge for the key of e, which may be nil.
 func (e *memoryEntry) termsOf(c *Charge) (*terms, error) {
-	if e != nil && e.terms.given == c.Limit {
+	if e != nil && e.terms.limit == c.Limit {
 		return e.terms, nil
 	}
 	return compiled.terms(c.Limit)
@@ -279,7 +279,7 @@ func (e *memoryEntry) termsOf(c *Charge) (*terms, error) {
 // find is what is kept for the charge, if it is held to the limit of the charge, which is t.
 func (m *Memory) find(c *Charge) (e *memoryEntry, t *terms) {
 	e = m.keys[memoryKey{c.Policy, c.Key}]
-	if e == nil || e.terms.given != c.Limit {
+	if e == nil || e.terms.limit != c.Limit {
 		return nil, nil
 	}
 	return e, e.terms
@@ -291,7 +291,7 @@ func (m *Memory) view(e *memoryEntry, t *terms, now int64) *record {
 	if e == nil {
 		m.spare = record{terms: t, at: now, state: m.cleared[:t.law.words()]}
 		clear(m.spare.state)
-		if t.limit.Algorithm == weir.AlgorithmTokenBucket {
+		if t.limit.Algorithm() == weir.AlgorithmTokenBucket {
 			m.spare.state[0] = now
 		}
 		return &m.spare

@@ -25,7 +25,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	const most = 100
 	clock := newVirtual()
 	m := newMemory(t, store.MemoryOptions{Clock: clock, MaxKeys: most})
-	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 10}
+	l := weir.TokenBucket(weir.PerSecond(1), 10)
 	for i := range most {
 		if d := takeOne(t, m, fmt.Sprint(i), l); !d.Allowed {
 			t.Fatalf("key %d: %+v", i, d)
@@ -69,7 +69,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // TestMemoryIsBoundedForOneRequest asks for more keys at once than there is ever room for.
 func TestMemoryIsBoundedForOneRequest(t *testing.T) {
 	m := newMemory(t, store.MemoryOptions{MaxKeys: 1})
-	l := weir.Limit{Rate: weir.PerHour(10)}
+	l := weir.TokenBucket(weir.PerHour(10), 0)
 	ds := make([]weir.Decision, 2)
 	err := m.Take(t.Context(), []store.Charge{{Policy: "p", Key: "a", Limit: l, N: 1}, {Policy: "p", Key: "b", Limit: l, N: 1}}, ds)
 	if err != nil || !ds[0].Allowed || ds[1].Reason != weir.ReasonTableFull || ds[1].RetryAfter != weir.Never || m.Len() != 0 {
@@ -81,7 +81,7 @@ func TestMemoryIsBoundedForOneRequest(t *testing.T) {
 func TestMemoryForgets(t *testing.T) {
 	clock := newVirtual()
 	m := newMemory(t, store.MemoryOptions{Clock: clock})
-	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 10}
+	l := weir.TokenBucket(weir.PerSecond(1), 10)
 	for i := range 10_000 {
 		takeOne(t, m, fmt.Sprint(i), l)
 		if i%5 == 0 { // and some are used again
@@ -104,9 +104,9 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	full := 0
 	limits := []weir.Limit{
-		{Rate: weir.PerSecond(1), Burst: 3},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(2)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, 2*time.Second)},
+		weir.TokenBucket(weir.PerSecond(1), 3),
+		weir.FixedWindow(weir.PerSecond(2)),
+		weir.SlidingWindow(weir.Per(2, 2*time.Second), 0),
 	}
 	type reserved struct{ a, b store.Reservation }
 	var held []reserved
@@ -166,7 +166,7 @@ func TestMemoryForgetsNothingThatCounts(t *testing.T) {
 func TestMemoryClockThatGoesBack(t *testing.T) {
 	clock := newVirtual()
 	m := newMemory(t, store.MemoryOptions{Clock: clock})
-	l := weir.Limit{Rate: weir.PerSecond(1), Burst: 3}
+	l := weir.TokenBucket(weir.PerSecond(1), 3)
 	granted := 0
 	take := func() {
 		for takeOne(t, m, "k", l).Allowed {
@@ -191,7 +191,7 @@ func TestMemoryClockThatGoesBack(t *testing.T) {
 	// After sixteen times as long the two agree again: a window ends when the clock says so.
 	clock.Advance(17 * 20 * time.Hour)
 	take()
-	fixed := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(1)}
+	fixed := weir.FixedWindow(weir.PerHour(1))
 	takeOne(t, m, "window", fixed)
 	want := time.Hour - time.Duration(clock.Now()%int64(time.Hour))
 	if d := takeOne(t, m, "window", fixed); d.RetryAfter != want {
@@ -221,7 +221,7 @@ func TestReservationsOfAKeyAreBounded(t *testing.T) {
 	for _, s := range []store.Store{
 		newMemory(t, store.MemoryOptions{Clock: clock}),
 	} {
-		c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1e15}, N: 1}}
+		c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.AtOnce(1e15), N: 1}}
 		ds := make([]weir.Decision, 1)
 		var last store.Reservation
 		for i := range store.MostReservations {
@@ -248,7 +248,7 @@ func TestMemoryTakeAllocatesNothing(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		charges := make([]store.Charge, n)
 		for i := range charges {
-			charges[i] = store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 1}
+			charges[i] = store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e9), N: 1}
 		}
 		ds := make([]weir.Decision, n)
 		ctx := t.Context()
@@ -279,7 +279,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 		names[i] = fmt.Sprintf("client-%08d", i)
 	}
 	for _, name := range names {
-		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1e5}, N: 1}}
+		c := []store.Charge{{Policy: "policy0", Key: name, Limit: weir.TokenBucket(weir.PerHour(1), 1e5), N: 1}}
 		if err := m.Take(b.Context(), c, make([]weir.Decision, 1)); err != nil {
 			b.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func benchmarkTake(b *testing.B, n, keys int) {
 	b.RunParallel(func(pb *testing.PB) {
 		charges, ds := make([]store.Charge, n), make([]weir.Decision, n)
 		for i := range charges {
-			charges[i] = store.Charge{Policy: fmt.Sprint("policy", i), Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1e5}, N: 1}
+			charges[i] = store.Charge{Policy: fmt.Sprint("policy", i), Limit: weir.TokenBucket(weir.PerHour(1), 1e5), N: 1}
 		}
 		for pb.Next() {
 			key := names[rand.IntN(keys)]
@@ -309,7 +309,7 @@ func BenchmarkMemoryRefuse(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerHour(1)}, N: 1}}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerHour(1), 0), N: 1}}
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -324,7 +324,7 @@ func BenchmarkMemoryReserveCommit(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 10}}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e9), N: 10}}
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -343,7 +343,7 @@ func BenchmarkLockedTake(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1e9), Burst: 1e9}, N: 1}}
+	charges := []store.Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1e9), 1e9), N: 1}}
 	ds := make([]weir.Decision, 1)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -26,11 +26,11 @@ func (s *slowTakes) Take(ctx context.Context, charges []Charge, ds []weir.Decisi
 // meanwhile of what may be given back.
 func TestOptimisticGivesBackExactly(t *testing.T) {
 	for _, l := range []weir.Limit{
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 10*time.Second)},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, time.Hour)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(100, 10*time.Second)},
-		{Rate: weir.Per(100, time.Hour), Burst: 100},
-		{Rate: weir.PerSecond(100), Burst: 100},
+		weir.FixedWindow(weir.Per(100, 10*time.Second)),
+		weir.FixedWindow(weir.Per(100, time.Hour)),
+		weir.SlidingWindow(weir.Per(100, 10*time.Second), 0),
+		weir.TokenBucket(weir.Per(100, time.Hour), 100),
+		weir.TokenBucket(weir.PerSecond(100), 100),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
@@ -43,10 +43,10 @@ func TestOptimisticGivesBackExactly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			window := int64(l.Rate.Period)
+			window := int64(l.Rate().Period)
 			time.Sleep(time.Duration(window-time.Now().UnixNano()%window) - 2500*time.Millisecond)
 			known := Charge{Policy: "known", Limit: l, N: 40, Consistency: ConsistencyOptimistic}
-			empty := Charge{Policy: "empty", Limit: weir.Limit{Rate: weir.PerDay(1), Burst: 1}, N: 1}
+			empty := Charge{Policy: "empty", Limit: weir.TokenBucket(weir.PerDay(1), 1), N: 1}
 			ds := make([]weir.Decision, 2)
 			if err = memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
 				t.Fatal(ds[0], err)
@@ -88,8 +88,8 @@ func TestOptimisticGivesBackExactly(t *testing.T) {
 				time.Sleep(min(ds[0].RetryAfter, 100*time.Millisecond))
 			}
 			most := int64(100)
-			if l.Algorithm == weir.AlgorithmTokenBucket {
-				most += int64(float64(100) * float64(3*time.Second) / float64(l.Rate.Period))
+			if l.Algorithm() == weir.AlgorithmTokenBucket {
+				most += int64(float64(100) * float64(3*time.Second) / float64(l.Rate().Period))
 			}
 			if had > most || had < 99 {
 				t.Errorf("%v: %d could be had", l, had)
@@ -114,9 +114,9 @@ func TestOptimisticToldOfWhatIsHeld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(100, 1000*time.Hour)}
+		l := weir.FixedWindow(weir.Per(100, 1000*time.Hour))
 		known := Charge{Policy: "known", Limit: l, N: 10, Consistency: ConsistencyOptimistic}
-		empty := Charge{Policy: "empty", Limit: weir.Limit{Rate: weir.PerDay(1), Burst: 1}, N: 1}
+		empty := Charge{Policy: "empty", Limit: weir.TokenBucket(weir.PerDay(1), 1), N: 1}
 		ds := make([]weir.Decision, 2)
 		if err := memory.Take(ctx, []Charge{empty}, ds[:1]); err != nil || !ds[0].Allowed {
 			t.Fatal(ds[0], err)

@@ -145,7 +145,7 @@ func take(t *testing.T, s store.Store, key string, l weir.Limit, n int64) weir.D
 	return d[0]
 }
 
-var perSecond = weir.Limit{Rate: weir.PerSecond(100)}
+var perSecond = weir.TokenBucket(weir.PerSecond(100), 0)
 
 // TestOptimisticRefusedCostsNoCall counts the calls for a key that is hot and refused, until its RetryAfter and then.
 func TestOptimisticRefusedCostsNoCall(t *testing.T) {
@@ -188,7 +188,7 @@ func TestOptimisticRecheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Recheck: time.Second})
 		defer shut(t, s)
-		l := weir.Limit{Rate: weir.PerDay(10)}
+		l := weir.TokenBucket(weir.PerDay(10), 0)
 		take(t, s, "", l, 10)
 		if err := d.Reset(t.Context(), "p", ""); err != nil {
 			t.Fatal(err)
@@ -237,7 +237,7 @@ func TestOptimisticHotKeyStaysLocal(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
 		d.slow(20 * time.Millisecond)
-		l := weir.Limit{Rate: weir.PerSecond(10_000)}
+		l := weir.TokenBucket(weir.PerSecond(10_000), 0)
 		take(t, s, "", l, 1)
 		d.calls.Store(0)
 		for range 5000 {
@@ -285,7 +285,7 @@ func TestOptimisticEdges(t *testing.T) {
 			{{Policy: "", Limit: perSecond, N: 1}},
 			{{Policy: "p", N: 1}},
 			{{Policy: "p", Limit: perSecond}, {Policy: "p", Limit: perSecond}},
-			{{Policy: "c", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}, N: 1}},
+			{{Policy: "c", Limit: weir.AtOnce(3), N: 1}},
 		} {
 			if _, ok := errors.AsType[*weir.OptionError](s.Take(t.Context(), bad, decision)); !ok {
 				t.Errorf("%+v: no error about an option", bad)
@@ -324,15 +324,15 @@ func TestOptimisticOptions(t *testing.T) {
 			text: "optimistic: up to 10 x (instances - 1) permits above the limit, paid back afterwards with up to 11 instances",
 		},
 		{
-			l: weir.Limit{Rate: weir.PerSecond(3)}, drift: 1,
+			l: weir.TokenBucket(weir.PerSecond(3), 0), drift: 1,
 			text: "optimistic: up to 1 x (instances - 1) permits above the limit, paid back afterwards with up to 4 instances",
 		},
 		{
-			o: store.OptimisticOptions{Drift: 50}, l: weir.Limit{Rate: weir.PerSecond(3), Burst: 9}, drift: 4,
+			o: store.OptimisticOptions{Drift: 50}, l: weir.TokenBucket(weir.PerSecond(3), 9), drift: 4,
 			text: "optimistic: up to 4 x (instances - 1) permits above the limit, paid back afterwards with up to 3 instances",
 		},
 		{
-			l:    weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 100},
+			l:    weir.AtOnce(100),
 			text: "coherent: never above the limit, as every decision asks the store",
 		},
 	} {

@@ -21,20 +21,20 @@ func TestOptimisticAverage(t *testing.T) {
 				drift := store.OptimisticOptions{}.DriftOf(l)
 				most := int64(nodes-1) * drift
 				windows := int64(1)
-				switch l.Algorithm {
+				switch l.Algorithm() {
 				case weir.AlgorithmTokenBucket:
-					most += l.Burst + l.Rate.Permits*int64(last/l.Rate.Period)
+					most += l.Permits() + l.Rate().Permits*int64(last/l.Rate().Period)
 				case weir.AlgorithmCalendarWindow:
-					most += l.Burst
+					most += l.Permits()
 				case weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter: // each window may have more, and one is begun
-					windows = int64(last/l.Rate.Period) + 1
-					most = windows * (l.Rate.Permits + most)
+					windows = int64(last/l.Rate().Period) + 1
+					most = windows * (l.Rate().Permits + most)
 				default:
-					windows = int64(last/l.Rate.Period) + 1
-					most += windows * l.Rate.Permits
+					windows = int64(last/l.Rate().Period) + 1
+					most += windows * l.Rate().Permits
 				}
-				least := (windows - 1) * l.Rate.Permits
-				if l.Algorithm == weir.AlgorithmTokenBucket || l.Algorithm == weir.AlgorithmCalendarWindow {
+				least := (windows - 1) * l.Rate().Permits
+				if l.Algorithm() == weir.AlgorithmTokenBucket || l.Algorithm() == weir.AlgorithmCalendarWindow {
 					least = most - int64(nodes-1)*drift
 				}
 				least = least * 9 / 10
@@ -50,22 +50,22 @@ func TestOptimisticAverage(t *testing.T) {
 // TestOptimisticForgottenDebt has more nodes than a debt of one limit can bear: on no interval is more admitted than the
 // documentation says.
 func TestOptimisticForgottenDebt(t *testing.T) {
-	l := weir.Limit{Rate: weir.PerSecond(20), Burst: 20}
+	l := weir.TokenBucket(weir.PerSecond(20), 20)
 	c := crowd{limit: l, nodes: 6, callers: 2, pause: 10 * time.Millisecond, most: 1, last: 20 * time.Second, drift: 100, idle: true}
 	synctest.Test(t, func(t *testing.T) {
 		admitted := c.run(t)
-		over := int64(c.nodes-1)*l.Burst - l.Burst // in each time in which the limit comes back
+		over := int64(c.nodes-1)*l.Permits() - l.Permits() // in each time in which the limit comes back
 		worst := int64(0)
 		for i := range admitted {
 			sum := int64(0)
 			for _, a := range admitted[i:] {
 				sum += a.n
 				d := int64(a.at.Sub(admitted[i].at))
-				come := l.Rate.Permits * d / int64(l.Rate.Period)
-				if bound := l.Burst + come + int64(c.nodes-1)*l.Burst + come/l.Burst*over; sum > bound {
+				come := l.Rate().Permits * d / int64(l.Rate().Period)
+				if bound := l.Permits() + come + int64(c.nodes-1)*l.Permits() + come/l.Permits()*over; sum > bound {
 					t.Fatalf("%d were admitted in %v, which is more than %d", sum, time.Duration(d), bound)
 				}
-				worst = max(worst, sum-l.Burst-come-int64(c.nodes-1)*l.Burst)
+				worst = max(worst, sum-l.Permits()-come-int64(c.nodes-1)*l.Permits())
 			}
 		}
 		t.Logf("admitted %d, up to %d more than if nothing were forgotten", total(admitted), worst)
@@ -75,7 +75,7 @@ func TestOptimisticForgottenDebt(t *testing.T) {
 // TestOptimisticNearlyNothingIsRefused compares one hot node with a store that is asked every time: what it refuses is what came
 // back while its view was on its way.
 func TestOptimisticNearlyNothingIsRefused(t *testing.T) {
-	for _, l := range []weir.Limit{{Rate: weir.PerSecond(100), Burst: 50}, {Rate: weir.PerSecond(1000)}} {
+	for _, l := range []weir.Limit{weir.TokenBucket(weir.PerSecond(100), 50), weir.TokenBucket(weir.PerSecond(1000), 0)} {
 		synctest.Test(t, func(t *testing.T) {
 			s, d := node(t, store.OptimisticOptions{})
 			defer shut(t, s)
@@ -100,7 +100,7 @@ func TestOptimisticNearlyNothingIsRefused(t *testing.T) {
 			// What came back during a round trip is not in the view, and a request that waits for a call waits for another one. Nothing
 			// came back in the first interval, in which the store took the bucket to be full.
 			const late = 4*there + 100*time.Millisecond
-			bound := l.Rate.Permits*int64(late)/int64(l.Rate.Period) + 2
+			bound := l.Rate().Permits*int64(late)/int64(l.Rate().Period) + 2
 			t.Logf("%v: granted %d of %d, behind by up to %d, bound %d", l, got, want, behind, bound)
 			if got > want || behind > bound {
 				t.Errorf("%v: granted %d of %d, behind by up to %d, bound %d", l, got, want, behind, bound)

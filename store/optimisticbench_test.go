@@ -12,10 +12,10 @@ import (
 // hotLimits are two under which everything is granted, and two under which nothing is.
 func hotLimits() []weir.Limit {
 	return []weir.Limit{
-		{Rate: weir.PerSecond(1e9)},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(1e13)},
-		{Rate: weir.PerDay(1)},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(1)},
+		weir.TokenBucket(weir.PerSecond(1e9), 0),
+		weir.FixedWindow(weir.PerDay(1e13)),
+		weir.TokenBucket(weir.PerDay(1), 0),
+		weir.FixedWindow(weir.PerDay(1)),
 	}
 }
 

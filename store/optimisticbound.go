@@ -22,7 +22,7 @@ func (o OptimisticOptions) DriftOf(l weir.Limit) int64 {
 }
 
 func (o OptimisticOptions) driftOf(t *terms) int64 {
-	if t.limit.Algorithm == weir.AlgorithmConcurrency {
+	if t.limit.Algorithm() == weir.AlgorithmConcurrency {
 		return 0
 	}
 	return max(1, t.most*int64(o.Drift)/100)
@@ -41,7 +41,7 @@ func (o OptimisticOptions) Describe(l weir.Limit) string {
 		return err.Error()
 	}
 	text := fmt.Sprintf("optimistic: up to %d x (instances - 1) permits above the limit, ", drift)
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
 		return text + "in each window"
 	default:

@@ -16,12 +16,12 @@ import (
 // optimisticLimits are one of each algorithm.
 func optimisticLimits() []weir.Limit {
 	return []weir.Limit{
-		{Rate: weir.PerSecond(100), Burst: 50},
-		{Rate: weir.PerSecond(3), Burst: 20},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(60, 2*time.Second)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(60, 2*time.Second), Segments: 8},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(60, 2*time.Second)},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 60, Calendar: weir.Calendar{Unit: weir.CalendarHour}},
+		weir.TokenBucket(weir.PerSecond(100), 50),
+		weir.TokenBucket(weir.PerSecond(3), 20),
+		weir.FixedWindow(weir.Per(60, 2*time.Second)),
+		weir.SlidingWindow(weir.Per(60, 2*time.Second), 8),
+		weir.SlidingCounter(weir.Per(60, 2*time.Second)),
+		weir.CalendarWindow(60, weir.Calendar{Unit: weir.CalendarHour}),
 	}
 }
 
@@ -122,25 +122,25 @@ func (c crowd) run(t *testing.T) (admitted []admission) {
 
 // above is by how much the permits that were admitted exceed the limit, on any interval.
 func above(l weir.Limit, admitted []admission) (most int64) {
-	most = -l.Rate.Permits - l.Burst
-	switch l.Algorithm {
+	most = -l.Rate().Permits - l.Permits()
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
 		for i := range admitted {
 			sum := int64(0)
 			for _, a := range admitted[i:] {
 				sum += a.n
 				t := int64(a.at.Sub(admitted[i].at))
-				most = max(most, sum-l.Burst-l.Rate.Permits*t/int64(l.Rate.Period))
+				most = max(most, sum-l.Permits()-l.Rate().Permits*t/int64(l.Rate().Period))
 			}
 		}
 	case weir.AlgorithmCalendarWindow:
-		most = mostIn(admitted, time.Hour, 1) - l.Burst
+		most = mostIn(admitted, time.Hour, 1) - l.Permits()
 	case weir.AlgorithmSlidingWindow:
-		most = mostIn(admitted, l.Rate.Period/time.Duration(l.Segments), l.Segments) - l.Rate.Permits
+		most = mostIn(admitted, l.Rate().Period/time.Duration(l.Segments()), l.Segments()) - l.Rate().Permits
 	case weir.AlgorithmSlidingCounter:
-		most = max(mostIn(admitted, l.Rate.Period, 1), mostEstimated(admitted, l.Rate.Period)) - l.Rate.Permits
+		most = max(mostIn(admitted, l.Rate().Period, 1), mostEstimated(admitted, l.Rate().Period)) - l.Rate().Permits
 	default:
-		most = mostIn(admitted, l.Rate.Period, 1) - l.Rate.Permits
+		most = mostIn(admitted, l.Rate().Period, 1) - l.Rate().Permits
 	}
 	return most
 }

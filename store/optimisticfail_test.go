@@ -29,7 +29,7 @@ func TestOptimisticUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
-		l := weir.Limit{Rate: weir.PerDay(100)}
+		l := weir.TokenBucket(weir.PerDay(100), 0)
 		take(t, s, "", l, 1)
 		d.down.Store(true)
 		for range 10 {
@@ -63,7 +63,7 @@ func TestOptimisticToldTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
-		l := weir.Limit{Rate: weir.PerDay(100)}
+		l := weir.TokenBucket(weir.PerDay(100), 0)
 		take(t, s, "", l, 1)
 		take(t, s, "", l, 4)
 		d.deaf.Store(true)
@@ -84,7 +84,7 @@ func TestOptimisticToldTwice(t *testing.T) {
 func TestOptimisticCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Interval: 10 * time.Second})
-		l := weir.Limit{Rate: weir.PerDay(100)}
+		l := weir.TokenBucket(weir.PerDay(100), 0)
 		take(t, s, "", l, 1)
 		take(t, s, "", l, 10)
 		d.slow(50 * time.Millisecond)
@@ -134,7 +134,7 @@ func TestOptimisticOneKeyFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &distant{Store: newMemory(t, store.MemoryOptions{})}
 		s := newOptimistic(t, poisoned{d}, store.OptimisticOptions{})
-		l := weir.Limit{Rate: weir.PerDay(100)}
+		l := weir.TokenBucket(weir.PerDay(100), 0)
 		keys := []string{"bad", "bad 2"}
 		for i := range 100 {
 			keys = append(keys, fmt.Sprint(i))
@@ -160,7 +160,7 @@ func TestOptimisticOneKeyFails(t *testing.T) {
 func TestOptimisticClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
-		l := weir.Limit{Rate: weir.PerDay(100)}
+		l := weir.TokenBucket(weir.PerDay(100), 0)
 		for i := range 300 {
 			for range 3 {
 				take(t, s, fmt.Sprint(i), l, 1)

@@ -176,7 +176,7 @@ func (k *optimisticKey) see(o *Optimistic, n int64, d *weir.Decision, now int64)
 		return
 	}
 	wait := d.RetryAfter
-	if k.terms.limit.Algorithm == weir.AlgorithmSlidingCounter {
+	if k.terms.limit.Algorithm() == weir.AlgorithmSlidingCounter {
 		wait = max(wait, o.o.Interval/10)
 	}
 	k.refused, k.until = max(n, 1), after(now, wait)

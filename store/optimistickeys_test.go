@@ -57,7 +57,7 @@ func TestOptimisticMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{MaxKeys: 10, Interval: time.Second})
 		defer shut(t, s)
-		l := weir.Limit{Rate: weir.PerDay(10)}
+		l := weir.TokenBucket(weir.PerDay(10), 0)
 		for i := range 1000 { // all known to the store
 			take(t, s, fmt.Sprint(i), l, 1)
 		}
@@ -119,7 +119,7 @@ func TestOptimisticLimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
-		of := func(n int64) weir.Limit { return weir.Limit{Rate: weir.PerDay(n)} }
+		of := func(n int64) weir.Limit { return weir.TokenBucket(weir.PerDay(n), 0) }
 		take(t, s, "", of(20), 10)
 		take(t, s, "", of(20), 2)
 		if got := take(t, s, "", of(50), 0); !got.Allowed || got.Limit != 50 || got.Remaining != 8 {
@@ -128,7 +128,7 @@ func TestOptimisticLimitChanges(t *testing.T) {
 		if got := take(t, s, "", of(5), 1); !got.Allowed || got.Limit != 5 || got.Remaining != 4 {
 			t.Errorf("lowered: %+v", got)
 		}
-		if got := take(t, s, "", weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(7)}, 1); got.Remaining != 6 {
+		if got := take(t, s, "", weir.FixedWindow(weir.PerDay(7)), 1); got.Remaining != 6 {
 			t.Errorf("another algorithm: %+v", got)
 		}
 	})
@@ -139,7 +139,7 @@ func TestOptimisticAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{})
 		defer shut(t, s)
-		l := weir.Limit{Rate: weir.PerDay(20)}
+		l := weir.TokenBucket(weir.PerDay(20), 0)
 		ask := func(keys ...string) []weir.Decision {
 			charges := make([]store.Charge, len(keys))
 			for i, key := range keys {
@@ -180,7 +180,7 @@ func TestOptimisticRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := node(t, store.OptimisticOptions{Interval: time.Minute})
 		defer shut(t, s)
-		ctx, l := t.Context(), weir.Limit{Rate: weir.Per(20, 24*time.Hour)}
+		ctx, l := t.Context(), weir.TokenBucket(weir.Per(20, 24*time.Hour), 0)
 		decisions := make([]weir.Decision, 1)
 		of := func(n int64) []store.Charge { return []store.Charge{{Policy: "p", Limit: l, N: n}} }
 		expect := func(what string, err error, want int64) {
@@ -233,7 +233,7 @@ func TestOptimisticRest(t *testing.T) {
 			t.Errorf("Peek: %+v, %v, %d calls", decisions, err, d.calls.Load())
 		}
 		expect("Reset", s.Reset(ctx, "p", ""), 20)
-		in := []store.Charge{{Policy: "c", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}, N: 1}}
+		in := []store.Charge{{Policy: "c", Limit: weir.AtOnce(2), N: 1}}
 		for i := range 3 {
 			if _, err := s.Reserve(ctx, in, decisions, time.Hour); err != nil || decisions[0].Allowed != (i < 2) {
 				t.Errorf("concurrency %d: %+v, %v", i, decisions, err)

@@ -27,7 +27,7 @@ func (o *Optimistic) takeKnown(c *Charge, d *weir.Decision) bool {
 // judgeKnown decides on a charge by the view of its key, if it is kept. Its shard must be locked.
 func (o *Optimistic) judgeKnown(s *optimisticShard, c *Charge, now int64, d *weir.Decision) (*optimisticKey, verdict) {
 	k := s.keys[memoryKey{c.Policy, c.Key}]
-	if k == nil || k.terms.given != c.Limit || o.closed.Load() {
+	if k == nil || k.terms.limit != c.Limit || o.closed.Load() {
 		return nil, verdictAsk
 	}
 	k.used = true

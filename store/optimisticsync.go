@@ -260,7 +260,7 @@ func (o *Optimistic) send(keys []*optimisticKey) *optimisticBatch {
 
 // add adds what the store does not know of a key: all of it, or what is not held.
 func (b *optimisticBatch) add(k *optimisticKey, all bool) {
-	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.given, N: k.telling(all)}
+	c := Charge{Policy: k.key.policy, Key: k.key.key, Limit: k.terms.limit, N: k.telling(all)}
 	k.sent = c.N
 	if k.owed -= c.N; all && k.held > 0 {
 		k.held = 0

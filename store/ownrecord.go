@@ -42,7 +42,7 @@ func (r *Record) AppendBinary(b []byte) ([]byte, error) { return append(b, r.enc
 func (r *Record) Limit() weir.Limit { return r.terms.limit }
 
 // HeldTo reports whether l is the limit that the record is held to, as it was given: then it has been checked.
-func (r *Record) HeldTo(l weir.Limit) bool { return l == r.terms.given }
+func (r *Record) HeldTo(l weir.Limit) bool { return l == r.terms.limit }
 
 // Most is the most permits that can be granted at once.
 func (r *Record) Most() int64 { return r.terms.most }
@@ -51,7 +51,7 @@ func (r *Record) Most() int64 { return r.terms.most }
 // win at once: what is available stays, up to the new limit. It must come before any other call for that time. It answers
 // whether the limit has changed. The error is an *[weir.OptionError], and nothing has changed.
 func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
-	if l == r.terms.given {
+	if l == r.terms.limit {
 		r.ready(now, nil)
 		return false, nil
 	}
@@ -132,7 +132,7 @@ func (r *Record) Charge(n int64) (taken []Taking) {
 // Burn takes n permits, or as many as there are and will be when reservations end. Those of a concurrency limit are never
 // burned, as nothing would give them back.
 func (r *Record) Burn(n int64) {
-	if r.terms.limit.Algorithm == weir.AlgorithmConcurrency || n <= 0 {
+	if r.terms.limit.Algorithm() == weir.AlgorithmConcurrency || n <= 0 {
 		return
 	}
 	if now := min(n, r.peek(0).Remaining); now > 0 {
@@ -185,7 +185,7 @@ func (r *Record) UntilExpiry() time.Duration {
 // As is the record as it is under a limit: itself if it is held to that, otherwise a copy, which shows what Advance would make of
 // it. The error is an *[weir.OptionError].
 func (r *Record) As(l weir.Limit) (*Record, error) {
-	if l == r.terms.given {
+	if l == r.terms.limit {
 		return r, nil
 	}
 	t, err := compiled.terms(l)

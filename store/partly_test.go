@@ -71,7 +71,7 @@ func (p *partly) Debit(ctx context.Context, charges []store.Charge, ds []weir.De
 // TestPartOfTheStoreIsAway has a part of a store fail for a minute. What is owed of keys that the rest of the store has is told to
 // it, at most once more than it should be, and not again and again until nothing is left; and what is reserved there is settled.
 func TestPartOfTheStoreIsAway(t *testing.T) {
-	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 1000*time.Hour)}
+	window := weir.FixedWindow(weir.Per(1000, 1000*time.Hour))
 	on := func(key string, c store.Consistency) store.Charge {
 		return store.Charge{Policy: "p", Key: key, Limit: window, N: 10, Consistency: c, Fail: store.FailLocal}
 	}
@@ -149,7 +149,7 @@ func TestPartOfTheStoreIsAway(t *testing.T) {
 
 // TestOptimisticPartOfTheStoreIsAway is the same for what is granted from memory.
 func TestOptimisticPartOfTheStoreIsAway(t *testing.T) {
-	window := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 1000*time.Hour)}
+	window := weir.FixedWindow(weir.Per(1000, 1000*time.Hour))
 	for _, requests := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &partly{Store: newMemory(t, store.MemoryOptions{})}

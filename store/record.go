@@ -68,7 +68,7 @@ func newRecord(t *terms, now int64) *record {
 // begin makes all permits available.
 func (r *record) begin() {
 	r.state = make([]int64, r.terms.law.words())
-	if r.terms.limit.Algorithm == weir.AlgorithmTokenBucket {
+	if r.terms.limit.Algorithm() == weir.AlgorithmTokenBucket {
 		r.state[0] = r.at
 	}
 }
@@ -182,7 +182,7 @@ func (r *record) carry(t *terms) {
 	}
 	r.seal(r.at)
 	r.terms = t
-	if old.limit.Algorithm != t.limit.Algorithm {
+	if old.limit.Algorithm() != t.limit.Algorithm() {
 		r.begin()
 		for i := range r.held {
 			r.held[i].void = true
@@ -195,7 +195,7 @@ func (r *record) carry(t *terms) {
 		h := &r.held[i]
 		switch {
 		case mapped.kind == marksAcross:
-			h.rate = faster(faster(h.rate, old.limit.Rate), t.limit.Rate)
+			h.rate = faster(faster(h.rate, old.limit.Rate()), t.limit.Rate())
 		case mapped.kind == marksKept:
 		case h.mark.at >= mapped.from:
 			h.mark.at = mapped.to
@@ -207,7 +207,7 @@ func (r *record) carry(t *terms) {
 
 // seal has nothing given back of loans under the limit, or the one before, that were made until a time.
 func (r *record) seal(until int64) {
-	if r.terms.limit.Algorithm == weir.AlgorithmConcurrency { // which lends nothing
+	if r.terms.limit.Algorithm() == weir.AlgorithmConcurrency { // which lends nothing
 		return
 	}
 	r.sealed = max(r.sealed, until)
@@ -241,7 +241,7 @@ func (r *record) later(wait time.Duration) time.Duration {
 // refund gives n permits back whatever their origin. The record must be ready.
 func (r *record) refund(n int64) {
 	r.terms.law.refund(r.state, r.at, n)
-	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 		return
 	}
 	for i := range r.held { // or they would come back again when they are settled
@@ -270,7 +270,7 @@ func (r *record) takeBack(n, lent int64) {
 		return
 	}
 	m := mark{part: noPart, taken: lent}
-	if r.terms.limit.Algorithm != weir.AlgorithmTokenBucket {
+	if r.terms.limit.Algorithm() != weir.AlgorithmTokenBucket {
 		m = r.terms.law.markAt(lent)
 	}
 	r.terms.law.cancel(r.state, r.at, n, m)
@@ -330,7 +330,7 @@ func (r *record) cancel(i int) {
 func (r *record) commit(i int, actual int64) {
 	h := &r.held[i]
 	switch {
-	case r.terms.limit.Algorithm == weir.AlgorithmConcurrency:
+	case r.terms.limit.Algorithm() == weir.AlgorithmConcurrency:
 		r.giveBack(h, h.n)
 	case actual > h.n:
 		r.terms.law.charge(r.state, r.at, actual-h.n, r.terms.most)
@@ -381,7 +381,7 @@ func (r *record) fresh() bool {
 // that, and no later than it takes until reservations have expired. It is never if nobody knows.
 func (r *record) freshAt() int64 {
 	at := max(r.at, r.unsealed)
-	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 		at = max(at, r.terms.law.freshAt(r.state))
 	}
 	if n := len(r.held); n > 0 {

@@ -35,19 +35,16 @@ func zone(t testing.TB, name string) *time.Location {
 // someLimits are limits of every algorithm.
 func someLimits(t testing.TB) []weir.Limit {
 	return []weir.Limit{
-		{Rate: weir.PerSecond(10)},
-		{Rate: weir.Per(7, 3*time.Second), Burst: 20},
-		{Rate: weir.PerSecond(1_000_000), Burst: 1},
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(10)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(10)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(10), Segments: 64},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(10)},
-		{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
-		{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
-		{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 10,
-			Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: zone(t, "Europe/Vienna"), Day: 15, Hour: 8},
-		},
+		weir.TokenBucket(weir.PerSecond(10), 0),
+		weir.TokenBucket(weir.Per(7, 3*time.Second), 20),
+		weir.TokenBucket(weir.PerSecond(1_000_000), 1),
+		weir.FixedWindow(weir.PerMinute(10)),
+		weir.SlidingWindow(weir.PerMinute(10), 0),
+		weir.SlidingWindow(weir.PerMinute(10), 64),
+		weir.SlidingCounter(weir.PerMinute(10)),
+		weir.AtOnce(10),
+		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay}),
+		weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMonth, Zone: zone(t, "Europe/Vienna"), Day: 15, Hour: 8}),
 	}
 }
 
@@ -62,14 +59,14 @@ func drive(t testing.TB, rng *rand.Rand, r *record, steps int, each func(r *reco
 		n := rng.Int64N(4)
 		switch rng.IntN(6) {
 		case 0, 1:
-			if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+			if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 				r.take(n)
 			}
 		case 2, 3:
 			if r.take(n).Allowed {
 				ids++
 				of := ""
-				if rng.IntN(5) == 0 && r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+				if rng.IntN(5) == 0 && r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 					of = recordName("policy", "key")
 				}
 				r.hold(fmt.Sprintf("id-%d", ids), n, r.at+rng.Int64N(int64(time.Minute)), of)
@@ -182,7 +179,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			r.cancel(0)
 		}
 		r.refund(n)
-		if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+		if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 			_, res := r.lend(1, max(n, 1))
 			check("lend", 1, res)
 			r.takeBack(n, now)
@@ -191,7 +188,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		check("peek", n, r.peek(n))
 		r.freshAt()
 		r.ready(min(now, latest-int64(time.Hour))+int64(time.Hour), nil)
-		for _, l := range []weir.Limit{{Rate: weir.PerSecond(3)}, {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(3)}} {
+		for _, l := range []weir.Limit{weir.TokenBucket(weir.PerSecond(3), 0), weir.FixedWindow(weir.PerSecond(3))} {
 			r.carry(mustTerms(t, l))
 			most = r.terms.most
 			check("carried", 0, r.peek(0))
@@ -205,15 +202,14 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // pairsOfLimits are limits of one algorithm each, to be carried to one another.
 func pairsOfLimits() [][]weir.Limit {
-	fixed, sliding, counter := weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter
 	day, hour := weir.Calendar{Unit: weir.CalendarDay}, weir.Calendar{Unit: weir.CalendarHour, Minute: 30}
 	return [][]weir.Limit{
-		{{Rate: weir.PerSecond(1), Burst: 10}, {Rate: weir.Per(7, 3*time.Second), Burst: 5}, {Rate: weir.Per(1, 3*time.Second), Burst: 30}},
-		{{Algorithm: fixed, Rate: weir.PerMinute(10)}, {Algorithm: fixed, Rate: weir.PerMinute(4)}, {Algorithm: fixed, Rate: weir.Per(20, 7*time.Second)}},
-		{{Algorithm: sliding, Rate: weir.PerMinute(10)}, {Algorithm: sliding, Rate: weir.PerMinute(4)}, {Algorithm: sliding, Rate: weir.Per(20, 7*time.Second), Segments: 3}},
-		{{Algorithm: counter, Rate: weir.PerMinute(10)}, {Algorithm: counter, Rate: weir.PerMinute(4)}, {Algorithm: counter, Rate: weir.Per(20, 7*time.Second)}},
-		{{Algorithm: weir.AlgorithmConcurrency, Burst: 10}, {Algorithm: weir.AlgorithmConcurrency, Burst: 3}},
-		{{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: day}, {Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: hour}},
+		{weir.TokenBucket(weir.PerSecond(1), 10), weir.TokenBucket(weir.Per(7, 3*time.Second), 5), weir.TokenBucket(weir.Per(1, 3*time.Second), 30)},
+		{weir.FixedWindow(weir.PerMinute(10)), weir.FixedWindow(weir.PerMinute(4)), weir.FixedWindow(weir.Per(20, 7*time.Second))},
+		{weir.SlidingWindow(weir.PerMinute(10), 0), weir.SlidingWindow(weir.PerMinute(4), 0), weir.SlidingWindow(weir.Per(20, 7*time.Second), 3)},
+		{weir.SlidingCounter(weir.PerMinute(10)), weir.SlidingCounter(weir.PerMinute(4)), weir.SlidingCounter(weir.Per(20, 7*time.Second))},
+		{weir.AtOnce(10), weir.AtOnce(3)},
+		{weir.CalendarWindow(10, day), weir.CalendarWindow(6, hour)},
 	}
 }
 
@@ -231,7 +227,7 @@ func TestCarriedRecordsMintNothing(t *testing.T) {
 				grown := max(0, next.most-r.terms.most) // what windows hold is counted by what was taken of them
 				was := r.terms.limit
 				if rng.IntN(3) == 0 {
-					if r.carry(next); was.Algorithm == weir.AlgorithmTokenBucket {
+					if r.carry(next); was.Algorithm() == weir.AlgorithmTokenBucket {
 						grown = 0
 					}
 					if got := r.peek(0).Remaining; got > left+grown || got > next.most {
@@ -270,8 +266,8 @@ func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
 					r.cancel(i)
 				}
 				want := r.terms.most
-				if from.Algorithm == weir.AlgorithmTokenBucket { // what is there is carried, not what is missing
-					want = min(want, max(from.Burst, 3))
+				if from.Algorithm() == weir.AlgorithmTokenBucket { // what is there is carried, not what is missing
+					want = min(want, max(from.Permits(), 3))
 				}
 				if got := r.peek(0).Remaining; got < want-1 || got > r.terms.most {
 					t.Errorf("from %v to %v: %d are left, want %d", from, to, got, want)
@@ -279,10 +275,10 @@ func TestReservationsSurviveAChangeOfTheLimit(t *testing.T) {
 			}
 		}
 	}
-	r := newRecord(mustTerms(t, weir.Limit{Rate: weir.PerSecond(5)}), testNow)
+	r := newRecord(mustTerms(t, weir.TokenBucket(weir.PerSecond(5), 0)), testNow)
 	r.take(3)
 	r.hold("id", 3, testNow+1e9, "")
-	r.ready(testNow, mustTerms(t, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(5)}))
+	r.ready(testNow, mustTerms(t, weir.FixedWindow(weir.PerHour(5))))
 	r.take(2)
 	if r.cancel(0); r.peek(0).Remaining != 3 {
 		t.Errorf("another algorithm: %+v", r.peek(0))
@@ -338,10 +334,10 @@ func TestNamesOfRecords(t *testing.T) {
 // TestReservationsUnderAFasterRate carries a bucket that has regained most of what is reserved to one that regains nothing: only the
 // rest is given back.
 func TestReservationsUnderAFasterRate(t *testing.T) {
-	r := newRecord(mustTerms(t, weir.Limit{Rate: weir.PerSecond(100), Burst: 10}), testNow)
+	r := newRecord(mustTerms(t, weir.TokenBucket(weir.PerSecond(100), 10)), testNow)
 	r.take(5)
 	r.hold("id", 5, testNow+1e12, "")
-	r.ready(testNow+40e6, mustTerms(t, weir.Limit{Rate: weir.PerSecond(1), Burst: 10}))
+	r.ready(testNow+40e6, mustTerms(t, weir.TokenBucket(weir.PerSecond(1), 10)))
 	if res := r.take(9); !res.Allowed || res.Remaining != 0 {
 		t.Fatalf("%+v", res)
 	}
@@ -355,7 +351,7 @@ func TestReservationsUnderAFasterRate(t *testing.T) {
 func TestReservationsOfAWindowThatHasEnded(t *testing.T) {
 	const second = int64(time.Second)
 	fixed := func(window time.Duration) *terms {
-		return mustTerms(t, weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(10, window)})
+		return mustTerms(t, weir.FixedWindow(weir.Per(10, window)))
 	}
 	r := newRecord(fixed(time.Minute), 60*second)
 	r.take(3)
@@ -381,7 +377,7 @@ func TestExpiryIsKeptByWhoeverSeesIt(t *testing.T) {
 	}
 	for name, s := range map[string]Store{"Memory": memory, "Locked": locked} {
 		clock.now = testNow
-		c := []Charge{{Policy: name, Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 10}, N: 5}}
+		c := []Charge{{Policy: name, Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 5}}
 		ds := make([]weir.Decision, 1)
 		if _, err := s.Reserve(t.Context(), c, ds, 2*time.Second); err != nil || !ds[0].Allowed {
 			t.Fatalf("%+v, %v", ds, err)
@@ -402,7 +398,7 @@ func TestExpiryIsKeptByWhoeverSeesIt(t *testing.T) {
 // given back, however long ago it seems to be.
 func TestReturnAfterTheTimeWentBack(t *testing.T) {
 	for _, l := range someLimits(t) {
-		if l.Algorithm == weir.AlgorithmConcurrency {
+		if l.Algorithm() == weir.AlgorithmConcurrency {
 			continue
 		}
 		held := mustTerms(t, l)

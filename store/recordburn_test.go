@@ -11,21 +11,21 @@ import (
 // TestBurnReachesReservations: permits that may have been granted unseen are taken from what is there and, if that is not enough, from
 // what reservations will give back; never more than that, and none of a concurrency limit.
 func TestBurnReachesReservations(t *testing.T) {
-	yearly := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarYear}}
+	yearly := weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarYear})
 	for _, c := range []struct {
 		limit                          weir.Limit
 		taken, reserved, burned        int64
 		left, leftOnceCanceled, leftAt int64 // the last of them five hours later
 	}{
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 0, 8, 1, 1, 9, 10},
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 0, 8, 2, 0, 8, 10},
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 0, 8, 5, 0, 5, 10},
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 2, 8, 5, 0, 3, 8},
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 0, 8, 100, 0, 0, 5},
-		{weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, 10, 0, 100, 0, 0, 5},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 0, 8, 1, 1, 9, 10},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 0, 8, 2, 0, 8, 10},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 0, 8, 5, 0, 5, 10},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 2, 8, 5, 0, 3, 8},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 0, 8, 100, 0, 0, 5},
+		{weir.TokenBucket(weir.Per(1, time.Hour), 10), 10, 0, 100, 0, 0, 5},
 		{yearly, 0, 8, 5, 0, 5, 5},
 		{yearly, 1, 8, 100, 0, 0, 0},
-		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 10}, 0, 8, 5, 2, 10, 10},
+		{weir.AtOnce(10), 0, 8, 5, 2, 10, 10},
 	} {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 		r, err := store.NewRecord(c.limit, now)

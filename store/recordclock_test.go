@@ -25,18 +25,15 @@ type steppedLimit struct {
 func steppedLimits() map[string]steppedLimit {
 	calendar := func(u weir.CalendarUnit, window time.Duration) steppedLimit {
 		return steppedLimit{
-			weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: u}}, 10, window, true,
+			weir.CalendarWindow(10, weir.Calendar{Unit: u}), 10, window, true,
 		}
 	}
-	windows := func(a weir.Algorithm, window time.Duration) steppedLimit {
-		return steppedLimit{weir.Limit{Algorithm: a, Rate: weir.Per(10, time.Minute)}, 10, window, true}
-	}
 	return map[string]steppedLimit{
-		"bucket":          {weir.Limit{Rate: weir.PerSecond(2), Burst: 10}, 10, 5 * time.Second, false},
-		"slow bucket":     {weir.Limit{Rate: weir.PerHour(1), Burst: 10}, 10, 10 * time.Hour, false},
-		"fixed window":    windows(weir.AlgorithmFixedWindow, time.Minute),
-		"sliding window":  windows(weir.AlgorithmSlidingWindow, 66*time.Second),
-		"sliding counter": windows(weir.AlgorithmSlidingCounter, 2*time.Minute),
+		"bucket":          {weir.TokenBucket(weir.PerSecond(2), 10), 10, 5 * time.Second, false},
+		"slow bucket":     {weir.TokenBucket(weir.PerHour(1), 10), 10, 10 * time.Hour, false},
+		"fixed window":    {weir.FixedWindow(weir.PerMinute(10)), 10, time.Minute, true},
+		"sliding window":  {weir.SlidingWindow(weir.PerMinute(10), 0), 10, 66 * time.Second, true},
+		"sliding counter": {weir.SlidingCounter(weir.PerMinute(10)), 10, 2 * time.Minute, true},
 		"minute":          calendar(weir.CalendarMinute, 2*time.Minute),
 		"hour":            calendar(weir.CalendarHour, 2*time.Hour),
 		"day":             calendar(weir.CalendarDay, 48*time.Hour),
@@ -46,9 +43,9 @@ func steppedLimits() map[string]steppedLimit {
 
 // bound is how many permits may be granted in a time, if the clock is right.
 func (l *steppedLimit) bound(t time.Duration) int64 {
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		return l.most + int64(float64(t)*float64(l.Rate.Permits)/float64(l.Rate.Period)) + 1
+		return l.most + int64(float64(t)*float64(l.Rate().Permits)/float64(l.Rate().Period)) + 1
 	case weir.AlgorithmCalendarWindow:
 		return l.most * (2 + int64(2*t/l.window))
 	default:
@@ -144,7 +141,7 @@ func comesBack(t *testing.T, r *store.Record, l *steppedLimit, now int64) *store
 // TestQuotaOfAClockThatWasAhead: a month that a clock has begun too early is not granted again when it is set right, and neither
 // is the month that really goes on.
 func TestQuotaOfAClockThatWasAhead(t *testing.T) {
-	l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarMonth}}
+	l := weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth})
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	december, january := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := must(store.NewRecord(l, now.UnixNano()))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/limits"
 )
 
 // recordVersion is the first byte of the binary form of a record. A form that is not that of an earlier version has another
@@ -68,15 +69,15 @@ func appendBool(b []byte, v bool) []byte {
 
 // appendLimit appends the binary form of a limit whose defaults are filled in.
 func appendLimit(b []byte, l weir.Limit) []byte {
-	b = append(b, byte(l.Algorithm))
-	b = binary.AppendVarint(b, l.Rate.Permits)
-	b = binary.AppendVarint(b, int64(l.Rate.Period))
-	b = binary.AppendVarint(b, l.Burst)
-	b = binary.AppendVarint(b, int64(l.Segments))
-	if l.Algorithm != weir.AlgorithmCalendarWindow {
+	b = append(b, byte(l.Algorithm()))
+	b = binary.AppendVarint(b, l.Rate().Permits)
+	b = binary.AppendVarint(b, int64(l.Rate().Period))
+	b = binary.AppendVarint(b, limits.Own(l))
+	b = binary.AppendVarint(b, int64(l.Segments()))
+	if l.Algorithm() != weir.AlgorithmCalendarWindow {
 		return b
 	}
-	c, zone := l.Calendar, "UTC"
+	c, zone := l.Calendar(), "UTC"
 	if c.Zone != nil {
 		zone = c.Zone.String()
 	}
@@ -130,7 +131,7 @@ func decodeRecord(b []byte, want *terms) (*record, error) {
 
 // consistent reports whether what is out is what is reserved: nothing else gives permits of a concurrency limit back.
 func (r *record) consistent() bool {
-	if r.terms.limit.Algorithm != weir.AlgorithmConcurrency {
+	if r.terms.limit.Algorithm() != weir.AlgorithmConcurrency {
 		return true
 	}
 	out := int64(0)
@@ -150,12 +151,11 @@ const (
 
 func decodeLimit(text string) (l weir.Limit, ok bool) {
 	d := decoder{rest: []byte(text)}
-	l.Algorithm = weir.Algorithm(d.byte())
-	l.Rate = weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
-	l.Burst = d.int()
-	l.Segments = int(d.int())
-	if l.Algorithm == weir.AlgorithmCalendarWindow {
-		c := &l.Calendar
+	algorithm := weir.Algorithm(d.byte())
+	rate := weir.Rate{Permits: d.int(), Period: time.Duration(d.int())}
+	permits, segments := d.int(), int(d.int())
+	var c weir.Calendar
+	if algorithm == weir.AlgorithmCalendarWindow {
 		c.Unit = weir.CalendarUnit(d.byte())
 		zone := d.text(mostLimitBytes)
 		c.Month, c.Day, c.Weekday, c.Hour, c.Minute = time.Month(d.int()), int(d.int()), int(d.int()), int(d.int()), int(d.int())
@@ -167,7 +167,8 @@ func decodeLimit(text string) (l weir.Limit, ok bool) {
 			c.Zone = z
 		}
 	}
-	return l, !d.failed && len(d.rest) == 0
+	l, ok = limits.Of(algorithm, rate, permits, segments, c)
+	return l, ok && !d.failed && len(d.rest) == 0
 }
 
 // decoder reads from the front of rest. Once it has failed, it answers zeros.

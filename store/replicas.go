@@ -109,7 +109,7 @@ func newReplicas(s Store, o ReplicasOptions) (*Replicas, error) {
 	}
 	r := &Replicas{store: s, o: o, charge: Charge{
 		Policy: replicasPolicy, Key: o.Group, N: 1,
-		Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: MostReservations},
+		Limit: weir.AtOnce(MostReservations),
 	}}
 	r.live.Store(int64(o.Assumed))
 	r.ctx, r.end = context.WithCancel(context.Background())

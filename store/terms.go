@@ -11,47 +11,29 @@ import (
 
 // terms are a limit that has been checked.
 type terms struct {
-	given weir.Limit // as the caller wrote it
 	limit weir.Limit // with its defaults filled in
 	law   law
 	most  int64  // permits that can be granted at once
 	text  string // the binary form of the limit: equal for equal limits
 }
 
-const defaultSegments = 10
-
 // newTerms checks a limit.
-func newTerms(given weir.Limit) (*terms, error) {
-	if err := given.Check(); err != nil {
+func newTerms(l weir.Limit) (*terms, error) {
+	if err := l.Check(); err != nil {
 		return nil, err
 	}
-	t := &terms{given: given, limit: given}
-	l := &t.limit
-	switch l.Algorithm {
-	case weir.AlgorithmTokenBucket:
-		if l.Burst == 0 {
-			l.Burst = l.Rate.Permits
-		}
-		t.most = l.Burst
-	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
-		t.most = l.Burst
-	default:
-		l.Burst, t.most = 0, l.Rate.Permits
-		if l.Algorithm == weir.AlgorithmSlidingWindow && l.Segments == 0 {
-			l.Segments = defaultSegments
-		}
-	}
-	if z := l.Calendar.Zone; z != nil && z != time.UTC && !zoneIsNamed(z) {
+	t := &terms{limit: l, most: l.Permits()}
+	if z := l.Calendar().Zone; z != nil && z != time.UTC && !zoneIsNamed(z) {
 		return nil, &weir.OptionError{
 			Option: "Limit.Calendar.Zone", Value: fmt.Sprintf("%.40q", z.String()),
 			Accepted: "UTC or a zone with a name under which time.LoadLocation finds it, as other processes read it",
 		}
 	}
 	var err error
-	if t.law, err = newLaw(*l); err != nil {
-		return nil, fmt.Errorf("weir: limit %v: %w", given, err)
+	if t.law, err = newLaw(l); err != nil {
+		return nil, fmt.Errorf("weir: limit %v: %w", l, err)
 	}
-	t.text = string(appendLimit(nil, *l))
+	t.text = string(appendLimit(nil, l))
 	return t, nil
 }
 

@@ -11,8 +11,8 @@ import (
 // TestLimiterOutlivesBubble uses limiters that were made before, and in one bubble of testing/synctest after the other,
 // as tests of a program with global limiters do. A timer or channel kept from one bubble to the next would panic.
 func TestLimiterOutlivesBubble(t *testing.T) {
-	b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: 1, QueueLimit: 10}))
-	c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: 10}))
+	b := must(weir.New(weir.TokenBucket(weir.PerSecond(10), 1), weir.Options{QueueLimit: 10}))
+	c := must(weir.NewConcurrency(1, weir.Options{QueueLimit: 10}))
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			for range 5 {

@@ -125,51 +125,49 @@ func TestContention(t *testing.T) {
 		}{
 			{
 				"token bucket",
-				must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(perSecond), Burst: burst})),
+				must(weir.New(weir.TokenBucket(weir.PerSecond(perSecond), burst), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
 				stall, rate,
 			},
 			{
 				"token bucket with a decision",
-				trying{must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(perSecond), Burst: burst}))},
+				trying{must(weir.New(weir.TokenBucket(weir.PerSecond(perSecond), burst), weir.Options{}))},
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
 				stall, rate,
 			},
 			{
 				"token bucket at an awkward rate",
-				must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(perSecond - 1), Burst: burst})),
+				must(weir.New(weir.TokenBucket(weir.PerSecond(perSecond-1), burst), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
 				stall, func(d time.Duration) float64 { return rate(d) * (1 - 1/float64(perSecond)) },
 			},
 			{
 				"token bucket under the lock",
-				must(weir.NewTokenBucket(weir.TokenBucketOptions{
-					Rate: weir.Per(perSecond*1e6-1, 1e6*time.Second), Burst: burst,
-				})),
+				must(weir.New(weir.TokenBucket(weir.Per(perSecond*1e6-1, 1e6*time.Second), burst), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) + rate(d) },
 				stall, rate,
 			},
 			{
 				"fixed window",
-				must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: burst, Window: window})),
+				must(weir.New(weir.FixedWindow(weir.Per(burst, window)), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) * (math.Ceil(windows(d)) + 1) },
 				stall, func(d time.Duration) float64 { return float64(burst) * math.Floor(windows(d)) },
 			},
 			{
 				"calendar window", // of a minute, which begins at most once more in the test
-				must(weir.NewCalendarWindow(weir.CalendarWindowOptions{Limit: burst, Calendar: weir.Calendar{Unit: weir.CalendarMinute}})),
+				must(weir.New(weir.CalendarWindow(burst, weir.Calendar{Unit: weir.CalendarMinute}), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) * (2 + math.Floor(d.Minutes())) },
 				stall, func(time.Duration) float64 { return 0 },
 			},
 			{
 				"sliding window",
-				must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: burst, Window: window})),
+				must(weir.New(weir.SlidingWindow(weir.Per(burst, window), 0), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) * (math.Ceil(windows(d)) + 1) },
 				closely, func(d time.Duration) float64 { return float64(burst) * math.Floor(windows(d)/slide) },
 			},
 			{
 				"sliding window of two counters",
-				must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: burst, Window: window, Approximate: true})),
+				must(weir.New(weir.SlidingCounter(weir.Per(burst, window)), weir.Options{})),
 				func(d time.Duration) float64 { return float64(burst) * (math.Ceil(windows(d)) + 1) },
 				closely, func(d time.Duration) float64 { return spread * float64(burst) * max(0, windows(d)-1) },
 			},
@@ -204,7 +202,7 @@ func (h *hammered) judge(t *testing.T, most, least float64) {
 }
 
 // trying is a limiter whose Allow is TryAcquire(1).
-type trying struct{ weir.Limiter }
+type trying struct{ weir.Acquirer }
 
 func (l trying) Allow() bool { return l.TryAcquire(1).Allowed() }
 
@@ -212,8 +210,8 @@ func (l trying) Allow() bool { return l.TryAcquire(1).Allowed() }
 // the wide one.
 func TestContentionOnChain(t *testing.T) {
 	const plenty = 1_000_000 // more than the narrow one admits in a quarter of an hour
-	wide := must(weir.NewTokenBucket(weir.TokenBucketOptions{Name: "wide", Rate: weir.Per(plenty, 3600*24*time.Hour)}))
-	narrow := must(weir.NewTokenBucket(weir.TokenBucketOptions{Name: "narrow", Rate: weir.PerSecond(1000), Burst: 100}))
+	wide := must(weir.New(weir.TokenBucket(weir.Per(plenty, 3600*24*time.Hour), 0), weir.Options{Name: "wide"}))
+	narrow := must(weir.New(weir.TokenBucket(weir.PerSecond(1000), 100), weir.Options{Name: "narrow"}))
 	chain := must(weir.NewChain(wide, narrow))
 	allow := func() bool {
 		l := chain.TryAcquire(1)
@@ -242,7 +240,7 @@ func TestContentionOnChain(t *testing.T) {
 // TestContentionOnConcurrency takes and releases from 64 goroutines, some of which wait, and watches how many are in.
 func TestContentionOnConcurrency(t *testing.T) {
 	const limit = 10
-	c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: limit, QueueLimit: 1000}))
+	c := must(weir.NewConcurrency(limit, weir.Options{QueueLimit: 1000}))
 	var in, served atomic.Int64
 	enter := func(l weir.Lease) {
 		n := l.Permits()
@@ -281,7 +279,7 @@ func TestContentionOnConcurrency(t *testing.T) {
 
 // TestCountsUnderContention wants every call counted once.
 func TestCountsUnderContention(t *testing.T) {
-	b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(100_000), Burst: 1000}))
+	b := must(weir.New(weir.TokenBucket(weir.PerSecond(100_000), 1000), weir.Options{}))
 	var calls atomic.Int64
 	h := hammer(func() bool {
 		switch calls.Add(1) % 64 {

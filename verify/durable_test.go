@@ -23,7 +23,7 @@ import (
 // still is a limit whose permits do not come back while a test lasts: a window of ten years has begun long ago. A bucket would have
 // less than a whole permit missing for a moment after others were given back, which is as it should be, and which no model here has.
 func still(burst int64) weir.Limit {
-	return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(burst, 3652*24*time.Hour)}
+	return weir.FixedWindow(weir.Per(burst, 3652*24*time.Hour))
 }
 
 // durableAsked is whoever can be asked: an owner, or a node.
@@ -425,7 +425,7 @@ func TestDurableNothingIsLeft(t *testing.T) {
 func TestDurableContention(t *testing.T) {
 	for _, keys := range []int{1, 1000} {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
-			limit := weir.Limit{Rate: weir.PerSecond(20_000), Burst: 5_000}
+			limit := weir.TokenBucket(weir.PerSecond(20_000), 5_000)
 			m := lasting(300 * time.Microsecond)
 			e := m.Engine()
 			o := must(durable.NewOwner(must(e.Campaign(t.Context(), "here")), durable.OwnerOptions{WriteTimeout: time.Minute}))
@@ -447,13 +447,13 @@ func TestDurableContention(t *testing.T) {
 				t.Error(err)
 			}
 			_ = e.Close()
-			most := limit.Burst + int64(h.atMost.Seconds()*20_000) + 1
+			most := limit.Permits() + int64(h.atMost.Seconds()*20_000) + 1
 			for i := range admitted {
 				if n := admitted[i].Load(); n > most {
 					t.Errorf("key %d: %d were admitted, at most %d were allowed", i, n, most)
 				}
 			}
-			if least := min(limit.Burst, h.calls); keys == 1 && h.admitted < least {
+			if least := min(limit.Permits(), h.calls); keys == 1 && h.admitted < least {
 				t.Errorf("%d of %d calls were admitted", h.admitted, h.calls)
 			}
 			t.Logf("%d calls, %d admitted in %v, %d writes", h.calls, h.admitted, h.atMost, m.Writes())

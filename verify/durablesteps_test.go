@@ -17,9 +17,9 @@ import (
 
 // yearly is a limit whose permits do not come back while a test lasts, and that counts in whole permits: those of a bucket which come
 // back in another order than they were taken may lack some nanoseconds.
-var yearly = weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 12, Calendar: weir.Calendar{
+var yearly = weir.CalendarWindow(12, weir.Calendar{
 	Unit: weir.CalendarYear, Month: 1 + (time.Now().UTC().Month()+5)%12, // which does not begin now
-}}
+})
 
 // stepKeys is how many keys there are for calls of several, and permitsOf how many permits of each of them.
 const stepKeys = 3

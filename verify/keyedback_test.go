@@ -9,28 +9,21 @@ import (
 
 // TestKeyedCancelAcrossFasterLimit cancels permits of a limit that is in force again, after a faster one has regained them.
 func TestKeyedCancelAcrossFasterLimit(t *testing.T) {
-	for _, c := range []struct {
-		algorithm weir.Algorithm
-		fast      weir.Rate
-	}{
-		{weir.AlgorithmTokenBucket, weir.PerSecond(100)},
-		{weir.AlgorithmFixedWindow, weir.PerSecond(10)},
-		{weir.AlgorithmSlidingWindow, weir.PerSecond(10)},
-		{weir.AlgorithmSlidingCounter, weir.PerSecond(10)},
+	slow, fast := weir.PerMinute(10), weir.PerSecond(10)
+	for _, c := range []struct{ slow, fast weir.Limit }{
+		{weir.TokenBucket(slow, 10), weir.TokenBucket(weir.PerSecond(100), 10)},
+		{weir.FixedWindow(slow), weir.FixedWindow(fast)},
+		{weir.SlidingWindow(slow, 0), weir.SlidingWindow(fast, 0)},
+		{weir.SlidingCounter(slow), weir.SlidingCounter(fast)},
 	} {
 		for _, way := range []string{"function", "override"} {
-			t.Run(c.algorithm.String()+"/"+way, func(t *testing.T) {
+			t.Run(c.slow.Algorithm().String()+"/"+way, func(t *testing.T) {
 				var clock weir.ManualClock
-				o := weir.KeyedOptions{Algorithm: c.algorithm, Rate: weir.PerMinute(10)}
-				fast := weir.Limit{Algorithm: c.algorithm, Rate: c.fast}
-				if c.algorithm == weir.AlgorithmTokenBucket {
-					o.Burst, fast.Burst = 10, 10
-				}
-				k, limit := chosen(t, o, &clock)
+				k, limit := chosen(t, c.slow, &clock)
 				l := k.TryReserve(0, 10)
 				if way == "function" {
-					limit(fast)
-				} else if err := k.Override(0, fast, time.Hour); err != nil {
+					limit(c.fast)
+				} else if err := k.Override(0, c.fast, time.Hour); err != nil {
 					t.Fatal(err)
 				}
 				k.Peek(0, 1)

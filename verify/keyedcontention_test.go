@@ -25,15 +25,15 @@ func keyedQuotas(perSecond int64) []keyedQuota {
 	most := func(d time.Duration) float64 { return float64(quarter) * (math.Ceil(windows(d)) + 1) }
 	slides := func(d time.Duration) float64 { return float64(quarter) * math.Floor(windows(d)/slide) }
 	return []keyedQuota{
-		{"token bucket", weir.KeyedOptions{Rate: weir.PerSecond(perSecond), Burst: quarter}, bucket, stall, rate},
-		{"token bucket at an awkward rate", weir.KeyedOptions{Rate: weir.PerSecond(perSecond - 1), Burst: quarter}, bucket, stall, func(d time.Duration) float64 {
+		{"token bucket", weir.TokenBucket(weir.PerSecond(perSecond), quarter), bucket, stall, rate},
+		{"token bucket at an awkward rate", weir.TokenBucket(weir.PerSecond(perSecond-1), quarter), bucket, stall, func(d time.Duration) float64 {
 			return rate(d) - d.Seconds()
 		}},
-		{"fixed window", weir.KeyedOptions{Algorithm: weir.AlgorithmFixedWindow, Rate: window}, most, stall, func(d time.Duration) float64 {
+		{"fixed window", weir.FixedWindow(window), most, stall, func(d time.Duration) float64 {
 			return float64(quarter) * math.Floor(windows(d))
 		}},
-		{"sliding window", weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingWindow, Rate: window}, most, closely, slides},
-		{"sliding counter", weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingCounter, Rate: window}, most, closely, func(d time.Duration) float64 {
+		{"sliding window", weir.SlidingWindow(window, 0), most, closely, slides},
+		{"sliding counter", weir.SlidingCounter(window), most, closely, func(d time.Duration) float64 {
 			return spread * float64(quarter) * max(0, windows(d)-1)
 		}},
 	}
@@ -41,7 +41,7 @@ func keyedQuotas(perSecond int64) []keyedQuota {
 
 type keyedQuota struct {
 	name      string
-	o         weir.KeyedOptions
+	limit     weir.Limit
 	most      func(time.Duration) float64
 	pause     time.Duration
 	available func(time.Duration) float64 // again, after a refusal
@@ -56,13 +56,13 @@ func TestKeyedContentionOnOneKey(t *testing.T) {
 	}
 	for _, c := range keyedQuotas(perSecond) {
 		for _, chosen := range []bool{false, true} {
-			if (chosen || race.Enabled && c.o.Burst == 0) && c.name != "token bucket" {
+			if (chosen || race.Enabled && c.limit.Algorithm() != weir.AlgorithmTokenBucket) && c.name != "token bucket" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/function %v", c.name, chosen), func(t *testing.T) {
-				k := must(weir.NewKeyed[string](c.o))
+				k := must(weir.NewKeyed[string](c.limit, weir.KeyedOptions{}))
 				if chosen {
-					k = must(weir.NewKeyedFunc(c.o, func(string) weir.Limit { return weir.Limit{} }))
+					k = must(weir.NewKeyedFunc(c.limit, weir.KeyedOptions{}, func(string) weir.Limit { return weir.Limit{} }))
 				}
 				allow := func() bool { return k.Allow("key") }
 				h := hammer(allow)
@@ -80,11 +80,12 @@ func TestKeyedContentionOnOneKey(t *testing.T) {
 func TestKeyedContentionOnManyKeys(t *testing.T) {
 	const keys, perSecond = 1000, 1000
 	for _, c := range keyedQuotas(perSecond) {
-		if c.o.Algorithm == weir.AlgorithmSlidingCounter || race.Enabled && c.o.Algorithm != weir.AlgorithmTokenBucket {
+		algorithm := c.limit.Algorithm()
+		if algorithm == weir.AlgorithmSlidingCounter || race.Enabled && algorithm != weir.AlgorithmTokenBucket {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			k := must(weir.NewKeyed[int](c.o))
+			k := must(weir.NewKeyed[int](c.limit, weir.KeyedOptions{}))
 			var asked, admitted [keys]atomic.Int64
 			var seed atomic.Uint64
 			var sources sync.Pool
@@ -146,8 +147,8 @@ func TestKeyedContentionOnManyKeys(t *testing.T) {
 // more than the limit out, and in the end none is.
 func TestKeyedContentionOnConcurrency(t *testing.T) {
 	const limit, keys = 10, 5
-	k := must(weir.NewKeyed[int64](weir.KeyedOptions{
-		Algorithm: weir.AlgorithmConcurrency, Burst: limit, QueueLimit: 1000, MaxKeys: keys, WhenFull: weir.Deny,
+	k := must(weir.NewKeyed[int64](weir.AtOnce(limit), weir.KeyedOptions{
+		QueueLimit: 1000, MaxKeys: keys, WhenFull: weir.Deny,
 	}))
 	var turn atomic.Int64
 	var out, most, served [keys]atomic.Int64
@@ -212,7 +213,7 @@ func TestKeyedContentionOnFullTable(t *testing.T) {
 	const maxKeys, burst = 5000, 3
 	for _, whenFull := range []weir.WhenFull{weir.Deny, weir.Admit} {
 		t.Run(whenFull.String(), func(t *testing.T) {
-			k := must(weir.NewKeyed[int64](weir.KeyedOptions{Rate: weir.PerDay(1), Burst: burst, MaxKeys: maxKeys, WhenFull: whenFull}))
+			k := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerDay(1), burst), weir.KeyedOptions{MaxKeys: maxKeys, WhenFull: whenFull}))
 			for key := range int64(maxKeys) {
 				if !k.Take(key, burst).Allowed {
 					t.Fatalf("key %d is refused", key)
@@ -255,8 +256,8 @@ func TestKeyedContentionOnFullTable(t *testing.T) {
 // takes all of them, never more than it has room for, and forgets none that is exhausted.
 func TestKeyedContentionOnPlaces(t *testing.T) {
 	const maxKeys, exhausted = 2000, 1000
-	short := weir.Limit{Rate: weir.Per(1, time.Microsecond), Burst: 1}
-	k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1), Burst: 1, MaxKeys: maxKeys}, func(key int64) weir.Limit {
+	short := weir.TokenBucket(weir.Per(1, time.Microsecond), 1)
+	k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(1), 1), weir.KeyedOptions{MaxKeys: maxKeys}, func(key int64) weir.Limit {
 		if key < exhausted {
 			return weir.Limit{}
 		}

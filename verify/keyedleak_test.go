@@ -17,7 +17,7 @@ import (
 // settle. TestMain sees that nobody is left.
 func TestKeyedCloseAnswersEverybody(t *testing.T) {
 	for round := range 30 {
-		k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 2, QueueLimit: 100}))
+		k := must(weir.NewKeyed[int](weir.TokenBucket(weir.PerHour(1), 2), weir.KeyedOptions{QueueLimit: 100}))
 		var callers sync.WaitGroup
 		for caller := range 12 {
 			callers.Go(func() {
@@ -38,7 +38,7 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 		}
 		callers.Go(func() {
 			for n := int64(0); ; n++ {
-				if err := k.Override(int(n%4), weir.Limit{Rate: weir.PerMinute(1), Burst: n%5 + 1}, time.Hour); err != nil {
+				if err := k.Override(int(n%4), weir.TokenBucket(weir.PerMinute(1), n%5+1), time.Hour); err != nil {
 					return
 				}
 				k.Restore(int(n % 4))
@@ -66,11 +66,11 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 func TestKeyedNoWaiterIsLost(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		t.Run(order.String(), func(t *testing.T) {
-			out := must(weir.NewKeyed[int64](weir.KeyedOptions{
-				Algorithm: weir.AlgorithmConcurrency, Burst: 3, QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+			out := must(weir.NewKeyed[int64](weir.AtOnce(3), weir.KeyedOptions{
+				QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
 			}))
-			timed := must(weir.NewKeyed[int64](weir.KeyedOptions{
-				Rate: weir.PerSecond(100_000), Burst: 3, QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
+			timed := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerSecond(100_000), 3), weir.KeyedOptions{
+				QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
 			}))
 			var callers sync.WaitGroup
 			for worker := range int64(32) {
@@ -84,7 +84,7 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 						}
 						switch n % 50 {
 						case 1:
-							_ = timed.Override(key, weir.Limit{Rate: weir.PerSecond(50_000), Burst: 2}, time.Duration(n)*time.Microsecond)
+							_ = timed.Override(key, weir.TokenBucket(weir.PerSecond(50_000), 2), time.Duration(n)*time.Microsecond)
 						case 2:
 							timed.Restore(key)
 						}
@@ -131,7 +131,7 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	}
 	fill := func(use func(t *testing.T, k *weir.Keyed[int])) (perKey int64) {
 		synctest.Test(t, func(t *testing.T) {
-			k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 1, QueueLimit: 1}))
+			k := must(weir.NewKeyed[int](weir.TokenBucket(weir.PerSecond(1), 1), weir.KeyedOptions{QueueLimit: 1}))
 			// The runtime keeps what it made of goroutines for others.
 			done := make(chan struct{})
 			for range 2 * min(keys, 50_000) {
@@ -173,7 +173,7 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	})
 	overridden := fill(func(t *testing.T, k *weir.Keyed[int]) {
 		for key := range min(keys, 50_000) {
-			if err := k.Override(key, weir.Limit{Rate: weir.PerSecond(3), Burst: 2}, time.Second); err != nil {
+			if err := k.Override(key, weir.TokenBucket(weir.PerSecond(3), 2), time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,8 +187,8 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 // TestKeyedOverridesEnd expects the timers of overrides to end with them, whether they are restored, replaced, or cut off by Close.
 func TestKeyedOverridesEnd(t *testing.T) {
 	var clock timers
-	k := must(weir.NewKeyed[int](weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 5, QueueLimit: 5, Clock: &clock}))
-	wide := weir.Limit{Rate: weir.PerSecond(2), Burst: 9}
+	k := must(weir.NewKeyed[int](weir.TokenBucket(weir.PerSecond(1), 5), weir.KeyedOptions{QueueLimit: 5, Clock: &clock}))
+	wide := weir.TokenBucket(weir.PerSecond(2), 9)
 	for key := range 10 {
 		for range 3 {
 			if err := k.Override(key, wide, time.Hour); err != nil {

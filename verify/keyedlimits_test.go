@@ -11,11 +11,10 @@ import (
 )
 
 // chosen is a limiter whose keys have the limit that the test says at the moment.
-func chosen(t *testing.T, o weir.KeyedOptions, clock *weir.ManualClock) (k *weir.Keyed[int], limit func(weir.Limit)) {
+func chosen(t *testing.T, first weir.Limit, clock *weir.ManualClock) (k *weir.Keyed[int], limit func(weir.Limit)) {
 	t.Helper()
 	var now weir.Limit
-	o.Clock = clock
-	k = must(weir.NewKeyedFunc(o, func(int) weir.Limit { return now }))
+	k = must(weir.NewKeyedFunc(first, weir.KeyedOptions{Clock: clock}, func(int) weir.Limit { return now }))
 	t.Cleanup(func() { _ = k.Close() })
 	return k, func(l weir.Limit) { now = l }
 }
@@ -31,15 +30,13 @@ func drained(k *weir.Keyed[int]) (granted int64) {
 // TestKeyedWindowKeepsWhatIsTaken lowers the limit of a key in the middle of a window and raises it again, in both ways in which
 // limits change: what was taken in the window stays taken, and nothing is owed by the next one.
 func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
-	for _, algorithm := range []weir.Algorithm{
-		weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter,
-	} {
-		wide := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(100)}
-		narrow := weir.Limit{Algorithm: algorithm, Rate: weir.PerMinute(10)}
+	rate := weir.PerMinute(100)
+	for _, wide := range []weir.Limit{weir.FixedWindow(rate), weir.SlidingWindow(rate, 0), weir.SlidingCounter(rate)} {
+		narrow := wide.WithPermits(10)
 		for _, way := range []string{"function", "override"} {
-			t.Run(algorithm.String()+"/"+way, func(t *testing.T) {
+			t.Run(wide.Algorithm().String()+"/"+way, func(t *testing.T) {
 				var clock weir.ManualClock
-				k, limit := chosen(t, weir.KeyedOptions{Algorithm: algorithm, Rate: wide.Rate}, &clock)
+				k, limit := chosen(t, wide, &clock)
 				granted := drained(k)
 				if way == "function" {
 					limit(narrow)
@@ -72,10 +69,10 @@ func TestKeyedDebtStaysOwed(t *testing.T) {
 	for _, way := range []string{"function", "override"} {
 		t.Run(way, func(t *testing.T) {
 			var clock weir.ManualClock
-			k, limit := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 1000}, &clock)
+			k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(10), 1000), &clock)
 			l := k.TryReserve(0, 1000)
 			l.Commit(2000)
-			narrow := weir.Limit{Rate: weir.PerSecond(10), Burst: 10}
+			narrow := weir.TokenBucket(weir.PerSecond(10), 10)
 			if way == "function" {
 				limit(narrow)
 			} else if err := k.Override(0, narrow, time.Hour); err != nil {
@@ -101,25 +98,23 @@ func TestKeyedDebtStaysOwed(t *testing.T) {
 // exact fractions what was granted in any span of time: no more than the largest burst and the fastest rate allow.
 func TestKeyedChangesNeverMint(t *testing.T) {
 	limits := []weir.Limit{
-		{Rate: weir.PerSecond(1), Burst: 6},
-		{Rate: weir.PerSecond(3), Burst: 2},
-		{Rate: weir.PerMinute(7), Burst: 9},
-		{Rate: weir.Per(999_999_937, time.Hour), Burst: 4},
-		{Rate: weir.Per(1, 3660*24*time.Hour), Burst: 5},
+		weir.TokenBucket(weir.PerSecond(1), 6),
+		weir.TokenBucket(weir.PerSecond(3), 2),
+		weir.TokenBucket(weir.PerMinute(7), 9),
+		weir.TokenBucket(weir.Per(999_999_937, time.Hour), 4),
+		weir.TokenBucket(weir.Per(1, 3660*24*time.Hour), 5),
 	}
 	rapid.Check(t, func(r *rapid.T) {
 		var clock weir.ManualClock
 		var limit weir.Limit
 		used := map[weir.Limit]bool{limits[0]: true}
-		k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: limits[0].Rate, Burst: limits[0].Burst, Clock: &clock}, func(int) weir.Limit {
-			return limit
-		}))
+		k := must(weir.NewKeyedFunc(limits[0], weir.KeyedOptions{Clock: &clock}, func(int) weir.Limit { return limit }))
 		defer func() { _ = k.Close() }()
 		type grant struct{ at, n int64 }
 		var all []grant
 		k.Take(0, 1) // a key that was never seen has all permits of any limit
 		all = append(all, grant{0, 1})
-		left, last := limits[0].Burst-1, int64(0) // what was available, and when
+		left, last := limits[0].Permits()-1, int64(0) // what was available, and when
 		some := rapid.SampledFrom(limits)
 		r.Repeat(map[string]func(*rapid.T){
 			"time": func(t *rapid.T) {
@@ -148,8 +143,8 @@ func TestKeyedChangesNeverMint(t *testing.T) {
 				left, last = now, clock.Now()
 				burst, rate := int64(0), new(big.Rat)
 				for l := range used {
-					burst = max(burst, l.Burst)
-					if of := big.NewRat(l.Rate.Permits, int64(l.Rate.Period)); of.Cmp(rate) > 0 {
+					burst = max(burst, l.Permits())
+					if of := big.NewRat(l.Rate().Permits, int64(l.Rate().Period)); of.Cmp(rate) > 0 {
 						rate = of
 					}
 				}

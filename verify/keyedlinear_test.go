@@ -147,7 +147,8 @@ func keyedModel[S comparable, A carrier[S, A]](base, other A, waits bool) porcup
 // keyedClash is how clients use one key at once.
 type keyedClash struct {
 	name     string
-	o        weir.KeyedOptions
+	limit    weir.Limit
+	queue    int64
 	model    porcupine.Model
 	waits    bool       // some wait
 	other    weir.Limit // what the function answers for every second call
@@ -167,58 +168,51 @@ func TestKeyedLinearizable(t *testing.T) {
 	minutes := must(algo.NewCalendarWindow(6, algo.Calendar{Unit: algo.CalendarMinute}))
 	for _, c := range []keyedClash{
 		{
-			name: "token bucket", o: weir.KeyedOptions{Rate: three, Burst: 6},
+			name: "token bucket", limit: weir.TokenBucket(three, 6),
 			model: keyedModel(bucket(3, time.Second, 6), bucket(3, time.Second, 6), false),
 		},
 		{
-			name: "fixed window", o: weir.KeyedOptions{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6)},
+			name: "fixed window", limit: weir.FixedWindow(weir.PerSecond(6)),
 			model: keyedModel(fixed, fixed, false),
 		},
 		{
-			name: "sliding window", o: weir.KeyedOptions{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(6), Segments: 3},
+			name: "sliding window", limit: weir.SlidingWindow(weir.PerSecond(6), 3),
 			model: keyedModel(sliding, sliding, false),
 		},
 		{
-			name: "token bucket with waiters", o: weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 6, QueueLimit: 100},
+			name: "token bucket with waiters", limit: weir.TokenBucket(weir.PerSecond(1), 6), queue: 100,
 			model: keyedModel(bucket(1, time.Second, 6), bucket(1, time.Second, 6), true), waits: true, tick: second,
 		},
 		{
-			name: "fixed window with waiters", o: weir.KeyedOptions{
-				Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(6), QueueLimit: 100,
-			},
+			name: "fixed window with waiters", limit: weir.FixedWindow(weir.PerSecond(6)), queue: 100,
 			model: keyedModel(fixed, fixed, true), waits: true, tick: second,
 		},
 		{
-			name: "calendar window with waiters and overrides", o: weir.KeyedOptions{
-				Algorithm: weir.AlgorithmCalendarWindow, Burst: 6, Calendar: weir.Calendar{Unit: weir.CalendarMinute}, QueueLimit: 100,
-			},
+			name: "calendar window with waiters and overrides", queue: 100,
+			limit: weir.CalendarWindow(6, weir.Calendar{Unit: weir.CalendarMinute}),
 			model: keyedModel(minutes, must(algo.NewCalendarWindow(9, algo.Calendar{Unit: algo.CalendarMinute})), true), waits: true,
-			tick: int64(time.Minute),
-			override: weir.Limit{
-				Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute},
-			},
+			tick:     int64(time.Minute),
+			override: weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute}),
 		},
 		{
-			name: "token bucket with another limit in every second call", o: weir.KeyedOptions{Rate: three, Burst: 6},
+			name: "token bucket with another limit in every second call", limit: weir.TokenBucket(three, 6),
 			model: keyedModel(bucket(3, time.Second, 6), bucket(7, time.Second, 4), false),
-			other: weir.Limit{Rate: weir.PerSecond(7), Burst: 4},
+			other: weir.TokenBucket(weir.PerSecond(7), 4),
 		},
 		{
-			name: "sliding window with another limit in every second call", o: weir.KeyedOptions{
-				Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(6), Segments: 3,
-			},
+			name: "sliding window with another limit in every second call", limit: weir.SlidingWindow(weir.PerSecond(6), 3),
 			model: keyedModel(sliding, must(algo.NewSlidingWindow(4, time.Second, 3, 0)), false),
-			other: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(4), Segments: 3},
+			other: weir.SlidingWindow(weir.PerSecond(4), 3),
 		},
 		{
-			name: "token bucket with overrides", o: weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 6},
+			name: "token bucket with overrides", limit: weir.TokenBucket(weir.PerSecond(1), 6),
 			model: keyedModel(bucket(1, time.Second, 6), bucket(3, time.Second, 4), false), tick: second,
-			override: weir.Limit{Rate: three, Burst: 4},
+			override: weir.TokenBucket(three, 4),
 		},
 		{
-			name: "token bucket with waiters and overrides", o: weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 6, QueueLimit: 100},
+			name: "token bucket with waiters and overrides", limit: weir.TokenBucket(weir.PerSecond(1), 6), queue: 100,
 			model: keyedModel(bucket(1, time.Second, 6), bucket(1, time.Second, 9), true), tick: second, waits: true,
-			override: weir.Limit{Rate: weir.PerSecond(1), Burst: 9},
+			override: weir.TokenBucket(weir.PerSecond(1), 9),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -272,18 +266,17 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 	clock := weir.NewManualClock(0)
 	p := &keyedPlay{keyedClash: c, start: time.Now()}
 	p.names = [2]string{string([]byte("the key")), string([]byte("the key"))}
-	o := c.o
-	o.Clock, o.MaxKeys = clock, 1
+	o := weir.KeyedOptions{QueueLimit: c.queue, MaxKeys: 1, Clock: clock}
 	if c.other != c.override {
 		o.MaxKeys = 2 // what is full under one limit need not be under the other
-		p.keyed = must(weir.NewKeyedFunc(o, func(key string) weir.Limit {
+		p.keyed = must(weir.NewKeyedFunc(c.limit, o, func(key string) weir.Limit {
 			if unsafe.StringData(key) == unsafe.StringData(p.names[1]) {
 				return c.other
 			}
 			return weir.Limit{}
 		}))
 	} else {
-		p.keyed = must(weir.NewKeyed[string](o))
+		p.keyed = must(weir.NewKeyed[string](c.limit, o))
 	}
 	defer func() { _ = p.keyed.Close() }()
 	var (

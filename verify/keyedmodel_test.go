@@ -3,6 +3,7 @@ package verify_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/big"
 	"testing"
 	"testing/synctest"
@@ -13,29 +14,19 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// plain makes the limiter of which every key of a Keyed with these options should behave like one.
-func plain(o weir.KeyedOptions) (weir.Limiter, error) {
-	switch o.Algorithm {
-	case weir.AlgorithmTokenBucket:
-		return weir.NewTokenBucket(weir.TokenBucketOptions{
-			Rate: o.Rate, Burst: o.Burst, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
-		})
-	case weir.AlgorithmFixedWindow:
-		return weir.NewFixedWindow(weir.FixedWindowOptions{
-			Limit: o.Rate.Permits, Window: o.Rate.Period, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
-		})
-	case weir.AlgorithmCalendarWindow:
-		return weir.NewCalendarWindow(weir.CalendarWindowOptions{
-			Limit: o.Burst, Calendar: o.Calendar, QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock,
-		})
-	case weir.AlgorithmConcurrency:
-		return weir.NewConcurrency(weir.ConcurrencyOptions{Limit: o.Burst, QueueLimit: o.QueueLimit, Clock: o.Clock})
-	default:
-		return weir.NewSlidingWindow(weir.SlidingWindowOptions{
-			Limit: o.Rate.Permits, Window: o.Rate.Period, Segments: o.Segments, QueueLimit: o.QueueLimit,
-			Approximate: o.Algorithm == weir.AlgorithmSlidingCounter, MaxDebt: o.MaxDebt, Clock: o.Clock,
-		})
+// closable is a limiter that can be closed.
+type closable interface {
+	weir.Acquirer
+	io.Closer
+}
+
+// plain makes the limiter of which every key of a Keyed with this limit and these options should behave like one.
+func plain(limit weir.Limit, o weir.KeyedOptions) (closable, error) {
+	options := weir.Options{QueueLimit: o.QueueLimit, MaxDebt: o.MaxDebt, Clock: o.Clock}
+	if limit.Algorithm() == weir.AlgorithmConcurrency {
+		return weir.NewConcurrency(limit.Permits(), options)
 	}
+	return weir.New(limit, options)
 }
 
 // awkward are rates whose permits, or the parts of them, are no whole numbers of nanoseconds, beside some that are.
@@ -93,66 +84,70 @@ func bubble(t *testing.T, f func()) {
 // pair is a key and a limiter that should be the same.
 type pair struct {
 	key    int
-	plain  weir.Limiter
+	plain  closable
 	leases [][2]weir.Lease
 }
 
-// possibleRate draws one of the awkward rates, of those that such a limit can have: a bucket must be regained within 50 years.
-func possibleRate(algorithm weir.Algorithm, burst int64) *rapid.Generator[weir.Rate] {
-	l := weir.Limit{Algorithm: algorithm, Burst: burst}
-	if algorithm == weir.AlgorithmSlidingWindow {
-		l.Segments = 1
+// possibleRate draws one of the awkward rates, of those that the limits of such a rate can have: a bucket must be regained within
+// 50 years.
+func possibleRate(of func(weir.Rate) weir.Limit) *rapid.Generator[weir.Rate] {
+	return rapid.SampledFrom(awkward).Filter(func(r weir.Rate) bool { return of(r).Check() == nil })
+}
+
+// someLimit draws a limit that counts so.
+func someLimit(t *rapid.T, algorithm weir.Algorithm) weir.Limit {
+	switch algorithm {
+	case weir.AlgorithmTokenBucket:
+		burst := rapid.SampledFrom([]int64{1, 2, 5}).Draw(t, "burst")
+		return weir.TokenBucket(possibleRate(bucketOf(burst)).Draw(t, "rate"), burst)
+	case weir.AlgorithmFixedWindow:
+		return weir.FixedWindow(possibleRate(weir.FixedWindow).Draw(t, "rate"))
+	case weir.AlgorithmSlidingWindow:
+		rate := possibleRate(func(r weir.Rate) weir.Limit { return weir.SlidingWindow(r, 1) }).Draw(t, "rate")
+		return weir.SlidingWindow(rate, rapid.IntRange(1, int(min(7, rate.Period))).Draw(t, "segments"))
+	case weir.AlgorithmSlidingCounter:
+		return weir.SlidingCounter(possibleRate(weir.SlidingCounter).Draw(t, "rate"))
+	case weir.AlgorithmConcurrency:
+		return weir.AtOnce(rapid.Int64Range(1, 6).Draw(t, "permits"))
+	default: // AlgorithmCalendarWindow
+		units := []weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay}
+		return weir.CalendarWindow(rapid.Int64Range(1, 6).Draw(t, "permits"), weir.Calendar{Unit: rapid.SampledFrom(units).Draw(t, "unit")})
 	}
-	return rapid.SampledFrom(awkward).Filter(func(r weir.Rate) bool {
-		l.Rate = r
-		return l.Check() == nil
-	})
+}
+
+func bucketOf(burst int64) func(weir.Rate) weir.Limit {
+	return func(r weir.Rate) weir.Limit { return weir.TokenBucket(r, burst) }
 }
 
 func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	const keys = 3
 	o := weir.KeyedOptions{
-		Algorithm: algorithm, QueueLimit: rapid.SampledFrom([]int64{0, 1, 5, 100}).Draw(t, "queue"),
-		MaxDebt: rapid.SampledFrom([]int64{0, 1, 7, weir.NoDebt}).Draw(t, "debt"), MaxKeys: rapid.SampledFrom([]int{keys, 5000}).Draw(t, "max"),
+		QueueLimit: rapid.SampledFrom([]int64{0, 1, 5, 100}).Draw(t, "queue"),
+		MaxDebt:    rapid.SampledFrom([]int64{0, 1, 7, weir.NoDebt}).Draw(t, "debt"),
+		MaxKeys:    rapid.SampledFrom([]int{keys, 5000}).Draw(t, "max"),
 	}
-	if algorithm == weir.AlgorithmTokenBucket {
-		o.Burst = rapid.SampledFrom([]int64{1, 2, 5}).Draw(t, "burst")
-	}
-	if algorithm != weir.AlgorithmConcurrency && algorithm != weir.AlgorithmCalendarWindow {
-		o.Rate = possibleRate(algorithm, o.Burst).Draw(t, "rate")
-	}
-	switch algorithm {
-	case weir.AlgorithmConcurrency:
-		o.Burst, o.MaxDebt = rapid.Int64Range(1, 6).Draw(t, "burst"), 0
-	case weir.AlgorithmSlidingWindow:
-		o.Segments = rapid.IntRange(1, int(min(7, o.Rate.Period))).Draw(t, "segments")
-	case weir.AlgorithmCalendarWindow:
-		o.Burst = rapid.Int64Range(1, 6).Draw(t, "burst")
-		o.Calendar.Unit = rapid.SampledFrom([]weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay}).Draw(t, "unit")
-	case weir.AlgorithmTokenBucket, weir.AlgorithmFixedWindow, weir.AlgorithmSlidingCounter:
+	limit := someLimit(t, algorithm)
+	if algorithm == weir.AlgorithmConcurrency {
+		o.MaxDebt = 0
 	}
 	if clocked {
 		o.Clock = bubbleTime{}
 	}
-	limit := weir.Limit{Algorithm: o.Algorithm, Rate: o.Rate, Burst: o.Burst, Segments: o.Segments, Calendar: o.Calendar}
 	var k *weir.Keyed[int]
 	var err error
 	if chosen {
-		k, err = weir.NewKeyedFunc(o, func(int) weir.Limit { return limit })
+		k, err = weir.NewKeyedFunc(limit, o, func(int) weir.Limit { return limit })
 	} else {
-		k, err = weir.NewKeyed[int](o)
+		k, err = weir.NewKeyed[int](limit, o)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = k.Close() }()
-	most := max(limit.Burst, limit.Rate.Permits)
-	if algorithm == weir.AlgorithmTokenBucket {
-		most = limit.Burst
-	}
+	most := limit.Permits()
 	var pairs [keys]pair
 	for i := range pairs {
-		pairs[i] = pair{key: i, plain: must(plain(o))}
+		pairs[i] = pair{key: i, plain: must(plain(limit, o))}
 	}
 	defer func() {
 		for i := range pairs {
@@ -160,7 +155,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		}
 	}()
 	others := keys
-	step := int64(max(o.Rate.Period, 1))
+	step := int64(max(limit.Rate().Period, 1))
 	if algorithm == weir.AlgorithmCalendarWindow {
 		step = int64(time.Hour)
 	}
@@ -184,7 +179,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 				return
 			}
 			time.Sleep(time.Duration(rapid.OneOf(
-				rapid.Int64Range(0, 3), rapid.Int64Range(0, step/max(o.Rate.Permits, 1)+1), rapid.Int64Range(0, 2*step),
+				rapid.Int64Range(0, 3), rapid.Int64Range(0, step/max(limit.Rate().Permits, 1)+1), rapid.Int64Range(0, 2*step),
 			).Draw(t, "ns")))
 		},
 		"forgotten": func(*rapid.T) { // a new key needs the place of one that is fresh
@@ -306,12 +301,12 @@ type admitted struct {
 
 func mints(t *rapid.T, clocked bool) {
 	burst := rapid.Int64Range(1, 6).Draw(t, "burst")
-	rate := possibleRate(weir.AlgorithmTokenBucket, burst).Draw(t, "rate")
-	o := weir.KeyedOptions{Rate: rate, Burst: burst, MaxKeys: 1, MaxDebt: weir.NoDebt}
+	rate := possibleRate(bucketOf(burst)).Draw(t, "rate")
+	o := weir.KeyedOptions{MaxKeys: 1, MaxDebt: weir.NoDebt}
 	if clocked {
 		o.Clock = bubbleTime{}
 	}
-	k, err := weir.NewKeyed[int](o)
+	k, err := weir.NewKeyed[int](weir.TokenBucket(rate, burst), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +324,7 @@ func mints(t *rapid.T, clocked bool) {
 			).Draw(t, "ns")))
 		},
 		"reserve": func(t *rapid.T) {
-			n := rapid.Int64Range(1, o.Burst).Draw(t, "n")
+			n := rapid.Int64Range(1, burst).Draw(t, "n")
 			if l := k.TryReserve(0, n); l.Allowed() {
 				all = append(all, admitted{at: time.Since(start), n: n, lease: l})
 			}
@@ -366,7 +361,7 @@ func mints(t *rapid.T, clocked bool) {
 				for _, a := range all[from:] {
 					sum.Add(sum, big.NewRat(a.n, 1))
 					may := big.NewRat(int64(a.at-all[from].at), int64(rate.Period))
-					may.Mul(may, big.NewRat(rate.Permits, 1)).Add(may, big.NewRat(o.Burst+refunds, 1))
+					may.Mul(may, big.NewRat(rate.Permits, 1)).Add(may, big.NewRat(burst+refunds, 1))
 					if sum.Cmp(may) > 0 {
 						t.Fatalf("%v were granted from %v to %v, more than %v: %+v", sum, all[from].at, a.at, may, all)
 					}

@@ -22,8 +22,8 @@ func TestKeyedManyLimits(t *testing.T) {
 		}
 		t.Run(whenFull.String(), func(t *testing.T) {
 			var clock weir.ManualClock
-			k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerSecond(1), WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
-				return weir.Limit{Rate: weir.PerSecond(1), Burst: int64(key) + 2}
+			k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{WhenFull: whenFull, Clock: &clock}, func(key int) weir.Limit {
+				return weir.TokenBucket(weir.PerSecond(1), int64(key)+2)
 			}))
 			defer func() { _ = k.Close() }()
 			for key := range mostLimits {
@@ -50,11 +50,11 @@ func TestKeyedManyLimits(t *testing.T) {
 func TestKeyedLimitsAreRecycled(t *testing.T) {
 	const burst = 1_000_000
 	var clock weir.ManualClock
-	k, limit := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: burst}, &clock)
+	k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(1), burst), &clock)
 	left := int64(burst)
 	var out []weir.Lease
 	for n := range int64(70_000) {
-		limit(weir.Limit{Rate: weir.PerSecond(1), Burst: burst + n})
+		limit(weir.TokenBucket(weir.PerSecond(1), burst+n))
 		l := k.TryReserve(0, 2)
 		left -= 2
 		if d := l.Decision(); !d.Allowed || d.Limit != burst+n || d.Remaining != left {
@@ -81,8 +81,8 @@ func TestKeyedLimitsRetireInUse(t *testing.T) {
 	}
 	var clock weir.ManualClock // stands still
 	type key struct{ id, limit int64 }
-	k := must(weir.NewKeyedFunc(weir.KeyedOptions{Rate: weir.PerDay(1), Burst: 3, Clock: &clock}, func(of key) weir.Limit {
-		return weir.Limit{Rate: weir.Per(1+of.limit%7, time.Minute), Burst: 3 + of.limit}
+	k := must(weir.NewKeyedFunc(weir.TokenBucket(weir.PerDay(1), 3), weir.KeyedOptions{Clock: &clock}, func(of key) weir.Limit {
+		return weir.TokenBucket(weir.Per(1+of.limit%7, time.Minute), 3+of.limit)
 	}))
 	defer func() { _ = k.Close() }()
 	var shared atomic.Int64
@@ -118,13 +118,13 @@ func TestKeyedLimitsRetireInUse(t *testing.T) {
 // forgotten too: it is charged all the same.
 func TestKeyedCommitAfterLimitRetired(t *testing.T) {
 	var clock weir.ManualClock
-	k, limit := chosen(t, weir.KeyedOptions{Rate: weir.PerSecond(1), Burst: 10}, &clock)
-	mine := weir.Limit{Rate: weir.PerSecond(1), Burst: 5}
+	k, limit := chosen(t, weir.TokenBucket(weir.PerSecond(1), 10), &clock)
+	mine := weir.TokenBucket(weir.PerSecond(1), 5)
 	limit(mine)
 	l := k.TryReserve(0, 1)
 	k.Reset(0)
 	for n := range int64(3000) {
-		limit(weir.Limit{Rate: weir.PerSecond(1), Burst: 20 + n})
+		limit(weir.TokenBucket(weir.PerSecond(1), 20+n))
 		k.Peek(1, 1)
 	}
 	l.Commit(6)

@@ -80,33 +80,33 @@ func TestLinearizable(t *testing.T) {
 		modeled = 12
 		limit   = modeled*unit + unit/2
 	)
-	limiters := map[string]func() weir.Limiter{
-		"token bucket": func() weir.Limiter {
-			return must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerDay(1), Burst: limit}))
+	limiters := map[string]func() weir.Acquirer{
+		"token bucket": func() weir.Acquirer {
+			return must(weir.New(weir.TokenBucket(weir.PerDay(1), limit), weir.Options{}))
 		},
-		"token bucket under the lock": func() weir.Limiter {
-			return must(weir.NewTokenBucket(weir.TokenBucketOptions{
-				Rate: weir.Per(1, 24*time.Hour), Burst: limit, Clock: weir.NewManualClock(0),
+		"token bucket under the lock": func() weir.Acquirer {
+			return must(weir.New(weir.TokenBucket(weir.Per(1, 24*time.Hour), limit), weir.Options{
+				Clock: weir.NewManualClock(0),
 			}))
 		},
-		"fixed window": func() weir.Limiter {
-			return must(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: limit, Window: 24 * time.Hour}))
+		"fixed window": func() weir.Acquirer {
+			return must(weir.New(weir.FixedWindow(weir.PerDay(limit)), weir.Options{}))
 		},
-		"calendar window": func() weir.Limiter {
-			return must(weir.NewCalendarWindow(weir.CalendarWindowOptions{
-				Limit: limit, Calendar: weir.Calendar{Unit: weir.CalendarYear}, Clock: weir.NewManualClock(0),
+		"calendar window": func() weir.Acquirer {
+			return must(weir.New(weir.CalendarWindow(limit, weir.Calendar{Unit: weir.CalendarYear}), weir.Options{
+				Clock: weir.NewManualClock(0),
 			}))
 		},
-		"sliding window": func() weir.Limiter {
-			return must(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: limit, Window: 24 * time.Hour}))
+		"sliding window": func() weir.Acquirer {
+			return must(weir.New(weir.SlidingWindow(weir.PerDay(limit), 0), weir.Options{}))
 		},
-		"concurrency": func() weir.Limiter {
-			return must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: limit}))
+		"concurrency": func() weir.Acquirer {
+			return must(weir.NewConcurrency(limit, weir.Options{}))
 		},
-		"chain": func() weir.Limiter {
+		"chain": func() weir.Acquirer {
 			return must(weir.NewChain(
-				must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerDay(1), Burst: limit})),
-				must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: limit + unit})),
+				must(weir.New(weir.TokenBucket(weir.PerDay(1), limit), weir.Options{})),
+				must(weir.NewConcurrency(limit+unit, weir.Options{})),
 			))
 		},
 	}
@@ -128,7 +128,7 @@ func TestLinearizable(t *testing.T) {
 }
 
 // clash has clients that start at the same moment use l, and returns what all of them saw.
-func clash(l weir.Limiter, round int) []porcupine.Operation {
+func clash(l weir.Acquirer, round int) []porcupine.Operation {
 	const clients = 3
 	var (
 		waiting atomic.Int64
@@ -156,10 +156,10 @@ func clash(l weir.Limiter, round int) []porcupine.Operation {
 	return history
 }
 
-func play(l weir.Limiter, r *recorder, rng *rand.Rand) {
+func play(l weir.Acquirer, r *recorder, rng *rand.Rand) {
 	for range 24 {
 		n := rng.Int64N(4) + 1
-		switch b, _ := l.(*weir.TokenBucket); rng.IntN(4) {
+		switch b, _ := l.(*weir.Limiter); rng.IntN(4) {
 		case 0:
 			r.do(call{"peek", n}, func() answer {
 				d := l.Peek(n * unit)
@@ -180,7 +180,7 @@ func play(l weir.Limiter, r *recorder, rng *rand.Rand) {
 	}
 }
 
-func reserve(l weir.Limiter, r *recorder, n int64, rng *rand.Rand) {
+func reserve(l weir.Acquirer, r *recorder, n int64, rng *rand.Rand) {
 	var lease weir.Lease
 	r.do(call{"take", n}, func() answer {
 		if _, chain := l.(*weir.Chain); chain || rng.IntN(2) == 0 {

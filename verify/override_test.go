@@ -31,7 +31,7 @@ func (s *toldStore) Debit(_ context.Context, c []store.Charge, _ []weir.Decision
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = c[0].Limit.Burst
+	s.last = c[0].Limit.Permits()
 	return nil
 }
 
@@ -74,7 +74,7 @@ func TestOverridesReachTheStoreInOrder(t *testing.T) {
 		kept := &toldStore{last: limit}
 		e := must(policy.NewEngine(&policy.Set{Policies: []policy.Policy{{
 			Name: "shared", Key: policy.ClientIP(), Consistency: policy.ConsistencyCoherent,
-			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: limit}}},
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), limit)}},
 		}}}, policy.EngineOptions{Store: kept}))
 		start := time.Now()
 		recorders := make([]recorder, 4)
@@ -108,7 +108,7 @@ func override(t *testing.T, e *policy.Engine, kept *toldStore, r *recorder) {
 	case 0, 1:
 		r.do(call{"override", n}, func() answer {
 			o := policy.Override{
-				Policy: "shared", Key: "k", For: time.Hour, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: n}}},
+				Policy: "shared", Key: "k", For: time.Hour, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), n)}},
 			}
 			if err := e.Override(&o); err != nil {
 				t.Error(err)

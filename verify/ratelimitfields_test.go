@@ -253,13 +253,13 @@ func TestDecisionsOfRealLimitersAreStructuredFields(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	clock := weir.NewManualClock(0)
 	rate := weir.Per(7, 3*time.Second)
-	bucket := must(weir.NewTokenBucket(weir.TokenBucketOptions{Name: "bucket", Rate: rate, Burst: 9, Clock: clock}))
-	fixed := must(weir.NewFixedWindow(weir.FixedWindowOptions{Name: "fixed", Limit: 9, Window: 90 * time.Second, Clock: clock}))
-	sliding := must(weir.NewSlidingWindow(weir.SlidingWindowOptions{
-		Name: "sliding", Limit: 9, Window: time.Minute, Clock: clock,
+	bucket := must(weir.New(weir.TokenBucket(rate, 9), weir.Options{Name: "bucket", Clock: clock}))
+	fixed := must(weir.New(weir.FixedWindow(weir.Per(9, 90*time.Second)), weir.Options{Name: "fixed", Clock: clock}))
+	sliding := must(weir.New(weir.SlidingWindow(weir.PerMinute(9), 0), weir.Options{
+		Name: "sliding", Clock: clock,
 	}))
 	all := must(weir.NewChain(bucket, fixed, sliding))
-	for _, limiter := range []weir.Limiter{bucket, fixed, sliding, all} {
+	for _, limiter := range []weir.Acquirer{bucket, fixed, sliding, all} {
 		limit := must(httplimit.New(httplimit.Options{
 			Limiter: limiter, Cost: func(r *http.Request) int64 { return r.ContentLength },
 		}))

@@ -17,7 +17,7 @@ import (
 func TestThousandWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 1000
-		b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1000), Burst: 1, QueueLimit: callers}))
+		b := must(weir.New(weir.TokenBucket(weir.PerSecond(1000), 1), weir.Options{QueueLimit: callers}))
 		b.Allow()
 		start := time.Now()
 		impatient, cancel := context.WithCancel(t.Context())
@@ -75,12 +75,12 @@ func TestNoWaiterIsLost(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		t.Run(order.String(), func(t *testing.T) {
 			t.Parallel()
-			c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 5, QueueLimit: 200, QueueOrder: order}))
-			b := must(weir.NewTokenBucket(weir.TokenBucketOptions{
-				Rate: weir.PerSecond(200_000), Burst: 5, QueueLimit: 200, QueueOrder: order,
+			c := must(weir.NewConcurrency(5, weir.Options{QueueLimit: 200, QueueOrder: order}))
+			b := must(weir.New(weir.TokenBucket(weir.PerSecond(200_000), 5), weir.Options{
+				QueueLimit: 200, QueueOrder: order,
 			}))
 			chain := must(weir.NewChain(c, b))
-			limiters := []weir.Limiter{c, b, chain}
+			limiters := []weir.Acquirer{c, b, chain}
 			var callers sync.WaitGroup
 			for worker := range 32 {
 				rng := rand.New(rand.NewPCG(1, uint64(worker)))
@@ -112,11 +112,11 @@ func TestNoWaiterIsLost(t *testing.T) {
 // TestCloseAnswersEverybody closes limiters while callers come and wait.
 func TestCloseAnswersEverybody(t *testing.T) {
 	for range 50 {
-		b := must(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 1, QueueLimit: 100}))
-		c := must(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 1, QueueLimit: 100}))
+		b := must(weir.New(weir.TokenBucket(weir.PerHour(1), 1), weir.Options{QueueLimit: 100}))
+		c := must(weir.NewConcurrency(1, weir.Options{QueueLimit: 100}))
 		chain := must(weir.NewChain(b, c))
 		var callers sync.WaitGroup
-		for _, l := range []weir.Limiter{b, c, chain} {
+		for _, l := range []weir.Acquirer{b, c, chain} {
 			for range 8 {
 				callers.Go(func() {
 					for {
@@ -132,7 +132,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 				})
 			}
 		}
-		for _, l := range []weir.Limiter{chain, b, c} {
+		for _, l := range []closable{chain, b, c} {
 			callers.Go(func() {
 				if err := l.Close(); err != nil {
 					t.Error(err)

@@ -20,7 +20,7 @@ func ExampleNew() {
 		return
 	}
 	engine, err := policy.NewEngine(&policy.Set{
-		Policies: []policy.Policy{{Name: "login", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1}}}}},
+		Policies: []policy.Policy{{Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 1)}}}},
 		Rules:    []policy.Rule{{Name: "everybody", Limits: []policy.Use{{Policy: "login"}}}},
 	}, policy.EngineOptions{Observer: instruments})
 	if err != nil {

@@ -18,7 +18,7 @@ func BenchmarkScrape(b *testing.B) {
 			set := &policy.Set{}
 			for i := range n {
 				set.Policies = append(set.Policies, policy.Policy{
-					Name: fmt.Sprint("policy-", i), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}}, MaxKeys: 100,
+					Name: fmt.Sprint("policy-", i), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}}, MaxKeys: 100,
 				})
 			}
 			engine, err := policy.NewEngine(set, policy.EngineOptions{})

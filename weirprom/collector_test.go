@@ -467,16 +467,16 @@ func TestCountersOnlyGrowContention(t *testing.T) {
 
 // The counts are those of real limiters, under their real names.
 func TestRealLimiters(t *testing.T) {
-	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerHour(1), Burst: 2})
+	bucket, err := weir.New(weir.TokenBucket(weir.PerHour(1), 2), weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 1})
+	keyed, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 1), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engine, err := policy.NewEngine(&policy.Set{
-		Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1}}}}},
+		Policies: []policy.Policy{{Name: "p", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 1)}}}},
 		Rules:    []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "p"}}}},
 	}, policy.EngineOptions{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func ExampleNewKeyed() {
-	clients, err := weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerHour(1), Burst: 1})
+	clients, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 1), weir.KeyedOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -23,7 +23,7 @@ func (s Scenario) Guards() []func(weir.Clock) (Guard, error) {
 func (s Scenario) noLimit(weir.Clock) (Guard, error) { return Guard{Name: "no limit"}, nil }
 
 func (s Scenario) fixed(clock weir.Clock) (Guard, error) {
-	l, err := weir.NewConcurrency(weir.ConcurrencyOptions{Limit: s.FixedLimit(), Clock: clock})
+	l, err := weir.NewConcurrency(s.FixedLimit(), weir.Options{Clock: clock})
 	return Guard{Name: "fixed limit", Limiter: l}, err
 }
 

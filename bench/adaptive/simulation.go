@@ -44,7 +44,7 @@ func Standard() Scenario {
 // Guard is what stands before the service.
 type Guard struct {
 	Name    string
-	Limiter weir.Limiter      // nil: no limit
+	Limiter weir.Acquirer     // nil: no limit
 	Shedder *overload.Shedder // nil: all priorities are the same
 }
 

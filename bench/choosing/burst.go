@@ -39,30 +39,30 @@ func arrivals() []time.Duration {
 // subject is an algorithm with its parameters.
 type subject struct {
 	name, note string
-	limiter    func(weir.Clock) (weir.Limiter, error)
+	limiter    func(weir.Clock) (weir.Acquirer, error)
 }
 
 // made turns the constructor of a kind of limiter into that of any.
-func made[L weir.Limiter](l L, err error) (weir.Limiter, error) { return l, err } //nolint:ireturn // that is what it is for
+func made[L weir.Acquirer](l L, err error) (weir.Acquirer, error) { return l, err } //nolint:ireturn // that is what it is for
 
 func subjects() []subject {
 	return []subject{
-		{"token bucket, 10/s, burst 10", "a burst after a pause, then evenly", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(permits), Burst: permits, Clock: c}))
+		{"token bucket, 10/s, burst 10", "a burst after a pause, then evenly", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.TokenBucket(weir.PerSecond(permits), permits), weir.Options{Clock: c}))
 		}},
-		{"token bucket, 10/s, burst 3", "evenly, always", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(permits), Burst: 3, Clock: c}))
+		{"token bucket, 10/s, burst 3", "evenly, always", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.TokenBucket(weir.PerSecond(permits), 3), weir.Options{Clock: c}))
 		}},
-		{"sliding window, 10 in 1 s", "10 in nearly any second, then a pause", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewSlidingWindow(weir.SlidingWindowOptions{Limit: permits, Window: window, Clock: c}))
+		{"sliding window, 10 in 1 s", "10 in nearly any second, then a pause", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.SlidingWindow(weir.Per(permits, window), 0), weir.Options{Clock: c}))
 		}},
-		{"sliding counter, 10 in 1 s", "nearly that, from two numbers", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewSlidingWindow(weir.SlidingWindowOptions{
-				Limit: permits, Window: window, Approximate: true, Clock: c,
+		{"sliding counter, 10 in 1 s", "nearly that, from two numbers", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.SlidingCounter(weir.Per(permits, window)), weir.Options{
+				Clock: c,
 			}))
 		}},
-		{"fixed window, 10 in 1 s", "10 between two full seconds, 20 around one", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewFixedWindow(weir.FixedWindowOptions{Limit: permits, Window: window, Clock: c}))
+		{"fixed window, 10 in 1 s", "10 between two full seconds, 20 around one", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.FixedWindow(weir.Per(permits, window)), weir.Options{Clock: c}))
 		}},
 	}
 }
@@ -93,9 +93,6 @@ func Bursts() ([]Course, error) {
 		for _, at := range arrivals() {
 			clock.Set(int64(at))
 			c.Requests = append(c.Requests, Request{at, limiter.TryAcquire(1).Allowed()})
-		}
-		if err := limiter.Close(); err != nil {
-			return nil, err
 		}
 		courses = append(courses, c)
 	}

@@ -42,8 +42,8 @@ func Queues() ([]Line, error) {
 		{"a queue of 12, newest first", "the last to come is next; the oldest makes room", 12, weir.NewestFirst},
 	} {
 		clock := weir.NewManualClock(0)
-		bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{
-			Rate: weir.PerSecond(permits), Burst: 5, QueueLimit: kind.limit, QueueOrder: kind.order, Clock: clock,
+		bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(permits), 5), weir.Options{
+			QueueLimit: kind.limit, QueueOrder: kind.order, Clock: clock,
 		})
 		if err != nil {
 			return nil, err
@@ -62,7 +62,7 @@ func Queues() ([]Line, error) {
 
 // queue lets requests wait in virtual time, in steps of a millisecond. What has been decided at a step is waited for before
 // the next.
-func queue(clock *weir.ManualClock, bucket *weir.TokenBucket) ([]Fate, error) {
+func queue(clock *weir.ManualClock, bucket *weir.Limiter) ([]Fate, error) {
 	const requests = 30
 	type answer struct {
 		request int

@@ -27,13 +27,13 @@ func Slow() ([]Load, error) {
 	var loads []Load
 	for _, kind := range []struct {
 		name    string
-		limiter func(weir.Clock) (weir.Limiter, error)
+		limiter func(weir.Clock) (weir.Acquirer, error)
 	}{
-		{"token bucket, 20/s", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(20), Clock: c}))
+		{"token bucket, 20/s", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.New(weir.TokenBucket(weir.PerSecond(20), 0), weir.Options{Clock: c}))
 		}},
-		{"concurrency, 8", func(c weir.Clock) (weir.Limiter, error) {
-			return made(weir.NewConcurrency(weir.ConcurrencyOptions{Limit: 8, Clock: c}))
+		{"concurrency, 8", func(c weir.Clock) (weir.Acquirer, error) {
+			return made(weir.NewConcurrency(8, weir.Options{Clock: c}))
 		}},
 	} {
 		clock := weir.NewManualClock(0)
@@ -76,9 +76,6 @@ func Slow() ([]Load, error) {
 				}
 				load.InFlight, load.Admitted = append(load.InFlight, len(with)), append(load.Admitted, recent)
 			}
-		}
-		if err := limiter.Close(); err != nil {
-			return nil, err
 		}
 		loads = append(loads, load)
 	}

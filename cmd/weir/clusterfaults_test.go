@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -528,10 +529,10 @@ func (n *faultNode) damaged() bool { return strings.Contains(n.said(), "must not
 
 // flip is a bit of a file that was changed.
 type flip struct {
-	path   string
-	at     int64
-	bit    int
-	before []byte // the file
+	data, saved string // the directory of the node, and what it was before
+	path        string
+	at          int64
+	bit         int
 }
 
 func (f *flip) String() string {
@@ -546,13 +547,16 @@ func (n *faultNode) flip(r *rand.Rand) *flip {
 	if err != nil || len(found) == 0 {
 		n.t.Fatalf("%v: %v", found, err)
 	}
+	saved := filepath.Join(n.t.TempDir(), "saved")
+	copied(n.t, n.data, saved)
 	for {
-		f := &flip{path: found[r.IntN(len(found))], bit: r.IntN(8)}
-		if f.before, err = os.ReadFile(f.path); err != nil {
+		f := &flip{data: n.data, saved: saved, path: found[r.IntN(len(found))], bit: r.IntN(8)}
+		content, err := os.ReadFile(f.path)
+		if err != nil {
 			n.t.Fatal(err)
 		}
 		var written []int64
-		for at, b := range f.before {
+		for at, b := range content {
 			if b != 0 {
 				written = append(written, int64(at))
 			}
@@ -561,18 +565,27 @@ func (n *faultNode) flip(r *rand.Rand) *flip {
 			continue
 		}
 		f.at = written[r.IntN(len(written))]
-		after := slices.Clone(f.before)
-		after[f.at] ^= 1 << f.bit
-		if err := os.WriteFile(f.path, after, 0o600); err != nil {
+		content[f.at] ^= 1 << f.bit
+		if err := os.WriteFile(f.path, content, 0o600); err != nil {
 			n.t.Fatal(err)
 		}
 		return f
 	}
 }
 
+// undo makes the directory of the node what it was before the flip: what ran with it may have changed other files as well.
 func (f *flip) undo(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile(f.path, f.before, 0o600); err != nil {
+	if err := os.RemoveAll(f.data); err != nil {
 		t.Fatal(err)
+	}
+	copied(t, f.saved, f.data)
+}
+
+// copied copies a directory, without the holes of its files.
+func copied(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", "--sparse=always", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -45,7 +45,7 @@ func lasting(o etcd.ClusterOptions) etcd.ClusterOptions {
 // ready waits until a node knows an owner: one that does not wait for permits is not told to for long.
 func ready(t *testing.T, n *durable.Node) {
 	t.Helper()
-	r := durable.Request{Policy: "ready", Limit: weir.Limit{Rate: weir.PerSecond(1)}, N: 0, Wait: inTheEnd}
+	r := durable.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), N: 0, Wait: inTheEnd}
 	for end := time.Now().Add(inTheEnd); ; {
 		a := n.Acquire(t.Context(), r)
 		if a.Outcome == durable.Granted {
@@ -105,7 +105,7 @@ func TestThreeNodes(t *testing.T) {
 	for _, c := range nodes {
 		ready(t, c.Node())
 	}
-	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 6}
+	limit := weir.TokenBucket(weir.Per(1, time.Hour), 6)
 	granted := 0
 	for i := range 9 {
 		a := nodes[i%3].Node().Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})

@@ -53,7 +53,7 @@ func TestEmbeddedAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		ready(t, n)
-		limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 5}
+		limit := weir.TokenBucket(weir.Per(1, time.Hour), 5)
 		for i := range 4 {
 			a := n.Acquire(t.Context(), durable.Request{Policy: "api", Limit: limit, N: 1})
 			want := durable.Granted

@@ -64,12 +64,12 @@ func (c loadConfig) key(kind int) string { return fmt.Sprintf("%s-%d", keyNames[
 func (c loadConfig) limit(kind int) weir.Limit {
 	month := weir.Calendar{Unit: weir.CalendarMonth, Day: c.Day}
 	return [faultKeys]weir.Limit{
-		busyKey:     {Rate: weir.PerSecond(busyRate), Burst: busyRate},
-		bucketKey:   {Rate: weir.PerSecond(bucketRate), Burst: bucketBurst},
-		windowKey:   {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(windowPermits, windowLength)},
-		quotaKey:    {Algorithm: weir.AlgorithmCalendarWindow, Burst: quotaPermits, Calendar: month},
-		reservedKey: {Algorithm: weir.AlgorithmCalendarWindow, Burst: reservedPermits, Calendar: month},
-		queuedKey:   {Rate: weir.PerSecond(queuedRate), Burst: queuedBurst},
+		busyKey:     weir.TokenBucket(weir.PerSecond(busyRate), busyRate),
+		bucketKey:   weir.TokenBucket(weir.PerSecond(bucketRate), bucketBurst),
+		windowKey:   weir.FixedWindow(weir.Per(windowPermits, windowLength)),
+		quotaKey:    weir.CalendarWindow(quotaPermits, month),
+		reservedKey: weir.CalendarWindow(reservedPermits, month),
+		queuedKey:   weir.TokenBucket(weir.PerSecond(queuedRate), queuedBurst),
 	}[kind]
 }
 

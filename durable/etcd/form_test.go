@@ -19,7 +19,7 @@ import (
 // quota is a limit of a thousand that does not come back while a test runs.
 func quota(n int64) durable.Request {
 	return durable.Request{
-		Policy: "quota", Limit: weir.Limit{Rate: weir.Per(1, 10*time.Hour), Burst: 1000}, N: n,
+		Policy: "quota", Limit: weir.TokenBucket(weir.Per(1, 10*time.Hour), 1000), N: n,
 	}
 }
 

@@ -17,7 +17,7 @@ func TestHandOverOfThree(t *testing.T) {
 		all[i] = lasting(all[i])
 	}
 	nodes := joinAll(t, all)
-	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}
+	limit := weir.TokenBucket(weir.Per(1, time.Hour), 10)
 	ask := func(n int, want durable.Outcome) time.Duration {
 		t.Helper()
 		begin := time.Now()

@@ -28,7 +28,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready(t, c.Node())
-	r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 2}, N: 1}
+	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 2), N: 1}
 	if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
 		t.Errorf("%v %v", a.Outcome, a.Err)
 	}
@@ -80,7 +80,7 @@ func TestPeersWithCertificates(t *testing.T) {
 		all[i].PeerCertFile, all[i].PeerKeyFile, all[i].PeerCAFile = a.file("node.pem"), a.file("node.key"), a.file("ca.pem")
 	}
 	for _, c := range joinAll(t, all) {
-		r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, N: 1, Wait: inTheEnd}
+		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Wait: inTheEnd}
 		if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
 			t.Errorf("%v %v", a.Outcome, a.Err)
 		}

@@ -23,7 +23,7 @@ func TestLeaveInTurns(t *testing.T) {
 	}
 	granted := func(c *etcd.Cluster) {
 		t.Helper()
-		r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.PerSecond(1000), Burst: 100}, N: 1, Wait: inTheEnd}
+		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1000), 100), N: 1, Wait: inTheEnd}
 		a := c.Node().Acquire(context.Background(), r)
 		lost := func() bool { return a.Outcome == durable.Unavailable || a.Outcome == durable.Stopping }
 		for end := time.Now().Add(inTheEnd); lost() && time.Now().Before(end); {

@@ -47,7 +47,7 @@ func filled(t *testing.T) string {
 	}
 	ready(t, c.Node())
 	for range 5 {
-		r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, N: 1, Reserve: time.Hour}
+		r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 1, Reserve: time.Hour}
 		if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Granted {
 			t.Fatalf("%v %v", a.Outcome, a.Err)
 		}
@@ -147,7 +147,7 @@ func TestTornRecord(t *testing.T) {
 	}
 	defer c.Close()
 	ready(t, c.Node()) // which may take as long as a term, if its end was cut off
-	r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 10}, N: 6}
+	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.Per(1, time.Hour), 10), N: 6}
 	if a := c.Node().Acquire(t.Context(), r); a.Outcome != durable.Refused {
 		t.Errorf("5 of 10 were granted before, and 6 afterwards: %v %v", a.Outcome, a.Err)
 	}
@@ -320,7 +320,7 @@ func TestCannotGoOn(t *testing.T) {
 	}
 	t.Logf("failed after %v: %v", time.Since(start), c.Server().Err())
 	begin := time.Now()
-	r := durable.Request{Policy: "api", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 10}, N: 1, Wait: 2 * time.Second}
+	r := durable.Request{Policy: "api", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 1, Wait: 2 * time.Second}
 	if a := c.Node().Acquire(t.Context(), r); a.Outcome == durable.Granted {
 		t.Error("it was granted")
 	}

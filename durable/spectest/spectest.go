@@ -113,7 +113,7 @@ func begin(t *testing.T, s *Subject, limit weir.Limit) *bench {
 
 // every is a limit of one permit per interval, and so many at once.
 func every(interval time.Duration, burst int64) weir.Limit {
-	return weir.Limit{Rate: weir.Per(1, interval), Burst: burst}
+	return weir.TokenBucket(weir.Per(1, interval), burst)
 }
 
 func (b *bench) ask(n int64, wait time.Duration) durable.Request {
@@ -184,7 +184,7 @@ func (b *bench) queued(permits int64, brief ...*waits) {
 			default:
 			}
 		}
-		r := b.ask(b.limit.Burst, time.Millisecond)
+		r := b.ask(b.limit.Permits(), time.Millisecond)
 		r.QueueLimit = permits + r.N - 1
 		switch a := b.s.Asked[0].Acquire(b.t.Context(), r); a.Outcome {
 		case durable.QueueFull:
@@ -401,11 +401,11 @@ func probe(t *testing.T, s *Subject) {
 func smallerLimit(t *testing.T, s *Subject) {
 	b := begin(t, s, every(slow, 5))
 	b.get(b.ask(1, 0), durable.Granted)
-	b.limit.Burst = 2
+	b.limit = b.limit.WithPermits(2)
 	b.get(b.ask(3, 0), durable.Never)
 	b.get(b.ask(2, 0), durable.Granted)
 	b.get(b.ask(1, 0), durable.Refused)
-	b.limit.Burst = 5 // what was clamped does not come back
+	b.limit = b.limit.WithPermits(5) // what was clamped does not come back
 	b.get(b.ask(1, 0), durable.Refused)
 }
 
@@ -453,8 +453,8 @@ func settings(t *testing.T, s *Subject) {
 		"long wait":      func(r *durable.Request) { r.Wait = durable.MaxWait + time.Minute },
 		"negative wait":  func(r *durable.Request) { r.Wait = -1 },
 		"negative queue": func(r *durable.Request) { r.QueueLimit = -1 },
-		"no rate":        func(r *durable.Request) { r.Limit.Rate = weir.Rate{} },
-		"negative burst": func(r *durable.Request) { r.Limit.Burst = -1 },
+		"no rate":        func(r *durable.Request) { r.Limit = r.Limit.WithRate(weir.Rate{}) },
+		"negative burst": func(r *durable.Request) { r.Limit = r.Limit.WithPermits(-1) },
 		"long reserve":   func(r *durable.Request) { r.Reserve = 25 * time.Hour },
 	}
 	for name, change := range wrong {

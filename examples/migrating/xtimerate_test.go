@@ -54,7 +54,7 @@ type caller interface {
 // callers are both, with a burst and one permit in 100 ms.
 func callers(t *testing.T, burst int) (before, after caller) {
 	t.Helper()
-	bucket, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(10), Burst: int64(burst), QueueLimit: 1000})
+	bucket, err := weir.New(weir.TokenBucket(weir.PerSecond(10), int64(burst)), weir.Options{QueueLimit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // does not.
 func BenchmarkTake(b *testing.B) {
 	onDisk := disk(b)
-	limit := weir.Limit{Rate: weir.PerSecond(1_000_000), Burst: 1_000_000_000}
+	limit := weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000_000)
 	for _, fsync := range []bool{true, false} {
 		server := shared
 		if fsync {

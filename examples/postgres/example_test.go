@@ -21,7 +21,7 @@ func Example() {
 	s, err := store.NewLocked(postgres.Locks{DB: db}, store.LockedOptions{})
 	orPanic(err)
 
-	perClient := weir.Limit{Rate: weir.PerHour(2)}
+	perClient := weir.TokenBucket(weir.PerHour(2), 0)
 	charges := []store.Charge{{Policy: "client", Key: "alice", Limit: perClient, N: 1}}
 	decisions := make([]weir.Decision, 1)
 	for range 3 {

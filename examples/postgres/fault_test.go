@@ -13,7 +13,7 @@ import (
 )
 
 // yearly is a limit whose permits do not come back while a test runs.
-func yearly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 3000*24*time.Hour)} }
+func yearly(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, 3000*24*time.Hour), 0) }
 
 func charge(policy, key string, n int64) store.Charge {
 	return store.Charge{Policy: policy, Key: key, Limit: yearly(n), N: 1}
@@ -93,7 +93,7 @@ func taken(t *testing.T, server *server, c store.Charge) int64 {
 	if err := newStore(t, server.locks(t), nil).Peek(context.Background(), []store.Charge{c}, d); err != nil {
 		t.Fatal(err)
 	}
-	return c.Limit.Rate.Permits - d[0].Remaining
+	return c.Limit.Rate().Permits - d[0].Remaining
 }
 
 // quick are stores, each over a handle of its own, whose locks end soon if their owners are gone.

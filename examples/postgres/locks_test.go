@@ -193,7 +193,7 @@ SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'weir_s
 	allBefore, inPlaceBefore := updates()
 	locks := shared.locks(t)
 	s := newStore(t, locks, nil)
-	c := []store.Charge{{Policy: "hot", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(100), Burst: 1000}, N: 1}}
+	c := []store.Charge{{Policy: "hot", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(100), 1000), N: 1}}
 	for range 200 {
 		if err := s.Take(context.Background(), c, make([]weir.Decision, 1)); err != nil {
 			t.Fatal(err)

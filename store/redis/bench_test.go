@@ -111,7 +111,7 @@ func BenchmarkFloor(b *testing.B) {
 // BenchmarkLend measures loans of which a half is given back: two calls each.
 func BenchmarkLend(b *testing.B) {
 	server := startServer(b)
-	l := weir.Limit{Rate: weir.Per(1_000_000, time.Second), Burst: 1_000_000_000}
+	l := weir.TokenBucket(weir.Per(1_000_000, time.Second), 1_000_000_000)
 	for _, callers := range callersOfBenchmarks {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			s := server.open(Options{})
@@ -132,18 +132,18 @@ func BenchmarkTake(b *testing.B) {
 	server := startServer(b)
 	year := 300 * 24 * time.Hour
 	for _, l := range []weir.Limit{
-		{Rate: weir.Per(1_000_000, time.Second), Burst: 1_000_000_000},
-		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmFixedWindow},
-		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmSlidingWindow},
-		{Rate: weir.Per(1_000_000_000, year), Algorithm: weir.AlgorithmSlidingCounter},
-		{Burst: 1_000_000_000, Calendar: weir.Calendar{Unit: weir.CalendarMonth}, Algorithm: weir.AlgorithmCalendarWindow},
+		weir.TokenBucket(weir.Per(1_000_000, time.Second), 1_000_000_000),
+		weir.FixedWindow(weir.Per(1_000_000_000, year)),
+		weir.SlidingWindow(weir.Per(1_000_000_000, year), 0),
+		weir.SlidingCounter(weir.Per(1_000_000_000, year)),
+		weir.CalendarWindow(1_000_000_000, weir.Calendar{Unit: weir.CalendarMonth}),
 	} {
 		for _, callers := range callersOfBenchmarks {
-			b.Run(fmt.Sprintf("%v/callers=%d", l.Algorithm, callers), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%v/callers=%d", l.Algorithm(), callers), func(b *testing.B) {
 				s := server.open(Options{})
 				server.share(b, callers, func(_ int, i int64) error {
 					d := make([]weir.Decision, 1)
-					return s.Take(context.Background(), []store.Charge{{Policy: l.Algorithm.String(), Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
+					return s.Take(context.Background(), []store.Charge{{Policy: l.Algorithm().String(), Key: keysOfBenchmarks[i%1024], Limit: l, N: 1}}, d)
 				})
 			})
 		}

@@ -20,25 +20,19 @@ func TestContention(t *testing.T) {
 		clients := [2]*Store{server.open(Options{}), server.open(Options{})}
 		clients[0].split, clients[1].split = split, split
 		for _, l := range []weir.Limit{
-			{Rate: weir.Per(1000, 3000*24*time.Hour)},
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1000, 3660*24*time.Hour)},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(1000, 3660*24*time.Hour)},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(1000, 3660*24*time.Hour)},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: year()},
+			weir.TokenBucket(weir.Per(1000, 3000*24*time.Hour), 0),
+			weir.FixedWindow(weir.Per(1000, 3660*24*time.Hour)),
+			weir.SlidingWindow(weir.Per(1000, 3660*24*time.Hour), 0),
+			weir.SlidingCounter(weir.Per(1000, 3660*24*time.Hour)),
+			weir.CalendarWindow(1000, year()),
 		} {
-			policy := l.Algorithm.String()
+			policy := l.Algorithm().String()
 			if split {
 				policy += " split"
 			}
 			one := []store.Charge{{Policy: policy, Key: "a", Limit: l, N: 1}}
 			two := []store.Charge{{Policy: policy, Key: "b", Limit: l, N: 1}, {Policy: policy, Key: "c", Limit: l, N: 1}}
-			loose := l
-			if loose.Burst != 0 {
-				loose.Burst = 5000
-			} else {
-				loose.Rate.Permits = 5000
-			}
-			two[1].Limit = loose
+			two[1].Limit = l.WithPermits(5000)
 			var ones, twos atomic.Int64
 			var wait sync.WaitGroup
 			for caller := range 64 {
@@ -87,7 +81,7 @@ func TestContentionOfReservations(t *testing.T) {
 	server := startServer(t)
 	clients := [2]*Store{server.open(Options{}), server.open(Options{})}
 	const most = 10
-	c := []store.Charge{{Policy: "slots", Key: "k", Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: most}, N: 1}}
+	c := []store.Charge{{Policy: "slots", Key: "k", Limit: weir.AtOnce(most), N: 1}}
 	var out, highest, granted atomic.Int64
 	var wait sync.WaitGroup
 	for caller := range 64 {

@@ -28,8 +28,8 @@ func newDialer(dial dialFunc) (*dialer, error) {
 	if dial == nil {
 		dial = dialTCP
 	}
-	limit, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Rate: weir.PerSecond(dialsPerSecond), Burst: dialsPerSecond, MaxKeys: 1 << 14, WhenFull: weir.Admit,
+	limit, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(dialsPerSecond), dialsPerSecond), weir.KeyedOptions{
+		MaxKeys: 1 << 14, WhenFull: weir.Admit,
 	})
 	return &dialer{dial: dial, limit: limit, failed: make(map[string]error)}, err
 }

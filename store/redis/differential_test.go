@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	parts "github.com/weirhq/weir/internal/limits"
 	"github.com/weirhq/weir/store"
 )
 
@@ -27,16 +28,17 @@ type family struct {
 
 func families() []family {
 	bucket := func(n int64, period time.Duration, burst int64) weir.Limit {
-		return weir.Limit{Rate: weir.Per(n, period), Burst: burst}
+		return weir.TokenBucket(weir.Per(n, period), burst)
 	}
 	windows := func(a weir.Algorithm, segments ...int) []weir.Limit {
 		var limits []weir.Limit
 		for i, window := range []time.Duration{time.Second, time.Minute, 7777777 * time.Microsecond, 3000 * 24 * time.Hour} {
 			for _, n := range []int64{1, 7, 1000, 1e15} {
-				l := weir.Limit{Algorithm: a, Rate: weir.Per(n, window)}
+				cut := 0
 				if len(segments) > 0 {
-					l.Segments = segments[i%len(segments)]
+					cut = segments[i%len(segments)]
 				}
+				l, _ := parts.Of(a, weir.Per(n, window), 0, cut, weir.Calendar{})
 				if l.Check() == nil {
 					limits = append(limits, l)
 				}
@@ -47,8 +49,8 @@ func families() []family {
 	vienna := must(time.LoadLocation("Europe/Vienna"))
 	calendar := func(c weir.Calendar) []weir.Limit {
 		return []weir.Limit{
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 5, Calendar: c},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 100, Calendar: c},
+			weir.CalendarWindow(5, c),
+			weir.CalendarWindow(100, c),
 		}
 	}
 	return []family{
@@ -64,18 +66,18 @@ func families() []family {
 		{"sliding", windows(weir.AlgorithmSlidingWindow, 1, 7, 10, 64), 500 * time.Millisecond, 1e15},
 		{"counter", windows(weir.AlgorithmSlidingCounter), 700 * time.Millisecond, 1e15},
 		{"concurrency", []weir.Limit{
-			{Algorithm: weir.AlgorithmConcurrency, Burst: 1}, {Algorithm: weir.AlgorithmConcurrency, Burst: 10},
+			weir.AtOnce(1), weir.AtOnce(10),
 		}, time.Second, 1e15},
 		{"minutes", calendar(weir.Calendar{Unit: weir.CalendarMinute}), 20 * time.Second, 1e15},
 		{"days", calendar(weir.Calendar{Unit: weir.CalendarDay, Zone: vienna, Hour: 2, Minute: 30}), 9 * time.Hour, 1e15},
 		{"months", calendar(weir.Calendar{Unit: weir.CalendarMonth, Zone: vienna, Day: 31}), 12 * 24 * time.Hour, 1e15},
 		{"several", []weir.Limit{
 			bucket(10, time.Second, 20),
-			{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerSecond(10)},
-			{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10), Segments: 5},
-			{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerSecond(10)},
-			{Algorithm: weir.AlgorithmConcurrency, Burst: 10},
-			{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarMinute}},
+			weir.FixedWindow(weir.PerSecond(10)),
+			weir.SlidingWindow(weir.PerSecond(10), 5),
+			weir.SlidingCounter(weir.PerSecond(10)),
+			weir.AtOnce(10),
+			weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarMinute}),
 		}, time.Second, 1e15},
 	}
 }
@@ -137,7 +139,7 @@ func (h *history) step() (wrong string) {
 	c := store.Charge{Policy: "p", Key: h.key, Limit: h.limit, N: n}
 	charges := []store.Charge{c}
 	decisions := make([]weir.Decision, 1)
-	lends := h.limit.Algorithm != weir.AlgorithmConcurrency
+	lends := h.limit.Algorithm() != weir.AlgorithmConcurrency
 	ops := 14
 	if changes { // a Peek would not keep the change
 		if ops = 10; !lends {
@@ -186,7 +188,7 @@ func (h *history) step() (wrong string) {
 		}
 		h.ref.takeBack(h.now, l.Charge.Limit, l.Taken/microsecond, back)
 		return ""
-	case k < 3 && h.limit.Algorithm != weir.AlgorithmConcurrency:
+	case k < 3 && h.limit.Algorithm() != weir.AlgorithmConcurrency:
 		what = fmt.Sprintf("take %d", n)
 		if err := h.store.Take(ctx, charges, decisions); err != nil {
 			return err.Error()

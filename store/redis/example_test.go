@@ -35,10 +35,10 @@ func Example() { //nolint:testableexamples // without a server
 	defer fleet.Close() // gives back what was taken in blocks and not used, and closes the store
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
-			Name: "orders", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(50)}}}, Key: policy.ClientIP(),
+			Name: "orders", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(50), 0)}}, Key: policy.ClientIP(),
 			Consistency: policy.ConsistencyCoherent, Fail: policy.FailLocal,
 		}, {
-			Name: "reads", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10_000), Burst: 20_000}}}, Key: policy.ClientIP(),
+			Name: "reads", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10_000), 20_000)}}, Key: policy.ClientIP(),
 			Consistency: policy.ConsistencyLeased, Fail: policy.FailOpen,
 		}},
 		Rules: []policy.Rule{
@@ -63,7 +63,7 @@ func ExampleOpen() { //nolint:testableexamples // without a server
 		panic(err)
 	}
 	defer s.Close()
-	charges := []store.Charge{{Policy: "mails", Key: "alice", Limit: weir.Limit{Rate: weir.PerHour(100)}, N: 1}}
+	charges := []store.Charge{{Policy: "mails", Key: "alice", Limit: weir.TokenBucket(weir.PerHour(100), 0), N: 1}}
 	decisions := make([]weir.Decision, len(charges))
 	switch err := s.Take(context.Background(), charges, decisions); {
 	case errors.Is(err, store.ErrUnavailable):

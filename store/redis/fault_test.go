@@ -173,7 +173,7 @@ func TestClockOfServerSetBack(t *testing.T) {
 	s := startServer(t).open(Options{})
 	now := time.Now().UnixMicro()
 	at := func(after time.Duration) { s.virtual.Store(now + int64(after/time.Microsecond)) }
-	c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: 10}, N: 1}}
+	c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1), 10), N: 1}}
 	d := make([]weir.Decision, 1)
 	granted := 0
 	take := func() {

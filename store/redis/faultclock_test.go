@@ -20,7 +20,7 @@ func TestClientsClocksApart(t *testing.T) {
 	const most = 200
 	limits := endless(most)
 	for _, unit := range []weir.CalendarUnit{weir.CalendarMinute, weir.CalendarHour, weir.CalendarDay, weir.CalendarMonth} {
-		limits = append(limits, weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: most, Calendar: weir.Calendar{Unit: unit}})
+		limits = append(limits, weir.CalendarWindow(most, weir.Calendar{Unit: unit}))
 	}
 	now := time.Date(2031, time.March, 1, 0, 30, 0, 0, time.UTC) // an hour earlier, it was another month
 	var clients []*Store
@@ -71,8 +71,8 @@ func TestClockOfServerJumps(t *testing.T) {
 		s.virtual.Store(clock)
 		random := rand.New(rand.NewPCG(1, uint64(round)))
 		l := newLoad(t, []store.Charge{
-			{Policy: "bucket", Key: "k", Limit: weir.Limit{Rate: weir.PerSecond(1), Burst: burst}, N: 1},
-			{Policy: "window", Key: "k", Limit: weir.Limit{Rate: weir.Per(burst, time.Minute), Algorithm: weir.AlgorithmSlidingWindow}, N: 1},
+			{Policy: "bucket", Key: "k", Limit: weir.TokenBucket(weir.PerSecond(1), burst), N: 1},
+			{Policy: "window", Key: "k", Limit: weir.SlidingWindow(weir.Per(burst, time.Minute), 0), N: 1},
 		}, s)
 		l.pause = 0
 		var forwards, regained, passed time.Duration
@@ -114,7 +114,7 @@ func TestClocksOfServersApart(t *testing.T) {
 		now := time.Now().UnixMicro()
 		s.virtual.Store(now)
 		replica := startServer(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1 "+master.address()[len("127.0.0.1:"):])
-		c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.Limit{Rate: weir.Per(10, 100*time.Hour)}, N: 1}}
+		c := []store.Charge{{Policy: "p", Key: "k", Limit: weir.TokenBucket(weir.Per(10, 100*time.Hour), 0), N: 1}}
 		d := make([]weir.Decision, 1)
 		admitted := 0
 		take := func(s *Store) {

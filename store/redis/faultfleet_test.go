@@ -168,10 +168,10 @@ func (n *nodes) check(s *Store, lost int64, rounds ...[]*fleetLoad) {
 }
 
 func permitsOf(l weir.Limit) int64 {
-	if l.Burst > 0 {
-		return l.Burst
+	if l.Permits() > 0 {
+		return l.Permits()
 	}
-	return l.Rate.Permits
+	return l.Rate().Permits
 }
 
 // TestFleetFaults has three processes share limits of every consistency and policy of failure, while the server stands still, is

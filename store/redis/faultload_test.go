@@ -29,7 +29,7 @@ func rounds(tb testing.TB) int {
 }
 
 // yearly is a limit whose permits do not come back while a test runs.
-func yearly(n int64) weir.Limit { return weir.Limit{Rate: weir.Per(n, 3000*24*time.Hour)} }
+func yearly(n int64) weir.Limit { return weir.TokenBucket(weir.Per(n, 3000*24*time.Hour), 0) }
 
 // year is a calendar whose year does not begin while a test runs.
 func year() weir.Calendar {
@@ -42,9 +42,9 @@ func endless(n int64) []weir.Limit {
 	const decade = 3652 * 24 * time.Hour
 	return []weir.Limit{
 		yearly(n),
-		{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, decade)},
-		{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, decade)},
-		{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, decade)},
+		weir.FixedWindow(weir.Per(n, decade)),
+		weir.SlidingWindow(weir.Per(n, decade), 0),
+		weir.SlidingCounter(weir.Per(n, decade)),
 	}
 }
 
@@ -54,7 +54,7 @@ func faultCharges(small, large int64) []store.Charge {
 	for _, n := range []int64{small, large} {
 		for _, l := range endless(n) {
 			charges = append(charges, store.Charge{
-				Policy: fmt.Sprint(l.Algorithm, n), Key: fmt.Sprint("key", len(charges)), Limit: l, N: 1,
+				Policy: fmt.Sprint(l.Algorithm(), n), Key: fmt.Sprint("key", len(charges)), Limit: l, N: 1,
 			})
 		}
 	}

@@ -145,8 +145,8 @@ func TestServerAnswersNonsense(t *testing.T) {
 			defer s.Close()
 			c := []store.Charge{
 				{Policy: "p", Key: "k", Limit: yearly(10), N: 1},
-				{Policy: "c", Key: "k", N: 1, Limit: weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 10, Calendar: weir.Calendar{Unit: weir.CalendarDay}}},
-				{Policy: "s", Key: "k", N: 1, Limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerSecond(10)}},
+				{Policy: "c", Key: "k", N: 1, Limit: weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay})},
+				{Policy: "s", Key: "k", N: 1, Limit: weir.SlidingWindow(weir.PerSecond(10), 0)},
 			}
 			ctx := context.Background()
 			d := make([]weir.Decision, len(c))

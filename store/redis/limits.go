@@ -83,16 +83,13 @@ func newLaw(l weir.Limit) (*law, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
-	w := &law{most: l.Burst}
-	if w.most == 0 {
-		w.most = l.Rate.Permits
-	}
+	w := &law{most: l.Permits()}
 	var header []byte
 	var err error
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
 		w.code = codeBucket
-		if w.bucket, err = newBucket(l.Rate, w.most); err != nil {
+		if w.bucket, err = newBucket(l.Rate(), w.most); err != nil {
 			return nil, err
 		}
 		b := &w.bucket
@@ -103,10 +100,10 @@ func newLaw(l weir.Limit) (*law, error) {
 		header = numbers(header, w.most)
 	case weir.AlgorithmCalendarWindow:
 		w.code = codeCalendar
-		if w.calendar, err = newCalendar(w.most, l.Calendar); err == nil {
-			w.months, err = newCalendar(1, l.Calendar)
+		if w.calendar, err = newCalendar(w.most, l.Calendar()); err == nil {
+			w.months, err = newCalendar(1, l.Calendar())
 		}
-		name := l.Calendar.String()
+		name := l.Calendar().String()
 		if len(name) > 200 {
 			return nil, &weir.OptionError{
 				Option: "Limit.Calendar", Value: fmt.Sprintf("%.40q", name), Accepted: "at most 200 bytes long in words",
@@ -114,13 +111,13 @@ func newLaw(l weir.Limit) (*law, error) {
 		}
 		header = append(append(numbers(header, w.most), byte(len(name))), name...)
 	default:
-		if int64(l.Rate.Period)%microsecond != 0 {
+		if int64(l.Rate().Period)%microsecond != 0 {
 			return nil, &weir.OptionError{
-				Option: "Limit.Rate.Period", Value: l.Rate.Period.String(),
+				Option: "Limit.Rate.Period", Value: l.Rate().Period.String(),
 				Accepted: "a whole number of microseconds, which are the unit of the store",
 			}
 		}
-		w.window = int64(l.Rate.Period) / microsecond
+		w.window = int64(l.Rate().Period) / microsecond
 		header, err = w.windows(l)
 	}
 	if err != nil {
@@ -136,7 +133,7 @@ func newLaw(l weir.Limit) (*law, error) {
 func (w *law) windows(l weir.Limit) (header []byte, err error) {
 	n, window := w.most, time.Duration(w.window)
 	header = numbers(nil, n, w.window)
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmFixedWindow:
 		w.code = codeFixed
 		w.fixed, err = algo.NewFixedWindow(n, window, 0)
@@ -145,7 +142,7 @@ func (w *law) windows(l weir.Limit) (header []byte, err error) {
 		w.counter, err = algo.NewSlidingCounter(n, window, 0)
 	default: // weir.AlgorithmSlidingWindow
 		w.code = codeSliding
-		segments := l.Segments
+		segments := l.Segments()
 		if segments == 0 {
 			segments = defaultSegments
 		}

@@ -18,11 +18,11 @@ func TestLimitsThatDoNotFit(t *testing.T) {
 		limit  weir.Limit
 		option string
 	}{
-		{weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(1, 1500*time.Nanosecond)}, "Limit.Rate.Period"},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(1, time.Nanosecond)}, "Limit.Rate.Period"},
-		{weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(1, 10*time.Microsecond), Segments: 11}, "Limit.Segments"},
-		{weir.Limit{Rate: weir.Per(1, 3660*24*time.Hour-time.Nanosecond), Burst: 1}, "Limit.Rate"},
-		{weir.Limit{Rate: weir.Per(0, time.Second)}, "Limit.Rate"},
+		{weir.FixedWindow(weir.Per(1, 1500*time.Nanosecond)), "Limit.Rate.Period"},
+		{weir.SlidingCounter(weir.Per(1, time.Nanosecond)), "Limit.Rate.Period"},
+		{weir.SlidingWindow(weir.Per(1, 10*time.Microsecond), 11), "Limit.Segments"},
+		{weir.TokenBucket(weir.Per(1, 3660*24*time.Hour-time.Nanosecond), 1), "Limit.Rate"},
+		{weir.TokenBucket(weir.Per(0, time.Second), 0), "Limit.Rate"},
 	} {
 		_, err := newLaw(c.limit)
 		if wrong, ok := errors.AsType[*weir.OptionError](err); !ok || wrong.Option != c.option {
@@ -73,10 +73,10 @@ func TestKeysDiffer(t *testing.T) {
 func TestBucketsFasterThanTheResolution(t *testing.T) {
 	s := startServer(t).open(Options{})
 	for _, l := range []weir.Limit{
-		{Rate: weir.PerSecond(1_000_000_000), Burst: 5000}, {Rate: weir.PerSecond(12_345_679), Burst: 30}, {Rate: weir.Per(7, 3*time.Microsecond)},
+		weir.TokenBucket(weir.PerSecond(1_000_000_000), 5000), weir.TokenBucket(weir.PerSecond(12_345_679), 30), weir.TokenBucket(weir.Per(7, 3*time.Microsecond), 0),
 	} {
 		burst := limitOf(l)
-		b := must(algo.NewTokenBucket(l.Rate.Permits, l.Rate.Period, burst))
+		b := must(algo.NewTokenBucket(l.Rate().Permits, l.Rate().Period, burst))
 		var state algo.TokenBucketState
 		now := time.Now().UnixMicro()
 		random := rand.New(rand.NewPCG(1, 2))
@@ -105,7 +105,7 @@ func TestBucketsFasterThanTheResolution(t *testing.T) {
 func TestCallersClockDoesNotCount(t *testing.T) {
 	server := startServer(t)
 	a, b := server.open(Options{}), server.open(Options{})
-	l := weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 3, Calendar: year()}
+	l := weir.CalendarWindow(3, year())
 	c := []store.Charge{{Policy: "p", Key: "k", Limit: l, N: 1}}
 	d := make([]weir.Decision, 1)
 	for i := range 6 {
@@ -123,7 +123,7 @@ func TestCallersClockDoesNotCount(t *testing.T) {
 // TestMemoryIsGivenBack takes permits that come back soon: nothing is left of the keys a little later.
 func TestMemoryIsGivenBack(t *testing.T) {
 	s := startServer(t).open(Options{})
-	l := weir.Limit{Rate: weir.Per(1, 50*time.Millisecond)}
+	l := weir.TokenBucket(weir.Per(1, 50*time.Millisecond), 0)
 	d := make([]weir.Decision, 1)
 	for i := range 100 {
 		c := []store.Charge{{Policy: "p", Key: string(rune('a' + i)), Limit: l, N: 1}}

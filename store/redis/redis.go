@@ -333,7 +333,7 @@ func (s *Store) Refund(ctx context.Context, charges []store.Charge) error {
 
 // Reset implements [store.Store].
 func (s *Store) Reset(ctx context.Context, policy, key string) error {
-	c := store.Charge{Policy: policy, Key: key, Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}}
+	c := store.Charge{Policy: policy, Key: key, Limit: weir.AtOnce(1)}
 	if err := store.CheckCharges([]store.Charge{c}); err != nil {
 		return err
 	}

@@ -14,12 +14,12 @@ func TestTakeOfEveryAlgorithm(t *testing.T) {
 	s := startServer(t).open(Options{})
 	ctx := context.Background()
 	for _, l := range []weir.Limit{
-		{Rate: weir.Per(5, time.Hour)},
-		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmFixedWindow},
-		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingWindow},
-		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingWindow, Segments: 7},
-		{Rate: weir.Per(5, 300*24*time.Hour), Algorithm: weir.AlgorithmSlidingCounter},
-		{Burst: 5, Calendar: year(), Algorithm: weir.AlgorithmCalendarWindow},
+		weir.TokenBucket(weir.Per(5, time.Hour), 0),
+		weir.FixedWindow(weir.Per(5, 300*24*time.Hour)),
+		weir.SlidingWindow(weir.Per(5, 300*24*time.Hour), 0),
+		weir.SlidingWindow(weir.Per(5, 300*24*time.Hour), 7),
+		weir.SlidingCounter(weir.Per(5, 300*24*time.Hour)),
+		weir.CalendarWindow(5, year()),
 	} {
 		c := []store.Charge{{Policy: l.String(), Key: "k", Limit: l, N: 2}}
 		d := make([]weir.Decision, 1)

@@ -92,14 +92,14 @@ func (c *countingOf[S, A]) mark() algoMark {
 func (c *countingOf[S, A]) carried(to weir.Limit, now int64) (counting, remarks) {
 	d := *c
 	d.limit, d.a = to, c.build(to)
-	r := remarks{across: c.limit.Algorithm == weir.AlgorithmTokenBucket}
+	r := remarks{across: c.limit.Algorithm() == weir.AlgorithmTokenBucket}
 	if !r.across && !c.same(d.a, c.a) {
 		c.refund(now, 0)
 		r.counted, r.from = true, c.from(c.a, c.s)
 	}
 	d.s = c.carry(d.a, c.a, c.s, now*c.unit)
 	if b, ok := any(&d.s).(*algo.TokenBucketState); ok { // a debt is held at what the bucket regains in MaxFill
-		k := must(newBucket(to.Rate, limitOf(to)))
+		k := must(newBucket(to.Rate(), limitOf(to)))
 		if longest := int64(algo.MaxFill) / microsecond; b.Ahead >= k.full.us+longest {
 			b.Ahead, b.Part = k.full.us+longest, k.full.part
 		}
@@ -121,20 +121,20 @@ func must[T any](v T, err error) T {
 }
 
 func bucketOf(l weir.Limit) algo.TokenBucket {
-	burst := l.Burst
+	burst := l.Permits()
 	if burst == 0 {
-		burst = l.Rate.Permits
+		burst = l.Rate().Permits
 	}
 	// whole microseconds where the period is; otherwise a thousand periods are
-	if int64(l.Rate.Period)%microsecond == 0 {
-		return must(algo.NewTokenBucket(l.Rate.Permits, l.Rate.Period/1000, burst))
+	if int64(l.Rate().Period)%microsecond == 0 {
+		return must(algo.NewTokenBucket(l.Rate().Permits, l.Rate().Period/1000, burst))
 	}
-	return must(algo.NewTokenBucket(l.Rate.Permits*1000, l.Rate.Period, burst))
+	return must(algo.NewTokenBucket(l.Rate().Permits*1000, l.Rate().Period, burst))
 }
 
 // newCounting is a fresh state.
 func newCounting(l weir.Limit) counting {
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
 		return &countingOf[algo.TokenBucketState, algo.TokenBucket]{
 			limit: l, a: bucketOf(l), unit: 1, build: bucketOf,
@@ -145,7 +145,7 @@ func newCounting(l weir.Limit) counting {
 		}
 	case weir.AlgorithmFixedWindow:
 		build := func(l weir.Limit) algo.FixedWindow {
-			return must(algo.NewFixedWindow(l.Rate.Permits, l.Rate.Period/1000, 0))
+			return must(algo.NewFixedWindow(l.Rate().Permits, l.Rate().Period/1000, 0))
 		}
 		return &countingOf[algo.FixedWindowState, algo.FixedWindow]{
 			limit: l, a: build(l), unit: 1, build: build, carry: algo.FixedWindow.Carry,
@@ -155,7 +155,7 @@ func newCounting(l weir.Limit) counting {
 		}
 	case weir.AlgorithmSlidingWindow:
 		build := func(l weir.Limit) algo.SlidingWindow {
-			return must(algo.NewSlidingWindow(l.Rate.Permits, l.Rate.Period/1000, max(l.Segments, 1), 0))
+			return must(algo.NewSlidingWindow(l.Rate().Permits, l.Rate().Period/1000, max(l.Segments(), 1), 0))
 		}
 		// the segments belong to the limit before the change
 		return &countingOf[algo.SlidingWindowState, algo.SlidingWindow]{
@@ -166,7 +166,7 @@ func newCounting(l weir.Limit) counting {
 		}
 	case weir.AlgorithmSlidingCounter:
 		build := func(l weir.Limit) algo.SlidingCounter {
-			return must(algo.NewSlidingCounter(l.Rate.Permits, l.Rate.Period/1000, 0))
+			return must(algo.NewSlidingCounter(l.Rate().Permits, l.Rate().Period/1000, 0))
 		}
 		return &countingOf[algo.SlidingCounterState, algo.SlidingCounter]{
 			limit: l, a: build(l), unit: 1, build: build, carry: algo.SlidingCounter.Carry,
@@ -175,7 +175,7 @@ func newCounting(l weir.Limit) counting {
 			from: func(_ algo.SlidingCounter, s algo.SlidingCounterState) int64 { return s.Window },
 		}
 	case weir.AlgorithmCalendarWindow:
-		build := func(l weir.Limit) algo.CalendarWindow { return must(newCalendar(l.Burst, l.Calendar)) }
+		build := func(l weir.Limit) algo.CalendarWindow { return must(newCalendar(l.Permits(), l.Calendar())) }
 		return &countingOf[algo.CalendarWindowState, algo.CalendarWindow]{
 			limit: l, a: build(l), unit: 1000, build: build, carry: algo.CalendarWindow.Carry,
 			same: func(a, b algo.CalendarWindow) bool { return a.SameWindows(b) },
@@ -183,7 +183,7 @@ func newCounting(l weir.Limit) counting {
 			from: func(_ algo.CalendarWindow, s algo.CalendarWindowState) int64 { return s.Start },
 		}
 	default:
-		build := func(l weir.Limit) algo.Concurrency { return must(algo.NewConcurrency(l.Burst)) }
+		build := func(l weir.Limit) algo.Concurrency { return must(algo.NewConcurrency(l.Permits())) }
 		return &countingOf[algo.ConcurrencyState, algo.Concurrency]{
 			limit: l, a: build(l), unit: 1, build: build,
 			carry: func(_, _ algo.Concurrency, s algo.ConcurrencyState, _ int64) algo.ConcurrencyState { return s },
@@ -242,7 +242,7 @@ func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 	if m.last > t || m.limit != l {
 		m.seal(t)
 	}
-	if m.limit.Algorithm != l.Algorithm {
+	if m.limit.Algorithm() != l.Algorithm() {
 		m.limit, m.count = l, newCounting(l)
 		m.count.refund(t, 0)
 		for i := range m.held {
@@ -280,7 +280,7 @@ func (m *reference) ready(now int64, l weir.Limit) (t int64, changed bool) {
 			switch {
 			case h.void:
 			case r.across:
-				h.rate = faster(faster(h.rate, before.Rate), l.Rate)
+				h.rate = faster(faster(h.rate, before.Rate()), l.Rate())
 			case !r.counted:
 			case h.mark.at >= r.from:
 				h.mark.at = r.to
@@ -299,10 +299,10 @@ func (m *reference) seal(t int64) {
 	const day = int64(24*time.Hour) / microsecond
 	until := max(t, min(m.last, t+day))
 	var end int64
-	window := int64(m.limit.Rate.Period) / microsecond
-	switch m.limit.Algorithm {
+	window := int64(m.limit.Rate().Period) / microsecond
+	switch m.limit.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		k := must(newBucket(m.limit.Rate, limitOf(m.limit)))
+		k := must(newBucket(m.limit.Rate(), limitOf(m.limit)))
 		end = until + k.full.us + 1
 	case weir.AlgorithmFixedWindow:
 		end = until - until%window + window
@@ -336,7 +336,7 @@ func (m *reference) giveBack(t int64, h held, n int64) {
 	case h.void || n <= 0:
 	case h.rate != weir.Rate{}:
 		c := m.count.(*countingOf[algo.TokenBucketState, algo.TokenBucket]) //nolint:forcetypeassert // only buckets have rates
-		old := bucketOf(weir.Limit{Rate: h.rate, Burst: 1})
+		old := bucketOf(weir.TokenBucket(h.rate, 1))
 		c.s = c.a.CancelAcross(old, c.s, t, n, h.mark.mark())
 	default:
 		m.count.cancel(t, n, h.mark)
@@ -429,7 +429,7 @@ func (m *reference) takeBack(now int64, l weir.Limit, taken, n int64) {
 	t, changed := m.ready(now, l)
 	if taken <= t && (taken > m.sealed || m.unsealed == 0) {
 		mark := algoMark{part: -1, taken: taken}
-		if l.Algorithm != weir.AlgorithmTokenBucket {
+		if l.Algorithm() != weir.AlgorithmTokenBucket {
 			then := newCounting(l)
 			then.take(taken, 1)
 			mark = then.mark()
@@ -455,10 +455,10 @@ func (m *reference) debit(now int64, c store.Charge) weir.Decision {
 }
 
 func limitOf(l weir.Limit) int64 {
-	if l.Burst != 0 {
-		return l.Burst
+	if l.Permits() != 0 {
+		return l.Permits()
 	}
-	return l.Rate.Permits
+	return l.Rate().Permits
 }
 
 // settle is Commit, and Cancel if actual is -1.
@@ -478,7 +478,7 @@ func (m *reference) settle(now int64, l weir.Limit, id string, actual int64) boo
 	m.held = slices.Delete(m.held, i, i+1)
 	actual = max(actual, 0)
 	switch {
-	case l.Algorithm == weir.AlgorithmConcurrency:
+	case l.Algorithm() == weir.AlgorithmConcurrency:
 		m.giveBack(t, h, h.n)
 	case actual < h.n:
 		m.giveBack(t, h, h.n-actual)
@@ -492,7 +492,7 @@ func (m *reference) settle(now int64, l weir.Limit, id string, actual int64) boo
 func (m *reference) refund(now int64, l weir.Limit, n int64) {
 	t, _ := m.ready(now, l)
 	m.count.refund(t, n)
-	if l.Algorithm == weir.AlgorithmConcurrency {
+	if l.Algorithm() == weir.AlgorithmConcurrency {
 		for i := range m.held {
 			if h := &m.held[i]; !h.void {
 				k := min(n, h.n)

@@ -56,7 +56,7 @@ func TestShortWays(t *testing.T) {
 		if f.name == "concurrency" { // there is no short way
 			continue
 		}
-		f.limits = slices.DeleteFunc(f.limits, func(l weir.Limit) bool { return l.Algorithm == weir.AlgorithmConcurrency })
+		f.limits = slices.DeleteFunc(f.limits, func(l weir.Limit) bool { return l.Algorithm() == weir.AlgorithmConcurrency })
 		wait.Go(func() {
 			var made, slow atomic.Int64
 			var callers sync.WaitGroup

@@ -105,7 +105,7 @@ func testContentionSeveralKeys(s *suite) {
 func testContentionReservations(s *suite) {
 	const n, rounds = 5, 4
 	var out, most, last atomic.Int64
-	c := s.charge("slots", "hot", weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: n}, 1)
+	c := s.charge("slots", "hot", weir.AtOnce(n), 1)
 	began := time.Now()
 	stuck := func() bool { return time.Since(began)-time.Duration(last.Load()) > patience } // nobody gets one any more
 	s.crowd(func(_ int, handle store.Store) {

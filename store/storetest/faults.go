@@ -20,14 +20,13 @@ func testSkew(s *suite) {
 		allowed += n
 	}
 	for name, l := range map[string]weir.Limit{
-		tokenBucket:    {Rate: weir.Per(n, time.Minute)},
-		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(n, 10*time.Minute)},
-		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(n, 10*time.Minute)},
-		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(n, 10*time.Minute)},
-		calendarWindow: {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: n,
-			Calendar: weir.Calendar{Unit: weir.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60},
-		},
+		tokenBucket:    weir.TokenBucket(weir.Per(n, time.Minute), 0),
+		fixedWindow:    weir.FixedWindow(weir.Per(n, 10*time.Minute)),
+		slidingWindow:  weir.SlidingWindow(weir.Per(n, 10*time.Minute), 0),
+		slidingCounter: weir.SlidingCounter(weir.Per(n, 10*time.Minute)),
+		calendarWindow: weir.CalendarWindow(n, weir.Calendar{
+			Unit: weir.CalendarHour, Minute: (time.Unix(0, s.Now()).UTC().Minute() + 30) % 60,
+		}),
 	} {
 		c := s.charge(name, "k", l, 1)
 		granted, began := int64(0), time.Now()

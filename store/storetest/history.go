@@ -66,31 +66,29 @@ func (m *modelOf[S, A]) takeBack(now, n, lent int64) {
 
 // newModel is the model of a limit in a time that counts in units of resolution, and of how long its longest wait may be.
 func newModel(l weir.Limit, resolution time.Duration) (m model, n int64, err error) { //nolint:ireturn // one for each algorithm
-	n, window := l.Rate.Permits, l.Rate.Period/resolution
-	switch l.Algorithm {
+	n, window := l.Rate().Permits, l.Rate().Period/resolution
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		if l.Burst != 0 {
-			n = l.Burst
-		}
-		a, err := algo.NewTokenBucket(l.Rate.Permits, window, n)
+		n = l.Permits()
+		a, err := algo.NewTokenBucket(l.Rate().Permits, window, n)
 		return &modelOf[algo.TokenBucketState, algo.TokenBucket]{algorithm: a}, n, err
 	case weir.AlgorithmFixedWindow:
 		a, err := algo.NewFixedWindow(n, window, 0)
 		return &modelOf[algo.FixedWindowState, algo.FixedWindow]{algorithm: a}, n, err
 	case weir.AlgorithmSlidingWindow:
-		a, err := algo.NewSlidingWindow(n, window, l.Segments, 0)
+		a, err := algo.NewSlidingWindow(n, window, l.Segments(), 0)
 		return &modelOf[algo.SlidingWindowState, algo.SlidingWindow]{algorithm: a}, n, err
 	case weir.AlgorithmSlidingCounter:
 		a, err := algo.NewSlidingCounter(n, window, 0)
 		return &modelOf[algo.SlidingCounterState, algo.SlidingCounter]{algorithm: a}, n, err
 	case weir.AlgorithmConcurrency:
-		a, err := algo.NewConcurrency(l.Burst)
-		return &modelOf[algo.ConcurrencyState, algo.Concurrency]{algorithm: a}, l.Burst, err
+		a, err := algo.NewConcurrency(l.Permits())
+		return &modelOf[algo.ConcurrencyState, algo.Concurrency]{algorithm: a}, l.Permits(), err
 	default: // a calendar has days of its own, whatever the resolution is
-		a, err := algo.NewCalendarWindow(l.Burst, algo.Calendar{
-			Unit: algo.CalendarUnit(l.Calendar.Unit), Month: l.Calendar.Month, Zone: l.Calendar.Zone,
+		a, err := algo.NewCalendarWindow(l.Permits(), algo.Calendar{
+			Unit: algo.CalendarUnit(l.Calendar().Unit), Month: l.Calendar().Month, Zone: l.Calendar().Zone,
 		})
-		return &modelOf[algo.CalendarWindowState, algo.CalendarWindow]{algorithm: a}, l.Burst, err
+		return &modelOf[algo.CalendarWindowState, algo.CalendarWindow]{algorithm: a}, l.Permits(), err
 	}
 }
 
@@ -105,18 +103,16 @@ func testHistories(s *suite) {
 	})
 	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history is no secret
 	limits := s.limits(12)
-	limits["concurrency"] = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 6}
+	limits["concurrency"] = weir.AtOnce(6)
 	if s.Advance != nil {
-		limits["bucket of 7 per 3 s"] = weir.Limit{Rate: weir.Per(7, 3*time.Second), Burst: 5}
-		limits["bucket of 1 per 1 s"] = weir.Limit{Rate: weir.PerSecond(1), Burst: 1}
-		limits["bucket of 1000 per 1 s"] = weir.Limit{Rate: weir.PerSecond(1000), Burst: 20_000}
-		limits["window of 3 s"] = weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(9, 3*time.Second)}
-		limits["sliding 4 s"] = weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(9, 4*time.Second), Segments: 7}
-		limits["sliding 64"] = weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(99, 5*time.Second), Segments: 64}
-		limits["counter 4 s"] = weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(11, 4*time.Second)}
-		limits["calendar minute"] = weir.Limit{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 9, Calendar: weir.Calendar{Unit: weir.CalendarMinute},
-		}
+		limits["bucket of 7 per 3 s"] = weir.TokenBucket(weir.Per(7, 3*time.Second), 5)
+		limits["bucket of 1 per 1 s"] = weir.TokenBucket(weir.PerSecond(1), 1)
+		limits["bucket of 1000 per 1 s"] = weir.TokenBucket(weir.PerSecond(1000), 20_000)
+		limits["window of 3 s"] = weir.FixedWindow(weir.Per(9, 3*time.Second))
+		limits["sliding 4 s"] = weir.SlidingWindow(weir.Per(9, 4*time.Second), 7)
+		limits["sliding 64"] = weir.SlidingWindow(weir.Per(99, 5*time.Second), 64)
+		limits["counter 4 s"] = weir.SlidingCounter(weir.Per(11, 4*time.Second))
+		limits["calendar minute"] = weir.CalendarWindow(9, weir.Calendar{Unit: weir.CalendarMinute})
 	}
 	for _, name := range slices.Sorted(mapKeys(limits)) {
 		h := &history{suite: s, rng: rng, began: time.Now()}
@@ -166,7 +162,7 @@ type heldPermits struct {
 
 // unit is the time that the model counts in.
 func (h *history) unit() time.Duration {
-	if h.c.Limit.Algorithm == weir.AlgorithmCalendarWindow {
+	if h.c.Limit.Algorithm() == weir.AlgorithmCalendarWindow {
 		return 1
 	}
 	return h.Resolution
@@ -204,10 +200,10 @@ func (h *history) step() error {
 	charges := []store.Charge{h.c}
 	switch kind := h.rng.IntN(13); {
 	case kind >= 10:
-		if h.c.Limit.Algorithm != weir.AlgorithmConcurrency {
+		if h.c.Limit.Algorithm() != weir.AlgorithmConcurrency {
 			return h.loan(handle)
 		}
-	case kind < 3 && h.c.Limit.Algorithm != weir.AlgorithmConcurrency:
+	case kind < 3 && h.c.Limit.Algorithm() != weir.AlgorithmConcurrency:
 		h.didf("take %d", h.c.N)
 		if err := handle.Take(h.ctx(), charges, ds); err != nil {
 			return err
@@ -244,7 +240,7 @@ func (h *history) expire() {
 
 func (h *history) refund() {
 	h.model.refund(h.now(), h.c.N)
-	if h.c.Limit.Algorithm != weir.AlgorithmConcurrency {
+	if h.c.Limit.Algorithm() != weir.AlgorithmConcurrency {
 		return
 	}
 	for i, n := 0, h.c.N; i < len(h.held); i++ {
@@ -297,7 +293,7 @@ func (h *history) settle(handle store.Store) error {
 	}
 	h.didf("commit %d of %d", actual, p.n)
 	switch {
-	case h.c.Limit.Algorithm == weir.AlgorithmConcurrency:
+	case h.c.Limit.Algorithm() == weir.AlgorithmConcurrency:
 		h.model.cancel(h.now(), p.n, p.mark)
 	case actual > p.n:
 		h.model.charge(h.now(), actual-p.n, h.most)

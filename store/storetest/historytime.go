@@ -13,7 +13,7 @@ import (
 
 // inexact reports whether what a bucket lacks may differ a little from what the model says, as time passes by itself.
 func (h *history) inexact() bool {
-	return h.Advance == nil && h.c.Limit.Algorithm == weir.AlgorithmTokenBucket
+	return h.Advance == nil && h.c.Limit.Algorithm() == weir.AlgorithmTokenBucket
 }
 
 // slack is by how much waits may differ from those of the model. Each cancellation and each return brings a bucket as far from

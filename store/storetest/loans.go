@@ -166,12 +166,10 @@ func testReturnLate(s *suite) {
 	const n = 10
 	rate := weir.Per(n, 4*time.Second)
 	for name, l := range map[string]weir.Limit{
-		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
-		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 4},
-		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
-		calendarWindow: {
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: weir.Calendar{Unit: weir.CalendarMinute},
-		},
+		fixedWindow:    weir.FixedWindow(rate),
+		slidingWindow:  weir.SlidingWindow(rate, 4),
+		slidingCounter: weir.SlidingCounter(rate),
+		calendarWindow: weir.CalendarWindow(n, weir.Calendar{Unit: weir.CalendarMinute}),
 	} {
 		c := s.charge(name, "k", l, n)
 		loan, _ := s.lend(s.Store, c, n)
@@ -184,7 +182,7 @@ func testReturnLate(s *suite) {
 		s.wantLeft(c, 6)
 	}
 	// A bucket gives back what has not been regained since, to the last digit.
-	c := s.charge(tokenBucket, "k", weir.Limit{Rate: rate}, n) // a permit in 400 ms
+	c := s.charge(tokenBucket, "k", weir.TokenBucket(rate, 0), n) // a permit in 400 ms
 	loan, _ := s.lend(s.Store, c, n)
 	s.Advance(1400 * time.Millisecond)
 	c.N = 3
@@ -214,7 +212,7 @@ func testReturnChanged(s *suite) {
 		second, _ := s.lend(s.Other, c, 3)
 		s.moment()
 		other := c
-		other.Limit, other.N = changed(l, 2*n), 1
+		other.Limit, other.N = l.WithPermits(2*n), 1
 		s.take(s.Other, other)
 		left := s.left(other)
 		s.giveBack(s.Store, first, 3)
@@ -238,10 +236,9 @@ func testReturnChanged(s *suite) {
 		if s.Advance == nil {
 			break
 		}
-		short := l
-		short.Rate.Period = min(l.Rate.Period, 4*time.Second)
-		if l.Algorithm == weir.AlgorithmCalendarWindow {
-			short.Calendar = weir.Calendar{Unit: weir.CalendarMinute}
+		short := l.WithRate(weir.Per(l.Rate().Permits, min(l.Rate().Period, 4*time.Second)))
+		if l.Algorithm() == weir.AlgorithmCalendarWindow {
+			short = weir.CalendarWindow(l.Permits(), weir.Calendar{Unit: weir.CalendarMinute})
 		}
 		c := s.charge("short "+name, "k", short, 3)
 		loan, _ := s.lend(s.Store, c, 3)
@@ -279,12 +276,12 @@ func testLoanMisuse(s *suite) {
 		change(&c)
 		return c
 	}
-	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}
+	slots := weir.AtOnce(3)
 	for option, c := range map[string]store.Charge{
 		"Charge.N":               with(func(c *store.Charge) { c.N = algo.MaxPermits + 1 }),
 		"Charge.Policy":          with(func(c *store.Charge) { c.Policy = "" }),
 		"Charge.Key":             with(func(c *store.Charge) { c.Key = strings.Repeat("k", store.MostKeyBytes+1) }),
-		"Limit.Rate":             with(func(c *store.Charge) { c.Limit.Rate.Permits = 0 }),
+		"Limit.Rate":             with(func(c *store.Charge) { c.Limit = weir.TokenBucket(weir.PerSecond(0), 1) }),
 		"Charge.Limit.Algorithm": with(func(c *store.Charge) { c.Limit = slots }),
 	} {
 		l, _, err := s.Store.Lend(s.ctx(), c, 1)
@@ -353,7 +350,7 @@ func testContentionLoans(s *suite) {
 		s.wantLeft(all, 0)
 		// The last ones may have come back after others had found nothing. A bucket keeps the moments for which they were out.
 		left := s.left(some)
-		if lost := n - used - left; lost != 0 && (l.Algorithm != weir.AlgorithmTokenBucket || lost != 1) {
+		if lost := n - used - left; lost != 0 && (l.Algorithm() != weir.AlgorithmTokenBucket || lost != 1) {
 			s.Errorf("%s: %d were spent of %d, and %d are left", name, used, n, left)
 		}
 	}

@@ -132,7 +132,7 @@ func testExpiry(s *suite) {
 }
 
 func testConcurrency(s *suite) {
-	l := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}
+	l := weir.AtOnce(3)
 	c, one := s.charge("concurrency", "k", l, 2), s.charge("concurrency", "k", l, 1)
 	first, ds := s.reserve(s.Store, time.Hour, c)
 	if ds[0].Remaining != 1 || ds[0].Limit != 3 || ds[0].ResetAfter != 0 {
@@ -148,7 +148,7 @@ func testConcurrency(s *suite) {
 	s.wantLeft(c, 2)
 	// The limit is lowered to less than is out, and raised.
 	third, _ := s.reserve(s.Store, time.Hour, c)
-	c.Limit.Burst, one.Limit.Burst = 1, 1
+	c.Limit, one.Limit = weir.AtOnce(1), weir.AtOnce(1)
 	if _, ds := s.reserve(s.Store, time.Hour, one); ds[0].Allowed || ds[0].Limit != 1 {
 		s.Errorf("lowered: %+v", ds)
 	}
@@ -157,7 +157,7 @@ func testConcurrency(s *suite) {
 		s.Errorf("lowered, one is out: %+v", ds)
 	}
 	s.noError("Cancel", s.Store.Cancel(s.ctx(), second))
-	one.Limit.Burst, c.Limit.Burst = 3, 3
+	one.Limit, c.Limit = weir.AtOnce(3), weir.AtOnce(3)
 	s.wantLeft(one, 3)
 	// What is refunded does not come back again when it is settled.
 	r, _ = s.reserve(s.Store, time.Hour, c)
@@ -174,7 +174,7 @@ func testConcurrency(s *suite) {
 
 func testReserveAllOrNothing(s *suite) {
 	rate := s.limits(5)[tokenBucket]
-	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}
+	slots := weir.AtOnce(1)
 	a, b := s.charge("a", "k", rate, 2), s.charge("b", "k", slots, 1)
 	r, _ := s.reserve(s.Store, time.Hour, a, b)
 	for range 2 {

@@ -68,10 +68,10 @@ func (s *suite) usedUp(name string) (c store.Charge, d weir.Decision, began time
 	s.Helper()
 	for window := 400 * time.Millisecond; window < patience; window *= 2 {
 		l := map[string]weir.Limit{
-			tokenBucket:    {Rate: weir.Per(2, window)},
-			fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Per(2, window)},
-			slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.Per(2, window), Segments: 4},
-			slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, window)},
+			tokenBucket:    weir.TokenBucket(weir.Per(2, window), 0),
+			fixedWindow:    weir.FixedWindow(weir.Per(2, window)),
+			slidingWindow:  weir.SlidingWindow(weir.Per(2, window), 4),
+			slidingCounter: weir.SlidingCounter(weir.Per(2, window)),
 		}[name]
 		c = s.charge(name, window.String(), l, 1)
 		for range 10 {
@@ -94,11 +94,10 @@ func (s *suite) usedUp(name string) (c store.Charge, d weir.Decision, began time
 func testRefusedUnderAnotherLimit(s *suite) {
 	window := 400 * time.Millisecond
 	for name, slow := range map[string]weir.Limit{
-		tokenBucket:    {Rate: weir.Per(2, time.Hour)},
-		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.Per(2, time.Hour)},
+		tokenBucket:    weir.TokenBucket(weir.Per(2, time.Hour), 0),
+		slidingCounter: weir.SlidingCounter(weir.Per(2, time.Hour)),
 	} {
-		fast := slow
-		fast.Rate = weir.Per(2, window)
+		fast := slow.WithRate(weir.Per(2, window)).WithPermits(2)
 		c := s.charge(name+", raised", "key", slow, 2)
 		if d := s.take(s.Store, c)[0]; !d.Allowed {
 			s.Errorf("%s: %+v", name, d)
@@ -166,7 +165,7 @@ func (s *suite) wantNever(c store.Charge, left int64) {
 // testMisuse wants errors that name what is wrong, and nothing taken.
 func testMisuse(s *suite) {
 	l := s.limits(5)[tokenBucket]
-	slots := weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}
+	slots := weir.AtOnce(3)
 	good := s.charge("misuse", "key", l, 1)
 	with := func(change func(c *store.Charge)) []store.Charge {
 		c := s.charge("misuse", "other", l, 1)
@@ -181,9 +180,8 @@ func testMisuse(s *suite) {
 		"Charge.Policy ":            with(func(c *store.Charge) { c.Policy = strings.Repeat("p", store.MostPolicyBytes+1) }),
 		"Charge.Key":                with(func(c *store.Charge) { c.Key = strings.Repeat("k", store.MostKeyBytes+1) }),
 		"Charge.Key ":               with(func(c *store.Charge) { c.Key = "key" }),
-		"Limit.Rate":                with(func(c *store.Charge) { c.Limit.Rate.Permits = 0 }),
-		"Limit.Segments":            with(func(c *store.Charge) { c.Limit.Segments = 3 }),
-		"Limit.Algorithm":           with(func(c *store.Charge) { c.Limit.Algorithm = 99 }),
+		"Limit.Rate":                with(func(c *store.Charge) { c.Limit = weir.TokenBucket(weir.PerSecond(0), 1) }),
+		"Limit.Segments":            with(func(c *store.Charge) { c.Limit = weir.SlidingWindow(weir.PerSecond(10), 65) }),
 		"charges":                   make([]store.Charge, store.MostCharges+1),
 		"decisions":                 {good},
 		"Charge.Limit.Algorithm":    with(func(c *store.Charge) { c.Limit = slots }),
@@ -219,10 +217,7 @@ func testMisuse(s *suite) {
 }
 
 func zoned(z *time.Location) weir.Limit {
-	return weir.Limit{
-		Algorithm: weir.AlgorithmCalendarWindow, Burst: 3,
-		Calendar: weir.Calendar{Unit: weir.CalendarDay, Zone: z},
-	}
+	return weir.CalendarWindow(3, weir.Calendar{Unit: weir.CalendarDay, Zone: z})
 }
 
 // wantOption wants an error about an option; what follows a space in its name does not count.
@@ -261,16 +256,6 @@ func testKeysAreApart(s *suite) {
 	}
 }
 
-// changed is l with n permits at once.
-func changed(l weir.Limit, n int64) weir.Limit {
-	if l.Algorithm == weir.AlgorithmCalendarWindow || l.Algorithm == weir.AlgorithmTokenBucket {
-		l.Burst = n
-	} else {
-		l.Rate.Permits = n
-	}
-	return l
-}
-
 func remaining(decisions []weir.Decision) (left []int64) {
 	for _, d := range decisions {
 		left = append(left, d.Remaining)
@@ -281,7 +266,7 @@ func remaining(decisions []weir.Decision) (left []int64) {
 func testAllOrNothing(s *suite) {
 	for name, l := range s.limits(5) {
 		a, c := s.charge(name+"a", "k", l, 2), s.charge(name+"c", "k", l, 1)
-		b := s.charge(name+"b", "k", changed(l, 2), 2)
+		b := s.charge(name+"b", "k", l.WithPermits(2), 2)
 		if ds := s.take(s.Store, a, b, c); !allAllowed(ds) || fmt.Sprint(remaining(ds)) != "[3 0 4]" {
 			s.Errorf("%s: %+v", name, ds)
 		}
@@ -316,8 +301,8 @@ func testAllOrNothing(s *suite) {
 }
 
 func testBinding(s *suite) {
-	day := weir.Limit{Rate: weir.Per(2, s.long())}
-	hour := weir.Limit{Rate: weir.Per(2, s.long()/24)}
+	day := weir.TokenBucket(weir.Per(2, s.long()), 0)
+	hour := weir.TokenBucket(weir.Per(2, s.long()/24), 0)
 	a, b, c := s.charge("a", "k", day, 1), s.charge("b", "k", hour, 2), s.charge("c", "k", day, 2)
 	if ds := s.take(s.Store, a, b); !allAllowed(ds) || store.Binding(ds) != 1 {
 		s.Errorf("the fewest permits bind: %+v", ds)
@@ -384,7 +369,7 @@ func testParameters(s *suite) {
 	for name, l := range s.limits(10) {
 		c := s.charge(name, "k", l, 4)
 		s.take(s.Store, c) // 6 are left
-		c.Limit = changed(l, 3)
+		c.Limit = l.WithPermits(3)
 		d := s.peek(s.Other, c)[0]
 		if d.Limit != 3 || d.Reason != weir.ReasonNever {
 			s.Errorf("%s, lowered: %+v", name, d)
@@ -393,14 +378,14 @@ func testParameters(s *suite) {
 		if was > 3 {
 			s.Errorf("%s, lowered: %d are left of 3", name, was)
 		}
-		if c.N = 1; l.Algorithm == weir.AlgorithmTokenBucket {
+		if c.N = 1; l.Algorithm() == weir.AlgorithmTokenBucket {
 			if d := s.take(s.Other, c)[0]; !d.Allowed || d.Remaining != 2 {
 				s.Errorf("%s, lowered: %+v", name, d)
 			}
 			was = 2
 		}
-		c.Limit = changed(l, 40)
-		if got := s.left(c); l.Algorithm == weir.AlgorithmTokenBucket && got != was || got > 36 {
+		c.Limit = l.WithPermits(40)
+		if got := s.left(c); l.Algorithm() == weir.AlgorithmTokenBucket && got != was || got > 36 {
 			s.Errorf("%s, raised: %d are left, after %d", name, got, was)
 		}
 	}

@@ -198,11 +198,11 @@ func (s *suite) limits(n int64) map[string]weir.Limit {
 	s.Helper()
 	rate := weir.Per(n, s.long())
 	return map[string]weir.Limit{
-		tokenBucket:    {Rate: rate},
-		fixedWindow:    {Algorithm: weir.AlgorithmFixedWindow, Rate: rate},
-		slidingWindow:  {Algorithm: weir.AlgorithmSlidingWindow, Rate: rate, Segments: 3},
-		slidingCounter: {Algorithm: weir.AlgorithmSlidingCounter, Rate: rate},
-		calendarWindow: {Algorithm: weir.AlgorithmCalendarWindow, Burst: n, Calendar: s.year()},
+		tokenBucket:    weir.TokenBucket(rate, 0),
+		fixedWindow:    weir.FixedWindow(rate),
+		slidingWindow:  weir.SlidingWindow(rate, 3),
+		slidingCounter: weir.SlidingCounter(rate),
+		calendarWindow: weir.CalendarWindow(n, s.year()),
 	}
 }
 

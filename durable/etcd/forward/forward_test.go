@@ -17,7 +17,7 @@ import (
 // owned waits until a node knows an owner.
 func owned(t *testing.T, n *durable.Node) {
 	t.Helper()
-	r := durable.Request{Policy: "ready", Limit: weir.Limit{Rate: weir.PerSecond(1)}, Wait: time.Minute}
+	r := durable.Request{Policy: "ready", Limit: weir.TokenBucket(weir.PerSecond(1), 0), Wait: time.Minute}
 	if a := n.Acquire(t.Context(), r); a.Outcome != durable.Granted {
 		t.Fatalf("there is no owner: %v %v", a.Outcome, a.Err)
 	}
@@ -64,7 +64,7 @@ func TestNodesOverGRPC(t *testing.T) {
 		nodes, servers = append(nodes, n), append(servers, s)
 		owned(t, n)
 	}
-	limit := weir.Limit{Rate: weir.Per(1, time.Hour), Burst: 1000}
+	limit := weir.TokenBucket(weir.Per(1, time.Hour), 1000)
 	ask := durable.Request{Policy: "api", Limit: limit, N: 1, Wait: time.Minute, QueueLimit: 10}
 	var work sync.WaitGroup
 	for range 100 {

@@ -56,7 +56,7 @@ func TestOwnersLeaveUnderWaiters(t *testing.T) {
 	options.Follower = true
 	last := node() // which asks whichever owner there is
 	owned(t, last)
-	limit := weir.Limit{Rate: weir.PerSecond(200), Burst: 1}
+	limit := weir.TokenBucket(weir.PerSecond(200), 1)
 	var mu sync.Mutex
 	outcomes := map[durable.Outcome]int{}
 	ctx, end := context.WithCancel(t.Context())

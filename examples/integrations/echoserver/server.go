@@ -15,11 +15,11 @@ import (
 // New returns a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
 // which serves 2 requests at a time.
 func New() (http.Handler, error) {
-	perRoute, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-route", Rate: weir.PerMinute(6), Burst: 3})
+	perRoute, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(6), 3), weir.KeyedOptions{Name: "per-route"})
 	if err != nil {
 		return nil, err
 	}
-	slots, err := weir.NewConcurrency(weir.ConcurrencyOptions{Name: "slots", Limit: 2})
+	slots, err := weir.NewConcurrency(2, weir.Options{Name: "slots"})
 	if err != nil {
 		return nil, err
 	}

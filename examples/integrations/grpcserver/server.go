@@ -19,11 +19,11 @@ import (
 // 20 messages at once on its streams and 2 a second for ever; it is told so when it sends more. Calls without a known key are
 // refused before they are charged.
 func NewServer(known func(key string) bool) (*grpc.Server, error) {
-	perKey, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "per-key", Rate: weir.PerMinute(6), Burst: 3})
+	perKey, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(6), 3), weir.KeyedOptions{Name: "per-key"})
 	if err != nil {
 		return nil, err
 	}
-	messages, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "messages", Rate: weir.PerSecond(2), Burst: 20})
+	messages, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(2), 20), weir.KeyedOptions{Name: "messages"})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func NewServer(known func(key string) bool) (*grpc.Server, error) {
 // Dial returns a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
 // and tries calls again that were refused.
 func Dial(target, key string) (*grpc.ClientConn, error) {
-	pace, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "pace", Rate: weir.PerSecond(100), QueueLimit: 10_000})
+	pace, err := weir.New(weir.TokenBucket(weir.PerSecond(100), 0), weir.Options{Name: "pace", QueueLimit: 10_000})
 	if err != nil {
 		return nil, err
 	}

@@ -37,15 +37,15 @@ type Client struct {
 
 // New returns a client that has sent nothing yet.
 func New(o Options) (*Client, error) {
-	requests, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Name: "requests", Rate: weir.PerMinute(o.RequestsPerMinute), QueueLimit: 1000,
+	requests, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(o.RequestsPerMinute), 0), weir.KeyedOptions{
+		Name: "requests", QueueLimit: 1000,
 	})
 	if err != nil {
 		return nil, err
 	}
 	// A request that uses more than was estimated leaves a debt, which the next ones wait for.
-	tokens, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Name: "tokens", Rate: weir.PerMinute(o.TokensPerMinute), QueueLimit: 10_000_000,
+	tokens, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(o.TokensPerMinute), 0), weir.KeyedOptions{
+		Name: "tokens", QueueLimit: 10_000_000,
 	})
 	if err != nil {
 		return nil, err

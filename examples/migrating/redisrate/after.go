@@ -25,7 +25,7 @@ func NewAfter(address string) (*After, error) {
 func (a *After) Allow(ctx context.Context, client string) (ok bool, retryAfter time.Duration, err error) {
 	charge := store.Charge{
 		Policy: "clients", Key: client, N: 1,
-		Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20},
+		Limit: weir.TokenBucket(weir.PerSecond(10), 20),
 	}
 	var decision [1]weir.Decision
 	if err := a.store.Take(ctx, []store.Charge{charge}, decision[:]); err != nil {

@@ -8,12 +8,12 @@ import (
 
 // NewAfter is what takes the place of [Before]: it has the method Allow, for at most a million clients in 50 MB.
 func NewAfter() (*weir.Keyed[string], error) {
-	return weir.NewKeyed[string](weir.KeyedOptions{Rate: weir.PerSecond(10), Burst: 20})
+	return weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{})
 }
 
 // CallerAfter is what takes the place of [CallerBefore].
 type CallerAfter struct {
-	Limiter *weir.TokenBucket // weir.NewTokenBucket with Rate: weir.PerSecond(10), Burst: 5, QueueLimit: 1000
+	Limiter *weir.Limiter // weir.New(weir.TokenBucket(weir.PerSecond(10), 5), weir.Options{QueueLimit: 1000})
 }
 
 // Call waits for a permit and calls.

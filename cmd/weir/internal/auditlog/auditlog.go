@@ -59,7 +59,7 @@ type Options struct {
 type Log struct {
 	log    *slog.Logger
 	path   string
-	logins *weir.TokenBucket
+	logins *weir.Limiter
 
 	mu      sync.Mutex
 	file    *timberjack.Logger // nil if there is none
@@ -98,7 +98,7 @@ const loginBurst = 100
 
 // Open opens a log. The error says why the file cannot be written.
 func Open(o Options) (*Log, error) {
-	logins, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(1), Burst: loginBurst, Clock: o.Clock})
+	logins, err := weir.New(weir.TokenBucket(weir.PerSecond(1), loginBurst), weir.Options{Clock: o.Clock})
 	if err != nil {
 		return nil, fmt.Errorf("weir: audit log: %w", err)
 	}

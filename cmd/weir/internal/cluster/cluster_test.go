@@ -27,7 +27,7 @@ func (a alone) Close() error            { return a.node.Close() }
 func (a alone) Failed() <-chan struct{} { return a.failed }
 func (a alone) Err() error              { return errors.New("the disk is full") }
 
-var charges = []store.Charge{{Policy: "p", Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}, N: 1, Durable: true}}
+var charges = []store.Charge{{Policy: "p", Limit: weir.TokenBucket(weir.PerHour(1), 2), N: 1, Durable: true}}
 
 // TestJoinsLate: a cluster that cannot be joined at first does not keep the program from starting, answers that it is unavailable, and
 // is used as soon as it is there.

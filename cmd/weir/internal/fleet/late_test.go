@@ -53,7 +53,7 @@ func TestLateStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		charges := []store.Charge{{Policy: "p", Limit: weir.Limit{Rate: weir.PerHour(1)}, N: 1}}
+		charges := []store.Charge{{Policy: "p", Limit: weir.TokenBucket(weir.PerHour(1), 0), N: 1}}
 		decisions := make([]weir.Decision, 1)
 		for name, call := range calls(l, charges, decisions) {
 			if err := call(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "nobody is there") {

@@ -25,12 +25,8 @@ const budget = 1000
 func limited(t testing.TB, shared ...policy.Policy) *live.Limits {
 	t.Helper()
 	set := &policy.Set{Policies: append([]policy.Policy{
-		{Name: "p", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
-			Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: budget, Period: 300 * 24 * time.Hour},
-		}}}},
-		{Name: "slots", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
-			Algorithm: weir.AlgorithmConcurrency, Burst: 3,
-		}}}},
+		{Name: "p", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.FixedWindow(weir.Rate{Permits: budget, Period: 300 * 24 * time.Hour})}}},
+		{Name: "slots", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.AtOnce(3)}}},
 	}, shared...)}
 	var o policy.EngineOptions
 	if len(shared) > 0 {
@@ -300,7 +296,7 @@ func TestSharedPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := policy.Policy{
 			Name: "shared", Key: policy.NamedKey(), Consistency: policy.ConsistencyCoherent, Hold: 10 * time.Second,
-			Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3}}},
+			Limits: []policy.Limit{{Limit: weir.AtOnce(3)}},
 		}
 		usual := shared
 		usual.Name, usual.Hold = "usual", 0
@@ -448,9 +444,7 @@ func TestCommitThatComesTooLate(t *testing.T) {
 			}
 			l, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
 				Name: "shared", Key: policy.NamedKey(), Consistency: policy.ConsistencyCoherent, Hold: time.Second,
-				Limits: []policy.Limit{{Limit: weir.Limit{
-					Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 10, Period: 24 * time.Hour},
-				}}},
+				Limits: []policy.Limit{{Limit: weir.FixedWindow(weir.Rate{Permits: 10, Period: 24 * time.Hour})}},
 			}}}, policy.EngineOptions{Store: slow{memory, c.by}}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)

@@ -78,8 +78,8 @@ func (l *Limit) String() string {
 // New returns a limiter of that name which tells the time by clock, nil for the monotonic clock of the process. What
 // cannot be combined is a [*misuse.Error] that names the flag.
 func (l *Limit) New(name string, clock weir.Clock) (*weir.Keyed[string], error) {
-	limiter, err := weir.NewKeyed[string](weir.KeyedOptions{
-		Name: name, Rate: l.EffectiveRate(), Burst: l.EffectiveBurst(), MaxKeys: l.MaxKeys, Clock: clock,
+	limiter, err := weir.NewKeyed[string](weir.TokenBucket(l.EffectiveRate(), l.EffectiveBurst()), weir.KeyedOptions{
+		Name: name, MaxKeys: l.MaxKeys, Clock: clock,
 	})
 	var option *weir.OptionError
 	switch {

@@ -53,7 +53,7 @@ func (l *Limit) Set(name string) (*policy.Set, error) {
 	return &policy.Set{
 		Policies: []policy.Policy{{
 			Name: name, Key: key, MaxKeys: l.MaxKeys,
-			Limits: []policy.Limit{{Limit: weir.Limit{Rate: l.EffectiveRate(), Burst: l.EffectiveBurst()}}},
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(l.EffectiveRate(), l.EffectiveBurst())}},
 		}},
 		Rules: []policy.Rule{{Name: name, Limits: []policy.Use{{Policy: name}}}},
 	}, nil

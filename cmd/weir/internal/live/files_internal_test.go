@@ -21,7 +21,7 @@ func perFile(f Files) (Parsed, error) {
 	set := &policy.Set{}
 	for _, file := range f.More {
 		set.Policies = append(set.Policies, policy.Policy{
-			Name: string(file.Data), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
+			Name: string(file.Data), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(3), 0)}},
 		})
 	}
 	return Parsed{Set: set, Extra: len(f.More)}, nil
@@ -179,7 +179,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 // TestFixed: limits of the command line answer checks, and are never reloaded.
 func TestFixed(t *testing.T) {
 	set := &policy.Set{Policies: []policy.Policy{{
-		Name: "default", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}}, Key: policy.NamedKey(),
+		Name: "default", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(3), 0)}}, Key: policy.NamedKey(),
 	}}}
 	l, err := Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -22,7 +22,7 @@ func rated(f Files) (Parsed, error) {
 	}
 	return Parsed{
 		Set: &policy.Set{Policies: []policy.Policy{{
-			Name: "a", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(int64(len(text)))}, Name: "all"}},
+			Name: "a", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(int64(len(text))), 0), Name: "all"}},
 			Key: policy.ConstantText("hush-hush"),
 		}}},
 		Secrets: map[string]string{"SECRET": "hush-hush"},
@@ -149,7 +149,7 @@ func TestRefusedSecrets(t *testing.T) {
 	}
 	secret := "the-first"
 	l, err := Load(Options{Path: path, Logger: slog.New(slog.DiscardHandler), Parse: func(Files) (Parsed, error) {
-		one := policy.Policy{Name: secret, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1)}}}}
+		one := policy.Policy{Name: secret, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 0)}}}
 		set := &policy.Set{Policies: []policy.Policy{one}}
 		if secret == "the-other" {
 			set.Policies = append(set.Policies, one)

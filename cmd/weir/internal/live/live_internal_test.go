@@ -146,7 +146,7 @@ func loaded(t *testing.T, text string) (l *Limits, path string, log *strings.Bui
 			set := &policy.Set{}
 			for p := range strings.FieldsSeq(string(f.File.Data)) {
 				set.Policies = append(set.Policies, policy.Policy{
-					Name: p, Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(3)}}},
+					Name: p, Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(3), 0)}},
 				})
 			}
 			return Parsed{Set: set, Warnings: []string{"careful"}}, nil

@@ -30,10 +30,10 @@ func limits(t *testing.T, o policy.EngineOptions) *live.Limits {
 	t.Helper()
 	l, err := live.Fixed(&policy.Set{
 		Policies: []policy.Policy{{
-			Name: "login", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}},
-			Candidate: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 1}}},
+			Name: "login", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}},
+			Candidate: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 1)}},
 		}, {
-			Name: "trial", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1), Burst: 2}}}, Mode: policy.ModeShadow,
+			Name: "trial", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 2)}}, Mode: policy.ModeShadow,
 		}},
 		Rules: []policy.Rule{{Name: "a rule", Limits: []policy.Use{{Policy: "login"}}}},
 	}, o, nil)

@@ -13,14 +13,14 @@ import (
 type faultLog struct {
 	slog.Handler
 
-	limit      *weir.TokenBucket
+	limit      *weir.Limiter
 	suppressed *atomic.Int64
 }
 
 const faultBurst = 10
 
 func newFaultLog(handler slog.Handler) (*faultLog, error) {
-	limit, err := weir.NewTokenBucket(weir.TokenBucketOptions{Name: "log", Rate: weir.PerSecond(1), Burst: faultBurst})
+	limit, err := weir.New(weir.TokenBucket(weir.PerSecond(1), faultBurst), weir.Options{Name: "log"})
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok")
 // limit is a bucket for each key of burst permits, which regains none while a test runs.
 func limit(tb testing.TB, burst int64) *weir.Keyed[string] {
 	tb.Helper()
-	l, err := weir.NewKeyed[string](weir.KeyedOptions{Name: "default", Rate: weir.Per(burst, 24*time.Hour), Burst: burst})
+	l, err := weir.NewKeyed[string](weir.TokenBucket(weir.Per(burst, 24*time.Hour), burst), weir.KeyedOptions{Name: "default"})
 	if err != nil {
 		tb.Fatal(err)
 	}

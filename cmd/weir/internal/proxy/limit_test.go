@@ -179,7 +179,7 @@ func TestTableFull(t *testing.T) {
 	p := start(t, upstream(t, ok), func(o *proxy.Options) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		var err error
-		o.Limit, err = weir.NewKeyed[string](weir.KeyedOptions{Name: "default", Rate: weir.PerDay(1), Burst: 9, MaxKeys: 1})
+		o.Limit, err = weir.NewKeyed[string](weir.TokenBucket(weir.PerDay(1), 9), weir.KeyedOptions{Name: "default", MaxKeys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

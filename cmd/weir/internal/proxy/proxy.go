@@ -87,8 +87,8 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{o: o, clients: clients}
 	if o.Concurrency > 0 {
-		if p.concurrency, err = weir.NewConcurrency(weir.ConcurrencyOptions{
-			Name: crowdedPolicy, Limit: o.Concurrency, QueueLimit: o.Queue,
+		if p.concurrency, err = weir.NewConcurrency(o.Concurrency, weir.Options{
+			Name: crowdedPolicy, QueueLimit: o.Queue,
 		}); err != nil {
 			return nil, err
 		}

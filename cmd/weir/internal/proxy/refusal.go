@@ -25,7 +25,7 @@ type limits struct {
 const crowdedPolicy = "concurrency"
 
 func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits, error) {
-	quota, window := rate.Quota()
+	quota, window := rate.Limit().Quota()
 	policy := httplimit.Policy{Name: rate.Peek("", 0).Policy, Quota: quota, Window: window}
 	capacity := httplimit.Problem{
 		Type:   httplimit.TemporaryReducedCapacity,
@@ -41,14 +41,14 @@ func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits,
 	l.exceeded = newBody(httplimit.Problem{
 		Type: httplimit.QuotaExceeded, Title: "Request cannot be satisfied as assigned quota has been exceeded",
 		Status: http.StatusTooManyRequests, ViolatedPolicies: []string{policy.Name},
-		Detail: "The limit is " + rate.Held("").String() + waitHere, RetryAfter: waitMark,
+		Detail: "The limit is " + rate.LimitOf("").String() + waitHere, RetryAfter: waitMark,
 	})
 	var err error
 	if l.rate, err = httplimit.NewPolicies(policy); err != nil {
 		return l, err
 	}
 	if concurrency != nil {
-		quota, _ = concurrency.Quota()
+		quota, _ = concurrency.Limit().Quota()
 		l.concurrency, err = httplimit.NewPolicies(httplimit.Policy{
 			Name: crowdedPolicy, Quota: quota, Unit: httplimit.ConcurrentRequests,
 		})

@@ -76,11 +76,10 @@ func (a Algorithm) quota(n int64, unit Unit, multiplier uint32, burst int64) wei
 		return a.limit(n+1, unit, multiplier, burst)
 	}
 	l := a.limit(n, unit, multiplier, burst)
-	if l.Burst == 0 {
-		l.Burst = n
+	if burst == 0 {
+		burst = n
 	}
-	l.Burst++
-	return l
+	return l.WithPermits(burst + 1)
 }
 
 // limit is n requests per so many units, where 0 units are one. If n is 0, it is counted as one: see Match.Cost.
@@ -93,21 +92,21 @@ func (a Algorithm) limit(n int64, unit Unit, multiplier uint32, burst int64) wei
 	}
 	switch a {
 	case TokenBucket:
-		return weir.Limit{Rate: rate, Burst: burst}
+		return weir.TokenBucket(rate, burst)
 	case SlidingWindow:
-		return weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: rate}
+		return weir.SlidingWindow(rate, 0)
 	case SlidingCounter:
-		return weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: rate}
+		return weir.SlidingCounter(rate)
 	case FixedWindow, algorithms:
 	}
 	if a.plain(unit, multiplier) {
-		return weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: rate}
+		return weir.FixedWindow(rate)
 	}
 	calendar := weir.Calendar{Unit: calendarUnits[unit]}
 	if unit == Week {
 		calendar.Weekday = isoThursday
 	}
-	return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: permits, Calendar: calendar}
+	return weir.CalendarWindow(permits, calendar)
 }
 
 const isoThursday = int(time.Thursday)

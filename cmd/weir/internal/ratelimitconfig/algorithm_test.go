@@ -35,7 +35,7 @@ func TestAlgorithms(t *testing.T) {
 				var m ratelimitconfig.Match
 				o := ratelimitconfig.Override{RequestsPerUnit: l.RequestsPerUnit, Unit: l.Unit, UnitMultiplier: l.UnitMultiplier}
 				c.Match(&m, "d", entries("x=y"), o, 1)
-				if m.Brought != l.Counted || m.Brought.Algorithm != algorithmOf(c, m.Limit.Policy) {
+				if m.Brought != l.Counted || m.Brought.Algorithm() != algorithmOf(c, m.Limit.Policy) {
 					t.Errorf("%v: %+v brings %v to %s", a, o, m.Brought, m.Limit.Policy)
 				}
 			}
@@ -57,7 +57,7 @@ func TestAlgorithms(t *testing.T) {
 func algorithmOf(c *ratelimitconfig.Config, name string) weir.Algorithm {
 	for _, p := range c.Policies {
 		if p.Name == name {
-			return p.Limits[0].Algorithm
+			return p.Limits[0].Algorithm()
 		}
 	}
 	return weir.AlgorithmConcurrency

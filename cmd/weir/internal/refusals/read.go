@@ -137,9 +137,9 @@ func (e *entry) told(id uint64) admin.Refusal {
 
 // holds is what held for the key, in words. Of an override only the number of permits is known.
 func (l *limitEntry) holds() string {
-	permits := l.limit.Burst
+	permits := l.limit.Permits()
 	if permits == 0 {
-		permits = l.limit.Rate.Permits
+		permits = l.limit.Rate().Permits
 	}
 	if l.max != permits && l.max > 0 {
 		return fmt.Sprintf("%d permits, another limit than that of the policy", l.max)

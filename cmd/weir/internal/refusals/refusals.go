@@ -68,7 +68,7 @@ type slot struct {
 // Log keeps refusals. It is safe for concurrent use.
 type Log struct {
 	seed   uint64 // of the IDs
-	limit  *weir.TokenBucket
+	limit  *weir.Limiter
 	number atomic.Uint64 // of the last refusal that was noted
 	missed atomic.Uint64
 	// version is that of the configuration.
@@ -81,7 +81,7 @@ type Log struct {
 
 // New returns a log. clock may be nil.
 func New(clock weir.Clock) (*Log, error) {
-	limit, err := weir.NewTokenBucket(weir.TokenBucketOptions{Rate: weir.PerSecond(mostPerSecond), Clock: clock})
+	limit, err := weir.New(weir.TokenBucket(weir.PerSecond(mostPerSecond), 0), weir.Options{Clock: clock})
 	if err != nil {
 		return nil, fmt.Errorf("weir: refusals: %w", err)
 	}

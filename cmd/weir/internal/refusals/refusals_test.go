@@ -28,7 +28,7 @@ func refused(key string) *policy.Verdict {
 	const name = "login"
 	p := &policy.Policy{
 		Name: name, Source: "weir.yaml:3:3",
-		Limits: []policy.Limit{{Name: "1m", Limit: weir.Limit{Rate: weir.PerMinute(5)}}, {Name: "1h", Limit: weir.Limit{Rate: weir.PerHour(9)}}},
+		Limits: []policy.Limit{{Name: "1m", Limit: weir.TokenBucket(weir.PerMinute(5), 0)}, {Name: "1h", Limit: weir.TokenBucket(weir.PerHour(9), 0)}},
 	}
 	rule := &policy.Rule{Name: "sign-in", Source: "weir.yaml:9:5"}
 	return &policy.Verdict{Binding: 1, Parts: []policy.Part{

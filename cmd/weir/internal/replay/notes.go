@@ -182,7 +182,7 @@ func notesOf(set *policy.Set, name string) []string {
 		p := &set.Policies[i]
 		who := owner{false, p.Name}
 		for _, l := range p.Limits {
-			if l.Algorithm == weir.AlgorithmConcurrency {
+			if l.Algorithm() == weir.AlgorithmConcurrency {
 				all.add("access logs do not tell how long requests took", neverRefuses, who)
 			}
 		}

@@ -23,7 +23,7 @@ import (
 func BenchmarkServe(b *testing.B) {
 	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
 		Name: "default", Key: policy.NamedKey(),
-		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
+		Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 20)}},
 	}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)

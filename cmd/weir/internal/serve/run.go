@@ -144,7 +144,7 @@ func (o *options) fixed(engine policy.EngineOptions, log *slog.Logger) (*live.Li
 	_ = limiter.Close() // it is always nil
 	return live.Fixed(&policy.Set{Policies: []policy.Policy{{
 		Name: "default", Key: policy.NamedKey(), MaxKeys: o.limit.MaxKeys,
-		Limits: []policy.Limit{{Limit: weir.Limit{Rate: o.limit.EffectiveRate(), Burst: o.limit.EffectiveBurst()}}},
+		Limits: []policy.Limit{{Limit: weir.TokenBucket(o.limit.EffectiveRate(), o.limit.EffectiveBurst())}},
 	}}}, engine, log)
 }
 

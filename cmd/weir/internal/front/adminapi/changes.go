@@ -252,7 +252,7 @@ func (h *Handler) overriding(name string, asked map[string]string) ([]policy.Lim
 			}
 			if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
 				must := "must be "
-				if limits[i].Algorithm == weir.AlgorithmTokenBucket && wrong.Option == "Limit.Burst" {
+				if limits[i].Algorithm() == weir.AlgorithmTokenBucket && wrong.Option == "Limit.Burst" {
 					must = "the burst must be "
 				}
 				return nil, problem.Of(http.StatusBadRequest, field, problem.Excerpt(text), must+wrong.Accepted)

@@ -649,7 +649,7 @@ func TestDocument(t *testing.T) {
 func TestFixedLimits(t *testing.T) {
 	s := newServer(t, configured)
 	fixed, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1)}}},
+		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1), 0)}},
 	}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

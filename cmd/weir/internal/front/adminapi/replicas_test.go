@@ -18,7 +18,7 @@ func TestReplicasOfAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(9)}}}
+	limit := []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(9), 0)}}
 	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{
 		{Name: "local", Key: policy.ClientIP(), Limits: limit},
 		{Name: "shared", Key: policy.ClientIP(), Limits: limit, Consistency: policy.ConsistencyCoherent},

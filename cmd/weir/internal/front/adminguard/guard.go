@@ -76,14 +76,14 @@ func New(o Options) (*Guard, error) {
 	g := &Guard{o: o}
 	var err error
 	// Who asks when there is no room is let through: it is to bound work, while the other one keeps out who guesses.
-	g.asked, err = weir.NewKeyed[netip.Addr](weir.KeyedOptions{
-		Name: "admin", Rate: o.Rate, Burst: o.Burst, MaxKeys: mostAddresses, WhenFull: weir.Admit, Clock: o.Clock,
+	g.asked, err = weir.NewKeyed[netip.Addr](weir.TokenBucket(o.Rate, o.Burst), weir.KeyedOptions{
+		Name: "admin", MaxKeys: mostAddresses, WhenFull: weir.Admit, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("weir: admin: %w", err)
 	}
-	g.wrong, err = weir.NewKeyed[netip.Addr](weir.KeyedOptions{
-		Name: "admin-login", Rate: weir.Per(1, wrongEvery), Burst: wrongBurst, MaxKeys: mostAddresses, Clock: o.Clock,
+	g.wrong, err = weir.NewKeyed[netip.Addr](weir.TokenBucket(weir.Per(1, wrongEvery), wrongBurst), weir.KeyedOptions{
+		Name: "admin-login", MaxKeys: mostAddresses, Clock: o.Clock,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("weir: admin: %w", err)

@@ -114,7 +114,7 @@ func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *httplimit.
 func told(p *policy.Part) httplimit.Policy {
 	limit := p.Applied()
 	answer := httplimit.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
-	if limit.Algorithm == weir.AlgorithmConcurrency {
+	if limit.Algorithm() == weir.AlgorithmConcurrency {
 		answer.Unit = httplimit.ConcurrentRequests
 	}
 	_, answer.Window = limit.Quota()

@@ -31,30 +31,30 @@ func TestToldLimitIsTheOneApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	calendar := func(u weir.CalendarUnit, zone *time.Location) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 20, Calendar: weir.Calendar{Unit: u, Zone: zone}}
+		return weir.CalendarWindow(20, weir.Calendar{Unit: u, Zone: zone})
 	}
-	usual := weir.Limit{Rate: weir.PerSecond(10), Burst: 20}
+	usual := weir.TokenBucket(weir.PerSecond(10), 20)
 	for name, c := range map[string]struct {
 		limit, tier, key, override, brought weir.Limit
 		want                                string
 	}{
 		"policy":                  {limit: usual, want: `q=20;w=2`},
-		"another burst":           {limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 25}, want: `q=25;w=3`},
-		"override, same burst":    {limit: usual, override: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
-		"override, another burst": {limit: usual, override: weir.Limit{Rate: weir.PerMinute(40), Burst: 40}, want: `q=40;w=60`},
-		"tier, same burst":        {limit: usual, tier: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
-		"tier, another burst":     {limit: usual, tier: weir.Limit{Rate: weir.PerHour(50), Burst: 50}, want: `q=50;w=3600`},
-		"key":                     {limit: usual, tier: weir.Limit{Rate: weir.PerHour(50)}, key: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
-		"override of a key":       {limit: usual, key: weir.Limit{Rate: weir.PerMinute(20)}, override: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
-		"brought":                 {limit: usual, brought: weir.Limit{Rate: weir.PerHour(20), Burst: 20}, want: `q=20;w=3600`},
-		"override of brought":     {limit: usual, brought: weir.Limit{Rate: weir.PerHour(20)}, override: weir.Limit{Rate: weir.PerMinute(20), Burst: 20}, want: `q=20;w=60`},
-		"fixed window":            {limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(20)}, want: `q=20;w=3600`},
-		"sliding window":          {limit: weir.Limit{Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerMinute(20)}, want: `q=20;w=60`},
+		"another burst":           {limit: weir.TokenBucket(weir.PerSecond(10), 25), want: `q=25;w=3`},
+		"override, same burst":    {limit: usual, override: weir.TokenBucket(weir.PerMinute(20), 20), want: `q=20;w=60`},
+		"override, another burst": {limit: usual, override: weir.TokenBucket(weir.PerMinute(40), 40), want: `q=40;w=60`},
+		"tier, same burst":        {limit: usual, tier: weir.TokenBucket(weir.PerHour(20), 20), want: `q=20;w=3600`},
+		"tier, another burst":     {limit: usual, tier: weir.TokenBucket(weir.PerHour(50), 50), want: `q=50;w=3600`},
+		"key":                     {limit: usual, tier: weir.TokenBucket(weir.PerHour(50), 0), key: weir.TokenBucket(weir.PerMinute(20), 20), want: `q=20;w=60`},
+		"override of a key":       {limit: usual, key: weir.TokenBucket(weir.PerMinute(20), 0), override: weir.TokenBucket(weir.PerHour(20), 20), want: `q=20;w=3600`},
+		"brought":                 {limit: usual, brought: weir.TokenBucket(weir.PerHour(20), 20), want: `q=20;w=3600`},
+		"override of brought":     {limit: usual, brought: weir.TokenBucket(weir.PerHour(20), 0), override: weir.TokenBucket(weir.PerMinute(20), 20), want: `q=20;w=60`},
+		"fixed window":            {limit: weir.FixedWindow(weir.PerHour(20)), want: `q=20;w=3600`},
+		"sliding window":          {limit: weir.SlidingWindow(weir.PerMinute(20), 0), want: `q=20;w=60`},
 		"sliding counter, tier": {
-			limit: weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerMinute(20)},
-			tier:  weir.Limit{Algorithm: weir.AlgorithmSlidingCounter, Rate: weir.PerHour(20)}, want: `q=20;w=3600`,
+			limit: weir.SlidingCounter(weir.PerMinute(20)),
+			tier:  weir.SlidingCounter(weir.PerHour(20)), want: `q=20;w=3600`,
 		},
-		"concurrency":   {limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 20}, want: `q=20;qu="concurrent-requests"`},
+		"concurrency":   {limit: weir.AtOnce(20), want: `q=20;qu="concurrent-requests"`},
 		"day":           {limit: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`},
 		"week":          {limit: calendar(weir.CalendarWeek, time.UTC), want: `q=20;w=604800`},
 		"day in a zone": {limit: calendar(weir.CalendarDay, vienna), want: `q=20`},
@@ -65,7 +65,7 @@ func TestToldLimitIsTheOneApplied(t *testing.T) {
 		"override of a month": {
 			limit: calendar(weir.CalendarMonth, nil), override: calendar(weir.CalendarDay, nil), want: `q=20;w=86400`,
 		},
-		"slow": {limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5}, want: `q=5;w=1581120000`},
+		"slow": {limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, 5), want: `q=5;w=1581120000`},
 	} {
 		for _, shared := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", shared ", shared), func(t *testing.T) {
@@ -144,9 +144,9 @@ func toldBy(t *testing.T, e *policy.Engine) map[string]func(http.Header) string 
 
 func TestFieldsOfOtherAlgorithms(t *testing.T) {
 	for want, l := range map[string]weir.Limit{
-		`"p";q=5;w=3600`:                   {Algorithm: weir.AlgorithmSlidingWindow, Rate: weir.PerHour(5)},
-		`"p";q=5;qu="concurrent-requests"`: {Algorithm: weir.AlgorithmConcurrency, Burst: 5},
-		`"p";q=5;w=1581120000`:             {Rate: weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, Burst: 5},
+		`"p";q=5;w=3600`:                   weir.SlidingWindow(weir.PerHour(5), 0),
+		`"p";q=5;qu="concurrent-requests"`: weir.AtOnce(5),
+		`"p";q=5;w=1581120000`:             weir.TokenBucket(weir.Rate{Permits: 1, Period: 3660 * 24 * time.Hour}, 5),
 	} {
 		var (
 			fields answer.Fields
@@ -165,7 +165,7 @@ func TestFieldsOfOtherAlgorithms(t *testing.T) {
 // TestFieldsOfManyLimits: what is kept prepared is bounded.
 func TestFieldsOfManyLimits(t *testing.T) {
 	var fields answer.Fields
-	p := &policy.Policy{Name: "p", Limits: limitsOf(weir.Limit{Rate: weir.PerSecond(1)})}
+	p := &policy.Policy{Name: "p", Limits: limitsOf(weir.TokenBucket(weir.PerSecond(1), 0))}
 	for limit := range int64(5000) {
 		h := http.Header{}
 		fields.Tell(h, &policy.Verdict{Allowed: true, Parts: []policy.Part{{
@@ -181,7 +181,7 @@ func TestFieldsOfManyLimits(t *testing.T) {
 func TestFieldsLeaveOutWhatWasNotAsked(t *testing.T) {
 	part := func(name string, allowed, unasked bool) policy.Part {
 		return policy.Part{
-			Policy:  &policy.Policy{Name: name, Limits: limitsOf(weir.Limit{Rate: weir.PerSecond(5)})},
+			Policy:  &policy.Policy{Name: name, Limits: limitsOf(weir.TokenBucket(weir.PerSecond(5), 0))},
 			Unasked: unasked, Decision: weir.Decision{Allowed: allowed, Limit: 5, Policy: name},
 		}
 	}
@@ -207,9 +207,7 @@ func TestProblem(t *testing.T) {
 		weir.ReasonTableFull:   {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 		weir.ReasonUnavailable: {503, httplimit.TemporaryReducedCapacity, "cannot be decided"},
 	} {
-		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.Limit{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1000, Calendar: weir.Calendar{Unit: weir.CalendarMonth},
-		}}}}
+		month := policy.Policy{Name: "p", Limits: []policy.Limit{{Limit: weir.CalendarWindow(1000, weir.Calendar{Unit: weir.CalendarMonth})}}}
 		const seconds = 8*86400 + 6*3600
 		p := answer.Problem(&policy.Verdict{Parts: []policy.Part{{
 			Policy: &month, Decision: weir.Decision{Reason: reason, Policy: "p"},

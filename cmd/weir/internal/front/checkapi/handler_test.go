@@ -27,7 +27,7 @@ func newFront(t testing.TB) (*checkapi.Handler, *weir.ManualClock) {
 	clock := weir.NewManualClock(0)
 	one := func(name string, rate weir.Rate, burst int64, keys int) policy.Policy {
 		return policy.Policy{
-			Name: name, Key: policy.NamedKey(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.Limit{Rate: rate, Burst: burst}}},
+			Name: name, Key: policy.NamedKey(), MaxKeys: keys, Limits: []policy.Limit{{Limit: weir.TokenBucket(rate, burst)}},
 		}
 	}
 	return newFixed(t, clock, one("default", weir.PerSecond(10), 20, 1000), one("small", weir.PerSecond(1), 1, 1)), clock

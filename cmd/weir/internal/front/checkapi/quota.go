@@ -241,7 +241,7 @@ func (h *Handler) adjust(w http.ResponseWriter, r *http.Request) *problem {
 		})
 	}
 	l := &limits[0]
-	if l.charge.Limit.Algorithm == weir.AlgorithmConcurrency {
+	if l.charge.Limit.Algorithm() == weir.AlgorithmConcurrency {
 		return problemOf(http.StatusBadRequest, &fault{
 			field: policyName, value: excerpt([]byte(l.name)), wrong: "its permits come back when a request ends",
 			accepted: "must be a limit whose permits come back with time",

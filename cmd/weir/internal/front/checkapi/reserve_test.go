@@ -125,7 +125,7 @@ func TestReserveProblems(t *testing.T) {
 // TestTooManyReservations: what is not kept is not charged, and its decision is not told.
 func TestTooManyReservations(t *testing.T) {
 	h := newFixed(t, weir.NewManualClock(0), policy.Policy{
-		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerHour(1000)}}},
+		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1000), 0)}},
 	})
 	for range 90 { // of 100: one address has nine in ten
 		reserved(t, h, `{"key":"a"}`)
@@ -145,7 +145,7 @@ func TestReserveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{{
 			Name: "default", Key: policy.NamedKey(), QueueLimit: 5, MaxWait: time.Hour,
-			Limits: []policy.Limit{{Limit: weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 1}}},
+			Limits: []policy.Limit{{Limit: weir.AtOnce(1)}},
 		}}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -207,9 +207,7 @@ func TestReserveWaits(t *testing.T) {
 func TestContentionConservesPermits(t *testing.T) {
 	const all = 3000
 	one := func(name string) policy.Policy {
-		return policy.Policy{Name: name, Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
-			Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: all, Period: 300 * 24 * time.Hour},
-		}}}}
+		return policy.Policy{Name: name, Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.FixedWindow(weir.Rate{Permits: all, Period: 300 * 24 * time.Hour})}}}
 	}
 	limits, err := live.Fixed(&policy.Set{Policies: []policy.Policy{one("a"), one("b")}}, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

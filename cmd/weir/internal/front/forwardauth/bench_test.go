@@ -22,7 +22,7 @@ func (b *blank) WriteHeader(int)             {}
 func BenchmarkForwardAuth(b *testing.B) {
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{{
-			Name: "p", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1e9)}}},
+			Name: "p", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1e9), 0)}},
 		}},
 		Rules: []policy.Rule{{Name: "r", Limits: []policy.Use{{Policy: "p"}}}},
 	}, policy.EngineOptions{})

@@ -36,8 +36,8 @@ func (d *decider) Take(r *policy.Request, v *policy.Verdict) {
 }
 
 var perClient = &policy.Policy{Name: "per-client", Limits: []policy.Limit{
-	{Name: "s", Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}},
-	{Name: "h", Limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerHour(1000)}},
+	{Name: "s", Limit: weir.TokenBucket(weir.PerSecond(10), 20)},
+	{Name: "h", Limit: weir.FixedWindow(weir.PerHour(1000))},
 }}
 
 func granted() []policy.Part {

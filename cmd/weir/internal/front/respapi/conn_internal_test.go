@@ -37,7 +37,7 @@ func (m *memory) send(_ *conn, b []byte) error {
 func connection(t testing.TB, batch []byte) (*conn, *memory) {
 	t.Helper()
 	set := &policy.Set{Policies: []policy.Policy{{
-		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
+		Name: "default", Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 20)}},
 	}}}
 	limits, err := live.Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

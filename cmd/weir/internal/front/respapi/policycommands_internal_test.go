@@ -25,7 +25,7 @@ func plainPolicies(t testing.TB, n int) *policyCommands {
 	for i := range n {
 		set.Policies = append(set.Policies, policy.Policy{
 			Name: "policy-" + strconv.Itoa(i), Key: policy.NamedKey(),
-			Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000}}},
+			Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(1000), 1000)}},
 		})
 	}
 	limits, err := live.Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))

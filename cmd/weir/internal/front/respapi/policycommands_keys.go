@@ -62,7 +62,7 @@ func (p *policyCommands) irrevocable(name string) string {
 			return "NOREFUND limits of policy " + strconv.Quote(name) + sharedLimits
 		}
 		for i := range own.Limits {
-			if own.Limits[i].Algorithm == weir.AlgorithmConcurrency {
+			if own.Limits[i].Algorithm() == weir.AlgorithmConcurrency {
 				return "NOREFUND policy " + strconv.Quote(name) + " limits concurrency," +
 					" where permits come back when they are released: use WEIR.RESERVE and WEIR.CANCEL"
 			}

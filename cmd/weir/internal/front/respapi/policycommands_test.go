@@ -43,19 +43,19 @@ type guarded struct {
 func perHourPolicy(name string, burst int64) policy.Policy {
 	return policy.Policy{
 		Name: name, Key: policy.NamedKey(),
-		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: time.Hour}, Burst: burst}}},
+		Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: time.Hour}, burst)}},
 	}
 }
 
 func somePolicies() []policy.Policy {
 	two := perHourPolicy("two", 3)
-	two.Limits = append(two.Limits, policy.Limit{Limit: weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerDay(5)}})
+	two.Limits = append(two.Limits, policy.Limit{Limit: weir.FixedWindow(weir.PerDay(5))})
 	watched := perHourPolicy("watched", 1)
 	watched.Mode = policy.ModeShadow
 	queue := perHourPolicy("queue", 2)
 	queue.QueueLimit, queue.MaxWait = 5, time.Hour
 	slots := perHourPolicy("slots", 2)
-	slots.Limits[0].Limit = weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 2}
+	slots.Limits[0].Limit = weir.AtOnce(2)
 	strict := perHourPolicy("strict", 1)
 	strict.Lockout = &policy.Lockout{Refusals: 1, For: 24 * time.Hour, Within: time.Hour}
 	child := perHourPolicy("child", 10)

@@ -27,9 +27,7 @@ func TestRemovedPoliciesGrantNothing(t *testing.T) {
 		}
 	}
 	one := func(name string) policy.Policy {
-		return policy.Policy{Name: name, Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.Limit{
-			Rate: weir.Rate{Permits: 1, Period: 300 * 24 * time.Hour}, Burst: 10,
-		}}}}
+		return policy.Policy{Name: name, Key: policy.NamedKey(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: 300 * 24 * time.Hour}, 10)}}}
 	}
 	write("0")
 	limits, err := live.Load(live.Options{

@@ -25,7 +25,7 @@ func options(t testing.TB) respapi.Options {
 	t.Helper()
 	set := &policy.Set{Policies: []policy.Policy{{
 		Name: "default", Key: policy.NamedKey(),
-		Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(10), Burst: 20}}},
+		Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(10), 20)}},
 	}}}
 	limits, err := live.Fixed(set, policy.EngineOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

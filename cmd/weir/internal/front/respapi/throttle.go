@@ -30,7 +30,8 @@ func throttleAt(maxKeys int, clock weir.Clock) (*throttle, error) {
 	}
 	// The limit of the options is that of nobody: every call brings one.
 	keys, err := weir.NewKeyedFunc(
-		weir.KeyedOptions{Name: "cl.throttle", Rate: weir.PerSecond(1), MaxKeys: maxKeys, MaxNames: 1, Clock: clock},
+		weir.TokenBucket(weir.PerSecond(1), 0),
+		weir.KeyedOptions{Name: "cl.throttle", MaxKeys: maxKeys, MaxNames: 1, Clock: clock},
 		func(string) weir.Limit { return weir.Limit{} },
 	)
 	if err != nil {

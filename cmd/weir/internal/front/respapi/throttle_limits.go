@@ -99,7 +99,7 @@ func (c *planCache) add(l limitKey, n names) (*weir.Plan, error) {
 	if err := l.check(n); err != nil {
 		return nil, err
 	}
-	plan, err := c.keys.Plan(weir.Limit{Rate: weir.Rate{Permits: l.count, Period: time.Duration(l.period)}, Burst: l.burst + 1})
+	plan, err := c.keys.Plan(weir.TokenBucket(weir.Rate{Permits: l.count, Period: time.Duration(l.period)}, l.burst+1))
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func TestThrottlePlansAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := plan.Limit(); got.Burst != l.burst+1 || got.Rate != (weir.Rate{Permits: l.count, Period: time.Duration(l.period)}) {
+		if got := plan.Limit(); got.Permits() != l.burst+1 || got.Rate() != (weir.Rate{Permits: l.count, Period: time.Duration(l.period)}) {
 			t.Fatalf("the plan of %+v is %v", l, got)
 		}
 	}

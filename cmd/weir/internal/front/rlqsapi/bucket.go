@@ -185,18 +185,14 @@ var longestWindows = map[weir.CalendarUnit]time.Duration{
 
 // bucketOf is the token bucket that never admits more than the limit does.
 func bucketOf(l weir.Limit) (quotashare.Limit, error) {
-	switch l.Algorithm {
+	switch l.Algorithm() {
 	case weir.AlgorithmTokenBucket:
-		burst := l.Burst
-		if burst == 0 {
-			burst = l.Rate.Permits
-		}
-		return quotashare.Limit{Permits: l.Rate.Permits, Period: l.Rate.Period, Burst: burst}, nil
+		return quotashare.Limit{Permits: l.Rate().Permits, Period: l.Rate().Period, Burst: l.Permits()}, nil
 	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
-		return inWindow(l.Rate.Permits, l.Rate.Period), nil
+		return inWindow(l.Rate().Permits, l.Rate().Period), nil
 	case weir.AlgorithmCalendarWindow:
-		if window, ok := longestWindows[l.Calendar.Unit]; ok {
-			return inWindow(l.Burst, window), nil
+		if window, ok := longestWindows[l.Calendar().Unit]; ok {
+			return inWindow(l.Permits(), window), nil
 		}
 	case weir.AlgorithmConcurrency:
 	}

@@ -66,10 +66,10 @@ func (s *Service) charge(b *bucket, held holding, allowed uint64) (readings []re
 
 // perSecond is the rate of a token bucket. What others use of windows is not reckoned.
 func perSecond(l weir.Limit) float64 {
-	if l.Algorithm != weir.AlgorithmTokenBucket || l.Rate.Period <= 0 {
+	if l.Algorithm() != weir.AlgorithmTokenBucket || l.Rate().Period <= 0 {
 		return 0
 	}
-	return float64(l.Rate.Permits) / l.Rate.Period.Seconds()
+	return float64(l.Rate().Permits) / l.Rate().Period.Seconds()
 }
 
 // measure reckons what others use, and has the ledger leave it to them. The lock is held.

@@ -37,7 +37,7 @@ func isDenied(a *action) bool {
 // TestBadBucketIsDeniedAlone: a client chooses values of bucket ids. One that cannot be kept is denied, and the other buckets of the
 // stream, also those of the same message, have their part.
 func TestBadBucketIsDeniedAlone(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	many := map[string]string{}
 	for i := range 100 {
 		many["k"+strconv.Itoa(i)] = "v"
@@ -87,7 +87,7 @@ func TestBadBucketIsDeniedAlone(t *testing.T) {
 
 // TestTimeBelowZeroIsNone and ends no stream.
 func TestTimeBelowZeroIsNone(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()
 	a.report(id, 0, 1, 0)
 	a.next()
@@ -106,7 +106,7 @@ func TestTimeBelowZeroIsNone(t *testing.T) {
 
 // TestBucketsBeyondTheBoundsAreDeniedAlone: there are only so many streams and buckets, and a bucket too many ends no stream.
 func TestBucketsBeyondTheBoundsAreDeniedAlone(t *testing.T) {
-	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{
+	s := serveWith(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))), rlqsapi.Options{
 		MostStreams: 2, MostBuckets: 2, MostShares: 3,
 	})
 	a, b := s.connect(), s.connect()
@@ -141,14 +141,14 @@ func TestBucketsBeyondTheBoundsAreDeniedAlone(t *testing.T) {
 
 // TestReloadDeniesWhatCannotBeKept: a bucket for which there is no room under other limits is denied, and the stream goes on.
 func TestReloadDeniesWhatCannotBeKept(t *testing.T) {
-	s := serveWith(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{Grace: 2 * time.Second, MostShares: 1})
+	s := serveWith(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))), rlqsapi.Options{Grace: 2 * time.Second, MostShares: 1})
 	a := s.connect()
 	a.report(id, 0, 1, 0)
 	if m, err := a.stream.Recv(); err != nil || isDenied(m.GetBucketAction()[0]) {
 		t.Fatal(m, err)
 	}
 	if _, err := s.limits.Engine().Load(one(policy.Policy{
-		Name: "other", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerSecond(100)}}},
+		Name: "other", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerSecond(100), 0)}},
 	})); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 
 // TestValuesThatAreNotUTF8EndNoStream: no answer can be about such a bucket, but the others of the stream have theirs.
 func TestValuesThatAreNotUTF8EndNoStream(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	front, err := rlsapi.New(rlsapi.Options{Limits: s.limits, Quotas: s.service})
 	if err != nil {
 		t.Fatal(err)

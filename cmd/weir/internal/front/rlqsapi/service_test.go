@@ -29,7 +29,7 @@ var id = map[string]string{"name": "checkout", "env": "staging"}
 
 // TestDemandMovesQuotas: what one proxy does not need goes to another, and never is more assigned than there is.
 func TestDemandMovesQuotas(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 1000))))
 	a, b := s.connect(), s.connect()
 	a.report(id, 0, 1, 0) // the first report of Envoy tells no time
 	first := a.next()
@@ -63,7 +63,7 @@ func TestDemandMovesQuotas(t *testing.T) {
 // not need soon goes to the other again.
 func TestStepsOfTheClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+		s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 1000))))
 		s.clock.Advance(24 * time.Hour)
 		a, b := s.connect(), s.connect()
 		assigned := func(p *client) float64 {
@@ -100,9 +100,9 @@ func TestStepsOfTheClock(t *testing.T) {
 // TestWhatIsAssigned tells what becomes of limits of all kinds.
 func TestWhatIsAssigned(t *testing.T) {
 	none := &policy.Set{}
-	exempt := one(limited(weir.Limit{Rate: weir.PerSecond(1)}))
+	exempt := one(limited(weir.TokenBucket(weir.PerSecond(1), 0)))
 	exempt.Rules = append(exempt.Rules, policy.Rule{Name: "free", Exempt: true})
-	concurrency := limited(weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 3})
+	concurrency := limited(weir.AtOnce(3))
 	open := concurrency
 	open.Fail = policy.FailOpen
 	for _, c := range []struct {
@@ -116,11 +116,9 @@ func TestWhatIsAssigned(t *testing.T) {
 		{name: "exempt", set: exempt, want: typev3.RateLimitStrategy_ALLOW_ALL},
 		{name: "concurrency", set: one(concurrency), want: typev3.RateLimitStrategy_DENY_ALL, log: "cannot be assigned"},
 		{name: "concurrency, fail open", set: one(open), want: typev3.RateLimitStrategy_ALLOW_ALL, log: "cannot be assigned"},
-		{name: "a slow one", set: one(limited(weir.Limit{Rate: weir.PerHour(30), Burst: 5})), rate: 30. / 3600},
-		{name: "fixed", set: one(limited(weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.PerMinute(600)})), rate: 541. / 60},
-		{name: "day", set: one(limited(weir.Limit{
-			Algorithm: weir.AlgorithmCalendarWindow, Burst: 1_000_000, Calendar: weir.Calendar{Unit: weir.CalendarDay},
-		})), rate: 900_001. / 90_000},
+		{name: "a slow one", set: one(limited(weir.TokenBucket(weir.PerHour(30), 5))), rate: 30. / 3600},
+		{name: "fixed", set: one(limited(weir.FixedWindow(weir.PerMinute(600)))), rate: 541. / 60},
+		{name: "day", set: one(limited(weir.CalendarWindow(1_000_000, weir.Calendar{Unit: weir.CalendarDay}))), rate: 900_001. / 90_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, c.set)
@@ -143,9 +141,9 @@ func TestWhatIsAssigned(t *testing.T) {
 
 // TestStrictestOfSeveral: a bucket that several limits hold for is held to each.
 func TestStrictestOfSeveral(t *testing.T) {
-	set := one(limited(weir.Limit{Rate: weir.PerSecond(1000)}))
+	set := one(limited(weir.TokenBucket(weir.PerSecond(1000), 0)))
 	set.Policies = append(set.Policies, policy.Policy{
-		Name: "strict", Limits: []policy.Limit{{Limit: weir.Limit{Rate: weir.PerMinute(60), Burst: 10}}},
+		Name: "strict", Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerMinute(60), 10)}},
 	})
 	set.Rules[0].Limits = append(set.Rules[0].Limits, policy.Use{Policy: "strict"})
 	s := serve(t, set)
@@ -158,14 +156,14 @@ func TestStrictestOfSeveral(t *testing.T) {
 
 // TestReload: another limit is in force within a second, without a report; a bucket that no limit holds for any more is abandoned.
 func TestReload(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()
 	a.report(id, 0, 1, 0)
 	a.next()
 	s.clock.Advance(5 * time.Second)
 	a.report(id, 5*time.Second, 100, 0)
 	a.next()
-	if _, err := s.limits.Engine().Load(one(limited(weir.Limit{Rate: weir.PerSecond(100)}))); err != nil {
+	if _, err := s.limits.Engine().Load(one(limited(weir.TokenBucket(weir.PerSecond(100), 0)))); err != nil {
 		t.Fatal(err)
 	}
 	s.clock.Advance(time.Second)
@@ -188,7 +186,7 @@ func TestReload(t *testing.T) {
 
 // TestNoDomainEndsTheStream: that is a mistake of the proxy's configuration, whatever its clients do. Others go on.
 func TestNoDomainEndsTheStream(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	good := s.connect()
 	good.report(id, 0, 1, 0)
 	good.next()
@@ -217,7 +215,7 @@ func TestNoDomainEndsTheStream(t *testing.T) {
 
 // TestUnknownFieldsAreForgotten: a bucket keeps its entries, whatever else a proxy sends with its id.
 func TestUnknownFieldsAreForgotten(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(10)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(10), 0))))
 	c := s.connect()
 	m := usage(map[string]string{"env": "prod", "name": "checkout"}, 0, 0, 0)
 	id := m.GetBucketQuotaUsages()[0].GetBucketId()
@@ -233,7 +231,7 @@ func TestUnknownFieldsAreForgotten(t *testing.T) {
 
 // TestEndedStreamCounts: what a proxy has counts until it has expired, when its stream has ended.
 func TestEndedStreamCounts(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()
 	a.report(id, 0, 1, 0)
 	hasA := rate(t, a.next())
@@ -266,7 +264,7 @@ func named(cost int64) *policy.Request {
 
 // TestOthersSeeWhatProxiesUse: what proxies admit is charged to the limit, so that checks of other fronts see it.
 func TestOthersSeeWhatProxiesUse(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(100), Burst: 1000})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(100), 1000))))
 	a := s.connect()
 	a.report(id, 0, 0, 0)
 	a.next()
@@ -282,7 +280,7 @@ func TestOthersSeeWhatProxiesUse(t *testing.T) {
 // TestOthersAreLeftTheirPart: what checks of other fronts take of a limit is not assigned. Proxies and they together are never above
 // twice the limit, and at the limit once it is known what they take.
 func TestOthersAreLeftTheirPart(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000), Burst: 1000})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 1000))))
 	a := s.connect()
 	a.report(id, 0, 0, 0)
 	has := rate(t, a.next())
@@ -304,7 +302,7 @@ func TestOthersAreLeftTheirPart(t *testing.T) {
 
 // TestClose ends streams, and returns nobody any more.
 func TestClose(t *testing.T) {
-	s := serve(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})))
+	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))
 	a := s.connect()
 	a.report(id, 0, 1, 0)
 	a.next()
@@ -358,7 +356,7 @@ func TestSlowReader(t *testing.T) {
 	for after, slow := range map[time.Duration]bool{0: false, grace / 2: false, grace/2 + 1: true, time.Hour: true} {
 		synctest.Test(t, func(t *testing.T) {
 			limits, err := live.Fixed(
-				one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), policy.EngineOptions{}, slog.New(slog.DiscardHandler),
+				one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))), policy.EngineOptions{}, slog.New(slog.DiscardHandler),
 			)
 			if err != nil {
 				t.Fatal(err)
@@ -399,7 +397,7 @@ func TestSlowReader(t *testing.T) {
 // TestNeverReads: the stream of a proxy that reads nothing at all ends as well, and does not wait until it does.
 func TestNeverReads(t *testing.T) {
 	const window = 1 << 16
-	s := servePatiently(t, one(limited(weir.Limit{Rate: weir.PerSecond(1000)})), rlqsapi.Options{
+	s := servePatiently(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))), rlqsapi.Options{
 		MostBuckets: 100_000, MostShares: 100_000,
 	}, 100*time.Millisecond)
 	a := s.connect(grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))

@@ -93,7 +93,7 @@ type watched struct {
 	stream       uint32
 	padding      int // bytes at its end that do not count, once they are known
 	knowsPadding bool
-	resets       *weir.TokenBucket // nil until a call was given up
+	resets       *weir.Limiter // nil until a call was given up
 
 	mu     sync.Mutex
 	begun  map[uint32]*message // what has begun to arrive, by stream; changed by the goroutine that reads alone
@@ -183,8 +183,7 @@ func (w *watched) follow(b []byte) error {
 func (w *watched) mayReset() bool {
 	if w.resets == nil {
 		var err error
-		o := weir.TokenBucketOptions{Rate: weir.PerSecond(resetRate), Burst: resetBurst}
-		if w.resets, err = weir.NewTokenBucket(o); err != nil {
+		if w.resets, err = weir.New(weir.TokenBucket(weir.PerSecond(resetRate), resetBurst), weir.Options{}); err != nil {
 			return false
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/corev3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
@@ -73,7 +74,8 @@ func serveBench(name string) {
 func benchSet() *policy.Set {
 	set := usersAndTenants()
 	for i := range set.Policies {
-		set.Policies[i].Limits[0].Rate.Permits = 1_000_000_000
+		l := &set.Policies[i].Limits[0]
+		l.Limit = weir.TokenBucket(weir.Per(1_000_000_000, l.Rate().Period), 0)
 	}
 	return set
 }

@@ -19,7 +19,7 @@ import (
 // BenchmarkCall measures what a call costs beside what gRPC does, next to decoding and encoding the same messages with what
 // was generated.
 func BenchmarkCall(b *testing.B) {
-	day := weir.Limit{Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: 1 << 40, Period: 24 * time.Hour}}
+	day := weir.FixedWindow(weir.Rate{Permits: 1 << 40, Period: 24 * time.Hour})
 	limits, err := live.Fixed(&policy.Set{
 		Policies: []policy.Policy{
 			{Name: "user", Key: policy.AttributeText("user"), Limits: []policy.Limit{{Limit: day}}},

@@ -116,7 +116,7 @@ func refusedByLimit(d weir.Decision) bool {
 // spendOne charges hits that were refused to the limit of one descriptor, and reports whether it could. What is not there is
 // owed, except by a window: the next one has all its permits.
 func spendOne(ctx context.Context, engine *policy.Engine, v *policy.Verdict, m *ratelimitconfig.Match, hits int64) bool {
-	switch m.Limit.Counted.Algorithm { //nolint:exhaustive // all others are owed
+	switch m.Limit.Counted.Algorithm() { //nolint:exhaustive // all others are owed
 	case weir.AlgorithmCalendarWindow, weir.AlgorithmFixedWindow:
 		one := [1]*policy.Request{checkOf(ctx, m, 1)}
 		engine.PeekAll(ctx, one[:], v)

@@ -20,7 +20,7 @@ import (
 // tenSeconds gives a user a permit every ten seconds, up to three.
 func tenSeconds() *policy.Set {
 	set := usersAndTenants()
-	set.Policies[0].Limits = []policy.Limit{{Limit: weir.Limit{Rate: weir.Rate{Permits: 1, Period: 10 * time.Second}, Burst: 3}}}
+	set.Policies[0].Limits = []policy.Limit{{Limit: weir.TokenBucket(weir.Rate{Permits: 1, Period: 10 * time.Second}, 3)}}
 	return set
 }
 

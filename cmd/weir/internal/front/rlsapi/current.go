@@ -55,18 +55,18 @@ var calendarUnits = map[weir.CalendarUnit]currentLimit{
 func currentOf(l weir.Limit, d weir.Decision) currentLimit {
 	c := currentLimit{requests: d.Limit, unit: unitUnknown, multiplier: 1, name: d.Policy}
 	switch {
-	case l.Algorithm == weir.AlgorithmCalendarWindow:
-		of := calendarUnits[l.Calendar.Unit]
+	case l.Algorithm() == weir.AlgorithmCalendarWindow:
+		of := calendarUnits[l.Calendar().Unit]
 		c.unit, c.multiplier = of.unit, max(of.multiplier, 1)
-	case l.Rate.Period <= 0:
-	case l.Rate.Period%time.Second != 0:
+	case l.Rate().Period <= 0:
+	case l.Rate().Period%time.Second != 0:
 		c.unit = unitSecond
-		c.requests = max(int64(float64(l.Rate.Permits)*float64(time.Second)/float64(l.Rate.Period)), 1)
+		c.requests = max(int64(float64(l.Rate().Permits)*float64(time.Second)/float64(l.Rate().Period)), 1)
 	default:
-		c.requests = l.Rate.Permits
+		c.requests = l.Rate().Permits
 		for i := range lengths {
-			if u := &lengths[i]; l.Rate.Period%u.length == 0 {
-				c.unit, c.multiplier = u.unit, int64(l.Rate.Period/u.length)
+			if u := &lengths[i]; l.Rate().Period%u.length == 0 {
+				c.unit, c.multiplier = u.unit, int64(l.Rate().Period/u.length)
 				break
 			}
 		}

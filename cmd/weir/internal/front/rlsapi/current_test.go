@@ -9,10 +9,10 @@ import (
 
 func TestCurrentLimit(t *testing.T) {
 	per := func(n int64, period time.Duration) weir.Limit {
-		return weir.Limit{Rate: weir.Rate{Permits: n, Period: period}}
+		return weir.TokenBucket(weir.Rate{Permits: n, Period: period}, 0)
 	}
 	calendar := func(unit weir.CalendarUnit) weir.Limit {
-		return weir.Limit{Algorithm: weir.AlgorithmCalendarWindow, Burst: 7, Calendar: weir.Calendar{Unit: unit}}
+		return weir.CalendarWindow(7, weir.Calendar{Unit: unit})
 	}
 	for _, c := range []struct {
 		limit    weir.Limit
@@ -35,7 +35,7 @@ func TestCurrentLimit(t *testing.T) {
 		{calendar(weir.CalendarDay), 7, unitDay, 1},
 		{calendar(weir.CalendarQuarter), 7, unitMonth, 3},
 		{calendar(weir.CalendarYear), 7, unitYear, 1},
-		{weir.Limit{Algorithm: weir.AlgorithmConcurrency, Burst: 7}, 7, unitUnknown, 1},
+		{weir.AtOnce(7), 7, unitUnknown, 1},
 	} {
 		got := currentOf(c.limit, weir.Decision{Limit: 7, Policy: "p"})
 		if want := (currentLimit{c.requests, c.unit, c.multiple, "p"}); got != want {

@@ -97,9 +97,7 @@ func ask(t testing.TB, conn *grpc.ClientConn, r *ratelimitv3.RateLimitRequest) *
 func windowed(name string, permits int64, key policy.Text) policy.Policy {
 	return policy.Policy{
 		Name: name, Key: key,
-		Limits: []policy.Limit{{Limit: weir.Limit{
-			Algorithm: weir.AlgorithmFixedWindow, Rate: weir.Rate{Permits: permits, Period: 24 * time.Hour},
-		}}},
+		Limits: []policy.Limit{{Limit: weir.FixedWindow(weir.Rate{Permits: permits, Period: 24 * time.Hour})}},
 	}
 }
 

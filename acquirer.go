@@ -1,0 +1,101 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Acquirer is what all limiters have in common, and what middleware and a [Chain] take: [Limiter], [Concurrency] and Chain. See
+// [Limiter] for n.
+type Acquirer interface {
+	// TryAcquire takes n permits if they are available and no caller waits for them, and never waits itself. The lease must be
+	// released; where permits come back with time, releasing it does nothing.
+	TryAcquire(n int64) Lease
+	// Acquire takes n permits, and waits for them in the queue of the limiter if they are not available. The error is nil if and
+	// only if they were granted. A *[RefusedError], which matches [ErrRefused], says that the limiter refused: it has no queue
+	// ([ErrNoQueue]), the queue is full, the limiter is closed, the deadline of ctx comes before the caller's turn, n exceeds the
+	// limit, or n is negative. It is returned at once, without waiting. If ctx ends, before or while the call waits, the error
+	// wraps ctx.Err() and context.Cause(ctx). A ctx that has ended before the call loses even if permits are available. Otherwise
+	// permits that are available are taken before the deadline counts, and a caller that waits gets those that come before it,
+	// also if the timer of the machine is up to 10 ms late (TestLateTimerCostsNoDeadline). A nil ctx panics. A lease that comes
+	// with an error needs no Release, which does nothing.
+	Acquire(ctx context.Context, n int64) (Lease, error)
+	// TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really
+	// cost, or Cancel. See [Lease.Commit].
+	TryReserve(n int64) Lease
+	// Reserve is Acquire with a cost that is settled later, like TryReserve.
+	Reserve(ctx context.Context, n int64) (Lease, error)
+	// Peek returns what TryAcquire would, and takes nothing. Remaining is what is left now.
+	Peek(n int64) Decision
+	// Stats returns counts that were true at one moment.
+	Stats() Stats
+	// Idle is for how long the limiter has been unused: full, with no caller waiting and no permit out. It is not ok while the
+	// limiter is in use.
+	Idle() (d time.Duration, ok bool)
+}
+
+// Stats are the counts of a limiter.
+type Stats struct {
+	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
+	// Adaptive finds it by itself.
+	Limit int64
+	// Available is how many permits could be taken now.
+	Available int64
+	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.
+	Queued  int64
+	Waiters int
+	// Granted and Refused count the requests (not the permits) that were answered so far. One whose answer is on its
+	// way may have taken its permits and not be counted yet. Probes and refusals because of misuse or an ended context
+	// are not counted.
+	Granted int64
+	Refused int64
+	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt. It ends at the
+	// largest int64.
+	Forgiven int64
+}
+
+// Order is who is served first by a queue.
+type Order uint8
+
+const (
+	// OldestFirst serves in order of arrival. A newcomer never overtakes the queue, even if its permits are available.
+	OldestFirst Order = iota
+	// NewestFirst serves the last to arrive first, and evicts the one that has waited longest when the queue is full:
+	// under overload the callers that are served are those who have not yet given up.
+	NewestFirst
+)
+
+// String is "oldest-first" or "newest-first".
+func (o Order) String() string {
+	switch o {
+	case OldestFirst:
+		return "oldest-first"
+	case NewestFirst:
+		return "newest-first"
+	}
+	return fmt.Sprintf("Order(%d)", uint8(o))
+}
+
+// NoDebt as MaxDebt keeps commits from charging more than what is available.
+const NoDebt int64 = -1
+
+// ErrNegativePermits is returned where a negative number of permits is asked for.
+var ErrNegativePermits = errors.New("weir: negative number of permits: must be 0 or more")
+
+// ErrInvalidLimit is returned where the function that chooses the limits of keys returns one that cannot be used. Keyed.Acquire
+// and Reserve wrap it together with what is wrong with it.
+var ErrInvalidLimit = errors.New("weir: the limit that was chosen for the key cannot be used")
+
+// An OptionError says which option of a constructor cannot be used, and why.
+type OptionError struct {
+	Option   string // such as Limit.Burst
+	Value    string
+	Accepted string
+}
+
+// Error names the option, its value and what is accepted.
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("weir: %s is %s: must be %s", e.Option, e.Value, e.Accepted)
+}
