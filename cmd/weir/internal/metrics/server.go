@@ -104,7 +104,8 @@ var ofServer = []family{
 	},
 	{
 		name: "weir_admin_requests_total", kind: counter, labels: []string{result},
-		help: "Requests of the admin API: authorized, unauthorized (without a valid token or certificate), or limited (too many).",
+		help: "Requests of the admin API: authorized, unauthorized (without a valid token or certificate), or limited (too " +
+			"many).",
 		each: func(n *snapshot, emit emitter) {
 			emit(float64(n.admin.Requests), "authorized")
 			emit(float64(n.admin.Unauthorized), "unauthorized")
