@@ -32,7 +32,7 @@ type object = map[string]any
 func TestChartIsTheManifests(t *testing.T) {
 	plain := objects(t, readDeploy(t, "deploy/kubernetes/weir.yaml"))
 	delete(plain, "Namespace")
-	rendered := renderChart(t, "weir", "weir", object{"image": object{"tag": "latest"}})
+	rendered := renderChart(t, "weir", "weir", object{})
 	for kind, want := range plain {
 		if got := rendered[kind]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%v\nwant\n%v", kind, got, want)
@@ -271,6 +271,7 @@ func renderByHelm(t *testing.T, name, namespace string, values object) map[strin
 		}
 		return stdout.String()
 	}
+	run("package", dir, "--destination="+t.TempDir())
 	run("lint", "--strict", "--kube-version=1.31.0", "--values="+file, dir)
 	return objects(t, run("template", name, dir, "--namespace="+namespace, "--kube-version=1.31.0", "--values="+file))
 }

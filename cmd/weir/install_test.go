@@ -96,6 +96,8 @@ func expectInstall(t *testing.T, line string) {
 		if got := renderChart(t, "weir", "weir", values); got["Deployment"] == nil {
 			t.Errorf("%s: it has no Deployment", line)
 		}
+	case strings.HasPrefix(line, "helm install weir oci://"):
+		has(".github/workflows/release.yml", "helm push dist/weir-*.tgz "+strings.TrimSuffix(words[3], "/weir")+"\n")
 	case strings.HasPrefix(line, "brew install "):
 		owner, rest, _ := strings.Cut(words[2], "/")
 		tap, name, _ := strings.Cut(rest, "/")

@@ -27,6 +27,7 @@ var (
 	errTagged  = errors.New("is tagged already")
 	errChanged = errors.New("there are changes that are not committed")
 	errCycle   = errors.New("these modules require each other in a circle, or one that is not released")
+	errChart   = errors.New("must have one line with version: 0.0.0 and one with appVersion: latest")
 	errSum     = errors.New("the sum has changed between the first tag and the last")
 )
 
@@ -117,7 +118,7 @@ func untouched(ctx context.Context, repository, version string) error {
 	return nil
 }
 
-// prepare clones the repository and reads its modules.
+// prepare clones the repository, reads its modules and writes the chart.
 func (w *work) prepare(ctx context.Context, repository string) error {
 	if _, err := git(ctx, repository, "clone", "--quiet", "--no-tags", ".", w.clone); err != nil {
 		return err
@@ -130,7 +131,8 @@ func (w *work) prepare(ctx context.Context, repository string) error {
 
 	w.modules = modules
 
-	return nil
+	// The chart lies in the module in the root, so it is written before that has its tag.
+	return w.writeChart()
 }
 
 func (w *work) released() []*module {
@@ -223,6 +225,27 @@ func (w *work) write(ctx context.Context, level []*module) error {
 	}
 
 	return nil
+}
+
+// writeChart gives the chart of Helm the version, and the image that belongs to it. Neither begins with a v.
+func (w *work) writeChart() error {
+	name := filepath.Join(w.clone, "deploy", "helm", "weir", "Chart.yaml")
+
+	text, err := os.ReadFile(name) //nolint:gosec // a file of the repository
+	if err != nil {
+		return err
+	}
+
+	const version, image = "\nversion: 0.0.0\n", "\nappVersion: latest\n"
+
+	number := strings.TrimPrefix(w.version, "v")
+	written := strings.NewReplacer(version, "\nversion: "+number+"\n", "appVersion: latest", "appVersion: "+number)
+
+	if strings.Count(string(text), version) != 1 || strings.Count(string(text), image) != 1 {
+		return fmt.Errorf("%s: %w", name, errChart)
+	}
+
+	return os.WriteFile(name, []byte(written.Replace(string(text))), 0o644) //nolint:gosec // it is for all to read
 }
 
 // tag commits what there is, and puts the tags of modules on it.

@@ -139,6 +139,11 @@ func TestInstallsFromTheTags(t *testing.T) {
 
 	do(t, repo, nil, "git", "checkout", "--quiet", version)
 
+	chart := do(t, repo, nil, "git", "show", version+":deploy/helm/weir/Chart.yaml")
+	if number := version[1:]; !strings.Contains(chart, "\nversion: "+number+"\nappVersion: "+number+"\n") {
+		t.Errorf("the chart of %s:\n%s", version, chart)
+	}
+
 	released, err := readModules(t.Context(), repo)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +248,7 @@ func TestDevelopmentModulesExist(t *testing.T) {
 }
 
 // small makes a repository of two modules, of which the one in the root requires what is given.
-func small(t *testing.T, requirement string) string {
+func small(t *testing.T, requirement, chart string) string {
 	t.Helper()
 	alone(t)
 
@@ -254,6 +259,8 @@ func small(t *testing.T, requirement string) string {
 		"a/go.mod": "module " + rootPath + "/a\n\ngo 1.26.0\n\nrequire " + rootPath + " v0.0.0\n\nreplace " + rootPath + " => ..\n",
 		"a/a.go":   "package a\n",
 		"weir.go":  "package weir\n",
+
+		"deploy/helm/weir/Chart.yaml": chart,
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(repo, filepath.Dir(name)), 0o750),
 			os.WriteFile(filepath.Join(repo, name), []byte(text), 0o600)); err != nil {
@@ -271,6 +278,7 @@ func small(t *testing.T, requirement string) string {
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		requirement string
+		chart       string
 		args        []string
 		before      func(t *testing.T, repo string)
 		want        error
@@ -295,13 +303,14 @@ func TestRefusals(t *testing.T) {
 			t.Helper()
 			do(t, repo, nil, "git", "tag", "a/v0.1.0")
 		}},
+		"chart with a version": {args: []string{"v0.1.0"}, want: errChart, chart: "name: weir\nversion: 0.1.0\nappVersion: latest\n"},
 		"circle": {
-			args: []string{"v0.1.0"}, want: errCycle,
+			args: []string{"v0.1.0"}, want: errCycle, chart: "name: weir\nversion: 0.0.0\nappVersion: latest\n",
 			requirement: "\nrequire " + rootPath + "/a v0.0.0\n\nreplace " + rootPath + "/a => ./a\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			repo := small(t, test.requirement)
+			repo := small(t, test.requirement, test.chart)
 			if test.before != nil {
 				test.before(t, repo)
 			}
@@ -322,7 +331,7 @@ func TestRefusals(t *testing.T) {
 
 // TestReplacedModulesCannotBeInstalled shows what the release is for.
 func TestReplacedModulesCannotBeInstalled(t *testing.T) {
-	repo := small(t, "")
+	repo := small(t, "", "")
 
 	if err := os.WriteFile(filepath.Join(repo, "a", "a.go"), []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
