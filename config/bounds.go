@@ -99,6 +99,8 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 		}
 		words += " and one when it ends; what a process that died had taken comes back within " +
 			f.show(p.path+"."+keyHold, shortDuration(hold))
+	case p.Durability == policy.DurabilityCluster && f.Cluster != nil && f.Cluster.File != "":
+		words = "exact; " + f.burned(&b, hidden)
 	case p.Durability == policy.DurabilityCluster:
 		b.RoundTrip = true
 		words += "; " + f.burned(&b, hidden)

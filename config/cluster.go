@@ -25,6 +25,8 @@ type Cluster struct {
 	Endpoints                 []string
 	Username, Password        string
 	CAFile, CertFile, KeyFile string
+	// File is where this process alone keeps the limits, in place of Directory and Endpoints.
+	File string
 	// Address is what the other nodes reach this one by, ListenAddress is where it listens for them. PeerCAFile, PeerCertFile and
 	// PeerKeyFile secure that, in both directions.
 	Address, ListenAddress                string
@@ -44,6 +46,9 @@ type Cluster struct {
 	where  string // as it may be shown
 	origin Mistake
 }
+
+// InFile is the cluster of a process that keeps its limits alone in a file: see [Options.StateFile].
+func InFile(path string) *Cluster { return &Cluster{File: path, where: path} }
 
 // String is where the cluster keeps its state, without what must not be shown: passwords, and what came from the environment.
 func (c *Cluster) String() string { return c.where }
@@ -69,7 +74,7 @@ func (c *Cluster) Same(o *Cluster) bool {
 // ClusterErrors is the error of a program that refuses the cluster of a file, or that it has none.
 func (f *File) ClusterErrors(message, fix string) *Errors {
 	m := Mistake{File: f.Name, Line: 1, Column: 1, Path: keyCluster}
-	if f.Cluster != nil {
+	if f.Cluster != nil && f.Cluster.Source != "" {
 		m = f.Cluster.origin
 	}
 	m.Message, m.Fix = message, fix

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ const (
 	nodeURLFix  = "write http://10.0.0.1:7090, for instance"
 	addressIs   = "host:port"
 	addressFix  = "write 10.0.0.1:7091, for instance"
-	clusterFix  = "add directory: /var/lib/weir, for instance"
+	clusterFix  = "add file: /var/lib/weir/limits, for instance, or directory: /var/lib/weir"
 	fileIs      = "the path of a file"
 	fileFix     = "write /etc/weir/tls/ca.pem, for instance"
 	secondsOnly = "whole seconds"
@@ -34,11 +35,18 @@ func (d *decoder) cluster(v value) *Cluster {
 	}
 	directory, embedded := o.get(keyDirectory)
 	endpoints, external := o.get(keyEndpoints)
+	file, alone := o.get(keyFile)
 	switch {
+	case alone && (embedded || external):
+		d.wrong(value{file.key, file.path, file.key}, "file stands beside directory or endpoints: there must be one of them",
+			"remove file if the state is in etcd, or the others if this process is to keep it in a file")
 	case embedded && external:
 		d.wrong(value{endpoints.key, endpoints.path, endpoints.key},
 			"endpoints stand beside directory: there must be one of them",
 			"remove directory if there is an etcd cluster, or endpoints if this process is to run etcd itself")
+	case alone:
+		c.File = d.file(file, fileIs, "write /var/lib/weir/limits, for instance")
+		c.where = d.written(file.path, c.File)
 	case embedded:
 		c.Directory = d.file(directory, "the path of a directory", "write /var/lib/weir, for instance")
 		c.where = d.written(directory.path, c.Directory)
@@ -46,8 +54,17 @@ func (d *decoder) cluster(v value) *Cluster {
 		d.endpoints(endpoints, c)
 	default:
 		o.missing(keyDirectory,
-			"is missing: a cluster needs directory, where this process runs etcd, or the endpoints of an etcd cluster",
+			"is missing: a cluster needs directory, where this process runs etcd, the endpoints of an etcd cluster, "+
+				"or file, where this process keeps the limits alone",
 			clusterFix)
+	}
+	if alone {
+		others := slices.DeleteFunc(clusterKind.names(), func(key string) bool {
+			return key == keyFile || key == keyReserve || key == keyMaxKeys || key == keyDirectory || key == keyEndpoints
+		})
+		d.belongs(o, false, keyDirectory+" or "+keyEndpoints, "a file is of one process alone", others)
+		d.clusterOptions(o, c)
+		return c
 	}
 	d.belongs(o, embedded || !external, keyDirectory, "an etcd cluster has its own",
 		[]string{keyName, keyPeers, "listen", "join"})
@@ -344,7 +361,7 @@ func (d *decoder) clusterOptions(o *object, c *Cluster) {
 			d.wrong(ttl, "must be "+secondsOnly+": it is a lease of etcd", "write 2s, for instance")
 		}
 	}
-	if reserve, given := o.get("reserve"); given {
+	if reserve, given := o.get(keyReserve); given {
 		c.Reserve, _ = d.number(reserve, 1, algo.MaxPermits, "a number of permits")
 	}
 	if keys, given := o.get(keyMaxKeys); given {

@@ -28,6 +28,10 @@ type Options struct {
 	// HasCluster tells that the program is part of a cluster that the file does not name, or keeps the limits of policies of
 	// durability cluster in its own process. Default: false, such policies need a cluster in the file.
 	HasCluster bool
+	// StateFile is the file in which the program keeps the calendar windows of a day and longer: those of policies that say
+	// nothing of durability, are not shared, and have no limit of concurrency and nothing else that durability cluster cannot
+	// have. It counts only where the file has no cluster. Default: "", they are kept in memory.
+	StateFile string
 	// HasShedder tells that the program gives its engine a [overload.Shedder], which the priorities of policies are for. Default:
 	// false, a priority changes nothing, and there is a warning about each.
 	HasShedder bool
@@ -41,8 +45,8 @@ type File struct {
 	Set *policy.Set
 	// Store is where the states of shared policies are kept, nil if the file does not say so.
 	Store *Store
-	// Cluster is how this process takes part in the cluster that owns the policies of durability cluster, nil if the file does
-	// not say so.
+	// Cluster is how this process takes part in the cluster that owns the policies of durability cluster: what the file says, or
+	// [InFile] if there are policies for Options.StateFile. It is nil if there is neither.
 	Cluster *Cluster
 	// Warnings are what is likely not meant, in the order of the file.
 	Warnings []Mistake
@@ -87,7 +91,7 @@ func Parse(name string, data []byte, o Options) (*File, error) {
 	}
 	d := &decoder{
 		source: s, env: o.Env, expressions: x, shown: map[string]string{}, budget: nodes(root) + mostAliased,
-		hasStore: o.HasStore, hasCluster: o.HasCluster, hasShedder: o.HasShedder,
+		hasStore: o.HasStore, hasCluster: o.HasCluster, hasShedder: o.HasShedder, stateFile: o.StateFile,
 	}
 	f := d.whole(value{node: d.resolve(root)})
 	if d.budget < 0 { // what was left out may have made other mistakes
@@ -137,6 +141,7 @@ func (d *decoder) whole(v value) *File {
 	}
 	if cluster, given := o.get(keyCluster); given {
 		f.Cluster = d.cluster(cluster)
+		d.stateFile = ""
 	}
 	if policies, given := o.get("policies"); given {
 		f.policies = d.policies(policies)
@@ -146,6 +151,9 @@ func (d *decoder) whole(v value) *File {
 	}
 	d.relations(f)
 	for _, p := range f.policies {
+		if d.inStateFile(p) {
+			p.Durability, f.Cluster = policy.DurabilityCluster, InFile(d.stateFile)
+		}
 		f.Set.Policies = append(f.Set.Policies, p.Policy)
 	}
 	for _, r := range f.rules {

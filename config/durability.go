@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +35,28 @@ func (d *decoder) durability(o *object, p *placedPolicy) {
 		p.Durability = policy.DurabilityMemory // whatever a preset says
 		_ = p.Durability.UnmarshalText([]byte(word))
 	}
+}
+
+// inStateFile reports whether the program keeps a policy in its file, as nothing says otherwise.
+func (d *decoder) inStateFile(p *placedPolicy) bool {
+	quota := slices.ContainsFunc(p.Limits, func(l policy.Limit) bool {
+		return l.Algorithm() == weir.AlgorithmCalendarWindow && l.Calendar().Unit >= weir.CalendarDay
+	})
+	if d.stateFile == "" || !quota || p.durability.node != p.node || p.Durability != policy.DurabilityMemory ||
+		p.Mode == policy.ModeOff || p.Consistency.Shared() || p.Fail == policy.FailLocal || p.QueueOrder != weir.OldestFirst ||
+		p.WhenFull != weir.Deny {
+		return false
+	}
+	all := [][]policy.Limit{p.Limits}
+	all = slices.AppendSeq(all, maps.Values(p.Tiers))
+	for _, limits := range slices.AppendSeq(all, maps.Values(p.Keys)) {
+		for _, l := range limits {
+			if why, _ := uncountable(l.Limit); why != "" || l.Algorithm() == weir.AlgorithmConcurrency {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // undurable finds what a policy that the cluster owns cannot have.
@@ -89,6 +113,11 @@ func (f *File) explainCluster(w io.Writer) {
 	}
 	const path = keyCluster + "."
 	fmt.Fprint(w, "\ncluster\n")
+	if c.File != "" {
+		line(w, keyFile, c.String()+", which this process alone uses")
+		f.explainOwner(w)
+		return
+	}
 	if len(c.Endpoints) > 0 {
 		line(w, "etcd", "at "+c.String())
 		if c.Username != "" {
@@ -127,9 +156,24 @@ func (f *File) explainCluster(w io.Writer) {
 		line(w, keyAddress, text)
 	}
 	line(w, "prefix", f.show(path+"prefix", cmp.Or(c.Prefix, "/weir/")))
-	ttl, keys := shortDuration(cmp.Or(c.TTL, time.Second)), strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000))
-	line(w, "owner", "outlasts its last sign of life by "+f.show(path+"ttl", ttl)+
-		", "+f.show(path+keyMaxKeys, keys)+" keys in memory")
+	f.explainOwner(w)
+	requeue := "no: who waits while the owner goes is told to come back"
+	if c.Requeue {
+		requeue = "yes: who waits while the owner goes waits for the next one"
+	}
+	line(w, "requeue", requeue)
+}
+
+// explainOwner writes what the owner of the limits keeps, and what a crash of it burns.
+func (f *File) explainOwner(w io.Writer) {
+	const path = keyCluster + "."
+	c := f.Cluster
+	owner := f.show(path+keyMaxKeys, strconv.Itoa(cmp.Or(c.MaxKeys, 1_000_000))) + " keys in memory"
+	if c.File == "" {
+		ttl := shortDuration(cmp.Or(c.TTL, time.Second))
+		owner = "outlasts its last sign of life by " + f.show(path+"ttl", ttl) + ", " + owner
+	}
+	line(w, "owner", owner)
 	reserve := "up to a tenth of each limit, as it is in demand: a crash burns less than that, and grants none twice"
 	switch {
 	case c.Reserve == 1:
@@ -139,16 +183,14 @@ func (f *File) explainCluster(w io.Writer) {
 			" permits at most: a crash burns less than that, and grants none twice"
 	}
 	line(w, "reserve", reserve)
-	requeue := "no: who waits while the owner goes is told to come back"
-	if c.Requeue {
-		requeue = "yes: who waits while the owner goes waits for the next one"
-	}
-	line(w, "requeue", requeue)
 }
 
 // explainDurability writes what the counts of a policy survive.
 func (f *File) explainDurability(w io.Writer, p *placedPolicy) {
-	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+
-		": one owner in the cluster, which grants nothing before it is durable")
+	owner := ": one owner in the cluster, which grants nothing before it is durable"
+	if f.Cluster != nil && f.Cluster.File != "" {
+		owner = ": in a file of this process, which grants nothing before it is on disk"
+	}
+	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+owner)
 	f.explainHold(w, p)
 }

@@ -149,6 +149,9 @@ func (f *File) explainKeys(w io.Writer, p *placedPolicy) {
 	where := "all, in the store"
 	if p.Durability == policy.DurabilityCluster {
 		where = "all, in the cluster"
+		if f.Cluster != nil && f.Cluster.File != "" {
+			where = "all, in the file"
+		}
 	}
 	switch tracked := f.show(p.path+".max_keys", strconv.Itoa(keys)); {
 	case !p.Shared():

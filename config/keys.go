@@ -31,6 +31,8 @@ const (
 	keyTLS       = "tls"
 	keyEndpoints = "endpoints"
 	keyDirectory = "directory"
+	keyFile      = "file"
+	keyReserve   = "reserve"
 	keyPeers     = "peers"
 	keyAddress   = "address"
 	keyQueue     = "queue"
@@ -129,6 +131,7 @@ var (
 		what: "a cluster",
 		keys: map[string]string{
 			keyDirectory:     "where the etcd server in this process keeps its data",
+			keyFile:          "where this process alone keeps the limits, without etcd",
 			keyName:          "the name of this node among peers",
 			keyPeers:         "the URLs of the etcd servers by the names of their nodes",
 			"listen":         "the URL on which the etcd server of this node listens",
@@ -146,7 +149,7 @@ var (
 			"peer_key_file":  "the key of that",
 			"prefix":         "begins the names of all keys",
 			"ttl":            "how long the owner outlasts its last sign of life",
-			"reserve":        "how many permits a record may be ahead of what was granted",
+			keyReserve:       "how many permits a record may be ahead of what was granted",
 			keyMaxKeys:       "how many keys the owner keeps in memory",
 			"requeue":        "whether a request whose owner has gone waits for the next one",
 		},

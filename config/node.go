@@ -26,6 +26,8 @@ type decoder struct {
 	hasStore bool
 	// hasCluster tells that policies of durability cluster need no cluster in the file.
 	hasCluster bool
+	// stateFile is where the program keeps calendar windows that say nothing else, "" if it does not, or the file has a cluster.
+	stateFile string
 	// hasShedder tells that priorities count.
 	hasShedder bool
 }

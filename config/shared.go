@@ -105,29 +105,36 @@ func (d *decoder) uncountable(set limitSet, otherwise string) {
 		if !l.ok {
 			continue
 		}
-		segments := l.Segments()
-		switch l.Algorithm() {
-		case weir.AlgorithmTokenBucket:
-			permits, period := l.Rate().Permits*int64(time.Microsecond), int64(l.Rate().Period)
-			divisor, rest := permits, period
-			for rest != 0 {
-				divisor, rest = rest, divisor%rest
-			}
-			if max(permits, period)/divisor > mostRatio {
-				d.wrong(l.value, "cannot be counted by the store: of the permits in a microsecond, as a fraction, "+
-					"both numbers must be at most 2^50", fix)
-			}
-		case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
-			switch {
-			case l.Rate().Period%time.Microsecond != 0:
-				d.wrong(l.value, "cannot be counted by the store: the window of a shared limit must be whole microseconds", fix)
-			case l.Algorithm() == weir.AlgorithmSlidingWindow && time.Duration(segments)*time.Microsecond > l.Rate().Period:
-				d.wrong(l.value, "cannot be counted by the store: the segments of a shared limit must be at least 1us long",
-					"write fewer segments, or "+otherwise)
-			}
-		case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
+		if why, short := uncountable(l.Limit.Limit); short {
+			d.wrong(l.value, "cannot be counted by the store: "+why, "write fewer segments, or "+otherwise)
+		} else if why != "" {
+			d.wrong(l.value, "cannot be counted by the store: "+why, fix)
 		}
 	}
+}
+
+// uncountable is why a store cannot count a limit exactly, "" if it can, and whether that is because its segments are too short.
+func uncountable(l weir.Limit) (why string, short bool) {
+	switch l.Algorithm() {
+	case weir.AlgorithmTokenBucket:
+		permits, period := l.Rate().Permits*int64(time.Microsecond), int64(l.Rate().Period)
+		divisor, rest := permits, period
+		for rest != 0 {
+			divisor, rest = rest, divisor%rest
+		}
+		if max(permits, period)/divisor > mostRatio {
+			return "of the permits in a microsecond, as a fraction, both numbers must be at most 2^50", false
+		}
+	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow, weir.AlgorithmSlidingCounter:
+		switch {
+		case l.Rate().Period%time.Microsecond != 0:
+			return "the window of a shared limit must be whole microseconds", false
+		case l.Algorithm() == weir.AlgorithmSlidingWindow && time.Duration(l.Segments())*time.Microsecond > l.Rate().Period:
+			return "the segments of a shared limit must be at least 1us long", true
+		}
+	case weir.AlgorithmConcurrency, weir.AlgorithmCalendarWindow:
+	}
+	return "", false
 }
 
 // storeless finds shared policies that have no store, and a store that has no policy.

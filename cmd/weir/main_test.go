@@ -33,6 +33,12 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	for name, value := range map[string]string{"STATE_DIRECTORY": "", "XDG_STATE_HOME": filepath.Join(dir, "state")} {
+		if err = os.Setenv(name, value); err != nil { // so that no test leaves anything behind
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	plain = filepath.Join(dir, "weir")
 	program = plain
 	err = build(plain, false)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
 	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/durable/etcd"
@@ -41,6 +42,7 @@ type Cluster struct {
 	first chan error    // the outcome of the first attempt
 	node  atomic.Pointer[member]
 	why   atomic.Pointer[error] // why it has not joined
+	idle  atomic.Bool           // it is not needed yet
 }
 
 // member is what there is once the process has joined.
@@ -68,6 +70,13 @@ var errJoining = errors.New("weir: etcd cannot be used yet: a majority of its no
 // Open joins the cluster. It does not fail if that takes long, or does not work now, which is logged and tried again until Close.
 // The error says what is wrong with the section of the configuration; it is a *[misuse.InputError].
 func Open(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Cluster, error) {
+	if c.File != "" {
+		l := Idle(c, log)
+		if err := l.Begin(); err != nil {
+			return nil, misuse.Inputf("%s", err)
+		}
+		return l, nil
+	}
 	options, err := Options(c, log)
 	if err != nil {
 		return nil, err
@@ -198,6 +207,9 @@ func (l *Cluster) takePart(joined Joined) error {
 
 // Ready returns nil, or why this process does not take part in the cluster now.
 func (l *Cluster) Ready() error {
+	if l.idle.Load() {
+		return nil
+	}
 	m := l.node.Load()
 	if m == nil {
 		return *l.why.Load()
@@ -206,8 +218,11 @@ func (l *Cluster) Ready() error {
 	case <-m.joined.Failed():
 		return m.joined.Err()
 	default:
-		return nil
 	}
+	if f, alone := m.joined.(*inFile); alone {
+		return f.owns()
+	}
+	return nil
 }
 
 // use takes the node into use.
@@ -215,7 +230,11 @@ func (l *Cluster) use(joined Joined) {
 	m := &member{joined: joined, node: joined.Node()}
 	m.store = durable.NewStore(m.node)
 	l.node.Store(m)
-	l.log.Info("the cluster is joined", "cluster", l.where)
+	what := "the cluster is joined"
+	if _, alone := joined.(*inFile); alone {
+		what = "the file of limits is open"
+	}
+	l.log.Info(what, "cluster", l.where)
 }
 
 // member is the node, or why there is none.

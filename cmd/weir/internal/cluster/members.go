@@ -8,10 +8,14 @@ import (
 )
 
 // ErrNoServer says that a process has no etcd of its own, so that its nodes are changed with the tools of etcd.
-var ErrNoServer = errors.New("weir: this server has no etcd of its own: change its nodes with etcdctl")
+var ErrNoServer = errors.New("weir: this server has no etcd of its own: " +
+	"change the nodes of an etcd cluster with etcdctl; a file has none")
 
 // server is the etcd server in this process.
 func (l *Cluster) server() (*etcd.Server, error) {
+	if l.idle.Load() {
+		return nil, ErrNoServer
+	}
 	m, err := l.member()
 	if err != nil {
 		return nil, err

@@ -96,7 +96,11 @@ refused, and everything stays as it is. Both are logged.
 
 On SIGINT or SIGTERM /healthz turns to 503, requests in flight are answered, and
 the server ends; a second signal ends it at once. State is kept in memory and
-is lost when the server ends, except for that of shared and durable policies.
+is lost when the server ends, except for that of shared and durable policies,
+and of calendar windows of a day and longer. These are kept in a file in the
+directory of --state, and never above their limit, even after a crash. A server
+whose file is damaged, or in use by another one, does not start: docs/restart.md
+has the rest.
 
 Policies of a consistency other than local are shared by all servers that have
 the same store, which is that of the file or of --store. A password does not

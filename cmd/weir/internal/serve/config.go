@@ -19,6 +19,7 @@ import (
 // configFlags are those that hold with --config only.
 type configFlags struct {
 	path          string
+	state         string
 	storeURL      flagvalue.StoreURL
 	store         *config.Store // of storeURL
 	trusted       []netip.Prefix
@@ -36,6 +37,9 @@ func (f *configFlags) register(fs *pflag.FlagSet) {
 	fs.Var(&f.storeURL, "store",
 		"Redis or Valkey that shares the policies of the files that are not local, in place of that of --config: "+
 			"redis://host:6379, rediss:// over TLS (default: that of --config)")
+	fs.Var(flagvalue.Text(&f.state, 1, 4096), "state",
+		"directory for what survives a restart: calendar windows of a day and longer, unless --config has a cluster; or none "+
+			"(default: $STATE_DIRECTORY, or one for this --config below $XDG_STATE_HOME/weir)")
 	fs.Var(flagvalue.Networks(&f.trusted), "trust-proxy",
 		"addresses or networks of the proxies that ask at /v1/auth and are believed what they say of a request")
 	fs.Var(flagvalue.Int(&f.refusalStatus, 400, 499), "auth-refusal-status",
@@ -53,6 +57,9 @@ func (f *configFlags) check(fs *pflag.FlagSet, rates bool) error {
 	var err error
 	if f.store, err = f.storeURL.Store(); err != nil {
 		return err
+	}
+	if f.path == "" && fs.Changed("state") {
+		return misuse.Errorf("--state needs --config")
 	}
 	if f.path != "" || rates {
 		for _, name := range []string{"limit", "burst", "max-keys"} {

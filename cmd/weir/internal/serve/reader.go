@@ -2,7 +2,9 @@ package serve
 
 import (
 	"errors"
+	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/config"
@@ -14,9 +16,13 @@ type reader struct {
 	flag  *config.Store // of --store, nil if it is not given
 	rates *ratelimitFlags
 	store *config.Store
-	// cluster is that of the first time as well.
+	// cluster is that of the first time as well, or the state file where there may be policies that need it.
 	cluster *config.Cluster
 	known   bool // store and cluster are those of a file that was read
+	needed  bool // the cluster is needed by policies, or is that of the file
+	state   state
+	begin   func() error // begins to use the state file, if it was not needed yet
+	log     *slog.Logger
 }
 
 // parse reads a configuration, and that of envoyproxy/ratelimit.
@@ -42,13 +48,18 @@ func (r *reader) parse(files live.Files) (parsed live.Parsed, err error) {
 // parseOwn reads the configuration of weir.
 func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 	secrets := make(map[string]string)
-	f, err := config.Parse(file.Name, file.Data, config.Options{HasStore: r.flag != nil, Env: func(name string) (string, bool) {
+	options := config.Options{HasStore: r.flag != nil, StateFile: r.state.path, Env: func(name string) (string, bool) {
 		value, ok := os.LookupEnv(name)
 		if ok {
 			secrets[name] = value
 		}
 		return value, ok
-	}})
+	}}
+	f, err := config.Parse(file.Name, file.Data, options)
+	if err == nil && !r.known && f.Cluster.Same(r.state.cluster()) && !r.state.usable(r.log) {
+		r.state, options.StateFile = state{}, ""
+		f, err = config.Parse(file.Name, file.Data, options)
+	}
 	if list, ok := errors.AsType[*config.Errors](err); ok {
 		return live.Parsed{}, listed{list}
 	}
@@ -59,15 +70,25 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 	if r.flag != nil {
 		store = store.At(r.flag)
 	}
+	kept := f.Cluster
+	if kept == nil {
+		kept = r.state.cluster()
+	}
 	switch {
 	case !r.known:
-		r.store, r.cluster, r.known = store, f.Cluster, true
+		r.store, r.cluster, r.known, r.needed = store, kept, true, f.Cluster != nil
 	case !store.Same(r.store):
 		return live.Parsed{}, listed{f.StoreErrors("cannot change while the server runs, other than policies and rules",
 			"restart the server, or take the change back")}
-	case !f.Cluster.Same(r.cluster):
+	case !kept.Same(r.cluster):
 		return live.Parsed{}, listed{f.ClusterErrors("cannot change while the server runs, other than policies and rules",
 			"restart the server, or take the change back")}
+	}
+	if f.Cluster != nil && r.begin != nil {
+		if err := r.begin(); err != nil {
+			return live.Parsed{}, listed{f.ClusterErrors(strings.TrimPrefix(err.Error(), "weir: "),
+				"write durability: memory, or restart the server with another --state")}
+		}
 	}
 	return live.Parsed{Set: f.Set, Warnings: lines(f.Warnings), Secrets: secrets}, nil
 }

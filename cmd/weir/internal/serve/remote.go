@@ -35,11 +35,15 @@ func (r *remote) open(ctx context.Context, read *reader, o *live.Options) {
 		if read.cluster == nil {
 			return nil, nil //nolint:nilnil // there is none, and none is needed
 		}
-		var err error
-		r.cluster, err = cluster.Open(ctx, read.cluster, r.log)
-		if err != nil {
-			return nil, err
+		if read.needed {
+			var err error
+			if r.cluster, err = cluster.Open(ctx, read.cluster, r.log); err != nil {
+				return nil, err
+			}
+			return r.cluster, nil
 		}
+		r.cluster = cluster.Idle(read.cluster, r.log)
+		read.begin = r.cluster.Begin
 		return r.cluster, nil
 	}
 }
@@ -49,7 +53,7 @@ func (r *remote) tell(status map[string]any) {
 	if r.store != nil {
 		status["store"] = r.store.Status()
 	}
-	if r.cluster != nil {
+	if r.cluster != nil && !r.cluster.Idle() {
 		status["cluster"] = r.cluster.Status()
 	}
 }

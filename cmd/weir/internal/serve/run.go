@@ -68,7 +68,8 @@ func run(cmd *cobra.Command, o *options) error {
 	ctx, log := cmd.Context(), o.log.New(cmd.ErrOrStderr())
 	s := &serving{
 		o: o, log: log, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(), started: time.Now(),
-		read: reader{flag: o.config.store, rates: &o.rates}, outside: remote{log: log}, held: holds.New(holds.Options{}),
+		read: reader{flag: o.config.store, rates: &o.rates, log: log}, outside: remote{log: log},
+		held:   holds.New(holds.Options{}),
 		fronts: fronts{log: log, delay: o.shutdownDelay, timeout: o.shutdownTimeout},
 	}
 	defer s.end()
@@ -124,6 +125,9 @@ func (s *serving) open(ctx context.Context) (err error) {
 	engine := s.watched(o.engine(s.log)) //nolint:contextcheck // what is watched are requests, which have their own
 	if !o.configured() {
 		s.limits, err = o.fixed(engine, s.log) //nolint:contextcheck // overrides that end ask their store
+		return err
+	}
+	if s.read.state, err = o.config.stateFile(os.Getenv); err != nil {
 		return err
 	}
 	load := live.Options{
@@ -208,7 +212,8 @@ func (s *serving) listenRESP(ctx context.Context) error {
 
 // listenGRPC makes the front of Envoy and others that speak its protocols.
 func (s *serving) listenGRPC(ctx context.Context) error {
-	quotas, err := rlqsapi.New(rlqsapi.Options{Limits: s.limits, Logger: s.log})
+	alone := s.read.cluster != nil && s.read.cluster.File != ""
+	quotas, err := rlqsapi.New(rlqsapi.Options{Limits: s.limits, Alone: alone, Logger: s.log})
 	if err != nil {
 		return err
 	}
@@ -282,7 +287,7 @@ func (s *serving) announce() {
 	if s.read.store != nil {
 		attributes = append(attributes, "store", s.read.store.String())
 	}
-	if s.read.cluster != nil {
+	if s.read.needed {
 		attributes = append(attributes, "cluster", s.read.cluster.String())
 	}
 	try := checkapi.Example(listen.Reachable(s.fronts.all[0].listener.Addr()), set)

@@ -105,7 +105,7 @@ func (s *Service) lookUp(b *bucket) (h holding) {
 		if p == nil {
 			continue // it has been removed a moment ago: the next look will see
 		}
-		limit, err := limitOf(p, l)
+		limit, err := s.limitOf(p, l)
 		if err == nil {
 			h.needs = append(h.needs, quotashare.Need{Key: accountOf(l.Policy, l.Limit, l.Key), Limit: limit})
 			continue
@@ -162,13 +162,13 @@ func policyOf(set *policy.Set, name string) *policy.Policy {
 }
 
 // limitOf is the limit that applies, as an account can keep it.
-func limitOf(p *policy.Policy, l *policy.ExplainedLimit) (quotashare.Limit, error) {
+func (s *Service) limitOf(p *policy.Policy, l *policy.ExplainedLimit) (quotashare.Limit, error) {
 	switch {
 	case l.Failure != "":
 		return quotashare.Limit{}, fmt.Errorf("weir: it cannot be told what to count: %s", l.Failure)
 	case l.Cost != 1:
 		return quotashare.Limit{}, fmt.Errorf("weir: a request costs %d: must be 1, as proxies count requests", l.Cost)
-	case p.Consistency.Shared() || p.Durability != policy.DurabilityMemory:
+	case p.Consistency.Shared() || p.Durability != policy.DurabilityMemory && !s.o.Alone:
 		return quotashare.Limit{}, fmt.Errorf(
 			"weir: the limits are shared with other processes (consistency %v, durability %v), and each would assign all of them",
 			p.Consistency, p.Durability)

@@ -19,6 +19,9 @@ import (
 type Options struct {
 	// Limits say which limits hold for a bucket. Required.
 	Limits *live.Limits
+	// Alone says that no other process has a part in policies of durability cluster, as they are kept in a file. Default: false,
+	// limits of theirs are not assigned.
+	Alone bool
 	// Logger is told, at level Warn and at most once a minute for each policy, of limits that cannot be assigned. Required.
 	Logger *slog.Logger
 	// Clock replaces the monotonic clock of the process. Default: nil.
