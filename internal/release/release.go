@@ -77,20 +77,27 @@ func (w *work) release(ctx context.Context, out io.Writer, repository, proxy str
 		}
 	}
 
-	tags := make([]string, 0, len(w.modules))
+	var others []string
+
 	fetch := []string{"fetch", "--quiet", "--no-tags", w.clone}
 
 	for _, m := range w.released() {
 		tag := m.tag(w.version)
-		tags, fetch = append(tags, tag), append(fetch, "refs/tags/"+tag+":refs/tags/"+tag)
+		fetch = append(fetch, "refs/tags/"+tag+":refs/tags/"+tag)
+
+		if tag != w.version {
+			others = append(others, tag)
+		}
 	}
 
 	if _, err := git(ctx, repository, fetch...); err != nil {
 		return err
 	}
 
-	_, err := fmt.Fprintf(out, "tagged %s; push all of it at once:\n\n    git push --atomic origin %s\n",
-		w.version, strings.Join(tags, " "))
+	// GitHub starts no workflow for more than three tags at once.
+	_, err := fmt.Fprintf(out, "tagged %s; push the modules, and last the tag that starts the workflow:\n\n"+
+		"    git push --atomic origin %s\n    git push origin %s\n",
+		w.version, strings.Join(others, " "), w.version)
 
 	return err
 }

@@ -203,6 +203,11 @@ func expectTags(t *testing.T, repo, version, said string) {
 		t.Fatal(err)
 	}
 
+	// More than three tags at once start no workflow, so that of the release comes alone, and last.
+	if !strings.HasSuffix(said, "\n    git push origin "+version+"\n") {
+		t.Errorf("%q does not end with the tag that starts the workflow", said)
+	}
+
 	head := do(t, repo, nil, "git", "rev-parse", "HEAD", version+"^{commit}~1")
 	if lines := strings.Fields(head); lines[0] != lines[1] {
 		t.Errorf("%s is not the commit after the last one", version)
