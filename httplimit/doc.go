@@ -2,13 +2,12 @@
 // about it: in the fields RateLimit and RateLimit-Policy of the IETF draft, in Retry-After, and in a body of type
 // application/problem+json.
 //
-//	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
+//	limit := httplimit.PerClient(weir.PerSecond(10), 20)
 //	...
-//	limit, err := httplimit.New(httplimit.Options{Keyed: perClient})
-//	...
-//	err = http.ListenAndServe(":8080", limit(mux))
+//	err := http.ListenAndServe(":8080", limit(mux))
 //
-// Every answer then says how much is left, and the twenty-first request of a client within a moment is answered with 429:
+// [New] has all options: another key, several limits at once, a queue. Every answer then says how much is left, and the
+// twenty-first request of a client within a moment is refused with 429:
 //
 //	HTTP/1.1 429 Too Many Requests
 //	Content-Type: application/problem+json
@@ -17,7 +16,7 @@
 //	Retry-After: 1
 //
 // A client is its network address, and no header field is believed about it; [ByClient] says how to name the proxies that
-// may be believed. [ByHeader], [ByPattern], [ByAll] and [ByFirst] make other keys.
+// may be believed. [RequireHeader], [ByHeader], [ByPattern], [ByAll] and [ByFirst] make other keys.
 //
 // For a request that is admitted, the middleware makes 4 allocations: a string and a slice for the values of the two fields,
 // and a context and a copy of the request that carries it, so that the request is not charged twice

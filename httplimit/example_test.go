@@ -33,6 +33,58 @@ func try(h http.Handler, header ...string) (body string) {
 
 var items = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "items") })
 
+// listenPerClient is a server in one line.
+func listenPerClient(mux *http.ServeMux) error {
+	return http.ListenAndServe(":8080", httplimit.PerClient(weir.PerSecond(10), 20)(mux))
+}
+
+var _ = listenPerClient // it would serve until the process ends
+
+// Each client sends two requests at once, and then one in 30 seconds.
+func ExamplePerClient() {
+	handler := httplimit.PerClient(weir.PerMinute(2), 2)(items)
+	for range 3 {
+		try(handler)
+	}
+	// Output:
+	// 200 "per-client";r=1;t=30
+	// 200 "per-client";r=0;t=60
+	// 429 "per-client";r=0;t=30
+}
+
+// A request is charged to all limits or to none: the second one of an API key has used up nothing of its client's.
+func ExampleOptions_limits() {
+	clock := weir.NewManualClock(0) // a clock that stands, for this example
+	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client", Clock: clock})
+	if err != nil {
+		panic(err)
+	}
+	monthly, err := weir.NewKeyed[string](weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth}), weir.KeyedOptions{
+		Name: "monthly", Clock: clock,
+	})
+	if err != nil {
+		panic(err)
+	}
+	limit, err := httplimit.New(httplimit.Options{Limits: []httplimit.Limit{
+		{Keyed: perClient},
+		{Keyed: monthly, Key: httplimit.RequireHeader("X-Api-Key")},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	for _, key := range []string{"a", "a", ""} {
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/items", http.NoBody)
+		r.Header.Set("X-Api-Key", key)
+		w := httptest.NewRecorder()
+		limit(items).ServeHTTP(w, r)
+		fmt.Println(w.Code, perClient.Peek("192.0.2.1", 0).Remaining)
+	}
+	// Output:
+	// 200 19
+	// 429 19
+	// 401 19
+}
+
 // listen is a server in ten lines.
 func listen(mux *http.ServeMux) error {
 	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})

@@ -10,12 +10,26 @@ import (
 	"strings"
 )
 
-// KeyFunc answers the key of a request, the name under which it is limited. It is called once for each request. An error
-// is answered with 500, and logged. "" is a key like any other, shared by all requests that have it.
+// KeyFunc returns the key of a request, the name under which it is limited. It is called once for each request. A request for
+// which it returns a [KeyError] is refused with its Status. Any other error is logged, and the status is 500. "" is a key like
+// any other, shared by all requests that have it.
 //
 // Keys of more than 256 bytes are replaced by their SHA-256, so that clients cannot fill the memory with long ones. A key
 // that is a part of a larger string keeps that in memory: clone it.
 type KeyFunc func(*http.Request) (string, error)
+
+// KeyError is the error of a [KeyFunc] for a request that is refused because it has no key.
+type KeyError struct {
+	// Status is the status code: from 400 to 599. Others are replaced by 500, and logged.
+	Status int
+	// Detail tells the client why. It must not hold anything secret.
+	Detail string
+}
+
+// Error returns the status and the detail.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("weir: httplimit: the request has no key (status %d): %.200s", e.Status, e.Detail)
+}
 
 // maxKey is the longest key that is kept as it is.
 const maxKey = 256
@@ -29,7 +43,8 @@ func boundedKey(key string) string {
 	return "\x00sha256\x00" + string(sum[:])
 }
 
-// ByHeader keys requests by the first value of a header field; requests without it share the key "".
+// ByHeader keys requests by the first value of a header field; requests without it share the key "". [RequireHeader] refuses
+// them.
 //
 // Use it only for fields that have been checked before, such as an API key that is known to be valid: a client that can choose
 // the value at will gets a new quota with each value.
@@ -37,10 +52,7 @@ func boundedKey(key string) string {
 // ByHeader panics if name cannot be that of a header field: "" or with a character such as a space, a colon or a line
 // break. No request would have it, and all would share one limit.
 func ByHeader(name string) KeyFunc {
-	if name == "" || strings.ContainsFunc(name, isNoToken) {
-		panic(fmt.Sprintf("weir: httplimit: ByHeader(%.40q): must be the name of a header field, such as X-Api-Key", name))
-	}
-	name = textproto.CanonicalMIMEHeaderKey(name)
+	name = fieldName("ByHeader", name)
 	if name == "Host" {
 		return func(r *http.Request) (string, error) { return r.Host, nil }
 	}
@@ -50,6 +62,30 @@ func ByHeader(name string) KeyFunc {
 		}
 		return "", nil
 	}
+}
+
+// RequireHeader is ByHeader for a field that every request must have, once and not empty: all others are refused with 401
+// (Unauthorized), whatever the limit is. To send WWW-Authenticate, or to use another status, set OnRefused.
+func RequireHeader(name string) KeyFunc {
+	name = fieldName("RequireHeader", name)
+	missing := &KeyError{http.StatusUnauthorized, "The request must have the header field " + name + ", once and not empty."}
+	return func(r *http.Request) (string, error) {
+		if name == "Host" && r.Host != "" {
+			return r.Host, nil
+		}
+		if values := r.Header[name]; len(values) == 1 && values[0] != "" {
+			return values[0], nil
+		}
+		return "", missing
+	}
+}
+
+// fieldName is the canonical form of name. It panics where no header field can have it.
+func fieldName(call, name string) string {
+	if name == "" || strings.ContainsFunc(name, isNoToken) {
+		panic(fmt.Sprintf("weir: httplimit: %s(%.40q): must be the name of a header field, such as X-Api-Key", call, name))
+	}
+	return textproto.CanonicalMIMEHeaderKey(name)
 }
 
 // isNoToken reports whether c cannot stand in the name of a header field (RFC 9110, 5.6.2).

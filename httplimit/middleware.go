@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,8 +25,8 @@ const StatusClientClosedRequest = 499
 // handler returns or panics; what goes on after that in other goroutines does not hold a permit.
 //
 // A request is charged once, also if it passes the same middleware again. Middlewares of two calls of New are independent:
-// each charges, and what the outer one took is not given back if the inner one refuses. Use a [weir.Chain] where all
-// limits must be charged or none.
+// each charges, and what the outer one took is not given back if the inner one refuses. Use Limits, or a [weir.Chain] as the
+// Limiter, where a request must be charged to all limits or to none.
 func New(o Options) (func(http.Handler) http.Handler, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Key == nil && o.Keyed != nil {
+	if o.Key == nil && o.Limiter == nil {
 		if o.Key, err = ByClient(ClientOptions{}); err != nil {
 			return nil, err
 		}
@@ -42,15 +43,27 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Limits = slices.Clone(o.Limits)
 	m := &middleware{Options: o, policies: policies, derived: len(o.Policies) == 0}
 	m.queue, _ = o.Keyed.(KeyedQueue)
-	if m.held, _ = o.Keyed.(holding); m.held != nil && m.derived {
-		for _, p := range policies.items { // there is one
-			if l := m.held.LimitOf(""); hasQuota(l, p.Quota) {
-				p.limit = l
+	if held, ok := o.Keyed.(holding); ok {
+		m.held = []holding{held}
+	}
+	for i := range m.Limits {
+		l := &m.Limits[i]
+		if l.Key == nil {
+			l.Key = o.Key
+		}
+		m.held = append(m.held, l.Keyed)
+	}
+	if m.derived {
+		for i, held := range m.held {
+			if l := held.LimitOf(""); hasQuota(l, policies.items[i].Quota) {
+				policies.items[i].limit = l
 			}
 		}
 	}
+	m.several.New = func() any { return new(several) }
 	return m.around, nil
 }
 
@@ -61,7 +74,8 @@ type middleware struct {
 	policies *Policies
 	derived  bool       // from the limiters, and not given
 	queue    KeyedQueue // Keyed, if it is one
-	held     holding    // Keyed, if it is one
+	held     []holding  // Keyed, if it is one, or Limits
+	several  sync.Pool  // of *several
 
 	// Where the limit of a request is not that of the policies: of a key that has its own, or since it was changed.
 	others      sync.Map // limitOf to *Policies
@@ -93,8 +107,8 @@ func (m *middleware) under(policies *Policies, index int, key string, limit int6
 		return policies
 	}
 	of := limitOf{index, limit, weir.Limit{}}
-	if m.held != nil {
-		if l := m.held.LimitOf(key); hasQuota(l, limit) {
+	if index < len(m.held) {
+		if l := m.held[index].LimitOf(key); hasQuota(l, limit) {
 			of.limit = l
 		}
 	}
@@ -149,64 +163,102 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.fail(w, r, "httplimit: the cost is negative", slog.Int64("cost", cost))
 		return
 	}
-	var (
-		lease    weir.Lease
-		decision weir.Decision
-		key      string
-		err      error
-	)
+	if m.Limits != nil {
+		m.serveSeveral(w, r, next, cost)
+		return
+	}
+	a := asking{m: m, cost: cost}
 	if m.Keyed != nil {
-		if key, err = m.Key(r); err != nil {
-			m.fail(w, r, "httplimit: the key could not be told", slog.Any("error", err))
-			return
-		}
-		key = boundedKey(key)
-	}
-	switch {
-	case cost == 0:
-		decision = m.peek(key, 0)
-	case m.Keyed != nil && m.queue == nil:
-		decision = m.Keyed.Take(key, cost)
-	default:
-		lease, decision, err = m.acquire(r.Context(), key, cost)
+		key, err := m.Key(r)
 		if err != nil {
-			m.abandon(w, r, err)
+			m.refuseKey(w, r, err)
 			return
 		}
-		defer lease.Release()
+		a.key = boundedKey(key)
 	}
+	if cost > 0 && m.Keyed != nil && m.queue == nil {
+		a.decision = m.Keyed.Take(a.key, cost)
+	} else if err := m.acquire(r.Context(), &a); err != nil {
+		m.abandon(w, r, err)
+		return
+	}
+	defer a.lease.Release()
 	switch {
-	case decision.Allowed || cost == 0:
+	case a.decision.Allowed || cost == 0:
 		states := [1]State{{}}
-		policies := m.state(&states[0], r, key, &decision)
+		policies := m.state(&states[0], r, a.key, &a.decision)
 		m.Headers.SetAdmitted(w.Header(), policies, states[:]...)
 		next.ServeHTTP(w, r.WithContext(&charged{r.Context(), m})) //nolint:contextcheck // it inherits
-	case decision.Reason == weir.ReasonInvalid:
-		m.fail(w, r, "httplimit: the limiter does not accept the request", slog.Int64("cost", cost))
+	case a.decision.Reason == weir.ReasonInvalid:
+		m.fail(w, r, notAccepted, slog.Int64("cost", cost))
 	default:
-		m.refuse(w, r, key, cost, decision)
+		m.refuse(w, r, &a)
 	}
 }
 
-func (m *middleware) peek(key string, cost int64) weir.Decision {
-	if m.Keyed != nil {
-		return m.Keyed.Peek(key, cost)
-	}
-	return m.Limiter.Peek(cost)
+// notAccepted is logged where a limiter finds fault with what it was asked.
+const notAccepted = "httplimit: the limiter does not accept the request"
+
+// asking is what one request asks, of the Limiter, of a key of Keyed, or of Limits.
+type asking struct {
+	m        *middleware
+	key      string
+	cost     int64
+	all      *several // nil where there is one limit
+	lease    weir.Lease
+	decision weir.Decision // the one that binds
 }
 
-func (m *middleware) try(key string, cost int64) weir.Lease {
-	if m.queue != nil {
-		return m.queue.TryAcquire(key, cost)
+func (a *asking) peek() {
+	switch m := a.m; {
+	case a.all != nil:
+		a.all.peek()
+		a.decision = a.all.decisions[a.all.binding]
+	case m.Keyed != nil:
+		a.decision = m.Keyed.Peek(a.key, a.cost)
+	default:
+		a.decision = m.Limiter.Peek(a.cost)
 	}
-	return m.Limiter.TryAcquire(cost)
 }
 
-// acquire asks the limiter. An error means that nobody is there to be answered any more, or that the limiter failed.
-func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l weir.Lease, _ weir.Decision, err error) {
-	if m.MaxWait == 0 {
-		l = m.try(key, cost)
-		return l, l.Decision(), nil
+func (a *asking) try() {
+	switch m := a.m; {
+	case a.all != nil:
+		a.all.try()
+		a.decision = a.all.decisions[a.all.binding]
+		return
+	case m.queue != nil:
+		a.lease = m.queue.TryAcquire(a.key, a.cost)
+	default:
+		a.lease = m.Limiter.TryAcquire(a.cost)
+	}
+	a.decision = a.lease.Decision()
+}
+
+func (a *asking) wait(ctx context.Context) (err error) {
+	switch m := a.m; {
+	case a.all != nil:
+		err = a.all.wait(ctx)
+		a.decision = a.all.decisions[a.all.binding]
+		return err
+	case m.queue != nil:
+		a.lease, err = m.queue.Acquire(ctx, a.key, a.cost)
+	default:
+		a.lease, err = m.Limiter.Acquire(ctx, a.cost)
+	}
+	a.decision = a.lease.Decision()
+	return err
+}
+
+// acquire asks. An error means that no client is there any more that could get an answer, or that the limiter failed.
+func (m *middleware) acquire(ctx context.Context, a *asking) error {
+	switch {
+	case a.cost == 0:
+		a.peek()
+		return nil
+	case m.MaxWait == 0:
+		a.try()
+		return nil
 	}
 	wait := ctx
 	if m.MaxWait < weir.Never {
@@ -214,27 +266,25 @@ func (m *middleware) acquire(ctx context.Context, key string, cost int64) (l wei
 		wait, cancel = context.WithTimeout(ctx, m.MaxWait)
 		defer cancel()
 	}
-	if m.queue != nil {
-		l, err = m.queue.Acquire(wait, key, cost)
-	} else {
-		l, err = m.Limiter.Acquire(wait, cost)
-	}
+	err := a.wait(wait)
 	if err == nil || errors.Is(err, weir.ErrRefused) {
-		return l, l.Decision(), nil
+		return nil
 	}
 	if !errors.Is(wait.Err(), context.DeadlineExceeded) || errors.Is(ctx.Err(), context.Canceled) {
-		return l, weir.Decision{}, err
+		return err
 	}
 	// The time was up, here or by a deadline of the server: the client is still there and wants an answer.
-	d := m.peek(key, cost)
-	if d.Allowed { // perhaps it was up before anything was tried
-		if l = m.try(key, cost); l.Allowed() {
-			return l, l.Decision(), nil
+	a.peek()
+	if a.decision.Allowed { // perhaps it was up before anything was tried
+		peeked := a.decision
+		if a.try(); a.decision.Allowed {
+			return nil
 		}
-		d.RetryAfter = 1 // a permit came too late for this request
+		a.decision = peeked
+		a.decision.RetryAfter = 1 // a permit came too late for this request
 	}
-	d.Allowed, d.Reason = false, weir.ReasonDeadline
-	return l, d, nil
+	a.decision.Allowed, a.decision.Reason = false, weir.ReasonDeadline
+	return nil
 }
 
 // state fills s with what clients are told of a decision, and returns the policies among which its policy is.
@@ -257,16 +307,39 @@ func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decisi
 	return policies
 }
 
-func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, key string, cost int64, d weir.Decision) {
+func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, a *asking) {
+	d := a.decision
 	var s State
-	policies := m.state(&s, r, key, &d)
-	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, cost, d)
-	refusal.Key = key
-	if m.queue != nil && d.Reason != weir.ReasonClosed && d.Reason != weir.ReasonTableFull {
+	policies := m.state(&s, r, a.key, &d)
+	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, a.cost, d)
+	refusal.Key = a.key
+	m.finish(w, r, &refusal, m.queue != nil)
+}
+
+// finish sends a refusal. ofKey reports whether it is that of a key.
+func (m *middleware) finish(w http.ResponseWriter, r *http.Request, refusal *Refusal, ofKey bool) {
+	if reason := refusal.Decision.Reason; ofKey && reason != weir.ReasonClosed && reason != weir.ReasonTableFull {
 		refusal.ofClient()
 	}
 	if m.Status != 0 {
 		refusal.Status, refusal.Problem.Status = m.Status, m.Status
+	}
+	if m.OnRefused != nil {
+		m.OnRefused(r, refusal)
+	}
+	m.send(refusal, w, r)
+}
+
+// refuseKey ends a request whose key function returned an error instead of a key.
+func (m *middleware) refuseKey(w http.ResponseWriter, r *http.Request, err error) {
+	e, ok := errors.AsType[*KeyError](err)
+	if !ok || e.Status < 400 || e.Status > 599 {
+		m.fail(w, r, "httplimit: the key could not be told", slog.Any("error", err))
+		return
+	}
+	refusal := Refusal{
+		Decision: weir.Decision{Reason: weir.ReasonInvalid}, Header: w.Header(), Status: e.Status,
+		Problem: Problem{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail},
 	}
 	if m.OnRefused != nil {
 		m.OnRefused(r, &refusal)
@@ -281,7 +354,7 @@ func (m *middleware) send(f *Refusal, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// abandon ends a request whose limiter answered an error instead of a decision.
+// abandon ends a request whose limiter returned an error instead of a decision.
 func (m *middleware) abandon(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		w.WriteHeader(StatusClientClosedRequest)

@@ -26,36 +26,42 @@ type KeyedQueue interface {
 	Acquire(ctx context.Context, key string, n int64) (weir.Lease, error)
 }
 
-// Options configure a middleware. One of Limiter and Keyed is required.
+// Options configure a middleware. One of Limiter, Keyed and Limits is required.
 type Options struct {
 	// Limiter limits all requests together. A [weir.Chain] applies several limits to each request, all or nothing.
 	Limiter weir.Acquirer
 	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter.
 	Keyed Keyed
-	// Key answers the key of a request, for Keyed. Default: ByClient(ClientOptions{}), the network address of the peer.
+	// Limits are several limits that hold for each request, such as 10 a second for each client and 10,000 a month for each API
+	// key. A request is charged to all of them or to none, as one step: one that is refused by the quota of its month has not
+	// used up a permit of its client. At most 64. It excludes Limiter and Keyed.
+	Limits []Limit
+	// Key returns the key of a request, for Keyed and for Limits. Default: ByClient(ClientOptions{}), the network address of
+	// the peer.
 	Key KeyFunc
 	// Cost is how many permits a request takes. A request that costs 0 passes, whatever the state of the limiter. A
-	// negative cost is a programming error: it is logged and answered with 500. Default: every request costs 1.
+	// negative cost is a programming error: it is logged, and the status is 500. Default: every request costs 1.
 	Cost func(*http.Request) int64
 	// MaxWait is how long a request may wait in the queue of Limiter or of its key, if there is one, instead of being refused at
 	// once; weir.Never for as long as the client waits. A client that goes away while it waits is neither
 	// served nor refused: the handler is not called, and the response has status 499, which nobody receives.
 	// Default: 0, requests do not wait.
 	MaxWait time.Duration
-	// Skip tells which requests are not limited, and told nothing. Default: none.
+	// Skip reports whether a request is not limited, and told nothing. Default: none.
 	Skip func(*http.Request) bool
 	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up
-	// its quota, 503 (Service Unavailable) if the server has no capacity for anybody: if all permits of a
+	// its quota, 503 (Service Unavailable) if the server has no capacity for any client: if all permits of a
 	// weir.Concurrency are in use, the table of keys is full, or the limiter is closed.
 	Status int
-	// OnRefused is called with each refusal before it is written, and may change it. Default: nil.
+	// OnRefused is called with each refusal before it is written, and may change it. One for a [KeyError] has a Decision with
+	// ReasonInvalid. Default: nil.
 	OnRefused func(*http.Request, *Refusal)
 	// Policies are what RateLimit-Policy says. A decision is told under the policy with the name of the limiter that made
 	// it, or under the only one. Default: derived from the limiters, which then must have different names.
 	Policies []Policy
-	// PartitionKey answers what clients are told of the share that a request belongs to, for all policies; key is "" for
-	// Limiter. It must not hold anything secret. Nil, and what is longer than 1024 bytes, is not told. Default:
-	// nothing is told.
+	// PartitionKey returns what clients are told of the share that a request belongs to, for all policies; key is "" for
+	// Limiter, and that of each limit for Limits. It must not hold anything secret. Nil, and what is longer than 1024 bytes,
+	// is not told. Default: nothing is told.
 	PartitionKey func(r *http.Request, key string) []byte
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers Headers
@@ -67,6 +73,10 @@ type Options struct {
 func (o *Options) check() error {
 	keyed, limiter := o.Keyed != nil, o.Limiter != nil
 	switch {
+	case o.Limits != nil:
+		if err := o.checkLimits(); err != nil {
+			return err
+		}
 	case keyed && nils.Is(o.Keyed):
 		return optionError("Options.Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case limiter && nils.Is(o.Limiter):
@@ -74,9 +84,11 @@ func (o *Options) check() error {
 	case keyed && limiter:
 		return optionError("Options.Keyed", "set beside Limiter", "the only one of the two")
 	case !keyed && !limiter:
-		return optionError("Options.Limiter", "nil", "a limiter, or else Keyed must be one")
+		return optionError("Options.Limiter", "nil", "a limiter, or else Keyed or Limits must be set")
 	case o.Key != nil && !keyed:
-		return optionError("Options.Key", "set", "nil without Keyed")
+		return optionError("Options.Key", "set", "nil with a Limiter")
+	}
+	switch {
 	case o.MaxWait < 0:
 		return optionError("Options.MaxWait", o.MaxWait.String(), "0 or more, or weir.Never")
 	case o.MaxWait > 0 && keyed && !queues(o.Keyed):
@@ -85,6 +97,21 @@ func (o *Options) check() error {
 		return statusError("Options.Status", o.Status)
 	}
 	return o.Headers.Check()
+}
+
+func (o *Options) checkLimits() error {
+	switch {
+	case o.Limiter != nil || o.Keyed != nil:
+		return optionError("Options.Limits", "set beside Limiter or Keyed", "the only one of them")
+	case len(o.Limits) == 0 || len(o.Limits) > weir.MostCharges:
+		return optionError("Options.Limits", fmt.Sprintf("%d limits", len(o.Limits)), "from 1 to 64")
+	}
+	for i := range o.Limits {
+		if o.Limits[i].Keyed == nil {
+			return optionError(fmt.Sprintf("Options.Limits[%d].Keyed", i), "nil", "a limiter")
+		}
+	}
+	return nil
 }
 
 func statusError(option string, status int) error {
@@ -97,14 +124,22 @@ func queues(k Keyed) bool {
 }
 
 func (o *Options) policies() (*Policies, error) {
-	policies := o.Policies
 	switch {
-	case len(policies) > 0:
+	case len(o.Policies) > 0:
+		return NewPolicies(o.Policies...)
 	case o.Limiter != nil:
-		policies = policiesOf(o.Limiter)
-	default:
-		d := o.Keyed.Peek("", 0)
-		policies = []Policy{Policy{Name: d.Policy, Quota: d.Limit}.quoting(o.Keyed)}
+		return NewPolicies(policiesOf(o.Limiter)...)
+	case o.Keyed != nil:
+		return NewPolicies(policyOfKeyed(o.Keyed))
+	}
+	policies := make([]Policy, len(o.Limits))
+	for i := range o.Limits {
+		policies[i] = policyOfKeyed(o.Limits[i].Keyed)
 	}
 	return NewPolicies(policies...)
+}
+
+func policyOfKeyed(k Keyed) Policy {
+	d := k.Peek("", 0)
+	return Policy{Name: d.Policy, Quota: d.Limit}.quoting(k)
 }
