@@ -189,6 +189,10 @@ docs: bin/ci ## count the words of README.md and of the pages, and their mean in
 screenshots: deps ## take pictures of the dashboard for docs/images
 	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images
 
+.PHONY: picture
+picture: ## draw the first session of README.md, with the dashboard of docs/images, as docs/images/session.svg
+	@go run ./internal/picture README.md docs/images/ui-overview.png docs/images/session.svg
+
 .PHONY: lint
 lint: ## run golangci-lint on every module; the first run builds it
 	@$(call each,lint,$(TOOL) golangci-lint run --config=$(CURDIR)/.golangci.yml ./...)

@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/weirhq/weir"
 )
+
+var errTooManyRequests = errors.New("too many requests")
 
 // Give users the limit of their plan, which may change at any time.
 func ExampleNewKeyedFunc() {
@@ -163,4 +166,16 @@ func TestKeyedDocs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lines are the lines of text without indentation.
+func lines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+
+	return all
 }

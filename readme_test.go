@@ -1,144 +1,110 @@
 package weir_test
 
 import (
-	"context"
-	"errors"
+	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
-	"slices"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-
-	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
 )
 
-var errTooManyRequests = errors.New("too many requests")
-
-// The functions below are the Go code of the README.
-
-func readmeLibrary(ctx context.Context, job func() error) error {
-	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{QueueLimit: 100})
+// outside writes a program into a module of its own that requires this one, outside of the repository, and builds it.
+func outside(t *testing.T, program []byte) string {
+	t.Helper()
+	root, err := os.Getwd()
 	if err != nil {
-		return err // names the option, its value and the range
+		t.Fatal(err)
 	}
-	if !limiter.Allow() { // never waits
-		return errTooManyRequests
-	}
-	err = limiter.Wait(ctx, 5) // in order; fails at once if the deadline or the queue does not permit it
-	if err != nil {
-		return err
-	}
-	workers, err := weir.NewConcurrency(4, weir.Options{QueueLimit: 100})
-	if err != nil {
-		return err
-	}
-	return workers.Do(ctx, 1, job) // holds a permit while job runs
-}
-
-type completion struct{ TokensUsed int64 }
-
-type languageModel struct{ used int64 }
-
-func (m languageModel) Complete(_ context.Context, prompt string) (completion, error) {
-	if prompt == "" {
-		return completion{}, errors.New("empty prompt")
-	}
-
-	return completion{m.used}, nil
-}
-
-func readmeReserve(ctx context.Context, tokensPerMinute *weir.Limiter, model languageModel, estimate int64, prompt string) error {
-	lease := tokensPerMinute.TryReserve(estimate)
-	if d := lease.Decision(); !d.Allowed {
-		return fmt.Errorf("come back in %v", d.RetryAfter)
-	}
-	answer, err := model.Complete(ctx, prompt)
-	if err != nil {
-		lease.Cancel()
-		return err
-	}
-	lease.Commit(answer.TokensUsed) // less is refunded, more is owed
-
-	return nil
-}
-
-func readmeHTTP(mux *http.ServeMux) error {
-	perClient, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(10), 20), weir.KeyedOptions{Name: "per-client"})
-	if err != nil {
-		return err
-	}
-	limit, err := httplimit.New(httplimit.Options{Keyed: perClient})
-	if err != nil {
-		return err
-	}
-	return http.ListenAndServe(":8080", limit(mux))
-}
-
-// TestReadmeCode runs the Go code of the README, and holds the README to it.
-func TestReadmeCode(t *testing.T) {
-	_ = readmeHTTP // listens for ever
-
-	if err := readmeLibrary(t.Context(), func() error { return nil }); err != nil {
-		t.Error(err)
-	}
-
-	synctest.Test(t, func(t *testing.T) {
-		b, err := weir.New(weir.TokenBucket(weir.PerMinute(1000), 0), weir.Options{})
-		if err != nil {
+	dir := t.TempDir()
+	mod := "module example.com/outside\n\ngo 1.26.0\n\nrequire github.com/weirhq/weir v0.0.0\n\nreplace github.com/weirhq/weir => " + root + "\n"
+	for name, content := range map[string][]byte{"go.mod": []byte(mod), "main.go": program} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []struct {
-			prompt    string
-			used      int64
-			ok        bool
-			available int64
-		}{
-			{"a short question", 300, true, 700},
-			{"", 0, false, 700},
-			{"a long question", 900, true, 0}, // 200 are owed
-			{"another", 100, false, 0},
-		} {
-			err := readmeReserve(t.Context(), b, languageModel{c.used}, 500, c.prompt)
-			if available := b.Stats().Available; (err == nil) != c.ok || available != c.available {
-				t.Errorf("%q: %v, %d available, want %d", c.prompt, err, available, c.available)
-			}
-		}
-	})
+	}
+	binary := filepath.Join(dir, "outside")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
 
+// TestReadmeProgram builds the program that the README shows outside of the repository, at another port, and sends one request too many.
+func TestReadmeProgram(t *testing.T) {
+	program, err := os.ReadFile("examples/perclient/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("readme_test.go")
+	if !bytes.Contains(readme, []byte("\n```go\n"+string(program)+"```\n")) || bytes.Count(readme, []byte("\n```go\n")) != 1 {
+		t.Error("the Go code of the README is not examples/perclient/main.go")
+	}
+	if lines := bytes.Count(readme, []byte("\n")); lines > 150 {
+		t.Errorf("the README has %d lines, more than 150", lines)
+	}
+
+	const shown = "127.0.0.1:8080"
+	if !bytes.Contains(program, []byte(shown)) {
+		t.Fatalf("the program does not listen on %s", shown)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := lines(string(source))
-	blocks := strings.Split(string(readme), "```go\n")[1:]
-	if len(blocks) != 3 {
-		t.Errorf("the README has %d blocks of Go", len(blocks))
+	address := l.Addr().String()
+	binary := outside(t, bytes.ReplaceAll(program, []byte(shown), []byte(address)))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "```")
-		for _, line := range lines(block) {
-			if !slices.Contains(code, line) {
-				t.Errorf("this line of the README is not in a test: %s", line)
+	cmd := exec.CommandContext(t.Context(), binary) // ends with the test
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	statuses := map[int]int{}
+	for requests := 0; statuses[http.StatusTooManyRequests] == 0; {
+		resp, err := get(t, "http://"+address)
+		if err != nil {
+			select {
+			case end := <-ended:
+				t.Fatalf("the program has ended: %v", end)
+			default:
+				continue // it does not listen yet
 			}
 		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if requests++; requests == 1 && string(body) != "hello\n" {
+			t.Errorf("the first answer is %q", body)
+		}
+		if statuses[resp.StatusCode]++; resp.StatusCode == http.StatusTooManyRequests && !strings.Contains(string(body), "10/s, burst 20") {
+			t.Errorf("the refusal says %s", body)
+		}
+	}
+	if statuses[http.StatusOK] < 20 || len(statuses) != 2 {
+		t.Errorf("the program has answered %v", statuses)
 	}
 }
 
-// lines are the lines of text without indentation.
-func lines(text string) []string {
-	var all []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			all = append(all, line)
-		}
+func get(t *testing.T, url string) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
 	}
-
-	return all
+	return http.DefaultClient.Do(r)
 }

@@ -16,20 +16,23 @@ import (
 	"github.com/weirhq/weir/config"
 )
 
-// step is a command that the README shows, with its output.
+// The pages whose commands the tests of this file run.
+const readmePage, tourPage = "../../README.md", "../../docs/tour.md"
+
+// step is a command that a page shows, with its output.
 type step struct{ command, output string }
 
-func readmeSteps(t *testing.T) []step {
+func stepsOf(t *testing.T, page string) []step {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var steps []step
-	for _, block := range strings.Split(string(readme), "```console\n")[1:] {
+	for _, block := range strings.Split(string(text), "```console\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		if strings.Contains(block, threeNodes) {
-			continue // TestReadmeThreeNodes runs it
+			continue // TestTourThreeNodes runs it
 		}
 		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
 			command, output, _ := strings.Cut(part, "\n")
@@ -39,26 +42,23 @@ func readmeSteps(t *testing.T) []step {
 	return steps
 }
 
-// TestReadme runs every command of the README whose output it shows.
+// TestReadme runs the session of the README, and compares the output of every command.
 func TestReadme(t *testing.T) {
 	const address = "127.0.0.1:7070"
+	const attempts = 30 // as permits come back while a machine stands still
 	s := startServer(t)
+	refusal := ""        // the last one
+	var curls [][]string // what curl was given so far
 	kinds := map[string]int{}
-	background := map[string]*server{} // by the address in the README
-	var redis *redisServer             // that the README takes for granted
-	var fronts *allFronts              // that redis-cli asks
-	refusal := ""                      // the last one
-	var curls, asked [][]string        // what curl and redis-cli were given so far
-	const attempts = 30                // as permits come back while a machine stands still
-	for _, step := range readmeSteps(t) {
+	for _, step := range stepsOf(t, readmePage) {
 		args := shellWords(step.command)
-		kinds[args[0]]++
+		kinds[strings.Join(args[:2], " ")]++
 		var got string
 		switch {
 		case args[0] == "curl":
 			curls = append(curls, args[1:])
 			got = curl(t, s.address, address, args[1:])
-			for attempt := 0; still(got) != still(step.output) && attempt < attempts; attempt++ {
+			for attempt := 0; still(got) != still(step.output) && attempt < attempts && kinds["weir why"] == 0; attempt++ {
 				s = startServer(t)
 				for _, given := range curls {
 					got = curl(t, s.address, address, given)
@@ -67,34 +67,10 @@ func TestReadme(t *testing.T) {
 			if id := refusalLine.FindStringSubmatch(got); id != nil {
 				refusal = id[1]
 			}
-		case args[0] == "for":
-			got = curlLoop(t, background, step.command)
-			for attempt := 0; still(got) != still(step.output) && attempt < attempts; attempt++ {
-				got = curlLoop(t, background, strings.Replace(step.command, "alice", fmt.Sprint("alice", attempt), 1))
-			}
-		case strings.HasPrefix(step.command, "go run ./cmd/weir serve --resp ") && args[len(args)-1] == "&":
-			fronts = startFronts(t, nil)
-		case args[0] == "redis-cli":
-			asked = append(asked, args)
-			got = redisCLI(t, fronts, args)
-			for attempt := 0; still(got) != still(step.output) && attempt < attempts; attempt++ {
-				fronts = startFronts(t, nil)
-				for _, given := range asked {
-					got = redisCLI(t, fronts, given)
-				}
-			}
-		case strings.HasPrefix(step.command, "go run ./cmd/weir serve ") && args[len(args)-1] == "&":
-			if redis == nil {
-				redis = startRedis(t)
-			}
-			background[args[7]] = serveInBackground(t, redis, args)
-		case strings.HasPrefix(step.command, "go run ./cmd/weir why "):
-			kinds["why"]++
+		case strings.HasPrefix(step.command, "weir why ") && strings.HasSuffix(step.command, " | head -5"):
 			got = why(t, s, refusal)
-		case strings.HasPrefix(step.command, "go run ./cmd/weir "):
-			cmd := command(t, args[3:]...)
-			cmd.Dir = filepath.Join("..", "..")
-			out, err := cmd.Output()
+		case strings.HasPrefix(step.command, "weir admin "):
+			out, err := command(t, append(args[1:], "--server", "http://"+s.address)...).Output()
 			if err != nil {
 				t.Fatalf("%s: %v", step.command, err)
 			}
@@ -107,24 +83,73 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s\nprints\n%s\nbut the README says\n%s", step.command, got, step.output)
 		}
 	}
-	if kinds["curl"] < 2 || kinds["go"] < 4 || kinds["redis-cli"] < 2 || kinds["why"] < 1 || len(background) != 3 {
-		t.Errorf("the README shows too little: %v", kinds)
+	if kinds["curl -d"] != 2 || kinds["curl -i"] != 1 || kinds["weir why"] != 1 || kinds["weir admin"] != 2 {
+		t.Errorf("the README shows other commands: %v", kinds)
 	}
 }
 
-// serveInBackground runs go run ./cmd/weir serve --config FILE --http ADDRESS & with a store and a port of the test.
+// TestTour runs every command of docs/tour.md whose output it shows.
+func TestTour(t *testing.T) {
+	const attempts = 30 // as permits come back while a machine stands still
+	kinds := map[string]int{}
+	background := map[string]*server{} // by the address in the page
+	var redis *redisServer             // that the page takes for granted
+	var fronts *allFronts              // that redis-cli asks
+	var asked [][]string               // what redis-cli was given so far
+	for _, step := range stepsOf(t, tourPage) {
+		args := shellWords(step.command)
+		kinds[args[0]]++
+		var got string
+		switch {
+		case args[0] == "for":
+			got = curlLoop(t, background, step.command)
+			for attempt := 0; still(got) != still(step.output) && attempt < attempts; attempt++ {
+				got = curlLoop(t, background, strings.Replace(step.command, "alice", fmt.Sprint("alice", attempt), 1))
+			}
+		case strings.HasPrefix(step.command, "weir serve --resp ") && args[len(args)-1] == "&":
+			fronts = startFronts(t, nil)
+		case args[0] == "redis-cli":
+			asked = append(asked, args)
+			got = redisCLI(t, fronts, args)
+			for attempt := 0; still(got) != still(step.output) && attempt < attempts; attempt++ {
+				fronts = startFronts(t, nil)
+				for _, given := range asked {
+					got = redisCLI(t, fronts, given)
+				}
+			}
+		case strings.HasPrefix(step.command, "weir serve ") && args[len(args)-1] == "&":
+			if redis == nil {
+				redis = startRedis(t)
+			}
+			background[args[5]] = serveInBackground(t, redis, args)
+		case args[0] == "weir":
+			got = runInRoot(t, step.command, nil)
+		default:
+			t.Errorf("the test does not know how to run %q", step.command)
+			continue
+		}
+		if still(got) != still(step.output) {
+			t.Errorf("%s\nprints\n%s\nbut docs/tour.md says\n%s", step.command, got, step.output)
+		}
+	}
+	if kinds["weir"] < 7 || kinds["redis-cli"] < 2 || kinds["for"] != 1 || len(background) != 3 {
+		t.Errorf("docs/tour.md shows too little: %v", kinds)
+	}
+}
+
+// serveInBackground runs weir serve --config FILE --http ADDRESS & with a store and a port of the test.
 func serveInBackground(t *testing.T, redis *redisServer, args []string) *server {
 	t.Helper()
-	if len(args) != 9 || args[4] != "--config" || args[6] != "--http" {
+	if len(args) != 7 || args[2] != "--config" || args[4] != "--http" {
 		t.Fatalf("the test does not know how to run %q", args)
 	}
-	text, err := os.ReadFile(filepath.Join("..", "..", args[5]))
+	text, err := os.ReadFile(filepath.Join("..", "..", args[3]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const store = "store: redis://127.0.0.1:6379\n"
 	if !strings.Contains(string(text), "\n"+store) {
-		t.Fatalf("%s has not the line %s", args[5], store)
+		t.Fatalf("%s has not the line %s", args[3], store)
 	}
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	writeConfig(t, path, strings.Replace(string(text), store, "store: {url: "+redis.url()+", timeout: 1m}\n", 1))
@@ -133,7 +158,7 @@ func serveInBackground(t *testing.T, redis *redisServer, args []string) *server 
 	return s
 }
 
-// redisCLI asks the server of the test in place of that on the port of the README, and returns what a terminal shows.
+// redisCLI asks the server of the test in place of that on the port of the page, and returns what a terminal shows.
 func redisCLI(t *testing.T, s *allFronts, args []string) string {
 	t.Helper()
 	if s == nil || len(args) < 4 || args[1] != "-p" {
@@ -153,7 +178,7 @@ func redisCLI(t *testing.T, s *allFronts, args []string) string {
 var curlLoops = regexp.MustCompile(`^for i in ([0-9 ]+); do curl -s -o /dev/null -w '%\{http_code\} ' -d '([^']*)' ` +
 	`http://(127\.0\.0\.1:707)\$i/v1/check; done$`)
 
-// curlLoop asks servers in turn, and returns what the loop of the README prints.
+// curlLoop asks servers in turn, and returns what the loop of docs/tour.md prints.
 func curlLoop(t *testing.T, servers map[string]*server, command string) string {
 	t.Helper()
 	parts := curlLoops.FindStringSubmatch(command)
@@ -172,16 +197,16 @@ func curlLoop(t *testing.T, servers map[string]*server, command string) string {
 	return printed.String()
 }
 
-// TestReadmeConfigurations reads the configurations that the README shows.
-func TestReadmeConfigurations(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestTourConfigurations reads the configurations that docs/tour.md shows.
+func TestTourConfigurations(t *testing.T) {
+	tour, err := os.ReadFile(tourPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(string(readme), "```yaml\n")[1:]
+	blocks := strings.Split(string(tour), "```yaml\n")[1:]
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
-		file, err := config.Parse("README.md", []byte(block), config.Options{})
+		file, err := config.Parse("tour.md", []byte(block), config.Options{})
 		if err != nil {
 			t.Errorf("%s\n%v", block, err)
 		} else if len(file.Warnings) > 0 {
@@ -189,7 +214,7 @@ func TestReadmeConfigurations(t *testing.T) {
 		}
 	}
 	if len(blocks) == 0 {
-		t.Error("the README shows none")
+		t.Error("docs/tour.md shows none")
 	}
 }
 

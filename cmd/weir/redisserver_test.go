@@ -59,7 +59,7 @@ func freePort(t *testing.T) int {
 
 func (s *redisServer) start() {
 	s.t.Helper()
-	program, err := exec.LookPath("redis-server")
+	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		s.t.Fatal("redis-server is missing: `make deps` installs it on Debian")
 	}
@@ -67,7 +67,7 @@ func (s *redisServer) start() {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "",
 		"--logfile", filepath.Join(s.dir, "log"), "--daemonize", "no",
 	}, s.args...)
-	s.cmd = exec.CommandContext(context.Background(), program, args...)
+	s.cmd = exec.CommandContext(context.Background(), binary, args...)
 	if err = s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

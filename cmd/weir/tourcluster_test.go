@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// threeNodes are the files of the section of the README with three nodes.
+// threeNodes are the files of the section of docs/tour.md with three nodes.
 const threeNodes = "examples/cluster/node"
 
 // tens returns a number such that all ports from ten times the number on, and the 29 after them, are free now.
@@ -53,17 +53,17 @@ func example(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestReadmeThreeNodes runs the commands of the README with three nodes, at other ports, and kills the owner as it says.
-func TestReadmeThreeNodes(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestTourThreeNodes runs the commands of docs/tour.md with three nodes, at other ports, and kills the owner as it says.
+func TestTourThreeNodes(t *testing.T) {
+	tour, err := os.ReadFile(tourPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, found := strings.Cut(string(readme), "## Three nodes\n")
+	_, block, found := strings.Cut(string(tour), "## Three nodes\n")
 	_, block, fenced := strings.Cut(block, "```console\n")
 	block, _, ends := strings.Cut(block, "```")
 	if !found || !fenced || !ends {
-		t.Fatal("the README has no such section")
+		t.Fatal("docs/tour.md has no such section")
 	}
 	base := tens(t)
 	moved := strings.NewReplacer(
