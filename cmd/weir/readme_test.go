@@ -197,24 +197,26 @@ func curlLoop(t *testing.T, servers map[string]*server, command string) string {
 	return printed.String()
 }
 
-// TestTourConfigurations reads the configurations that docs/tour.md shows.
-func TestTourConfigurations(t *testing.T) {
-	tour, err := os.ReadFile(tourPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(tour), "```yaml\n")[1:]
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "```")
-		file, err := config.Parse("tour.md", []byte(block), config.Options{})
+// TestShownConfigurations reads the configurations that docs/tour.md and docs/recipes.md show.
+func TestShownConfigurations(t *testing.T) {
+	for _, page := range []string{tourPage, "../../docs/recipes.md"} {
+		text, err := os.ReadFile(page)
 		if err != nil {
-			t.Errorf("%s\n%v", block, err)
-		} else if len(file.Warnings) > 0 {
-			t.Errorf("%s\n%v", block, file.Warnings)
+			t.Fatal(err)
 		}
-	}
-	if len(blocks) == 0 {
-		t.Error("docs/tour.md shows none")
+		blocks := strings.Split(string(text), "```yaml\n")[1:]
+		for _, block := range blocks {
+			block, _, _ = strings.Cut(block, "```")
+			file, err := config.Parse(page, []byte(block), config.Options{})
+			if err != nil {
+				t.Errorf("%s\n%v", block, err)
+			} else if len(file.Warnings) > 0 {
+				t.Errorf("%s\n%v", block, file.Warnings)
+			}
+		}
+		if len(blocks) == 0 {
+			t.Errorf("%s shows none", page)
+		}
 	}
 }
 

@@ -1,0 +1,39 @@
+// Package recipes has what docs/recipes.md shows.
+package recipes
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/policy"
+)
+
+// Login allows each client 5 attempts at an account in 15 minutes. After 10 refusals in 15 minutes it is locked out for an hour.
+func Login(login http.Handler) (http.Handler, error) {
+	engine, err := policy.NewEngine(&policy.Set{
+		Policies: []policy.Policy{{
+			Name:    "login",
+			Limits:  []policy.Limit{{Limit: weir.SlidingWindow(weir.Per(5, 15*time.Minute), 0)}},
+			Key:     policy.JoinText(policy.ClientIP(), policy.AttributeText("account")),
+			Lockout: &policy.Lockout{Refusals: 10, Within: 15 * time.Minute, For: time.Hour},
+		}},
+		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "login"}}}},
+	}, policy.EngineOptions{})
+	if err != nil {
+		return nil, err
+	}
+	gate, err := httplimit.NewGate(httplimit.GateOptions{Engine: engine, Attributes: account})
+	if err != nil {
+		return nil, err
+	}
+	return gate.Handler(login), nil
+}
+
+// account is the account of a login form. The handler can still read the form from r.PostForm.
+func account(r *http.Request) map[string]string {
+	r.Body = http.MaxBytesReader(nil, r.Body, 64<<10)
+	return map[string]string{"account": strings.ToLower(r.PostFormValue("account"))}
+}

@@ -1,0 +1,201 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/examples/recipes"
+)
+
+var ok = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+// answer is the status that a request gets.
+func answer(t *testing.T, h http.Handler, form url.Values, header string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if header != "" {
+		r.Header.Set("X-Api-Key", header)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// TestLogin tries one account until it is locked out, for an hour, and another one that is not.
+func TestLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := recipes.Login(ok)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alice := url.Values{"account": {"Alice"}}
+		for attempt := 1; attempt <= 15; attempt++ {
+			if status := answer(t, h, alice, "").Code; (status == http.StatusOK) != (attempt <= 5) {
+				t.Errorf("attempt %d: %d", attempt, status)
+			}
+		}
+		time.Sleep(16 * time.Minute)
+		if status := answer(t, h, url.Values{"account": {"alice"}}, "").Code; status == http.StatusOK {
+			t.Errorf("an account that is locked out: %d", status)
+		}
+		if status := answer(t, h, url.Values{"account": {"bob"}}, "").Code; status != http.StatusOK {
+			t.Errorf("another account: %d", status)
+		}
+		time.Sleep(time.Hour)
+		if status := answer(t, h, alice, "").Code; status != http.StatusOK {
+			t.Errorf("after the lockout: %d", status)
+		}
+	})
+}
+
+// TestPerPlan asks with keys of different plans, and without a key.
+func TestPerPlan(t *testing.T) {
+	plans := map[string]string{"p": "pro", "t": "team"}
+	h, err := recipes.PerPlan(ok, func(key string) string { return plans[key] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, policy := range map[string]string{"p": "q=50;", "t": "q=500;", "f": "q=10;"} {
+		got := answer(t, h, nil, key)
+		if told := got.Header().Get("Ratelimit") + got.Header().Get("Ratelimit-Policy"); got.Code != http.StatusOK || !strings.Contains(told+";", policy) {
+			t.Errorf("key %q: %d %s, want %s", key, got.Code, told, policy)
+		}
+	}
+	if got := answer(t, h, nil, ""); got.Code != http.StatusUnauthorized {
+		t.Errorf("without a key: %d", got.Code)
+	}
+}
+
+// TestComplete reserves 1000 tokens of 1000 and uses 100, so that the next call need not wait.
+func TestComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, err := recipes.TokensPerMinute(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failure := errors.New("no answer")
+		for _, c := range []struct {
+			most, used int64
+			err        error
+			available  int64
+		}{{1000, 100, nil, 900}, {900, 0, failure, 900}, {500, 1000, nil, 0}} {
+			err := recipes.Complete(t.Context(), tokens, c.most, func(context.Context) (int64, error) { return c.used, c.err })
+			if available := tokens.Stats().Available; !errors.Is(err, c.err) || available != c.available {
+				t.Errorf("%+v: %v, %d available", c, err, available)
+			}
+		}
+		if err := recipes.Complete(t.Context(), tokens, 1001, nil); !errors.Is(err, weir.ErrRefused) {
+			t.Errorf("more than there ever is: %v", err)
+		}
+	})
+}
+
+// TestWebhooks sends two requests to a host, the second of which waits.
+func TestWebhooks(t *testing.T) {
+	client, err := recipes.Webhooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(ok)
+	defer server.Close()
+	begin := time.Now()
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if took := time.Since(begin); took < 190*time.Millisecond {
+		t.Errorf("two requests took %v", took)
+	}
+}
+
+// TestRunAll runs 10 jobs, of which never more than 3 run at a time.
+func TestRunAll(t *testing.T) {
+	var running, most, done atomic.Int64
+	failure := errors.New("a job that fails")
+	jobs := make([]func() error, 10)
+	for i := range jobs {
+		jobs[i] = func() error {
+			if now := running.Add(1); now > most.Load() {
+				most.Store(now)
+			}
+			defer running.Add(-1)
+			if done.Add(1) == 5 {
+				return failure
+			}
+			return nil
+		}
+	}
+	if err := recipes.RunAll(t.Context(), 3, jobs); !errors.Is(err, failure) || done.Load() != 10 || most.Load() > 3 {
+		t.Errorf("%v: %d jobs, %d at a time", err, done.Load(), most.Load())
+	}
+}
+
+// TestDocsShowTheRecipes compares the Go code of docs/recipes.md with these files, and builds the files outside of the repository.
+func TestDocsShowTheRecipes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var all strings.Builder
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		all.Write(source)
+		if err := os.WriteFile(filepath.Join(dir, name), source, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := strings.Split(string(page), "\n```go\n")[1:]
+	for _, block := range blocks {
+		code, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(all.String(), code) {
+			t.Errorf("this is in no file of examples/recipes:\n%s", code)
+		}
+	}
+	if len(blocks) != 5 {
+		t.Errorf("docs/recipes.md has %d blocks of Go", len(blocks))
+	}
+	mod := "module example.com/recipes\n\ngo 1.26.0\n\nrequire github.com/weirhq/weir v0.0.0\n\nreplace github.com/weirhq/weir => " + root + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("outside of the repository: %v\n%s", err, out)
+	}
+}
