@@ -13,16 +13,23 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/internal/raw"
 )
 
 // keyedOf is a limiter by name whose keys can be held to plans.
 func keyedOf(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyedFunc(limit, o, func(string) weir.Limit { return weir.Limit{} })
+	k, err := anyKeyed(limit, o, func(string) weir.Limit { return weir.Limit{} })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// anyKeyed is a limiter of any limit, as rules have it.
+func anyKeyed(limit weir.Limit, o weir.KeyedOptions, limitOf func(string) weir.Limit) (*weir.Keyed[string], error) {
+	//nolint:forcetypeassert // package weir has set it
+	return raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))(limit, o, limitOf)
 }
 
 func hourly(t testing.TB, name string, n int64) *weir.Keyed[string] {

@@ -26,14 +26,18 @@ var _ Acquirer = (*Concurrency)(nil)
 // See [Concurrency.SetLimit].
 func NewConcurrency(n int64, o Options) (*Concurrency, error) {
 	if o.MaxDebt != 0 {
-		accepted := "0, as permits come back when they are released"
-		return nil, &OptionError{"Options.MaxDebt", strconv.FormatInt(o.MaxDebt, 10), accepted}
+		return nil, noDebtAtOnce("Options.MaxDebt", o.MaxDebt)
 	}
 	c := new(Concurrency)
 	if err := c.init(gateOptions{"Options", o.Name, n, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock}); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// noDebtAtOnce is the error of a debt where permits are released.
+func noDebtAtOnce(option string, debt int64) error {
+	return &OptionError{option, strconv.FormatInt(debt, 10), "0, as permits come back when they are released"}
 }
 
 // Limit is the limit now.

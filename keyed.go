@@ -77,16 +77,29 @@ func (w WhenFull) String() string {
 //
 // A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
 // [Limiter].
-type Keyed[K comparable] struct {
+type Keyed[K comparable] struct{ keys[K] }
+
+// keys are what Keyed and KeyedConcurrency have in common.
+type keys[K comparable] struct {
 	keyed
 
 	limitOf func(K) Limit
 	names   *names.Names[K]
 }
 
-// NewKeyed returns a limiter without any key, or an error that names the option that cannot be used.
+// NewKeyed returns a limiter without any key, or an *[OptionError] that names what cannot be used. A limit [AtOnce] is refused:
+// its permits come back when they are released, see [NewKeyedConcurrency].
 func NewKeyed[K comparable](limit Limit, o KeyedOptions) (*Keyed[K], error) {
+	if !limit.returnsByTime() {
+		return nil, byRelease("NewKeyed limit", limit)
+	}
 	return newKeyed[K](limit, o, nil)
+}
+
+// byRelease is the error of a constructor of limiters whose permits come back with time.
+func byRelease(option string, limit Limit) error {
+	accepted := "one whose permits come back with time: use NewConcurrency or NewKeyedConcurrency"
+	return &OptionError{option, limit.String(), accepted}
 }
 
 // NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
@@ -110,21 +123,30 @@ func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K)
 	if limitOf == nil {
 		return nil, &OptionError{"NewKeyedFunc.limitOf", "nil", "a function"}
 	}
+	if !limit.returnsByTime() {
+		return nil, byRelease("NewKeyedFunc limit", limit)
+	}
 	return newKeyed(limit, o, limitOf)
 }
 
+// newKeyed makes a limiter of any limit.
 func newKeyed[K comparable](limit Limit, o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], error) {
+	k := new(Keyed[K])
+	if err := k.make(limit, o, limitOf); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *keys[K]) make(limit Limit, o KeyedOptions, limitOf func(K) Limit) error {
 	if o.MaxNames == 0 {
 		o.MaxNames = defaultNames
 	}
 	if o.MaxNames < 1 || o.MaxNames > mostNames {
-		return nil, &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
+		return &OptionError{"KeyedOptions.MaxNames", fmt.Sprint(o.MaxNames), "from 1 to 65536, or 0 for 1024"}
 	}
-	k := &Keyed[K]{limitOf: limitOf, names: names.New[K](o.MaxNames)}
-	if err := k.init(limit, o, limitOf != nil); err != nil {
-		return nil, err
-	}
-	return k, nil
+	k.limitOf, k.names = limitOf, names.New[K](o.MaxNames)
+	return k.init(limit, o, limitOf != nil)
 }
 
 const (
@@ -135,7 +157,7 @@ const (
 // keySeeds are those of all limiters of the process, so that a key has the same ID in several limits of which it is one key.
 var keySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-func (*Keyed[K]) hash(key K) table.Hash {
+func (*keys[K]) hash(key K) table.Hash {
 	if s, ok := any(key).(string); ok {
 		return table.NewHash(maphash.String(keySeeds[0], s), maphash.String(keySeeds[1], s))
 	}
@@ -147,7 +169,7 @@ func (*Keyed[K]) hash(key K) table.Hash {
 
 // choose returns the limit that is chosen for a key, or a zero Limit for that of the options. A limiter that is closed does not
 // choose any more.
-func (k *Keyed[K]) choose(key K) Limit {
+func (k *keys[K]) choose(key K) Limit {
 	if k.limitOf == nil || k.closed.Load() {
 		return Limit{}
 	}
@@ -155,7 +177,7 @@ func (k *Keyed[K]) choose(key K) Limit {
 }
 
 // termsOf returns the limit of a key; nil if it cannot be used, and then why says why.
-func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
+func (k *keys[K]) termsOf(key K) (t *terms, why Reason) {
 	if k.limitOf == nil {
 		return k.base, ReasonNone
 	}
@@ -163,7 +185,7 @@ func (k *Keyed[K]) termsOf(key K) (t *terms, why Reason) {
 }
 
 // termsUnder is termsOf for a key whose limit was chosen.
-func (k *Keyed[K]) termsUnder(limit Limit) (t *terms, why Reason) {
+func (k *keys[K]) termsUnder(limit Limit) (t *terms, why Reason) {
 	if limit == (Limit{}) {
 		return k.base, ReasonNone
 	}
@@ -174,14 +196,14 @@ func (k *Keyed[K]) termsUnder(limit Limit) (t *terms, why Reason) {
 }
 
 // note remembers the name of a key that was refused.
-func (k *Keyed[K]) note(h table.Hash, key K) {
+func (k *keys[K]) note(h table.Hash, key K) {
 	if canBeName(key) {
 		k.names.NoteCopy(h, key, ownKey[K])
 	}
 }
 
 // offer remembers the name of a key that is new, while there is room.
-func (k *Keyed[K]) offer(h table.Hash, key K) {
+func (k *keys[K]) offer(h table.Hash, key K) {
 	if canBeName(key) {
 		k.names.Offer(h, key, ownKey[K])
 	}
@@ -201,10 +223,10 @@ func ownKey[K comparable](key K) K {
 }
 
 // Limit is the limit of keys that have no other.
-func (k *Keyed[K]) Limit() Limit { return k.base.limit }
+func (k *keys[K]) Limit() Limit { return k.base.limit }
 
 // Allow takes one permit of key if it is available and nobody waits for it. It is TryAcquire(key, 1) where the decision
-// does not matter and nothing needs to be released: with AlgorithmConcurrency it always answers false.
+// does not matter.
 func (k *Keyed[K]) Allow(key K) bool {
 	h := k.hash(key)
 	if k.limitOf == nil {
@@ -224,12 +246,11 @@ func (k *Keyed[K]) Allow(key K) bool {
 }
 
 // TryAcquire takes n permits of key if they are available and nobody waits for them, and never waits itself. See
-// [Limiter] for n = 0, n above the limit, and negative n. The lease must be released with AlgorithmConcurrency; otherwise
-// releasing it does nothing.
-func (k *Keyed[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
+// [Limiter] for n = 0, n above the limit, and negative n. The lease of a KeyedConcurrency must be released; releasing
+// that of a Keyed does nothing.
+func (k *keys[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
 
-// Take is TryAcquire where nothing needs to be released, and returns the decision alone. With AlgorithmConcurrency, where
-// permits come back by releasing them only, it is refused with ReasonInvalid.
+// Take is TryAcquire that returns the decision alone.
 func (k *Keyed[K]) Take(key K, n int64) Decision {
 	if k.returns() {
 		return k.refuse(ReasonInvalid, n).decision
@@ -240,9 +261,9 @@ func (k *Keyed[K]) Take(key K, n int64) Decision {
 // TryReserve is TryAcquire with a cost that is settled later: the lease must end in Commit with what it really cost, or
 // Cancel. See [Lease.Commit]. If the limit of the key changes in between, Cancel gives back what is missing if it was
 // regained at the fastest rate that any key has had, and nothing to windows where there are several lengths.
-func (k *Keyed[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
+func (k *keys[K]) TryReserve(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, true) }
 
-func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
+func (k *keys[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease {
 	t, why := k.termsOf(key)
 	if why != ReasonNone {
 		return k.untaggable(t, why, n)
@@ -259,17 +280,16 @@ func (k *Keyed[K]) tryAcquire(key K, h table.Hash, n int64, reserve bool) Lease 
 
 // Acquire takes n permits of key, and waits for them in the queue of the key. See [Acquirer] for what is refused at once, and
 // for the error: it is nil if and only if the permits were granted.
-func (k *Keyed[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
+func (k *keys[K]) Acquire(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, false)
 }
 
 // Reserve is Acquire with a cost that is settled later, like TryReserve.
-func (k *Keyed[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
+func (k *keys[K]) Reserve(ctx context.Context, key K, n int64) (Lease, error) {
 	return k.acquireKey(ctx, key, n, true)
 }
 
-// Wait is Acquire where nothing needs to be released. With AlgorithmConcurrency, where permits come back by releasing them
-// only, it is refused with ReasonInvalid.
+// Wait is Acquire that returns the error alone.
 func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
 	mustContext(ctx)
 	if k.returns() {
@@ -278,16 +298,7 @@ func (k *Keyed[K]) Wait(ctx context.Context, key K, n int64) error {
 	return waited(k.Acquire(ctx, key, n))
 }
 
-// Do calls f while it holds n permits of key, which come back when f returns or panics with AlgorithmConcurrency, and otherwise
-// with time. It waits for them as Acquire does. The error is that of f, or, if the permits were not granted and f not called,
-// that of Acquire. A nil f panics.
-func (k *Keyed[K]) Do(ctx context.Context, key K, n int64, f func() error) error {
-	mustDo(f)
-	l, err := k.Acquire(ctx, key, n)
-	return l.during(err, f)
-}
-
-func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
+func (k *keys[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool) (Lease, error) {
 	mustContext(ctx)
 	limit := k.choose(key)
 	t, why := k.termsUnder(limit)
@@ -309,7 +320,7 @@ func (k *Keyed[K]) acquireKey(ctx context.Context, key K, n int64, reserve bool)
 
 // Peek returns what TryAcquire would, and takes nothing. Remaining is what is left now. It does not tell whether a new
 // key would find room.
-func (k *Keyed[K]) Peek(key K, n int64) Decision {
+func (k *keys[K]) Peek(key K, n int64) Decision {
 	t, why := k.termsOf(key)
 	if why != ReasonNone {
 		return k.refuse(why, n).decision
@@ -326,9 +337,8 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 	}
 }
 
-// Reset makes all permits of key available, as if it had never been seen, and serves those who wait for them. Leases from before
-// give nothing back any more, as their permits are back (TestCancelAfterResetGivesNothingBack). Permits that are out with
-// AlgorithmConcurrency stay out: only their leases give them back.
+// Reset makes all permits of key available, as if it had never been seen, and serves callers that wait for them. Leases from
+// before give nothing back any more, as their permits are back (TestCancelAfterResetGivesNothingBack).
 func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 
 // Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called.
@@ -336,7 +346,7 @@ func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
 // segments of a sliding window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys
 // can be overridden at a time, each of which takes a place in the table, and some 700 bytes. The error is an *[OptionError]
 // for limit or d, [ErrTableFull], [ErrTooManyOverrides] or [ErrClosed], and then nothing has changed.
-func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
+func (k *keys[K]) Override(key K, limit Limit, d time.Duration) error {
 	t, why := k.termsOf(key)
 	if why != ReasonNone {
 		t = k.base
@@ -345,7 +355,7 @@ func (k *Keyed[K]) Override(key K, limit Limit, d time.Duration) error {
 }
 
 // Restore ends the override of key, and reports whether there was one.
-func (k *Keyed[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
+func (k *keys[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
 
 // AllowBytes is k.Allow(string(key)) without a copy of key.
 func AllowBytes(k *Keyed[string], key []byte) bool { return k.Allow(borrowed(key)) }

@@ -107,7 +107,7 @@ func docsKeyedCalendar(customer string) error {
 }
 
 func docsKeyedWait(ctx context.Context, tenant string, job func() error) error {
-	slots, err := weir.NewKeyed[string](weir.AtOnce(4), weir.KeyedOptions{QueueLimit: 20})
+	slots, err := weir.NewKeyedConcurrency[string](4, weir.KeyedOptions{QueueLimit: 20})
 	if err != nil {
 		return err
 	}

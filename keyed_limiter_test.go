@@ -80,7 +80,7 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 			if clocked {
 				of.Clock = bubbleClock{}
 			}
-			l, err := weir.NewKeyed[string](limitOf(o.limit), of)
+			l, err := anyKeyed(limitOf(o.limit), of, nil)
 			if k.timed {
 				return timedKey{oneKey{l}}, err
 			}

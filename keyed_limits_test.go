@@ -16,7 +16,7 @@ import (
 // chosen returns a Keyed whose keys are held to what limit is at the moment.
 func chosen(t *testing.T, usual weir.Limit, o weir.KeyedOptions, limit *atomic.Pointer[weir.Limit]) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyedFunc(usual, o, func(string) weir.Limit {
+	k, err := anyKeyed(usual, o, func(string) weir.Limit {
 		if l := limit.Load(); l != nil {
 			return *l
 		}

@@ -31,7 +31,7 @@ type KeyedStats struct {
 }
 
 // Stats returns the counts of all keys together.
-func (k *Keyed[K]) Stats() KeyedStats {
+func (k *keys[K]) Stats() KeyedStats {
 	s := KeyedStats{
 		// Whoever is about to find the table full is counted for a moment.
 		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
@@ -56,7 +56,7 @@ func (k *Keyed[K]) Stats() KeyedStats {
 
 // Close refuses everybody who waits and everybody who comes later, with ReasonClosed. Leases may still be released.
 // Closing twice is harmless. The error is always nil.
-func (k *Keyed[K]) Close() error {
+func (k *keys[K]) Close() error {
 	k.shut()
 	return nil
 }
@@ -98,7 +98,7 @@ func pressure[K comparable](a, b KeyState[K]) int {
 
 // All walks through all keys that are tracked, in no order. It sees every key that stays throughout exactly once, holds
 // up callers for no longer than it takes to look at 2048 keys, and may be stopped at any time.
-func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
+func (k *keys[K]) All() iter.Seq[KeyState[K]] {
 	return func(yield func(KeyState[K]) bool) {
 		var cursor table.Cursor
 		var states []keyState
@@ -115,7 +115,7 @@ func (k *Keyed[K]) All() iter.Seq[KeyState[K]] {
 
 // Names walks through the keys that are remembered by name, those that were refused most, and how often each was refused since
 // its name is remembered. They are in no order, and may be fewer than are tracked: see KeyedOptions.MaxNames.
-func (k *Keyed[K]) Names() iter.Seq2[K, uint64] {
+func (k *keys[K]) Names() iter.Seq2[K, uint64] {
 	return func(yield func(K, uint64) bool) {
 		k.names.Each(func(_ table.Hash, key K, refusals uint64) bool { return yield(key, refusals) })
 	}
@@ -123,7 +123,7 @@ func (k *Keyed[K]) Names() iter.Seq2[K, uint64] {
 
 // Top returns the n keys under the most pressure, the one with the most first: those that are waited for first, then by
 // the part of their limit that is used, then by refusals. It looks at all keys, like All.
-func (k *Keyed[K]) Top(n int) []KeyState[K] {
+func (k *keys[K]) Top(n int) []KeyState[K] {
 	if n <= 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from 
 // State tells what is known of one key, which is Named in the answer, without holding it to another limit as Peek does. It
 // returns false if the key is not tracked: then all permits are available, and Held is the limit that NewKeyedFunc's function
 // answers for it, or that of the options.
-func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
+func (k *keys[K]) State(key K) (s KeyState[K], tracked bool) {
 	of := keyState{hash: k.hash(key)}
 	shard := k.states.Lock(of.hash)
 	slot := shard.Find(of.hash)
@@ -175,7 +175,7 @@ func (k *Keyed[K]) State(key K) (s KeyState[K], tracked bool) {
 
 // LimitOf is the limit that a key is held to: that of an override, or else the one that NewKeyedFunc's function returns for it,
 // or that of the options. A key that is not tracked is held to nothing else by the call.
-func (k *Keyed[K]) LimitOf(key K) Limit {
+func (k *keys[K]) LimitOf(key K) Limit {
 	if k.overrides.Load() > 0 {
 		h := k.hash(key)
 		if g := k.gateOf(h); g != nil {
@@ -222,7 +222,7 @@ func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more boo
 }
 
 // named makes a keyState one for the caller.
-func (k *Keyed[K]) named(of *keyState) (s KeyState[K]) {
+func (k *keys[K]) named(of *keyState) (s KeyState[K]) {
 	s.ID = fmt.Sprintf("%016x", of.hash.Fingerprint())
 	d := of.decision
 	s.Held = of.held

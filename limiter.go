@@ -54,7 +54,7 @@ var _ Acquirer = (*Limiter)(nil)
 func New(limit Limit, o Options) (*Limiter, error) {
 	const of = "Options"
 	if !limit.returnsByTime() {
-		return nil, &OptionError{"New limit", limit.String(), "one whose permits come back with time: use NewConcurrency"}
+		return nil, byRelease("New limit", limit)
 	}
 	if err := limit.Check(); err != nil {
 		return nil, err

@@ -61,9 +61,11 @@ func TestLimitsOutOfRange(t *testing.T) {
 		{weir.AtOnce(1e15 + 1), "Limit.Permits", "1000000000000001: must be from 1 to 10^15"},
 	} {
 		wrongOption(t, c.limit.Check(), c.option, c.text)
-		_, err := weir.NewKeyed[string](c.limit, weir.KeyedOptions{})
+		_, err := anyKeyed(c.limit, weir.KeyedOptions{}, nil)
 		wrongOption(t, err, c.option, c.text)
 		if c.limit.Algorithm() == weir.AlgorithmConcurrency {
+			_, err = weir.NewKeyedConcurrency[string](c.limit.Permits(), weir.KeyedOptions{})
+			wrongOption(t, err, c.option, c.text)
 			_, err = weir.NewConcurrency(c.limit.Permits(), weir.Options{})
 			c.option = "Concurrency limit"
 		} else {

@@ -117,7 +117,7 @@ func TestLimitQuota(t *testing.T) {
 		if permits, window := c.limit.Quota(); permits != c.permits || window != c.window {
 			t.Errorf("%v: %d in %v, want %d in %v", c.limit, permits, window, c.permits, c.window)
 		}
-		k, err := weir.NewKeyed[string](c.limit, weir.KeyedOptions{})
+		k, err := anyKeyed(c.limit, weir.KeyedOptions{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

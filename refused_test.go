@@ -121,12 +121,11 @@ func spent(t *testing.T) []any {
 		must(weir.NewChain(bucket, mustConcurrency(t, 1, weir.Options{}))),
 		must(weir.NewChain(mustConcurrency(t, 1, weir.Options{}), bunch{Acquirer: bucket})),
 	)
-	for _, limit := range []weir.Limit{weir.TokenBucket(weir.PerHour(1), 1), weir.AtOnce(1)} {
-		k := must(weir.NewKeyed[string](limit, weir.KeyedOptions{})).(*weir.Keyed[string])
-		k.TryAcquire("", 1)
-		all = append(all, k)
-	}
-	return all
+	perKey := must(weir.NewKeyed[string](weir.TokenBucket(weir.PerHour(1), 1), weir.KeyedOptions{})).(*weir.Keyed[string])
+	perKey.TryAcquire("", 1)
+	slots := must(weir.NewKeyedConcurrency[string](1, weir.KeyedOptions{})).(*weir.KeyedConcurrency[string])
+	slots.TryAcquire("", 1)
+	return append(all, perKey, slots)
 }
 
 // waitingCalls calls f with each method of the limiters that takes a context, and with the functions of the package that do, as a
@@ -205,11 +204,10 @@ func TestEveryCallThatMayWaitReturnsAnErrorWhenRefused(t *testing.T) {
 				t.Errorf("%s of %d permits: %v, %v", name, n, ran, err)
 				continue
 			}
-			wait := strings.HasSuffix(name, ".Wait") && refused.Decision.Reason == weir.ReasonInvalid // of a Keyed of concurrency
-			if n == -1 && !errors.Is(err, weir.ErrNegativePermits) && !wait {
+			if n == -1 && !errors.Is(err, weir.ErrNegativePermits) {
 				t.Errorf("%s of %d permits: %v", name, n, err)
 			}
-			if n == 1 && !wait && (!errors.Is(err, weir.ErrNoQueue) || !strings.Contains(err.Error(), "set QueueLimit")) {
+			if n == 1 && (!errors.Is(err, weir.ErrNoQueue) || !strings.Contains(err.Error(), "set QueueLimit")) {
 				t.Errorf("%s does not say that there is no queue: %v", name, err)
 			}
 		}
@@ -217,9 +215,6 @@ func TestEveryCallThatMayWaitReturnsAnErrorWhenRefused(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
 		ran, err := call(ctx, 1)
-		if _, wait := errors.AsType[*weir.RefusedError](err); wait && strings.HasSuffix(name, ".Wait") {
-			return
-		}
 		if ran || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) || errors.Is(err, weir.ErrRefused) {
 			t.Errorf("%s with a context that ended: %v, %v", name, ran, err)
 		}
@@ -255,6 +250,10 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slots, err := weir.NewKeyedConcurrency[string](1, weir.KeyedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var none *weir.Limiter
 	for name, call := range map[string]func(){
 		"NewPressure":             func() { overload.NewPressure("p", nil) },
@@ -262,7 +261,7 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 		"LimiterPressure pointer": func() { overload.LimiterPressure("p", none) },
 		"Concurrency.Do":          func() { _ = sem.Do(t.Context(), 1, nil) },
 		"Chain.Do":                func() { _ = chain.Do(t.Context(), 1, nil) },
-		"Keyed.Do":                func() { _ = keyed.Do(t.Context(), "", 1, nil) },
+		"KeyedConcurrency.Do":     func() { _ = slots.Do(t.Context(), "", 1, nil) },
 	} {
 		if got := panics(call); !strings.HasPrefix(got, "weir: ") || !strings.Contains(got, ": nil ") {
 			t.Errorf("%s: %q", name, got)
@@ -319,7 +318,7 @@ func TestDoReleasesWhateverHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed, err := weir.NewKeyed[string](weir.AtOnce(2), weir.KeyedOptions{})
+	keyed, err := weir.NewKeyedConcurrency[string](2, weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +445,6 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 			"Acquire":       func() { _, _ = k.Acquire(t.Context(), "a", 1) },
 			"Reserve":       func() { _, _ = k.Reserve(t.Context(), "a", 1) },
 			"Wait":          func() { _ = k.Wait(t.Context(), "a", 1) },
-			"Do":            func() { _ = k.Do(t.Context(), "a", 1, func() error { return nil }) },
 			"Peek":          func() { k.Peek("a", 1) },
 			"Override":      func() { _ = k.Override("a", weir.TokenBucket(weir.PerHour(7), 0), time.Hour) },
 			"TryAcquireAll": func() { weir.TryAcquireAll(nil, charge) },

@@ -112,7 +112,7 @@ func TestMaxWaitOfTheClient(t *testing.T) {
 		}{{2 * time.Second, 2 * time.Second, false}, {-1, 0, false}, {2 * time.Second, 2 * time.Second, true}, {-1, 0, true}} {
 			o := grpclimit.ClientOptions{MaxWait: c.wait}
 			if c.keyed {
-				k := keyed(t, weir.AtOnce(1), weir.KeyedOptions{QueueLimit: 5})
+				k := keyedSlots(t, 1, weir.KeyedOptions{QueueLimit: 5})
 				k.TryAcquire("/grpc.testing.TestService/UnaryCall", 1)
 				o.Keyed = k
 			} else {

@@ -253,6 +253,15 @@ func keyed(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[stri
 	return k
 }
 
+func keyedSlots(t testing.TB, n int64, o weir.KeyedOptions) *weir.KeyedConcurrency[string] {
+	t.Helper()
+	k, err := weir.NewKeyedConcurrency[string](n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
 func slots(t testing.TB, limit, queue int64) *weir.Concurrency {
 	t.Helper()
 	c, err := weir.NewConcurrency(limit, weir.Options{Name: "slots", QueueLimit: queue})

@@ -14,7 +14,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one.
+// Keyed is a limiter with one limit for each key. A [weir.Keyed] or [weir.KeyedConcurrency] of strings is one.
 type Keyed interface {
 	TryAcquire(key string, n int64) weir.Lease
 	Acquire(ctx context.Context, key string, n int64) (weir.Lease, error)

@@ -10,16 +10,22 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/internal/raw"
 )
 
 func keyedLimit(t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := weir.NewKeyed[string](limit, o)
+	k, err := newKeyed(limit, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
+
+// newKeyed makes a limiter of any limit, as rules have it.
+//
+//nolint:forcetypeassert // package weir has set it
+var newKeyed = raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))
 
 func from(addr string) *http.Request {
 	r := request(http.MethodGet, "/")
@@ -56,7 +62,10 @@ func TestRequestsWaitInTheQueueOfTheirKey(t *testing.T) {
 
 // TestPermitsOfAKeyAreReleased bounds how many requests of each client are served at a time.
 func TestPermitsOfAKeyAreReleased(t *testing.T) {
-	k := keyedLimit(t, weir.AtOnce(2), weir.KeyedOptions{Name: "per-client"})
+	k, err := weir.NewKeyedConcurrency[string](2, weir.KeyedOptions{Name: "per-client"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	served := 0
 	var handler http.Handler
 	handler = limit(t, httplimit.Options{Keyed: k})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -131,7 +140,10 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 
 // TestPermitsOfAKeyAreToldAsConcurrent is about what a limit of requests at a time says of itself.
 func TestPermitsOfAKeyAreToldAsConcurrent(t *testing.T) {
-	k := keyedLimit(t, weir.AtOnce(2), weir.KeyedOptions{Name: "per-client"})
+	k, err := weir.NewKeyedConcurrency[string](2, weir.KeyedOptions{Name: "per-client"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	resp := send(limit(t, httplimit.Options{Keyed: k})(ok), from("192.0.2.1:1"))
 	if got := resp.header.Get("Ratelimit-Policy"); got != `"per-client";q=2;qu="concurrent-requests"` {
 		t.Errorf("%s", got)

@@ -46,6 +46,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 	o.Limits = slices.Clone(o.Limits)
 	m := &middleware{Options: o, policies: policies, derived: len(o.Policies) == 0}
 	m.queue, _ = o.Keyed.(KeyedQueue)
+	m.taker, _ = o.Keyed.(taker)
 	if held, ok := o.Keyed.(holding); ok {
 		m.held = []holding{held}
 	}
@@ -74,6 +75,7 @@ type middleware struct {
 	policies *Policies
 	derived  bool       // from the limiters, and not given
 	queue    KeyedQueue // Keyed, if it is one
+	taker    taker      // Keyed otherwise
 	held     []holding  // Keyed, if it is one, or Limits
 	several  sync.Pool  // of *several
 
@@ -177,7 +179,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		a.key = boundedKey(key)
 	}
 	if cost > 0 && m.Keyed != nil && m.queue == nil {
-		a.decision = m.Keyed.Take(a.key, cost)
+		a.decision = m.taker.Take(a.key, cost)
 	} else if err := m.acquire(r.Context(), &a); err != nil {
 		m.abandon(w, r, err)
 		return

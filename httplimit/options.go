@@ -11,15 +11,20 @@ import (
 	"github.com/weirhq/weir/internal/nils"
 )
 
-// Keyed is a limiter with one limit for each key. A [weir.Keyed] of strings is one. If it has the methods Limit and LimitOf like
-// that, the policy that is told to clients is derived from them. If it is also a [KeyedQueue], permits are released when the
-// handler returns, and requests can wait for them.
+// Keyed is a limiter with one limit for each key. It is a [KeyedQueue], whose permits are released when the handler returns, or
+// has Take(key string, n int64) weir.Decision, for permits that come back with time. If it has the methods Limit and LimitOf like
+// a [weir.Keyed], the policy that is told to clients is derived from them.
 type Keyed interface {
-	Take(key string, n int64) weir.Decision
 	Peek(key string, n int64) weir.Decision
 }
 
-// KeyedQueue is a [Keyed] whose permits can be released and waited for. A [weir.Keyed] of strings is one.
+// taker is a Keyed whose permits come back with time.
+type taker interface {
+	Take(key string, n int64) weir.Decision
+}
+
+// KeyedQueue is a [Keyed] whose permits can be released and waited for. A [weir.Keyed] or [weir.KeyedConcurrency] of strings is
+// one.
 type KeyedQueue interface {
 	Keyed
 	TryAcquire(key string, n int64) weir.Lease
@@ -71,16 +76,32 @@ type Options struct {
 }
 
 func (o *Options) check() error {
+	if err := o.checkLimiters(); err != nil {
+		return err
+	}
+	switch {
+	case o.MaxWait < 0:
+		return optionError("Options.MaxWait", o.MaxWait.String(), "0 or more, or weir.Never")
+	case o.MaxWait > 0 && o.Keyed != nil && !queues(o.Keyed):
+		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with a Keyed that has no queues")
+	case o.Status != 0 && (o.Status < 400 || o.Status > 599):
+		return statusError("Options.Status", o.Status)
+	}
+	return o.Headers.Check()
+}
+
+// checkLimiters wants one of Limiter, Keyed and Limits.
+func (o *Options) checkLimiters() error {
 	keyed, limiter := o.Keyed != nil, o.Limiter != nil
 	switch {
 	case o.Limits != nil:
-		if err := o.checkLimits(); err != nil {
-			return err
-		}
+		return o.checkLimits()
 	case keyed && nils.Is(o.Keyed):
 		return optionError("Options.Keyed", fmt.Sprintf("a nil %T", o.Keyed), "a limiter")
 	case limiter && nils.Is(o.Limiter):
 		return optionError("Options.Limiter", fmt.Sprintf("a nil %T", o.Limiter), "a limiter")
+	case keyed && !queues(o.Keyed) && !takes(o.Keyed):
+		return optionError("Options.Keyed", fmt.Sprintf("a %T", o.Keyed), "a KeyedQueue, or have the method Take")
 	case keyed && limiter:
 		return optionError("Options.Keyed", "set beside Limiter", "the only one of the two")
 	case !keyed && !limiter:
@@ -88,15 +109,7 @@ func (o *Options) check() error {
 	case o.Key != nil && !keyed:
 		return optionError("Options.Key", "set", "nil with a Limiter")
 	}
-	switch {
-	case o.MaxWait < 0:
-		return optionError("Options.MaxWait", o.MaxWait.String(), "0 or more, or weir.Never")
-	case o.MaxWait > 0 && keyed && !queues(o.Keyed):
-		return optionError("Options.MaxWait", o.MaxWait.String(), "0 with a Keyed that has no queues")
-	case o.Status != 0 && (o.Status < 400 || o.Status > 599):
-		return statusError("Options.Status", o.Status)
-	}
-	return o.Headers.Check()
+	return nil
 }
 
 func (o *Options) checkLimits() error {
@@ -120,6 +133,11 @@ func statusError(option string, status int) error {
 
 func queues(k Keyed) bool {
 	_, ok := k.(KeyedQueue)
+	return ok
+}
+
+func takes(k Keyed) bool {
+	_, ok := k.(taker)
 	return ok
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/names"
+	"github.com/weirhq/weir/internal/raw"
 	"github.com/weirhq/weir/internal/table"
 	"github.com/weirhq/weir/internal/tally"
 )
@@ -246,7 +247,7 @@ func (p *livePolicy) buildLimits(
 		state := was[from]
 		if state == nil {
 			state = &limitState{limit: l.Limit}
-			state.limiter, err = weir.NewKeyedFunc(l.Limit, weir.KeyedOptions{
+			state.limiter, err = newKeyed(l.Limit, weir.KeyedOptions{
 				Name:       role + p.Name,
 				QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull, Clock: clock,
 			}, ownLimit)
@@ -263,6 +264,11 @@ func (p *livePolicy) buildLimits(
 	}
 	return all, states, nil
 }
+
+// newKeyed makes the limiter of a limit, whatever its algorithm: requests are charged to those of several policies as one step.
+//
+//nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var newKeyed = raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))
 
 // nameOf is the name of the i-th of the limits of a policy in decisions.
 func nameOf(policy string, limits []Limit, i int) string {

@@ -147,7 +147,7 @@ func TestKeyedContentionOnManyKeys(t *testing.T) {
 // more than the limit out, and in the end none is.
 func TestKeyedContentionOnConcurrency(t *testing.T) {
 	const limit, keys = 10, 5
-	k := must(weir.NewKeyed[int64](weir.AtOnce(limit), weir.KeyedOptions{
+	k := must(weir.NewKeyedConcurrency[int64](limit, weir.KeyedOptions{
 		QueueLimit: 1000, MaxKeys: keys, WhenFull: weir.Deny,
 	}))
 	var turn atomic.Int64

@@ -66,7 +66,7 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 func TestKeyedNoWaiterIsLost(t *testing.T) {
 	for _, order := range []weir.Order{weir.OldestFirst, weir.NewestFirst} {
 		t.Run(order.String(), func(t *testing.T) {
-			out := must(weir.NewKeyed[int64](weir.AtOnce(3), weir.KeyedOptions{
+			out := must(weir.NewKeyedConcurrency[int64](3, weir.KeyedOptions{
 				QueueLimit: 200, QueueOrder: order, MaxKeys: 5,
 			}))
 			timed := must(weir.NewKeyed[int64](weir.TokenBucket(weir.PerSecond(100_000), 3), weir.KeyedOptions{
@@ -78,9 +78,9 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 					for step := range int64(200) {
 						n := (worker*7919 + step*104729) % 1000
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Microsecond)
-						k, key := timed, n%4
+						reserve, key := timed.Reserve, n%4
 						if n%3 == 0 {
-							k = out
+							reserve = out.Reserve
 						}
 						switch n % 50 {
 						case 1:
@@ -88,7 +88,7 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 						case 2:
 							timed.Restore(key)
 						}
-						l, _ := k.Reserve(ctx, key, n%4)
+						l, _ := reserve(ctx, key, n%4)
 						if n%2 == 0 {
 							l.Cancel()
 						}
@@ -104,8 +104,8 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 					t.Errorf("permits of key %d are missing: %+v", key, d)
 				}
 			}
-			for _, k := range []*weir.Keyed[int64]{out, timed} {
-				if s := k.Stats(); s.Queued != 0 || s.Waiters != 0 || s.Overridden != 0 {
+			for _, stats := range []func() weir.KeyedStats{out.Stats, timed.Stats} {
+				if s := stats(); s.Queued != 0 || s.Waiters != 0 || s.Overridden != 0 {
 					t.Errorf("%+v", s)
 				}
 			}

@@ -119,6 +119,30 @@ func bucketOf(burst int64) func(weir.Rate) weir.Limit {
 	return func(r weir.Rate) weir.Limit { return weir.TokenBucket(r, burst) }
 }
 
+// keyed is what both limiters for keys have.
+type keyed interface {
+	TryAcquire(key int, n int64) weir.Lease
+	TryReserve(key int, n int64) weir.Lease
+	Reserve(ctx context.Context, key int, n int64) (weir.Lease, error)
+	Peek(key int, n int64) weir.Decision
+	Close() error
+}
+
+// everyKey holds all keys to a limit, which is chosen for each of them or that of the limiter.
+func everyKey(limit weir.Limit, o weir.KeyedOptions, chosen bool) keyed {
+	slots := limit.Algorithm() == weir.AlgorithmConcurrency
+	switch {
+	case slots && chosen:
+		return must(weir.NewKeyedConcurrencyFunc(limit.Permits(), o, func(int) int64 { return limit.Permits() }))
+	case slots:
+		return must(weir.NewKeyedConcurrency[int](limit.Permits(), o))
+	case chosen:
+		return must(weir.NewKeyedFunc(limit, o, func(int) weir.Limit { return limit }))
+	default:
+		return must(weir.NewKeyed[int](limit, o))
+	}
+}
+
 func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	const keys = 3
 	o := weir.KeyedOptions{
@@ -133,16 +157,7 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 	if clocked {
 		o.Clock = bubbleTime{}
 	}
-	var k *weir.Keyed[int]
-	var err error
-	if chosen {
-		k, err = weir.NewKeyedFunc(limit, o, func(int) weir.Limit { return limit })
-	} else {
-		k, err = weir.NewKeyed[int](limit, o)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := everyKey(limit, o, chosen)
 	defer func() { _ = k.Close() }()
 	most := limit.Permits()
 	var pairs [keys]pair
@@ -184,16 +199,19 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		},
 		"forgotten": func(*rapid.T) { // a new key needs the place of one that is fresh
 			for range 20 {
-				k.Allow(others)
 				k.TryAcquire(others, 1).Release()
-				k.Reset(others)
+				if timed, ok := k.(*weir.Keyed[int]); ok {
+					timed.Allow(others)
+					timed.Reset(others)
+				}
 				others++
 			}
 		},
 		"allow": func(t *rapid.T) {
 			p := one(t)
 			if l, ok := p.plain.(interface{ Allow() bool }); ok {
-				if got, want := k.Allow(p.key), l.Allow(); got != want {
+				timed, ok := k.(*weir.Keyed[int])
+				if got, want := ok && timed.Allow(p.key), l.Allow(); got != want {
 					t.Fatalf("Allow of key %d: %v, the limiter says %v", p.key, got, want)
 				}
 			}
@@ -264,8 +282,10 @@ func alongside(t *rapid.T, algorithm weir.Algorithm, clocked, chosen bool) {
 		"refund": func(t *rapid.T) {
 			p, n := one(t), permits(t)
 			if l, ok := p.plain.(interface{ Refund(n int64) }); ok {
-				k.Refund(p.key, n)
-				l.Refund(n)
+				if timed, ok := k.(*weir.Keyed[int]); ok {
+					timed.Refund(p.key, n)
+					l.Refund(n)
+				}
 			}
 		},
 		"": func(t *rapid.T) {
