@@ -188,6 +188,7 @@ docs: bin/ci ## count the words of README.md and of the pages, and their mean in
 .PHONY: screenshots
 screenshots: deps ## take pictures of the dashboard for docs/images
 	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images
+	@$(MAKE) picture
 
 .PHONY: picture
 picture: ## draw the first session of README.md, with the dashboard of docs/images, as docs/images/session.svg
