@@ -66,18 +66,25 @@ func TestReadmeProgram(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary) // ends with the test
+	cmd := exec.CommandContext(t.Context(), binary)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var end error
+	go func() {
+		defer close(ended)
+		end = cmd.Wait()
+	}()
+	t.Cleanup(func() { // the context of the test has ended, which kills the program
+		<-ended
+	})
 	statuses := map[int]int{}
 	for requests := 0; statuses[http.StatusTooManyRequests] == 0; {
 		resp, err := get(t, "http://"+address)
 		if err != nil {
 			select {
-			case end := <-ended:
+			case <-ended:
 				t.Fatalf("the program has ended: %v", end)
 			default:
 				continue // it does not listen yet
