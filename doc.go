@@ -25,7 +25,8 @@
 // be granted has RetryAfter [Never].
 //
 // Beside them stand package guard, which locks out endpoints that keep pushing, package overload, which turns away by priority
-// what a machine under pressure cannot do, package policy, which decides by rules, and packages httplimit and store.
+// what a machine under pressure cannot do, package policy, which decides by rules, and packages httplimit, httpclient and
+// store.
 //
 // Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic. So do calls
 // that may wait with a nil context.

@@ -32,7 +32,8 @@ var rooms = [][]string{
 	{"store"},
 	{"durable"},
 	{"policy"},
-	{"httplimit", "internal/fold"},
+	{"ratelimitfields"},
+	{"httplimit", "httpclient", "internal/fold"},
 	{"examples"},
 }
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // plenty are servers that refuse nobody, by what they ask.
@@ -28,7 +28,7 @@ func plenty(t testing.TB) map[string]grpclimit.ServerOptions {
 	return map[string]grpclimit.ServerOptions{
 		"limiter": {Limiter: bucket(t, weir.TokenBucket(rate, 0), weir.Options{Name: "all"})},
 		"keyed":   {Keyed: perClient},
-		"headers": {Keyed: perClient, Headers: &httplimit.Headers{}},
+		"headers": {Keyed: perClient, Headers: &ratelimitfields.Headers{}},
 		"engine":  {Engine: engine(t, set, policy.EngineOptions{})},
 	}
 }

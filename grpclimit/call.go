@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -83,7 +84,7 @@ func lower(name string) string {
 		return l.(string) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
 	l := strings.ToLower(name)
-	if loweredCount.Load() < mostLowered && len(name) <= maxKey {
+	if loweredCount.Load() < mostLowered && len(name) <= keytext.MaxWhole {
 		if _, loaded := lowered.LoadOrStore(strings.Clone(name), l); !loaded {
 			loweredCount.Add(1)
 		}

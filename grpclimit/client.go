@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // Client paces the calls of gRPC clients by two interceptors, and obeys servers that ask to come back later. All methods are
@@ -244,7 +245,7 @@ func (c *Client) acquire(ctx, wait context.Context, out *Outgoing, cost int64) (
 	}
 	var key string
 	if c.o.Keyed != nil {
-		key = boundedKey(c.o.Key(ctx, out))
+		key = keytext.Whole(c.o.Key(ctx, out))
 	}
 	l, err = c.reserve(wait, key, cost)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -54,7 +55,7 @@ func (s *Server) byLimiter(ctx context.Context, c *Call, cost int64, wait time.D
 		if key, err = s.o.Key(ctx, c); err != nil {
 			return s.fail(ctx, c, "grpclimit: the key could not be told", slog.Any("error", err))
 		}
-		key = boundedKey(key)
+		key = keytext.Whole(key)
 	}
 	l, d, err := s.acquire(ctx, key, cost, wait)
 	switch {

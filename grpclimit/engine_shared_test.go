@@ -13,8 +13,8 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 	"github.com/weirhq/weir/store"
 )
 
@@ -51,7 +51,7 @@ func TestSharedLimitsOfCalls(t *testing.T) {
 	}, policy.EngineOptions{Store: s})
 	refused := 0
 	client := setup{server: limited(t, grpclimit.ServerOptions{
-		Engine: e, Headers: &httplimit.Headers{}, OnRefused: func(context.Context, *grpclimit.Refusal) { refused++ },
+		Engine: e, Headers: &ratelimitfields.Headers{}, OnRefused: func(context.Context, *grpclimit.Refusal) { refused++ },
 	})}.dial(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel

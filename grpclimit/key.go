@@ -2,29 +2,18 @@ package grpclimit
 
 import (
 	"context"
-	"crypto/sha256"
 	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/peer"
+
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // KeyFunc answers the key of a call, the name under which it is limited. It is called once for each call and each message
 // that is charged. An error is answered with codes.Internal, and logged. "" is a key like any other, shared by all calls that
 // have it. Keys of more than 256 bytes are replaced by their SHA-256.
 type KeyFunc func(ctx context.Context, c *Call) (string, error)
-
-// maxKey is the longest key that is kept as it is.
-const maxKey = 256
-
-// boundedKey replaces a long key by one that a client cannot send, so that it equals no other.
-func boundedKey(key string) string {
-	if len(key) <= maxKey {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return "\x00sha256\x00" + string(sum[:])
-}
 
 // ByMethod keys calls by their full method.
 func ByMethod(_ context.Context, c *Call) (string, error) { return c.Path, nil }
@@ -54,7 +43,7 @@ func ByAll(keys ...KeyFunc) KeyFunc {
 		own[i] = k
 	}
 	return func(ctx context.Context, c *Call) (string, error) {
-		var scratch [2 * maxKey]byte
+		var scratch [2 * keytext.MaxWhole]byte
 		all := scratch[:0]
 		for _, k := range own {
 			key, err := k(ctx, c)

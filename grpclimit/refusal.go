@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/inwords"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Refusal is the answer to a call or a message that was refused, before it is sent. A hook may change Status and Trailer.
@@ -74,7 +74,7 @@ func (s *Server) refuse(ctx context.Context, r *Refusal, parts []part, a answer)
 	if r.Decision.Reason == weir.ReasonNone {
 		r.Decision.Reason = weir.ReasonLimited
 	}
-	quiet := s.o.Headers != nil && s.o.Headers.Fields == httplimit.NoFields
+	quiet := s.o.Headers != nil && s.o.Headers.Fields == ratelimitfields.NoFields
 	r.Status = newStatus(r, quiet)
 	original := r.Status
 	r.Trailer = metadata.MD{}

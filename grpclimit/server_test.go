@@ -19,8 +19,8 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/grpclimit"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/overload"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
@@ -63,7 +63,7 @@ func TestWhatCanNeverSucceedHasNoDelay(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.Options{Name: "all"}),
 		Cost:    func(context.Context, *grpclimit.Call) int64 { return 4 },
-		Headers: &httplimit.Headers{},
+		Headers: &ratelimitfields.Headers{},
 	})}.dial(t)
 	var trailer metadata.MD
 	err := call(t.Context(), client, grpc.Trailer(&trailer))
@@ -124,7 +124,7 @@ func TestMetadataTellsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := setup{server: limited(t, grpclimit.ServerOptions{
 			Limiter: bucket(t, weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{Name: "all"}),
-			Headers: &httplimit.Headers{Fields: httplimit.RateLimit11 | httplimit.XRateLimit},
+			Headers: &ratelimitfields.Headers{Fields: ratelimitfields.RateLimit11 | ratelimitfields.XRateLimit},
 		})}.dial(t)
 		for i, c := range []struct {
 			code codes.Code
@@ -162,7 +162,7 @@ func TestMetadataTellsTheLimit(t *testing.T) {
 // TestOverrideIsToldWithItsWindow, also where it has as many permits as the limit that was set up.
 func TestOverrideIsToldWithItsWindow(t *testing.T) {
 	limiter := keyed(t, weir.TokenBucket(weir.PerHour(10), 0), weir.KeyedOptions{Name: "per-client"})
-	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Headers: &httplimit.Headers{}})}.dial(t)
+	client := setup{peer: "192.0.2.1:1", server: limited(t, grpclimit.ServerOptions{Keyed: limiter, Headers: &ratelimitfields.Headers{}})}.dial(t)
 	for i, want := range []string{
 		`"per-client";q=10;w=3600`, `"per-client";q=20;w=3600`, `"per-client";q=10;w=60`, `"per-client";q=10;w=3600`,
 	} {
@@ -192,7 +192,7 @@ func TestCalendarIsToldAsRequestsWithoutAWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, Headers: &httplimit.Headers{}})}.dial(t)
+	client := setup{server: limited(t, grpclimit.ServerOptions{Limiter: limiter, Headers: &ratelimitfields.Headers{}})}.dial(t)
 	var header metadata.MD
 	if err := call(t.Context(), client, grpc.Header(&header)); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestNoFieldsTellsNoNumbers(t *testing.T) {
 	client := setup{server: limited(t, grpclimit.ServerOptions{
 		Limiter: bucket(t, weir.TokenBucket(weir.PerHour(1), 1234), weir.Options{Name: "all"}),
 		Cost:    func(context.Context, *grpclimit.Call) int64 { return 1234 },
-		Headers: &httplimit.Headers{Fields: httplimit.NoFields},
+		Headers: &ratelimitfields.Headers{Fields: ratelimitfields.NoFields},
 	})}.dial(t)
 	var header, trailer metadata.MD
 	want(t, call(t.Context(), client, grpc.Header(&header)), codes.OK)
@@ -517,7 +517,7 @@ func TestServerOptionsThatCannotBeUsed(t *testing.T) {
 			"ServerOptions.Priority is set",
 		},
 		{grpclimit.ServerOptions{Limiter: limiter, Clients: clientip.Options{TrustedHops: -1}}, "Options.TrustedHops is -1"},
-		{grpclimit.ServerOptions{Limiter: limiter, Headers: &httplimit.Headers{MaxRemaining: -1}}, "Headers.MaxRemaining is -1"},
+		{grpclimit.ServerOptions{Limiter: limiter, Headers: &ratelimitfields.Headers{MaxRemaining: -1}}, "Headers.MaxRemaining is -1"},
 	} {
 		if _, err := grpclimit.NewServer(c.o); err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "weir: ") {
 			t.Errorf("the error is %v, want %s", err, c.want)

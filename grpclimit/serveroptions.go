@@ -9,9 +9,9 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Keyed is a limiter with one limit for each key. A [weir.Keyed] or [weir.KeyedConcurrency] of strings is one.
@@ -71,9 +71,9 @@ type ServerOptions struct {
 	Clients clientip.Options
 	// Headers tells clients the state of the limits in metadata, ratelimit and ratelimit-policy, with the same text as
 	// the header fields of HTTP: in the header of calls that are admitted, in the trailer of those that are refused. With
-	// httplimit.NoFields no numbers are told at all, not in the details of a refusal either, except when to come back.
+	// ratelimitfields.NoFields no numbers are told at all, not in the details of a refusal either, except when to come back.
 	// Default: nil, refusals tell all in their details, and admitted calls nothing.
-	Headers *httplimit.Headers
+	Headers *ratelimitfields.Headers
 	// Logger is told of calls that could not be decided because an option is misused. Refusals are not logged. Default: nil,
 	// silent.
 	Logger *slog.Logger

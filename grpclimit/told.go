@@ -13,22 +13,22 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // told makes the metadata that tells clients the state of limits.
 type told struct {
 	quotas map[string]quota // of Limiter or Keyed, by name
 	held   holding          // Keyed, if it is one
-	texts  sync.Map         // [mostParts]named to *httplimit.Policies
+	texts  sync.Map         // [mostParts]named to *ratelimitfields.Policies
 	count  atomic.Int64
 }
 
 type quota struct {
 	permits int64
 	window  time.Duration
-	unit    httplimit.Unit
+	unit    ratelimitfields.Unit
 }
 
 // named is what the policy of a part is made from.
@@ -82,10 +82,10 @@ func (t *told) add(name string, limiter any) {
 
 // newQuota is the quota of a limit. The windows of a calendar may have no length that could be told: months are not alike.
 func newQuota(l weir.Limit) quota {
-	q := quota{unit: httplimit.Requests}
+	q := quota{unit: ratelimitfields.Requests}
 	q.permits, q.window = l.Quota()
 	if l.Algorithm() == weir.AlgorithmConcurrency {
-		q.unit = httplimit.ConcurrentRequests
+		q.unit = ratelimitfields.ConcurrentRequests
 	}
 	return q
 }
@@ -133,31 +133,31 @@ func (t *told) parts(v *policy.Verdict) []part {
 
 // quotaOf is the quota of the limit that was applied.
 func quotaOf(p *policy.Part) quota {
-	q, limit := quota{permits: p.Decision.Limit, unit: httplimit.Requests}, p.Applied()
+	q, limit := quota{permits: p.Decision.Limit, unit: ratelimitfields.Requests}, p.Applied()
 	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		q.unit = httplimit.ConcurrentRequests
+		q.unit = ratelimitfields.ConcurrentRequests
 	}
 	_, q.window = limit.Quota()
 	return q
 }
 
-// policies are the parts as httplimit writes them; nil if they cannot be written.
-func (t *told) policies(parts []part) *httplimit.Policies {
+// policies are the parts as ratelimitfields writes them; nil if they cannot be written.
+func (t *told) policies(parts []part) *ratelimitfields.Policies {
 	var key [mostParts]named
 	if len(parts) <= mostParts {
 		for i := range parts {
 			key[i] = parts[i].named
 		}
 		if known, ok := t.texts.Load(key); ok {
-			return known.(*httplimit.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
+			return known.(*ratelimitfields.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
 		}
 	}
-	all := make([]httplimit.Policy, 0, len(parts))
+	all := make([]ratelimitfields.Policy, 0, len(parts))
 	for i := range parts {
 		p := &parts[i]
-		all = append(all, httplimit.Policy{Name: p.name, Quota: p.permits, Window: p.window, Unit: p.unit})
+		all = append(all, ratelimitfields.Policy{Name: p.name, Quota: p.permits, Window: p.window, Unit: p.unit})
 	}
-	made, err := httplimit.NewPolicies(all...)
+	made, err := ratelimitfields.NewPolicies(all...)
 	if err != nil {
 		return nil
 	}
@@ -169,10 +169,10 @@ func (t *told) policies(parts []part) *httplimit.Policies {
 	return made
 }
 
-func states(parts []part) []httplimit.State {
-	all := make([]httplimit.State, 0, len(parts))
+func states(parts []part) []ratelimitfields.State {
+	all := make([]ratelimitfields.State, 0, len(parts))
 	for i := range parts {
-		all = append(all, httplimit.State{Policy: i, Remaining: parts[i].remaining, Reset: parts[i].reset})
+		all = append(all, ratelimitfields.State{Policy: i, Remaining: parts[i].remaining, Reset: parts[i].reset})
 	}
 	return all
 }

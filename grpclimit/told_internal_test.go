@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // TestToldQuotaIsThatOfTheLimitApplied: the metadata have the window of the limit that the engine applied to the key.
@@ -39,14 +39,14 @@ func TestToldQuotaIsThatOfTheLimitApplied(t *testing.T) {
 		policy, key, tier string
 		want              quota
 	}{
-		{"p", "k", "", quota{20, 2 * time.Second, httplimit.Requests}},
-		{"p", "k", "gold", quota{20, time.Hour, httplimit.Requests}},
-		{"p", "k", "silver", quota{50, time.Hour, httplimit.Requests}},
-		{"p", "own", "gold", quota{20, time.Minute, httplimit.Requests}},
-		{"p", "same", "gold", quota{20, time.Minute, httplimit.Requests}},
-		{"p", "other", "", quota{40, time.Minute, httplimit.Requests}},
-		{"day", "", "", quota{20, 24 * time.Hour, httplimit.Requests}},
-		{"few", "", "", quota{20, 0, httplimit.ConcurrentRequests}},
+		{"p", "k", "", quota{20, 2 * time.Second, ratelimitfields.Requests}},
+		{"p", "k", "gold", quota{20, time.Hour, ratelimitfields.Requests}},
+		{"p", "k", "silver", quota{50, time.Hour, ratelimitfields.Requests}},
+		{"p", "own", "gold", quota{20, time.Minute, ratelimitfields.Requests}},
+		{"p", "same", "gold", quota{20, time.Minute, ratelimitfields.Requests}},
+		{"p", "other", "", quota{40, time.Minute, ratelimitfields.Requests}},
+		{"day", "", "", quota{20, 24 * time.Hour, ratelimitfields.Requests}},
+		{"few", "", "", quota{20, 0, ratelimitfields.ConcurrentRequests}},
 	} {
 		var v policy.Verdict
 		e.Take(&policy.Request{Method: c.tier, Named: &policy.Named{Policy: []byte(c.policy), Key: []byte(c.key), Cost: 1}}, &v)

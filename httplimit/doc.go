@@ -22,12 +22,11 @@
 // and a context and a copy of the request that carries it, so that the request is not charged twice
 // (TestAdmittedAllocations). A key made of an IPv6 address is one more.
 //
-// [Headers] writes the fields without the middleware, for servers that decide in another way.
+// Package ratelimitfields writes the fields without the middleware, for servers that decide in another way, and reads them.
 //
 // Where several limits hold for a request, depending on what it is, a [Gate] asks the rules of a [policy.Engine] in place of one
 // limiter, and [Mux] lets handlers say which policy holds for them. A Gate makes the same 4 allocations
 // (TestGateAllocations).
 //
-// For clients there is [Transport], which sends nothing before a server will accept it, and [ReadTold], which reads the fields
-// of this package and of many others.
+// Package httpclient is for clients: it sends nothing before a server will accept it.
 package httplimit

@@ -15,6 +15,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // shown is the text of an answer as docs/http.md shows it: without Date and Content-Length, in order of the names.
@@ -50,7 +51,7 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 	refused := serve(t, limit(t, httplimit.Options{Keyed: perClient(t, 20)})(ok), 21, "")
 	text := serve(t, limit(t, httplimit.Options{Keyed: perClient(t, 20)})(ok), 21, "text/plain")
 	trio := serve(t, limit(t, httplimit.Options{
-		Keyed: perClient(t, 20), Headers: httplimit.Headers{Fields: httplimit.RateLimit11 | httplimit.XRateLimit},
+		Keyed: perClient(t, 20), Headers: ratelimitfields.Headers{Fields: ratelimitfields.RateLimit11 | ratelimitfields.XRateLimit},
 	})(ok), 1, "")
 	four := slots(t, 4, weir.Options{Name: "slots"})
 	four.TryAcquire(4)
@@ -95,11 +96,15 @@ func TestDocsShowTrueAnswers(t *testing.T) {
 
 // TestDocsShowCodeThatRuns looks for the lines of each Go block of docs/http.md in the examples.
 func TestDocsShowCodeThatRuns(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	for _, name := range []string{"example_test.go", "../httpclient/example_test.go", "../ratelimitfields/example_test.go"} {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(source)
 	}
-	code := unindented(string(source))
+	code := unindented(all.String())
 	blocks := docsBlocks(t)["go"]
 	if len(blocks) == 0 {
 		t.Fatal("docs/http.md shows no Go")

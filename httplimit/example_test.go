@@ -2,21 +2,18 @@ package httplimit_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // try prints the status and the RateLimit field that a handler answers, and returns the body.
@@ -258,30 +255,6 @@ func ExampleByFirst() {
 	// 200 "api";r=0;t=60
 }
 
-// A server that decides by itself writes the same fields.
-func ExampleHeaders() {
-	policies, err := httplimit.NewPolicies(
-		httplimit.Policy{Name: "burst", Quota: 100, Window: time.Minute},
-		httplimit.Policy{Name: "daily", Quota: 1000, Window: 24 * time.Hour},
-	)
-	if err != nil {
-		panic(err)
-	}
-	header := http.Header{}
-	headers := httplimit.Headers{Fields: httplimit.RateLimit11 | httplimit.XRateLimit}
-	headers.SetRefused(header, policies, 10*time.Hour,
-		httplimit.State{Policy: 1, Remaining: 0, Reset: 20 * time.Hour},
-		httplimit.State{Policy: 0, Remaining: 50, Reset: 30 * time.Second})
-	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Remaining"} {
-		fmt.Printf("%s: %s\n", name, header.Get(name))
-	}
-	// Output:
-	// Ratelimit: "daily";r=0;t=36000, "burst";r=50;t=30
-	// Ratelimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
-	// Retry-After: 36000
-	// X-Ratelimit-Remaining: 0
-}
-
 // apiSet says who is limited by what: all requests together, each client, and reports, which need tokens.
 func apiSet() *policy.Set {
 	return &policy.Set{
@@ -405,7 +378,7 @@ func ExampleReservation() {
 		panic(err)
 	}
 	gate, err := httplimit.NewGate(httplimit.GateOptions{
-		Engine: engine, Reserve: true, Units: map[string]httplimit.Unit{"tokens": httplimit.Tokens},
+		Engine: engine, Reserve: true, Units: map[string]ratelimitfields.Unit{"tokens": ratelimitfields.Tokens},
 	})
 	if err != nil {
 		panic(err)
@@ -416,152 +389,5 @@ func ExampleReservation() {
 	fmt.Println(engine.Limiter("tokens", "24h").Peek("carol", 0).Remaining, "tokens are left")
 	// Output:
 	// 200 "tokens";r=5000;t=14400
-	// 5870 tokens are left
-}
-
-// obedient is a client that sends 5 requests a second at most, and waits where a server says that it should.
-func obedient() (*http.Client, error) {
-	own, err := weir.New(weir.TokenBucket(weir.PerSecond(5), 0), weir.Options{QueueLimit: 1000})
-	if err != nil {
-		return nil, err
-	}
-	transport, err := httplimit.NewTransport(httplimit.TransportOptions{Limiter: own, MaxWait: 30 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: transport}, nil
-}
-
-// report calls an API, and says when it can be called again if that would take too long.
-func report(ctx context.Context, client *http.Client, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	response, err := client.Do(request)
-	if limited, ok := errors.AsType[*httplimit.LimitedError](err); ok {
-		return fmt.Sprintf("%s is busy for another %v", limited.Host, limited.RetryAfter.Round(time.Minute)), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	return string(text), err
-}
-
-// A client that obeys: the server has admitted one request an hour, and the second one is not even sent.
-func ExampleNewTransport() {
-	limiter, err := weir.New(weir.FixedWindow(weir.PerHour(1)), weir.Options{Name: "hourly"})
-	if err != nil {
-		panic(err)
-	}
-	limit, err := httplimit.New(httplimit.Options{Limiter: limiter})
-	if err != nil {
-		panic(err)
-	}
-	server := httptest.NewServer(limit(items))
-	defer server.Close()
-
-	client, err := obedient()
-	if err != nil {
-		panic(err)
-	}
-	for range 2 {
-		text, err := report(context.Background(), client, server.URL)
-		fmt.Println(strings.ReplaceAll(text, server.Listener.Addr().String(), "the API"), err)
-	}
-	fmt.Println(limiter.Stats().Refused, "refused")
-	// Output:
-	// items <nil>
-	// the API is busy for another 5m0s <nil>
-	// 0 refused
-}
-
-// meteredClient calls an API that is paid for: bursts of 5, 8 a minute.
-func meteredClient() (*http.Client, error) {
-	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{})
-	if err != nil {
-		return nil, err
-	}
-	transport, err := httplimit.NewTransport(options)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: transport}, nil
-}
-
-// A client of a metered API.
-func ExampleMeteredAPI() {
-	if _, err := meteredClient(); err != nil {
-		panic(err)
-	}
-	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{
-		LookupEnv: func(name string) (string, bool) {
-			value, ok := map[string]string{"GEMINI_BURST": "50", "GEMINI_TOKENS_PER_MINUTE": "1000"}[name]
-			return value, ok
-		},
-	})
-	fmt.Println(options.Limiter.Peek(1).Limit, options.MaxWait, err)
-	// Output: 50 30s <nil>
-}
-
-// What a response tells, for clients that decide themselves.
-func ExampleReadTold() {
-	told := httplimit.ReadTold(http.Header{
-		"Ratelimit":        {`"burst";r=50;t=30, "daily";r=0;t=36000`},
-		"Ratelimit-Policy": {`"burst";q=100;w=60, "daily";q=1000;w=86400`},
-	}, time.Now())
-	for _, l := range told.Limits {
-		fmt.Println(l.Name, l.Remaining, "of", l.Limit, l.Reset)
-	}
-	// Output:
-	// burst 50 of 100 30s
-	// daily 0 of 1000 10h0m0s
-}
-
-// ask sends a prompt, and pays for the tokens that the answer says it has used.
-func ask(ctx context.Context, client *http.Client, url string) (tokens int64, err error) {
-	ctx, cost := httplimit.WithSettlement(ctx)
-	defer cost.Cancel() // if it was not committed
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"prompt":"?"}`))
-	if err != nil {
-		return 0, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct {
-		Tokens int64 `json:"tokens"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return 0, err
-	}
-	cost.Commit(answer.Tokens)
-	return answer.Tokens, nil
-}
-
-// A client of a language model has 6000 tokens a day, and reserves 1000 of them for each prompt.
-func ExampleWithSettlement() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"tokens":130}`) }))
-	defer server.Close()
-	tokens, err := weir.New(weir.TokenBucket(weir.PerDay(6000), 0), weir.Options{
-		Name: "tokens", QueueLimit: 100_000, Clock: weir.NewManualClock(0),
-	})
-	if err != nil {
-		panic(err)
-	}
-	transport, err := httplimit.NewTransport(httplimit.TransportOptions{
-		Limiter: tokens, Cost: func(*http.Request) int64 { return 1000 },
-	})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(ask(context.Background(), &http.Client{Transport: transport}, server.URL))
-	fmt.Println(tokens.Stats().Available, "tokens are left")
-	// Output:
-	// 130 <nil>
 	// 5870 tokens are left
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Gate is a middleware in front of which a [policy.Engine] decides: its rules say which limits hold for a request, and a
@@ -89,8 +90,8 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 type pass struct {
 	request  policy.Request
 	verdict  policy.Verdict
-	policies Policies
-	states   []State
+	policies ratelimitfields.Policies
+	states   []ratelimitfields.State
 	recent   recentTexts
 }
 

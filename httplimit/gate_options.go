@@ -1,12 +1,14 @@
 package httplimit
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // GateOptions configure a [Gate]. Engine is required.
@@ -45,9 +47,9 @@ type GateOptions struct {
 	OnRefused func(*http.Request, *Refusal)
 	// Units are what policies count, by their names, where that is not requests: "content-bytes", "tokens". Clients are
 	// told so.
-	Units map[string]Unit
+	Units map[string]ratelimitfields.Unit
 	// Headers are how limits are told. Default: the fields of the current draft.
-	Headers Headers
+	Headers ratelimitfields.Headers
 	// Logger is told of requests that could not be decided because an option is misused. Refusals are not logged.
 	// Default: nil, nothing is logged.
 	Logger *slog.Logger
@@ -68,9 +70,8 @@ func (o *GateOptions) check() error {
 		return statusError(of+"Status", o.Status)
 	}
 	for name, unit := range o.Units {
-		p := Policy{Name: name, Unit: unit}
-		if err := p.check(of + "Units"); err != nil {
-			return err
+		if _, err := ratelimitfields.NewPolicies(ratelimitfields.Policy{Name: name, Unit: unit}); err != nil {
+			return fmt.Errorf("weir: httplimit: %sUnits[%.80q]: %w", of, name, err)
 		}
 	}
 	return o.Headers.Check()

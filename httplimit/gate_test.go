@@ -21,6 +21,7 @@ import (
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // hourly is a policy with one limit: a bucket of n permits, of which n come back in an hour.
@@ -511,7 +512,7 @@ func TestMiddlewareToldLimitIsThatOfTheTier(t *testing.T) {
 		}},
 		Rules: []policy.Rule{everything("plan")},
 	})
-	h := gate(t, httplimit.GateOptions{Engine: e, Units: map[string]httplimit.Unit{"plan": "credits"}}).Handler(ok)
+	h := gate(t, httplimit.GateOptions{Engine: e, Units: map[string]ratelimitfields.Unit{"plan": "credits"}}).Handler(ok)
 	for plan, want := range map[string]string{
 		"": `"plan";q=10;qu="credits";w=60`, "gold": `"plan";q=500;qu="credits";w=3600`, "a": `"plan";q=70;qu="credits";w=3600`,
 	} {
@@ -609,15 +610,15 @@ func TestMiddlewareExemptRequests(t *testing.T) {
 func TestGateOptionsThatCannotBeUsed(t *testing.T) {
 	e := standing(t, &policy.Set{})
 	for want, o := range map[string]httplimit.GateOptions{
-		"GateOptions.Engine is nil":      {},
-		"GateOptions.Route is set":       {Engine: e, Routes: http.NewServeMux(), Route: func(*http.Request) string { return "" }},
-		"GateOptions.MaxWait is 1µs":     {Engine: e, Wait: true, MaxWait: time.Microsecond},
-		"GateOptions.MaxWait is 1s":      {Engine: e, MaxWait: time.Second},
-		"GateOptions.Status is 200":      {Engine: e, Status: 200},
-		`GateOptions.Units.Unit "ü" has`: {Engine: e, Units: map[string]httplimit.Unit{"a": "ü"}},
-		"Headers.Jitter is -1ns":         {Engine: e, Headers: httplimit.Headers{Jitter: -1}},
+		"GateOptions.Engine is nil":  {},
+		"GateOptions.Route is set":   {Engine: e, Routes: http.NewServeMux(), Route: func(*http.Request) string { return "" }},
+		"GateOptions.MaxWait is 1µs": {Engine: e, Wait: true, MaxWait: time.Microsecond},
+		"GateOptions.MaxWait is 1s":  {Engine: e, MaxWait: time.Second},
+		"GateOptions.Status is 200":  {Engine: e, Status: 200},
+		`GateOptions.Units["a"]`:     {Engine: e, Units: map[string]ratelimitfields.Unit{"a": "ü"}},
+		"Headers.Jitter is -1ns":     {Engine: e, Headers: ratelimitfields.Headers{Jitter: -1}},
 	} {
-		if _, err := httplimit.NewGate(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") || !strings.Contains(err.Error(), want) {
+		if _, err := httplimit.NewGate(o); err == nil || !strings.HasPrefix(err.Error(), "weir: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewGate: %v, want an error about %s", err, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // mostToldParts is how many limits of a verdict are told at most, those that bind or refuse first.
@@ -16,7 +17,7 @@ const mostToldParts = 16
 type toldTexts struct {
 	mu    sync.Mutex
 	set   *policy.Set // the texts are of its policies
-	items map[quotaKey]*policyItem
+	items map[quotaKey]*ratelimitfields.Policies
 }
 
 // quotaKey is a limit of a policy as it was applied to a key, and how much it allowed.
@@ -30,13 +31,13 @@ type quotaKey struct {
 // recentTexts are texts that one pass has used before: in them it finds most without touching what all passes share.
 type recentTexts [16]struct {
 	key  quotaKey
-	item *policyItem
+	item *ratelimitfields.Policies // one
 }
 
 // mostTexts is how many texts are remembered.
 const mostTexts = 4096
 
-func (g *Gate) text(p *pass, part *policy.Part) *policyItem {
+func (g *Gate) text(p *pass, part *policy.Part) *ratelimitfields.Policies {
 	key := quotaKey{part.Policy, part.Limit, part.Decision.Limit, part.Applied()}
 	slot := &p.recent[(uint64(key.limit)*5+uint64(key.quota)+uint64(len(part.Policy.Name))*7)%uint64(len(p.recent))]
 	if slot.item == nil || slot.key != key {
@@ -45,32 +46,38 @@ func (g *Gate) text(p *pass, part *policy.Part) *policyItem {
 	return slot.item
 }
 
-func (t *toldTexts) find(key quotaKey, part *policy.Part, set *policy.Set, units map[string]Unit) *policyItem {
+func (t *toldTexts) find(
+	key quotaKey, part *policy.Part, set *policy.Set, units map[string]ratelimitfields.Unit,
+) *ratelimitfields.Policies {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.set != set || len(t.items) == mostTexts {
-		t.set, t.items = set, map[quotaKey]*policyItem{}
+		t.set, t.items = set, map[quotaKey]*ratelimitfields.Policies{}
 	}
 	item := t.items[key]
 	if item == nil {
-		item = newPolicyItem(toldPolicy(part, units))
-		item.limit = key.applied
+		told := toldPolicy(part, units)
+		var err error
+		if item, err = ratelimitfields.NewPolicies(told); err != nil {
+			item = new(ratelimitfields.Policies) // the names of an engine can all be told
+		}
 		t.items[key] = item
 	}
 	return item
 }
 
 // toldPolicy is a limit as clients are told of it.
-func toldPolicy(part *policy.Part, units map[string]Unit) Policy {
-	p := Policy{Name: part.Decision.Policy, Quota: part.Decision.Limit, Unit: units[part.Policy.Name]}
+func toldPolicy(part *policy.Part, units map[string]ratelimitfields.Unit) ratelimitfields.Policy {
+	p := ratelimitfields.Policy{Name: part.Decision.Policy, Quota: part.Decision.Limit, Unit: units[part.Policy.Name]}
 	if p.Unit == "" {
-		p.Unit = Requests
+		p.Unit = ratelimitfields.Requests
 	}
 	limit := part.Applied()
 	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		p.Unit = ConcurrentRequests
+		p.Unit = ratelimitfields.ConcurrentRequests
 	}
 	_, p.Window = limit.Quota()
+	p.Limit = limit
 	return p
 }
 
@@ -78,7 +85,8 @@ func toldPolicy(part *policy.Part, units map[string]Unit) Policy {
 // or else the lowest is told.
 func (g *Gate) tell(p *pass) {
 	v := &p.verdict
-	p.policies.items, p.states = p.policies.items[:0], p.states[:0]
+	p.policies.Reset()
+	p.states = p.states[:0]
 	binding, ok := v.BindingPart()
 	if !ok {
 		return // of what has not decided nothing is told
@@ -100,19 +108,23 @@ func (g *Gate) tell(p *pass) {
 
 func (g *Gate) tellPart(p *pass, part *policy.Part) {
 	d := &part.Decision
-	for i := range p.policies.items {
-		if p.policies.items[i].Name == d.Policy {
-			if i > 0 && d.Remaining < p.states[i].Remaining {
-				p.states[i].Remaining, p.states[i].Reset = d.Remaining, d.ResetAfter
-			}
-			return
+	if i, ok := p.policies.Find(d.Policy); ok && d.Policy != "" {
+		if i > 0 && d.Remaining < p.states[i].Remaining {
+			p.states[i].Remaining, p.states[i].Reset = d.Remaining, d.ResetAfter
 		}
+		return
 	}
 	if len(p.states) == mostToldParts || d.Policy == "" {
 		return
 	}
-	p.policies.items = append(p.policies.items, g.text(p, part))
-	p.states = append(p.states, State{Policy: len(p.states), Remaining: d.Remaining, Reset: d.ResetAfter})
+	text := g.text(p, part)
+	if text.Len() == 0 {
+		return
+	}
+	if _, added := p.policies.Append(text, 0); !added {
+		return
+	}
+	p.states = append(p.states, ratelimitfields.State{Policy: len(p.states), Remaining: d.Remaining, Reset: d.ResetAfter})
 }
 
 func (g *Gate) tellAdmitted(dst http.Header, p *pass) {
@@ -131,8 +143,8 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	g.tell(p)
 	if len(p.states) == 0 { // no limit has refused it
 		seconds := h.SetRefused(dst, &p.policies, d.RetryAfter)
-		told := &policyItem{Policy: Policy{Name: d.Policy, Unit: Requests}}
-		if h.fields() == NoFields {
+		told := &ratelimitfields.Policy{Name: d.Policy, Unit: ratelimitfields.Requests}
+		if h.Fields == ratelimitfields.NoFields {
 			told.Name = ""
 		}
 		f := refusalOf(d, cost, dst, newProblem(d, cost, told, false, seconds))
@@ -143,7 +155,7 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	f := newRefusal(dst, h, &p.policies, p.states, binding.Cost, d)
 	f.Key, f.Verdict = string(binding.Key), v
 	for i := range v.Parts {
-		if part := &v.Parts[i]; !part.Decision.Allowed && i != v.Binding && h.fields() != NoFields {
+		if part := &v.Parts[i]; !part.Decision.Allowed && i != v.Binding && h.Fields != ratelimitfields.NoFields {
 			f.Problem.violated(part.Decision.Policy)
 		}
 	}

@@ -1,13 +1,14 @@
 package httplimit
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirhq/weir/internal/keytext"
 )
 
 // KeyFunc returns the key of a request, the name under which it is limited. It is called once for each request. A request for
@@ -29,18 +30,6 @@ type KeyError struct {
 // Error returns the status and the detail.
 func (e *KeyError) Error() string {
 	return fmt.Sprintf("weir: httplimit: the request has no key (status %d): %.200s", e.Status, e.Detail)
-}
-
-// maxKey is the longest key that is kept as it is.
-const maxKey = 256
-
-// boundedKey replaces a long key by one that cannot be written into a header field, so that it equals no other.
-func boundedKey(key string) string {
-	if len(key) <= maxKey {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return "\x00sha256\x00" + string(sum[:])
 }
 
 // ByHeader keys requests by the first value of a header field; requests without it share the key "". [RequireHeader] refuses
@@ -115,7 +104,7 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 func ByAll(keys ...KeyFunc) KeyFunc {
 	keys = present("ByAll", keys)
 	return func(r *http.Request) (string, error) {
-		var scratch [2 * maxKey]byte
+		var scratch [2 * keytext.MaxWhole]byte
 		all := scratch[:0]
 		for _, k := range keys {
 			key, err := k(r)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // StatusClientClosedRequest is the status that a response has if the client went away while its request waited. It is
@@ -57,13 +59,6 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 		}
 		m.held = append(m.held, l.Keyed)
 	}
-	if m.derived {
-		for i, held := range m.held {
-			if l := held.LimitOf(""); hasQuota(l, policies.items[i].Quota) {
-				policies.items[i].limit = l
-			}
-		}
-	}
 	m.several.New = func() any { return new(several) }
 	return m.around, nil
 }
@@ -72,7 +67,7 @@ func New(o Options) (func(http.Handler) http.Handler, error) {
 type middleware struct {
 	Options
 
-	policies *Policies
+	policies *ratelimitfields.Policies
 	derived  bool       // from the limiters, and not given
 	queue    KeyedQueue // Keyed, if it is one
 	taker    taker      // Keyed otherwise
@@ -104,7 +99,7 @@ func hasQuota(l weir.Limit, permits int64) bool {
 }
 
 // under is the policies with the limit that a decision about a key was made by.
-func (m *middleware) under(policies *Policies, index int, key string, limit int64) *Policies {
+func (m *middleware) under(policies *ratelimitfields.Policies, index int, key string, limit int64) *ratelimitfields.Policies {
 	if !m.derived || limit <= 0 {
 		return policies
 	}
@@ -114,13 +109,13 @@ func (m *middleware) under(policies *Policies, index int, key string, limit int6
 			of.limit = l
 		}
 	}
-	if p := policies.items[index]; p.Quota == limit && p.limit == of.limit {
+	if p := policies.At(index); p.Quota == limit && p.Limit == of.limit {
 		return policies
 	}
 	if other, ok := m.others.Load(of); ok {
-		return other.(*Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
+		return other.(*ratelimitfields.Policies) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	other := policies.withQuota(index, limit, of.limit)
+	other := withQuota(policies, index, limit, of.limit)
 	if m.othersCount.Load() < mostOthers {
 		if _, loaded := m.others.LoadOrStore(of, other); !loaded {
 			m.othersCount.Add(1)
@@ -176,7 +171,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 			m.refuseKey(w, r, err)
 			return
 		}
-		a.key = boundedKey(key)
+		a.key = keytext.Whole(key)
 	}
 	if cost > 0 && m.Keyed != nil && m.queue == nil {
 		a.decision = m.taker.Take(a.key, cost)
@@ -187,7 +182,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	defer a.lease.Release()
 	switch {
 	case a.decision.Allowed || cost == 0:
-		states := [1]State{{}}
+		states := [1]ratelimitfields.State{{}}
 		policies := m.state(&states[0], r, a.key, &a.decision)
 		m.Headers.SetAdmitted(w.Header(), policies, states[:]...)
 		next.ServeHTTP(w, r.WithContext(&charged{r.Context(), m})) //nolint:contextcheck // it inherits
@@ -290,11 +285,14 @@ func (m *middleware) acquire(ctx context.Context, a *asking) error {
 }
 
 // state fills s with what clients are told of a decision, and returns the policies among which its policy is.
-func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decision) *Policies {
+func (m *middleware) state(s *ratelimitfields.State, r *http.Request, key string, d *weir.Decision) *ratelimitfields.Policies {
 	policies := m.policies
-	index, ok := policies.find(d.Policy)
+	index, ok := 0, true
+	if policies.Len() > 1 { // a single policy speaks for all decisions
+		index, ok = policies.Find(d.Policy)
+	}
 	if !ok { // a limiter that speaks of a policy that it did not have when New was called
-		unheard, err := NewPolicies(Policy{Name: d.Policy, Quota: d.Limit})
+		unheard, err := ratelimitfields.NewPolicies(ratelimitfields.Policy{Name: d.Policy, Quota: d.Limit})
 		if err != nil {
 			unheard = policies
 		}
@@ -311,7 +309,7 @@ func (m *middleware) state(s *State, r *http.Request, key string, d *weir.Decisi
 
 func (m *middleware) refuse(w http.ResponseWriter, r *http.Request, a *asking) {
 	d := a.decision
-	var s State
+	var s ratelimitfields.State
 	policies := m.state(&s, r, a.key, &d)
 	refusal := NewRefusal(w.Header(), &m.Headers, policies, s, a.cost, d)
 	refusal.Key = a.key

@@ -418,3 +418,15 @@ func TestAdmittedAllocations(t *testing.T) {
 		}
 	}
 }
+
+func expect(t *testing.T, h http.Header, want map[string]string) {
+	t.Helper()
+	if len(h) != len(want) {
+		t.Errorf("header is %v, want %d fields", h, len(want))
+	}
+	for name, value := range want {
+		if got := strings.Join(h.Values(name), " | "); got != value {
+			t.Errorf("%s: %s, want %s", name, got, value)
+		}
+	}
+}

@@ -9,11 +9,12 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // TestNoFieldsHidesNames: with NoFields neither a field nor a body has the name of a policy, whoever refuses.
 func TestNoFieldsHidesNames(t *testing.T) {
-	headers := httplimit.Headers{Fields: httplimit.NoFields}
+	headers := ratelimitfields.Headers{Fields: ratelimitfields.NoFields}
 	hour := weir.TokenBucket(weir.PerHour(1), 0)
 	engine, err := policy.NewEngine(&policy.Set{
 		Policies: []policy.Policy{

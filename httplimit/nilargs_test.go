@@ -15,11 +15,10 @@ func TestNilIsToldAtTheCall(t *testing.T) {
 	t.Parallel()
 	var none *weir.Limiter
 	for name, call := range map[string]func() error{
-		"New":                  func() error { _, err := httplimit.New(httplimit.Options{}); return err },
-		"New pointer":          func() error { _, err := httplimit.New(httplimit.Options{Limiter: none}); return err },
-		"NewGate":              func() error { _, err := httplimit.NewGate(httplimit.GateOptions{}); return err },
-		"NewMux":               func() error { _, err := httplimit.NewMux(httplimit.MuxOptions{}); return err },
-		"NewTransport pointer": func() error { _, err := httplimit.NewTransport(httplimit.TransportOptions{Limiter: none}); return err },
+		"New":         func() error { _, err := httplimit.New(httplimit.Options{}); return err },
+		"New pointer": func() error { _, err := httplimit.New(httplimit.Options{Limiter: none}); return err },
+		"NewGate":     func() error { _, err := httplimit.NewGate(httplimit.GateOptions{}); return err },
+		"NewMux":      func() error { _, err := httplimit.NewMux(httplimit.MuxOptions{}); return err },
 	} {
 		if got := toldOf(call); !strings.HasPrefix(got, "weir: ") || strings.Contains(got, "invalid memory address") {
 			t.Errorf("%s: %q", name, got)

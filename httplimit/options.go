@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/nils"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Keyed is a limiter with one limit for each key. It is a [KeyedQueue], whose permits are released when the handler returns, or
@@ -63,13 +64,13 @@ type Options struct {
 	OnRefused func(*http.Request, *Refusal)
 	// Policies are what RateLimit-Policy says. A decision is told under the policy with the name of the limiter that made
 	// it, or under the only one. Default: derived from the limiters, which then must have different names.
-	Policies []Policy
+	Policies []ratelimitfields.Policy
 	// PartitionKey returns what clients are told of the share that a request belongs to, for all policies; key is "" for
 	// Limiter, and that of each limit for Limits. It must not hold anything secret. Nil, and what is longer than 1024 bytes,
 	// is not told. Default: nothing is told.
 	PartitionKey func(r *http.Request, key string) []byte
 	// Headers are how limits are told. Default: the fields of the current draft.
-	Headers Headers
+	Headers ratelimitfields.Headers
 	// Logger is told of requests that could not be decided because an option is misused. Refusals are not logged.
 	// Default: nil, nothing is logged.
 	Logger *slog.Logger
@@ -141,23 +142,18 @@ func takes(k Keyed) bool {
 	return ok
 }
 
-func (o *Options) policies() (*Policies, error) {
+func (o *Options) policies() (*ratelimitfields.Policies, error) {
 	switch {
 	case len(o.Policies) > 0:
-		return NewPolicies(o.Policies...)
+		return ratelimitfields.NewPolicies(o.Policies...)
 	case o.Limiter != nil:
-		return NewPolicies(policiesOf(o.Limiter)...)
+		return ratelimitfields.NewPolicies(policiesOf(o.Limiter)...)
 	case o.Keyed != nil:
-		return NewPolicies(policyOfKeyed(o.Keyed))
+		return ratelimitfields.NewPolicies(policyOfKeyed(o.Keyed))
 	}
-	policies := make([]Policy, len(o.Limits))
+	policies := make([]ratelimitfields.Policy, len(o.Limits))
 	for i := range o.Limits {
 		policies[i] = policyOfKeyed(o.Limits[i].Keyed)
 	}
-	return NewPolicies(policies...)
-}
-
-func policyOfKeyed(k Keyed) Policy {
-	d := k.Peek("", 0)
-	return Policy{Name: d.Policy, Quota: d.Limit}.quoting(k)
+	return ratelimitfields.NewPolicies(policies...)
 }

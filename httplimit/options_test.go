@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 func TestOptionsThatCannotBeUsed(t *testing.T) {
@@ -25,11 +26,11 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		"Options.MaxWait is 1s":                                 {Keyed: &recordingKeyed{}, MaxWait: time.Second},
 		"Options.Status is 200":                                 {Limiter: limiter, Status: 200},
 		"Options.Status is 600":                                 {Limiter: limiter, Status: 600},
-		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: httplimit.Headers{Jitter: -1}},
+		"Headers.Jitter is -1ns":                                {Limiter: limiter, Headers: ratelimitfields.Headers{Jitter: -1}},
 		`Policies[1].Name is "default": must be different from`: {Limiter: same},
 		`Policies[0].Name "ü" has the byte`:                     {Limiter: bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "ü"})},
 	} {
-		if _, err := httplimit.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: httplimit") ||
+		if _, err := httplimit.New(o); err == nil || !strings.HasPrefix(err.Error(), "weir: ") ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("New: %v, want an error about %s", err, want)
 		}

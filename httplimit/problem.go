@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/inwords"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // The problem types that the draft of the RateLimit fields registers.
@@ -70,7 +71,7 @@ func printable(r rune) rune {
 
 // isCapacity reports whether a refusal says something about the server rather than about the client: it is closed, tracks
 // as many keys as it may, or has all permits in use, for a time that nobody knows.
-func isCapacity(d weir.Decision, unit Unit) bool {
+func isCapacity(d weir.Decision, unit ratelimitfields.Unit) bool {
 	switch d.Reason {
 	case weir.ReasonClosed, weir.ReasonTableFull, weir.ReasonOverloaded, weir.ReasonUnavailable:
 		return true
@@ -78,11 +79,11 @@ func isCapacity(d weir.Decision, unit Unit) bool {
 		return false
 	default:
 	}
-	return unit == ConcurrentRequests || d.RetryAfter == 0
+	return unit == ratelimitfields.ConcurrentRequests || d.RetryAfter == 0
 }
 
 // newProblem describes a refusal without its status.
-func newProblem(d weir.Decision, cost int64, policy *policyItem, numbers bool, seconds int64) Problem {
+func newProblem(d weir.Decision, cost int64, policy *ratelimitfields.Policy, numbers bool, seconds int64) Problem {
 	p := Problem{Type: QuotaExceeded, Title: quotaExceededTitle, RetryAfter: seconds}
 	if policy.Name != "" {
 		p.ViolatedPolicies = []string{policy.Name}
@@ -98,7 +99,7 @@ func newProblem(d weir.Decision, cost int64, policy *policyItem, numbers bool, s
 // appendDetail appends a sentence such as
 //
 //	The limit "per-client" is 10/s, burst 20, and has 0 left, but this request needs 1; retry after 1 second.
-func appendDetail(b []byte, d weir.Decision, cost int64, policy *policyItem, numbers bool, seconds int64) []byte {
+func appendDetail(b []byte, d weir.Decision, cost int64, policy *ratelimitfields.Policy, numbers bool, seconds int64) []byte {
 	if d.Reason == weir.ReasonOverloaded {
 		b = append(b, "The server is under load and does not serve this request"...)
 		return appendRetry(b, d, seconds)
@@ -123,7 +124,7 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *policyItem, num
 		b = append(b, " does not allow this request"...)
 		return appendRetry(b, d, seconds)
 	}
-	b = policy.appendLimit(b)
+	b = appendLimit(b, policy)
 	if d.Reason != weir.ReasonNever {
 		b = append(b, " and has "...)
 		b = strconv.AppendInt(b, max(d.Remaining, 0), 10)
@@ -136,8 +137,8 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *policyItem, num
 }
 
 // appendLimit appends what a policy is: its limit as it was configured or, where only that is known, its quota.
-func (p *policyItem) appendLimit(b []byte) []byte {
-	if p.limit == (weir.Limit{}) || p.Unit == ConcurrentRequests {
+func appendLimit(b []byte, p *ratelimitfields.Policy) []byte {
+	if p.Limit == (weir.Limit{}) || p.Unit == ratelimitfields.ConcurrentRequests {
 		b = appendCount(append(b, " allows "...), p.Quota, p.Unit)
 		if p.Window > 0 {
 			b = append(b, " per "...)
@@ -146,8 +147,8 @@ func (p *policyItem) appendLimit(b []byte) []byte {
 		return b
 	}
 	b = append(b, " is "...)
-	b = append(b, p.limit.String()...)
-	if p.Unit != Requests {
+	b = append(b, p.Limit.String()...)
+	if p.Unit != ratelimitfields.Requests {
 		b = append(b, ", in "...)
 		b = appendCountless(b, p.Unit)
 	}
@@ -173,22 +174,25 @@ func appendRetry(b []byte, d weir.Decision, seconds int64) []byte {
 }
 
 // unitNouns are what the units that have a word of their own count.
-var unitNouns = map[Unit]string{Requests: "request", ContentBytes: "byte", Tokens: "token", ConcurrentRequests: "request"}
+var unitNouns = map[ratelimitfields.Unit]string{
+	ratelimitfields.Requests: "request", ratelimitfields.ContentBytes: "byte", ratelimitfields.Tokens: "token",
+	ratelimitfields.ConcurrentRequests: "request",
+}
 
-func appendCount(b []byte, n int64, unit Unit) []byte {
+func appendCount(b []byte, n int64, unit ratelimitfields.Unit) []byte {
 	noun, ok := unitNouns[unit]
 	if !ok {
 		return append(append(strconv.AppendInt(b, n, 10), ' '), unit...)
 	}
 	b = appendPlural(b, n, noun)
-	if unit == ConcurrentRequests {
+	if unit == ratelimitfields.ConcurrentRequests {
 		b = append(b, " at a time"...)
 	}
 	return b
 }
 
 // appendCountless appends what a unit counts.
-func appendCountless(b []byte, unit Unit) []byte {
+func appendCountless(b []byte, unit ratelimitfields.Unit) []byte {
 	if noun, ok := unitNouns[unit]; ok {
 		return append(append(b, noun...), 's')
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Refusal is the answer to a refused request before it is written. A hook may change what it likes.
@@ -39,21 +40,27 @@ const (
 
 // NewRefusal is the refusal of a request that one limit has refused, as the middleware makes it, for servers that decide
 // themselves: [Refusal.Send] sends it. state is that of the limit, which has its place in policies. NewRefusal sets the
-// fields that tell the limit and Retry-After in dst, the header of the response, as [Headers.SetRefused] does. The
-// Status is 429, or 503 if the server has no capacity for anybody.
-func NewRefusal(dst http.Header, h *Headers, policies *Policies, state State, cost int64, d weir.Decision) Refusal {
-	return newRefusal(dst, h, policies, []State{state}, cost, d)
+// fields that tell the limit and Retry-After in dst, the header of the response, as [ratelimitfields.Headers.SetRefused] does.
+// The Status is 429, or 503 if the server has no capacity for anybody.
+func NewRefusal(
+	dst http.Header, h *ratelimitfields.Headers, policies *ratelimitfields.Policies, state ratelimitfields.State, cost int64,
+	d weir.Decision,
+) Refusal {
+	return newRefusal(dst, h, policies, []ratelimitfields.State{state}, cost, d)
 }
 
 // newRefusal is NewRefusal with the states of other limits behind that of the one that has refused.
-func newRefusal(dst http.Header, h *Headers, policies *Policies, states []State, cost int64, d weir.Decision) Refusal {
+func newRefusal(
+	dst http.Header, h *ratelimitfields.Headers, policies *ratelimitfields.Policies, states []ratelimitfields.State, cost int64,
+	d weir.Decision,
+) Refusal {
 	if d.Reason == weir.ReasonClosed || d.Reason == weir.ReasonTableFull {
 		d.Remaining, states[0].Remaining = 0, 0 // there may be some, but not for this client
 	}
 	seconds := h.SetRefused(dst, policies, d.RetryAfter, states...)
-	of, tells := policies.items[states[0].Policy], h.fields() != NoFields
+	of, tells := policies.At(states[0].Policy), h.Fields != ratelimitfields.NoFields
 	if !tells {
-		of = &policyItem{Policy: Policy{Unit: of.Unit}}
+		of = &ratelimitfields.Policy{Unit: of.Unit}
 	}
 	return refusalOf(d, cost, dst, newProblem(d, cost, of, tells, seconds))
 }

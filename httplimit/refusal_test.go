@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // refusing returns a handler that refuses every request by one decision.
@@ -21,7 +22,7 @@ func refusing(tb testing.TB, d weir.Decision, o httplimit.Options) http.Handler 
 	tb.Helper()
 	o.Keyed = &fixedKeyed{d}
 	if o.Policies == nil {
-		o.Policies = []httplimit.Policy{{Name: "api", Quota: 20, Window: 2 * time.Second}}
+		o.Policies = []ratelimitfields.Policy{{Name: "api", Quota: 20, Window: 2 * time.Second}}
 	}
 	return limit(tb, o)(ok)
 }
@@ -44,7 +45,7 @@ func problem(tb testing.TB, resp answer) (p httplimit.Problem) {
 }
 
 func TestProblemOfEachReason(t *testing.T) {
-	slotPolicy := []httplimit.Policy{{Name: "slots", Quota: 4, Unit: httplimit.ConcurrentRequests}}
+	slotPolicy := []ratelimitfields.Policy{{Name: "slots", Quota: 4, Unit: ratelimitfields.ConcurrentRequests}}
 	for _, c := range []struct {
 		name     string
 		decision weir.Decision
@@ -63,7 +64,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			weir.Decision{Reason: weir.ReasonLimited, Remaining: 3, RetryAfter: 61 * time.Second},
 			httplimit.Options{
 				Cost:     func(*http.Request) int64 { return 5 },
-				Policies: []httplimit.Policy{{Name: "up", Quota: 1, Window: 24 * time.Hour, Unit: httplimit.ContentBytes}},
+				Policies: []ratelimitfields.Policy{{Name: "up", Quota: 1, Window: 24 * time.Hour, Unit: ratelimitfields.ContentBytes}},
 			},
 			429, `The limit "up" allows 1 byte per day and has 3 left, but this request needs 5; retry after 1 minute 1 second.`,
 		},
@@ -136,14 +137,14 @@ func TestProblemOfEachReason(t *testing.T) {
 		},
 		{
 			"no numbers", limited,
-			httplimit.Options{Headers: httplimit.Headers{Fields: httplimit.NoFields}},
+			httplimit.Options{Headers: ratelimitfields.Headers{Fields: ratelimitfields.NoFields}},
 			429,
 			`The limit does not allow this request; retry after 1 second.`,
 		},
 		{
 			"odd units",
 			weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1},
-			httplimit.Options{Policies: []httplimit.Policy{
+			httplimit.Options{Policies: []ratelimitfields.Policy{
 				{Name: "x", Quota: 2, Unit: "teapots", Window: 1500 * time.Millisecond},
 			}},
 			429,
@@ -153,7 +154,7 @@ func TestProblemOfEachReason(t *testing.T) {
 		{
 			"odd window",
 			weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1},
-			httplimit.Options{Policies: []httplimit.Policy{{Name: "x", Quota: 2, Window: 1500 * time.Microsecond}}},
+			httplimit.Options{Policies: []ratelimitfields.Policy{{Name: "x", Quota: 2, Window: 1500 * time.Microsecond}}},
 			429, `The limit "x" allows 2 requests per 1.5ms and has 0 left, but this request needs 1; retry after 1 second.`,
 		},
 	} {
@@ -253,7 +254,7 @@ func TestHeadHasNoBody(t *testing.T) {
 
 func TestJSONIsEscaped(t *testing.T) {
 	name := `a "quoted" \ </script> & name`
-	resp := get(refusing(t, limited, httplimit.Options{Policies: []httplimit.Policy{{Name: name, Quota: 1}}}))
+	resp := get(refusing(t, limited, httplimit.Options{Policies: []ratelimitfields.Policy{{Name: name, Quota: 1}}}))
 	p := problem(t, resp)
 	if len(p.ViolatedPolicies) != 1 || p.ViolatedPolicies[0] != name || !strings.Contains(p.Detail, name) {
 		t.Errorf("%+v", p)

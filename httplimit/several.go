@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Limit is one of the Limits of a middleware.
@@ -23,8 +25,8 @@ type several struct {
 	leases    []weir.Lease
 	decisions []weir.Decision
 	binding   int // the place of the decision that binds
-	policies  Policies
-	states    []State
+	policies  ratelimitfields.Policies
+	states    []ratelimitfields.State
 }
 
 func (s *several) peek() {
@@ -71,7 +73,7 @@ func (m *middleware) serveSeveral(w http.ResponseWriter, r *http.Request, next h
 			m.refuseKey(w, r, err)
 			return
 		}
-		s.charges = append(s.charges, weir.Charge{Limiter: m.Limits[i].Keyed, Key: boundedKey(key), N: cost})
+		s.charges = append(s.charges, weir.Charge{Limiter: m.Limits[i].Keyed, Key: keytext.Whole(key), N: cost})
 	}
 	a := asking{m: m, cost: cost, all: s}
 	if err := m.acquire(r.Context(), &a); err != nil {
@@ -90,7 +92,7 @@ func (m *middleware) serveSeveral(w http.ResponseWriter, r *http.Request, next h
 		refusal := newRefusal(w.Header(), &m.Headers, policies, s.states, cost, d)
 		refusal.Key = s.charges[s.binding].Key
 		for i := range s.decisions {
-			if i != s.binding && !s.decisions[i].Allowed && m.Headers.fields() != NoFields {
+			if i != s.binding && !s.decisions[i].Allowed && m.Headers.Fields != ratelimitfields.NoFields {
 				refusal.Problem.violated(s.decisions[i].Policy)
 			}
 		}
@@ -99,8 +101,8 @@ func (m *middleware) serveSeveral(w http.ResponseWriter, r *http.Request, next h
 }
 
 // tell collects what clients are told of the limits, the one that binds first, then others that have refused.
-func (m *middleware) tell(s *several, r *http.Request) *Policies {
-	s.policies.items = s.policies.items[:0]
+func (m *middleware) tell(s *several, r *http.Request) *ratelimitfields.Policies {
+	s.policies.Reset()
 	m.tellOne(s, r, s.binding)
 	for _, allowed := range [...]bool{false, true} {
 		for i := range s.decisions {
@@ -113,15 +115,13 @@ func (m *middleware) tell(s *several, r *http.Request) *Policies {
 }
 
 func (m *middleware) tellOne(s *several, r *http.Request, i int) {
-	var state State
+	var state ratelimitfields.State
 	policies := m.state(&state, r, s.charges[i].Key, &s.decisions[i])
-	for told, item := range s.policies.items {
-		if item.Name == policies.items[state.Policy].Name { // several limits that are told as one policy
-			s.states[told].Remaining = min(s.states[told].Remaining, state.Remaining)
-			return
-		}
+	place, added := s.policies.Append(policies, state.Policy)
+	if !added { // several limits that are told as one policy
+		s.states[place].Remaining = min(s.states[place].Remaining, state.Remaining)
+		return
 	}
-	s.policies.items = append(s.policies.items, policies.items[state.Policy])
-	state.Policy = len(s.states)
+	state.Policy = place
 	s.states = append(s.states, state)
 }

@@ -13,19 +13,20 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// TestRateLimitFieldsAreStructuredFields has a parser of RFC 9651 read what httplimit writes from random policies and
+// TestRateLimitFieldsAreStructuredFields has a parser of RFC 9651 read what ratelimitfields writes from random policies and
 // states, and compares every item and parameter with what went in.
 func TestRateLimitFieldsAreStructuredFields(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	refusedNames := 0
 	for range 20_000 {
-		policies := make([]httplimit.Policy, 1+random.IntN(4))
+		policies := make([]ratelimitfields.Policy, 1+random.IntN(4))
 		for i := range policies {
 			policies[i] = randomPolicy(random, i)
 		}
-		prepared, err := httplimit.NewPolicies(policies...)
+		prepared, err := ratelimitfields.NewPolicies(policies...)
 		if err != nil {
 			if isWritable(policies) {
 				t.Fatalf("%+v is refused: %v", policies, err)
@@ -38,7 +39,7 @@ func TestRateLimitFieldsAreStructuredFields(t *testing.T) {
 		}
 		states := randomStates(random, len(policies))
 		h := http.Header{}
-		var headers httplimit.Headers
+		var headers ratelimitfields.Headers
 		if random.IntN(2) == 0 {
 			headers.SetAdmitted(h, prepared, states...)
 		} else {
@@ -59,8 +60,8 @@ func TestRateLimitFieldsAreStructuredFields(t *testing.T) {
 func TestSeveralMiddlewaresMakeOneList(t *testing.T) {
 	h := http.Header{}
 	for _, name := range []string{`a "b"`, `c\`} {
-		p := must(httplimit.NewPolicies(httplimit.Policy{Name: name, Quota: 1}))
-		new(httplimit.Headers).SetAdmitted(h, p, httplimit.State{Remaining: 1})
+		p := must(ratelimitfields.NewPolicies(ratelimitfields.Policy{Name: name, Quota: 1}))
+		new(ratelimitfields.Headers).SetAdmitted(h, p, ratelimitfields.State{Remaining: 1})
 	}
 	for _, field := range []string{"Ratelimit", "Ratelimit-Policy"} {
 		list, err := httpsfv.UnmarshalList(h.Values(field))
@@ -70,7 +71,7 @@ func TestSeveralMiddlewaresMakeOneList(t *testing.T) {
 	}
 }
 
-func checkPolicyField(t *testing.T, values []string, policies []httplimit.Policy, states []httplimit.State) {
+func checkPolicyField(t *testing.T, values []string, policies []ratelimitfields.Policy, states []ratelimitfields.State) {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList(values)
 	if err != nil || len(list) != len(policies) {
@@ -81,7 +82,7 @@ func checkPolicyField(t *testing.T, values []string, policies []httplimit.Policy
 		if p.Window >= time.Second {
 			want["w"] = seconds(p.Window)
 		}
-		if p.Unit != "" && p.Unit != httplimit.Requests {
+		if p.Unit != "" && p.Unit != ratelimitfields.Requests {
 			want["qu"] = string(p.Unit)
 		}
 		addKey(want, p.PartitionKey)
@@ -90,7 +91,7 @@ func checkPolicyField(t *testing.T, values []string, policies []httplimit.Policy
 	}
 }
 
-func checkLimitField(t *testing.T, h http.Header, policies []httplimit.Policy, states []httplimit.State) {
+func checkLimitField(t *testing.T, h http.Header, policies []ratelimitfields.Policy, states []ratelimitfields.State) {
 	t.Helper()
 	list, err := httpsfv.UnmarshalList(h.Values("Ratelimit"))
 	if err != nil || len(list) != len(states) {
@@ -162,7 +163,7 @@ func integer(v any) int64 {
 }
 
 // keyOf is the first partition key of a policy among states.
-func keyOf(states []httplimit.State, policy int) []byte {
+func keyOf(states []ratelimitfields.State, policy int) []byte {
 	for _, s := range states {
 		if s.Policy == policy && s.PartitionKey != nil {
 			return s.PartitionKey
@@ -185,7 +186,7 @@ func seconds(d time.Duration) int64 {
 	return n
 }
 
-func isWritable(policies []httplimit.Policy) bool {
+func isWritable(policies []ratelimitfields.Policy) bool {
 	for _, p := range policies {
 		for _, s := range []string{p.Name, string(p.Unit)} {
 			if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -196,10 +197,10 @@ func isWritable(policies []httplimit.Policy) bool {
 	return true
 }
 
-var units = []httplimit.Unit{"", httplimit.Requests, httplimit.ContentBytes, httplimit.ConcurrentRequests, `odd"\`}
+var units = []ratelimitfields.Unit{"", ratelimitfields.Requests, ratelimitfields.ContentBytes, ratelimitfields.ConcurrentRequests, `odd"\`}
 
-func randomPolicy(random *rand.Rand, i int) httplimit.Policy {
-	return httplimit.Policy{
+func randomPolicy(random *rand.Rand, i int) ratelimitfields.Policy {
+	return ratelimitfields.Policy{
 		Name:         randomText(random) + fmt.Sprint(i),
 		Quota:        random.Int64N(math.MaxInt64 >> random.IntN(62)),
 		Window:       time.Duration(random.Int64N(math.MaxInt64 >> random.IntN(62))),
@@ -208,10 +209,10 @@ func randomPolicy(random *rand.Rand, i int) httplimit.Policy {
 	}
 }
 
-func randomStates(random *rand.Rand, policies int) []httplimit.State {
-	states := make([]httplimit.State, 1+random.IntN(4))
+func randomStates(random *rand.Rand, policies int) []ratelimitfields.State {
+	states := make([]ratelimitfields.State, 1+random.IntN(4))
 	for i := range states {
-		states[i] = httplimit.State{
+		states[i] = ratelimitfields.State{
 			Policy:       random.IntN(policies),
 			Remaining:    random.Int64N(math.MaxInt64>>random.IntN(62)) - 3,
 			Reset:        time.Duration(random.Int64N(math.MaxInt64>>random.IntN(62))) - 3,

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/httpclient"
 )
 
 // Webhooks is a client that sends each host 5 requests a second. Others wait, for up to 30 seconds. After a 429 or 503 with
@@ -16,7 +16,7 @@ func Webhooks() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := httplimit.NewTransport(httplimit.TransportOptions{Keyed: perHost, MaxWait: 30 * time.Second})
+	transport, err := httpclient.New(httpclient.Options{Keyed: perHost, MaxWait: 30 * time.Second})
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,18 @@ const (
 // it is looks like this.
 const ofLong = "...sha256:"
 
+// MaxWhole is the length in bytes up to which Whole keeps a key as it is.
+const MaxWhole = 256
+
+// Whole replaces a long key by one that a client cannot send, so that it equals no other.
+func Whole(key string) string {
+	if len(key) <= MaxWhole {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "\x00sha256\x00" + string(sum[:])
+}
+
 // AppendPart appends s, or the first 60 bytes and the SHA-256 that stand for it if it is longer than MaxPart.
 func AppendPart[S string | []byte](b []byte, s S) []byte {
 	if len(s) <= MaxPart {

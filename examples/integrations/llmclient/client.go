@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/httpclient"
 )
 
 // Options configure a Client.
 type Options struct {
 	// URL is where completions are asked for.
 	URL string
-	// HTTP sends the requests. With a Transport of package httplimit it also obeys what the provider says in its header.
+	// HTTP sends the requests. With a Transport of package httpclient it also obeys what the provider says in its header.
 	HTTP *http.Client
 	// RequestsPerMinute and TokensPerMinute are the limits of each model.
 	RequestsPerMinute, TokensPerMinute int64
@@ -112,7 +112,7 @@ func (c *Client) Complete(ctx context.Context, r Request) (Answer, error) {
 	case errors.Is(err, errRefused): // it counts as a request, and has used no tokens
 		request.Commit(1)
 		tokens.Cancel()
-	case errors.Is(err, httplimit.ErrLimited): // it was held back, and never sent
+	case errors.Is(err, httpclient.ErrLimited): // it was held back, and never sent
 		request.Cancel()
 		tokens.Cancel()
 	default: // nobody knows what it has cost: what was reserved is spent

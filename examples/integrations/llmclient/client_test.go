@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/examples/integrations/llmclient"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/httpclient"
 )
 
 // provider answers each request with as many tokens as its prompt says, or with the status that it is told.
@@ -51,7 +51,7 @@ func connect(t *testing.T, p *provider) *llmclient.Client {
 	t.Helper()
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
-	transport, err := httplimit.NewTransport(httplimit.TransportOptions{Base: server.Client().Transport, MaxWait: time.Second})
+	transport, err := httpclient.New(httpclient.Options{Base: server.Client().Transport, MaxWait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestProviderIsObeyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Complete(t.Context(), llmclient.Request{Model: "m", MaxTokens: 10})
-	if !errors.Is(err, httplimit.ErrLimited) || p.asked.Load() != 1 {
+	if !errors.Is(err, httpclient.ErrLimited) || p.asked.Load() != 1 {
 		t.Errorf("the error is %v, and the provider was asked %d times", err, p.asked.Load())
 	}
 	near(t, began, c, 9, 5990) // what was not sent has cost nothing

@@ -6,17 +6,17 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/httpclient"
 )
 
 // New returns a client whose requests are paced together, wherever they go, and which obeys what the API says about its own
 // limits. It is safe for concurrent use, and there should be one for each account.
 func New() (*http.Client, error) {
-	options, err := httplimit.MeteredAPI(httplimit.MeteredAPIOptions{Name: "account", LookupEnv: os.LookupEnv})
+	options, err := httpclient.MeteredAPI(httpclient.MeteredAPIOptions{Name: "account", LookupEnv: os.LookupEnv})
 	if err != nil {
 		return nil, err
 	}
-	transport, err := httplimit.NewTransport(options)
+	transport, err := httpclient.New(options)
 	if err != nil {
 		return nil, err
 	}

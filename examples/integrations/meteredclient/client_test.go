@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/examples/integrations/meteredclient"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/httpclient"
 )
 
 // api counts its requests, and answers with the status that it is told.
@@ -90,7 +90,7 @@ func burst(t *testing.T, permits int64) bool {
 	if time.Since(began) > 2*time.Second {
 		return false
 	}
-	limited, ok := errors.AsType[*httplimit.LimitedError](err)
+	limited, ok := errors.AsType[*httpclient.LimitedError](err)
 	if !ok || limited.RetryAfter < 2*time.Second || limited.RetryAfter > 10*time.Second {
 		t.Errorf("the error is %v", err)
 	}
@@ -111,7 +111,7 @@ func TestRefusalOfTheAPIHoldsRequestsBack(t *testing.T) {
 	if status, err := get(t, client, url, time.Minute); err != nil || status != http.StatusTooManyRequests {
 		t.Fatal(status, err)
 	}
-	if _, err := get(t, client, url, 2*time.Second); !errors.Is(err, httplimit.ErrLimited) || asked.Load() != 1 {
+	if _, err := get(t, client, url, 2*time.Second); !errors.Is(err, httpclient.ErrLimited) || asked.Load() != 1 {
 		t.Errorf("the error is %v, and the API was asked %d times", err, asked.Load())
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/inwords"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // limits tells clients of the limits: in the fields of a response, and in the body of a refusal.
 type limits struct {
-	headers     httplimit.Headers
-	rate        *httplimit.Policies
-	concurrency *httplimit.Policies // nil: no bound
+	headers     ratelimitfields.Headers
+	rate        *ratelimitfields.Policies
+	concurrency *ratelimitfields.Policies // nil: no bound
 
 	exceeded, full, crowded body
 }
@@ -26,7 +27,7 @@ const crowdedPolicy = "concurrency"
 
 func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits, error) {
 	quota, window := rate.Limit().Quota()
-	policy := httplimit.Policy{Name: rate.Peek("", 0).Policy, Quota: quota, Window: window}
+	policy := ratelimitfields.Policy{Name: rate.Peek("", 0).Policy, Quota: quota, Window: window}
 	capacity := httplimit.Problem{
 		Type:   httplimit.TemporaryReducedCapacity,
 		Title:  "Request cannot be satisfied due to temporary server capacity constraints",
@@ -44,13 +45,13 @@ func newLimits(rate *weir.Keyed[string], concurrency *weir.Concurrency) (limits,
 		Detail: "The limit is " + rate.LimitOf("").String() + waitHere, RetryAfter: waitMark,
 	})
 	var err error
-	if l.rate, err = httplimit.NewPolicies(policy); err != nil {
+	if l.rate, err = ratelimitfields.NewPolicies(policy); err != nil {
 		return l, err
 	}
 	if concurrency != nil {
 		quota, _ = concurrency.Limit().Quota()
-		l.concurrency, err = httplimit.NewPolicies(httplimit.Policy{
-			Name: crowdedPolicy, Quota: quota, Unit: httplimit.ConcurrentRequests,
+		l.concurrency, err = ratelimitfields.NewPolicies(ratelimitfields.Policy{
+			Name: crowdedPolicy, Quota: quota, Unit: ratelimitfields.ConcurrentRequests,
 		})
 	}
 	return l, err
@@ -108,8 +109,8 @@ func (l *limits) tell(h http.Header, d weir.Decision) {
 	}
 }
 
-func stateOf(d weir.Decision) httplimit.State {
-	return httplimit.State{Remaining: d.Remaining, Reset: d.ResetAfter}
+func stateOf(d weir.Decision) ratelimitfields.State {
+	return ratelimitfields.State{Remaining: d.Remaining, Reset: d.ResetAfter}
 }
 
 // areItems reports whether lines of a field can be items that begin with a String or a Token: further ones may follow.

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/flagvalue"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/config"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // configFlags are those that hold with --config only.
@@ -113,11 +113,11 @@ func (f *configFlags) status(fs *pflag.FlagSet) int {
 }
 
 // authFields are the header fields of --auth-headers.
-func (f *configFlags) authFields() httplimit.Fields {
+func (f *configFlags) authFields() ratelimitfields.Fields {
 	if f.authHeaders == headersNone {
-		return httplimit.NoFields
+		return ratelimitfields.NoFields
 	}
-	return httplimit.RateLimit11
+	return ratelimitfields.RateLimit11
 }
 
 // logExplanation logs an explanation.

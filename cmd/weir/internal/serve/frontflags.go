@@ -16,8 +16,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/misuse"
 	"github.com/weirhq/weir/cmd/weir/internal/tlsfiles"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/regularfile"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 const (
@@ -255,12 +255,12 @@ func (o *options) secrets(log *slog.Logger) (s secrets, err error) {
 
 // grpcFields are the header fields of --grpc-headers. Policies of a configuration of envoyproxy/ratelimit are named after its
 // descriptors, which it tells clients nothing of unless it is asked to.
-func (f *frontFlags) grpcFields(descriptors bool) (fields httplimit.Fields, names []string) {
+func (f *frontFlags) grpcFields(descriptors bool) (fields ratelimitfields.Fields, names []string) {
 	switch {
 	case f.grpcHeaders == headersLegacy:
-		return httplimit.NoFields, strings.Split(f.grpcHeaderNames, ",")
+		return ratelimitfields.NoFields, strings.Split(f.grpcHeaderNames, ",")
 	case f.grpcHeaders == headersNone, f.grpcHeaders == "" && descriptors:
-		return httplimit.NoFields, nil
+		return ratelimitfields.NoFields, nil
 	}
-	return httplimit.RateLimit11, nil
+	return ratelimitfields.RateLimit11, nil
 }

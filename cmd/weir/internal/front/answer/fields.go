@@ -6,18 +6,18 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Fields writes the header fields of verdicts. The zero value is ready, and safe for concurrent use.
 type Fields struct {
 	// Headers writes them. Default: those of the current draft.
-	Headers httplimit.Headers
+	Headers ratelimitfields.Headers
 
 	mu sync.RWMutex
 	// told are the policies of verdicts that have come, by what they say: of most configurations a handful.
-	told map[string]*httplimit.Policies
+	told map[string]*ratelimitfields.Policies
 }
 
 // mostTold is how many combinations of policies are kept prepared. Tiers and limits of single keys make new ones.
@@ -34,7 +34,7 @@ func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	var (
 		few    [4]int
 		space  [256]byte
-		states [4]httplimit.State
+		states [4]ratelimitfields.State
 	)
 	order := parts(few[:0], v)
 	prepared := f.prepare(space[:0], order, v)
@@ -44,7 +44,7 @@ func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	all := states[:0]
 	for place, i := range order {
 		d := &v.Parts[i].Decision
-		state := httplimit.State{Policy: place, Remaining: d.Remaining, Reset: d.ResetAfter}
+		state := ratelimitfields.State{Policy: place, Remaining: d.Remaining, Reset: d.ResetAfter}
 		if d.Reason == weir.ReasonTableFull || d.Reason == weir.ReasonClosed {
 			state.Remaining = 0 // there may be some, but not for this client
 		}
@@ -78,8 +78,8 @@ next:
 }
 
 // prepare returns the policies of a verdict, nil if they cannot be told.
-func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *httplimit.Policies {
-	var few [4]httplimit.Policy
+func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *ratelimitfields.Policies {
+	var few [4]ratelimitfields.Policy
 	all := few[:0]
 	for _, i := range order {
 		p := told(&v.Parts[i])
@@ -97,25 +97,25 @@ func (f *Fields) prepare(key []byte, order []int, v *policy.Verdict) *httplimit.
 	if prepared != nil {
 		return prepared
 	}
-	prepared, err := httplimit.NewPolicies(all...)
+	prepared, err := ratelimitfields.NewPolicies(all...)
 	if err != nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.told) >= mostTold || f.told == nil {
-		f.told = make(map[string]*httplimit.Policies)
+		f.told = make(map[string]*ratelimitfields.Policies)
 	}
 	f.told[string(key)] = prepared
 	return prepared
 }
 
 // told is a part as clients are told of it: the limit that was applied to its key.
-func told(p *policy.Part) httplimit.Policy {
+func told(p *policy.Part) ratelimitfields.Policy {
 	limit := p.Applied()
-	answer := httplimit.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
+	answer := ratelimitfields.Policy{Name: p.Decision.Policy, Quota: p.Decision.Limit}
 	if limit.Algorithm() == weir.AlgorithmConcurrency {
-		answer.Unit = httplimit.ConcurrentRequests
+		answer.Unit = ratelimitfields.ConcurrentRequests
 	}
 	_, answer.Window = limit.Quota()
 	return answer

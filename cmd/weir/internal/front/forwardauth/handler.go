@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // The addresses.
@@ -44,9 +45,9 @@ type Options struct {
 	// 429, or 503 where the server has no room for anybody, but 429 for Envoy: it would take 503 for a failure of the server
 	// itself.
 	Status int
-	// Fields are the header fields in which limits are told. With httplimit.NoFields the bodies of refusals name no policy
-	// either. Default: httplimit.RateLimit11.
-	Fields httplimit.Fields
+	// Fields are the header fields in which limits are told. With ratelimitfields.NoFields the bodies of refusals name no policy
+	// either. Default: ratelimitfields.RateLimit11.
+	Fields ratelimitfields.Fields
 	// Logger is told at level Warn of requests that could not be decided, once in ten seconds. Default: nil, silent.
 	Logger *slog.Logger
 }
@@ -143,7 +144,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.refused.Add(1)
-	problem := answer.Problem(&x.verdict, seconds, h.fields.Headers.Fields != httplimit.NoFields)
+	problem := answer.Problem(&x.verdict, seconds, h.fields.Headers.Fields != ratelimitfields.NoFields)
 	status := h.refusalStatus(from, problem.Status)
 	if from != nginx {
 		problem.Status = status // nginx answers the client itself, with the status of the problem

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/cmd/weir/internal/front/forwardauth"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // TestNamesOfPoliciesAreHidden: with NoFields no field and no body has the name of a policy, and Retry-After is told.
@@ -16,7 +16,7 @@ func TestNamesOfPoliciesAreHidden(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		o := forwardauth.Options{Decider: &decider{parts: refused()}, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 		if hidden {
-			o.Fields = httplimit.NoFields
+			o.Fields = ratelimitfields.NoFields
 		}
 		h, err := forwardauth.New(o)
 		if err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // The servers that BenchmarkShouldRateLimit measures are processes of their own: this test program, told by a variable which
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 var benchServers = map[string]func(l net.Listener) error{
 	"weir": func(l net.Listener) error { return serveWeir(l, rlsapi.Options{}) },
 	"weir-brief": func(l net.Listener) error {
-		return serveWeir(l, rlsapi.Options{Fields: httplimit.NoFields, NoMetadata: true})
+		return serveWeir(l, rlsapi.Options{Fields: ratelimitfields.NoFields, NoMetadata: true})
 	},
 	"echo":       func(l net.Listener) error { return serveEcho(l, true) },
 	"echo-brief": func(l net.Listener) error { return serveEcho(l, false) },

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/commonratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // BenchmarkCall measures what a call costs beside what gRPC does, next to decoding and encoding the same messages with what
@@ -40,7 +40,7 @@ func BenchmarkCall(b *testing.B) {
 	data := mem.BufferSlice{mem.SliceBuffer(wire)}
 	var reply []byte
 	for name, o := range map[string]Options{
-		"all": {Limits: limits}, "brief": {Limits: limits, NoMetadata: true, Fields: httplimit.NoFields},
+		"all": {Limits: limits}, "brief": {Limits: limits, NoMetadata: true, Fields: ratelimitfields.NoFields},
 	} {
 		b.Run(name, func(b *testing.B) {
 			s, codec := newService(o), newCodec()

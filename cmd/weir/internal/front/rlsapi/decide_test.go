@@ -14,8 +14,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 const (
@@ -113,14 +113,14 @@ func metadataOf(r *ratelimitv3.RateLimitResponse) map[string]any {
 
 func TestAnswerInBrief(t *testing.T) {
 	limits := atFirst(t, usersAndTenants())
-	_, conn := serve(t, rlsapi.Options{Limits: limits, Fields: httplimit.NoFields, NoMetadata: true})
+	_, conn := serve(t, rlsapi.Options{Limits: limits, Fields: ratelimitfields.NoFields, NoMetadata: true})
 	for range 4 {
 		got := ask(t, conn, request("edge", []string{"user", "u"}))
 		if got.GetDynamicMetadata() != nil || got.GetResponseHeadersToAdd() != nil {
 			t.Errorf("%v", got)
 		}
 	}
-	_, conn = serve(t, rlsapi.Options{Limits: limits, Fields: httplimit.XRateLimit})
+	_, conn = serve(t, rlsapi.Options{Limits: limits, Fields: ratelimitfields.XRateLimit})
 	if h := headersOf(ask(t, conn, request("edge", []string{"user", "v"}))); h["x-ratelimit-limit"] != "3" ||
 		h["x-ratelimit-remaining"] != "2" || h["x-ratelimit-reset"] != "86400" || len(h) != 3 {
 		t.Errorf("the fields are %v", h)

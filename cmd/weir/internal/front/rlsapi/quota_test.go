@@ -13,8 +13,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // services have quotas of one and of two requests a minute, as the example of envoyproxy/ratelimit has them.
@@ -223,7 +223,7 @@ func TestQuotasOfKuadrant(t *testing.T) {
 // TestLimitFields: as envoyproxy/ratelimit tells a limit, without the name of a policy.
 func TestLimitFields(t *testing.T) {
 	_, o := clocked(t, ratelimitconfig.Options{})
-	o.Fields, o.LimitFields = httplimit.NoFields, []string{"x-limit", "x-left", "x-reset"}
+	o.Fields, o.LimitFields = ratelimitfields.NoFields, []string{"x-limit", "x-left", "x-reset"}
 	_, conn := serve(t, o)
 	for i, want := range []string{"2 1 60", "2 0 60", "2 0 60"} {
 		h := headersOf(ask(t, conn, request("edge", []string{"user", "u"}, []string{"service", "service_2"}, []string{"none", "n"})))

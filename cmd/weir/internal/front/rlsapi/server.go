@@ -22,7 +22,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/listen"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // Options configure a [Server].
@@ -39,9 +39,9 @@ type Options struct {
 	// TLS makes the server speak TLS. Default: nil, it does not.
 	TLS *tls.Config
 	// Fields are the header fields that the proxy is told to add to responses. Envoy itself can make those of X-RateLimit out
-	// of the answer, by enable_x_ratelimit_headers, so they are not the default. Default: httplimit.RateLimit11, with
-	// Retry-After on refusals; httplimit.NoFields tells of none, Retry-After included.
-	Fields httplimit.Fields
+	// of the answer, by enable_x_ratelimit_headers, so they are not the default. Default: ratelimitfields.RateLimit11, with
+	// Retry-After on refusals; ratelimitfields.NoFields tells of none, Retry-After included.
+	Fields ratelimitfields.Fields
 	// LimitFields are the names of fields for the limit of which the least is left, as envoyproxy/ratelimit has them: for how
 	// many requests it has, how many are left, and in how many seconds all are back. They name no policy. Default: none.
 	LimitFields []string
@@ -80,7 +80,7 @@ func (o *Options) check() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	fields := httplimit.Headers{Fields: o.Fields}
+	fields := ratelimitfields.Headers{Fields: o.Fields}
 	switch {
 	case o.Limits == nil:
 		return errors.New("weir: Options.Limits is nil: required")

@@ -28,8 +28,8 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/rlsapi"
 	"github.com/weirhq/weir/cmd/weir/internal/selfsigned"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 	"github.com/weirhq/weir/store"
 )
 
@@ -41,7 +41,7 @@ func TestOptions(t *testing.T) {
 		"ConnectionsPerAddress is -1: must be":    {Limits: limits, ConnectionsPerAddress: -1},
 		"Options.IdleTimeout is -1s: must be":     {Limits: limits, IdleTimeout: -time.Second},
 		"Options.MaxStreams is 65537: must be":    {Limits: limits, MaxStreams: 65537},
-		"Headers.Fields is 0b1001: must be a com": {Limits: limits, Fields: httplimit.NoFields | httplimit.RateLimit11},
+		"Headers.Fields is 0b1001: must be a com": {Limits: limits, Fields: ratelimitfields.NoFields | ratelimitfields.RateLimit11},
 	} {
 		if _, err := rlsapi.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

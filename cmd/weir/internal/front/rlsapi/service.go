@@ -14,7 +14,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/kuadrantv1"
 	"github.com/weirhq/weir/cmd/weir/internal/envoy/ratelimitv3"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
-	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // service answers the calls for decisions.
@@ -62,7 +62,7 @@ func (p *calls) put(c *call) {
 }
 
 func newService(o Options) *service {
-	s := &service{o: o, receiving: newReceiving(), fields: answer.Fields{Headers: httplimit.Headers{Fields: o.Fields}}}
+	s := &service{o: o, receiving: newReceiving(), fields: answer.Fields{Headers: ratelimitfields.Headers{Fields: o.Fields}}}
 	s.calls.service = s
 	return s
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/front/answer"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
-	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/policy"
+	"github.com/weirhq/weir/ratelimitfields"
 )
 
 // fieldNames are the header fields that limits are told in, and how the proxy is told of them.
@@ -87,7 +87,7 @@ func (c *call) encodeHeaders(e *encoder) {
 	if len(c.service.o.LimitFields) > 0 {
 		c.encodeLimit(e)
 	}
-	if c.service.o.Fields == httplimit.NoFields {
+	if c.service.o.Fields == ratelimitfields.NoFields {
 		return
 	}
 	g := c.binding()

@@ -1,0 +1,186 @@
+package httpclient_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/httpclient"
+)
+
+// TestTransportPacesItself is about the own limiter of a client.
+func TestTransportPacesItself(t *testing.T) {
+	limiter := func(t *testing.T, queue int64) *weir.Limiter {
+		t.Helper()
+		b, err := weir.New(weir.TokenBucket(weir.PerSecond(1), 2), weir.Options{Name: "own", QueueLimit: queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	fetchAll := func(t *testing.T, rt http.RoundTripper, n int) {
+		t.Helper()
+		var wait sync.WaitGroup
+		for i := range n {
+			wait.Go(func() {
+				if _, err := fetchFrom(t.Context(), rt, fmt.Sprintf("https://%d.example.com/", i%2)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+	}
+	const second = time.Second
+	t.Run("one limiter", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(answering(200))
+			fetchAll(t, transport(t, httpclient.Options{Limiter: limiter(t, 10)}, s.serve), 5)
+			expectTimes(t, s.times(), 0, 0, second, 2*second, 3*second)
+		})
+	})
+	t.Run("one for each host", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(answering(200))
+			keyed := keyedLimit(t, weir.TokenBucket(weir.PerSecond(1), 1), weir.KeyedOptions{QueueLimit: 10})
+			fetchAll(t, transport(t, httpclient.Options{Keyed: keyed}, s.serve), 6)
+			expectTimes(t, s.times(), 0, 0, second, second, 2*second, 2*second)
+		})
+	})
+	t.Run("cost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(answering(200))
+			cost := int64(2)
+			rt := transport(t, httpclient.Options{Limiter: limiter(t, 10), Cost: func(*http.Request) int64 { return cost }}, s.serve)
+			fetchAll(t, rt, 2)
+			cost = 0
+			fetchAll(t, rt, 2)
+			expectTimes(t, s.times(), 0, 2*second, 2*second, 2*second)
+			cost = 3
+			_, err := fetchFrom(t.Context(), rt, apiURL)
+			limited, ok := errors.AsType[*httpclient.LimitedError](err)
+			if !ok || limited.Reason != weir.ReasonNever || limited.Limit != "own" || limited.Server || limited.RetryAfter != weir.Never {
+				t.Errorf("error %v", err)
+			}
+			cost = -1
+			if _, err = fetchFrom(t.Context(), rt, apiURL); !errors.Is(err, weir.ErrNegativePermits) {
+				t.Errorf("a negative cost: %v", err)
+			}
+		})
+	})
+	t.Run("the deadline", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			own := limiter(t, 10)
+			rt := transport(t, httpclient.Options{Limiter: own, MaxWait: 1500 * time.Millisecond}, newScript(answering(200)).serve)
+			own.TryAcquire(2)
+			if got := own.TryReserve(0); got.Allowed() {
+				t.Fatal("it is not empty")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := fetchFrom(ctx, rt, apiURL)
+			limited, ok := errors.AsType[*httpclient.LimitedError](err)
+			if !ok || limited.Reason != weir.ReasonDeadline || limited.RetryAfter != second || time.Since(start) != 0 {
+				t.Errorf("error %v after %v", err, time.Since(start))
+			}
+			if status, err := fetchFrom(t.Context(), rt, apiURL); status != 200 || time.Since(start) != second {
+				t.Errorf("within MaxWait: %d, %v", status, err)
+			}
+		})
+	})
+	t.Run("no permit is lost to a request that is not sent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			own := limiter(t, 10)
+			rt := transport(t, httpclient.Options{Limiter: own, MaxRetries: httpclient.NoRetries},
+				newScript(answering(429, "Retry-After: 30"), answering(200)).serve)
+			if _, err := fetchFrom(t.Context(), rt, apiURL); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(second)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if _, err := fetchFrom(ctx, rt, apiURL); !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+			if n := own.Stats().Available; n != 2 {
+				t.Errorf("%d permits are left, want 2", n)
+			}
+		})
+	})
+}
+
+// TestTransportHoldsSlotsUntilTheBodyEnds is about a limit of requests at a time.
+func TestTransportHoldsSlotsUntilTheBodyEnds(t *testing.T) {
+	own := slots(t, 1, weir.Options{Name: "own"})
+	for name, end := range map[string]func(body io.ReadCloser) error{
+		"closed": io.ReadCloser.Close,
+		"read":   func(body io.ReadCloser) error { _, err := io.Copy(io.Discard, body); return err },
+	} {
+		rt := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) { return says(200), nil })
+		resp, err := rt.RoundTrip(request(http.MethodGet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own.Stats().Available != 0 {
+			t.Errorf("%s: the slot is free before the body ends", name)
+		}
+		if _, err := fetchFrom(t.Context(), rt, apiURL); !errors.Is(err, httpclient.ErrLimited) {
+			t.Errorf("%s: a second request: %v", name, err)
+		}
+		if err := end(resp.Body); err != nil || own.Stats().Available != 1 {
+			t.Errorf("%s: %v, the slot is not free", name, err)
+		}
+		_ = resp.Body.Close()
+		if own.Stats().Available != 1 {
+			t.Errorf("%s: released twice", name)
+		}
+	}
+	failing := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
+	if _, err := fetchFrom(t.Context(), failing, apiURL); !errors.Is(err, io.ErrUnexpectedEOF) || own.Stats().Available != 1 {
+		t.Errorf("without an answer: %v, %+v", err, own.Stats())
+	}
+	var wire bytes.Buffer
+	upgraded := transport(t, httpclient.Options{Limiter: own}, func(*http.Request) (*http.Response, error) {
+		resp := says(101)
+		resp.Body = struct {
+			io.ReadCloser
+			io.Writer
+		}{resp.Body, &wire}
+		return resp, nil
+	})
+	resp, err := upgraded.RoundTrip(request(http.MethodGet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if w, ok := resp.Body.(io.Writer); !ok {
+		t.Error("an upgraded connection cannot be written to")
+	} else if _, err := w.Write([]byte("x")); err != nil || wire.String() != "x" {
+		t.Errorf("written %q, %v", wire.String(), err)
+	}
+}
+
+// TestTransportOfAChain is about several own limits, one of which has slots.
+func TestTransportOfAChain(t *testing.T) {
+	one := slots(t, 1, weir.Options{Name: "slots"})
+	chain, err := weir.NewChain(bucket(t, weir.TokenBucket(weir.Rate{}, 0), weir.Options{Name: "bucket"}), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := transport(t, httpclient.Options{Limiter: chain}, func(*http.Request) (*http.Response, error) { return says(200), nil })
+	resp, err := rt.RoundTrip(request(http.MethodGet))
+	if err != nil || one.Stats().Available != 0 {
+		t.Fatalf("%v, %+v", err, one.Stats())
+	}
+	if err := resp.Body.Close(); err != nil || one.Stats().Available != 1 {
+		t.Errorf("%v, %+v", err, one.Stats())
+	}
+}

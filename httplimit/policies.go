@@ -1,0 +1,69 @@
+package httplimit
+
+import (
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/ratelimitfields"
+)
+
+func optionError(option, value, accepted string) error {
+	return &weir.OptionError{Option: "httplimit." + option, Value: value, Accepted: accepted}
+}
+
+// limited is implemented by the limiters of package weir.
+type limited interface{ Limit() weir.Limit }
+
+// policiesOf derives the policies of a limiter: its quota, or else the Limit of its decisions. Those of a chain are the
+// policies of its members.
+func policiesOf(limiter weir.Acquirer) []ratelimitfields.Policy {
+	if chain, ok := limiter.(interface{ Limiters() []weir.Acquirer }); ok {
+		members := chain.Limiters()
+		all := make([]ratelimitfields.Policy, 0, len(members))
+		for _, member := range members {
+			all = append(all, policiesOf(member)...)
+		}
+		return all
+	}
+	return []ratelimitfields.Policy{quoting(limiter.Peek(0), limiter)}
+}
+
+// policyOfKeyed is the policy of a limiter with keys.
+func policyOfKeyed(k Keyed) ratelimitfields.Policy {
+	p := quoting(k.Peek("", 0), k)
+	if held, ok := k.(holding); ok {
+		if l := held.LimitOf(""); hasQuota(l, p.Quota) {
+			p.Limit = l
+		}
+	}
+	return p
+}
+
+// quoting is the policy of a limiter that decides as d.
+func quoting(d weir.Decision, limiter any) ratelimitfields.Policy {
+	p := ratelimitfields.Policy{Name: d.Policy, Quota: d.Limit}
+	if l, ok := limiter.(limited); ok {
+		// The windows of a calendar may have no length that could be told: months are not alike.
+		p.Quota, p.Window = l.Limit().Quota()
+		if l.Limit().Algorithm() == weir.AlgorithmConcurrency {
+			p.Unit = ratelimitfields.ConcurrentRequests
+		}
+	}
+	return p
+}
+
+// withQuota is policies with another quota of one of them, which is that of a limit. If that is zero, no window is known.
+func withQuota(policies *ratelimitfields.Policies, index int, quota int64, limit weir.Limit) *ratelimitfields.Policies {
+	all := make([]ratelimitfields.Policy, policies.Len())
+	for i := range all {
+		all[i] = *policies.At(i)
+	}
+	of := &all[index]
+	of.Quota, of.Window, of.Limit = quota, 0, limit
+	if limit != (weir.Limit{}) {
+		_, of.Window = limit.Quota()
+	}
+	changed, err := ratelimitfields.NewPolicies(all...)
+	if err != nil { // they were accepted before
+		return policies
+	}
+	return changed
+}

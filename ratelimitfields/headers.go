@@ -1,0 +1,312 @@
+package ratelimitfields
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirhq/weir"
+)
+
+// Fields are the header fields in which limits are told to clients. Combine them with |.
+type Fields uint8
+
+const (
+	// RateLimit11 is the pair RateLimit and RateLimit-Policy in the syntax of draft-ietf-httpapi-ratelimit-headers-11,
+	// which is that of the drafts since -08. A draft that changes the syntax becomes a constant of its own. It is the
+	// default.
+	RateLimit11 Fields = 1 << iota
+	// XRateLimit is the trio X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the last in seconds from
+	// now. The trio tells one limit only, that which binds.
+	XRateLimit
+	// XRateLimitUnix is XRateLimit, with X-RateLimit-Reset in seconds since 1970. They exclude each other.
+	XRateLimitUnix
+	// NoFields tells nothing but Retry-After, and keeps the numbers, and the names of policies, out of bodies: where names must
+	// not be known to clients. It must stand alone.
+	NoFields
+
+	allFields = RateLimit11 | XRateLimit | XRateLimitUnix | NoFields
+)
+
+// Headers writes limits into header fields. The zero value writes those of the current draft. It must not be changed
+// while it is in use, and is then safe for concurrent use.
+//
+// A limit is told as r, what is left, and t, the seconds in which a client can use no more than r:
+//
+//   - On a request that was admitted, t is ResetAfter, rounded up: a client that spreads r over t, or waits for t once
+//     r is 0, is not refused unless others use the same limit. t is left out if nothing has been used, and where
+//     permits do not come back with time.
+//   - On a request that was refused, Retry-After is RetryAfter, rounded up, and at least 1. Clients must obey it rather
+//     than t, and it must not come before t ends. So t is the same, and that of limits which did not refuse is at most
+//     that: RetryAfter is the wait for some permits, ResetAfter that for all of them.
+//   - Where no wait helps ([weir.Never]), or nobody knows how long it is (a RetryAfter of 0, which a
+//     [weir.Concurrency] answers), there is no Retry-After.
+type Headers struct {
+	// Fields are the fields to write. Default: RateLimit11.
+	Fields Fields
+	// MaxRemaining is the most that r tells, so that a client is not invited to use a large quota at once: from 1.
+	// Default: 0, no bound.
+	MaxRemaining int64
+	// MaxWindow is the longest t: from 1 s, in whole seconds. Of a limit whose t is longer, clients are told the share
+	// that falls into MaxWindow if they spread what is left evenly, and at least 1 if anything is left: with a minute,
+	// r=900;t=36000 is told as r=1;t=60. Retry-After is not affected. Default: 0, no bound.
+	MaxWindow time.Duration
+	// Jitter is the most that is added, at random, to t and to Retry-After, so that clients which were refused together
+	// do not come back together: from 0 to 24 h. One response adds the same to both. Default: 0.
+	Jitter time.Duration
+	// Random is where jitter comes from: numbers from 0 up to, not including, 1. It must be safe for concurrent use.
+	// Default: rand.Float64 of math/rand/v2.
+	Random func() float64
+}
+
+// State is the state of one of several [Policies]: an item of the field RateLimit.
+type State struct {
+	// Policy is the place of the policy in Policies, from 0.
+	Policy int
+	// Remaining is what is left. A negative number is told as 0.
+	Remaining int64
+	// Reset is the time until everything is back. Default: 0, which tells nothing.
+	Reset time.Duration
+	// PartitionKey is the share of the server's capacity that the request belongs to; nil for that of the policy.
+	// A key of more than 1024 bytes is not told. It is sent to the client: it must not hold anything secret.
+	PartitionKey []byte
+}
+
+// Check returns an error that names the field that cannot be used, or nil.
+func (h *Headers) Check() error {
+	switch f := h.Fields; {
+	case f > allFields, f&NoFields != 0 && f != NoFields, f&XRateLimit != 0 && f&XRateLimitUnix != 0:
+		return optionError("Headers.Fields", fmt.Sprintf("%#b", f),
+			"a combination of RateLimit11 and XRateLimit or XRateLimitUnix, or NoFields")
+	case h.MaxRemaining < 0:
+		return optionError("Headers.MaxRemaining", fmt.Sprint(h.MaxRemaining), "from 1, or 0 for no bound")
+	case h.MaxWindow < 0, h.MaxWindow%time.Second != 0:
+		return optionError("Headers.MaxWindow", h.MaxWindow.String(), "from 1s in whole seconds, or 0 for no bound")
+	case h.Jitter < 0, h.Jitter > 24*time.Hour:
+		return optionError("Headers.Jitter", h.Jitter.String(), "from 0 to 24h")
+	}
+	return nil
+}
+
+func (h *Headers) fields() Fields {
+	if h.Fields == 0 {
+		return RateLimit11
+	}
+	return h.Fields
+}
+
+// SetAdmitted writes the state of limits into the header of the answer to a request that was admitted. The first state is
+// that of the limit that binds.
+//
+// If dst has such fields already, because a request passes several limits one after the other, the items are added to
+// them; of the trio, the one with less remaining stays. SetAdmitted allocates one string and one slice, and nothing else
+// but what the map needs.
+func (h *Headers) SetAdmitted(dst http.Header, policies *Policies, states ...State) {
+	h.set(dst, policies, states, false, 0)
+}
+
+// SetRefused writes the state of limits and Retry-After into the header of the answer to a request that was refused. The
+// first state is that of the limit that refused it with the longest wait, retryAfter. It returns the seconds of
+// Retry-After, 0 if it is left out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio
+// and Retry-After, which are replaced.
+func (h *Headers) SetRefused(dst http.Header, policies *Policies, retryAfter time.Duration, states ...State) (seconds int64) {
+	return h.set(dst, policies, states, true, retryAfter)
+}
+
+// The names of the fields as the keys of an http.Header.
+const (
+	rateLimitField  = "Ratelimit"
+	policyField     = "Ratelimit-Policy"
+	retryAfterField = "Retry-After"
+	xLimitField     = "X-Ratelimit-Limit"
+	xRemainingField = "X-Ratelimit-Remaining"
+	xResetField     = "X-Ratelimit-Reset"
+)
+
+// fieldValues collects values in one buffer, of which one string is made in the end.
+type fieldValues struct {
+	keys  [6]string
+	ends  [6]int
+	count int
+}
+
+func (v *fieldValues) add(key string, end int) {
+	v.keys[v.count], v.ends[v.count] = key, end
+	v.count++
+}
+
+func (h *Headers) set(
+	dst http.Header, policies *Policies, states []State, refused bool, retryAfter time.Duration,
+) (seconds int64) {
+	jitter := h.jitter()
+	known := refused && retryAfter > 0 && retryAfter != weir.Never
+	if known {
+		seconds = ceilSeconds(saturatingAdd(retryAfter, jitter))
+	} else {
+		retryAfter = 0
+	}
+	fields := h.fields()
+	var (
+		values  fieldValues
+		scratch [320]byte
+		shared  string // a value that needs no copy
+	)
+	buf := scratch[:0]
+	if fields&RateLimit11 != 0 && len(states) > 0 {
+		for i := range states {
+			if i > 0 {
+				buf = append(buf, ", "...)
+			}
+			buf = h.appendState(buf, policies, states, i, retryAfter, jitter)
+		}
+		values.add(rateLimitField, len(buf))
+		if hasPartitionKey(states) || policies.field == "" {
+			buf = policies.appendField(buf, states)
+			values.add(policyField, len(buf))
+		} else {
+			shared = policies.field
+		}
+	}
+	if known {
+		buf = appendInteger(buf, seconds)
+		values.add(retryAfterField, len(buf))
+	}
+	if fields&(XRateLimit|XRateLimitUnix) != 0 && len(states) > 0 {
+		remaining, reset := h.told(states[0], 0, retryAfter, jitter)
+		if refused || !tellsLess(dst, remaining) {
+			buf = appendInteger(buf, policies.items[states[0].Policy].Quota)
+			values.add(xLimitField, len(buf))
+			buf = appendInteger(buf, remaining)
+			values.add(xRemainingField, len(buf))
+			if fields&XRateLimitUnix != 0 {
+				reset = ceilSeconds(time.Duration(time.Now().UnixNano())) + reset
+			}
+			buf = appendInteger(buf, reset)
+			values.add(xResetField, len(buf))
+		}
+	}
+	if values.count > 0 {
+		values.store(dst, string(buf), shared)
+	}
+	return seconds
+}
+
+func (v *fieldValues) store(dst http.Header, all, policyValue string) {
+	slots := make([]string, v.count, v.count+1)
+	start := 0
+	for i := range v.count {
+		slots[i] = all[start:v.ends[i]]
+		start = v.ends[i]
+	}
+	if policyValue != "" {
+		slots = append(slots, policyValue)
+		v.keys[v.count] = policyField
+	}
+	for i := range slots {
+		switch key := v.keys[i]; key {
+		case rateLimitField, policyField:
+			if old := dst[key]; len(old) > 0 {
+				dst[key] = append(old, slots[i])
+				continue
+			}
+			fallthrough
+		default:
+			dst[key] = slots[i : i+1 : i+1]
+		}
+	}
+}
+
+func hasPartitionKey(states []State) bool {
+	for i := range states {
+		if states[i].PartitionKey != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// appendState appends the item of states[i].
+func (h *Headers) appendState(
+	dst []byte, policies *Policies, states []State, i int, retryAfter, jitter time.Duration,
+) []byte {
+	policy := states[i].Policy
+	dst = append(dst, policies.items[policy].name...)
+	remaining, window := h.told(states[i], i, retryAfter, jitter)
+	dst = append(dst, ";r="...)
+	dst = appendInteger(dst, remaining)
+	if window > 0 {
+		dst = append(dst, ";t="...)
+		dst = appendInteger(dst, window)
+	}
+	return appendPartitionKey(dst, policies.partitionKey(policy, states))
+}
+
+// told is what clients are told of a state, the place of which is i. A retryAfter of 0 means that there is none.
+func (h *Headers) told(s State, i int, retryAfter, jitter time.Duration) (remaining, seconds int64) {
+	window := max(s.Reset, 0)
+	switch {
+	case retryAfter > 0 && i == 0:
+		window = retryAfter
+	case retryAfter > 0:
+		window = min(window, retryAfter)
+	}
+	remaining = held(s.Remaining)
+	if h.MaxWindow > 0 && window > h.MaxWindow {
+		remaining = share(remaining, ceilSeconds(h.MaxWindow), ceilSeconds(window))
+		window = h.MaxWindow
+	}
+	if h.MaxRemaining > 0 {
+		remaining = min(remaining, h.MaxRemaining)
+	}
+	if window > 0 {
+		window = saturatingAdd(window, jitter)
+	}
+	return remaining, ceilSeconds(window)
+}
+
+// share is n x part / whole, rounded down, and at least 1 if n is; part is less than whole.
+func share(n, part, whole int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(part))
+	quotient, _ := bits.Div64(hi, lo, uint64(whole))
+	return max(int64(quotient), min(n, 1))
+}
+
+// tellsLess reports whether dst has a trio with less than remaining.
+func tellsLess(dst http.Header, remaining int64) bool {
+	old := dst[xRemainingField]
+	if len(old) == 0 {
+		return false
+	}
+	n, err := strconv.ParseInt(old[0], 10, 64)
+	return err == nil && n < remaining
+}
+
+func (h *Headers) jitter() time.Duration {
+	if h.Jitter == 0 {
+		return 0
+	}
+	random := rand.Float64
+	if h.Random != nil {
+		random = h.Random
+	}
+	return min(max(time.Duration(random()*float64(h.Jitter)), 0), h.Jitter)
+}
+
+func saturatingAdd(a, b time.Duration) time.Duration {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return weir.Never
+}
+
+// ceilSeconds is d in seconds, rounded up.
+func ceilSeconds(d time.Duration) int64 {
+	seconds := int64(d / time.Second)
+	if d%time.Second > 0 {
+		seconds++
+	}
+	return seconds
+}
