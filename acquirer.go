@@ -43,7 +43,7 @@ type Stats struct {
 	Limit int64
 	// Available is how many permits could be taken now.
 	Available int64
-	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are.
+	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
 	// Granted and Refused count the requests (not the permits) that were answered so far. One whose answer is on its
@@ -63,7 +63,7 @@ const (
 	// OldestFirst serves in order of arrival. A newcomer never overtakes the queue, even if its permits are available.
 	OldestFirst Order = iota
 	// NewestFirst serves the last to arrive first, and evicts the one that has waited longest when the queue is full:
-	// under overload the callers that are served are those who have not yet given up.
+	// under overload those are served that have not yet given up.
 	NewestFirst
 )
 

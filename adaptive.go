@@ -40,7 +40,7 @@ type AdaptiveOptions struct {
 	// ProbeInterval is how long the latency without load is relied upon: from 100 ms to 1 h. If more than half of the
 	// limit was always out for so long, the limit is halved for one window to measure it again. Default: 10 s.
 	ProbeInterval time.Duration
-	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, nobody
+	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, no caller
 	// waits.
 	QueueLimit int64
 	// QueueOrder is who is served first. Default: OldestFirst.
@@ -226,7 +226,7 @@ func (a *Adaptive) settle(cl *claim, how settlement, actual int64) {
 	}
 }
 
-// step ends a window and begins the next, unless somebody else just does it.
+// step ends a window and begins the next, unless another call does it just now.
 func (a *Adaptive) step(now int64) {
 	if !a.mu.TryLock() {
 		return
@@ -291,7 +291,7 @@ type AdaptiveEstimate struct {
 	Windows, Probes int64
 }
 
-// Estimate is for those who watch the limiter: how it came to its limit.
+// Estimate is for callers that watch the limiter: how it came to its limit.
 func (a *Adaptive) Estimate() AdaptiveEstimate {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -121,7 +121,7 @@ func (a *arrival) fold(old, next uint64) bool {
 	return ok
 }
 
-// takeContended is take after somebody else changed the word at the same time. It tries again with the same time, which
+// takeContended is take after another caller changed the word at the same time. It tries again with the same time, which
 // is correct though it may be less than generous, and reads the clock anew before it refuses.
 func (a *arrival) takeContended(cost, began int64) (ahead, now, returned int64, v verdict) {
 	var before uint64 // the word before the clock was read; never equal to one that is not raised
@@ -199,7 +199,7 @@ func (a *arrival) lower() {
 	a.word.Store((uint64(s.Last)*num + ahead) << arrivalShift)
 }
 
-// counts needs a raised word: nobody can begin to fold.
+// counts needs a raised word: no caller can begin to fold.
 func (a *arrival) counts() (granted, refused int64) {
 	for a.folding.Load() > 0 {
 		runtime.Gosched()

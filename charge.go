@@ -27,7 +27,7 @@ const MostCharges = 64
 // granted if leases[binding] is, counted from where the first was appended.
 //
 // It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
-// (TestChargesAreOneStep), also where somebody waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
+// (TestChargesAreOneStep), also where a caller waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
 // the request is refused, no lease holds anything, and each decision is what its limit alone would have answered, Remaining
 // being what is left now.
 //

@@ -58,7 +58,7 @@ func (p *Plan) Replaces(old *Plan) {
 }
 
 // Follows makes old, a plan of the same limiter, the same limit as p: requests that still bring it, and have not begun to wait,
-// are held to p. It is for a caller that makes other plans apply to those who wait, which would undo that otherwise.
+// are held to p. It is for a caller that makes other plans apply to callers that wait, which would undo that otherwise.
 func (p *Plan) Follows(old *Plan) {
 	if old.k == p.k {
 		old.terms.Store(p.terms.Load())
@@ -87,7 +87,7 @@ func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
 		n++
 	}
 	if from != t {
-		t.packed.carry(old.packed, state, now) // somebody has chosen another limit for this key
+		t.packed.carry(old.packed, state, now) // a caller has chosen another limit for this key
 		return
 	}
 	for _, s := range steps[:n] {

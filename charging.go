@@ -40,7 +40,7 @@ type chargePart struct {
 	attempts int
 	decision Decision
 	taking   taking
-	gate     *keyGate // where the state is, if somebody waits for the key or its limit is overridden
+	gate     *keyGate // where the state is, if a caller waits for the key or its limit is overridden
 }
 
 var chargings = sync.Pool{New: func() any { return new(charging) }}

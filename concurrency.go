@@ -16,7 +16,7 @@ import (
 // lease that was granted must be released, once; what is released twice counts once. See [Limiter] for n.
 //
 // A weighted semaphore would hand out too much if released too often, and lets a large request wait for ever behind
-// small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: nobody
+// small ones if it does not keep order. Here each lease gives back what it took, and the queue is strict: no caller
 // overtakes.
 type Concurrency struct{ pool }
 
@@ -46,9 +46,9 @@ func (c *Concurrency) Limit() Limit { return AtOnce(c.limit.Load()) }
 // SetLimit changes how many permits can be out at a time to n: from 1 to 10^15, anything else is an *OptionError and
 // changes nothing. It takes effect before it returns (TestContentionSetLimitIsNeverExceeded):
 //
-//   - Raised, it serves those who wait and now fit, in order.
-//   - Lowered, it revokes nothing. While more than n permits are out nobody is granted any; Stats.Available is 0 then.
-//   - Those who wait for more than n permits are refused with ReasonNever, or they would stop everybody behind them.
+//   - Raised, it serves callers that wait and now fit, in order.
+//   - Lowered, it revokes nothing. While more than n permits are out no caller is granted any; Stats.Available is 0 then.
+//   - Callers that wait for more than n permits are refused with ReasonNever, or they would stop all callers behind them.
 func (c *Concurrency) SetLimit(n int64) error {
 	a, err := algo.NewConcurrency(n)
 	if err != nil {
@@ -230,7 +230,7 @@ func (p *pool) settle(cl *claim, how settlement, actual int64) {
 	}
 }
 
-// setLimit makes a the algorithm, and answers those who wait for more than it ever grants.
+// setLimit makes a the algorithm, and answers callers that wait for more than it ever grants.
 func (p *pool) setLimit(a algo.Concurrency) {
 	p.lock()
 	defer p.unlock()

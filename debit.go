@@ -8,14 +8,14 @@ import (
 
 // DebitAll charges what was spent already: each limit gives its N permits whatever is available, as by a [Lease.Commit] that
 // costs more than was reserved. It goes into debt up to its MaxDebt, and refuses until that is regained; what exceeds it is
-// forgiven, and counted in Stats.Forgiven. Nothing is refused, nobody waits, and N may be more than the limit. It appends a
+// forgiven, and counted in Stats.Forgiven. Nothing is refused, no caller waits, and N may be more than the limit. It appends a
 // decision for each charge to decisions, which is what a probe (n = 0) would be answered right afterwards: with Remaining as
 // what is left, and RetryAfter as how long to wait for the first permit. Binding is that of TryAcquireAll, of these
 // decisions; -1 if there are no charges.
 //
 // It is one atomic step where TryAcquireAll is one: no other request sees a limit charged and another one not yet
-// (TestDebitsAreOneStep). Where one key that somebody waits for, or whose limit is overridden, stands in several charges,
-// and where such keys come and go all the time, one limit is charged after the other. Those who wait for a key that is
+// (TestDebitsAreOneStep). Where one key that a caller waits for, or whose limit is overridden, stands in several charges,
+// and where such keys come and go all the time, one limit is charged after the other. Callers that wait for a key that is
 // debited wait longer.
 //
 // The same key of the same limiter may stand in several charges, each of which counts; if their plans differ, it is held to
@@ -26,7 +26,7 @@ import (
 //
 // Nothing is charged, and all decisions are ReasonInvalid, if there are more than MostCharges, an N is negative, a plan is
 // one of another limiter, or an N of more than 0 is of a limiter with AlgorithmConcurrency, whose permits would never come
-// back. Nothing is allocated if decisions has room, no key is new, and nobody waits.
+// back. Nothing is allocated if decisions has room, no key is new, and no caller waits.
 func DebitAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
 	c := newCharging(charges)
 	if c != nil && !c.debitable() {
@@ -231,7 +231,7 @@ func (c *charging) debitEntered() {
 	}
 }
 
-// debit charges n permits at time now, under the lock: those who wait do so for longer.
+// debit charges n permits at time now, under the lock: callers that wait do so for longer.
 func (g *gate) debit(now, n int64) {
 	g.touched, g.changed = now, now
 	g.forgive(n - g.meter.charge(now, n, g.maxDebt))

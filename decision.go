@@ -22,12 +22,12 @@ type Decision struct {
 	Limit int64
 	// Remaining is how many permits are left, rounded down, never negative.
 	Remaining int64
-	// RetryAfter is how long to wait before the same request can succeed, counting those who already wait in the queue:
+	// RetryAfter is how long to wait before the same request can succeed, counting callers that already wait in the queue:
 	// 0 if it was allowed, Never if it cannot succeed. It is rounded up, so that coming back after it is never too
-	// early. For a refusal of a Concurrency limiter it is 0: nobody knows when permits will be released. Of a limiter that
+	// early. For a refusal of a Concurrency limiter it is 0: it is not known when permits will be released. Of a limiter that
 	// is closed it is Never, or 0 of a Guard.
 	RetryAfter time.Duration
-	// ResetAfter is how long it takes until all permits are back if nobody takes any more. It is 0 for a
+	// ResetAfter is how long it takes until all permits are back if no caller takes any more. It is 0 for a
 	// Concurrency limiter.
 	ResetAfter time.Duration
 	// Policy is the name of the limiter that the decision speaks of; for a Chain, of the limit that binds.

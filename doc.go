@@ -1,36 +1,37 @@
-// Package weir keeps every flow below what its downstream can take.
+// Package weir limits what callers may take: exactly, in fair order, and with a reason for each refusal.
 //
-// A limiter holds permits. [TokenBucket], [FixedWindow] and [SlidingWindow] regain theirs with time; [Concurrency] gets
-// them back when they are released, and [Adaptive] finds out how many there should be; [Chain] asks several limiters as one
-// step. [Keyed] is any of these for each of millions of keys. All of them decide exactly, also when many goroutines ask at
-// once:
+// A [Limit] says what may happen, such as TokenBucket(PerSecond(10), 20). [New] makes a [Limiter] of it, [NewKeyed] one for each
+// of millions of keys. Permits come back with time:
 //
-//	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{})
+//	limiter, err := weir.New(weir.TokenBucket(weir.PerSecond(10), 20), weir.Options{QueueLimit: 100})
 //	...
 //	if !limiter.Allow() {
 //		return errTooManyRequests
 //	}
 //
-// There are three ways to ask. Allow returns yes or no. TryAcquire never waits and returns a [Lease], which carries the
-// permits and a [Decision]: how many are left, and when to come back. Acquire waits in a bounded queue, in order, until
-// permits are there, the context ends, or it is clear that its deadline comes first; Wait is Acquire where permits come back
-// with time, and Do calls a function while it holds permits that come back when they are released.
+// There are four ways to ask:
 //
-// Where the cost of something is known only afterwards (tokens of a language model, bytes of a body), reserve an
-// estimate with TryReserve or Reserve, and then Commit the lease with what it really cost, or Cancel it.
+//   - Allow and Take never wait. Allow reports whether a permit was taken; Take returns the [Decision], which says how many permits
+//     remain, and when to retry.
+//   - Wait waits in a bounded queue, in order, until the permits are there, the context ends, or its deadline cannot be met.
+//   - TryReserve and Reserve are for a cost that is known later, such as the tokens of a language model: reserve an estimate, then
+//     Commit what it really cost, or Cancel.
+//   - TryAcquire and Acquire return a [Lease] from any limiter. Middleware and [Chain], which asks several limiters as one step,
+//     take them as an [Acquirer].
 //
-// A call that never waits returns a refusal as a value. A call that may wait (Acquire, Reserve, Wait, Do) returns an error
-// whenever the permits were not granted: a [*RefusedError], which matches [ErrRefused] and carries the Decision, or that of a
-// context that ended. Where there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never
-// be granted has RetryAfter [Never].
+// Permits that come back when they are released, such as places for jobs, are those of [Concurrency] and [KeyedConcurrency]: Do
+// calls a function while it holds them. An [Adaptive] finds by itself how many there should be.
 //
-// Beside them stand package guard, which locks out endpoints that keep pushing, package overload, which turns away by priority
-// what a machine under pressure cannot do, package policy, which decides by rules, and packages httplimit, httpclient and
-// store.
+// A call that never waits returns a refusal as a value. A call that may wait returns an error whenever the permits were not
+// granted: a *[RefusedError], which matches [ErrRefused] and carries the Decision, or the error of a context that ended. Where
+// there is no queue, a call that would have to wait fails with [ErrNoQueue]. A request that can never be granted has the
+// RetryAfter [Never].
 //
-// Limiters are made by their constructors: the zero value of a limiter cannot be used, and its methods panic. So do calls
-// that may wait with a nil context.
+// Limiters are made by their constructors: the methods of a zero limiter panic, and so do calls that may wait with a nil context.
+// All limiters are safe for concurrent use. None starts a goroutine: a caller waits in its own, and a queue has one timer, which
+// is armed only while a caller waits in it.
 //
-// All limiters are safe for concurrent use. None starts a goroutine: waiters wait in the goroutine that called, and a
-// queue has one timer, which is armed only while a caller waits in it.
+// Package httplimit limits the handlers of a server, httpclient the requests of a client, and policy decides by rules. Package
+// guard locks out endpoints that keep pushing, and overload turns away by priority what a busy machine cannot do. Limits that
+// several servers share are in store, and those that survive a crash in durable.
 package weir

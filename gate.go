@@ -24,7 +24,7 @@ type gate struct {
 	clock  *clock.Steady
 	policy string
 	owner  settler // of the leases
-	grants granter // nil: nobody wants to know
+	grants granter // nil: no one is told
 
 	limit      atomic.Int64 // changes only under the lock, and only that of a pool
 	queueLimit int64
@@ -37,7 +37,7 @@ type gate struct {
 	closed  bool
 	at      int64 // when the step of a chain that holds the lock takes place
 	refuses bool  // whether it is refused here
-	due     int64 // what the timer is set to, math.MaxInt64 if nobody waits for time to pass
+	due     int64 // what the timer is set to, math.MaxInt64 if no caller waits for time to pass
 	changed int64 // when the state was last changed
 	armed   bool
 	timer   *time.Timer
@@ -62,7 +62,7 @@ type granter interface {
 	granted(c *claim, d Decision)
 }
 
-// caller is who waits.
+// caller is a caller that waits.
 type caller struct {
 	ctx      context.Context
 	answer   chan struct{} // holds at most one
@@ -134,7 +134,7 @@ func (g *gate) enter() (now int64) {
 	return g.catchUp()
 }
 
-// catchUp serves those whose permits have come by now, and returns the time. If the timer is late, nobody may change the
+// catchUp serves those whose permits have come by now, and returns the time. If the timer is late, no caller may change the
 // state from which they are owed before.
 func (g *gate) catchUp() (now int64) {
 	if now = g.now(); g.due > now {
@@ -209,7 +209,7 @@ func (g *gate) peek(now, n int64) (algo.Result, Reason) {
 	return r, reasonOf(r)
 }
 
-// overtakes reports whether granting a newcomer would overtake somebody who waits.
+// overtakes reports whether granting a newcomer would overtake a caller that waits.
 func (g *gate) overtakes() bool { return g.queue.Len() > 0 && !g.queue.NewestFirst }
 
 func reasonOf(r algo.Result) Reason {
@@ -368,7 +368,7 @@ func (g *gate) admit(ctx context.Context, now, n int64, r algo.Result) Reason {
 	return ReasonLimited
 }
 
-// withdraw takes w out of the queue, if it is still there, and serves those who now fit.
+// withdraw takes w out of the queue, if it is still there, and serves callers that now fit.
 func (g *gate) withdraw(w *queue.Waiter[caller]) bool {
 	g.lock()
 	defer g.unlock()
@@ -406,20 +406,20 @@ func (g *gate) answer(w *queue.Waiter[caller], r algo.Result, reason Reason) {
 	w.Value.answer <- struct{}{}
 }
 
-// maxLate is how late a timer may be without a loss to those who wait.
+// maxLate is how late a timer may be without a loss to callers that wait.
 const maxLate = int64(10 * time.Millisecond)
 
-// serve grants permits to those who wait, strictly in order, and sets the timer for the next.
+// serve grants permits to callers that wait, strictly in order, and sets the timer for the next.
 //
 // Timers are late, by a millisecond where the operating system waits no finer. A limit that holds few permits would
-// lose those that come meanwhile, although somebody waits for them. So each is granted as of the time at which it
+// lose those that come meanwhile, although a caller waits for them. So each is granted as of the time at which it
 // became available.
 func (g *gate) serve(now int64) {
 	at := now
 	if g.due < now {
 		at = min(max(g.due, now-maxLate, g.changed), now) // a clock may have gone back
 		if at > g.due {
-			g.meter.replan() // what is lost moves everybody back
+			g.meter.replan() // what is lost moves all callers back
 		}
 	}
 	for w := g.queue.Front(); w != nil; w = g.queue.Front() {
@@ -442,7 +442,7 @@ func (g *gate) serve(now int64) {
 			if g.clock == nil || g.clock.Now() < at {
 				return
 			}
-			now = at // somebody moved the clock before the timer was set
+			now = at // a caller moved the clock before the timer was set
 		}
 	}
 	g.disarm()
@@ -533,7 +533,7 @@ func (g *gate) settleEntered(now int64, c *claim, actual int64) {
 // forgive counts permits that were not charged, up to the largest int64.
 func (g *gate) forgive(n int64) { g.forgiven += min(n, math.MaxInt64-g.forgiven) }
 
-// refund gives back n permits whatever their origin, and serves those who wait for them.
+// refund gives back n permits whatever their origin, and serves callers that wait for them.
 func (g *gate) refund(n int64) {
 	if n <= 0 {
 		return

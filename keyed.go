@@ -16,8 +16,9 @@ import (
 type KeyedOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0,
-	// nobody waits. A queue costs nothing while nobody stands in it.
+	// QueueLimit bounds, for each key, the sum of the permits that callers of Acquire, Reserve and Wait wait for: from 0 to
+	// 10^15. A queue costs nothing while it is empty. Default: 0, such a call fails with [ErrNoQueue] where it would have to
+	// wait.
 	QueueLimit int64
 	// QueueOrder is who is served first by the queue of a key. Default: OldestFirst.
 	QueueOrder Order
@@ -40,8 +41,8 @@ type KeyedOptions struct {
 type WhenFull uint8
 
 const (
-	// Deny refuses new keys with ReasonTableFull, so that nobody gets past the limit by inventing keys. RetryAfter is until a
-	// key can be forgotten at the earliest, or 1 s where none can before a lease is released.
+	// Deny refuses new keys with ReasonTableFull, so that clients cannot escape the limit by making up keys. RetryAfter is until
+	// a key can be forgotten at the earliest, or 1 s where none can before a lease is released.
 	Deny WhenFull = iota
 	// Admit grants new keys their permits without tracking them: they are not limited until there is room.
 	Admit
@@ -58,24 +59,21 @@ func (w WhenFull) String() string {
 	return fmt.Sprintf("WhenFull(%d)", uint8(w))
 }
 
-// Keyed is one limit for each of millions of keys: addresses, users, tokens. Every key has a state of its own; the limit
-// is the same for all, or chosen for each by a function: see [NewKeyedFunc]. All methods are safe for concurrent use.
+// Keyed is one limit for each of millions of keys: addresses, users, tokens. It is made by [NewKeyed]. Every key has a state of
+// its own. The limit is the same for all keys, or a function chooses it for each: see [NewKeyedFunc]. All methods are safe for
+// concurrent use. See [Limiter] for n.
 //
-// Keys are not kept, only 112 bits of two seeded hashes of them, so a key of any length costs the same: 43 to 50 bytes
-// with a token bucket (TestBytesPerKey), without a pointer for the collector to follow. Two keys share a state only if all
-// these bits agree: for ten million keys the chance that any two do is 1 in 10^20 (TestTenMillionKeysShareNothing). A fixed
-// window, a sliding counter, and a token bucket that has a Clock or a rate of more than 8 permits in its lowest terms (like
-// 1001/s, but not 1000/s), cost some 10 bytes more; concurrency some 12 less; a sliding window some 11 more for each segment
-// but the first.
+// Memory is bounded by MaxKeys, and clients cannot escape a limit by making up keys: only a key that behaves like a new one,
+// because all its permits are back, is forgotten when another one needs its place. No call moves more than 2048 keys
+// (TestSegmentsStaySmall).
 //
-// Keys that are not equal to themselves, because there is a NaN in them, share one state (TestKeysWithNaNAreLimited).
+// A key costs 43 to 50 bytes with a token bucket, however long it is (TestBytesPerKey): it is not kept, only 112 bits of two
+// seeded hashes of it. For ten million keys the chance that any two share a state is 1 in 10^20 (TestTenMillionKeysShareNothing).
+// docs/keyed.md has the figures of the other limits. Up to MaxNames keys of at most 256 bytes are kept by name as well
+// (TestLongKeysAreNotKept). Keys that are not equal to themselves, because there is a NaN in them, share one state
+// (TestKeysWithNaNAreLimited).
 //
-// Memory is bounded by MaxKeys, and an attacker who rotates keys cannot make the limiter forget anybody's state: only
-// keys that behave like new ones are forgotten, one by one as new keys need their places. There is no sweep that would
-// stop callers: no call moves more than 2048 keys (TestSegmentsStaySmall). Up to MaxNames keys are kept by name as well, if
-// they are no longer than 256 bytes (TestLongKeysAreNotKept).
-//
-// A key that somebody waits for has a queue of its own, some 700 bytes, until nobody does. It is strict, like that of a
+// A key that a caller waits for has a queue of its own, some 700 bytes, until no caller waits. It is strict, like that of a
 // [Limiter].
 type Keyed[K comparable] struct{ keys[K] }
 
@@ -102,21 +100,20 @@ func byRelease(option string, limit Limit) error {
 	return &OptionError{option, limit.String(), accepted}
 }
 
-// NewKeyedFunc is NewKeyed with a limit that is chosen for each key, by its plan for instance. limitOf is called once in each
-// call, must be quick and safe for concurrent use, and must not call the limiter; a lookup in a map is fine. A zero
-// Limit stands for that of the options. It is not called any more once Close has returned.
+// NewKeyedFunc is NewKeyed with a function that chooses the limit of each key, such as that of its plan. The zero Limit stands
+// for limit. The function is called once in each call, must be quick and safe for concurrent use, and must not call the limiter;
+// a lookup in a map is fine. It is not called any more once Close has returned.
 //
-// What it answers takes effect at once, and the key keeps its state: permits that are available stay so, up to the new
-// limit, and are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a
-// sliding window, must be those of the options. A Limit that is not valid refuses the request with ReasonInvalid. Keys
-// may have up to 65,534 different limits at a time; one that would have another one is treated like a new key that
-// finds the table full.
+// What it returns takes effect at once, and the key keeps its state: permits that are available stay so, up to the new limit, and
+// are never multiplied; permits that were taken in a window stay taken. The algorithm, and the segments of a sliding window, must
+// be those of limit. A Limit that cannot be used refuses the request with ReasonInvalid. Keys may have up to 65,534 different
+// limits at a time; a key that would have another one is treated like a new key that finds the table full.
 //
-// Callers who wait for a key are held to what limitOf returned in the last call for that key. So when its plan changes, call
-// Peek(key, 0): it makes the new limit apply to those who wait, at once (TestPeekTellsThoseWhoWaitTheNewLimit).
+// Callers that wait for a key are held to what the function returned in the last call for that key. When its plan changes, call
+// Peek(key, 0): the new limit then applies to them at once (TestPeekTellsThoseWhoWaitTheNewLimit).
 //
-// A key is forgotten when all permits of its limit are back. So one that is held to a small limit for a while, and is not used
-// until it is forgotten, comes back with all permits of the large one.
+// A key is forgotten when all permits of its limit are back. One that has a small limit for a while, and is not used until it is
+// forgotten, comes back with all permits of the large one.
 //
 // A token bucket costs some 10 bytes a key more than with NewKeyed.
 func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K) Limit) (*Keyed[K], error) {
@@ -225,7 +222,7 @@ func ownKey[K comparable](key K) K {
 // Limit is the limit of keys that have no other.
 func (k *keys[K]) Limit() Limit { return k.base.limit }
 
-// Allow takes one permit of key if it is available and nobody waits for it. It is TryAcquire(key, 1) where the decision
+// Allow takes one permit of key if it is available and no caller waits for it. It is TryAcquire(key, 1) where the decision
 // does not matter.
 func (k *Keyed[K]) Allow(key K) bool {
 	h := k.hash(key)
@@ -245,7 +242,7 @@ func (k *Keyed[K]) Allow(key K) bool {
 	return !k.returns() && k.tryAcquire(key, h, 1, false).decision.Allowed
 }
 
-// TryAcquire takes n permits of key if they are available and nobody waits for them, and never waits itself. See
+// TryAcquire takes n permits of key if they are available and no caller waits for them, and never waits itself. See
 // [Limiter] for n = 0, n above the limit, and negative n. The lease of a KeyedConcurrency must be released; releasing
 // that of a Keyed does nothing.
 func (k *keys[K]) TryAcquire(key K, n int64) Lease { return k.tryAcquire(key, k.hash(key), n, false) }
@@ -328,7 +325,7 @@ func (k *keys[K]) Peek(key K, n int64) Decision {
 	return k.peek(k.hash(key), t, n)
 }
 
-// Refund gives key n permits back whatever their origin, at most until all are available, and serves those who wait for
+// Refund gives key n permits back whatever their origin, at most until all are available, and serves callers that wait for
 // them. It is for operators: to undo a request, reserve and Cancel, which cannot give back too much. An n below 1 is
 // ignored.
 func (k *Keyed[K]) Refund(key K, n int64) {
@@ -365,5 +362,5 @@ func TakeBytes(k *Keyed[string], key []byte, n int64) Decision { return k.Take(b
 
 // borrowed is b as a string that is valid until b changes: the limiter keeps clones only.
 func borrowed(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // nobody changes b in this call
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // no caller changes b in this call
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// keyGate holds the state of a key while somebody waits for it, or while its limit is overridden. Its slot in the table is
+// keyGate holds the state of a key while a caller waits for it, or while its limit is overridden. Its slot in the table is
 // raised meanwhile, and is what keeps the key from being forgotten.
 //
 // Locks are taken in this order: of a gate, then of a shard.
@@ -44,7 +44,7 @@ func (k *keyed) raise(shard *table.Shard, slot table.Slot, h table.Hash, now int
 // raise implements word: the state is never anywhere else while the gate lives.
 func (g *keyGate) raise() {}
 
-// lower implements word: it moves the state back, if nobody waits and the limit is the normal one.
+// lower implements word: it moves the state back, if no caller waits and the limit is the normal one.
 func (g *keyGate) lower() {
 	if g.gone || g.normal != nil {
 		return
@@ -97,7 +97,7 @@ func (g *keyGate) arrive(t *terms, plan *Plan) (now int64, alive bool) {
 	return now, true
 }
 
-// hold makes t the limit, and serves those who wait for permits that this makes available.
+// hold makes t the limit, and serves callers that wait for permits that this makes available.
 func (g *keyGate) hold(t *terms, now int64) {
 	g.meter = t.packed.carryMeter(g.terms.packed, g.meter, now)
 	g.terms = t

@@ -276,14 +276,14 @@ func (k *keyed) fullDecision(t *terms, now, n int64) Decision {
 		return Decision{Allowed: true, Limit: t.permits, Remaining: t.permits - n, Policy: k.policy}
 	}
 	d := Decision{Reason: ReasonTableFull, Limit: t.permits, RetryAfter: time.Second, Policy: k.policy}
-	// Then, at the earliest, a key can be forgotten. If no time makes one fresh, nobody knows.
+	// Then, at the earliest, a key can be forgotten. If no time makes one fresh, that is not known.
 	if next := k.states.NextFresh(); next != table.NotByItself {
 		d.RetryAfter = time.Duration(max(next, now+int64(time.Millisecond)) - now)
 	}
 	return d
 }
 
-// mostReclaims is how often a new key makes room that somebody else takes.
+// mostReclaims is how often a new key makes room that another caller takes.
 const mostReclaims = 4
 
 // decide takes n permits of a key whose state is in its slot, or that has none. It is not ok if there is no room. There is a

@@ -22,7 +22,7 @@ type KeyedStats struct {
 	// Forgiven counts permits that commits and debits should have charged but that exceeded the largest debt of a key. It ends at
 	// the largest int64.
 	Forgiven int64
-	// Queued is how many permits those who wait are waiting for, and Waiters how many callers they are, for all keys
+	// Queued is how many permits callers that wait are waiting for, and Waiters how many callers they are, for all keys
 	// together.
 	Queued  int64
 	Waiters int
@@ -33,7 +33,7 @@ type KeyedStats struct {
 // Stats returns the counts of all keys together.
 func (k *keys[K]) Stats() KeyedStats {
 	s := KeyedStats{
-		// Whoever is about to find the table full is counted for a moment.
+		// A caller that is about to find the table full is counted for a moment.
 		Keys: min(k.states.Len(), k.highest.Load()), MaxKeys: int64(k.bounds.Load().MaxKeys),
 		Untracked: k.untracked.Load(), Forgiven: k.forgiven.Load(),
 		Granted: k.granted.Sum(), Refused: k.refused.Sum(), Overridden: k.overrides.Load(),
@@ -54,7 +54,7 @@ func (k *keys[K]) Stats() KeyedStats {
 	return s
 }
 
-// Close refuses everybody who waits and everybody who comes later, with ReasonClosed. Leases may still be released.
+// Close refuses all callers that wait and all that come later, with ReasonClosed. Leases may still be released.
 // Closing twice is harmless. The error is always nil.
 func (k *keys[K]) Close() error {
 	k.shut()
@@ -77,7 +77,7 @@ type KeyState[K comparable] struct {
 	RetryAfter time.Duration
 	// Held is the limit that the key is held to.
 	Held Limit
-	// Queued is how many permits those who wait for the key are waiting for, and Waiters how many callers they are.
+	// Queued is how many permits callers that wait for the key are waiting for, and Waiters how many callers they are.
 	Queued  int64
 	Waiters int
 	// Refused is how often the key was refused since it is remembered by name.

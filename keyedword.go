@@ -95,7 +95,7 @@ func tallied(granted bool) int {
 // allowWord is Allow for the limit that most keys have, and counts.
 //
 // The clock is read before the lock is taken, so that the others do not wait for it. A grant as of a moment ago is one that
-// was made then, as nobody has touched the state since; if somebody has, the state knows a later time already. A refusal
+// was made then, as no caller has touched the state since; if a caller has, the state knows a later time already. A refusal
 // must not rest on an old time, so it reads the clock again.
 func (k *keyed) allowWord(h table.Hash) (v verdict, added bool) {
 	if k.word.base == nil || k.closed.Load() {

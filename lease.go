@@ -88,7 +88,7 @@ func (l Lease) Release() { l.settle(release, l.permits) }
 // 0. Committing a lease of a Concurrency limiter, or one that was not reserved, is Release.
 func (l Lease) Commit(actual int64) { l.settle(commit, max(actual, 0)) }
 
-// Cancel ends a reserved lease as if nothing had been taken, and gives its permits to those who wait. Permits that the
+// Cancel ends a reserved lease as if nothing had been taken, and gives its permits to callers that wait. Permits that the
 // limiter has regained in the meantime are not given back twice: a window that has ended refunds nothing, and a
 // token bucket refunds what it still lacks of them, so that a cancellation never lets more through than the limit
 // (TestCancelNeverMints). Canceling a lease that was not reserved is Release, except that an [Adaptive]

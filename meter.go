@@ -17,9 +17,9 @@ type meter interface {
 	charge(now, n, maxDebt int64) int64
 	fresh(now int64) bool
 	freshAt() int64
-	// wait is how long after now n permits can be taken if everybody in q is served before.
+	// wait is how long after now n permits can be taken if all callers in q are served before.
 	wait(now int64, q *queue.Queue[caller], n int64) time.Duration
-	// replan must be called when somebody left the queue unserved, or permits came or went in another way than by time
+	// replan must be called when a caller left the queue unserved, or permits came or went in another way than by time
 	// and take.
 	replan()
 }
@@ -29,7 +29,7 @@ type metered[S any, A algo.Algorithm[S]] struct {
 	algorithm A
 	state     S
 
-	// The state that the one who waits at the end of the queue leaves behind, and when: so that the wait of the next
+	// The state that the caller that waits at the end of the queue leaves behind, and when: so that the wait of the next
 	// one takes one step, not one for each waiter.
 	tail        S
 	tailAt      int64
@@ -88,7 +88,7 @@ func (m *metered[S, A]) wait(now int64, q *queue.Queue[caller], n int64) time.Du
 	return m.until(now, m.algorithm.Peek(m.tail, m.tailAt, n).RetryAfter)
 }
 
-// plan moves the tail past a waiter for n permits. It is not ok, and returns what to say to those behind, if nobody
+// plan moves the tail past a waiter for n permits. It is not ok, and returns what to say to those behind, if no caller
 // knows when the waiter will be served, or if that is past the range of time.
 func (m *metered[S, A]) plan(n int64) (d time.Duration, ok bool) {
 	tail, r := m.algorithm.Take(m.tail, m.tailAt, n)

@@ -2,7 +2,7 @@ package weir
 
 import "github.com/weirhq/weir/internal/table"
 
-// TakeBytes takes n permits of key under this plan if they are available and nobody waits for them. It is for keys that bring
+// TakeBytes takes n permits of key under this plan if they are available and no caller waits for them. It is for keys that bring
 // their limit with each request: what [Keyed.Take] does, with the plan in the place of the limit that NewKeyedFunc's function
 // would choose, and without a copy of key. If the key was held to another plan, it is held to this one from now on, at
 // whatever time: permits that are available stay so, up to the new limit, and are never scaled. While the key has an
@@ -41,7 +41,7 @@ func (p *Plan) PeekBytes(key []byte, n int64) Decision {
 }
 
 // RefundBytes gives key n permits back whatever their origin, at most until all that this plan allows are available, and
-// serves those who wait for them. It returns what PeekBytes(key, 0) would right after it, as one step: nobody can take in
+// serves callers that wait for them. It returns what PeekBytes(key, 0) would right after it, as one step: no caller can take in
 // between what the answer still counts. An n below 1 gives nothing back. A key that was held to another plan is held to this
 // one from now on, before it gets its permits, as by TakeBytes; one that has never been seen stays unknown, as it has all
 // permits. See TakeBytes for what is refused with ReasonInvalid.

@@ -21,7 +21,7 @@ type wallReading struct{ at, lasts, apart int64 }
 
 const wallCheck = time.Second
 
-// apart is the wall clock less the process clock. It is known for now, but now may also be a time for which somebody plans.
+// apart is the wall clock less the process clock. It is known for now, but now may also be a time that is planned for.
 func (c *wallClock) apart(now int64, w algo.CalendarWindow) int64 {
 	r := c.reading.Load()
 	if r == nil || uint64(now-r.at) >= uint64(r.lasts) {
@@ -47,7 +47,7 @@ func (c *wallClock) read(old *wallReading, w algo.CalendarWindow) *wallReading {
 	if c.reading.CompareAndSwap(old, r) {
 		return r
 	}
-	return c.reading.Load() // that of somebody who was faster
+	return c.reading.Load() // that of a caller that was faster
 }
 
 // wallWindow is algo.CalendarWindow at times of the process clock, or, without a wallClock, at times that are nanoseconds since
@@ -110,7 +110,7 @@ func (w wallWindow) FreshAt(s algo.CalendarWindowState) int64 {
 	return at - r.apart
 }
 
-// calendarMeter is metered for a window that may end earlier or later than was planned, as somebody corrects the wall clock.
+// calendarMeter is metered for a window that may end earlier or later than was planned, as the wall clock is corrected.
 type calendarMeter struct {
 	metered[algo.CalendarWindowState, wallWindow]
 }

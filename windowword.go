@@ -88,7 +88,7 @@ func (a *windowWord) take(n int64) (used, number int64, left time.Duration, v ve
 		switch {
 		case number-epoch >= windowEpochLife:
 			return 0, 0, 0, locked
-		case passed < 0: // somebody saw a later window, or the clock has gone back
+		case passed < 0: // a caller saw a later window, or the clock has gone back
 			if old == before {
 				return 0, 0, 0, locked
 			}
