@@ -3,12 +3,14 @@ package weir
 import (
 	"context"
 	"slices"
+
+	"github.com/weirhq/weir/internal/table"
 )
 
 // Charge is a part of a request that asks several limits as one: N permits of Key from Limiter.
 type Charge struct {
-	// Limiter has the limit. Required.
-	Limiter *Keyed[string]
+	// Limiter has the limit: a [Keyed] or a [KeyedConcurrency] whose keys are strings. Required.
+	Limiter Chargeable
 	// Key is whose permits they are.
 	Key string
 	// N is how many permits are asked for: see [Limiter] for 0, and for more than the limit. A negative N refuses the
@@ -16,6 +18,19 @@ type Charge struct {
 	N int64
 	// Plan is the limit that the key is held to, one of Limiter. Default: nil, the one that Limiter has for the key.
 	Plan *Plan
+}
+
+// Chargeable is a limiter that can be charged together with others: a [Keyed] or a [KeyedConcurrency] whose keys are strings.
+type Chargeable interface {
+	Limit() Limit
+	LimitOf(key string) Limit
+	Peek(key string, n int64) Decision
+
+	inner() *keyed // nil for a nil pointer
+	hash(key string) table.Hash
+	termsOf(key string) (t *terms, why Reason)
+	offer(h table.Hash, key string)
+	note(h table.Hash, key string)
 }
 
 // MostCharges is how many charges a request may have.
@@ -90,13 +105,21 @@ func bindingOf(charges int) int {
 	return 0
 }
 
+// innerOf is the limiter of a charge, nil if there is none.
+func innerOf(c *Charge) *keyed {
+	if c.Limiter == nil {
+		return nil
+	}
+	return c.Limiter.inner()
+}
+
 func invalidLease(d Decision, n int64) Lease { return Lease{decision: d, permits: n} }
 
 // refuseCharges refuses charges that cannot be worked on.
 func refuseCharges[A any](all []A, charges []Charge, answer func(Decision, int64) A) []A {
 	for i := range charges {
 		d := Decision{Reason: ReasonInvalid, RetryAfter: Never}
-		if k := charges[i].Limiter; k != nil {
+		if k := innerOf(&charges[i]); k != nil {
 			d.Limit, d.Policy = k.base.permits, k.policy
 		}
 		all = append(all, answer(d, charges[i].N))

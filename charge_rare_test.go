@@ -157,7 +157,7 @@ func TestAcquireAllInAnyOrder(t *testing.T) {
 				go func() {
 					l, _, err := weir.AcquireAll(ctx, nil, charges...)
 					for i := range l {
-						if err == nil && l[i].Decision().Policy != charges[i].Limiter.Take("probe", 2).Policy {
+						if err == nil && l[i].Decision().Policy != charges[i].Limiter.Peek("probe", 2).Policy {
 							err = fmt.Errorf("lease %d is of %s", i, l[i].Decision().Policy)
 						}
 						l[i].Release()

@@ -32,6 +32,35 @@ func anyKeyed(limit weir.Limit, o weir.KeyedOptions, limitOf func(string) weir.L
 	return raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))(limit, o, limitOf)
 }
 
+// TestSlotsAreChargedWithOthers: permits that must be released are one of the charges of a request.
+func TestSlotsAreChargedWithOthers(t *testing.T) {
+	slots, err := weir.NewKeyedConcurrency[string](1, weir.KeyedOptions{Name: "slots"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota := hourly(t, "quota", 5)
+	charges := []weir.Charge{{Limiter: slots, Key: "k", N: 1}, {Limiter: quota, Key: "k", N: 1}}
+	first, binding := weir.TryAcquireAll(nil, charges...)
+	if !first[binding].Allowed() {
+		t.Fatal(first[binding].Err())
+	}
+	second, binding := weir.TryAcquireAll(nil, charges...)
+	if d := second[binding].Decision(); d.Allowed || d.Policy != "slots" || quota.Peek("k", 1).Remaining != 4 {
+		t.Errorf("%+v, %d left of the other", d, quota.Peek("k", 1).Remaining)
+	}
+	for _, l := range first {
+		l.Release()
+	}
+	if third, binding := weir.TryAcquireAll(nil, charges...); !third[binding].Allowed() {
+		t.Error(third[binding].Err())
+	}
+	var none *weir.KeyedConcurrency[string]
+	all, _ := weir.TryAcquireAll(nil, weir.Charge{Limiter: none, Key: "k", N: 1})
+	if d := all[0].Decision(); d.Allowed || d.Reason != weir.ReasonInvalid {
+		t.Errorf("a nil limiter: %+v", d)
+	}
+}
+
 func hourly(t testing.TB, name string, n int64) *weir.Keyed[string] {
 	t.Helper()
 	return keyedOf(t, weir.TokenBucket(every(time.Hour), n), weir.KeyedOptions{Name: name, Clock: weir.NewManualClock(1)})

@@ -22,7 +22,7 @@ type charging struct {
 // chargePart is the work on one charge.
 type chargePart struct {
 	k        *keyed
-	of       *keys[string]
+	of       Chargeable
 	key      string
 	hash     table.Hash
 	terms    *terms
@@ -57,14 +57,14 @@ func newCharging(charges []Charge) *charging {
 	c.parts = slices.Grow(c.parts[:0], len(charges))
 	for i := range charges {
 		charge := &charges[i]
-		if charge.Limiter == nil || charge.N < 0 || charge.Plan != nil && charge.Plan.k != &charge.Limiter.keyed {
+		k := innerOf(charge)
+		if k == nil || charge.N < 0 || charge.Plan != nil && charge.Plan.k != k {
 			c.free()
 			return nil
 		}
-		k := &charge.Limiter.keyed
 		c.parts = c.parts[:i+1]
 		p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
-		p.k, p.of, p.key, p.n, p.hash = k, &charge.Limiter.keys, charge.Key, charge.N, charge.Limiter.hash(charge.Key)
+		p.k, p.of, p.key, p.n, p.hash = k, charge.Limiter, charge.Key, charge.N, charge.Limiter.hash(charge.Key)
 		p.why, p.attempts, p.gate, p.took, p.added = ReasonNone, 0, nil, false, false
 		if p.plan = charge.Plan; p.plan != nil {
 			p.terms = p.plan.current()

@@ -112,11 +112,11 @@ func misuse(charges []Charge) (at int, why error) {
 	}
 	for i := range charges {
 		switch c := &charges[i]; {
-		case c.Limiter == nil:
+		case innerOf(c) == nil:
 			return i, fmt.Errorf("weir: charge %d has no Limiter", i+1)
 		case c.N < 0:
 			return i, ErrNegativePermits
-		case c.Plan != nil && c.Plan.k != &c.Limiter.keyed:
+		case c.Plan != nil && c.Plan.k != innerOf(c):
 			return i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1)
 		}
 	}

@@ -126,6 +126,13 @@ func NewKeyedFunc[K comparable](limit Limit, o KeyedOptions, limitOf func(key K)
 	return newKeyed(limit, o, limitOf)
 }
 
+func (k *Keyed[K]) inner() *keyed {
+	if k == nil {
+		return nil
+	}
+	return &k.keyed
+}
+
 // newKeyed makes a limiter of any limit.
 func newKeyed[K comparable](limit Limit, o KeyedOptions, limitOf func(K) Limit) (*Keyed[K], error) {
 	k := new(Keyed[K])

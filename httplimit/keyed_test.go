@@ -10,22 +10,25 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
-	"github.com/weirhq/weir/internal/raw"
 )
 
 func keyedLimit(t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
-	k, err := newKeyed(limit, o, nil)
+	k, err := weir.NewKeyed[string](limit, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-// newKeyed makes a limiter of any limit, as rules have it.
-//
-//nolint:forcetypeassert // package weir has set it
-var newKeyed = raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))
+func keyedSlots(t *testing.T, n int64, o weir.KeyedOptions) *weir.KeyedConcurrency[string] {
+	t.Helper()
+	k, err := weir.NewKeyedConcurrency[string](n, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
 
 func from(addr string) *http.Request {
 	r := request(http.MethodGet, "/")

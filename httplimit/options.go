@@ -121,7 +121,7 @@ func (o *Options) checkLimits() error {
 		return optionError("Options.Limits", fmt.Sprintf("%d limits", len(o.Limits)), "from 1 to 64")
 	}
 	for i := range o.Limits {
-		if o.Limits[i].Keyed == nil {
+		if nils.Is(o.Limits[i].Keyed) {
 			return optionError(fmt.Sprintf("Options.Limits[%d].Keyed", i), "nil", "a limiter")
 		}
 	}

@@ -12,8 +12,9 @@ import (
 
 // Limit is one of the Limits of a middleware.
 type Limit struct {
-	// Keyed limits the requests of each key. Required.
-	Keyed *weir.Keyed[string]
+	// Keyed limits the requests of each key: a [weir.Keyed] or a [weir.KeyedConcurrency] of strings, whose permits are released
+	// when the handler returns. Required.
+	Keyed weir.Chargeable
 	// Key returns the key of a request. One that always returns "" makes it a limit of all requests together. Default: that
 	// of the Options.
 	Key KeyFunc

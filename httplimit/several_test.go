@@ -79,7 +79,7 @@ func TestSeveralLimitsWaitAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paced := keyedLimit(t, weir.TokenBucket(weir.PerMinute(6), 1), weir.KeyedOptions{Name: "paced", QueueLimit: 1})
 		defer paced.Close()
-		atOnce := keyedLimit(t, weir.AtOnce(1), weir.KeyedOptions{Name: "at-once", QueueLimit: 1})
+		atOnce := keyedSlots(t, 1, weir.KeyedOptions{Name: "at-once", QueueLimit: 1})
 		defer atOnce.Close()
 		handler := limit(t, httplimit.Options{
 			Limits: []httplimit.Limit{{Keyed: paced}, {Keyed: atOnce}}, MaxWait: time.Minute,
@@ -114,7 +114,7 @@ func TestRequestsWithoutTheirHeaderAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string][]string{"none": nil, "empty": {""}, "two": {"a", "b"}} {
 		for _, several := range []bool{false, true} {
-			keyed, client := perClient(t, 20), keyedLimit(t, weir.AtOnce(1), weir.KeyedOptions{Name: "client"})
+			keyed, client := perClient(t, 20), keyedSlots(t, 1, weir.KeyedOptions{Name: "client"})
 			key := httplimit.RequireHeader("x-api-key")
 			o := httplimit.Options{Keyed: keyed, Key: key}
 			if several {
@@ -186,7 +186,7 @@ func TestPerClient(t *testing.T) {
 
 // TestAllocationsOfSeveralLimits: more limits are no more allocations, except for the value of RateLimit-Policy.
 func TestAllocationsOfSeveralLimits(t *testing.T) {
-	client, all := perClient(t, 1e9), keyedLimit(t, weir.AtOnce(5), weir.KeyedOptions{Name: "all"})
+	client, all := perClient(t, 1e9), keyedSlots(t, 5, weir.KeyedOptions{Name: "all"})
 	handler := limit(t, httplimit.Options{Limits: []httplimit.Limit{
 		{Keyed: client}, {Keyed: all, Key: func(*http.Request) (string, error) { return "", nil }},
 	}})(ok)
