@@ -39,7 +39,7 @@ type Acquirer interface {
 // Stats are the counts of a limiter.
 type Stats struct {
 	// Limit is the most permits that can be granted at once now: the burst of a token bucket, otherwise the limit. An
-	// Adaptive finds it by itself.
+	// overload.Adaptive finds it by itself.
 	Limit int64
 	// Available is how many permits could be taken now.
 	Available int64

@@ -95,6 +95,9 @@ func (c *Chain) add(l Acquirer, number int, seen map[any]bool) error {
 		}
 		seen[l] = true
 	}
+	if w, ok := l.(interface{ Concurrency() *Concurrency }); ok { // an overload.Adaptive
+		return c.add(w.Concurrency(), number, seen)
+	}
 	chain, isChain := l.(*Chain)
 	if isChain {
 		c.chains = append(c.chains, chain)

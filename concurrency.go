@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/queue"
+	"github.com/weirhq/weir/internal/raw"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -263,4 +264,31 @@ func (p *pool) Idle() (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(max(now-p.fast.idleSince.Load(), 0)), true
+}
+
+// observed ends the leases of a pool of which an observer learns.
+type observed struct {
+	pool *pool
+	by   raw.Observer
+}
+
+// granted implements granter.
+func (o *observed) granted(c *claim, d Decision) {
+	c.since = o.pool.now()
+	o.by.Granted(d.Limit - d.Remaining)
+}
+
+// settle implements settler.
+func (o *observed) settle(c *claim, how settlement, actual int64) {
+	since, now := c.since, o.pool.now()
+	o.pool.settle(c, how, actual)
+	if how != cancel && how != ignore {
+		o.by.Ended(since, now, how == drop)
+	}
+}
+
+func observe(c *Concurrency, by raw.Observer) (now int64) {
+	o := &observed{&c.pool, by}
+	c.owner, c.grants = o, o
+	return c.born
 }

@@ -11,16 +11,16 @@
 //
 // There are four ways to ask:
 //
-//   - Allow and Take never wait. Allow reports whether a permit was taken; Take returns the [Decision], which says how many permits
-//     remain, and when to retry.
+//   - Allow and Take never wait. Allow reports whether a permit was taken; Take returns the [Decision], which says how many
+//     permits remain, and when to retry.
 //   - Wait waits in a bounded queue, in order, until the permits are there, the context ends, or its deadline cannot be met.
-//   - TryReserve and Reserve are for a cost that is known later, such as the tokens of a language model: reserve an estimate, then
-//     Commit what it really cost, or Cancel.
+//   - TryReserve and Reserve are for a cost that is known later, such as the tokens of a language model: reserve an estimate,
+//     then Commit what it really cost, or Cancel.
 //   - TryAcquire and Acquire return a [Lease] from any limiter. Middleware and [Chain], which asks several limiters as one step,
 //     take them as an [Acquirer].
 //
 // Permits that come back when they are released, such as places for jobs, are those of [Concurrency] and [KeyedConcurrency]: Do
-// calls a function while it holds them. An [Adaptive] finds by itself how many there should be.
+// calls a function while it holds them. An overload.Adaptive finds by itself how many there should be.
 //
 // A call that never waits returns a refusal as a value. A call that may wait returns an error whenever the permits were not
 // granted: a *[RefusedError], which matches [ErrRefused] and carries the Decision, or the error of a context that ended. Where
@@ -32,6 +32,6 @@
 // is armed only while a caller waits in it.
 //
 // Package httplimit limits the handlers of a server, httpclient the requests of a client, and policy decides by rules. Package
-// guard locks out endpoints that keep pushing, and overload turns away by priority what a busy machine cannot do. Limits that
+// guard locks out endpoints that keep pushing, and overload turns away what a busy service cannot do. Limits that
 // several servers share are in store, and those that survive a crash in durable.
 package weir

@@ -57,7 +57,8 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 	return l.during(err, f)
 }
 
-// Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type.
-func init() { //nolint:gochecknoinits // package policy cannot reach newKeyed otherwise
-	raw.Keyed = newKeyed[string]
+// Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type. A limiter of package
+// overload learns from leases.
+func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
+	raw.Keyed, raw.Observe = newKeyed[string], observe
 }

@@ -29,7 +29,7 @@ type claim struct {
 	mark       algo.Mark
 	key        table.Hash // of a Keyed: whose permits they are
 	under      under      // and what they were taken under
-	since      int64      // of an Adaptive: when it was granted
+	since      int64      // when it was granted, for an observer
 	parts      []Lease    // of a Chain
 	reserved   bool       // of a Chain: commit and cancel count
 }
@@ -43,8 +43,8 @@ type settlement uint8
 
 const (
 	release settlement = iota
-	drop               // release, of which an Adaptive learns more
-	ignore             // release, of which an Adaptive learns nothing
+	drop               // release, of which an observer learns more
+	ignore             // release, of which an observer learns nothing
 	commit
 	cancel
 )
@@ -91,12 +91,12 @@ func (l Lease) Commit(actual int64) { l.settle(commit, max(actual, 0)) }
 // Cancel ends a reserved lease as if nothing had been taken, and gives its permits to callers that wait. Permits that the
 // limiter has regained in the meantime are not given back twice: a window that has ended refunds nothing, and a
 // token bucket refunds what it still lacks of them, so that a cancellation never lets more through than the limit
-// (TestCancelNeverMints). Canceling a lease that was not reserved is Release, except that an [Adaptive]
-// limiter learns nothing from it.
+// (TestCancelNeverMints). Canceling a lease that was not reserved is Release, except that an overload.Adaptive
+// learns nothing from it.
 func (l Lease) Cancel() { l.settle(cancel, 0) }
 
 // Drop ends the lease like Release, and says that the request was lost to an overload of what the limiter protects: it was
-// refused there, or took too long to be of use. An [Adaptive] limiter then lowers its limit; for all others it is Release.
+// refused there, or took too long to be of use. An overload.Adaptive then lowers its limit; for all others it is Release.
 func (l Lease) Drop() { l.settle(drop, l.permits) }
 
 func (l Lease) settle(how settlement, actual int64) {

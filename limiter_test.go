@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
 // regain is how long the limiters of kinds take to regain all permits, or nearly: see kind.regain.
@@ -96,7 +97,7 @@ func newConcurrency(o setup) (weir.Acquirer, error) {
 }
 
 func newAdaptive(o setup) (weir.Acquirer, error) {
-	return weir.NewAdaptive(weir.AdaptiveOptions{
+	return overload.NewAdaptive(overload.AdaptiveOptions{
 		Name: o.name, InitialLimit: o.limit, MinLimit: o.limit, MaxLimit: o.limit, QueueLimit: o.queue, QueueOrder: o.order,
 		Clock: o.clock,
 	})

@@ -110,7 +110,7 @@ func spent(t *testing.T) []any {
 		must(weir.New(weir.SlidingCounter(weir.PerHour(1)), weir.Options{})),
 		must(weir.New(weir.CalendarWindow(1, weir.Calendar{Unit: weir.CalendarMonth}), weir.Options{})),
 		must(weir.NewConcurrency(1, weir.Options{})),
-		must(weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 1, MaxLimit: 1})),
+		must(overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 1, MaxLimit: 1})),
 	}
 	for _, l := range all {
 		if lease := l.(weir.Acquirer).TryAcquire(1); !lease.Allowed() {
@@ -285,7 +285,7 @@ func (*nilPressure) String() string                    { return "nil" }
 func TestZeroLimitersPanic(t *testing.T) {
 	for _, zero := range []func() weir.Acquirer{
 		func() weir.Acquirer { return new(weir.Limiter) }, func() weir.Acquirer { return new(weir.Concurrency) },
-		func() weir.Acquirer { return new(weir.Adaptive) }, func() weir.Acquirer { return new(weir.Chain) },
+		func() weir.Acquirer { return new(overload.Adaptive) }, func() weir.Acquirer { return new(weir.Chain) },
 	} {
 		for name, call := range map[string]func(l weir.Acquirer){
 			"TryAcquire": func(l weir.Acquirer) { l.TryAcquire(1) },
@@ -314,7 +314,7 @@ func TestZeroLimitersPanic(t *testing.T) {
 // TestDoReleasesWhateverHappens in f.
 func TestDoReleasesWhateverHappens(t *testing.T) {
 	sem := mustConcurrency(t, 2, weir.Options{})
-	adaptive, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 2})
+	adaptive, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/overload"
 )
 
 // Client paces the calls of gRPC clients by two interceptors, and obeys servers that ask to come back later. All methods are
@@ -29,7 +30,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	o.defaults()
-	_, adaptive := o.Limiter.(*weir.Adaptive)
+	_, adaptive := o.Limiter.(*overload.Adaptive)
 	return &Client{o: o, adaptive: adaptive}, nil
 }
 

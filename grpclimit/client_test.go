@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/grpclimit"
+	"github.com/weirhq/weir/overload"
 )
 
 // told is an error that tells when to come back, as other servers make it.
@@ -455,7 +456,7 @@ func TestStreamThatIsRefusedHoldsFollowingOnesBack(t *testing.T) {
 
 func TestAdaptiveLimitLearnsFromServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+		limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ type Outgoing struct {
 // ClientOptions configure a [Client]. The zero value obeys servers, and paces nothing by itself.
 type ClientOptions struct {
 	// Limiter paces all calls together. Give it a QueueLimit: a call that would have to wait where there is no queue is not
-	// made. The permit of a [weir.Concurrency] or [weir.Adaptive] is held until the call ends; an Adaptive learns from
+	// made. The permit of a [weir.Concurrency] or [overload.Adaptive] is held until the call ends; an Adaptive learns from
 	// calls that servers refuse, or that take too long. Default: nil, calls are not paced.
 	Limiter weir.Acquirer
 	// Keyed paces the calls of each key, such as those of each method. It excludes Limiter. Default: nil.

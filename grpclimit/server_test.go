@@ -245,7 +245,7 @@ func TestPermitIsHeldUntilTheCallEnds(t *testing.T) {
 
 func TestAdaptiveLimitLearnsFromHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := weir.NewAdaptive(weir.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
+		limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{InitialLimit: 20, MinLimit: 1, MaxLimit: 40})
 		if err != nil {
 			t.Fatal(err)
 		}

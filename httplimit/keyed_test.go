@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/overload"
 )
 
 func keyedLimit(t *testing.T, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
@@ -151,7 +152,7 @@ func TestPermitsOfAKeyAreToldAsConcurrent(t *testing.T) {
 	if got := resp.header.Get("Ratelimit-Policy"); got != `"per-client";q=2;qu="concurrent-requests"` {
 		t.Errorf("%s", got)
 	}
-	a, err := weir.NewAdaptive(weir.AdaptiveOptions{Name: "backend", InitialLimit: 5, MinLimit: 5, MaxLimit: 5})
+	a, err := overload.NewAdaptive(overload.AdaptiveOptions{Name: "backend", InitialLimit: 5, MinLimit: 5, MaxLimit: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package overload refuses requests when a machine is under pressure: first those that matter least.
+// Package overload refuses requests when a machine or a service can do no more: first those that matter least.
 //
 // A [Shedder] stands in front of a server. It reads the pressure on the processors, or whatever a [Pressure] of yours measures,
 // and decides by the [Priority] of a request:
@@ -9,5 +9,5 @@
 //		return errOverloaded // 503 of HTTP
 //	}
 //
-// It counts no permits. To find out how many requests a service can bear at a time, use a weir.Adaptive behind it.
+// It counts no permits. To find out how many requests a service can bear at a time, use an [Adaptive] behind it.
 package overload

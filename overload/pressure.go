@@ -42,7 +42,7 @@ func (p pressureFunc) Pressure(now int64) (float64, error) { return p.f(now) }
 
 func (p pressureFunc) String() string { return p.name }
 
-// LimiterPressure is the share of the permits of l that is not available: of a [weir.Adaptive] or a [weir.Concurrency] what
+// LimiterPressure is the share of the permits of l that is not available: of a [Adaptive] or a [weir.Concurrency] what
 // is out. In front of such a limiter a [Shedder] keeps permits free for critical requests: it sheds others before all are out.
 // It must not be used with a limiter that takes time to return from Peek. A nil l panics.
 func LimiterPressure(name string, l weir.Acquirer) Pressure { //nolint:ireturn // a source is what the interface says

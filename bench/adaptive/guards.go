@@ -29,13 +29,13 @@ func (s Scenario) fixed(clock weir.Clock) (Guard, error) {
 
 // adaptive has the defaults.
 func (s Scenario) adaptive(clock weir.Clock) (Guard, error) {
-	l, err := weir.NewAdaptive(weir.AdaptiveOptions{Clock: clock})
+	l, err := overload.NewAdaptive(overload.AdaptiveOptions{Clock: clock})
 	return Guard{Name: "Adaptive", Limiter: l}, err
 }
 
 // adaptiveAndShedder keeps permits of the Adaptive free for critical requests.
 func (s Scenario) adaptiveAndShedder(clock weir.Clock) (Guard, error) {
-	l, err := weir.NewAdaptive(weir.AdaptiveOptions{Clock: clock})
+	l, err := overload.NewAdaptive(overload.AdaptiveOptions{Clock: clock})
 	if err != nil {
 		return Guard{}, err
 	}

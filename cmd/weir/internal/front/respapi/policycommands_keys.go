@@ -34,7 +34,9 @@ func (p *policyCommands) refund(ctx context.Context, w *resp.Writer, args [][]by
 		return
 	}
 	for i := range charges {
-		charges[i].Limiter.Refund(charges[i].Key, n)
+		if k, ok := charges[i].Limiter.(*weir.Keyed[string]); ok { // as all limiters of policies are
+			k.Refund(charges[i].Key, n)
+		}
 	}
 	x := p.exchange()
 	defer p.end(x)

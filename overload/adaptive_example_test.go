@@ -1,4 +1,4 @@
-package weir_test
+package overload_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ var errOverloaded = errors.New("backend overloaded")
 
 // A backend is called with as many requests at a time as it answers without queueing.
 func ExampleAdaptive() {
-	limiter, err := weir.NewAdaptive(weir.AdaptiveOptions{Name: "backend", InitialLimit: 10, QueueLimit: 100})
+	limiter, err := overload.NewAdaptive(overload.AdaptiveOptions{Name: "backend", InitialLimit: 10, QueueLimit: 100})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,4 +1,4 @@
-package weir_test
+package overload_test
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/overload"
 )
 
-func mustAdaptive(t testing.TB, o weir.AdaptiveOptions) *weir.Adaptive {
+func mustAdaptive(t testing.TB, o overload.AdaptiveOptions) *overload.Adaptive {
 	t.Helper()
-	a, err := weir.NewAdaptive(o)
+	a, err := overload.NewAdaptive(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func mustAdaptive(t testing.TB, o weir.AdaptiveOptions) *weir.Adaptive {
 }
 
 func TestAdaptiveOptions(t *testing.T) {
-	for option, o := range map[string]weir.AdaptiveOptions{
+	for option, o := range map[string]overload.AdaptiveOptions{
 		"MinLimit":      {MinLimit: -1},
 		"MaxLimit":      {MinLimit: 10, MaxLimit: 9},
 		"InitialLimit":  {MinLimit: 10, MaxLimit: 20, InitialLimit: 21},
@@ -37,27 +38,27 @@ func TestAdaptiveOptions(t *testing.T) {
 		"QueueLimit":    {QueueLimit: -1},
 		"QueueOrder":    {QueueOrder: 7},
 	} {
-		for _, o := range []weir.AdaptiveOptions{o} {
+		for _, o := range []overload.AdaptiveOptions{o} {
 			var misuse *weir.OptionError
-			if _, err := weir.NewAdaptive(o); !errors.As(err, &misuse) || misuse.Option != "AdaptiveOptions."+option {
+			if _, err := overload.NewAdaptive(o); !errors.As(err, &misuse) || misuse.Option != "overload.AdaptiveOptions."+option {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
 	}
 	for _, tolerance := range []float64{math.NaN(), math.Inf(1), -1, 1.91} {
-		if _, err := weir.NewAdaptive(weir.AdaptiveOptions{Tolerance: tolerance}); err == nil {
+		if _, err := overload.NewAdaptive(overload.AdaptiveOptions{Tolerance: tolerance}); err == nil {
 			t.Errorf("a tolerance of %v", tolerance)
 		}
 	}
 	for _, c := range []struct {
-		o    weir.AdaptiveOptions
+		o    overload.AdaptiveOptions
 		want int64
 	}{
-		{weir.AdaptiveOptions{}, 20},
-		{weir.AdaptiveOptions{MinLimit: 30}, 30},
-		{weir.AdaptiveOptions{MinLimit: 3000}, 3000},
-		{weir.AdaptiveOptions{MaxLimit: 7}, 7},
-		{weir.AdaptiveOptions{InitialLimit: 1000}, 1000},
+		{overload.AdaptiveOptions{}, 20},
+		{overload.AdaptiveOptions{MinLimit: 30}, 30},
+		{overload.AdaptiveOptions{MinLimit: 3000}, 3000},
+		{overload.AdaptiveOptions{MaxLimit: 7}, 7},
+		{overload.AdaptiveOptions{InitialLimit: 1000}, 1000},
 	} {
 		a := mustAdaptive(t, c.o)
 		if n := a.Limit().Permits(); n != c.want || a.Stats().Limit != c.want || a.Stats().Available != c.want {
@@ -108,7 +109,7 @@ func (s *line) set(workers int) {
 }
 
 // load sends a request every interval for d, and waits for all.
-func load(a *weir.Adaptive, s *line, interval, d time.Duration) {
+func load(a *overload.Adaptive, s *line, interval, d time.Duration) {
 	var all sync.WaitGroup
 	for range d / interval {
 		all.Go(func() {
@@ -129,7 +130,7 @@ const odd = 7 * time.Nanosecond
 // TestAdaptiveLimitFollowsTheService has twice as many requests as the service can answer.
 func TestAdaptiveLimitFollowsTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := mustAdaptive(t, weir.AdaptiveOptions{})
+		a := mustAdaptive(t, overload.AdaptiveOptions{})
 		s := &line{workers: 40, pace: 10*time.Millisecond + odd}
 		for _, c := range []struct {
 			workers, low, high int64
@@ -150,7 +151,7 @@ func TestAdaptiveLimitFollowsTheService(t *testing.T) {
 // TestAdaptiveLearnsASlowerService has a service that takes three times as long from some time on, whatever the load.
 func TestAdaptiveLearnsASlowerService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := mustAdaptive(t, weir.AdaptiveOptions{ProbeInterval: time.Second})
+		a := mustAdaptive(t, overload.AdaptiveOptions{ProbeInterval: time.Second})
 		s := &line{workers: 40, pace: 10*time.Millisecond + odd}
 		load(a, s, 150*time.Microsecond, 5*time.Second)
 		before := a.Estimate()
@@ -171,7 +172,7 @@ func TestAdaptiveLearnsASlowerService(t *testing.T) {
 
 func TestAdaptiveDoesNotGrowWhileItIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := mustAdaptive(t, weir.AdaptiveOptions{})
+		a := mustAdaptive(t, overload.AdaptiveOptions{})
 		s := &line{workers: 1000, pace: 10 * time.Millisecond}
 		load(a, s, 2*time.Millisecond, 30*time.Second) // 5 at a time
 		if e := a.Estimate(); e.Limit != 20 || e.Probes != 0 || e.Windows < 100 || e.Unloaded != 10*time.Millisecond {
@@ -200,7 +201,7 @@ func rounds(a weir.Acquirer, clock *weir.ManualClock, n int, d time.Duration, en
 
 func TestAdaptiveDropLowersTheLimit(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	a := mustAdaptive(t, weir.AdaptiveOptions{InitialLimit: 100, Clock: clock, MinLimit: 3, MaxLimit: 200})
+	a := mustAdaptive(t, overload.AdaptiveOptions{InitialLimit: 100, Clock: clock, MinLimit: 3, MaxLimit: 200})
 	rounds(a, clock, 100, 10*time.Millisecond, weir.Lease.Release)
 	high := a.Estimate()
 	if high.Limit != 200 || high.Dropped != 0 {
@@ -231,7 +232,7 @@ func TestAdaptiveDropLowersTheLimit(t *testing.T) {
 
 func TestAdaptiveLearnsNothingFromCancel(t *testing.T) {
 	clock := weir.NewManualClock(0)
-	a := mustAdaptive(t, weir.AdaptiveOptions{Clock: clock})
+	a := mustAdaptive(t, overload.AdaptiveOptions{Clock: clock})
 	rounds(a, clock, 100, 10*time.Second, weir.Lease.Cancel)
 	if e := a.Estimate(); e.Windows != 0 || e.Limit != 20 {
 		t.Errorf("%+v", e)
@@ -248,7 +249,7 @@ func TestAdaptiveInAChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := mustAdaptive(t, weir.AdaptiveOptions{Clock: clock})
+	a := mustAdaptive(t, overload.AdaptiveOptions{Clock: clock})
 	chain, err := weir.NewChain(bucket, a)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +277,10 @@ func TestAdaptiveInAChain(t *testing.T) {
 // TestDropOfOtherLimitersIsRelease has a limiter whose permits come back on release, and one whose permits do not.
 func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mustConcurrency(t, 2, weir.Options{})
+		c, err := weir.NewConcurrency(2, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		l := c.TryAcquire(2)
 		l.Drop()
 		l.Drop()
@@ -298,7 +302,7 @@ func TestDropOfOtherLimitersIsRelease(t *testing.T) {
 // TestAdaptiveServesThoseWhoWait has callers that wait, all the time, until the limit has grown.
 func TestAdaptiveServesThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := mustAdaptive(t, weir.AdaptiveOptions{InitialLimit: 2, QueueLimit: 1000, Window: 20 * time.Millisecond, WindowSamples: 5})
+		a := mustAdaptive(t, overload.AdaptiveOptions{InitialLimit: 2, QueueLimit: 1000, Window: 20 * time.Millisecond, WindowSamples: 5})
 		var all sync.WaitGroup
 		var out, most, served atomic.Int64
 		for range 500 {
@@ -335,7 +339,7 @@ func TestAdaptiveServesThoseWhoWait(t *testing.T) {
 // changes all the while.
 func TestContentionAdaptive(t *testing.T) {
 	const most = 32
-	a := mustAdaptive(t, weir.AdaptiveOptions{
+	a := mustAdaptive(t, overload.AdaptiveOptions{
 		InitialLimit: 8, MinLimit: 2, MaxLimit: most, QueueLimit: 100,
 		Window: time.Millisecond, WindowSamples: 10, ProbeInterval: 100 * time.Millisecond,
 	})
@@ -383,11 +387,11 @@ func TestContentionAdaptive(t *testing.T) {
 					t.Errorf("%+v", d)
 				}
 				limits[min(max(d.Limit, 0), most)].Add(1)
-				overload := asked.Add(1)/8000%2 == 1 // then the limit falls, however the goroutines take turns
+				flood := asked.Add(1)/8000%2 == 1 // then the limit falls, however the goroutines take turns
 				switch x := random.IntN(20); {
 				case x == 0:
 					l.Cancel()
-				case x == 1 || overload:
+				case x == 1 || flood:
 					l.Drop()
 				}
 				l.Release()
@@ -405,7 +409,7 @@ func TestContentionAdaptive(t *testing.T) {
 }
 
 func TestAdaptiveDoesNotAllocate(t *testing.T) {
-	a := mustAdaptive(t, weir.AdaptiveOptions{Window: time.Millisecond, WindowSamples: 10})
+	a := mustAdaptive(t, overload.AdaptiveOptions{Window: time.Millisecond, WindowSamples: 10})
 	for a.Estimate().Windows == 0 { // until a window has ended
 		if n := testing.AllocsPerRun(10_000, func() { a.TryAcquire(1).Release() }); n != 0 {
 			t.Fatalf("%v allocations", n)
@@ -415,7 +419,7 @@ func TestAdaptiveDoesNotAllocate(t *testing.T) {
 
 func BenchmarkAdaptive(b *testing.B) {
 	b.Run("Adaptive", func(b *testing.B) {
-		a := mustAdaptive(b, weir.AdaptiveOptions{})
+		a := mustAdaptive(b, overload.AdaptiveOptions{})
 		b.ReportAllocs()
 		for b.Loop() {
 			a.TryAcquire(1).Release()

@@ -1,16 +1,19 @@
-package weir
+package overload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/raw"
 )
 
 // AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that answers within a second.
@@ -44,9 +47,9 @@ type AdaptiveOptions struct {
 	// waits.
 	QueueLimit int64
 	// QueueOrder is who is served first. Default: OldestFirst.
-	QueueOrder Order
+	QueueOrder weir.Order
 	// Clock replaces the monotonic clock of the process. Default: nil.
-	Clock Clock
+	Clock weir.Clock
 }
 
 func (o *AdaptiveOptions) defaults() {
@@ -79,36 +82,36 @@ func (o *AdaptiveOptions) defaults() {
 // mostAdaptive is the highest limit: it and all that is computed of it are exact in a float64.
 const mostAdaptive = 1_000_000_000
 
+const adaptiveOptions = "overload.AdaptiveOptions."
+
 func (o *AdaptiveOptions) check() error {
-	const of = "AdaptiveOptions."
+	wrong := func(option, value, accepted string) error {
+		return &weir.OptionError{Option: adaptiveOptions + option, Value: value, Accepted: accepted}
+	}
 	within := func(low, x, high float64) bool { return low <= x && x <= high } // NaN is not
 	switch {
 	case o.MinLimit < 1 || o.MinLimit > mostAdaptive:
-		return &OptionError{of + "MinLimit", fmt.Sprint(o.MinLimit), "from 1 to 10^9 permits"}
+		return wrong("MinLimit", fmt.Sprint(o.MinLimit), "from 1 to 10^9 permits")
 	case o.MaxLimit < o.MinLimit || o.MaxLimit > mostAdaptive:
-		return &OptionError{
-			of + "MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit),
-		}
+		return wrong("MaxLimit", fmt.Sprint(o.MaxLimit), fmt.Sprintf("from MinLimit, %d, to 10^9 permits", o.MinLimit))
 	case o.InitialLimit < o.MinLimit || o.InitialLimit > o.MaxLimit:
-		return &OptionError{
-			of + "InitialLimit", fmt.Sprint(o.InitialLimit),
-			fmt.Sprintf("from MinLimit to MaxLimit, %d to %d permits", o.MinLimit, o.MaxLimit),
-		}
+		return wrong("InitialLimit", fmt.Sprint(o.InitialLimit),
+			fmt.Sprintf("from MinLimit to MaxLimit, %d to %d permits", o.MinLimit, o.MaxLimit))
 	case !within(1.01, o.Tolerance, 1.9):
-		return &OptionError{of + "Tolerance", fmt.Sprint(o.Tolerance), "from 1.01 to 1.9"}
+		return wrong("Tolerance", fmt.Sprint(o.Tolerance), "from 1.01 to 1.9")
 	case !within(0.01, o.Smoothing, 1):
-		return &OptionError{of + "Smoothing", fmt.Sprint(o.Smoothing), "from 0.01 to 1"}
+		return wrong("Smoothing", fmt.Sprint(o.Smoothing), "from 0.01 to 1")
 	case o.Window < time.Millisecond || o.Window > time.Minute:
-		return &OptionError{of + "Window", o.Window.String(), "from 1ms to 1m"}
+		return wrong("Window", o.Window.String(), "from 1ms to 1m")
 	case o.WindowSamples < 1 || o.WindowSamples > 10_000:
-		return &OptionError{of + "WindowSamples", fmt.Sprint(o.WindowSamples), "from 1 to 10000"}
+		return wrong("WindowSamples", fmt.Sprint(o.WindowSamples), "from 1 to 10000")
 	case o.ProbeInterval < 100*time.Millisecond || o.ProbeInterval > time.Hour:
-		return &OptionError{of + "ProbeInterval", o.ProbeInterval.String(), "from 100ms to 1h"}
+		return wrong("ProbeInterval", o.ProbeInterval.String(), "from 100ms to 1h")
 	}
 	return nil
 }
 
-// Adaptive is a [Concurrency] limiter that finds its limit by itself: as many permits as are out while the service
+// Adaptive is a [weir.Concurrency] that finds its limit by itself: as many permits as are out while the service
 // behind it is busy, but hardly queues. If the service becomes slower the limit follows down, so that it answers those
 // who are admitted in time, instead of all too late; when it recovers the limit follows up.
 //
@@ -116,8 +119,8 @@ func (o *AdaptiveOptions) check() error {
 // held exactly while the request is with the service, and:
 //
 //   - Release says that the request was answered.
-//   - [Lease.Drop] says that it was lost to an overload: the service refused it, or it ran into a timeout.
-//   - [Lease.Cancel] says that nothing can be learned: the client has gone, or the answer came from a cache.
+//   - [weir.Lease.Drop] says that it was lost to an overload: the service refused it, or it ran into a timeout.
+//   - [weir.Lease.Cancel] says that nothing can be learned: the client has gone, or the answer came from a cache.
 //
 // The algorithm is the gradient controller of Envoy's adaptive concurrency filter
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter): the limit
@@ -132,18 +135,19 @@ func (o *AdaptiveOptions) check() error {
 //   - Nothing is learned from idleness: the limit does not grow while at most half of it is out.
 //   - If a share of the requests of a window is dropped, the gradient is at most 1 less that share.
 //
-// A change takes effect at once, as described at [Concurrency.SetLimit]: never more than the limit is out when a lease is
+// A change takes effect at once, as described at [weir.Concurrency.SetLimit]: never more than the limit is out when a lease is
 // granted, and lowering it revokes nothing. Floating point is used to estimate the limit, never to count permits.
 // Adaptive starts no goroutine: the Release that ends a window makes the step.
 type Adaptive struct {
-	pool
+	weir.Acquirer // permits
 
+	permits *weir.Concurrency
 	window  time.Duration
 	samples int64
 
 	learned struct {
 		_       [64]byte
-		begin   atomic.Int64 // of the window, on the clock of the gate
+		begin   atomic.Int64 // of the window, on the clock of the limiter
 		end     atomic.Int64 // the window is not shorter than up to here
 		ended   atomic.Int64 // requests that began in it and have ended
 		dropped atomic.Int64 // of these
@@ -157,11 +161,10 @@ type Adaptive struct {
 	sorted   []int64
 }
 
-var _ Acquirer = (*Adaptive)(nil)
+var _ weir.Acquirer = (*Adaptive)(nil)
 
 // NewAdaptive returns a limiter with all permits free, or an error that names the option that cannot be used.
 func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
-	const of = "AdaptiveOptions"
 	o.defaults()
 	if err := o.check(); err != nil {
 		return nil, err
@@ -175,15 +178,24 @@ func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
 			tolerance: o.Tolerance, smoothing: o.Smoothing, interval: int64(o.ProbeInterval),
 		},
 	}
-	err := a.init(gateOptions{of, o.Name, o.InitialLimit, o.QueueLimit, o.QueueOrder, NoDebt, o.Clock})
+	permits, err := weir.NewConcurrency(o.InitialLimit, weir.Options{
+		Name: o.Name, QueueLimit: o.QueueLimit, QueueOrder: o.QueueOrder, Clock: o.Clock,
+	})
+	if wrong, ok := errors.AsType[*weir.OptionError](err); ok {
+		wrong.Option = adaptiveOptions + strings.TrimPrefix(wrong.Option, "Options.")
+	}
 	if err != nil {
 		return nil, err
 	}
-	a.owner, a.grants = a, a
-	a.gradient.measured = a.born
-	a.begin(a.born)
+	a.Acquirer, a.permits = permits, permits
+	born := observe(permits, observer{a})
+	a.gradient.measured = born
+	a.begin(born)
 	return a, nil
 }
+
+//nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
+var observe = raw.Observe.(func(*weir.Concurrency, raw.Observer) (now int64))
 
 // begin begins a window.
 func (a *Adaptive) begin(now int64) {
@@ -198,25 +210,25 @@ func (a *Adaptive) begin(now int64) {
 	l.ended.Store(0)
 }
 
-// granted implements granter.
-func (a *Adaptive) granted(c *claim, d Decision) {
-	c.since = a.now()
-	out := d.Limit - d.Remaining
-	for old := a.learned.peak.Load(); out > old && !a.learned.peak.CompareAndSwap(old, out); {
-		old = a.learned.peak.Load()
+// observer is told of the leases of an Adaptive.
+type observer struct{ *Adaptive }
+
+// Granted implements [raw.Observer].
+func (o observer) Granted(out int64) {
+	peak := &o.learned.peak
+	for old := peak.Load(); out > old && !peak.CompareAndSwap(old, out); {
+		old = peak.Load()
 	}
 }
 
-// settle implements settler.
-func (a *Adaptive) settle(cl *claim, how settlement, actual int64) {
-	since := cl.since
-	now := a.now()
-	a.pool.settle(cl, how, actual)
-	if how == cancel || how == ignore || since < a.learned.begin.Load() {
+// Ended implements [raw.Observer].
+func (o observer) Ended(since, now int64, dropped bool) {
+	a := o.Adaptive
+	if since < a.learned.begin.Load() {
 		return
 	}
 	ended, latency := a.learned.ended.Add(1), max(now-since, 1)
-	if how == drop {
+	if dropped {
 		a.learned.dropped.Add(1)
 		latency = 0
 	}
@@ -241,13 +253,10 @@ func (a *Adaptive) step(now int64) {
 		now: now, latency: a.median(), peak: float64(l.peak.Load()),
 		dropped: float64(l.dropped.Load()) / float64(ended),
 	}
-	limit := a.gradient.step(w)
-	if limit != a.limit.Load() {
-		to, err := algo.NewConcurrency(limit)
-		if err != nil {
+	if limit := a.gradient.step(w); limit != a.limit() {
+		if err := a.permits.SetLimit(limit); err != nil {
 			panic(err) // the gradient keeps the limit in range
 		}
-		a.setLimit(to)
 	}
 	a.begin(now)
 }
@@ -267,13 +276,23 @@ func (a *Adaptive) median() float64 {
 	return float64(s[(len(s)-1)/2])
 }
 
-// Acquire implements [Acquirer]. The time for which it waits is no part of the latency.
-func (a *Adaptive) Acquire(ctx context.Context, n int64) (Lease, error) {
-	return a.pool.Acquire(ctx, n)
+// Do calls f while it holds n permits, which come back when f returns or panics. It waits for them as Acquire does. The error is
+// that of f, or, if the permits were not granted and f not called, that of Acquire. A nil f panics.
+func (a *Adaptive) Do(ctx context.Context, n int64, f func() error) error {
+	return a.permits.Do(ctx, n, f)
 }
 
 // Limit is the limit now.
-func (a *Adaptive) Limit() Limit { return AtOnce(a.limit.Load()) }
+func (a *Adaptive) Limit() weir.Limit { return a.permits.Limit() }
+
+func (a *Adaptive) limit() int64 { return a.permits.Limit().Permits() }
+
+// Concurrency is the limiter of the permits. A [weir.Chain] asks it. Its limit is set by the Adaptive.
+func (a *Adaptive) Concurrency() *weir.Concurrency { return a.permits }
+
+// Close refuses all callers that wait and all that come later, with ReasonClosed. Leases may still be released. Closing twice is
+// harmless. The error is always nil.
+func (a *Adaptive) Close() error { return a.permits.Close() }
 
 // AdaptiveEstimate is what an [Adaptive] made of what it has measured.
 type AdaptiveEstimate struct {
@@ -297,7 +316,7 @@ func (a *Adaptive) Estimate() AdaptiveEstimate {
 	defer a.mu.Unlock()
 	g := &a.gradient
 	return AdaptiveEstimate{
-		Limit: a.limit.Load(), Probing: g.probing, Unloaded: time.Duration(math.Round(g.base)),
+		Limit: a.limit(), Probing: g.probing, Unloaded: time.Duration(math.Round(g.base)),
 		Latency: time.Duration(math.Round(g.latency)), Dropped: g.dropped, Windows: g.windows, Probes: g.probes,
 	}
 }

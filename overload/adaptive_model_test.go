@@ -1,4 +1,4 @@
-package weir
+package overload
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weirhq/weir"
 )
 
 // slowAdaptive is what the comment of Adaptive says, with every request of the window in a list.
@@ -116,7 +118,7 @@ func TestAdaptiveEqualsASlowModel(t *testing.T) {
 				WindowSamples: 1 + random.IntN(40), ProbeInterval: time.Duration(100+random.IntN(2000)) * time.Millisecond,
 			}
 			o.defaults()
-			clock := NewManualClock(0)
+			clock := weir.NewManualClock(0)
 			o.Clock = clock
 			a, err := NewAdaptive(o)
 			if err != nil {
@@ -135,10 +137,10 @@ func TestAdaptiveEqualsASlowModel(t *testing.T) {
 	}
 }
 
-func playAdaptive(t *testing.T, random *rand.Rand, clock *ManualClock, a *Adaptive, m *slowAdaptive) {
+func playAdaptive(t *testing.T, random *rand.Rand, clock *weir.ManualClock, a *Adaptive, m *slowAdaptive) {
 	t.Helper()
 	type request struct {
-		lease        Lease
+		lease        weir.Lease
 		since, until int64
 	}
 	var out []request
