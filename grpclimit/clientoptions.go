@@ -50,7 +50,7 @@ type ClientOptions struct {
 	Limiter weir.Acquirer
 	// Keyed paces the calls of each key, such as those of each method. It excludes Limiter. Default: nil.
 	Keyed Keyed
-	// Key answers the key of a call, for Keyed. Default: the full method.
+	// Key returns the key of a call, for Keyed. Default: the full method.
 	Key func(ctx context.Context, o *Outgoing) string
 	// Cost is how many permits a call takes: a unary call, or the opening of a stream. A call that costs 0 is not paced.
 	// Default: 1.

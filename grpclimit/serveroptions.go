@@ -31,7 +31,7 @@ type ServerOptions struct {
 	Limiter weir.Acquirer
 	// Keyed limits the calls of each key, such as those of each client.
 	Keyed Keyed
-	// Key answers the key of a call, for Keyed. Default: the network address of the client as Clients tells it.
+	// Key returns the key of a call, for Keyed. Default: the network address of the client as Clients tells it.
 	Key KeyFunc
 	// Shedder is asked before the limits, and refuses calls with codes.Unavailable while the server is under pressure. It
 	// excludes Engine, which has its own. Default: nil, none.

@@ -43,7 +43,7 @@ func docsGuardCheck(g *guard.Guard, conn net.Conn) error {
 	switch {
 	case err != nil: // the connection has no address
 		return err
-	case d.Reason.Hard(): // locked out, or one endpoint too many: not worth an answer
+	case d.Reason.Hard(): // locked out, or the table is full: close the connection
 		return conn.Close()
 	case !d.Allowed:
 		return slowDown(conn, d.RetryAfter)

@@ -60,7 +60,7 @@ func (p printer) summary(r *report) {
 	if !r.KeysExact {
 		more = "more than "
 	}
-	p.rowf("keys", "%s%s, %s refused", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
+	p.rowf("keys", "%s%s, %s with refusals", more, thousands(r.Keys), thousands(int64(r.RefusedKeys)))
 }
 
 // log writes what was replayed.
@@ -81,15 +81,15 @@ func (p printer) reordered(width int, reordered, late int64, furthest float64) {
 		p.rowf("reordered", "%*s", width, "0")
 		return
 	}
-	how := "put in order"
+	how := "sorted"
 	if late > 0 {
-		how = fmt.Sprintf("put in order except %s, taken late", thousands(late))
+		how = fmt.Sprintf("sorted, except %s that came too late", thousands(late))
 	}
-	lines := "lines behind later ones, by up to"
+	lines := "lines out of order by up to"
 	if reordered == 1 {
-		lines = "line behind a later one, by"
+		lines = "line out of order by"
 	}
-	p.rowf("reordered", "%*s  %s %s: %s", width, thousands(reordered), lines, seconds(furthest), how)
+	p.rowf("reordered", "%*s  %s %s; %s", width, thousands(reordered), lines, seconds(furthest), how)
 }
 
 // labelWidth is the columns of a label, with the space after it.
