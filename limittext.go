@@ -163,7 +163,21 @@ func parseCalendar(s string) (c Calendar, err error) {
 		return c, err
 	}
 	err = c.parseBeginning(words)
+	c.defaults()
 	return c, err
+}
+
+// defaults leaves out what is the default, so that two texts of the same windows are equal calendars.
+func (c *Calendar) defaults() {
+	if c.Month == time.January {
+		c.Month = 0
+	}
+	if c.Day == 1 {
+		c.Day = 0
+	}
+	if c.Weekday == 1 {
+		c.Weekday = 0
+	}
 }
 
 // parseBeginning reads where windows of a day or more begin: a day, a time of day, or both.

@@ -253,3 +253,31 @@ func FuzzParseRate(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseLimit: a limit that was read can be used, and its text is read back to the same limit.
+func FuzzParseLimit(f *testing.F) {
+	for _, s := range []string{
+		"10/s, burst 20", "10/s", "token-bucket 0.5/min", "fixed-window 100/min", "sliding-window 5/s in 10 segments", "sliding-counter 5/h",
+		"4 at once", "1000 per month", "7 per month from day 15, Europe/Vienna", "7 per week from Sunday 08:00, UTC",
+		"7 per year from April 6 00:30", "7 per hour from minute 30", "7 per month from day 1", "7 per year from January 1",
+		"7 per week from Monday", "7 per quarter from February 30 08:15", "1_000 per day from 08:00, Asia/Tokyo", " per day", "x at once",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		l, err := weir.ParseLimit(s)
+		if err != nil {
+			if l != (weir.Limit{}) {
+				t.Errorf("%q: %v with the error %v", s, l, err)
+			}
+			return
+		}
+		if err := l.Check(); err != nil {
+			t.Fatalf("%q: %v", s, err)
+		}
+		again, err := weir.ParseLimit(l.String())
+		if err != nil || again != l {
+			t.Errorf("%q is %v, which is read as %v: %v", s, l, again, err)
+		}
+	})
+}
