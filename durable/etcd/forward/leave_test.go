@@ -38,6 +38,7 @@ func TestOwnersLeaveUnderWaiters(t *testing.T) {
 	}
 	type served struct {
 		*durable.Node
+
 		server *grpc.Server
 	}
 	var nodes []served
