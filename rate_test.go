@@ -272,8 +272,8 @@ func FuzzParseLimit(f *testing.F) {
 			}
 			return
 		}
-		if err := l.Check(); err != nil {
-			t.Fatalf("%q: %v", s, err)
+		if wrong := l.Check(); wrong != nil {
+			t.Fatalf("%q: %v", s, wrong)
 		}
 		again, err := weir.ParseLimit(l.String())
 		if err != nil || again != l {
