@@ -231,7 +231,7 @@ func (p *pool) settle(cl *claim, how settlement, actual int64) {
 	}
 }
 
-// setLimit makes a the algorithm, and answers callers that wait for more than it ever grants.
+// setLimit makes a the algorithm, and refuses callers that wait for more than it ever grants.
 func (p *pool) setLimit(a algo.Concurrency) {
 	p.lock()
 	defer p.unlock()

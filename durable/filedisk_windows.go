@@ -9,7 +9,7 @@ import (
 
 const errorSharingViolation syscall.Errno = 32
 
-// lockFile makes a file at path, which nobody else can open until it is closed, or the process has ended in any way.
+// lockFile makes a file at path, which no other process can open until it is closed, or the process has ended in any way.
 func lockFile(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

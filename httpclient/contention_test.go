@@ -16,7 +16,7 @@ import (
 )
 
 // TestTransportContention sends from many goroutines to a server that says this and that, and lets some of them give up: in the
-// end nobody waits, and nothing is on its way.
+// end no request waits, and nothing is on its way.
 func TestTransportContention(t *testing.T) {
 	lines := [][]string{
 		{},

@@ -14,7 +14,7 @@ type Before struct {
 	clients map[string]*rate.Limiter // one for everybody who ever came
 }
 
-// NewBefore returns one that has seen nobody yet.
+// NewBefore returns one that has seen no client yet.
 func NewBefore() *Before { return &Before{clients: map[string]*rate.Limiter{}} }
 
 // Allow takes a permit of a client: 10 a second, 20 at once.
