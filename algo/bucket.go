@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// Bucket is a token bucket together with its parameters, in milliseconds and whole tokens per second, and with a text
-// form: the shape in which a plain key-value store keeps a bucket between two calls, one of which may come from another
-// program. Everything inside one program uses [TokenBucket].
+// Bucket is a token bucket with its parameters and a text form, as a plain key-value store keeps it between two calls, one of
+// which may come from another program. Inside one program use [TokenBucket].
 //
-// Tokens are counted in thousandths, which makes a rate of whole tokens per second exact at every millisecond. The
-// functions are pure: they answer a new Bucket and leave the old one.
+// It counts thousandths of tokens and milliseconds, so a rate of whole tokens per second is exact. Its methods are pure: they
+// return a new Bucket and leave the old one.
 //
-// A clock that goes backward neither refills nor drains. The latest time stays, so that callers whose clocks differ do
-// not take turns at minting tokens; the caller that is behind sees no refill until its own clock has caught up.
+// A clock that goes backward neither refills nor drains: the latest time stays. A caller whose clock is behind sees no refill
+// until its clock has caught up, so callers whose clocks differ gain no tokens.
 //
 // The zero Bucket is not one: make it by [NewBucket] or [BucketFromPairs].
 type Bucket struct {
@@ -27,7 +26,7 @@ type Bucket struct {
 }
 
 const (
-	// MaxBucketTokens is the largest capacity of a [Bucket]: 10^12 tokens.
+	// MaxBucketTokens is the max size of a [Bucket]: 10^12 tokens.
 	MaxBucketTokens int64 = 1e12
 	// MaxBucketRate is the largest rate of a [Bucket]: 10^9 tokens a second.
 	MaxBucketRate int64 = 1e9
@@ -45,16 +44,16 @@ func NewBucket(maxTokens, tokensPerSecond int64) (Bucket, error) {
 	return Bucket{maxTokens: maxTokens, perSecond: tokensPerSecond, milli: maxTokens * 1000}, nil
 }
 
-// MaxTokens is the capacity.
+// MaxTokens is how many tokens fit into the bucket.
 func (b Bucket) MaxTokens() int64 { return b.maxTokens }
 
 // TokensPerSecond is the rate of refilling.
 func (b Bucket) TokensPerSecond() int64 { return b.perSecond }
 
-// Tokens is how many whole tokens the bucket held at its last update.
+// Tokens is how many whole tokens were in the bucket at its last update.
 func (b Bucket) Tokens() int64 { return b.milli / 1000 }
 
-// MilliTokens is how many thousandths of a token the bucket held at its last update.
+// MilliTokens is how many thousandths of a token were in the bucket at its last update.
 func (b Bucket) MilliTokens() int64 { return b.milli }
 
 // LastUpdate is when the tokens were counted, in milliseconds; not ok for a bucket that has never been updated.
@@ -84,8 +83,8 @@ func (b Bucket) Refill(now int64) Bucket {
 // Hit refills the bucket and takes one token if there is one.
 func (b Bucket) Hit(now int64) (Bucket, bool) { return b.Take(now, 1) }
 
-// Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token and takes
-// nothing; a negative n and one above the capacity are refused, and the bucket is answered as it was.
+// Take refills the bucket and takes n tokens if there are so many. n = 0 succeeds if there is a token, and takes nothing. A
+// negative n and one above MaxTokens are refused, and the bucket does not change.
 func (b Bucket) Take(now, n int64) (Bucket, bool) {
 	if n < 0 || n > b.maxTokens {
 		return b, false
@@ -119,8 +118,8 @@ func (b Bucket) RetryAfter() int64 {
 // Pair is one field of the text form.
 type Pair struct{ Key, Value string }
 
-// Pairs is the text form: the tokens "tc" with up to three decimals, the time of the last update "lu" in milliseconds
-// (empty for a bucket that has never been updated), the capacity "mt" and the rate "tr", in this order.
+// Pairs is the text form, in this order: the tokens "tc" with up to three decimals, the time of the last update "lu" in
+// milliseconds, MaxTokens as "mt" and the rate "tr". "lu" is empty for a bucket that has never been updated.
 func (b Bucket) Pairs() []Pair {
 	lu := ""
 	if b.updated {
@@ -140,7 +139,7 @@ func (b Bucket) Pairs() []Pair {
 	}
 }
 
-// A PairError says which pair of a text form cannot be used.
+// A PairError is a pair of a text form that cannot be used.
 type PairError struct {
 	Key     string
 	Value   string
@@ -156,9 +155,9 @@ func (e *PairError) Error() string {
 	return fmt.Sprintf("algo: pair %s=%.40q: must be %s", e.Key, e.Value, e.Reason)
 }
 
-// BucketFromPairs is the inverse of Pairs. The order does not matter, the first of two pairs with the same key counts,
-// other keys are ignored. All four keys must be there, and their values are checked, not trusted: an error names the
-// first pair that is no number or out of range. A count of tokens with more than three decimals is rounded down.
+// BucketFromPairs is the inverse of Pairs. All four keys must be there, in any order. The first of two pairs with the same key
+// counts, and other keys are ignored. Tokens with more than three decimals are rounded down. An error names the first pair that
+// is not a number or is out of range.
 func BucketFromPairs(pairs []Pair) (Bucket, error) {
 	var values [4]string
 	for i, key := range [4]string{"tc", "lu", "mt", "tr"} {

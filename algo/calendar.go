@@ -9,7 +9,7 @@ import (
 // CalendarUnit is how long the windows of a [Calendar] are.
 type CalendarUnit uint8
 
-// The units, from the shortest. The zero CalendarUnit is none of them.
+// The units, from the shortest. The zero CalendarUnit is not one of them.
 const (
 	CalendarMinute CalendarUnit = 1 + iota
 	CalendarHour
@@ -40,29 +40,27 @@ func (u CalendarUnit) nominal() int64 {
 	}[u]
 }
 
-// Calendar says where windows begin: at edges of minutes, hours, days, weeks, months, quarters or years in a time zone.
+// Calendar is where windows begin: at edges of minutes, hours, days, weeks, months, quarters or years in a time zone.
 //
-// A window that should begin at a time of day which the clocks skip begins when they have skipped it; where the clocks go
-// back over it, so that it exists twice, it begins at the first. Minutes and hours are those that the clock shows, so
-// that an hour that exists twice is two windows. No window is empty: where a whole day is skipped, as when the date line
-// is moved, there is none for it.
+// Where the clocks skip the time at which a window should begin, it begins as soon as they have skipped it. Where the clocks go
+// back, so that the time exists twice, the window begins at the first. Minutes and hours are those that the clock shows: an hour
+// that exists twice is two windows. A day that is skipped whole, as when the date line is moved, has no window.
 type Calendar struct {
 	// Unit is how long a window is. Required.
 	Unit CalendarUnit
 	// Zone is the time zone. Default: nil, UTC.
 	Zone *time.Location
-	// Month is the one in which years and quarters begin: every third month from it begins a quarter. Default: January.
-	// With shorter units it must be 0.
+	// Month is where years and quarters begin: every third month from it begins a quarter. Default: January. With shorter units
+	// it must be 0.
 	Month time.Month
-	// Day is the day of the month on which months, quarters and years begin: from 1 to 31. In a month that is shorter they
-	// begin on its last day, so with 31 a window begins on January 31, February 28 or 29, March 31 and April 30. Default: 1.
-	// With shorter units it must be 0.
+	// Day is the day of the month on which months, quarters and years begin: from 1 to 31. A month that is shorter begins on its
+	// last day: with 31, on January 31, February 28 or 29, March 31 and April 30. Default: 1. With shorter units it must be 0.
 	Day int
 	// Weekday is the day on which weeks begin, as ISO 8601 counts: from 1 for Monday to 7 for Sunday. Default: 1. With other
 	// units it must be 0.
 	Weekday int
-	// Hour, from 0 to 23, and Minute, from 0 to 59, are the time of day at which windows of a day or more begin. An hour
-	// begins at Minute, and has no Hour; a minute has neither. Default: 0, midnight.
+	// Hour, from 0 to 23, and Minute, from 0 to 59, are the time of day at which windows of a day or more begin. An hour begins
+	// at Minute, and has no Hour; a minute has neither. Default: 0, midnight.
 	Hour, Minute int
 }
 

@@ -6,19 +6,16 @@ import (
 	"time"
 )
 
-// CalendarWindow grants up to Limit permits in each window of a [Calendar]: in each month, say, in a time zone, however long
-// that month is. Its time is that of the calendar: nanoseconds since 1970-01-01 UTC.
+// CalendarWindow allows up to Limit permits in each window of a [Calendar]: in each month of a time zone, for example, however
+// long that month is. Its time is nanoseconds since 1970-01-01 UTC. Make it by NewCalendarWindow; copies are cheap and safe.
 //
-// Like a [FixedWindow] it grants up to 2 x Limit permits around the border of two windows, and carries debt made by Charge: a
-// window begins with what its predecessors overdrew.
+// Like a [FixedWindow] it allows up to 2 x Limit permits around the border of two windows. Debt made by Charge is carried: a
+// window begins with what earlier ones overdrew.
 //
-// A clock that is set back takes no state back to an earlier window: what was used stays used until the later window ends. Only
-// if it is set back by more than the whole window before that, as when it was wrong before, does the state move to the
-// window that it shows, with what was used. So a clock that goes back and forth over an edge mints nothing, and
-// one that was years ahead for a moment does not block anybody for years.
-//
-// A CalendarWindow remembers edges that it has computed, so that few calls look into the time zone. It must be made by
-// NewCalendarWindow; copies share what they remember.
+// A clock that is set back does not bring an earlier window back: used permits stay used until the later window ends. Only a
+// clock that is set back by more than one whole window moves the state to the window that it shows, with what was used. So a
+// clock that goes back and forth over an edge adds no permits, and one that was years ahead for a moment does not refuse requests
+// for years.
 type CalendarWindow struct {
 	limit    int64
 	calendar *calendar
@@ -45,12 +42,12 @@ var cellShifts = [calendarUnits]uint{0, 35, 41, 46, 49, 51, 52, 54}
 type CalendarWindowState struct {
 	Start int64 // when it begins
 	Used  int64 // permits taken in it and owed from before
-	// Excess is how many more permits were taken in it, under a limit that Carry has lowered: they are not owed, but may
-	// count again if the limit is raised before the window ends.
+	// Excess is how many more permits were taken in it, under a limit that Carry has lowered. They are not owed, but may count
+	// again if the limit is raised before the window ends.
 	Excess int64
 }
 
-// NewCalendarWindow returns windows of a calendar, whose fields are checked: limit from 1 to [MaxPermits].
+// NewCalendarWindow returns windows of a calendar, whose fields it checks. limit is from 1 to [MaxPermits].
 func NewCalendarWindow(limit int64, c Calendar) (CalendarWindow, error) {
 	if err := checkPermits("limit", limit); err != nil {
 		return CalendarWindow{}, err
@@ -69,12 +66,12 @@ func (w CalendarWindow) Limit() int64 { return w.limit }
 // Calendar is what the windows were made of.
 func (w CalendarWindow) Calendar() Calendar { return w.calendar.Calendar }
 
-// Window is when the window that now lies in begins, and when the next one does. Both are held at the ends of the range of
-// an int64, which reaches from 1677 to 2262.
+// Window is when the window in which now lies begins, and when the next one does. Both stay within the range of an int64, from
+// the year 1677 to 2262.
 func (w CalendarWindow) Window(now int64) (begin, end int64) { return w.calendar.window(now) }
 
-// Length is how long all windows from now on are, and 0 if they differ: those of months and longer units do, and in a zone
-// whose clock is changed all but minutes.
+// Length is how long all windows from now on are, and 0 if they differ. Months and longer units differ; so does all but minutes
+// in a zone whose clock is changed.
 func (w CalendarWindow) Length(now int64) time.Duration {
 	c := w.calendar
 	if c.Unit > CalendarWeek || c.Unit > CalendarMinute && !c.edges.steady(floorDiv(now, int64(time.Second))) {
@@ -84,7 +81,7 @@ func (w CalendarWindow) Length(now int64) time.Duration {
 }
 
 // SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other. Zones
-// of the same name are taken for the same.
+// of the same name count as the same.
 func (w CalendarWindow) SameWindows(x CalendarWindow) bool {
 	if w.calendar == x.calendar {
 		return true
@@ -150,8 +147,8 @@ func (w CalendarWindow) Cancel(s CalendarWindowState, now, n int64, m Mark) Cale
 	return x
 }
 
-// Charge implements [Algorithm]. What is owed is never more than [MaxFill] can bear, whatever maxDebt is; months count as 31
-// days there, quarters as 92 and years as 366.
+// Charge implements [Algorithm]. The debt is never more than [MaxFill] can repay, whatever maxDebt is. A month counts as 31 days
+// there, a quarter as 92 and a year as 366.
 func (w CalendarWindow) Charge(s CalendarWindowState, now, n, maxDebt int64) (CalendarWindowState, int64) {
 	x := w.at(s, now)
 	maxDebt = min(maxDebt, mulDiv(w.limit, int64(MaxFill), w.calendar.nominal))
@@ -171,9 +168,9 @@ func (w CalendarWindow) FreshAt(s CalendarWindowState) int64 {
 	return w.calendar.after(s.Start, (s.Used+w.limit-1)/w.limit)
 }
 
-// Carry converts a state of the windows old into one of w: permits that were taken in the current window stay taken, in
-// the window of w that is current at time now. What is available is held at the new limit, and a debt stays owed. A
-// Mark from before is good for w if the windows have the same calendar.
+// Carry converts a state of the windows old into one of w. Permits taken in the current window stay taken, in the window of w
+// that is current at time now. A debt stays owed, and no more remains than the new limit. A Mark from before is good for w if
+// both have the same calendar.
 func (w CalendarWindow) Carry(old CalendarWindow, s CalendarWindowState, now int64) CalendarWindowState {
 	x := old.at(s, now)
 	debt := max(0, x.Used-old.limit)

@@ -1,8 +1,8 @@
 package algo
 
-// Carry converts a state of the windows old into one of w: permits that were taken in the current window stay taken, in
-// the window of w that is current at time now. What is available is held at the new limit, and a debt stays owed. A
-// Mark from before is good for w if the windows have the same length and phase.
+// Carry converts a state of the windows old into one of w. Permits taken in the current window stay taken, in the window of w
+// that is current at time now. A debt stays owed, and no more remains than the new limit. A Mark from before is good for w if
+// both windows have the same length and phase.
 func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) FixedWindowState {
 	x := old.at(s, now)
 	debt := max(0, x.Used-old.limit)
@@ -14,8 +14,8 @@ func (w FixedWindow) Carry(old FixedWindow, s FixedWindowState, now int64) Fixed
 // SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
 func (w FixedWindow) SameWindows(x FixedWindow) bool { return w.window == x.window }
 
-// Carry converts a state of the window old into one of w: permits that have not left the window stay taken. If the segments
-// are not the same, they count as taken in the newest segment of w. A Mark from before is good for w if they are.
+// Carry converts a state of the window old into one of w. Permits that are still in the window stay taken. If the segments are
+// not the same, they count as taken in the newest segment of w. A Mark from before is good for w if the segments are the same.
 func (w SlidingWindow) Carry(old SlidingWindow, s SlidingWindowState, now int64) SlidingWindowState {
 	old.advance(&s, now)
 	if w.SameWindows(old) {
@@ -32,9 +32,9 @@ func (w SlidingWindow) SameWindows(x SlidingWindow) bool {
 	return w == x
 }
 
-// Carry converts a state of the window old into one of w: what was taken weighs as much at time now as it did before. If the
-// windows do not begin at the same times, it counts as taken in the current window of w. A Mark from before is good for
-// w if they do.
+// Carry converts a state of the window old into one of w. What was taken weighs as much at time now as it did before. If the
+// windows do not begin at the same times, it counts as taken in the current window of w. A Mark from before is good for w if they
+// do.
 func (w SlidingCounter) Carry(old SlidingCounter, s SlidingCounterState, now int64) SlidingCounterState {
 	x := old.at(s, now)
 	if w.SameWindows(old) {
@@ -46,9 +46,8 @@ func (w SlidingCounter) Carry(old SlidingCounter, s SlidingCounterState, now int
 // SameWindows reports whether the windows of w and x begin at the same times, so that a Mark of one is good for the other.
 func (w SlidingCounter) SameWindows(x SlidingCounter) bool { return w.window == x.window }
 
-// CancelAcross is Cancel for a Mark of the bucket old, whose state has become one of b since by Carry. How much of the n
-// permits has been regained meanwhile is not known, so it gives back what is missing even if it was regained at the
-// faster of the two rates all the time.
+// CancelAcross is Cancel for a Mark of the bucket old, whose state Carry has made one of b since. It is not known how many of the
+// n permits were regained meanwhile. So it gives back only what would still be missing at the faster of the two rates.
 func (b TokenBucket) CancelAcross(old TokenBucket, s TokenBucketState, now, n int64, m Mark) TokenBucketState {
 	t := elapsed(m.taken, now)
 	return b.Refund(s, now, min(old.unregained(n, t), b.unregained(n, t)))

@@ -2,8 +2,8 @@ package algo
 
 import "math"
 
-// Concurrency grants up to Limit permits at a time; they come back when they are released (Cancel or Refund), not with
-// time. All times are ignored.
+// Concurrency allows up to Limit permits at a time. They come back when they are released by Cancel or Refund, not with time. All
+// times are ignored.
 type Concurrency struct{ limit int64 }
 
 // ConcurrencyState is how many permits are out. The zero value is fresh.

@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// SlidingCounter approximates a sliding window with two counters, that of the current fixed window and that of the one
-// before, which is weighted by how much of it still overlaps the sliding window, as if its permits had been taken
-// evenly. It is the approximation known from web proxies.
+// SlidingCounter approximates a sliding window with two counters, as web proxies do. One counts the current fixed window. The
+// other counts the one before, weighted by how much of it the sliding window still overlaps.
 //
-// It needs two words for any limit. Where the traffic of the previous window was uneven it grants in a window too
-// little or up to 2 x Limit - 1: for the exact count use [SlidingWindow]. A caller that keeps asking is granted Limit
-// in the first window and Limit - 1 in each of the following, as the last one weighs something until its predecessor is
-// gone; with a Limit of 1 that is one in every second window.
+// It needs two words for any limit. Where the traffic of the previous window was uneven, it allows too little in a window, or up
+// to 2 x Limit - 1: for the exact count use [SlidingWindow]. A caller that keeps asking is allowed Limit in the first window and
+// Limit - 1 in each of the next. With a Limit of 1 that is one permit in every second window.
 type SlidingCounter struct {
 	limit  int64
 	window phase
@@ -25,8 +23,8 @@ type SlidingCounterState struct {
 	Cur, Prev int64 // permits taken in it and in its predecessor
 }
 
-// NewSlidingCounter returns a window of the given length, one of whose fixed windows begins at origin: limit from 1 to
-// [MaxPermits], window from 1 ns to [MaxPeriod].
+// NewSlidingCounter returns a window of the given length. limit is from 1 to [MaxPermits], window from 1 ns to [MaxPeriod]. One
+// of its fixed windows begins at origin.
 func NewSlidingCounter(limit int64, window time.Duration, origin int64) (SlidingCounter, error) {
 	w, err := NewFixedWindow(limit, window, origin)
 	return SlidingCounter(w), err
@@ -58,7 +56,7 @@ func (w SlidingCounter) Take(s SlidingCounterState, now, n int64) (SlidingCounte
 	return x, r
 }
 
-// Grant is Take on a state in place where only the answer matters, for 1 <= n <= limit.
+// Grant is Take on a state in place, for callers that need only Allowed. It requires 1 <= n <= limit.
 func (w *SlidingCounter) Grant(s *SlidingCounterState, now, n int64) bool {
 	passed := now - w.window.origin - s.Window*w.window.length
 	if passed < 0 || passed >= w.window.length {
@@ -105,7 +103,7 @@ func (w SlidingCounter) Peek(s SlidingCounterState, now, n int64) Result {
 	return r
 }
 
-// Refund implements [Algorithm]. The permits given back are those that would weigh longest.
+// Refund implements [Algorithm]. It gives back those permits first that would weigh for the longest time.
 func (w SlidingCounter) Refund(s SlidingCounterState, now, n int64) SlidingCounterState {
 	x := w.at(s, now)
 	back := min(max(n, 0), x.Cur)

@@ -6,15 +6,13 @@ import (
 	"time"
 )
 
-// SlidingWindow grants up to Limit permits in any window of time, counted exactly in segments.
+// SlidingWindow allows up to Limit permits in any window of time, counted exactly in segments. Debt made by Charge weighs until
+// it leaves the window, like any other permit.
 //
-// The window is cut into S segments at fixed times. A permit comes back when the segment in which it was taken leaves
-// the window: never earlier than window x (S-1) / S and never later than one window after it was taken. So in any span
-// of window x (S-1) / S no more than Limit permits are granted, and in any whole window at most 2 x Limit; more
-// segments make it finer. A caller that keeps asking is never granted less than Limit in a window. With one segment it
-// is a fixed window.
-//
-// Debt made by Charge weighs until it leaves the window like any other permit.
+// The window is cut into S segments at fixed times. A permit comes back when the segment in which it was taken leaves the window.
+// That is never earlier than window x (S-1) / S after it was taken, and never later than one window. So any span of window x
+// (S-1) / S allows at most Limit permits, and any whole window at most 2 x Limit. More segments make it finer; one segment makes
+// it a fixed window. A caller that keeps asking always gets Limit in a window.
 type SlidingWindow struct {
 	limit    int64
 	origin   int64
@@ -30,9 +28,9 @@ type SlidingWindowState struct {
 	Used    [MaxSegments]int64 // permits taken in each, the newest first
 }
 
-// NewSlidingWindow returns a window of the given length cut into segments, one of which begins at origin: limit from 1
-// to [MaxPermits], window from 1 ns to [MaxPeriod], segments from 1 to [MaxSegments]. A window that is no multiple of
-// its segments has segments that differ by a nanosecond in length.
+// NewSlidingWindow returns a window of the given length, cut into segments, one of which begins at origin. limit is from 1 to
+// [MaxPermits], window from 1 ns to [MaxPeriod], segments from 1 to [MaxSegments]. If segments does not divide window, their
+// lengths differ by a nanosecond.
 func NewSlidingWindow(limit int64, window time.Duration, segments int, origin int64) (SlidingWindow, error) {
 	if err := checkPermits("limit", limit); err != nil {
 		return SlidingWindow{}, err
@@ -60,7 +58,7 @@ func (w SlidingWindow) Take(s SlidingWindowState, now, n int64) (SlidingWindowSt
 	return s, r
 }
 
-// Grant is TakeIn where only the answer matters, for 1 <= n <= limit.
+// Grant is TakeIn for callers that need only Allowed. It requires 1 <= n <= limit.
 func (w *SlidingWindow) Grant(s *SlidingWindowState, now, n int64) bool {
 	w.advance(s, now)
 	if n > w.limit-s.Total {
@@ -130,8 +128,8 @@ func (w SlidingWindow) Refund(s SlidingWindowState, now, n int64) SlidingWindowS
 	return s
 }
 
-// Cancel implements [Algorithm]. The permits are given back in the segment in which they were taken, and not at all
-// once it has left the window.
+// Cancel implements [Algorithm]. It gives the permits back in the segment in which they were taken, and not at all once that has
+// left the window.
 func (w SlidingWindow) Cancel(s SlidingWindowState, now, n int64, m Mark) SlidingWindowState {
 	w.advance(&s, now)
 	if j := s.Segment - m.at; j >= 0 && j < w.segments {

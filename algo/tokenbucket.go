@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// TokenBucket holds up to Burst permits and regains them evenly, at a rate of permits per period.
+// TokenBucket has up to Burst permits and regains them evenly, at a rate of permits per period.
 //
-// Over any interval t it admits at most burst + rate x t permits, and a caller that asks for single permits as often
-// as it likes gets at least rate x t - 1 of them. Debt made by Charge comes on top: at most maxDebt permits, once. A
-// burst of 1 has no room to save the part of a nanosecond by which a caller, whose clock counts whole ones, comes late: there
-// permits are at least period / permits apart, rounded up to a nanosecond.
+// Over any interval t it allows at most burst + rate x t permits. A caller that asks for single permits as often as it likes gets
+// at least rate x t - 1 of them. Debt made by Charge comes on top: at most maxDebt permits, once. With a burst of 1, permits are
+// at least period / permits apart, rounded up to a nanosecond.
 //
-// The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form, counting the time
-// that is missing to a full bucket. The time of one permit, period / permits, need not be a whole number of
-// nanoseconds: fractions are kept as fractions.
+// The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form. The time of one permit, period /
+// permits, need not be a whole number of nanoseconds: fractions are kept.
 type TokenBucket struct {
 	burst int64
 	num   int64 // num permits in per nanoseconds, lowest terms
@@ -25,13 +23,12 @@ type TokenBucket struct {
 	full  span // burst permits
 }
 
-// TokenBucketState is how far a bucket is from full: at time Last it lacked Ahead + Part/num nanoseconds of refilling,
-// num being the permits of the rate in its lowest terms. The zero value is a full bucket.
+// TokenBucketState is how far a bucket is from full. At time Last it lacked Ahead + Part/num nanoseconds of refilling, where num
+// is the permits of [TokenBucket.Rate]. The zero value is a full bucket.
 //
-// Returned is what keeps Cancel from giving back too much: by how many nanoseconds, in total, refunds and cancellations
-// have brought forward the time at which what was taken before them is regained. It makes no difference to any
-// other method. A state that is made in the place of one that was forgotten while Marks of it are out should begin
-// with its Returned, so that these Marks are worth nothing any more.
+// Returned keeps Cancel from giving back too much. It is by how many nanoseconds refunds and cancellations have brought forward
+// the time at which earlier permits are regained. No other method reads it. If a state was forgotten while Marks of it exist,
+// begin the new one with the old Returned: the Marks are then worth nothing.
 type TokenBucketState struct {
 	Ahead, Part int64
 	Last        int64
@@ -46,9 +43,9 @@ func (s TokenBucketState) Mark() Mark {
 // span is a time of ns + part/num nanoseconds, 0 <= part < num.
 type span struct{ ns, part int64 }
 
-// NewTokenBucket returns a bucket of the given burst that regains permits per period: permits and burst from 1 to
-// [MaxPermits], period from 1 ns to [MaxPeriod], at most 10^9 permits a second, and filling it from empty takes at most
-// [MaxFill].
+// NewTokenBucket returns a bucket of the given burst that regains permits per period. permits and burst are from 1 to
+// [MaxPermits], period is from 1 ns to [MaxPeriod]. The rate is at most 10^9 permits a second, and an empty bucket is full after
+// at most [MaxFill].
 func NewTokenBucket(permits int64, period time.Duration, burst int64) (TokenBucket, error) {
 	if err := checkPermits("permits", permits); err != nil {
 		return TokenBucket{}, err
@@ -77,13 +74,13 @@ func NewTokenBucket(permits int64, period time.Duration, burst int64) (TokenBuck
 	return b, nil
 }
 
-// Burst is the most permits that the bucket holds.
+// Burst is the max number of permits in the bucket.
 func (b TokenBucket) Burst() int64 { return b.burst }
 
 // Limit is the burst.
 func (b TokenBucket) Limit() int64 { return b.burst }
 
-// Rate is the rate of refilling in its lowest terms: permits per period of nanoseconds.
+// Rate is the rate of refilling as a reduced fraction: permits per period of nanoseconds.
 func (b TokenBucket) Rate() (permits, period int64) { return b.num, b.per }
 
 // FillTime returns how long an empty bucket takes to be full, rounded up.
@@ -125,7 +122,7 @@ func (b *TokenBucket) TakeIn(s *TokenBucketState, now, n int64) Result {
 	return Result{Allowed: true, Remaining: b.available(end), ResetAfter: end.ceil(), Mark: s.Mark()}
 }
 
-// Grant is Take where only the answer matters, for 1 <= n <= burst, on a state in which now is not before Last.
+// Grant is Take for callers that need only Allowed. It requires 1 <= n <= burst, and a state in which now is not before Last.
 func (b *TokenBucket) Grant(s *TokenBucketState, now, n int64) bool {
 	x := b.at(*s, now)
 	want := b.step
@@ -150,9 +147,9 @@ func (b TokenBucket) Peek(s TokenBucketState, now, n int64) Result {
 	return r
 }
 
-// Wait is how long after now a total of n permits will have been available, n possibly exceeding the burst: the time
-// at which the last of a queue of callers that ask for n permits together is served. n = 0 waits for the end of a debt.
-// It is [Never] if the bucket would need more than 292 years to regain what it lacks and n permits more.
+// Wait is how long after now n permits in total will have become available; n may exceed the burst. It is when the last of a
+// queue of callers that ask for n permits together is served. n = 0 waits for the end of a debt. It is [Never] if the bucket
+// would need more than 292 years.
 func (b TokenBucket) Wait(s TokenBucketState, now, n int64) time.Duration {
 	want, ok := b.cost(n)
 	if !ok {
@@ -179,13 +176,13 @@ func (b TokenBucket) Refund(s TokenBucketState, now, n int64) TokenBucketState {
 	return s.lacking(b.sub(x, back), now)
 }
 
-// Cancel implements [Algorithm]. What the bucket has regained of the n permits since they were taken is not given
-// back: it may already have been granted again. So a cancellation that comes t after the Take of a bucket that was full
-// returns n - rate x t permits, and one in a busy bucket, whose permits are regained later, returns all n.
+// Cancel implements [Algorithm]. What the bucket has regained of the n permits since the Take is not given back, because others
+// may have taken it. So a cancellation at t after the Take of a full bucket returns n - rate x t permits. One in a busy bucket,
+// which regains the permits later, returns all n.
 //
-// Permits that were given back since the Take, by Refund or by canceling another one, may have been taken before it.
-// They count as if they were: the n permits have then been regained earlier by as much. A Take that nothing else
-// has followed is undone exactly whatever was given back, and any Take returns at least n - rate x t.
+// Permits that Refund or another Cancel gave back since the Take count as if they were taken before it: the n permits have then
+// been regained earlier by as much. A Take that nothing else has followed is undone exactly. Any Take returns at least n - rate x
+// t.
 func (b TokenBucket) Cancel(s TokenBucketState, now, n int64, m Mark) TokenBucketState {
 	x := b.at(s, now)
 	if n <= 0 {
@@ -236,9 +233,9 @@ func (b TokenBucket) FreshAt(s TokenBucketState) int64 {
 	return after(s.Last, int64(span{s.Ahead, s.Part}.ceil()))
 }
 
-// Carry converts a state of the bucket old into one of b: the permits in it at time now are kept, rounded down by less
-// than one nanosecond of refilling, and held at the burst of b. They are not scaled. A debt stays owed, rounded up likewise
-// and held at what b regains in [MaxFill]. A Mark from before means nothing to b.
+// Carry converts a state of the bucket old into one of b. It keeps the permits in it at time now, up to the burst of b, rounded
+// down by less than one nanosecond of refilling. They are not scaled. A debt stays owed, rounded up likewise, up to what b
+// regains in [MaxFill]. A Mark from before means nothing to b.
 func (b TokenBucket) Carry(old TokenBucket, s TokenBucketState, now int64) TokenBucketState {
 	x := old.at(s, now)
 	if old.full.less(x) { // in debt, which stays owed

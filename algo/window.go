@@ -50,13 +50,11 @@ func newPhase(window time.Duration, origin int64) phase {
 	return p
 }
 
-// FixedWindow grants up to Limit permits in each window of time. Windows follow one another without a gap from a fixed
-// origin, so they never drift with the traffic.
+// FixedWindow allows up to Limit permits in each window of time. Windows follow one another without a gap from a fixed origin, so
+// they never drift with the traffic.
 //
-// It is the cheapest and coarsest algorithm: across the border of two windows up to 2 x Limit permits are granted
-// within any time span longer than zero, as if the burst were twice the limit.
-//
-// Debt made by Charge is carried: a window begins with what its predecessors overdrew.
+// It is the cheapest and coarsest algorithm: across the border of two windows it allows up to 2 x Limit permits within any time
+// span. Debt made by Charge is carried: a window begins with what earlier ones overdrew.
 type FixedWindow struct {
 	limit  int64
 	window phase
@@ -66,8 +64,8 @@ type FixedWindow struct {
 type FixedWindowState struct {
 	Window int64 // its number; window 0 is the one that begins first at or after time 0
 	Used   int64 // permits taken in it and owed from before
-	// Excess is how many more permits were taken in it, under a limit that Carry has lowered: they are not owed, but may
-	// count again if the limit is raised before the window ends.
+	// Excess is how many more permits were taken in it, under a limit that Carry has lowered. They are not owed, but may count
+	// again if the limit is raised before the window ends.
 	Excess int64
 }
 
