@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Client is the address of the client of a request: that of the peer, unless it is trusted. Then forwardedFor, the values
-// of the header field X-Forwarded-For in their order, are read from the right, past the trusted hops. remoteAddr is
-// the peer as [Parse] reads it, such as the RemoteAddr of an http.Request.
+// Client is the address of the client of a request. It is that of the peer, unless the peer is trusted. Then the values of the
+// header field X-Forwarded-For, in their order, are read from the right, past the trusted hops. remoteAddr is the peer as [Parse]
+// reads it, such as the RemoteAddr of an http.Request.
 //
-// The answer is not ok if there is no address: if the peer has none, and is not trusted or says none. All such peers should
-// be one client.
+// It returns false if there is no address: the peer has none, and is not trusted or sends none. Treat all such peers as one
+// client.
 //
-// An entry that is not an address, such as "unknown", an empty one, or one with a zone, which means nothing on another
-// machine, ends what is known. The client is then the hop that wrote it, and never what stands left of it, which nobody
-// has vouched for. If all entries are trusted, the leftmost is the client: a proxy that made a request itself.
+// What is known ends at an entry that is empty, not an address, such as "unknown", or has a zone. The client is then the hop that
+// wrote the entry. What is to its left is not believed. If all entries are trusted, the leftmost is the client: a proxy that made
+// a request itself.
 //
-// Give it the field that the trusted proxies set. One that they pass on untouched is written by the client, whoever is
-// trusted; so it is wrong to look into another field where this one is missing.
+// Give it the field that the trusted proxies set. One that they pass on untouched is written by the client. So do not look into
+// another field where this one is missing.
 func (r *Resolver) Client(remoteAddr string, forwardedFor []string) (netip.Addr, bool) {
 	return r.client(remoteAddr, forwardedFor, false)
 }
 
-// ClientForwarded is [Resolver.Client] for proxies that set the header field Forwarded of RFC 7239: forwarded are its values
-// in their order, and what counts in each element is the parameter "for".
+// ClientForwarded is [Resolver.Client] for proxies that set the header field Forwarded of RFC 7239. forwarded are its values in
+// their order; the parameter "for" of each element counts.
 //
-// The values are cut at their commas from the right as well, so that a quote which a client leaves open cannot swallow what
-// a proxy has added. An element without "for", with several, with one that is "unknown" or an obfuscated name, or
-// of another form than that of the RFC ends what is known. Backslashes in an address are not read.
+// What is known ends at an element without "for", with several, with "unknown" or an obfuscated name, or of another form than
+// that of the RFC. The values are cut at their commas from the right, so a quote that a client leaves open cannot hide what a
+// proxy has added. Backslashes in an address are not read.
 func (r *Resolver) ClientForwarded(remoteAddr string, forwarded []string) (netip.Addr, bool) {
 	return r.client(remoteAddr, forwarded, true)
 }

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Parse reads the address of an endpoint, with or without a port, with or without brackets around the address:
-// "192.0.2.1", "192.0.2.1:443", "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443". An IPv6 address with a port needs the
-// brackets, as the port could be a part of it. A port is a number up to 65535; it is checked and dropped.
+// Parse reads an address with or without a port, with or without brackets: "192.0.2.1", "192.0.2.1:443", "2001:db8::1",
+// "[2001:db8::1]", "[2001:db8::1]:443". An IPv6 address with a port needs the brackets, as the port could be a part of it. A port
+// is a number up to 65535; it is checked and dropped.
 //
-// The address is in its only form: an IPv4-mapped IPv6 address is the IPv4 address, and a zone is dropped. Nothing else
-// is ok, in particular no name of a host, no empty text, no space, and no IPv4 address with leading zeros, which some
-// programs read as octal: two readers must not see two clients.
+// It returns one form of each address: an IPv4-mapped IPv6 address becomes the IPv4 address, and a zone is dropped. Everything
+// else is refused: names of hosts, empty text, spaces, and IPv4 addresses with leading zeros, which some programs read as octal.
 //
-// Parse allocates nothing, whatever it is given.
+// Parse allocates nothing.
 func Parse(endpoint string) (netip.Addr, bool) {
 	if addr, ok := parseEndpoint(endpoint); ok {
 		return addr, true
@@ -41,8 +40,8 @@ func parseEndpoint(endpoint string) (netip.Addr, bool) {
 	return addr, ok && isPortOrNothing(endpoint[colon:])
 }
 
-// Fold is an address in the form in which it is compared and counted: an IPv4-mapped IPv6 address is the IPv4 address, and
-// there is no zone. A peer of a socket for both families and the same peer in a header are then one client.
+// Fold is an address in the form in which it is compared and counted. An IPv4-mapped IPv6 address becomes the IPv4 address, and a
+// zone is dropped. So a peer of a socket for both families and the same peer in a header are one client.
 func Fold(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // isPortOrNothing reports whether s is "", or a colon and a port.

@@ -5,21 +5,21 @@ import (
 	"net/netip"
 )
 
-// Prefixes say how many bits of an address make a client. The zero value is usual: a whole IPv4 address, and 64 bits of
+// Prefixes are how many bits of an address make a client. The zero value is usual: a whole IPv4 address, and 64 bits of
 // an IPv6 address.
 type Prefixes struct {
-	// IPv4 is how many bits of an IPv4 address make a client: from 1 to 32. Fewer than 32 make one client of a network,
-	// such as 24 of one that changes its address often; they also make one client of neighbors. Default: 32.
+	// IPv4 is how many bits of an IPv4 address make a client: from 1 to 32. Fewer than 32 make one client of a network, and so of
+	// neighbors too. 24 suits clients that change their addresses often. Default: 32.
 	IPv4 int
-	// IPv6 is how many bits of an IPv6 address make a client: from 1 to 128. Whoever is assigned a network can use any
-	// address in it, and nearly always it is 64 bits wide or wider: with more bits than it has, a client has a new
-	// quota with each of its addresses. A site often has 56 or 48 bits. Default: 64.
+	// IPv6 is how many bits of an IPv6 address make a client: from 1 to 128. A client can use any address of its network, which
+	// nearly always is a /64 or wider, often a /56 or /48. With more bits than its network has, it is a new client with each
+	// address. Default: 64.
 	IPv6 int
 }
 
 const defaultIPv4, defaultIPv6 = 32, 64
 
-// Check tells which field is out of its range. Its error is an [OptionError].
+// Check returns an [OptionError] if a field is out of its range.
 func (p Prefixes) Check() error {
 	if p.IPv4 < 0 || p.IPv4 > 32 {
 		return &OptionError{"Prefixes.IPv4", fmt.Sprint(p.IPv4), "from 1 to 32, or 0 for 32"}
@@ -30,9 +30,8 @@ func (p Prefixes) Check() error {
 	return nil
 }
 
-// Mask is the network that makes a client of a, after [Fold]. Two addresses are one client exactly if their networks are
-// equal. It is the zero Prefix for an address that is not valid, and for bits that Check refuses: all of these are one
-// client rather than none.
+// Mask is the network that makes a client of a, after [Fold]. Two addresses are one client exactly if their networks are equal.
+// It is the zero Prefix for an invalid address, and for bits that Check refuses: all of these are one client.
 func (p Prefixes) Mask(a netip.Addr) netip.Prefix {
 	a = Fold(a)
 	bits := p.bits(a)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// OptionError says which option cannot be used, and why.
+// OptionError is an option that cannot be used, and why.
 type OptionError struct {
 	// Option is the field, such as "Options.TrustedProxies[1]", and Value what it was.
 	Option, Value string
@@ -18,33 +18,34 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("weir: clientip.%s is %s; must be %s", e.Option, e.Value, e.Accepted)
 }
 
-// Options say which proxies are believed, and how many bits of an address make a client. The zero value believes nobody:
-// the client is the peer.
+// Options are which proxies are believed, and how many bits of an address make a client. With the zero value no proxy is
+// believed: the client is the peer.
 type Options struct {
 	// Prefixes are how many bits of an address make a client, for Key.
 	Prefixes
 
-	// TrustedProxies are the networks of the proxies in front of the server. Only what they say is believed: a list of
-	// addresses is read from its right end, where each proxy has added the address that it was reached from, up to the
-	// first address that is not in these networks. What stands left of it was written by the client, who would
-	// otherwise be a new client with each request, or somebody else, whose quota it could use up. A network in which
-	// clients are as well must not be listed: each of them could write what it likes. Networks of IPv4-mapped addresses
-	// are those of IPv4. It excludes TrustedHops. Default: none.
+	// TrustedProxies are the networks of the proxies in front of the server. Only what they write is believed. A list of
+	// addresses is read from its right end, where each proxy has added the address that it was reached from, up to the first
+	// address outside of these networks. What is to its left was written by the client.
+	//
+	// Do not list a network that has clients in it: each of them could write what it likes. Networks of IPv4-mapped addresses are
+	// those of IPv4. It excludes TrustedHops. Default: none.
 	TrustedProxies []netip.Prefix
-	// TrustedHops is how many proxies are in front of the server, from 0 to 100, where their addresses are not known:
-	// the client is the address that stands so many places from the right. The peer is the first of the proxies, and has
-	// added the rightmost address. It holds only if nobody can reach the server but through all of
-	// them, and each adds one address: whoever comes by a shorter way has that many places to write what it likes. Where
-	// fewer addresses are there, the leftmost is the client. It excludes TrustedProxies and TrustUnixSocket. Default: 0.
+	// TrustedHops is how many proxies are in front of the server, from 0 to 100, where their addresses are not known. The client
+	// is the address at this place from the right; the leftmost where there are fewer. The peer is the first of the proxies, and
+	// has added the rightmost address.
+	//
+	// Use it only if the server can be reached only through all of these proxies, and each adds one address. A client that comes
+	// by a shorter way can write its own address. It excludes TrustedProxies and TrustUnixSocket. Default: 0.
 	TrustedHops int
-	// TrustUnixSocket makes a proxy of a peer without an IP address, which is one that connects by a Unix socket: every
-	// program that may open the socket is believed. Default: false.
+	// TrustUnixSocket makes a proxy of a peer without an IP address, which is one that connects by a Unix socket. Every program
+	// that may open the socket is believed. Default: false.
 	TrustUnixSocket bool
 }
 
 const maxHops = 100
 
-// Resolver tells the client of a request. It may be used by many goroutines at a time.
+// Resolver finds the client of a request. It is safe for concurrent use.
 type Resolver struct {
 	prefixes        Prefixes
 	trusted         []netip.Prefix
@@ -98,8 +99,8 @@ func (r *Resolver) Prefixes() Prefixes { return r.prefixes }
 // Key is the client of an address as text, see [Prefixes.Key].
 func (r *Resolver) Key(a netip.Addr) string { return r.prefixes.Key(a) }
 
-// Trusts reports whether a peer is believed that has the address a: one in TrustedProxies, every one with TrustedHops, and
-// with TrustUnixSocket the zero Addr, which stands for a peer without an address.
+// Trusts reports whether a peer with the address a is believed: one in TrustedProxies; every one with TrustedHops; and with
+// TrustUnixSocket the zero Addr, which is a peer without an address.
 func (r *Resolver) Trusts(a netip.Addr) bool {
 	if r.hops > 0 {
 		return true

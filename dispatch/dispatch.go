@@ -15,17 +15,17 @@ import (
 	"github.com/weirhq/weir/tiers"
 )
 
-// Handler answers one message of a connection.
+// Handler handles one message of a connection.
 type Handler[C, M any] func(ctx context.Context, conn C, msg M) error
 
 // Middleware makes a handler that does something before or after another one, or in place of it.
 type Middleware[C, M any] func(next Handler[C, M]) Handler[C, M]
 
-// Notice tells a connection that a message was refused.
+// Notice is what a connection is told about a message that was refused.
 type Notice struct {
 	// Op is the opcode of the message.
 	Op uint64
-	// Decision says why it was refused, and when to come back. Its RetryAfter may be weir.Never, or 0 after Close.
+	// Decision is why it was refused, and when to come back. Its RetryAfter may be weir.Never, or 0 after Close.
 	Decision weir.Decision
 }
 
@@ -41,8 +41,8 @@ type Options[C, M any] struct {
 	Op func(msg M) uint64
 	// Peer is the peer of a connection, the same at every call. Required.
 	Peer func(conn C) *Peer
-	// Notify tells a connection that a message was refused. It is called by the goroutine that dispatches, which it holds up
-	// while it writes; its error is that of Dispatch. Default: nil, nothing is told.
+	// Notify tells a connection that a message was refused. Dispatch calls it and waits for it, and returns its error. Default:
+	// nil, nothing is sent.
 	Notify func(ctx context.Context, conn C, n Notice) error
 	// Cooldown is how long a connection is not told of further refusals of the same kind: from 1 ms to 1 h. There are two
 	// kinds, those to slow down, and those where Reason.Hard is true. Default: 200 ms.
@@ -59,14 +59,14 @@ var (
 )
 
 // Dispatcher calls the handler of each message, unless its connection has sent too many: such a message is dropped before
-// anything else is done with it. The connection is told at most once per cooldown and kind of refusal; further messages
-// are dropped in silence, so that a flood is not answered by another one.
+// anything else is done with it. The connection is told at most once per cooldown and kind of refusal, so a flood does not cause
+// another one.
 //
-// The attribute of a handler chooses the limit: with one, Tiers limit each opcode of an address by itself; without one,
-// Guard limits the address. Both know addresses without their ports, so that a new connection has no new quota.
+// The attribute of a handler chooses the limit. With one, Tiers limit each opcode of an address by itself; without one, Guard
+// limits the address. Both ignore the port of an address, so a new connection has no new limit.
 //
 // All methods are safe for concurrent use. A Dispatcher has no goroutine and nothing to close. It keeps nothing about a
-// connection: what was told to it is in its [Peer]. A handler that panics does so through Dispatch, with no limit held.
+// connection: that is in its [Peer]. A handler that panics does so through Dispatch, and no permit is lost.
 type Dispatcher[C, M any] struct {
 	o       Options[C, M]
 	start   time.Time
@@ -111,9 +111,9 @@ func New[C, M any](o Options[C, M]) (*Dispatcher[C, M], error) {
 	return d, nil
 }
 
-// Handle registers the handler of an opcode, with what it asks for, or nil. Middlewares are called after the limit, the
-// first one first. It is an error to register an opcode twice, or no handler, or an attribute that is not a number or for
-// which there are no Tiers.
+// Handle registers the handler of an opcode, with the limit that it asks for, or nil. Middlewares are called after the limit, the
+// first one first. The error is about an opcode that is registered twice, a missing handler, or an attribute that is not a number
+// or for which there are no Tiers.
 func (d *Dispatcher[C, M]) Handle(op uint64, a *tiers.Attribute, h Handler[C, M], around ...Middleware[C, M]) error {
 	if h == nil {
 		return fmt.Errorf("weir: handler of opcode %d is nil: must be given", op)
@@ -125,9 +125,9 @@ func (d *Dispatcher[C, M]) Handle(op uint64, a *tiers.Attribute, h Handler[C, M]
 	return err
 }
 
-// Limit is the limit of an opcode as a middleware, for programs that find the handlers of their messages themselves. It
-// registers the opcode like [Dispatcher.Handle], for the counts, but with no handler that Dispatch would call. Whatever
-// opcode a message has, the handlers that the middleware makes are limited as op.
+// Limit is the limit of an opcode as a middleware, for programs that find the handlers of their messages themselves. It registers
+// the opcode like [Dispatcher.Handle], for the counts, but without a handler for Dispatch. The handlers that the middleware makes
+// are limited as op, whatever opcode a message has.
 func (d *Dispatcher[C, M]) Limit(op uint64, a *tiers.Attribute) (Middleware[C, M], error) {
 	r, err := d.register(op, a, nil)
 	if err != nil {
@@ -163,9 +163,9 @@ func (d *Dispatcher[C, M]) register(op uint64, a *tiers.Attribute, h Handler[C, 
 	return r, nil
 }
 
-// Dispatch calls the handler of msg and returns its error. A message beyond its limit is dropped, which is no error: the
-// answer is nil, or the error of Notify. A message with an unknown opcode is limited by Guard, and the error is then
-// [ErrUnknownOp]. A connection without an address is refused by Tiers, and an error of Guard.
+// Dispatch calls the handler of msg and returns its error. A message beyond its limit is dropped, which is no error: it returns
+// nil, or the error of Notify. Guard limits a message with an unknown opcode, and the error is then [ErrUnknownOp]. Tiers refuse
+// a connection without an address; for Guard it is an error.
 func (d *Dispatcher[C, M]) Dispatch(ctx context.Context, conn C, msg M) error {
 	op := d.o.Op(msg)
 	r := (*d.routes.Load())[op]

@@ -1,6 +1,6 @@
 // Package dispatch limits the messages of a server whose messages have opcodes, by opcode and address.
 //
-// Handlers are registered under an opcode, with a [tiers.Attribute] or without. A message beyond the limit is dropped, and the
+// Handlers are registered under an opcode, with a [tiers.Attribute] or without. A message beyond the limit is dropped. The
 // connection is told so at most once per cooldown, so that refusing costs less than serving.
 //
 //	d, err := dispatch.New(dispatch.Options[*conn, message]{

@@ -20,9 +20,9 @@ type Peer struct {
 	told [kinds]atomic.Int64
 }
 
-// NewPeer returns the peer of a connection with this remote address, usually net.Conn.RemoteAddr. The port is dropped, and
-// so is the zone; an IPv4-mapped IPv6 address is the IPv4 address. Behind a proxy this is the proxy: give the
-// address that the proxy tells to [PeerOf], if the proxy can be trusted.
+// NewPeer returns the peer of a connection with this remote address, usually net.Conn.RemoteAddr. The port and the zone are
+// dropped; an IPv4-mapped IPv6 address is the IPv4 address. Behind a proxy this is the proxy: if you trust the proxy, give the
+// address that it sends to [PeerOf].
 func NewPeer(remote net.Addr) *Peer {
 	var addr netip.Addr
 	switch a := remote.(type) {

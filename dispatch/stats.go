@@ -19,10 +19,10 @@ type Stats struct {
 // OpStats are the counts of the messages with one opcode.
 type OpStats struct {
 	Op uint64
-	// Passed counts the messages that were not dropped, whatever came of them.
+	// Passed counts the messages that were allowed, whether or not their handlers succeeded.
 	Passed int64
-	// Soft counts the messages that were dropped because they came too early, and Hard those of peers that are locked
-	// out or cannot be tracked, and those dropped after Close: see weir.Reason.Hard.
+	// Soft counts the messages that were dropped because they came too early. Hard counts those of peers that are locked out or
+	// cannot be tracked, and those dropped after Close: see weir.Reason.Hard.
 	Soft, Hard int64
 }
 

@@ -26,17 +26,16 @@ type Cleanup struct {
 	Stale int `json:"stale"`
 	// Evicted is how many more were forgotten because more than MaxTrackedEndpoints were tracked.
 	Evicted int `json:"evicted"`
-	// Tracked is how many endpoints are left.
+	// Tracked is how many endpoints are still tracked.
 	Tracked int64 `json:"tracked"`
 }
 
-// Cleanup does now what is done every CleanupInterval. It forgets endpoints that have not been seen for longer than
-// StaleEntry; and if more than MaxTrackedEndpoints are tracked, those that were seen longest ago. In both cases only those
-// which gain nothing by it: see [Guard].
+// Cleanup does now what is done every CleanupInterval. It forgets endpoints that have not been seen for longer than StaleEntry.
+// If more than MaxTrackedEndpoints are tracked, it forgets those that were seen longest ago. An endpoint that would gain by it is
+// kept: see [Guard].
 //
-// It forgets at most MaxEvictionCapacity endpoints, takes at most 5 s, and begins further on each time, so that what one does
-// not come to is the first for the next one. It holds one lock at a time, for a part of the table of at most 2048
-// places, some 100 us. If a cleanup is running, it does nothing.
+// It forgets at most MaxEvictionCapacity endpoints and takes at most 5 s; the next one goes on from there. It locks a part of the
+// table of at most 2048 places at a time, for some 100 us. If a cleanup is running, it does nothing.
 func (g *Guard) Cleanup() Cleanup {
 	if !g.cleaning.TryLock() {
 		return Cleanup{Skipped: true, Tracked: g.states.Len()}
@@ -174,9 +173,9 @@ func (c *cleanup) evict(n int) {
 	}
 }
 
-// SetMaxTrackedEndpoints changes MaxTrackedEndpoints. If more are tracked, cleanups forget those that were seen longest
-// ago, as soon as they can be forgotten; until then no new endpoint adds to their number. The error is a *[weir.OptionError] for
-// an n out of range, otherwise nil.
+// SetMaxTrackedEndpoints changes MaxTrackedEndpoints. If more are tracked, cleanups forget those that were seen longest ago, as
+// soon as they can be forgotten. Until then no new endpoint adds to their number. The error is a *[weir.OptionError] for an n out
+// of range.
 func (g *Guard) SetMaxTrackedEndpoints(n int) error {
 	if n < 0 || n > math.MaxInt32 {
 		return optionError("MaxTrackedEndpoints", strconv.Itoa(n), "from 0 to 2147483647")
@@ -206,8 +205,8 @@ func (g *Guard) schedule(due int64) {
 	g.stop = time.AfterFunc(time.Duration(next-g.now()), run).Stop
 }
 
-// Close refuses everybody who comes later, with ReasonClosed, and ends the cleanups: one that is running when Close is
-// called has ended when it returns. Closing twice is harmless. The error is always nil.
+// Close refuses all later messages with ReasonClosed, and ends the cleanups. One that is running has ended when Close returns.
+// Closing twice is harmless. The error is always nil.
 func (g *Guard) Close() error {
 	g.closed.Store(true)
 	g.timer.Lock()

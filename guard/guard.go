@@ -24,25 +24,21 @@ import (
 // ErrNoEndpoint is returned where an endpoint is asked for that has no name, or an address that is not valid.
 var ErrNoEndpoint = errors.New("weir: no endpoint")
 
-// Guard is one token bucket for each endpoint, for servers that must tell the hasty from the hostile: an endpoint without
-// a token is told to slow down (ReasonSoftThrottle), and one that keeps coming early all the same is locked out for a
-// while (ReasonHardLockout).
+// Guard is one token bucket for each endpoint. An endpoint without a token is throttled (ReasonSoftThrottle). One that keeps
+// coming early all the same is locked out for a while (ReasonHardLockout). All methods are safe for concurrent use; Check takes
+// one of ShardCount locks and allocates nothing. Close a Guard that is not needed any more: it has a timer that runs its
+// cleanups.
 //
-// An endpoint is who stands behind an address: ports and zones make no difference, an IPv4-mapped address is the IPv4
-// address, and of an IPv6 address the first 64 bits count. Endpoints that are not addresses, such as paths of sockets, are
-// told apart by their names.
+// An endpoint is an address without its port and zone. An IPv4-mapped address is the IPv4 address, and of an IPv6 address the
+// first 64 bits count. Endpoints that are not addresses, such as paths of sockets, are known by their names.
 //
-// It is exact: over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests,
-// and one that keeps asking gets all of them, unless it is locked out.
+// Over any interval t an endpoint is allowed at most CapacityTokens + RefillTokensPerSecond x t requests. One that keeps asking
+// gets all of them, unless it is locked out.
 //
-// Memory is bounded by MaxTrackedEndpoints: an endpoint costs 80 to 95 bytes, without a pointer for the collector
-// to follow. An endpoint is forgotten only if that gives it nothing: it is not locked out, its bucket is full, its
-// violations do not count any more, and it has cooled down if lockouts escalate. (If InitialTokens is 0, not even then, until
-// another token would have come: so one that was told to wait for a token finds it.) So neither cleanups nor a flood of new
+// Memory is bounded by MaxTrackedEndpoints: an endpoint costs 80 to 95 bytes. An endpoint is forgotten only if it gains nothing
+// by that: it is not locked out, its bucket is full, its violations do not count any more, and, if lockouts escalate, it has
+// cooled down. If InitialTokens is 0, it is also kept until another token would have come. So neither cleanups nor a flood of new
 // endpoints can end a lockout (TestGuardLockoutSurvivesTenMillionEndpoints).
-//
-// A guard has a timer of its own that runs its cleanups, so it must be closed when it is not needed any more. All
-// methods are safe for concurrent use; Check takes one of ShardCount locks and allocates nothing.
 type Guard struct {
 	o         Options
 	algorithm algo.TokenBucket
@@ -153,15 +149,15 @@ func (g *Guard) hash(s *subject) table.Hash {
 	return table.NewHash(maphash.Bytes(g.seeds[2], key[:]), maphash.Bytes(g.seeds[3], key[:]))
 }
 
-// Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other
-// name, which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, otherwise nil.
+// Check takes one token of the endpoint if it has one: "192.0.2.1:4711", "[2001:db8::1]:80", "2001:db8::1" or any other name,
+// which is taken as it is. It never waits. The error is ErrNoEndpoint for an empty name, otherwise nil.
 //
-// The reason of a refusal says what RetryAfter is:
+// RetryAfter depends on the reason of a refusal:
 //   - ReasonSoftThrottle: the wait for the next token.
-//   - ReasonHardLockout: the rest of the lockout, rounded up to a millisecond; if HardLockout is 0, the wait for the next
-//     token. Tokens come back during a lockout too, but Remaining is 0 until its end.
-//   - ReasonTrackingCap: the endpoint is new, MaxTrackedEndpoints are tracked and none of them can be forgotten. HardLockout;
-//     if that is 0, the wait until one may be forgotten, as far as was known up to 100 ms ago.
+//   - ReasonHardLockout: the rest of the lockout, rounded up to a millisecond; if HardLockout is 0, the wait for the next token.
+//     Tokens come back during a lockout too, but Remaining is 0 until its end.
+//   - ReasonTrackingCap: HardLockout. The endpoint is new, MaxTrackedEndpoints are tracked and none of them can be forgotten. If
+//     HardLockout is 0, it is the wait until one can be forgotten, as known up to 100 ms ago.
 //   - ReasonClosed: 0.
 func (g *Guard) Check(endpoint string) (weir.Decision, error) {
 	if g.closed.Load() {
@@ -292,7 +288,7 @@ func (g *Guard) crowdedDecision(now int64) weir.Decision {
 	return g.refusal(weir.ReasonTrackingCap, min(wait, g.longestWait()))
 }
 
-// Peek returns what Check would, and changes nothing. Remaining is what is left now. It does not tell whether a new
+// Peek returns what Check would, and changes nothing. Remaining is the number of tokens now. It does not check that a new
 // endpoint would find room.
 func (g *Guard) Peek(endpoint string) (weir.Decision, error) {
 	s, ok := g.endpoint(endpoint)
@@ -378,7 +374,7 @@ func (g *Guard) reset(s *subject) bool {
 	return shard.Remove(h)
 }
 
-// Quota is what each endpoint has: CapacityTokens, and the time in which an empty bucket regains them, rounded up to a
+// Quota is the limit of each endpoint: CapacityTokens, and the time in which an empty bucket regains them, rounded up to a
 // nanosecond.
 func (g *Guard) Quota() (permits int64, window time.Duration) {
 	return g.algorithm.Burst(), g.algorithm.FillTime()

@@ -11,25 +11,24 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// Options configure a [Guard]. There is no default for a field that is left out: a HardLockout of 0, InitialTokens
-// of 0 and a MaxTrackedEndpoints of 0 mean what they say. So begin with [DefaultOptions] and change what differs.
+// Options configure a [Guard]. Begin with [DefaultOptions] and change what differs: a field of 0 has no default, so a
+// HardLockout, InitialTokens or MaxTrackedEndpoints of 0 is just that.
 type Options struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// CapacityTokens is how many tokens an endpoint can save, and so how many requests it can make at once: from 1 to
-	// 2147483647, such that an empty bucket is full again within 18300 days. Default: 12.
+	// CapacityTokens is how many tokens an endpoint can save, and so how many requests it can make at once: from 1 to 2147483647.
+	// An empty bucket must be full again within 18300 days. Default: 12.
 	CapacityTokens int
 	// RefillTokensPerSecond is how fast tokens come back: from 0.001 to 10^9, and at least 1 when multiplied by
 	// TokenScale and rounded. Default: 6.
 	RefillTokensPerSecond float64
-	// HardLockout is for how long an endpoint is locked out that has reached MaxSoftViolations: from 0 to 2147483647 s.
-	// A lockout of 0 is over at once: the refusal says ReasonHardLockout, and the endpoint may come back when it has a
-	// token. Default: 0.
+	// HardLockout is for how long an endpoint is locked out that has reached MaxSoftViolations: from 0 to 2147483647 s. A lockout
+	// of 0 is over at once: the refusal has ReasonHardLockout, and the endpoint may come back when it has a token. Default: 0.
 	HardLockout time.Duration
-	// LockoutFactor is by how much each further lockout of the same endpoint is longer than the one before, unless the
-	// endpoint has cooled down meanwhile (see CooldownReset): from 1, all are equally long, to 1000. Default: 1.
+	// LockoutFactor is by how much each further lockout of the same endpoint is longer than the one before: from 1, all are
+	// equally long, to 1000. An endpoint that has cooled down begins anew (see CooldownReset). Default: 1.
 	LockoutFactor int
-	// MaxLockout is the longest lockout when LockoutFactor is above 1: from HardLockout to 2147483647 s. It means nothing
+	// MaxLockout is the max length of a lockout when LockoutFactor is above 1: from HardLockout to 2147483647 s. It means nothing
 	// when LockoutFactor is 1. Default: 24 h.
 	MaxLockout time.Duration
 	// StaleEntry is for how long an endpoint must not have been seen before a cleanup may forget it: from 1 s to
@@ -37,26 +36,23 @@ type Options struct {
 	StaleEntry time.Duration
 	// CleanupInterval is the time between two cleanups: from 1 s to 2147483647 s. Default: 120 s.
 	CleanupInterval time.Duration
-	// TokenScale is the number of units that a token is counted in, which decides how precisely the rate is
-	// kept: RefillTokensPerSecond is rounded to a multiple of 1 / TokenScale. From 1 to 1000000. Time and balance are exact
-	// whatever it is. Default: 1000.
+	// TokenScale is how many parts of a token are counted, from 1 to 1000000: RefillTokensPerSecond is rounded to a multiple of 1
+	// / TokenScale. Time and balance are exact whatever it is. Default: 1000.
 	TokenScale int
 	// ShardCount is how many locks the endpoints are spread over: a power of two from 1 to 2^30. No more are made than
 	// are of use: one for every 16 of MaxTrackedEndpoints, and 65536. Default: 32.
 	ShardCount int
-	// SoftViolationWindow is how soon after the last violation another one must come to add to its count; one that comes
-	// later begins a new count. It still adds when it comes exactly then. From 1 s to 2147483647 s. Default: 5 s.
+	// SoftViolationWindow is how soon after the last violation another one must come to add to its count: from 1 s to 2147483647
+	// s. It still adds when it comes exactly then; one that comes later begins a new count. Default: 5 s.
 	SoftViolationWindow time.Duration
 	// MaxSoftViolations is the number of violations at which the endpoint is locked out: from 1, the first one locks it out,
 	// to 2147483647. A violation is a request without a token; one that is allowed begins a new count. Default: 3.
 	MaxSoftViolations int
-	// CooldownReset is after how long without a violation the violations of an endpoint, and how often it has been locked
-	// out, are forgotten: from 1 s to 2147483647 s. The time of a lockout does not count, as there are no violations in
-	// it. Default: 10 s.
+	// CooldownReset is how long an endpoint must be without a violation until its violations and lockouts are forgotten: from 1 s
+	// to 2147483647 s. The time of a lockout does not count. Default: 10 s.
 	CooldownReset time.Duration
-	// MaxTrackedEndpoints is how many endpoints are tracked at a time: from 0, as many as there are, to 2147483647.
-	// It should not be 0 where anybody can choose what endpoint he comes from. See [Guard.SetMaxTrackedEndpoints].
-	// Default: 10000.
+	// MaxTrackedEndpoints is how many endpoints are tracked at a time, up to 2147483647; 0 means no bound. It should not be 0
+	// where clients can choose the endpoint they come from. See [Guard.SetMaxTrackedEndpoints]. Default: 10000.
 	MaxTrackedEndpoints int
 	// InitialTokens is what a new endpoint has: from 0, nothing, to CapacityTokens, or below 0 for CapacityTokens.
 	// Default: -1.
@@ -68,13 +64,13 @@ type Options struct {
 	MinReportCapacity int
 	// IPv4Prefix is how many bits of an IPv4 address make the endpoint: from 1 to 32. Default: 32.
 	IPv4Prefix int
-	// IPv6Prefix is how many bits of an IPv6 address make the endpoint: from 1 to 128. One who has a network of his
-	// own can choose the rest at will. Default: 64.
+	// IPv6Prefix is how many bits of an IPv6 address make the endpoint: from 1 to 128. A client that has a network of its own can
+	// choose the other bits. Default: 64.
 	IPv6Prefix int
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
-	// Logger is told what cleanups do, at level Debug, and at level Warn when new endpoints had to be refused since the
-	// last one because too many are tracked. Default: nil, nothing is logged.
+	// Logger logs what cleanups do, at level Debug. It logs at level Warn when new endpoints were refused since the last cleanup
+	// because too many are tracked. Default: nil, nothing is logged.
 	Logger *slog.Logger
 }
 

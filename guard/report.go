@@ -62,8 +62,8 @@ type Report struct {
 
 	// HardBlockedCount is how many endpoints are locked out.
 	HardBlockedCount int64 `json:"hard_blocked_count"`
-	// Top are the 20 endpoints under the most pressure: those that are locked out first, then those that lack more of
-	// their tokens, then by address; those without a name come last.
+	// Top are the 20 endpoints under the highest pressure: those that are locked out first, then those that lack more of their
+	// tokens, then by address. Those without a name come last.
 	Top []Endpoint `json:"top"`
 }
 
@@ -72,7 +72,7 @@ type Endpoint struct {
 	// Endpoint is its address, its network if only a part of the address counts, or its name, and its operation if it
 	// has one. It is "(unnamed)" and a part of a hash if the name is not kept: see MinReportCapacity.
 	Endpoint string `json:"endpoint"`
-	// Blocked reports whether it is locked out, and BlockedSeconds for how long.
+	// Blocked reports whether it is locked out, and BlockedSeconds is for how long.
 	Blocked        bool    `json:"blocked"`
 	BlockedSeconds float64 `json:"blocked_seconds"`
 	// Credit is how many whole tokens it has, and Deficit how many it lacks to CapacityTokens.

@@ -16,13 +16,13 @@ import (
 	"github.com/weirhq/weir/internal/raw"
 )
 
-// AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that answers within a second.
+// AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that responds within a second.
 type AdaptiveOptions struct {
 	// Name is the Policy of the decisions. Default: "".
 	Name string
-	// InitialLimit is the limit until something has been measured: from MinLimit to MaxLimit. It should be what the
-	// service can surely do at a time, as the first latencies are taken for those of a service that is not overloaded.
-	// Default: 20, or what is nearest to it from MinLimit to MaxLimit.
+	// InitialLimit is the limit until something has been measured: from MinLimit to MaxLimit. It should be what the service can
+	// surely do at a time, as the first latencies count as those without overload. Default: 20, or the nearest from MinLimit to
+	// MaxLimit.
 	InitialLimit int64
 	// MinLimit and MaxLimit are what the limit never leaves: from 1 to 10^9, MinLimit at most MaxLimit. Requests for
 	// more than MinLimit permits may be refused with ReasonNever at times. Defaults: 1 and 1000, or MinLimit if it is
@@ -37,16 +37,16 @@ type AdaptiveOptions struct {
 	// Window is the shortest time between two steps: from 1 ms to 1 min. It is extended until WindowSamples requests
 	// that began within it have ended, and to twice the latency without load. Default: 100 ms.
 	Window time.Duration
-	// WindowSamples is of how many requests, the last of the window, the median latency is taken, without those that were
-	// dropped: from 1 to 10,000. Default: 100.
+	// WindowSamples is how many requests, the last of the window, the median latency is taken of: from 1 to 10,000. Those that
+	// were dropped are left out. Default: 100.
 	WindowSamples int
-	// ProbeInterval is how long the latency without load is relied upon: from 100 ms to 1 h. If more than half of the
-	// limit was always out for so long, the limit is halved for one window to measure it again. Default: 10 s.
+	// ProbeInterval is how long a measurement of the latency without load counts: from 100 ms to 1 h. If more than half of the
+	// limit was always in use for so long, the limit is halved for one window to measure it again. Default: 10 s.
 	ProbeInterval time.Duration
 	// QueueLimit bounds the sum of the permits that callers of Acquire wait for: from 0 to 10^15. Default: 0, no caller
 	// waits.
 	QueueLimit int64
-	// QueueOrder is who is served first. Default: OldestFirst.
+	// QueueOrder is the order in which waiting callers are served. Default: OldestFirst.
 	QueueOrder weir.Order
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
@@ -111,33 +111,34 @@ func (o *AdaptiveOptions) check() error {
 	return nil
 }
 
-// Adaptive is a [weir.Concurrency] that finds its limit by itself: as many permits as are out while the service
-// behind it is busy, but hardly queues. If the service becomes slower the limit follows down, so that it answers those
-// who are admitted in time, instead of all too late; when it recovers the limit follows up.
+// Adaptive is a [weir.Concurrency] that finds its limit by itself: as many permits as keep the service behind it busy, but hardly
+// queueing. If the service becomes slower the limit goes down, so that allowed requests are served in time; when it recovers the
+// limit goes up.
 //
-// What it learns from is the time from the grant of a lease to its Release, whatever its permits. So a lease must be
-// held exactly while the request is with the service, and:
+// It learns from the time between the acquisition of a lease and its Release, whatever its permits. So keep a lease exactly while
+// the request is with the service, and end it by one of these:
 //
-//   - Release says that the request was answered.
-//   - [weir.Lease.Drop] says that it was lost to an overload: the service refused it, or it ran into a timeout.
-//   - [weir.Lease.Cancel] says that nothing can be learned: the client has gone, or the answer came from a cache.
+//   - Release: the service responded.
+//   - [weir.Lease.Drop]: the request was lost to an overload. The service refused it, or it ran into a timeout.
+//   - [weir.Lease.Cancel]: nothing can be learned. The client has gone, or the response came from a cache.
 //
-// The algorithm is the gradient controller of Envoy's adaptive concurrency filter
-// (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter): the limit
-// times the gradient, which is the latency without load, with a tolerance, by the latency now, plus the square
-// root of that as headroom to grow into. As requests out are throughput times latency, that is what the service carries
-// without a queue, after one step. These are the differences:
+// A change of the limit takes effect at once, as described at [weir.Concurrency.SetLimit]: a lease is never given out above the
+// limit, and lowering it revokes none. Adaptive starts no goroutine: the Release that ends a window makes the step. Floating
+// point is used to estimate the limit, never to count permits.
 //
-//   - The latency without load is measured by halving the limit for one window, only when traffic has not shown it by
-//     itself for ProbeInterval, and moves half-way to each such measurement. Envoy goes down to a few requests. It also
-//     follows if requests take longer although only half as many are out as when it was measured.
-//   - A latency counts only if its request began after the last step, so that none is made twice on the same news.
-//   - Nothing is learned from idleness: the limit does not grow while at most half of it is out.
+// # Algorithm
+//
+// It is the gradient controller of Envoy's adaptive concurrency filter
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter). The new limit is the
+// old one times the gradient, plus the square root of that as headroom. The gradient is the latency without load, with a
+// tolerance, by the latency now. These are the differences:
+//
+//   - The latency without load is measured by halving the limit for one window, where Envoy goes down to a few requests. It is
+//     measured only if traffic has not shown it for ProbeInterval, and moves half-way to each measurement. It also follows if
+//     requests take longer although only half as many run as when it was measured.
+//   - A latency counts only if its request began after the last step, so that no step is made twice.
+//   - Nothing is learned from idleness: the limit does not grow while at most half of it is in use.
 //   - If a share of the requests of a window is dropped, the gradient is at most 1 less that share.
-//
-// A change takes effect at once, as described at [weir.Concurrency.SetLimit]: never more than the limit is out when a lease is
-// granted, and lowering it revokes nothing. Floating point is used to estimate the limit, never to count permits.
-// Adaptive starts no goroutine: the Release that ends a window makes the step.
 type Adaptive struct {
 	weir.Acquirer // permits
 
@@ -276,8 +277,8 @@ func (a *Adaptive) median() float64 {
 	return float64(s[(len(s)-1)/2])
 }
 
-// Do calls f while it holds n permits, which come back when f returns or panics. It waits for them as Acquire does. The error is
-// that of f, or, if the permits were not granted and f not called, that of Acquire. A nil f panics.
+// Do calls f with n permits taken, which come back when f returns or panics. It waits for them as Acquire does. The error is that
+// of f, or, if the permits were refused and f not called, that of Acquire. A nil f panics.
 func (a *Adaptive) Do(ctx context.Context, n int64, f func() error) error {
 	return a.permits.Do(ctx, n, f)
 }
@@ -302,8 +303,8 @@ type AdaptiveEstimate struct {
 	Probing bool
 	// Unloaded is the latency without load, 0 before the first window has ended.
 	Unloaded time.Duration
-	// Latency is the median of the last window in which a request was answered, and Dropped the share of the last
-	// window that was dropped, from 0 to 1.
+	// Latency is the median of the last window with a completed request. Dropped is the share of the last window that was
+	// dropped, from 0 to 1.
 	Latency time.Duration
 	Dropped float64
 	// Windows counts those that have ended, and Probes how many of them were begun to measure Unloaded.

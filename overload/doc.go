@@ -1,7 +1,7 @@
-// Package overload refuses requests when a machine or a service can do no more: first those that matter least.
+// Package overload refuses requests when a machine or a service can do no more: the least important first.
 //
-// A [Shedder] stands in front of a server. It reads the pressure on the processors, or whatever a [Pressure] of yours measures,
-// and decides by the [Priority] of a request:
+// A [Shedder] stands in front of a server. It reads the pressure on the processors, or what a [Pressure] of yours measures, and
+// decides by the [Priority] of a request:
 //
 //	s, err := overload.NewShedder(overload.ShedderOptions{})
 //	...

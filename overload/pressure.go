@@ -11,10 +11,10 @@ import (
 
 // Pressure is a source of pressure for a [Shedder].
 type Pressure interface {
-	// Pressure is how much is used of what there is at time now, in nanoseconds on any scale: 0 is nothing, 1 all of
-	// it, and more, up to 100, is more asked for than there is. A source that measures something over time measures it
-	// from one call to the next. The error is ErrNoPressure if there is nothing to read on this machine. Calls do not
-	// overlap, and should not take long: somebody's request waits meanwhile.
+	// Pressure is the part in use of what there is at time now, in nanoseconds on any scale: 0 is nothing, 1 all of it. More than
+	// 1, up to 100, means that more is asked for than there is. A source that measures over time measures from one call to the
+	// next. The error is ErrNoPressure if there is nothing to read on this machine. Calls do not overlap, and should not take
+	// long: a request waits meanwhile.
 	Pressure(now int64) (float64, error)
 	// String names the source in statistics, such as "cgroup cpu".
 	String() string

@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// NewCgroupPressure returns what the control groups of Linux, version 2 or 1, tell of this process and those that share
-// a quota with it. All sources answer ErrNoPressure where there is no such thing.
+// NewCgroupPressure returns what the control groups of Linux, version 2 or 1, report of this process and those that share its
+// processor time. All sources return ErrNoPressure where there are none.
 //
-//   - "cgroup cpu" is the processor time that was used, of what the quota allows: cpu.max and cpu.stat, or cpu.cfs_quota_us,
-//     cpu.cfs_period_us and cpuacct.usage. The quota is that of the group of the process or of one above it, whichever
-//     is the smallest.
-//   - "cgroup throttling" is the share of the periods of that quota in which it was used up, from cpu.stat.
-//   - "cgroup stall" is the share of time in which something in the group of the process waited for a processor: the
-//     total of some in cpu.pressure, version 2 only.
+//   - "cgroup cpu" is the processor time that was used, of what the group may use: cpu.max and cpu.stat, or cpu.cfs_quota_us,
+//     cpu.cfs_period_us and cpuacct.usage. Of the group of the process and those above it, the one with the smallest part counts.
+//   - "cgroup throttling" is the share of periods in which that processor time was used up, from cpu.stat.
+//   - "cgroup stall" is the share of time in which something in the group of the process waited for a processor: the total of
+//     some in cpu.pressure, version 2 only.
 //
-// root is the root of the file system, of which proc/self/cgroup and sys/fs/cgroup are read. Of each file at most 64 KiB
-// are read, and only if it is a regular one.
+// root is the root of the file system, of which proc/self/cgroup and sys/fs/cgroup are read. Of each file at most 64 KiB are
+// read, and only if it is a regular one.
 func NewCgroupPressure(root fs.FS) []Pressure {
 	return []Pressure{
 		&cgroupSource{name: "cgroup cpu", root: root, read: (*cgroupSource).use},

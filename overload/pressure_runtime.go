@@ -10,10 +10,10 @@ import (
 
 const defaultSchedulerLatency = 20 * time.Millisecond
 
-// ProcessCPUPressure is the processor time that this process has used since the last call, by what GOMAXPROCS processors
-// offer in that time, which follows the quota of a cgroup: from 0 to 1. It is what the operating system tells, as the
-// classes of processor time in runtime/metrics stand still from one garbage collection to the next. The first call
-// answers [ErrNoPressure], and so does every call where the operating system is neither a Unix nor Windows.
+// ProcessCPUPressure is the processor time that this process has used since the last call, by what GOMAXPROCS processors offer in
+// that time: from 0 to 1. GOMAXPROCS follows the limit of a cgroup. The figure comes from the operating system, as
+// runtime/metrics updates its own only at a garbage collection. The first call returns [ErrNoPressure], and so does every call on
+// neither a Unix nor Windows.
 func ProcessCPUPressure() Pressure { //nolint:ireturn // a source is what the interface says
 	var (
 		began      bool
@@ -36,9 +36,8 @@ func ProcessCPUPressure() Pressure { //nolint:ireturn // a source is what the in
 	})
 }
 
-// SchedulerPressure is for how long goroutines that could run had to wait for a processor, relative to most: the 99th
-// percentile since the last call, by most, and never more than 2. The first call answers [ErrNoPressure]. A most of
-// 0 or less means 20 ms.
+// SchedulerPressure is how long goroutines that could run had to wait for a processor: the 99th percentile since the last call,
+// by most, and never more than 2. The first call returns [ErrNoPressure]. A most of 0 or less means 20 ms.
 func SchedulerPressure(most time.Duration) Pressure { //nolint:ireturn // a source is what the interface says
 	if most <= 0 {
 		most = defaultSchedulerLatency

@@ -15,15 +15,15 @@ import (
 	"github.com/weirhq/weir/internal/tally"
 )
 
-// Priority says how long a request is still served while pressure grows. The zero value is that of normal requests.
+// Priority is how long requests are still served while pressure grows. The zero value is that of normal requests.
 type Priority int8
 
 const (
-	// PriorityBackground is for work that nobody waits for, and that can as well be done later. It is shed first.
+	// PriorityBackground is for work whose result no client waits for, and that can be done later. It is shed first.
 	PriorityBackground Priority = iota - 2
 	// PrioritySheddable is for what is missed, but not much: suggestions, previews, what is retried anyway.
 	PrioritySheddable
-	// PriorityNormal is for requests that somebody waits for.
+	// PriorityNormal is for requests whose client waits.
 	PriorityNormal
 	// PriorityCritical is for what must still work when nothing else does: sign-in, payment, health checks. It is shed
 	// last.
@@ -74,25 +74,23 @@ type ShedderOptions struct {
 	Sources []Pressure
 	// Interval is how old a reading may be before the next call takes a new one: from 1 ms to 1 min. Default: 250 ms.
 	Interval time.Duration
-	// Rise and Fall are how slowly the pressure follows the readings, up and down: the time in which it makes 63 % of the
-	// way, from 0, at once, to 10 min. Shedding changes what is read, so with little smoothing it swings: as a rule, let
-	// Rise be at least Interval times the load, in times of what can be borne, by the width of the narrowest band.
-	// Negative: at once. Defaults: 1 s and 5 s.
+	// Rise and Fall are how slowly the pressure follows the readings, up and down: the time in which it makes 63 % of the way,
+	// from 0 to 10 min. Negative: at once. Shedding changes what is read, so with a short Rise the pressure swings. As a rule,
+	// let Rise be at least Interval times the load, in multiples of what the server can do, by the width of the narrowest band.
+	// Defaults: 1 s and 5 s.
 	Rise, Fall time.Duration
 	// Hysteresis is by how much the pressure must fall below its last peak before less is shed: from 0 to 0.5. Negative:
 	// none. Default: 0.03.
 	Hysteresis float64
-	// Bands are those of the priorities, from 0 to 10, From below To, and none below that of a lower priority. A
-	// priority that is left out has the default: 0.70 to 0.85 for background, 0.80 to 0.95 for sheddable, 0.90 to 1.00
-	// for normal, 0.97 to 1.10 for critical requests. Where pressure cannot exceed 1, that keeps up to 77 % of the
-	// critical requests whatever happens.
+	// Bands are those of the priorities, from 0 to 10: From is below To, and no band is below that of a lower priority. The
+	// defaults are 0.70 to 0.85 for background, 0.80 to 0.95 for sheddable, 0.90 to 1.00 for normal, and 0.97 to 1.10 for
+	// critical requests. Where pressure cannot exceed 1, the last keeps up to 77 % of the critical requests.
 	Bands map[Priority]ShedBand
-	// RetryAfter is the RetryAfter of a refusal when few are shed, MaxRetryAfter when all are, and in between in
-	// proportion: from 1 ms to 1 h, MaxRetryAfter not below RetryAfter. Defaults: 1 s and 10 s, or RetryAfter if it
-	// is more.
+	// RetryAfter is the RetryAfter of a refusal when few are shed, MaxRetryAfter when all are, and in between in proportion: from
+	// 1 ms to 1 h, MaxRetryAfter not below RetryAfter. Defaults: 1 s and 10 s, or RetryAfter if it is more.
 	RetryAfter, MaxRetryAfter time.Duration
-	// Random answers a number from 0 to less than 1 for each request that may be shed. It is called by several
-	// goroutines at once. Default: rand.Float64 of math/rand/v2.
+	// Random returns a number from 0 to less than 1 for each request that may be shed. It is called by several goroutines at
+	// once. Default: rand.Float64 of math/rand/v2.
 	Random func() float64
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
@@ -178,25 +176,22 @@ func (o *ShedderOptions) bands() (bands [priorities]ShedBand, err error) {
 	return bands, nil
 }
 
-// Shedder refuses requests when what they need is under pressure: first those that matter least, and of each priority
-// only as many as it takes.
+// Shedder refuses requests under pressure: the least important first, and of each priority only as many as it takes. Put it in
+// front of other limiters; it counts nothing that must be given back. All methods are safe for concurrent use; Allow and Decide
+// allocate nothing unless they read. It has no goroutine, and nothing to close.
 //
-// The pressure is 0 at rest and 1 where nothing more can be done. It is the highest of all sources, read at most every
-// Interval by the call that comes first after it, while others go on with the last one: there is no goroutine, and
-// nothing to close. What was read goes through two filters. An exponential average, with one time constant for up and
-// another for down, keeps the loop from swinging, as shedding relieves what is then read. After that comes a
-// backlash of Hysteresis: rising pressure counts at once, falling pressure only as far as it is more than Hysteresis
-// below the last peak, so that what trembles changes nothing (TestHysteresisIgnoresWhatTrembles).
+// The pressure is 0 at rest and 1 where nothing more can be done. It is the highest of all sources. At most every Interval one
+// call reads them, while others go on with the last pressure.
 //
-// Each priority has a band of pressure. Below it none of its requests are shed, above it all of them, and within it
-// a share that grows linearly, at random: so a little more pressure sheds a little more, and the pressure settles where
-// what is admitted can be borne (TestShedderSettles).
+// Each priority has a band of pressure. Below it none of its requests are shed, above it all of them, and within it a share that
+// grows linearly, at random. So the pressure settles where the server can serve what is allowed (TestShedderSettles).
 //
-// A source that fails, or answers what is no pressure, is counted, shown in Stats with its last error, and otherwise
-// left out until it answers again. If all of them fail nothing is shed.
+// Two filters steady the pressure. An exponential average, with one time constant for up and another for down, keeps the loop
+// from swinging. After that, rising pressure counts at once, but falling pressure only as far as it is more than Hysteresis below
+// the last peak: small changes have no effect (TestHysteresisIgnoresWhatTrembles).
 //
-// A Shedder counts nothing that must be given back. It stands in front of other limiters. All methods are safe for
-// concurrent use; Allow and Decide allocate nothing unless they read.
+// A source that fails, or returns something other than a pressure, is counted and left out until it recovers. Stats has its last
+// error. If all sources fail, nothing is shed.
 type Shedder struct {
 	policy  string
 	clock   *clock.Steady
@@ -221,8 +216,8 @@ type Shedder struct {
 	failed   bool // all sources
 }
 
-// NewShedder returns a shedder that has read its sources once, and whose pressure rises from 0 as Rise says, or an error
-// that names the option that cannot be used.
+// NewShedder returns a shedder that has read its sources once, and whose pressure rises from 0 at the pace of Rise. The error
+// names the option that cannot be used.
 func NewShedder(o ShedderOptions) (*Shedder, error) {
 	o.defaults()
 	if err := o.check(); err != nil {
@@ -255,9 +250,9 @@ func (s *Shedder) Allow(p Priority) bool {
 	return !shed
 }
 
-// Decide reports whether a request of priority p may go on: if not, with ReasonOverloaded and a RetryAfter from
-// RetryAfter to MaxRetryAfter of the options, the longer the more is shed. Limit and Remaining are 0, as there is
-// nothing to count. Priorities beyond the known ones count as the nearest.
+// Decide decides on a request of priority p. A refusal has ReasonOverloaded and a RetryAfter from RetryAfter to MaxRetryAfter of
+// the options, longer the more is shed. Limit and Remaining are 0, as there are no permits. Priorities beyond the known ones
+// count as the nearest.
 func (s *Shedder) Decide(p Priority) weir.Decision {
 	share, shed := s.decide(p)
 	if !shed {
@@ -320,13 +315,13 @@ func (s *Shedder) refresh(now int64) {
 	s.pressure.Store(math.Float64bits(min(max(old, read), read+s.hysteresis)))
 }
 
-// PressureReading is what a source answered last.
+// PressureReading is what a source returned last.
 type PressureReading struct {
 	// Source is the name of the source.
 	Source string
 	// Pressure is what it read, 0 if it could not.
 	Pressure float64
-	// Absent tells that there is nothing to read here: see ErrNoPressure. That is no failure.
+	// Absent is true if there is nothing to read here: see ErrNoPressure. That is no failure.
 	Absent bool
 	// Failures counts the times that it could not be read, or not be right, and Err is the reason of the last one. It
 	// is nil while reading succeeds.
@@ -357,7 +352,7 @@ func (r *PressureReading) note(p float64, err error) bool {
 type ShedderStats struct {
 	// Pressure is what decisions rest on: the readings after both filters.
 	Pressure float64
-	// Blind tells that no source could be read last time. The pressure then falls, and nothing is shed in the end.
+	// Blind is true if no source could be read last time. The pressure then falls, and in the end nothing is shed.
 	Blind bool
 	// Readings are those of the sources, in order.
 	Readings []PressureReading
@@ -368,7 +363,7 @@ type ShedderStats struct {
 // PriorityStats are the counts of a priority.
 type PriorityStats struct {
 	Priority Priority
-	// Admitted and Shed count the requests that were answered so far.
+	// Admitted and Shed count the requests that were allowed and refused so far.
 	Admitted, Shed int64
 	// Share is how many are shed now, from 0 to 1.
 	Share float64

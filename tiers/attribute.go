@@ -72,8 +72,8 @@ type Tier struct {
 	at    place
 }
 
-// Tier rounds what a handler asks for, which is best done when it is registered: RPS and Burst each go up to the next tier,
-// or to the top one if they lie above it, as infinity does. An attribute that is not a number is an error.
+// Tier rounds what a handler asks for; call it when the handler is registered. RPS and Burst each go up to the next tier, or to
+// the top one if they are above it, as infinity is. An attribute that is not a number is an error.
 func (t *Tiers) Tier(a *Attribute) (Tier, error) {
 	at := t.place(a)
 	if at != invalid {
@@ -94,8 +94,8 @@ func (t Tier) Check(op uint64, addr netip.Addr) weir.Decision {
 	return t.tiers.check(t.at, op, addr)
 }
 
-// Limits tells what the attribute was rounded to. It is not ok if there is no bucket: every request is allowed, or refused.
-// A tier of Tiers that are full may be served by another one, see [Tiers].
+// Limits returns what the attribute was rounded to. It returns false if there is no bucket: every request is allowed, or refused.
+// When there are MaxPolicies limiters, another tier may serve it: see [Tiers].
 func (t Tier) Limits() (rps float64, burst int, ok bool) {
 	if t.at < firstPair {
 		return 0, 0, false

@@ -148,8 +148,8 @@ func (t *Tiers) sweepInTurn() {
 	t.sweepEntries()
 }
 
-// Sweep sweeps away the limiters that are unused, and returns how many they were. It is for servers that may be quiet for so
-// long that nobody makes the next SweepEvery checks.
+// Sweep sweeps away the limiters that are unused, and returns how many they were. It is for servers that may be quiet for so long
+// that the next SweepEvery checks do not come.
 func (t *Tiers) Sweep() int {
 	t.sweeping.Lock()
 	defer t.sweeping.Unlock()
@@ -193,9 +193,8 @@ func (t *Tiers) unbind(all []*binding) {
 	}
 }
 
-// Close refuses everybody who comes later, with ReasonClosed, and closes all limiters, each when the last who is asking it
-// has left. It waits for a sweep that is under way, after which no goroutine of the Tiers is left. Closing twice is
-// harmless. The error is always nil.
+// Close refuses all later messages with ReasonClosed, and closes each limiter after the last check that uses it. It waits for a
+// sweep that is under way; then no goroutine of the Tiers remains. Closing twice is harmless. The error is always nil.
 func (t *Tiers) Close() error {
 	t.closed.Store(true)
 	t.sweeping.Lock()

@@ -18,7 +18,7 @@ import (
 
 // Options configure [Tiers]. The zero value is valid.
 type Options struct {
-	// Name stands before the name of the tier in the Policy of the decisions: "8/s burst 4" without it. Default: "".
+	// Name comes before the name of the tier in the Policy of the decisions: "8/s burst 4" without it. Default: "".
 	Name string
 	// RPS are the tiers of requests per second, ascending: 1 to 64 numbers from 0.001 to 10^9. Default: 1, 2, 4, 8, 16, 32,
 	// 64, 128.
@@ -38,8 +38,8 @@ type Options struct {
 	SweepEvery int
 	// Clock replaces the monotonic clock of the process, also in the limiters. Default: that of Guard.
 	Clock weir.Clock
-	// Logger is told at level Debug when limiters are made and swept away, at level Warn when a tier has to be served by
-	// another one, and at level Error should a limiter not be made. Default: that of Guard.
+	// Logger logs at level Debug that limiters are made and swept away, at level Warn that another limiter has to serve a tier,
+	// and at level Error that a limiter could not be made. Default: that of Guard.
 	Logger *slog.Logger
 }
 
@@ -56,24 +56,22 @@ var (
 	defaultBurst = []int{1, 2, 4, 8, 16, 32, 64}
 )
 
-// Tiers round what handlers ask for up to tiers, and give all handlers of one pair of tiers one limiter, in which each
-// opcode of each address has a bucket of its own. The port of the address does not count.
+// Tiers round what handlers ask for up to tiers. All handlers of one pair of tiers share one limiter, in which each opcode of
+// each address has a bucket of its own. The port of the address does not count. A check takes no lock of Tiers and allocates
+// nothing (TestCheckAllocatesNothing), unless it makes a limiter or looks for another that serves its tier.
 //
-// At most MaxPolicies limiters exist. A limiter is made when its tier is first asked. When there are as many as there may
-// be, a further tier is served by the closest limiter that is not looser, in neither RPS nor burst: the one with
-// the smallest |difference of RPS| + |difference of burst|, of several the one with the lowest RPS, and of several of
-// those the one with the lowest burst. If all are looser, the closest of all serves it, in the same order.
+// At most MaxPolicies limiters exist. A limiter is made when its tier is first asked for. Once there are MaxPolicies, the closest
+// limiter that is not looser, in neither RPS nor burst, serves a further tier. It is the one with the smallest |difference of
+// RPS| + |difference of burst|, then with the lowest RPS, then with the lowest burst. If all are looser, the closest of all
+// serves it, in the same order.
 //
-// A limiter that was not asked for longer than Unused is swept away. Nothing is forgotten by it that a new limiter
-// would not grant: when lockouts, or the time in which an empty bucket is full again, are longer than Unused, it is kept for
-// that long. For the same reason a tier that is served by another one stays with it until that one is swept away, or until
-// there is room and the tier has been quiet long enough for its buckets to be full and its lockouts over.
+// A limiter that was not used for longer than Unused is swept away. It is kept for longer if its lockouts, or the time in which
+// an empty bucket becomes full, are longer: so sweeping never allows a request that would be refused. For the same reason a tier
+// that another limiter serves stays with it until that is swept away. It also changes when there is room, and the tier has been
+// quiet until its buckets are full and its lockouts over.
 //
-// Sweeping is done by a goroutine that one in SweepEvery checks starts and that ends when it is done, after some
-// microseconds; between sweeps there is none. A limiter is not swept away while somebody asks it.
-//
-// A check reads the table of Tiers by one atomic load, takes none of its locks and allocates nothing
-// (TestCheckAllocatesNothing), except for the one that makes a limiter or finds out which other one serves its tier.
+// One in SweepEvery checks starts a goroutine that sweeps for some microseconds; between sweeps there is none. A limiter in use
+// is not swept away.
 type Tiers struct {
 	name      string
 	rps       []float64
@@ -101,8 +99,8 @@ type Tiers struct {
 	_      [56]byte
 }
 
-// New returns Tiers without any limiter, or an error that names the option that cannot be used, also if some tier
-// could not be made of the options of Guard.
+// New returns Tiers without any limiter. The error names the option that cannot be used, also if the options of Guard do not fit
+// some tier.
 func New(o Options) (*Tiers, error) {
 	if o.RPS == nil {
 		o.RPS = defaultRPS
@@ -201,12 +199,12 @@ func (t *Tiers) now() int64 {
 // Check takes one token from the bucket that addr has for op in the limiter of the tier that a is rounded to. In this order:
 //
 //   - After Close everything is refused with ReasonClosed and a RetryAfter of 0.
-//   - An attribute that is not a number is refused with ReasonInvalid and a RetryAfter of Never. [Tiers.Tier] tells it
-//     earlier, as an error.
+//   - An attribute that is not a number is refused with ReasonInvalid and a RetryAfter of Never. [Tiers.Tier] returns an error
+//     for it.
 //   - Without an attribute, or with an RPS of 0 or less, everything is allowed, and Credit is 65535.
 //   - With a burst of 0 or less everything is refused, with ReasonHardLockout and a RetryAfter of Never.
 //   - An address that is not valid is refused with ReasonSoftThrottle and a RetryAfter of 1000 ms.
-//   - So is one that comes while the limiter is just being disposed of.
+//   - So is a message whose limiter is just being closed.
 //   - Otherwise the bucket decides, see [guard.Guard.CheckOperation].
 //
 // Only the checks that come to a limiter are counted, and sweep.
