@@ -23,10 +23,10 @@ type BreakerOptions struct {
 	// MaxCooldown is how long it stays open at most, when Cooldown has doubled often enough: from Cooldown to 1 h. Default:
 	// 5 s, or Cooldown if that is longer.
 	MaxCooldown time.Duration
-	// Patience is how long a call must have been without an answer for the deadline of its caller to count as a failure of
-	// the store: from 1 ms to 1 h. Default: 10 ms.
+	// Patience is how long a call must have waited for the store before the deadline of its caller counts as a failure of the
+	// store: from 1 ms to 1 h. Default: 10 ms.
 	Patience time.Duration
-	// Logger is told of each transition. Default: nil, nobody is.
+	// Logger logs each transition. Default: nil, nothing is logged.
 	Logger *slog.Logger
 	// Clock measures all of these. Its AfterFunc is not used. Default: nil, the monotonic clock of the process.
 	Clock weir.Clock
@@ -68,26 +68,23 @@ func (o BreakerOptions) checked() (BreakerOptions, error) {
 	return o, nil
 }
 
-// Breaker is a [Store] that fails calls at once while its inner store is unavailable, so that a dead store costs less than a
-// microsecond and not a timeout (BenchmarkBreakerOpen).
+// Breaker is a [Store] that fails calls at once while its inner store is unavailable. A dead store then costs less than a
+// microsecond, not a timeout (BenchmarkBreakerOpen).
 //
-// It opens when Failures calls in a row have failed, and stays open for a random time between half of Cooldown and Cooldown.
-// Then one call is let through, and no other, however many callers there are (TestContentionBreakerProbe): if it has an
-// answer the breaker closes, otherwise it stays open for twice as long as before, up to MaxCooldown. A probe that has no
-// answer for MaxCooldown does not keep others from being tried. If the breaker has to open again within MaxCooldown after it
-// closed, it goes on doubling from where it was, so that a store that is overloaded and not dead gets a pause
-// (TestBreakerOpensAgain).
+// It opens when Failures calls in a row have failed, and stays open for a random time between half of Cooldown and Cooldown. Then
+// it tries one call, and no other, however many callers there are (TestContentionBreakerProbe). If the call succeeds the breaker
+// closes; otherwise it stays open for twice as long as before, up to MaxCooldown. A call that takes longer than MaxCooldown does
+// not keep others from being tried. A breaker that opens within MaxCooldown after it closed goes on doubling from where it was,
+// so that an overloaded store gets a pause (TestBreakerOpensAgain).
 //
-// A failure is an error that wraps [ErrUnavailable], and an answer is a call without an error. Other errors say nothing about
-// the store, as it need not be asked for them, nor do calls without charges (TestBreakerIgnoresWhatAsksNothing). A caller who
-// cancels its context says nothing about the store. A deadline of the caller that passes while the store has not answered for
-// Patience is a failure, as otherwise callers who wait for less than the store's own timeout would wait for a dead store
-// forever; one that passes earlier is not, so that a caller in too much of a hurry does not take the store from all others
-// (TestBreakerJudgesContexts).
+// A failure is an error that wraps [ErrUnavailable], and a success is a call without an error. Other errors, and calls without
+// charges, do not count (TestBreakerIgnoresWhatAsksNothing). Neither does a caller that cancels its context. A deadline that
+// passes is a failure only if the store has taken longer than Patience (TestBreakerJudgesContexts). So callers with short
+// deadlines do not wait for a dead store forever, and one in a great hurry does not take the store from all others.
 //
-// What an outage costs before the breaker opens: if no call takes longer than T, and N callers make one call at a time each, at
+// Before the breaker opens, an outage costs this: if no call takes longer than T, and N callers make one call at a time each, at
 // most N + Failures - 1 calls wait for T, and the breaker is open after ceil(Failures / N) times T (TestBreakerBoundsWaiting).
-// Then one of the callers waits for T each time the cooldown is over.
+// Then one caller waits for T each time the cooldown is over.
 type Breaker struct {
 	inner Store
 	o     BreakerOptions
@@ -137,7 +134,7 @@ const (
 	BreakerClosed BreakerState = iota
 	// BreakerOpen fails calls at once.
 	BreakerOpen
-	// BreakerHalfOpen has let one call through, and fails others at once until that has an answer.
+	// BreakerHalfOpen is trying one call, and fails others at once until that has ended.
 	BreakerHalfOpen
 )
 
@@ -174,7 +171,7 @@ func (s *BreakerState) UnmarshalText(text []byte) error {
 type BreakerStats struct {
 	// State is what it does with calls.
 	State BreakerState `json:"state"`
-	// Since is when the store became unavailable, or available again: when the breaker opened or closed last, or was made.
+	// Since is when the breaker opened or closed last, or was made: from then on the store has been unavailable, or available.
 	Since time.Time `json:"since"`
 	// Error is why the store was found unavailable last, "" while it is available.
 	Error string `json:"error,omitempty"`

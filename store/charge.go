@@ -17,13 +17,13 @@ const (
 	MostIDBytes = 64
 	// LeastExpiry is the shortest time after which a reservation may expire.
 	LeastExpiry = time.Millisecond
-	// MostExpiry is the longest.
+	// MostExpiry is the max expiry of a reservation.
 	MostExpiry = 24 * time.Hour
 )
 
-// CheckCharges returns what is wrong with the charges of one request, or nil: their number, names, permits and limits, and
-// that no two of them are for the same key of the same policy. The error is an *[weir.OptionError]. It is for those who write
-// a [Store]: every call begins with it.
+// CheckCharges returns what is wrong with the charges of one request, or nil: their number, names, permits and limits, or two of
+// them for the same key of the same policy. The error is an *[weir.OptionError]. It is for implementations of [Store]: every call
+// begins with it.
 func CheckCharges(charges []Charge) error {
 	if err := checkNames(charges); err != nil {
 		return err
@@ -84,7 +84,7 @@ func checkName(policy, key string) error {
 	return nil
 }
 
-// CheckDecisions returns an *[weir.OptionError] if there are not as many decisions as charges. It is for those who write a
+// CheckDecisions returns an *[weir.OptionError] if there are not as many decisions as charges. It is for implementations of
 // [Store].
 func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 	if len(charges) == len(decisions) {
@@ -97,7 +97,7 @@ func CheckDecisions(charges []Charge, decisions []weir.Decision) error {
 }
 
 // CheckTaken returns an *[weir.OptionError] if one of the charges cannot be taken, debited or lent, only reserved. It is for
-// those who write a [Store].
+// implementations of [Store].
 func CheckTaken(charges []Charge) error {
 	for i := range charges {
 		if charges[i].Limit.Algorithm() == weir.AlgorithmConcurrency {
@@ -110,7 +110,7 @@ func CheckTaken(charges []Charge) error {
 	return nil
 }
 
-// CheckLend returns what is wrong with a call of Lend, or nil. It is for those who write a [Store].
+// CheckLend returns what is wrong with a call of Lend, or nil. It is for implementations of [Store].
 func CheckLend(c Charge, least int64) error {
 	charges := [1]Charge{c}
 	if err := CheckTaken(charges[:]); err != nil {
@@ -127,7 +127,7 @@ func CheckLend(c Charge, least int64) error {
 	return nil
 }
 
-// CheckReturn returns what is wrong with a call of Return, or nil. It is for those who write a [Store].
+// CheckReturn returns what is wrong with a call of Return, or nil. It is for implementations of [Store].
 func CheckReturn(l Loan, unspent int64) error {
 	charges := [1]Charge{l.Charge}
 	if err := CheckCharges(charges[:]); err != nil {
@@ -142,7 +142,7 @@ func CheckReturn(l Loan, unspent int64) error {
 	return nil
 }
 
-// CheckExpiry returns an *[weir.OptionError] if a reservation cannot expire after this time. It is for those who write a
+// CheckExpiry returns an *[weir.OptionError] if a reservation cannot expire after this time. It is for implementations of
 // [Store].
 func CheckExpiry(expiry time.Duration) error {
 	if expiry < LeastExpiry || expiry > MostExpiry {
@@ -151,8 +151,8 @@ func CheckExpiry(expiry time.Duration) error {
 	return nil
 }
 
-// CheckReservation returns an *[weir.OptionError] that says what is wrong with a reservation, or with what its charges
-// really cost if actual is not nil. It is for those who write a [Store].
+// CheckReservation returns an *[weir.OptionError] if something is wrong with a reservation or, if actual is not nil, with what
+// its charges really cost. It is for implementations of [Store].
 func CheckReservation(r Reservation, actual []int64) error {
 	if len(r.ID) > MostIDBytes {
 		return &weir.OptionError{
@@ -177,8 +177,8 @@ func CheckReservation(r Reservation, actual []int64) error {
 	return nil
 }
 
-// DecisionOf is the decision about a charge for which its algorithm answered r; most is the most permits that can be granted at
-// once. It is for those who write a [Store].
+// DecisionOf is the decision about a charge for which its algorithm returned r; most is the max number of permits at once. It is
+// for implementations of [Store].
 func DecisionOf(c Charge, most int64, r algo.Result) weir.Decision {
 	d := weir.Decision{
 		Allowed: r.Allowed, Limit: most, Remaining: r.Remaining,

@@ -6,7 +6,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Consistency says how exactly processes that share a limit keep to it, and what a decision costs.
+// Consistency is how exactly processes that share a limit keep to it, and what a decision costs.
 type Consistency uint8
 
 const (
@@ -43,7 +43,7 @@ func (c *Consistency) UnmarshalText(text []byte) error {
 	return &weir.OptionError{Option: "consistency", Value: fmt.Sprintf("%.40q", text), Accepted: "coherent, leased or optimistic"}
 }
 
-// Fail says what is answered while a store is unavailable.
+// Fail is what is decided while a store is unavailable.
 type Fail uint8
 
 const (

@@ -10,26 +10,23 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Divided is the [Store] for programs that have limits of two kinds: those of charges that are Durable are kept by the owner of a
-// cluster, and all others by a store that processes share. Either may be nil, if there are no charges for it.
+// Divided is the [Store] for programs that have limits of two kinds. The owner of a cluster keeps those of charges that are
+// Durable, and a store that processes share keeps all others. Either may be nil, if there are no charges for it.
 //
-// A request is all or nothing whatever its charges are (TestDividedContention). If all of them are of one kind, it is one call
-// of their store. Otherwise the durable ones are reserved, then the other store is asked, and what was reserved is committed
-// if that grants, and canceled if it refuses: exactly, whoever else has come. While the other store is asked, the durable
-// permits are out: for as long as it takes to answer, others can be refused for permits that come back
-// (TestDividedHoldsWhileItAsks), which errs on the side of the limit. A charge that was not asked, because the other kind has
-// refused before, is Allowed with Remaining 0, as nobody knows what is left. Should the owner be lost between the two, the
-// request is refused, and what the other store has taken stays taken, which errs on that side as well.
+// A request is all or nothing whatever its charges are (TestDividedContention). If all of them are of one kind, it is one call of
+// their store. Otherwise the durable ones are reserved, then the other store is asked. What was reserved is committed if that
+// allows the request, and canceled exactly if it refuses. Until then others can be refused because of these permits
+// (TestDividedHoldsWhileItAsks). A charge that was not asked, because the other kind has refused, is Allowed with Remaining 0. If
+// the owner is lost between the two, the request is refused, and what the other store has taken stays taken.
 //
 // # While one of the two is unavailable
 //
-// Charges whose store has failed are decided by their Fail: FailClosed, and FailLocal, refuse with weir.ReasonUnavailable and a
-// RetryAfter of 1 s, also those who wait for an owner that ends; FailOpen allows, and nobody is told later. A [Fleet] decides
-// about its own charges itself. What is wrong about a request, a store that was closed and a caller whose context was canceled
-// are errors, as those of any store.
+// The Fail of a charge decides. FailClosed and FailLocal refuse with weir.ReasonUnavailable and a RetryAfter of 1 s, also callers
+// that wait for an owner that ends. FailOpen allows, and the store is not told later. A [Fleet] decides about its own charges
+// itself. An invalid request, a store that was closed and a canceled context are errors, as with any store.
 type Divided struct {
-	// Failed is told what a store could not decide on, and why, by the goroutine of the request. It must not keep the charges,
-	// and must be set before the first call. Default: nil, nobody is.
+	// Failed gets the charges that a store could not decide on, and why. The call is part of the request, and must not keep the
+	// charges. Set it before the first call. Default: nil, no call.
 	Failed func(charges []Charge, err error)
 
 	shared  Store

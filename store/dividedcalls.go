@@ -33,7 +33,7 @@ func (d *Divided) Peek(ctx context.Context, charges []Charge, decisions []weir.D
 	return nil
 }
 
-// Commit implements [Store]. Both parts of a reservation are settled, whatever the one answers; after an error both can be again.
+// Commit implements [Store]. It settles both parts of a reservation, even if one fails; after an error it can be called again.
 func (d *Divided) Commit(ctx context.Context, r Reservation, actual []int64) error {
 	if actual == nil {
 		actual = []int64{}

@@ -18,15 +18,15 @@ import (
 type FallbackOptions struct {
 	// MaxKeys is how many keys of policies are limited in this process at a time: see [MemoryOptions]. Default: 1,000,000.
 	MaxKeys int
-	// Grace is for how long a process holds charges of FailLocal to its share of the limit, besides to the limit, after the
-	// store is back: until the other processes have found that out, and told it what they granted. From 1 ms to 1 h. Default:
-	// a second more than the Interval of the replicas and the MaxCooldown of the breaker, which is 8 s.
+	// Grace is for how long, after the store is back, this process also limits charges of FailLocal to its share: until the other
+	// processes have found that out, and told it what they allowed. From 1 ms to 1 h. Default: the Interval of the replicas, plus
+	// the MaxCooldown of the breaker, plus a second: 8 s.
 	Grace time.Duration
 }
 
 // FallbackStats count the charges that were decided without the store. Counters only grow.
 type FallbackStats struct {
-	// Closed is how many were refused, and Open how many were allowed, because their Fail says so.
+	// Closed is how many were refused, and Open how many were allowed, because of their Fail.
 	Closed uint64 `json:"closed"`
 	Open   uint64 `json:"open"`
 	// LocalAllowed and LocalRefused are how many were decided in this process, to the limit divided by the replicas.
@@ -34,7 +34,7 @@ type FallbackStats struct {
 	LocalRefused uint64 `json:"local_refused"`
 	// Keys is how many keys are limited in this process now.
 	Keys int `json:"keys"`
-	// Owed is of how many of them the store still has to be told what was granted.
+	// Owed is how many of them have permits that the store has not been told of.
 	Owed int `json:"owed"`
 }
 

@@ -13,84 +13,75 @@ import (
 
 // FleetOptions configure a [Fleet]. The zero value is good for production, but for a Logger.
 type FleetOptions struct {
-	// Breaker says when the store is given up for a while.
+	// Breaker is when the store is given up for a while.
 	Breaker BreakerOptions
 	// Leased is for charges of ConsistencyLeased.
 	Leased LeasedOptions
 	// Optimistic is for charges of ConsistencyOptimistic.
 	Optimistic OptimisticOptions
-	// Replicas says how the processes of the fleet are counted, which is for charges of FailLocal. It may be disabled if there
-	// are none.
+	// Replicas is how the processes of the fleet are counted, for charges of FailLocal. It may be disabled if there are none.
 	Replicas ReplicasOptions
 	// Fallback is for charges of FailLocal while the store is unavailable.
 	Fallback FallbackOptions
-	// Logger is told when the store becomes unavailable and when it is back, one line each, unless Breaker.Logger is given.
-	// Default: nil, nobody is.
+	// Logger logs one line when the store becomes unavailable and one when it is back, unless Breaker.Logger is given. Default:
+	// nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Fleet is the [Store] for programs of which several processes share limits: it keeps each charge as its Consistency says,
-// and decides as its Fail says while the store is unavailable.
+// Fleet is the [Store] for programs of which several processes share limits. It keeps each charge as exactly as its Consistency,
+// and its Fail decides while the store is unavailable.
 //
 // A request is all or nothing whatever its charges are. Those of ConsistencyLeased that are leased come first, mostly from
-// memory. All others are one step: those of ConsistencyOptimistic that memory decides on, and one call of the store for the rest
-// of them and those of ConsistencyCoherent (TestFleetMixedAsksOnce). If that refuses, what memory has granted is given back, in
-// memory and never so that more can be had than if the request had not come, whenever that is (TestFleetMixedAcrossWindows):
-// permits that cannot be told from those of a window that has ended, or that the store had to be told of meanwhile, stay taken.
-// Who is not asked, because another one has refused before, is Allowed with Remaining 0, as nobody knows what is left; of those
-// who were asked no one who is Allowed has 0 left in a request that is refused. Reserve is one call of the store for all charges,
-// whatever their Consistency, and so exact.
+// memory. All others are one step, with at most one call of the store (TestFleetMixedAsksOnce). If that refuses, what memory has
+// taken is given back, never so that more becomes available than without the request (TestFleetMixedAcrossWindows). Permits of a
+// window that may have ended, and those that the store was told of meanwhile, stay taken. In a refused request, a charge that was
+// not asked is Allowed with Remaining 0; one that was asked and is Allowed has more than 0. Reserve is one call of the store for
+// all charges, whatever their Consistency, and so exact.
 //
 // # While the store is unavailable
 //
-// A [Breaker] fails calls at once. Charges whose part could not be asked are decided by their Fail:
-//   - FailClosed refuses with weir.ReasonUnavailable, and a RetryAfter of when the store will be tried again. If one charge of
-//     a request is refused so, nothing is taken for the others.
-//   - FailOpen allows. Nobody is told later.
-//   - FailLocal holds this process to the limit divided by the number of live [Replicas], in a [Memory]: the burst of a token
-//     bucket and the permits of the others rounded down, but to one permit at least; the rate of a token bucket exactly. Requests
+// A [Breaker] fails calls at once. The Fail of each charge that could not be asked decides:
+//   - FailClosed refuses with weir.ReasonUnavailable, and a RetryAfter of when the store will be tried again. If one charge of a
+//     request is refused so, nothing is taken for the others.
+//   - FailOpen allows. The store is not told later.
+//   - FailLocal limits this process to the limit divided by the number of live [Replicas], in a [Memory]. The rate of a token
+//     bucket is divided exactly; its burst, and the permits of the others, are rounded down, but to one permit at least. Requests
 //     for more than the divided limit, but not than the limit, are refused with weir.ReasonUnavailable.
 //
-// A call that failed may have been charged by the store nevertheless, which errs on the side of the limit.
-//
-// A caller whose context is canceled gets an error, and no decision.
+// A call that failed may have been charged by the store nevertheless, which can only refuse more. A caller whose context is
+// canceled gets an error, and no decision.
 //
 // # When it is back
 //
-// What was granted in this process, as far as it has not come back here since, is told to the store by Debit: before any
-// request of this process is decided by the store for the key, in one call for the keys of a request, and for all other keys in
-// the background, 64 in a call and at most 1,024 in 100 ms. What has come back is dropped, and never told.
+// Debit tells the store what this process allowed, except what has come back here since. It does so before the store decides on
+// the next request for the key, in one call for the keys of a request. All other keys are told in the background, 64 in a call
+// and at most 1,024 in 100 ms.
 //
-// The other processes may find out later that the store is back, and have not told it anything until then. So for a time of
-// grace, which is FallbackOptions.Grace, charges of FailLocal need a permit of the share of this process and one of the store:
-// recovery makes no burst.
+// The other processes may find out later that the store is back. So for FallbackOptions.Grace, charges of FailLocal need a permit
+// of the share of this process and one of the store: recovery makes no burst.
 //
-// # The bound
+// # What is guaranteed
 //
-// If N processes that count one another rightly lose the store together, for however long, they grant at most one limit
-// more, where the limit is at least N: of a window twice its permits, of a token bucket 2 x burst + rate x (t + Grace) in
-// any time t from before the outage until after it (TestFleetOutage). Each begins the outage with a full bucket, or an
-// unused window, of a share of 1/N, and what comes back in a share comes back in the store; but the store can be full, and
-// what comes back while a process has not found out yet that it is back counts in both, which is the Grace in the formula.
-// The bound holds for keys that the store is told of within the time of grace: about 80,000 for each process, and those that
-// are asked for. If k of the N processes are cut off while the others have the store, those k go on for as long with k/N of
-// the rate, or of each window, besides the limit that the others keep to.
+// N processes that count one another rightly and lose the store together, for however long, allow at most one limit more, if the
+// limit is at least N (TestFleetOutage). That is twice the permits of a window. Of a token bucket it is 2 x burst + rate x (t +
+// Grace) in any time t from before the outage until after it. This holds for keys that the store is told of within Grace: about
+// 80,000 for each process, and those that are asked for. If k of the N processes are cut off while the others have the store,
+// those k go on with k/N of the rate, or of each window, besides the limit that the others keep to.
 //
-// FailClosed never grants more than the Consistency of the charge does (TestFleetClosedKeepsTheLimit). Peek does not know of the
+// FailClosed never allows more than the Consistency of the charge does (TestFleetClosedKeepsTheLimit). Peek does not know of the
 // shares.
 //
 // # Reservations
 //
-// Reservations of FailLocal are held in this process, divided like the limits, and their IDs begin with "weir-local:", or
-// "weir-open:" if all charges are of FailOpen, which nobody holds. They are settled in this process, also when the store is
-// back: another one answers [ErrNotReserved]. What was reserved is told to the store like what was taken. If it costs less
-// after that, the rest comes back as any permit does; if it costs more, the store is told. Those of a concurrency limit stay
-// in this process until they are settled or expire, and the store is not told of them, so that up to one limit more is out
-// until then.
+// Reservations of FailLocal are kept in this process, divided like the limits. Their IDs begin with "weir-local:", or
+// "weir-open:" if all charges are of FailOpen. They are settled in this process, also when the store is back; another process
+// returns [ErrNotReserved]. What was reserved is told to the store like what was taken. If it costs less after that, the rest
+// comes back as any permit does; if it costs more, the store is told. Those of a concurrency limit stay in this process until
+// they are settled or expire, and the store is not told: until then up to one limit more is in use.
 //
-// Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel answer
-// [ErrUnavailable], and the fleet keeps up to 10,000 of them and tries again when the store is back; those that have expired
-// by then were canceled by themselves. Callers need not try again.
+// Reservations that the store made are settled by the store. If it cannot be reached, Commit and Cancel return [ErrUnavailable],
+// and the fleet keeps up to 10,000 of them and tries again when the store is back. Callers need not try again; reservations that
+// have expired by then were canceled by themselves.
 type Fleet struct {
 	breaker    *Breaker
 	leased     *Leased
@@ -121,8 +112,8 @@ var _ Store = (*Fleet)(nil)
 
 // NewFleet returns a fleet over s, which it closes when it is closed, or an *[weir.OptionError].
 //
-// It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more
-// after an outage, until the store has been told what it has to know. Close ends all of them.
+// It starts the goroutine of [Replicas], those of [Leased] and [Optimistic] when there are charges for them, and one more after
+// an outage, until the store has been told everything. Close ends all of them.
 func NewFleet(s Store, o FleetOptions) (*Fleet, error) {
 	if err := mustHave("NewFleet.s", s); err != nil {
 		return nil, err
@@ -194,9 +185,10 @@ type FleetStats struct {
 	// Replicas is how many processes share the limits, as far as this one knows; at least 1.
 	Replicas int         `json:"replicas"`
 	Leased   LeasedStats `json:"leased"`
-	// Grace reports whether charges of FailLocal are still held to the share of this process, as the store was away a moment ago.
+	// Grace reports whether charges of FailLocal are still limited to the share of this process, because the store was
+	// unavailable a moment ago.
 	Grace bool `json:"grace"`
-	// Unsettled is how many reservations are to be settled when the store is back, and UnsettledDropped how many will not be, as
+	// Unsettled is how many reservations are to be settled when the store is back. UnsettledDropped is how many will not be, as
 	// there were too many.
 	Unsettled        int    `json:"unsettled"`
 	UnsettledDropped uint64 `json:"unsettled_dropped"`
@@ -211,8 +203,8 @@ func (f *Fleet) Stats() FleetStats {
 	}
 }
 
-// Close tells the store what it has to know, as far as it answers within a second or two, gives back what was leased, and
-// closes the store. Closing twice is harmless.
+// Close tells the store what it has to know, within a second or two, gives back what was leased, and closes the store. Closing
+// twice is harmless.
 func (f *Fleet) Close() error {
 	f.lock.Lock()
 	first := !f.closed.Swap(true)

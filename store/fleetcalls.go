@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Peek implements [Store]. What was granted in this process while the store was unavailable is told to it first.
+// Peek implements [Store]. What this process allowed while the store was unavailable is told to the store first.
 func (f *Fleet) Peek(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	c, mixed := consistencyOf(charges)
 	if !mixed {
@@ -163,8 +163,8 @@ func (f *Fleet) byConsistency(charges []Charge, call func(s Store, q *part) erro
 	return nil
 }
 
-// Refund implements [Store]. While the store is unavailable, charges of FailLocal are given back in this process, nothing is of
-// those of FailOpen, and the others are an error.
+// Refund implements [Store]. While the store is unavailable, charges of FailLocal are given back in this process. For those of
+// FailOpen it does nothing, and for the others it returns an error.
 func (f *Fleet) Refund(ctx context.Context, charges []Charge) error {
 	return f.byConsistency(charges, func(s Store, q *part) error {
 		err := s.Refund(ctx, q.charges)
@@ -181,8 +181,8 @@ func (f *Fleet) Refund(ctx context.Context, charges []Charge) error {
 	})
 }
 
-// Debit implements [Store]. While the store is unavailable, charges of FailLocal are debited in this process, and the store
-// is told later, if all are of it; otherwise it is an error. Charges of several consistencies are debited one after the other.
+// Debit implements [Store]. While the store is unavailable and all charges are of FailLocal, they are debited in this process and
+// the store is told later; otherwise it is an error. Charges of several consistencies are debited one after the other.
 func (f *Fleet) Debit(ctx context.Context, charges []Charge, decisions []weir.Decision) error {
 	if err := errors.Join(CheckTaken(charges), CheckDecisions(charges, decisions)); err != nil {
 		return firstOf(err)
@@ -212,7 +212,7 @@ func (f *Fleet) Return(ctx context.Context, l Loan, unspent int64) error {
 	return f.layer(l.Charge.Consistency).Return(ctx, l, unspent)
 }
 
-// Reset implements [Store]. What this process knows of the key is reset whatever the store answers.
+// Reset implements [Store]. What this process knows of the key is reset even if the store fails.
 func (f *Fleet) Reset(ctx context.Context, policy, key string) error {
 	if err := checkName(policy, key); err != nil {
 		return err

@@ -13,15 +13,14 @@ import (
 
 // LeasedOptions configure a [Leased].
 type LeasedOptions struct {
-	// Term is for how long, at most, permits are held in memory: from 10 ms to 1 min. It must be the same in all processes that
-	// share a limit, as the burst that a token bucket is lowered to depends on it. Default: 1 s.
+	// Term is for how long, at most, permits stay in memory: from 10 ms to 1 min. It must be the same in all processes that share
+	// a limit, as the lowered burst of a token bucket depends on it. Default: 1 s.
 	Term time.Duration
-	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, a key is forgotten to
-	// which nothing is on loan; if none of those looked at is such a key, requests for new ones are decided by the inner store,
-	// one by one. Default: 1,000,000.
+	// MaxKeys is how many keys of policies are kept at a time: from 1 to 10^9. Where there is no room, a key without a loan is
+	// forgotten. If none is found, the inner store decides on requests for new keys, one by one. Default: 1,000,000.
 	MaxKeys int
-	// Clock replaces the monotonic clock of this process. It must not go backward, nor stand still while time passes for the
-	// inner store. Default: nil.
+	// Clock replaces the monotonic clock of this process. It must not go backward, nor stop while time passes for the inner
+	// store. Default: nil.
 	Clock weir.Clock
 }
 
@@ -42,70 +41,47 @@ func (o LeasedOptions) filled() (LeasedOptions, error) {
 }
 
 // Leased is a [Store] that takes permits of an inner store in blocks, by Lend, and spends them in memory: most decisions cost no
-// round trip. What it grants never exceeds the limit, whatever the number of processes, however late the answers of the inner
-// store are, whatever the clocks of the processes show, and whoever dies (TestLeasedNeverAbove). It may be below the limit, by
-// the permits that others hold at that moment.
+// round trip. It never allows more than the limit, whatever the number of processes, the delays of the inner store and the clocks
+// of the processes, and also if processes die (TestLeasedNeverAbove). It may allow less, by the permits that other processes have
+// at that moment.
 //
-// # Why it is never above
+// Limits of fewer than 64 permits, limits whose segment or window is shorter than 5 ms, token buckets that fill in less than 20
+// ms, and AlgorithmConcurrency are not leased: the inner store decides on each request. Reserve, Commit, Cancel, Debit, Lend and
+// Return go to the inner store too, which does not know what is in memory here. A probe asks it if nothing is in hand.
 //
-// A permit that the inner store lent at time T of its clock is spent only as long as this counts no differently from spending it
-// at T. For how long that is, is measured by the monotonic clock of the process from before the call was sent, so from before
-// T; a 1024th is left out, for clocks that do not run equally fast.
+// # What callers see
 //
-//   - Fixed window, calendar window: until the window of T ends. What is spent in a window was taken in it, and the inner store
-//     lends no more than the limit in each.
-//   - Sliding window: until the segment of T ends, for the same reason for each segment, and so for each row of segments.
-//   - Sliding counter: until the window of T ends. At the time of a spending, no more was spent in the window than was taken,
-//     the same holds for the one before, and the weight of that has only become less since the last permit was taken.
-//   - Token bucket of burst b and rate r: for a span s, which is Term, or b / 4r if that is shorter. The inner store is asked
-//     with the burst lowered to b - r s, rounded down. What is spent in a time from t to t + d was taken between t - s and
-//     t + d, and so is at most (b - r s) + r (d + s) = b + r d, which is what a bucket of burst b may grant in d. So more than
-//     the lowered burst at once is refused with ReasonNever, and the Limit of decisions is the lowered burst.
+// Of a token bucket, more than the lowered burst at once is refused with ReasonNever, and the Limit of decisions is the lowered
+// burst: see [LeasedOptions.Bound]. Remaining is what is in hand, plus what the inner store had when it was asked last. Where one
+// charge of a request refuses, those of the others that were not asked are Allowed, as far as is known.
 //
-// Those who already waited for a block when it was asked for count as granted at T, which is between the beginning and the end
-// of their calls, as it is when the inner store decides. What is given back unspent counts as if it had never been taken.
-//
-// After a Reset, or a Refund of permits that were not taken, or when a clock of the inner store is set forward, so that windows
-// end early, what processes hold may be spent on top, for Term at most; and while some processes have another limit than others,
-// each spends what it was lent under its own.
+// While the inner store is unavailable, what is in hand is spent until its time is over; then calls return the error of the inner
+// store. They also return ErrUnavailable if the context ends before a block comes: nothing was taken then.
 //
 // # How far below
 //
-// A process holds at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the
-// inner store has fewer permits than it asks for, or had so within the last 64th of Term, or has fewer than it and those who wait
-// already ask for: so of a window no more than Block x processes permits stay unused, and of a token bucket those by which the
-// burst is lowered as well: see [LeasedBound.Unused] (TestLeasedUnused). A bucket goes on filling while a block is held, and what
-// is given back of the block is less by what can have come back since. A block that is in hand when its process dies, or when the
-// limit is changed, is lost until its permits come back as any do.
+// A process has at most [LeasedBound].Block permits of a key unspent, a 16th of the limit. A request is refused only if the inner
+// store does not have its permits, or did not within the last 64th of Term, or needs them for requests that already wait. So of a
+// window no more than Block x processes permits stay unused, and of a token bucket also those by which the burst is lowered: see
+// [LeasedBound.Unused] (TestLeasedUnused). What is not used for a quarter of Term, or near its end, goes back by Return. A block
+// in a process that dies, or under a limit that changes, is lost until its permits come back as any do.
 //
-// Blocks follow the demand of the process: a key that is seldom used has none, and each request is one call of the inner store. A
-// key that is used often is asked for ahead of need, so that requests do not wait (TestLeasedAsksAhead). All requests for a key
-// that has nothing in hand wait for one call, and are served in the order in which they came; nobody overtakes those who wait
-// (TestLeasedOneCallForAll). A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a
-// 64th of Term: until then requests of as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory).
+// Blocks follow the demand of the process. A key that is seldom used has none, and each request is one call. A key that is often
+// used is asked for ahead of need (TestLeasedAsksAhead). All requests for a key with nothing in hand wait for one call, and are
+// served in the order in which they came (TestLeasedOneCallForAll).
 //
-// Then the first request asks again, and waits for the answer; who comes alone after RetryAfter has the permits. Of a token
-// bucket that fills fast one of those that are refused asks shortly before, so that nobody waits for long
-// (TestLeasedAsksBeforeRefusalEnds). Requests that come while somebody waits need not all wait too: they are refused at once
-// before the inner store said that there would be permits (TestLeasedRefusesUntilTheWindowEnds), and after that, of a token
-// bucket or a sliding counter, if there cannot be permits for them as well at the rate of the limit
-// (TestLeasedWaitsForWhatCameBack). Their RetryAfter is when the answer is expected, and 1 ns or more. So a key that is refused
-// most of the time does not stall those who ask for it (TestLeasedRefusesWhileItAsks); what others gave back, by Refund, Cancel,
-// Return or Reset, is granted one round trip later at most than it would be if all waited.
+// A refusal is remembered until its RetryAfter, or for Term if that is shorter, and at least for a 64th of Term: until then
+// requests for as many permits, or more, are refused from memory (TestLeasedRefusesFromMemory). After that the first request asks
+// again, and waits. Those that come meanwhile are refused at once where there cannot be permits for them as well; their
+// RetryAfter is when the store is expected to have replied (TestLeasedRefusesWhileItAsks, TestLeasedRefusesUntilTheWindowEnds,
+// TestLeasedWaitsForWhatCameBack). Of a token bucket that fills fast, one request asks shortly before the refusal ends, so that
+// no request waits for long (TestLeasedAsksBeforeRefusalEnds).
 //
-// What is not used for a quarter of Term, or not used up near its end, goes back by Return.
+// # Exceptions
 //
-// # What is not leased
-//
-// Limits of fewer than 64 permits, and those whose span, segment or window is shorter than 5 ms, are passed on to the inner store
-// as they are, and so is AlgorithmConcurrency. Probes ask the inner store if nothing is in hand. Reserve, Commit, Cancel and
-// Debit go to the inner store, which knows nothing of what is held here, at the lowered limit, and so do Lend and Return.
-//
-// Decisions that are made in memory show as Remaining what is in hand and what the inner store had left when it was asked last.
-// Where one charge of a request refuses, those of the others for which nobody was asked are Allowed, as far as is known.
-//
-// While the inner store is unavailable, what is in hand is spent until its time is over; then its error is passed on. So is
-// ErrUnavailable if the context ends before a block comes: nothing was taken then.
+// After a Reset, after a Refund of permits that were not taken, or when a clock of the inner store is set forward, what processes
+// have in hand may be spent on top, for Term at most. While some processes have another limit than others, each spends what it
+// was lent under its own. Why the limit is kept otherwise is in docs/decisions/0014.
 //
 // A Leased has one goroutine that gives back what is not used, from the first block on, and one for each call of Lend and Return
 // that is under way. All end with Close.

@@ -23,25 +23,25 @@ const (
 
 // LeasedBound is what a [Leased] makes of a limit. Its zero value is that of a limit that is not valid.
 type LeasedBound struct {
-	// Limit is the most permits that the limit grants at once.
+	// Limit is the max number of permits that the limit allows at once.
 	Limit int64
-	// Lowered is the most that can be granted at once where the limit is leased: less than Limit only of a token bucket.
+	// Lowered is the max number of permits at once where the limit is leased. It is less than Limit only for a token bucket.
 	Lowered int64
-	// Block is the most permits that one instance holds unspent; 0 if the limit is not leased.
+	// Block is the max number of unspent permits in one instance; 0 if the limit is not leased.
 	Block int64
-	// Term is for how long, at most, it holds them.
+	// Term is for how long, at most, an instance keeps them.
 	Term time.Duration
 	// Leased reports whether the limit is leased. If not, the store is asked for every decision.
 	Leased bool
 }
 
-// Unused is how many permits may stay unused, at most, while a request is refused that could have had them: Limit - Lowered +
-// Block x instances. It is 0 if the limit is not leased.
+// Unused is how many permits may stay unused, at most, while a request is refused that needs them: Limit - Lowered + Block x
+// instances. It is 0 if the limit is not leased.
 func (b LeasedBound) Unused(instances int) int64 {
 	return b.Limit - b.Lowered + b.Block*int64(instances)
 }
 
-// String says what the bound is, for people.
+// String is the bound in words.
 func (b LeasedBound) String() string {
 	if !b.Leased {
 		return "leased: too small, or too fast, to be taken in blocks, so the store is asked for every decision: exact"
@@ -54,7 +54,7 @@ func (b LeasedBound) String() string {
 	return fmt.Sprintf(text, unused, b.Term)
 }
 
-// Bound is what a [Leased] of these options makes of a limit: the zero LeasedBound if the limit, or Term, is not valid.
+// Bound is what a [Leased] of these options makes of a limit. It is the zero LeasedBound if the limit, or Term, is not valid.
 func (o LeasedOptions) Bound(l weir.Limit) LeasedBound {
 	o, err := o.filled()
 	if err != nil {

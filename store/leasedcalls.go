@@ -142,7 +142,7 @@ func (l *Leased) Debit(ctx context.Context, charges []Charge, decisions []weir.D
 	return l.inner.Debit(ctx, asked, decisions)
 }
 
-// Lend implements [Store] at the lowered limit. The caller answers for how long it spends what it has got.
+// Lend implements [Store] at the lowered limit. The caller must spend the permits in time: see docs/decisions/0014.
 func (l *Leased) Lend(ctx context.Context, c Charge, least int64) (Loan, weir.Decision, error) {
 	asked, err := l.lowered([]Charge{c})
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *Leased) Return(ctx context.Context, loan Loan, unspent int64) error {
 	return l.inner.Return(ctx, loan, unspent)
 }
 
-// Reset implements [Store]. What is in hand here is forgotten; other processes may still spend what they hold.
+// Reset implements [Store]. What is in hand here is forgotten; other processes may still spend what they have.
 func (l *Leased) Reset(ctx context.Context, policy, key string) error {
 	if l.closed.Load() {
 		return ErrClosed
@@ -180,7 +180,7 @@ func (l *Leased) Reset(ctx context.Context, policy, key string) error {
 	return nil
 }
 
-// Inspect implements [Store]: what the inner store keeps, with what is in hand here among what is left.
+// Inspect implements [Store]: what the inner store keeps, with what is in hand here as a part of what remains.
 func (l *Leased) Inspect(ctx context.Context, c Charge) (State, error) {
 	asked, err := l.lowered([]Charge{c})
 	if err != nil {

@@ -166,7 +166,7 @@ type leasedCounts struct {
 
 type leasedFailure struct{ err error }
 
-// LeasedStats says what a [Leased] has done since it was made.
+// LeasedStats are the counts of a [Leased] since it was made.
 type LeasedStats struct {
 	// Keys is how many keys are kept, and Held how many permits are in hand for them.
 	Keys int   `json:"keys"`
@@ -177,7 +177,7 @@ type LeasedStats struct {
 	// Returned is how many permits were given back, and Lost how many could not be.
 	Returned int64 `json:"returned"`
 	Lost     int64 `json:"lost"`
-	// Full is how many charges were passed on to the inner store, as there was no room for their keys.
+	// Full is how many charges went to the inner store, as there was no room for their keys.
 	Full int64 `json:"full"`
 }
 
@@ -198,11 +198,10 @@ func (l *Leased) Stats() LeasedStats {
 	return stats
 }
 
-// Close gives back everything that was not spent, and ends all goroutines. Those who wait for a block are answered ErrClosed, and
-// what their requests had taken goes back as well (TestLeasedCloseKeepsNothing), as does what a request had taken of which the
-// inner store refuses the rest (TestLeasedCloseWhileTheStoreIsAsked). It gives the inner store 5 s for all that, and then ends
-// the calls that are still under way. The error is one of those that kept permits from being given back, if there was any after
-// the call. Closing twice is harmless. The inner store stays open.
+// Close gives back everything that was not spent, and ends all goroutines. Calls that wait for a block return ErrClosed. What
+// their requests had taken goes back as well (TestLeasedCloseKeepsNothing), also where the inner store refuses the rest of a
+// request (TestLeasedCloseWhileTheStoreIsAsked). After 5 s it ends the calls that are still under way. The error is one that kept
+// permits from being given back after the call. Closing twice is harmless. The inner store stays open.
 func (l *Leased) Close() error {
 	if !l.closed.CompareAndSwap(false, true) {
 		<-l.ended

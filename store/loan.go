@@ -1,8 +1,8 @@
 package store
 
-// Loan is a block of permits that [Store.Lend] has taken for a caller to spend by itself. What is not spent should go back by
-// Return; if the caller dies, it is lost to the limit until it comes back as any permit does. Its zero value is that of a
-// loan that was refused; returning it does nothing.
+// Loan is a block of permits that [Store.Lend] has taken for a caller to spend by itself. Give back what is not spent by Return;
+// if the caller dies, it is lost to the limit until it comes back as any permit does. The zero value is the loan of a refusal;
+// returning it does nothing.
 type Loan struct {
 	// Charge is what was asked for, with N as many permits as were lent, which is 0 for a loan that was refused.
 	Charge Charge

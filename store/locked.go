@@ -16,43 +16,46 @@ type LockedOptions struct {
 	// Clock replaces the wall clock of this process: its Now is in Unix nanoseconds. Its AfterFunc is not used: locks are
 	// waited for in real time. Default: nil.
 	Clock weir.Clock
-	// Lease is how long a lock lasts if its owner does not unlock it, because it died: from 10 ms to 10 min. Nothing is written
-	// under a lock that has passed to another owner. It should be several times what a call of the Locks takes. Default: 2 s.
+	// Lease is how long a lock lasts if its owner dies and does not unlock it: from 10 ms to 10 min. Nothing is written under a
+	// lock that has passed to another owner. It should be several times what a call of the Locks takes. Default: 2 s.
 	Lease time.Duration
-	// Wait is how long a call takes at most, whatever its context says: from 1 ms to 1 h. Default: 5 s.
+	// Wait is how long a call takes at most, whatever the deadline of its context: from 1 ms to 1 h. Default: 5 s.
 	Wait time.Duration
 	// Skew is how far the clocks of the processes that share the states may differ: from 0 to 24 h. Records are kept so much
 	// longer than they have to be. Default: 1 min.
 	Skew time.Duration
 }
 
-// Locked is a [Store] over [Locks]: each call locks its keys, in the order of their names, reads what is kept for them,
-// decides, and writes.
+// Locked is a [Store] over [Locks]. Each call locks its keys in the order of their names, reads what is kept for them, decides,
+// and writes. It never allows more than the limits.
 //
-// It never grants more than the limits: what is written is written under a lock, and a lock that was lost meanwhile has the
-// whole call made anew. A lock that another has is waited for with growing, random pauses, until the context ends or Wait is
-// over, which is [ErrUnavailable]. Calls of one Locked for the same key wait for one another in the process, without asking
-// the Locks.
+// A lock that another owner has is waited for, with growing random pauses, until the context ends or Wait is over, which is
+// [ErrUnavailable]. A call whose lock is lost meanwhile begins anew. Calls of one Locked for the same key wait for one another in
+// the process, without asking the Locks.
 //
-// Charges of several keys are one step also if the caller dies in the middle of it. The permits of all keys but the first
-// are written as undecided; then the first key, whose lock is held from the beginning, is written together with a note that
-// the request was granted. That is the moment at which it is. Whoever finds permits that are undecided for longer than a
-// lease, as their caller died, looks at the first key: with the note they are taken, without it they are given back,
-// exactly, and as its lock has passed to another, the dead caller cannot write the note any more. So such permits are out
-// for no longer than a Lease, and Skew.
+// # Callers that die
 //
-// A reservation of several keys whose caller dies before it has it expires, as all do. If the caller dies in the middle of
-// Commit or Cancel, those keys that it did not reach have the reservation canceled when it expires. If it dies in the middle
-// of Refund, some keys have their permits back.
+// Charges of several keys are one step even if the caller dies in the middle of it. The permits of all keys but the first are
+// written as undecided. Then the first key, which is locked from the beginning, is written with a note that the request is
+// allowed: at that moment it is. A later caller that finds undecided permits older than a lease looks at the first key. With the
+// note they are taken; without it they are given back exactly. So undecided permits are missing for no longer than Lease and
+// Skew.
+//
+// A reservation of several keys whose caller dies before it has it expires, as all do. If the caller dies in the middle of Commit
+// or Cancel, the keys that it did not reach have the reservation canceled when it expires. If it dies in the middle of Refund,
+// some keys have their permits back.
+//
+// # Clocks
 //
 // The clocks of all processes count. A record whose time is ahead of the clock of a process by up to [MostAhead] waits for that
-// clock: nothing comes back that the others have not seen. One that is further ahead was told a time by a clock that was
-// wrong, or that still is: it goes on from now, with what was taken. So a clock that was ahead freezes nothing for longer than
-// MostAhead, and gives the permits of the time by which it was ahead, at most the limit, once. Of clocks that stay apart, as
-// that of one process of several may, this is true as well: from the second time on that a record was taken back, those who
-// are ahead are told apart by how far they are, up to 4 of them (TestLockedClocks). Then time passes by the clock that is
-// furthest behind, calendars included, and a key that was not asked for in the time by which clocks are apart may get back
-// that much less, once.
+// clock: nothing comes back before its time. One that is further ahead was written by a wrong clock: it goes on from now, with
+// what was taken. So a clock that was ahead delays nothing for longer than MostAhead. It gives the permits of the time by which
+// it was ahead, at most the limit, once.
+//
+// This is also true where clocks stay apart, as that of one process of several may: from the second time on that a record was
+// taken back, up to 4 clocks that are ahead are told apart by how far (TestLockedClocks). Time then passes by the clock that is
+// furthest behind, calendars included. A key that was not used in the time by which clocks are apart may get back that much less,
+// once.
 type Locked struct {
 	locks  Locks
 	clock  weir.Clock
@@ -367,5 +370,5 @@ func (s *Locked) Close() error {
 	return nil
 }
 
-// String says what it is.
+// String names it, for people.
 func (s *Locked) String() string { return fmt.Sprintf("store over %T", s.locks) }

@@ -25,12 +25,11 @@ type MemoryOptions struct {
 
 const defaultMaxKeys = 1_000_000
 
-// Memory is a [Store] in the memory of this process: for a single node, for tests, and as the measure of what every other
-// one does. It is exact, and a request is one step whatever it charges.
+// Memory is a [Store] in the memory of this process: for a single node, for tests, and as the reference for every other one. It
+// is exact, and a request is one step whatever it charges. It starts no goroutine.
 //
-// It starts no goroutine. A reservation that has expired is canceled as soon as anybody looks at its key, as of then, so
-// that nobody sees the difference; until then it only takes memory, and a key for which nobody asks is forgotten when room
-// is needed or other keys are added.
+// A reservation that has expired is canceled when its key is used next, as of the time at which it expired. Until then it only
+// takes memory. A key that is not used is forgotten when room is needed or other keys are added.
 //
 // A clock that is set back neither gives permits back nor keeps them from coming back: time goes on from where it was, a
 // sixteenth slower than the clock until the two agree again.
@@ -380,7 +379,7 @@ func (m *Memory) Len() int {
 	return len(m.keys)
 }
 
-// Close implements [Store]. The states are lost, as nobody else has them.
+// Close implements [Store]. The states are lost.
 func (m *Memory) Close() error {
 	m.lock.Lock()
 	defer m.lock.Unlock()

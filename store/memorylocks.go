@@ -8,11 +8,10 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// MemoryLocks is a [Locks] in the memory of this process, for tests, and the example of how to write one: three methods,
-// each of which is one step. In a database each of them is one transaction.
+// MemoryLocks is a [Locks] in the memory of this process, for tests, and the example of how to write one: three methods, each of
+// which is one step. In a database each of them is one transaction.
 //
-// Whenever a key is locked, two others are looked at and dropped if their time has passed, so it takes memory for what is in
-// use.
+// Each lock also drops up to two other keys whose time has passed, so memory is used only for what is in use.
 type MemoryLocks struct {
 	clock weir.Clock
 	mu    sync.Mutex
@@ -29,7 +28,7 @@ type memoryRow struct {
 
 var _ Locks = (*MemoryLocks)(nil)
 
-// NewMemoryLocks returns empty locks, whose leases and times to live pass by the clock, or by the wall clock if it is nil.
+// NewMemoryLocks returns empty locks. Their leases and times to live pass by the clock, or by the wall clock if it is nil.
 func NewMemoryLocks(clock weir.Clock) *MemoryLocks {
 	return &MemoryLocks{clock: clock, rows: make(map[string]memoryRow)}
 }

@@ -13,20 +13,19 @@ import (
 
 // OptimisticOptions configure an [Optimistic].
 type OptimisticOptions struct {
-	// Interval is how often the store is told what was granted: from 1 ms to 1 m. Default: 100 ms.
+	// Interval is how often the store is told what was allowed: from 1 ms to 1 m. Default: 100 ms.
 	Interval time.Duration
-	// Drift is how many permits of a key the process may have granted without the store knowing, in per cent of the limit, but
-	// at least one permit: from 1 to 100. Default: 10. See [OptimisticOptions.DriftOf].
+	// Drift is how many permits of a key the process may allow without the store knowing, in per cent of the limit, but at least
+	// one permit: from 1 to 100. Default: 10. See [OptimisticOptions.DriftOf].
 	Drift int
-	// MaxKeys is how many keys of policies are remembered at a time: from 1 to 10^9. Where there is no room, keys of which
-	// the store knows everything are forgotten; if there are none, the store is asked about new keys each time. Default:
-	// 1,000,000.
+	// MaxKeys is how many keys of policies are remembered at a time: from 1 to 10^9. Where there is no room, keys of which the
+	// store knows everything are forgotten. If there are none, the store is asked about new keys each time. Default: 1,000,000.
 	MaxKeys int
-	// Recheck is how long a refusal is believed, from 1 ms on: the first request after it asks the store again, and so sees
+	// Recheck is how long a refusal is remembered, from 1 ms on. The first request after it asks the store again, and so sees
 	// permits that another process has given back, or a Reset. Default: 0, until its RetryAfter.
 	Recheck time.Duration
-	// Timeout is how long a call to the store may take that tells it what was granted, and Close at most: from 1 ms to 1 m.
-	// Calls for a single request end with its context. Default: 1 s.
+	// Timeout is how long a call in the background to the store may take, and Close at most: from 1 ms to 1 m. Calls for a single
+	// request end with its context. Default: 1 s.
 	Timeout time.Duration
 	// Clock replaces the monotonic clock of the process. Only differences count, so it need not agree with that of the store
 	// or of other processes. Default: nil.
@@ -76,82 +75,60 @@ func (o OptimisticOptions) filled() (OptimisticOptions, error) {
 }
 
 // Optimistic is a [Store] that decides from memory and tells the store behind it afterwards: a decision about a key that is in
-// use costs no round trip. The nodes that share a limit admit, on any interval, at most
+// use costs no round trip. The nodes that share a limit allow, on any interval, at most
 //
 //	what the limit allows + (nodes - 1) x drift
 //
-// permits, where drift is [OptimisticOptions.DriftOf] the limit (TestOptimisticBound). A single node never admits more than the
-// limit. What is admitted above that of a token bucket, of a fixed window or of one of a calendar is owed and missing
-// afterwards, so that the nodes keep to the limit on average (TestOptimisticAverage). Sliding windows and counters forget it
-// when it leaves the window, so that they may have as much above the limit in each window.
+// permits, where drift is [OptimisticOptions.DriftOf] the limit (TestOptimisticBound). A single node never allows more than the
+// limit. What is allowed above that of a token bucket, a fixed window or a calendar window is owed and missing afterwards, so the
+// nodes keep to the limit on average (TestOptimisticAverage). Sliding windows and counters forget it when it leaves the window,
+// so they may be as much above the limit in each window.
 //
 // # How
 //
-// For each key a node has a view, which is what the store answered last less what the node has granted since, and knows how
-// many permits it has granted that the store has not acknowledged, in calls that are under way too. It grants n permits by
-// itself if its view has them, these unacknowledged permits with the n more are at most drift, and the view is younger than two
-// intervals. Every interval, and when three quarters of the drift are used up, the store is told by [Store.Debit], whose answer
-// is the new view. Otherwise the request asks: it tells the store what is owed and decides by the answer, or takes its permits
-// in the store. There is one call for a key at a time, for which all wait who need its answer: so a node grants at most drift
-// permits of a key in a round trip, but for requests of more than that. What is refused is remembered until its RetryAfter,
-// and costs no call.
+// For each key a node has a view: what the store returned last, less what the node has allowed since. The node allows a request
+// by itself if its view has the permits, the view is younger than two intervals, and the permits that the store does not know of
+// are at most drift. Otherwise it asks the store. Every interval, and when three quarters of the drift are used up, it tells the
+// store by [Store.Debit], which returns the new view. There is one call for a key at a time, and all requests that need it wait
+// for it. What is refused is remembered until its RetryAfter, and costs no call.
 //
-// The view of a token bucket refills, by the monotonic clock of the process, from the moment at which the answer came in, which
-// is not before the store gave it. Of windows nothing comes back before the next answer. So only the store's clock and
-// differences on the clock of one process count, and it makes no difference what clocks show.
+// A token bucket in the view refills by the monotonic clock of the process. Of windows nothing comes back before the next call.
+// So it makes no difference what clocks show.
 //
-// # Why the bound holds
+// # Failures
 //
-// Take an interval on which the store alone would admit at most A permits: burst + rate x t of a bucket, the limit for a window,
-// for the segments of a sliding window, and for the estimate of a sliding counter. Of all grants in it take the last one that
-// was made on the latest view, in the order in which the store gave the answers; let s be the moment of that answer and m its
-// node. What the store had heard of at s, and what m granted by then that was not in the answer, together are at most A: the
-// view of m was the answer less all that m had granted and that the answer did not know, and it had the permits. (Of a bucket,
-// it had regained no more than the store would have since.) After that grant m made no other one in the interval, as s is the
-// latest view. Every other node made its last grant in the interval on an answer not later than s. What it had granted and the
-// store had acknowledged by then is in what the store had heard of at s; what was not acknowledged is at most drift. That
-// makes A + (nodes - 1) x drift. What a node grants at the end of a window and the store hears of in the next counts in the
-// next, which only makes less of it. Nothing here depends on how old a view is, or on how long calls take. While a request takes
-// permits in the store its node grants none of the key from memory, and it has told the store everything before.
+// A call that fails may have reached the store. Its permits are told again once the store is back; they may then count twice, so
+// that less is allowed (TestOptimisticToldTwice). The bound does not include permits of a store that has lost its state, of a
+// Reset, or of a Refund.
 //
-// A call that fails may have been heard, and its permits are told again, once the store answers: then they count twice, for
-// less to be admitted (TestOptimisticToldTwice). A store that has lost its state, a Reset, and permits that are given back by
-// Refund are outside of the proof, as they are for the store alone.
+// If the store fails, a request that needs it gets its error, and the permits may be gone. Errors in the background are not
+// reported: they are retried, ever later up to five seconds. Until then the node allows at most drift permits.
 //
 // # Debts
 //
 // The store remembers a debt of at most one limit ([Store.Debit]). As long as (nodes - 1) x drift is not more than the limit,
-// which is up to 11 nodes with the default Drift and a limit that is a multiple of 10, nothing is forgotten, and both
-// statements above hold. With more nodes a burst of all of them at once can make a larger debt, of which the rest is forgotten.
-// Before that can happen again the debt that is kept must be paid back, so then up to
+// nothing is forgotten. That is up to 11 nodes with the default Drift and a limit that is a multiple of 10. With more nodes a
+// burst of all of them at once can make a larger debt, of which the rest is forgotten. Up to
 //
 //	(nodes - 1) x drift - limit
 //
-// permits more may be admitted in each time in which one limit comes back (TestOptimisticForgottenDebt).
+// permits more may then be allowed in each time in which one limit comes back (TestOptimisticForgottenDebt).
 //
 // # What is refused
 //
-// A request that a coherent store would grant is refused here only because the view was behind: by what came back within two
-// round trips; by what would have come back in an interval in which the store did not know that something was missing; by what
-// others gave back since the refusal (see Recheck); by what was told twice after a failure; by permits of a window that the
-// store heard of in the next, at most nodes x drift of them; and by what a sliding counter gave back in the tenth of an interval
-// for which it is not asked again after a refusal. TestOptimisticNearlyNothingIsRefused measures it.
+// A coherent store may allow a request that is refused here, because the view was behind. TestOptimisticNearlyNothingIsRefused
+// measures it. It concerns permits that came back within two round trips, that others gave back since a refusal (see Recheck), or
+// that were told twice after a failure. At the edge of a window it also concerns those that the store heard of in the next one,
+// at most nodes x drift.
 //
-// Requests with several charges are all or nothing: what is granted from memory is given back if the store refuses the rest,
-// and another request may have been refused for it meanwhile. The store is told of it when it is known to be granted, so
-// that nothing has to be given back there, where it could be too late (TestOptimisticGivesBackExactly); but if another
-// request has to ask about the key in between, the store is told first, and the permits stay taken
-// (TestOptimisticToldOfWhatIsHeld). When one limit refuses, no others are asked: their decisions tell what is known of them,
-// which is that all permits are there if nothing is.
+// Requests with several charges are all or nothing: what memory allowed is given back if the store refuses the rest
+// (TestOptimisticGivesBackExactly). Another request may have been refused because of it meanwhile. If another request has to ask
+// the store about the key in between, the permits stay taken (TestOptimisticToldOfWhatIsHeld). When one limit refuses, no others
+// are asked: their decisions are what is known of them, all permits if nothing is.
 //
-// # What else
-//
-// Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. Permits of a request
-// that the store does not answer are not granted: its error is passed on, and the permits may be gone. In the background errors
-// are not reported: what is owed is told again, ever later up to five seconds, and until then at most drift permits are granted.
-//
-// A goroutine runs until Close, and up to four more while they tell the store what is owed. A call that tells it for a request
-// goes on in a goroutine of its own if the request is given up, as long as Timeout.
+// Reserve, Lend, Debit and Inspect tell the store what is owed and go to it, as do concurrency limits. A goroutine runs until
+// Close, and up to four more while they tell the store what is owed. A call to the store goes on for up to Timeout after its
+// request is given up.
 type Optimistic struct {
 	inner Store
 	o     OptimisticOptions

@@ -6,9 +6,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// DriftOf is how many permits of a key that is held to l a process grants at most without the store knowing of them: Drift per
-// cent of the limit (the burst of a token bucket), but at least one. It is 0 if l is not decided on in memory, as for a
-// concurrency limit, or if l or the options are not valid.
+// DriftOf is how many permits of a key under the limit l a process allows at most without the store knowing of them. It is Drift
+// per cent of the limit (the burst of a token bucket), but at least one. It is 0 if l is not decided on in memory, as a
+// concurrency limit is not, and if l or the options are not valid.
 func (o OptimisticOptions) DriftOf(l weir.Limit) int64 {
 	o, err := o.filled()
 	if err != nil {
@@ -28,7 +28,7 @@ func (o OptimisticOptions) driftOf(t *terms) int64 {
 	return max(1, t.most*int64(o.Drift)/100)
 }
 
-// Describe says in words how far the limit l can be exceeded: "optimistic: up to 10 x (instances - 1) permits above the limit,
+// Describe is how far the limit l can be exceeded, in words: "optimistic: up to 10 x (instances - 1) permits above the limit,
 // paid back afterwards with up to 11 instances". Sliding windows and counters do not pay back: "... above the limit, in each
 // window".
 func (o OptimisticOptions) Describe(l weir.Limit) string {

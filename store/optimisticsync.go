@@ -336,8 +336,8 @@ func (o *Optimistic) hear(b *optimisticBatch, i int, err error, now int64) {
 	}
 }
 
-// Close tells the store what is owed, for as long as a call in the background may take, and ends all goroutines. The error says
-// what could not be told. The store behind stays open. Later calls answer ErrClosed.
+// Close tells the store what is owed, for up to Timeout, and ends all goroutines. It returns an error if something could not be
+// told. The store behind stays open. Later calls return ErrClosed.
 func (o *Optimistic) Close() error {
 	if o.closed.Swap(true) {
 		<-o.flushed

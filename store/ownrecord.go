@@ -8,13 +8,13 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// Record is the state of one limit for one key, of any algorithm, and the reservations that are outstanding: for those who keep
-// states by themselves. It has a binary form that is versioned and refuses what cannot be a record. Times are Unix
-// nanoseconds; a time that lies before one that was told earlier gives nothing back and takes nothing. By up to [MostAhead] the
-// record waits for the clock to catch up, and what it says of waits counts from the time that it was told last; by more it goes
-// on from there, with what was taken. A time that jumps ahead restores at most everything (TestStepsOfAClock).
+// Record is the state of one limit for one key, of any algorithm, with its outstanding reservations: for programs that keep
+// states by themselves. It has a binary form with a version, and reading refuses what cannot be a record. It is not safe for
+// concurrent use.
 //
-// A Record is not safe for concurrent use.
+// Times are Unix nanoseconds. A time before the last one gives nothing back and takes nothing. If it is behind by up to
+// [MostAhead], the record waits for the clock, and its waits count from the last time. If it is further behind, the record goes
+// on from there, with what was taken. A time that jumps ahead restores at most everything (TestStepsOfAClock).
 type Record struct{ record }
 
 // NewRecord is the record of a key that has never been seen. The error is an *[weir.OptionError].
@@ -38,18 +38,18 @@ func ParseRecord(b []byte) (*Record, error) {
 // AppendBinary appends the binary form to b. The error is always nil.
 func (r *Record) AppendBinary(b []byte) ([]byte, error) { return append(b, r.encode()...), nil }
 
-// Limit is what the record is held to, with its defaults filled in.
+// Limit is the limit of the record, with its defaults filled in.
 func (r *Record) Limit() weir.Limit { return r.terms.limit }
 
-// HeldTo reports whether l is the limit that the record is held to, as it was given: then it has been checked.
+// HeldTo reports whether l is the limit of the record, as it was given: then it has been checked.
 func (r *Record) HeldTo(l weir.Limit) bool { return l == r.terms.limit }
 
-// Most is the most permits that can be granted at once.
+// Most is the max number of permits at once.
 func (r *Record) Most() int64 { return r.terms.most }
 
-// Advance brings the record to a time and a limit, and cancels the reservations that have expired. Parameters that have changed
-// win at once: what is available stays, up to the new limit. It must come before any other call for that time. It answers
-// whether the limit has changed. The error is an *[weir.OptionError], and nothing has changed.
+// Advance brings the record to a time and a limit, and cancels the reservations that have expired. Call it before any other
+// method for that time. It returns whether the limit has changed. New parameters count at once: what is available stays, up to
+// the new limit. The error is an *[weir.OptionError]; then nothing has changed.
 func (r *Record) Advance(now int64, l weir.Limit) (changed bool, err error) {
 	if l == r.terms.limit {
 		r.ready(now, nil)
@@ -113,7 +113,8 @@ func (r *Record) Give(n int64) (given int64) {
 	return low
 }
 
-// Charge is Debit, and returns what was taken, which is no more than can be owed: whoever undoes that begins with the last.
+// Charge is Debit, and returns what was taken, which is no more than can be owed. Undo several charges from the last to the
+// first.
 func (r *Record) Charge(n int64) (taken []Taking) {
 	for n > 0 {
 		part := min(n, r.terms.most) // more could not be undone at once
@@ -154,8 +155,8 @@ func (r *Record) Reserve(id string, n int64, expiry time.Duration) (expires int6
 	return expires, result
 }
 
-// Hold makes n permits that were the last to be taken a reservation of this id, which must be new, until a time: what Reserve
-// does, where several records must agree on that time.
+// Hold makes a reservation of the n permits that were the last to be taken, until a time, under this id, which must be new. It is
+// what Reserve does, where several records must have the same expiry.
 func (r *Record) Hold(id string, n, expires int64) { r.hold(id, n, expires, "") }
 
 // Retime has a reservation expire at another time. It returns false if there is none.
@@ -182,8 +183,8 @@ func (r *Record) UntilExpiry() time.Duration {
 	return r.later(time.Duration(r.held[0].expires - r.at))
 }
 
-// As is the record as it is under a limit: itself if it is held to that, otherwise a copy, which shows what Advance would make of
-// it. The error is an *[weir.OptionError].
+// As is the record as it is under a limit: itself if that is its limit, otherwise a copy, as Advance would make it. The error is
+// an *[weir.OptionError].
 func (r *Record) As(l weir.Limit) (*Record, error) {
 	if l == r.terms.limit {
 		return r, nil
@@ -200,8 +201,8 @@ func (r *Record) As(l weir.Limit) (*Record, error) {
 	return other, nil
 }
 
-// TakeBack gives back n permits that were lent at a time under a limit: see [Store.Return]. It does nothing if the record is held
-// to another limit. The error is an *[weir.OptionError].
+// TakeBack gives back n permits that were lent at a time under a limit: see [Store.Return]. It does nothing if the record has
+// another limit. The error is an *[weir.OptionError].
 func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
 	t, err := compiled.terms(l)
 	if err != nil {
@@ -216,7 +217,7 @@ func (r *Record) TakeBack(l weir.Limit, n, taken int64) error {
 // Reset makes all permits available and forgets the reservations.
 func (r *Record) Reset() { r.reset() }
 
-// State is what [Store.Inspect] answers for a charge of the limit that the record is held to.
+// State is what [Store.Inspect] returns for a charge of the limit of the record.
 func (r *Record) State(c Charge) State {
 	c.N = 0
 	return r.inspect(c, true, 0)

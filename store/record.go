@@ -13,8 +13,8 @@ import (
 const MostReservations = 10_000
 
 // MostAhead is how far the time of a record may be ahead of a clock. A clock that is behind by less sees no permits come back
-// until it has caught up, so that callers whose clocks differ a little do not take turns at minting them. A record that is
-// further ahead was written by a clock that was wrong: it goes on from now, with what was taken. It is as long in Redis.
+// until it has caught up, so callers whose clocks differ a little gain none. A record that is further ahead was written by a
+// wrong clock: it goes on from now, with what was taken. It is the same in Redis.
 const MostAhead = 10 * time.Second
 
 // mostLoan is for how long a loan is kept at most that was made by a clock which was wrong.

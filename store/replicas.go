@@ -17,15 +17,14 @@ type ReplicasOptions struct {
 	// Group names the fleet: processes of the same group that share a store count one another. From 1 to 64 bytes. Default:
 	// "fleet".
 	Group string
-	// Interval is how often a process says that it is alive, at least: from 10 ms to 1 h. Default: 2 s.
+	// Interval is how often, at least, a process reports that it is alive: from 10 ms to 1 h. Default: 2 s.
 	Interval time.Duration
-	// Expiry is after how long a process that says nothing more is not counted: from 2 x Interval to 24 h. Default: 3 x
-	// Interval.
+	// Expiry is how long a process counts after its last report: from 2 x Interval to 24 h. Default: 3 x Interval.
 	Expiry time.Duration
-	// Assumed is how many processes there are taken to be until the store has answered for the first time: from 1 to 10,000. A
-	// process that starts while the store is unavailable has no other way to know. Default: 1.
+	// Assumed is the number of processes until the store has been asked for the first time: from 1 to 10,000. A process that
+	// starts while the store is unavailable has no other way to know. Default: 1.
 	Assumed int
-	// Disabled counts nobody and writes nothing: there are always as many processes as Assumed.
+	// Disabled counts no processes and writes nothing: there are always as many as Assumed.
 	Disabled bool
 }
 
@@ -59,14 +58,16 @@ func (o ReplicasOptions) checked() (ReplicasOptions, error) {
 	return o, nil
 }
 
-// Replicas counts the processes of a group that are alive, told through the store that they share: each holds a reservation
-// of a concurrency limit, under the policy "weir-replicas" and the key Group, and makes a new one before the old one expires.
+// Replicas counts the processes of a group that are alive, through the store that they share. Each has a reservation of a
+// concurrency limit, under the policy "weir-replicas" and the key Group, and makes a new one before the old one expires.
 //
-// [Replicas.Live] never asks the store. A process that starts is counted by the others within Interval; one that is closed,
-// within Interval; one that dies, within Expiry + Interval. For the time of two round trips in each Interval a process may be
-// counted twice. While the store is unavailable the last count stays, and for Expiry after it came back, or was found to have
-// lost what was registered, the count only grows, as the others have to say first that they are alive. So it errs upwards,
-// which is the stricter side for those who divide a limit by it, but for processes that start while the store is unavailable.
+// [Replicas.Live] never asks the store. The others count a process that starts within Interval; they stop counting one that is
+// closed within Interval, and one that dies within Expiry + Interval. For two round trips in each Interval a process may be
+// counted twice.
+//
+// While the store is unavailable the last count stays. For Expiry after it came back, or lost its data, the count only grows,
+// until the others have reported. So the count errs upwards, which is the stricter side for a limit that is divided by it. The
+// exception is a process that starts while the store is unavailable.
 //
 // More than 10,000 processes are counted as 10,000.
 type Replicas struct {
@@ -125,8 +126,8 @@ func (r *Replicas) start() {
 // Live is how many processes are alive, this one included, as far as is known: at least 1. It costs nothing.
 func (r *Replicas) Live() int { return int(r.live.Load()) }
 
-// Close says that this process is not alive any more, as far as the store answers within a second, and ends the goroutine.
-// Closing twice is harmless. It does not close the store.
+// Close reports that this process is not alive any more, for at most a second, and ends the goroutine. Closing twice is harmless.
+// It does not close the store.
 func (r *Replicas) Close() error {
 	r.end()
 	r.done.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Debit implements [store.Store]. In a cluster, it is one step for each slot: if it fails for some of the slots, the call fails,
+// Debit implements [store.Store]. In a cluster, it is one step for each slot. If it fails for some of the slots, the call fails,
 // and what was debited in others stays so.
 func (s *Store) Debit(ctx context.Context, charges []store.Charge, decisions []weir.Decision) error {
 	if err := store.CheckTaken(charges); err != nil {

@@ -16,10 +16,9 @@ import (
 
 // Options configure a [Store].
 type Options struct {
-	// URL names the server: redis://user:password@host:port/db, or rediss:// over TLS, or unix:///path?db=0. Further
-	// servers of a cluster, or further sentinels, are added by addr=host:port, as often as needed; master_set=name says
-	// that the servers are sentinels which watch the set of that name. It excludes Addresses. Default:
-	// redis://127.0.0.1:6379, if Addresses is empty.
+	// URL is the server: redis://user:password@host:port/db, or rediss:// over TLS, or unix:///path?db=0. Add further servers of
+	// a cluster, or further sentinels, by addr=host:port, as often as needed. master_set=name makes the servers sentinels, which
+	// watch the set of that name. It excludes Addresses. Default: redis://127.0.0.1:6379, if Addresses is empty.
 	URL string
 	// Addresses are host:port of a server, of some servers of a cluster, or of sentinels.
 	Addresses []string
@@ -32,16 +31,16 @@ type Options struct {
 	// DB is the number of the database, from 0 to 2^16-1. A cluster has 0 only. It replaces that of URL, if it is not 0.
 	DB int
 	// TLS is how servers are reached over TLS: with RootCAs, for instance, if their certificates are of a private authority, or
-	// Certificates, if they want one of the client. Default: nil, as URL says.
+	// Certificates, if they want one of the client. Default: nil, as in URL.
 	TLS *tls.Config
 	// Prefix begins the name of every key, at most 128 bytes without braces. Stores of the same prefix share their states.
 	// Default: "weir:".
 	Prefix string
-	// Timeout is how long a call waits for its answer, together with the deadline of its context: from 1 ms to 1 min. A call
+	// Timeout is how long a call waits for the server, together with the deadline of its context: from 1 ms to 1 min. A call
 	// about keys in several slots of a cluster is several of them in turn. Default: 100 ms.
 	Timeout time.Duration
-	// MaxInFlight is how many requests may be waiting for an answer, those included that were sent and whose callers wait no
-	// more: from 1 to 2^20. Others get ErrUnavailable at once. Default: 10,000.
+	// MaxInFlight is how many requests may be in flight, also those that were sent and whose callers have given up: from 1 to
+	// 2^20. Others get ErrUnavailable at once. Default: 10,000.
 	MaxInFlight int
 	// Connections is how many connections to each server share the requests: 1, 2, 4 or 8. Default: 2.
 	Connections int

@@ -49,8 +49,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the servers. It returns an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no
-// server can be reached; later it connects again by itself whenever a connection is lost.
+// Open connects to the servers. It returns an *[weir.OptionError] for wrong options, and [store.ErrUnavailable] if no server can
+// be reached. Later it connects again by itself whenever a connection is lost.
 func Open(o Options) (*Store, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -71,7 +71,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close implements [store.Store]. Calls that wait for an answer get ErrClosed, or their answer.
+// Close implements [store.Store]. Calls in flight return ErrClosed, or what the server has replied.
 func (s *Store) Close() error {
 	s.dispatch.close()
 	return nil
