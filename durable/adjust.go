@@ -10,16 +10,16 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Adjustment is a change of what is left of a limit, by somebody who has a reason. It is written together with what it changes.
+// Adjustment is a change of the remaining permits of a limit, made by an operator. It is written together with what it changes.
 type Adjustment struct {
 	Time   time.Time `json:"time"`
 	Policy string    `json:"policy"`
 	Key    string    `json:"key"`
 	// Permits is how many were given, or taken if it is negative.
 	Permits int64 `json:"permits"`
-	// Remaining is what was left afterwards.
+	// Remaining is how many permits remained afterwards.
 	Remaining int64 `json:"remaining"`
-	// By and Reason say who did it and why, in at most 256 bytes each.
+	// By and Reason are who did it and why, in at most 256 bytes each.
 	By     string `json:"by"`
 	Reason string `json:"reason"`
 }
@@ -52,9 +52,9 @@ func trailName(policy, key string) string {
 	return fmt.Sprintf("%s%d:%s/", trailPrefix, len(key), recordKey(policy, key))
 }
 
-// Adjust gives permits of a key back, at most until all are available, or takes them if the number is negative, whether they are
-// there or not, up to a debt of the limit. It is durable, with who did it and why, when Adjust returns without an error.
-// ErrUnavailable of package store says that it is not known whether it is.
+// Adjust gives permits of a key back, at most until all are available. A negative number takes them, whether they are there or
+// not, up to a debt of the limit. When Adjust returns without an error, the change is durable, with who made it and why. After an
+// error that matches ErrUnavailable of package store it is not known whether it is.
 func (o *Owner) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustment, error) {
 	switch r := (Request{Policy: a.Policy, Key: a.Key, Limit: l}); {
 	case a.Permits > maxRecordAhead || a.Permits < -maxRecordAhead:
@@ -168,7 +168,7 @@ func (b *bucket) unadjust(w *waiter) {
 	b.uncover()
 }
 
-// Inspect returns what is left of a limit, as a probe would be answered, and changes nothing.
+// Inspect returns what remains of a limit, as a probe, and changes nothing.
 func (o *Owner) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
 	r := o.Call(ctx, oneCall(CallInspect, policy, key, l))
 	return r.State.Decision, r.Err

@@ -10,22 +10,22 @@ import (
 type Outcome uint8
 
 const (
-	// Granted says that the permits are the caller's, and that this will survive a crash.
+	// Granted: the permits are the caller's, and this will survive a crash.
 	Granted Outcome = 1 + iota
-	// Refused says that the permits are not there, to a caller that would not wait.
+	// Refused: the permits are not there, and the caller would not wait.
 	Refused
-	// Never says that the request asks for more than there can ever be.
+	// Never: the request asks for more than there can ever be.
 	Never
-	// QueueFull says that too many permits are waited for already.
+	// QueueFull: too many permits are waited for already.
 	QueueFull
-	// Expired says that the deadline of the request has passed. Nothing was taken.
+	// Expired: the deadline of the request has passed. Nothing was taken.
 	Expired
-	// Canceled says that the caller went away. Nothing was taken.
+	// Canceled: the caller went away. Nothing was taken.
 	Canceled
-	// Stopping says that the owner ends its term. Nothing was taken; the next owner can be asked at once.
+	// Stopping: the owner ends its term. Nothing was taken; the next owner can be asked at once.
 	Stopping
-	// Unavailable says that there is no owner, or that it could not write. It is not known to have taken anything, and never
-	// takes more than it was asked for. It can be tried again.
+	// Unavailable: there is no owner, or it could not write. It is not known whether permits were taken, and never more than were
+	// asked for. The request can be tried again.
 	Unavailable
 
 	outcomes
@@ -43,12 +43,12 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Answer is how a request for permits has ended. The permits are the caller's if and only if Outcome is Granted. It is no pair
-// of a value and an error: Err is nil where the limiter has refused. [Store].Acquire returns an error in every case but Granted.
+// Answer is how a request for permits has ended. The permits are the caller's if and only if Outcome is Granted. Check that, and
+// not Err, which is nil where the limiter has refused. [Store].Acquire returns an error in every case but Granted.
 type Answer struct {
-	// Outcome says how. The zero Answer is no grant.
+	// Outcome is how it has ended. In the zero Answer it is not Granted.
 	Outcome Outcome
-	// Decision says it in the words of package weir, with what is left and when to come back.
+	// Decision is the same as a decision of package weir, with what remains and when to come back.
 	Decision weir.Decision
 	// Reservation is what was reserved, if that was asked for; otherwise the zero Reservation.
 	Reservation Reservation
@@ -56,7 +56,7 @@ type Answer struct {
 	Err error
 }
 
-// Reservation is permits whose cost is settled later.
+// Reservation is for permits whose cost is settled later.
 type Reservation struct {
 	ID      string
 	Policy  string

@@ -188,7 +188,7 @@ func (b *bucket) settled(s *settlement) (found bool) {
 	return found
 }
 
-// ErrNotReserved says that a reservation does not exist, has expired, or was settled before. It is that of package store.
+// ErrNotReserved is returned if a reservation does not exist, has expired, or was settled before. It is that of package store.
 var ErrNotReserved = store.ErrNotReserved
 
 // end answers everybody who is here or comes later, and stops the timer.

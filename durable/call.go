@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// CallKind tells calls apart.
+// CallKind is what a call does.
 type CallKind uint8
 
 // What a [Store] and a [Node] ask of the owner. Each is described by the method that it is named after.
@@ -31,7 +31,7 @@ const (
 	callKinds
 )
 
-// Call is what a [Store] or a [Node] asks of the owner, whose keys may be several. Which fields count depends on its kind.
+// Call is what a [Store] or a [Node] asks of the owner, for one or more keys. Which fields count depends on its kind.
 type Call struct {
 	Kind CallKind
 	// Charges are the keys, at most [store.MostCharges] of them, and exactly one for CallLend, CallReturn, CallReset,
@@ -51,7 +51,7 @@ type Call struct {
 	Adjustment Adjustment
 }
 
-// Result is what a [Call] is answered.
+// Result is the result of a [Call].
 type Result struct {
 	// Outcome is that of CallTake, otherwise Granted or Unavailable.
 	Outcome Outcome
@@ -129,9 +129,8 @@ func oneCall(k CallKind, policy, key string, l weir.Limit) *Call {
 
 func failed(err error) Result { return Result{Outcome: Unavailable, Err: err} }
 
-// Call carries a call out, all of its charges or none, and waits until what it has changed is durable. What is given back is
-// durable before it is answered too, but for what [store.Store.Return] gives back: if it is lost, that is on the side of the
-// limit, as is what a call that has failed gives back of its other charges.
+// Call carries a call out, all of its charges or none, and waits until what it has changed is durable. What [store.Store.Return]
+// gives back may be lost in a crash, and so may what a failed call gives back of its other charges: both only refuse more.
 func (o *Owner) Call(ctx context.Context, c *Call) Result {
 	mustContext(ctx)
 	if err := c.check(); err != nil {

@@ -1,7 +1,10 @@
-// Package durable grants permits that money depends on: one owner in a cluster holds the limits, every node asks it, and what it
-// has granted survives its crash. See [Owner] for the trade between writes and what a crash burns, and [Engine] for what a
-// cluster agrees by. One process alone needs no cluster: a [File] keeps its limits.
+// Package durable keeps limits that must survive a crash, such as quotas that money depends on. Other limits do not need it: they
+// live in memory, or by package store in Redis.
 //
-// Times of deadlines are durations until they reach the owner, and states are kept by the owner's clock in Unix time. A new
-// owner whose clock is behind neither gives permits back nor keeps them from coming back later.
+// One owner in a cluster decides for every node, and what it has allowed survives its crash. [Owner] describes the trade between
+// writes and what a crash loses, and [Engine] is how a cluster agrees on the owner. Join of package durable/etcd starts a node
+// with everything it needs. One process alone needs no cluster: a [File] keeps its limits.
+//
+// Only the owner's clock counts, in Unix time; deadlines travel to it as durations. A new owner whose clock is behind neither
+// gives permits back nor keeps them from coming back later.
 package durable

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Engine is what a cluster agrees by: it elects the one process that owns the limits, and keeps their records so that only
-// the owner can change them. Package enginetest is the suite that every engine must pass.
+// Engine is how a cluster agrees. It elects the one process that owns the limits, and keeps their records so that only the owner
+// can change them. Package enginetest is the suite that every engine must pass.
 type Engine interface {
 	// Campaign waits until this process is the owner, or ctx ends. The address is what others find it by.
 	Campaign(ctx context.Context, address string) (Term, error)
-	// Watch answers who owns the limits: at once what is known, and whatever changes until ctx ends, when the channel is
-	// closed. A reader that is slow misses what has been overtaken, never the last.
+	// Watch returns a channel of who owns the limits: at once what is known, and then each change, until ctx ends, when the
+	// channel is closed. A slow reader may miss a change that another one has followed, never the last.
 	Watch(ctx context.Context) (<-chan Ownership, error)
 	// Close ends what the engine has begun. Terms that were not resigned end as if the process had died.
 	Close() error
 }
 
-// Ownership is who owns the limits.
+// Ownership is which process owns the limits.
 type Ownership struct {
 	// Address is that of the owner, "" if there is none.
 	Address string
@@ -31,24 +31,25 @@ type Ownership struct {
 type Term interface {
 	// Epoch is greater than that of every term before.
 	Epoch() int64
-	// Expires is until when nobody else can become the owner, unless the term is resigned: by this process's monotonic
-	// clock, and later each time that the engine has been heard of.
+	// Expires is until when no other process can become the owner, unless the term is resigned, by this process's monotonic
+	// clock. It becomes later each time that the engine has been heard of.
 	Expires() time.Time
 	// Done is closed when the term has ended, or may have.
 	Done() <-chan struct{}
 	// Load reads a record. A record that does not exist has revision 0.
 	Load(ctx context.Context, name string) (value []byte, revision int64, err error)
-	// List reads the records whose names begin with prefix, by name, at most so many of them (none if that is not positive), the
-	// last ones first.
+	// List reads the records whose names begin with prefix, by name, the last ones first. It returns at most so many of them,
+	// none if that is not positive.
 	List(ctx context.Context, prefix string, most int) ([]Named, error)
-	// Page reads the records whose names begin with prefix and are greater than after, by name, at most so many of them, the
-	// first ones first. It may be used for going through more records than fit into memory.
+	// Page reads the records whose names begin with prefix and are greater than after, by name, the first ones first, at most so
+	// many of them. Use it to go through more records than fit into memory.
 	Page(ctx context.Context, prefix, after string, most int) ([]Named, error)
-	// Store writes or deletes records of different names, at most MostWrites of them and MostBytes, all or none, if this is still
-	// the term, and each of them still has the revision that it is expected to have, and answers their new revision. When it
-	// returns nil the records will survive whatever the engine promises to survive. ErrDeposed says that it is not the term
-	// any more, and ErrConflict that a record has another revision: then nothing was written. Any other error does not tell
-	// whether they were, or will be.
+	// Store writes or deletes records of different names, all or none: at most MostWrites of them and MostBytes. It writes only
+	// if this is still the term, and each of them still has the revision that is expected. It returns their new revision. When it
+	// returns nil the records will survive what the engine promises to survive.
+	//
+	// ErrDeposed, if it is not the term any more, and ErrConflict, if a record has another revision, mean that nothing was
+	// written. After any other error it is not known whether they were, or will be.
 	Store(ctx context.Context, writes []Write) (revision int64, err error)
 	// Resign ends the term, so that another process need not wait until it expires.
 	Resign(ctx context.Context) error
@@ -76,8 +77,8 @@ const (
 	MostBytes = 1 << 20
 )
 
-// CheckWrites returns an error, which is ErrTooLarge if they are too many bytes, for what no engine has to store. It is for
-// those who implement Term.
+// CheckWrites returns an error for writes that no engine has to store; it is ErrTooLarge if they are too many bytes. It is for
+// implementations of Term.
 func CheckWrites(writes []Write) error {
 	if len(writes) > MostWrites {
 		return fmt.Errorf("weir: %d records at a time: must be at most %d", len(writes), MostWrites)
@@ -93,12 +94,12 @@ func CheckWrites(writes []Write) error {
 }
 
 var (
-	// ErrDeposed says that a process is not the owner any more.
+	// ErrDeposed is returned if a process is not the owner any more.
 	ErrDeposed = errors.New("weir: this process does not own the limits any more")
-	// ErrConflict says that a record does not have the revision that it is expected to have.
+	// ErrConflict is returned if a record does not have the revision that is expected.
 	ErrConflict = errors.New("weir: a record was written by somebody else")
-	// ErrTooLarge says that records are too many bytes for one call of Store. Nothing was written.
+	// ErrTooLarge is returned if records are too many bytes for one call of Store. Nothing was written.
 	ErrTooLarge = errors.New("weir: the records are too large")
-	// ErrEngineClosed says that the engine was closed by this process.
+	// ErrEngineClosed is returned if this process has closed the engine.
 	ErrEngineClosed = errors.New("weir: the engine is closed")
 )

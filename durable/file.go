@@ -23,16 +23,15 @@ type FileOptions struct {
 	disk disk
 }
 
-// File keeps the limits of one process in a file, so that they survive its restarts and crashes without a cluster: an [Owner]
-// over it grants nothing that is not on disk. Nodes of its engines are nodes of this process.
+// File keeps the limits of one process in a file, so that they survive its restarts and crashes without a cluster. An [Owner]
+// over it allows nothing before it is on disk. Nodes of its engines are nodes of this process.
 //
-// Every write is synced to disk before it counts. A crash, of the process or of the machine, burns what records were ahead, as
-// [Owner] says, and gives no permit back.
+// Every write is synced to disk before it counts. A crash, of the process or of the machine, loses the permits that records were
+// ahead (see [Owner]), and gives none back.
 //
-// When it is opened, the whole file is checked. A write that was not finished when the process or the machine died is cut off,
-// as it was not answered. Anything else that is not as it was written is an error that matches [ErrDamaged]. Not noticed is a
-// file that was removed, cut off or overwritten with zeros at its end, or replaced by an older copy: that gives back what was
-// granted since.
+// OpenFile checks the whole file. A last write that was not finished is cut off, as no request was allowed by it. Any other
+// damage is an error that matches [ErrDamaged]. It cannot notice a file that was removed, cut off or overwritten with zeros at
+// its end, or replaced by an older copy: permits that were taken since then are available again.
 //
 // All records are in memory as well. The file is written anew when it is twice as long as they are and 1 MiB: beside the old one,
 // whose place it takes at once. Writes wait for that.
@@ -58,7 +57,7 @@ type File struct {
 	buffer []byte
 }
 
-// ErrInUse says that another process, or another [File] of this one, has the file open.
+// ErrInUse is returned if another process, or another [File] of this one, has the file open.
 var ErrInUse = errors.New("weir: another process uses the file of limits")
 
 const (
@@ -71,9 +70,9 @@ const (
 	fileLater = time.Minute
 )
 
-// OpenFile opens a file of limits, and makes it if there is none. Two others stand beside it: path with .lock at its end, by
-// which a second process is kept from it, and .new while the file is written anew. The directory must exist. The error names the
-// file; it matches [ErrInUse], [ErrDamaged] or that of the file system.
+// OpenFile opens a file of limits, and makes it if there is none. The directory must exist. Two more files are beside it: path
+// with .lock at its end, which keeps a second process from it, and .new while the file is written anew. The error names the file;
+// it matches [ErrInUse], [ErrDamaged] or that of the file system.
 func OpenFile(path string, o FileOptions) (*File, error) {
 	if path == "" {
 		return nil, &weir.OptionError{Option: "OpenFile.path", Value: `""`, Accepted: "the path of a file"}

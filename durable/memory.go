@@ -18,7 +18,7 @@ type MemoryOptions struct {
 	Latency time.Duration
 }
 
-// Memory is a cluster in the memory of this process: for tests, and for a program that has no other to agree with and need not
+// Memory is a cluster in the memory of this process: for tests, and for a program without a cluster whose limits need not
 // survive. Its records are lost with the process. A [File] keeps them.
 type Memory struct {
 	election
@@ -77,8 +77,8 @@ type MemoryEngine struct {
 
 var _ Engine = (*MemoryEngine)(nil)
 
-// Cut cuts the node off from its cluster, or connects it again: its calls wait until their context ends, and it shows no sign of
-// life.
+// Cut cuts the node off from its cluster, or connects it again. While it is cut off, its calls wait until their context ends, and
+// it looks dead to the others.
 func (e *MemoryEngine) Cut(cut bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/weirhq/weir/internal/metered"
 )
 
-// The environment variables of [MeteredAPI], and what they stand for where they say nothing. The tokens of the second name are
-// those of the bucket: a request takes one, however many tokens a model reads or writes for it.
+// The environment variables of [MeteredAPI], and their defaults. The tokens of the second name are those of the bucket: a request
+// takes one, however many tokens a model reads or writes for it.
 const (
 	BurstVariable     = "GEMINI_BURST"
 	PerMinuteVariable = "GEMINI_TOKENS_PER_MINUTE"
@@ -17,17 +17,16 @@ const (
 	DefaultMeteredPerMinute = 8
 )
 
-// MeteredAPI is the limit of a client of an API that is paid for, or refuses what comes too fast, for a whole fleet: a token
-// bucket of 5 requests at once and 8 a minute, which stays below a limit of 10 a minute, and spreads what a minute allows.
+// MeteredAPI is the limit of a fleet that calls one paid API: a token bucket of 5 requests at once and 8 a minute. It stays below
+// a limit of 10 a minute, and spreads what a minute allows.
 //
-// With a getenv, which is os.Getenv for the environment of the process, two variables replace them: GEMINI_BURST, a whole number
-// from 1 to 1,000,000, and GEMINI_TOKENS_PER_MINUTE, a number from 0.001 to 60,000,000 that may have a fraction, of which three
-// decimals count. Both count requests. A variable that is not set, or is empty, leaves its default. One that is no number or out
-// of range does so as well, and so do both if a bucket of theirs would take more than 18300 days to fill; warn is then told the
-// name, the value and what is accepted.
+// With a getenv, such as os.Getenv, two variables replace them. GEMINI_BURST is a whole number from 1 to 1,000,000.
+// GEMINI_TOKENS_PER_MINUTE is a number from 0.001 to 60,000,000, of which three decimals count. Both count requests. A variable
+// that is not set, or is empty, leaves its default. One that is not a number or out of range does so as well, and both do if the
+// bucket would take more than 18300 days to fill. warn then gets the name, the value and the accepted range.
 //
-// With a getenv of nil nothing is read. A warn of nil is not called. All processes of a cluster should see
-// the same values: the limit comes with each request, and that of the last one counts.
+// With a getenv of nil nothing is read. A warn of nil is not called. All processes of a cluster should see the same values: the
+// limit comes with each request, and that of the last one counts.
 func MeteredAPI(getenv func(name string) string, warn func(text string)) weir.Limit {
 	if getenv == nil {
 		getenv = func(string) string { return "" }

@@ -14,8 +14,8 @@ import (
 
 // Peer asks the owner in another process.
 type Peer interface {
-	// Enqueue asks for permits, as [Owner.Enqueue] does, and answers how to withdraw the request. If the connection is lost
-	// before the answer has come, the answer is Unavailable.
+	// Enqueue asks for permits, as [Owner.Enqueue] does, and returns how to withdraw the request. If the connection is lost
+	// before the decision has come, it is Unavailable.
 	Enqueue(r Request, answer func(Answer)) (cancel func())
 	// Settle ends a reservation, as [Owner.Commit] does, or as [Owner.Cancel] if cancel is true.
 	Settle(ctx context.Context, r Reservation, actual int64, cancel bool) error
@@ -26,7 +26,7 @@ type Peer interface {
 	Time() (unix int64, heard time.Time)
 	// Done is closed when the connection has ended: nothing can be asked any more.
 	Done() <-chan struct{}
-	// Close ends the connection. Whoever waits is answered Unavailable.
+	// Close ends the connection. Waiting requests end as Unavailable.
 	Close() error
 }
 
@@ -39,21 +39,21 @@ type NodeOptions struct {
 	// Dial connects to the owner at an address. It must not wait for the connection longer than ctx lasts. Required, unless
 	// this is the only node.
 	Dial func(ctx context.Context, address string) (Peer, error)
-	// Follower says that this node is never the owner.
+	// Follower keeps this node from becoming the owner.
 	Follower bool
 	// Owner configures this node as the owner.
 	Owner OwnerOptions
-	// Requeue says that a request whose owner has gone is asked of the next one, at the end of its queue, for as long as the
-	// request may wait. Default: false, it is answered Unavailable at once, and the caller decides.
+	// Requeue moves a request whose owner has gone to the end of the next owner's queue, for as long as the request may wait.
+	// Default: false, it ends as Unavailable at once, and the caller decides.
 	Requeue bool
 	// OwnerWait is how long a request waits at most where there is no owner: from 0 to 1 min. Default: 5 s.
 	OwnerWait time.Duration
-	// Logger is told who owns the limits. Default: nil, silent.
+	// Logger logs who owns the limits. Default: nil, silent.
 	Logger *slog.Logger
 }
 
-// Node is a process of the cluster: it grants permits if it is the owner, and asks the owner otherwise, so that callers need
-// not know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
+// Node is a process of the cluster. It decides itself if it is the owner, and asks the owner otherwise, so that callers need not
+// know. It has two goroutines of its own, and those of an [Owner] while it is one, until Close.
 type Node struct {
 	options NodeOptions
 	ctx     context.Context //nolint:containedctx // until Close
@@ -331,9 +331,9 @@ func (n *Node) Owner() *Owner {
 }
 
 var (
-	// ErrNodeClosed says that the node was closed.
+	// ErrNodeClosed is returned if the node was closed.
 	ErrNodeClosed = errors.New("weir: the node is closed")
-	// ErrNoOwner says that no process owned the limits, or none that could be reached, for as long as could be waited.
+	// ErrNoOwner is returned if no process owned the limits, or none that could be reached, for as long as could be waited.
 	ErrNoOwner = fmt.Errorf("%w: no process owns the limits", store.ErrUnavailable)
 )
 
@@ -344,8 +344,8 @@ func (n *Node) route() (owner *Owner, peer Peer, changed <-chan struct{}, closed
 	return n.owner, n.peer, n.changed, n.closed
 }
 
-// Acquire asks for permits and waits for the answer of the owner, at whichever node it is. The Outcome of the answer says
-// whether they were granted. A request whose context ends is withdrawn. A nil ctx panics.
+// Acquire asks for permits and waits for the decision of the owner, at whichever node it is. The permits are taken if and only if
+// the Outcome is Granted. A request whose context ends is withdrawn. A nil ctx panics.
 func (n *Node) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)
 	if r.Wait < 0 || r.Wait > MaxWait { // which the owner would not see, as the time that passes until it is asked is taken off
@@ -511,8 +511,7 @@ func (n *Node) settle(ctx context.Context, r Reservation, actual int64, cancel b
 	return u.result(err)
 }
 
-// Close leaves the cluster. If the node is the owner, those who wait are answered Stopping, and another node can take over at
-// once.
+// Close leaves the cluster. If the node is the owner, waiting requests end as Stopping, and another node can take over at once.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	first := !n.closed

@@ -15,7 +15,7 @@ func (n *Node) TryAcquire(ctx context.Context, r Request) Answer {
 	return n.Acquire(ctx, r)
 }
 
-// Adjust is [Owner.Adjust], whoever the owner is.
+// Adjust is [Owner.Adjust], at whichever node the owner is.
 func (n *Node) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustment, error) {
 	c := oneCall(CallAdjust, a.Policy, a.Key, l)
 	c.Adjustment = a
@@ -26,7 +26,7 @@ func (n *Node) Adjust(ctx context.Context, l weir.Limit, a Adjustment) (Adjustme
 	return r.Adjustments[0], nil
 }
 
-// Adjustments is [Owner.Adjustments], whoever the owner is.
+// Adjustments is [Owner.Adjustments], at whichever node the owner is.
 func (n *Node) Adjustments(ctx context.Context, policy, key string, most int) ([]Adjustment, error) {
 	c := oneCall(CallAdjustments, policy, key, weir.Limit{})
 	c.Number = int64(most)
@@ -34,13 +34,13 @@ func (n *Node) Adjustments(ctx context.Context, policy, key string, most int) ([
 	return r.Adjustments, r.Err
 }
 
-// Inspect is [Owner.Inspect], whoever the owner is.
+// Inspect is [Owner.Inspect], at whichever node the owner is.
 func (n *Node) Inspect(ctx context.Context, policy, key string, l weir.Limit) (weir.Decision, error) {
 	r := n.Call(ctx, oneCall(CallInspect, policy, key, l))
 	return r.State.Decision, r.Err
 }
 
-// Call makes a call of the owner, whoever that is: see [Owner.Call].
+// Call is [Owner.Call], at whichever node the owner is.
 func (n *Node) Call(ctx context.Context, c *Call) Result {
 	mustContext(ctx)
 	deadline := time.Now().Add(c.Wait)

@@ -15,22 +15,21 @@ import (
 
 // OwnerOptions configure an [Owner].
 type OwnerOptions struct {
-	// Reserve is K: how many permits at most a record is ahead of what was granted, the grant that needed it included. With 1
-	// every grant is written before it is answered. A crash burns at most K - 1 permits of each key. From 1 to 10^15.
-	// Default: 0, a tenth of the limit, and at least 1: see [Owner].
+	// Reserve is K: how many permits at most a record is ahead of what was allowed, the request that needed it included. With 1
+	// every request is written before it is allowed. A crash loses at most K - 1 permits of each key. From 1 to 10^15. Default:
+	// 0, a tenth of the limit, and at least 1: see [Owner].
 	Reserve int64
-	// WriteTimeout is how long a write may take before those who wait for it are told Unavailable: from 10 ms to 1 min.
+	// WriteTimeout is how long a write may take before the requests that wait for it end as Unavailable: from 10 ms to 1 min.
 	// Default: 5 s.
 	WriteTimeout time.Duration
 	// Writers is how many writes can be on the way at a time: from 1 to 64. Default: 4.
 	Writers int
-	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key is dropped for which nobody
-	// waits, and read again when it is asked for; if there is none, requests for other keys are Refused with ReasonTableFull.
+	// MaxKeys is how many keys are kept in memory: from 1 to 10^9. Where there is no room, a key without waiting requests is
+	// dropped, and read again when it is used. If there is none, requests for other keys are Refused with ReasonTableFull.
 	// Default: 1,000,000.
 	MaxKeys int
-	// Sweep is how long to rest between going through the records, to delete those that say no more than none would: of keys
-	// that have had all their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default:
-	// 1 min.
+	// Sweep is how long to rest between going through the records, to delete those that are not needed: of keys that have had all
+	// their permits for a minute, and of adjustments but the last 1000 of a key. From 1 s to 24 h. Default: 1 min.
 	Sweep time.Duration
 	// Logger is told what happens to the term, that clocks were wrong, and, at most once a second, that a write has failed.
 	// Default: nil, silent.
@@ -39,18 +38,16 @@ type OwnerOptions struct {
 	Clock weir.Clock
 }
 
-// Owner grants permits, for as long as its term lasts. What it grants is durable before it is answered, and so survives every
-// crash that the engine survives: no permit is ever granted twice.
+// Owner decides about permits, for as long as its term lasts. What it allows is durable before the caller knows, and so survives
+// every crash that the engine survives: no permit is ever allowed twice. All methods are safe for concurrent use.
 //
-// The trade: a record says what was granted, and how many permits may have been granted since, up to K of them. So that many
-// grants need one write, and run at the speed of memory in between; a new owner takes them for granted, at the latest moment at
-// which they can have been, so that a crash burns at most K - 1 permits of a key and mints none (TestCrashBurnsAtMostK).
-// K follows demand: it doubles while records are used up within 50 ms, or within four writes, and is at least what was waited for
-// then; it is halved when half of one is left after a second. Requests for which a write is needed at the same time share it,
-// across keys.
+// A record has what was allowed, and how many permits may have been allowed since, up to K of them. So many requests need one
+// write, and run at the speed of memory in between. A new owner counts these permits as taken: a crash loses at most K - 1
+// permits of a key and adds none (TestCrashBurnsAtMostK). Requests that need a write at the same time share it, across keys.
 //
-// A key for which nobody asks is never written: its record is deleted once it says no more than none would. All methods are safe
-// for concurrent use.
+// K follows demand. It doubles while records are used up within 50 ms, or within four writes, and is at least what is waited for.
+// It is halved when half of a record remains after a second. A key that is not used is never written; its record is deleted once
+// all its permits are back.
 type Owner struct {
 	options OwnerOptions
 	term    Term
@@ -159,15 +156,15 @@ type Ticket struct {
 	waiter *waiter
 }
 
-// Cancel withdraws the request. If it has been answered that does nothing.
+// Cancel withdraws the request. It does nothing after the decision.
 func (t Ticket) Cancel() {
 	if t.bucket != nil {
 		t.bucket.cancel(t.waiter)
 	}
 }
 
-// Enqueue asks for permits. The answer is given exactly once, maybe before Enqueue returns, and by any goroutine: it must not
-// wait for anything.
+// Enqueue asks for permits. The function is called exactly once with the decision, maybe before Enqueue returns, and by any
+// goroutine: it must not wait for anything.
 func (o *Owner) Enqueue(r Request, answer func(Answer)) Ticket {
 	if a, ok := o.quick(&r); ok {
 		answer(a)
@@ -239,8 +236,8 @@ func mustContext(ctx context.Context) {
 	}
 }
 
-// Acquire asks for permits and waits for the answer, whose Outcome reports whether they were granted. A request whose context
-// ends is withdrawn. A nil ctx panics.
+// Acquire asks for permits and waits for the decision. They are taken if and only if the Outcome is Granted. A request whose
+// context ends is withdrawn. A nil ctx panics.
 func (o *Owner) Acquire(ctx context.Context, r Request) Answer {
 	mustContext(ctx)
 	if ctx.Err() != nil { // it loses even where permits are free
@@ -383,8 +380,8 @@ func (o *Owner) finish(why Outcome) bool {
 	return true
 }
 
-// Stop ends the term: everybody who waits is answered Stopping, and what records are ahead is given back, until ctx ends, or the
-// term does, as it does where no majority is left to write. It can be called again.
+// Stop ends the term. Waiting requests end as Stopping, and what records are ahead is given back, until ctx or the term ends, as
+// the term does where no majority can write. It can be called again.
 func (o *Owner) Stop(ctx context.Context) error {
 	first := o.finish(Stopping)
 	if !o.stopped.CompareAndSwap(false, true) {

@@ -18,7 +18,7 @@ const maxRecordAhead = 1e15
 // errMalformed says that bytes are not a record.
 var errMalformed = errors.New("weir: not a record of a durable limit")
 
-// ErrDamaged says that a record is not what was written under its name: what stores it has changed it.
+// ErrDamaged is returned if a record is not what was written under its name: it was changed where it is stored.
 var ErrDamaged = errors.New("weir: a record is damaged")
 
 // What is kept under a name is the version, a checksum and a body. The checksum is the CRC-32C, big endian, of the length of the

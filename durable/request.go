@@ -15,17 +15,17 @@ const (
 	DefaultQueueLimit = 10_000
 	// DefaultTimeout is how long a caller waits whose context has no deadline.
 	DefaultTimeout = 30 * time.Second
-	// MaxWait is the longest that a request can wait.
+	// MaxWait is the max time that a request can wait.
 	MaxWait = 24 * time.Hour
 )
 
 // Request is a request for permits.
 type Request struct {
-	// Policy and Key are whose permits they are: from 1 to 256, and from 0 to 1024 bytes.
+	// Policy and Key are the limit and who shares it: from 1 to 256, and from 0 to 1024 bytes.
 	Policy, Key string
 	// Limit is the limit. It comes with each request, and that of the last one counts.
 	Limit weir.Limit
-	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is granted as soon as at least one permit is
+	// N is how many permits are asked for, from 0 to 10^15. 0 is a probe: it is allowed as soon as at least one permit is
 	// available, and takes nothing.
 	N int64
 	// Wait is how long the request may wait, from 0, which is not at all, to 24 h. It is a duration, so that the clocks of

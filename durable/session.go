@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Serve serves the requests of another node until the stream ends or ctx does, and withdraws those that are unanswered then.
-// Requests that come while this node is not the owner are answered Unavailable. It closes the stream.
+// Serve serves the requests of another node until the stream or ctx ends, and then withdraws those that wait. Requests that come
+// while this node is not the owner end as Unavailable. It closes the stream.
 func (n *Node) Serve(ctx context.Context, s Stream) error {
 	mustContext(ctx)
 	mustStream(s)

@@ -18,23 +18,23 @@ type OwnerStats struct {
 	WaitingRequests int64 `json:"waiting_requests"`
 	// PermitsAhead is how many permits a crash would burn now, at most.
 	PermitsAhead int64 `json:"permits_ahead"`
-	// Granted is how many requests for permits were granted, and GrantedPermits how many permits, those
-	// that were lent included. Several charges of one request count one by one.
+	// Granted is how many requests for permits were allowed, and GrantedPermits how many permits, those that were lent included.
+	// Several charges of one request count one by one.
 	Granted        int64 `json:"granted"`
 	GrantedPermits int64 `json:"granted_permits"`
 	// Refused counts the requests that were not.
 	Refused RefusedStats `json:"refused"`
-	// Writes is how many transactions were written, Records how many records with them, and FailedWrites how many
-	// transactions were not, or are not known to have been.
+	// Writes is how many transactions were written, and Records how many records with them. FailedWrites is how many transactions
+	// were not, or are not known to have been.
 	Writes       int64 `json:"writes"`
 	Records      int64 `json:"records"`
 	FailedWrites int64 `json:"failed_writes"`
-	// Rewound is how many records were read that a clock had written which was ahead by more than [store.MostAhead]: they went on
-	// from then, with what was taken.
+	// Rewound is how many records were read from a clock that was ahead by more than [store.MostAhead]: they went on from then,
+	// with what was taken.
 	Rewound int64 `json:"rewound"`
 }
 
-// RefusedStats count requests by the [Outcome] that was not Granted.
+// RefusedStats count requests by the [Outcome], where that was not Granted.
 type RefusedStats struct {
 	Refused     int64 `json:"refused"`
 	Never       int64 `json:"never"`
@@ -52,12 +52,12 @@ type NodeStats struct {
 	// Owner is the address of the owner as far as the node knows, "" if there is none, and Epoch that of its term.
 	Owner string `json:"owner"`
 	Epoch int64  `json:"epoch"`
-	// Terms is how many terms this node has held, the one that goes on included.
+	// Terms is how many terms this node has had, the current one included.
 	Terms int64 `json:"terms"`
 	// WithoutOwner is for how long altogether this node has known of no owner that it could reach, in nanoseconds.
 	WithoutOwner time.Duration `json:"without_owner_ns"`
-	// Owned is what this node has done as the owner: counters are those of all of its terms, the rest is that of the term that
-	// goes on, if one does.
+	// Owned is what this node has done as the owner: counters are those of all of its terms, the rest is that of the current
+	// term, if there is one.
 	Owned OwnerStats `json:"owned"`
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Store is the limits of a cluster as a [store.Queued]. Several limits of a request are one step of the owner: their permits
-// are taken from all or none of them, and the request is granted when that is durable for all. A crash in between burns what
-// was durable already.
+// Store is the limits of a cluster as a [store.Queued]. Several limits of a request are one step of the owner: their permits are
+// taken from all or none of them. The request is allowed when that is durable for all. A crash in between loses what was durable
+// already.
 type Store struct {
 	node   *Node
 	closed atomic.Bool

@@ -14,23 +14,23 @@ import (
 // number of the request that it belongs to. Numbers are variable-length integers; texts have their length before them.
 // Deadlines travel as durations.
 
-// MessageKind tells messages apart.
+// MessageKind is what a message is for.
 type MessageKind uint8
 
 const (
 	// MessageAsk asks for permits.
 	MessageAsk MessageKind = 1 + iota
-	// MessageWithdraw withdraws what was asked. It is answered by the answer to that.
+	// MessageWithdraw withdraws what was asked. A MessageAnswer to that follows.
 	MessageWithdraw
 	// MessageSettle ends a reservation.
 	MessageSettle
-	// MessageAnswer answers MessageAsk and MessageSettle.
+	// MessageAnswer is the reply to MessageAsk and MessageSettle.
 	MessageAnswer
 	// MessageCall makes a call, which MessageWithdraw withdraws if it asks for permits.
 	MessageCall
-	// MessageResult answers MessageCall.
+	// MessageResult is the reply to MessageCall.
 	MessageResult
-	// MessageTime says what the time of the limits is. It belongs to no request.
+	// MessageTime has the time of the limits. It belongs to no request.
 	MessageTime
 
 	messageKinds
@@ -61,7 +61,7 @@ func (k MessageKind) mostBytes() int {
 	}
 }
 
-// Message is what one node tells another. Which fields count depends on its kind.
+// Message is what one node sends to another. Which fields count depends on its kind.
 type Message struct {
 	Kind MessageKind
 	// ID numbers the requests of a connection.
@@ -72,8 +72,8 @@ type Message struct {
 	Reservation Reservation
 	Actual      int64
 	Cancel      bool
-	// Answer is that of MessageAnswer. Its Err survives as a text, and as whether it was ErrNotReserved, an *weir.OptionError
-	// or store.ErrUnavailable.
+	// Answer is that of MessageAnswer. Its Err survives as a text, and as whether it was ErrNotReserved, an *weir.OptionError or
+	// store.ErrUnavailable.
 	Answer Answer
 	// Call is that of MessageCall, and Result that of MessageResult, with an Err as that of Answer. Decisions and adjustments
 	// travel without the names that they have in common with the call.

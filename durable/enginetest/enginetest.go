@@ -14,13 +14,13 @@ import (
 
 // Cluster is what is tested. Every test has an election of its own, and leaves no owner behind.
 type Cluster struct {
-	// Engine answers the cluster as one more process sees it, which the test closes. All engines of a test must share an election
-	// and records that nobody else uses.
+	// Engine returns the cluster as one more process sees it, which the test closes. All engines of a test must share an election
+	// and records that no other test uses.
 	Engine func(t *testing.T) durable.Engine
 	// TTL is how long a term outlasts the last sign of life of its process, at most, with what the engine may add.
 	TTL time.Duration
-	// Virtual tells that time is virtual, so that what takes longer than it should is wrong. Against real servers, on a machine
-	// that may stand still, it is only logged.
+	// Virtual is true if time is virtual, so that what takes too long is wrong. Against real servers, on a machine that may
+	// stall, it is only logged.
 	Virtual bool
 }
 
@@ -30,7 +30,7 @@ type Test struct {
 	Run  func(t *testing.T, c Cluster)
 }
 
-// Run runs all tests as subtests, each on a cluster of its own, or on a part of one that it shares with nobody.
+// Run runs all tests as subtests, each on a cluster of its own, or on a part of one that no other test uses.
 func Run(t *testing.T, start func(t *testing.T) Cluster) {
 	t.Helper()
 	for _, test := range Tests() {

@@ -34,8 +34,8 @@ type Cluster struct {
 	err      error
 }
 
-// Join starts a node, and returns when etcd can be used. The error is an *[weir.OptionError], or says what could not be reached
-// or opened. How it goes on is logged every few seconds; it ends with ctx, or with StartTimeout.
+// Join starts a node, and returns when etcd can be used. The error is an *[weir.OptionError], or is about what could not be
+// reached or opened. Progress is logged every few seconds; it ends with ctx, or with StartTimeout.
 func Join(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -14,11 +14,10 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// ClusterOptions configure a [Cluster]: one of Directory and Endpoints says which etcd it is.
+// ClusterOptions configure a [Cluster]. Set either Directory or Endpoints to choose the etcd.
 type ClusterOptions struct {
-	// Directory is where an etcd server in this process keeps its data. Peers, Listen, Name and Join are about that server, and
-	// so are the files of PeerCertFile, PeerKeyFile and PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see
-	// [EmbeddedOptions].
+	// Directory is where an etcd server in this process keeps its data. These fields are about that server: Peers, Listen, Name,
+	// Join, PeerCertFile, PeerKeyFile, PeerCAFile, HeartbeatInterval, Quota and UnsafeNoFsync: see [EmbeddedOptions].
 	Directory                             string
 	Name                                  string
 	Peers                                 map[string]string
@@ -37,13 +36,13 @@ type ClusterOptions struct {
 	// StartTimeout is how long it may take until etcd can be used, which needs a majority of its nodes: from 1 s to 10 min.
 	// Default: 1 min.
 	StartTimeout time.Duration
-	// Address is what the other nodes reach this one by, as host:port; ListenAddress is where it listens for them, by default
-	// the same. A port 0 of Address stands for that which the listener was given. Required, unless this is the only node, which
-	// then opens no port, or it is a Follower, which nobody asks.
+	// Address is where the other nodes reach this one, as host:port; ListenAddress is where it listens for them, by default the
+	// same. A port 0 of Address is replaced by that of the listener. Required, except for the only node, which opens no port, and
+	// for a Follower, which is not asked.
 	Address, ListenAddress string
-	// PeerTLS secures what nodes tell each other when they forward requests, in both directions: its Certificates are shown, its
-	// RootCAs must have signed that of the owner, and where it has ClientCAs they must have signed those of all nodes. Default:
-	// nil, plain connections.
+	// PeerTLS secures forwarded requests between nodes, in both directions. A node presents its Certificates, and its RootCAs
+	// must have signed that of the owner. Where there are ClientCAs, they must have signed those of all nodes. Default: nil,
+	// plain connections.
 	PeerTLS *tls.Config
 	// Prefix and TTL are those of [Options].
 	Prefix string

@@ -20,16 +20,15 @@ import (
 
 // Options configure an [Engine].
 type Options struct {
-	// Prefix stands before the keys of everything that is kept. Default: "/weir/".
+	// Prefix is the beginning of the keys of everything that is kept. Default: "/weir/".
 	Prefix string
-	// TTL is how long the term of an owner outlasts its last sign of life, in whole seconds from 1 s to 1 h: how long nothing is
-	// granted after an owner has died. The server may have a longer minimum. Default: 1 s.
+	// TTL is for how long an owner that has died is still the owner, and nothing is allowed: in whole seconds from 1 s to 1 h.
+	// The server may have a longer minimum. Default: 1 s.
 	TTL time.Duration
 }
 
-// Engine implements [durable.Engine] over etcd. Ownership is a key with the lowest revision of creation below a prefix, which
-// lives as long as a lease; that revision is the epoch, and every write is a transaction that holds only if the key is still
-// there.
+// Engine implements [durable.Engine] over etcd. The owner is the key with the lowest revision of creation below a prefix, which
+// lives as long as a lease. That revision is the epoch, and every write is a transaction that requires the key to be there.
 type Engine struct {
 	client *clientv3.Client
 	prefix string
@@ -191,9 +190,8 @@ func (t *term) live() {
 func (t *term) Epoch() int64 { return t.epoch }
 
 // Expires implements [durable.Term]. Time during which the machine was suspended counts, as far as the two clocks of the machine
-// tell: if the other one has gone ahead, that is taken off. A machine whose clocks both stood still, as a virtual one that was
-// moved, may take itself for the owner for longer: what it grants then is what its records are ahead, which the next owner has
-// taken for granted, and what it writes is refused.
+// show it. A machine whose clocks both stopped, as a virtual one that was moved, may think itself the owner for longer. It can
+// then allow only what its records are ahead, which the next owner counts as taken; what it writes is refused.
 func (t *term) Expires() time.Time {
 	h := t.heard.Load()
 	if h == nil {

@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// ErrRepair says that what a node had on its disk is lost or damaged. It must not take part again under its old identity: it is
-// removed from its cluster, and added again with an empty directory and Join.
+// ErrRepair is returned if what a node had on its disk is lost or damaged. It must not take part again under its old identity:
+// remove it from its cluster, and add it again with an empty directory and Join.
 var ErrRepair = errors.New("this node must not take part with what is on its disk")
 
 // mark says what a directory has been used for, in a file beside that of etcd.

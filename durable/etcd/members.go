@@ -17,17 +17,17 @@ import (
 
 // Member is a node as its cluster knows it.
 type Member struct {
-	// ID is what the cluster knows the node by. One that is removed and added again gets another one.
+	// ID is the identity of the node in the cluster. One that is removed and added again gets another one.
 	ID uint64
 	// Name is that of the node, or "" if it was added and has not been started yet.
 	Name string
 	// URL is what the others reach it by.
 	URL string
-	// Started says that it has been started, Learner that it has no vote yet, and Leader that it leads the others.
+	// Started is true once it has been started, Learner while it has no vote yet, and Leader while it leads the others.
 	Started, Learner, Leader bool
 }
 
-// ErrNoMember says that a cluster has no such node.
+// ErrNoMember is returned if a cluster has no such node.
 var ErrNoMember = errors.New("weir: the cluster has no such node")
 
 // Members are the nodes of the cluster by their names.

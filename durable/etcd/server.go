@@ -27,23 +27,22 @@ import (
 
 // Server is an etcd server in this process.
 //
-// What it can lose: nothing that it has answered, as every write is in the log on the disk, with fsync, before it is. With one
-// node, a disk that is lost takes everything with it; with three, those of two nodes must be. UnsafeNoFsync gives that away.
+// It loses nothing that it has confirmed, as every write is in the log on the disk, with fsync, before that. With one node, a
+// disk that is lost takes everything with it; with three, those of two nodes must be. UnsafeNoFsync gives that up.
 //
-// The database does not grow with time: while this server leads, it gives up old revisions every 10,000 writes, and the file is
-// made smaller where most of it is free and it has come near its Quota. It does grow with the number of names. When the quota is
-// reached, writes are refused, on all nodes, until there is room again, which is looked for every second (TestQuota); if there is
-// none, because so many records are in use, a restart with a greater quota helps.
+// The database grows with the number of names, not with time. While this server leads, it drops old revisions every 10,000
+// writes, and shrinks the file where most of it is free and it has come near its Quota. When the quota is reached, writes are
+// refused, on all nodes, until there is room again, which is checked every second (TestQuota). If all records are in use, restart
+// it with a greater quota.
 //
-// A server that cannot go on, as the disk is full or fails, or what is on it is damaged, does not end the process: Failed is
-// closed, it logs why, and calls of its Client fail, so that another node takes over. It is closed, and a new one started.
+// A server that cannot go on, as the disk is full or fails, or its data is damaged, does not end the process. Failed is closed,
+// the reason is logged, and calls of its Client fail, so that another node takes over. Close it, and start a new one.
 //
-// What is on the disk is checked before it is used, and each time when the database has rested while it runs: see [ErrRepair]. A
-// file that is made shorter, or whose first pages are overwritten, below a server that runs ends the process.
+// The data on the disk is checked before it is used, and each time when the database has rested while it runs: see [ErrRepair]. A
+// file that is made shorter, or whose first pages are overwritten, below a running server ends the process.
 //
-// When a server is started whose power was lost while it wrote, a log that ends within a record, which was never answered, is cut
-// off there. etcd knows a torn record by its end or by a whole sector of zeros: one that is damaged in another way is refused as
-// below. A record with a wrong checksum is never passed over: Start refuses the directory.
+// After a power failure, a log that ends within a record is cut off there, as that write was not confirmed. etcd knows such a
+// record by its end or by a whole sector of zeros. With any other damage, such as a wrong checksum, Start refuses the directory.
 type Server struct {
 	etcd    *embed.Etcd
 	client  *clientv3.Client
@@ -67,9 +66,8 @@ type Server struct {
 
 const electionHeartbeats = 10
 
-// Start starts a server, and returns when it is ready. The error is an *[weir.OptionError], or says why it could not be: that
-// another process uses the directory, that a record there has a wrong checksum, or that a majority of the nodes was not there in
-// time.
+// Start starts a server, and returns when it is ready. The error is an *[weir.OptionError], or the reason: another process uses
+// the directory, a record there has a wrong checksum, or a majority of the nodes was not there in time.
 func Start(ctx context.Context, o EmbeddedOptions) (*Server, error) {
 	o, err := o.checked()
 	if err != nil {
@@ -422,7 +420,7 @@ func (s *Server) promote() {
 // closeTime is how long a server may take to stop that cannot go on.
 const closeTime = 2 * time.Second
 
-// Close stops the server. One that cannot go on is left to itself if it does not stop in 2 s.
+// Close stops the server. One that cannot go on is abandoned if it does not stop in 2 s.
 func (s *Server) Close() error {
 	var err error
 	s.once.Do(func() {

@@ -26,27 +26,27 @@ type EmbeddedOptions struct {
 	// Listen is the URL on which this node listens for its peers, with an IP address. Default: its own of Peers, or all addresses
 	// of the machine if that has the name of a host.
 	Listen string
-	// Join says that the cluster exists already and this node has been added to it, see [Server.AddMember], and is started with
-	// an empty directory. Default: false, the nodes of Peers form the cluster, which needs all of them once.
+	// Join is for a node that has been added to a cluster that exists already, see [Server.AddMember], and starts with an empty
+	// directory. Default: false, the nodes of Peers form the cluster, which needs all of them once.
 	Join bool
-	// HeartbeatInterval is how often the leader of the cluster says that it is alive: from 10 ms to 5 s. An election begins when
-	// nothing has been heard of it for ten times as long. Default: 50 ms.
+	// HeartbeatInterval is how often the leader of the cluster reports that it is alive: from 10 ms to 5 s. An election begins
+	// when nothing has been heard of it for ten times as long. Default: 50 ms.
 	HeartbeatInterval time.Duration
 	// StartTimeout is how long the server may take to be ready, which needs a majority of the nodes: from 1 s to 10 min.
 	// Default: 1 min.
 	StartTimeout time.Duration
-	// PeerCertFile, PeerKeyFile and PeerCAFile are PEM files that secure what the nodes tell each other where Peers are URLs with
-	// https: the certificate of this node, for its host of Peers, its key, and who must have signed those of the others, which
-	// show theirs. All three or none. They are read again for every connection, so that they can be renewed.
+	// PeerCertFile, PeerKeyFile and PeerCAFile are PEM files that secure the connections between nodes where Peers are URLs with
+	// https. They are the certificate of this node, for its host of Peers, its key, and the authority that signed those of the
+	// others. All three or none. They are read again for every connection, so that they can be renewed.
 	PeerCertFile, PeerKeyFile, PeerCAFile string
-	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is granted. See
+	// Quota is how large the database can become in bytes: from 16 MiB to 8 GiB. Where there is no room, nothing is allowed. See
 	// [Server]. Default: 2 GiB.
 	Quota int64
-	// Logger is told what etcd has to say from a warning upwards, in at most 10 lines a second and the same about the same node
-	// at most every 10 s, and how starting goes on. Default: nil, silent.
+	// Logger logs what etcd reports from a warning upwards, and the progress of starting. It gets at most 10 lines a second, and
+	// the same about the same node at most every 10 s. Default: nil, silent.
 	Logger *slog.Logger
-	// UnsafeNoFsync does without fsync: faster by far on a disk, and a machine that loses power loses what it has promised, so
-	// that permits are granted twice. For tests only.
+	// UnsafeNoFsync does without fsync, which is much faster on a disk. A machine that loses power then loses what it has
+	// allowed, so that permits are allowed twice. For tests only.
 	UnsafeNoFsync bool
 }
 

@@ -1,5 +1,5 @@
-// Package spectest is how durable limits must behave, whoever is asked: the owner, a node that is another one, or a process that
-// asks over a network. It runs in real time, in less than 6 s, and in virtual time.
+// Package spectest is how durable limits must behave, for all that can be asked: the owner, a node that is not the owner, or a
+// process that asks over a network. It runs in real time, in less than 6 s, and in virtual time.
 package spectest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Asked is who is asked for permits: a *durable.Owner, or a *durable.Node.
+// Asked can be asked for permits: a *durable.Owner, or a *durable.Node.
 type Asked interface {
 	Acquire(ctx context.Context, r durable.Request) durable.Answer
 	Commit(ctx context.Context, r durable.Reservation, actual int64) error
@@ -25,9 +25,9 @@ type Asked interface {
 
 // Subject is what is tested.
 type Subject struct {
-	// Asked are those who are asked, in turns: at least one. Nodes must not re-queue.
+	// Asked are asked in turns: at least one. Nodes must not re-queue.
 	Asked []Asked
-	// Again makes the owner end its term, by its own will or not, and answers whom to ask from then on, once there is an owner
+	// Again makes the owner end its term, by its own will or not, and returns what to ask from then on, once there is an owner
 	// again. Default: nil, which leaves out the rows that need it.
 	Again func(t *testing.T) []Asked
 	// Reserve is that of the owner, 0 for its default, if Again ends terms as a crash does; -1 if the owner hands over. It counts
@@ -39,16 +39,16 @@ type Subject struct {
 	Writes func() int64
 }
 
-// Row is one thing that must hold. Rows use keys of their own, so that all can run on one subject, one after the other.
+// Row is one requirement. Rows use keys of their own, so that all can run on one subject, one after the other.
 type Row struct {
 	Name string
-	// Run tests it. A subject that lacks what it needs must not be given to it: see Needs.
+	// Run tests it. Give it only a subject that has what it needs: see Needs.
 	Run func(t *testing.T, s *Subject)
 	// Needs reports whether the subject has what the row needs.
 	Needs func(s *Subject) bool
 }
 
-// Run runs all rows that the subject can be held to, as subtests. The subject is started once, and ends with t.
+// Run runs all rows for which the subject has what they need, as subtests. The subject is started once, and ends with t.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
 	t.Helper()
 	s := start(t)

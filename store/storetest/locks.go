@@ -24,8 +24,8 @@ type LocksSubject struct {
 	Break func() (repair func())
 }
 
-// RunLocks runs the suite for [store.Locks]. Each of its tests has a subject of its own, made by open. A store over locks
-// that pass it, made by [store.NewLocked], should pass [Run] as well.
+// RunLocks runs the suite for [store.Locks]. Each of its tests has a subject of its own, made by open. Locks that pass it should
+// pass [Run] as well, by [store.NewLocked].
 func RunLocks(t *testing.T, open func(t *testing.T) LocksSubject) {
 	t.Helper()
 	for _, c := range []struct {

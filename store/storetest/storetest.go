@@ -1,5 +1,5 @@
-// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it
-// by a test of a few lines:
+// Package storetest is the suite that every [store.Store], and every [store.Locks], must pass. A store of your own passes it by a
+// test of a few lines:
 //
 //	func TestMemoryConforms(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Subject {
@@ -10,19 +10,19 @@
 //	}
 //
 // What the author of a store easily overlooks:
-//   - A record needs, beside the state and the limit that it is held to, the reservations with the Mark of what each has taken
-//     (see [algo.Algorithm]), and until when nothing is given back of loans: Return has no Mark, only the limit and the time of
-//     the loan, and must give nothing back if the limit was changed since and changed back, or the clock was set back. As long
-//     as such a loan could be given back, the record must not be dropped.
-//   - Return gives back what Cancel would of permits that were taken at that time, in a state of which nothing else is known:
-//     of a token bucket the time in which the permits are regained less the time that has passed, fractions included; of
-//     windows what still counts in the window or segment of that time.
-//   - Lend and Debit hold the record to the limit of the charge, as Take does. Return must not: it does nothing if the record is
-//     held to another limit.
-//   - Debit makes debts of up to the limit, as Commit does, and answers what a probe would be.
+//   - A record needs more than the state and its limit: the reservations with the Mark of what each has taken (see
+//     [algo.Algorithm]), and until when no loan is given back. Return has no Mark, only the limit and the time of the loan. It
+//     must give nothing back if the limit was changed since, even if it was changed back, or if the clock was set back. As long
+//     as such a loan could be given back, keep the record.
+//   - Return gives back what Cancel would of permits that were taken at that time, in a state of which nothing else is known. Of
+//     a token bucket that is the time in which the permits are regained less the time that has passed, fractions included. Of
+//     windows it is what still counts in the window or segment of that time.
+//   - Lend and Debit bring the record to the limit of the charge, as Take does. Return must not: it does nothing if the record
+//     has another limit.
+//   - Debit makes debts of up to the limit, as Commit does, and returns the decision of a probe.
 //
-// The suite waits for nothing but what it looks for: where the time of a store cannot be set, it asks again until the answer
-// is there, or a deadline has passed. It uses policies and keys with random names, so that subjects may share a place.
+// Where the time of a store cannot be set, the suite asks again until the result is there, or a deadline has passed. It uses
+// policies and keys with random names, so that subjects may share a place.
 package storetest
 
 import (
@@ -46,17 +46,17 @@ type Subject struct {
 	// Now is what the clock of the store shows, in Unix nanoseconds. Default: the wall clock. Without Advance it may be a
 	// little wrong.
 	Now func() int64
-	// Advance moves the clock of the store, which must stand still otherwise. Histories of random calls are then compared
-	// with the algorithms to the last digit. Default: nil, time passes by itself.
+	// Advance moves the clock of the store, which must not move by itself. Histories of random calls are then compared exactly
+	// with the algorithms. Default: nil, time passes by itself.
 	Advance func(d time.Duration)
-	// Resolution is the smallest time that the store tells apart: clocks are rounded down to it, waits up. Default: 1 ns.
+	// Resolution is the smallest time that the store can tell: clocks are rounded down to it, waits up. Default: 1 ns.
 	Resolution time.Duration
-	// Skewed answers another handle to the same states for a process whose clock is ahead by d, which may be negative. It is
-	// for stores that go by the clocks of their callers. Default: nil.
+	// Skewed returns another handle to the same states for a process whose clock is ahead by d, which may be negative. It is for
+	// stores that use the clocks of their callers. Default: nil.
 	Skewed func(d time.Duration) store.Store
-	// Tentative says that a request may be refused for permits that another one holds for a moment, and gives back as it is
-	// refused itself: as where several stores are asked one after the other. Contention must then come to the same grants once
-	// those who were refused ask again by themselves. Default: false, a request that is refused is one that never was.
+	// Tentative allows a store to refuse a request because of permits that another request has for a moment, and gives back as it
+	// is refused itself. So it is where several stores are asked one after the other. Refused requests of Contention are then
+	// repeated until as many are allowed. Default: false, a refused request changes nothing for others.
 	Tentative bool
 	// Break makes the store unreachable for Store until repair is called. Default: nil.
 	Break func() (repair func())
@@ -73,8 +73,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 }
 
 // RunVirtual runs the suite in virtual time: each test, and the subject that open makes for it, in a bubble of package
-// testing/synctest. Advance is set if it is not: the clock of the store must be that of package time, and whatever open has
-// begun must end when the test does.
+// testing/synctest. Advance is set if it is not. The clock of the store must be that of package time, and goroutines that open
+// has begun must end when the test does.
 func RunVirtual(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	run(t, synctest.Test, func(t *testing.T) Subject {

@@ -66,9 +66,8 @@ const (
 	pingEvery       = time.Second
 )
 
-// NewServer is a server for [Register], with TLS unless that is nil, which is bounded against peers that are hostile or have
-// gone: messages, headers, streams of a connection and pings are limited, and a peer that does not answer for 3 s is given up,
-// whereupon what it has asked is withdrawn.
+// NewServer is a server for [Register], with TLS unless that is nil. It limits messages, headers, streams of a connection and
+// pings, so that a hostile peer does little harm. A peer that is silent for 3 s is given up, and its requests are withdrawn.
 func NewServer(t *tls.Config) *grpc.Server {
 	secure := insecure.NewCredentials()
 	if t != nil {
@@ -84,7 +83,7 @@ func NewServer(t *tls.Config) *grpc.Server {
 
 var description = grpc.StreamDesc{StreamName: method, ServerStreams: true, ClientStreams: true}
 
-// Register makes a server of gRPC answer the requests of other nodes.
+// Register makes a server of gRPC serve the requests of other nodes.
 func Register(s grpc.ServiceRegistrar, n *durable.Node) {
 	d := description
 	d.Handler = func(_ any, stream grpc.ServerStream) error {
@@ -175,8 +174,7 @@ type DialOptions struct {
 	Credentials credentials.TransportCredentials
 }
 
-// DialTCP connects, for grpc.WithContextDialer. A host that does not answer any more is noticed in about 2.5 s by the kernel,
-// which is more often than gRPC is willing to look.
+// DialTCP connects, for grpc.WithContextDialer. The kernel notices a silent host in about 2.5 s, which is earlier than gRPC does.
 func DialTCP(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: time.Second, Interval: silence / 4, Count: 3, //nolint:mnd // three probes after the first second
