@@ -20,9 +20,9 @@ type MeteredAPIOptions struct {
 	// requests. Defaults: with LookupEnv [durable.BurstVariable] and [durable.PerMinuteVariable], otherwise none is read.
 	BurstVariable     string
 	PerMinuteVariable string
-	// Burst is how many requests may be sent at once, from 1 to 1,000,000, where no variable says so. Default: 5.
+	// Burst is how many requests may be sent at once, from 1 to 1,000,000, unless a variable replaces it. Default: 5.
 	Burst int64
-	// PerMinute is how many may be sent in a minute, from 0.001 to 60,000,000, where no variable says so. Default: 8.
+	// PerMinute is how many may be sent in a minute, from 0.001 to 60,000,000, unless a variable replaces it. Default: 8.
 	PerMinute float64
 	// LookupEnv reads the variables: os.LookupEnv for those of the process. Default: nil, os.LookupEnv for the variables that
 	// are named here, and no other is read.
@@ -31,14 +31,13 @@ type MeteredAPIOptions struct {
 	Logger *slog.Logger
 }
 
-// MeteredAPI returns options of a [Transport] for an API that is paid for, or refuses what comes too fast: requests to all
-// hosts together are sent at no more than PerMinute after a Burst, those that come faster wait for up to 30 s in a queue of up
-// to 10,000, and what the server says is obeyed besides. The defaults stay below a limit of 10 requests a minute.
+// MeteredAPI returns options of a [Transport] for an API that is paid for, or that refuses too many requests. Requests to all
+// hosts together are sent at no more than PerMinute after a Burst. Others wait for up to 30 s in a queue of up to 10,000. The
+// limits that the server tells are kept too. The defaults stay below a limit of 10 requests a minute.
 //
 // Burst and PerMinute come from the environment if LookupEnv, BurstVariable or PerMinuteVariable is set. A variable that is not
-// set, or is empty, leaves the default; one that cannot be used, because it is no number or out of range, does so as well, with
-// a warning in the log. PerMinute may have up to three
-// decimals. An error names an option that cannot be used.
+// set, or is empty, leaves the default. So does one that is not a number or out of range, with a warning in the log. PerMinute
+// may have up to three decimals. An error names an option that cannot be used.
 //
 // The options can be changed before they are given to [New], such as Base.
 func MeteredAPI(o MeteredAPIOptions) (Options, error) {

@@ -12,12 +12,13 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// Metered is an [http.RoundTripper] for clients of an API that is paid for: every request that is sent has its permits from a
-// limit that the whole fleet shares, and that survives every crash. See package durable.
+// Metered is an [http.RoundTripper] for clients of a paid API. Every request that is sent has its permits from a limit that the
+// whole fleet shares, and that survives every crash. See package durable. It starts no goroutine. All methods are safe for
+// concurrent use.
 //
-// Requests of all processes stand in one queue, oldest first. One whose deadline passes, or whose context ends, is withdrawn,
-// takes nothing, and is not sent. What is refused is not sent either, its body is closed, and the error is a *[LimitedError]
-// whose Reason says why:
+// Requests of all processes wait in one queue, oldest first. One whose deadline passes, or whose context ends, is withdrawn,
+// takes nothing, and is not sent. A refused request is not sent either, its body is closed, and the error is a *[LimitedError]
+// with one of these Reasons:
 //
 //   - ReasonQueueFull: too many permits are waited for already
 //   - ReasonDeadline: its deadline has passed, or MaxWait; where it was that of its context, errors.Is finds
@@ -26,19 +27,18 @@ import (
 //   - ReasonClosed: the owner of the limit ends its term; the next one can be asked at once
 //   - ReasonUnavailable: there is no owner, or it cannot write; the error wraps why
 //   - ReasonTableFull: the owner keeps as many keys as it may
-//   - ReasonInvalid: Cost or Key answered what no request may have
+//   - ReasonInvalid: Cost or Key returned what no request may have
 //
-// If the context was canceled, the error is the cause of that, and permits that had been granted in the same moment are lost,
-// unless they were reserved.
+// If the context was canceled, the error is the cause of that. Permits that were taken in the same moment are lost, unless they
+// were reserved.
 //
-// A Metered asks for each request that it is given, once. To obey what the server says too, and to send again what it refused,
-// make it the Base of a [Transport]: then each attempt has its permits. It starts no goroutine. All methods are safe for
-// concurrent use.
+// A Metered takes permits once for each request that it is given. To obey the limits of the server too, and to send refused
+// requests again, make it the Base of a [Transport]: then each attempt has its permits.
 type Metered struct{ options MeteredOptions }
 
 // DurableLimits are the limits of a cluster. A [durable.Node] is one.
 type DurableLimits interface {
-	// Acquire asks for permits and waits for the answer.
+	// Acquire asks for permits and waits for the decision.
 	Acquire(ctx context.Context, r durable.Request) durable.Answer
 	// Commit ends a reservation with what it really cost.
 	Commit(ctx context.Context, r durable.Reservation, actual int64) error
@@ -57,20 +57,21 @@ type MeteredOptions struct {
 	Base http.RoundTripper
 	// Policy names the limit, in errors as well: from 1 to 256 bytes. Default: "metered-api".
 	Policy string
-	// Limit is the limit of each key, of any algorithm but AlgorithmConcurrency. All processes should have the same.
-	// Default: 5 at once and 8 a minute. [durable.MeteredAPI] with os.Getenv is what the environment says instead.
+	// Limit is the limit of each key, of any algorithm but AlgorithmConcurrency. All processes should have the same. Default: 5
+	// at once and 8 a minute. [durable.MeteredAPI] with os.Getenv reads it from the environment.
 	Limit weir.Limit
-	// Key says whose permits a request takes, such as the API key that it is sent with. One of more than 256 bytes is replaced
-	// by its SHA-256. Default: one key for all requests.
+	// Key returns who shares the permits of a request, such as the API key that it is sent with. One of more than 256 bytes is
+	// replaced by its SHA-256. Default: one key for all requests.
 	Key func(*http.Request) string
-	// Cost is how many permits a request takes: from 0, which takes none and asks nobody. Default: 1.
+	// Cost is how many permits a request takes: from 0, which takes none and does not ask the owner. Default: 1.
 	Cost func(*http.Request) int64
-	// Actual is what a request really cost, as its answer says: from 0, or less than 0 if it does not say, so that it costs
-	// what Cost said. With it permits are reserved, and settled before the answer is handed out. For costs that are in the body
-	// see [WithSettlement]. Default: nil, Cost is right.
+	// Actual returns what a request really cost, from its response: from 0, or less than 0 if that is not known, so that it costs
+	// Cost. With it permits are reserved, and settled before the response is returned. For costs that are in the body see
+	// [WithSettlement]. Default: nil, Cost is right.
 	Actual func(*http.Response) int64
 	// ReserveFor is how long a reservation lasts at most if it is not settled, as the process has died or a [Settlement] was
-	// forgotten: then its permits are given back. It should be longer than any answer takes: from 1 ms to 24 h. Default: 10 min.
+	// forgotten: then its permits are given back. It should be longer than any response takes: from 1 ms to 24 h. Default: 10
+	// min.
 	ReserveFor time.Duration
 	// MaxWait is how long a request waits whose context has no deadline: from 1 ms to 24 h. Default: 30 s. With a deadline it
 	// waits until that, and never longer than 24 h.

@@ -7,10 +7,9 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Settlement is the cost of a request of a client, of which its [Transport], or its [Metered], has reserved an estimate (Cost)
-// and which is known only when the answer has been read, such as the tokens of a language model. All methods are safe for
-// concurrent use. Costs of a Metered are settled by whoever owns the limit: Commit and Cancel wait until that is durable, for 5 s
-// at most.
+// Settlement is the cost of a request that is known only after its response, such as the tokens of a language model. Its
+// [Transport], or its [Metered], has reserved an estimate (Cost). The owner of the limit settles costs of a Metered: Commit and
+// Cancel wait until that is durable, for 5 s at most. All methods are safe for concurrent use.
 type Settlement struct {
 	ctx context.Context //nolint:containedctx // for the values of the request
 
@@ -22,18 +21,18 @@ type Settlement struct {
 
 type settlementKey struct{}
 
-// WithSettlement returns a context for one request, and the Settlement of its cost, which must end in Commit or Cancel once the
-// request was answered: until then the request has cost what was reserved, and slots of a [weir.Concurrency] are in use. Of
-// requests that follow redirections, and of those that are sent again, the last one counts, and the others cost nothing. A
-// Metered gives back what is not settled within MeteredOptions.ReserveFor.
+// WithSettlement returns a context for one request, and the Settlement of its cost. End it by Commit or Cancel after the
+// response: until then the request has cost what was reserved, and permits of a [weir.Concurrency] are in use. Of requests that
+// follow redirections, and of those that are sent again, the last one counts, and the others cost nothing. A Metered gives back
+// what is not settled within MeteredOptions.ReserveFor.
 func WithSettlement(ctx context.Context) (context.Context, *Settlement) {
 	s := &Settlement{ctx: context.WithoutCancel(ctx)}
 	return context.WithValue(ctx, settlementKey{}, s), s
 }
 
 // Commit settles the request with what it really cost: see [weir.Lease.Commit]. It returns false, and does nothing, if nothing
-// was reserved, as the request was not sent or has no limit, or if it was settled before; and if a cost of a Metered could not be
-// settled, which is logged.
+// was reserved, as the request was not sent or has no limit, or if it was settled before. It also returns false if a cost of a
+// Metered could not be settled, which is logged.
 func (s *Settlement) Commit(actual int64) bool {
 	return s.settle(func(l weir.Lease) { l.Commit(actual) }, func(c *meteredCost) bool { return c.commit(s.ctx, max(actual, 0)) })
 }

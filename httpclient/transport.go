@@ -14,25 +14,23 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// Transport is an [http.RoundTripper] for a client that keeps to the limits of the servers it talks to.
+// Transport is an [http.RoundTripper] for a client that keeps to the limits of the servers it talks to. It starts no goroutine.
+// All methods are safe for concurrent use.
 //
-// Before it sends a request, it waits until its own limiter grants it, if it has one, and until the server will accept it, as far
-// as the server has told: [ratelimitfields.Parse] lists the fields that it understands. For each host it remembers
+// Before it sends a request, it waits for its own limiter, if it has one, and until the server will accept the request.
+// [ratelimitfields.Parse] lists the fields that it understands. For each host it remembers
 //
-//   - a Retry-After of an answer with status 429, 503 or 403: nothing is sent to that host before;
-//   - how much is left of each limit: it is counted down with each request, and once it is used up nothing is sent until the
-//     limit resets. Limits that count something else than requests, such as tokens, hold requests back when the server says that
-//     nothing is left.
+//   - a Retry-After of a response with status 429, 503 or 403: nothing is sent to that host before;
+//   - what remains of each limit. It is counted down with each request, and once it is used up nothing is sent until the limit
+//     resets. Limits that count something else than requests, such as tokens, hold requests back when the server reports that
+//     none remain.
 //
-// Those who are held back stand in a queue, oldest first. When the time has come they are let go one by one, at the pace of
-// the limit: they never come back all together (TestTransportReleasesAtThePaceOfTheLimit). A request whose turn would come
-// after the deadline of its context, or after MaxWait, fails at once with a [LimitedError], which says how long it would have
-// taken.
+// Requests that are held back wait in a queue, oldest first. When the time has come they are sent one by one, at the pace of the
+// limit: they never come back all together (TestTransportReleasesAtThePaceOfTheLimit). A request whose turn would come after the
+// deadline of its context, or after MaxWait, fails at once with a [LimitedError], which has how long it would have taken.
 //
-// What a server says is believed within bounds: it can hold a host back for MaxHold at most after each answer, and what is no
-// valid value is ignored. Memory is bounded by MaxHosts and QueueLimit.
-//
-// A Transport starts no goroutine. All methods are safe for concurrent use.
+// A server can hold a host back for MaxHold at most after each response, and invalid values are ignored. Memory is bounded by
+// MaxHosts and QueueLimit.
 type Transport struct {
 	options Options
 	hosts   *hosts
@@ -69,8 +67,8 @@ func returnsPermits(limiter any) bool {
 	return !ok || l.Limit().Algorithm() == weir.AlgorithmConcurrency
 }
 
-// RoundTrip implements [http.RoundTripper]. If the request was not sent because of a limit, the error is a *[LimitedError];
-// if its context ended while it waited, the error is the cause of that.
+// RoundTrip implements [http.RoundTripper]. If the request was not sent because of a limit, the error is a *[LimitedError]; if
+// its context ended while it waited, the error is the cause of that.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := &turn{t: t, ctx: r.Context(), left: t.options.MaxWait, name: keytext.Whole(t.options.Partition(r))}
 	u.cost = 1

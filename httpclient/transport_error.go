@@ -12,20 +12,20 @@ import (
 // ErrLimited is wrapped by every error of a [Transport] or a [Metered] that did not send a request because of a limit.
 var ErrLimited = errors.New("weir: httpclient: request not sent")
 
-// LimitedError says why a [Transport] or a [Metered] did not send a request. [errors.As] finds it in what an http.Client answers.
+// LimitedError is why a [Transport] or a [Metered] did not send a request. [errors.As] finds it in the error of an http.Client.
 type LimitedError struct {
 	// Host is the partition of the request, usually its host.
 	Host string
-	// Limit is the name of the limit that held the request back: of the limiter of the client, or as the server calls it. It is
-	// "" where the server has named none.
+	// Limit is the name of the limit that held the request back: of the limiter of the client, or the name that the server uses.
+	// It is "" where the server has named none.
 	Limit string
-	// Server tells that it was a limit of the server, and not one of the client.
+	// Server is true if it was a limit of the server, and not one of the client.
 	Server bool
-	// Reason is why the request did not wait: ReasonDeadline because its turn would have come after the deadline of its
-	// context or after MaxWait, ReasonQueueFull because there was no room, or what the limiter answered.
+	// Reason is why the request did not wait: ReasonDeadline because its turn would have come after the deadline of its context
+	// or after MaxWait, ReasonQueueFull because there was no room, or that of the limiter.
 	Reason weir.Reason
-	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if nobody
-	// knows.
+	// RetryAfter is how long the request would have had to wait, as far as is known: weir.Never if no wait helps, 0 if it is not
+	// known.
 	RetryAfter time.Duration
 	// Cost is how many permits were asked for, 0 where a server holds requests back.
 	Cost int64
@@ -33,7 +33,7 @@ type LimitedError struct {
 	Err error
 }
 
-// Error says which limit, why, and for how long.
+// Error is the limit, the reason and the wait, in words.
 func (e *LimitedError) Error() string {
 	by := "the limit of the client"
 	if e.Server {
@@ -61,5 +61,5 @@ func (e *LimitedError) Unwrap() []error {
 	return []error{ErrLimited, &weir.RefusedError{Decision: d, Permits: e.Cost, Err: e.Err}}
 }
 
-// Timeout tells that the request would have had to wait for too long, as it does of errors of package net.
+// Timeout reports whether the request would have had to wait for too long, as it does of errors of package net.
 func (e *LimitedError) Timeout() bool { return e.Reason == weir.ReasonDeadline }

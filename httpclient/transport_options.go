@@ -10,13 +10,13 @@ import (
 	"github.com/weirhq/weir/internal/nils"
 )
 
-// Keyed is a limiter with one limit for each key, whose permits can be waited for and given back. A [weir.Keyed] of
-// strings is one.
+// Keyed is a limiter with one limit for each key, whose permits can be waited for and given back. A [weir.Keyed] of strings is
+// one.
 type Keyed interface {
 	Reserve(ctx context.Context, key string, n int64) (weir.Lease, error)
 }
 
-// NoRetries as MaxRetries hands out every answer as it is.
+// NoRetries as MaxRetries returns every response as it is.
 const NoRetries = -1
 
 // Options configure a [Transport]. The zero value obeys servers and has no limit of its own.
@@ -24,7 +24,7 @@ type Options struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
 	// Limiter is the pace at which the client itself wants to send, all hosts together. Give it a QueueLimit: without one
-	// requests fail where they should wait. Permits of a [weir.Concurrency] are held until the body of the answer has been
+	// requests fail where they should wait. Permits of a [weir.Concurrency] are in use until the body of the response has been
 	// read or closed. Default: nil, none.
 	Limiter weir.Acquirer
 	// Keyed is that for each partition on its own. It excludes Limiter.
@@ -32,29 +32,29 @@ type Options struct {
 	// Cost is how many permits of Limiter or Keyed a request takes: from 0, which takes none. Where that is an estimate, see
 	// [WithSettlement]. Default: 1.
 	Cost func(*http.Request) int64
-	// Partition says whose limits hold for a request: what one request learns holds for all others of the same partition.
-	// A server with separate limits for parts of it, or for each API key, needs one. It is the key for Keyed, and the name for
-	// [Transport.Status]. Default: the host of the URL in lower case, without a port that is usual.
+	// Partition names the requests that share the limits of a server: what one request learns counts for all others of the same
+	// partition. A server with separate limits for parts of it, or for each API key, needs one. It is the key for Keyed, and the
+	// name for [Transport.Status]. Default: the host of the URL in lower case, without a port that is usual.
 	Partition func(*http.Request) string
-	// MaxWait is how long a request waits in all, with the waits before it is sent again: from 1 ns, or weir.Never for as
-	// long as its context lasts. Default: 1 min.
+	// MaxWait is how long a request waits in all, with the waits before it is sent again: from 1 ns, or weir.Never for as long as
+	// its context lasts. Default: 1 min.
 	MaxWait time.Duration
-	// MaxHold is the longest time for which one answer can hold requests back: from 1 s to 24 h. After it, one request after the
-	// other is sent, and the server can say again what it wants. Default: 5 min.
+	// MaxHold is the max time for which one response can hold requests back: from 1 s to 24 h. After it, one request after the
+	// other is sent, and the server can hold them back again. Default: 5 min.
 	MaxHold time.Duration
-	// MaxRetries is how often a request is sent again that was refused with status 429 or 503, if the server said when: from 1
-	// to 10, or NoRetries. It is not sent again if its body cannot be read twice (GetBody is nil), if the time would come
-	// after MaxWait or the deadline of its context, or, with 503, if its method is not idempotent and it has no
-	// Idempotency-Key. Then the caller gets the refusal. Default: 2.
+	// MaxRetries is how often a request is sent again that was refused with status 429 or 503, if the response had a time for it:
+	// from 1 to 10, or NoRetries. It is not sent again if its body cannot be read twice (GetBody is nil), or if the time would
+	// come after MaxWait or the deadline of its context. With 503 it must also be idempotent, by its method or an
+	// Idempotency-Key. Otherwise the caller gets the refusal. Default: 2.
 	MaxRetries int
-	// Spread spreads what is left of a limit evenly over the rest of its window, so that requests do not use it up at once and
+	// Spread spreads what remains of a limit evenly over the rest of its window, so that requests do not use it up at once and
 	// then wait. Default: false.
 	Spread bool
-	// ReleaseRate is how fast those who were held back are let go where the server has not told how fast its limit is:
-	// requests are at least its Interval apart. Default: 10/s.
+	// ReleaseRate is how fast requests that were held back are sent where the server has not told how fast its limit is: they are
+	// at least its Interval apart. Default: 10/s.
 	ReleaseRate weir.Rate
-	// Jitter is the share of the time for which a host is held back that is added to it at random, at most, so that many clients
-	// which were refused together do not come back together: from 0 to 1. Default: 0, which stands for 0.1.
+	// Jitter is the max part of the time for which a host is held back that is added to it at random, so that many clients which
+	// were refused together do not come back together: from 0 to 1. Default: 0, which stands for 0.1.
 	Jitter float64
 	// Random is where jitter comes from: numbers from 0 up to, not including, 1. It must be safe for concurrent use.
 	// Default: rand.Float64 of math/rand/v2.
@@ -62,9 +62,9 @@ type Options struct {
 	// QueueLimit is how many requests wait for one partition at most: from 1 to 1,000,000. Default: 10,000.
 	QueueLimit int
 	// MaxHosts is how many partitions are remembered at a time: from 1 to 1,000,000. Those of which nothing needs to be
-	// remembered are forgotten to make room, the one that was not used for longest first. Default: 10,000.
+	// remembered are forgotten to make room, the one that was not used for the longest time first. Default: 10,000.
 	MaxHosts int
-	// WhenFull is what happens to a request for another one where none can be forgotten: it fails with a *LimitedError, or is
+	// WhenFull is what happens to a request for a new partition where none can be forgotten: it fails with a *LimitedError, or is
 	// sent without asking. Default: weir.Deny.
 	WhenFull weir.WhenFull
 }

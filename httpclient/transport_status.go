@@ -12,15 +12,15 @@ import (
 type HostStatus struct {
 	// HeldFor is how long nothing will be sent to it, 0 if a request would be sent at once.
 	HeldFor time.Duration
-	// Limits are those that the server has told and that have not reset since. Remaining counts requests off that were sent
-	// after the answer that told it, and Reset is the time from now. At most 8.
+	// Limits are those that the server has told and that have not reset since. Requests that were sent after the response with a
+	// limit are subtracted from its Remaining, and Reset is the time from now. At most 8.
 	Limits []ratelimitfields.ToldLimit
-	// Waiting is how many requests are held back now, InFlight how many have been sent and not answered.
+	// Waiting is how many requests are held back now, and InFlight how many are sent and have no response yet.
 	Waiting  int
 	InFlight int
-	// Sent counts the requests that were sent, Retried those of them that were sent again; HeldBack those that had to wait,
-	// NotSent those that failed because they would have waited for too long or found no room; Refused the answers
-	// with status 429 or 503.
+	// Sent counts the requests that were sent, and Retried those of them that were sent again. HeldBack counts those that had to
+	// wait, and NotSent those that failed because they would have waited for too long or found no room. Refused counts the
+	// responses with status 429 or 503.
 	Sent     uint64
 	Retried  uint64
 	HeldBack uint64
@@ -28,8 +28,8 @@ type HostStatus struct {
 	Refused  uint64
 }
 
-// Status returns what is known of a host, or of a partition if the options have one. It is not ok if nothing is: no request was
-// sent there, or it has been forgotten.
+// Status returns what is known of a host, or of a partition if the options have one. It returns false if nothing is known: no
+// request was sent there, or it has been forgotten.
 func (t *Transport) Status(partition string) (s HostStatus, ok bool) {
 	h := t.hosts.find(keytext.Whole(partition))
 	if h == nil {

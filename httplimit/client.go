@@ -9,12 +9,12 @@ import (
 	"github.com/weirhq/weir/clientip"
 )
 
-// ClientOptions say whose address is the address of a client.
+// ClientOptions are how the address of a client is found.
 type ClientOptions struct {
-	// TrustedProxies are the networks of the proxies in front of the server. Only what they say in X-Forwarded-For is
-	// believed: the field is read from its right end, where each proxy has added the address that it was reached from, up to
-	// the first address that is not in these networks. What stands left of it was written by the client, who can
-	// write anything. Default: none, the field is ignored.
+	// TrustedProxies are the networks of the proxies in front of the server. Only what they write in X-Forwarded-For is believed.
+	// The field is read from its right end, where each proxy has added the address that it was reached from, up to the first
+	// address outside of these networks. What is to its left was written by the client, which can write anything. Default: none,
+	// the field is ignored.
 	TrustedProxies []netip.Prefix
 	// TrustUnixSocket makes a proxy of a peer without an IP address, which is one that connects by a Unix socket.
 	// Default: false.
@@ -26,10 +26,10 @@ type ClientOptions struct {
 	IPv4Prefix int
 }
 
-// ByClient keys requests by the network address of the client: "192.0.2.1" for IPv4, "2001:db8:1:2::/64" for IPv6. The port
-// does not count, an IPv4-mapped IPv6 address is the IPv4 address, and a zone is ignored. All peers without an IP address,
-// which connect by a Unix socket, share the key of their RemoteAddr. Package clientip says which attack each of these
-// rules prevents, and knows other ways to tell the proxies in front of a server.
+// ByClient keys requests by the network address of the client: "192.0.2.1" for IPv4, "2001:db8:1:2::/64" for IPv6. The port does
+// not count, an IPv4-mapped IPv6 address is the IPv4 address, and a zone is ignored. All peers without an IP address, which
+// connect by a Unix socket, share the key of their RemoteAddr. Package clientip has the attack that each of these rules prevents,
+// and more options for proxies.
 func ByClient(o ClientOptions) (KeyFunc, error) {
 	resolver, err := clientip.New(clientip.Options{
 		TrustedProxies: o.TrustedProxies, TrustUnixSocket: o.TrustUnixSocket,

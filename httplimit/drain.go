@@ -13,16 +13,15 @@ const (
 	drainTimeout = 500 * time.Millisecond
 )
 
-// Drain reads what is left of the body of a request that has been answered without it, and throws it away. A server that
-// closes a connection with bytes unread resets it, and a client that is still sending may lose the answer: it
-// would see a broken connection in place of a refusal, and come back at once. net/http prevents that where it keeps
-// the connection, but not where the client has asked for its end, by "Connection: close" or by HTTP/1.0.
+// Drain reads the rest of the body of a request that has got its response without it, and throws it away. A server that closes a
+// connection with unread bytes resets it. A client that is still sending may then see a broken connection in place of the
+// refusal, and come back at once. net/http prevents that where it keeps the connection, but not where the client has asked for
+// its end, by "Connection: close" or by HTTP/1.0.
 //
-// Call it as the last thing of a handler, after the whole answer has been written, with a Content-Length, as otherwise
-// its end comes only with that of the handler. It does nothing unless there is a body, of HTTP/1, on a connection that the
-// client wants to end, and nothing for a client that waits for "100 Continue", which has not sent its body. It reads at most
-// 256 KiB, and for at most 500 ms, for which it sets the read deadline of the connection; then the client has
-// itself to blame. Behind a ResponseWriter that cannot set it, or has no Unwrap, Drain reads nothing.
+// Call it as the last thing of a handler, after the whole response has been written with a Content-Length. It does nothing unless
+// there is a body, of HTTP/1, on a connection that the client wants to end, nor for a client that waits for "100 Continue". It
+// reads at most 256 KiB, for at most 500 ms, for which it sets the read deadline of the connection. Behind a ResponseWriter that
+// cannot set it, or has no Unwrap, it reads nothing.
 func Drain(w http.ResponseWriter, r *http.Request) {
 	if !leavesBody(r) {
 		return

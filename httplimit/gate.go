@@ -14,21 +14,20 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// Gate is a middleware in front of which a [policy.Engine] decides: its rules say which limits hold for a request, and a
-// request is charged to all of them or to none.
+// Gate is a middleware with a [policy.Engine] in place of a limiter: its rules choose the limits of a request, and a request is
+// charged to all of them or to none.
 //
 //	gate, err := httplimit.NewGate(httplimit.GateOptions{Engine: engine, Routes: mux})
 //	...
 //	err = http.ListenAndServe(":8080", gate.Handler(mux))
 //
-// Every answer tells all limits that held for its request, the one that binds first. A refusal names those that have refused
-// in its body. Otherwise a Gate behaves as the middleware of [New] does: fields are set before the handler is called; the
-// handler gets the ResponseWriter as it is; permits are given back when the handler returns or panics; the status of a refusal
-// is set before the hook, which may change it.
+// Every response has all limits of its request, the one at [policy.Verdict].Binding first. The body of a refusal names those that
+// have refused. Otherwise a Gate behaves as the middleware of [New] does: fields are set before the handler is called; the
+// handler gets the ResponseWriter as it is; permits are given back when the handler returns or panics; the status of a refusal is
+// set before the hook, which may change it.
 //
-// A request is charged once, however many gates with the same engine it passes.
-//
-// [Mux] is a Gate for handlers that say in code which policy holds for them. All methods are safe for concurrent use.
+// A request is charged once, also where it passes several gates with the same engine. [Mux] is a Gate whose handlers name their
+// policies in code. All methods are safe for concurrent use.
 type Gate struct {
 	options GateOptions
 	texts   toldTexts
@@ -39,11 +38,11 @@ type Gate struct {
 
 // GateStats counts what became of requests.
 type GateStats struct {
-	// Admitted counts the requests whose handler was called because their limits granted them, and Exempt those that a rule has
-	// freed of all limits.
+	// Admitted counts the requests whose handler was called because their limits allowed them. Exempt counts those that a rule
+	// has exempted from all limits.
 	Admitted uint64
 	Exempt   uint64
-	// Refused counts those that were refused, Aborted those whose client went away while they waited, and Failed those
+	// Refused counts those that were refused, and Aborted those whose client went away while they waited. Failed counts those
 	// that could not be decided because an option is misused.
 	Refused uint64
 	Aborted uint64

@@ -13,40 +13,38 @@ import (
 
 // GateOptions configure a [Gate]. Engine is required.
 type GateOptions struct {
-	// Engine decides: its rules say which limits hold for a request. Required.
+	// Engine decides: its rules choose the limits of a request. Required.
 	Engine *policy.Engine
-	// Clients tells the address of the client. Default: that of the peer, and no header field is believed.
+	// Clients finds the address of the client. Default: that of the peer, and no header field is believed.
 	Clients *clientip.Resolver
-	// Routes is the ServeMux that the gate stands in front of, for rules that ask for the route: it is asked which pattern it
-	// will choose. Inside of a ServeMux the pattern is known. Default: nil, requests have no route before a ServeMux
-	// has chosen one.
+	// Routes is the ServeMux behind the gate, for rules with a route: the gate asks it for the pattern that it will choose.
+	// Inside of a ServeMux the pattern is known. Default: nil, requests have no route before a ServeMux has chosen one.
 	Routes *http.ServeMux
-	// Route answers the route, for other routers. It excludes Routes. Default: nil, the Pattern of the request.
+	// Route returns the route, for other routers. It excludes Routes. Default: nil, the Pattern of the request.
 	Route func(*http.Request) string
-	// Attributes answers what else rules may ask for, such as the subject of a token. Default: nil, nothing.
+	// Attributes returns what else rules may ask for, such as the user of a token. Default: nil, nothing.
 	Attributes func(*http.Request) map[string]string
-	// Cost is how many permits a request costs where neither its rule nor the policy says so. A request that costs 0 passes,
-	// whatever the state of its limits. A negative cost is a programming error: it is logged and answered with 500. Default:
-	// every request costs 1.
+	// Cost is how many permits a request costs where neither its rule nor the policy has a cost. A request that costs 0 is
+	// allowed, whatever the state of its limits. A negative cost is a programming error: it is logged, and the status is 500.
+	// Default: every request costs 1.
 	Cost func(*http.Request) int64
 	// Reserve reserves the cost of a request, which its handler may settle by [Reservation]. Default: false, what a request
 	// costs is known when it comes.
 	Reserve bool
-	// Wait lets requests wait in the queues of their policies, as long as those allow, instead of being refused at once. A
-	// client that goes away while it waits is neither served nor refused: the handler is not called, and the response has status
-	// 499, which nobody receives. Default: false.
+	// Wait lets requests wait in the queues of their policies, as long as those allow, instead of being refused at once. If a
+	// client goes away while it waits, the handler is not called, and the response, which is not received, has status 499.
+	// Default: false.
 	Wait bool
-	// MaxWait bounds that further, from 1 ms. Default: 0, no further bound. It needs Wait.
+	// MaxWait is a further bound of that, from 1 ms. Default: 0, no further bound. It needs Wait.
 	MaxWait time.Duration
-	// Skip tells which requests are not limited, and told nothing. Default: none.
+	// Skip reports whether a request is not limited, and its response has no fields. Default: none.
 	Skip func(*http.Request) bool
-	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up its
-	// quota, 503 (Service Unavailable) if the server has no capacity for anybody.
+	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up its limit,
+	// 503 (Service Unavailable) if the server has no permits for any client.
 	Status int
 	// OnRefused is called with each refusal before it is written, and may change it. Default: nil.
 	OnRefused func(*http.Request, *Refusal)
-	// Units are what policies count, by their names, where that is not requests: "content-bytes", "tokens". Clients are
-	// told so.
+	// Units are what policies count, by their names, where that is not requests: "content-bytes", "tokens". Clients are told so.
 	Units map[string]ratelimitfields.Unit
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers ratelimitfields.Headers

@@ -15,15 +15,15 @@ import (
 // which it returns a [KeyError] is refused with its Status. Any other error is logged, and the status is 500. "" is a key like
 // any other, shared by all requests that have it.
 //
-// Keys of more than 256 bytes are replaced by their SHA-256, so that clients cannot fill the memory with long ones. A key
-// that is a part of a larger string keeps that in memory: clone it.
+// Keys of more than 256 bytes are replaced by their SHA-256, so that clients cannot fill the memory with long ones. A key that is
+// a part of a larger string keeps that in memory: clone it.
 type KeyFunc func(*http.Request) (string, error)
 
 // KeyError is the error of a [KeyFunc] for a request that is refused because it has no key.
 type KeyError struct {
 	// Status is the status code: from 400 to 599. Others are replaced by 500, and logged.
 	Status int
-	// Detail tells the client why. It must not hold anything secret.
+	// Detail is the reason for the client. It must not contain anything secret.
 	Detail string
 }
 
@@ -36,10 +36,10 @@ func (e *KeyError) Error() string {
 // them.
 //
 // Use it only for fields that have been checked before, such as an API key that is known to be valid: a client that can choose
-// the value at will gets a new quota with each value.
+// the value at will gets a new limit with each value.
 //
-// ByHeader panics if name cannot be that of a header field: "" or with a character such as a space, a colon or a line
-// break. No request would have it, and all would share one limit.
+// ByHeader panics if name cannot be that of a header field: "" or with a character such as a space, a colon or a line break. No
+// request would have it, and all would share one limit.
 func ByHeader(name string) KeyFunc {
 	name = fieldName("ByHeader", name)
 	if name == "Host" {
@@ -119,8 +119,8 @@ func ByAll(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// ByFirst keys requests by the first of several keys that is not "", such as an API key, or else the address of the
-// client. Keys from different functions are never the same. It panics if there is none, and if one is nil.
+// ByFirst keys requests by the first of several keys that is not "", such as an API key, or else the address of the client. Keys
+// from different functions are never the same. It panics if there is none, and if one is nil.
 func ByFirst(keys ...KeyFunc) KeyFunc {
 	keys = present("ByFirst", keys)
 	return func(r *http.Request) (string, error) {

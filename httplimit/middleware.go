@@ -18,17 +18,17 @@ import (
 // seen by middlewares that log, not by clients.
 const StatusClientClosedRequest = 499
 
-// New returns a middleware that lets a request pass only if the limiter allows it, or an error that names the option that
-// cannot be used.
+// New returns a middleware that calls the handler only if the limiter allows the request. The error names the option that cannot
+// be used.
 //
-// The fields that tell the limit are set before the handler is called, so every answer has them, and the handler may still
-// change them. The handler gets the ResponseWriter as it is, so flushing, hijacking and the like work as
-// without the middleware, and a shallow copy of the request. The lease of a limiter that has one is released when the
-// handler returns or panics; what goes on after that in other goroutines does not hold a permit.
+// The fields with the limit are set before the handler is called, so every response has them, and the handler may still change
+// them. The handler gets a shallow copy of the request, and the ResponseWriter as it is, so flushing and hijacking work as
+// without the middleware. A lease is released when the handler returns or panics; goroutines that go on after that have no
+// permit.
 //
-// A request is charged once, also if it passes the same middleware again. Middlewares of two calls of New are independent:
-// each charges, and what the outer one took is not given back if the inner one refuses. Use Limits, or a [weir.Chain] as the
-// Limiter, where a request must be charged to all limits or to none.
+// A request is charged once, also if it passes the same middleware again. Middlewares of two calls of New are independent: each
+// charges, and what the outer one took is not given back if the inner one refuses. Use Limits, or a [weir.Chain] as the Limiter,
+// to charge a request to all limits or to none.
 func New(o Options) (func(http.Handler) http.Handler, error) {
 	if err := o.check(); err != nil {
 		return nil, err

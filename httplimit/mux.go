@@ -13,8 +13,8 @@ import (
 
 // MuxOptions configure a [Mux].
 type MuxOptions struct {
-	// Set has the policies that routes may have, and the rules of the limits that hold whatever the route is: one without a Match
-	// is the global limiter. A rule that is Final keeps the policies of routes out where it matches. Required.
+	// Set has the policies that routes may have, and the rules of the limits that apply to every route: one without a Match is
+	// the global limiter. Where a rule that is Final matches, the policies of routes do not apply. Required.
 	Set *policy.Set
 	// Engine are the options of the engine that decides.
 	Engine policy.EngineOptions
@@ -22,7 +22,7 @@ type MuxOptions struct {
 	Gate GateOptions
 }
 
-// Mux is an [http.ServeMux] whose handlers say in code which limits hold for them:
+// Mux is an [http.ServeMux] whose handlers name their policies in code:
 //
 //	mux, err := httplimit.NewMux(httplimit.MuxOptions{Set: set})
 //	...
@@ -32,13 +32,13 @@ type MuxOptions struct {
 //	api.Handle("POST /login", login, httplimit.WithPolicy("login"))
 //	handler, err := mux.Handler()
 //
-// For each request the rules of the Set hold, and then the policy of the route, if it has one: that which was named last, by the
-// route itself or else by the innermost group. It is charged to all of these limits or to none, and counted once. Requests that
-// match no route are limited by the rules of the Set. A route for which [Disabled] was said anywhere, by itself or a group around
-// it, is limited by nothing at all. A policy counts for itself: the same key in another policy is another one.
+// The rules of the Set apply to each request, and then the policy of its route, if it has one: that of the route itself, or else
+// that of the innermost group. A request is charged to all of these limits or to none, and counted once. Only the rules of the
+// Set apply to requests that match no route. A route that is [Disabled], by itself or by a group around it, has no limit at all.
+// The same key in two policies is two keys.
 //
-// Handlers are registered first. Then Handler checks the whole, and a route with a policy that is not in the Set is an error: a
-// spelling mistake cannot leave a route without a limit.
+// Register the handlers first. Handler then checks the whole, and returns an error for a route with a policy that is not in the
+// Set: a spelling mistake cannot leave a route without a limit.
 type Mux struct {
 	options MuxOptions
 	mux     *http.ServeMux
@@ -56,7 +56,7 @@ type route struct {
 	disabled bool
 }
 
-// RouteOption says which limits hold for a route, or for all routes of a group.
+// RouteOption is the limit of a route, or of all routes of a group.
 type RouteOption struct {
 	policy   string
 	disabled bool
@@ -139,9 +139,8 @@ func (g *Group) HandleFunc(pattern string, handler func(http.ResponseWriter, *ht
 	g.Handle(pattern, http.HandlerFunc(handler), options...)
 }
 
-// Handler ends the registration, and returns the handler of all routes. The error is an [errors.Join] that names each route whose
-// policy is not in the Set, or tells what else cannot be used; then routes may be registered still. Later calls answer the same
-// handler.
+// Handler ends the registration, and returns the handler of all routes. The error is an [errors.Join] of each route whose policy
+// is not in the Set, and of what else cannot be used; then routes may still be registered. Later calls return the same handler.
 func (m *Mux) Handler() (http.Handler, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

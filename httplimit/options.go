@@ -14,7 +14,7 @@ import (
 
 // Keyed is a limiter with one limit for each key. It is a [KeyedQueue], whose permits are released when the handler returns, or
 // has Take(key string, n int64) weir.Decision, for permits that come back with time. If it has the methods Limit and LimitOf like
-// a [weir.Keyed], the policy that is told to clients is derived from them.
+// a [weir.Keyed], the policy in the header fields is made from them.
 type Keyed interface {
 	Peek(key string, n int64) weir.Decision
 }
@@ -38,9 +38,9 @@ type Options struct {
 	Limiter weir.Acquirer
 	// Keyed limits the requests of each key, such as those of each client. It excludes Limiter.
 	Keyed Keyed
-	// Limits are several limits that hold for each request, such as 10 a second for each client and 10,000 a month for each API
-	// key. A request is charged to all of them or to none, as one step: one that is refused by the quota of its month has not
-	// used up a permit of its client. At most 64. It excludes Limiter and Keyed.
+	// Limits are several limits that apply to each request, such as 10 a second for each client and 10,000 a month for each API
+	// key. A request is charged to all of them or to none, as one step: one that its monthly limit refuses has not used up a
+	// permit of its client. At most 64. It excludes Limiter and Keyed.
 	Limits []Limit
 	// Key returns the key of a request, for Keyed and for Limits. Default: ByClient(ClientOptions{}), the network address of
 	// the peer.
@@ -49,25 +49,24 @@ type Options struct {
 	// negative cost is a programming error: it is logged, and the status is 500. Default: every request costs 1.
 	Cost func(*http.Request) int64
 	// MaxWait is how long a request may wait in the queue of Limiter or of its key, if there is one, instead of being refused at
-	// once; weir.Never for as long as the client waits. A client that goes away while it waits is neither
-	// served nor refused: the handler is not called, and the response has status 499, which nobody receives.
-	// Default: 0, requests do not wait.
+	// once; weir.Never for as long as the client waits. If a client goes away while it waits, the handler is not called, and the
+	// response, which is not received, has status 499. Default: 0, requests do not wait.
 	MaxWait time.Duration
-	// Skip reports whether a request is not limited, and told nothing. Default: none.
+	// Skip reports whether a request is not limited, and its response has no fields. Default: none.
 	Skip func(*http.Request) bool
-	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up
-	// its quota, 503 (Service Unavailable) if the server has no capacity for any client: if all permits of a
-	// weir.Concurrency are in use, the table of keys is full, or the limiter is closed.
+	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up its limit.
+	// It is 503 (Service Unavailable) if the server has no permits for any client: all permits of a weir.Concurrency are in use,
+	// the table of keys is full, or the limiter is closed.
 	Status int
 	// OnRefused is called with each refusal before it is written, and may change it. One for a [KeyError] has a Decision with
 	// ReasonInvalid. Default: nil.
 	OnRefused func(*http.Request, *Refusal)
-	// Policies are what RateLimit-Policy says. A decision is told under the policy with the name of the limiter that made
-	// it, or under the only one. Default: derived from the limiters, which then must have different names.
+	// Policies are the content of RateLimit-Policy. A decision belongs to the policy with the name of the limiter that made it,
+	// or to the only one. Default: those of the limiters, which then must have different names.
 	Policies []ratelimitfields.Policy
-	// PartitionKey returns what clients are told of the share that a request belongs to, for all policies; key is "" for
-	// Limiter, and that of each limit for Limits. It must not hold anything secret. Nil, and what is longer than 1024 bytes,
-	// is not told. Default: nothing is told.
+	// PartitionKey returns the share of the server that a request belongs to, which clients are told for all policies. key is ""
+	// for Limiter, and that of each limit for Limits. It must not contain anything secret. Nil, and what is longer than 1024
+	// bytes, is left out. Default: nothing is told.
 	PartitionKey func(r *http.Request, key string) []byte
 	// Headers are how limits are told. Default: the fields of the current draft.
 	Headers ratelimitfields.Headers

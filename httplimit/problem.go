@@ -14,10 +14,10 @@ import (
 
 // The problem types that the draft of the RateLimit fields registers.
 const (
-	// QuotaExceeded is the type of a request that exceeds the quota of its client. Its usual status is 429.
+	// QuotaExceeded is the type of a request that exceeds the limit of its client. Its usual status is 429.
 	QuotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	// TemporaryReducedCapacity is the type of a request that the server has no capacity for, whoever sent it. Its usual
-	// status is 503.
+	// TemporaryReducedCapacity is the type of a request that the server cannot serve now, for any client. Its usual status is
+	// 503.
 	TemporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
@@ -33,7 +33,7 @@ type Problem struct {
 	Title string `json:"title"`
 	// Status is the status code of the response.
 	Status int `json:"status"`
-	// Detail says in one sentence what happened and what to do.
+	// Detail is one sentence: what happened and what to do.
 	Detail string `json:"detail,omitempty"`
 	// Instance is a URI that identifies this occurrence. Default: left out.
 	Instance string `json:"instance,omitempty"`

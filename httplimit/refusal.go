@@ -10,22 +10,22 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// Refusal is the answer to a refused request before it is written. A hook may change what it likes.
+// Refusal is the response to a refused request before it is written. A hook may change it.
 type Refusal struct {
-	// Decision is what the limiter answered, and Cost what it was asked for.
+	// Decision is that of the limiter, and Cost how many permits it was asked for.
 	Decision weir.Decision
 	Cost     int64
 	// Key is the key of the request, "" where the limiter has none.
 	Key string
-	// Verdict is what the engine of a [Gate] has answered, with all limits and the rules that have applied them. It is valid
-	// until the hook returns. It is nil where no engine decides.
+	// Verdict is that of the engine of a [Gate], with all limits and the rules that have applied them. It is valid until the hook
+	// returns. It is nil without an engine.
 	Verdict *policy.Verdict
 	// Header is the header of the response, in which the RateLimit fields and Retry-After are already set.
 	Header http.Header
 	// Status is the status code: from 200 to 599.
 	Status int
-	// Problem is what the body says, in JSON or in one line of text, whichever the client prefers. Its Status is set
-	// to that of the refusal.
+	// Problem is the body, in JSON or in one line of text, whichever the client prefers. Its Status is set to that of the
+	// refusal.
 	Problem Problem
 	// Body replaces the body, unless it is nil; an empty one leaves the response without a body. Default: nil.
 	Body []byte
@@ -38,10 +38,10 @@ const (
 	textType    = "text/plain; charset=utf-8"
 )
 
-// NewRefusal is the refusal of a request that one limit has refused, as the middleware makes it, for servers that decide
-// themselves: [Refusal.Send] sends it. state is that of the limit, which has its place in policies. NewRefusal sets the
-// fields that tell the limit and Retry-After in dst, the header of the response, as [ratelimitfields.Headers.SetRefused] does.
-// The Status is 429, or 503 if the server has no capacity for anybody.
+// NewRefusal is the refusal of a request by one limit, as the middleware makes it, for servers that decide themselves:
+// [Refusal.Send] sends it. state is that of the limit, which has its place in policies. NewRefusal sets the fields of the limit
+// and Retry-After in dst, the header of the response, as [ratelimitfields.Headers.SetRefused] does. The Status is 429, or 503 if
+// the server has no permits for any client.
 func NewRefusal(
 	dst http.Header, h *ratelimitfields.Headers, policies *ratelimitfields.Policies, state ratelimitfields.State, cost int64,
 	d weir.Decision,
@@ -77,10 +77,9 @@ func (f *Refusal) ofClient() {
 	f.Problem.Status = f.Status
 }
 
-// Send serves a request with the refusal: in JSON or in one line of text, whichever the client prefers, and without fields
-// such as ETag that were set for the answer that is not given. It sets the Status of the Problem to that of the
-// refusal; one that is not from 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the
-// connection to end it calls [Drain].
+// Send serves a request with the refusal, in JSON or in one line of text, whichever the client prefers. It removes fields such as
+// ETag that were set for another response. It sets the Status of the Problem to that of the refusal. A Status that is not from
+// 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the connection to end it calls [Drain].
 func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	if f.Status < http.StatusOK || f.Status > 599 {

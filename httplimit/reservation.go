@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// Reserved is what a request has reserved of its limits, until its handler says what it really cost. If the handler does not,
+// Reserved is what a request has reserved of its limits, until its handler settles what it really cost. If the handler does not,
 // the request has cost what was reserved. All methods are safe for concurrent use; those of a nil Reserved do nothing.
 type Reserved struct {
 	mu      sync.Mutex
@@ -24,10 +24,10 @@ func Reservation(ctx context.Context) *Reserved {
 	return r
 }
 
-// Commit settles the request with what it really cost: actual is asked for each limit, and a negative number stands for what was
+// Commit settles the request with what it really cost. actual is called for each limit; a negative number stands for what was
 // reserved. What was reserved too much is given back; what is missing is charged, and may lead into debt: see
-// [weir.Lease.Commit]. It returns false, and does nothing, if the request was settled before or its handler has returned.
-// actual must not call methods of the Reserved.
+// [weir.Lease.Commit]. It returns false, and does nothing, if the request was settled before or its handler has returned. actual
+// must not call methods of the Reserved.
 func (r *Reserved) Commit(actual func(part *policy.Part) int64) bool {
 	return r.settle(func(v *policy.Verdict) { v.Commit(actual) })
 }

@@ -19,43 +19,42 @@ const (
 	// which is that of the drafts since -08. A draft that changes the syntax becomes a constant of its own. It is the
 	// default.
 	RateLimit11 Fields = 1 << iota
-	// XRateLimit is the trio X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the last in seconds from
-	// now. The trio tells one limit only, that which binds.
+	// XRateLimit is the trio X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, the last in seconds from now. The
+	// trio has one limit only: the first.
 	XRateLimit
 	// XRateLimitUnix is XRateLimit, with X-RateLimit-Reset in seconds since 1970. They exclude each other.
 	XRateLimitUnix
-	// NoFields tells nothing but Retry-After, and keeps the numbers, and the names of policies, out of bodies: where names must
-	// not be known to clients. It must stand alone.
+	// NoFields writes only Retry-After, and keeps the numbers, and the names of policies, out of bodies: where clients must not
+	// know names. Use it alone.
 	NoFields
 
 	allFields = RateLimit11 | XRateLimit | XRateLimitUnix | NoFields
 )
 
-// Headers writes limits into header fields. The zero value writes those of the current draft. It must not be changed
-// while it is in use, and is then safe for concurrent use.
+// Headers writes limits into header fields. The zero value writes those of the current draft. It must not be changed while it is
+// in use, and is then safe for concurrent use.
 //
-// A limit is told as r, what is left, and t, the seconds in which a client can use no more than r:
+// A limit is written as r, what remains, and t, the seconds in which a client can use no more than r:
 //
-//   - On a request that was admitted, t is ResetAfter, rounded up: a client that spreads r over t, or waits for t once
-//     r is 0, is not refused unless others use the same limit. t is left out if nothing has been used, and where
-//     permits do not come back with time.
-//   - On a request that was refused, Retry-After is RetryAfter, rounded up, and at least 1. Clients must obey it rather
-//     than t, and it must not come before t ends. So t is the same, and that of limits which did not refuse is at most
-//     that: RetryAfter is the wait for some permits, ResetAfter that for all of them.
-//   - Where no wait helps ([weir.Never]), or nobody knows how long it is (a RetryAfter of 0, which a
-//     [weir.Concurrency] answers), there is no Retry-After.
+//   - On an allowed request, t is ResetAfter, rounded up. A client that spreads r over t, or waits for t once r is 0, is not
+//     refused unless others use the same limit. t is left out if nothing has been used, and where permits do not come back with
+//     time.
+//   - On a refused request, Retry-After is RetryAfter, rounded up, and at least 1. Clients must obey it rather than t, and it
+//     must not come before t ends. So t is the same, and that of limits which did not refuse is at most that: RetryAfter is the
+//     wait for some permits, ResetAfter that for all of them.
+//   - Where no wait helps ([weir.Never]), or the wait is not known (a RetryAfter of 0, which a [weir.Concurrency] returns), there
+//     is no Retry-After.
 type Headers struct {
 	// Fields are the fields to write. Default: RateLimit11.
 	Fields Fields
-	// MaxRemaining is the most that r tells, so that a client is not invited to use a large quota at once: from 1.
-	// Default: 0, no bound.
+	// MaxRemaining is the max r, so that a client is not invited to use a large limit at once: from 1. Default: 0, no bound.
 	MaxRemaining int64
-	// MaxWindow is the longest t: from 1 s, in whole seconds. Of a limit whose t is longer, clients are told the share
-	// that falls into MaxWindow if they spread what is left evenly, and at least 1 if anything is left: with a minute,
-	// r=900;t=36000 is told as r=1;t=60. Retry-After is not affected. Default: 0, no bound.
+	// MaxWindow is the max t: from 1 s, in whole seconds. Where t is longer, r becomes the share that falls into MaxWindow if
+	// what remains is spread evenly, and at least 1 if anything remains. With a minute, r=900;t=36000 becomes r=1;t=60.
+	// Retry-After is not affected. Default: 0, no bound.
 	MaxWindow time.Duration
-	// Jitter is the most that is added, at random, to t and to Retry-After, so that clients which were refused together
-	// do not come back together: from 0 to 24 h. One response adds the same to both. Default: 0.
+	// Jitter is the max time that is added, at random, to t and to Retry-After, so that clients which were refused together do
+	// not come back together: from 0 to 24 h. One response adds the same to both. Default: 0.
 	Jitter time.Duration
 	// Random is where jitter comes from: numbers from 0 up to, not including, 1. It must be safe for concurrent use.
 	// Default: rand.Float64 of math/rand/v2.
@@ -66,12 +65,12 @@ type Headers struct {
 type State struct {
 	// Policy is the place of the policy in Policies, from 0.
 	Policy int
-	// Remaining is what is left. A negative number is told as 0.
+	// Remaining is what remains. A negative number is written as 0.
 	Remaining int64
-	// Reset is the time until everything is back. Default: 0, which tells nothing.
+	// Reset is the time until everything is back. Default: 0, which is left out.
 	Reset time.Duration
-	// PartitionKey is the share of the server's capacity that the request belongs to; nil for that of the policy.
-	// A key of more than 1024 bytes is not told. It is sent to the client: it must not hold anything secret.
+	// PartitionKey is the share of the server that the request belongs to; nil for that of the policy. A key of more than 1024
+	// bytes is left out. It is sent to the client: it must not contain anything secret.
 	PartitionKey []byte
 }
 
@@ -98,20 +97,18 @@ func (h *Headers) fields() Fields {
 	return h.Fields
 }
 
-// SetAdmitted writes the state of limits into the header of the answer to a request that was admitted. The first state is
-// that of the limit that binds.
+// SetAdmitted writes the state of limits into the header of the response to an allowed request. The first state is that of the
+// limit with the least room.
 //
-// If dst has such fields already, because a request passes several limits one after the other, the items are added to
-// them; of the trio, the one with less remaining stays. SetAdmitted allocates one string and one slice, and nothing else
-// but what the map needs.
+// If dst has such fields already, because a request passes several limits one after the other, the items are added to them; of
+// the trio, the one with less remaining stays. SetAdmitted allocates one string and one slice, and what the map needs.
 func (h *Headers) SetAdmitted(dst http.Header, policies *Policies, states ...State) {
 	h.set(dst, policies, states, false, 0)
 }
 
-// SetRefused writes the state of limits and Retry-After into the header of the answer to a request that was refused. The
-// first state is that of the limit that refused it with the longest wait, retryAfter. It returns the seconds of
-// Retry-After, 0 if it is left out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio
-// and Retry-After, which are replaced.
+// SetRefused writes the state of limits and Retry-After into the header of the response to a refused request. The first state is
+// that of the limit that refused it with the longest wait, retryAfter. It returns the seconds of Retry-After, 0 if it is left
+// out. The fields that an earlier limit has set are kept as by SetAdmitted, but the trio and Retry-After are replaced.
 func (h *Headers) SetRefused(dst http.Header, policies *Policies, retryAfter time.Duration, states ...State) (seconds int64) {
 	return h.set(dst, policies, states, true, retryAfter)
 }

@@ -21,18 +21,18 @@ const (
 type Policy struct {
 	// Name identifies the policy: up to 1024 printable ASCII characters, space included. Default: "default".
 	Name string
-	// Quota is how much a client may use in a window: from 0. What exceeds 10^15 - 1 is told as that.
+	// Quota is how much a client may use in a window: from 0. What exceeds 10^15 - 1 is written as that.
 	Quota int64
-	// Window is the length of the window. It is told in whole seconds, rounded up. A window below one second cannot be
-	// told, and is left out like one of 0.
+	// Window is the length of the window, written in whole seconds, rounded up. A window below one second is left out like one of
+	// 0.
 	Window time.Duration
 	// Unit is what Quota counts: one of the constants or another registered name. Default: Requests.
 	Unit Unit
-	// Limit is the one that Quota and Window are those of, which refusals tell as it was configured. It is not in the fields.
+	// Limit is the one that Quota and Window come from, for the text of refusals, as it was configured. It is not in the fields.
 	// Default: zero, it is not known.
 	Limit weir.Limit
-	// PartitionKey tells clients to which share of the server's capacity the quota belongs, if that is the same for all
-	// requests; for one that differs see [State]. At most 1024 bytes. Default: none.
+	// PartitionKey is the share of the server that the quota belongs to, if that is the same for all requests; for one that
+	// differs see [State]. At most 1024 bytes. Default: none.
 	PartitionKey []byte
 }
 
@@ -55,8 +55,8 @@ type policyItem struct {
 	quota string // the item without its partition key
 }
 
-// NewPolicies prepares policies, in the order in which they are told. It returns an error that names the policy, the field
-// and what is accepted, if a name cannot be written into a header field or occurs twice, or a number is out of range.
+// NewPolicies prepares policies, in the order in which they are written. The error names the policy, the field and the accepted
+// range, if a name cannot be written into a header field or occurs twice, or a number is out of range.
 func NewPolicies(policies ...Policy) (*Policies, error) {
 	p := &Policies{items: make([]*policyItem, 0, len(policies))}
 	if len(policies) == 0 {

@@ -14,10 +14,10 @@ type Told struct {
 	// RetryAfter is for how long no request should come, and HasRetryAfter reports whether the server has said so.
 	RetryAfter    time.Duration
 	HasRetryAfter bool
-	// Limits are the limits of which the server tells how much is left. At most 16.
+	// Limits are the limits of which the server tells what remains. At most 16.
 	Limits []ToldLimit
-	// Cached tells that the response came out of a cache. What it says of limits was true some time ago, for somebody
-	// else: there are no Limits, and no RetryAfter.
+	// Cached is true if the response came out of a cache. Its fields were meant for an earlier request: there are no Limits, and
+	// no RetryAfter.
 	Cached bool
 }
 
@@ -26,16 +26,16 @@ type ToldLimit struct {
 	// Name is that of the policy, such as "burst", or what the fields of a vendor are about, such as "requests" or
 	// "input-tokens". It is "" in forms that have no names.
 	Name string
-	// Unit is what is counted. It is "tokens" if the name says so.
+	// Unit is what is counted. It is "tokens" if the name contains that.
 	Unit Unit
 	// Limit is the quota, 0 if it is not told, and Window the time for which it is, 0 if it is not told.
 	Limit  int64
 	Window time.Duration
-	// Remaining is what is left.
+	// Remaining is what remains.
 	Remaining int64
-	// Reset is the time until more is left, 0 if it is not told.
+	// Reset is the time until more remains, 0 if it is not told.
 	Reset time.Duration
-	// PartitionKey is the share of the server's capacity of which this is told, nil if there is no word of it.
+	// PartitionKey is the share of the server that the limit belongs to, nil if there is none.
 	PartitionKey []byte
 }
 
@@ -45,20 +45,20 @@ const Tokens Unit = "tokens"
 // mostTold is how many limits of a response are read.
 const mostTold = 16
 
-// Parse reads what a response tells about limits. now is the time at which it came. It understands
+// Parse reads what a response tells about limits. now is the time at which it came. It never fails, and its work is linear in the
+// size of the header. It understands
 //
 //   - Retry-After, in seconds or as a date, and retry-after-ms;
 //   - RateLimit and RateLimit-Policy, as drafts since -08 write them (a list of policies), and as -07 does (limit=, remaining=,
 //     reset=);
-//   - the trio -Limit, -Remaining and -Reset of RateLimit, X-RateLimit and X-Rate-Limit, and X-RateLimit-Reset-After, with a
-//     reset in seconds from now, in seconds, milliseconds or microseconds since 1970, or as a date;
+//   - the trio -Limit, -Remaining and -Reset of RateLimit, X-RateLimit and X-Rate-Limit, and X-RateLimit-Reset-After. A reset is
+//     in seconds from now, in seconds, milliseconds or microseconds since 1970, or a date;
 //   - trios for several limits, such as X-RateLimit-Remaining-Requests and -Tokens with a reset like "6m0s", and
 //     Anthropic-RateLimit-Input-Tokens-Remaining with a reset as in RFC 3339.
 //
-// Times of day are compared with the field Date, which is the server's own clock, and only without it with now. Whatever
-// is negative, too large for its type or otherwise no value of its field is as if it were not there; a structured field with one
-// mistake in it is ignored as a whole. If a limit is told by several forms of one response, the first form above counts.
-// Parse never fails, and its work is linear in the size of the header.
+// Times of day are compared with the field Date, which is the server's own clock, and only without it with now. A value that is
+// negative, too large or otherwise wrong for its field is ignored; a structured field with one mistake in it is ignored as a
+// whole. If a response tells a limit in several forms, the first form above counts.
 func Parse(h http.Header, now time.Time) Told {
 	var told Told
 	if age, ok := first(h, "Age"); ok {
