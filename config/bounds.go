@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Bound says how exactly the processes that share a limit keep to it.
+// Bound is how exactly the processes that share a limit keep to it.
 type Bound struct {
 	// Policy and Limit name it. Of is the tier or the key that it is for, such as "tier gold", "" for that of the policy.
 	Policy string `json:"policy"`
@@ -24,16 +24,16 @@ type Bound struct {
 	Fail        policy.Fail        `json:"fail"`
 	// Overshoot is by how many permits each process but one can exceed the limit.
 	Overshoot int64 `json:"overshoot"`
-	// AtOnce is the most permits that are granted at once, and Unused how many of them each process may keep without using
-	// them: others are refused because of these. Both are 0 if the limit came from the environment.
+	// AtOnce is the max number of permits at once. Unused is how many of them each process may keep without using them, so that
+	// others are refused. Both are 0 if the limit came from the environment.
 	AtOnce int64 `json:"at_once"`
 	Unused int64 `json:"unused"`
-	// Burned is how many permits of each key a crash of the owner of a durable limit takes that nobody got, at most. It is 0 if
-	// the number came from the environment.
+	// Burned is how many permits of each key are lost, at most, when the owner of a durable limit crashes. It is 0 if the number
+	// came from the environment.
 	Burned int64 `json:"burned"`
 	// RoundTrip reports whether each decision asks the store, or the owner.
 	RoundTrip bool `json:"round_trip"`
-	// Text says all of that in words.
+	// Text is all of that in words.
 	Text string `json:"text"`
 }
 

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Cluster says how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started:
+// Cluster is how this process takes part in the cluster that owns the policies of durability cluster. Nothing has been started:
 // that is for the program. What has its zero value was not given. Directory and the files are below the directory of the file, if
 // they were not absolute.
 type Cluster struct {
-	// Source tells where it stands, such as "weir.yaml:3:1".
+	// Source is its place, such as "weir.yaml:3:1".
 	Source string
 	// Directory is where an etcd server in this process keeps its data, Name is that of this node among Peers, which are the URLs
-	// of the servers by the names of their nodes, and Listen is the URL on which this one listens. Join says that the node was
+	// of the servers by the names of their nodes, and Listen is the URL on which this one listens. Join is true if the node was
 	// added to a cluster that exists.
 	Directory, Name string
 	Peers           map[string]string
@@ -31,15 +31,15 @@ type Cluster struct {
 	// PeerKeyFile secure that, in both directions.
 	Address, ListenAddress                string
 	PeerCAFile, PeerCertFile, PeerKeyFile string
-	// Prefix stands before the keys in etcd.
+	// Prefix is the beginning of the keys in etcd.
 	Prefix string
 	// TTL is how long the owner outlasts its last sign of life.
 	TTL time.Duration
-	// Reserve is how many permits a record may be ahead of what was granted.
+	// Reserve is how many permits a record may be ahead of what was allowed.
 	Reserve int64
 	// MaxKeys is how many keys the owner keeps in memory.
 	MaxKeys int
-	// Requeue says that a request whose owner has gone waits for the next one.
+	// Requeue lets a request whose owner has gone wait for the next one.
 	Requeue bool
 
 	place  value
@@ -56,7 +56,7 @@ func (c *Cluster) String() string { return c.where }
 // GoString is String: a cluster that is printed with all its fields shows no password either.
 func (c *Cluster) GoString() string { return "config.Cluster(" + strconv.Quote(c.where) + ")" }
 
-// Same reports whether two clusters are the same with the same options, wherever they stand. A nil Cluster is none.
+// Same reports whether two clusters are the same with the same options, wherever their Source is. A nil Cluster is none.
 func (c *Cluster) Same(o *Cluster) bool {
 	if c == nil || o == nil {
 		return c == o

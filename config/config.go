@@ -22,17 +22,17 @@ type Options struct {
 	Env func(name string) (value string, ok bool)
 	// Now is the time that expressions know as now. Default: nil, time.Now.
 	Now func() time.Time
-	// HasStore tells that the program has a store for shared policies that the file does not name, or keeps them in its own
-	// process. Default: false, shared policies need a store in the file.
+	// HasStore is for a program that has a store for shared policies that is not in the file, or keeps them in its own process.
+	// Default: false, shared policies need a store in the file.
 	HasStore bool
-	// HasCluster tells that the program is part of a cluster that the file does not name, or keeps the limits of policies of
+	// HasCluster is for a program that is part of a cluster that is not in the file, or keeps the limits of policies of
 	// durability cluster in its own process. Default: false, such policies need a cluster in the file.
 	HasCluster bool
-	// StateFile is the file in which the program keeps the calendar windows of a day and longer: those of policies that say
-	// nothing of durability, are not shared, and have no limit of concurrency and nothing else that durability cluster cannot
-	// have. It counts only where the file has no cluster. Default: "", they are kept in memory.
+	// StateFile is the file in which the program keeps the calendar windows of a day and longer: those of policies without a
+	// durability that are not shared, and have no limit of concurrency and nothing else that durability cluster cannot have. It
+	// counts only where the file has no cluster. Default: "", they are kept in memory.
 	StateFile string
-	// HasShedder tells that the program gives its engine a [overload.Shedder], which the priorities of policies are for. Default:
+	// HasShedder is for a program that gives its engine a [overload.Shedder], which the priorities of policies are for. Default:
 	// false, a priority changes nothing, and there is a warning about each.
 	HasShedder bool
 }
@@ -41,11 +41,11 @@ type Options struct {
 type File struct {
 	// Name is the name of the file.
 	Name string
-	// Set is what the file says, for [policy.NewEngine]. It must not be changed.
+	// Set is the content of the file, for [policy.NewEngine]. It must not be changed.
 	Set *policy.Set
 	// Store is where the states of shared policies are kept, nil if the file does not say so.
 	Store *Store
-	// Cluster is how this process takes part in the cluster that owns the policies of durability cluster: what the file says, or
+	// Cluster is how this process takes part in the cluster that owns the policies of durability cluster: that of the file, or
 	// [InFile] if there are policies for Options.StateFile. It is nil if there is neither.
 	Cluster *Cluster
 	// Warnings are what is likely not meant, in the order of the file.
@@ -56,7 +56,7 @@ type File struct {
 	rules    []*placedRule
 }
 
-// Load reads a regular file of at most 16 MB. The error is an *[Errors] if something is wrong with what stands in it.
+// Load reads a regular file of at most 16 MB. The error is an *[Errors] if something is wrong with its content.
 func Load(path string, o Options) (*File, error) {
 	data, err := regularfile.Read(path, mostBytes)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package config reads the configuration file of weir: YAML in, a checked [policy.Set] out.
 //
-// Every mistake of a file is found in one run, each with its line and column, what is wrong, what is accepted, and a
-// proposal: see [Mistake]. Expressions are compiled and checked for their types when the file is read; those that only name
-// something, such as client.ip, never run as expressions. What stands in the file as ${NAME} comes from the environment, and
-// nothing in this package ever shows the value.
+// One run finds every mistake of a file, each with its line and column, what is wrong, what is accepted, and a proposal: see
+// [Mistake]. Expressions are compiled and checked for their types when the file is read; those that only name something, such as
+// client.ip, never run as expressions. A ${NAME} in the file is replaced from the environment, and nothing in this package ever
+// shows the value.
 //
 //	file, err := config.Load("weir.yaml", config.Options{})
 //	if err != nil {

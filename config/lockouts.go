@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// LockoutRate says from which rate on a lockout reaches a key.
+// LockoutRate is from which rate on a lockout locks a key out.
 type LockoutRate struct {
 	// Policy names the policy. Of is the tier or the key that it is for, such as "tier gold", "" for the limits of the policy.
 	Policy string `json:"policy"`
@@ -20,7 +20,7 @@ type LockoutRate struct {
 	Requests int64 `json:"requests"`
 	// Within is the window in which refusals count, in seconds; 0 if it came from the environment.
 	Within float64 `json:"within"`
-	// Text says that in words.
+	// Text is that in words.
 	Text string `json:"text"`
 }
 

@@ -10,16 +10,16 @@ import (
 
 // Mistake is something that is wrong with a file, or a warning about something that is likely not meant.
 type Mistake struct {
-	// File is the name of the file. Line and Column tell where the mistake stands, counted from 1, columns in characters.
+	// File is the name of the file. Line and Column are the place of the mistake, counted from 1, columns in characters.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	// Path is the same place in the structure, such as "policies.per-client.limits[1].rate", with items of lists counted from
 	// 0. It is "" for mistakes of the whole file.
 	Path string `json:"path,omitempty"`
-	// Value is what stands there, as it is written, cut off if it is long; "" if it is a mapping or a list.
+	// Value is the wrong value as it is written, cut off if it is long; "" if it is a mapping or a list.
 	Value string `json:"value,omitempty"`
-	// Message says what is wrong, and what is accepted.
+	// Message is what is wrong, and what is accepted.
 	Message string `json:"message"`
 	// Fix proposes what to do.
 	Fix string `json:"fix"`

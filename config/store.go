@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Store says where the states of shared policies are kept. Nothing has been opened: that is for the program. What has its
-// zero value was not given.
+// Store is where the states of shared policies are kept. Nothing has been opened: that is for the program. What has its zero
+// value was not given.
 type Store struct {
-	// Source tells where it stands, such as "weir.yaml:3:1".
+	// Source is its place, such as "weir.yaml:3:1".
 	Source string
-	// URL names the server, and Addresses name it otherwise: host:port of a server, of some servers of a cluster, or of the
+	// URL is the server, and Addresses are its other form: host:port of a server, of some servers of a cluster, or of the
 	// sentinels that watch the set Master. One of the two is given.
 	URL       string
 	Addresses []string
@@ -24,7 +24,7 @@ type Store struct {
 	SentinelUsername, SentinelPassword string
 	// Database is the number of the database.
 	Database int
-	// TLS tells that the servers at Addresses are reached over TLS.
+	// TLS is true if the servers at Addresses are reached over TLS.
 	TLS bool
 	// Prefix begins the name of every key.
 	Prefix string
@@ -279,7 +279,7 @@ func (d *decoder) storeAddresses(v value, s *Store) {
 	s.where = strings.Join(shown, ", ")
 }
 
-// Same reports whether two stores are the same with the same options, wherever they stand. A nil Store is none.
+// Same reports whether two stores are the same with the same options, wherever their Source is. A nil Store is none.
 func (s *Store) Same(o *Store) bool {
 	if s == nil || o == nil {
 		return s == o
@@ -303,8 +303,7 @@ func (f *File) StoreErrors(message, fix string) *Errors {
 	return &Errors{File: f.Name, Mistakes: []Mistake{m}}
 }
 
-// At is the store with its options at another place, that of a URL: without what the file says of servers and of who we are for
-// them.
+// At is the store with its options at another place, that of a URL: without the servers of the file and its user for them.
 func (s *Store) At(place *Store) *Store {
 	if s == nil {
 		return place

@@ -159,7 +159,7 @@ func ParseStore(text string) (*Store, error) {
 	return &Store{URL: text, where: redacted(text)}, nil
 }
 
-// StoreError says what is wrong with the URL of a store.
+// StoreError is what is wrong with the URL of a store.
 type StoreError struct {
 	// Value is the URL without its password, Message what is wrong, Fix what to do about it.
 	Value, Message, Fix string

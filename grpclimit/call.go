@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// The Protocol of what is decided. A rule that does not match on the protocol holds for both.
+// The Protocol of calls and of messages. A rule without a protocol applies to both.
 const (
 	// ProtocolCall is that of a call: a unary one, or the opening of a stream.
 	ProtocolCall = "grpc"
@@ -26,14 +26,14 @@ const (
 
 // Call is what limits see of a call or of a message. The fields of the Request are those that rules match on: Protocol is
 // ProtocolCall or ProtocolMessage, Method is POST, Host is the authority of the call, Path its full method, such as
-// /package.Service/Method, Header the metadata, and Client the address of the client. A Call is valid only until the
-// function that got it returns.
+// /package.Service/Method, Header the metadata, and Client the address of the client. A Call is valid only until the function
+// that got it returns.
 type Call struct {
 	policy.Request
 
 	// Message is the request of a unary call, or the message that was received. It is nil at the opening of a stream.
 	Message any
-	// ClientStreams and ServerStreams tell who may send several messages: nobody in a unary call.
+	// ClientStreams and ServerStreams are true for the sides that may send several messages: neither in a unary call.
 	ClientStreams, ServerStreams bool
 
 	incoming header

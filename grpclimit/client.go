@@ -34,13 +34,12 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o: o, adaptive: adaptive}, nil
 }
 
-// NotSentError is the answer to a call or a message that was not sent: a limit of the client refuses it, or a server has asked
-// not to be called until after its context ends. Its status has the code that [Code] says, and the same details as that of
-// a server.
+// NotSentError is the error of a call or a message that was not sent: a limit of the client refuses it, or a server has asked for
+// no calls until after its context ends. Its status has the code of [Code], and the same details as that of a server.
 type NotSentError struct {
 	// Target and Method say which call it was.
 	Target, Method string
-	// Held tells that it was a server that has asked for it. Then Decision has no policy, and ReasonDeadline.
+	// Held is true if a server has asked for it. Then Decision has no policy, and ReasonDeadline.
 	Held bool
 	// Decision is that of the limit. Its RetryAfter is when the same call can be sent.
 	Decision weir.Decision
@@ -48,7 +47,7 @@ type NotSentError struct {
 	Cost int64
 }
 
-// Error says what was not sent, and why.
+// Error is what was not sent, and why, in words.
 func (e *NotSentError) Error() string { return "weir: " + e.Method + " was not sent: " + e.why() }
 
 // Unwrap returns a [*weir.RefusedError] with the decision.
@@ -74,8 +73,8 @@ func (e *NotSentError) GRPCStatus() *status.Status {
 	return status.FromProto(st)
 }
 
-// Unary is the interceptor of unary calls. A call waits until no server holds it back and the limits grant it, is sent, and
-// tried again if it is refused and MaxRetries says so.
+// Unary is the interceptor of unary calls. A call waits until no server holds it back and the limits allow it, and is sent. If it
+// is refused, it is tried again up to MaxRetries times.
 func (c *Client) Unary() grpc.UnaryClientInterceptor {
 	return func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,

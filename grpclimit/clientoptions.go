@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// HoldScope says which calls are held back when a server asks for it.
+// HoldScope is which calls are held back when a server asks for it.
 type HoldScope uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	HoldMethod HoldScope = iota
 	// HoldTarget holds back all calls to the same target.
 	HoldTarget
-	// HoldNone holds nothing back.
+	// HoldNone holds no calls back.
 	HoldNone
 )
 
@@ -44,9 +44,9 @@ type Outgoing struct {
 
 // ClientOptions configure a [Client]. The zero value obeys servers, and paces nothing by itself.
 type ClientOptions struct {
-	// Limiter paces all calls together. Give it a QueueLimit: a call that would have to wait where there is no queue is not
-	// made. The permit of a [weir.Concurrency] or [overload.Adaptive] is held until the call ends; an Adaptive learns from
-	// calls that servers refuse, or that take too long. Default: nil, calls are not paced.
+	// Limiter paces all calls together. Give it a QueueLimit: without a queue a call that would have to wait is not sent. The
+	// permit of a [weir.Concurrency] or [overload.Adaptive] is in use until the call ends; an Adaptive learns from calls that
+	// servers refuse, or that take too long. Default: nil, calls are not paced.
 	Limiter weir.Acquirer
 	// Keyed paces the calls of each key, such as those of each method. It excludes Limiter. Default: nil.
 	Keyed Keyed
@@ -58,26 +58,26 @@ type ClientOptions struct {
 	// MessageCost is how many permits each message takes that is sent on a stream which the client streams, in addition to its
 	// opening. SendMsg waits for them. Default: nil, messages are not paced.
 	MessageCost func(ctx context.Context, o *Outgoing) int64
-	// MaxWait is how long a call may wait before it is sent, for permits and for the end of a hold: none at all if it is
-	// negative. Default: 0, as long as its context allows. A call whose time would not be enough is not made, and is
-	// answered at once by a [NotSentError].
+	// MaxWait is how long a call may wait before it is sent, for permits and while a server holds it back: not at all if it is
+	// negative. A call whose time would not be enough is not sent, and fails at once with a [NotSentError]. Default: 0, as long
+	// as its context allows.
 	MaxWait time.Duration
-	// HoldBy says which calls are held back after a server has refused one with RetryInfo, until the time it has named.
+	// HoldBy is which calls are held back after a server has refused one with RetryInfo, until the time that it has named.
 	// Default: HoldMethod.
 	HoldBy HoldScope
-	// MaxHold is the longest time that a server can hold calls back: from 1 s to 24 h. What exceeds it is cut, and such a
-	// call is not tried again. Default: 5 min.
+	// MaxHold is the max time that a server can hold calls back: from 1 s to 24 h. What exceeds it is cut, and such a call is not
+	// tried again. Default: 5 min.
 	MaxHold time.Duration
-	// Jitter is the share of the time for which calls are held back that is added to it at random, at most, so that those
-	// which were held together do not come back together: from 0 to 1. Default: 0, which stands for 0.1.
+	// Jitter is the max part of the time for which calls are held back that is added to it at random, so that they do not come
+	// back together: from 0 to 1. Default: 0, which stands for 0.1.
 	Jitter float64
-	// MaxRetries is how often a unary call is tried again that a server has refused with RetryInfo, when its time has come:
-	// from 0 to 10. A call that was refused without it is not tried again: nobody has said that it was not executed. Nor is
-	// one whose context ends before. Each try is paced. Default: 0.
+	// MaxRetries is how often a unary call is tried again that a server has refused with RetryInfo, when its time has come: from
+	// 0 to 10. A call that was refused without it is not tried again, as it may have been executed. Nor is one whose context ends
+	// before. Each try is paced. Default: 0.
 	MaxRetries int
-	// Skip tells which calls are neither paced nor held back. Default: none.
+	// Skip reports whether a call is neither paced nor held back. Default: none.
 	Skip func(ctx context.Context, o *Outgoing) bool
-	// OnHold is called when a server holds calls back, with the answer that does so. Default: nil.
+	// OnHold is called when a server holds calls back, with its refusal. Default: nil.
 	OnHold func(ctx context.Context, o *Outgoing, d time.Duration, err error)
 	// Random is where jitter comes from: numbers from 0 up to, not including, 1. It must be safe for concurrent use.
 	// Default: rand.Float64 of math/rand/v2.

@@ -10,10 +10,10 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Stream is the interceptor of streams. The opening waits like a unary call, and what it holds is held until the stream ends.
-// With MessageCost, SendMsg waits on a stream that the client streams, and holds what it took until the next message is sent or
-// the stream ends. A message that the limits refuse is answered with a [NotSentError], and ends the stream, as every
-// error of SendMsg does. Streams are not opened again after a refusal.
+// Stream is the interceptor of streams. The opening waits like a unary call, and its permits are in use until the stream ends.
+// With MessageCost, SendMsg waits on a stream that the client streams; its permits are in use until the next message is sent or
+// the stream ends. A message that the limits refuse fails with a [NotSentError], and ends the stream, as every error of SendMsg
+// does. Streams are not opened again after a refusal.
 func (c *Client) Stream() grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
@@ -120,7 +120,7 @@ func (s *pacedStream) SendMsg(m any) error {
 }
 
 // RecvMsg implements [grpc.ClientStream]. A stream that lacks a message ends with the error of that message, even if the server
-// has answered what came before.
+// has responded to what came before.
 func (s *pacedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if refused := s.refusal(); refused != nil {

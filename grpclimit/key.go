@@ -10,17 +10,17 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// KeyFunc answers the key of a call, the name under which it is limited. It is called once for each call and each message
-// that is charged. An error is answered with codes.Internal, and logged. "" is a key like any other, shared by all calls that
-// have it. Keys of more than 256 bytes are replaced by their SHA-256.
+// KeyFunc returns the key of a call, the name under which it is limited. It is called once for each call and each message that is
+// charged. An error is logged, and the client gets codes.Internal. "" is a key like any other, shared by all calls that have it.
+// Keys of more than 256 bytes are replaced by their SHA-256.
 type KeyFunc func(ctx context.Context, c *Call) (string, error)
 
 // ByMethod keys calls by their full method.
 func ByMethod(_ context.Context, c *Call) (string, error) { return c.Path, nil }
 
-// ByMetadata keys calls by the first value of a name in the metadata; calls without it share the key "". Use it only for
-// what has been checked before, such as an API key that is known to be valid: a client that can choose the value at will gets
-// a new quota with each value. ByMetadata panics if name is "", which no call would have.
+// ByMetadata keys calls by the first value of a name in the metadata; calls without it share the key "". Use it only for what has
+// been checked before, such as an API key that is known to be valid: a client that can choose the value at will gets a new limit
+// with each value. ByMetadata panics if name is "", which no call would have.
 func ByMetadata(name string) KeyFunc {
 	if name == "" {
 		panic(`weir: grpclimit: ByMetadata(""): must be the name of metadata, such as x-api-key`)
@@ -58,7 +58,7 @@ func ByAll(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// ByClient keys calls by the network address of the client, as ServerOptions.Clients tells it: it is the default of
+// ByClient keys calls by the network address of the client, which ServerOptions.Clients finds. It is the default of
 // ServerOptions.Key, and a part for [ByAll]. All peers without an IP address, which connect by a Unix socket, share one key.
 func ByClient(ctx context.Context, c *Call) (string, error) {
 	if !c.Client.IsValid() {

@@ -20,19 +20,19 @@ import (
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
-// Refusal is the answer to a call or a message that was refused, before it is sent. A hook may change Status and Trailer.
+// Refusal is the response to a call or a message that was refused, before it is sent. A hook may change Status and Trailer.
 type Refusal struct {
 	// Call is what was refused: a message if its Protocol is ProtocolMessage.
 	Call *Call
-	// Decision is that of the limit that binds, and Cost what it was asked for. Key is what was counted under, "" where the
-	// limit has no keys.
+	// Decision is that of the limit that refused with the longest wait, and Cost how many permits it was asked for. Key is what
+	// was counted under, "" where the limit has no keys.
 	Decision weir.Decision
 	Cost     int64
 	Key      string
 	// Refused are the decisions of all limits that refuse.
 	Refused []weir.Decision
-	// Status is what the client gets: the code that [Code] says for the Reason, with the details RetryInfo, if it is known
-	// when to come back, and QuotaFailure, if limits have refused. One that is nil or OK is replaced by the original.
+	// Status is what the client gets: the [Code] of the Reason, with the details RetryInfo, if it is known when to come back, and
+	// QuotaFailure, if limits have refused. One that is nil or OK is replaced by the original.
 	Status *status.Status
 	// Trailer is the metadata that is sent with it.
 	Trailer metadata.MD
@@ -41,9 +41,9 @@ type Refusal struct {
 // Code is the code of a refusal:
 //
 //   - codes.ResourceExhausted if a limit has refused it, also where the caller was ready to wait, and where it asks for more than
-//     the limit ever holds;
-//   - codes.Unavailable if it is about the server and not about the caller, who may try another one: it is overloaded, its
-//     table of keys is full, its limiter is closed, or what the decision depends on cannot be reached;
+//     the limit has;
+//   - codes.Unavailable if another server may allow it: this one is overloaded, its table of keys is full, its limiter is closed,
+//     or what the decision depends on cannot be reached;
 //   - codes.Canceled if the context of the caller has ended;
 //   - codes.Internal for misuse, and codes.OK for weir.ReasonNone.
 func Code(r weir.Reason) codes.Code {

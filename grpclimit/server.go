@@ -70,10 +70,9 @@ func (s *Server) passes(ctx context.Context, fullMethod string) bool {
 	return s.o.Skip(ctx, fullMethod) || ctx.Value(s) != nil
 }
 
-// Unary is the interceptor of unary calls. It admits a call or answers with a refusal; what the call holds, such as the permit of
-// a [weir.Concurrency], it holds until the handler returns or panics. A call is charged once, however often it passes the
-// same Server; two Servers charge independently of each other, and what the outer one took is not given back if the
-// inner one refuses.
+// Unary is the interceptor of unary calls. It allows a call or refuses it; permits such as those of a [weir.Concurrency] are in
+// use until the handler returns or panics. A call is charged once, however often it passes the same Server. Two Servers charge
+// independently of each other, and what the outer one took is not given back if the inner one refuses.
 func (s *Server) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if s.passes(ctx, info.FullMethod) {

@@ -31,7 +31,7 @@ type ServerOptions struct {
 	Limiter weir.Acquirer
 	// Keyed limits the calls of each key, such as those of each client.
 	Keyed Keyed
-	// Key returns the key of a call, for Keyed. Default: the network address of the client as Clients tells it.
+	// Key returns the key of a call, for Keyed. Default: the network address of the client, which Clients finds.
 	Key KeyFunc
 	// Shedder is asked before the limits, and refuses calls with codes.Unavailable while the server is under pressure. It
 	// excludes Engine, which has its own. Default: nil, none.
@@ -39,40 +39,37 @@ type ServerOptions struct {
 	// Priority is that of a call, for Shedder. Default: all calls are overload.PriorityNormal.
 	Priority func(ctx context.Context, c *Call) overload.Priority
 	// Prepare is called once for each call before it is decided, and may complete what rules, keys and costs see of it: set
-	// Attributes such as the subject of a token that an earlier interceptor has checked, a Route, or a Cost. Default: nil.
+	// Attributes such as the user of a token that an earlier interceptor has checked, a Route, or a Cost. Default: nil.
 	Prepare func(ctx context.Context, c *Call)
-	// Cost is how many permits a call takes: a unary call, of which Message is the request, or the opening of a stream, of
-	// which no message is known yet. A call that costs 0 passes, whatever the state of the limits; a negative cost is a
-	// programming error, which is logged and answered with codes.Internal. Default: every call costs 1, or what Prepare has
-	// set.
+	// Cost is how many permits a call takes: a unary call, of which Message is the request, or the opening of a stream, of which
+	// no message is known yet. A call that costs 0 is allowed, whatever the state of the limits. A negative cost is a programming
+	// error: it is logged, and the client gets codes.Internal. Default: every call costs 1, or what Prepare has set.
 	Cost func(ctx context.Context, c *Call) int64
-	// MessageCost is how many permits each message takes that the server receives on a stream of the client, in addition to
-	// what the opening has cost: see Cost for 0 and negative ones. The one request of a call that only the server streams is
-	// part of its opening. Default: nil, messages are free. [Each] charges all the same.
+	// MessageCost is how many permits each message takes that the server receives on a stream of the client, in addition to what
+	// the opening has cost: see Cost for 0 and negative ones. The one request of a call that only the server streams is part of
+	// its opening. Default: nil, messages are free. [Each] charges all the same.
 	MessageCost func(ctx context.Context, c *Call) int64
 	// MaxWait is how long a call may wait in the queues of the limits, if they have some, instead of being refused at once:
-	// weir.Never for as long as its deadline allows. A call whose deadline comes before its turn is refused at once, and one
-	// whose client cancels while it waits is neither served nor refused. With an Engine the MaxWait of its policies holds as
-	// well. A server that stops gracefully waits for those who wait, unless their limiter is closed first, which answers them
-	// with codes.Unavailable. Default: 0, calls do not wait.
+	// weir.Never for as long as its deadline allows. A call whose deadline comes before its turn is refused at once. With an
+	// Engine the MaxWait of its policies applies as well. A server that stops gracefully waits for the calls that wait, unless
+	// their limiter is closed first, which refuses them with codes.Unavailable. Default: 0, calls do not wait.
 	MaxWait time.Duration
-	// MessageMaxWait is the same for messages. While one waits, the server reads no further ones, so that a client which
-	// sends faster is held up by flow control. A message that is refused ends its stream. Default: 0, messages do not
-	// wait.
+	// MessageMaxWait is the same for messages. While one waits, the server reads no further ones, so that flow control slows down
+	// a client that sends faster. A message that is refused ends its stream. Default: 0, messages do not wait.
 	MessageMaxWait time.Duration
-	// Skip tells which calls are not limited, by their full method. Default: SkipHealth, so that a server which is busy is
-	// not taken for one that is dead. See [SkipNone].
+	// Skip reports by its full method whether a call is not limited. Default: SkipHealth, so that a server which is busy does not
+	// look dead. See [SkipNone].
 	Skip func(ctx context.Context, fullMethod string) bool
 	// OnRefused is called with each refusal before it is sent, and may change it. Default: nil.
 	OnRefused func(ctx context.Context, r *Refusal)
-	// Clients says whose address is that of the client: by default that of the peer, whatever the metadata says. With trusted
-	// proxies, theirs is the entry of x-forwarded-for. It also says how many bits of an address make a client, for the default
-	// of Key; the address itself is that of rules.
+	// Clients finds the address of the client: by default that of the peer, whatever is in the metadata. Behind trusted proxies
+	// it is their entry in x-forwarded-for. It also sets how many bits of an address make a client, for the default of Key; rules
+	// get the whole address.
 	Clients clientip.Options
-	// Headers tells clients the state of the limits in metadata, ratelimit and ratelimit-policy, with the same text as
-	// the header fields of HTTP: in the header of calls that are admitted, in the trailer of those that are refused. With
-	// ratelimitfields.NoFields no numbers are told at all, not in the details of a refusal either, except when to come back.
-	// Default: nil, refusals tell all in their details, and admitted calls nothing.
+	// Headers sends the state of the limits in metadata, ratelimit and ratelimit-policy, with the same text as the header fields
+	// of HTTP: in the header of allowed calls, in the trailer of refused ones. With ratelimitfields.NoFields no numbers are sent
+	// at all, not in the details of a refusal either, except when to come back. Default: nil, refusals have all in their details,
+	// and allowed calls nothing.
 	Headers *ratelimitfields.Headers
 	// Logger is told of calls that could not be decided because an option is misused. Refusals are not logged. Default: nil,
 	// silent.

@@ -8,11 +8,10 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Stream is the interceptor of streams. The opening is charged like a unary call, and what it holds is held until the handler
-// returns or panics. With MessageCost each message of a client that streams is charged as well, when the handler asks for
-// it: what it holds is held until the handler asks for the next one. A message that is refused ends the stream: RecvMsg
-// answers the refusal from then on, the context of the handler is canceled, and the client gets the refusal whatever
-// the handler returns.
+// Stream is the interceptor of streams. The opening is charged like a unary call, and its permits are in use until the handler
+// returns or panics. With MessageCost each message of a client that streams is charged as well, when the handler asks for it; its
+// permits are in use until the handler asks for the next one. A message that is refused ends the stream: RecvMsg returns the
+// refusal from then on, the context of the handler is canceled, and the client gets the refusal whatever the handler returns.
 func (s *Server) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := ss.Context()

@@ -1,5 +1,5 @@
-// Package weirotel shows the metrics and traces of weir to OpenTelemetry, by its API: which SDK there is, and where it sends
-// them, is for the program to say.
+// Package weirotel shows the metrics and traces of weir to OpenTelemetry, by its API. The program chooses the SDK, and where it
+// sends them.
 //
 //	instruments, err := weirotel.New(weirotel.Options{})
 //	engine, err := policy.NewEngine(set, policy.EngineOptions{Observer: instruments})
@@ -7,20 +7,18 @@
 //
 // # Names
 //
-// There is no semantic convention for rate limiting yet. The names are those that the middleware of ASP.NET Core publishes
-// under aspnetcore.rate_limiting, with the prefix weir.rate_limiting, so that what is known of the one holds for the other:
-// see docs/metrics.md. A key is never an attribute of a metric. Attributes that come from a configuration are bounded: see
-// [MaxNames].
+// There is no semantic convention for rate limiting yet. The names are those that the middleware of ASP.NET Core publishes under
+// aspnetcore.rate_limiting, with the prefix weir.rate_limiting: see docs/metrics.md. A key is never an attribute of a metric.
+// Attributes that come from a configuration are bounded: see [MaxNames].
 //
 // # Spans
 //
-// A decision of an engine is a span of kind internal named "rate_limit", with when it began and ended, if the request belongs
-// to a trace that is sampled: see [Spans]. A refusal is no error; a decision that a store could not be asked about is one. The
-// ID of a refusal has 16 hexadecimal digits, as weir serve tells it to clients.
+// A decision of an engine is a span of kind internal named "rate_limit", with its beginning and end, if the request belongs to a
+// trace that is sampled: see [Spans]. A refusal is no error; a decision that a store failed to make is one. The ID of a refusal
+// has 16 hexadecimal digits, as in the responses of weir serve.
 //
 // # Cost
 //
-// An engine with an Observer reads the clock twice more for each decision. What is recorded then costs what the SDK takes for
-// one counter and one histogram, and allocates nothing here as long as there is no span. Watch costs nothing between two
-// collections.
+// An engine with an Observer reads the clock twice more for each decision. What is recorded then costs what the SDK takes for one
+// counter and one histogram, and allocates nothing here as long as there is no span. Watch costs nothing between two collections.
 package weirotel

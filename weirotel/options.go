@@ -15,14 +15,14 @@ type Options struct {
 	MeterProvider metric.MeterProvider
 	// TracerProvider makes the spans. Default: the global one, also if it is set later.
 	TracerProvider trace.TracerProvider
-	// Spans says for which decisions there are spans. Default: SpansOfSampled.
+	// Spans is for which decisions there are spans. Default: SpansOfSampled.
 	Spans Spans
-	// Hash makes of a key what a span has of it as an attribute: see [policy.RefusalLog.Hash]. It is called for each span of a
-	// decision that a limit binds, by several goroutines at a time. Default: nil, spans have nothing of keys.
+	// Hash makes the attribute of a span from a key: see [policy.RefusalLog.Hash]. It is called for each span of a decision that
+	// a limit has made, by several goroutines at a time. Default: nil, spans have nothing of keys.
 	Hash func(key string) string
 }
 
-// Spans says for which decisions there are spans.
+// Spans is for which decisions there are spans.
 type Spans uint8
 
 const (

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// MaxNames is how many policies, and how many rules, are told apart by an attribute: the first that decide, and those
-	// first in the set of an engine. All others have the name [Other]. SDKs tell 2000 sets of attributes of an instrument
-	// apart, by default.
+	// MaxNames is how many policies, and how many rules, have an attribute with their own name: the first that decide, and those
+	// first in the set of an engine. All others have the name [Other]. By default, SDKs keep 2000 sets of attributes of an
+	// instrument apart.
 	MaxNames = 500
 	// Other is the name of those beyond [MaxNames].
 	Other = "_other"

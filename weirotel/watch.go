@@ -23,8 +23,8 @@ type observation[S any] struct {
 // emitter takes a value with its attributes.
 type emitter func(value int64, attributes ...attribute.KeyValue)
 
-// Watch has the reports of an engine observed, which [policy.Engine.Report] answers, at each collection until Close. The
-// error is that of the MeterProvider.
+// Watch has the reports of an engine observed, from [policy.Engine.Report], at each collection until Close. The error is that of
+// the MeterProvider.
 func (i *Instruments) Watch(report func() policy.Report) error {
 	folded := fold.NewReports(MaxNames, Other)
 	return watch(i, func() policy.Report {
@@ -33,7 +33,7 @@ func (i *Instruments) Watch(report func() policy.Report) error {
 	}, ofEngine)
 }
 
-// WatchFleet has the state of a [store.Fleet] observed, which its Stats answers, as Watch does.
+// WatchFleet has the state of a [store.Fleet] observed, from its Stats, as Watch does.
 func (i *Instruments) WatchFleet(stats func() store.FleetStats) error {
 	return watch(i, stats, ofFleet)
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/weirhq/weir/durable"
 )
 
-// NewNode returns a collector of what a [durable.Node] knows and has done as the owner of durable limits, which its Stats
-// answers; name is the value of the label cluster.
+// NewNode returns a collector of what a [durable.Node] knows and has done as the owner of durable limits, from its Stats; name is
+// the value of the label cluster.
 func NewNode(name string, stats func() durable.NodeStats) *Collector {
 	return newCollector(stats, nodeFamilies, "cluster", name)
 }

@@ -22,8 +22,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. It asks for the counts once, so that they are of one moment as far as their source
-// says that they are.
+// Collect implements [prometheus.Collector]. It reads the counts once, so that they are of one moment where their source can do
+// that.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 // family is one metric of what S counts.

@@ -9,7 +9,7 @@ import (
 	"github.com/weirhq/weir/policy"
 )
 
-// NewEngine returns a collector of the counts of an engine, which [policy.Engine.Report] answers.
+// NewEngine returns a collector of the counts of an engine, from [policy.Engine.Report].
 func NewEngine(report func() policy.Report) *Collector {
 	took := prometheus.NewDesc("weir_decision_duration_seconds",
 		"How long decisions take, with queues and stores, of a sample.", nil, nil)

@@ -2,8 +2,8 @@ package weirprom
 
 import "github.com/weirhq/weir/guard"
 
-// NewGuard returns a collector of the counts of a [guard.Guard], which its Stats answers, of all endpoints together; name is
-// the value of the label guard.
+// NewGuard returns a collector of the counts of a [guard.Guard], of all endpoints together, from its Stats; name is the value of
+// the label guard.
 func NewGuard(name string, stats func() guard.Stats) *Collector {
 	return newCollector(stats, guardFamilies, "guard", name)
 }

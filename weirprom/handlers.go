@@ -9,19 +9,19 @@ import (
 	"github.com/weirhq/weir/tiers"
 )
 
-// NewGate returns a collector of what became of the requests of an [httplimit.Gate], which its Stats answers; name is the
-// value of the label gate.
+// NewGate returns a collector of the requests of an [httplimit.Gate] by outcome, from its Stats; name is the value of the label
+// gate.
 func NewGate(name string, stats func() httplimit.GateStats) *Collector {
 	return newCollector(stats, gateFamilies, "gate", name)
 }
 
-// NewTiers returns a collector of the counts of [tiers.Tiers], which its Report answers; name is the value of the label tiers.
+// NewTiers returns a collector of the counts of [tiers.Tiers], from its Report; name is the value of the label tiers.
 func NewTiers(name string, report func() tiers.Report) *Collector {
 	return newCollector(report, tiersFamilies, "tiers", name)
 }
 
-// NewDispatcher returns a collector of the counts of a [dispatch.Dispatcher], which its Stats answers; name is the value of the
-// label dispatcher. The counts of opcodes beyond the first [MaxNames] are summed up.
+// NewDispatcher returns a collector of the counts of a [dispatch.Dispatcher], from its Stats; name is the value of the label
+// dispatcher. The counts of opcodes beyond the first [MaxNames] are summed up.
 func NewDispatcher(name string, stats func() dispatch.Stats) *Collector {
 	ops := &fold.Items[opCounts]{
 		Most: MaxNames, Other: Other,

@@ -12,13 +12,13 @@ const (
 
 var byResult = []string{result}
 
-// NewLimiter returns a collector of the counts of a limiter, which its Stats answers; name is the value of the label limiter.
+// NewLimiter returns a collector of the counts of a limiter, from its Stats; name is the value of the label limiter.
 func NewLimiter(name string, stats func() weir.Stats) *Collector {
 	return newCollector(stats, limiterFamilies, "limiter", name)
 }
 
-// NewKeyed returns a collector of the counts of a [weir.Keyed], which its Stats answers, of all keys together; name is the
-// value of the label limiter.
+// NewKeyed returns a collector of the counts of a [weir.Keyed], of all keys together, from its Stats; name is the value of the
+// label limiter.
 func NewKeyed(name string, stats func() weir.KeyedStats) *Collector {
 	return newCollector(stats, keyedFamilies, "limiter", name)
 }

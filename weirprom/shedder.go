@@ -6,8 +6,7 @@ import (
 	"github.com/weirhq/weir/overload"
 )
 
-// NewShedder returns a collector of the counts of a [overload.Shedder], which its Stats answers; name is the value of the label
-// shedder.
+// NewShedder returns a collector of the counts of a [overload.Shedder], from its Stats; name is the value of the label shedder.
 func NewShedder(name string, stats func() overload.ShedderStats) *Collector {
 	return newCollector(stats, shedderFamilies, "shedder", name)
 }

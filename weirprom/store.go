@@ -4,7 +4,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// NewFleet returns a collector of how a [store.Fleet] does, which its Stats answers; name is the value of the label store.
+// NewFleet returns a collector of the state of a [store.Fleet], from its Stats; name is the value of the label store.
 func NewFleet(name string, stats func() store.FleetStats) *Collector {
 	return newCollector(stats, fleetFamilies, "store", name)
 }
