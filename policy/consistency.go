@@ -7,7 +7,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Consistency says where the limits of a policy are kept, and how exactly processes that share them keep to them.
+// Consistency is where the limits of a policy are kept, and how exactly processes that share them keep to them.
 type Consistency uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	// ConsistencyLeased takes permits in blocks and spends them in memory, never above the limit: see
 	// [store.ConsistencyLeased].
 	ConsistencyLeased
-	// ConsistencyOptimistic decides in memory and tells the store afterwards, above the limit by a bounded number of
-	// permits: see [store.ConsistencyOptimistic].
+	// ConsistencyOptimistic decides in memory and tells the store afterwards, above the limit by a bounded number of permits: see
+	// [store.ConsistencyOptimistic].
 	ConsistencyOptimistic
 
 	consistencies

@@ -1,7 +1,7 @@
 // Package policy limits the requests of a server by who sends them and what they ask for.
 //
-// An [Engine] has policies, which are limits with a name, and rules, which say for which requests they hold. Every rule that
-// matches a request adds its limits, and the request is charged to all of them or to none, as one step:
+// An [Engine] has policies, which are limits with a name, and rules, which choose the requests that they apply to. Every rule
+// that matches a request adds its limits. The request is charged to all of them or to none, as one step:
 //
 //	engine, err := policy.NewEngine(&policy.Set{
 //		Policies: []policy.Policy{
@@ -19,10 +19,10 @@
 //	defer verdict.Release()
 //
 // [Engine.Load] replaces the set while requests are served, without losing a count. A policy can be in shadow, or have a
-// candidate beside it, of which the [Report] tells whom it would have refused; and [Engine.Explain] tells of a request which
-// rules match, which do not and why, and what its limits would say. The module config reads sets from a file.
+// candidate beside it, and the [Report] counts what they would have refused. [Engine.Explain] shows for a request which rules
+// match, which do not and why, and what its limits would decide. The module config reads sets from a file.
 //
-// Limits are those of the process, or shared by all processes over one store, as the [Consistency] of their policy says: see
-// [EngineOptions].Store and package store. Callers that know the policy and the key themselves name both: see [Named]. Those with
-// several requests that pass together or not at all ask by [Engine.TakeAll].
+// Limits are those of the process, or shared by all processes over one store, depending on the [Consistency] of their policy: see
+// [EngineOptions].Store and package store. Callers that know the policy and the key themselves name both: see [Named].
+// [Engine.TakeAll] allows several requests together or none of them.
 package policy

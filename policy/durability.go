@@ -2,13 +2,13 @@ package policy
 
 import "fmt"
 
-// Durability says what the limits of a policy survive.
+// Durability is what the limits of a policy survive.
 type Durability uint8
 
 const (
 	// DurabilityMemory keeps them in memory, of this process or, if they are shared, of a store that promises what it promises.
 	DurabilityMemory Durability = iota
-	// DurabilityCluster has one owner in the cluster who grants nothing before it is durable, and a fair queue: see package
+	// DurabilityCluster has one owner in the cluster, which allows nothing before it is durable, and a fair queue: see package
 	// durable.
 	DurabilityCluster
 

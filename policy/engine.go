@@ -17,14 +17,14 @@ import (
 type EngineOptions struct {
 	// Clock replaces the monotonic clock of the process. Default: nil.
 	Clock weir.Clock
-	// Shedder is asked first, with the highest priority of the policies that hold for a request. Default: nil, none.
+	// Shedder decides first, by the highest priority of the policies that apply to a request. Default: nil, none.
 	Shedder *overload.Shedder
 	// ExplainEvery explains one in so many requests that are taken: from 1 to 10^9. Default: 0, none.
 	ExplainEvery int
 	// OnExplain gets these explanations. It is called by the goroutine of the request. Required with ExplainEvery.
 	OnExplain func(Explanation)
-	// Logger is told, at level Warn and at most once a minute for each rule and policy, that a condition, a key, a tier or a cost
-	// cannot be told, or that a store has failed. Default: nil, silent.
+	// Logger logs, at level Warn and at most once a minute for each rule and policy, that a condition, a key, a tier or a cost
+	// could not be evaluated, or that a store has failed. Default: nil, silent.
 	Logger *slog.Logger
 	// Store keeps the limits of shared policies, usually a *[store.Fleet]. It is asked once for each request, for all of its
 	// shared limits, and bounds how long that may take. It belongs to the caller: Close of the engine does not close it, and
@@ -33,49 +33,47 @@ type EngineOptions struct {
 	// Durable keeps the limits of policies of DurabilityCluster, usually a *durable.Store. It belongs to the caller, as Store
 	// does. Default: nil, then sets with such policies are refused.
 	Durable store.Queued
-	// OnRefused is told of every verdict that refuses, but not of probes, nor of requests whose callers have gone, and
-	// answers what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. It is
-	// called by the goroutine of the request, which it holds up, before the Observer, and must neither change nor keep what
-	// it gets. The requests are those that were decided on as one step. Default: nil, no call, and the ID
-	// is 0.
+	// OnRefused is called for every verdict that refuses, but not for probes, nor for requests whose callers have gone. It
+	// returns what [Verdict.RefusalID] shall be. A verdict of [Engine.DebitAll] that is not Allowed is one of them. The goroutine
+	// of the request calls it, before the Observer, and waits for it. It must neither change nor keep what it gets. The requests
+	// are those that were decided as one step. Default: nil, no call, and the ID is 0.
 	OnRefused func(requests []*Request, v *Verdict) uint64
-	// Observer is told of every decision. It costs two readings of the clock for each. Default: nil, nobody is.
+	// Observer sees every decision. It costs two readings of the clock for each. Default: nil, none.
 	Observer Observer
 	// Alone keeps the limits of all policies in this process, whatever Consistency, Durability, Store and Durable are: for tests
 	// of a set, for replays and where there is one process only. Default: false.
 	Alone bool
 }
 
-// Engine answers which limits hold for a request, and whether they grant it. Its rules and policies can be replaced while it
-// works, without losing a count. All methods are safe for concurrent use.
+// Engine finds the limits that apply to a request, and decides. Its rules and policies can be replaced while it works, without
+// losing a count. All methods are safe for concurrent use.
 //
 // # Shared limits
 //
 // The limits of policies whose Consistency is not ConsistencyLocal are in [EngineOptions.Store], where all engines over the same
-// store count as one (TestSharedEnginesAreOneLimiter). A request that is held to limits of this process and to shared ones is
-// all or nothing nevertheless: first those of this process are reserved, then the store is asked once, for all others, and
-// if it refuses, what was reserved is given back exactly (TestSharedAllOrNothingContention). A request that this process refuses
-// does not ask the store: the parts of its shared limits are Unasked. Until the store has answered, other requests find the
-// permits of this process taken.
+// store count as one (TestSharedEnginesAreOneLimiter). A request with limits of this process and shared ones is all or nothing
+// nevertheless. Those of this process are reserved first. Then the store is asked once, for all others. If it refuses, what was
+// reserved is given back exactly (TestSharedAllOrNothingContention). Until then, other requests find the permits of this process
+// taken. A request that this process refuses does not ask the store: the parts of its shared limits are Unasked.
 //
-// If some shared limit is one of concurrency, or the caller reserves, all shared limits of the request are reserved in
-// the store for the Hold of their policies, and settled by Release, Commit or Cancel of the verdict, in one call. Otherwise they
-// are taken, and Release has nothing to do there.
+// If some shared limit is one of concurrency, or the caller reserves, all shared limits of the request are reserved in the store
+// for the Hold of their policies. Release, Commit or Cancel of the verdict settles them in one call. Otherwise they are taken,
+// and Release has nothing to do there.
 //
-// A policy in shadow counts in the store, too, by a call of its own when the request has been admitted, which may take as long
-// as the store allows; when the store has failed, it is not asked. Lockouts and candidates are of this process.
+// A policy in shadow counts in the store, too, by a call of its own when the request has been allowed, which may take as long as
+// the store allows. When the store has failed, it is not asked. Lockouts and candidates are of this process.
 //
 // # Durable limits
 //
-// The limits of policies of DurabilityCluster are those of the one owner in a cluster, in [EngineOptions.Durable]. They are as
-// shared ones are, with two differences. They can have a queue, in which callers of all processes are served in the order of
-// arrival (TestDurableWaitsInOneQueue): Wait waits there, when the limits of this process have granted, with their permits in
-// hand. And a request that is held to shared limits as well is asked of both, exactly: see [store.Divided].
+// The limits of policies of DurabilityCluster are those of the one owner in a cluster, in [EngineOptions.Durable]. They work as
+// shared ones do, with two differences. They can have a queue, in which callers of all processes are served in the order of
+// arrival (TestDurableWaitsInOneQueue): Wait waits there after the limits of this process have allowed the request, and keeps
+// their permits. A request with shared limits as well asks both, exactly: see [store.Divided].
 //
 // # Failures
 //
-// If the store fails, each policy answers by its Fail; a *[store.Fleet] does that itself, and knows FailLocal. What is wrong
-// about a request, such as more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
+// If the store fails, the Fail of each policy decides; a *[store.Fleet] does that itself, and knows FailLocal. An invalid
+// request, such as one with more charges than a store takes, is refused with ReasonUnavailable whatever Fail is.
 type Engine struct {
 	options  EngineOptions
 	clock    *lockoutClock
@@ -98,8 +96,8 @@ type Engine struct {
 	lastAttempt time.Time
 }
 
-// Take decides on a request, and charges it to all limits that hold for it or to none. It never waits for permits; where a limit
-// is shared, it waits for the answer of the store. The verdict must be released once the request has been served.
+// Take decides on a request, and charges it to all limits that apply to it or to none. It never waits for permits; where a limit
+// is shared, it waits for the store. Release the verdict once the request has been served.
 func (e *Engine) Take(r *Request, v *Verdict) {
 	one := [1]*Request{r}
 	e.decide(r.Context, one[:], v, false)
@@ -117,18 +115,17 @@ func (e *Engine) Peek(r *Request, v *Verdict) {
 	e.peek(r.Context, e.live.Load(), one[:], v)
 }
 
-// Wait is Take for a caller that is ready to wait in the queues of the policies, until ctx ends or the shortest MaxWait of those
-// policies has passed, which is answered by ReasonDeadline. Time counts only for who has to wait: what is there when the request
-// is decided on is granted, even if the deadline of ctx has passed by then (TestWaitTriesBeforeItLooksAtTheTime). Limits are
-// waited for one after the other, and what was got is given back if a later one refuses. Shared limits have no queue: the store
-// is asked once all others have granted. Those of DurabilityCluster are waited for in the queue of their owner, before the store
-// is asked. The store and the owner are asked until the Context of the request ends, if it has one, and otherwise until ctx
-// does.
+// Wait is Take for a caller that is ready to wait in the queues of the policies. It waits until ctx ends or the shortest MaxWait
+// of those policies has passed, which is ReasonDeadline. Limits are waited for one after the other, and permits are given back if
+// a later one refuses. A request that need not wait is allowed even if the deadline of ctx has passed
+// (TestWaitTriesBeforeItLooksAtTheTime). Shared limits have no queue: the store is asked once all others have allowed the
+// request. Those of DurabilityCluster are waited for in the queue of their owner, before the store is asked. The store and the
+// owner are asked until the Context of the request ends, if it has one, and otherwise until ctx does.
 //
-// The error is nil if and only if the request is allowed. A *[weir.RefusedError] with the decision of the verdict says that a
-// limit refuses it; it matches [weir.ErrNoQueue] where the policy has no queue to wait in, and the error of ctx as well if the
-// deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a limit applies gets nothing,
-// also where it would not have to wait. A nil ctx panics.
+// The error is nil if and only if the request is allowed. If a limit refuses it, the error is a *[weir.RefusedError] with the
+// decision of the verdict. It matches [weir.ErrNoQueue] where the policy has no queue to wait in, and the error of ctx as well if
+// the deadline of ctx has passed. If ctx was canceled the error is that of ctx; then a request to which a limit applies is not
+// allowed, even if it would not have to wait. A nil ctx panics.
 func (e *Engine) Wait(ctx context.Context, r *Request, v *Verdict) error {
 	return e.wait(ctx, r, v, false)
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// TakeAll decides on several requests as one step: they are charged to all limits that hold for any of them, or to none, and
-// nobody sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with Take,
-// and the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request does
-// not count.
+// TakeAll decides on several requests as one step: they are charged to all limits that apply to any of them, or to none, and no
+// other call sees a part of it (TestTakeAllContention). Rules, keys, costs, tiers and modes are those of each request, as with
+// Take, and the [Report] counts each; a shedder is asked once. A store is asked once and until ctx ends; the Context of a request
+// does not count.
 //
-// What several of the requests ask of the same key of a policy is asked as a sum, and answered to all of them alike: so two
-// requests that cost 3 never have 5. If they bring different limits for it, or are of different tiers, the limit of the first
-// holds for all of them; and if that leads to a refusal, it is one towards a Lockout.
+// Several requests for the same key of a policy are decided by their sum, all alike: two requests that cost 3 never have 5. If
+// they bring different limits for it, or are of different tiers, the limit of the first applies to all of them. A refusal of that
+// sum is one refusal towards a Lockout.
 //
 // More than [weir.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
 // Without any request the verdict is Allowed.
 //
-// Request of a part says of which request it is, and [Verdict.Answer] what a request was answered. The verdict is settled as a
-// whole, as with Take.
+// Request of a part is the request that it belongs to, and [Verdict.Answer] the decision on a request. The verdict is settled as
+// a whole, as with Take.
 func (e *Engine) TakeAll(ctx context.Context, requests []*Request, v *Verdict) {
 	e.decideAll(ctx, requests, v, false)
 }
@@ -31,7 +31,7 @@ func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict
 	e.decideAll(ctx, requests, v, true)
 }
 
-// PeekAll returns what TakeAll would, and takes nothing. Where somebody waits for one of the keys, or its limit is overridden, it
+// PeekAll returns what TakeAll would, and takes nothing. Where requests wait for one of the keys, or its limit is overridden, it
 // looks at one limit after the other.
 func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if s := e.live.Load(); len(requests) > weir.MostCharges {
@@ -63,9 +63,9 @@ func (v *Verdict) refuseAll(s *snapshot) {
 	v.Allowed, v.own = false, weir.Decision{Reason: weir.ReasonInvalid, RetryAfter: weir.Never}
 }
 
-// Answer is the decision on one of the requests of [Engine.TakeAll], 0 being the first and, where there was one only, that. It is
-// that of the limit which binds among those of this request: so it may be Allowed although the verdict is not, as another request
-// was refused. Limited is false if no limit holds for the request.
+// Answer is the decision on one of the requests of [Engine.TakeAll]; 0 is the first. It is that of the limit with the least room
+// among those of this request. So it may be Allowed although the verdict is not, as another request was refused. Limited is false
+// if no limit applies to the request.
 func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	w := &v.work
 	switch {
@@ -97,7 +97,7 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	return v.Parts[at].Decision, true
 }
 
-// ExemptOf reports whether a rule has freed one of the requests of all limits.
+// ExemptOf reports whether a rule has exempted one of the requests from all limits.
 func (v *Verdict) ExemptOf(request int) bool {
 	return request >= 0 && request < weir.MostCharges && v.work.exempted>>request&1 == 1
 }

@@ -11,26 +11,24 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// DebitAll charges what requests have cost already to all limits that hold for them, whatever is left: see [weir.DebitAll]
-// for the debt of limits of this process, and [store.Store.Debit] for that of others. Rules, keys, costs and tiers are those
-// of each request, as with [Engine.TakeAll], and so is what stands in the way of asking: more than [weir.MostCharges]
-// requests or charges. Nothing is refused: a shedder is not asked, lockouts neither count nor hold, and nobody waits. There
-// is nothing to settle.
+// DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
+// process is that of [weir.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
+// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [weir.MostCharges]. No request is refused,
+// no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
 //
-// The decision of each part is what a probe would be answered right afterwards: Allowed if a permit is left, or else
-// RetryAfter tells when the first one will be. Limits of AlgorithmConcurrency are not charged, as their permits would never
-// come back; one in a store is not asked.
+// The decision of each part is that of a probe right afterwards: Allowed if a permit remains, or else with the RetryAfter of the
+// first one. Limits of AlgorithmConcurrency are not charged, as their permits would never come back; one in a store is not asked.
 //
-// Allowed tells that all limits were charged. It is false if a store has failed: then Binding is a part of it, whose Reason
-// is ReasonUnavailable, ReasonCanceled or ReasonClosed. What Fail says does not count, except that of FailLocal a
-// [store.Fleet] charges this process until the store is back. It is not known whether the store was charged, so a second
-// call may charge twice; the limits of this process have been. It is also false if a key, a tier, a cost or a limit cannot
-// be told, where TakeAll would refuse that: Binding is then -1, [Verdict.Decision] says why, and all other limits have been
-// charged. What a full table has no room for is forgiven.
+// Allowed is true if all limits were charged. It is false if a store has failed: then Binding is a part of it, whose Reason is
+// ReasonUnavailable, ReasonCanceled or ReasonClosed. Fail does not count, except that for FailLocal a [store.Fleet] charges this
+// process until the store is back. It is not known whether the store was charged, so a second call may charge twice; the limits
+// of this process have been charged. Allowed is also false if a key, a tier, a cost or a limit cannot be evaluated, where TakeAll
+// would refuse: Binding is then -1, [Verdict.Decision] has the reason, and all other limits have been charged. What a full table
+// has no room for is forgiven.
 //
 // Limits of this process are charged in one atomic step, then those in a store, in one step if they are all of one kind and
-// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and
-// candidates are asked as by TakeAll.
+// [Consistency]. The [Report] counts requests and what policies were charged, which is Granted; policies in shadow and candidates
+// are asked as by TakeAll.
 func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if !e.watching(v) {
 		e.debitAll(ctx, requests, v)

@@ -18,7 +18,7 @@ func (e *Engine) sample(ctx context.Context, s *snapshot, r *Request) {
 	}
 }
 
-// Explain tells how a request would be answered now, and takes nothing. It looks at all rules, and is not for every request.
+// Explain shows how a request would be decided now, and takes nothing. It looks at all rules, and is too slow for every request.
 func (e *Engine) Explain(r *Request) Explanation { return e.explain(r.Context, e.live.Load(), r) }
 
 func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanation {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// Inspect tells what is kept for a key of a limit of a policy. The name of the limit may be "" if the policy has one only. Of a
-// limit of this process it is known what a probe would be answered, and nothing of what is reserved. The error is an
-// *[weir.OptionError] if there is no such limit, or that of the store.
+// Inspect returns what is kept for a key of a limit of a policy. The name of the limit may be "" if the policy has one only. For
+// a limit of this process it has the decision of a probe, and nothing of what is reserved. The error is an *[weir.OptionError] if
+// there is no such limit, or that of the store.
 func (e *Engine) Inspect(ctx context.Context, policy, limit, key string) (store.State, error) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]

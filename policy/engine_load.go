@@ -11,7 +11,7 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
-// NewEngine returns an engine with a set of policies and rules, or an error that says what cannot be used: an [errors.Join] of
+// NewEngine returns an engine with a set of policies and rules. The error is about what cannot be used: an [errors.Join] of
 // *[weir.OptionError] where there are several.
 func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 	if o.ExplainEvery < 0 || o.ExplainEvery > 1e9 {
@@ -39,23 +39,23 @@ func NewEngine(set *Set, o EngineOptions) (*Engine, error) {
 	return e, nil
 }
 
-// ErrEngineClosed says that an engine has been closed.
+// ErrEngineClosed is returned by an engine that has been closed.
 var ErrEngineClosed = errors.New("weir: the engine is closed")
 
-// Load replaces the set, at once for all requests that come later, and returns what has changed. If the set cannot be used, the
-// old one stays, and the error says why, as that of [Set.Check].
+// Load replaces the set, at once for all later requests, and returns what has changed. If the set cannot be used, the old one
+// stays, and the error is that of [Set.Check].
 //
-// Requests that wait are held to the new limits at once: a lower one slows them, a higher one wakes them, and they keep their
-// places in the queues of this process (TestReloadReachesThoseWhoWait). They are decided on anew, at the end of the queue,
-// where the policy is gone, its mode, its parent or the algorithm of a limit has changed, its limits are kept elsewhere, or they
-// wait for the owner of a durable policy whose limit has changed. How long a request waits at most stays as it was.
+// The new limits apply to waiting requests at once: a lower one slows them, a higher one wakes them, and they keep their places
+// in the queues of this process (TestReloadReachesThoseWhoWait). They are decided anew, at the end of the queue, where the policy
+// is gone, its mode, its parent or the algorithm of a limit has changed, its limits are kept elsewhere, or they wait for the
+// owner of a durable policy whose limit has changed. The max wait of a request stays as it was.
 //
-// State is kept by the names of policies and of their limits: the new parameters win at once, permits that are available stay
-// so up to the new limit, and are never multiplied (TestReloadMintsNothing). Also a key that nobody uses regains permits at the
-// new rate from now on, unless its old limit is still that of a tier or of some keys of the policy: then it does from its next
-// request on (TestReloadHistories). A limit whose name is new goes on from one of the
-// same algorithm whose name is gone, if there is one, so that 100/s may become 6000/m. Where the algorithm changes, or the
-// segments of a sliding window, the state begins anew, which the change says. What policies have counted stays.
+// State is kept by the names of policies and of their limits. The new parameters count at once; available permits stay so up to
+// the new limit, and are never multiplied (TestReloadMintsNothing). A key that is not used also regains permits at the new rate
+// from now on. If its old limit is still that of a tier or of some keys of the policy, it does so from its next request on
+// (TestReloadHistories). A limit whose name is new goes on from one of the same algorithm whose name is gone, if there is one, so
+// that 100/s may become 6000/m. Where the algorithm changes, or the segments of a sliding window, the state begins anew, and the
+// change reports it. The counts of policies stay.
 func (e *Engine) Load(set *Set) ([]Change, error) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -113,10 +113,10 @@ func (e *Engine) checkStore(set *Set) error {
 // Set is the one in force, its limits with names. It must not be changed.
 func (e *Engine) Set() *Set { return e.live.Load().set }
 
-// Limiter returns the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of
-// the limit may be "" if the policy has one only. It is nil for a limit that is kept in a store: see [Engine.Inspect] and
-// [Engine.Reset]. Permits that are asked of it directly are those of the limit that it was
-// made with: see Charge for those of the set in force.
+// Limiter returns the limiter of a limit of a policy, to look at its keys or change them; nil if there is none. The name of the
+// limit may be "" if the policy has one only. It is nil for a limit that is kept in a store: see [Engine.Inspect] and
+// [Engine.Reset]. Permits that are taken from it directly are those of the limit that it was made with: see Charge for those of
+// the set in force.
 func (e *Engine) Limiter(policy, limit string) *weir.Keyed[string] {
 	l := e.limit(policy, limit)
 	if l == nil {
@@ -141,10 +141,10 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 }
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
-// parents that have no Key, as that of the others can be told from a request only. They are for a caller that names the
-// policy itself: see [weir.TryAcquireAll]. Neither Mode nor Lockout, tiers, LimitBy nor the Cost of a policy count. A key
-// that is unlimited for a while costs nothing: see [Engine.Override]. It returns false, and appends nothing, if there is no
-// such policy or one of these limits is kept in a store: a request that is [Named] is served by all.
+// parents that have no Key, as a request is needed for that of the others. They are for a caller that names the policy itself:
+// see [weir.TryAcquireAll]. Mode, Lockout, tiers, LimitBy and the Cost of a policy do not count. A key that is unlimited for a
+// while costs nothing: see [Engine.Override]. It returns false, and appends nothing, if there is no such policy or one of these
+// limits is kept in a store. A request that is [Named] works with all limits.
 func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
@@ -188,9 +188,8 @@ func (e *Engine) Unlock(policy, key string) bool {
 	return s.live[at].state.lockouts.unlock([]byte(key), e.now())
 }
 
-// Close refuses everybody who waits and everybody who comes later, if a limit holds for them, and every set. The store that
-// the engine was given stays open, as verdicts that are still held have to be settled: close it after the last of them.
-// Closing twice is harmless. The error is always nil.
+// Close refuses all waiting and later requests to which a limit applies, and every set. The store that the engine was given stays
+// open, as verdicts have to be settled: close it after the last of them. Closing twice is harmless. The error is always nil.
 func (e *Engine) Close() error {
 	e.loading.Lock()
 	defer e.loading.Unlock()

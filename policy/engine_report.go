@@ -10,7 +10,7 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// Report returns the state of the engine. It looks at all limits, and holds up no request.
+// Report returns the state of the engine. It looks at all limits, and delays no request.
 func (e *Engine) Report() Report {
 	// A reload would hand on what the limits of the set before have counted while they are still looked at.
 	e.loading.Lock()

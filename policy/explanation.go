@@ -6,7 +6,7 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Explanation tells why a request is answered as it is: every rule, and every limit of those that match.
+// Explanation is why a request is decided as it is: every rule, and every limit of those that match.
 type Explanation struct {
 	// Allowed, Exempt, Reason, RetryAfter and Binding are those of the verdict; Binding is the place of the limit in Limits, or
 	// -1.
@@ -16,11 +16,11 @@ type Explanation struct {
 	RetryAfter time.Duration `json:"retry_after_ns"`
 	Binding    int           `json:"binding"`
 	// Paths are the ways to read the path of the request, if there are several: what applies under one of them applies to the
-	// request, and it is exempt if it is under all.
+	// request, and it is exempt only if it is under all.
 	Paths []string `json:"paths,omitempty"`
 	// Rules are all rules in their order, none if the caller has named the policy: see [Named].
 	Rules []ExplainedRule `json:"rules"`
-	// Limits are those that hold for the request, with those in shadow and the candidates.
+	// Limits are those that apply to the request, with those in shadow and the candidates.
 	Limits []ExplainedLimit `json:"limits"`
 }
 
@@ -31,26 +31,26 @@ type ExplainedRule struct {
 	Matched bool   `json:"matched"`
 	// Afterwards is that of the rule: its requests are charged also if they are refused.
 	Afterwards bool `json:"afterwards,omitempty"`
-	// Condition is the first condition that did not hold, such as `method: GET is none of POST, PUT`, "" if all held. Of a rule
-	// behind a final one that matched it says so.
+	// Condition is the first condition that does not match, such as `method: GET is none of POST, PUT`, "" if all match. For a
+	// rule behind a final one that matched it names that.
 	Condition string `json:"condition,omitempty"`
 }
 
 // ExplainedLimit is a limit as seen by one request.
 type ExplainedLimit struct {
-	// Policy and Limit name the limit, Rule the one that has applied it, "" if the caller has named the policy, and Tier the tier
-	// whose limit is in force: "" if there is none, and for a key that has a limit of its own in Keys of the policy.
+	// Policy and Limit name the limit, and Rule the one that has applied it, "" if the caller has named the policy. Tier is the
+	// tier whose limit is in force: "" if there is none, and for a key that has a limit of its own in Keys of the policy.
 	Policy string `json:"policy"`
 	Limit  string `json:"limit"`
 	Rule   string `json:"rule"`
 	Tier   string `json:"tier,omitempty"`
-	// Override tells that an override holds for the key instead.
+	// Override is true if an override applies to the key instead.
 	Override bool `json:"override,omitempty"`
 	// Role is "enforce", "shadow" or "candidate".
 	Role string `json:"role"`
-	// Consistency says how exactly the limit is shared with other processes, ConsistencyLocal that it is not.
+	// Consistency is how exactly the limit is shared with other processes; ConsistencyLocal if it is not.
 	Consistency Consistency `json:"consistency,omitzero"`
-	// Durability says what the counts of the limit survive.
+	// Durability is what the counts of the limit survive.
 	Durability Durability `json:"durability,omitzero"`
 	// Holds is the limit in words, such as "10/s, burst 20".
 	Holds string `json:"holds"`
@@ -60,13 +60,13 @@ type ExplainedLimit struct {
 	Key     string `json:"key"`
 	KeyFrom string `json:"key_from,omitempty"`
 	Cost    int64  `json:"cost"`
-	// Failure says why the key or the cost cannot be told, if so.
+	// Failure is why the key or the cost cannot be evaluated, if so.
 	Failure string `json:"failure,omitempty"`
-	// Before and After are how many permits are left without the request and with it.
+	// Before and After are how many permits remain without the request and with it.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
-	// Decision is the answer of this limit alone.
+	// Decision is that of this limit alone.
 	Decision weir.Decision `json:"decision"`
-	// Would says what would have passed: "a cost of up to 3 now, this one in 1.2s", for instance.
+	// Would is what would be allowed: "a cost of up to 3 now, this one in 1.2s", for instance.
 	Would string `json:"would"`
 }

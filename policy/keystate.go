@@ -29,21 +29,21 @@ type KeyState struct {
 
 // LimitState is what is known of a key of a limit.
 type LimitState struct {
-	// Limit is the name of the limit, and Holds what holds for the key in words, such as "10/s, burst 20": of a key of this
-	// process that is tracked what it is held to, of others what holds unless a tier, or what a request brings, says otherwise.
-	// It is "unlimited" if an override says so.
+	// Limit is the name of the limit, and Holds is the limit of the key in words, such as "10/s, burst 20", or "unlimited" by an
+	// override. For a tracked key of this process it is the one in force, for others the one without a tier and without what
+	// requests bring.
 	Limit string
 	Holds string
 	// Tracked reports whether anything is kept of the key. Otherwise all is available.
 	Tracked bool
-	// Decision is the answer to a probe, which is allowed if a permit is available, with its Limit, Remaining, RetryAfter and
+	// Decision is that of a probe, which is allowed if a permit is available, with its Limit, Remaining, RetryAfter and
 	// ResetAfter. Its Policy is the name of the limit in decisions.
 	Decision weir.Decision
-	// Queued is how many permits those who wait for the key are waiting for, and Waiters how many they are. They are 0 for limits
-	// that are kept in a store.
+	// Queued is how many permits are waited for, and Waiters by how many requests. They are 0 for limits that are kept in a
+	// store.
 	Queued  int64
 	Waiters int
-	// Refused is how often the key was refused by this process since its name is remembered: if it is kept in a store, by the
+	// Refused is how often this process has refused the key since its name is remembered: if the key is kept in a store, by the
 	// policy.
 	Refused uint64
 }
@@ -51,7 +51,7 @@ type LimitState struct {
 // holdsUnlimited is what holds for a key whose override says so.
 const holdsUnlimited = "unlimited"
 
-// Key tells what is known of a key of a policy, and takes nothing. The error is an *[weir.OptionError] if there is no such
+// Key returns what is known of a key of a policy, and takes nothing. The error is an *[weir.OptionError] if there is no such
 // policy, or that of the store.
 func (e *Engine) Key(ctx context.Context, policy, key string) (KeyState, error) {
 	s := e.live.Load()

@@ -17,13 +17,13 @@ const (
 	mostStoredTop = 128
 )
 
-// Top are the n keys of a policy under the most pressure: those locked out first, then those waited for, then by the part of the
-// limit that is used, then by refusals, then by name; n is from 0 to 10,000. It looks at all keys of limits of this process,
-// holding up nobody for long, and which of those under the same pressure are left out is not said. Of limits in a store it knows
+// Top are the n keys of a policy under the highest pressure, n from 0 to 10,000: those locked out first, then those waited for,
+// then by the part of the limit that is used, then by refusals, then by name. It looks at all keys of limits of this process,
+// without delaying requests for long. Keys under the same pressure may be left out in any order. Of limits in a store it knows
 // those that this process has refused most, at most 128 of them, and asks for the state of each. The error is that of
 // [Engine.Key], or an *[weir.OptionError] for n.
 //
-// A key whose name is not known has its limit under the most pressure too, and is not known to be locked out.
+// A key whose name is not known has its limit under the highest pressure too, and is not known to be locked out.
 func (e *Engine) Top(ctx context.Context, policy string, n int) ([]KeyState, error) {
 	if err := checkMost(n); err != nil {
 		return nil, err
@@ -169,9 +169,9 @@ type LockedKey struct {
 	For time.Duration
 }
 
-// Locked are keys of a policy that are locked out, those for the longest time first, at most n, which is from 0 to 10,000. The
-// names of the last 4096 lockouts of a policy are kept, if they are no longer than 256 bytes; [PolicyReport] has how many keys
-// there are. A policy of "" stands for all. The error is an *[weir.OptionError] for n, or if there is no such policy.
+// Locked are keys of a policy that are locked out, those for the longest time first, at most n, from 0 to 10,000. The names of
+// the last 4096 lockouts of a policy are kept, if they are no longer than 256 bytes; [PolicyReport] has how many keys there are.
+// A policy of "" means all. The error is an *[weir.OptionError] for n, or if there is no such policy.
 func (e *Engine) Locked(policy string, n int) ([]LockedKey, error) {
 	if err := checkMost(n); err != nil {
 		return nil, err

@@ -27,9 +27,9 @@ type LatencyBucket struct {
 	Count uint64        `json:"count"`
 }
 
-// Quantile is a time that so much of the decisions do not exceed: the upper end of the bucket, which is at most twice too
-// long. It is 0 if nothing was measured, and the largest duration where it is longer than 34 s. q is from 0 to 1: beyond it
-// counts as the next of these.
+// Quantile is a time that so many of the decisions do not exceed: the upper end of the bucket, which is at most twice too long.
+// It is 0 if nothing was measured, and the largest duration where it is longer than 34 s. q is from 0 to 1: beyond it counts as
+// the next of these.
 func (l *Latency) Quantile(q float64) time.Duration {
 	var all uint64
 	for i := range l.Buckets {

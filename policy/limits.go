@@ -13,7 +13,7 @@ type Policy struct {
 	// Name identifies the policy: required, from 1 to 128 printable ASCII characters except "/", and different from all others.
 	// State is kept by it when a set is replaced by another one.
 	Name string
-	// Limits are the limits, all of which must grant a request: from 1 to 8. Required, except with ModeOff.
+	// Limits are the limits, all of which must allow a request: from 1 to 8. Required, except with ModeOff.
 	Limits []Limit
 	// Key is what requests are counted under where a rule does not say so. Default: nil, all share one state.
 	Key Text
@@ -22,75 +22,73 @@ type Policy struct {
 	Cost Number
 	// Mode reports whether requests are refused. Default: ModeEnforce.
 	Mode Mode
-	// Candidate are limits to be measured beside the live ones, as if they had taken their place: they are asked whenever all
-	// other policies admit a request that is held to Limits, and refuse nobody. Default: none.
+	// Candidate are limits that are measured beside the live ones, as if they had taken their place. They are asked whenever all
+	// other policies allow a request that Limits apply to, and refuse no request. Default: none.
 	Candidate []Limit
 	// TierBy chooses the tier of a request: a name in Tiers. Default: nil, there are no tiers.
 	TierBy Text
-	// Tiers are limits that hold instead of Limits: as many, with the same names and algorithms. A name that is not there has
+	// Tiers are limits that apply instead of Limits: as many, with the same names and algorithms. A name that is not there has
 	// Limits.
 	Tiers map[string][]Limit
-	// LimitBy is for limits that requests bring themselves: what it answers holds for the request instead of the limit of the
+	// LimitBy is for limits that requests bring themselves. What it returns applies to the request instead of the limit of the
 	// policy and those of Keys, at once and for the state that there is. Then Limits is one limit, whose algorithm all of them
 	// have, and there are no tiers. A Candidate is not asked about requests that bring one. Default: nil, requests bring none.
 	LimitBy LimitSource
-	// Keys are limits that hold for some keys instead of Limits or those of a tier: as many, with the same names and algorithms.
+	// Keys are limits that apply to some keys instead of Limits or those of a tier: as many, with the same names and algorithms.
 	// At most 65,536.
 	Keys map[string][]Limit
-	// Parent is the name of a policy that holds as well wherever this one does, with a key of its own: so none of its
-	// children ever exceeds it. If several children hold for a request, it costs what the most expensive one does. Default: "",
-	// none.
+	// Parent is the name of a policy that applies as well wherever this one does, with a key of its own: so none of its children
+	// ever exceeds it. If several children apply to a request, it costs what the most expensive one does. Default: "", none.
 	Parent string
 	// QueueLimit, QueueOrder and MaxWait are for callers that are ready to wait: see [weir.KeyedOptions]. MaxWait is how long
 	// a request waits at most: from 1 ms to 1 h. Default of MaxWait: 1 s, if there is a queue.
 	QueueLimit int64
 	QueueOrder weir.Order
 	MaxWait    time.Duration
-	// MaxKeys is how many keys each limit tracks at a time, and WhenFull what a new one is told if none can be
-	// forgotten: see [weir.KeyedOptions].
+	// MaxKeys is how many keys each limit tracks at a time, and WhenFull what happens to a new one if none can be forgotten: see
+	// [weir.KeyedOptions].
 	MaxKeys  int
 	WhenFull weir.WhenFull
-	// Lockout shuts those out who do not stop. Default: nil, nobody.
+	// Lockout locks out keys that do not stop after refusals. Default: nil, none.
 	Lockout *Lockout
-	// Fail says what happens to a request whose key, tier, cost or own limit cannot be told or, if the limits are shared, while
-	// the store is unavailable or, if they are durable, while they have no owner. Default: FailClosed.
+	// Fail is what happens to a request whose key, tier, cost or own limit cannot be evaluated. It also decides if the limits are
+	// shared while the store is unavailable, or if they are durable while they have no owner. Default: FailClosed.
 	Fail Fail
-	// Consistency reports whether the limits are shared with other processes through [EngineOptions.Store], and how exactly.
-	// Limits that are shared have no queue, the store says how many keys it keeps, and a concurrency limit can only be
-	// coherent. Lockouts and what Candidate counts are those of each process; so is MaxKeys, which bounds them. Default:
-	// ConsistencyLocal, they are those of this process.
+	// Consistency is whether and how exactly the limits are shared with other processes through [EngineOptions.Store]. Limits
+	// that are shared have no queue, the store bounds how many keys it keeps, and a concurrency limit can only be coherent.
+	// Lockouts and what Candidate counts are those of each process; so is MaxKeys, which bounds them. Default: ConsistencyLocal,
+	// they are those of this process.
 	Consistency Consistency
-	// Hold is for how long the permits of a shared concurrency limit, and costs that are settled later, stay taken in the
-	// store if the request never ends: from 1 ms to 24 h. It should be longer than any request takes, because one that
-	// takes longer gives its permits back before it ends. A request that is held to several shared policies has the longest
-	// of theirs. It is for policies of DurabilityCluster as well, and must be 0 for others if Consistency is ConsistencyLocal.
-	// Default: 1 min.
+	// Hold is for how long the permits of a shared concurrency limit, and costs that are settled later, stay taken in the store
+	// if the request never ends: from 1 ms to 24 h. It should be longer than any request takes, because one that takes longer
+	// gives its permits back before it ends. A request with several shared policies has the max of theirs. It is for policies of
+	// DurabilityCluster as well, and must be 0 for others if Consistency is ConsistencyLocal. Default: 1 min.
 	Hold time.Duration
-	// Durability says what the limits survive. Those of DurabilityCluster are kept by [EngineOptions.Durable], with a queue if
-	// QueueLimit says so, and in the order of arrival; Consistency must be ConsistencyLocal then, Fail is FailClosed or FailOpen,
-	// and the owner bounds the keys. Where Durability changes, the state begins anew. Default: DurabilityMemory.
+	// Durability is what the limits survive. [EngineOptions.Durable] keeps those of DurabilityCluster, in the order of arrival,
+	// with a queue if there is a QueueLimit. Consistency must be ConsistencyLocal then, Fail is FailClosed or FailOpen, and the
+	// owner bounds the keys. Where Durability changes, the state begins anew. Default: DurabilityMemory.
 	Durability Durability
-	// Priority is that of requests that the policy holds for, where the engine has a [overload.Shedder]. Of several policies the
+	// Priority is that of requests that the policy applies to, where the engine has a [overload.Shedder]. Of several policies the
 	// highest counts.
 	Priority overload.Priority
-	// Source tells where the policy stands, such as "weir.yaml:12:5". Default: "".
+	// Source is the place of the policy, such as "weir.yaml:12:5". Default: "".
 	Source string
 }
 
 // Limit is a limit of a policy.
 type Limit struct {
-	// Limit is how much is granted.
+	// Limit is how much is allowed.
 	weir.Limit
 
-	// Name tells the limits of a policy apart: from 1 to 64 printable ASCII characters except "/". Default: that of its
+	// Name is unique among the limits of a policy: from 1 to 64 printable ASCII characters except "/". Default: that of its
 	// window, such as "1m", or of its algorithm. State is kept by it.
 	Name string
 }
 
-// Lockout locks out a key that is refused again and again, for a while. Only refusals by the limits of its policy count, if
-// its mode is ModeEnforce, and not those of requests that ask for more than there ever is. While a lockout lasts, nothing is
-// taken, and nothing counts towards the next one. A key is remembered as long as its refusals count or it is locked out, at
-// most MaxKeys of them at a time, with up to 270 bytes each (TestBytesPerLockout).
+// Lockout locks out a key, for a while, after many refusals. Only refusals by the limits of its policy count, if its mode is
+// ModeEnforce, and not those of requests that ask for more than there ever is. While a lockout lasts, nothing is taken, and
+// nothing counts towards the next one. A key is remembered as long as its refusals count or it is locked out, at most MaxKeys of
+// them at a time, with up to 270 bytes each (TestBytesPerLockout).
 type Lockout struct {
 	// Refusals is how many refusals within Within lead to a lockout: from 1 to 65535. They are counted exactly up to 33, and
 	// as refusals come to a key that had none for Within. Of more than 33 at most a sixteenth may be missed
@@ -144,7 +142,7 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return fmt.Errorf("weir: unknown mode %.40q: must be enforce, shadow or off", text)
 }
 
-// Fail says what happens to a request that cannot be decided.
+// Fail is what happens to a request that cannot be decided.
 type Fail uint8
 
 const (
@@ -152,9 +150,9 @@ const (
 	FailClosed Fail = iota
 	// FailOpen lets it pass, as far as this policy is concerned.
 	FailOpen
-	// FailLocal goes on in this process while the store of a shared policy is unavailable, with the limits divided by how
-	// many processes there are, if the store is a [store.Fleet]; with other stores it refuses. A request whose key, tier or
-	// cost cannot be told is refused. It is for shared policies only.
+	// FailLocal goes on in this process while the store of a shared policy is unavailable, with the limits divided by the number
+	// of processes, if the store is a [store.Fleet]; with other stores it refuses. A request whose key, tier or cost cannot be
+	// evaluated is refused. It is for shared policies only.
 	FailLocal
 
 	fails

@@ -10,10 +10,10 @@ import (
 
 // Named is the policy and the key of a request whose caller names both itself. Rules are not asked about such a request: none
 // applies another policy to it, and none exempts it. Everything else is as for any request: the Mode, the Lockout, the Candidate,
-// the tiers and the Keys of the policy, overrides, and its parents, whose keys are told from the other fields of the request.
+// the tiers and the Keys of the policy, overrides, and its parents, whose keys come from the other fields of the request.
 //
-// If the set in force has no policy of this name, the request is refused with ReasonInvalid, no request that is decided on with
-// it is charged, and [Verdict.Unknown] reports it. So a policy that a reload has removed never allows anything.
+// If the set in force has no policy of this name, the request is refused with ReasonInvalid, no request that is decided with it
+// is charged, and [Verdict.Unknown] reports it. So a policy that a reload has removed never allows anything.
 type Named struct {
 	// Policy is the name of the policy, and Key what the request is counted under, whatever Key the policy has. They must not
 	// be changed before the request has been decided on. A key that is longer than keys may be is counted under a hash of it.
@@ -21,10 +21,10 @@ type Named struct {
 	// Cost is how many permits the request costs, whatever Cost the policy and the request have: from 0 to 10^15. 0 takes nothing
 	// and is refused only if no permit is available. Another number is refused with ReasonInvalid, if the policy is enforced.
 	Cost int64
-	// Limit is what a policy whose LimitBy is [NamedLimit] limits the request by instead of its own limit. With another policy
-	// the request is refused with ReasonInvalid, if that is enforced. Default: the zero Limit, none.
+	// Limit is the limit of the request, in place of that of a policy whose LimitBy is [NamedLimit]. With another policy the
+	// request is refused with ReasonInvalid, if that is enforced. Default: the zero Limit, none.
 	Limit weir.Limit
-	// Afterwards says that Cost has been spent already, as [Rule].Afterwards does: a request that is refused is charged
+	// Afterwards means that Cost has been spent already, as [Rule].Afterwards does: a request that is refused is charged
 	// nevertheless, and what is not there is owed.
 	Afterwards bool
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Observer is told of what an [Engine] decides, to measure and trace it. Its methods are called by the goroutine of the request,
-// which they hold up, and by several at a time; they must not keep a request, or a verdict, or change it.
+// Observer sees what an [Engine] decides, to measure and trace it. The goroutine of the request calls its methods, and waits for
+// them; several do at a time. They must not keep a request, or a verdict, or change it.
 type Observer interface {
 	// Decided is called once for each verdict, before the caller has it, but not for probes. The requests are those that were
-	// decided on as one step. took is how long the decision took, with the time in queues and that of stores.
+	// decided as one step. took is how long the decision took, with the time in queues and that of stores.
 	Decided(ctx context.Context, requests []*Request, v *Verdict, took time.Duration)
 	// Settled is called when a verdict that was Allowed ends by the first of Release, Commit or Cancel. held is how long after
 	// the decision. A verdict of DebitAll, where there is nothing to settle, has ended right after Decided, with 0.

@@ -8,18 +8,18 @@ import (
 	"github.com/weirhq/weir"
 )
 
-// Override is a limit that holds for one key of a policy for a while, instead of those of the policy, its tiers and its Keys,
+// Override is a limit that applies to one key of a policy for a while, instead of those of the policy, its tiers and its Keys,
 // and those that requests bring.
 type Override struct {
-	// Policy and Key say whose it is. Required, except that the key may be "". A key has at most 8192 bytes.
+	// Policy and Key are the key that it applies to. Required, except that the key may be "". A key has at most 8192 bytes.
 	Policy string
 	Key    string
-	// Limits hold instead of those of the policy: as many, with the same names and algorithms. What the key has left is kept, and
-	// clamped where that is less. Exclusive with Unlimited.
+	// Limits apply instead of those of the policy: as many, with the same names and algorithms. What remains for the key is kept,
+	// up to the new limit. Exclusive with Unlimited.
 	Limits []Limit
 	// Unlimited lets the key pass whatever it asks for: the policy counts it and takes nothing. A verdict has no parts for it.
 	Unlimited bool
-	// For is how long it holds: from 1 s to 3660 days. Required. Of an override that is in force it is what is left.
+	// For is how long it applies: from 1 s to 3660 days. Required. For an override that is in force it is the rest of that.
 	For time.Duration
 	// By and Reason are who made it and why, for those who look at it: at most 256 and 1024 bytes of printable text. Default: "".
 	By, Reason string
@@ -37,21 +37,20 @@ const (
 	mostOverride        = 3660 * 24 * time.Hour
 )
 
-// Override makes another limit hold for a key for a while, in this process: where the policy is shared, other processes go on
-// as before. It takes the place of one that there is, and ends by itself. It survives [Engine.Load] as long as the policy has
-// as many limits of the same algorithms; they need not have the same names. Those who wait for the key in this process go on
-// under the new limit at once; who waits for the owner of a durable policy, or for a key that becomes unlimited, begins anew,
-// at the end of the queue. A lockout of the key goes on: see [Engine.Unlock].
+// Override makes another limit apply to a key for a while, in this process: where the policy is shared, other processes go on as
+// before. It replaces an override of the key, and ends by itself. It survives [Engine.Load] as long as the policy has as many
+// limits of the same algorithms; they need not have the same names. The new limit applies to requests that wait for the key in
+// this process at once. Those that wait for the owner of a durable policy, or for a key that becomes unlimited, begin anew, at
+// the end of the queue. A lockout of the key goes on: see [Engine.Unlock].
 //
-// A store goes on under the limit of the last request, granted or not, of whatever process. So it is told of an override,
-// and of its end where the policy has neither tiers nor LimitBy, which may take as long as the store allows, at most 2 s. If
-// it fails, the override holds nevertheless. Changes of one key that are made at the same time, and the end of an override
-// beside them, are told one after the other, so that the store has the limit that holds in the end.
+// A store goes on under the limit of the last request of any process. So the store is told of an override, and of its end where
+// the policy has neither tiers nor LimitBy, which takes at most 2 s. If it fails, the override applies nevertheless. Changes of
+// one key at the same time are told one after the other, so that the store has the right limit in the end.
 //
 // At most 65,536 keys of a policy can be overridden at a time: then the error is [weir.ErrTooManyOverrides]. It is
 // [weir.ErrTableFull] if the limits are of this process, the key is new, and none of the MaxKeys can be forgotten: Unlimited
-// needs no room. It is [ErrEngineClosed] after Close. All others are an [errors.Join] of *[weir.OptionError]. Whenever there
-// is one, nothing has changed.
+// needs no room. It is [ErrEngineClosed] after Close. All others are an [errors.Join] of *[weir.OptionError]. After an error
+// nothing has changed.
 func (e *Engine) Override(o *Override) error {
 	change, err := e.override(o)
 	if change > 0 {

@@ -22,9 +22,9 @@ type RefusalLogOptions struct {
 	// Logger gets the refusals, at level Info. Required.
 	Logger *slog.Logger
 	// Rate is how many refusals of a policy are logged in the long run, the first of a policy at once, and at most its permits in
-	// a row; the next one that is logged tells how many were not. Default: 1/s.
+	// a row. The next one that is logged has the number of those that were not. Default: 1/s.
 	Rate weir.Rate
-	// Keys says how keys and clients are logged. Default: KeysHashed.
+	// Keys is how keys and clients are logged. Default: KeysHashed.
 	Keys LoggedKeys
 	// Secret makes hashes of keys, so that those without it cannot find out keys by hashing all of them: from 16 to 1024 bytes.
 	// The same secret makes the same hashes in all processes. Default: one by chance, for this process.
@@ -33,7 +33,7 @@ type RefusalLogOptions struct {
 	Clock weir.Clock
 }
 
-// LoggedKeys says how a log has keys.
+// LoggedKeys is how keys appear in a log.
 type LoggedKeys uint8
 
 const (
@@ -71,11 +71,12 @@ func (k *LoggedKeys) UnmarshalText(text []byte) error {
 // MarshalText is String.
 func (k LoggedKeys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// RefusalLog logs why requests are refused, a sample of them. Its Refused is for [EngineOptions.OnRefused]. A line has the
-// policy, the limit and the rule that bind, the reason, after which time to come back (retry_after: a duration such as 1h0m0s or
-// 250ms, or never, as text in every format), what was asked for and what was left, and how many refusals of this policy were not
-// logged since the line before it. A refusal that is not logged costs some 50 ns, and no allocation
-// (TestRefusalsThatAreNotLoggedAllocateNothing). All methods are safe for concurrent use.
+// RefusalLog logs why requests are refused, a sample of them. Its Refused is for [EngineOptions.OnRefused]. All methods are safe
+// for concurrent use.
+//
+// A line has the policy, the limit and the rule of the refusal, its reason, the cost, what remained, and how many refusals of
+// this policy were not logged since the line before it. retry_after is a duration such as 1h0m0s or 250ms, or never, as text in
+// every format. A refusal that is not logged costs some 50 ns, and no allocation (TestRefusalsThatAreNotLoggedAllocateNothing).
 type RefusalLog struct {
 	o RefusalLogOptions
 

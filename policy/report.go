@@ -10,8 +10,8 @@ type Report struct {
 	// LastError is why the last set was refused, "" if it was not, and LastAttempt when that was.
 	LastError   string    `json:"last_error,omitempty"`
 	LastAttempt time.Time `json:"last_attempt"`
-	// Requests counts those that were decided, Refused those that were refused, Exempt those that a rule has freed, Unlimited
-	// those that no limit held for, Canceled those whose callers went away while they waited.
+	// Requests counts the requests that were decided, and Refused those that were refused. Exempt counts those that a rule has
+	// exempted, and Unlimited those that no limit applied to. Canceled counts those whose callers went away while they waited.
 	Requests  uint64 `json:"requests"`
 	Refused   uint64 `json:"refused"`
 	Exempt    uint64 `json:"exempt"`
@@ -39,25 +39,24 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Consistency Consistency `json:"consistency"`
 	// Durability is that of the policy.
 	Durability Durability `json:"durability,omitzero"`
-	// Granted and Refused count requests for which it held; those that were refused are those that it has refused itself, or
-	// would have in shadow.
+	// Granted and Refused count requests that it applied to. Refused counts those that it has refused itself, or would have in
+	// shadow.
 	Granted uint64 `json:"granted"`
 	Refused uint64 `json:"refused"`
-	// LockedOut counts the refusals of keys that are locked out, and Failed the requests for which its key, tier or cost could
-	// not be told, or the limit that they bring not be used.
+	// LockedOut counts the refusals of keys that are locked out. Failed counts the requests for which its key, tier or cost could
+	// not be evaluated, or the limit that they bring not be used.
 	LockedOut uint64 `json:"locked_out"`
 	Failed    uint64 `json:"failed"`
-	// Unavailable counts the requests that its store could not decide on, as far as they were refused or the store itself has
-	// no answer for this: a [store.Fleet] counts those that it lets pass. Expired counts those that ended after what they
-	// held had expired in the store, Unsettled those whose end the store could not be told: what they held expires, unless a
-	// Fleet tells it later.
+	// Unavailable counts the requests that its store could not decide on, unless a [store.Fleet] allowed them, which counts those
+	// itself. Expired counts those that ended after their permits had expired in the store. Unsettled counts those whose end the
+	// store could not be told: their permits expire, unless a Fleet tells it later.
 	Unavailable uint64 `json:"unavailable,omitempty"`
 	Expired     uint64 `json:"expired,omitempty"`
 	Unsettled   uint64 `json:"unsettled,omitempty"`
-	// Keys is how many keys are tracked by the limit whose table is nearest to being full, each limit having one of its own, and
-	// MaxKeys how many that may track: so also one full table among several is seen (TestReportOfTheFullestTable). Queued is
-	// how many permits are waited for, Waiters by how many requests, in the queues of all limits, Locked how many keys are shut
-	// out. Of limits in a store they are 0, except for Locked, which is of this process.
+	// Keys is how many keys are tracked by the limit whose table is nearest to being full, as each limit has its own, and MaxKeys
+	// how many that may track. So one full table among several is seen (TestReportOfTheFullestTable). Queued is how many permits
+	// are waited for, Waiters by how many requests, in the queues of all limits. Locked is how many keys are locked out. For
+	// limits in a store they are 0, except Locked, which is of this process.
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Queued  int64 `json:"queued"`
@@ -65,8 +64,8 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 	Locked  int64 `json:"locked"`
 	// Overridden is how many keys have another limit for a while: see [Engine.Override].
 	Overridden int64 `json:"overridden"`
-	// Untracked counts requests that were granted, and Full those that were refused, because as many keys as may be were tracked
-	// and none could be forgotten: if the policy has several limits, Untracked is the count of the one with the most. Forgiven
+	// Untracked counts requests that were allowed, and Full those that were refused, because as many keys as may be were tracked
+	// and none could be forgotten. If the policy has several limits, Untracked is the count of the one with the highest. Forgiven
 	// counts permits that reservations and debits cost beyond the largest debt. All are 0 for limits in a store. They never
 	// become less while the policy is there.
 	Untracked uint64 `json:"untracked"`
@@ -80,8 +79,8 @@ type PolicyReport struct { //nolint:revive // a Report is that of the engine
 type Difference struct {
 	// Requests counts those that were asked of both.
 	Requests uint64 `json:"requests"`
-	// NewlyRefused counts those that were admitted and would have been refused, NewlyAdmitted those that were refused and
-	// would have been admitted.
+	// NewlyRefused counts those that were allowed and would have been refused, NewlyAdmitted those that were refused and would
+	// have been allowed.
 	NewlyRefused  uint64 `json:"newly_refused"`
 	NewlyAdmitted uint64 `json:"newly_admitted"`
 	// RefusedKeys and AdmittedKeys are the keys that this happened to most, the first the most often.
@@ -102,6 +101,6 @@ type Change struct {
 	// Old and New are what it was and is, "" for what was not or is no more there.
 	Old string `json:"old"`
 	New string `json:"new"`
-	// State says what becomes of the state of keys, "" if nothing does: "kept", "begins anew" or "forgotten".
+	// State is what happens to the state of keys: "kept", "begins anew" or "forgotten", and "" if nothing does.
 	State string `json:"state,omitempty"`
 }

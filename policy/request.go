@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Request is what rules see of a request, whatever brought it: HTTP, gRPC, a line of an access log. What is not known is left
-// out. A Request is used by one call of an [Engine] at a time, which may keep notes in it, and can be used again afterwards.
+// Request is what rules see of a request, of any origin: HTTP, gRPC, a line of an access log. What is not known is left out. A
+// Request is used by one call of an [Engine] at a time, which may keep notes in it, and can be used again afterwards.
 type Request struct {
 	// Protocol is what the request came by in lower case, such as "http" or "grpc".
 	Protocol string
@@ -16,10 +16,10 @@ type Request struct {
 	Host string
 	// Path is the path without the query, decoded: that of the URL, or the full method of gRPC, "/package.Service/Method".
 	Path string
-	// RawPath is the path as it was sent, still encoded, where Path does not say it, as in [net/url.URL]: "" stands for the usual
-	// encoding of Path. Where servers could read the path in several ways, as with an encoded slash, a backslash or an encoding
-	// of an encoding, rules are asked about each of them. What applies under any of them applies to the request. It is exempt
-	// only if it is under all.
+	// RawPath is the path as it was sent, still encoded, where Path does not show it, as in [net/url.URL]: "" stands for the
+	// usual encoding of Path. Where servers could read the path in several ways, as with an encoded slash, a backslash or an
+	// encoding of an encoding, rules are asked about each of them. What applies under any of them applies to the request. It is
+	// exempt only if it is under all.
 	RawPath string
 	// Query is what follows the "?" of the URL, as it was sent.
 	Query string
@@ -29,18 +29,17 @@ type Request struct {
 	Header Header
 	// Client is the address of the client, not of a proxy in between. The zero Addr is that of a client that is not known.
 	Client netip.Addr
-	// Attributes are whatever else is known: the subject of a token, the entries of a descriptor.
+	// Attributes are what else is known: the user of a token, the entries of a descriptor.
 	Attributes map[string]string
-	// Cost is how many permits the request costs where neither the rule nor the policy says so: from 1 to 10^15. 0 stands
-	// for 1.
+	// Cost is how many permits the request costs if neither the rule nor the policy has a cost: from 1 to 10^15. 0 stands for 1.
 	Cost int64
 	// Named is the policy and the key of a request that names both itself, so that no rule is asked. Default: nil, rules say
 	// which policies apply.
 	Named *Named
-	// Context is until when a store may be asked about shared limits, where the call has no context of its own, and in
-	// [Engine.Wait], whose own context is that of the waiting. A request whose context was canceled is refused with
-	// ReasonCanceled, and one whose deadline has passed is answered as if the store were unavailable. Limits of this process
-	// do not look at it. Default: nil, as long as the store itself allows.
+	// Context bounds the calls of a store about shared limits, where the call has no context of its own, and in [Engine.Wait],
+	// whose own context is that of the waiting. A request whose context was canceled is refused with ReasonCanceled, and one
+	// whose deadline has passed is decided as if the store were unavailable. Limits of this process do not look at it. Default:
+	// nil, as long as the store itself allows.
 	Context context.Context
 
 	path variables // of the rule that is looked at
@@ -63,12 +62,11 @@ func (r *Request) HeaderValue(name string) (string, bool) {
 	return "", false
 }
 
-// CleanPath is the path as rules see it: Path without empty and dot segments or, while an [Engine] asks about another way to read
-// the path, that one, in which %2F stands for a slash within a segment. Conditions and texts ask for this, and not for Path.
+// CleanPath is the path as rules see it, for conditions and texts: Path without empty and dot segments. While an [Engine] asks
+// about another way to read the path it is that one, in which %2F stands for a slash within a segment.
 func (r *Request) CleanPath() string { return r.cleanPath() }
 
-// PathValue is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of this
-// name.
+// PathValue is the part of the path at a wildcard of the pattern of the current rule, "" if there is none of this name.
 func (r *Request) PathValue(name string) string { return r.pathValue(name) }
 
 // cost is Cost with its default.

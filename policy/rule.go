@@ -4,15 +4,15 @@ import (
 	"net/netip"
 )
 
-// Rule says which limits hold for which requests. Every rule that matches a request adds its limits, in the order of the
-// rules; a request that no rule matches is not limited.
+// Rule applies limits to requests. Every rule that matches a request adds its limits, in the order of the rules; a request that
+// no rule matches is not limited.
 type Rule struct {
 	// Name identifies the rule in explanations and counts: required, from 1 to 128 printable ASCII characters, and different
 	// from all others.
 	Name string
-	// Match says which requests the rule is for. The zero Match is all.
+	// Match chooses the requests that the rule is for. The zero Match is all.
 	Match Match
-	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be answered, the rule
+	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be evaluated, the rule
 	// matches, except if it is Exempt.
 	When Condition
 	// Limits are the limits of the request. A policy that another rule has applied with the same key already is not applied
@@ -20,16 +20,16 @@ type Rule struct {
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool
-	// Final says that the rules behind this one are not looked at if this one matches. Exempt rules are looked at nevertheless,
-	// and all rules are if When cannot be evaluated.
+	// Final ends the rules: if this one matches, those behind it are not looked at. Exempt rules are looked at nevertheless, and
+	// all rules are if When cannot be evaluated.
 	Final bool
-	// Afterwards says that the requests of this rule tell what has been spent already, such as the hits that a proxy reports when
-	// a response has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the
-	// bound of [Engine.DebitAll], and the next request is refused. The Verdict is a refusal with what is left after the charge,
-	// and when the next permit comes. It is no refusal towards a Lockout. A request tells that if any rule that matches it says
-	// so. See Named.Afterwards for requests that name their policy.
+	// Afterwards is for requests that report what has been spent already, such as the hits that a proxy reports when a response
+	// has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the bound of
+	// [Engine.DebitAll], and the next request is refused. The Verdict is a refusal with what remains after the charge, and when
+	// the next permit comes. It is no refusal towards a Lockout. It applies to a request if any rule that matches it has it. See
+	// Named.Afterwards for requests that name their policy.
 	Afterwards bool
-	// Source tells where the rule stands, such as "weir.yaml:12:5". Default: "".
+	// Source is the place of the rule, such as "weir.yaml:12:5". Default: "".
 	Source string
 }
 
@@ -39,12 +39,12 @@ type Use struct {
 	Policy string
 	// Key is what the request is counted under. Default: nil, the Key of the policy.
 	Key Text
-	// Cost is how many permits the request costs: what it answers must be from 0 to 10^15, where 0 takes nothing and is
-	// refused only if no permit is available. Default: nil, the Cost of the policy.
+	// Cost is how many permits the request costs: from 0 to 10^15, where 0 takes nothing and is refused only if no permit is
+	// available. Default: nil, the Cost of the policy.
 	Cost Number
 }
 
-// Match is what can be told of a request without an expression. All conditions must hold; one that is empty always does.
+// Match is what can be seen of a request without an expression. All conditions must be true; one that is empty always is.
 type Match struct {
 	// Methods are the methods of which the request has one, in upper case. GET includes HEAD, as in [net/http.ServeMux]: servers
 	// run the handler of GET for it.
@@ -52,11 +52,11 @@ type Match struct {
 	// Hosts are the hosts of which the request has one, without port: "api.example.com", or "*.example.com" for all below
 	// example.com. Case does not matter.
 	Hosts []string
-	// Paths are patterns of which the path matches one, as those of [net/http.ServeMux]: "/users/{id}" has a wildcard for
-	// one segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash. A
-	// path that servers read in several ways matches under any of them, and is exempt only under all: see Request.RawPath.
+	// Paths are patterns of which the path matches one, as those of [net/http.ServeMux]: "/users/{id}" has a wildcard for one
+	// segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash. A path
+	// that servers read in several ways matches under any of them, and is exempt only under all: see Request.RawPath.
 	Paths []string
-	// Headers are conditions on the header, all of which must hold.
+	// Headers are conditions on the header, all of which must be true.
 	Headers []HeaderMatch
 	// Clients are networks of which one contains the address of the client. Mapped IPv4 addresses count as IPv4.
 	Clients []netip.Prefix

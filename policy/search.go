@@ -12,15 +12,14 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// Search is what an engine knows of a word: the address of a client, a network, or a value of requests such as a user or a key
-// of an API.
+// Search is what an engine knows of a word: the address of a client, a network, or a value of requests such as a user or a key of
+// an API.
 type Search struct {
-	// Keys are those that were found, first those that are locked out, then by pressure, then those that nothing is kept of: at
-	// most 256. More is how many were left out.
+	// Keys are those that were found: first those that are locked out, then by pressure, then those without a state, at most 256.
+	// More is how many were left out.
 	Keys []FoundKey
 	More int
-	// Unsearched says of which policies there may be keys of the word that were not found, and why. A policy is in it at most
-	// once.
+	// Unsearched names the policies that may have keys of the word that were not found, and why. A policy is in it at most once.
 	Unsearched []Unsearched
 	// Policies is how many policies there are.
 	Policies int
@@ -30,7 +29,7 @@ type Search struct {
 type FoundKey struct {
 	KeyState
 
-	// How says how the word leads to the key.
+	// How is how the word leads to the key.
 	How Leading
 	// Err is why the state is not known: then there are no Limits.
 	Err error
@@ -76,8 +75,8 @@ const (
 // Search looks for the keys of a word, and takes nothing: the keys that each policy makes of an address or a value, the word
 // itself as a key, and the keys that are known by name and have it as a part. Names are known of the keys that were refused most
 // by this process, of those that are locked out, and of those that are overridden. A store is asked for at most 64 keys, one
-// after the other, until ctx ends, and not again once it has failed. The error is an *[weir.OptionError] for a word that is
-// empty or has more than 8192 bytes.
+// after the other, until ctx ends, and not again once it has failed. The error is an *[weir.OptionError] for a word that is empty
+// or has more than 8192 bytes.
 func (e *Engine) Search(ctx context.Context, word string) (Search, error) {
 	if word == "" || len(word) > longestWord {
 		return Search{}, &weir.OptionError{

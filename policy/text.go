@@ -77,7 +77,7 @@ var (
 		func(r *Request) string { return r.Protocol }, func(r *Request, word string) { r.Protocol = word })
 )
 
-// Client is who the client is taken for: its IPv4 address, or the /64 network of its IPv6 address, such as "2001:db8::/64", as a
+// Client is the client of a request: its IPv4 address, or the /64 network of its IPv6 address, such as "2001:db8::/64", as a
 // client can use any address of that; "-" if it is not known. A mapped IPv4 address is the IPv4 address, and a zone is left out.
 func Client() Text { return clientText }
 
@@ -135,8 +135,8 @@ func RouteText() Text { return routeText }
 // ProtocolText is what the request came by. A long name is bounded: see [JoinText].
 func ProtocolText() Text { return protocolText }
 
-// PathValueText is what stands in the path for a wildcard of the pattern of the rule that is looked at, "" if there is none of
-// this name. A long one is bounded: see [JoinText].
+// PathValueText is the part of the path at a wildcard of the pattern of the current rule, "" if there is none of this name. A
+// long one is bounded: see [JoinText].
 func PathValueText(name string) Text {
 	return simple("path["+strconv.Quote(name)+"]", func(r *Request) string { return r.PathValue(name) },
 		func(r *Request, word string) { r.putPathValue(name, word) })

@@ -14,11 +14,11 @@ type joined struct{ parts []Text }
 // JoinText is the parts with a comma between each two of them. A comma or a backslash within one of several parts is escaped by a
 // backslash, so that parts that differ never make the same text.
 //
-// Texts are bounded however long a header is: for a part that is longer than 128 bytes its first 60 bytes and a SHA-256
-// stand. That holds for each text of this package that is taken from one place of a request, and for parts of other packages once
-// they are joined. The texts of this package never fail; JoinText and [ConcatText] do if a part of another package does. They
-// allocate nothing if the bytes that they append to have room, except for a part that is long and for a path or host that is
-// not spelled in the usual way.
+// Texts are bounded however long a header is: a part that is longer than 128 bytes is replaced by its first 60 bytes and a
+// SHA-256. That is so for each text of this package that is taken from one place of a request, and for parts of other packages
+// once they are joined. The texts of this package never fail; JoinText and [ConcatText] do if a part of another package does.
+// They allocate nothing if the bytes that they append to have room, except for a part that is long and for a path or host with an
+// unusual spelling.
 func JoinText(parts ...Text) Text { return &joined{slices.Clone(parts)} }
 
 func (t *joined) AppendTo(b []byte, r *Request) ([]byte, error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/weirhq/weir/internal/keytext"
 )
 
-// QueryText is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is
-// none. Like [net/url.ParseQuery] it passes over parameters that hold a semicolon or a percent sign without two hexadecimal
-// digits. A long value is bounded: see [JoinText].
+// QueryText is the first value of a parameter of the query, percent-decoded, with a plus sign for a space; "" if there is none.
+// Like [net/url.ParseQuery] it skips parameters that contain a semicolon or a percent sign without two hexadecimal digits. A long
+// value is bounded: see [JoinText].
 func QueryText(name string) Text {
 	put := func(r *Request, word string) { r.Query = url.QueryEscape(name) + "=" + url.QueryEscape(word) }
 	return &native{spelling: "queryParam(" + strconv.Quote(name) + ")", put: put, appendTo: func(b []byte, r *Request) []byte {

@@ -8,31 +8,31 @@ import (
 	"github.com/weirhq/weir/overload"
 )
 
-// Verdict is the answer to a request: the decisions of its limits, and the one that binds. A Verdict is filled by a call of
-// an [Engine], and can be used for the next request once it was settled; its memory is used again, so keep verdicts in a
-// [sync.Pool]. It is not safe for concurrent use.
+// Verdict is the decision on a request: the decisions of its limits, and which of them counts. A call of an [Engine] fills it. It
+// can be used for the next request once it was settled; its memory is used again, so keep verdicts in a [sync.Pool]. It is not
+// safe for concurrent use.
 type Verdict struct {
 	// Allowed reports whether the request may pass. Then it has been charged to all limits that are enforced, otherwise to none.
 	Allowed bool
-	// Exempt tells that a rule has freed the request of all limits or, of several, that rules have freed each of them.
+	// Exempt is true if a rule has exempted the request from all limits or, of several, if rules have exempted each of them.
 	Exempt bool
-	// Binding is the place in Parts of the limit that binds: among those that refuse the one with the longest RetryAfter; if
-	// none refuses the one with the fewest permits left. It is -1 if no limit has decided: see [Verdict.BindingPart].
+	// Binding is the index in Parts of the limit that counts: the refusal with the longest RetryAfter, or if none refuses, the
+	// limit with the fewest remaining permits. It is -1 if no limit has decided: see [Verdict.BindingPart].
 	Binding int
-	// Parts are the limits that hold for the request and are enforced.
+	// Parts are the limits that apply to the request and are enforced.
 	Parts []Part
-	// Priority is the highest priority among the policies that hold for the request.
+	// Priority is the highest priority among the policies that apply to the request.
 	Priority overload.Priority
-	// RefusalID is what [EngineOptions.OnRefused] has answered, 0 if the request was not refused or nobody has noted it.
+	// RefusalID is what [EngineOptions.OnRefused] has returned, 0 if the request was not refused or there is no OnRefused.
 	RefusalID uint64
 
 	own  weir.Decision // where no limit binds and the request is refused nevertheless
 	work work
 }
 
-// Part is one limit that holds for a request.
+// Part is one limit that applies to a request.
 type Part struct {
-	// Request is the place of the request that it holds for among those of [Engine.TakeAll], 0 where there is one only.
+	// Request is the index of the request that it applies to among those of [Engine.TakeAll], 0 where there is one only.
 	Request int
 	// Policy is the policy, Limit the place of the limit in its Limits. They must not be changed.
 	Policy *Policy
@@ -43,11 +43,11 @@ type Part struct {
 	Key []byte
 	// Cost is how many permits the request costs.
 	Cost int64
-	// Decision is the answer of the limit. Its Policy is the name of the policy and, if that has several limits, "/" and the
-	// name of the limit.
+	// Decision is that of the limit. Its Policy is the name of the policy and, if that has several limits, "/" and the name of
+	// the limit.
 	Decision weir.Decision
-	// Unasked tells that the limit is kept in a store which was not asked about it, as the request was refused before. Then
-	// Decision is Allowed with Remaining 0, as nobody knows what is left.
+	// Unasked is true if the limit is kept in a store which was not asked about it, as the request was refused before. Then
+	// Decision is Allowed with Remaining 0, as what remains is not known.
 	Unasked bool
 
 	plan    *weir.Plan // of the limit that has decided, nil if applied is it
@@ -71,7 +71,7 @@ func (p *Part) Applied() weir.Limit {
 	return p.Policy.Limits[p.Limit].Limit
 }
 
-// Decision is that of the limit that binds. If there is none, it is that of a limit which lets everything pass, or of the
+// Decision is that of the limit at Binding. If there is none, it is that of a limit which allows everything, or of the
 // [overload.Shedder] that has refused the request.
 func (v *Verdict) Decision() weir.Decision {
 	if p, ok := v.BindingPart(); ok {
@@ -83,8 +83,8 @@ func (v *Verdict) Decision() weir.Decision {
 	return noLimit()
 }
 
-// BindingPart returns the part of the limit that binds. It reports false if no limit has decided: none applies to the request,
-// or it was refused before any was asked.
+// BindingPart returns the part of the limit at Binding. It returns false if no limit has decided: none applies to the request, or
+// it was refused before any was asked.
 func (v *Verdict) BindingPart() (p *Part, ok bool) {
 	if v.Binding < 0 || v.Binding >= len(v.Parts) {
 		return nil, false
@@ -109,9 +109,9 @@ func noLimit() weir.Decision {
 // mostPermits is the Limit and Remaining where there is no limit.
 const mostPermits = 1_000_000_000_000_000
 
-// Release ends the request: permits that are held while it is served are given back. A request that was reserved has cost what
-// was reserved. Only the first call of Release, Commit or Cancel counts. Where a store holds something for the request, each of
-// them asks the store once, for as long as that allows; if it fails, what is held there expires.
+// Release ends the request: permits that are in use while it is served are given back. A request that was reserved has cost what
+// was reserved. Only the first call of Release, Commit or Cancel counts. Where a store has permits of the request, each of them
+// asks the store once, for as long as that allows; if it fails, they expire.
 func (v *Verdict) Release() {
 	if v.work.owed {
 		for i := range v.work.leases {
@@ -141,8 +141,8 @@ func (v *Verdict) Cancel() {
 	}
 }
 
-// Commit ends a request that was reserved with what it really cost: actual is told for each part, and a negative number stands
-// for what was reserved. See [weir.Lease.Commit].
+// Commit ends a request that was reserved with what it really cost. actual is called for each part; a negative number stands for
+// what was reserved. See [weir.Lease.Commit].
 func (v *Verdict) Commit(actual func(p *Part) int64) {
 	w := &v.work
 	if len(w.leases) > 0 || w.sharing.open {
@@ -160,8 +160,8 @@ func (v *Verdict) Commit(actual func(p *Part) int64) {
 	}
 }
 
-// Expired tells of a request that has ended that what it held in a store had come back before the store was told: the hold was
-// over. Then its shared limits were charged nothing, whatever Commit has said it cost, and those of this process were.
+// Expired reports of a request that has ended that its permits in a store had expired before the store was told. Then its shared
+// limits were charged nothing, whatever Commit was given, and those of this process were.
 func (v *Verdict) Expired() bool { return v.work.sharing.expired }
 
 // costs sums up what each charge has really cost.
