@@ -4,8 +4,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,30 +15,29 @@ import (
 )
 
 // forbiddenWords are words of which another is the one to use. Upper and lower case are the same, and a line may end within words.
-// where is the beginning of the path of the files for which it holds: "" for all of proseFiles.
-var forbiddenWords = []struct{ word, say, where string }{
-	{"whoever", "the caller, the client, or what it does", ""},
-	{"somebody", "a client, a caller, an operator", ""},
-	{"nobody", "no client, no caller, none", ""},
-	{"everybody", "every client, all callers", ""},
-	{"anybody", "any client, a caller", ""},
-	{"he", "it", ""},
-	{"him", "it", ""},
-	{"his", "its", ""},
-	{"shut out", "locked out", ""},
-	{"crowded", "the table is full", ""},
-	{"unsure", "pending", ""},
-	{"roomless", "without room", ""},
-	{"unask", "undo", ""},
-	{"unasked", "undone", ""},
-	{"answers whether", "reports whether", ""},
-	{"says whether", "reports whether", ""},
-	{"tells whether", "reports whether", ""},
-	{"waved through", "exempt", ""},
-	{"lifted", "exempt", ""},
-	{"barred", "locked out", ""},
-	{"credit", "remaining", ""},
-	{"credits", "permits", ""},
+var forbiddenWords = map[string]string{
+	"whoever":         "the caller, the client, or what it does",
+	"somebody":        "a client, a caller, an operator",
+	"nobody":          "no client, no caller, none",
+	"everybody":       "every client, all callers",
+	"anybody":         "any client, a caller",
+	"he":              "it",
+	"him":             "it",
+	"his":             "its",
+	"shut out":        "locked out",
+	"crowded":         "the table is full",
+	"unsure":          "pending",
+	"roomless":        "without room",
+	"unask":           "undo",
+	"unasked":         "undone",
+	"answers whether": "reports whether",
+	"says whether":    "reports whether",
+	"tells whether":   "reports whether",
+	"waved through":   "exempt",
+	"lifted":          "exempt",
+	"barred":          "locked out",
+	"credit":          "remaining",
+	"credits":         "permits",
 }
 
 // proseFiles returns the prose that users read, by the names of its files: pages, the comments of examples, and what the program
@@ -97,16 +98,12 @@ func TestHouseWords(t *testing.T) {
 			t.Fatalf("%s is not among the %d files that were found", name, len(files))
 		}
 	}
+	words := prose.NewWords(slices.Collect(maps.Keys(forbiddenWords))...)
 	for name, blocks := range files {
-		for _, f := range forbiddenWords {
-			if !strings.HasPrefix(name, f.where) {
-				continue
-			}
-			for _, block := range blocks {
-				for _, line := range block.Find(f.word) {
-					t.Errorf("%s:%d: %q: say %s", name, line, f.word, f.say)
-				}
-			}
+		for _, block := range blocks {
+			words.Find(block, func(word string, line int) {
+				t.Errorf("%s:%d: %q: say %s", name, line, word, forbiddenWords[word])
+			})
 		}
 	}
 }

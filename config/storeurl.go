@@ -150,8 +150,8 @@ func isReference(text string) bool {
 	return ok && closed && isVariableName(name)
 }
 
-// ParseStore reads the URL of a store that was not given in a file. The error says what is wrong with it and what to do, without
-// a password that is in it.
+// ParseStore reads the URL of a store that was not given in a file. The error has what is wrong with it and what to do, without a
+// password that is in it.
 func ParseStore(text string) (*Store, error) {
 	if message, fix := urlFlaw(text); message != "" {
 		return nil, &StoreError{Value: redacted(text), Message: message, Fix: fix}

@@ -97,7 +97,7 @@ var (
 	// ErrDeposed is returned if a process is not the owner any more.
 	ErrDeposed = errors.New("weir: this process does not own the limits any more")
 	// ErrConflict is returned if a record does not have the revision that is expected.
-	ErrConflict = errors.New("weir: a record was written by somebody else")
+	ErrConflict = errors.New("weir: a record was written by another process")
 	// ErrTooLarge is returned if records are too many bytes for one call of Store. Nothing was written.
 	ErrTooLarge = errors.New("weir: the records are too large")
 	// ErrEngineClosed is returned if this process has closed the engine.

@@ -126,9 +126,9 @@ func (d *damaged) Error() string { return fmt.Sprintf("is damaged at byte %d: %s
 
 func (d *damaged) Unwrap() error { return ErrDamaged }
 
-var errFrame = errors.New("it says what none can")
+var errFrame = errors.New("it has what no record can have")
 
-// apply takes in what a frame says.
+// apply takes in the content of a frame.
 func (c *contents) apply(frame []byte) error {
 	b := &body{b: frame[1:]}
 	if number := b.number(); number != c.frames+1 {

@@ -121,7 +121,7 @@ func (t *memoryTerm) reach(ctx context.Context) error {
 		select {
 		case <-time.After(t.cluster.options.Latency):
 		case <-ctx.Done():
-			return fmt.Errorf("weir: the cluster has not answered: %w", ctx.Err())
+			return fmt.Errorf("weir: the cluster did not reply: %w", ctx.Err())
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ type Told struct {
 	// RetryAfter is for how long no request should come, and HasRetryAfter reports whether the server has said so.
 	RetryAfter    time.Duration
 	HasRetryAfter bool
-	// Limits are the limits of which the server tells what remains. At most 16.
+	// Limits are those in the response, with what remains of them. At most 16.
 	Limits []ToldLimit
 	// Cached is true if the response came out of a cache. Its fields were meant for an earlier request: there are no Limits, and
 	// no RetryAfter.

@@ -14,7 +14,7 @@ import (
 func (c *call) takeAll(charges []Charge, taken []*lockedKey) error {
 	first, others := taken[0], taken[1:]
 	if len(first.rec.done) >= mostDone {
-		return fmt.Errorf("%w: too many requests that nobody finished at %.80q", ErrUnavailable, first.name)
+		return fmt.Errorf("%w: too many unfinished requests at %.80q", ErrUnavailable, first.name)
 	}
 	id, left := rand.Text(), first.rec.freshIn()
 	for _, k := range others {

@@ -369,7 +369,7 @@ func (o *Optimistic) Close() error {
 		}
 	}
 	if failure != nil {
-		return fmt.Errorf("weir: what was granted of %d keys could not be told to the store: %w", o.waiting.Load(), failure)
+		return fmt.Errorf("weir: the store could not be told of what was allowed for %d keys: %w", o.waiting.Load(), failure)
 	}
 	return nil
 }

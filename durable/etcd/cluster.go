@@ -186,7 +186,7 @@ func connect(ctx context.Context, o *ClusterOptions) (*clientv3.Client, error) {
 			if err = cmp.Or(cause, err); !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w (%w)", err, ctx.Err())
 			}
-			return nil, fmt.Errorf("weir: the etcd cluster at %s has not answered in %v: check that it runs, has a majority, "+
+			return nil, fmt.Errorf("weir: the etcd cluster at %s did not reply within %v: check that it runs, has a majority, "+
 				"and can be reached from here, and its certificates: %w", where, time.Since(begin).Round(time.Second/10), err)
 		}
 	}

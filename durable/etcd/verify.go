@@ -125,7 +125,7 @@ func verify(dir string, alone bool) error {
 		return sealed.mismatch(path, p)
 	case sealed.Tx > p.meta.tx:
 		return fmt.Errorf("%s: %w: it is older than what this node has written; after a backup was restored, which gives back "+
-			"what was granted since, remove %s", path, errPages, filepath.Join(dir, sealFile))
+			"what was allowed since, remove %s", path, errPages, filepath.Join(dir, sealFile))
 	}
 	if last, ok := lastIndex(dir); ok && last < index {
 		return fmt.Errorf("%s: the log ends at %d, and the database has %d: the end of the log is lost or damaged",

@@ -76,7 +76,7 @@ func (l Locks) change(ctx context.Context, query, key, owner string, args ...any
 	return store.ErrNotOwner
 }
 
-// Sweep deletes at most so many rows that nobody needs any more, and returns how many it deleted. One process should call it
+// Sweep deletes at most so many rows that are not needed any more, and returns how many it deleted. One process should call it
 // now and then, so that the table does not grow by keys that do not come back.
 func (l Locks) Sweep(ctx context.Context, most int) (int64, error) {
 	result, err := l.DB.ExecContext(ctx, `

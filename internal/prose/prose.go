@@ -1,4 +1,5 @@
-// Package prose reads the sentences of the documentation: of pages in Markdown, and of the comments in YAML. Code is no prose.
+// Package prose reads the sentences of the documentation: of pages in Markdown, of doc comments in Go, and of the comments in YAML.
+// Code is no prose.
 package prose
 
 import (
@@ -95,6 +96,22 @@ func Markdown(page string) []Block {
 	return blocks
 }
 
+// Godoc returns the prose of a doc comment, as [go/ast.CommentGroup.Text] returns it, which begins on the given line of its file.
+// Lines that begin with a tab are code.
+func Godoc(text string, line int) []Block {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, "\t") {
+			lines[i] = ""
+		}
+	}
+	blocks := Markdown(strings.Join(lines, "\n"))
+	for i := range blocks {
+		blocks[i].Line += line - 1
+	}
+	return blocks
+}
+
 // plain is text without the marks of Markdown, on as many lines as before.
 func plain(text string) string {
 	text = code.ReplaceAllStringFunc(text, func(span string) string {
@@ -135,16 +152,38 @@ func Comments(file string) []Block {
 	return blocks
 }
 
-// Find returns the number of each line on which some words begin. Upper and lower case are the same; between two of the words
-// there may be the end of a line.
-func (b Block) Find(words string) (lines []int) {
-	fields := strings.Fields(words)
-	for i, field := range fields {
-		fields[i] = regexp.QuoteMeta(field)
+// Words finds words, or several words in a row, in blocks.
+type Words struct {
+	any  *regexp.Regexp // matches where at least one of them is
+	each map[string]*regexp.Regexp
+}
+
+// NewWords returns what finds these words. Upper and lower case are the same; between two words in a row there may be the end of
+// a line.
+func NewWords(words ...string) Words {
+	w := Words{each: make(map[string]*regexp.Regexp, len(words))}
+	all := make([]string, 0, len(words))
+	for _, word := range words {
+		fields := strings.Fields(word)
+		for i, field := range fields {
+			fields[i] = regexp.QuoteMeta(field)
+		}
+		find := `\b` + strings.Join(fields, `\s+`) + `\b`
+		w.each[word] = regexp.MustCompile(`(?i)` + find)
+		all = append(all, find)
 	}
-	find := regexp.MustCompile(`(?i)\b` + strings.Join(fields, `\s+`) + `\b`)
-	for _, at := range find.FindAllStringIndex(b.Text, -1) {
-		lines = append(lines, b.Line+strings.Count(b.Text[:at[0]], "\n"))
+	w.any = regexp.MustCompile(`(?i)` + strings.Join(all, "|"))
+	return w
+}
+
+// Find calls f with each word that is in the block, and the number of the line on which it begins.
+func (w Words) Find(b Block, f func(word string, line int)) {
+	if !w.any.MatchString(b.Text) {
+		return
 	}
-	return lines
+	for word, find := range w.each {
+		for _, at := range find.FindAllStringIndex(b.Text, -1) {
+			f(word, b.Line+strings.Count(b.Text[:at[0]], "\n"))
+		}
+	}
 }

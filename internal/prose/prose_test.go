@@ -70,13 +70,32 @@ func TestComments(t *testing.T) {
 	}
 }
 
+func TestGodoc(t *testing.T) {
+	text := "Limit is a limit.\nIt has a\n\n\tnobody reads(this)\n\nunit:\n  - one, which\n    goes on\n\n# A heading\n\nThe end.\n"
+	want := []prose.Block{
+		{Line: 7, Text: "Limit is a limit.\nIt has a"},
+		{Line: 12, Text: "unit:"},
+		{Line: 13, Text: "one, which\ngoes on"},
+		{Kind: prose.Heading, Line: 16, Text: "A heading"},
+		{Line: 18, Text: "The end."},
+	}
+	if got := prose.Godoc(text, 7); !slices.Equal(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
 func TestFind(t *testing.T) {
-	b := prose.Block{Line: 10, Text: "Shut out, or shut\nout; shutout\nand shut  out"}
-	if got := b.Find("shut out"); !slices.Equal(got, []int{10, 10, 12}) {
+	find := func(b prose.Block, words ...string) (lines []int) {
+		prose.NewWords(words...).Find(b, func(_ string, line int) { lines = append(lines, line) })
+		slices.Sort(lines)
+		return lines
+	}
+	b := prose.Block{Line: 10, Text: "Shut out, or shut\nout; shutout\nand shut  out. Nobody"}
+	if got := find(b, "shut out", "nobody"); !slices.Equal(got, []int{10, 10, 12, 12}) {
 		t.Errorf("got lines %v", got)
 	}
 	for block := range slices.Values(prose.Markdown(page)) {
-		if found := block.Find("nobody"); len(found) > 0 && block.Kind != prose.Row || len(block.Find("reads")) > 0 {
+		if found := find(block, "nobody"); len(found) > 0 && block.Kind != prose.Row || len(find(block, "reads")) > 0 {
 			t.Errorf("code is found: %v", strings.TrimSpace(block.Text))
 		}
 	}

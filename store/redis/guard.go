@@ -10,7 +10,7 @@ import (
 var (
 	errDials    = errors.New("connections to it end as often as they may be made")
 	errProtocol = errors.New("it does not speak the protocol of Redis")
-	errUnasked  = errors.New("it answers what it was not asked")
+	errUnasked  = errors.New("it sends what it was not asked for")
 )
 
 // guarded is a connection that ends when the server says something that a server must not say, before the library gets it: an

@@ -12,8 +12,8 @@ import (
 	"github.com/weirhq/weir/httplimit"
 )
 
-// New returns a server of which each client may send 3 requests at once to each route and one every 10 seconds for ever, and
-// which serves 2 requests at a time.
+// New returns a server that serves 2 requests at a time. Each client may send 3 requests at once to each route, and one every 10
+// seconds for ever.
 func New() (http.Handler, error) {
 	perRoute, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(6), 3), weir.KeyedOptions{Name: "per-route"})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package grpcserver limits a gRPC service on both sides: the server by the API key of its clients, and in streams by message;
-// the client by a pace of its own, and by what the server says.
+// Package grpcserver limits a gRPC service on both sides. The server limits by the API key of its clients, and in streams by
+// message. The client has a pace of its own, and obeys the server.
 package grpcserver
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/weirhq/weir/grpclimit"
 )
 
-// NewServer returns a server without services. Each API key may make 3 calls at once and one every 10 seconds for ever, and send
-// 20 messages at once on its streams and 2 a second for ever; it is told so when it sends more. Calls without a known key are
-// refused before they are charged.
+// NewServer returns a server without services. Each API key may make 3 calls at once and one every 10 seconds for ever. On its
+// streams it may send 20 messages at once and 2 a second for ever; the client is told when it sends more. Calls without a known
+// key are refused before they are charged.
 func NewServer(known func(key string) bool) (*grpc.Server, error) {
 	perKey, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerMinute(6), 3), weir.KeyedOptions{Name: "per-key"})
 	if err != nil {
@@ -45,8 +45,8 @@ func NewServer(known func(key string) bool) (*grpc.Server, error) {
 	), nil
 }
 
-// Dial returns a connection for one API key, which sends no more than 100 calls a second, waits as long as the server asks for,
-// and tries calls again that were refused.
+// Dial returns a connection for one API key. It sends no more than 100 calls a second, waits as long as the server asks for, and
+// tries refused calls again.
 func Dial(target, key string) (*grpc.ClientConn, error) {
 	pace, err := weir.New(weir.TokenBucket(weir.PerSecond(100), 0), weir.Options{Name: "pace", QueueLimit: 10_000})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package llmclient is a client of a language model with two limits for each model: requests a minute, and tokens a minute. What
-// a request costs is known only when it has been answered, so an estimate is reserved before, and what was really used is
-// committed afterwards.
+// Package llmclient is a client of a language model with two limits for each model: requests a minute, and tokens a minute. The
+// cost of a request is known only after its response. So an estimate is reserved before, and what was really used is committed
+// afterwards.
 package llmclient
 
 import (
