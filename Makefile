@@ -185,6 +185,10 @@ adaptive: ## simulate limits that adapt, and draw docs/images/adaptive.svg
 docs: bin/ci ## count the words of README.md and of the pages, and their mean in a sentence (goal: 18 or less)
 	@bin/ci docs README.md docs/*.md
 
+.PHONY: site
+site: ## make the documentation site in bin/site, of the same Markdown files; every link is checked
+	@go run ./docs/site bin/site
+
 .PHONY: screenshots
 screenshots: deps ## take pictures of the dashboard for docs/images
 	@cd interop && go test -count=1 -run 'TestScreenshots$$' -v ./browser/ -screenshots $(CURDIR)/docs/images

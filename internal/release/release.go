@@ -16,7 +16,7 @@ const rootPath = "github.com/weirhq/weir"
 
 // development lists the modules that are never tagged: nothing outside of the repository needs them.
 var development = []string{
-	"bench", "examples/integrations", "examples/migrating", "examples/postgres", "interop", "verify",
+	"bench", "docs/site", "examples/integrations", "examples/migrating", "examples/postgres", "interop", "verify",
 }
 
 // versionForm is what a tag may be. A second major version would need other module paths.

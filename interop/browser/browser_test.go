@@ -53,6 +53,12 @@ type tab struct {
 // Whatever the page tells the console then fails the test, a violation of its security policy for instance.
 func open(t *testing.T, address string, width int64, scheme string) *tab {
 	t.Helper()
+	return openPage(t, "http://"+address+"/ui/", width, scheme)
+}
+
+// openPage opens any page likewise.
+func openPage(t *testing.T, address string, width int64, scheme string) *tab {
+	t.Helper()
 	browser, err := startBrowser()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +91,7 @@ func open(t *testing.T, address string, width int64, scheme string) *tab {
 		}
 	})
 	p.prefer(scheme)
-	p.do(chromedp.Navigate("http://" + address + "/ui/"))
+	p.do(chromedp.Navigate(address))
 	return p
 }
 
