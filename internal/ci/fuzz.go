@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,23 +21,33 @@ const fuzzAttempts = 3
 
 var errNoFuzzTargets = errors.New("no fuzz target found")
 
-// fuzzTarget is one Fuzz function of one package.
-type fuzzTarget struct {
-	module string
-	pkg    string
-	name   string
-}
+// fuzzed selects fuzz targets.
+var fuzzed = named(regexp.MustCompile(`^Fuzz`))
 
-// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time: as many at a time as there are processors,
-// each with one worker. Most of a short run is getting ready, which one target does on one processor.
+// runFuzz finds the fuzz targets of all modules and fuzzes each for the given time: as many packages at a time as there are
+// processors, each target with one worker. Most of a short run is getting ready, which one target does on one processor.
 func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules []string) error {
 	headingf(out, "fuzz every target for %s", length)
 
-	targets, ok := listTargets(ctx, out, modules)
+	packages, ok := fuzzPackages(ctx, out, modules)
 
-	if len(targets) == 0 && ok {
+	if len(packages) == 0 && ok {
 		return errNoFuzzTargets
 	}
+
+	cache, err := goCommand(ctx, ".", []string{"env", "GOCACHE"}).Output()
+	if err != nil {
+		return fmt.Errorf("go env GOCACHE: %w", err)
+	}
+
+	programs, err := os.MkdirTemp("", "weir-fuzz-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the programs: %w", err)
+	}
+
+	defer func() { _ = os.RemoveAll(programs) }()
+
+	f := fuzzer{length: length, programs: programs, inputs: filepath.Join(strings.TrimSpace(string(cache)), "fuzz")}
 
 	var (
 		workers sync.WaitGroup
@@ -46,8 +59,8 @@ func runFuzz(ctx context.Context, out io.Writer, length time.Duration, modules [
 
 	for range runtime.NumCPU() {
 		workers.Go(func() {
-			for at := next.Add(1); int(at) <= len(targets) && ctx.Err() == nil; at = next.Add(1) {
-				if !targets[at-1].fuzz(ctx, told, length) {
+			for at := next.Add(1); int(at) <= len(packages) && ctx.Err() == nil; at = next.Add(1) {
+				if !f.fuzz(ctx, told, &packages[at-1]) {
 					failed.Store(true)
 				}
 			}
@@ -79,59 +92,81 @@ func (o *oneAtATime) Write(p []byte) (int, error) {
 	return o.out.Write(p) //nolint:wrapcheck // that of the writer
 }
 
-// listTargets finds the targets. It is not ok if a package cannot be listed because it does not build.
-func listTargets(ctx context.Context, out io.Writer, modules []string) (targets []fuzzTarget, ok bool) {
+// fuzzPackages finds the targets. It is not ok if those of a module cannot be found.
+func fuzzPackages(ctx context.Context, out io.Writer, modules []string) (packages []testPackage, ok bool) {
 	ok = true
 
 	for _, module := range modules {
-		var said []string
-
-		add := func(e event) {
-			line := strings.TrimSpace(e.Output)
-
-			switch {
-			case e.Action == output && strings.HasPrefix(line, "Fuzz"):
-				targets = append(targets, fuzzTarget{module: module, pkg: e.Package, name: line})
-			case e.Action == buildOutput, e.Action == output:
-				said = append(said, e.Output)
-			}
-		}
-
-		args := []string{goTest, "-json", noVet, "-list=^Fuzz", "./..."}
-		if err := stream(ctx, out, module, args, add); err != nil {
+		found, err := fuzzed(ctx, module)
+		if err != nil {
 			ok = false
 
-			fmt.Fprintf(out, "FAIL  list the fuzz targets of %s: %v\n      %s", module, err, strings.Join(said, "      "))
+			fmt.Fprintf(out, "FAIL  find the fuzz targets of %s: %v\n", module, err)
 		}
+
+		packages = append(packages, found...)
 	}
 
-	return targets, ok
+	return packages, ok
 }
 
-// fuzz reports whether the target found nothing wrong.
-func (f fuzzTarget) fuzz(ctx context.Context, out io.Writer, length time.Duration) bool {
+// fuzzer fuzzes packages.
+type fuzzer struct {
+	length   time.Duration
+	programs string // a directory
+	inputs   string // where go test -fuzz keeps those that it has found interesting, in earlier runs, too
+}
+
+// fuzz builds the tests of a package as a program, once for all of its targets, and reports whether these found nothing wrong.
+func (f *fuzzer) fuzz(ctx context.Context, out io.Writer, p *testPackage) bool {
+	var said bytes.Buffer
+
+	program := filepath.Join(f.programs, strings.ReplaceAll(p.path, "/", "_")+".test")
+	build := goCommand(ctx, p.dir, []string{goTest, noVet, "-c", "-fuzz=.", "-o=" + program, "."})
+	build.Stdout, build.Stderr = &said, &said
+
+	if err := build.Run(); err != nil {
+		fmt.Fprintf(out, "FAIL  %s: %v\n%s", p.path, err, said.String())
+
+		return false
+	}
+
+	defer func() { _ = os.Remove(program) }() //nolint:gosec // it was made here
+
+	held := true
+
+	for _, name := range p.names {
+		held = f.target(ctx, out, p, program, name) && held
+	}
+
+	return held
+}
+
+// target runs the program as go test -fuzz does.
+func (f *fuzzer) target(ctx context.Context, out io.Writer, p *testPackage, program, name string) bool {
 	args := []string{
-		goTest, noVet, "-run=^$", "-fuzz=^" + f.name + "$", "-parallel=1",
-		"-fuzztime=" + length.String(), "-fuzzminimizetime=" + (length / 5).String(), f.pkg,
+		"-test.paniconexit0", "-test.run=^$", "-test.fuzz=^" + name + "$", "-test.parallel=1",
+		"-test.fuzzcachedir=" + filepath.Join(f.inputs, filepath.FromSlash(p.path)),
+		"-test.fuzztime=" + f.length.String(), "-test.fuzzminimizetime=" + (f.length / 5).String(),
 	}
 
 	for attempt := 1; ; attempt++ {
 		var said bytes.Buffer
 
-		cmd := goCommand(ctx, f.module, args)
+		cmd := command(ctx, p.dir, program, args)
 		cmd.Stdout, cmd.Stderr = &said, &said
 
 		err := cmd.Run()
 
 		switch {
 		case err == nil:
-			fmt.Fprintf(out, "ok    %s %s  %s\n", f.pkg, f.name, lastProgress(said.String()))
+			fmt.Fprintf(out, "ok    %s %s  %s\n", p.path, name, lastProgress(said.String()))
 
 			return true
 		case lostRace(said.String()) && attempt < fuzzAttempts:
-			fmt.Fprintf(out, "again %s %s: the fuzzer did not stop in time\n", f.pkg, f.name)
+			fmt.Fprintf(out, "again %s %s: the fuzzer did not stop in time\n", p.path, name)
 		default:
-			fmt.Fprintf(out, "FAIL  %s %s: %v\n%s", f.pkg, f.name, err, said.String())
+			fmt.Fprintf(out, "FAIL  %s %s: %v\n%s", p.path, name, err, said.String())
 
 			return false
 		}

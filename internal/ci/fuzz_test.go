@@ -75,8 +75,8 @@ func TestRunFuzz(t *testing.T) {
 			want:  errFailed,
 		},
 		{
-			name:  "a package does not build",
-			files: map[string]string{"a_test.go": source, "b/b_test.go": "package b\n\nfunc f() { missing() }\n"},
+			name:  "a package with a target does not build",
+			files: map[string]string{"a_test.go": source, "b/b_test.go": source + "\nfunc f() { missing() }\n"},
 			says:  []string{"undefined: missing", "ok    example.com/m FuzzGood"},
 			want:  errFailed,
 		},

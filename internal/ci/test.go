@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -42,8 +43,12 @@ type testOptions struct {
 type pass struct {
 	title   string
 	args    []string
-	modules int // at a time
+	only    selection // of tests; nil for all
+	modules int       // at a time
 }
+
+// again selects tests that run again without the race detector.
+var again = named(regexp.MustCompile(`Contention|Million`))
 
 // passes lists what runs. There are as many modules at a time as processors, and of each of them one package at a time: many
 // tests wait for servers, or are the last of their module, while others compute. The contention tests are those with Contention
@@ -67,7 +72,8 @@ func passes(opts testOptions) []pass {
 	if opts.contention {
 		all = append(all, pass{
 			title:   "contention tests and those with millions at full speed",
-			args:    []string{noVet, "-p=1", "-run=Contention|Million"},
+			args:    []string{noVet, "-p=1"},
+			only:    again,
 			modules: 1,
 		})
 	}
@@ -152,7 +158,7 @@ func (p *pass) run(ctx context.Context, out io.Writer, files func() []string, mo
 
 				mu.Unlock()
 
-				good, bad := testModule(ctx, out, module, slices.Concat(p.args, files()))
+				good, bad := p.runModule(ctx, out, module, slices.Concat(p.args, files()))
 
 				mu.Lock()
 
@@ -163,6 +169,29 @@ func (p *pass) run(ctx context.Context, out io.Writer, files func() []string, mo
 	}
 
 	workers.Wait()
+
+	return passed, failed
+}
+
+// runModule runs those tests of a module that the pass is about.
+func (p *pass) runModule(ctx context.Context, out io.Writer, module string, args []string) (passed, failed int) {
+	if p.only == nil {
+		return testModule(ctx, out, module, append(args, "./..."))
+	}
+
+	packages, err := p.only(ctx, module)
+	if err != nil {
+		fmt.Fprintf(out, "FAIL  find the tests: %v\n", err)
+
+		return 0, 1
+	}
+
+	// Tests of the same name in two packages are of the same selection, or not: each package runs alone.
+	for i := range packages {
+		only := append(slices.Clone(args), "-run=^("+strings.Join(packages[i].names, "|")+")$", packages[i].path)
+		good, bad := testModule(ctx, out, module, only)
+		passed, failed = passed+good, failed+bad
+	}
 
 	return passed, failed
 }
@@ -183,7 +212,7 @@ func testModule(ctx context.Context, out io.Writer, module string, args []string
 		said.Reset()
 	}
 
-	err := stream(ctx, out, module, append(args, "./..."), func(e event) {
+	err := stream(ctx, out, module, args, func(e event) {
 		t.add(e)
 		tell()
 	})
@@ -240,11 +269,15 @@ func stream(ctx context.Context, out io.Writer, module string, args []string, ad
 	return nil
 }
 
-// goCommand prepares a go command in the directory of a module. It gets no standard input, and an interrupt when ctx
-// ends.
+// goCommand prepares a go command in a directory. It gets no standard input, and an interrupt when ctx ends.
 func goCommand(ctx context.Context, module string, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = module
+	return command(ctx, module, "go", args)
+}
+
+// command prepares one of any program.
+func command(ctx context.Context, directory, program string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = directory
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = grace

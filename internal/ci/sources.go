@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// testPackage is a package and those functions of its tests, examples and fuzz targets that have been looked for.
+type testPackage struct {
+	path  string
+	dir   string
+	names []string
+}
+
+// listed is what `go list -json` says about a package. The names are its own.
+//
+//nolint:tagliatelle // see above
+type listed struct {
+	ImportPath   string   `json:"ImportPath"`
+	Dir          string   `json:"Dir"`
+	TestGoFiles  []string `json:"TestGoFiles"`
+	XTestGoFiles []string `json:"XTestGoFiles"`
+}
+
+// selection finds the packages of a module whose tests have certain functions, and these. It reads the sources: to list the names by
+// go test links the tests of every package, and most have none of these.
+type selection func(ctx context.Context, module string) ([]testPackage, error)
+
+// named selects functions of such names.
+func named(name *regexp.Regexp) selection {
+	return func(ctx context.Context, module string) ([]testPackage, error) {
+		packages, err := list(ctx, module)
+		if err != nil {
+			return nil, err
+		}
+
+		return packagesOf(packages, name)
+	}
+}
+
+// list is what `go list -json` says about the packages of a module.
+func list(ctx context.Context, module string) ([]listed, error) {
+	args := []string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./..."}
+
+	said, err := goCommand(ctx, module, args).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list in %s: %w", module, err)
+	}
+
+	var packages []listed
+
+	for decoder := json.NewDecoder(bytes.NewReader(said)); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list in %s: %w", module, err)
+		}
+
+		packages = append(packages, p)
+	}
+}
+
+func (p *listed) tests() []string { return slices.Concat(p.TestGoFiles, p.XTestGoFiles) }
+
+// packagesOf returns those packages whose tests have functions of such names.
+func packagesOf(packages []listed, name *regexp.Regexp) ([]testPackage, error) {
+	var found []testPackage
+
+	for i := range packages {
+		p := &packages[i]
+		with := testPackage{path: p.ImportPath, dir: p.Dir}
+
+		for _, file := range p.tests() {
+			names, err := functions(filepath.Join(p.Dir, file), name)
+			if err != nil {
+				return nil, err
+			}
+
+			with.names = append(with.names, names...)
+		}
+
+		if len(with.names) > 0 {
+			found = append(found, with)
+		}
+	}
+
+	return found, nil
+}
+
+// functions returns the names of those functions of a file that are no methods and match.
+func functions(file string, name *regexp.Regexp) ([]string, error) {
+	source, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("read the names of tests: %w", err)
+	}
+
+	var names []string
+
+	for _, declared := range source.Decls {
+		if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && name.MatchString(f.Name.Name) {
+			names = append(names, f.Name.Name)
+		}
+	}
+
+	return names, nil
+}
