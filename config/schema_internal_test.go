@@ -6,22 +6,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 )
 
-// compiledSchema is the schema, or a part of it at a pointer.
-func compiledSchema(t *testing.T, pointer string) *jsonschema.Schema {
-	t.Helper()
+// schemaCompiler has the schema, and keeps the parts of it that it has compiled.
+var schemaCompiler = sync.OnceValues(func() (*jsonschema.Compiler, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if err = c.AddResource("schema.json", doc); err != nil {
+	return c, c.AddResource("schema.json", doc)
+})
+
+// compiledSchema is the schema, or a part of it at a pointer.
+func compiledSchema(t *testing.T, pointer string) *jsonschema.Schema {
+	t.Helper()
+	c, err := schemaCompiler()
+	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := c.Compile("schema.json" + pointer)

@@ -32,8 +32,8 @@ type listed struct {
 	XTestGoFiles []string `json:"XTestGoFiles"`
 }
 
-// selection finds the packages of a module whose tests have certain functions, and these. It reads the sources: to list the names by
-// go test links the tests of every package, and most have none of these.
+// selection finds the packages of a module whose tests have certain functions, and these. It reads the sources: to list the names
+// by go test links the tests of every package, and most have none of these.
 type selection func(ctx context.Context, module string) ([]testPackage, error)
 
 // named selects functions of such names.
@@ -48,11 +48,37 @@ func named(name *regexp.Regexp) selection {
 	}
 }
 
-// list is what `go list -json` says about the packages of a module.
-func list(ctx context.Context, module string) ([]listed, error) {
-	args := []string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./..."}
+// notWithRace selects the tests, examples and fuzz targets of files that are not built with the race detector.
+func notWithRace(ctx context.Context, module string) ([]testPackage, error) {
+	packages, err := list(ctx, module)
+	if err != nil {
+		return nil, err
+	}
 
-	said, err := goCommand(ctx, module, args).Output()
+	others, err := list(ctx, module, "-race")
+	if err != nil {
+		return nil, err
+	}
+
+	with := map[string][]string{}
+	for _, p := range others {
+		with[p.ImportPath] = p.tests()
+	}
+
+	for i := range packages {
+		p := &packages[i]
+		p.TestGoFiles = slices.DeleteFunc(p.tests(), func(file string) bool { return slices.Contains(with[p.ImportPath], file) })
+		p.XTestGoFiles = nil
+	}
+
+	return packagesOf(packages, regexp.MustCompile(`^(Test|Example|Fuzz)`))
+}
+
+// list is what `go list -json` says about the packages of a module, with some flags.
+func list(ctx context.Context, module string, flags ...string) ([]listed, error) {
+	args := append([]string{"list", "-e", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, flags...)
+
+	said, err := goCommand(ctx, module, append(args, "./...")).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list in %s: %w", module, err)
 	}

@@ -53,7 +53,9 @@ var again = named(regexp.MustCompile(`Contention|Million`))
 // passes lists what runs. There are as many modules at a time as processors, and of each of them one package at a time: many
 // tests wait for servers, or are the last of their module, while others compute. The contention tests are those with Contention
 // in their name, and those with Million in it need as many of something. The race detector slows them down by an order of
-// magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors.
+// magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors. Tests that
+// compute in one goroutine are in files that are not built with the race detector: it finds nothing there, and they run only
+// without.
 func passes(opts testOptions) []pass {
 	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
 
@@ -68,6 +70,15 @@ func passes(opts testOptions) []pass {
 	}
 
 	all := []pass{first}
+
+	if opts.race {
+		all = append(all, pass{
+			title:   "tests of one goroutine at full speed",
+			args:    []string{noVet, "-shuffle=on", "-p=1"},
+			only:    notWithRace,
+			modules: runtime.NumCPU(),
+		})
+	}
 
 	if opts.contention {
 		all = append(all, pass{

@@ -202,3 +202,25 @@ func TestFilesIn(t *testing.T) {
 		t.Errorf("want %q in:\n%s", want, out.String())
 	}
 }
+
+func TestRunTestsRunsWhatIsNotBuiltWithTheRaceDetector(t *testing.T) {
+	source := func(constraint, name string) string {
+		return constraint + "\n\npackage a\n\nimport \"testing\"\n\nfunc " + name + "(t *testing.T) {}\n"
+	}
+	files := map[string]string{
+		"a_test.go":   source("// Always.", "TestAlways"),
+		"r_test.go":   source("//go:build race", "TestWithRace"),
+		"n_test.go":   source("//go:build !race && !never", "TestWithoutRace"),
+		"b/b_test.go": source("//go:build !race", "TestAlways"),
+		"c/c_test.go": source("//go:build never", "TestNever"),
+	}
+
+	files["n_test.go"] = strings.Replace(files["n_test.go"], "{}", "{ t.Error(\"wrong\") }", 1)
+
+	var out bytes.Buffer
+
+	err := runTests(t.Context(), &out, testOptions{race: true}, []string{module(t, files)})
+	if !errors.Is(err, errFailed) || lastLine(out.String()) != "3 passed, 1 failed" || !strings.Contains(out.String(), "wrong") {
+		t.Errorf("error %v after:\n%s", err, out.String())
+	}
+}
