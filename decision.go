@@ -72,6 +72,8 @@ const (
 	ReasonOverloaded
 	// ReasonUnavailable means: what the decision depends on could not be told, or could not be reached.
 	ReasonUnavailable
+	// ReasonDenied means: a rule denies the request, whatever limits have left. RetryAfter is Never.
+	ReasonDenied
 
 	reasons
 )
@@ -85,7 +87,7 @@ func (r Reason) Hard() bool {
 var reasonNames = [reasons]string{
 	"none", "limited", "never", "queue-full", "deadline", "evicted", "canceled", "closed", "table-full", "invalid",
 	"soft-throttle", "hard-lockout", "tracking-cap",
-	"overloaded", "unavailable",
+	"overloaded", "unavailable", "denied",
 }
 
 // String is the name of the reason in lower case, such as "queue-full".

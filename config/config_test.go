@@ -20,7 +20,8 @@ func TestWholeFormat(t *testing.T) {
 	for _, w := range f.Warnings {
 		t.Error(w)
 	}
-	if len(f.Set.Policies) != 5 || len(f.Set.Rules) != 3 {
+	if len(f.Set.Policies) != 5 || len(f.Set.Rules) != 5 || !f.Set.Rules[3].Deny ||
+		f.Set.Rules[4].Mode != policy.ModeShadow {
 		t.Errorf("%d policies, %d rules", len(f.Set.Policies), len(f.Set.Rules))
 	}
 }

@@ -258,6 +258,9 @@ func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
 	if r.Exempt {
 		does = append(does, "exempt from all limits")
 	}
+	if r.Deny {
+		does = append(does, denial(r.Mode))
+	}
 	if r.Afterwards {
 		does = append(does, "charged afterwards: what is refused is owed")
 	}
@@ -268,6 +271,18 @@ func (f *File) explainRule(w io.Writer, i int, r *placedRule) {
 		does = []string{"nothing"}
 	}
 	wrap(w, "      -> ", "         ", strings.Join(does, "; "))
+}
+
+// denial is what a rule does that denies.
+func denial(m policy.Mode) string {
+	switch m {
+	case policy.ModeShadow:
+		return "denied in shadow: counted, and allowed"
+	case policy.ModeOff:
+		return "off: would be denied"
+	default:
+		return "denied, whatever other rules say"
+	}
 }
 
 // conditions are those of a rule in words.

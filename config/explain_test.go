@@ -94,6 +94,9 @@ rules:
   - {name: f, limits: big}
   - {name: g, exempt: true, match: {path: /y}}
   - {name: h, limits: big, final: true}
+  - {name: i, deny: true, match: {path: /z}}
+  - {name: j, deny: true}
+  - {name: k, deny: true, mode: shadow}
 `
 	f, err := config.Parse("f", []byte(text), config.Options{})
 	if err != nil {
@@ -115,6 +118,7 @@ rules:
 		`f:19:5: rules[6]: frees all requests of all limits: it has no match and no when; add match: {path: /healthz}, for instance`,
 		`f:21:5: rules[8]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
 		`f:23:5: rules[10]: is never reached: the rule in line 20 is final and matches all requests; move it in front of that rule`,
+		`f:25:5: rules[12]: denies all requests: it has no match and no when; add match: {path: /internal/}, for instance`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

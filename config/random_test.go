@@ -93,7 +93,7 @@ func (w *writer) file() string {
 				match = append(match, condition)
 			}
 		}
-		does := w.pick("limits: p", "limits: [p, {policy: q, key: client.net, cost: 3}]", "exempt: true", "final: true, limits: r", "when: 'true'")
+		does := w.pick("limits: p", "limits: [p, {policy: q, key: client.net, cost: 3}]", "exempt: true", "deny: true", "deny: true, mode: shadow", "final: true, limits: r", "when: 'true'")
 		fmt.Fprintf(w, "  - {name: %s, match: {%s}, %s}\n", w.pick("a", "b", "c", "d", fmt.Sprint("n", i)), strings.Join(match, ", "), does)
 	}
 	return w.String()

@@ -131,6 +131,10 @@ func (d *decoder) ruleDoubts(rules []*placedRule, byName map[string]*placedPolic
 		}
 		everything := r.When == nil && matchesAll(r)
 		switch {
+		case r.Deny && everything && r.Mode == policy.ModeEnforce:
+			d.warn(r.value, "denies all requests: it has no match and no when",
+				"add match: {path: /internal/}, for instance")
+		case r.Deny:
 		case last != nil && !r.Exempt:
 			d.warn(r.value,
 				fmt.Sprintf("is never reached: the rule in line %d is final and matches all requests", last.node.Line),

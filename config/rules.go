@@ -99,7 +99,36 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 			d.wrong(charge, "an exempt rule charges nothing", "remove charge, or exempt")
 		}
 	}
+	d.denies(o, r)
 	return r, name
+}
+
+// denies reads whether a rule denies requests, and in which mode.
+func (d *decoder) denies(o *object, r *placedRule) {
+	if deny, given := o.get("deny"); given {
+		r.Deny = d.boolean(deny)
+	}
+	if mode, given := o.get("mode"); given {
+		if word, ok := d.choice(mode, modeNames, modeHints); ok {
+			_ = r.Mode.UnmarshalText([]byte(word)) // it is one of them
+		}
+		if !r.Deny && r.Mode != policy.ModeEnforce {
+			d.wrong(mode, "the rule does not deny: other rules have the modes of their policies",
+				"write mode in the policy, or add deny: true")
+		}
+	}
+	if !r.Deny {
+		return
+	}
+	for _, key := range []string{keyLimits, "exempt", "final", "charge"} {
+		other, given := o.get(key)
+		switch {
+		case !given:
+		case key == "exempt" && !r.Exempt, key == "final" && !r.Final, key == "charge" && !r.Afterwards:
+		default:
+			d.wrong(other, "a rule that denies does nothing else: it must have no "+key, "remove deny, or "+key)
+		}
+	}
 }
 
 // uses reads the policies that a rule applies.

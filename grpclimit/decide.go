@@ -20,6 +20,10 @@ func (s *Server) decide(ctx context.Context, c *Call, cost int64, wait time.Dura
 	case cost < 0:
 		return s.fail(ctx, c, "grpclimit: the cost is negative", slog.Int64("cost", cost))
 	case cost == 0:
+		if s.o.Engine != nil && s.o.Engine.Denies(&c.Request) != nil {
+			d := weir.Decision{Reason: weir.ReasonDenied, RetryAfter: weir.Never}
+			return s.refuse(ctx, &Refusal{Call: c, Decision: d}, nil, a)
+		}
 		return nil
 	}
 	if s.o.Shedder != nil {

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,5 +198,33 @@ func TestShedderOfAnEngine(t *testing.T) {
 	want(t, err, codes.Unavailable)
 	if delay, violations := details(err); delay <= 0 || len(violations) > 0 {
 		t.Errorf("delay %v, violations %v", delay, violations)
+	}
+}
+
+// TestDeniedCallsArePermissionDenied: a call that a rule denies gets a code of its own, no time to come back, and no word of limits or
+// rules, also if it costs nothing; so does a message. Nothing is charged.
+func TestDeniedCallsArePermissionDenied(t *testing.T) {
+	set := only(policy.Policy{Limits: []policy.Limit{perHour(1)}}, policy.Match{})
+	set.Rules = append(set.Rules, policy.Rule{
+		Name: "secret rule", Match: policy.Match{Paths: []string{"/grpc.testing.TestService/UnaryCall"}}, Deny: true,
+	}, policy.Rule{Name: "free", Exempt: true})
+	for cost := range int64(2) {
+		e := engine(t, set, policy.EngineOptions{})
+		client := setup{server: limited(t, grpclimit.ServerOptions{
+			Engine: e, Cost: func(context.Context, *grpclimit.Call) int64 { return cost },
+		})}.dial(t)
+		var trailer metadata.MD
+		err := call(t.Context(), client, grpc.Trailer(&trailer))
+		want(t, err, codes.PermissionDenied)
+		delay, violations := details(err)
+		if delay >= 0 || len(violations) > 0 || len(trailer["retry-after"]) > 0 || strings.Contains(err.Error(), "secret") {
+			t.Errorf("cost %d: %v, trailer %v", cost, err, trailer)
+		}
+		if got := trailer["grpc-retry-pushback-ms"]; len(got) != 1 || got[0] != "-1" {
+			t.Errorf("cost %d: the trailer is %v", cost, trailer)
+		}
+		if _, err := client.EmptyCall(t.Context(), &testgrpc.Empty{}); err != nil {
+			t.Errorf("cost %d: another method: %v", cost, err)
+		}
 	}
 }

@@ -44,6 +44,7 @@ type Refusal struct {
 //     the limit has;
 //   - codes.Unavailable if another server may allow it: this one is overloaded, its table of keys is full, its limiter is closed,
 //     or what the decision depends on cannot be reached;
+//   - codes.PermissionDenied if a rule denies it;
 //   - codes.Canceled if the context of the caller has ended;
 //   - codes.Internal for misuse, and codes.OK for weir.ReasonNone.
 func Code(r weir.Reason) codes.Code {
@@ -52,6 +53,8 @@ func Code(r weir.Reason) codes.Code {
 		return codes.OK
 	case weir.ReasonOverloaded, weir.ReasonTableFull, weir.ReasonTrackingCap, weir.ReasonClosed, weir.ReasonUnavailable:
 		return codes.Unavailable
+	case weir.ReasonDenied:
+		return codes.PermissionDenied
 	case weir.ReasonCanceled:
 		return codes.Canceled
 	case weir.ReasonInvalid:
@@ -142,6 +145,8 @@ func message(d *weir.Decision, cost int64, quiet bool) string {
 	}
 	var text string
 	switch d.Reason {
+	case weir.ReasonDenied:
+		return "this call is not allowed here, whenever it comes"
 	case weir.ReasonOverloaded:
 		return "the server is overloaded" + comeBack(d)
 	case weir.ReasonClosed:

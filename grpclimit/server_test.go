@@ -85,6 +85,7 @@ func TestCodeOfEachReason(t *testing.T) {
 		weir.ReasonHardLockout: codes.ResourceExhausted, weir.ReasonCanceled: codes.Canceled,
 		weir.ReasonClosed: codes.Unavailable, weir.ReasonTableFull: codes.Unavailable, weir.ReasonTrackingCap: codes.Unavailable,
 		weir.ReasonOverloaded: codes.Unavailable, weir.ReasonUnavailable: codes.Unavailable, weir.ReasonInvalid: codes.Internal,
+		weir.ReasonDenied: codes.PermissionDenied,
 	} {
 		if got := grpclimit.Code(reason); got != code {
 			t.Errorf("%v is %v, want %v", reason, got, code)

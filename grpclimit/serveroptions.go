@@ -42,8 +42,9 @@ type ServerOptions struct {
 	// Attributes such as the user of a token that an earlier interceptor has checked, a Route, or a Cost. Default: nil.
 	Prepare func(ctx context.Context, c *Call)
 	// Cost is how many permits a call takes: a unary call, of which Message is the request, or the opening of a stream, of which
-	// no message is known yet. A call that costs 0 is allowed, whatever the state of the limits. A negative cost is a programming
-	// error: it is logged, and the client gets codes.Internal. Default: every call costs 1, or what Prepare has set.
+	// no message is known yet. A call that costs 0 is allowed, whatever the state of the limits, unless a rule denies it. A
+	// negative cost is a programming error: it is logged, and the client gets codes.Internal. Default: every call costs 1, or
+	// what Prepare has set.
 	Cost func(ctx context.Context, c *Call) int64
 	// MessageCost is how many permits each message takes that the server receives on a stream of the client, in addition to what
 	// the opening has cost: see Cost for 0 and negative ones. The one request of a call that only the server streams is part of

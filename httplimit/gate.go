@@ -22,9 +22,9 @@ import (
 //	err = http.ListenAndServe(":8080", gate.Handler(mux))
 //
 // Every response has all limits of its request, the one at [policy.Verdict].Binding first. The body of a refusal names those that
-// have refused. Otherwise a Gate behaves as the middleware of [New] does: fields are set before the handler is called; the
-// handler gets the ResponseWriter as it is; permits are given back when the handler returns or panics; the status of a refusal is
-// set before the hook, which may change it.
+// have refused. A request that a rule denies is refused with status 403, without a word of limits. Otherwise a Gate behaves as
+// the middleware of [New] does: fields are set before the handler is called; the handler gets the ResponseWriter as it is;
+// permits are given back when the handler returns or panics; the status of a refusal is set before the hook, which may change it.
 //
 // A request is charged once, also where it passes several gates with the same engine. [Mux] is a Gate whose handlers name their
 // policies in code. All methods are safe for concurrent use.
@@ -42,8 +42,8 @@ type GateStats struct {
 	// has exempted from all limits.
 	Admitted uint64
 	Exempt   uint64
-	// Refused counts those that were refused, and Aborted those whose client went away while they waited. Failed counts those
-	// that could not be decided because an option is misused.
+	// Refused counts those that were refused, by a limit or a rule, and Aborted those whose client went away while they waited.
+	// Failed counts those that could not be decided because an option is misused.
 	Refused uint64
 	Aborted uint64
 	Failed  uint64
@@ -140,7 +140,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	switch d := v.Decision(); {
-	case v.Allowed || cost == 0:
+	case v.Allowed || cost == 0 && d.Reason != weir.ReasonDenied:
 		g.tellAdmitted(w.Header(), p)
 		if v.Exempt {
 			g.exempt.Add(1)
@@ -224,7 +224,7 @@ func (g *Gate) end(p *pass) {
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, p *pass, cost int64, d weir.Decision) {
 	g.refused.Add(1)
 	refusal := g.refusal(w.Header(), p, cost, d)
-	if g.options.Status != 0 {
+	if g.options.Status != 0 && d.Reason != weir.ReasonDenied {
 		refusal.Status, refusal.Problem.Status = g.options.Status, g.options.Status
 	}
 	if g.options.OnRefused != nil {

@@ -25,8 +25,8 @@ type GateOptions struct {
 	// Attributes returns what else rules may ask for, such as the user of a token. Default: nil, nothing.
 	Attributes func(*http.Request) map[string]string
 	// Cost is how many permits a request costs where neither its rule nor the policy has a cost. A request that costs 0 is
-	// allowed, whatever the state of its limits. A negative cost is a programming error: it is logged, and the status is 500.
-	// Default: every request costs 1.
+	// allowed, whatever the state of its limits, unless a rule denies it. A negative cost is a programming error: it is logged,
+	// and the status is 500. Default: every request costs 1.
 	Cost func(*http.Request) int64
 	// Reserve reserves the cost of a request, which its handler may settle by [Reservation]. Default: false, what a request
 	// costs is known when it comes.
@@ -40,7 +40,8 @@ type GateOptions struct {
 	// Skip reports whether a request is not limited, and its response has no fields. Default: none.
 	Skip func(*http.Request) bool
 	// Status is the status code of refusals: from 400 to 599. Default: 429 (Too Many Requests) if the client used up its limit,
-	// 503 (Service Unavailable) if the server has no permits for any client.
+	// 503 (Service Unavailable) if the server has no permits for any client. A request that a rule denies has 403 (Forbidden)
+	// whatever Status is; OnRefused can change it.
 	Status int
 	// OnRefused is called with each refusal before it is written, and may change it. Default: nil.
 	OnRefused func(*http.Request, *Refusal)

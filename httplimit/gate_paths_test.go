@@ -50,6 +50,56 @@ func TestEncodedSlashesPassNoExemption(t *testing.T) {
 	}
 }
 
+// TestDeniedRequestsAreForbidden: a request that a rule denies gets 403, whatever the status of refusals, no word of limits or rules,
+// and no time to come back, also if it costs nothing and however its path is spelled.
+func TestDeniedRequestsAreForbidden(t *testing.T) {
+	for cost := range int64(2) {
+		e := standing(t, &policy.Set{
+			Policies: []policy.Policy{hourly("all", 9, nil)},
+			Rules: []policy.Rule{
+				everything("all"), {Name: "secret rule", Match: policy.Match{Paths: []string{"/admin/"}}, Deny: true},
+				{Name: "free", Match: policy.Match{Paths: []string{"/public/"}}, Exempt: true},
+			},
+		})
+		served := 0
+		g := gate(t, httplimit.GateOptions{
+			Engine: e, Status: http.StatusServiceUnavailable, Cost: func(*http.Request) int64 { return cost },
+		})
+		h := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		targets := []string{"/admin/x", "/%61dmin/x", "//admin/x", "/public/../admin/x", "/public/..%2fadmin/x", `/public/..%5cadmin/x`}
+		for _, target := range targets {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody))
+			body := w.Body.String()
+			if w.Code != http.StatusForbidden || strings.Contains(body, "secret") || strings.Contains(body, "limit") ||
+				!strings.Contains(body, `"status":403`) {
+				t.Errorf("%s: %d %s", target, w.Code, body)
+			}
+			for _, name := range []string{"Retry-After", "Ratelimit", "Ratelimit-Policy"} {
+				if got := w.Header()[name]; got != nil {
+					t.Errorf("%s: %s: %s", target, name, got)
+				}
+			}
+		}
+		if left := available(t, e, "all", ""); served != 0 || left != 9 || g.Stats().Refused != uint64(len(targets)) {
+			t.Errorf("served %d, %d left, %+v", served, left, g.Stats())
+		}
+	}
+}
+
+// TestHookMayChangeADenial as any refusal, and sees which rule it was.
+func TestHookMayChangeADenial(t *testing.T) {
+	e := standing(t, &policy.Set{Rules: []policy.Rule{{Name: "no", Deny: true}}})
+	h := gate(t, httplimit.GateOptions{Engine: e, OnRefused: func(_ *http.Request, f *httplimit.Refusal) {
+		if f.Verdict.DeniedBy(0).Name == "no" && f.Status == http.StatusForbidden {
+			f.Status = http.StatusNotFound
+		}
+	}}).Handler(ok)
+	if w := get(h); w.status != http.StatusNotFound {
+		t.Errorf("%+v", w)
+	}
+}
+
 // routed is a handler of a route, which the ServeMux never serves by itself.
 type routed struct{ http.Handler }
 

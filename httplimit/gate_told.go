@@ -141,6 +141,11 @@ func (g *Gate) refusal(dst http.Header, p *pass, cost int64, d weir.Decision) Re
 	h := &g.options.Headers
 	v := &p.verdict
 	g.tell(p)
+	if d.Reason == weir.ReasonDenied {
+		f := refusalOf(d, cost, dst, newProblem(d, cost, nil, false, 0))
+		f.Verdict = v
+		return f
+	}
 	if len(p.states) == 0 { // no limit has refused it
 		seconds := h.SetRefused(dst, &p.policies, d.RetryAfter)
 		told := &ratelimitfields.Policy{Name: d.Policy, Unit: ratelimitfields.Requests}

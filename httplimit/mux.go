@@ -67,7 +67,7 @@ type RouteOption struct {
 func WithPolicy(name string) RouteOption { return RouteOption{policy: name} }
 
 // Disabled frees from all limits, those of the rules of the Set included. It wins over all other options, wherever it was
-// said.
+// said. A rule of the Set that denies a request is no limit, and does so nevertheless.
 func Disabled() RouteOption { return RouteOption{disabled: true} }
 
 // Group is a part of a [Mux] whose routes have options in common.

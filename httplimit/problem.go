@@ -26,6 +26,9 @@ const (
 	reducedCapacityTitle = "Request cannot be satisfied due to temporary server capacity constraints"
 )
 
+// deniedDetail is all that a client is told whose request a rule denies: not which rule.
+const deniedDetail = "This request is not allowed here, whenever it comes."
+
 // Problem is a problem detail of RFC 9457, the body of a refusal.
 type Problem struct {
 	// Type is a URI that identifies the kind of problem, Title its short name in English.
@@ -84,6 +87,9 @@ func isCapacity(d weir.Decision, unit ratelimitfields.Unit) bool {
 
 // newProblem describes a refusal without its status.
 func newProblem(d weir.Decision, cost int64, policy *ratelimitfields.Policy, numbers bool, seconds int64) Problem {
+	if d.Reason == weir.ReasonDenied {
+		return Problem{Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Detail: deniedDetail}
+	}
 	p := Problem{Type: QuotaExceeded, Title: quotaExceededTitle, RetryAfter: seconds}
 	if policy.Name != "" {
 		p.ViolatedPolicies = []string{policy.Name}
@@ -225,9 +231,12 @@ func appendPeriod(b []byte, d time.Duration) []byte {
 	return append(b, text...)
 }
 
-// usualStatus is the status that belongs to a type of problem.
-func usualStatus(problemType string) int {
-	if problemType == TemporaryReducedCapacity {
+// usualStatus is the status that belongs to a refusal with a type of problem.
+func usualStatus(why weir.Reason, problemType string) int {
+	switch {
+	case why == weir.ReasonDenied:
+		return http.StatusForbidden
+	case problemType == TemporaryReducedCapacity:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests

@@ -66,25 +66,26 @@ func newRefusal(
 }
 
 func refusalOf(d weir.Decision, cost int64, dst http.Header, p Problem) Refusal {
-	p.Status = usualStatus(p.Type)
+	p.Status = usualStatus(d.Reason, p.Type)
 	return Refusal{Decision: d, Cost: cost, Header: dst, Problem: p, Status: p.Status}
 }
 
 // ofClient makes it a refusal that is about the client, as the limit of a key is, whatever it counts.
 func (f *Refusal) ofClient() {
 	f.Problem.Type, f.Problem.Title = QuotaExceeded, quotaExceededTitle
-	f.Status = usualStatus(f.Problem.Type)
+	f.Status = usualStatus(f.Decision.Reason, f.Problem.Type)
 	f.Problem.Status = f.Status
 }
 
 // Send serves a request with the refusal, in JSON or in one line of text, whichever the client prefers. It removes fields such as
 // ETag that were set for another response. It sets the Status of the Problem to that of the refusal. A Status that is not from
-// 200 to 599 is replaced by 429 or 503, which is the only error. Where the client wants the connection to end it calls [Drain].
+// 200 to 599 is replaced by 403, 429 or 503, which is the only error. Where the client wants the connection to end it calls
+// [Drain].
 func (f *Refusal) Send(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	if f.Status < http.StatusOK || f.Status > 599 {
 		err = fmt.Errorf("weir: httplimit: Refusal.Status is %d: must be from 200 to 599", f.Status)
-		f.Status = usualStatus(f.Problem.Type)
+		f.Status = usualStatus(f.Decision.Reason, f.Problem.Type)
 	}
 	f.Problem.Status = f.Status
 	body, contentType := f.Body, f.ContentType

@@ -87,7 +87,7 @@ type Engine struct {
 	states   store.Store     // of limits that are kept for several processes: Store, or a Divided over that and Durable
 	queued   store.Queued    // the same, if there is a Durable
 	latency  latency
-	counts   struct{ requests, refused, exempt, unlimited, canceled tally.Tally }
+	counts   struct{ requests, refused, denied, exempt, unlimited, canceled tally.Tally }
 
 	telling     tellings
 	loading     sync.Mutex

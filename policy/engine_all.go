@@ -71,7 +71,9 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 	switch {
 	case v.Unknown(request):
 		return unknownPolicy(), true
-	case !v.Allowed && len(w.items) == 0 && w.unknown == 0:
+	case v.DeniedBy(request) != nil:
+		return deniedByRule(), true
+	case !v.Allowed && len(w.items) == 0 && w.unknown == 0 && len(w.denied) == 0:
 		return v.own, true // nobody has looked at any of them
 	}
 	at := -1

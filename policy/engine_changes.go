@@ -227,6 +227,8 @@ func describeRule(all []field, r *Rule, place int) []field {
 	}
 	add("limits", strings.Join(uses, "; "), len(uses) == 0)
 	add("exempt", "true", !r.Exempt)
+	add("deny", "true", !r.Deny)
+	add("mode", r.Mode.String(), r.Mode == ModeEnforce)
 	add("final", "true", !r.Final)
 	add("charge", "afterwards", !r.Afterwards)
 	return all

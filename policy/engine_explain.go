@@ -27,6 +27,9 @@ func (e *Engine) explain(ctx context.Context, s *snapshot, r *Request) Explanati
 	e.peek(ctx, s, one[:], &v)
 	others := keytext.Readings(r.Path, r.RawPath)
 	x := Explanation{Allowed: v.Allowed, Exempt: v.Exempt, Binding: -1, Rules: s.explainRules(r, others)}
+	if rule := v.DeniedBy(0); rule != nil {
+		x.Denied = rule.Name
+	}
 	if others != nil {
 		x.Paths = append([]string{keytext.CleanPath(r.Path)}, others...)
 	}
@@ -78,6 +81,7 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 		rule := &s.set.Rules[i]
 		all[i] = ExplainedRule{
 			Name: rule.Name, Source: rule.Source, Afterwards: rule.Afterwards, Condition: s.index.why(int32(i), r),
+			Deny: rule.Deny, Shadow: rule.Mode == ModeShadow,
 		}
 		x, told := &all[i], true
 		if x.Condition == "" && rule.When != nil {
@@ -91,7 +95,11 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 				x.Condition = fmt.Sprintf("when: %v is false", rule.When)
 			}
 		}
-		if x.Condition == "" && final != "" && !rule.Exempt {
+		switch {
+		case x.Condition != "":
+		case rule.Mode == ModeOff:
+			x.Condition = "mode: the rule is off"
+		case final != "" && !rule.Exempt && !rule.Deny:
 			x.Condition = fmt.Sprintf("rule %s before it matches and is final", final)
 		}
 		x.Matched = x.Condition == ""

@@ -31,7 +31,8 @@ type work struct {
 	limited    int     // how many of them some policy holds for
 	exempted   uint64  // which of them rules have freed
 	unknown    uint64  // which of them name a policy that there is not
-	afterwards uint64  // which of them tell what has been spent already
+	denied     []denied
+	afterwards uint64 // which of them tell what has been spent already
 
 	chances  chances
 	canceled bool       // the caller has gone
@@ -81,6 +82,13 @@ func (v *Verdict) gather(s *snapshot, requests []*Request, counting *Engine) {
 	for i, r := range requests {
 		w.request, w.from, w.clientOf = int32(i), len(w.items), nil
 		switch freed := v.gatherOne(s, r, counting); {
+		case v.DeniedBy(i) != nil:
+			w.items = w.items[:w.from]
+			w.afterwards &^= 1 << i
+			w.limited++
+			if counting != nil {
+				counting.counts.denied.Add()
+			}
 		case freed:
 			w.exempted |= 1 << i
 			if counting != nil {
@@ -109,30 +117,21 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	w := &v.work
 	from, earlier := len(w.items), len(w.counted)
 	w.found = s.index.matchRead(r, w.found[:0])
+	if s.denies && v.gatherDenied(s, r, earlier, counting) {
+		return false
+	}
 	final := false
 	for _, n := range w.found {
 		rule := &s.set.Rules[n]
-		if final && !rule.Exempt {
+		if rule.Deny || final && !rule.Exempt {
 			continue
 		}
-		told := true
-		if rule.When != nil {
-			s.index.bind(r, n)
-			holds, err := rule.When.Holds(r)
-			if err != nil {
-				told, holds = false, !rule.Exempt
-				if counting != nil {
-					s.matched[n].failed.Add(1)
-					counting.warn(&s.matched[n].warned, expressionFailed, "rule", rule.Name, err)
-				}
-			}
-			if !holds {
-				continue
-			}
+		holds, told := s.holds(r, n, counting)
+		if !holds {
+			continue
 		}
-		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
-			s.matched[n].add()
-			w.counted = append(w.counted, n)
+		if counting != nil {
+			w.count(s, n, earlier)
 		}
 		if rule.Exempt {
 			w.items = w.items[:from]
@@ -153,6 +152,32 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	return false
 }
 
+// holds reports whether the condition of a rule, whose Match holds for a request, holds as well, and whether that can be told.
+func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told bool) {
+	rule := &s.set.Rules[n]
+	if rule.When == nil {
+		return true, true
+	}
+	s.index.bind(r, n)
+	holds, err := rule.When.Holds(r)
+	if err == nil {
+		return holds, true
+	}
+	if counting != nil {
+		s.matched[n].failed.Add(1)
+		counting.warn(&s.matched[n].warned, expressionFailed, "rule", rule.Name, err)
+	}
+	return !rule.Exempt, false
+}
+
+// count counts that a request matches a rule, unless that was counted for an earlier reading of its path.
+func (w *work) count(s *snapshot, n int32, earlier int) {
+	if !slices.Contains(w.counted[:earlier], n) {
+		s.matched[n].add()
+		w.counted = append(w.counted, n)
+	}
+}
+
 // begin forgets the request before.
 func (v *Verdict) begin(s *snapshot) {
 	w := &v.work
@@ -160,7 +185,7 @@ func (v *Verdict) begin(s *snapshot) {
 	v.own, v.RefusalID = weir.Decision{}, 0
 	w.canceled, w.observer = false, nil
 	w.snapshot, w.items, w.keys, w.owed = s, w.items[:0], w.keys[:0], false
-	w.limited, w.exempted, w.unknown, w.afterwards = 0, 0, 0, 0
+	w.limited, w.exempted, w.unknown, w.afterwards, w.denied = 0, 0, 0, 0, w.denied[:0]
 	w.charges, w.leases, w.extra = w.charges[:0], w.leases[:0], w.extra[:0]
 	w.sharing.reset()
 }

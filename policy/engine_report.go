@@ -18,7 +18,8 @@ func (e *Engine) Report() Report {
 	s := e.live.Load()
 	r := Report{
 		Version: s.version, Loaded: s.loaded, LastAttempt: e.lastAttempt,
-		Requests: uint64(e.counts.requests.Sum()), Refused: uint64(e.counts.refused.Sum()), Exempt: uint64(e.counts.exempt.Sum()),
+		Requests: uint64(e.counts.requests.Sum()), Refused: uint64(e.counts.refused.Sum()),
+		Denied: uint64(e.counts.denied.Sum()), Exempt: uint64(e.counts.exempt.Sum()),
 		Latency:   e.latency.report(),
 		Unlimited: uint64(e.counts.unlimited.Sum()), Canceled: uint64(e.counts.canceled.Sum()),
 	}

@@ -15,8 +15,10 @@ type Explanation struct {
 	Reason     weir.Reason   `json:"reason"`
 	RetryAfter time.Duration `json:"retry_after_ns"`
 	Binding    int           `json:"binding"`
+	// Denied is the name of the rule that denies the request, "" if none does.
+	Denied string `json:"denied,omitempty"`
 	// Paths are the ways to read the path of the request, if there are several: what applies under one of them applies to the
-	// request, and it is exempt only if it is under all.
+	// request, it is denied if it is under one, and exempt only if it is under all.
 	Paths []string `json:"paths,omitempty"`
 	// Rules are all rules in their order, none if the caller has named the policy: see [Named].
 	Rules []ExplainedRule `json:"rules"`
@@ -29,6 +31,9 @@ type ExplainedRule struct {
 	Name    string `json:"name"`
 	Source  string `json:"source,omitempty"`
 	Matched bool   `json:"matched"`
+	// Deny is that of the rule, and Shadow reports whether it only counts what it would deny.
+	Deny   bool `json:"deny,omitempty"`
+	Shadow bool `json:"shadow,omitempty"`
 	// Afterwards is that of the rule: its requests are charged also if they are refused.
 	Afterwards bool `json:"afterwards,omitempty"`
 	// Condition is the first condition that does not match, such as `method: GET is none of POST, PUT`, "" if all match. For a

@@ -164,11 +164,9 @@ func (l *RefusalLog) of(policy string) *loggedPolicy {
 
 // Refused logs a refusal, or counts it. It returns 0, as a log has no IDs.
 func (l *RefusalLog) Refused(requests []*Request, v *Verdict) uint64 {
-	d, part := v.Decision(), (*Part)(nil)
-	policy := d.Policy
+	policy := v.Decision().Policy
 	if p, ok := v.BindingPart(); ok {
-		part = p
-		policy = part.Policy.Name
+		policy = p.Policy.Name
 	}
 	place := l.of(policy)
 	if !place.bucket.Allow() {
@@ -183,12 +181,14 @@ func (l *RefusalLog) Refused(requests []*Request, v *Verdict) uint64 {
 		place.unlogged.Add(1)
 		return 0
 	}
-	l.o.Logger.LogAttrs(ctx, slog.LevelInfo, "request refused", l.line(requests, policy, &d, part, place.unlogged.Swap(0))...)
+	l.o.Logger.LogAttrs(ctx, slog.LevelInfo, "request refused", l.line(requests, v, policy, place.unlogged.Swap(0))...)
 	return 0
 }
 
 // line is what is logged of a refusal.
-func (l *RefusalLog) line(requests []*Request, policy string, d *weir.Decision, part *Part, unlogged uint64) []slog.Attr {
+func (l *RefusalLog) line(requests []*Request, v *Verdict, policy string, unlogged uint64) []slog.Attr {
+	d := v.Decision()
+	part, bound := v.BindingPart()
 	line := make([]slog.Attr, 0, 16)
 	if policy != "" {
 		line = append(line, slog.String("policy", policy))
@@ -199,7 +199,7 @@ func (l *RefusalLog) line(requests []*Request, policy string, d *weir.Decision, 
 		retry = d.RetryAfter.String() // with its unit in every form of log: JSON would have a number of nanoseconds
 	}
 	line = append(line, slog.String("retry_after", retry))
-	if part != nil {
+	if bound {
 		line = append(line, slog.String("limit", part.Policy.Limits[part.Limit].Name))
 		if part.Rule != nil {
 			line = append(line, slog.String("rule", part.Rule.Name))
@@ -209,8 +209,16 @@ func (l *RefusalLog) line(requests []*Request, policy string, d *weir.Decision, 
 	}
 	if len(requests) > 0 {
 		at := 0
-		if part != nil && part.Request < len(requests) {
+		if bound && part.Request < len(requests) {
 			at = part.Request
+		}
+		if d.Reason == weir.ReasonDenied {
+			for i := range requests {
+				if rule := v.DeniedBy(i); rule != nil {
+					at, line = i, append(line, slog.String("rule", rule.Name))
+					break
+				}
+			}
 		}
 		r := requests[at]
 		if r.Method != "" {

@@ -10,10 +10,12 @@ type Report struct {
 	// LastError is why the last set was refused, "" if it was not, and LastAttempt when that was.
 	LastError   string    `json:"last_error,omitempty"`
 	LastAttempt time.Time `json:"last_attempt"`
-	// Requests counts the requests that were decided, and Refused those that were refused. Exempt counts those that a rule has
-	// exempted, and Unlimited those that no limit applied to. Canceled counts those whose callers went away while they waited.
+	// Requests counts the requests that were decided, and Refused those that were refused, of which Denied counts those that a rule
+	// denied. Exempt counts those that a rule has exempted, and Unlimited those that no limit applied to. Canceled counts those
+	// whose callers went away while they waited.
 	Requests  uint64 `json:"requests"`
 	Refused   uint64 `json:"refused"`
+	Denied    uint64 `json:"denied"`
 	Exempt    uint64 `json:"exempt"`
 	Unlimited uint64 `json:"unlimited"`
 	Canceled  uint64 `json:"canceled"`
@@ -25,7 +27,9 @@ type Report struct {
 
 // RuleReport is the state of a rule.
 type RuleReport struct {
-	Name    string `json:"name"`
+	Name string `json:"name"`
+	// Matched counts the requests that match it. Of a rule that denies it counts those that were denied or, in shadow, would have
+	// been.
 	Matched uint64 `json:"matched"`
 	// Failed counts the requests for which its condition could not be told.
 	Failed uint64 `json:"failed"`

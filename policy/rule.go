@@ -5,7 +5,7 @@ import (
 )
 
 // Rule applies limits to requests. Every rule that matches a request adds its limits, in the order of the rules; a request that
-// no rule matches is not limited.
+// no rule matches is not limited. A rule that denies comes before all others, wherever it stands.
 type Rule struct {
 	// Name identifies the rule in explanations and counts: required, from 1 to 128 printable ASCII characters, and different
 	// from all others.
@@ -13,15 +13,22 @@ type Rule struct {
 	// Match chooses the requests that the rule is for. The zero Match is all.
 	Match Match
 	// When narrows that down. It is asked only if Match matches. Default: nil, always. If it cannot be evaluated, the rule
-	// matches, except if it is Exempt.
+	// matches, except if it is Exempt: so a rule with Deny denies.
 	When Condition
 	// Limits are the limits of the request. A policy that another rule has applied with the same key already is not applied
 	// again. Default: none.
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool
-	// Final ends the rules: if this one matches, those behind it are not looked at. Exempt rules are looked at nevertheless, and
-	// all rules are if When cannot be evaluated.
+	// Deny refuses the request at once with ReasonDenied, whatever other rules say: also a request that is exempt, or that a Final
+	// rule before this one matches. No limit is asked, and nothing is charged or counts towards a Lockout. It does not apply to
+	// requests that name their policy: see [Named]. There must be no Limits then, and neither Exempt, Final nor Afterwards.
+	Deny bool
+	// Mode is that of a rule with Deny: in ModeShadow it counts the requests that it would deny, and denies none. In ModeOff it
+	// does nothing. Other rules have the modes of the policies that they apply. Default: ModeEnforce.
+	Mode Mode
+	// Final ends the rules: if this one matches, those behind it are not looked at. Rules with Exempt or Deny are looked at
+	// nevertheless, and all rules are if When cannot be evaluated.
 	Final bool
 	// Afterwards is for requests that report what has been spent already, such as the hits that a proxy reports when a response
 	// has ended. One that is refused costs its limits nevertheless, in full: what is not there is owed, up to the bound of
@@ -54,7 +61,8 @@ type Match struct {
 	Hosts []string
 	// Paths are patterns of which the path matches one, as those of [net/http.ServeMux]: "/users/{id}" has a wildcard for one
 	// segment, "/files/{rest...}" one for the rest, and "/files/" stands for all below; "/files/{$}" ends with the slash. A path
-	// that servers read in several ways matches under any of them, and is exempt only under all: see Request.RawPath.
+	// that servers read in several ways matches under any of them, so that it is denied, and is exempt only under all: see
+	// Request.RawPath.
 	Paths []string
 	// Headers are conditions on the header, all of which must be true.
 	Headers []HeaderMatch

@@ -115,10 +115,7 @@ func compile(s *Set) (*program, error) {
 			c.refuse(fmt.Sprintf("Rules[%d].Name", i), strconv.Quote(rule.Name), acceptedRule)
 		}
 		p.rules[rule.Name] = i
-		if rule.Exempt && len(rule.Limits) > 0 {
-			c.refuse(fmt.Sprintf("rule %q: Limits", rule.Name), fmt.Sprintf("%d of them", len(rule.Limits)),
-				"none, as the rule is Exempt")
-		}
+		c.effect(fmt.Sprintf("rule %q: ", rule.Name), rule)
 		for j := range rule.Limits {
 			u := &rule.Limits[j]
 			policy, ok := p.policies[u.Policy]
@@ -133,6 +130,33 @@ func compile(s *Set) (*program, error) {
 		c.add(err)
 	}
 	return p, errors.Join(c.errs...)
+}
+
+// effect checks what a rule does that applies no limits.
+func (c *checker) effect(at string, r *Rule) {
+	if r.Exempt && len(r.Limits) > 0 {
+		c.refuse(at+"Limits", fmt.Sprintf("%d of them", len(r.Limits)), "none, as the rule is Exempt")
+	}
+	switch {
+	case r.Mode >= modes:
+		c.refuse(at+"Mode", r.Mode.String(), "enforce, shadow or off")
+	case r.Mode != ModeEnforce && !r.Deny:
+		c.refuse(at+"Mode", r.Mode.String(), "enforce, as the rule does not Deny: policies have modes of their own")
+	}
+	if !r.Deny {
+		return
+	}
+	if len(r.Limits) > 0 {
+		c.refuse(at+"Limits", fmt.Sprintf("%d of them", len(r.Limits)), "none, as the rule denies")
+	}
+	for _, other := range []struct {
+		name string
+		set  bool
+	}{{"Exempt", r.Exempt}, {"Final", r.Final}, {"Afterwards", r.Afterwards}} {
+		if other.set {
+			c.refuse(at+other.name, "true", "false, as the rule denies")
+		}
+	}
 }
 
 // clone is m with slices of its own.

@@ -103,6 +103,12 @@ func TestSetCheck(t *testing.T) {
 		{`Rules[0].Name is "": must be`, policy.Rule{}},
 		{`rule "r": Limits[0].Policy is "q": must be the name of a policy`, policy.Rule{Name: "r", Limits: uses("q")}},
 		{`rule "r": Limits is 1 of them: must be none, as the rule is Exempt`, policy.Rule{Name: "r", Exempt: true, Limits: uses("p")}},
+		{`rule "r": Limits is 1 of them: must be none, as the rule denies`, policy.Rule{Name: "r", Deny: true, Limits: uses("p")}},
+		{`rule "r": Exempt is true: must be false, as the rule denies`, policy.Rule{Name: "r", Deny: true, Exempt: true}},
+		{`rule "r": Final is true: must be false, as the rule denies`, policy.Rule{Name: "r", Deny: true, Final: true}},
+		{`rule "r": Afterwards is true: must be false, as the rule denies`, policy.Rule{Name: "r", Deny: true, Afterwards: true}},
+		{`rule "r": Mode is Mode(9): must be enforce, shadow or off`, policy.Rule{Name: "r", Deny: true, Mode: 9}},
+		{`rule "r": Mode is shadow: must be enforce, as the rule does not Deny`, policy.Rule{Name: "r", Mode: policy.ModeShadow}},
 		{`Match.Paths[0] is "x": must`, policy.Rule{Name: "r", Match: policy.Match{Paths: []string{"x"}}}},
 		{`Match.Clients[0]`, policy.Rule{Name: "r", Match: policy.Match{Clients: []netip.Prefix{{}}}}},
 	} {

@@ -22,6 +22,7 @@ type snapshot struct {
 	live     []livePolicy
 	matched  []*ruleCount
 	lockouts bool // some policy has one
+	denies   bool // some rule denies requests, or would
 }
 
 // rule is the one that has applied an item, nil if the caller has named its policy.
@@ -140,7 +141,7 @@ func (d *difference) note(in *names.Names[string], key []byte) {
 
 // build makes a program that was checked one that can be used, with the states of the one in force.
 func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
-	s := &snapshot{program: *p, loaded: time.Now(), version: 1}
+	s := &snapshot{program: *p, loaded: time.Now(), version: 1, denies: denies(p.set.Rules)}
 	if old != nil {
 		s.version = old.version + 1
 	}

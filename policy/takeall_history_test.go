@@ -3,6 +3,7 @@ package policy_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,8 +41,8 @@ type batches struct {
 	bursts map[string]int64 // of each policy
 	left   map[string]int64 // of each policy and key
 
-	requests, refused, exempt, unlimited, watched uint64
-	granted                                       map[string]uint64
+	requests, refused, denied, exempt, unlimited, watched uint64
+	granted                                               map[string]uint64
 }
 
 // enforced are the policies that hold for a path, and what each of them is keyed by. All of them count for "total".
@@ -64,7 +65,9 @@ func batchSet(bursts map[string]int64) *policy.Set {
 	}
 	s.Rules = append(s.Rules,
 		policy.Rule{Name: "again", Match: policy.Match{Paths: []string{"/all"}}, Limits: uses("local", "watched")},
-		policy.Rule{Name: "free", Match: policy.Match{Paths: []string{"/free"}}, Exempt: true})
+		policy.Rule{Name: "free", Match: policy.Match{Paths: []string{"/free"}}, Exempt: true},
+		policy.Rule{Name: "denied too", Match: policy.Match{Paths: []string{"/denied"}}, Limits: uses("local", "stored", "owned", "watched")},
+		policy.Rule{Name: "denied", Match: policy.Match{Paths: []string{"/denied"}}, Deny: true})
 	return s
 }
 
@@ -72,8 +75,12 @@ func batchSet(bursts map[string]int64) *policy.Set {
 func (b *batches) batch() (requests []*policy.Request, plain plainBatch) {
 	paths := []string{"/local", "/stored", "/owned", "/all", "/free", "/none"}
 	for range b.r.IntN(6) {
+		path := paths[b.r.IntN(len(paths))]
+		if b.r.IntN(20) == 0 {
+			path = "/denied"
+		}
 		r := &policy.Request{
-			Path: paths[b.r.IntN(len(paths))], Method: batchKeys[b.r.IntN(len(batchKeys))], Query: "xxxx"[:b.r.IntN(5)],
+			Path: path, Method: batchKeys[b.r.IntN(len(batchKeys))], Query: "xxxx"[:b.r.IntN(5)],
 		}
 		asks := map[string]int64{}
 		for _, name := range enforced[r.Path] {
@@ -90,10 +97,15 @@ func (b *batches) batch() (requests []*policy.Request, plain plainBatch) {
 // grants reports whether a bucket has what is asked of it.
 func (b *batches) grants(bucket string, n int64) bool { return b.left[bucket] >= max(n, 1) }
 
+// someDenied reports whether a rule denies one of the requests.
+func someDenied(requests []*policy.Request) bool {
+	return slices.ContainsFunc(requests, func(r *policy.Request) bool { return r.Path == "/denied" })
+}
+
 func (b *batches) step(step int) {
 	requests, plain := b.batch()
 	sums := plain.sums()
-	want := true
+	want := !someDenied(requests)
 	for bucket, n := range sums {
 		want = want && b.grants(bucket, n)
 	}
@@ -168,6 +180,9 @@ func (b *batches) count(requests []*policy.Request, plain plainBatch, granted bo
 		case !granted:
 			b.refused++
 		}
+		if r.Path == "/denied" {
+			b.denied++
+		}
 		for bucket := range plain[i] {
 			if granted {
 				b.granted[bucket[:lastSpace(bucket)]]++
@@ -213,10 +228,12 @@ func (b *batches) compareAnswers(
 	for i, r := range requests {
 		parts -= len(plain[i])
 		d, limited := v.Answer(i)
-		if limited != (len(plain[i]) > 0) || v.ExemptOf(i) != (r.Path == "/free") {
-			b.Fatalf("step %d: request %d to %s: limited %v, exempt %v", step, i, r.Path, limited, v.ExemptOf(i))
+		isDenied := r.Path == "/denied"
+		if limited != (isDenied || len(plain[i]) > 0) || v.ExemptOf(i) != (r.Path == "/free") ||
+			(v.DeniedBy(i) != nil) != isDenied || (d.Reason == weir.ReasonDenied) != isDenied {
+			b.Fatalf("step %d: request %d to %s: limited %v, exempt %v, %+v", step, i, r.Path, limited, v.ExemptOf(i), d)
 		}
-		want := true
+		want := !isDenied
 		for bucket := range plain[i] {
 			want = want && (taken || b.grants(bucket, sums[bucket]))
 		}
@@ -277,8 +294,8 @@ func TestTakeAllHistories(t *testing.T) {
 
 func (b *batches) compareReport(name string) {
 	r := b.e.Report()
-	if r.Requests != b.requests || r.Refused != b.refused || r.Exempt != b.exempt || r.Unlimited != b.unlimited || r.Canceled != 0 {
-		b.Errorf("%s: %+v, want %d requests, %d refused, %d exempt, %d unlimited", name, r, b.requests, b.refused, b.exempt, b.unlimited)
+	if r.Requests != b.requests || r.Refused != b.refused || r.Denied != b.denied || r.Exempt != b.exempt || r.Unlimited != b.unlimited || r.Canceled != 0 {
+		b.Errorf("%s: %+v, want %d requests, %d refused, %d denied, %d exempt, %d unlimited", name, r, b.requests, b.refused, b.denied, b.exempt, b.unlimited)
 	}
 	for _, p := range r.Policies {
 		if p.Mode == policy.ModeEnforce && p.Granted != b.granted[p.Name] {

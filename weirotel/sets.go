@@ -40,7 +40,7 @@ const (
 )
 
 // results is how many there are.
-const results = refused + result(weir.ReasonUnavailable) + 1
+const results = refused + result(weir.ReasonDenied) + 1
 
 var resultNames = [...]string{"acquired", "exempt", "unlimited", "request_canceled", "refused"}
 

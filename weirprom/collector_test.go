@@ -88,7 +88,7 @@ func compare(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 // filled is a number for every field, so that none is forgotten.
 var report = policy.Report{
 	Version: 3, Loaded: time.Unix(1000, 0), LastAttempt: time.Unix(2000, 500_000_000), LastError: "no",
-	Requests: 100, Refused: 20, Exempt: 7, Unlimited: 5, Canceled: 3,
+	Requests: 100, Refused: 20, Denied: 4, Exempt: 7, Unlimited: 5, Canceled: 3,
 	Latency: policy.Latency{Every: 64, Count: 6, Sum: 3 * time.Second, Buckets: []policy.LatencyBucket{
 		{UpTo: 64, Count: 1}, {UpTo: 128, Count: 2}, {UpTo: math.MaxInt64, Count: 3},
 	}},
@@ -104,7 +104,8 @@ func TestEngine(t *testing.T) {
 	const info = "weir_policy_info{consistency=leased,durability=memory,mode=shadow,policy=p}"
 	compare(t, pedantic(t, weirprom.NewEngine(func() policy.Report { return report })), map[string]float64{
 		"weir_requests_total{result=granted}":                               65,
-		"weir_requests_total{result=refused}":                               20,
+		"weir_requests_total{result=refused}":                               16,
+		"weir_requests_total{result=denied}":                                4,
 		"weir_requests_total{result=exempt}":                                7,
 		"weir_requests_total{result=unlimited}":                             5,
 		"weir_requests_total{result=canceled}":                              3,

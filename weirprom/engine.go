@@ -39,11 +39,12 @@ func (r *engineReport) granted() float64 {
 var engineFamilies = []family[engineReport]{
 	{
 		name: "weir_requests_total", kind: counter, labels: []string{result}, computed: true,
-		help: "Decisions: granted, refused, exempt (by a rule), unlimited (no limit applied) or canceled (the caller left " +
-			"while it waited).",
+		help: "Decisions: granted, refused, denied (by a rule), exempt (by a rule), unlimited (no limit applied) or canceled " +
+			"(the caller left while it waited).",
 		each: func(r *engineReport, emit emitter) {
 			emit(r.granted(), "granted")
-			emit(float64(r.Refused), "refused")
+			emit(float64(r.Refused-r.Denied), "refused")
+			emit(float64(r.Denied), "denied")
 			emit(float64(r.Exempt), "exempt")
 			emit(float64(r.Unlimited), "unlimited")
 			emit(float64(r.Canceled), "canceled")

@@ -112,3 +112,54 @@ func TestAttackAdminPathConfusion(t *testing.T) {
 	s.expectUnchanged(t, "Authorization: Bearer "+rightToken)
 	s.end()
 }
+
+// TestAttackDenied: no spelling of a path that a rule denies gets past it, in any way in, and no exempt path next to it does.
+func TestAttackDenied(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, config, `version: 1
+rules:
+  - {name: assets, match: {path: /assets/}, exempt: true}
+  - {name: all, final: true}
+  - {name: login, match: {path: "/login/{user}"}, deny: true}
+`)
+	s := attack(t, "--config", config)
+	described := func(target string) string { return fmt.Sprintf(`{"path":%q,"client":"192.0.2.1"}`, target) }
+	for name, ask := range map[string]func(target string) (a answer, text string){
+		"decide": func(target string) (answer, string) { return s.request("POST", "/v1/decide", described(target)) },
+		"batch": func(target string) (answer, string) {
+			return s.request("POST", "/v1/batch", `{"checks":[{"request":`+described(target)+`}]}`)
+		},
+		"reserve": func(target string) (answer, string) {
+			return s.request("POST", "/v1/reserve", `{"request":`+described(target)+`}`)
+		},
+		"nginx": func(target string) (answer, string) {
+			return s.request("GET", "/v1/auth/nginx", "", "X-Original-Method: GET", "X-Original-Uri: "+target, "X-Real-Ip: 192.0.2.1")
+		},
+		"forwarded": func(target string) (answer, string) {
+			return s.request("GET", "/v1/auth", "", "X-Forwarded-Method: GET", "X-Forwarded-Host: a.example", "X-Forwarded-Uri: "+target,
+				"X-Forwarded-For: 192.0.2.1")
+		},
+		"envoy": func(target string) (answer, string) {
+			return s.request("GET", "/v1/auth/envoy"+target, "", "X-Real-Ip: 192.0.2.1")
+		},
+	} {
+		for target, denied := range targets {
+			if name == "envoy" && !strings.HasPrefix(target, "/") {
+				continue // which has made a path of it
+			}
+			want := 200
+			if denied {
+				want = 403
+			}
+			if a, text := ask(target); a.status != want {
+				t.Errorf("%s: %s: %d %s, want %d", name, target, a.status, text, want)
+			}
+		}
+	}
+	got := weir(t, nil, "why", "--server", "http://"+s.address, "--request", "GET /login/alice", "--client", "192.0.2.1")
+	if !strings.Contains(got.stdout, "denied by rule login") {
+		t.Errorf("weir why: %s%s", got.stdout, got.stderr)
+	}
+	s.end()
+}

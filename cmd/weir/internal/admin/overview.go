@@ -18,6 +18,7 @@ type Overview struct {
 	// Requests and the like are counts since the start: see [policy.Report].
 	Requests  uint64   `json:"requests"`
 	Refused   uint64   `json:"refused"`
+	Denied    uint64   `json:"denied"`
 	Exempt    uint64   `json:"exempt"`
 	Unlimited uint64   `json:"unlimited"`
 	Canceled  uint64   `json:"canceled"`
@@ -76,7 +77,10 @@ type Rule struct {
 	Match  string   `json:"match"`
 	Limits []string `json:"limits"`
 	Exempt bool     `json:"exempt"`
-	Final  bool     `json:"final"`
+	// Deny reports whether it denies its requests, and Mode how: "enforce", "shadow" or "off".
+	Deny  bool   `json:"deny"`
+	Mode  string `json:"mode"`
+	Final bool   `json:"final"`
 	// Afterwards says that its requests are charged also if they are refused.
 	Afterwards bool   `json:"afterwards"`
 	Source     string `json:"source,omitempty"`

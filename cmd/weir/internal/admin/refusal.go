@@ -30,6 +30,9 @@ type Refusal struct {
 	// Reason and RetryAfter are those of the verdict.
 	Reason     string  `json:"reason"`
 	RetryAfter float64 `json:"retry_after"`
+	// DeniedBy is the name of the rule that denies the request, "" if none does, and Source where that stands.
+	DeniedBy string `json:"denied_by,omitempty"`
+	Source   string `json:"source,omitempty"`
 	// Version is that of the configuration that was in force.
 	Version uint64 `json:"version"`
 }

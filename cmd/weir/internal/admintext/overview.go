@@ -11,6 +11,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/admin"
 	"github.com/weirhq/weir/cmd/weir/internal/table"
 	"github.com/weirhq/weir/cmd/weir/internal/terminal"
+	"github.com/weirhq/weir/policy"
 )
 
 // Heads of columns that are in several tables.
@@ -28,8 +29,12 @@ func Overview(w io.Writer, out terminal.Output, o *admin.Overview) {
 	fmt.Fprintf(w, "%s %s, up %s%s\n", out.Bold("weir"), table.Printable(o.Version),
 		table.Seconds(o.Now.Sub(o.Started).Seconds()), state)
 	Loaded(w, out, &o.Config)
-	fmt.Fprintf(w, "requests       %s: %s refused, %s exempt, %s without a limit, %s gone while they waited\n",
-		table.Number(o.Requests), table.Number(o.Refused), table.Number(o.Exempt), table.Number(o.Unlimited),
+	denied := ""
+	if o.Denied > 0 {
+		denied = " (" + table.Number(o.Denied) + " denied by a rule)"
+	}
+	fmt.Fprintf(w, "requests       %s: %s refused%s, %s exempt, %s without a limit, %s gone while they waited\n",
+		table.Number(o.Requests), table.Number(o.Refused), denied, table.Number(o.Exempt), table.Number(o.Unlimited),
 		table.Number(o.Canceled))
 	if o.Latency.Measured > 0 {
 		fmt.Fprintf(w, "decisions      %s\n", Latency(&o.Latency))
@@ -145,6 +150,12 @@ func Configuration(w io.Writer, out terminal.Output, c *admin.Configuration) {
 			limits := strings.Join(r.Limits, ", ")
 			if r.Exempt {
 				limits = "exempt"
+			}
+			if r.Deny {
+				limits = "denied"
+				if r.Mode != policy.ModeEnforce.String() {
+					limits += " (" + r.Mode + ")"
+				}
 			}
 			if r.Afterwards {
 				limits += " (charged afterwards)"

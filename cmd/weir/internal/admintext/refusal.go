@@ -20,6 +20,13 @@ func Refusal(w io.Writer, out terminal.Output, r *admin.Refusal, now time.Time) 
 	}
 	fmt.Fprintf(w, "%s %s%s%s\n", out.Red("refused"), table.Time(r.Time), ago(r.Time, now), what)
 	why := retry(r.Reason, r.RetryAfter, r.Time)
+	if r.DeniedBy != "" {
+		where := ""
+		if r.Source != "" {
+			where = out.Dim(" (" + table.Printable(r.Source) + ")")
+		}
+		why = "denied by rule " + table.Printable(r.DeniedBy) + where + ", and it never can pass"
+	}
 	fmt.Fprintf(w, "  %s; refusal %s, configuration %d\n", why, table.Printable(r.ID), r.Version)
 	for i := range r.Limits {
 		RefusedLimit(w, out, &r.Limits[i], i == r.Binding, "  ", r.Time)
@@ -55,6 +62,9 @@ func LimitName(l *admin.RefusedLimit) string {
 	}
 	return table.Printable(l.Policy + "/" + l.Limit)
 }
+
+// DeniedBy is the rule that denies a request, in words.
+func DeniedBy(r *admin.Refusal) string { return "denied by " + table.Printable(r.DeniedBy) }
 
 // RefusedLimit writes a limit that held for a request which was refused at a time, each line after indent.
 func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds bool, indent string, at time.Time) {
@@ -107,6 +117,8 @@ func Refusals(w io.Writer, out terminal.Output, all *admin.Refusals) {
 			row := []string{table.Seconds(r.RetryAfter), table.Time(r.Time), r.ID, "-", "-", Request(r)}
 			if l := Binding(r); l != nil {
 				row[3], row[4] = LimitName(l), table.Key(l.Key)
+			} else if r.DeniedBy != "" {
+				row[3] = DeniedBy(r)
 			}
 			rows = append(rows, row)
 		}

@@ -40,6 +40,8 @@ func (p writer) linef(format string, args ...any) {
 
 func (p writer) verdict(e *policy.Explanation) string {
 	switch {
+	case e.Denied != "":
+		return p.out.Red("denied") + " by rule " + printable(e.Denied) + ": it never can pass"
 	case e.Exempt:
 		return p.out.Bold("exempt") + ": a rule frees it of all limits"
 	case e.Allowed && len(e.Limits) == 0:
@@ -91,11 +93,7 @@ func (p writer) rules(e *policy.Explanation, all bool) {
 		}
 		switch {
 		case r.Matched:
-			charged := ""
-			if r.Afterwards {
-				charged = ", and is charged afterwards"
-			}
-			p.linef("rule %s%s: matches%s", printable(r.Name), where, charged)
+			p.linef("rule %s%s: matches%s", printable(r.Name), where, effect(&r))
 		case all:
 			p.linef("rule %s%s: does not match: %s", printable(r.Name), where, printable(r.Condition))
 		default:
@@ -108,6 +106,19 @@ func (p writer) rules(e *policy.Explanation, all bool) {
 	case others > 1:
 		p.linef("%d other rules do not match", others)
 	}
+}
+
+// effect is what a rule does that matches, beside applying limits.
+func effect(r *policy.ExplainedRule) string {
+	switch {
+	case r.Deny && r.Shadow:
+		return ", and would deny it, but is in shadow"
+	case r.Deny:
+		return ", and denies it"
+	case r.Afterwards:
+		return ", and is charged afterwards"
+	}
+	return ""
 }
 
 // name is "policy/limit", or the policy alone if its limit has no name.

@@ -15,6 +15,7 @@ type JSON struct {
 	Reason     weir.Reason            `json:"reason"`
 	RetryAfter float64                `json:"retry_after"`
 	Binding    *int                   `json:"binding"`
+	Denied     string                 `json:"denied,omitempty"`
 	Paths      []string               `json:"paths,omitempty"`
 	Rules      []policy.ExplainedRule `json:"rules"`
 	Limits     []Limit                `json:"limits"`
@@ -45,7 +46,7 @@ type Limit struct {
 func Of(e *policy.Explanation) *JSON {
 	j := &JSON{
 		Allowed: e.Allowed, Exempt: e.Exempt, Reason: e.Reason, RetryAfter: seconds(e.RetryAfter),
-		Paths: e.Paths, Rules: e.Rules, Limits: []Limit{},
+		Denied: e.Denied, Paths: e.Paths, Rules: e.Rules, Limits: []Limit{},
 	}
 	if j.Rules == nil {
 		j.Rules = []policy.ExplainedRule{}

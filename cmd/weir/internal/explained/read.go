@@ -13,7 +13,7 @@ import (
 func (j *JSON) Explanation() *policy.Explanation {
 	e := &policy.Explanation{
 		Allowed: j.Allowed, Exempt: j.Exempt, Reason: j.Reason, RetryAfter: duration(j.RetryAfter),
-		Paths: j.Paths, Rules: j.Rules, Binding: -1,
+		Denied: j.Denied, Paths: j.Paths, Rules: j.Rules, Binding: -1,
 	}
 	if j.Binding != nil {
 		e.Binding = *j.Binding

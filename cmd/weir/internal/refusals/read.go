@@ -119,7 +119,7 @@ func (e *entry) told(id uint64) admin.Refusal {
 		ID: answer.FormatRefusal(id), Time: e.at.UTC(), Protocol: e.of(e.protocol), Method: e.of(e.method),
 		Host: e.of(e.host), Path: e.of(e.path),
 		Limits: make([]admin.RefusedLimit, e.n), Binding: e.bind, Reason: e.reason.String(), RetryAfter: seconds(e.retry),
-		Version: e.version,
+		Version: e.version, DeniedBy: e.of(e.deniedBy), Source: e.of(e.deniedAt),
 	}
 	if e.client.IsValid() {
 		r.Client = e.client.String()

@@ -49,6 +49,7 @@ type entry struct {
 	client  netip.Addr
 
 	protocol, method, host, path span
+	deniedBy, deniedAt           span // the rule that denies it, and where that stands
 
 	text   [mostText]byte
 	used   uint16
@@ -130,6 +131,7 @@ func (l *Log) room() *entry {
 func (e *entry) fill(number uint64, requests []*policy.Request, v *policy.Verdict) {
 	e.number, e.at, e.used, e.n, e.bind = number, time.Now(), 0, 0, -1
 	e.protocol, e.method, e.host, e.path, e.client = span{}, span{}, span{}, span{}, netip.Addr{}
+	e.deniedBy, e.deniedAt = span{}, span{}
 	d := v.Decision()
 	e.reason, e.retry = d.Reason, d.RetryAfter
 	binding := v.Binding
@@ -139,6 +141,14 @@ func (e *entry) fill(number uint64, requests []*policy.Request, v *policy.Verdic
 	about := 0
 	if binding >= 0 {
 		about = v.Parts[binding].Request
+	}
+	if d.Reason == weir.ReasonDenied {
+		for i := range requests {
+			if rule := v.DeniedBy(i); rule != nil {
+				about, e.deniedBy, e.deniedAt = i, e.put(rule.Name), e.put(rule.Source)
+				break
+			}
+		}
 	}
 	// What binds is told first, so that there is room for it.
 	if binding >= 0 {

@@ -43,7 +43,11 @@ func (p printer) comparisonSummary(r *comparisonReport) {
 	p.rowf("malformed", "%*s", width, thousands(r.Malformed))
 	p.reordered(width, r.Reordered, r.Late, r.FurthestReordered)
 	exempt := func(v *verdicts) string {
-		return fmt.Sprintf("%s exempt, %s without a limit", thousands(v.Exempt), thousands(v.Unlimited))
+		text := fmt.Sprintf("%s exempt, %s without a limit", thousands(v.Exempt), thousands(v.Unlimited))
+		if v.Denied > 0 {
+			text = thousands(v.Denied) + " denied by a rule, " + text
+		}
+		return text
 	}
 	if r.Against == "" {
 		p.rowf("of these", "%s", exempt(r.All.Config))

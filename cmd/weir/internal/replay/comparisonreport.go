@@ -63,7 +63,9 @@ type verdicts struct {
 	Requests int64       `json:"requests"`
 	Admitted int64       `json:"admitted"`
 	Refused  int64       `json:"refused"`
-	// Exempt counts requests that a rule has freed, Unlimited those that no policy held for. They are those of all requests.
+	// Denied counts requests that a rule has denied, which are among those refused, Exempt those that a rule has freed, Unlimited
+	// those that no policy held for. They are those of all requests.
+	Denied    int64 `json:"denied,omitempty"`
 	Exempt    int64 `json:"exempt,omitempty"`
 	Unlimited int64 `json:"unlimited,omitempty"`
 	// RefusedKeys are those that were refused most.
@@ -201,7 +203,7 @@ func (c *comparison) verdicts(which int, name string, number, top int) *verdicts
 	t := c.trials[which]
 	if number < 0 {
 		v.Requests, v.Admitted, v.Refused = t.total.requests, t.total.requests-t.total.refused, t.total.refused
-		v.Exempt, v.Unlimited = t.total.exempt, t.total.unlimited
+		v.Denied, v.Exempt, v.Unlimited = t.total.denied, t.total.exempt, t.total.unlimited
 		return v
 	}
 	of := t.counts[number]

@@ -58,8 +58,8 @@ With --config or --against there is, instead of what speaks of a limit:
   config, against               the configurations
   notes                         what the log does not tell
   all                           what became of all requests: config and against
-                                with requests, admitted, refused, exempt,
-                                unlimited and timeline; and change with
+                                with requests, admitted, refused, denied,
+                                exempt, unlimited and timeline; and change with
                                 newly_refused and newly_admitted
   policies                      the same for each policy, with name, mode,
                                 refused_keys, newly_refused_keys and

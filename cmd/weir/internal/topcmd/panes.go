@@ -256,6 +256,8 @@ func refusalRows(m *model) []row {
 		if l := admintext.Binding(r); l != nil {
 			line.policy, line.key, line.known = l.Policy, l.Key, true
 			line.cells[1], line.cells[2] = text(admintext.LimitName(l)), text(table.Key(l.Key))
+		} else if r.DeniedBy != "" {
+			line.cells[1] = text(admintext.DeniedBy(r))
 		}
 		rows = append(rows, line)
 	}

@@ -12,10 +12,16 @@ import (
 )
 
 // Problem is the problem detail of a refusal. seconds are those of Retry-After, as [Fields.Tell] answers them. Its Status is
-// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made. Only if tells is
-// set it names policies and tells their limits.
+// 429 if the client used up its quota, 503 if there is no room for anybody or the decision could not be made, and 403 if a rule
+// denies the request. Only if tells is set it names policies and tells their limits.
 func Problem(v *policy.Verdict, seconds int64, tells bool) httplimit.Problem {
 	d := v.Decision()
+	if d.Reason == weir.ReasonDenied {
+		return httplimit.Problem{
+			Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Status: http.StatusForbidden,
+			Detail: "This request is not allowed here, whenever it comes.",
+		}
+	}
 	p := httplimit.Problem{
 		Type:  httplimit.QuotaExceeded,
 		Title: "Request cannot be satisfied as assigned quota has been exceeded", Status: http.StatusTooManyRequests,

@@ -119,11 +119,13 @@ func (h *Handler) tell(w http.ResponseWriter, v *policy.Verdict) {
 	}
 }
 
-// refusal is the status of a refusal: 429, or 503 if it is none, as nobody could decide.
+// refusal is the status of a refusal: 429, 403 of a rule that denies, or 503 if it is none, as it could not be decided.
 func refusal(d weir.Decision) int {
 	switch d.Reason { //nolint:exhaustive // all others are refusals
 	case weir.ReasonUnavailable, weir.ReasonClosed:
 		return http.StatusServiceUnavailable
+	case weir.ReasonDenied:
+		return http.StatusForbidden
 	}
 	return http.StatusTooManyRequests
 }

@@ -43,11 +43,12 @@ func appendDecision[T string | []byte](b []byte, d weir.Decision, name T, limite
 // has decided.
 func answerOf(v *policy.Verdict, request int) (d weir.Decision, place int) {
 	at := v.Binding
-	if at < 0 || at >= len(v.Parts) {
+	bound := at >= 0 && at < len(v.Parts)
+	if !bound && v.Decision().Reason != weir.ReasonDenied {
 		return v.Decision(), -1
 	}
-	if v.Parts[at].Request != request {
-		// It holds for another one, so this one has what the engine says about its own limits, if there are any.
+	if !bound || v.Parts[at].Request != request {
+		// Another one was refused, so this one has what the engine says about its own limits, if there are any.
 		var own bool
 		d, own = v.Answer(request)
 		at = slices.IndexFunc(v.Parts, func(p policy.Part) bool { return p.Request == request && p.Decision == d })
@@ -79,6 +80,10 @@ func appendVerdict(b []byte, v *policy.Verdict, request int) []byte {
 	b = appendDecision(b, d, d.Policy, place >= 0)
 	b = append(b, `,"exempt":`...)
 	b = strconv.AppendBool(b, v.ExemptOf(request))
+	if rule := v.DeniedBy(request); rule != nil {
+		b = append(b, `,"denied_by":`...)
+		b = appendQuoted(b, rule.Name)
+	}
 	b = append(b, `,"binding":`...)
 	if place >= 0 {
 		b = strconv.AppendInt(b, int64(place), 10)

@@ -43,7 +43,7 @@ type Options struct {
 	Trusted []netip.Prefix
 	// Status is that of refusals: from 400 to 499. At the address for nginx it is 403 unless it is 401. Default: 0, which is
 	// 429, or 503 where the server has no room for anybody, but 429 for Envoy: it would take 503 for a failure of the server
-	// itself.
+	// itself. A request that a rule denies has 403 whatever Status is.
 	Status int
 	// Fields are the header fields in which limits are told. With ratelimitfields.NoFields the bodies of refusals name no policy
 	// either. Default: ratelimitfields.RateLimit11.
@@ -145,12 +145,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.refused.Add(1)
 	problem := answer.Problem(&x.verdict, seconds, h.fields.Headers.Fields != ratelimitfields.NoFields)
-	status := h.refusalStatus(from, problem.Status)
+	denied := problem.Status == http.StatusForbidden // nginx hands it on as it is
+	status := problem.Status
+	if !denied {
+		status = h.refusalStatus(from, problem.Status)
+	}
 	if from != nginx {
 		problem.Status = status // nginx answers the client itself, with the status of the problem
 	}
 	body := answer.JSON(problem)
-	if from == nginx {
+	if from == nginx && !denied {
 		header[ProblemField] = []string{string(body)}
 	}
 	send(w, status, body)

@@ -342,3 +342,42 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestDeniedRequestsAreForbidden whatever the status of refusals is. nginx gets no problem, so that it hands the status on.
+func TestDeniedRequestsAreForbidden(t *testing.T) {
+	e, err := policy.NewEngine(&policy.Set{
+		Policies: []policy.Policy{*perClient},
+		Rules: []policy.Rule{
+			{Name: "all", Limits: []policy.Use{{Policy: "per-client"}}},
+			{Name: "secret rule", Match: policy.Match{Methods: []string{"POST"}}, Deny: true},
+		},
+	}, policy.EngineOptions{OnRefused: func([]*policy.Request, *policy.Verdict) uint64 { return 7 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, status := range []int{0, 401, 429, 418} {
+		h, err := forwardauth.New(forwardauth.Options{
+			Decider: e, Status: status, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for target, fields := range map[string][]string{
+			"/v1/auth/nginx": fromNginx, "/v1/auth": fromCaddy, "/v1/auth/envoy/shop/cart": fromEnvoy,
+		} {
+			w := ask(t, h, "POST", target, fields...)
+			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"status":403`) || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s: %d %s", target, w.Code, w.Body)
+			}
+			for _, name := range []string{"Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Weir-Problem"} {
+				if got := w.Header()[name]; got != nil {
+					t.Errorf("%s: %s: %s", target, name, got)
+				}
+			}
+			if got := w.Header().Get("Weir-Refusal"); got != "0000000000000007" {
+				t.Errorf("%s: refusal %q", target, got)
+			}
+		}
+	}
+}

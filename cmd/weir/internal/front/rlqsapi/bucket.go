@@ -92,7 +92,11 @@ func (s *Service) lookUp(b *bucket) (h holding) {
 	r := b.request
 	x := engine.Explain(&r)
 	h.charge = true
-	if x.Exempt {
+	switch {
+	case x.Exempt:
+		return h
+	case x.Denied != "":
+		h.deny, h.charge = true, false
 		return h
 	}
 	set := engine.Set()

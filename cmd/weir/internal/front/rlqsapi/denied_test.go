@@ -85,6 +85,17 @@ func TestBadBucketIsDeniedAlone(t *testing.T) {
 	}
 }
 
+// TestBucketsThatARuleDenies are assigned nothing, although no limit applies to them.
+func TestBucketsThatARuleDenies(t *testing.T) {
+	set := one(limited(weir.TokenBucket(weir.PerSecond(1000), 0)))
+	set.Rules = append(set.Rules, policy.Rule{Name: "no", Deny: true}, policy.Rule{Name: "free", Exempt: true})
+	a := serve(t, set).connect()
+	a.report(id, 0, 1, 0)
+	if got := a.next(); !isDenied(got) {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestTimeBelowZeroIsNone and ends no stream.
 func TestTimeBelowZeroIsNone(t *testing.T) {
 	s := serve(t, one(limited(weir.TokenBucket(weir.PerSecond(1000), 0))))

@@ -168,6 +168,10 @@ func (c *call) prepareNative() {
 // decide asks the engine, and charges what is to be charged if nothing refuses.
 func (c *call) decide(ctx context.Context) error {
 	engine := c.service.o.Limits.Engine()
+	if g := &c.refunded; len(g.requests) > 0 { // it passes unless a rule denies it, which must be known before others are charged
+		engine.PeekAll(ctx, g.requests, &g.verdict)
+		c.over = g.verdict.Decision().Reason == weir.ReasonDenied
+	}
 	if len(c.probed.requests) > 0 {
 		engine.PeekAll(ctx, c.probed.requests, &c.probed.verdict)
 		if err := c.probed.counts(c); err != nil {
@@ -206,6 +210,7 @@ func (c *call) peek(ctx context.Context) error {
 		}
 		engine.PeekAll(ctx, g.requests, &g.verdict)
 		if g == &c.refunded {
+			c.over = c.over || g.verdict.Decision().Reason == weir.ReasonDenied
 			continue
 		}
 		if err := g.counts(c); err != nil {
@@ -259,7 +264,7 @@ func (c *call) tell(a asked) (t told) {
 	if !limited {
 		return t
 	}
-	t.over = !d.Allowed && a.group != &c.refunded && !c.reported
+	t.over = d.Reason == weir.ReasonDenied || !d.Allowed && a.group != &c.refunded && !c.reported
 	for i := range v.Parts {
 		p := &v.Parts[i]
 		if p.Request != a.place || p.Decision != d || p.Unasked && d.Allowed {

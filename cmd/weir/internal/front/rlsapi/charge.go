@@ -59,7 +59,11 @@ func (c *call) report(ctx context.Context) error {
 		return err
 	}
 	engine.DebitAll(ctx, g.requests, &g.verdict)
-	if v := &g.verdict; !v.Allowed {
+	switch v := &g.verdict; {
+	case v.Allowed:
+	case v.Decision().Reason == weir.ReasonDenied:
+		c.over = true
+	default:
 		if err := failure(v); err != nil {
 			return err
 		}

@@ -1,12 +1,14 @@
 package rlsapi_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -290,5 +292,43 @@ func TestRemainingIsClamped(t *testing.T) {
 	s := ask(t, conn, request("edge", []string{"user", "u"})).GetStatuses()[0]
 	if s.GetLimitRemaining() != math.MaxUint32 || s.GetCurrentLimit().GetRequestsPerUnit() != math.MaxUint32 {
 		t.Errorf("%v", s)
+	}
+}
+
+// TestDeniedDescriptorsAreOverLimit: what a rule denies is refused however it comes: as a call, a probe, a refund, a check or a report.
+// The others of the call are charged nothing, and the metadata say which rule it was.
+func TestDeniedDescriptorsAreOverLimit(t *testing.T) {
+	set := usersAndTenants()
+	set.Rules = append(set.Rules,
+		policy.Rule{Name: "banned", Match: policy.Match{Paths: []string{"/banned"}}, Deny: true},
+		policy.Rule{Name: "free", Match: policy.Match{Paths: []string{"/banned"}}, Exempt: true})
+	_, conn := serve(t, rlsapi.Options{Limits: limitsOf(t, set)})
+	user, banned := []string{"user", "u"}, []string{"banned", "b"}
+	back := request("edge", user, banned)
+	back.Descriptors[1].HitsAddend, back.Descriptors[1].IsNegativeHits = wrapperspb.UInt64(2), true
+	probe := request("edge", user, banned)
+	probe.Descriptors[1].HitsAddend = wrapperspb.UInt64(0)
+	for name, r := range map[string]*ratelimitv3.RateLimitRequest{"call": request("edge", user, banned), "refund": back, "probe": probe} {
+		got := ask(t, conn, r)
+		if text := brief(got); text != "over: ok/3 over/-" && text != "over: ok/2 over/-" {
+			t.Errorf("%s: %s", name, text)
+		}
+		if m := metadataOf(got); m["reason"] != "denied" || m["rule"] != "banned" || len(m) != 2 {
+			t.Errorf("%s: %v", name, m)
+		}
+		if h := headersOf(got); h["retry-after"] != "" || h["ratelimit"] != "" {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+	client := kuadrantv1.NewRateLimitServiceClient(conn)
+	for name, method := range map[string]func(context.Context, *ratelimitv3.RateLimitRequest, ...grpc.CallOption) (*ratelimitv3.RateLimitResponse, error){
+		"check": client.CheckRateLimit, "report": client.Report,
+	} {
+		if got, err := method(t.Context(), request("edge", banned)); err != nil || brief(got) != "over: over/-" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got := brief(ask(t, conn, request("edge", user))); got != "ok: ok/2" {
+		t.Errorf("the others were charged: %s", got)
 	}
 }

@@ -42,12 +42,25 @@ func (c *call) binding() *group {
 			return g
 		}
 	}
+	if g := &c.refunded; g.denial() != nil {
+		return g
+	}
 	return nil
 }
 
 // binds reports whether a group was answered as the request was.
 func (g *group) binds(over bool) bool {
-	return len(g.requests) > 0 && g.verdict.Allowed != over && len(g.verdict.Parts) > 0
+	return len(g.requests) > 0 && g.verdict.Allowed != over && (len(g.verdict.Parts) > 0 || g.denial() != nil)
+}
+
+// denial is the rule that denies a request of a group, nil if none does.
+func (g *group) denial() *policy.Rule {
+	for i := range g.requests {
+		if rule := g.verdict.DeniedBy(i); rule != nil {
+			return rule
+		}
+	}
+	return nil
 }
 
 // limitFields is how many Options.LimitFields there are.
@@ -159,7 +172,9 @@ func (c *call) encodeMetadata(e *encoder) {
 	if c.unfit {
 		e.undecided()
 	} else if g := c.binding(); g != nil {
-		if p, ok := g.verdict.BindingPart(); ok {
+		if rule := g.denial(); rule != nil {
+			e.denied(rule, g.verdict.RefusalID)
+		} else if p, ok := g.verdict.BindingPart(); ok {
 			e.decided(p, g.verdict.RefusalID, len(c.matched) > 0)
 		}
 	}
@@ -174,6 +189,17 @@ func (c *call) encodeMetadata(e *encoder) {
 func (e *encoder) undecided() {
 	entry, value, at := e.beginStruct("weir")
 	e.pair("reason", weir.ReasonInvalid.String())
+	e.endStruct(entry, value, at)
+}
+
+// denied appends which rule denies a request.
+func (e *encoder) denied(rule *policy.Rule, refusal uint64) {
+	entry, value, at := e.beginStruct("weir")
+	e.pair("rule", rule.Name)
+	e.pair("reason", weir.ReasonDenied.String())
+	if refusal != 0 {
+		e.pair("refusal", answer.FormatRefusal(refusal))
+	}
 	e.endStruct(entry, value, at)
 }
 

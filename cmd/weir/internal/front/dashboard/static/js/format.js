@@ -103,6 +103,7 @@ const reasons = {
   'hard-lockout': 'locked out',
   'tracking-cap': 'too many keys',
   unavailable: 'the store has no answer',
+  denied: 'denied by a rule',
 };
 
 /** reason is that of a decision in words. */

@@ -24,14 +24,16 @@ export function configuration(place, { params, signal }) {
       {
         title: 'Applies',
         cell: (r) =>
-          r.exempt
-            ? h('span.tag.plain', 'exempt')
-            : h(
-                'span',
-                r.limits.map((name, i) => [i ? ', ' : '', policyLink(name)]),
-                r.afterwards ? h('span.tag.plain', 'charged afterwards') : null,
-                r.final ? h('span.tag.plain', 'final') : null,
-              ),
+          r.deny
+            ? h('span', h('span.tag.bad', 'denied'), r.mode === 'enforce' ? null : h(`span.tag.${r.mode}`, r.mode))
+            : r.exempt
+              ? h('span.tag.plain', 'exempt')
+              : h(
+                  'span',
+                  r.limits.map((name, i) => [i ? ', ' : '', policyLink(name)]),
+                  r.afterwards ? h('span.tag.plain', 'charged afterwards') : null,
+                  r.final ? h('span.tag.plain', 'final') : null,
+                ),
       },
       { title: 'Matched', number: true, sort: (r) => r.matched, cell: (r) => count(r.matched) },
       { title: 'Failed', number: true, sort: (r) => r.failed, cell: (r) => count(r.failed) },

@@ -118,7 +118,17 @@ function explanation(e) {
         title: 'Rule',
         cell: (r) => h('span', printable(r.name), r.afterwards ? h('span.tag.plain', 'charged afterwards') : null),
       },
-      { title: 'Matches', cell: (r) => (r.matched ? h('span.good', 'matches') : h('span.dim', 'does not match')) },
+      {
+        title: 'Matches',
+        cell: (r) =>
+          !r.matched
+            ? h('span.dim', 'does not match')
+            : r.deny && r.shadow
+              ? h('span', 'matches ', h('span.tag.shadow', 'denies in shadow'))
+              : r.deny
+                ? h('span.bad', 'denies it')
+                : h('span.good', 'matches'),
+      },
       { title: 'Why not', wide: true, cell: (r) => printable(r.condition ?? '') },
       { title: 'Source', cell: (r) => h('span', sourceLink(r.source)) },
     ],
@@ -166,13 +176,15 @@ function explanation(e) {
     ],
   });
   limits.update(e.limits.map((l, place) => ({ ...l, place })));
-  const text = e.exempt
-    ? 'Exempt: a rule frees it of all limits.'
-    : e.allowed
-      ? e.limits.length
-        ? `Allowed${bound ? `, bound by ${limitName(bound)}` : ''}.`
-        : 'Allowed: no limit holds for it.'
-      : `Refused${bound ? ` by ${limitName(bound)}, key ${quoted(bound.key)}` : ''}: ${reason(e.reason)}, ${retry(e.retry_after)}.`;
+  const text = e.denied
+    ? `Denied by rule ${printable(e.denied)}: it never can pass.`
+    : e.exempt
+      ? 'Exempt: a rule frees it of all limits.'
+      : e.allowed
+        ? e.limits.length
+          ? `Allowed${bound ? `, bound by ${limitName(bound)}` : ''}.`
+          : 'Allowed: no limit holds for it.'
+        : `Refused${bound ? ` by ${limitName(bound)}, key ${quoted(bound.key)}` : ''}: ${reason(e.reason)}, ${retry(e.retry_after)}.`;
   return [h(`p.large.${e.allowed ? 'good' : 'bad'}`, text), limits.element, rules.element];
 }
 

@@ -140,6 +140,7 @@ export function overview(place, { signal }) {
       facts([
         ['Requests', count(now.requests)],
         ['Refused', count(now.refused)],
+        ['Denied by a rule', count(now.denied)],
         ['Freed by a rule', count(now.exempt)],
         ['Without any limit', count(now.unlimited)],
         ['Gone while waiting', count(now.canceled)],

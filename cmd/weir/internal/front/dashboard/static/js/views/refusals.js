@@ -35,7 +35,7 @@ export function refusalTable({ caption, page = 50, empty = 'None of the refusals
       },
       { title: 'Request', cell: (r) => h('code.short', { title: what(r) }, what(r)) },
       { title: 'Client', cell: (r) => printable(r.client ?? '') },
-      { title: 'Limit', cell: (r) => (binding(r) ? limitName(binding(r)) : '') },
+      { title: 'Limit', cell: (r) => (binding(r) ? limitName(binding(r)) : r.denied_by ? `rule ${printable(r.denied_by)}` : '') },
       {
         title: 'Key',
         cell: (r) => (binding(r) ? h('code.short', { title: quoted(binding(r).key) }, quoted(binding(r).key)) : ''),
@@ -162,6 +162,15 @@ function numbers(one) {
   const limit = binding(one);
   const query = { protocol: one.protocol, method: one.method, host: one.host, path: one.path, client: one.client };
   return [
+    one.denied_by &&
+      h(
+        'section.card.verdict',
+        { 'aria-labelledby': 'denied' },
+        h('h2', { id: 'denied' }, 'Denied by rule ', printable(one.denied_by)),
+        h('p.large', 'Nothing was charged. It can never pass.'),
+        facts([['Source', one.source ? sourceLink(one.source) : '–']]),
+        h('p.buttons', h('a.button.primary', { href: hash('explain', { ...query, run: '1' }) }, 'Explain now')),
+      ),
     limit &&
       h(
         'section.card.verdict',
