@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
@@ -37,15 +36,9 @@ const (
 	fileCallers = 8
 )
 
-var fileLimit = weir.TokenBucket(weir.Per(1, 100*time.Hour), filePermits)
-
 // takeAll writes a line for each permit that was granted, and one when there are no more.
 func takeAll(path string) error {
-	f, err := durable.OpenFile(path, durable.FileOptions{})
-	if err != nil {
-		return err
-	}
-	n, err := durable.NewNode(durable.NodeOptions{Engine: f.Engine(), Address: "here"})
+	k, err := durable.OpenKeyed(path, year(filePermits), durable.KeyedOptions{})
 	if err != nil {
 		return err
 	}
@@ -53,13 +46,13 @@ func takeAll(path string) error {
 	for range fileCallers {
 		work.Go(func() {
 			for {
-				switch a := n.Acquire(context.Background(), durable.Request{Policy: "p", Key: "k", Limit: fileLimit, N: 1}); a.Outcome {
-				case durable.Granted:
+				switch d := k.Take("k", 1); {
+				case d.Allowed:
 					_, _ = os.Stdout.WriteString("granted\n")
-				case durable.Refused:
+				case d.Reason == weir.ReasonLimited:
 					return
 				default:
-					_, _ = fmt.Fprintln(os.Stdout, a.Outcome, a.Err)
+					_, _ = fmt.Fprintln(os.Stdout, d)
 					return
 				}
 			}

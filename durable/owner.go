@@ -13,6 +13,8 @@ import (
 	"github.com/weirhq/weir/store"
 )
 
+const defaultMaxKeys = 1_000_000
+
 // OwnerOptions configure an [Owner].
 type OwnerOptions struct {
 	// Reserve is K: how many permits at most a record is ahead of what was allowed, the request that needed it included. With 1
@@ -83,7 +85,7 @@ func (o OwnerOptions) checked() (OwnerOptions, error) {
 		o.Writers = 4
 	}
 	if o.MaxKeys == 0 {
-		o.MaxKeys = 1_000_000
+		o.MaxKeys = defaultMaxKeys
 	}
 	if o.Sweep == 0 {
 		o.Sweep = time.Minute

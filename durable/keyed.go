@@ -1,0 +1,301 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/store"
+)
+
+// KeyedOptions configure a [Keyed].
+type KeyedOptions struct {
+	// Name is the Policy of the decisions. Another name makes no difference to what is kept. Default: "".
+	Name string
+	// QueueLimit bounds, for each key, the sum of the permits that callers of Wait and Reserve wait for: from 0 to 10^15.
+	// Default: 0, such a call fails with [weir.ErrNoQueue] where it would have to wait.
+	QueueLimit int64
+	// MaxKeys is how many keys are kept at a time: from 1 to 10^9, and as many more as calls for new keys run at once. A key
+	// leaves within minutes of having all its permits; no other key ever does. A new key that finds no room is refused with
+	// ReasonTableFull. Default: 1,000,000.
+	MaxKeys int
+	// Reserve is how many permits of a key the file may count in advance: a crash burns one less at most. With 1 it burns
+	// nothing, and each call that takes permits waits for the disk. From 1 to 10^15. Default: 0, a tenth of the limit.
+	Reserve int64
+	// Logger logs, at level Warn, that the file ended with a write that was not finished, that a write has failed, and that the
+	// clock was wrong. Default: nil, silent.
+	Logger *slog.Logger
+
+	disk  disk
+	clock weir.Clock
+}
+
+// Keyed is one limit for each key, like a [weir.Keyed] of strings, that survives restarts and crashes of its process:
+// [OpenKeyed] keeps what was used in a file. Over any number of crashes it never allows more than the limit, as the file
+// counts a permit before a caller gets it (TestKilledProcessesGrantNothingTwice). Close loses nothing. A crash burns less
+// than a tenth of the limit of each key: permits that count as used, and that no caller got. They come back with time, like
+// all others.
+//
+// One write serves many calls for a busy key. A call for a quiet key waits for the disk, some milliseconds. While the disk is
+// full or fails, nothing is allowed that would need it, with ReasonUnavailable.
+//
+// Keys have from 0 to 1024 bytes; a longer one is refused with ReasonInvalid. They are in the file, and in memory. All
+// methods are safe for concurrent use.
+type Keyed struct {
+	name       string
+	limit      weir.Limit
+	queueLimit int64
+	maxKeys    int
+	file       *File
+	node       *Node
+	store      *Store
+	closed     atomic.Bool
+}
+
+// keyedPolicy is the policy of the records of a [Keyed].
+const keyedPolicy = "keyed"
+
+// OpenKeyed opens the file of a limit for each key, and makes it if there is none: see [OpenFile], whose errors it returns. A
+// file belongs to one process, and to one Keyed.
+//
+// The limit may be another one than before if its algorithm is the same: permits that were used stay used. A file of another
+// algorithm, or of an [OpenFile] of other policies, is refused by an error that names both, as all counts would begin anew. A
+// limit [weir.AtOnce] is refused: its permits come back when they are released, which the end of a process does.
+func OpenKeyed(path string, limit weir.Limit, o KeyedOptions) (*Keyed, error) {
+	if err := o.check(limit); err != nil {
+		return nil, err
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = defaultMaxKeys
+	}
+	f, err := OpenFile(path, FileOptions{Logger: o.Logger, disk: o.disk})
+	if err != nil {
+		return nil, err
+	}
+	if err = f.keeps(limit); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	n, err := NewNode(NodeOptions{
+		Engine: f.Engine(), Address: keyedPolicy, Logger: o.Logger,
+		Owner: OwnerOptions{Reserve: o.Reserve, MaxKeys: o.MaxKeys, Logger: o.Logger, Clock: o.clock},
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Keyed{
+		name: o.Name, limit: limit, queueLimit: o.QueueLimit, maxKeys: o.MaxKeys, file: f, node: n, store: NewStore(n),
+	}, nil
+}
+
+// check returns what cannot be used.
+func (o *KeyedOptions) check(limit weir.Limit) error {
+	if err := limit.Check(); err != nil {
+		return fmt.Errorf("%w", err)
+	}
+	switch {
+	case limit.Algorithm() == weir.AlgorithmConcurrency:
+		return &weir.OptionError{
+			Option: "OpenKeyed.limit", Value: limit.String(),
+			Accepted: "one whose permits come back with time: use weir.NewKeyedConcurrency",
+		}
+	case o.QueueLimit < 0 || o.QueueLimit > maxRecordAhead:
+		return &weir.OptionError{
+			Option: "KeyedOptions.QueueLimit", Value: fmt.Sprint(o.QueueLimit), Accepted: "from 0 to 10^15 permits",
+		}
+	case o.MaxKeys < 0 || o.MaxKeys > 1e9:
+		return &weir.OptionError{
+			Option: "KeyedOptions.MaxKeys", Value: fmt.Sprint(o.MaxKeys), Accepted: "from 1 to 10^9, or 0 for 1,000,000",
+		}
+	case o.Reserve < 0 || o.Reserve > maxRecordAhead:
+		return &weir.OptionError{
+			Option: "KeyedOptions.Reserve", Value: fmt.Sprint(o.Reserve),
+			Accepted: "from 1 to 10^15 permits, or 0 for a tenth of the limit",
+		}
+	}
+	return nil
+}
+
+// keeps returns an error if the file keeps something else than such a limit for each key.
+func (f *File) keeps(limit weir.Limit) error {
+	f.data.RLock()
+	defer f.data.RUnlock()
+	for _, chunk := range f.records.chunks {
+		for i := range chunk {
+			r := &chunk[i]
+			if policy := recordPolicy(r.Name); !strings.HasPrefix(r.Name, keyedPrefix) {
+				return fmt.Errorf("weir: the file of limits %s is not that of a Keyed: it has a record of the policy %.80q",
+					f.path, policy)
+			}
+			state, _, err := decodeRecord(r.Name, r.Value)
+			if err != nil {
+				return fmt.Errorf("weir: the file of limits %s has a record that cannot be read: %w", f.path, err)
+			}
+			if was := state.Limit(); was.Algorithm() != limit.Algorithm() {
+				return fmt.Errorf("weir: the file of limits %s is that of a limit of another algorithm, %q, and this one is %q: "+
+					"name another file, or remove it, with which all keys begin anew", f.path, was, limit)
+			}
+		}
+	}
+	return nil
+}
+
+// keyedPrefix begins the names of the records of a [Keyed].
+var keyedPrefix = recordKey(keyedPolicy, "") //nolint:gochecknoglobals // a constant
+
+// Allow takes one permit of key if it is available. It is Take(key, 1) where the decision does not matter.
+func (k *Keyed) Allow(key string) bool { return k.Take(key, 1).Allowed }
+
+// Take takes n permits of key if they are available, and waits for nothing but the disk, for 5 s at most. With ReasonUnavailable
+// the disk has failed, and the permits may count as used.
+func (k *Keyed) Take(key string, n int64) weir.Decision {
+	if o := k.node.Owner(); o != nil {
+		r := Request{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n}
+		if a, ok := o.quick(&r); ok {
+			a.Decision.Policy = k.name
+			return a.Decision
+		}
+	}
+	return k.take(key, n)
+}
+
+// take is Take of a key that is not in memory, or whose record is used up.
+func (k *Keyed) take(key string, n int64) weir.Decision {
+	if !k.room(key) {
+		return k.full()
+	}
+	c, d := k.charge(key, n), weir.Decision{}
+	if _, err := k.store.acquireOne(context.Background(), &c, &d, store.Waiting{}); err != nil {
+		return k.failed(err)
+	}
+	d.Policy = k.name
+	return d
+}
+
+// Wait takes n permits of key, and waits for them if KeyedOptions.QueueLimit is not 0. The error is nil if and only if the
+// caller has them: otherwise it is a *[weir.RefusedError] if the limit refused, or matches [store.ErrUnavailable] if the disk
+// failed. See [weir.Acquirer] for n and for a ctx that ends.
+func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
+	_, err := k.acquire(ctx, key, n, 0)
+	return err
+}
+
+// Reserve is Wait with a cost that is settled later, by Commit or Cancel, also by the process that comes after this one. One
+// that is not settled until expiry has passed, which is from 1 ms to 24 h, is canceled by itself.
+func (k *Keyed) Reserve(ctx context.Context, key string, n int64, expiry time.Duration) (Reservation, error) {
+	if err := store.CheckExpiry(expiry); err != nil {
+		return Reservation{}, fmt.Errorf("%w", err)
+	}
+	return k.acquire(ctx, key, n, expiry)
+}
+
+// Commit ends a reservation with what it really cost: less is given back, more is charged, up to a debt of the limit. The
+// error is [ErrNotReserved] if it has expired or was settled before.
+func (k *Keyed) Commit(ctx context.Context, r Reservation, actual int64) error {
+	return k.node.Commit(ctx, r, actual)
+}
+
+// Cancel ends a reservation as if nothing had been taken. The error is that of Commit.
+func (k *Keyed) Cancel(ctx context.Context, r Reservation) error { return k.node.Cancel(ctx, r) }
+
+func (k *Keyed) acquire(ctx context.Context, key string, n int64, expiry time.Duration) (Reservation, error) {
+	mustContext(ctx)
+	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
+	if !k.room(key) {
+		d[0] = k.full()
+		return Reservation{}, store.Refusal(ctx, c[:], d[:]) //nolint:wrapcheck // it is a *weir.RefusedError
+	}
+	w := store.Waiting{Expiry: expiry}
+	if w.Most = math.MaxInt64; k.queueLimit == 0 {
+		w.Most = 0
+	}
+	if until, ok := ctx.Deadline(); ok {
+		w.Most = min(w.Most, max(time.Until(until), 0))
+	}
+	w.Most = min(w.Most, MaxWait)
+	r, err := k.store.Acquire(ctx, c[:], d[:], w)
+	switch refused, ok := errors.AsType[*weir.RefusedError](err); {
+	case err == nil:
+		return Reservation{ID: r.ID, Policy: keyedPolicy, Key: key, Permits: n, Expires: r.Expires}, nil
+	case ok:
+		refused.Decision.Policy = k.name
+		if k.queueLimit == 0 && refused.Decision.Reason == weir.ReasonLimited {
+			refused.Decision.Reason, refused.Err = weir.ReasonQueueFull, weir.ErrNoQueue
+		}
+	case k.closed.Load():
+		err = &weir.RefusedError{Decision: k.failed(err), Permits: n, Err: weir.ErrClosed}
+	}
+	return Reservation{}, err
+}
+
+// Peek returns what Take would, and takes nothing. It does not tell whether a new key would find room.
+func (k *Keyed) Peek(key string, n int64) weir.Decision {
+	c, d := [1]store.Charge{k.charge(key, n)}, [1]weir.Decision{}
+	if err := k.store.Peek(context.Background(), c[:], d[:]); err != nil {
+		return k.failed(err)
+	}
+	d[0].Policy = k.name
+	return d[0]
+}
+
+// Refund gives key n permits back whatever their origin, at most until all are available. It is for operators: to undo a request,
+// reserve and Cancel, which cannot give back too much.
+func (k *Keyed) Refund(ctx context.Context, key string, n int64) error {
+	return k.store.Refund(ctx, []store.Charge{k.charge(key, n)})
+}
+
+// Reset makes all permits of key available, as if it had never been seen.
+func (k *Keyed) Reset(ctx context.Context, key string) error {
+	return k.store.Reset(ctx, keyedPolicy, key)
+}
+
+// Limit is the limit of each key.
+func (k *Keyed) Limit() weir.Limit { return k.limit }
+
+// LimitOf is Limit, for middleware that tells clients the limit of their key.
+func (k *Keyed) LimitOf(string) weir.Limit { return k.limit }
+
+// Close ends the limiter, and closes its file when all of it is on disk. Callers that wait, and later calls, are refused with
+// ReasonClosed. A second call does nothing.
+func (k *Keyed) Close() error {
+	if k.closed.Swap(true) {
+		return nil
+	}
+	_ = k.store.Close()
+	return errors.Join(k.node.Close(), k.file.Close())
+}
+
+func (k *Keyed) charge(key string, n int64) store.Charge {
+	return store.Charge{Policy: keyedPolicy, Key: key, Limit: k.limit, N: n, Queue: k.queueLimit}
+}
+
+// room reports whether a key is in the file, or there is room for it.
+func (k *Keyed) room(key string) bool {
+	f := k.file
+	f.data.RLock()
+	defer f.data.RUnlock()
+	return f.records.count < k.maxKeys || f.records.get(recordKey(keyedPolicy, key)).Revision != 0
+}
+
+// full is what a new key is told that finds no room.
+func (k *Keyed) full() weir.Decision {
+	return weir.Decision{
+		Reason: weir.ReasonTableFull, Limit: k.limit.Permits(), RetryAfter: time.Second, Policy: k.name,
+	}
+}
+
+// failed is what a call is told that was not decided.
+func (k *Keyed) failed(err error) weir.Decision {
+	d := weir.Decision{Reason: weir.ReasonUnavailable, Limit: k.limit.Permits(), Policy: k.name}
+	if _, misuse := errors.AsType[*weir.OptionError](err); misuse {
+		d.Reason = weir.ReasonInvalid
+	} else if k.closed.Load() {
+		d.Reason = weir.ReasonClosed
+	}
+	return d
+}

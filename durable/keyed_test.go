@@ -1,0 +1,344 @@
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/store"
+)
+
+func openKeyed(t *testing.T, path string, limit weir.Limit, o durable.KeyedOptions) *durable.Keyed {
+	t.Helper()
+	k, err := durable.OpenKeyed(path, limit, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
+func year(permits int64) weir.Limit {
+	return weir.CalendarWindow(permits, weir.Calendar{Unit: weir.CalendarYear})
+}
+
+// TestKeyedSurvivesRestart: what was used stays used for each key, under another name and a larger or smaller limit as well.
+func TestKeyedSurvivesRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	k := openKeyed(t, path, year(10), durable.KeyedOptions{Name: "year"})
+	if d := k.Take("acme", 7); !d.Allowed || d.Remaining != 3 || d.Limit != 10 || d.Policy != "year" {
+		t.Errorf("the first take: %+v", d)
+	}
+	k.Take("umbrella", 1)
+	for _, step := range []struct {
+		limit weir.Limit
+		name  string
+		left  int64
+	}{{year(10), "year", 3}, {year(10), "renamed", 3}, {year(12), "larger", 5}, {year(5), "smaller", 0}, {year(10), "back", 3}} {
+		if err := k.Close(); err != nil {
+			t.Fatal(err)
+		}
+		k = openKeyed(t, path, step.limit, durable.KeyedOptions{Name: step.name})
+		if d := k.Peek("acme", 0); d.Remaining != step.left || d.Policy != step.name || k.Limit() != step.limit {
+			t.Errorf("%s: %+v, want %d left", step.name, d, step.left)
+		}
+		if d := k.Take("acme", step.left+1); d.Allowed || d.Policy != step.name {
+			t.Errorf("%s: more than is left: %+v", step.name, d)
+		}
+	}
+	for want := range 3 {
+		if !k.Allow("acme") {
+			t.Errorf("%d of 3 were allowed", want)
+		}
+	}
+	if d := k.Take("acme", 1); d.Allowed || d.Reason != weir.ReasonLimited || d.RetryAfter <= 0 {
+		t.Errorf("one too many: %+v", d)
+	}
+	if d := k.Peek("umbrella", 1); d.Remaining != 9 {
+		t.Errorf("another key: %+v", d)
+	}
+}
+
+// TestKeyedOfAnotherLimit: a file whose counts would not count is refused and left as it is.
+func TestKeyedOfAnotherLimit(t *testing.T) {
+	dir := t.TempDir()
+	path, server := filepath.Join(dir, "quota"), filepath.Join(dir, "server")
+	k := openKeyed(t, path, year(10), durable.KeyedOptions{})
+	k.Allow("acme")
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f := must(durable.OpenFile(server, durable.FileOptions{}))
+	n := must(durable.NewNode(durable.NodeOptions{Engine: f.Engine(), Address: "here"}))
+	n.TryAcquire(t.Context(), durable.Request{Policy: "tenant-month", Key: "acme", Limit: year(10), N: 1})
+	if err := errors.Join(n.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	bucket := weir.TokenBucket(weir.PerSecond(1), 10)
+	for _, c := range []struct {
+		path  string
+		limit weir.Limit
+		want  []string
+	}{
+		{path, bucket, []string{path, year(10).String(), bucket.String(), "begin anew"}},
+		{server, year(10), []string{server, `"tenant-month"`}},
+	} {
+		before := must(os.ReadFile(c.path))
+		_, err := durable.OpenKeyed(c.path, c.limit, durable.KeyedOptions{})
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s with %v: %v, want %q", c.path, c.limit, err, want)
+			}
+		}
+		if !bytes.Equal(must(os.ReadFile(c.path)), before) {
+			t.Errorf("%s was written", c.path)
+		}
+	}
+	k = openKeyed(t, path, year(10), durable.KeyedOptions{})
+	if _, err := durable.OpenKeyed(path, year(10), durable.KeyedOptions{}); !errors.Is(err, durable.ErrInUse) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if d := k.Peek("acme", 0); d.Remaining != 9 {
+		t.Errorf("after the refusals: %+v", d)
+	}
+}
+
+// TestKeyedOptions: what cannot be used is named.
+func TestKeyedOptions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	for want, c := range map[string]struct {
+		limit weir.Limit
+		o     durable.KeyedOptions
+	}{
+		"OpenKeyed.limit":         {weir.AtOnce(3), durable.KeyedOptions{}},
+		"Limit":                   {weir.Limit{}, durable.KeyedOptions{}},
+		"KeyedOptions.QueueLimit": {year(3), durable.KeyedOptions{QueueLimit: -1}},
+		"KeyedOptions.MaxKeys":    {year(3), durable.KeyedOptions{MaxKeys: 1_000_000_001}},
+		"KeyedOptions.Reserve":    {year(3), durable.KeyedOptions{Reserve: -1}},
+	} {
+		_, err := durable.OpenKeyed(path, c.limit, c.o)
+		if _, ok := errors.AsType[*weir.OptionError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was made: %v", err)
+	}
+}
+
+// TestKeyedHasRoom: keys that clients make up neither escape the limit nor fill the disk, and keys that were used stay limited.
+func TestKeyedHasRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	k := openKeyed(t, path, year(3), durable.KeyedOptions{MaxKeys: 2, Name: "year"})
+	full := func() {
+		t.Helper()
+		for _, key := range []string{"c", "d", "c"} {
+			if d := k.Take(key, 1); d.Allowed || d.Reason != weir.ReasonTableFull || d.RetryAfter <= 0 || d.Policy != "year" || d.Limit != 3 {
+				t.Errorf("%s: %+v", key, d)
+			}
+			err := k.Wait(t.Context(), key, 1)
+			if refused, ok := errors.AsType[*weir.RefusedError](err); !ok || refused.Decision.Reason != weir.ReasonTableFull {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	}
+	if !k.Allow("a") || !k.Allow("b") {
+		t.Fatal("there is no room")
+	}
+	full()
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k = openKeyed(t, path, year(3), durable.KeyedOptions{MaxKeys: 2, Name: "year"})
+	full()
+	if !k.Allow("a") || !k.Allow("a") || k.Allow("a") {
+		t.Error("a key that was used is not held to its limit")
+	}
+}
+
+// TestKeyedMisuse: a call that makes no sense takes nothing, and is not allowed.
+func TestKeyedMisuse(t *testing.T) {
+	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), year(3), durable.KeyedOptions{})
+	long := strings.Repeat("k", store.MostKeyBytes+1)
+	for _, d := range []weir.Decision{k.Take("a", -1), k.Peek("a", -1), k.Take(long, 1), k.Peek(long, 1)} {
+		if d.Allowed || d.Reason != weir.ReasonInvalid {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := k.Take("a", 4); d.Allowed || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
+		t.Errorf("more than the limit: %+v", d)
+	}
+	for _, err := range []error{
+		k.Wait(t.Context(), "a", -1), k.Wait(t.Context(), long, 1), k.Refund(t.Context(), "a", -1), k.Reset(t.Context(), long),
+	} {
+		if _, ok := errors.AsType[*weir.OptionError](err); !ok {
+			t.Error(err)
+		}
+	}
+	if _, err := k.Reserve(t.Context(), "a", 1, 0); err == nil {
+		t.Error("reserved for no time")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Wait(ctx, "a", 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	if d := k.Peek("a", 0); d.Remaining != 3 {
+		t.Errorf("after misuse: %+v", d)
+	}
+}
+
+// TestKeyedWaits: without a queue a call that would have to wait fails at once, and with one it waits as long as it may.
+func TestKeyedWaits(t *testing.T) {
+	dir := t.TempDir()
+	soon := weir.TokenBucket(weir.PerSecond(50), 1)
+	k := openKeyed(t, filepath.Join(dir, "without"), year(1), durable.KeyedOptions{Name: "year"})
+	if err := k.Wait(t.Context(), "a", 1); err != nil {
+		t.Errorf("it is available: %v", err)
+	}
+	err := k.Wait(t.Context(), "a", 1)
+	if refused, ok := errors.AsType[*weir.RefusedError](err); !ok || refused.Decision.Policy != "year" || !errors.Is(err, weir.ErrNoQueue) {
+		t.Errorf("without a queue: %v", err)
+	}
+	k = openKeyed(t, filepath.Join(dir, "with"), soon, durable.KeyedOptions{QueueLimit: 100})
+	for range 3 {
+		if err := k.Wait(t.Context(), "a", 1); err != nil {
+			t.Errorf("with a queue: %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := k.Wait(ctx, "a", 1); err != nil {
+		t.Errorf("with a queue and a deadline: %v", err)
+	}
+}
+
+// TestKeyedReservations: a reservation is settled by the process that comes next, and only once.
+func TestKeyedReservations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	k := openKeyed(t, path, year(1000), durable.KeyedOptions{})
+	more, err := k.Reserve(t.Context(), "acme", 500, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := k.Reserve(t.Context(), "acme", 100, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k = openKeyed(t, path, year(1000), durable.KeyedOptions{})
+	if d := k.Peek("acme", 0); d.Remaining != 400 {
+		t.Errorf("reserved: %+v", d)
+	}
+	if err := errors.Join(k.Commit(t.Context(), more, 20), k.Cancel(t.Context(), none)); err != nil {
+		t.Error(err)
+	}
+	if err := k.Commit(t.Context(), more, 20); !errors.Is(err, durable.ErrNotReserved) {
+		t.Errorf("settled twice: %v", err)
+	}
+	if d := k.Peek("acme", 0); d.Remaining != 980 {
+		t.Errorf("settled: %+v", d)
+	}
+	if err := k.Refund(t.Context(), "acme", 5); err != nil {
+		t.Error(err)
+	}
+	if d := k.Peek("acme", 0); d.Remaining != 985 {
+		t.Errorf("refunded: %+v", d)
+	}
+	if err := k.Reset(t.Context(), "acme"); err != nil {
+		t.Error(err)
+	}
+	if d := k.Peek("acme", 0); d.Remaining != 1000 {
+		t.Errorf("reset: %+v", d)
+	}
+}
+
+// TestKeyedCloses: calls during and after Close are refused, and what was granted is there afterwards.
+func TestKeyedCloses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quota")
+	k := openKeyed(t, path, year(1_000_000), durable.KeyedOptions{})
+	var work sync.WaitGroup
+	var granted [4]int64
+	begun := make(chan struct{}, len(granted))
+	for i := range granted {
+		work.Go(func() {
+			for d := k.Take("a", 1); d.Allowed; d = k.Take("a", 1) {
+				if granted[i]++; granted[i] == 1 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range granted {
+		<-begun
+	}
+	if err := errors.Join(k.Close(), k.Close()); err != nil {
+		t.Fatal(err)
+	}
+	work.Wait()
+	for _, d := range []weir.Decision{k.Take("a", 1), k.Take("b", 1), k.Peek("a", 1)} {
+		if d.Allowed || d.Reason != weir.ReasonClosed {
+			t.Errorf("after Close: %+v", d)
+		}
+	}
+	if err := k.Wait(t.Context(), "a", 1); !errors.Is(err, weir.ErrClosed) || !errors.Is(err, weir.ErrRefused) {
+		t.Errorf("after Close: %v", err)
+	}
+	sum := granted[0] + granted[1] + granted[2] + granted[3]
+	k = openKeyed(t, path, year(1_000_000), durable.KeyedOptions{})
+	if d := k.Peek("a", 0); d.Remaining != 1_000_000-sum {
+		t.Errorf("%d are left of 1000000, and %d were granted", d.Remaining, sum)
+	}
+}
+
+// TestDocsRestart: the code of docs/restart.md is that of docsQuota.
+func TestDocsRestart(t *testing.T) {
+	if err := docsQuota(filepath.Join(t.TempDir(), "quota")); err != nil {
+		t.Error(err)
+	}
+	source, page := string(must(os.ReadFile("example_file_test.go"))), string(must(os.ReadFile("../docs/restart.md")))
+	_, source, _ = strings.Cut(source, "func docsQuota(")
+	for _, block := range strings.Split(page, "```go\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for line := range strings.Lines(strings.ReplaceAll(block, `"/var/lib/shop/quota"`, "path")) {
+			if !strings.Contains(source, "\t"+strings.TrimLeft(line, "\t")) {
+				t.Errorf("this line is not in a test: %s", line)
+			}
+		}
+	}
+}
+
+// TestKeyedInMiddleware: the middleware takes one as any other limiter with keys, tells clients its limit, and does not blame
+// them for a limiter that is closed.
+func TestKeyedInMiddleware(t *testing.T) {
+	k := openKeyed(t, filepath.Join(t.TempDir(), "quota"), weir.CalendarWindow(2, weir.Calendar{Unit: weir.CalendarDay}), durable.KeyedOptions{Name: "day"})
+	limit, err := httplimit.New(httplimit.Options{Keyed: k, Key: httplimit.RequireHeader("X-Customer")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for i, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		if want == http.StatusServiceUnavailable {
+			_ = k.Close()
+		}
+		r, w := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-Customer", "acme")
+		handler.ServeHTTP(w, r)
+		if w.Code != want || i < 3 && w.Header().Get("Ratelimit-Policy") != `"day";q=2;w=86400` {
+			t.Errorf("request %d: %d %v %s", i, w.Code, w.Header(), w.Body)
+		}
+	}
+}
