@@ -272,6 +272,30 @@ func TestStateDirectory(t *testing.T) {
 	}
 }
 
+// TestNoStateDirectory: where nothing names a directory, the log says that calendar windows begin anew, once there is one.
+func TestNoStateDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	writeConfig(t, path, hourly)
+	cmd := command(t, "serve", "--http", "127.0.0.1:0", "--config", path)
+	cmd.Env = append(cmd.Env, "STATE_DIRECTORY=", "XDG_STATE_HOME=relative", "HOME=")
+	s := startCommand(t, cmd)
+	s.logged("msg=serving")
+	if before := strings.Join(s.lines, "\n"); strings.Contains(before, "begin anew") {
+		t.Error(before)
+	}
+	writeConfig(t, path, quotaOf(10))
+	line := s.logged("calendar windows begin anew when this server is restarted")
+	for _, want := range []string{"level=WARN", "--state", "STATE_DIRECTORY", "XDG_STATE_HOME", "HOME"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q lacks %q", line, want)
+		}
+	}
+	s.logged("configuration loaded")
+	if n := s.spend(100); n != 10 {
+		t.Errorf("%d were granted", n)
+	}
+}
+
 // TestStateIsNeededLater: a reload that brings the first calendar window begins to keep it, and one that cannot be kept is refused.
 func TestStateIsNeededLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")

@@ -56,6 +56,9 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 		return value, ok
 	}}
 	f, err := config.Parse(file.Name, file.Data, options)
+	if err == nil && r.state.missing && f.Cluster == nil {
+		r.warnMissing(file, options)
+	}
 	if err == nil && !r.known && f.Cluster.Same(r.state.cluster()) && !r.state.usable(r.log) {
 		r.state, options.StateFile = state{}, ""
 		f, err = config.Parse(file.Name, file.Data, options)
@@ -91,6 +94,15 @@ func (r *reader) parseOwn(file *live.File) (live.Parsed, error) {
 		}
 	}
 	return live.Parsed{Set: f.Set, Warnings: lines(f.Warnings), Secrets: secrets}, nil
+}
+
+// warnMissing warns, once, if there are policies that a file would keep.
+func (r *reader) warnMissing(file *live.File, options config.Options) {
+	options.StateFile = stateName
+	if f, err := config.Parse(file.Name, file.Data, options); err == nil && f.Cluster != nil {
+		beginAnew(r.log, errNoDirectory)
+		r.state.missing = false
+	}
 }
 
 // lines are warnings as the log has them.

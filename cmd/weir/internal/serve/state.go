@@ -18,6 +18,7 @@ import (
 type state struct {
 	path    string
 	implied bool // its directory is that of the user
+	missing bool // nothing names a directory, and --state does not say none
 }
 
 const (
@@ -39,7 +40,7 @@ func (f *configFlags) stateFile(env func(name string) string) (state, error) {
 	home := env("XDG_STATE_HOME")
 	if !filepath.IsAbs(home) {
 		if home = env("HOME"); !filepath.IsAbs(home) {
-			return state{}, nil
+			return state{missing: true}, nil
 		}
 		home = filepath.Join(home, ".local", "state")
 	}
@@ -77,7 +78,15 @@ func (s state) usable(log *slog.Logger) bool {
 	if err == nil {
 		return true
 	}
-	log.Warn("calendar windows begin anew when this server is restarted: name a directory where they can be kept by --state, "+
-		"or write --state none", "error", err.Error())
+	beginAnew(log, err)
 	return false
 }
+
+// beginAnew warns that nothing survives.
+func beginAnew(log *slog.Logger, why error) {
+	log.Warn("calendar windows begin anew when this server is restarted: name a directory where they can be kept by --state, "+
+		"or write --state none", "error", why.Error())
+}
+
+// errNoDirectory is why a state is missing.
+var errNoDirectory = errors.New("the environment names no directory: neither STATE_DIRECTORY, nor an absolute path in XDG_STATE_HOME or HOME")
