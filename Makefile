@@ -12,7 +12,8 @@ FUZZTIME ?= 30s
 # `make cluster-faults` flips.
 ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,$(if $(filter cluster-faults,$(MAKECMDGOALS)),200,20))
 
-# How long `make soak` runs, by which seed, and how many requests it makes in a second. SOAK has further options, such as --json.
+# How long `make soak` and `make fleet` run, by which seed, and how many requests `make soak` makes in a second. SOAK has further options,
+# such as --json.
 DURATION ?= 30m
 SEED ?= 1
 RATE ?= 200
@@ -157,6 +158,10 @@ durable-faults: ## kill, stop, cut off and corrupt three nodes with durable limi
 .PHONY: cluster-faults
 cluster-faults: ## wipe a disk, flip ROUNDS (200) bits and step clocks of three nodes of the program
 	@cd cmd/weir && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run 'TestCluster(Wiped|Flipped|Stepped)' -v . | grep -v 'level='
+
+.PHONY: fleet
+fleet: ## simulate fleets in virtual time for DURATION (30m), each by its own seed, SEED (1) and those after it
+	@go test -count=1 -timeout 0 -run '^TestFleet$$' -v ./durable -fleet $(SEED) -fleetfor $(DURATION)
 
 .PHONY: soak
 soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) requests a second, by SEED (1), and check every limit

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 	"github.com/weirhq/weir/interop/internal/servers"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 )
 
 // late is how long after a request was sent it may still take permits, if nobody was told that it has: longer than any server

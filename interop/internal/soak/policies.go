@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 )
 
 // scope is who shares the permits of a policy.

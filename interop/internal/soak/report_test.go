@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 )
 
 // told is the report of a run in which this happened to the permits of a shared bucket of 16, of which 8 come back in a second.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 )
 
 // mostInFlight is how many requests are on their way at a time. Those of which there is no room are not made, and are counted.

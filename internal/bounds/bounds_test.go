@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/interop/internal/bounds"
+	"github.com/weirhq/weir/internal/bounds"
 )
 
 const ms = int64(time.Millisecond)
