@@ -161,7 +161,11 @@ cluster-faults: ## wipe a disk, flip ROUNDS (200) bits and step clocks of three 
 
 .PHONY: fleet
 fleet: ## simulate fleets in virtual time for DURATION (30m), each by its own seed, SEED (1) and those after it
-	@go test -count=1 -timeout 0 -run '^TestFleet$$' -v ./durable -fleet $(SEED) -fleetfor $(DURATION)
+	@go test -count=1 -timeout 0 -run '^TestFleetContention$$' -v ./durable -fleet $(SEED) -fleetfor $(DURATION)
+
+.PHONY: fleet-mutants
+fleet-mutants: ## break the code in one place after the other, and simulate fleets with it until a promise is broken
+	@cd durable && go test -count=1 -timeout 0 -run '^TestFleetMutants$$' -v . -args -fleetmutants
 
 .PHONY: soak
 soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) requests a second, by SEED (1), and check every limit

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/weirhq/weir/durable"
 	"github.com/weirhq/weir/store"
 )
 
@@ -21,8 +23,8 @@ type network struct {
 	seed  uint64
 	begin time.Time
 	end   time.Duration // when the weather turns fine
-	loss  int // of 1000 messages
-	slow  int // of 1000 messages
+	loss  int           // of 1000 messages
+	slow  int           // of 1000 messages
 	cuts  map[string][]span
 	calls sync.WaitGroup
 
@@ -94,6 +96,18 @@ func (n *network) cutNowAndThen(links ...string) {
 	}
 }
 
+// edges are the times at which a link may be cut, or be whole again.
+func (n *network) edges(link string) (all []time.Duration) {
+	from, to, _ := strings.Cut(link, ">")
+	for _, name := range []string{link, from, to} {
+		for _, s := range n.cuts[name] {
+			all = append(all, s.from, s.to)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // cut reports whether a link, "machine>machine", or one of its ends is cut at a time.
 func (n *network) cut(link string, at time.Duration) bool {
 	from, to, _ := strings.Cut(link, ">")
@@ -123,13 +137,18 @@ func (n *network) fate(link, what string) fate {
 	}
 	f := fate{there: n.delay(r), back: n.delay(r), lost: r.IntN(1000) < loss, unheard: r.IntN(1000) < loss}
 	if r.IntN(1000) < loss {
-		f.again = f.there + n.delay(r)
+		if f.again = f.there + n.delay(r); r.IntN(2) == 0 {
+			f.again += time.Duration(r.Int64N(int64(latest)))
+		}
 	}
 	f.cutOff = n.cut(link, m.at+f.there)
 	f.cutBack = n.cut(link, m.at+f.there+f.back)
 	n.notes = append(n.notes, note{m, same, f})
 	return f
 }
+
+// latest is how much later a message comes once more at most, about.
+const latest = 5 * time.Second
 
 // delay is how long a way takes: never the same time twice, so that hardly two things happen at one instant.
 func (n *network) delay(r *rand.Rand) time.Duration {
@@ -140,9 +159,9 @@ func (n *network) delay(r *rand.Rand) time.Duration {
 	return 50*time.Microsecond + time.Duration(r.Int64N(int64(most)))
 }
 
-// trace is a hash of all messages and of what became of them, in the order of time. Those of one instant are in the order of their
-// names.
-func (n *network) trace() uint64 {
+// trace is a hash of the messages of all links whose names end so, and of what became of them, in the order of time. Those of one instant
+// are in the order of their names.
+func (n *network) trace(links string) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slices.SortFunc(n.notes, func(a, b note) int {
@@ -150,9 +169,129 @@ func (n *network) trace() uint64 {
 	})
 	h := fnv.New64a()
 	for i := range n.notes {
-		_, _ = fmt.Fprintln(h, n.notes[i])
+		if strings.HasSuffix(n.notes[i].link, links) {
+			_, _ = fmt.Fprintln(h, n.notes[i])
+		}
 	}
 	return h.Sum64()
+}
+
+// lane is one way of a connection: what was sent and has not been received.
+type lane struct {
+	mu    sync.Mutex
+	more  sync.Cond
+	all   [][]byte
+	ended bool
+}
+
+func newLane() *lane {
+	l := new(lane)
+	l.more.L = &l.mu
+	return l
+}
+
+func (l *lane) put(m []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return io.ErrClosedPipe
+	}
+	l.all = append(l.all, m)
+	l.more.Signal()
+	return nil
+}
+
+// get waits for the next message. Those that were sent at one instant, by requests that do not know of each other, come in an order that is
+// the same each time.
+func (l *lane) get() ([]byte, error) {
+	l.mu.Lock()
+	for len(l.all) == 0 && !l.ended {
+		l.more.Wait()
+	}
+	l.mu.Unlock()
+	time.Sleep(1) // until this instant is over
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == 0 {
+		return nil, io.EOF
+	}
+	slices.SortStableFunc(l.all, func(a, b []byte) int { return strings.Compare(gist(a), gist(b)) })
+	m := l.all[0]
+	l.all = l.all[1:]
+	return m, nil
+}
+
+// gist is what a message of a node is about, without what is of no seed.
+func gist(b []byte) string {
+	m, err := durable.ParseMessage(b)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(m.Kind, " ", m.Request.Policy, m.Reservation.Policy, " ", m.Request.N, " ", m.Request.Wait, " ", m.Answer.Outcome)
+}
+
+func (l *lane) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.more.Broadcast()
+}
+
+// streamEnd is one end of a connection.
+type streamEnd struct {
+	in, out *lane
+	half    bool // Close ends what is received alone, as that of a stream of gRPC does at its server
+}
+
+var _ durable.Stream = (*streamEnd)(nil)
+
+// Send implements [durable.Stream].
+func (e *streamEnd) Send(m []byte) error { return e.out.put(m) }
+
+// Receive implements [durable.Stream].
+func (e *streamEnd) Receive() ([]byte, error) { return e.in.get() }
+
+// Close implements [durable.Stream].
+func (e *streamEnd) Close() error {
+	e.in.end()
+	if !e.half {
+		e.out.end()
+	}
+	return nil
+}
+
+// stream is a connection over a link, in both directions. Its messages arrive in order; where one does not arrive, it breaks.
+func (n *network) stream(link string) (near, far *streamEnd) {
+	near, far = &streamEnd{in: newLane(), out: newLane()}, &streamEnd{in: newLane(), out: newLane(), half: true}
+	from, to, _ := strings.Cut(link, ">")
+	n.calls.Go(func() { n.carry(link, near.out, far.in, near.in, far.out) })
+	n.calls.Go(func() { n.carry(to+">"+from, far.out, near.in, far.in, near.out) })
+	return near, far
+}
+
+// carry carries messages from one lane to another. Where one does not arrive, these and others end.
+func (n *network) carry(link string, from, to *lane, others ...*lane) {
+	defer to.end()
+	for {
+		m, err := from.get()
+		if err != nil {
+			return
+		}
+		f := n.fate(link, gist(m))
+		time.Sleep(f.there)
+		if f.lost || f.cutOff {
+			time.Sleep(f.back) // until that is noticed
+			from.end()
+			for _, l := range others {
+				l.end()
+			}
+			return
+		}
+		if to.put(m) != nil {
+			from.end()
+			return
+		}
+	}
 }
 
 // callTime is how long a call may take before its caller gives it up.

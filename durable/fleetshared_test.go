@@ -30,6 +30,8 @@ var (
 	leasedSliding    = sharedLimit{"leased-sliding", weir.SlidingWindow(weir.Per(80, 12*time.Second), 6), store.ConsistencyLeased}
 	optimisticBucket = sharedLimit{"optimistic-bucket", weir.TokenBucket(weir.PerSecond(4), 100), store.ConsistencyOptimistic}
 	optimisticWindow = sharedLimit{"optimistic-window", weir.FixedWindow(weir.Per(80, 10*time.Second)), store.ConsistencyOptimistic}
+	leasedTide       = sharedLimit{"leased-tide", weir.TokenBucket(weir.PerSecond(20), 80), store.ConsistencyLeased}
+	optimisticTide   = sharedLimit{"optimistic-tide", weir.TokenBucket(weir.PerSecond(4), 100), store.ConsistencyOptimistic}
 	coherentBucket   = sharedLimit{"coherent-bucket", weir.TokenBucket(weir.PerSecond(2), 20), store.ConsistencyCoherent}
 	coherentPair     = sharedLimit{"coherent-pair", weir.TokenBucket(weir.PerHour(100), 400), store.ConsistencyCoherent}
 	coherentSlots    = sharedLimit{"coherent-slots", weir.AtOnce(5), store.ConsistencyCoherent}
@@ -53,19 +55,19 @@ func (s *simulation) share(t *testing.T) {
 	for i := range 3 {
 		machine := fmt.Sprint("machine", i)
 		s.net.cutNowAndThen(machine, machine+">redis")
-		s.live(machine, "leased", leasedBucket, leasedWindow, leasedSliding)
-		s.live(machine, "optimistic", optimisticBucket, optimisticWindow)
+		s.live(machine, "leased", leasedTide, leasedBucket, leasedWindow, leasedSliding)
+		s.live(machine, "optimistic", optimisticTide, optimisticBucket, optimisticWindow)
 	}
 }
 
-// live has a process start and end again and again, in order or not.
+// live has a process start and end again and again, in order or not. The first of its limits is that of the tide.
 func (s *simulation) live(machine, fleet string, limits ...sharedLimit) {
 	name := machine + " " + fleet
 	r := s.chance(name)
 	s.work.Go(func() {
 		for s.ctx.Err() == nil {
 			s.mu.Lock()
-			s.begun++
+			s.begun[limits[0].kept]++
 			s.mu.Unlock()
 			long, dies := 2*fleetTime, r.IntN(2) == 0
 			if r.IntN(2) == 0 {
@@ -102,11 +104,13 @@ func (s *simulation) process(machine, name, life string, long time.Duration, die
 			}
 		}()
 	}
-	for i := range limits {
+	client("tide", time.Second, func(r *rand.Rand) { p.tide(r, &limits[0]) })
+	for i := range limits[1:] {
+		i++
 		client(limits[i].name, 2*time.Second, func(r *rand.Rand) { p.take(&limits[i], 1+r.Int64N(8)) })
 	}
 	client("coherent", 3*time.Second, p.coherent)
-	client("pair", 6*time.Second, func(r *rand.Rand) { p.pair(r, &limits[0]) })
+	client("pair", 6*time.Second, func(r *rand.Rand) { p.pair(r, &limits[1]) })
 	client("slots", 3*time.Second, p.slot)
 	<-ctx.Done()
 	if dies && s.ctx.Err() == nil {
@@ -115,11 +119,36 @@ func (s *simulation) process(machine, name, life string, long time.Duration, die
 	for range clients {
 		<-done
 	}
+	time.Sleep(time.Duration(s.chance(name + " end").Int64N(int64(500 * time.Millisecond)))) // so that not all end at one instant
 	_ = f.Close()
 }
 
-// take takes permits of one limit.
-func (p *process) take(l *sharedLimit, n int64) {
+// tideEvery is how often all processes ask for the same limit at once. Between, all of its permits come back.
+const tideEvery = 15 * time.Second
+
+// tide waits for the next tide, and has permits held then that are not spent, while others come back, before it asks for all that there are.
+func (p *process) tide(r *rand.Rand, l *sharedLimit) {
+	if !lasts(p.ctx, tideEvery-p.net.now()%tideEvery+time.Duration(r.Int64N(int64(time.Millisecond)))) {
+		return
+	}
+	for range 8 {
+		p.take(l, 1)
+		lasts(p.ctx, time.Millisecond)
+	}
+	for range 4 {
+		lasts(p.ctx, 210*time.Millisecond)
+		p.take(l, 1)
+	}
+	for asked, refused := 0, 0; asked < 80 && refused < 4 && p.ctx.Err() == nil; asked++ {
+		if !p.take(l, 1+r.Int64N(2)) {
+			refused++
+			lasts(p.ctx, time.Duration(r.Int64N(int64(time.Millisecond))))
+		}
+	}
+}
+
+// take takes permits of one limit, and reports whether it was allowed to.
+func (p *process) take(l *sharedLimit, n int64) bool {
 	charges, decisions := []store.Charge{l.charge("k", n)}, make([]weir.Decision, 1)
 	since := p.net.now()
 	err := p.fleet.Take(context.Background(), charges, decisions)
@@ -128,6 +157,7 @@ func (p *process) take(l *sharedLimit, n int64) {
 		until += straggle
 	}
 	p.note(l.name, kind, n, since, until)
+	return kind == bounds.Granted
 }
 
 // coherent takes permits that the store decides about, gives some back, or reserves them.
@@ -239,25 +269,26 @@ func (s *simulation) slack() time.Duration {
 func (s *simulation) checkShared(t *testing.T) {
 	t.Helper()
 	for _, l := range []sharedLimit{
-		leasedBucket, leasedWindow, leasedSliding, optimisticBucket, optimisticWindow, coherentBucket, coherentPair, coherentSlots,
+		leasedTide, leasedBucket, leasedWindow, leasedSliding, optimisticTide, optimisticBucket, optimisticWindow,
+		coherentBucket, coherentPair, coherentSlots,
 	} {
 		above := int64(0)
 		if l.kept == store.ConsistencyOptimistic { // each of them may have ended without having told the store
-			above = int64(s.begun-1) * store.OptimisticOptions{}.DriftOf(l.limit)
+			above = int64(s.begun[l.kept]-1) * store.OptimisticOptions{}.DriftOf(l.limit)
 		}
 		bound := s.bound(l.limit, above)
 		if b := bound.Minted(s.events[l.name]); b.Broken() {
-			s.fail("%s: %.2f permits more were granted than %v allows, from %v to %v", l.name, b.Permits, bound, b.From, b.To)
+			s.failf("%s: %.2f permits more were granted than %v allows, from %v to %v", l.name, b.Permits, bound, b.From, b.To)
 		}
 		if exact := l.kept == store.ConsistencyCoherent && s.net.loss == 0 && l.limit.Algorithm() != weir.AlgorithmConcurrency; exact {
 			if b := bound.Lost(s.events[l.name]); b.Broken() {
-				s.fail("%s: %d requests were refused although %.2f permits were there, from %v to %v", l.name, b.Times, b.Permits, b.From, b.To)
+				s.failf("%s: %d requests were refused although %.2f permits were there, from %v to %v", l.name, b.Times, b.Permits, b.From, b.To)
 			}
 		}
 	}
 	a, b := s.left(t, "a"), s.left(t, "b")
 	if a != b {
-		s.fail("of two keys that are always charged together, one has %d permits left and the other %d", a, b)
+		s.failf("of two keys that are always charged together, one has %d permits left and the other %d", a, b)
 	}
 }
 
@@ -268,7 +299,7 @@ func (s *simulation) left(t *testing.T, key string) int64 {
 }
 
 // bound is what a limit allows, and so many permits above it.
-func (s *simulation) bound(l weir.Limit, above int64) bounds.Limit { //nolint:ireturn // there are two
+func (s *simulation) bound(l weir.Limit, above int64) bounds.Limit {
 	switch l.Algorithm() {
 	case weir.AlgorithmFixedWindow, weir.AlgorithmSlidingWindow:
 		return bounds.Window{

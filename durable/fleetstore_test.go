@@ -99,7 +99,7 @@ func over[T any](
 		var none T
 		return none, store.ErrUnavailable
 	}
-	return call(ctx, r.net, r.link, fmt.Sprint(what, keys), repeats, func() (T, error) {
+	return call(ctx, r.net, r.link, fmt.Sprint(what, keys), repeats, func() (T, error) { //nolint:contextcheck // as it says
 		return f(context.Background()) // it is carried out, whoever waits for it
 	})
 }
@@ -122,7 +122,9 @@ func (r *remote) Debit(ctx context.Context, charges []store.Charge, decisions []
 // Refund implements [store.Store].
 func (r *remote) Refund(ctx context.Context, charges []store.Charge) error {
 	return r.send(ctx, "refund", charges, nil, false,
-		func(ctx context.Context, charges []store.Charge, _ []weir.Decision) error { return r.Memory.Refund(ctx, charges) })
+		func(ctx context.Context, charges []store.Charge, _ []weir.Decision) error {
+			return r.Memory.Refund(ctx, charges)
+		})
 }
 
 // Reserve implements [store.Store].

@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/internal/bounds"
 	"github.com/weirhq/weir/internal/rangemax"
 )
 
@@ -257,22 +258,15 @@ func outOfOrder(events []event) string {
 
 // deposed looks for owners that have granted something for which they were asked after a later owner had granted something.
 func deposed(events []event) string {
-	first := make(map[int64]int64)
+	var granted []bounds.Event
 	for _, e := range events {
-		if e.Outcome == durable.Granted && e.Epoch > 0 && (first[e.Epoch] == 0 || e.Answered < first[e.Epoch]) {
-			first[e.Epoch] = e.Answered
+		if e.Outcome == durable.Granted {
+			granted = append(granted, bounds.Event{Sent: e.Asked, Received: e.Answered, N: e.N, Epoch: e.Epoch})
 		}
 	}
-	for _, e := range events {
-		if e.Outcome != durable.Granted || e.Epoch == 0 {
-			continue
-		}
-		for epoch, at := range first {
-			if epoch > e.Epoch && at < e.Asked {
-				return fmt.Sprintf("the owner of the term %d has granted %d permits of %s for which it was asked %v after that of the term %d had granted some",
-					e.Epoch, e.N, keyNames[e.Key], time.Duration(e.Asked-at), epoch)
-			}
-		}
+	if b := bounds.Deposed(granted); b.Broken() {
+		return fmt.Sprintf("owners have granted %.0f permits for which they were asked up to %v after a later one had granted some",
+			b.Permits, b.To-b.From)
 	}
 	return ""
 }

@@ -74,6 +74,23 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// TestDeposed: an owner that goes on after the next one has begun is found, and none that was asked before.
+func TestDeposed(t *testing.T) {
+	t.Parallel()
+	of := func(epoch, sent, received int64) bounds.Event {
+		return bounds.Event{Sent: sent, Received: received, N: 1, Epoch: epoch}
+	}
+	refused := of(1, 20, 21)
+	refused.Kind = bounds.Refused
+	right := []bounds.Event{of(1, 0, 1), of(1, 9, 30), of(2, 8, 12), of(2, 13, 14), refused, of(0, 20, 21)}
+	if b := bounds.Deposed(right); b.Broken() {
+		t.Errorf("%+v", b)
+	}
+	if b := bounds.Deposed(append(right, of(1, 13, 14))); b.Permits != 1 || b.Times != 1 {
+		t.Errorf("%+v", b)
+	}
+}
+
 // played is a history of a bucket that keeps to its limit: the moment at which each event really happened is between what is
 // told.
 type played struct {

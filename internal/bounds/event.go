@@ -17,6 +17,8 @@ type Event struct {
 	// What came back meanwhile in their place, to a bucket that would have been full without them, is then not there. 0 if
 	// they are given back whatever their origin.
 	Since int64 `json:"since,omitempty"`
+	// Epoch is the term of the owner that decided, 0 if it is not known, or there is none.
+	Epoch int64 `json:"epoch,omitempty"`
 }
 
 // from is from when on permits that came back count as not taken.
