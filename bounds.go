@@ -6,9 +6,8 @@ import (
 	"github.com/weirhq/weir/algo"
 )
 
-// Bounds are the options of a [Keyed] that can be changed while it works: see [KeyedOptions] for what they mean and for their
-// defaults.
-type Bounds struct {
+// bounds are the options of a limiter for keys that can be changed while it works.
+type bounds struct {
 	QueueLimit int64
 	QueueOrder Order
 	MaxDebt    int64
@@ -16,8 +15,12 @@ type Bounds struct {
 	WhenFull   WhenFull
 }
 
+func (o *KeyedOptions) bounds() bounds {
+	return bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
+}
+
 // check sets defaults, and returns what cannot be used.
-func (b *Bounds) check(of string) error {
+func (b *bounds) check(of string) error {
 	if b.MaxKeys == 0 {
 		b.MaxKeys = defaultMaxKeys
 	}
@@ -37,16 +40,22 @@ func (b *Bounds) check(of string) error {
 	return err
 }
 
-// Check returns an error that says what is wrong with b, or nil.
-func (b Bounds) Check() error { return b.check("Bounds") }
+func checkBounds(o KeyedOptions) error {
+	b := o.bounds()
+	return b.check("Bounds")
+}
 
-// Bounds returns the bounds in force.
-func (k *keys[K]) Bounds() Bounds { return *k.bounds.Load() }
+// Bounds implements keyset.View.
+func (k operator[K]) Bounds() KeyedOptions {
+	b := k.bounds.Load()
+	return KeyedOptions{
+		QueueLimit: b.QueueLimit, QueueOrder: b.QueueOrder, MaxDebt: b.MaxDebt, MaxKeys: b.MaxKeys, WhenFull: b.WhenFull,
+	}
+}
 
-// SetBounds changes the bounds, at once and without losing a state, or returns an *[OptionError]. Keys beyond a MaxKeys that
-// is lower than before stay until they are forgotten. Callers who wait beyond a QueueLimit that is lower than before go on
-// waiting. A QueueOrder is that of queues that form later. Debts beyond a MaxDebt that is lower than before stay owed.
-func (k *keys[K]) SetBounds(b Bounds) error {
+// SetBounds implements keyset.View.
+func (k operator[K]) SetBounds(o KeyedOptions) error {
+	b := o.bounds()
 	if err := b.check("Bounds"); err != nil {
 		return err
 	}
@@ -54,7 +63,7 @@ func (k *keys[K]) SetBounds(b Bounds) error {
 	return nil
 }
 
-func (k *keyed) setBounds(b Bounds) {
+func (k *keyed) setBounds(b bounds) {
 	k.bounding.Lock()
 	defer k.bounding.Unlock()
 	old := k.bounds.Swap(&b)

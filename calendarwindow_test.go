@@ -8,6 +8,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 func inZone(t *testing.T, name string) *time.Location {
@@ -143,17 +144,17 @@ func TestCalendarLimitsOfKeys(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", key, d, want)
 		}
 	}
-	if err := k.Override("small", limit(8, weir.CalendarMonth), time.Hour); err != nil {
+	if err := keyset.Of(k).Override("small", limit(8, weir.CalendarMonth), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if d := k.Take("small", 3); !d.Allowed || d.Remaining != 0 || d.ResetAfter != 11*24*time.Hour+12*time.Hour {
 		t.Errorf("overridden: %+v", d)
 	}
-	k.Restore("small")
+	keyset.Of(k).Restore("small")
 	if d := k.Take("small", 1); d.Allowed || d.RetryAfter != 12*time.Hour {
 		t.Errorf("restored: %+v", d)
 	}
-	if err := k.Override("small", weir.TokenBucket(weir.PerSecond(1), 0), time.Hour); err == nil {
+	if err := keyset.Of(k).Override("small", weir.TokenBucket(weir.PerSecond(1), 0), time.Hour); err == nil {
 		t.Error("another algorithm is no error")
 	}
 }
@@ -163,14 +164,14 @@ func TestCalendarCancelAcrossLimits(t *testing.T) {
 	k, _, clock := calendarKeys(t, on(t, time.UTC, "2026-03-20 12:00"), 10, weir.Calendar{Unit: weir.CalendarMonth})
 	l := k.TryReserve("a", 10)
 	days := weir.CalendarWindow(10, weir.Calendar{Unit: weir.CalendarDay})
-	if err := k.Override("a", days, 48*time.Hour); err != nil {
+	if err := keyset.Of(k).Override("a", days, 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(24 * time.Hour)
 	if d := k.Take("a", 10); !d.Allowed {
 		t.Errorf("%+v", d)
 	}
-	k.Restore("a")
+	keyset.Of(k).Restore("a")
 	l.Cancel()
 	if d := k.Take("a", 1); d.Allowed {
 		t.Errorf("minted: %+v", d)

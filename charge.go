@@ -1,31 +1,13 @@
 package weir
 
 import (
-	"context"
 	"slices"
 
 	"github.com/weirhq/weir/internal/table"
 )
 
-// Charge is a part of a request that asks several limits as one: N permits of Key from Limiter.
-type Charge struct {
-	// Limiter has the limit: a [Keyed] or a [KeyedConcurrency] whose keys are strings. Required.
-	Limiter Chargeable
-	// Key is whose permits they are.
-	Key string
-	// N is how many permits are asked for: see [Limiter] for 0, and for more than the limit. A negative N refuses the
-	// request with ReasonInvalid.
-	N int64
-	// Plan is the limit that the key is held to, one of Limiter. Default: nil, the one that Limiter has for the key.
-	Plan *Plan
-}
-
-// Chargeable is a limiter that can be charged together with others: a [Keyed] or a [KeyedConcurrency] whose keys are strings.
-type Chargeable interface {
-	Limit() Limit
-	LimitOf(key string) Limit
-	Peek(key string, n int64) Decision
-
+// chargeable is a limiter that can be charged together with others: a [Keyed] or a [KeyedConcurrency] whose keys are strings.
+type chargeable interface {
 	inner() *keyed // nil for a nil pointer
 	hash(key string) table.Hash
 	termsOf(key string) (t *terms, why Reason)
@@ -33,37 +15,24 @@ type Chargeable interface {
 	note(h table.Hash, key string)
 }
 
-// MostCharges is how many charges a request may have.
-const MostCharges = 64
+// step is inside.Step.
+func step() any { return chargings.Get() }
 
-// TryAcquireAll takes the permits of all charges or of none, and never waits. It appends a lease for each of them to leases,
-// and returns the place among them of the one that binds: if the request is refused, among the limits that refuse the one with
-// the longest RetryAfter; if it is granted, the one with the fewest permits left; -1 if there are no charges. The request is
-// granted if leases[binding] is, counted from where the first was appended.
-//
-// It is one atomic step over all limits: no other request sees a limit charged that another limit then refuses
-// (TestChargesAreOneStep), also where a caller waits for a key, or its limit is overridden (TestChargesWithGatesAreOneStep). If
-// the request is refused, no lease holds anything, and each decision is what its limit alone would have answered, Remaining
-// being what is left now.
-//
-// The same key of the same limiter may stand in several charges. A request of more than MostCharges is refused with
-// ReasonInvalid. Nothing is allocated if leases has room.
-func TryAcquireAll(leases []Lease, charges ...Charge) (all []Lease, binding int) {
-	return chargeAll(leases, charges, false)
-}
-
-// TryReserveAll is TryAcquireAll with costs that are settled later: each lease must end in Commit or Cancel.
-func TryReserveAll(leases []Lease, charges ...Charge) (all []Lease, binding int) {
-	return chargeAll(leases, charges, true)
-}
-
-// PeekAll returns what TryAcquireAll would, and takes nothing. Remaining is what is left now.
-func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
-	c := newCharging(charges)
-	if c == nil {
-		return refuseCharges(decisions, charges, func(d Decision, _ int64) Decision { return d }), bindingOf(len(charges))
-	}
+// TryAll implements TryAcquireAll and TryReserveAll of keyset, and ends the work.
+func (c *charging) TryAll(leases []Lease, reserve bool) (all []Lease, binding int) {
 	defer c.free()
+	if !c.valid() {
+		return refuseCharges(leases, c.parts, invalidLease), bindingOf(len(c.parts))
+	}
+	return c.charge(leases, reserve, true)
+}
+
+// PeekAll implements that of keyset, and ends the work.
+func (c *charging) PeekAll(decisions []Decision) (all []Decision, binding int) {
+	defer c.free()
+	if !c.valid() {
+		return refuseCharges(decisions, c.parts, func(d Decision, _ int64) Decision { return d }), bindingOf(len(c.parts))
+	}
 	for c.lock(); ; c.lock() {
 		c.begin()
 		state := c.look(-1)
@@ -84,20 +53,6 @@ func PeekAll(decisions []Decision, charges ...Charge) (all []Decision, binding i
 	return decisions, c.binding()
 }
 
-// AcquireAll is TryAcquireAll for a caller that is ready to wait in the queues of the limits, which it does one after the
-// other, holding what it has already got, and giving it back if a later one refuses. The order of the limits and their keys
-// is the same for all callers, so that no two wait for what the other one holds (TestAcquireAllInAnyOrder). The error is that
-// of [Limiter].Acquire: nil if and only if all permits were granted, and otherwise a *[RefusedError] with the
-// decision that binds, or that of ctx. Where a limit that refuses has no queue it matches [ErrNoQueue].
-func AcquireAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
-	return waitAll(ctx, leases, charges, false)
-}
-
-// ReserveAll is AcquireAll with costs that are settled later, like TryReserveAll.
-func ReserveAll(ctx context.Context, leases []Lease, charges ...Charge) (all []Lease, binding int, err error) {
-	return waitAll(ctx, leases, charges, true)
-}
-
 func bindingOf(charges int) int {
 	if charges == 0 {
 		return -1
@@ -105,35 +60,18 @@ func bindingOf(charges int) int {
 	return 0
 }
 
-// innerOf is the limiter of a charge, nil if there is none.
-func innerOf(c *Charge) *keyed {
-	if c.Limiter == nil {
-		return nil
-	}
-	return c.Limiter.inner()
-}
-
 func invalidLease(d Decision, n int64) Lease { return Lease{decision: d, permits: n} }
 
 // refuseCharges refuses charges that cannot be worked on.
-func refuseCharges[A any](all []A, charges []Charge, answer func(Decision, int64) A) []A {
-	for i := range charges {
+func refuseCharges[A any](all []A, parts []chargePart, answer func(Decision, int64) A) []A {
+	for i := range parts {
 		d := Decision{Reason: ReasonInvalid, RetryAfter: Never}
-		if k := innerOf(&charges[i]); k != nil {
+		if k := parts[i].k; k != nil {
 			d.Limit, d.Policy = k.base.permits, k.policy
 		}
-		all = append(all, answer(d, charges[i].N))
+		all = append(all, answer(d, parts[i].n))
 	}
 	return all
-}
-
-func chargeAll(leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int) {
-	c := newCharging(charges)
-	if c == nil {
-		return refuseCharges(leases, charges, invalidLease), bindingOf(len(charges))
-	}
-	defer c.free()
-	return c.charge(leases, reserve, true)
 }
 
 // charge decides. Limits that refuse count it if the refusal is final.

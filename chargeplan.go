@@ -3,25 +3,24 @@ package weir
 import (
 	"math"
 	"sync/atomic"
+
+	"github.com/weirhq/weir/internal/inside"
 )
 
-// Plan is a limit that a Keyed has checked, for [Charge.Plan], and for keys that bring their limit with each request: see
-// [Plan.TakeBytes].
-type Plan struct {
+// keyPlan is what is in a keyset.Plan: a limit that a limiter for keys has checked.
+type keyPlan struct {
 	k     *keyed
-	of    *Keyed[string] // nil if keys are no strings
+	of    *keys[string] // nil if keys are no strings
 	terms atomic.Pointer[terms]
 }
 
-// Plan checks a limit that keys can be held to by a [Charge]: it takes effect at once and keeps the state, as described at
-// [NewKeyedFunc], which k must have been made by. The zero Limit is that of the options. The error is an *[OptionError], or
-// [ErrTableFull] if keys have 65,534 other limits.
-func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
+// Plan implements that of keyset.View, and returns a *keyPlan.
+func (k operator[K]) Plan(l Limit) (any, error) {
 	if k.limitOf == nil {
-		return nil, &OptionError{"Keyed.Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
+		return nil, &OptionError{"Plan", l.String(), "called on a limiter that NewKeyedFunc has made"}
 	}
-	p := &Plan{k: &k.keyed}
-	p.of, _ = any(k).(*Keyed[string])
+	p := &keyPlan{k: &k.keyed}
+	p.of, _ = any(k.keys).(*keys[string])
 	if l == (Limit{}) || l == k.base.limit {
 		p.terms.Store(k.base)
 		return p, nil
@@ -33,7 +32,7 @@ func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
 	switch why {
 	case ReasonNone:
 	case ReasonTableFull:
-		return nil, ErrTableFull
+		return nil, inside.ErrTableFull
 	default:
 		_, err := k.alike("Limit", l)
 		return nil, err
@@ -42,11 +41,9 @@ func (k *Keyed[K]) Plan(l Limit) (*Plan, error) {
 	return p, nil
 }
 
-// Replaces says that from now on p stands where old stood, a plan of the same limiter. A key that is held to old until its next
-// request, which is then under p, has regained permits at the rate of old until now, and at that of p since. Otherwise a key
-// changes at its next request only (TestPlansThatReplaceOthers). If p had been replaced itself, that is forgotten; with an
-// old of nil, nothing else is done.
-func (p *Plan) Replaces(old *Plan) {
+// Replaces implements that of keyset.Plan. Old is a *keyPlan or nil.
+func (p *keyPlan) Replaces(replaced any) {
+	old, _ := replaced.(*keyPlan)
 	to := p.terms.Load()
 	to.next.Store(nil)
 	if old == nil || old.k != p.k {
@@ -57,9 +54,9 @@ func (p *Plan) Replaces(old *Plan) {
 	}
 }
 
-// Follows makes old, a plan of the same limiter, the same limit as p: requests that still bring it, and have not begun to wait,
-// are held to p. It is for a caller that makes other plans apply to callers that wait, which would undo that otherwise.
-func (p *Plan) Follows(old *Plan) {
+// Follows implements that of keyset.Plan.
+func (p *keyPlan) Follows(followed any) {
+	old := followed.(*keyPlan) //nolint:errcheck,forcetypeassert // keyset has no other
 	if old.k == p.k {
 		old.terms.Store(p.terms.Load())
 	}
@@ -96,11 +93,11 @@ func (k *keyed) carry(state []uint64, old, t *terms, now int64) {
 	}
 }
 
-// Limit is the limit of the plan.
-func (p *Plan) Limit() Limit { return p.terms.Load().limit }
+// Limit implements that of keyset.Plan.
+func (p *keyPlan) Limit() Limit { return p.terms.Load().limit }
 
 // current is the terms of the plan, which may have been retired while no key had them.
-func (p *Plan) current() *terms {
+func (p *keyPlan) current() *terms {
 	t := p.terms.Load()
 	if again := p.k.renew(t); again != t {
 		p.terms.Store(again)

@@ -1,32 +1,36 @@
 package weir
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
 )
 
 // charging is the work on the charges of one request.
 type charging struct {
-	parts []chargePart
-	order []int          // parts in the order in which their shards are locked, and in which they are waited for
-	held  []*table.Shard // those that are locked
-	saved []uint64       // states as they were
-	gates []*keyGate     // those that findGates has found
+	parts   []chargePart
+	order   []int          // parts in the order in which their shards are locked, and in which they are waited for
+	held    []*table.Shard // those that are locked
+	saved   []uint64       // states as they were
+	gates   []*keyGate     // those that findGates has found
+	wrong   error          // why the charges cannot be worked on, nil if they can, and
+	wrongAt int            // which one it is
 }
 
 // chargePart is the work on one charge.
 type chargePart struct {
 	k        *keyed
-	of       Chargeable
+	of       chargeable
 	key      string
 	hash     table.Hash
 	terms    *terms
-	plan     *Plan // which the terms are from; nil if they are the limiter's
+	plan     *keyPlan // which the terms are from; nil if they are the limiter's
 	n        int64
 	at       uint64 // the shard, in an order of all shards of all limiters
 	shard    *table.Shard
@@ -48,39 +52,55 @@ var chargings = sync.Pool{New: func() any { return new(charging) }}
 // limiterIDs orders the locks of limiters.
 var limiterIDs atomic.Uint64
 
-// newCharging prepares the work, and returns nil if the charges cannot be worked on.
-func newCharging(charges []Charge) *charging {
-	if len(charges) > MostCharges {
-		return nil
+// Add adds a charge of limiter, which should be a chargeable. Plan is nil, or a *keyPlan of limiter.
+func (c *charging) Add(limiter any, key string, n int64, plan any) {
+	i := len(c.parts)
+	c.parts = slices.Grow(c.parts, 1)[:i+1]
+	p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
+	p.of, _ = limiter.(chargeable)
+	p.plan, _ = plan.(*keyPlan)
+	p.k, p.key, p.n = nil, key, n
+	if p.of != nil {
+		p.k = p.of.inner()
 	}
-	c := chargings.Get().(*charging)
-	c.parts = slices.Grow(c.parts[:0], len(charges))
-	for i := range charges {
-		charge := &charges[i]
-		k := innerOf(charge)
-		if k == nil || charge.N < 0 || charge.Plan != nil && charge.Plan.k != k {
-			c.free()
-			return nil
-		}
-		c.parts = c.parts[:i+1]
-		p := &c.parts[i] // of an earlier request: what is not set here is set before it is read
-		p.k, p.of, p.key, p.n, p.hash = k, charge.Limiter, charge.Key, charge.N, charge.Limiter.hash(charge.Key)
-		p.why, p.attempts, p.gate, p.took, p.added = ReasonNone, 0, nil, false, false
-		if p.plan = charge.Plan; p.plan != nil {
-			p.terms = p.plan.current()
-		} else if p.terms, p.why = charge.Limiter.termsOf(charge.Key); p.why == ReasonInvalid {
-			c.free()
-			return nil
-		}
-		p.full = p.why == ReasonTableFull
-		p.at = k.id<<16 | uint64(k.states.IndexOf(p.hash))
-		c.order = append(c.order, i)
-		for j := i; j > 0 && c.parts[c.order[j]].before(&c.parts[c.order[j-1]]); j-- {
-			c.order[j], c.order[j-1] = c.order[j-1], c.order[j]
-		}
+	switch {
+	case i >= inside.MostCharges:
+		c.refuse(0, fmt.Errorf("weir: %d charges: must be at most %d", i+1, inside.MostCharges))
+	case c.wrong != nil:
+	case p.k == nil:
+		c.refuse(i, fmt.Errorf("weir: charge %d has no Limiter", i+1))
+	case n < 0:
+		c.refuse(i, ErrNegativePermits)
+	case p.plan != nil && p.plan.k != p.k:
+		c.refuse(i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1))
+	default:
+		c.prepare(i, p)
 	}
-	return c
 }
+
+// refuse says which of the charges cannot be worked on, and why.
+func (c *charging) refuse(part int, why error) { c.wrongAt, c.wrong = part, why }
+
+// prepare works out what does not depend on other parts.
+func (c *charging) prepare(i int, p *chargePart) {
+	p.hash = p.of.hash(p.key)
+	p.why, p.attempts, p.gate, p.took, p.added = ReasonNone, 0, nil, false, false
+	if p.plan != nil {
+		p.terms = p.plan.current()
+	} else if p.terms, p.why = p.of.termsOf(p.key); p.why == ReasonInvalid {
+		c.refuse(0, ErrInvalidLimit)
+		return
+	}
+	p.full = p.why == ReasonTableFull
+	p.at = p.k.id<<16 | uint64(p.k.states.IndexOf(p.hash))
+	c.order = append(c.order, i)
+	for j := i; j > 0 && c.parts[c.order[j]].before(&c.parts[c.order[j-1]]); j-- {
+		c.order[j], c.order[j-1] = c.order[j-1], c.order[j]
+	}
+}
+
+// valid reports whether all charges can be worked on.
+func (c *charging) valid() bool { return c.wrong == nil }
 
 // before reports whether a part is locked, and waited for, before another one.
 func (p *chargePart) before(other *chargePart) bool {
@@ -93,7 +113,10 @@ func (p *chargePart) before(other *chargePart) bool {
 // free keeps the memory for another request. What it refers to is kept with it, until that comes or the collector has run
 // twice.
 func (c *charging) free() {
-	c.parts, c.order, c.held, c.saved = c.parts[:0], c.order[:0], c.held[:0], c.saved[:0]
+	if cap(c.parts) > 2*inside.MostCharges {
+		return // a request that was refused had too many
+	}
+	c.parts, c.order, c.held, c.saved, c.wrong = c.parts[:0], c.order[:0], c.held[:0], c.saved[:0], nil
 	chargings.Put(c)
 }
 

@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // oneByOne reserves the permits of one part after the other, and cancels them if one refuses. Limits that refuse count it if
 // the refusal is final.
@@ -72,26 +69,25 @@ func bindingLease(own []Lease) int {
 	return b
 }
 
-func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool) (all []Lease, binding int, err error) {
+// WaitAll implements AcquireAll and ReserveAll of keyset, and ends the work.
+func (c *charging) WaitAll(ctx context.Context, leases []Lease, reserve bool) (all []Lease, binding int, err error) {
 	mustContext(ctx)
-	first := len(leases)
-	c := newCharging(charges)
-	if c == nil {
-		leases = refuseCharges(leases, charges, invalidLease)
-		wrong, why := misuse(charges)
-		return leases, bindingOf(len(charges)), refusal(leases[first+wrong].decision, charges[wrong].N, why)
-	}
 	defer c.free()
+	first := len(leases)
+	if !c.valid() {
+		leases = refuseCharges(leases, c.parts, invalidLease)
+		return leases, bindingOf(len(c.parts)), refusal(leases[first+c.wrongAt].decision, c.parts[c.wrongAt].n, c.wrong)
+	}
 	if over(ctx) {
 		var n int64
 		for i := range c.parts {
 			n = max(n, c.parts[i].n)
 		}
-		leases = refuseCharges(leases, charges, func(d Decision, n int64) Lease {
+		leases = refuseCharges(leases, c.parts, func(d Decision, n int64) Lease {
 			d.Reason, d.RetryAfter = ReasonCanceled, 0
 			return Lease{decision: d, permits: n}
 		})
-		return leases, bindingOf(len(charges)), ended(ctx, n)
+		return leases, bindingOf(len(c.parts)), ended(ctx, n)
 	}
 	leases, binding = c.charge(leases, reserve, false)
 	if binding < 0 || leases[first+binding].decision.Allowed {
@@ -99,28 +95,10 @@ func waitAll(ctx context.Context, leases []Lease, charges []Charge, reserve bool
 	}
 	if hopeless, why := c.hopeless(leases[first:]); hopeless {
 		leases = c.refused(leases[:first], true)
-		return leases, binding, refusal(leases[first+binding].decision, charges[binding].N, why)
+		return leases, binding, refusal(leases[first+binding].decision, c.parts[binding].n, why)
 	}
 	clear(leases[first:])
 	return c.wait(ctx, leases[:first], reserve)
-}
-
-// misuse returns which of the charges cannot be worked on, and why.
-func misuse(charges []Charge) (at int, why error) {
-	if len(charges) > MostCharges {
-		return 0, fmt.Errorf("weir: %d charges: must be at most %d", len(charges), MostCharges)
-	}
-	for i := range charges {
-		switch c := &charges[i]; {
-		case innerOf(c) == nil:
-			return i, fmt.Errorf("weir: charge %d has no Limiter", i+1)
-		case c.N < 0:
-			return i, ErrNegativePermits
-		case c.Plan != nil && c.Plan.k != innerOf(c):
-			return i, fmt.Errorf("weir: the Plan of charge %d is one of another Limiter", i+1)
-		}
-	}
-	return 0, ErrInvalidLimit
 }
 
 // hopeless reports whether a limit refuses that no waiting helps with, and why if it has no queue.

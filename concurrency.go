@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/queue"
-	"github.com/weirhq/weir/internal/raw"
 	"github.com/weirhq/weir/internal/tally"
 )
 
@@ -269,7 +269,7 @@ func (p *pool) Idle() (time.Duration, bool) {
 // observed ends the leases of a pool of which an observer learns.
 type observed struct {
 	pool *pool
-	by   raw.Observer
+	by   inside.Observer
 }
 
 // granted implements granter.
@@ -287,7 +287,7 @@ func (o *observed) settle(c *claim, how settlement, actual int64) {
 	}
 }
 
-func observe(c *Concurrency, by raw.Observer) (now int64) {
+func observe(c *Concurrency, by inside.Observer) (now int64) {
 	o := &observed{&c.pool, by}
 	c.owner, c.grants = o, o
 	return c.born

@@ -6,37 +6,12 @@ import (
 	"github.com/weirhq/weir/internal/table"
 )
 
-// DebitAll charges what was spent already: each limit gives its N permits whatever is available, as by a [Lease.Commit] that
-// costs more than was reserved. It goes into debt up to its MaxDebt, and refuses until that is regained; what exceeds it is
-// forgiven, and counted in Stats.Forgiven. Nothing is refused, no caller waits, and N may be more than the limit. It appends a
-// decision for each charge to decisions, which is what a probe (n = 0) would be answered right afterwards: with Remaining as
-// what is left, and RetryAfter as how long to wait for the first permit. Binding is that of TryAcquireAll, of these
-// decisions; -1 if there are no charges.
-//
-// It is one atomic step where TryAcquireAll is one: no other request sees a limit charged and another one not yet
-// (TestDebitsAreOneStep). Where one key that a caller waits for, or whose limit is overridden, stands in several charges,
-// and where such keys come and go all the time, one limit is charged after the other. Callers that wait for a key that is
-// debited wait longer.
-//
-// The same key of the same limiter may stand in several charges, each of which counts; if their plans differ, it is held to
-// the last one afterwards. A key that finds no room in a full table is not tracked, and its cost forgiven: the decision is
-// that of WhenFull. A limit of a key that cannot be used, because keys have 65,534 others, leaves the key the one that it
-// has. A limiter that is closed is charged, too, and returns ReasonClosed. Each charge of more than 0 permits that was not
-// forgiven as a whole for want of room counts as granted in Stats.
-//
-// Nothing is charged, and all decisions are ReasonInvalid, if there are more than MostCharges, an N is negative, a plan is
-// one of another limiter, or an N of more than 0 is of a limiter with AlgorithmConcurrency, whose permits would never come
-// back. Nothing is allocated if decisions has room, no key is new, and no caller waits.
-func DebitAll(decisions []Decision, charges ...Charge) (all []Decision, binding int) {
-	c := newCharging(charges)
-	if c != nil && !c.debitable() {
-		c.free()
-		c = nil
-	}
-	if c == nil {
-		return refuseCharges(decisions, charges, func(d Decision, _ int64) Decision { return d }), bindingOf(len(charges))
-	}
+// DebitAll implements that of keyset, and ends the work.
+func (c *charging) DebitAll(decisions []Decision) (all []Decision, binding int) {
 	defer c.free()
+	if !c.valid() || !c.debitable() {
+		return refuseCharges(decisions, c.parts, func(d Decision, _ int64) Decision { return d }), bindingOf(len(c.parts))
+	}
 	c.debit()
 	decisions = slices.Grow(decisions, len(c.parts))
 	for i := range c.parts {

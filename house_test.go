@@ -26,7 +26,7 @@ var rooms = [][]string{
 	{"internal"},
 	{"clientip"},
 	{"."},
-	{"guard", "overload", "internal/limits"},
+	{"guard", "overload", "keyset", "internal/limits"},
 	{"tiers"},
 	{"dispatch"},
 	{"store"},

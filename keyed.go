@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"strings"
-	"time"
-	"unsafe"
 
 	"github.com/weirhq/weir/internal/names"
 	"github.com/weirhq/weir/internal/table"
@@ -30,7 +28,7 @@ type KeyedOptions struct {
 	MaxKeys int
 	// WhenFull is what a new key is told when MaxKeys are tracked and none of them can be forgotten. Default: Deny.
 	WhenFull WhenFull
-	// MaxNames is how many keys are remembered by name, so that Top and All can tell which they are: from 1 to 65536. It
+	// MaxNames is how many keys are remembered by name, so that an operator sees which they are: from 1 to 65536. It
 	// is those that are refused most. Keys of more than 256 bytes have no name. Default: 1024.
 	MaxNames int
 	// Clock replaces the monotonic clock of the process. Default: nil.
@@ -344,30 +342,3 @@ func (k *Keyed[K]) Refund(key K, n int64) {
 // Reset makes all permits of key available, as if it had never been seen, and serves callers that wait for them. Leases from
 // before give nothing back any more, as their permits are back (TestCancelAfterResetGivesNothingBack).
 func (k *Keyed[K]) Reset(key K) { k.refund(k.hash(key), resetAll) }
-
-// Override holds key to another limit for a while, instead of its own: for an incident, or for a customer who called.
-// It takes effect at once and keeps the state, as does the end; another Override replaces it. The algorithm, and the
-// segments of a sliding window, must be those of the options, and d must be from 1 ns to 3660 days. At most 65,536 keys
-// can be overridden at a time, each of which takes a place in the table, and some 700 bytes. The error is an *[OptionError]
-// for limit or d, [ErrTableFull], [ErrTooManyOverrides] or [ErrClosed], and then nothing has changed.
-func (k *keys[K]) Override(key K, limit Limit, d time.Duration) error {
-	t, why := k.termsOf(key)
-	if why != ReasonNone {
-		t = k.base
-	}
-	return k.override(k.hash(key), t, limit, d)
-}
-
-// Restore ends the override of key, and reports whether there was one.
-func (k *keys[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
-
-// AllowBytes is k.Allow(string(key)) without a copy of key.
-func AllowBytes(k *Keyed[string], key []byte) bool { return k.Allow(borrowed(key)) }
-
-// TakeBytes is k.Take(string(key), n) without a copy of key.
-func TakeBytes(k *Keyed[string], key []byte, n int64) Decision { return k.Take(borrowed(key), n) }
-
-// borrowed is b as a string that is valid until b changes: the limiter keeps clones only.
-func borrowed(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // no caller changes b in this call
-}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 var errTooManyRequests = errors.New("too many requests")
@@ -45,28 +46,6 @@ func ExampleNewKeyedFunc() {
 	// true false
 }
 
-// Hold one key to another limit for an hour, and see who is under pressure.
-func ExampleKeyed_Override() {
-	limiter, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerDay(100), 0), weir.KeyedOptions{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	limiter.Take("scraper", 60)
-	limiter.Take("ann", 10)
-	if err := limiter.Override("scraper", weir.TokenBucket(weir.PerHour(5), 0), time.Hour); err != nil {
-		fmt.Println(err)
-		return
-	}
-	limiter.Take("scraper", 5)
-	for _, s := range limiter.Top(2) {
-		fmt.Printf("%-8s %d of %d left\n", s.Key, s.Remaining, s.Limit)
-	}
-	// Output:
-	// scraper  0 of 5 left
-	// ann      90 of 100 left
-}
-
 // The functions below are the code of docs/keyed.md, line by line.
 
 func docsKeyed(address string, body []byte) error {
@@ -83,7 +62,7 @@ func docsKeyed(address string, body []byte) error {
 	if !d.Allowed {
 		return fmt.Errorf("come back in %v", d.RetryAfter)
 	}
-	allowed := weir.AllowBytes(limiter, body[:16]) // no copy of the key
+	allowed := keyset.AllowBytes(limiter, body[:16]) // no copy of the key
 	if !allowed {
 		return errTooManyRequests
 	}
@@ -115,12 +94,12 @@ func docsKeyedWait(ctx context.Context, tenant string, job func() error) error {
 }
 
 func docsKeyedOperate(limiter *weir.Keyed[string]) error {
-	if err := limiter.Override("203.0.113.7", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
+	if err := keyset.Of(limiter).Override("203.0.113.7", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
 		return err
 	}
-	limiter.Restore("203.0.113.7")
+	keyset.Of(limiter).Restore("203.0.113.7")
 	limiter.Reset("198.51.100.1")
-	for _, s := range limiter.Top(20) {
+	for _, s := range keyset.Of(limiter).Top(20) {
 		slog.Info("busy", "key", s.Key, "id", s.ID, "remaining", s.Remaining, "limit", s.Limit, "refused", s.Refused)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inside"
 )
 
 // oneKey makes a Limiter of one key of a Keyed, so that whatever is tested of limiters is tested of it.
@@ -89,4 +90,10 @@ func keyedKinds(kinds []kind) (keyed []kind) {
 		keyed = append(keyed, k)
 	}
 	return keyed
+}
+
+// anyKeyed is a limiter of any limit, as rules have it.
+func anyKeyed(limit weir.Limit, o weir.KeyedOptions, limitOf func(string) weir.Limit) (*weir.Keyed[string], error) {
+	//nolint:forcetypeassert // package weir has set it
+	return inside.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))(limit, o, limitOf)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // chosen returns a Keyed whose keys are held to what limit is at the moment.
@@ -210,7 +211,7 @@ func TestOverride(t *testing.T) {
 		k := mustKeyed[string](t, weir.TokenBucket(weir.PerMinute(60), 10), weir.KeyedOptions{Clock: clock})
 		defer k.Close()
 		k.Take("a", 4)
-		if err := k.Override("a", weir.TokenBucket(weir.PerMinute(60), 3), time.Hour); err != nil {
+		if err := keyset.Of(k).Override("a", weir.TokenBucket(weir.PerMinute(60), 3), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		remaining(t, k, "a", 3)
@@ -222,7 +223,7 @@ func TestOverride(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		// Another one takes its place; what is available is kept.
-		if err := k.Override("a", weir.TokenBucket(weir.PerSecond(1001), 5000), 2*time.Second); err != nil {
+		if err := keyset.Of(k).Override("a", weir.TokenBucket(weir.PerSecond(1001), 5000), 2*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		remaining(t, k, "a", 3)
@@ -231,16 +232,16 @@ func TestOverride(t *testing.T) {
 		time.Sleep(1)
 		remaining(t, k, "a", 10)
 		synctest.Wait()
-		if st := k.Stats(); st.Overridden != 0 || k.Restore("a") {
+		if st := k.Stats(); st.Overridden != 0 || keyset.Of(k).Restore("a") {
 			t.Errorf("%+v", st)
 		}
-		if err := k.Override("new", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
+		if err := keyset.Of(k).Override("new", weir.TokenBucket(weir.PerMinute(1), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if !k.Allow("new") || k.Allow("new") {
 			t.Error("a new key is not held to its override")
 		}
-		if !k.Restore("new") || k.Restore("new") {
+		if !keyset.Of(k).Restore("new") || keyset.Of(k).Restore("new") {
 			t.Error("Restore")
 		}
 		remaining(t, k, "new", 0)
@@ -259,19 +260,19 @@ func TestOverrideNamesWhatIsWrong(t *testing.T) {
 		{weir.SlidingWindow(weir.PerSecond(3), 3), 0, "weir: Override.d is 0s: must be from 1ns to 87840h (3660 days)"},
 	} {
 		var o *weir.OptionError
-		if err := k.Override("a", c.limit, c.d); !errors.As(err, &o) || err.Error() != c.want {
+		if err := keyset.Of(k).Override("a", c.limit, c.d); !errors.As(err, &o) || err.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
 	fits := weir.SlidingWindow(weir.PerSecond(9), 3)
-	if err := k.Override("a", fits, time.Hour); err != nil {
+	if err := keyset.Of(k).Override("a", fits, time.Hour); err != nil {
 		t.Error(err)
 	}
-	if err := k.Override("b", fits, time.Hour); !errors.Is(err, weir.ErrTableFull) {
+	if err := keyset.Of(k).Override("b", fits, time.Hour); !errors.Is(err, keyset.ErrTableFull) {
 		t.Error(err)
 	}
 	k.Close()
-	if err := k.Override("a", fits, time.Hour); !errors.Is(err, weir.ErrClosed) {
+	if err := keyset.Of(k).Override("a", fits, time.Hour); !errors.Is(err, weir.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -281,7 +282,7 @@ func TestOverriddenKeyIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{MaxKeys: 10})
 		defer k.Close()
-		if err := k.Override(-1, weir.TokenBucket(weir.PerSecond(5), 0), time.Hour); err != nil {
+		if err := keyset.Of(k).Override(-1, weir.TokenBucket(weir.PerSecond(5), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		for key := range 1000 {
@@ -305,14 +306,14 @@ func TestTopAndAll(t *testing.T) {
 		for range 3 {
 			k.Take("user 8", 5)
 		}
-		if top := k.Top(0); top != nil {
+		if top := keyset.Of(k).Top(0); top != nil {
 			t.Errorf("%+v", top)
 		}
-		top := k.Top(2)
+		top := keyset.Of(k).Top(2)
 		if len(top) != 2 {
 			t.Fatalf("%+v", top)
 		}
-		for i, want := range []weir.KeyState[string]{
+		for i, want := range []keyset.State[string]{
 			{Key: "user 8", Named: true, Limit: 10, Remaining: 1, ResetAfter: 54 * time.Minute, Refused: 3},
 			{Key: "user 7", Named: true, Limit: 10, Remaining: 2, ResetAfter: 48 * time.Minute},
 		} {
@@ -328,7 +329,7 @@ func TestTopAndAll(t *testing.T) {
 			}
 		}
 		seen := map[string]bool{}
-		for s := range k.All() {
+		for s := range keyset.Of(k).All() {
 			if seen[s.ID] {
 				t.Errorf("%s is seen twice", s.ID)
 			}
@@ -337,7 +338,7 @@ func TestTopAndAll(t *testing.T) {
 		if len(seen) != 9 {
 			t.Errorf("%d keys are seen, want 9", len(seen))
 		}
-		for range k.All() {
+		for range keyset.Of(k).All() {
 			break
 		}
 	})
@@ -351,10 +352,10 @@ func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
 		k.Take("waited for", 8)
 		go k.Acquire(t.Context(), "waited for", 3) // it waits until the limiter is closed
 		synctest.Wait()
-		if err := k.Override("overridden", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
+		if err := keyset.Of(k).Override("overridden", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		top := k.Top(10)
+		top := keyset.Of(k).Top(10)
 		if len(top) != 3 || top[0].Key != "waited for" || top[0].Queued != 3 || top[0].Waiters != 1 || top[1].Key != "busy" ||
 			top[2].Overridden != time.Hour || top[2].Limit != 1 {
 			t.Errorf("%+v", top)
@@ -365,20 +366,20 @@ func TestTopPutsWhoIsWaitedForFirst(t *testing.T) {
 func TestBytesAreKeysLikeStrings(t *testing.T) {
 	k := mustKeyed[string](t, weir.TokenBucket(weir.PerHour(1), 3), weir.KeyedOptions{})
 	key := []byte("alice")
-	if !weir.AllowBytes(k, key) || !k.Allow("alice") || !weir.TakeBytes(k, key, 1).Allowed || weir.AllowBytes(k, key) {
+	if !keyset.AllowBytes(k, key) || !k.Allow("alice") || !keyset.TakeBytes(k, key, 1).Allowed || keyset.AllowBytes(k, key) {
 		t.Error("alice has not three permits")
 	}
 	copy(key, "bobby")
-	if !weir.AllowBytes(k, key) {
+	if !keyset.AllowBytes(k, key) {
 		t.Error("the key of a refusal is kept, not a copy of it")
 	}
-	if !weir.AllowBytes(k, nil) || !k.Allow("") || k.Peek("", 1).Remaining != 1 {
+	if !keyset.AllowBytes(k, nil) || !k.Allow("") || k.Peek("", 1).Remaining != 1 {
 		t.Error("no bytes are not the empty string")
 	}
-	if top := k.Top(1); len(top) != 1 || top[0].Key != "alice" || top[0].Refused != 1 {
+	if top := keyset.Of(k).Top(1); len(top) != 1 || top[0].Key != "alice" || top[0].Refused != 1 {
 		t.Errorf("%+v", top)
 	}
-	if n := testing.AllocsPerRun(100, func() { weir.AllowBytes(k, key); weir.TakeBytes(k, key, 1) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { keyset.AllowBytes(k, key); keyset.TakeBytes(k, key, 1) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -392,7 +393,7 @@ func TestLongKeysAreNotKept(t *testing.T) {
 			t.Errorf("a key of %d bytes has not one permit", len(key))
 		}
 	}
-	for _, s := range k.Top(2) {
+	for _, s := range keyset.Of(k).Top(2) {
 		if s.Named != (s.Refused == 2) || s.Named != (s.Key == long) {
 			t.Errorf("%+v", s)
 		}

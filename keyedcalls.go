@@ -9,7 +9,7 @@ import (
 )
 
 // acquire decides on n permits of a key, and waits for them if it must.
-func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, plan *Plan, n int64, reserve bool) (Lease, error) {
+func (k *keyed) acquire(ctx context.Context, h table.Hash, t *terms, plan *keyPlan, n int64, reserve bool) (Lease, error) {
 	if n < 0 {
 		l := k.refuse(ReasonInvalid, n)
 		return l, l.Err()

@@ -3,7 +3,7 @@ package weir
 import (
 	"context"
 
-	"github.com/weirhq/weir/internal/raw"
+	"github.com/weirhq/weir/internal/inside"
 )
 
 // KeyedConcurrency is a number of permits at a time for each of millions of keys: addresses, users, tokens. They come back when
@@ -60,5 +60,6 @@ func (k *KeyedConcurrency[K]) Do(ctx context.Context, key K, n int64, f func() e
 // Rules have limits of all algorithms, and charge them as one step: their limiters are all of one type. A limiter of package
 // overload learns from leases.
 func init() { //nolint:gochecknoinits // packages policy and overload cannot reach these otherwise
-	raw.Keyed, raw.Observe = newKeyed[string], observe
+	inside.Keyed, inside.Observe = newKeyed[string], observe
+	inside.Keys, inside.CheckBounds, inside.Step = keysOf, checkBounds, step
 }

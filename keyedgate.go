@@ -70,7 +70,7 @@ func (g *keyGate) counts() (granted, refused int64) { return 0, 0 }
 
 // arrive locks the gate for a call under the terms t, or under those that a plan has by then if there is one, and returns the
 // time. It is not alive if the state has left it.
-func (g *keyGate) arrive(t *terms, plan *Plan) (now int64, alive bool) {
+func (g *keyGate) arrive(t *terms, plan *keyPlan) (now int64, alive bool) {
 	now = g.enter()
 	if plan != nil {
 		t = plan.terms.Load()
@@ -130,7 +130,7 @@ func (g *keyGate) try(t *terms, n int64, reserve bool) (l Lease, alive bool) {
 }
 
 func (g *keyGate) acquire(
-	ctx context.Context, t *terms, plan *Plan, n int64, reserve bool,
+	ctx context.Context, t *terms, plan *keyPlan, n int64, reserve bool,
 ) (l Lease, alive bool, err error) {
 	now, alive := g.arrive(t, plan)
 	if !alive {

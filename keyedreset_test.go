@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // TestCancelAfterResetGivesNothingBack resets a key while permits of it are reserved, and has others take all that there are then:
@@ -30,10 +31,10 @@ func TestCancelAfterResetGivesNothingBack(t *testing.T) {
 						time.Sleep(untilHour) // so that no window ends in the test
 						k := mustKeyed[string](t, limit, weir.KeyedOptions{})
 						if overridden {
-							if err := k.Override("k", limit, 10*time.Hour); err != nil {
+							if err := keyset.Of(k).Override("k", limit, 10*time.Hour); err != nil {
 								t.Fatal(err)
 							}
-							defer k.Restore("k")
+							defer keyset.Of(k).Restore("k")
 						}
 						canceled, committed, other := k.TryReserve("k", 4), k.TryReserve("k", 6), k.TryReserve("other", 7)
 						if !canceled.Allowed() || !committed.Allowed() || !other.Allowed() {

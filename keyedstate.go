@@ -22,7 +22,7 @@ type keyed struct {
 	origin    int64
 	states    *table.Table
 	id        uint64 // orders the locks of several
-	bounds    atomic.Pointer[Bounds]
+	bounds    atomic.Pointer[bounds]
 	bounding  sync.Mutex                // while the bounds are changed
 	highest   atomic.Int64              // the most that MaxKeys has been
 	busy      []map[table.Hash]*keyGate // of each shard, under its lock: the keys whose state is in a gate
@@ -57,7 +57,7 @@ func shardsFor(maxKeys int) int {
 
 func (k *keyed) init(limit Limit, o KeyedOptions, chosen bool) error {
 	const of = "KeyedOptions"
-	bounds := Bounds{o.QueueLimit, o.QueueOrder, o.MaxDebt, o.MaxKeys, o.WhenFull}
+	bounds := o.bounds()
 	if err := bounds.check(of); err != nil {
 		return err
 	}

@@ -1,13 +1,11 @@
 package weir
 
 import (
-	"cmp"
-	"container/heap"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
 )
 
@@ -61,45 +59,19 @@ func (k *keys[K]) Close() error {
 	return nil
 }
 
-// KeyState is what is known of one key of a [Keyed].
-type KeyState[K comparable] struct {
-	// Key is the key, if it is Named: only those that are refused most are remembered by name, up to MaxNames, and new ones
-	// while there is room.
-	Key   K
-	Named bool
-	// ID stands for the key: it is the same in all limiters of the process for keys of this type, and tells nothing about the
-	// key.
-	ID string
-	// Limit, Remaining and ResetAfter are those of a decision now.
-	Limit, Remaining int64
-	ResetAfter       time.Duration
-	// RetryAfter is when a permit is available at the earliest, 0 if one is.
-	RetryAfter time.Duration
-	// Held is the limit that the key is held to.
-	Held Limit
-	// Queued is how many permits callers that wait for the key are waiting for, and Waiters how many callers they are.
-	Queued  int64
-	Waiters int
-	// Refused is how often the key was refused since it is remembered by name.
-	Refused uint64
-	// Overridden is for how long another limit is still in force; 0 if none is.
-	Overridden time.Duration
+// operator has what package keyset lends to operators.
+type operator[K comparable] struct{ *keys[K] }
+
+func (k *keys[K]) operator() any { return operator[K]{k} }
+
+// keysOf is inside.Keys.
+func keysOf(limiter any) any {
+	return limiter.(interface{ operator() any }).operator() //nolint:errcheck,forcetypeassert // it is one of ours
 }
 
-// pressure compares by how much keys suffer from their limit: those that are waited for first, then by the part of the
-// limit that is used, then by refusals.
-func pressure[K comparable](a, b KeyState[K]) int {
-	used := func(s KeyState[K]) float64 { return float64(s.Limit-s.Remaining) / float64(s.Limit) }
-	return cmp.Or(
-		cmp.Compare(a.Queued, b.Queued), cmp.Compare(used(a), used(b)), cmp.Compare(a.Refused, b.Refused),
-		cmp.Compare(a.ResetAfter, b.ResetAfter), cmp.Compare(b.ID, a.ID),
-	)
-}
-
-// All walks through all keys that are tracked, in no order. It sees every key that stays throughout exactly once, holds
-// up callers for no longer than it takes to look at 2048 keys, and may be stopped at any time.
-func (k *keys[K]) All() iter.Seq[KeyState[K]] {
-	return func(yield func(KeyState[K]) bool) {
+// All implements keyset.View.
+func (k operator[K]) All() iter.Seq[inside.State[K, Limit]] {
+	return func(yield func(inside.State[K, Limit]) bool) {
 		var cursor table.Cursor
 		var states []keyState
 		for more := true; more; {
@@ -113,47 +85,15 @@ func (k *keys[K]) All() iter.Seq[KeyState[K]] {
 	}
 }
 
-// Names walks through the keys that are remembered by name, those that were refused most, and how often each was refused since
-// its name is remembered. They are in no order, and may be fewer than are tracked: see KeyedOptions.MaxNames.
-func (k *keys[K]) Names() iter.Seq2[K, uint64] {
+// Names implements keyset.View.
+func (k operator[K]) Names() iter.Seq2[K, uint64] {
 	return func(yield func(K, uint64) bool) {
 		k.names.Each(func(_ table.Hash, key K, refusals uint64) bool { return yield(key, refusals) })
 	}
 }
 
-// Top returns the n keys under the most pressure, the one with the most first: those that are waited for first, then by
-// the part of their limit that is used, then by refusals. It looks at all keys, like All.
-func (k *keys[K]) Top(n int) []KeyState[K] {
-	if n <= 0 {
-		return nil
-	}
-	var top leastFirst[K]
-	for s := range k.All() {
-		switch {
-		case len(top) < n:
-			heap.Push(&top, s)
-		case pressure(top[0], s) < 0:
-			top[0] = s
-			heap.Fix(&top, 0)
-		}
-	}
-	slices.SortFunc(top, func(a, b KeyState[K]) int { return pressure(b, a) })
-	return top
-}
-
-// leastFirst is a heap of keys, the one under the least pressure first.
-type leastFirst[K comparable] []KeyState[K]
-
-func (h leastFirst[K]) Len() int           { return len(h) }
-func (h leastFirst[K]) Less(i, j int) bool { return pressure(h[i], h[j]) < 0 }
-func (h leastFirst[K]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *leastFirst[K]) Push(x any)        { *h = append(*h, x.(KeyState[K])) } //nolint:errcheck,forcetypeassert // Top's
-func (h *leastFirst[K]) Pop() any          { panic("weir: nothing is taken from this heap") }
-
-// State tells what is known of one key, which is Named in the answer, without holding it to another limit as Peek does. It
-// returns false if the key is not tracked: then all permits are available, and Held is the limit that NewKeyedFunc's function
-// answers for it, or that of the options.
-func (k *keys[K]) State(key K) (s KeyState[K], tracked bool) {
+// State implements keyset.View.
+func (k operator[K]) State(key K) (s inside.State[K, Limit], tracked bool) {
 	of := keyState{hash: k.hash(key)}
 	shard := k.states.Lock(of.hash)
 	slot := shard.Find(of.hash)
@@ -222,7 +162,7 @@ func (k *keyed) look(c *table.Cursor, states []keyState) (_ []keyState, more boo
 }
 
 // named makes a keyState one for the caller.
-func (k *keys[K]) named(of *keyState) (s KeyState[K]) {
+func (k *keys[K]) named(of *keyState) (s inside.State[K, Limit]) {
 	s.ID = fmt.Sprintf("%016x", of.hash.Fingerprint())
 	d := of.decision
 	s.Held = of.held

@@ -6,23 +6,28 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/clock"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/table"
 )
 
 // mostOverrides is how many keys can be overridden at a time.
 const mostOverrides = 1 << 16
 
-var (
-	// ErrClosed is returned by calls that change a limiter that has been closed.
-	ErrClosed = errors.New("weir: the limiter is closed")
-	// ErrTableFull is returned when a new key cannot be tracked, because as many as may be are, and none of them can be
-	// forgotten.
-	ErrTableFull = errors.New("weir: no room for another key: raise MaxKeys")
-	// ErrTooManyOverrides is returned when 65,536 keys are overridden.
-	ErrTooManyOverrides = errors.New("weir: 65536 keys are overridden already: restore some")
-)
+// ErrClosed is returned by calls that change a limiter that has been closed.
+var ErrClosed = errors.New("weir: the limiter is closed")
 
-// override implements Keyed.Override.
+// Override implements keyset.View.
+func (k operator[K]) Override(key K, limit Limit, d time.Duration) error {
+	t, why := k.termsOf(key)
+	if why != ReasonNone {
+		t = k.base
+	}
+	return k.override(k.hash(key), t, limit, d)
+}
+
+// Restore implements keyset.View.
+func (k operator[K]) Restore(key K) bool { return k.restore(k.hash(key)) }
+
 func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Duration) error {
 	t, err := k.alike("Override.limit", limit)
 	if err != nil {
@@ -42,7 +47,7 @@ func (k *keyed) override(h table.Hash, normal *terms, limit Limit, d time.Durati
 	if g.normal == nil {
 		if k.overrides.Add(1) > mostOverrides {
 			k.overrides.Add(-1)
-			return ErrTooManyOverrides
+			return inside.ErrTooManyOverrides
 		}
 		g.normal = g.terms
 	} else {
@@ -73,7 +78,6 @@ func (g *keyGate) endOverride(now int64) {
 	g.hold(normal, now)
 }
 
-// restore implements Keyed.Restore.
 func (k *keyed) restore(h table.Hash) bool {
 	for {
 		g := k.gateOf(h)
@@ -125,7 +129,7 @@ func (k *keyed) lockGate(h table.Hash, t *terms) (*keyGate, error) {
 				if k.makeRoom(&t, now, attempt) {
 					continue
 				}
-				return nil, ErrTableFull
+				return nil, inside.ErrTableFull
 			}
 			g = k.raise(shard, slot, h, now)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -179,11 +179,11 @@ func waitingCalls(t *testing.T, limiters []any, f func(name string, call func(ct
 			one(fmt.Sprintf("%T.%s", l, v.Type().Method(i).Name), v.Method(i))
 		}
 		if k, ok := l.(*weir.Keyed[string]); ok {
-			for name, all := range map[string]func(context.Context, []weir.Lease, ...weir.Charge) ([]weir.Lease, int, error){
-				"AcquireAll": weir.AcquireAll, "ReserveAll": weir.ReserveAll,
+			for name, all := range map[string]func(context.Context, []weir.Lease, ...keyset.Charge) ([]weir.Lease, int, error){
+				"AcquireAll": keyset.AcquireAll, "ReserveAll": keyset.ReserveAll,
 			} {
 				one(name, reflect.ValueOf(func(ctx context.Context, n int64) (weir.Lease, error) {
-					leases, binding, err := all(ctx, nil, weir.Charge{Limiter: k, N: n})
+					leases, binding, err := all(ctx, nil, keyset.Charge{Limiter: k, N: n})
 					return leases[binding], err
 				}))
 			}
@@ -436,7 +436,7 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		charge := weir.Charge{Limiter: k, Key: "a", N: 1}
+		charge := keyset.Charge{Limiter: k, Key: "a", N: 1}
 		calls := map[string]func(){
 			"Allow":         func() { k.Allow("a") },
 			"TryAcquire":    func() { k.TryAcquire("a", 1) },
@@ -446,11 +446,11 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 			"Reserve":       func() { _, _ = k.Reserve(t.Context(), "a", 1) },
 			"Wait":          func() { _ = k.Wait(t.Context(), "a", 1) },
 			"Peek":          func() { k.Peek("a", 1) },
-			"Override":      func() { _ = k.Override("a", weir.TokenBucket(weir.PerHour(7), 0), time.Hour) },
-			"TryAcquireAll": func() { weir.TryAcquireAll(nil, charge) },
-			"AcquireAll":    func() { _, _, _ = weir.AcquireAll(t.Context(), nil, charge) },
-			"PeekAll":       func() { weir.PeekAll(nil, charge) },
-			"DebitAll":      func() { weir.DebitAll(nil, charge) },
+			"Override":      func() { _ = keyset.Of(k).Override("a", weir.TokenBucket(weir.PerHour(7), 0), time.Hour) },
+			"TryAcquireAll": func() { keyset.TryAcquireAll(nil, charge) },
+			"AcquireAll":    func() { _, _, _ = keyset.AcquireAll(t.Context(), nil, charge) },
+			"PeekAll":       func() { keyset.PeekAll(nil, charge) },
+			"DebitAll":      func() { keyset.DebitAll(nil, charge) },
 		}
 		for _, closed := range []bool{false, true} {
 			if closed {
@@ -468,23 +468,5 @@ func TestLimitOfAKeyIsAskedOnceAndNotAfterClose(t *testing.T) {
 		if _, err := k.Acquire(t.Context(), "a", 1); !errors.Is(err, weir.ErrClosed) {
 			t.Error(err)
 		}
-	}
-}
-
-// TestMisusedChargesSayWhatIsWrong in the error of a call that may wait.
-func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
-	k, other := hourly(t, "k", 1), hourly(t, "other", 1)
-	for want, charges := range map[string][]weir.Charge{
-		"charge 2 has no Limiter": {{Limiter: k}, {}},
-		"negative number":         {{Limiter: k, N: -1}},
-		"65 charges":              slices.Repeat([]weir.Charge{{Limiter: k}}, 65),
-	} {
-		_, _, err := weir.AcquireAll(t.Context(), nil, charges...)
-		if !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if other.Stats().Granted != 0 {
-		t.Error("charged")
 	}
 }

@@ -192,7 +192,7 @@ func (r ruleRow) row(batches int) (row Row, end func(), err error) {
 		}
 		row.Floors = []Floor{
 			{w.subject(takes, call, hand.askEach), 0},
-			{w.subject(byStep, "weir.TryAcquireAll(leases, charges...); Lease.Release() of each", hand.askAll), 0},
+			{w.subject(byStep, "keyset.TryAcquireAll(leases, charges...); Lease.Release() of each", hand.askAll), 0},
 		}
 	}
 	if by, other, target, ok := r.beside(); ok {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/config"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -86,7 +87,7 @@ func askEngine(e *policy.Engine) func(p *rulePart, n int) int {
 
 // byHand is memory that is used again for the charges of a request.
 type byHand struct {
-	charges []weir.Charge
+	charges []keyset.Charge
 	leases  []weir.Lease
 }
 
@@ -124,9 +125,9 @@ func (all handLimiters) askAll(p *rulePart, n int) (granted int) {
 	for _, key := range p.keys[:n] {
 		h.charges = h.charges[:0]
 		for _, k := range all {
-			h.charges = append(h.charges, weir.Charge{Limiter: k, Key: key, N: 1})
+			h.charges = append(h.charges, keyset.Charge{Limiter: k, Key: key, N: 1})
 		}
-		h.leases, binding = weir.TryAcquireAll(h.leases[:0], h.charges...)
+		h.leases, binding = keyset.TryAcquireAll(h.leases[:0], h.charges...)
 		if h.leases[binding].Allowed() {
 			granted++
 		}

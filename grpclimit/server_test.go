@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/grpclimit"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/ratelimitfields"
 )
@@ -176,11 +177,11 @@ func TestOverrideIsToldWithItsWindow(t *testing.T) {
 		}
 		next := []weir.Limit{weir.TokenBucket(weir.PerHour(20), 0), weir.TokenBucket(weir.PerMinute(10), 0)}
 		if i < len(next) {
-			if err := limiter.Override("192.0.2.1", next[i], time.Hour); err != nil {
+			if err := keyset.Of(limiter).Override("192.0.2.1", next[i], time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			limiter.Restore("192.0.2.1")
+			keyset.Of(limiter).Restore("192.0.2.1")
 		}
 	}
 }

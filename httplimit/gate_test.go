@@ -19,6 +19,7 @@ import (
 	"github.com/weirhq/weir/clientip"
 	"github.com/weirhq/weir/httplimit"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/ratelimitfields"
@@ -77,7 +78,7 @@ func available(tb testing.TB, e *policy.Engine, name, key string) int64 {
 	if !ok {
 		tb.Fatalf("no policy %q", name)
 	}
-	decisions, binding := weir.PeekAll(nil, charges...)
+	decisions, binding := keyset.PeekAll(nil, charges...)
 	return decisions[binding].Remaining
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httplimit"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -123,13 +124,13 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 	}
 	defer k.Close()
 	// As many permits as the limit that was set up, at another rate.
-	if err = k.Override("192.0.2.1", weir.TokenBucket(weir.PerMinute(20), 0), time.Hour); err != nil {
+	if err = keyset.Of(k).Override("192.0.2.1", weir.TokenBucket(weir.PerMinute(20), 0), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if got := send(handler, from("192.0.2.1:1")).header.Get("Ratelimit-Policy"); got != `"per-client";q=20;w=60` {
 		t.Errorf("%s", got)
 	}
-	if err = k.Override("192.0.2.1", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
+	if err = keyset.Of(k).Override("192.0.2.1", weir.TokenBucket(weir.PerHour(1), 0), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	send(handler, from("192.0.2.1:1"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/nils"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -116,7 +117,7 @@ func (o *Options) checkLimits() error {
 	switch {
 	case o.Limiter != nil || o.Keyed != nil:
 		return optionError("Options.Limits", "set beside Limiter or Keyed", "the only one of them")
-	case len(o.Limits) == 0 || len(o.Limits) > weir.MostCharges:
+	case len(o.Limits) == 0 || len(o.Limits) > keyset.MostCharges:
 		return optionError("Options.Limits", fmt.Sprintf("%d limits", len(o.Limits)), "from 1 to 64")
 	}
 	for i := range o.Limits {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/ratelimitfields"
 )
 
@@ -14,7 +15,7 @@ import (
 type Limit struct {
 	// Keyed limits the requests of each key: a [weir.Keyed] or a [weir.KeyedConcurrency] of strings, whose permits are released
 	// when the handler returns. Required.
-	Keyed weir.Chargeable
+	Keyed keyset.Limiter
 	// Key returns the key of a request. One that always returns "" makes it a limit of all requests together. Default: that
 	// of the Options.
 	Key KeyFunc
@@ -22,7 +23,7 @@ type Limit struct {
 
 // several is the memory of a request that asks several limits.
 type several struct {
-	charges   []weir.Charge
+	charges   []keyset.Charge
 	leases    []weir.Lease
 	decisions []weir.Decision
 	binding   int // the place of the decision that binds
@@ -31,16 +32,16 @@ type several struct {
 }
 
 func (s *several) peek() {
-	s.decisions, s.binding = weir.PeekAll(s.decisions[:0], s.charges...)
+	s.decisions, s.binding = keyset.PeekAll(s.decisions[:0], s.charges...)
 }
 
 func (s *several) try() {
-	s.leases, s.binding = weir.TryAcquireAll(s.leases[:0], s.charges...)
+	s.leases, s.binding = keyset.TryAcquireAll(s.leases[:0], s.charges...)
 	s.decide()
 }
 
 func (s *several) wait(ctx context.Context) (err error) {
-	s.leases, s.binding, err = weir.AcquireAll(ctx, s.leases[:0], s.charges...)
+	s.leases, s.binding, err = keyset.AcquireAll(ctx, s.leases[:0], s.charges...)
 	s.decide()
 	return err
 }
@@ -74,7 +75,7 @@ func (m *middleware) serveSeveral(w http.ResponseWriter, r *http.Request, next h
 			m.refuseKey(w, r, err)
 			return
 		}
-		s.charges = append(s.charges, weir.Charge{Limiter: m.Limits[i].Keyed, Key: keytext.Whole(key), N: cost})
+		s.charges = append(s.charges, keyset.Charge{Limiter: m.Limits[i].Keyed, Key: keytext.Whole(key), N: cost})
 	}
 	a := asking{m: m, cost: cost, all: s}
 	if err := m.acquire(r.Context(), &a); err != nil {

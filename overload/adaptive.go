@@ -13,7 +13,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/clock"
-	"github.com/weirhq/weir/internal/raw"
+	"github.com/weirhq/weir/internal/inside"
 )
 
 // AdaptiveOptions configure an [Adaptive]. The zero value is a good start for a service that responds within a second.
@@ -196,7 +196,7 @@ func NewAdaptive(o AdaptiveOptions) (*Adaptive, error) {
 }
 
 //nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
-var observe = raw.Observe.(func(*weir.Concurrency, raw.Observer) (now int64))
+var observe = inside.Observe.(func(*weir.Concurrency, inside.Observer) (now int64))
 
 // begin begins a window.
 func (a *Adaptive) begin(now int64) {
@@ -214,7 +214,7 @@ func (a *Adaptive) begin(now int64) {
 // observer is told of the leases of an Adaptive.
 type observer struct{ *Adaptive }
 
-// Granted implements [raw.Observer].
+// Granted implements [inside.Observer].
 func (o observer) Granted(out int64) {
 	peak := &o.learned.peak
 	for old := peak.Load(); out > old && !peak.CompareAndSwap(old, out); {
@@ -222,7 +222,7 @@ func (o observer) Granted(out int64) {
 	}
 }
 
-// Ended implements [raw.Observer].
+// Ended implements [inside.Observer].
 func (o observer) Ended(since, now int64, dropped bool) {
 	a := o.Adaptive
 	if since < a.learned.begin.Load() {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // broughtLimits are the limits that requests have brought to a policy lately. They are those of a set in force: the next one
@@ -16,16 +17,16 @@ type broughtLimits struct {
 
 // broughtLimit is one of them as items have it.
 type broughtLimit struct {
-	plans   []*weir.Plan // in this process
-	variant []Limit      // in a store
-	err     error        // why it cannot be used
-	why     weir.Reason  // the same
+	plans   []*keyset.Plan // in this process
+	variant []Limit        // in a store
+	err     error          // why it cannot be used
+	why     weir.Reason    // the same
 }
 
 // mostBrought is how many limits each of the two halves remembers. Others are checked once more when they come again.
 const mostBrought = 1024
 
-var tableFull = &broughtLimit{err: weir.ErrTableFull, why: weir.ReasonTableFull}
+var tableFull = &broughtLimit{err: keyset.ErrTableFull, why: weir.ReasonTableFull}
 
 // bring looks for a limit that the request brings, and returns false if there is none.
 func (it *item) bring(r *Request) bool {
@@ -74,16 +75,16 @@ func (p *livePolicy) check(l weir.Limit) *broughtLimit {
 		}
 	}
 	b := &broughtLimit{}
-	var plan *weir.Plan
+	var plan *keyset.Plan
 	switch {
 	case err != nil:
 	case p.shared:
 		b.variant, err = []Limit{{Limit: l, Name: of.Name}}, storable(l)
 	default:
-		plan, err = p.limits[0].state.limiter.Plan(l)
-		b.plans = []*weir.Plan{plan}
+		plan, err = keyset.Of(p.limits[0].state.limiter).Plan(l)
+		b.plans = []*keyset.Plan{plan}
 	}
-	if errors.Is(err, weir.ErrTableFull) {
+	if errors.Is(err, keyset.ErrTableFull) {
 		return tableFull
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // TakeAll decides on several requests as one step: they are charged to all limits that apply to any of them, or to none, and no
@@ -16,7 +17,7 @@ import (
 // they bring different limits for it, or are of different tiers, the limit of the first applies to all of them. A refusal of that
 // sum is one refusal towards a Lockout.
 //
-// More than [weir.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
+// More than [keyset.MostCharges] requests, and several with more than that many charges together, are refused with ReasonInvalid.
 // Without any request the verdict is Allowed.
 //
 // Request of a part is the request that it belongs to, and [Verdict.Answer] the decision on a request. The verdict is settled as
@@ -34,7 +35,7 @@ func (e *Engine) ReserveAll(ctx context.Context, requests []*Request, v *Verdict
 // PeekAll returns what TakeAll would, and takes nothing. Where requests wait for one of the keys, or its limit is overridden, it
 // looks at one limit after the other.
 func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
-	if s := e.live.Load(); len(requests) > weir.MostCharges {
+	if s := e.live.Load(); len(requests) > keyset.MostCharges {
 		v.refuseAll(s)
 	} else {
 		e.peek(ctx, s, requests, v)
@@ -42,7 +43,7 @@ func (e *Engine) PeekAll(ctx context.Context, requests []*Request, v *Verdict) {
 }
 
 func (e *Engine) decideAll(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
-	if len(requests) <= weir.MostCharges {
+	if len(requests) <= keyset.MostCharges {
 		e.decide(ctx, requests, v, reserve)
 		return
 	}
@@ -101,5 +102,5 @@ func (v *Verdict) Answer(request int) (d weir.Decision, limited bool) {
 
 // ExemptOf reports whether a rule has exempted one of the requests from all limits.
 func (v *Verdict) ExemptOf(request int) bool {
-	return request >= 0 && request < weir.MostCharges && v.work.exempted>>request&1 == 1
+	return request >= 0 && request < keyset.MostCharges && v.work.exempted>>request&1 == 1
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // conclude counts requests that were decided, and asks policies in shadow and candidates.
@@ -198,7 +199,7 @@ func (w *work) measure(it *item, admitted bool) {
 }
 
 // try takes the permits of limits that refuse nobody.
-func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
+func (w *work) try(it *item, limits []liveLimit, plans []*keyset.Plan) bool {
 	if it.joined >= 0 {
 		return w.items[it.joined].granted
 	}
@@ -206,7 +207,7 @@ func (w *work) try(it *item, limits []liveLimit, plans []*weir.Plan) bool {
 	w.charge(it, limits, plans)
 	before := len(w.leases)
 	var binding int
-	w.leases, binding = weir.TryAcquireAll(w.leases, w.charges...)
+	w.leases, binding = keyset.TryAcquireAll(w.leases, w.charges...)
 	own := w.leases[before:]
 	if it.granted = own[binding].Allowed(); it.granted {
 		for i := range own {

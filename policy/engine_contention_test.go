@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -72,9 +73,9 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 				case 2:
 					e.Unlock("rate", request.Method)
 					if l := e.Limiter("use", ""); r.IntN(2) == 0 {
-						_ = l.Override("", weir.AtOnce(inUse), time.Millisecond)
+						_ = keyset.Of(l).Override("", weir.AtOnce(inUse), time.Millisecond)
 					} else {
-						l.Restore("")
+						keyset.Of(l).Restore("")
 					}
 					continue
 				case 3, 4, 5, 6:
@@ -111,7 +112,7 @@ func TestEngineEverythingAtOnceContention(t *testing.T) {
 	}
 	all.Wait()
 	load(t, e, set(1))
-	e.Limiter("use", "").Restore("")
+	keyset.Of(e.Limiter("use", "")).Restore("")
 	wantLeft(t, e, "use", "", inUse)
 	if s := e.Limiter("use", "").Stats(); s.Waiters != 0 || s.Queued != 0 || s.Granted != granted.Load() {
 		t.Errorf("%d granted: %+v", granted.Load(), s)

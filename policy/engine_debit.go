@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
 // DebitAll charges what requests have cost already to all limits that apply to them, whatever remains. The debt of limits of this
-// process is that of [weir.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
-// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [weir.MostCharges]. No request is refused,
+// process is that of [keyset.DebitAll], and that of others of [store.Store.Debit]. Rules, keys, costs and tiers are those of each
+// request, as with [Engine.TakeAll], and so is the max number of requests and charges, [keyset.MostCharges]. No request is refused,
 // no shedder is asked, lockouts neither count nor apply, and no call waits. There is nothing to settle.
 //
 // The decision of each part is that of a probe right afterwards: Allowed if a permit remains, or else with the RetryAfter of the
@@ -48,7 +49,7 @@ func (e *Engine) debitAll(ctx context.Context, requests []*Request, v *Verdict) 
 	for range requests {
 		e.counts.requests.Add()
 	}
-	if len(requests) > weir.MostCharges {
+	if len(requests) > keyset.MostCharges {
 		e.refused(len(requests))
 		v.refuseAll(s)
 		return
@@ -184,7 +185,7 @@ func (v *Verdict) debit() (missed bool) {
 			w.charges[p.at].N = 0
 		}
 	}
-	w.peeked, _ = weir.DebitAll(w.peeked[:0], w.charges...)
+	w.peeked, _ = keyset.DebitAll(w.peeked[:0], w.charges...)
 	for i := range v.Parts {
 		if p := &v.Parts[i]; !p.shared {
 			p.peeked(&w.peeked[p.at])

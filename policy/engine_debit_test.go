@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 	"github.com/weirhq/weir/store"
 )
@@ -209,7 +210,7 @@ func TestDebitAllOfWhatCannotBeTold(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	wantLeft(t, e, "told", "", 1)
-	many := make([]*policy.Request, weir.MostCharges+1)
+	many := make([]*policy.Request, keyset.MostCharges+1)
 	for i := range many {
 		many[i] = &policy.Request{Path: "/"}
 	}

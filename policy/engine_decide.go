@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // start anchors the clock of lockouts.
@@ -89,7 +90,7 @@ func (v *Verdict) chargeAll(requests int) bool {
 			v.chargeItem(it, w.snapshot.rule(it))
 		}
 	}
-	return requests == 1 || len(w.charges)+len(w.sharing.asked) <= weir.MostCharges
+	return requests == 1 || len(w.charges)+len(w.sharing.asked) <= keyset.MostCharges
 }
 
 // chargeItem makes the parts of a policy that is enforced, and their charges.
@@ -122,7 +123,7 @@ func (v *Verdict) chargeItem(it *item, rule *Rule) {
 
 // appliedAt is the plan or the limit that applies to the key of an item instead of the limit of the policy at a place: neither if
 // that applies.
-func (it *item) appliedAt(i int) (plan *weir.Plan, l *Limit) {
+func (it *item) appliedAt(i int) (plan *keyset.Plan, l *Limit) {
 	switch {
 	case it.override != nil:
 		return nil, &it.override.Limits[i] // it has some, as it is not Unlimited
@@ -273,7 +274,7 @@ func (v *Verdict) lockedOut(now int64) (some bool) {
 // peekParts fills the parts with what their limits would answer.
 func (v *Verdict) peekParts() {
 	w := &v.work
-	w.peeked, v.Binding = weir.PeekAll(w.peeked[:0], w.charges...)
+	w.peeked, v.Binding = keyset.PeekAll(w.peeked[:0], w.charges...)
 	w.leases = w.leases[:0]
 	if len(w.sharing.asked) > 0 {
 		w.sharing.unknown = true
@@ -292,7 +293,7 @@ func (v *Verdict) peekParts() {
 // peekRest is peekParts, except for those that are locked out.
 func (v *Verdict) peekRest() {
 	w := &v.work
-	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
+	w.peeked, _ = keyset.PeekAll(w.peeked[:0], w.charges...)
 	v.fillPeeked()
 	v.bind()
 }
@@ -393,9 +394,9 @@ func (v *Verdict) take(reserve bool) {
 	w := &v.work
 	w.owed = w.owed || reserve
 	if reserve {
-		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
+		w.leases, v.Binding = keyset.TryReserveAll(w.leases, w.charges...)
 	} else {
-		w.leases, v.Binding = weir.TryAcquireAll(w.leases, w.charges...)
+		w.leases, v.Binding = keyset.TryAcquireAll(w.leases, w.charges...)
 	}
 	v.fill()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/inwords"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/keyset"
 )
 
 // sample explains one in so many requests, before they are decided.
@@ -112,7 +113,7 @@ func (s *snapshot) explainReading(r *Request) []ExplainedRule {
 
 // explainLimits appends the limits of a policy in one of its roles, each asked alone.
 func (s *snapshot) explainLimits(
-	all []ExplainedLimit, w *work, it *item, r *Request, role string, limits []Limit, live []liveLimit, plans []*weir.Plan,
+	all []ExplainedLimit, w *work, it *item, r *Request, role string, limits []Limit, live []liveLimit, plans []*keyset.Plan,
 ) []ExplainedLimit {
 	rule := s.rule(it)
 	for i := range live {
@@ -132,9 +133,9 @@ func (s *snapshot) explainLimits(
 			l.Applied = it.override.Limits[i].Limit
 		}
 		l.Holds = l.Applied.String()
-		d, _ := weir.PeekAll(nil,
-			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
-			weir.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
+		d, _ := keyset.PeekAll(nil,
+			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, Plan: plan},
+			keyset.Charge{Limiter: live[i].state.limiter, Key: l.Key, N: l.Cost, Plan: plan})
 		l.Before, l.After, l.Decision = d[0].Remaining, d[0].Remaining, d[1]
 		l.Decision.Policy = live[i].name
 		if l.Decision.Allowed {

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -17,7 +18,7 @@ type work struct {
 	found    []int32
 	keys     []byte
 	items    []item
-	charges  []weir.Charge
+	charges  []keyset.Charge
 	leases   []weir.Lease // of the parts of a request that was granted, in their order
 	owed     bool         // they give something back
 	extra    []weir.Lease // of policies in shadow and candidates, that must be released
@@ -59,12 +60,12 @@ type item struct {
 	why        weir.Reason
 	from, to   int // of the key in work.keys
 	cost       int64
-	total      int64        // the cost with that of the items that have joined
-	plans      []*weir.Plan // nil for those of the policy
-	variant    []Limit      // the same, of a policy that is shared
-	override   *override    // that holds for the key, nil if there is none
-	first, end int          // of its parts in Verdict.Parts, if it is enforced
-	failed     error        // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
+	total      int64          // the cost with that of the items that have joined
+	plans      []*keyset.Plan // nil for those of the policy
+	variant    []Limit        // the same, of a policy that is shared
+	override   *override      // that holds for the key, nil if there is none
+	first, end int            // of its parts in Verdict.Parts, if it is enforced
+	failed     error          // why the key, the tier, the cost or the limit cannot be told or, with a reason why, be used
 	locked     time.Duration
 }
 
@@ -368,13 +369,13 @@ func (w *work) chooseTier(it *item, r *Request) (err error) {
 }
 
 // charge appends the charges of a policy under some limits.
-func (w *work) charge(it *item, limits []liveLimit, plans []*weir.Plan) {
+func (w *work) charge(it *item, limits []liveLimit, plans []*keyset.Plan) {
 	for i := range limits {
 		plan := limits[i].plan
 		if plans != nil {
 			plan = plans[i]
 		}
-		w.charges = append(w.charges, weir.Charge{
+		w.charges = append(w.charges, keyset.Charge{
 			Limiter: limits[i].state.limiter, Key: borrow(w.key(it)), N: it.total, Plan: plan,
 		})
 	}

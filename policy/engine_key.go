@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -36,7 +37,7 @@ func (e *Engine) inspect(ctx context.Context, p *livePolicy, i int, key string) 
 		it.variant = p.limitsFor(key)
 		return e.states.Inspect(ctx, appendStored(nil, boundKey(key), &it)[i])
 	}
-	d, _ := weir.PeekAll(nil, p.chargeKey(nil, key, 0)[i])
+	d, _ := keyset.PeekAll(nil, p.chargeKey(nil, key, 0)[i])
 	d[0].Policy = p.limits[i].name
 	return store.State{Known: d[0].Remaining < d[0].Limit, Decision: d[0]}, nil
 }

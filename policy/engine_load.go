@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -142,10 +143,10 @@ func (e *Engine) limit(policy, limit string) *liveLimit {
 
 // Charges appends what n permits of a key cost under a policy: a charge for each of its limits, and for each of those of its
 // parents that have no Key, as a request is needed for that of the others. They are for a caller that names the policy itself:
-// see [weir.TryAcquireAll]. Mode, Lockout, tiers, LimitBy and the Cost of a policy do not count. A key that is unlimited for a
+// see [keyset.TryAcquireAll]. Mode, Lockout, tiers, LimitBy and the Cost of a policy do not count. A key that is unlimited for a
 // while costs nothing: see [Engine.Override]. It returns false, and appends nothing, if there is no such policy or one of these
 // limits is kept in a store. A request that is [Named] works with all limits.
-func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]weir.Charge, bool) {
+func (e *Engine) Charges(charges []keyset.Charge, policy, key string, n int64) ([]keyset.Charge, bool) {
 	s := e.live.Load()
 	at, ok := s.policies[policy]
 	if !ok {
@@ -163,7 +164,7 @@ func (e *Engine) Charges(charges []weir.Charge, policy, key string, n int64) ([]
 	return charges, true
 }
 
-func (p *livePolicy) chargeKey(charges []weir.Charge, key string, n int64) []weir.Charge {
+func (p *livePolicy) chargeKey(charges []keyset.Charge, key string, n int64) []keyset.Charge {
 	if x := p.overrides.of([]byte(key)); x != nil && x.Unlimited {
 		return charges
 	}
@@ -173,7 +174,7 @@ func (p *livePolicy) chargeKey(charges []weir.Charge, key string, n int64) []wei
 		if plans != nil {
 			plan = plans[i]
 		}
-		charges = append(charges, weir.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: plan})
+		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: key, N: n, Plan: plan})
 	}
 	return charges
 }

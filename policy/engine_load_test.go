@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -192,8 +193,8 @@ func TestReloadChangesBounds(t *testing.T) {
 	want("C", weir.ReasonNone)
 	load(t, e, set(0, weir.Deny))
 	want("D", weir.ReasonNone)
-	if l := e.Limiter("p", ""); l == nil || l.Bounds().MaxKeys != 1_000_000 || e.Limiter("p", "1h") != l || e.Limiter("q", "") != nil {
-		t.Errorf("%+v", l.Bounds())
+	if l := e.Limiter("p", ""); l == nil || keyset.Of(l).Bounds().MaxKeys != 1_000_000 || e.Limiter("p", "1h") != l || e.Limiter("q", "") != nil {
+		t.Errorf("%+v", keyset.Of(l).Bounds())
 	}
 }
 

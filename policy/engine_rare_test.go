@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -37,7 +38,7 @@ func TestEngineChargesParents(t *testing.T) {
 	granted := 0
 	for _, key := range []string{"a", "a", "b", "b", "c", "c"} {
 		charges, _ := e.Charges(nil, "key", key, 1)
-		if l, b := weir.TryAcquireAll(nil, charges...); l[b].Allowed() {
+		if l, b := keyset.TryAcquireAll(nil, charges...); l[b].Allowed() {
 			granted++
 		}
 	}

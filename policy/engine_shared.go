@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -19,7 +20,7 @@ func (e *Engine) takeShared(ctx context.Context, v *Verdict, reserve bool) error
 	w := &v.work
 	w.owed = w.owed || reserve
 	if len(w.charges) > 0 {
-		w.leases, v.Binding = weir.TryReserveAll(w.leases, w.charges...)
+		w.leases, v.Binding = keyset.TryReserveAll(w.leases, w.charges...)
 	}
 	return e.takeStored(ctx, v, reserve, never)
 }
@@ -128,7 +129,7 @@ func (v *Verdict) giveBack() {
 		w.leases[i].Cancel()
 	}
 	w.leases = w.leases[:0]
-	w.peeked, _ = weir.PeekAll(w.peeked[:0], w.charges...)
+	w.peeked, _ = keyset.PeekAll(w.peeked[:0], w.charges...)
 	for i := range v.Parts {
 		p := &v.Parts[i]
 		if p.shared {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -94,7 +95,7 @@ func left(t testing.TB, e *policy.Engine, name, key string) int64 {
 	if !ok {
 		t.Fatalf("no policy %q", name)
 	}
-	d, b := weir.PeekAll(nil, charges...)
+	d, b := keyset.PeekAll(nil, charges...)
 	return d[b].Remaining
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/store"
 )
 
@@ -228,9 +229,9 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f wait
 	defer cancel()
 	defer context.AfterFunc(e.ending, cancel)() //nolint:contextcheck // it is not that of the request
 	if reserve {
-		w.leases, v.Binding, err = weir.ReserveAll(bounded, w.leases, w.charges...)
+		w.leases, v.Binding, err = keyset.ReserveAll(bounded, w.leases, w.charges...)
 	} else {
-		w.leases, v.Binding, err = weir.AcquireAll(bounded, w.leases, w.charges...)
+		w.leases, v.Binding, err = keyset.AcquireAll(bounded, w.leases, w.charges...)
 	}
 	if errors.Is(err, weir.ErrRefused) {
 		return nil // the leases say so
@@ -250,15 +251,15 @@ func (e *Engine) waitLocal(ctx context.Context, v *Verdict, reserve bool, f wait
 func (v *Verdict) lastTry(reserve bool) bool {
 	w := &v.work
 	var binding int
-	w.peeked, binding = weir.PeekAll(w.peeked[:0], w.charges...)
+	w.peeked, binding = keyset.PeekAll(w.peeked[:0], w.charges...)
 	if binding >= 0 && !w.peeked[binding].Allowed {
 		return false
 	}
 	waited, leases := v.Binding, w.leases[:0]
 	if reserve {
-		w.leases, v.Binding = weir.TryReserveAll(leases, w.charges...)
+		w.leases, v.Binding = keyset.TryReserveAll(leases, w.charges...)
 	} else {
-		w.leases, v.Binding = weir.TryAcquireAll(leases, w.charges...)
+		w.leases, v.Binding = keyset.TryAcquireAll(leases, w.charges...)
 	}
 	if v.Binding >= 0 && !w.leases[v.Binding].Allowed() {
 		v.Binding = waited

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // KeyState is what is known of a key of a policy.
@@ -92,7 +93,7 @@ func (p *livePolicy) idOf(key string) string {
 	case p.state.refusals != nil:
 		return fmt.Sprintf("%016x", p.state.refusals.hash([]byte(key)).Fingerprint())
 	case len(p.limits) > 0:
-		s, _ := p.limits[0].state.limiter.State(key)
+		s, _ := keyset.Of(p.limits[0].state.limiter).State(key)
 		return s.ID
 	}
 	return ""
@@ -103,7 +104,7 @@ func (e *Engine) limitOf(ctx context.Context, p *livePolicy, i int, key string, 
 	if p.shared {
 		l, err = e.storedLimitOf(ctx, p, i, key)
 	} else {
-		s, tracked := p.limits[i].state.limiter.State(key)
+		s, tracked := keyset.Of(p.limits[i].state.limiter).State(key)
 		if !tracked && k.Override == nil {
 			s = p.untracked(i, key, s)
 		}
@@ -118,7 +119,7 @@ func (e *Engine) limitOf(ctx context.Context, p *livePolicy, i int, key string, 
 }
 
 // untracked is the state of a key of which nothing is kept under the limit that would hold for it.
-func (p *livePolicy) untracked(i int, key string, s weir.KeyState[string]) weir.KeyState[string] {
+func (p *livePolicy) untracked(i int, key string, s keyset.State[string]) keyset.State[string] {
 	plan := p.limits[i].plan
 	if own, ok := p.keys[key]; ok {
 		plan = own[i]
@@ -130,7 +131,7 @@ func (p *livePolicy) untracked(i int, key string, s weir.KeyState[string]) weir.
 }
 
 // limitState is what a limit of this process says.
-func (p *livePolicy) limitState(i int, s *weir.KeyState[string], tracked bool) LimitState {
+func (p *livePolicy) limitState(i int, s *keyset.State[string], tracked bool) LimitState {
 	d := weir.Decision{
 		Allowed: s.RetryAfter == 0, Limit: s.Limit, Remaining: s.Remaining, RetryAfter: s.RetryAfter, ResetAfter: s.ResetAfter,
 		Policy: p.limits[i].name,

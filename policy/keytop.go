@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 const (
@@ -66,12 +67,12 @@ func (t *topKeysOf) top(ctx context.Context, n int) ([]KeyState, error) {
 	for _, l := range p.lockedKeys(nil, most, t.e.now()) {
 		names = append(names, l.Key)
 	}
-	var tops [][]weir.KeyState[string]
+	var tops [][]keyset.State[string]
 	if p.shared {
 		names = append(names, p.state.refusals.top(most)...)
 	} else {
 		for i := range p.limits {
-			top := p.limits[i].state.limiter.Top(n)
+			top := keyset.Of(p.limits[i].state.limiter).Top(n)
 			tops = append(tops, top)
 			for j := range top {
 				if top[j].Named {
@@ -121,7 +122,7 @@ func (t *topKeysOf) add(ctx context.Context, key string) error {
 }
 
 // addUnnamed adds the keys of a limit whose names are not known. Those that are in several limits are under the same ID.
-func (t *topKeysOf) addUnnamed(i int, top []weir.KeyState[string]) {
+func (t *topKeysOf) addUnnamed(i int, top []keyset.State[string]) {
 	for j := range top {
 		s := &top[j]
 		if s.Named {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // Named is the policy and the key of a request whose caller names both itself. Rules are not asked about such a request: none
@@ -96,7 +97,7 @@ func unknownPolicy() weir.Decision {
 // Unknown reports whether one of the requests, 0 being the first, was refused because it names a policy that the set in force
 // does not have: see [Named].
 func (v *Verdict) Unknown(request int) bool {
-	return request >= 0 && request < weir.MostCharges && v.work.unknown>>request&1 == 1
+	return request >= 0 && request < keyset.MostCharges && v.work.unknown>>request&1 == 1
 }
 
 // checkNamed refuses what a caller names that cannot be, whatever the Fail of the policy.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 	"github.com/weirhq/weir/policy"
 )
@@ -118,7 +119,7 @@ func watchedCases(t *testing.T) map[string]watchedCase {
 		}
 	}
 	queue := func(p *policy.Policy) { p.QueueLimit, p.MaxWait = 1, time.Millisecond }
-	many := make([]*policy.Request, weir.MostCharges+1)
+	many := make([]*policy.Request, keyset.MostCharges+1)
 	for i := range many {
 		r := request(ann)
 		many[i] = &r

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // Override is a limit that applies to one key of a policy for a while, instead of those of the policy, its tiers and its Keys,
@@ -47,8 +47,8 @@ const (
 // the policy has neither tiers nor LimitBy, which takes at most 2 s. If it fails, the override applies nevertheless. Changes of
 // one key at the same time are told one after the other, so that the store has the right limit in the end.
 //
-// At most 65,536 keys of a policy can be overridden at a time: then the error is [weir.ErrTooManyOverrides]. It is
-// [weir.ErrTableFull] if the limits are of this process, the key is new, and none of the MaxKeys can be forgotten: Unlimited
+// At most 65,536 keys of a policy can be overridden at a time: then the error is [keyset.ErrTooManyOverrides]. It is
+// [keyset.ErrTableFull] if the limits are of this process, the key is new, and none of the MaxKeys can be forgotten: Unlimited
 // needs no room. It is [ErrEngineClosed] after Close. All others are an [errors.Join] of *[weir.OptionError]. After an error
 // nothing has changed.
 func (e *Engine) Override(o *Override) error {
@@ -81,7 +81,7 @@ func (e *Engine) override(o *Override) (change uint64, err error) {
 	x.Limits, x.Since = limits, time.Now()
 	before := p.overrides.get(x.Key)
 	if before == nil && p.overrides.sum() >= mostOverrides {
-		return 0, weir.ErrTooManyOverrides
+		return 0, keyset.ErrTooManyOverrides
 	}
 	if wrong := p.apply(x, before, e.now()); wrong != nil {
 		return 0, wrong

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/weirhq/weir/keyset"
 )
 
 // time is what the clock shows, that of the process if it is nil.
@@ -120,7 +122,7 @@ func (e *Engine) carryOverride(was, p *livePolicy, x *override) {
 	for i := range was.limits {
 		l := &was.limits[i]
 		if !was.shared && !x.Unlimited && (!holds || !p.has(l.state)) {
-			l.state.limiter.Restore(x.Key)
+			keyset.Of(l.state.limiter).Restore(x.Key)
 		}
 	}
 	if holds {

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"maps"
 	"sync/atomic"
+
+	"github.com/weirhq/weir/keyset"
 )
 
 // overrides are those of the keys of a policy. Requests look them up without a lock; changes are made under Engine.loading.
@@ -153,17 +155,17 @@ func (p *livePolicy) apply(x, before *override, now int64) error {
 		return nil
 	}
 	for i := range p.limits {
-		err := p.limits[i].state.limiter.Override(x.Key, x.Limits[i].Limit, x.For)
+		err := keyset.Of(p.limits[i].state.limiter).Override(x.Key, x.Limits[i].Limit, x.For)
 		if err == nil {
 			continue
 		}
 		for j := range i {
 			l := p.limits[j].state.limiter
 			if rest := before.rest(now); rest > 0 && !before.Unlimited {
-				err2 := l.Override(x.Key, before.Limits[j].Limit, rest)
+				err2 := keyset.Of(l).Override(x.Key, before.Limits[j].Limit, rest)
 				_ = err2 // as it was in force, it can be again
 			} else {
-				l.Restore(x.Key)
+				keyset.Of(l).Restore(x.Key)
 			}
 		}
 		return err
@@ -177,6 +179,6 @@ func (p *livePolicy) letGo(x *override) {
 		return
 	}
 	for i := range p.limits {
-		p.limits[i].state.limiter.Restore(x.Key)
+		keyset.Of(p.limits[i].state.limiter).Restore(x.Key)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -301,7 +302,7 @@ func TestOverrideThatFindsNoRoomChangesNothing(t *testing.T) {
 	o := policy.Override{
 		Policy: "login", Key: ann, For: time.Hour, Limits: []policy.Limit{{Limit: perHour(7)}, {Limit: perHour(7)}},
 	}
-	if err := e.Override(&o); !errors.Is(err, weir.ErrTableFull) {
+	if err := e.Override(&o); !errors.Is(err, keyset.ErrTableFull) {
 		t.Fatalf("%v", err)
 	}
 	if n := e.Limiter("login", "a").Stats().Overridden; n != 0 || len(e.Overrides()) != 0 {
@@ -322,7 +323,7 @@ func TestTooManyOverrides(t *testing.T) {
 		}
 	}
 	o.Key = ann
-	if err := e.Override(&o); !errors.Is(err, weir.ErrTooManyOverrides) {
+	if err := e.Override(&o); !errors.Is(err, keyset.ErrTooManyOverrides) {
 		t.Errorf("one more: %v", err)
 	}
 	if n := e.Report().Policies[0].Overridden; n != most {

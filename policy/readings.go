@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // gatherOne finds the policies that apply to a request. It reports whether none does as rules exempt it.
@@ -78,7 +79,7 @@ func (it *item) lower(other *item) {
 			it.variant = variant
 			continue
 		}
-		plans := make([]*weir.Plan, len(p.limits))
+		plans := make([]*keyset.Plan, len(p.limits))
 		for j := range plans {
 			plans[j] = it.plan(j)
 		}
@@ -100,7 +101,7 @@ func (it *item) limit(i int) weir.Limit {
 }
 
 // plan is that of a limit of this process.
-func (it *item) plan(i int) *weir.Plan {
+func (it *item) plan(i int) *keyset.Plan {
 	if it.plans != nil {
 		return it.plans[i]
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // replacePlans says of limits that have changed since the last set what they are now, so that keys that nobody uses meanwhile
@@ -16,7 +17,7 @@ func (s *snapshot) replacePlans() {
 			if p.shared {
 				break
 			}
-			roles := map[string]*weir.Plan{"": p.limits[j].plan}
+			roles := map[string]*keyset.Plan{"": p.limits[j].plan}
 			for name, plans := range p.tiers {
 				roles["tier "+name] = plans[j]
 			}
@@ -26,14 +27,14 @@ func (s *snapshot) replacePlans() {
 			p.limits[j].state.replace(roles)
 		}
 		for j := range p.candidate {
-			p.candidate[j].state.replace(map[string]*weir.Plan{"": p.candidate[j].plan})
+			p.candidate[j].state.replace(map[string]*keyset.Plan{"": p.candidate[j].plan})
 		}
 	}
 }
 
 // replace makes the plans of each role those that stand where others stood. A limit that is still that of some role is not
 // replaced: which of its keys had which role is not known.
-func (l *limitState) replace(roles map[string]*weir.Plan) {
+func (l *limitState) replace(roles map[string]*keyset.Plan) {
 	stays := make(map[weir.Limit]bool, len(roles))
 	for _, plan := range roles {
 		stays[plan.Limit()] = true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/keytext"
+	"github.com/weirhq/weir/keyset"
 )
 
 // Search is what an engine knows of a word: the address of a client, a network, or a value of requests such as a user or a key of
@@ -264,7 +265,7 @@ func (p *livePolicy) names(f func(key string, refused uint64) bool) {
 		}
 	} else {
 		for i := range p.limits {
-			for key, n := range p.limits[i].state.limiter.Names() {
+			for key, n := range keyset.Of(p.limits[i].state.limiter).Names() {
 				if !f(key, n) {
 					return
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -178,7 +179,7 @@ func (c *checker) policy(at string, p *Policy) {
 	c.policyLimits(at, p)
 	c.consistency(at, p)
 	c.durability(at, p)
-	b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+	b := keyset.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
 	if err := b.Check(); err != nil {
 		c.add(fmt.Errorf("%s: %w", at, err))
 	}

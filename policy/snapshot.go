@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/names"
-	"github.com/weirhq/weir/internal/raw"
 	"github.com/weirhq/weir/internal/table"
 	"github.com/weirhq/weir/internal/tally"
+	"github.com/weirhq/weir/keyset"
 )
 
 // snapshot is a set as the engine uses it. It does not change.
@@ -68,8 +69,8 @@ type livePolicy struct {
 	state     *policyState
 	limits    []liveLimit
 	candidate []liveLimit
-	tiers     map[string][]*weir.Plan
-	keys      map[string][]*weir.Plan
+	tiers     map[string][]*keyset.Plan
+	keys      map[string][]*keyset.Plan
 	brought   *broughtLimits // nil without LimitBy
 	overrides *overrides
 	waiting   *waiting
@@ -85,16 +86,16 @@ type livePolicy struct {
 type liveLimit struct {
 	name    string // in decisions, and of what a store keeps
 	state   *limitState
-	plan    *weir.Plan // nil if it is shared
-	returns bool       // permits come back on release
+	plan    *keyset.Plan // nil if it is shared
+	returns bool         // permits come back on release
 }
 
 // limitState is what stays of a limit when the set is replaced.
 type limitState struct {
-	limit   weir.Limit            // that it began with
-	limiter *weir.Keyed[string]   // nil if it is shared
-	stored  string                // what it is kept by for several processes, if it is shared
-	roles   map[string]*weir.Plan // what the set in force holds keys to: by default, and in each tier and for some keys
+	limit   weir.Limit              // that it began with
+	limiter *weir.Keyed[string]     // nil if it is shared
+	stored  string                  // what it is kept by for several processes, if it is shared
+	roles   map[string]*keyset.Plan // what the set in force holds keys to: by default, and in each tier and for some keys
 }
 
 // policyState is what stays of a policy when the set is replaced.
@@ -257,7 +258,7 @@ func (p *livePolicy) buildLimits(
 			}
 		}
 		live := liveLimit{name: nameOf(p.Name, limits, i), state: state, returns: l.Algorithm() == weir.AlgorithmConcurrency}
-		if live.plan, err = state.limiter.Plan(l.Limit); err != nil {
+		if live.plan, err = keyset.Of(state.limiter).Plan(l.Limit); err != nil {
 			return nil, nil, fmt.Errorf("limit %q: %w", l.Name, err)
 		}
 		states[l.Name] = state
@@ -269,7 +270,7 @@ func (p *livePolicy) buildLimits(
 // newKeyed makes the limiter of a limit, whatever its algorithm: requests are charged to those of several policies as one step.
 //
 //nolint:errcheck,forcetypeassert,gochecknoglobals // package weir has set it, which is initialized before
-var newKeyed = raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))
+var newKeyed = inside.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))
 
 // nameOf is the name of the i-th of the limits of a policy in decisions.
 func nameOf(policy string, limits []Limit, i int) string {
@@ -309,14 +310,14 @@ func inherit(limits []Limit, was map[string]*limitState) []string {
 }
 
 // plans checks limits that take the place of those of the policy.
-func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*weir.Plan, error) {
-	var plans map[string][]*weir.Plan // nil is quicker to look up in
+func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*keyset.Plan, error) {
+	var plans map[string][]*keyset.Plan // nil is quicker to look up in
 	if len(all) > 0 {
-		plans = make(map[string][]*weir.Plan, len(all))
+		plans = make(map[string][]*keyset.Plan, len(all))
 	}
 	for name, limits := range all {
 		for i := range limits {
-			plan, err := p.limits[i].state.limiter.Plan(limits[i].Limit)
+			plan, err := keyset.Of(p.limits[i].state.limiter).Plan(limits[i].Limit)
 			if err != nil {
 				return nil, fmt.Errorf("limit %q of %q: %w", limits[i].Name, name, err)
 			}
@@ -330,7 +331,7 @@ func (p *livePolicy) plans(all map[string][]Limit) (map[string][]*weir.Plan, err
 func (s *snapshot) bound() {
 	for i := range s.live {
 		p := &s.live[i]
-		b := weir.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
+		b := keyset.Bounds{QueueLimit: p.QueueLimit, QueueOrder: p.QueueOrder, MaxKeys: p.MaxKeys, WhenFull: p.WhenFull}
 		if b.MaxKeys == 0 {
 			b.MaxKeys = defaultMaxKeys
 		}
@@ -340,8 +341,8 @@ func (s *snapshot) bound() {
 		for _, limits := range [][]liveLimit{p.limits, p.candidate} {
 			for j := range limits {
 				k := limits[j].state.limiter
-				if k != nil && k.Bounds() != b {
-					_ = k.SetBounds(b) // was checked
+				if k != nil && keyset.Of(k).Bounds() != b {
+					_ = keyset.Of(k).SetBounds(b) // was checked
 				}
 			}
 		}

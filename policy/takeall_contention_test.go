@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/durable"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -71,7 +72,7 @@ func takeAllEqually(t *testing.T, override bool) {
 						continue
 					}
 					l := e.Limiter([]string{"a", "b"}[r.IntN(2)], "")
-					_ = l.Override(keys[0], perHour(most), time.Minute)
+					_ = keyset.Of(l).Override(keys[0], perHour(most), time.Minute)
 					continue
 				case 2, 3, 4:
 					if e.PeekAll(t.Context(), requests, v); !override { // which are looked at one after the other
@@ -106,7 +107,7 @@ func takeAllEqually(t *testing.T, override bool) {
 	all.Wait()
 	for i, key := range keys {
 		for _, name := range []string{"a", "b"} {
-			e.Limiter(name, "").Restore(key)
+			keyset.Of(e.Limiter(name, "")).Restore(key)
 			wantLeft(t, e, name, key, most-granted[i].Load())
 		}
 		if n := granted[i].Load(); n > most || n < most-6 {

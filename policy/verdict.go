@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/overload"
 )
 
@@ -50,8 +51,8 @@ type Part struct {
 	// Decision is Allowed with Remaining 0, as what remains is not known.
 	Unasked bool
 
-	plan    *weir.Plan // of the limit that has decided, nil if applied is it
-	applied *Limit     // nil if it is that of the policy
+	plan    *keyset.Plan // of the limit that has decided, nil if applied is it
+	applied *Limit       // nil if it is that of the policy
 	shared  bool
 	at      int32 // the place of its charge, which parts of several requests may have, among those of its kind
 	name    string

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // waiting are the requests that wait for keys of a policy, for which other limits may begin to apply.
@@ -68,14 +69,14 @@ func (a *waiting) reload(now *snapshot) {
 		if !ok {
 			waits.by.wake()
 		} else if len(charges) > 0 {
-			peeked, _ = weir.PeekAll(peeked[:0], charges...) // which holds the key to the limits from now on
+			peeked, _ = keyset.PeekAll(peeked[:0], charges...) // which holds the key to the limits from now on
 		}
 	}
 }
 
 // reloaded returns charges of nothing under the limits that apply to a key of a set that has been loaded since the item was
 // gathered. It returns false if the request has to be decided on anew.
-func (it *item) reloaded(now *snapshot, key []byte) (charges []weir.Charge, ok bool) {
+func (it *item) reloaded(now *snapshot, key []byte) (charges []keyset.Charge, ok bool) {
 	was := it.policy
 	at, still := now.policies[was.Name]
 	if !still {
@@ -100,14 +101,14 @@ func (it *item) reloaded(now *snapshot, key []byte) (charges []weir.Charge, ok b
 		if plans != nil {
 			plan = plans[i]
 		}
-		charges = append(charges, weir.Charge{Limiter: p.limits[i].state.limiter, Key: string(key), Plan: plan})
+		charges = append(charges, keyset.Charge{Limiter: p.limits[i].state.limiter, Key: string(key), Plan: plan})
 	}
 	return charges, true
 }
 
 // plansOf returns the limits of an item of this process that another set has for it, nil for those of the policy. It returns
 // false if that cannot be told without the request.
-func (it *item) plansOf(p *livePolicy, key []byte) (plans []*weir.Plan, ok bool) {
+func (it *item) plansOf(p *livePolicy, key []byte) (plans []*keyset.Plan, ok bool) {
 	was := it.policy
 	if p.LimitBy != nil && it.plans != nil && !sameSlice(was.keys[string(key)], it.plans) {
 		return it.plans, true // the request brought them

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // TestKeyedCancelAcrossFasterLimit cancels permits of a limit that is in force again, after a faster one has regained them.
@@ -23,7 +24,7 @@ func TestKeyedCancelAcrossFasterLimit(t *testing.T) {
 				l := k.TryReserve(0, 10)
 				if way == "function" {
 					limit(c.fast)
-				} else if err := k.Override(0, c.fast, time.Hour); err != nil {
+				} else if err := keyset.Of(k).Override(0, c.fast, time.Hour); err != nil {
 					t.Fatal(err)
 				}
 				k.Peek(0, 1)
@@ -32,7 +33,7 @@ func TestKeyedCancelAcrossFasterLimit(t *testing.T) {
 				if way == "function" {
 					limit(weir.Limit{})
 				} else {
-					k.Restore(0)
+					keyset.Of(k).Restore(0)
 				}
 				granted := drained(k)
 				l.Cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 )
 
 // keyedQuotas are the ways to count, as limits of n permits a second that can be asked 4 times as often as that and let a stall of
@@ -200,7 +201,7 @@ func TestKeyedContentionOnConcurrency(t *testing.T) {
 	if s := k.Stats(); s.Waiters != 0 || s.Queued != 0 || s.Granted != total || s.Keys > keys || s.Forgiven != 0 {
 		t.Errorf("%d served, but in the end %+v", total, s)
 	}
-	for key := range k.All() {
+	for key := range keyset.OfConcurrency(k).All() {
 		if key.Remaining != limit {
 			t.Errorf("%+v", key)
 		}

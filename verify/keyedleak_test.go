@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 )
 
 // TestKeyedCloseAnswersEverybody closes a limiter while callers come for keys and wait for them, and others override, restore and
@@ -38,10 +39,10 @@ func TestKeyedCloseAnswersEverybody(t *testing.T) {
 		}
 		callers.Go(func() {
 			for n := int64(0); ; n++ {
-				if err := k.Override(int(n%4), weir.TokenBucket(weir.PerMinute(1), n%5+1), time.Hour); err != nil {
+				if err := keyset.Of(k).Override(int(n%4), weir.TokenBucket(weir.PerMinute(1), n%5+1), time.Hour); err != nil {
 					return
 				}
-				k.Restore(int(n % 4))
+				keyset.Of(k).Restore(int(n % 4))
 				k.Reset(int(n % 4))
 			}
 		})
@@ -84,9 +85,9 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 						}
 						switch n % 50 {
 						case 1:
-							_ = timed.Override(key, weir.TokenBucket(weir.PerSecond(50_000), 2), time.Duration(n)*time.Microsecond)
+							_ = keyset.Of(timed).Override(key, weir.TokenBucket(weir.PerSecond(50_000), 2), time.Duration(n)*time.Microsecond)
 						case 2:
-							timed.Restore(key)
+							keyset.Of(timed).Restore(key)
 						}
 						l, _ := reserve(ctx, key, n%4)
 						if n%2 == 0 {
@@ -99,7 +100,7 @@ func TestKeyedNoWaiterIsLost(t *testing.T) {
 			}
 			callers.Wait()
 			for key := range int64(4) {
-				timed.Restore(key)
+				keyset.Of(timed).Restore(key)
 				if d := out.Peek(key, 3); !d.Allowed || d.Remaining != 3 {
 					t.Errorf("permits of key %d are missing: %+v", key, d)
 				}
@@ -173,7 +174,7 @@ func TestKeyedQueuesLeaveNothing(t *testing.T) {
 	})
 	overridden := fill(func(t *testing.T, k *weir.Keyed[int]) {
 		for key := range min(keys, 50_000) {
-			if err := k.Override(key, weir.TokenBucket(weir.PerSecond(3), 2), time.Second); err != nil {
+			if err := keyset.Of(k).Override(key, weir.TokenBucket(weir.PerSecond(3), 2), time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -191,7 +192,7 @@ func TestKeyedOverridesEnd(t *testing.T) {
 	wide := weir.TokenBucket(weir.PerSecond(2), 9)
 	for key := range 10 {
 		for range 3 {
-			if err := k.Override(key, wide, time.Hour); err != nil {
+			if err := keyset.Of(k).Override(key, wide, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -200,7 +201,7 @@ func TestKeyedOverridesEnd(t *testing.T) {
 		t.Errorf("%d timers for 10 overrides", clock.pending)
 	}
 	for key := range 5 {
-		k.Restore(key)
+		keyset.Of(k).Restore(key)
 	}
 	if clock.pending != 5 {
 		t.Errorf("%d timers for 5 overrides", clock.pending)
@@ -209,7 +210,7 @@ func TestKeyedOverridesEnd(t *testing.T) {
 	if clock.pending != 0 {
 		t.Errorf("%d timers of a limiter that is closed", clock.pending)
 	}
-	if err := k.Override(1, wide, time.Hour); err == nil || clock.pending != 0 {
+	if err := keyset.Of(k).Override(1, wide, time.Hour); err == nil || clock.pending != 0 {
 		t.Errorf("%v, %d timers", err, clock.pending)
 	}
 }

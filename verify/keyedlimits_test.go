@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
 // chosen is a limiter whose keys have the limit that the test says at the moment.
@@ -40,14 +41,14 @@ func TestKeyedWindowKeepsWhatIsTaken(t *testing.T) {
 				granted := drained(k)
 				if way == "function" {
 					limit(narrow)
-				} else if err := k.Override(0, narrow, time.Second); err != nil {
+				} else if err := keyset.Of(k).Override(0, narrow, time.Second); err != nil {
 					t.Fatal(err)
 				}
 				granted += drained(k)
 				if way == "function" {
 					limit(wide)
 				} else {
-					k.Restore(0)
+					keyset.Of(k).Restore(0)
 				}
 				granted += drained(k)
 				if granted != 100 {
@@ -75,7 +76,7 @@ func TestKeyedDebtStaysOwed(t *testing.T) {
 			narrow := weir.TokenBucket(weir.PerSecond(10), 10)
 			if way == "function" {
 				limit(narrow)
-			} else if err := k.Override(0, narrow, time.Hour); err != nil {
+			} else if err := keyset.Of(k).Override(0, narrow, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			for range 3 {
@@ -84,7 +85,7 @@ func TestKeyedDebtStaysOwed(t *testing.T) {
 				}
 			}
 			limit(weir.Limit{})
-			k.Restore(0)
+			keyset.Of(k).Restore(0)
 			for range 3 {
 				if d := k.Take(0, 1); d.RetryAfter != 100100*time.Millisecond {
 					t.Fatalf("%v until a permit comes, though 1000 are owed at 10/s", d.RetryAfter)
@@ -121,11 +122,11 @@ func TestKeyedChangesNeverMint(t *testing.T) {
 				clock.Advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 3*second)).Draw(t, "ns")))
 			},
 			"change":  func(t *rapid.T) { limit = some.Draw(t, "limit"); used[limit] = true },
-			"restore": func(*rapid.T) { k.Restore(0) },
+			"restore": func(*rapid.T) { keyset.Of(k).Restore(0) },
 			"override": func(t *rapid.T) {
 				l := some.Draw(t, "limit")
 				used[l] = true
-				if err := k.Override(0, l, time.Duration(rapid.Int64Range(1, 2*second).Draw(t, "for"))); err != nil {
+				if err := keyset.Of(k).Override(0, l, time.Duration(rapid.Int64Range(1, 2*second).Draw(t, "for"))); err != nil {
 					t.Fatal(err)
 				}
 			},

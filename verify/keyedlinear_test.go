@@ -16,6 +16,7 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 )
 
 // keyedCall is one call for the one key.
@@ -326,10 +327,10 @@ func (c keyedClash) play(round uint64) *keyedPlay {
 				}
 				switch rng.IntN(5) {
 				case 0, 3:
-					p.do(clients, keyedCall{op: "restore"}, func() keyedAnswer { p.keyed.Restore(p.names[0]); return keyedAnswer{} })
+					p.do(clients, keyedCall{op: "restore"}, func() keyedAnswer { keyset.Of(p.keyed).Restore(p.names[0]); return keyedAnswer{} })
 				case 1, 2:
 					p.do(clients, keyedCall{op: "override", n: length}, func() keyedAnswer {
-						if err := p.keyed.Override(p.names[0], c.override, time.Duration(length)); err != nil {
+						if err := keyset.Of(p.keyed).Override(p.names[0], c.override, time.Duration(length)); err != nil {
 							panic(err)
 						}
 						return keyedAnswer{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/httpclient"
+	"github.com/weirhq/weir/keyset"
 )
 
 // Options configure a Client.
@@ -90,8 +91,8 @@ func (e *LimitedError) Error() string {
 func (c *Client) Complete(ctx context.Context, r Request) (Answer, error) {
 	estimate := r.estimate()
 	// Both limits or none: a request that is short of tokens does not use up one of the requests.
-	leases, _, err := weir.ReserveAll(
-		ctx, nil, weir.Charge{Limiter: c.requests, Key: r.Model, N: 1}, weir.Charge{Limiter: c.tokens, Key: r.Model, N: estimate},
+	leases, _, err := keyset.ReserveAll(
+		ctx, nil, keyset.Charge{Limiter: c.requests, Key: r.Model, N: 1}, keyset.Charge{Limiter: c.tokens, Key: r.Model, N: estimate},
 	)
 	if refused, ok := errors.AsType[*weir.RefusedError](err); ok {
 		d := refused.Decision

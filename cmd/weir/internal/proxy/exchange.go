@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/clientip"
+	"github.com/weirhq/weir/keyset"
 )
 
 // exchange is one request and what becomes of it.
@@ -85,11 +86,11 @@ func (p *Proxy) take(r *http.Request, client netip.Addr) weir.Decision {
 	if len(others) == 0 {
 		return p.o.Limit.Take(key, 1)
 	}
-	charges := make([]weir.Charge, 0, 1+len(others))
+	charges := make([]keyset.Charge, 0, 1+len(others))
 	for _, key := range append(others, key) {
-		charges = append(charges, weir.Charge{Limiter: p.o.Limit, Key: key, N: 1})
+		charges = append(charges, keyset.Charge{Limiter: p.o.Limit, Key: key, N: 1})
 	}
-	leases, binding := weir.TryAcquireAll(nil, charges...)
+	leases, binding := keyset.TryAcquireAll(nil, charges...)
 	return leases[binding].Decision() // of a limit whose leases release nothing
 }
 

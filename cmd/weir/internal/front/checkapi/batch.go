@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -155,7 +156,7 @@ func (h *Handler) together(
 	if !v.Allowed && d.Reason == weir.ReasonInvalid {
 		return false, d, problemOf(http.StatusBadRequest, &fault{
 			field: checksName, wrong: "more limits hold for them than can be decided on at once",
-			accepted: "must be held to at most " + strconv.Itoa(weir.MostCharges) + " limits in a batch that is atomic",
+			accepted: "must be held to at most " + strconv.Itoa(keyset.MostCharges) + " limits in a batch that is atomic",
 		})
 	}
 	for i := range checks {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirhq/weir/cmd/weir/internal/holds"
 	"github.com/weirhq/weir/cmd/weir/internal/live"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -167,8 +168,8 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	case len(args)%3 != 0:
 		w.Error("ERR syntax error: must be WEIR.TAKEALL policy key cost [policy key cost ...]")
 		return
-	case n > weir.MostCharges:
-		w.Error(fmt.Sprintf("ERR %d requests: must be from 1 to %d", n, weir.MostCharges))
+	case n > keyset.MostCharges:
+		w.Error(fmt.Sprintf("ERR %d requests: must be from 1 to %d", n, keyset.MostCharges))
 		return
 	}
 	requests := make([]policy.Request, n)
@@ -204,7 +205,7 @@ func (p *policyCommands) takeAll(ctx context.Context, w *resp.Writer, args [][]b
 	}
 	if !v.Allowed && v.Decision().Reason == weir.ReasonInvalid {
 		w.Error(fmt.Sprintf("ERR more limits hold for these requests than can be decided on at once: must be at most %d",
-			weir.MostCharges))
+			keyset.MostCharges))
 		return
 	}
 	binding := -1

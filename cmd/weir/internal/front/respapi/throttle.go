@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/resp"
+	"github.com/weirhq/weir/keyset"
 )
 
 // throttle answers CL.THROTTLE and its relatives, which bring the limit of a key with each call. Their keys have nothing to do
@@ -141,14 +142,14 @@ func (t *throttle) answer(w *resp.Writer, key []byte, l limitKey, quantity int64
 	if plan == nil {
 		var err error
 		switch plan, err = t.plans.add(l, n); {
-		case errors.Is(err, weir.ErrTableFull) && quantity > 0: // as for a new key that finds no room
+		case errors.Is(err, keyset.ErrTableFull) && quantity > 0: // as for a new key that finds no room
 			d := weir.Decision{Limit: l.burst + 1, RetryAfter: time.Second}
 			if quantity > d.Limit {
 				d.RetryAfter = weir.Never
 			}
 			reply(w, &d)
 			return
-		case errors.Is(err, weir.ErrTableFull):
+		case errors.Is(err, keyset.ErrTableFull):
 			w.Error("ERR keys are held to 65534 other limits already: use fewer, or wait until the keys of some have all permits")
 			return
 		case err != nil:

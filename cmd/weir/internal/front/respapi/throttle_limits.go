@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/algo"
+	"github.com/weirhq/weir/keyset"
 )
 
 // limitKey is a limit as a call brings it: burst permits more than one, of which count come back in period nanoseconds.
@@ -67,7 +68,7 @@ const (
 
 type cachedPlan struct {
 	limit limitKey
-	plan  *weir.Plan
+	plan  *keyset.Plan
 }
 
 func newPlanCache(keys *weir.Keyed[string]) *planCache {
@@ -82,7 +83,7 @@ func (c *planCache) set(l limitKey) int {
 }
 
 // lookup is the plan of a limit, or nil.
-func (c *planCache) lookup(l limitKey) *weir.Plan {
+func (c *planCache) lookup(l limitKey) *keyset.Plan {
 	at := c.set(l)
 	if e := c.slots[at].Load(); e != nil && e.limit == l {
 		return e.plan
@@ -93,13 +94,13 @@ func (c *planCache) lookup(l limitKey) *weir.Plan {
 	return nil
 }
 
-// add checks a limit and returns its plan. The error is what is wrong with it, or [weir.ErrTableFull] if keys have as many other
+// add checks a limit and returns its plan. The error is what is wrong with it, or [keyset.ErrTableFull] if keys have as many other
 // limits as there can be.
-func (c *planCache) add(l limitKey, n names) (*weir.Plan, error) {
+func (c *planCache) add(l limitKey, n names) (*keyset.Plan, error) {
 	if err := l.check(n); err != nil {
 		return nil, err
 	}
-	plan, err := c.keys.Plan(weir.TokenBucket(weir.Rate{Permits: l.count, Period: time.Duration(l.period)}, l.burst+1))
+	plan, err := keyset.Of(c.keys).Plan(weir.TokenBucket(weir.Rate{Permits: l.count, Period: time.Duration(l.period)}, l.burst+1))
 	if err != nil {
 		return nil, err
 	}

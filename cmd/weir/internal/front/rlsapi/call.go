@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/cmd/weir/internal/ratelimitconfig"
+	"github.com/weirhq/weir/keyset"
 	"github.com/weirhq/weir/policy"
 )
 
@@ -234,7 +235,7 @@ func failure(v *policy.Verdict) error {
 	}
 	switch v.Decision().Reason { //nolint:exhaustive // all others are decisions
 	case weir.ReasonInvalid:
-		return unfitf("descriptors have more than %d limits in all, or a cost or limit that cannot be", weir.MostCharges)
+		return unfitf("descriptors have more than %d limits in all, or a cost or limit that cannot be", keyset.MostCharges)
 	case weir.ReasonCanceled:
 		return status.Error(codes.Canceled, "weir: the call was canceled")
 	case weir.ReasonClosed:

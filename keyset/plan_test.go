@@ -1,4 +1,4 @@
-package weir_test
+package keyset_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 )
 
 func TestPlanCalls(t *testing.T) {
@@ -47,7 +48,7 @@ func TestPlanCalls(t *testing.T) {
 	})
 	key[0] = 'b'
 	want("another key", p.PeekBytes(key, 1), weir.Decision{Allowed: true, Remaining: 5})
-	if top := k.Top(1); len(top) != 1 || top[0].Key != "a" {
+	if top := keyset.Of(k).Top(1); len(top) != 1 || top[0].Key != "a" {
 		t.Errorf("the name of a key has changed with the bytes of the caller: %+v", top)
 	}
 	if s := k.Stats(); s.Granted != 2 || s.Refused != 2 || s.Keys != 1 {
@@ -60,7 +61,7 @@ func TestPlanCallsThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofNumbers, err := numbers.Plan(weir.Limit{})
+	ofNumbers, err := keyset.Of(numbers).Plan(weir.Limit{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestPlanCallsThatAreRefused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		plan   *weir.Plan
+		plan   *keyset.Plan
 		n      int64
 		reason weir.Reason
 		refund weir.Reason
@@ -134,7 +135,7 @@ func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 		}
 		limits = append(limits, l.WithPermits(1+random.Int64N(40)))
 	}
-	var plans []*weir.Plan
+	var plans []*keyset.Plan
 	for _, l := range limits {
 		plans = append(plans, planOf(t, planned, l))
 	}
@@ -159,7 +160,7 @@ func comparePlanCalls(t *testing.T, base weir.Limit, seed uint64) {
 				d := time.Duration(1 + random.Int64N(1e9))
 				chosen = held[key] // what the override is in the place of
 				l := limits[random.IntN(len(limits))]
-				if x, y := planned.Override(key, l, d), byFunc.Override(key, l, d); x != nil || y != nil {
+				if x, y := keyset.Of(planned).Override(key, l, d), keyset.Of(byFunc).Override(key, l, d); x != nil || y != nil {
 					t.Fatal(x, y)
 				}
 			}
@@ -230,7 +231,7 @@ func TestPlanCallsServeWaiters(t *testing.T) {
 			t.Errorf("a refund that is not enough: %+v", d)
 		}
 		if d := p.RefundBytes(a, 2); d.Remaining != 1 {
-			t.Errorf("a refund: %+v, want what is left once the other one was served", d)
+			t.Errorf("a refund: %+v, want what remains once the other one was served", d)
 		}
 		if l := <-got; !l.Allowed() {
 			t.Errorf("who waited got %+v", l.Decision())
@@ -244,7 +245,7 @@ func TestPlanCallsDuringAnOverride(t *testing.T) {
 	k := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{Clock: clock})
 	p, a := planOf(t, k, perHour(50)), []byte("a")
 	p.TakeBytes(a, 20)
-	if err := k.Override("a", perHour(10), time.Minute); err != nil {
+	if err := keyset.Of(k).Override("a", perHour(10), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	other := planOf(t, k, perHour(40))
@@ -281,8 +282,8 @@ func TestPlanCallsRenewThePlan(t *testing.T) {
 	}
 }
 
-// TestPlanCallsUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused,
-// and keeps its state; others go on.
+// TestPlanCallsUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is
+// refused, and keeps its state; others go on.
 func TestPlanCallsUnderALimitTooMany(t *testing.T) {
 	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
 	k.Take("known", 10)
@@ -309,7 +310,7 @@ func TestPlanCallsUnderALimitTooMany(t *testing.T) {
 func TestPlanCallsContention(t *testing.T) {
 	const burst = 50
 	k := hourly(t, "", burst)
-	plans := []*weir.Plan{planOf(t, k, perHour(burst)), planOf(t, k, weir.TokenBucket(every(2*time.Hour), burst))}
+	plans := []*keyset.Plan{planOf(t, k, perHour(burst)), planOf(t, k, weir.TokenBucket(every(2*time.Hour), burst))}
 	key := []byte("key")
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -1,4 +1,4 @@
-package weir_test
+package keyset_test
 
 import (
 	"fmt"
@@ -13,11 +13,12 @@ import (
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
+	"github.com/weirhq/weir/keyset"
 )
 
-func debit(t testing.TB, charges ...weir.Charge) []weir.Decision {
+func debit(t testing.TB, charges ...keyset.Charge) []weir.Decision {
 	t.Helper()
-	ds, b := weir.DebitAll(nil, charges...)
+	ds, b := keyset.DebitAll(nil, charges...)
 	if len(ds) != len(charges) || b < 0 || b >= len(ds) {
 		t.Fatalf("binding %d of %d decisions on %d charges", b, len(ds), len(charges))
 	}
@@ -29,7 +30,7 @@ func TestDebitsAreOwed(t *testing.T) {
 	a := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "a", Clock: clock})
 	b := keyedOf(t, weir.TokenBucket(every(time.Second), 5), weir.KeyedOptions{Name: "b", MaxDebt: 2, Clock: clock})
 	a.Take("x", 5)
-	ds, binding := weir.DebitAll([]weir.Decision{{Policy: "before"}}, weir.Charge{Limiter: a, Key: "x", N: 3}, weir.Charge{Limiter: b, Key: "y", N: 9})
+	ds, binding := keyset.DebitAll([]weir.Decision{{Policy: "before"}}, keyset.Charge{Limiter: a, Key: "x", N: 3}, keyset.Charge{Limiter: b, Key: "y", N: 9})
 	if len(ds) != 3 || ds[0].Policy != "before" || binding != 0 {
 		t.Fatalf("%d of %+v", binding, ds)
 	}
@@ -55,12 +56,12 @@ func TestDebitsAreOwed(t *testing.T) {
 func TestDebitsThatCannotBe(t *testing.T) {
 	k := hourly(t, "k", 3)
 	pool := keyedOf(t, weir.AtOnce(3), weir.KeyedOptions{Name: "pool"})
-	for name, charges := range map[string][]weir.Charge{
+	for name, charges := range map[string][]keyset.Charge{
 		"negative":    {{Limiter: k, N: 1}, {Limiter: k, N: -1}},
 		"concurrency": {{Limiter: k, N: 1}, {Limiter: pool, N: 1}},
 		"no limiter":  {{Limiter: k, N: 1}, {N: 1}},
 	} {
-		ds, b := weir.DebitAll(nil, charges...)
+		ds, b := keyset.DebitAll(nil, charges...)
 		if b != 0 || len(ds) != 2 || ds[0].Reason != weir.ReasonInvalid || ds[1].Reason != weir.ReasonInvalid {
 			t.Errorf("%s: %d of %+v", name, b, ds)
 		}
@@ -68,14 +69,14 @@ func TestDebitsThatCannotBe(t *testing.T) {
 	if left := leftOf(k, ""); left != 3 {
 		t.Errorf("%d left, want 3: nothing is charged", left)
 	}
-	if ds := debit(t, weir.Charge{Limiter: pool, N: 0}); !ds[0].Allowed || ds[0].Remaining != 3 {
+	if ds := debit(t, keyset.Charge{Limiter: pool, N: 0}); !ds[0].Allowed || ds[0].Remaining != 3 {
 		t.Errorf("0 permits of a pool: %+v", ds)
 	}
-	if ds, b := weir.DebitAll(nil); len(ds) != 0 || b != -1 {
+	if ds, b := keyset.DebitAll(nil); len(ds) != 0 || b != -1 {
 		t.Errorf("no charges: %d of %+v", b, ds)
 	}
 	k.Close()
-	if ds := debit(t, weir.Charge{Limiter: k, N: 2}); ds[0].Reason != weir.ReasonClosed || ds[0].Remaining != 1 {
+	if ds := debit(t, keyset.Charge{Limiter: k, N: 2}); ds[0].Reason != weir.ReasonClosed || ds[0].Remaining != 1 {
 		t.Errorf("after Close: %+v", ds)
 	}
 }
@@ -88,7 +89,7 @@ func TestDebitsOnFullTables(t *testing.T) {
 			full := keyedOf(t, weir.TokenBucket(every(time.Hour), 5), weir.KeyedOptions{MaxKeys: 1, WhenFull: when, Clock: clock})
 			full.Take("first", 5)
 			a := hourly(t, "a", 5)
-			charges := []weir.Charge{{Limiter: a, Key: "x", N: 2}, {Limiter: full, Key: "second", N: 7}, {Limiter: full, Key: "first", N: 1}}
+			charges := []keyset.Charge{{Limiter: a, Key: "x", N: 2}, {Limiter: full, Key: "second", N: 7}, {Limiter: full, Key: "first", N: 1}}
 			ds := debit(t, charges...)
 			if ds[0].Remaining != 3 || leftOf(a, "x") != 3 || ds[2].RetryAfter != 2*time.Hour {
 				t.Errorf("the others: %+v", ds)
@@ -111,7 +112,7 @@ func TestDebitsOnFullTables(t *testing.T) {
 func TestDebitsForgiveUpToTheLargestNumber(t *testing.T) {
 	k := hourly(t, "k", 5)
 	for range 2 {
-		if ds := debit(t, weir.Charge{Limiter: k, N: math.MaxInt64}); ds[0].RetryAfter != 6*time.Hour {
+		if ds := debit(t, keyset.Charge{Limiter: k, N: math.MaxInt64}); ds[0].RetryAfter != 6*time.Hour {
 			t.Errorf("%+v", ds)
 		}
 	}
@@ -124,7 +125,7 @@ func TestDebitsForgiveUpToTheLargestNumber(t *testing.T) {
 func TestDebitsUnderALimitTooMany(t *testing.T) {
 	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
 	k.Take("known", 10)
-	ds := debit(t, weir.Charge{Limiter: k, Key: "known", N: 100, Plan: p}, weir.Charge{Limiter: k, Key: "new", N: 3, Plan: p})
+	ds := debit(t, keyset.Charge{Limiter: k, Key: "known", N: 100, Plan: p}, keyset.Charge{Limiter: k, Key: "new", N: 3, Plan: p})
 	if d := ds[0]; d.Limit != 100 || d.RetryAfter != 11*time.Hour {
 		t.Errorf("a known key: %+v", d)
 	}
@@ -149,17 +150,17 @@ func TestDebitsMakeOthersWait(t *testing.T) {
 		}()
 		synctest.Wait()
 		// Twice in one call, where gates cannot be locked together.
-		ds := debit(t, weir.Charge{Limiter: k, Key: "x", N: 1}, weir.Charge{Limiter: a, Key: "x", N: 7}, weir.Charge{Limiter: k, Key: "x", N: 2})
+		ds := debit(t, keyset.Charge{Limiter: k, Key: "x", N: 1}, keyset.Charge{Limiter: a, Key: "x", N: 7}, keyset.Charge{Limiter: k, Key: "x", N: 2})
 		for i, want := range []time.Duration{4 * time.Second, 3 * time.Second, 4 * time.Second} {
 			if ds[i].Allowed || ds[i].RetryAfter != want {
 				t.Errorf("charge %d: %+v, want %v", i, ds[i], want)
 			}
 		}
-		ds = debit(t, weir.Charge{Limiter: a, Key: "x", N: 1}, weir.Charge{Limiter: k, Key: "x", N: 1})
+		ds = debit(t, keyset.Charge{Limiter: a, Key: "x", N: 1}, keyset.Charge{Limiter: k, Key: "x", N: 1})
 		if ds[0].RetryAfter != 4*time.Second || ds[1].RetryAfter != 5*time.Second {
 			t.Errorf("%+v", ds)
 		}
-		debit(t, weir.Charge{Limiter: k, Key: "x", N: 100})
+		debit(t, keyset.Charge{Limiter: k, Key: "x", N: 100})
 		if got := <-served; got != 6*time.Second {
 			t.Errorf("served after %v, want 6s: 1 s for the permit, 5 s for the largest debt", got)
 		}
@@ -173,7 +174,7 @@ func TestDebitsMakeOthersWait(t *testing.T) {
 func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
 	k := keyedOf(t, weir.TokenBucket(every(time.Second), 1), weir.KeyedOptions{Clock: weir.NewManualClock(1)})
 	ten, twenty := planOf(t, k, perHour(10)), planOf(t, k, perHour(20))
-	ds := debit(t, weir.Charge{Limiter: k, Key: "x", N: 4, Plan: ten}, weir.Charge{Limiter: k, Key: "x", N: 3, Plan: twenty})
+	ds := debit(t, keyset.Charge{Limiter: k, Key: "x", N: 4, Plan: ten}, keyset.Charge{Limiter: k, Key: "x", N: 3, Plan: twenty})
 	for _, d := range ds {
 		if d.Limit != 20 || d.Remaining != 3 {
 			t.Errorf("%+v, want 10 - 4 - 3 of 20 left", d)
@@ -182,13 +183,13 @@ func TestDebitsOfOneKeyUnderTwoPlans(t *testing.T) {
 }
 
 func TestDebitsAllocateNothing(t *testing.T) {
-	var charges []weir.Charge
+	var charges []keyset.Charge
 	for i := range 3 {
 		k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.KeyedOptions{Name: fmt.Sprint(i)})
-		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 2, Plan: planOf(t, k, perHour(50))})
+		charges = append(charges, keyset.Charge{Limiter: k, Key: "key", N: 2, Plan: planOf(t, k, perHour(50))})
 	}
 	ds := debit(t, charges...)
-	if n := testing.AllocsPerRun(100, func() { ds, _ = weir.DebitAll(ds[:0], charges...) }); n > 0 && !race.Enabled {
+	if n := testing.AllocsPerRun(100, func() { ds, _ = keyset.DebitAll(ds[:0], charges...) }); n > 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -244,8 +245,8 @@ func lockstepOf(t *testing.T, random *rand.Rand, algorithm weir.Algorithm, clock
 	return all
 }
 
-// TestDebitsFollowTheReference compares random histories of takes, reservations that are settled, debits and refunds, in the table
-// and in gates, with the references.
+// TestDebitsFollowTheReference compares random histories of takes, reservations that are settled, debits and refunds, in the
+// table and in gates, with the references.
 func TestDebitsFollowTheReference(t *testing.T) {
 	histories := 300
 	if race.Enabled {
@@ -308,11 +309,11 @@ func followHistory(t *testing.T, random *rand.Rand, algorithm weir.Algorithm) {
 			if !gates {
 				break
 			}
-			if err := d.k.Override(d.key, d.limit, time.Hour); err != nil {
+			if err := keyset.Of(d.k).Override(d.key, d.limit, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			if random.IntN(2) == 0 {
-				d.k.Restore(d.key)
+				keyset.Of(d.k).Restore(d.key)
 			}
 		default:
 			debitBoth(t, random, all, now, forgiven)
@@ -329,12 +330,12 @@ func followHistory(t *testing.T, random *rand.Rand, algorithm weir.Algorithm) {
 func debitBoth(t *testing.T, random *rand.Rand, all []*debtor, now int64, forgiven map[*weir.Keyed[string]]int64) {
 	t.Helper()
 	var of []*debtor
-	var charges []weir.Charge
+	var charges []keyset.Charge
 	for range 1 + random.IntN(4) {
 		d := all[random.IntN(len(all))]
 		n := random.Int64N(12)
 		forgiven[d.k] += n - d.model.Charge(now, n, d.most)
-		of, charges = append(of, d), append(charges, weir.Charge{Limiter: d.k, Key: d.key, N: n})
+		of, charges = append(of, d), append(charges, keyset.Charge{Limiter: d.k, Key: d.key, N: n})
 	}
 	for i, got := range debit(t, charges...) {
 		want := of[i].model.Peek(now, 0)
@@ -356,19 +357,19 @@ func TestDebitsAreOneStep(t *testing.T) {
 			for g := range 4 {
 				all.Go(func() {
 					random := rand.New(rand.NewPCG(1, uint64(g)))
-					charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+					charges := []keyset.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
 					var ds []weir.Decision
 					for i := range permits / 8 {
 						n := 1 + random.Int64N(3)
 						charges[0].N, charges[1].N = n, n
 						random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
-						if ds, _ = weir.DebitAll(ds[:0], charges...); ds[0].Remaining != ds[1].Remaining {
-							t.Error("what is left differs")
+						if ds, _ = keyset.DebitAll(ds[:0], charges...); ds[0].Remaining != ds[1].Remaining {
+							t.Error("what remains differs")
 						}
 						if gates && i%50 == 0 {
-							_ = b.Override("k", weir.TokenBucket(every(time.Hour), permits), time.Hour)
+							_ = keyset.Of(b).Override("k", weir.TokenBucket(every(time.Hour), permits), time.Hour)
 						} else if gates && i%50 == 25 {
-							b.Restore("k")
+							keyset.Of(b).Restore("k")
 						}
 					}
 				})
@@ -377,10 +378,10 @@ func TestDebitsAreOneStep(t *testing.T) {
 				all.Wait()
 				close(done)
 			}()
-			probe := []weir.Charge{{Limiter: b, Key: "k"}, {Limiter: a, Key: "k"}}
+			probe := []keyset.Charge{{Limiter: b, Key: "k"}, {Limiter: a, Key: "k"}}
 			var leases []weir.Lease
 			for looks := 0; ; looks++ {
-				leases, _ = weir.TryAcquireAll(leases[:0], probe...)
+				leases, _ = keyset.TryAcquireAll(leases[:0], probe...)
 				if one, other := leases[0].Decision().Remaining, leases[1].Decision().Remaining; one != other {
 					t.Fatalf("look %d: %d left of one, %d of the other", looks, one, other)
 				}
@@ -412,19 +413,19 @@ func TestDebitsContention(t *testing.T) {
 			var own [limiters]int64
 			var leases []weir.Lease
 			for i := range 1000 {
-				var charges []weir.Charge
+				var charges []keyset.Charge
 				for range 1 + random.IntN(4) {
-					charges = append(charges, weir.Charge{
+					charges = append(charges, keyset.Charge{
 						Limiter: all[random.IntN(limiters)], Key: strconv.Itoa(random.IntN(keys)), N: random.Int64N(4),
 					})
 				}
 				took := i%2 == 0
 				if took {
 					var b int
-					leases, b = weir.TryAcquireAll(leases[:0], charges...)
+					leases, b = keyset.TryAcquireAll(leases[:0], charges...)
 					took = leases[b].Allowed()
 				} else {
-					weir.DebitAll(nil, charges...)
+					keyset.DebitAll(nil, charges...)
 					took = true
 				}
 				for _, c := range charges {
@@ -436,9 +437,9 @@ func TestDebitsContention(t *testing.T) {
 				}
 				switch k, key := all[random.IntN(limiters)], strconv.Itoa(random.IntN(keys)); random.IntN(20) {
 				case 0:
-					_ = k.Override(key, weir.TokenBucket(every(time.Hour), permits), time.Hour)
+					_ = keyset.Of(k).Override(key, weir.TokenBucket(every(time.Hour), permits), time.Hour)
 				case 1:
-					k.Restore(key)
+					keyset.Of(k).Restore(key)
 				}
 			}
 			lock.Lock()

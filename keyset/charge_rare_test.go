@@ -1,4 +1,4 @@
-package weir_test
+package keyset_test
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
-func planOf(t testing.TB, k *weir.Keyed[string], l weir.Limit) *weir.Plan {
+func planOf(t testing.TB, k *weir.Keyed[string], l weir.Limit) *keyset.Plan {
 	t.Helper()
-	p, err := k.Plan(l)
+	p, err := keyset.Of(k).Plan(l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,17 +38,17 @@ func TestChargesOfOneKeyUnderTwoPlans(t *testing.T) {
 			first, second := planOf(t, k, c.first), planOf(t, k, c.second)
 			want := int64(100)
 			if known {
-				weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "a", N: 60, Plan: first})
+				keyset.TryAcquireAll(nil, keyset.Charge{Limiter: k, Key: "a", N: 60, Plan: first})
 				want = 40
 			}
-			l, b := weir.TryAcquireAll(nil,
-				weir.Charge{Limiter: k, Key: "a", N: 10, Plan: first},
-				weir.Charge{Limiter: k, Key: "a", N: 10, Plan: second},
-				weir.Charge{Limiter: empty, N: 1})
+			l, b := keyset.TryAcquireAll(nil,
+				keyset.Charge{Limiter: k, Key: "a", N: 10, Plan: first},
+				keyset.Charge{Limiter: k, Key: "a", N: 10, Plan: second},
+				keyset.Charge{Limiter: empty, N: 1})
 			if l[b].Allowed() {
 				t.Fatal("granted")
 			}
-			d, _ := weir.PeekAll(nil, weir.Charge{Limiter: k, Key: "a", Plan: second})
+			d, _ := keyset.PeekAll(nil, keyset.Charge{Limiter: k, Key: "a", Plan: second})
 			if d[0].Remaining != want {
 				t.Errorf("%s, known %v: %d left, want %d", c.name, known, d[0].Remaining, want)
 			}
@@ -69,41 +70,41 @@ func TestChargesHaveOneTimeForALimiter(t *testing.T) {
 	k := keyedOf(t, weir.TokenBucket(every(time.Millisecond), 1), weir.KeyedOptions{MaxKeys: 1, Clock: &runningClock{Clock: weir.NewManualClock(1)}})
 	empty := hourly(t, "empty", 1)
 	empty.Take("", 1)
-	l, b := weir.TryAcquireAll(nil,
-		weir.Charge{Limiter: k, Key: "a", N: 1}, weir.Charge{Limiter: k, Key: "b", N: 1}, weir.Charge{Limiter: empty, N: 1})
+	l, b := keyset.TryAcquireAll(nil,
+		keyset.Charge{Limiter: k, Key: "a", N: 1}, keyset.Charge{Limiter: k, Key: "b", N: 1}, keyset.Charge{Limiter: empty, N: 1})
 	if l[b].Allowed() {
 		t.Errorf("%+v", l)
 	}
 }
 
 // manyLimits is a limiter all of whose 65,534 other limits are those of keys, except one that was forgotten again.
-func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *weir.Plan) {
+func manyLimits(t *testing.T, o weir.KeyedOptions, forgotten weir.Limit) (k *weir.Keyed[string], p *keyset.Plan) {
 	t.Helper()
 	o.Clock = weir.NewManualClock(1)
 	k = keyedOf(t, weir.TokenBucket(every(time.Hour), 100), o)
 	p = planOf(t, k, forgotten)
 	for i := range int64(65534) {
-		charge := weir.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.TokenBucket(every(time.Hour), 1000+i))}
-		if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {
+		charge := keyset.Charge{Limiter: k, Key: fmt.Sprint(i), N: 1, Plan: planOf(t, k, weir.TokenBucket(every(time.Hour), 1000+i))}
+		if l, b := keyset.TryAcquireAll(nil, charge); !l[b].Allowed() {
 			t.Fatalf("%d: %+v", i, l[b].Decision())
 		}
 	}
 	return k, p
 }
 
-// TestChargesUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused, and
-// does not keep the request busy.
+// TestChargesUnderALimitTooMany: where keys have all limits that there may be, one that should change to another one is refused,
+// and does not keep the request busy.
 func TestChargesUnderALimitTooMany(t *testing.T) {
 	k, p := manyLimits(t, weir.KeyedOptions{}, perHour(7))
 	k.Take("known", 10)
-	charge := weir.Charge{Limiter: k, Key: "known", N: 1, Plan: p}
+	charge := keyset.Charge{Limiter: k, Key: "known", N: 1, Plan: p}
 	done := make(chan struct{})
 	var l []weir.Lease
 	var d []weir.Decision
 	go func() {
 		defer close(done)
-		d, _ = weir.PeekAll(nil, charge)
-		l, _ = weir.TryAcquireAll(nil, charge)
+		d, _ = keyset.PeekAll(nil, charge)
+		l, _ = keyset.TryAcquireAll(nil, charge)
 	}()
 	select {
 	case <-done:
@@ -126,9 +127,9 @@ func TestRetryAfterOnceTheBoundIsLower(t *testing.T) {
 	for i := range 5000 {
 		k.Take(fmt.Sprint(i), 1)
 	}
-	b := k.Bounds()
+	b := keyset.Of(k).Bounds()
 	b.MaxKeys = 1000
-	if err := k.SetBounds(b); err != nil {
+	if err := keyset.Of(k).SetBounds(b); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 100 {
@@ -146,16 +147,16 @@ func TestAcquireAllInAnyOrder(t *testing.T) {
 			return keyedOf(t, weir.AtOnce(1), weir.KeyedOptions{Name: name, QueueLimit: 10})
 		}
 		a, b := concurrency("a"), concurrency("b")
-		for _, keys := range [][2]weir.Charge{
+		for _, keys := range [][2]keyset.Charge{
 			{{Limiter: a, N: 1}, {Limiter: b, N: 1}},
 			{{Limiter: a, Key: "x", N: 1}, {Limiter: a, Key: "y", N: 1}},
 		} {
-			held, _ := weir.TryAcquireAll(nil, keys[:]...)
+			held, _ := keyset.TryAcquireAll(nil, keys[:]...)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			errs := make(chan error)
-			for _, charges := range [][]weir.Charge{{keys[0], keys[1]}, {keys[1], keys[0]}} {
+			for _, charges := range [][]keyset.Charge{{keys[0], keys[1]}, {keys[1], keys[0]}} {
 				go func() {
-					l, _, err := weir.AcquireAll(ctx, nil, charges...)
+					l, _, err := keyset.AcquireAll(ctx, nil, charges...)
 					for i := range l {
 						if err == nil && l[i].Decision().Policy != charges[i].Limiter.Peek("probe", 2).Policy {
 							err = fmt.Errorf("lease %d is of %s", i, l[i].Decision().Policy)
@@ -184,17 +185,17 @@ func TestAcquireAllInAnyOrder(t *testing.T) {
 func TestChargesCountOnce(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		k, other := hourly(t, "k", 10), hourly(t, "other", 10)
-		if err := k.Override("a", perHour(3), time.Hour); err != nil {
+		if err := keyset.Of(k).Override("a", perHour(3), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		charges := []weir.Charge{
+		charges := []keyset.Charge{
 			{Limiter: other, N: 1}, {Limiter: k, Key: "a", N: 2}, {Limiter: k, Key: "a", N: 2},
 		}
 		if wait {
-			if l, b, err := weir.AcquireAll(t.Context(), nil, charges...); !errors.Is(err, weir.ErrRefused) || l[b].Allowed() {
+			if l, b, err := keyset.AcquireAll(t.Context(), nil, charges...); !errors.Is(err, weir.ErrRefused) || l[b].Allowed() {
 				t.Fatal(l, err)
 			}
-		} else if l, b := weir.TryAcquireAll(nil, charges...); l[b].Allowed() {
+		} else if l, b := keyset.TryAcquireAll(nil, charges...); l[b].Allowed() {
 			t.Fatal(l)
 		}
 		if s := other.Stats(); s.Granted != 0 || s.Refused != 0 {
@@ -211,9 +212,9 @@ func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		clock := weir.NewManualClock(1)
 		k := keyedOf(t, weir.TokenBucket(every(time.Second), 100), weir.KeyedOptions{Clock: clock})
-		charge := weir.Charge{Limiter: k, Key: "a", N: 90, Plan: planOf(t, k, perHour(100))}
+		charge := keyset.Charge{Limiter: k, Key: "a", N: 90, Plan: planOf(t, k, perHour(100))}
 		take := func() {
-			if l, b := weir.TryAcquireAll(nil, charge); !l[b].Allowed() {
+			if l, b := keyset.TryAcquireAll(nil, charge); !l[b].Allowed() {
 				t.Fatal(l)
 			}
 		}
@@ -221,7 +222,7 @@ func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 			take()
 		}
 		for range 2 {
-			if err := k.Override("a", perHour(200), time.Minute); err != nil {
+			if err := keyset.Of(k).Override("a", perHour(200), time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			if !before {
@@ -231,21 +232,21 @@ func TestPlansWhileAKeyIsOverridden(t *testing.T) {
 		}
 		clock.Advance(time.Minute) // the override ends
 		clock.Advance(time.Minute) // 60 permits under the limit of the options, 0 under the plan
-		if d, _ := weir.PeekAll(nil, charge); d[0].Remaining != 10 || d[0].Limit != 100 {
+		if d, _ := keyset.PeekAll(nil, charge); d[0].Remaining != 10 || d[0].Limit != 100 {
 			t.Errorf("%+v", d[0])
 		}
 	}
 }
 
-// TestRefusedChargesLeaveNoKey: a key that no request was granted for is like one that was never seen, under any plan, and takes no
-// room.
+// TestRefusedChargesLeaveNoKey: a key that no request was granted for is like one that was never seen, under any plan, and takes
+// no room.
 func TestRefusedChargesLeaveNoKey(t *testing.T) {
 	k, empty := hourly(t, "k", 100), hourly(t, "empty", 1)
 	empty.Take("", 1)
-	weir.TryAcquireAll(nil,
-		weir.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(3))},
-		weir.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(5))},
-		weir.Charge{Limiter: empty, N: 1})
+	keyset.TryAcquireAll(nil,
+		keyset.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(3))},
+		keyset.Charge{Limiter: k, Key: "a", N: 1, Plan: planOf(t, k, perHour(5))},
+		keyset.Charge{Limiter: empty, N: 1})
 	if s := k.Stats(); s.Keys != 0 || leftOf(k, "a") != 100 {
 		t.Errorf("%+v, %d left", s, leftOf(k, "a"))
 	}

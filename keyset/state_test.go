@@ -1,4 +1,4 @@
-package weir_test
+package keyset_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/internal/race"
+	"github.com/weirhq/weir/keyset"
 )
 
 func TestStateOfAKey(t *testing.T) {
@@ -17,7 +18,7 @@ func TestStateOfAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	usual := weir.TokenBucket(weir.PerSecond(10), 20)
-	s, tracked := k.State("a")
+	s, tracked := keyset.Of(k).State("a")
 	if tracked || s.Key != "a" || !s.Named || s.Limit != 20 || s.Remaining != 20 || s.RetryAfter != 0 || s.Held != usual {
 		t.Errorf("of a new key: %+v, %v", s, tracked)
 	}
@@ -25,30 +26,30 @@ func TestStateOfAKey(t *testing.T) {
 		t.Errorf("asking has made %d keys", n)
 	}
 	k.Take("a", 20)
-	if s, tracked = k.State("a"); !tracked || s.Remaining != 0 || s.RetryAfter != 100*time.Millisecond ||
+	if s, tracked = keyset.Of(k).State("a"); !tracked || s.Remaining != 0 || s.RetryAfter != 100*time.Millisecond ||
 		s.ResetAfter != 2*time.Second || s.Held != usual {
 		t.Errorf("of an empty one: %+v, %v", s, tracked)
 	}
 	k.Take("a", 1)
-	if s, _ = k.State("a"); s.Refused != 1 {
+	if s, _ = keyset.Of(k).State("a"); s.Refused != 1 {
 		t.Errorf("after a refusal: %+v", s)
 	}
 	other := weir.TokenBucket(weir.PerSecond(100), 50)
-	if err = k.Override("a", other, time.Minute); err != nil {
+	if err = keyset.Of(k).Override("a", other, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(100 * time.Millisecond)
-	if s, tracked = k.State("a"); !tracked || s.Held != other || s.Limit != 50 || s.Remaining != 10 ||
+	if s, tracked = keyset.Of(k).State("a"); !tracked || s.Held != other || s.Limit != 50 || s.Remaining != 10 ||
 		s.Overridden != time.Minute-100*time.Millisecond {
 		t.Errorf("of an overridden one: %+v, %v", s, tracked)
 	}
-	for all := range k.All() {
+	for all := range keyset.Of(k).All() {
 		if id := s.ID; all.ID != id || all.Held != other || all.Remaining != 10 {
 			t.Errorf("All has %+v, State %+v", all, s)
 		}
 	}
 	clock.Advance(time.Minute)
-	if s, _ = k.State("a"); s.Held != usual || s.Overridden != 0 {
+	if s, _ = keyset.Of(k).State("a"); s.Held != usual || s.Overridden != 0 {
 		t.Errorf("after the override: %+v", s)
 	}
 }
@@ -60,13 +61,13 @@ func TestStateLeavesTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := weir.TokenBucket(weir.PerMinute(1000), 0)
-	plan, err := k.Plan(large)
+	plan, err := keyset.Of(k).Plan(large)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan.TakeBytes([]byte("a"), 10)
 	for range 2 {
-		if s, tracked := k.State("a"); !tracked || s.Held != large || s.Limit != 1000 || s.Remaining < 990 {
+		if s, tracked := keyset.Of(k).State("a"); !tracked || s.Held != large || s.Limit != 1000 || s.Remaining < 990 {
 			t.Errorf("%+v, %v", s, tracked)
 		}
 	}
@@ -81,7 +82,7 @@ func TestStateOfAKeyThatIsWaitedFor(t *testing.T) {
 		k.Take("a", 1)
 		go func() { _, _ = k.Acquire(context.Background(), "a", 1) }()
 		synctest.Wait()
-		if s, tracked := k.State("a"); !tracked || s.Waiters != 1 || s.Queued != 1 || s.Remaining != 0 {
+		if s, tracked := keyset.Of(k).State("a"); !tracked || s.Waiters != 1 || s.Queued != 1 || s.Remaining != 0 {
 			t.Errorf("%+v, %v", s, tracked)
 		}
 		time.Sleep(time.Second)
@@ -94,20 +95,20 @@ func TestChargesOfOverriddenKeysAllocateNothing(t *testing.T) {
 		return // which allocates itself
 	}
 	limits := make([]*weir.Keyed[string], 2)
-	charges := make([]weir.Charge, len(limits))
+	charges := make([]keyset.Charge, len(limits))
 	for i := range limits {
 		k, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1e6), 1e9), weir.KeyedOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = k.Override("a", weir.TokenBucket(weir.PerSecond(2e6), 1e9), time.Hour); err != nil {
+		if err = keyset.Of(k).Override("a", weir.TokenBucket(weir.PerSecond(2e6), 1e9), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		charges[i] = weir.Charge{Limiter: k, Key: "a", N: 1}
+		charges[i] = keyset.Charge{Limiter: k, Key: "a", N: 1}
 	}
 	leases := make([]weir.Lease, 0, len(limits))
 	if n := testing.AllocsPerRun(1000, func() {
-		if all, b := weir.TryAcquireAll(leases, charges...); !all[b].Allowed() {
+		if all, b := keyset.TryAcquireAll(leases, charges...); !all[b].Allowed() {
 			t.Fatal("refused")
 		}
 	}); n > 0 {

@@ -1,13 +1,15 @@
-package weir_test
+package keyset_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/keyset"
 )
 
-// TestLimitOfIsTheLimitThatAKeyIsHeldTo: that of the options, of the function or of an override, whether the key is tracked or not.
+// TestLimitOfIsTheLimitThatAKeyIsHeldTo: that of the options, of the function or of an override, whether the key is tracked or
+// not.
 func TestLimitOfIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
 	usual, gold, other := weir.TokenBucket(weir.PerHour(10), 0), weir.TokenBucket(weir.PerHour(100), 0), weir.TokenBucket(weir.PerMinute(10), 0)
 	k, err := weir.NewKeyedFunc(usual, weir.KeyedOptions{}, func(key string) weir.Limit {
@@ -33,12 +35,12 @@ func TestLimitOfIsTheLimitThatAKeyIsHeldTo(t *testing.T) {
 		k.Allow("gold")
 	}
 	for _, key := range []string{"ann", "gold", "new"} {
-		if err := k.Override(key, other, time.Hour); err != nil {
+		if err := keyset.Of(k).Override(key, other, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		held(key, other)
 	}
-	k.Restore("gold")
+	keyset.Of(k).Restore("gold")
 	held("gold", gold)
 	held("ann", other)
 	held("ben", usual)

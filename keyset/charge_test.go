@@ -1,22 +1,25 @@
-package weir_test
+package keyset_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirhq/weir"
+	"github.com/weirhq/weir/internal/inside"
 	"github.com/weirhq/weir/internal/race"
-	"github.com/weirhq/weir/internal/raw"
+	"github.com/weirhq/weir/keyset"
 )
 
-// keyedOf is a limiter by name whose keys can be held to plans.
+// keyedOf is a limiter by name whose keys can be under plans.
 func keyedOf(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[string] {
 	t.Helper()
 	k, err := anyKeyed(limit, o, func(string) weir.Limit { return weir.Limit{} })
@@ -29,7 +32,7 @@ func keyedOf(t testing.TB, limit weir.Limit, o weir.KeyedOptions) *weir.Keyed[st
 // anyKeyed is a limiter of any limit, as rules have it.
 func anyKeyed(limit weir.Limit, o weir.KeyedOptions, limitOf func(string) weir.Limit) (*weir.Keyed[string], error) {
 	//nolint:forcetypeassert // package weir has set it
-	return raw.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))(limit, o, limitOf)
+	return inside.Keyed.(func(weir.Limit, weir.KeyedOptions, func(string) weir.Limit) (*weir.Keyed[string], error))(limit, o, limitOf)
 }
 
 // TestSlotsAreChargedWithOthers: permits that must be released are one of the charges of a request.
@@ -39,23 +42,23 @@ func TestSlotsAreChargedWithOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	quota := hourly(t, "quota", 5)
-	charges := []weir.Charge{{Limiter: slots, Key: "k", N: 1}, {Limiter: quota, Key: "k", N: 1}}
-	first, binding := weir.TryAcquireAll(nil, charges...)
+	charges := []keyset.Charge{{Limiter: slots, Key: "k", N: 1}, {Limiter: quota, Key: "k", N: 1}}
+	first, binding := keyset.TryAcquireAll(nil, charges...)
 	if !first[binding].Allowed() {
 		t.Fatal(first[binding].Err())
 	}
-	second, binding := weir.TryAcquireAll(nil, charges...)
+	second, binding := keyset.TryAcquireAll(nil, charges...)
 	if d := second[binding].Decision(); d.Allowed || d.Policy != "slots" || quota.Peek("k", 1).Remaining != 4 {
 		t.Errorf("%+v, %d left of the other", d, quota.Peek("k", 1).Remaining)
 	}
 	for _, l := range first {
 		l.Release()
 	}
-	if third, binding := weir.TryAcquireAll(nil, charges...); !third[binding].Allowed() {
+	if third, binding := keyset.TryAcquireAll(nil, charges...); !third[binding].Allowed() {
 		t.Error(third[binding].Err())
 	}
 	var none *weir.KeyedConcurrency[string]
-	all, _ := weir.TryAcquireAll(nil, weir.Charge{Limiter: none, Key: "k", N: 1})
+	all, _ := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: none, Key: "k", N: 1})
 	if d := all[0].Decision(); d.Allowed || d.Reason != weir.ReasonInvalid {
 		t.Errorf("a nil limiter: %+v", d)
 	}
@@ -72,9 +75,9 @@ func every(d time.Duration) weir.Rate { return weir.Rate{Permits: 1, Period: d} 
 
 func TestChargesAreAllOrNothing(t *testing.T) {
 	a, b := hourly(t, "a", 5), hourly(t, "b", 2)
-	charges := []weir.Charge{{Limiter: a, Key: "x", N: 1}, {Limiter: b, Key: "y", N: 1}}
+	charges := []keyset.Charge{{Limiter: a, Key: "x", N: 1}, {Limiter: b, Key: "y", N: 1}}
 	for i := range 4 {
-		leases, binding := weir.TryAcquireAll(nil, charges...)
+		leases, binding := keyset.TryAcquireAll(nil, charges...)
 		if len(leases) != 2 || binding != 1 || leases[binding].Allowed() != (i < 2) {
 			t.Errorf("request %d: binding %d of %+v", i, binding, leases)
 		}
@@ -94,7 +97,7 @@ func TestChargesAreAllOrNothing(t *testing.T) {
 	if s := b.Stats(); s.Granted != 2 || s.Refused != 2 {
 		t.Errorf("b counts %+v", s)
 	}
-	if top := b.Top(1); len(top) != 1 || top[0].Key != "y" || top[0].Refused != 2 {
+	if top := keyset.Of(b).Top(1); len(top) != 1 || top[0].Key != "y" || top[0].Refused != 2 {
 		t.Errorf("the key that was refused is known as %+v", top)
 	}
 }
@@ -102,15 +105,15 @@ func TestChargesAreAllOrNothing(t *testing.T) {
 // TestChargesOfARefusalTellWhatIsLeft wherever the limit that refuses stands.
 func TestChargesOfARefusalTellWhatIsLeft(t *testing.T) {
 	a, b, c := hourly(t, "a", 5), hourly(t, "b", 2), hourly(t, "c", 7)
-	charges := []weir.Charge{{Limiter: a, N: 3}, {Limiter: b, N: 3}, {Limiter: c, N: 3}}
+	charges := []keyset.Charge{{Limiter: a, N: 3}, {Limiter: b, N: 3}, {Limiter: c, N: 3}}
 	for range 3 {
-		leases, _ := weir.TryAcquireAll(nil, charges...)
+		leases, _ := keyset.TryAcquireAll(nil, charges...)
 		for i, want := range []int64{5, 2, 7} {
 			if d := leases[i].Decision(); d.Remaining != want || d.Allowed != (i != 1) {
 				t.Errorf("%+v, want %d left", d, want)
 			}
 		}
-		if peeked, _ := weir.PeekAll(nil, charges...); peeked[1].Remaining != 2 {
+		if peeked, _ := keyset.PeekAll(nil, charges...); peeked[1].Remaining != 2 {
 			t.Errorf("%+v", peeked)
 		}
 	}
@@ -123,8 +126,8 @@ func TestChargesNameTheLimitThatBinds(t *testing.T) {
 		return keyedOf(t, weir.TokenBucket(every(each), 1), weir.KeyedOptions{Name: name, Clock: clock})
 	}
 	second, hour, minute := limiter("second", time.Second), limiter("hour", time.Hour), limiter("minute", time.Minute)
-	charges := []weir.Charge{{Limiter: second, N: 1}, {Limiter: hour, N: 1}, {Limiter: minute, N: 1}}
-	if leases, b := weir.TryAcquireAll(nil, charges...); !leases[b].Allowed() {
+	charges := []keyset.Charge{{Limiter: second, N: 1}, {Limiter: hour, N: 1}, {Limiter: minute, N: 1}}
+	if leases, b := keyset.TryAcquireAll(nil, charges...); !leases[b].Allowed() {
 		t.Fatal(leases)
 	}
 	for _, c := range []struct {
@@ -133,17 +136,17 @@ func TestChargesNameTheLimitThatBinds(t *testing.T) {
 		retry time.Duration
 	}{{0, "hour", time.Hour}, {30 * time.Minute, "hour", 30 * time.Minute}, {30 * time.Minute, "", 0}, {time.Second, "hour", time.Hour - time.Second}} {
 		clock.Advance(c.after)
-		leases, b := weir.TryAcquireAll(nil, charges...)
+		leases, b := keyset.TryAcquireAll(nil, charges...)
 		if d := leases[b].Decision(); c.want == "" != d.Allowed || !d.Allowed && (d.Policy != c.want || d.RetryAfter != c.retry) {
 			t.Errorf("after %v: %+v", c.after, d)
 		}
 	}
 	charges[2].N = 2
-	leases, b := weir.TryAcquireAll(nil, charges...)
+	leases, b := keyset.TryAcquireAll(nil, charges...)
 	if d := leases[b].Decision(); d.Policy != "minute" || d.Reason != weir.ReasonNever || d.RetryAfter != weir.Never {
 		t.Errorf("more than the limit ever holds: %+v", d)
 	}
-	peeked, b := weir.PeekAll(nil, charges...)
+	peeked, b := keyset.PeekAll(nil, charges...)
 	if len(peeked) != 3 || b != 2 || peeked[2].Reason != weir.ReasonNever {
 		t.Errorf("peek: %d of %+v", b, peeked)
 	}
@@ -151,11 +154,11 @@ func TestChargesNameTheLimitThatBinds(t *testing.T) {
 
 func TestChargesOfOneKeyTwice(t *testing.T) {
 	k, other := hourly(t, "k", 3), hourly(t, "other", 100)
-	twice := []weir.Charge{{Limiter: other, Key: "o", N: 1}, {Limiter: k, Key: "a", N: 1}, {Limiter: k, Key: "a", N: 1}}
-	if l, b := weir.TryAcquireAll(nil, twice...); !l[b].Allowed() || leftOf(k, "a") != 1 {
+	twice := []keyset.Charge{{Limiter: other, Key: "o", N: 1}, {Limiter: k, Key: "a", N: 1}, {Limiter: k, Key: "a", N: 1}}
+	if l, b := keyset.TryAcquireAll(nil, twice...); !l[b].Allowed() || leftOf(k, "a") != 1 {
 		t.Fatalf("%+v, %d left", l, leftOf(k, "a"))
 	}
-	l, b := weir.TryAcquireAll(nil, twice...)
+	l, b := keyset.TryAcquireAll(nil, twice...)
 	if l[b].Allowed() || b != 2 || leftOf(k, "a") != 1 || leftOf(other, "o") != 99 {
 		t.Errorf("binding %d of %+v; %d and %d left, want 1 and 99", b, l, leftOf(k, "a"), leftOf(other, "o"))
 	}
@@ -164,47 +167,47 @@ func TestChargesOfOneKeyTwice(t *testing.T) {
 func TestChargesThatCannotBeWorkedOn(t *testing.T) {
 	k := hourly(t, "k", 3)
 	other := hourly(t, "other", 3)
-	plan, err := other.Plan(weir.TokenBucket(weir.PerSecond(1), 0))
+	plan, err := keyset.Of(other).Plan(weir.TokenBucket(weir.PerSecond(1), 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, charges := range map[string][]weir.Charge{
+	for name, charges := range map[string][]keyset.Charge{
 		"negative":      {{Limiter: k, N: 1}, {Limiter: k, N: -1}},
 		"no limiter":    {{Limiter: k, N: 1}, {N: 1}},
-		"too many":      make([]weir.Charge, weir.MostCharges+1),
+		"too many":      make([]keyset.Charge, keyset.MostCharges+1),
 		"plan of other": {{Limiter: k, N: 1, Plan: plan}},
 	} {
-		leases, b := weir.TryAcquireAll(nil, charges...)
+		leases, b := keyset.TryAcquireAll(nil, charges...)
 		if len(leases) != len(charges) || leases[b].Allowed() || leases[b].Decision().Reason != weir.ReasonInvalid {
 			t.Errorf("%s: %d of %+v", name, b, leases)
 		}
-		if d, b := weir.PeekAll(nil, charges...); len(d) != len(charges) || d[b].Reason != weir.ReasonInvalid {
+		if d, b := keyset.PeekAll(nil, charges...); len(d) != len(charges) || d[b].Reason != weir.ReasonInvalid {
 			t.Errorf("%s: peek answers %d of %+v", name, b, d)
 		}
 	}
 	if leftOf(k, "") != 3 {
 		t.Errorf("%d left", leftOf(k, ""))
 	}
-	if leases, b := weir.TryAcquireAll(nil); len(leases) != 0 || b != -1 {
+	if leases, b := keyset.TryAcquireAll(nil); len(leases) != 0 || b != -1 {
 		t.Errorf("no charges: %d of %+v", b, leases)
 	}
 	if _, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := weir.AcquireAll(t.Context(), nil, weir.Charge{Limiter: k, N: -1}); !errors.Is(err, weir.ErrNegativePermits) {
+	if _, _, err := keyset.AcquireAll(t.Context(), nil, keyset.Charge{Limiter: k, N: -1}); !errors.Is(err, weir.ErrNegativePermits) {
 		t.Errorf("negative: %v", err)
 	}
 }
 
 func TestChargesProbe(t *testing.T) {
 	a, b := hourly(t, "a", 1), hourly(t, "b", 1)
-	charges := []weir.Charge{{Limiter: a, N: 0}, {Limiter: b, N: 1}}
-	if l, i := weir.TryAcquireAll(nil, charges...); !l[i].Allowed() || leftOf(a, "") != 1 || leftOf(b, "") != 0 {
+	charges := []keyset.Charge{{Limiter: a, N: 0}, {Limiter: b, N: 1}}
+	if l, i := keyset.TryAcquireAll(nil, charges...); !l[i].Allowed() || leftOf(a, "") != 1 || leftOf(b, "") != 0 {
 		t.Fatalf("%+v", l)
 	}
 	a.Take("", 1)
 	b.Reset("")
-	if l, i := weir.TryAcquireAll(nil, charges...); l[i].Allowed() || i != 0 || leftOf(b, "") != 1 {
+	if l, i := keyset.TryAcquireAll(nil, charges...); l[i].Allowed() || i != 0 || leftOf(b, "") != 1 {
 		t.Errorf("no permit is available where one is probed for: %d of %+v", i, l)
 	}
 }
@@ -217,7 +220,7 @@ func TestChargesOnFullTables(t *testing.T) {
 				Name: "full", MaxKeys: 1, WhenFull: when, Clock: weir.NewManualClock(1),
 			})
 			full.Take("first", 5)
-			leases, b := weir.TryAcquireAll(nil, weir.Charge{Limiter: a, Key: "x", N: 1}, weir.Charge{Limiter: full, Key: "second", N: 1})
+			leases, b := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: a, Key: "x", N: 1}, keyset.Charge{Limiter: full, Key: "second", N: 1})
 			if allowed := leases[b].Allowed(); allowed != (when == weir.Admit) {
 				t.Errorf("%d of %+v", b, leases)
 			}
@@ -239,13 +242,13 @@ func TestChargesWhereAKeyIsOverridden(t *testing.T) {
 		return keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: name, Clock: clock})
 	}
 	a, b, c := limiter("a"), limiter("b"), limiter("c")
-	if err := b.Override("k", weir.TokenBucket(every(time.Hour), 4), time.Minute); err != nil {
+	if err := keyset.Of(b).Override("k", weir.TokenBucket(every(time.Hour), 4), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 2}, {Limiter: c, Key: "k", N: 1}}
+	charges := []keyset.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 2}, {Limiter: c, Key: "k", N: 1}}
 	c.Take("k", 1)
 	for i := range 3 {
-		leases, at := weir.TryAcquireAll(nil, charges...)
+		leases, at := keyset.TryAcquireAll(nil, charges...)
 		if leases[at].Allowed() != (i == 0) {
 			t.Errorf("request %d: %d of %+v", i, at, leases)
 		}
@@ -263,12 +266,12 @@ func TestChargesOfAnOverriddenKeyTwice(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	a := keyedOf(t, weir.TokenBucket(every(time.Hour), 2), weir.KeyedOptions{Name: "a", Clock: clock})
 	b := keyedOf(t, weir.TokenBucket(every(time.Hour), 9), weir.KeyedOptions{Name: "b", Clock: clock})
-	if err := a.Override("k", weir.TokenBucket(every(time.Hour), 3), time.Minute); err != nil {
+	if err := keyset.Of(a).Override("k", weir.TokenBucket(every(time.Hour), 3), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	charges := []weir.Charge{{Limiter: b, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}}
+	charges := []keyset.Charge{{Limiter: b, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}, {Limiter: a, Key: "k", N: 1}}
 	for i := range 2 {
-		if l, at := weir.TryAcquireAll(nil, charges...); l[at].Allowed() != (i == 0) || i == 1 && at == 0 {
+		if l, at := keyset.TryAcquireAll(nil, charges...); l[at].Allowed() != (i == 0) || i == 1 && at == 0 {
 			t.Errorf("request %d: %d of %+v", i, at, l)
 		}
 	}
@@ -279,7 +282,7 @@ func TestChargesOfAnOverriddenKeyTwice(t *testing.T) {
 
 func TestChargesAreSettledApart(t *testing.T) {
 	requests, tokens := hourly(t, "requests", 10), hourly(t, "tokens", 1000)
-	leases, b := weir.TryReserveAll(nil, weir.Charge{Limiter: requests, Key: "k", N: 1}, weir.Charge{Limiter: tokens, Key: "k", N: 600})
+	leases, b := keyset.TryReserveAll(nil, keyset.Charge{Limiter: requests, Key: "k", N: 1}, keyset.Charge{Limiter: tokens, Key: "k", N: 600})
 	if !leases[b].Allowed() || leftOf(tokens, "k") != 400 {
 		t.Fatal(leases)
 	}
@@ -288,7 +291,7 @@ func TestChargesAreSettledApart(t *testing.T) {
 	if leftOf(requests, "k") != 9 || leftOf(tokens, "k") != 850 {
 		t.Errorf("%d and %d left, want 9 and 850", leftOf(requests, "k"), leftOf(tokens, "k"))
 	}
-	leases, _ = weir.TryReserveAll(leases[:0], weir.Charge{Limiter: requests, Key: "k", N: 1}, weir.Charge{Limiter: tokens, Key: "k", N: 600})
+	leases, _ = keyset.TryReserveAll(leases[:0], keyset.Charge{Limiter: requests, Key: "k", N: 1}, keyset.Charge{Limiter: tokens, Key: "k", N: 600})
 	for _, l := range leases {
 		l.Cancel()
 	}
@@ -300,18 +303,18 @@ func TestChargesAreSettledApart(t *testing.T) {
 func TestChargesHoldConcurrencyUntilReleased(t *testing.T) {
 	inUse := keyedOf(t, weir.AtOnce(1), weir.KeyedOptions{Name: "in-use"})
 	rate := hourly(t, "rate", 10)
-	charges := []weir.Charge{{Limiter: inUse, Key: "k", N: 1}, {Limiter: rate, Key: "k", N: 1}}
-	first, b := weir.TryAcquireAll(nil, charges...)
+	charges := []keyset.Charge{{Limiter: inUse, Key: "k", N: 1}, {Limiter: rate, Key: "k", N: 1}}
+	first, b := keyset.TryAcquireAll(nil, charges...)
 	if !first[b].Allowed() {
 		t.Fatal(first)
 	}
-	if l, b := weir.TryAcquireAll(nil, charges...); l[b].Allowed() || b != 0 || leftOf(rate, "k") != 9 {
+	if l, b := keyset.TryAcquireAll(nil, charges...); l[b].Allowed() || b != 0 || leftOf(rate, "k") != 9 {
 		t.Errorf("%d of %+v, %d left", b, l, leftOf(rate, "k"))
 	}
 	for _, l := range first {
 		l.Release()
 	}
-	if l, b := weir.TryAcquireAll(nil, charges...); !l[b].Allowed() {
+	if l, b := keyset.TryAcquireAll(nil, charges...); !l[b].Allowed() {
 		t.Errorf("%d of %+v", b, l)
 	}
 }
@@ -319,7 +322,7 @@ func TestChargesHoldConcurrencyUntilReleased(t *testing.T) {
 func TestChargesAfterClose(t *testing.T) {
 	a, b := hourly(t, "a", 1), hourly(t, "b", 1)
 	_ = b.Close()
-	l, i := weir.TryAcquireAll(nil, weir.Charge{Limiter: a, N: 1}, weir.Charge{Limiter: b, N: 1})
+	l, i := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: a, N: 1}, keyset.Charge{Limiter: b, N: 1})
 	if d := l[i].Decision(); d.Allowed || d.Reason != weir.ReasonClosed || d.Policy != "b" || leftOf(a, "") != 1 {
 		t.Errorf("%+v", d)
 	}
@@ -331,10 +334,10 @@ func TestAcquireAllWaits(t *testing.T) {
 			return keyedOf(t, weir.TokenBucket(every(each), 1), weir.KeyedOptions{Name: name, QueueLimit: 10})
 		}
 		a, b := limiter("a", time.Second), limiter("b", 10*time.Second)
-		charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+		charges := []keyset.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
 		start := time.Now()
 		for i := range 3 {
-			l, at, err := weir.AcquireAll(t.Context(), nil, charges...)
+			l, at, err := keyset.AcquireAll(t.Context(), nil, charges...)
 			if err != nil || !l[at].Allowed() {
 				t.Fatal(l, err)
 			}
@@ -345,7 +348,7 @@ func TestAcquireAllWaits(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		time.Sleep(2 * time.Second)
-		l, at, err := weir.AcquireAll(ctx, nil, charges...)
+		l, at, err := keyset.AcquireAll(ctx, nil, charges...)
 		if !errors.Is(err, weir.ErrRefused) || l[at].Allowed() || at != 1 || l[at].Decision().Reason != weir.ReasonDeadline {
 			t.Errorf("%d of %+v, %v", at, l, err)
 		}
@@ -353,7 +356,7 @@ func TestAcquireAllWaits(t *testing.T) {
 			t.Errorf("a is charged for a request that b refused: %+v", d)
 		}
 		cancel()
-		if _, _, err := weir.AcquireAll(ctx, nil, charges...); !errors.Is(err, context.Canceled) {
+		if _, _, err := keyset.AcquireAll(ctx, nil, charges...); !errors.Is(err, context.Canceled) {
 			t.Errorf("canceled: %v", err)
 		}
 	})
@@ -362,9 +365,9 @@ func TestAcquireAllWaits(t *testing.T) {
 // TestAcquireAllWithoutQueue: nobody waits for a limit that has no queue, and nothing is held meanwhile.
 func TestAcquireAllWithoutQueue(t *testing.T) {
 	a, b := hourly(t, "a", 2), hourly(t, "b", 1)
-	charges := []weir.Charge{{Limiter: a, N: 1}, {Limiter: b, N: 1}}
+	charges := []keyset.Charge{{Limiter: a, N: 1}, {Limiter: b, N: 1}}
 	for i := range 2 {
-		l, at, err := weir.AcquireAll(t.Context(), nil, charges...)
+		l, at, err := keyset.AcquireAll(t.Context(), nil, charges...)
 		if i == 1 && !errors.Is(err, weir.ErrNoQueue) || l[at].Allowed() != (i == 0) || (err == nil) != (i == 0) {
 			t.Errorf("request %d: %d of %+v, %v", i, at, l, err)
 		}
@@ -377,30 +380,30 @@ func TestAcquireAllWithoutQueue(t *testing.T) {
 func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 	k := hourly(t, "k", 100)
 	k.Take("a", 40)
-	plan := func(burst int64) *weir.Plan {
-		p, err := k.Plan(weir.TokenBucket(every(time.Hour), burst))
+	plan := func(burst int64) *keyset.Plan {
+		p, err := keyset.Of(k).Plan(weir.TokenBucket(every(time.Hour), burst))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	for _, c := range []struct{ burst, want int64 }{{80, 59}, {50, 49}, {100, 48}} {
-		l, b := weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "a", N: 1, Plan: plan(c.burst)})
+		l, b := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: k, Key: "a", N: 1, Plan: plan(c.burst)})
 		if d := l[b].Decision(); !d.Allowed || d.Limit != c.burst || d.Remaining != c.want {
 			t.Errorf("burst %d: %+v, want %d left", c.burst, d, c.want)
 		}
 	}
-	if _, err := k.Plan(weir.FixedWindow(weir.PerSecond(1))); err == nil {
+	if _, err := keyset.Of(k).Plan(weir.FixedWindow(weir.PerSecond(1))); err == nil {
 		t.Error("a plan of another algorithm")
 	}
 	plain, err := weir.NewKeyed[string](weir.TokenBucket(weir.PerSecond(1), 0), weir.KeyedOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = plain.Plan(weir.Limit{}); err == nil {
+	if _, err = keyset.Of(plain).Plan(weir.Limit{}); err == nil {
 		t.Error("a plan of a limiter without plans")
 	}
-	base, err := k.Plan(weir.Limit{})
+	base, err := keyset.Of(k).Plan(weir.Limit{})
 	if err != nil || base.Limit() != weir.TokenBucket(every(time.Hour), 100) {
 		t.Errorf("%v, %v", base.Limit(), err)
 	}
@@ -410,8 +413,8 @@ func TestPlansChangeLimitsAndKeepStates(t *testing.T) {
 func TestPlansThatReplaceOthers(t *testing.T) {
 	clock := weir.NewManualClock(1)
 	k := keyedOf(t, weir.TokenBucket(weir.PerSecond(10), 100), weir.KeyedOptions{Clock: clock})
-	plan := func(l weir.Limit) *weir.Plan {
-		p, err := k.Plan(l)
+	plan := func(l weir.Limit) *keyset.Plan {
+		p, err := keyset.Of(k).Plan(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -419,9 +422,9 @@ func TestPlansThatReplaceOthers(t *testing.T) {
 	}
 	fast, slow := plan(weir.Limit{}), plan(weir.TokenBucket(every(time.Hour), 100))
 	faster := plan(weir.TokenBucket(weir.PerSecond(50), 100))
-	take := func(p *weir.Plan, n, want int64) {
+	take := func(p *keyset.Plan, n, want int64) {
 		t.Helper()
-		l, _ := weir.TryAcquireAll(nil, weir.Charge{Limiter: k, Key: "k", N: n, Plan: p})
+		l, _ := keyset.TryAcquireAll(nil, keyset.Charge{Limiter: k, Key: "k", N: n, Plan: p})
 		if d := l[0].Decision(); !d.Allowed || d.Remaining != want {
 			t.Errorf("%+v, want %d left", d, want)
 		}
@@ -454,7 +457,7 @@ func TestChargesAreOneStep(t *testing.T) {
 	for g := range 6 {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
-			charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+			charges := []keyset.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
 			var leases []weir.Lease
 			for range permits / 6 {
 				n := 1 + random.Int64N(3)
@@ -462,13 +465,13 @@ func TestChargesAreOneStep(t *testing.T) {
 				random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
 				var binding int
 				if random.IntN(4) == 0 {
-					leases, binding = weir.TryReserveAll(leases[:0], charges...)
+					leases, binding = keyset.TryReserveAll(leases[:0], charges...)
 					if leases[binding].Allowed() {
 						leases[0].Release()
 						leases[1].Release()
 					}
 				} else {
-					leases, _ = weir.TryAcquireAll(leases[:0], charges...)
+					leases, _ = keyset.TryAcquireAll(leases[:0], charges...)
 				}
 				if leases[0].Allowed() != leases[1].Allowed() {
 					t.Error("one limit has granted what the other refuses")
@@ -482,7 +485,7 @@ func TestChargesAreOneStep(t *testing.T) {
 	}()
 	var decisions []weir.Decision
 	for looks := 0; ; looks++ {
-		decisions, _ = weir.PeekAll(decisions[:0], weir.Charge{Limiter: b, Key: "k", N: 0}, weir.Charge{Limiter: a, Key: "k", N: 0})
+		decisions, _ = keyset.PeekAll(decisions[:0], keyset.Charge{Limiter: b, Key: "k", N: 0}, keyset.Charge{Limiter: a, Key: "k", N: 0})
 		if decisions[0].Remaining != decisions[1].Remaining {
 			t.Fatalf("look %d: %d left of one, %d of the other", looks, decisions[0].Remaining, decisions[1].Remaining)
 		}
@@ -520,19 +523,19 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 	for g := range 4 {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(g)))
-			charges := []weir.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
+			charges := []keyset.Charge{{Limiter: a, Key: "k", N: 1}, {Limiter: b, Key: "k", N: 1}}
 			var leases []weir.Lease
 			for i := range permits {
 				switch i % 50 {
 				case 0:
-					if err := b.Override("k", weir.TokenBucket(every(time.Hour), permits+1), time.Hour); err != nil {
+					if err := keyset.Of(b).Override("k", weir.TokenBucket(every(time.Hour), permits+1), time.Hour); err != nil {
 						t.Error(err)
 					}
 				case 25:
-					b.Restore("k")
+					keyset.Of(b).Restore("k")
 				}
 				random.Shuffle(2, func(i, j int) { charges[i], charges[j] = charges[j], charges[i] })
-				leases, _ = weir.TryAcquireAll(leases[:0], charges...)
+				leases, _ = keyset.TryAcquireAll(leases[:0], charges...)
 			}
 		})
 	}
@@ -540,10 +543,10 @@ func TestChargesWithGatesAreOneStep(t *testing.T) {
 		all.Wait()
 		close(done)
 	}()
-	probe := []weir.Charge{{Limiter: b, Key: "k", N: 0}, {Limiter: a, Key: "k", N: 0}}
+	probe := []keyset.Charge{{Limiter: b, Key: "k", N: 0}, {Limiter: a, Key: "k", N: 0}}
 	var leases []weir.Lease
 	for looks := 0; ; looks++ {
-		leases, _ = weir.TryAcquireAll(leases[:0], probe...)
+		leases, _ = keyset.TryAcquireAll(leases[:0], probe...)
 		if one, other := leases[0].Decision().Remaining, leases[1].Decision().Remaining; one != other {
 			t.Fatalf("look %d: %d left of one, %d of the other", looks, one, other)
 		}
@@ -577,15 +580,15 @@ func TestChargesContention(t *testing.T) {
 			var own [limiters][keys]int64
 			var leases []weir.Lease
 			for range 1000 {
-				var charges []weir.Charge
+				var charges []keyset.Charge
 				var at [][2]int
 				for range 1 + random.IntN(4) {
 					l, k := random.IntN(limiters), random.IntN(keys)
 					at = append(at, [2]int{l, k})
-					charges = append(charges, weir.Charge{Limiter: all[l], Key: strconv.Itoa(k), N: 1})
+					charges = append(charges, keyset.Charge{Limiter: all[l], Key: strconv.Itoa(k), N: 1})
 				}
 				var b int
-				leases, b = weir.TryAcquireAll(leases[:0], charges...)
+				leases, b = keyset.TryAcquireAll(leases[:0], charges...)
 				if leases[b].Allowed() {
 					for _, i := range at {
 						own[i[0]][i[1]]++
@@ -612,18 +615,18 @@ func TestChargesContention(t *testing.T) {
 }
 
 func TestChargesAllocateNothing(t *testing.T) {
-	var charges []weir.Charge
+	var charges []keyset.Charge
 	for i := range 3 {
 		k := keyedOf(t, weir.TokenBucket(weir.PerSecond(1), 3), weir.KeyedOptions{Name: fmt.Sprint(i)})
-		plan, err := k.Plan(weir.TokenBucket(weir.PerSecond(2), 50))
+		plan, err := keyset.Of(k).Plan(weir.TokenBucket(weir.PerSecond(2), 50))
 		if err != nil {
 			t.Fatal(err)
 		}
-		charges = append(charges, weir.Charge{Limiter: k, Key: "key", N: 1, Plan: plan})
+		charges = append(charges, keyset.Charge{Limiter: k, Key: "key", N: 1, Plan: plan})
 	}
 	var leases []weir.Lease
-	leases, _ = weir.TryAcquireAll(leases, charges...)
-	if n := testing.AllocsPerRun(100, func() { leases, _ = weir.TryAcquireAll(leases[:0], charges...) }); n > 0 && !race.Enabled {
+	leases, _ = keyset.TryAcquireAll(leases, charges...)
+	if n := testing.AllocsPerRun(100, func() { leases, _ = keyset.TryAcquireAll(leases[:0], charges...) }); n > 0 && !race.Enabled {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -631,14 +634,14 @@ func TestChargesAllocateNothing(t *testing.T) {
 func BenchmarkCharges(b *testing.B) {
 	for _, n := range []int{1, 3, 8} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			var charges []weir.Charge
+			var charges []keyset.Charge
 			for i := range n {
 				k := keyedOf(b, weir.TokenBucket(weir.PerSecond(1_000_000), 1_000_000_000), weir.KeyedOptions{Name: strconv.Itoa(i)})
-				charges = append(charges, weir.Charge{Limiter: k, Key: "192.0.2.1", N: 1})
+				charges = append(charges, keyset.Charge{Limiter: k, Key: "192.0.2.1", N: 1})
 			}
 			var leases []weir.Lease
 			for b.Loop() {
-				leases, _ = weir.TryAcquireAll(leases[:0], charges...)
+				leases, _ = keyset.TryAcquireAll(leases[:0], charges...)
 			}
 		})
 	}
@@ -653,16 +656,16 @@ func TestSetBounds(t *testing.T) {
 	if d := k.Take("c", 1); d.Reason != weir.ReasonTableFull {
 		t.Fatalf("%+v", d)
 	}
-	b := k.Bounds()
+	b := keyset.Of(k).Bounds()
 	b.MaxKeys = 3
-	if err := k.SetBounds(b); err != nil {
+	if err := keyset.Of(k).SetBounds(b); err != nil {
 		t.Fatal(err)
 	}
 	if d := k.Take("c", 1); !d.Allowed {
 		t.Errorf("%+v", d)
 	}
 	b.MaxKeys, b.WhenFull = 1, weir.Admit
-	if err := k.SetBounds(b); err != nil {
+	if err := keyset.Of(k).SetBounds(b); err != nil {
 		t.Fatal(err)
 	}
 	if d := k.Take("d", 1); !d.Allowed {
@@ -674,8 +677,8 @@ func TestSetBounds(t *testing.T) {
 	if d := k.Take("a", 1); d.Allowed {
 		t.Errorf("a key in use was forgotten: %+v", d)
 	}
-	for _, wrong := range []weir.Bounds{{MaxKeys: -1}, {WhenFull: 7}, {QueueLimit: -1}, {QueueOrder: 9}, {MaxDebt: -7}} {
-		if err := k.SetBounds(wrong); err == nil {
+	for _, wrong := range []keyset.Bounds{{MaxKeys: -1}, {WhenFull: 7}, {QueueLimit: -1}, {QueueOrder: 9}, {MaxDebt: -7}} {
+		if err := keyset.Of(k).SetBounds(wrong); err == nil {
 			t.Errorf("%+v is accepted", wrong)
 		}
 	}
@@ -688,7 +691,7 @@ func TestSetBoundsOfAQueue(t *testing.T) {
 		if l, _ := k.Acquire(t.Context(), "a", 1); l.Decision().Reason != weir.ReasonQueueFull {
 			t.Fatalf("%+v", l.Decision())
 		}
-		if err := k.SetBounds(weir.Bounds{QueueLimit: 1}); err != nil {
+		if err := keyset.Of(k).SetBounds(keyset.Bounds{QueueLimit: 1}); err != nil {
 			t.Fatal(err)
 		}
 		waited := make(chan weir.Lease)
@@ -700,7 +703,7 @@ func TestSetBoundsOfAQueue(t *testing.T) {
 		if l, _ := k.Acquire(t.Context(), "a", 1); l.Decision().Reason != weir.ReasonQueueFull {
 			t.Errorf("%+v", l.Decision())
 		}
-		if err := k.SetBounds(weir.Bounds{QueueLimit: 2}); err != nil {
+		if err := keyset.Of(k).SetBounds(keyset.Bounds{QueueLimit: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if l, _ := k.Acquire(t.Context(), "a", 1); !l.Allowed() {
@@ -710,4 +713,22 @@ func TestSetBoundsOfAQueue(t *testing.T) {
 			t.Errorf("%+v", l.Decision())
 		}
 	})
+}
+
+// TestMisusedChargesSayWhatIsWrong in the error of a call that may wait.
+func TestMisusedChargesSayWhatIsWrong(t *testing.T) {
+	k, other := hourly(t, "k", 1), hourly(t, "other", 1)
+	for want, charges := range map[string][]keyset.Charge{
+		"charge 2 has no Limiter": {{Limiter: k}, {}},
+		"negative number":         {{Limiter: k, N: -1}},
+		"65 charges":              slices.Repeat([]keyset.Charge{{Limiter: k}}, 65),
+	} {
+		_, _, err := keyset.AcquireAll(t.Context(), nil, charges...)
+		if !errors.Is(err, weir.ErrRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if other.Stats().Granted != 0 {
+		t.Error("charged")
+	}
 }
