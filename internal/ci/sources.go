@@ -36,6 +36,12 @@ type listed struct {
 // by go test links the tests of every package, and most have none of these.
 type selection func(ctx context.Context, module string) ([]testPackage, error)
 
+// Names of tests: of any, and of those that run again without the race detector.
+var (
+	tests      = regexp.MustCompile(`^(Test|Example|Fuzz)`)
+	contention = regexp.MustCompile(`Contention|Million`)
+)
+
 // named selects functions of such names.
 func named(name *regexp.Regexp) selection {
 	return func(ctx context.Context, module string) ([]testPackage, error) {
@@ -44,11 +50,12 @@ func named(name *regexp.Regexp) selection {
 			return nil, err
 		}
 
-		return packagesOf(packages, name)
+		return packagesOf(packages, name.MatchString)
 	}
 }
 
-// notWithRace selects the tests, examples and fuzz targets of files that are not built with the race detector.
+// notWithRace selects the tests, examples and fuzz targets of files that are not built with the race detector, but for those that
+// run again without it anyway.
 func notWithRace(ctx context.Context, module string) ([]testPackage, error) {
 	packages, err := list(ctx, module)
 	if err != nil {
@@ -71,7 +78,7 @@ func notWithRace(ctx context.Context, module string) ([]testPackage, error) {
 		p.XTestGoFiles = nil
 	}
 
-	return packagesOf(packages, regexp.MustCompile(`^(Test|Example|Fuzz)`))
+	return packagesOf(packages, func(name string) bool { return tests.MatchString(name) && !contention.MatchString(name) })
 }
 
 // list is what `go list -json` says about the packages of a module, with some flags.
@@ -99,8 +106,8 @@ func list(ctx context.Context, module string, flags ...string) ([]listed, error)
 
 func (p *listed) tests() []string { return slices.Concat(p.TestGoFiles, p.XTestGoFiles) }
 
-// packagesOf returns those packages whose tests have functions of such names.
-func packagesOf(packages []listed, name *regexp.Regexp) ([]testPackage, error) {
+// packagesOf returns those packages whose tests have functions of the selected names.
+func packagesOf(packages []listed, selected func(name string) bool) ([]testPackage, error) {
 	var found []testPackage
 
 	for i := range packages {
@@ -108,7 +115,7 @@ func packagesOf(packages []listed, name *regexp.Regexp) ([]testPackage, error) {
 		with := testPackage{path: p.ImportPath, dir: p.Dir}
 
 		for _, file := range p.tests() {
-			names, err := functions(filepath.Join(p.Dir, file), name)
+			names, err := functions(filepath.Join(p.Dir, file), selected)
 			if err != nil {
 				return nil, err
 			}
@@ -124,8 +131,8 @@ func packagesOf(packages []listed, name *regexp.Regexp) ([]testPackage, error) {
 	return found, nil
 }
 
-// functions returns the names of those functions of a file that are no methods and match.
-func functions(file string, name *regexp.Regexp) ([]string, error) {
+// functions returns the names of those functions of a file that are no methods and selected.
+func functions(file string, selected func(name string) bool) ([]string, error) {
 	source, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, fmt.Errorf("read the names of tests: %w", err)
@@ -134,7 +141,7 @@ func functions(file string, name *regexp.Regexp) ([]string, error) {
 	var names []string
 
 	for _, declared := range source.Decls {
-		if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && name.MatchString(f.Name.Name) {
+		if f, ok := declared.(*ast.FuncDecl); ok && f.Recv == nil && selected(f.Name.Name) {
 			names = append(names, f.Name.Name)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,17 +46,14 @@ type pass struct {
 	modules int       // at a time
 }
 
-// again selects tests that run again without the race detector.
-var again = named(regexp.MustCompile(`Contention|Million`))
-
-// passes lists what runs. There are as many modules at a time as processors, and of each of them one package at a time: many
-// tests wait for servers, or are the last of their module, while others compute. The contention tests are those with Contention
+// passes lists what runs. There is one module more at a time than processors, and of each of them one package: many tests wait, or
+// are the last of their module, while others compute. The contention tests are those with Contention
 // in their name, and those with Million in it need as many of something. The race detector slows them down by an order of
 // magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors. Tests that
 // compute in one goroutine are in files that are not built with the race detector: it finds nothing there, and they run only
 // without.
 func passes(opts testOptions) []pass {
-	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU()}
+	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU() + 1}
 
 	if opts.race {
 		first.title += " with the race detector"
@@ -84,7 +80,7 @@ func passes(opts testOptions) []pass {
 		all = append(all, pass{
 			title:   "contention tests and those with millions at full speed",
 			args:    []string{noVet, "-p=1"},
-			only:    again,
+			only:    named(contention),
 			modules: 1,
 		})
 	}

@@ -212,6 +212,7 @@ func TestRunTestsRunsWhatIsNotBuiltWithTheRaceDetector(t *testing.T) {
 		"r_test.go":   source("//go:build race", "TestWithRace"),
 		"n_test.go":   source("//go:build !race && !never", "TestWithoutRace"),
 		"b/b_test.go": source("//go:build !race", "TestAlways"),
+		"m/m_test.go": source("//go:build !race", "TestAMillion"),
 		"c/c_test.go": source("//go:build never", "TestNever"),
 	}
 

@@ -50,8 +50,9 @@ func (p *Program) Path(tb testing.TB) string {
 	return path
 }
 
+// build leaves out what only debuggers read, as go test does, and is done sooner.
 func (p *Program) build(path string) error {
-	args := append(append([]string{"build", "-o", path}, p.Flags...), ".")
+	args := append(append([]string{"build", "-ldflags=-s -w", "-o", path}, p.Flags...), ".")
 	cmd := exec.CommandContext(context.Background(), "go", args...) //nolint:gosec // what a test has named
 	cmd.Dir, cmd.Env = p.Dir, append(os.Environ(), p.Env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
