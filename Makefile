@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 # How long `make fuzz` fuzzes each target.
 FUZZTIME ?= 30s
 
-# How often `make redis-faults` repeats what the tests do to the servers, how many faults `make durable-faults` does, and how many bits
-# `make cluster-faults` flips.
+# How often `make redis-faults` repeats what the tests do to the servers, how much longer `make contention` takes, how many faults
+# `make durable-faults` does, and how many bits `make cluster-faults` flips.
 ROUNDS ?= $(if $(filter durable-faults,$(MAKECMDGOALS)),100,$(if $(filter cluster-faults,$(MAKECMDGOALS)),200,20))
 
 # How long `make soak` and `make fleet` run, by which seed, and how many requests `make soak` makes in a second. SOAK has further options,
@@ -141,6 +141,14 @@ test: bin/ci deps ## vet and test every module with the race detector, then cont
 .PHONY: test-short
 test-short: bin/ci deps ## test every module without the race detector, with -short
 	@bin/ci test -short $(MODULES)
+
+.PHONY: algo-steps
+algo-steps: ## compare package algo with its reference over 10 times as many random histories as make test
+	@WEIR_EFFORT=10 go test -count=1 -timeout 2h -v ./algo
+
+.PHONY: contention
+contention: ## have 64 goroutines at once ask every limiter for ROUNDS (20) times as long as make test
+	@cd verify && WEIR_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h -run Contention -v .
 
 .PHONY: redis-steps
 redis-steps: deps ## compare the script for Redis with package algo on 10 million random steps

@@ -1,3 +1,5 @@
+//go:build !race
+
 package algo_test
 
 import (
@@ -11,20 +13,17 @@ import (
 
 	"github.com/weirhq/weir/algo"
 	"github.com/weirhq/weir/internal/lockstep"
-	"github.com/weirhq/weir/internal/race"
 	"github.com/weirhq/weir/internal/reference"
 )
 
 const day = 24 * time.Hour
 
-// effort is how many steps a test that usually takes n of them takes: fewer with the race detector, which makes each
-// one slower, and with -short, and WEIR_EFFORT times as many if that is set.
+// effort is how many steps a test takes: a tenth of n, with -short a hundredth, and WEIR_EFFORT times as many if that is set. `make
+// algo-steps` has it take all of them.
 func effort(t *testing.T, n int) int {
 	t.Helper()
 
-	if race.Enabled {
-		n /= 20
-	}
+	n /= 10
 
 	if testing.Short() {
 		n /= 10

@@ -321,33 +321,3 @@ func (h *history) release() {
 	}
 	held.v.Release()
 }
-
-// TestReloadHistories compares what an engine decides under random reloads with limits as one would write them down: new parameters
-// hold from the next request of a key on, what was left then is held to the new limit, and what was taken stays taken.
-func TestReloadHistories(t *testing.T) {
-	for seed := range uint64(60) {
-		h := &history{
-			T: t, r: rand.New(rand.NewPCG(7, seed)), clock: weir.NewManualClock(int64(time.Hour) * int64(seed%3)),
-			keys: map[string]*oldLimit{}, began: map[string]int64{}, next: map[string]map[weir.Limit]succession{},
-		}
-		h.e = engine(t, &policy.Set{}, func(o *policy.EngineOptions) { o.Clock = h.clock })
-		h.reload()
-		for step := range 300 {
-			switch h.r.IntN(12) {
-			case 0:
-				h.reload()
-			case 1, 2:
-				hours := 1 + h.r.Int64N(3)
-				h.hour += hours
-				h.clock.Advance(time.Duration(hours) * time.Hour)
-			case 3, 4, 5:
-				h.release()
-			default:
-				h.request(step)
-			}
-			if t.Failed() {
-				t.Fatalf("seed %d", seed)
-			}
-		}
-	}
-}

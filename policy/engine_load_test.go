@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -288,60 +287,6 @@ func TestReloadUnderLoadContention(t *testing.T) {
 	}
 	if after > before+before/2+4<<20 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
-	}
-}
-
-// TestEngineAgainstReference compares verdicts with those of rules that are tried one by one, over budgets that never come
-// back.
-func TestEngineAgainstReference(t *testing.T) {
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(5, seed))
-		methods := []string{"GET", "PUT", "POST"}
-		set := &policy.Set{}
-		budgets := map[string]int64{}
-		for i := range 1 + r.IntN(5) {
-			p := policy.Policy{Name: fmt.Sprint("p", i)}
-			for j := range 1 + r.IntN(3) {
-				n := 1 + r.Int64N(30)
-				p.Limits = append(p.Limits, policy.Limit{Name: fmt.Sprint(j), Limit: perHour(n)})
-				budgets[fmt.Sprint(p.Name, "/", j)] = n
-			}
-			if r.IntN(2) == 0 {
-				p.Key = policy.MethodText()
-			}
-			if i > 0 && r.IntN(3) == 0 {
-				p.Parent = fmt.Sprint("p", r.IntN(i))
-			}
-			p.Cost = policy.FixedNumber(1 + r.Int64N(3))
-			set.Policies = append(set.Policies, p)
-		}
-		for i := range 1 + r.IntN(6) {
-			rule := policy.Rule{Name: fmt.Sprint("r", i), Final: r.IntN(5) == 0}
-			if r.IntN(2) == 0 {
-				rule.Match.Methods = []string{methods[r.IntN(3)]}
-			}
-			if rule.Exempt = r.IntN(8) == 0; !rule.Exempt {
-				for range 1 + r.IntN(3) {
-					rule.Limits = append(rule.Limits, policy.Use{Policy: set.Policies[r.IntN(len(set.Policies))].Name})
-				}
-			}
-			set.Rules = append(set.Rules, rule)
-		}
-		e := engine(t, set)
-		used := map[string]int64{}
-		for step := range 100 {
-			method := methods[r.IntN(3)]
-			v := take(e, policy.Request{Method: method})
-			allowed, charges := reference(set, budgets, used, method)
-			if v.Allowed != allowed || len(v.Parts) != len(charges) {
-				t.Fatalf("seed %d, step %d, %s: %v with %d limits, want %v with %d", seed, step, method, v.Allowed, len(v.Parts), allowed, len(charges))
-			}
-			if allowed {
-				for at, n := range charges {
-					used[at] += n
-				}
-			}
-		}
 	}
 }
 

@@ -259,38 +259,6 @@ func compareWithReference(t *testing.T, x *index, rules []Rule, r *Request) int 
 	return len(got)
 }
 
-func TestIndexIsTheReference(t *testing.T) {
-	found, deeper := 0, 0
-	for seed := range uint64(70) {
-		w := world{rand.New(rand.NewPCG(seed, 1)), seed%10 == 0}
-		rules := make([]Rule, 1+w.IntN(120))
-		if w.dense {
-			rules = make([]Rule, 500)
-		}
-		for i := range rules {
-			rules[i] = Rule{Name: fmt.Sprint(i), Match: w.match()}
-		}
-		x, err := newIndex(rules)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range x.buckets {
-			if b.deeper != nil {
-				deeper++
-			}
-		}
-		for range 20 {
-			r := w.request()
-			found += compareWithReference(t, x, rules, &r)
-			r.Path = w.path() // the same Request again
-			found += compareWithReference(t, x, rules, &r)
-		}
-	}
-	if found < 1000 || deeper < 10 {
-		t.Fatalf("only %d rules matched, and rules were filed twice %d times: the test tests little", found, deeper)
-	}
-}
-
 // FuzzIndexIsTheReference is TestIndexIsTheReference with patterns, hosts and paths that the fuzzer writes.
 func FuzzIndexIsTheReference(f *testing.F) {
 	f.Add(uint64(1), "/{tenant}/x/7", "*.example.com", "/acme/x/7", "a.example.com:80")

@@ -1,11 +1,9 @@
 package policy_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/weirhq/weir"
 	"github.com/weirhq/weir/policy"
@@ -253,42 +251,6 @@ func (b *batches) compareBuckets(step int) {
 		if err != nil || s.Decision.Remaining != max(want, 0) {
 			b.Fatalf("step %d: %q has %d left, want %d: %v", step, bucket, s.Decision.Remaining, want, err)
 		}
-	}
-}
-
-// TestTakeAllHistories compares what an engine decides on several requests at a time, held to limits of this process, of a store and of
-// an owner, with buckets as one would write them down: all that is asked of each is there, or nothing is taken of any. What is debited
-// is taken whatever is there.
-func TestTakeAllHistories(t *testing.T) {
-	for seed := range uint64(25) {
-		b := &batches{
-			T: t, r: rand.New(rand.NewPCG(8, seed)), clock: weir.NewManualClock(1),
-			bursts: map[string]int64{}, left: map[string]int64{}, granted: map[string]uint64{},
-		}
-		for _, name := range []string{"local", "total", "stored", "owned", "watched"} {
-			b.bursts[name] = 3 + b.r.Int64N(12)
-			for _, key := range batchKeys {
-				if name == "total" {
-					key = ""
-				}
-				b.left[name+" "+key] = b.bursts[name]
-			}
-		}
-		b.e = ownedBy(t, newOwner(t, b.clock), memory(t, b.clock), b.clock, batchSet(b.bursts))
-		for step := range 100 {
-			if b.r.IntN(3) == 0 {
-				hours := 1 + b.r.Int64N(3)
-				b.clock.Advance(time.Duration(hours) * time.Hour)
-				for bucket := range b.left {
-					b.left[bucket] = min(b.left[bucket]+hours, b.bursts[bucket[:lastSpace(bucket)]])
-				}
-			}
-			if b.r.IntN(10) == 0 {
-				load(t, b.e, batchSet(b.bursts))
-			}
-			b.step(step)
-		}
-		b.compareReport(fmt.Sprint("seed ", seed))
 	}
 }
 

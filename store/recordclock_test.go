@@ -1,3 +1,5 @@
+//go:build !race
+
 package store_test
 
 import (
@@ -256,11 +258,4 @@ func TestLockedClockThatWasAheadOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package table
 
 import (
@@ -233,7 +235,7 @@ func TestRandomHistories(t *testing.T) {
 				rng := rand.New(rand.NewPCG(history, 7))
 				m := newModeled(t, spread.hash, 1<<(history%4), []int64{0, 1, 10, 300, 4000, 20_000}[history%6], int64(history%2*100))
 				space := []uint64{3, 30, 500, 5000, 30_000, 100_000}[rng.IntN(6)]
-				for range fewer(24_000) {
+				for range 24_000 {
 					m.step(byte(rng.Uint32()), rng.Uint64N(space), rng.Uint64())
 				}
 				m.agrees()
