@@ -3,8 +3,10 @@ package verify_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,11 +64,19 @@ func (r refusals) least(burst float64, pause time.Duration, available func(d tim
 	return sum
 }
 
-// hammer calls allow from 64 goroutines for a second. With the race detector, which is after other things, it does so for less.
+// hammer calls allow from 64 goroutines for half a second, or for WEIR_ROUNDS times as long. With the race detector, which is after
+// other things, it does so for less.
 func hammer(allow func() bool) hammered {
-	lasts := time.Second
+	lasts := time.Second / 2
 	if race.Enabled {
 		lasts = 400 * time.Millisecond
+	}
+	if text := os.Getenv("WEIR_ROUNDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			panic(fmt.Sprintf("WEIR_ROUNDS is %q: must be a number of rounds from 1", text))
+		}
+		lasts *= time.Duration(n)
 	}
 	var (
 		calls, admitted atomic.Int64
@@ -108,7 +118,7 @@ func hammer(allow func() bool) hammered {
 	}
 }
 
-// TestContention asks every algorithm from 64 goroutines at once for a second. No more than the limit may be admitted, and no less
+// TestContention asks every algorithm from 64 goroutines at once for half a second. No more than the limit may be admitted, and no less
 // than 99.9 % of what it was due while it refused others.
 func TestContention(t *testing.T) {
 	for _, perSecond := range []int64{1_000, 100_000, 1_000_000} {
