@@ -1,3 +1,3 @@
-// Package migrating has, for each of four limiters that are often found, what a program or a server looks like with it and with
-// weir. The tests run both side by side, and compare what they allow. docs/migrating.md explains the differences.
+// Package migrating has, for limiters that are often found, what a program or a server looks like with it and with weir. Tests run
+// both side by side, and compare what they allow. docs/migrating.md and docs/migrating-go.md explain the differences.
 package migrating

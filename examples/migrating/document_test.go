@@ -8,15 +8,19 @@ import (
 	"testing"
 )
 
-// TestDocumentShowsWhatIsTested looks each block of code and configuration of docs/migrating.md up in the files of this
-// module, so that what is read there is what the tests run.
+// TestDocumentShowsWhatIsTested looks each block of code and configuration of docs/migrating.md and docs/migrating-go.md up in the
+// files of this module, so that what is read there is what the tests run.
 func TestDocumentShowsWhatIsTested(t *testing.T) {
-	text, err := os.ReadFile("../../docs/migrating.md")
-	if err != nil {
-		t.Fatal(err)
+	var text strings.Builder
+	for _, page := range []string{"../../docs/migrating.md", "../../docs/migrating-go.md"} {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("\n" + string(content))
 	}
 	var files []string
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -33,7 +37,7 @@ func TestDocumentShowsWhatIsTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := map[string]int{}
-	for _, block := range strings.Split("\n"+string(text), "\n```")[1:] {
+	for _, block := range strings.Split(text.String(), "\n```")[1:] {
 		language, code, _ := strings.Cut(block, "\n")
 		if language != "go" && language != "yaml" && language != "nginx" {
 			continue
@@ -44,10 +48,10 @@ func TestDocumentShowsWhatIsTested(t *testing.T) {
 			found = found || strings.Contains("\n"+content, "\n"+code+"\n")
 		}
 		if !found {
-			t.Errorf("docs/migrating.md shows what is in no file here:\n%s", code)
+			t.Errorf("the pages show what is in no file here:\n%s", code)
 		}
 	}
-	if shown["go"] < 6 || shown["yaml"] < 2 || shown["nginx"] < 2 {
-		t.Errorf("docs/migrating.md shows too little: %v", shown)
+	if shown["go"] < 19 || shown["yaml"] < 4 || shown["nginx"] < 2 {
+		t.Errorf("the pages show too little: %v", shown)
 	}
 }
