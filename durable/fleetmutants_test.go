@@ -69,6 +69,9 @@ var mutants = []mutant{
 	}, {
 		"durable/node.go", "\t\tcase <-term.Done():\n\t\tcase <-n.ctx.Done():\n", "\t\tcase <-n.ctx.Done():\n",
 	}}},
+	{"the next owner goes by its own clock, however wrong", []edit{{
+		"durable/clock.go", "off > clocksAgree || off < -clocksAgree", "off > 1<<62",
+	}}},
 	{"a write is not synced", []edit{{
 		"durable/file.go", "err = f.file.Sync()", "err = nil",
 	}}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/durable"
@@ -23,6 +24,8 @@ type registry struct {
 	file    *durable.File // nil while there is no power
 	changed chan struct{} // closed when that changes
 	terms   int64
+	// strangers is when terms began, after the first, of nodes that had never heard of the time of the limits.
+	strangers []time.Duration
 }
 
 const registryFile = "limits"
@@ -106,6 +109,7 @@ type farEngine struct {
 	ctx      context.Context //nolint:containedctx // until the node has died
 	die      context.CancelFunc
 	watches  sync.WaitGroup
+	knows    atomic.Bool // the node has heard of the time of the limits
 
 	mu     sync.Mutex
 	file   *durable.File // of which there is an engine
@@ -184,6 +188,9 @@ func (e *farEngine) Campaign(ctx context.Context, address string) (durable.Term,
 		return nil, err
 	}
 	e.registry.mu.Lock()
+	if !e.knows.Swap(true) && e.registry.terms > 0 {
+		e.registry.strangers = append(e.registry.strangers, e.registry.sim.net.now())
+	}
 	e.registry.terms++
 	e.registry.mu.Unlock()
 	return &farTerm{term, e}, nil
