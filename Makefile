@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# VET=off leaves out go vet of `make test`, for those who run it anyway.
+VET ?= on
+
 # How long `make fuzz` fuzzes each target.
 FUZZTIME ?= 30s
 
@@ -136,7 +139,7 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 
 .PHONY: test
 test: bin/ci deps ## vet and test every module with the race detector, then contention tests without it
-	@bin/ci test -race -contention $(MODULES)
+	@bin/ci test $(if $(filter off,$(VET)),-novet) -race -contention $(MODULES)
 
 .PHONY: test-short
 test-short: bin/ci deps ## test every module without the race detector, with -short
@@ -215,9 +218,16 @@ screenshots: deps ## take pictures of the dashboard for docs/images
 picture: ## draw the first session of README.md, with the dashboard of docs/images, as docs/images/session.svg
 	@go run ./internal/picture README.md docs/images/ui-overview.png docs/images/session.svg
 
+# One run for all modules reads what they share once. One linter reads go.mod, and only that of the first module.
 .PHONY: lint
 lint: ## run golangci-lint on every module; the first run builds it
-	@$(call each,lint,$(TOOL) golangci-lint run --config=$(CURDIR)/.golangci.yml ./...)
+	@$(HEADING) 'lint'; \
+	failed=0; linter=$$($(TOOL) -n golangci-lint); \
+	GOWORK=$(CURDIR)/go.work "$$linter" run --config=$(CURDIR)/.golangci.yml $(MODULES:%=./%/...) || failed=1; \
+	for module in $(MODULES); do \
+		said=$$(cd "$$module" && GOWORK=off "$$linter" run --config=$(CURDIR)/.golangci.yml --enable-only=gomoddirectives ./... 2>&1) || \
+			{ $(HEADING) "lint: $$module/go.mod"; echo "$$said"; failed=1; }; \
+	done; exit $$failed
 
 .PHONY: fmt
 fmt: ## format every module with gofumpt and sort its imports
