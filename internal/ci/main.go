@@ -1,7 +1,7 @@
 // Ci runs the tests and the fuzz targets of every module of the repository, and counts the words of its pages. The Makefile
 // builds and calls it:
 //
-//	ci test [-contention] [-race] [-short] MODULE...
+//	ci test [-contention] [-novet] [-race] [-short] MODULE...
 //	ci fuzz [-time 30s] MODULE...
 //	ci docs PAGE...
 //
@@ -25,7 +25,7 @@ import (
 var errFailed = errors.New("something failed")
 
 // errUsage says that the command line makes no sense.
-var errUsage = errors.New("ci test [-contention] [-race] [-short] MODULE..., ci fuzz [-time 30s] MODULE... " +
+var errUsage = errors.New("ci test [-contention] [-novet] [-race] [-short] MODULE..., ci fuzz [-time 30s] MODULE... " +
 	"or ci docs PAGE... is expected")
 
 func main() {
@@ -60,6 +60,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	case "test":
 		var opts testOptions
 
+		flags.BoolVar(&opts.noVet, "novet", false, "leave out go vet")
 		flags.BoolVar(&opts.race, "race", false, "run the first pass with the race detector")
 		flags.BoolVar(&opts.short, "short", false, "pass -short to the tests")
 		flags.BoolVar(&opts.contention, "contention", false, "run the contention tests again, alone and at full speed")

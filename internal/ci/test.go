@@ -33,6 +33,7 @@ const (
 var errNoTests = errors.New("no test ran")
 
 type testOptions struct {
+	noVet      bool
 	race       bool
 	short      bool
 	contention bool
@@ -46,14 +47,18 @@ type pass struct {
 	modules int       // at a time
 }
 
-// passes lists what runs. There is one module more at a time than processors, and of each of them one package: many tests wait, or
-// are the last of their module, while others compute. The contention tests are those with Contention
+// passes lists what runs. There is one module more at a time than processors, and of each of them one package: many tests wait,
+// or are the last of their module, while others compute. The contention tests are those with Contention
 // in their name, and those with Million in it need as many of something. The race detector slows them down by an order of
 // magnitude, so they run once more without it, one package at a time so that nothing else competes for the processors. Tests that
 // compute in one goroutine are in files that are not built with the race detector: it finds nothing there, and they run only
 // without.
 func passes(opts testOptions) []pass {
 	first := pass{title: "vet and test", args: []string{"-vet=all", "-shuffle=on", "-p=1"}, modules: runtime.NumCPU() + 1}
+
+	if opts.noVet {
+		first.title, first.args[0] = "test", noVet
+	}
 
 	if opts.race {
 		first.title += " with the race detector"

@@ -140,6 +140,20 @@ func TestRunTestsCounts(t *testing.T) {
 	}
 }
 
+func TestRunTestsLeavesOutVet(t *testing.T) {
+	files := map[string]string{
+		"a_test.go": "package a\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n",
+		"b/b.go":    "package b\n\nfunc F(s []int) int { s = s; return len(s) }\n",
+	}
+
+	var out bytes.Buffer
+
+	err := runTests(t.Context(), &out, testOptions{noVet: true}, []string{module(t, files)})
+	if err != nil || lastLine(out.String()) != "1 passed, 0 failed" || strings.Contains(out.String(), "vet") {
+		t.Errorf("error %v after:\n%s", err, out.String())
+	}
+}
+
 func TestRunTestsGoesOnInTheNextModule(t *testing.T) {
 	var out bytes.Buffer
 
