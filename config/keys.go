@@ -35,6 +35,7 @@ const (
 	keyReserve   = "reserve"
 	keyPeers     = "peers"
 	keyAddress   = "address"
+	keyExempt    = "exempt"
 	keyQueue     = "queue"
 
 	tagInt = "!!int"
@@ -269,7 +270,7 @@ var (
 			"match":   "which requests it is for",
 			"when":    "narrows that down",
 			keyLimits: "the policies that it applies",
-			"exempt":  "frees requests of all limits",
+			keyExempt: "frees requests of all limits",
 			"deny":    "refuses requests at once",
 			"mode":    "whether a rule that denies only counts",
 			"final":   "the rules behind are not looked at",
@@ -303,7 +304,11 @@ var (
 			"protocol": "protocols",
 		},
 		hints: map[string]string{
-			"ip": `did you mean "client"?`,
+			"ip":      `did you mean "client"?`,
+			"when":    `write it beside match: when is a key of the rule`,
+			keyLimits: `write it beside match: limits is a key of the rule`,
+			keyExempt: `write it beside match: exempt is a key of the rule`,
+			"deny":    `write it beside match: deny is a key of the rule`,
 		},
 	}
 	useKind = kind{

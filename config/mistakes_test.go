@@ -189,6 +189,7 @@ func TestMistakes(t *testing.T) {
 		"network":      {rule(`when: inNetwork(client.ip, "10.0.0.0/33")`), `6:32: rules[0].when: "inNetwork(client.ip, \"10.0.0.0/33\")": must be a network, or an address; write "10.0.0.0/8", for instance`},
 		"double":       {policy("cost: 1.5"), `5:11: policies.p.cost: "1.5": is an expression of the type double: must be a number of permits from 0 to 10^15, or an expression of the type int; write int(1.5)`},
 		"key list":     {policy("key: '[client.ip, request.path]'"), `5:10: policies.p.key: "[client.ip, request.path]": is an expression of the type list(string): must be an expression of the type string, or a list of them; write a list of YAML: [client.ip, request.method], for instance`},
+		"when below":   {rule("match: {when: 'true'}"), `6:13: rules[0].match.when: unknown key: no "when" is accepted in match; write it beside match: when is a key of the rule`},
 		"deny limits":  {rule("deny: true\n    limits: p"), `7:13: rules[0].limits: "p": a rule that denies does nothing else: it must have no limits; remove deny, or limits`},
 		"deny exempt":  {rule("deny: true\n    exempt: true"), `7:13: rules[0].exempt: "true": a rule that denies does nothing else: it must have no exempt; remove deny, or exempt`},
 		"deny final":   {rule("deny: true\n    final: true"), `7:12: rules[0].final: "true": a rule that denies does nothing else: it must have no final; remove deny, or final`},

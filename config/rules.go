@@ -81,7 +81,7 @@ func (d *decoder) rule(v value, i int) (r *placedRule, name value) {
 	if limits, given := o.get(keyLimits); given {
 		d.uses(limits, r)
 	}
-	if exempt, given := o.get("exempt"); given {
+	if exempt, given := o.get(keyExempt); given {
 		r.Exempt = d.boolean(exempt)
 		if limits, given := o.get(keyLimits); given && r.Exempt {
 			d.wrong(exempt, "an exempt rule frees requests of all limits: it must have no limits",
@@ -120,11 +120,11 @@ func (d *decoder) denies(o *object, r *placedRule) {
 	if !r.Deny {
 		return
 	}
-	for _, key := range []string{keyLimits, "exempt", "final", "charge"} {
+	for _, key := range []string{keyLimits, keyExempt, "final", "charge"} {
 		other, given := o.get(key)
 		switch {
 		case !given:
-		case key == "exempt" && !r.Exempt, key == "final" && !r.Final, key == "charge" && !r.Afterwards:
+		case key == keyExempt && !r.Exempt, key == "final" && !r.Final, key == "charge" && !r.Afterwards:
 		default:
 			d.wrong(other, "a rule that denies does nothing else: it must have no "+key, "remove deny, or "+key)
 		}

@@ -33,11 +33,13 @@ import (
 func (e *Engine) DebitAll(ctx context.Context, requests []*Request, v *Verdict) {
 	if !e.watching(v) {
 		e.debitAll(ctx, requests, v)
+		v.tellPolicies(requests)
 		return
 	}
 	began := time.Now()
 	e.debitAll(ctx, requests, v)
 	e.decided(ctx, requests, v, began)
+	v.tellPolicies(requests)
 	if o := v.work.observer; o != nil {
 		v.work.observer = nil
 		o.Settled(v, 0)

@@ -172,11 +172,12 @@ func (e *Engine) shed(v *Verdict) bool {
 func (e *Engine) decide(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {
 	if !e.watching(v) {
 		e.decideNow(ctx, requests, v, reserve)
-		return
+	} else {
+		began := time.Now()
+		e.decideNow(ctx, requests, v, reserve)
+		e.decided(ctx, requests, v, began)
 	}
-	began := time.Now()
-	e.decideNow(ctx, requests, v, reserve)
-	e.decided(ctx, requests, v, began)
+	v.tellPolicies(requests)
 }
 
 func (e *Engine) decideNow(ctx context.Context, requests []*Request, v *Verdict, reserve bool) {

@@ -47,6 +47,15 @@ func (v *Verdict) DeniedBy(request int) *Rule {
 	return nil
 }
 
+// denial is the first rule that denies a request, and the place of that, where this is what the verdict says; nil otherwise.
+func (v *Verdict) denial() (rule *Rule, request int) {
+	if len(v.work.denied) == 0 || v.own.Reason != weir.ReasonDenied {
+		return nil, 0
+	}
+	first := v.work.denied[0]
+	return &v.work.snapshot.set.Rules[first.rule], int(first.request)
+}
+
 // Denies returns the rule that denies a request, nil if none does. It asks no limit and counts nothing: it is for requests that
 // cost nothing.
 func (e *Engine) Denies(r *Request) *Rule {

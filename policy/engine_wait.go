@@ -24,6 +24,7 @@ func (e *Engine) wait(ctx context.Context, r *Request, v *Verdict, reserve bool)
 	if watched {
 		e.decided(ctx, one[:], v, began)
 	}
+	v.tellPolicies(one[:])
 	if err == nil && !v.Allowed {
 		err = v.refusal(ctx)
 	}

@@ -154,3 +154,27 @@ func ExampleObserver() {
 	// Output:
 	// true true
 }
+
+// A function of one policy hears of its decisions, whatever others apply.
+func ExamplePolicy() {
+	set := &policy.Set{
+		Policies: []policy.Policy{{
+			Name: "login", Key: policy.ClientIP(), Limits: []policy.Limit{{Limit: weir.TokenBucket(weir.PerHour(1), 0)}},
+			OnDecided: func(_ *policy.Request, p *policy.Part, v *policy.Verdict) {
+				fmt.Printf("%s of %s: allowed %t\n", p.Policy.Name, p.Key, v.Allowed)
+			},
+		}},
+		Rules: []policy.Rule{{Name: "all", Limits: []policy.Use{{Policy: "login"}}}},
+	}
+	e, err := policy.NewEngine(set, policy.EngineOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer e.Close()
+	logins(e, "192.0.2.1", 2)
+
+	// Output:
+	// login of 192.0.2.1: allowed true
+	// login of 192.0.2.1: allowed false
+}

@@ -45,6 +45,29 @@ func (e *Engine) decided(ctx context.Context, requests []*Request, v *Verdict, b
 	clear(told)
 }
 
+// tellPolicies calls OnDecided of the policies of a verdict. requests are those that it is of.
+func (v *Verdict) tellPolicies(requests []*Request) {
+	if v.work.snapshot.told {
+		v.callPolicies(requests)
+	}
+}
+
+func (v *Verdict) callPolicies(requests []*Request) {
+	for i := range v.work.items {
+		it := &v.work.items[i]
+		if it.policy.OnDecided == nil || it.first < 0 || it.first == it.end {
+			continue
+		}
+		at := it.first
+		for j := at + 1; j < it.end; j++ {
+			if binds(&v.Parts[j].Decision, &v.Parts[at].Decision) {
+				at = j
+			}
+		}
+		it.policy.OnDecided(requests[it.request], &v.Parts[at], v)
+	}
+}
+
 // tellSettled tells that a verdict has ended.
 func (v *Verdict) tellSettled() {
 	o := v.work.observer

@@ -10,8 +10,8 @@ import (
 
 // gatherOne finds the policies that apply to a request. It reports whether none does as rules exempt it.
 //
-// A path that can be read in several ways is decided on as each of them would be: what applies to one applies to the request, it is
-// denied if one of them is, and exempt if each of them is.
+// A path that can be read in several ways is decided on as each of them would be: what applies to one applies to the request,
+// it is denied if one of them is, and exempt if each of them is.
 func (v *Verdict) gatherOne(s *snapshot, r *Request, counting *Engine) (exempt bool) {
 	w := &v.work
 	w.reading, w.counted = 0, w.counted[:0]

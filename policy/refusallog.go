@@ -212,13 +212,8 @@ func (l *RefusalLog) line(requests []*Request, v *Verdict, policy string, unlogg
 		if bound && part.Request < len(requests) {
 			at = part.Request
 		}
-		if d.Reason == weir.ReasonDenied {
-			for i := range requests {
-				if rule := v.DeniedBy(i); rule != nil {
-					at, line = i, append(line, slog.String("rule", rule.Name))
-					break
-				}
-			}
+		if rule, i := v.denial(); rule != nil && i < len(requests) {
+			at, line = i, append(line, slog.String("rule", rule.Name))
 		}
 		r := requests[at]
 		if r.Method != "" {

@@ -10,9 +10,9 @@ type Report struct {
 	// LastError is why the last set was refused, "" if it was not, and LastAttempt when that was.
 	LastError   string    `json:"last_error,omitempty"`
 	LastAttempt time.Time `json:"last_attempt"`
-	// Requests counts the requests that were decided, and Refused those that were refused, of which Denied counts those that a rule
-	// denied. Exempt counts those that a rule has exempted, and Unlimited those that no limit applied to. Canceled counts those
-	// whose callers went away while they waited.
+	// Requests counts the requests that were decided, and Refused those that were refused, of which Denied counts those that a
+	// rule denied. Exempt counts those that a rule has exempted, and Unlimited those that no limit applied to. Canceled counts
+	// those whose callers went away while they waited.
 	Requests  uint64 `json:"requests"`
 	Refused   uint64 `json:"refused"`
 	Denied    uint64 `json:"denied"`

@@ -20,9 +20,10 @@ type Rule struct {
 	Limits []Use
 	// Exempt frees the request of all limits, those of other rules included. Then there must be no Limits.
 	Exempt bool
-	// Deny refuses the request at once with ReasonDenied, whatever other rules say: also a request that is exempt, or that a Final
-	// rule before this one matches. No limit is asked, and nothing is charged or counts towards a Lockout. It does not apply to
-	// requests that name their policy: see [Named]. There must be no Limits then, and neither Exempt, Final nor Afterwards.
+	// Deny refuses the request at once with ReasonDenied, whatever other rules say: also a request that is exempt, or that a
+	// Final rule before this one matches. No limit is asked, and nothing is charged or counts towards a Lockout. It does not
+	// apply to requests that name their policy: see [Named]. There must be no Limits then, and neither Exempt, Final nor
+	// Afterwards.
 	Deny bool
 	// Mode is that of a rule with Deny: in ModeShadow it counts the requests that it would deny, and denies none. In ModeOff it
 	// does nothing. Other rules have the modes of the policies that they apply. Default: ModeEnforce.

@@ -24,6 +24,7 @@ type snapshot struct {
 	matched  []*ruleCount
 	lockouts bool // some policy has one
 	denies   bool // some rule denies requests, or would
+	told     bool // some policy has OnDecided
 }
 
 // rule is the one that has applied an item, nil if the caller has named its policy.
@@ -185,6 +186,7 @@ func (e *Engine) build(p *program, old *snapshot) (*snapshot, error) {
 			return nil, fmt.Errorf("policy %q: %w", live.Name, err)
 		}
 		s.lockouts = s.lockouts || live.Lockout != nil
+		s.told = s.told || live.OnDecided != nil
 	}
 	return s, nil
 }

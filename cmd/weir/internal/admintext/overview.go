@@ -147,29 +147,33 @@ func Configuration(w io.Writer, out terminal.Output, c *admin.Configuration) {
 		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "holds for"}
 		for i := range c.Rules {
 			r := &c.Rules[i]
-			limits := strings.Join(r.Limits, ", ")
-			if r.Exempt {
-				limits = "exempt"
-			}
-			if r.Deny {
-				limits = "denied"
-				if r.Mode != policy.ModeEnforce.String() {
-					limits += " (" + r.Mode + ")"
-				}
-			}
-			if r.Afterwards {
-				limits += " (charged afterwards)"
-			}
-			if r.Final {
-				limits += " (final)"
-			}
-			rows = append(rows, []string{table.Number(r.Matched), table.Number(r.Failed), r.Name, limits, r.Source, r.Match})
+			rows = append(rows, []string{table.Number(r.Matched), table.Number(r.Failed), r.Name, effect(r), r.Source, r.Match})
 		}
 		table.Write(w, out, rows, 2)
 	}
 	for i := range c.History {
 		Reload(w, out, &c.History[i])
 	}
+}
+
+// effect is what a rule does with its requests.
+func effect(r *admin.Rule) string {
+	text := strings.Join(r.Limits, ", ")
+	switch {
+	case r.Deny && r.Mode != policy.ModeEnforce.String():
+		text = "denied (" + r.Mode + ")"
+	case r.Deny:
+		text = "denied"
+	case r.Exempt:
+		text = "exempt"
+	}
+	if r.Afterwards {
+		text += " (charged afterwards)"
+	}
+	if r.Final {
+		text += " (final)"
+	}
+	return text
 }
 
 // Reload writes what became of a reload.

@@ -31,8 +31,8 @@ func (h *Handler) state() *admin.Overview {
 	return &admin.Overview{
 		Version: h.o.Version, Started: h.o.Started.UTC(), Now: time.Now().UTC(), Draining: h.draining.Load(),
 		Config:   loaded(&status),
-		Requests: status.Requests, Refused: status.Report.Refused, Denied: status.Denied, Exempt: status.Exempt, Unlimited: status.Unlimited,
-		Canceled: status.Canceled, Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status),
+		Requests: status.Requests, Refused: status.Report.Refused, Denied: status.Denied,
+		Exempt: status.Exempt, Unlimited: status.Unlimited, Canceled: status.Canceled, Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status),
 		Fronts: fronts,
 	}
 }
@@ -183,7 +183,8 @@ func newWords(set *policy.Set, clean func(string) string) *words {
 	for i := range set.Rules {
 		r := &set.Rules[i]
 		a := admin.Rule{
-			Match: clean(ruleInWords(r)), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(), Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
+			Match: clean(ruleInWords(r)), Exempt: r.Exempt, Deny: r.Deny, Mode: r.Mode.String(),
+			Final: r.Final, Afterwards: r.Afterwards, Source: r.Source,
 			Limits: []string{},
 		}
 		for j := range r.Limits {

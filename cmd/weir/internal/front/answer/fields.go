@@ -24,8 +24,8 @@ type Fields struct {
 const mostTold = 1024
 
 // Tell sets the fields about v in h, with the ID of a refusal that has one. It returns the seconds of Retry-After, 0 if there is
-// none. Without a limit nothing is told, nor if a rule denies the request, nor of a limit that was not asked because another one had refused. A policy that applies
-// more than once, with several keys, is told once: as the one that binds, or else the first.
+// none. Without a limit nothing is told, nor if a rule denies the request, nor of a limit that was not asked because another one
+// had refused. A policy that applies more than once, with several keys, is told once: as the one that binds, or else the first.
 func (f *Fields) Tell(h http.Header, v *policy.Verdict) (seconds int64) {
 	tellRefusal(h, v.RefusalID)
 	if len(v.Parts) == 0 || v.Decision().Reason == weir.ReasonDenied {
