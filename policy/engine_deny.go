@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/weirhq/weir"
+import (
+	"slices"
+
+	"github.com/weirhq/weir"
+)
 
 // denied is a request that a rule denies.
 type denied struct{ request, rule int32 }
@@ -14,11 +18,13 @@ func (v *Verdict) gatherDenied(s *snapshot, r *Request, earlier int, counting *E
 		if !rule.Deny || rule.Mode == ModeOff {
 			continue
 		}
-		if holds, _ := s.holds(r, n, counting); !holds {
-			continue
+		if rule.When != nil {
+			if holds, _ := s.holds(r, n, counting); !holds {
+				continue
+			}
 		}
-		if counting != nil {
-			w.count(s, n, earlier)
+		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
+			w.count(s, n)
 		}
 		if rule.Mode == ModeShadow {
 			continue

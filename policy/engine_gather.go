@@ -127,12 +127,15 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 		if rule.Deny || final && !rule.Exempt {
 			continue
 		}
-		holds, told := s.holds(r, n, counting)
-		if !holds {
-			continue
+		told := true
+		if rule.When != nil {
+			var holds bool
+			if holds, told = s.holds(r, n, counting); !holds {
+				continue
+			}
 		}
-		if counting != nil {
-			w.count(s, n, earlier)
+		if counting != nil && !slices.Contains(w.counted[:earlier], n) {
+			w.count(s, n)
 		}
 		if rule.Exempt {
 			w.items = w.items[:from]
@@ -153,12 +156,9 @@ func (v *Verdict) gatherReading(s *snapshot, r *Request, counting *Engine) (exem
 	return false
 }
 
-// holds reports whether the condition of a rule, whose Match holds for a request, holds as well, and whether that can be told.
+// holds reports whether the When of a rule whose Match holds for a request holds as well, and whether that can be told.
 func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told bool) {
 	rule := &s.set.Rules[n]
-	if rule.When == nil {
-		return true, true
-	}
 	s.index.bind(r, n)
 	holds, err := rule.When.Holds(r)
 	if err == nil {
@@ -171,12 +171,10 @@ func (s *snapshot) holds(r *Request, n int32, counting *Engine) (holds, told boo
 	return !rule.Exempt, false
 }
 
-// count counts that a request matches a rule, unless that was counted for an earlier reading of its path.
-func (w *work) count(s *snapshot, n int32, earlier int) {
-	if !slices.Contains(w.counted[:earlier], n) {
-		s.matched[n].add()
-		w.counted = append(w.counted, n)
-	}
+// count counts that a request matches a rule.
+func (w *work) count(s *snapshot, n int32) {
+	s.matched[n].add()
+	w.counted = append(w.counted, n)
 }
 
 // begin forgets the request before.

@@ -32,8 +32,8 @@ func (h *Handler) state() *admin.Overview {
 		Version: h.o.Version, Started: h.o.Started.UTC(), Now: time.Now().UTC(), Draining: h.draining.Load(),
 		Config:   loaded(&status),
 		Requests: status.Requests, Refused: status.Report.Refused, Denied: status.Denied,
-		Exempt: status.Exempt, Unlimited: status.Unlimited, Canceled: status.Canceled, Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status),
-		Fronts: fronts,
+		Exempt: status.Exempt, Unlimited: status.Unlimited, Canceled: status.Canceled,
+		Latency: latencyOf(&status.Latency), Process: process(), Policies: h.policiesOf(&status), Fronts: fronts,
 	}
 }
 
