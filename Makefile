@@ -56,10 +56,10 @@ build: ## build every package, and the program as bin/weir
 	@$(HEADING) 'bin/weir'
 	@go build -o bin/weir ./cmd/weir
 
-# The servers that the tests of interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks. Where they
-# cannot be installed, those fail, and no others. Tests start them by themselves, so of PostgreSQL the programs are enough: no cluster
-# is made; and the services of etcd and Prometheus, of which the tests run promtool, are not started (policy-rc.d is how Debian asks
-# whether they may).
+# The servers that the tests of interop, store/redis, durable/etcd, cmd/weir and examples/postgres run, and the benchmarks; and
+# the checker of verify/models. Where they cannot be installed, those fail, and no others. Tests start them by themselves, so of
+# PostgreSQL the programs are enough: no cluster is made; and the services of etcd and Prometheus, of which the tests run
+# promtool, are not started (policy-rc.d is how Debian asks whether they may).
 .PHONY: deps
 deps: ## install the servers that the tests need, if they are missing (on Debian; as root or by sudo)
 	@command -v nginx >/dev/null || { \
@@ -117,6 +117,13 @@ deps: ## install the servers that the tests need, if they are missing (on Debian
 		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
 			-o DPkg::Lock::Timeout=120 --no-install-recommends chromium fonts-dejavu-core; } || \
 			echo 'chromium is missing: install it, or the tests of interop/browser fail'; \
+	}
+	@command -v spin >/dev/null && command -v gcc >/dev/null || { \
+		$(HEADING) 'installing spin and gcc'; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo 'sudo -n'); \
+		{ $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
+			-o DPkg::Lock::Timeout=120 --no-install-recommends spin gcc libc6-dev; } || \
+			echo 'spin or gcc is missing: install them, or the tests of verify/models fail'; \
 	}
 	@command -v systemd-analyze >/dev/null || { \
 		$(HEADING) 'installing systemd'; \
@@ -183,6 +190,10 @@ soak: deps ## run three nodes under faults for DURATION (30m), RATE (200) reques
 	@go build -o bin/weir ./cmd/weir
 	@go build -o bin/soak ./interop/cmd/soak
 	@bin/soak --duration $(DURATION) --seed $(SEED) --rate $(RATE) $(SOAK)
+
+.PHONY: models
+models: deps ## check the models of leases, owners and optimistic limits, and their mutants, over all that can happen
+	@cd verify && go test -count=1 -timeout 30m -run 'TestModels$$' -v ./models -full
 
 .PHONY: fuzz
 fuzz: bin/ci ## fuzz every target of every module for FUZZTIME (30s)
