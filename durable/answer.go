@@ -10,22 +10,22 @@ import (
 type Outcome uint8
 
 const (
-	// Granted: the permits are the caller's, and this will survive a crash.
+	// Granted means: the permits are the caller's, and this will survive a crash.
 	Granted Outcome = 1 + iota
-	// Refused: the permits are not there, and the caller would not wait.
+	// Refused means: the permits are not there, and the caller would not wait.
 	Refused
-	// Never: the request asks for more than there can ever be.
+	// Never means: the request asks for more than there can ever be.
 	Never
-	// QueueFull: too many permits are waited for already.
+	// QueueFull means: too many permits are waited for already.
 	QueueFull
-	// Expired: the deadline of the request has passed. Nothing was taken.
+	// Expired means: the deadline of the request has passed. Nothing was taken.
 	Expired
-	// Canceled: the caller went away. Nothing was taken.
+	// Canceled means: the caller went away. Nothing was taken.
 	Canceled
-	// Stopping: the owner ends its term. Nothing was taken; the next owner can be asked at once.
+	// Stopping means: the owner ends its term. Nothing was taken; the next owner can be asked at once.
 	Stopping
-	// Unavailable: there is no owner, or it could not write. It is not known whether permits were taken, and never more than were
-	// asked for. The request can be tried again.
+	// Unavailable means: there is no owner, or it could not write. It is not known whether permits were taken, and never more than
+	// were asked for. The request can be tried again.
 	Unavailable
 
 	outcomes

@@ -63,7 +63,7 @@ func New(o Options) (*Instruments, error) {
 	}
 	var errs [4]error
 	i.requests, errs[0] = i.meter.Int64Counter("weir.rate_limiting.requests", metric.WithUnit("{request}"),
-		metric.WithDescription("Decisions, by the policy whose limit binds and by their result."))
+		metric.WithDescription("Decisions, by the policy whose limit decides and by their result."))
 	i.leases, errs[1] = i.meter.Int64UpDownCounter("weir.rate_limiting.active_request_leases", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that were allowed and have not ended."))
 	i.held, errs[2] = i.meter.Float64Histogram("weir.rate_limiting.request_lease.duration", metric.WithUnit("s"),
@@ -114,7 +114,7 @@ func (i *Instruments) Close() error {
 	return errors.Join(errs...)
 }
 
-// policyOf is the name of the policy whose limit binds, "" if none does.
+// policyOf is the name of the policy whose limit decides, "" if none does.
 func policyOf(v *policy.Verdict) string {
 	p, ok := v.BindingPart()
 	if !ok {

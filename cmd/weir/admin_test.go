@@ -92,8 +92,8 @@ func hasAll(t *testing.T, what, text string, all ...string) {
 func TestFromRefusalToRule(t *testing.T) {
 	s, id := administeredServer(t)
 	why := s.ask(t, "why", id)
-	hasAll(t, "why", why, "/v1/items by http", "refusal "+id+", configuration 1", `key "acme", by rule api (`, "1/h, burst 3 (binds)",
-		"0 of 3 left", "refuses it: limited, retry after ", "\nnow:\nkey \"acme\" of policy tenant\n", "one more would be refused now",
+	hasAll(t, "why", why, "/v1/items by http", "refusal "+id+", configuration 1", `key "acme", by rule api (`, "1/h, burst 3 (decides)",
+		"0 of 3 remaining", "refuses it: limited, retry after ", "\nnow:\nkey \"acme\" of policy tenant\n", "one more would be refused now",
 		"weir admin override --policy tenant --key acme --unlimited --for 10m --reason ...")
 	hasAll(t, "why", why, "--reason ... --server http://"+s.address+"\n")
 	_, advice, _ := strings.Cut(why, "to change that:\n  weir ")
@@ -331,7 +331,7 @@ func TestTopOfAServer(t *testing.T) {
 	screen.Press("5")
 	screen.Shows("[5 refusals]", id)
 	screen.Press("enter")
-	screen.Shows("refusal "+id, `key "acme", by rule api (`, "0 of 3 left")
+	screen.Shows("refusal "+id, `key "acme", by rule api (`, "0 of 3 remaining")
 	screen.Press("esc")
 	screen.Shows("[5 refusals]", "p pause")
 	screen.Press("o")

@@ -65,7 +65,7 @@ func TestActions(t *testing.T) {
 	p.press("Override")
 	p.press("No limit at all")
 	p.act("Override", "they pay for it", "Overridden for 30 min, in this server only.")
-	p.untilShows("main", "It passes, whatever it asks for.")
+	p.untilShows("main", "The next request is allowed, whatever it asks for.")
 	p.check("key")
 
 	for range 9 {
@@ -86,7 +86,7 @@ func TestActions(t *testing.T) {
 	p.until(`document.querySelector("dialog [type=checkbox]").checked`) // as the one in force has no limit
 	p.press("End its lockout too")
 	p.act("Override", "now they may", "Overridden for 30 min, in this server only, and unlocked.")
-	p.untilShows("main", "It passes, whatever it asks for.")
+	p.untilShows("main", "The next request is allowed, whatever it asks for.")
 	if refusal := s.decide(request("POST", "/login", "203.0.113.10")); refusal != "" {
 		t.Error("it is refused after the override and the unlock")
 	}
@@ -203,14 +203,14 @@ rules:
 	// Sorted by name, all of them.
 	p.press("Previous")
 	eval[any](p, `[...document.querySelectorAll("th button")].find((b) => b.innerText.trim() === "Used").click(), null`)
-	p.until(`document.querySelector("tbody .used").innerText.includes("1 of 10 left")`)
+	p.until(`document.querySelector("tbody .used").innerText.includes("1 of 10 remaining")`)
 	eval[any](p, `[...document.querySelectorAll("th button")].find((b) => b.innerText.trim() === "Used").click(), null`)
-	p.until(`document.querySelector("tbody .used").innerText.includes("9 of 10 left")`)
+	p.until(`document.querySelector("tbody .used").innerText.includes("9 of 10 remaining")`)
 	p.untilShows("tbody", "without a name") // those of keys that were never refused are not kept, but can be asked for
 	p.enter("Key, exactly", "account-00042")
 	p.keys("\r")
 	p.untilShows("h1", "Key account-00042")
-	p.untilShows("main", "3 of 10 left")
+	p.untilShows("main", "3 of 10 remaining")
 }
 
 // TestToken enters a wrong token and the right one.

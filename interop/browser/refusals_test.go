@@ -43,7 +43,7 @@ func TestRefusalInThreeClicks(t *testing.T) {
 func (p *tab) numbers() {
 	p.t.Helper()
 	for _, part := range []string{
-		"Refused by login/1h: locked out", "0 of 5 permits were left, and it cost 1", "It can pass after 1",
+		"Refused by login/1h: locked out", "0 of 5 permits remained, and it cost 1", "It can be allowed after 1",
 		"203.0.113.9", "weir.yaml:21:5", "POST", "shop.example", "/login",
 	} {
 		p.untilShows("main", part)

@@ -33,7 +33,7 @@ var pictures = []picture{
 	{"overview-dark", "#/overview", "per-client", 1280, "dark"},
 	{"phone", "#/overview", "per-client", 360, "light"},
 	{"refusals", "#/refusals", "203.0.113.9", 1280, "light"},
-	{"refusal", "#/refusals?id=", "It can pass after", 1280, "light"},
+	{"refusal", "#/refusals?id=", "It can be allowed after", 1280, "light"},
 	{"policies", "#/policies", "1000/s", 1280, "light"},
 	{"policy", "#/policies?name=tokens", "What the candidate would change", 1280, "dark"},
 	{"keys", "#/keys?policy=login", "203.0.113.9", 1280, "light"},
@@ -44,7 +44,7 @@ var pictures = []picture{
 	{"configuration", "#/configuration", "limits: [login, per-client]", 1280, "dark"},
 	{"replicas", "#/replicas", "no limit is shared", 1280, "light"},
 	{"audit", "#/audit", "customer 4711", 1280, "light"},
-	{"phone-dark", "#/refusals?id=", "It can pass after", 360, "dark"},
+	{"phone-dark", "#/refusals?id=", "It can be allowed after", 360, "dark"},
 }
 
 // TestScreenshots takes pictures of all views. With -screenshots they are kept, and the server has something to do for a minute before,

@@ -186,7 +186,7 @@ given stay as they are. A lockout goes on: "weir admin unlock" ends it.`,
 	})
 	q.theKey(cmd)
 	cmd.Flags().Var(limitFlags(o.Limits), "limit",
-		"a limit that holds instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
+		"the limit instead, such as '100/s, burst 200'; NAME=100/s where there are several (default: none)")
 	cmd.Flags().BoolVar(&o.Unlimited, "unlimited", false, "let the key pass whatever it asks for")
 	cmd.Flags().Var(flagvalue.Duration(&during, shortestOverride, longestOverride), "for", "for how long, from 1s to 87840h")
 	reasonFlag(cmd, &o.Reason, true)

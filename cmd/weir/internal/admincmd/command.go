@@ -29,7 +29,7 @@ replicas, and changes what holds for a single key: it ends a lockout, makes
 another limit hold for a while, or forgets what the key has used. Every change is
 in the audit log of the server, with who made it and why.
 
-"weir why" tells why a request was refused, and "weir top" shows all of it live.`,
+"weir why" shows why a request was refused, and "weir top" shows all of it live.`,
 		Example: `  weir admin status
   weir admin keys --policy per-client
   weir admin unlock --policy login --key 192.0.2.1 --reason 'mistyped a password'

@@ -237,9 +237,9 @@ func overridesCommand() *cobra.Command {
 	q := &question{}
 	cmd := q.command(&cobra.Command{
 		Use:   "overrides",
-		Short: "List the keys for which another limit holds",
-		Long: `overrides lists the keys for which another limit holds for a while, with who made
-it so, when, and why. "weir admin restore" ends one.`,
+		Short: "List the keys with another limit",
+		Long: `overrides lists the keys that have another limit for a while, with who gave it to
+them, when, and why. "weir admin restore" ends one.`,
 		Example: `  weir admin overrides
   weir admin overrides --json | jq length`,
 	}, func(ctx context.Context, c *admin.Client, w io.Writer) error {

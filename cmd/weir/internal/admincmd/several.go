@@ -65,7 +65,7 @@ func (q *question) each(cmd *cobra.Command, ask asking) error {
 	case len(failed) == len(clients) && isMisuse(first):
 		return first
 	}
-	what := "answered"
+	what := "replied"
 	if q.changes {
 		what = "confirmed the change"
 	}

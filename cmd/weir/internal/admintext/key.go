@@ -60,7 +60,7 @@ func KeyForm(w io.Writer, p *admin.Policy) {
 func KeysKept(w io.Writer, p *admin.Policy) {
 	if kept := Kept(p); kept != "local" {
 		fmt.Fprintf(w, "policy %s is not kept by this process alone (%s): those that it has refused are listed, "+
-			"\"weir admin key\" tells of any other\n",
+			"\"weir admin key\" shows any other\n",
 			table.Printable(p.Name), table.Printable(kept))
 	}
 }
@@ -130,14 +130,14 @@ func limit(w io.Writer, out terminal.Output, l *admin.KeyLimit, indent string, l
 		if l.ResetAfter != 0 {
 			back = ", all are back in " + in(l.ResetAfter, time.Now())
 		}
-		fmt.Fprintf(w, "%s  %s of %s left%s\n", indent, table.Number(l.Remaining), table.Number(l.Limit), back)
+		fmt.Fprintf(w, "%s  %s of %s remaining%s\n", indent, table.Number(l.Remaining), table.Number(l.Limit), back)
 	}
 	switch {
 	case l.Allowed && !l.Tracked && l.Holds != Unlimited:
 	case l.Allowed && locked:
-		fmt.Fprintf(w, "%s  one more would be granted now, were it not locked out\n", indent)
+		fmt.Fprintf(w, "%s  one more would be allowed now, were it not locked out\n", indent)
 	case l.Allowed:
-		fmt.Fprintf(w, "%s  one more would be granted now\n", indent)
+		fmt.Fprintf(w, "%s  one more would be allowed now\n", indent)
 	default:
 		why := retry(l.Reason, l.RetryAfter, time.Now())
 		fmt.Fprintf(w, "%s  one more would be %s now: %s\n", indent, out.Red("refused"), why)
@@ -171,7 +171,7 @@ func Keys(w io.Writer, out terminal.Output, keys []admin.Key) {
 		fmt.Fprintln(w, "no keys")
 		return
 	}
-	rows := [][]string{{"left", "of", "refused", "queued", "retry after", "locked out", "limit", "override", keyHead}}
+	rows := [][]string{{"remaining", "of", "refused", "queued", "retry after", "locked out", "limit", "override", keyHead}}
 	for i := range keys {
 		k := &keys[i]
 		row := []string{"-", "-", "-", "-", "-", "-", "-", "-", KeyName(k)}

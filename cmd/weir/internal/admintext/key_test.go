@@ -27,8 +27,8 @@ func TestKey(t *testing.T) {
 			admin.Key{RecentRefusals: 1, Limits: []admin.KeyLimit{refused}},
 			`  refused once, which counts towards a lockout
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6 seconds
-    one more would be granted now
+    4 of 50 remaining, all are back in 4.6 seconds
+    one more would be allowed now
     refused once
 `,
 		},
@@ -36,23 +36,23 @@ func TestKey(t *testing.T) {
 			admin.Key{RecentRefusals: 3, Limits: []admin.KeyLimit{often}},
 			`  refused 3 times, which counts towards a lockout
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6 seconds
-    one more would be granted now
+    4 of 50 remaining, all are back in 4.6 seconds
+    one more would be allowed now
     refused 1,200 times
 `,
 		},
 		"whole": {
 			admin.Key{Limits: []admin.KeyLimit{whole}},
 			`  limit 1s: 10/s, burst 50
-    50 of 50 left
-    one more would be granted now
+    50 of 50 remaining
+    one more would be allowed now
 `,
 		},
 		"unlimited": {
 			admin.Key{Override: &admin.Override{Unlimited: true, For: 60, By: "anna", Reason: "launch"}, Limits: []admin.KeyLimit{unlimited}},
 			`  overridden: unlimited, for another 1 minute, by anna: launch
   limit 1s: unlimited
-    one more would be granted now
+    one more would be allowed now
     refused once
 `,
 		},
@@ -60,8 +60,8 @@ func TestKey(t *testing.T) {
 			admin.Key{LockedFor: 60, Limits: []admin.KeyLimit{one}},
 			`  locked out for another 1 minute
   limit 1s: 10/s, burst 50
-    4 of 50 left, all are back in 4.6 seconds
-    one more would be granted now, were it not locked out
+    4 of 50 remaining, all are back in 4.6 seconds
+    one more would be allowed now, were it not locked out
 `,
 		},
 	}

@@ -126,7 +126,7 @@ func Policies(w io.Writer, out terminal.Output, all []admin.Policy) {
 		fmt.Fprintln(w, "no policies")
 		return
 	}
-	rows := [][]string{{"admitted", "refused", "queued", "keys", "locked out", "overrides", policyHead, "mode", "kept", "limits"}}
+	rows := [][]string{{"allowed", "refused", "queued", "keys", "locked out", "overrides", policyHead, "mode", "kept", "limits"}}
 	for i := range all {
 		p := &all[i]
 		rows = append(rows, []string{
@@ -144,7 +144,7 @@ func Configuration(w io.Writer, out terminal.Output, c *admin.Configuration) {
 	if len(c.Rules) > 0 {
 		fmt.Fprintln(w)
 		rows := make([][]string, 1, 1+len(c.Rules))
-		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "holds for"}
+		rows[0] = []string{"matched", "failed", "rule", "limits", "where", "applies to"}
 		for i := range c.Rules {
 			r := &c.Rules[i]
 			rows = append(rows, []string{table.Number(r.Matched), table.Number(r.Failed), r.Name, effect(r), r.Source, r.Match})
@@ -239,7 +239,7 @@ func Policy(w io.Writer, out terminal.Output, p *admin.Policy) {
 			fmt.Fprintf(w, "  %s: %s\n", part[0], table.Printable(part[1]))
 		}
 	}
-	fmt.Fprintf(w, "  %s admitted, %s refused, %s of them locked out, %s could not be told\n", table.Number(p.Granted),
+	fmt.Fprintf(w, "  %s allowed, %s refused, %s of them locked out, %s could not be evaluated\n", table.Number(p.Granted),
 		table.Number(p.Refused), table.Number(p.LockedOut), table.Number(p.Failed))
 	where := ""
 	if len(p.Limits) > 1 && p.MaxKeys > 0 {
@@ -248,20 +248,20 @@ func Policy(w io.Writer, out terminal.Output, p *admin.Policy) {
 	fmt.Fprintf(w, "  %s of %s keys%s, %s permits waited for, %s keys locked out, %s overridden\n", table.Number(p.Keys),
 		table.Number(p.MaxKeys), where, table.Number(p.Queued), table.Number(p.Locked), table.Number(p.Overridden))
 	if p.Untracked+p.Full > 0 {
-		fmt.Fprintf(w, "  %s admitted and %s refused as there was no room for another key\n", table.Number(p.Untracked),
+		fmt.Fprintf(w, "  %s allowed and %s refused as there was no room for another key\n", table.Number(p.Untracked),
 			table.Number(p.Full))
 	}
 	if p.Unavailable > 0 {
 		fmt.Fprintf(w, "  %s the store could not decide on\n", table.Number(p.Unavailable))
 	}
 	if d := p.Difference; d != nil {
-		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and admitted %s more\n",
+		fmt.Fprintf(w, "  of %s requests the other limits would have refused %s more, and allowed %s more\n",
 			table.Number(d.Requests), table.Number(d.NewlyRefused), table.Number(d.NewlyAdmitted))
 		for _, k := range d.RefusedKeys {
 			fmt.Fprintf(w, "    refused more: %s, %s times\n", table.Key(k.Key), table.Number(k.Count))
 		}
 		for _, k := range d.AdmittedKeys {
-			fmt.Fprintf(w, "    admitted more: %s, %s times\n", table.Key(k.Key), table.Number(k.Count))
+			fmt.Fprintf(w, "    allowed more: %s, %s times\n", table.Key(k.Key), table.Number(k.Count))
 		}
 	}
 }

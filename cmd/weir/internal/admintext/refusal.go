@@ -70,7 +70,7 @@ func DeniedBy(r *admin.Refusal) string { return "denied by " + table.Printable(r
 func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds bool, indent string, at time.Time) {
 	mark := ""
 	if binds {
-		mark = out.Dim(" (binds)")
+		mark = out.Dim(" (decides)")
 	}
 	fmt.Fprintf(w, "%s%s: %s%s\n", indent, out.Bold("limit "+LimitName(l)), table.Printable(l.Holds), mark)
 	rule := ""
@@ -85,7 +85,7 @@ func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds
 		key = "key " + quoted(l.Key)
 	}
 	fmt.Fprintf(w, "%s  %s%s\n", indent, key, rule)
-	answer := "grants it"
+	answer := "allows it"
 	if !l.Allowed {
 		answer = out.Red("refuses it") + ": " + retry(l.Reason, l.RetryAfter, at)
 	}
@@ -93,7 +93,7 @@ func RefusedLimit(w io.Writer, out terminal.Output, l *admin.RefusedLimit, binds
 	if l.ResetAfter != 0 {
 		back = ", all are back in " + in(l.ResetAfter, at)
 	}
-	fmt.Fprintf(w, "%s  %s of %s left%s; costs %s: %s\n", indent, table.Number(l.Remaining), table.Number(l.Max), back,
+	fmt.Fprintf(w, "%s  %s of %s remaining%s; costs %s: %s\n", indent, table.Number(l.Remaining), table.Number(l.Max), back,
 		table.Number(l.Cost), answer)
 }
 

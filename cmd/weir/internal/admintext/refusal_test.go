@@ -32,10 +32,10 @@ func TestRefusal(t *testing.T) {
   limited, retry after 1 minute 30 seconds; refusal 0123456789abcdef, configuration 7
   limit per-client: 10/s
     key "192.0.2.1", by rule everybody (weir.yaml:9:5)
-    8 of 10 left, all are back in 0.2 s; costs 1: grants it
-  limit login/1h: 5/h (binds)
+    8 of 10 remaining, all are back in 0.2 s; costs 1: allows it
+  limit login/1h: 5/h (decides)
     key "ann", by rule sign-in (weir.yaml:21:5)
-    1 of 5 left, all are back in 1 hour; costs 2: refuses it: limited, retry after 1 minute 30 seconds
+    1 of 5 remaining, all are back in 1 hour; costs 2: refuses it: limited, retry after 1 minute 30 seconds
 `
 	if got := text.String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)

@@ -26,9 +26,9 @@ func Store(status any) (text string, bad bool) {
 		}
 	}
 	if yes, _ := s["answers"].(bool); yes {
-		return "it answers" + since, false
+		return "available" + since, false
 	}
-	return "IT DOES NOT ANSWER" + since + because(s) + "; the fail of each policy decides", true
+	return "UNAVAILABLE" + since + because(s) + "; the fail of each policy decides", true
 }
 
 // Cluster says who owns the durable limits, as a node tells of it, and whether that is bad.

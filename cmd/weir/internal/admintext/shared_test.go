@@ -16,13 +16,13 @@ func TestSharedInWords(t *testing.T) {
 		want string
 		bad  bool
 	}{
-		{admintext.Store, fields{"answers": true, "breaker": breaker}, "it answers, since 2026-11-22 08:59:48 UTC", false},
+		{admintext.Store, fields{"answers": true, "breaker": breaker}, "available, since 2026-11-22 08:59:48 UTC", false},
 		{
 			admintext.Store,
 			fields{"answers": false, "reached": true, "breaker": breaker, "error": "weir: the store is unavailable: refused"},
-			"IT DOES NOT ANSWER, since 2026-11-22 08:59:48 UTC: the store is unavailable: refused; the fail of each policy decides", true,
+			"UNAVAILABLE, since 2026-11-22 08:59:48 UTC: the store is unavailable: refused; the fail of each policy decides", true,
 		},
-		{admintext.Store, "redis", "IT DOES NOT ANSWER; the fail of each policy decides", true},
+		{admintext.Store, "redis", "UNAVAILABLE; the fail of each policy decides", true},
 		{admintext.Cluster, fields{"joined": false, "error": "no route"}, "IT IS NOT JOINED: no route; the fail of each policy decides", true},
 		{admintext.Cluster, fields{"joined": true, "owns": true, "owner": "10.0.0.1:7080"}, "this node owns the limits", false},
 		{admintext.Cluster, fields{"joined": true, "owner": "10.0.0.2:7080"}, "the owner of the limits is 10.0.0.2:7080", false},

@@ -94,7 +94,7 @@ func (p *Picture) legend(c draw.Canvas, x, y vg.Length) {
 	for _, entry := range []struct {
 		name  string
 		shade color.Color
-	}{{"admitted", admitted}, {"refused", refused}} {
+	}{{"allowed", admitted}, {"refused", refused}} {
 		c.FillPolygon(entry.shade, []vg.Point{{X: x, Y: y}, {X: x + box, Y: y}, {X: x + box, Y: y + box}, {X: x, Y: y + box}})
 		x = write(c, label, x+box+0.2*vg.Centimeter, y+0.03*vg.Centimeter, entry.name) + 0.8*vg.Centimeter
 	}

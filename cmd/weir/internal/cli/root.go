@@ -21,7 +21,7 @@ request is within its limit, "proxy" stands in front of an HTTP service, and
 
 A configuration has many limits, and rules that say which hold for which
 requests: "config" checks and explains one, "test" runs its unit tests, and
-"replay" tells what another one would change. "quota" shows and adjusts limits
+"replay" shows what another one would change. "quota" shows and adjusts limits
 that outlive crashes, such as a month's quota of a tenant.`,
 		Example: `  weir serve
   weir proxy --upstream http://127.0.0.1:3000 --limit 10/s --burst 20

@@ -133,7 +133,7 @@ func (l *Cluster) open(ctx context.Context) error {
 			return err
 		}
 	case <-timer.C:
-		l.log.Warn("the cluster cannot be used yet: until it can, policies of durability cluster answer as their fail says",
+		l.log.Warn("the cluster cannot be used yet: until it can, the fail of each policy of durability cluster decides",
 			"cluster", l.where)
 	case <-ctx.Done():
 	}
@@ -178,7 +178,7 @@ func (l *Cluster) keepTrying() {
 			return
 		}
 		if wait == firstRetry {
-			l.log.Warn("the cluster cannot be joined: until it can, policies of durability cluster answer as their fail says",
+			l.log.Warn("the cluster cannot be joined: until it can, the fail of each policy of durability cluster decides",
 				"cluster", l.where, "error", err.Error())
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:gosec // no secret

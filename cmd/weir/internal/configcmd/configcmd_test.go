@@ -169,16 +169,16 @@ func TestExplainRequest(t *testing.T) {
 			[]string{
 				"POST api.example.com/login from 192.0.2.1, request 4 of 4 at the same moment (3 of those before were allowed):\n",
 				"  refused, bound by per-client/1s: limited, retry after 1 second\n", "rule login (", ": matches\n",
-				": does not match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 left before, 0 after; costs 1: refuses it",
+				": does not match: header X-Plan", `key "192.0.2.1" from client.ip, by rule login`, "0 remaining before, 0 after; costs 1: refuses it",
 			},
 		},
 		{
 			[]string{"--request", "POST /login", "-H", "Host: api.example.com", "-H", "X-Plan: gold"},
-			[]string{"allowed, bound by", `key "gold"`, "20 left before, 18 after; costs 2: grants it"},
+			[]string{"allowed, bound by", `key "gold"`, "20 remaining before, 18 after; costs 2: allows it"},
 		},
-		{[]string{"--request", "/chat", "--attribute", "team=blue", "--cost", "7"}, []string{`key "blue"`, "50 left before, 43 after; costs 7"}},
-		{[]string{"--request", "/night", "--at", "2026-11-21T22:00:00Z"}, []string{"exempt: a rule frees it of all limits"}},
-		{[]string{"--request", "/night", "--at", "2026-11-21T21:59:59Z"}, []string{"allowed: no limit holds for it"}},
+		{[]string{"--request", "/chat", "--attribute", "team=blue", "--cost", "7"}, []string{`key "blue"`, "50 remaining before, 43 after; costs 7"}},
+		{[]string{"--request", "/night", "--at", "2026-11-21T22:00:00Z"}, []string{"exempt: a rule exempts it from all limits"}},
+		{[]string{"--request", "/night", "--at", "2026-11-21T21:59:59Z"}, []string{"allowed: no limit applies to it"}},
 	} {
 		stdout, stderr, err := run(t, append([]string{"explain", goodFile}, c.args...)...)
 		if err != nil || stderr != "" {

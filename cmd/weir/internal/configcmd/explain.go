@@ -38,7 +38,7 @@ func explainCommand() *cobra.Command {
 	o := explainOptions{repeat: 1}
 	cmd := &cobra.Command{
 		Use:   "explain [flags] FILE",
-		Short: "Explain a configuration, or what it says to a request",
+		Short: "Explain a configuration, or what it does with a request",
 		Long: `explain writes in words which limits a configuration has, and which requests they
 hold for.
 

@@ -43,9 +43,9 @@ func (p writer) verdict(e *policy.Explanation) string {
 	case e.Denied != "":
 		return p.out.Red("denied") + " by rule " + printable(e.Denied) + ": it never can pass"
 	case e.Exempt:
-		return p.out.Bold("exempt") + ": a rule frees it of all limits"
+		return p.out.Bold("exempt") + ": a rule exempts it from all limits"
 	case e.Allowed && len(e.Limits) == 0:
-		return p.out.Bold("allowed") + ": no limit holds for it"
+		return p.out.Bold("allowed") + ": no limit applies to it"
 	case e.Allowed:
 		return p.out.Bold("allowed") + boundBy(e)
 	default:
@@ -138,7 +138,7 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 		text += ", tier " + printable(l.Tier)
 	}
 	if binds {
-		text += p.out.Dim(" (binds)")
+		text += p.out.Dim(" (decides)")
 	}
 	p.linef("%s", text)
 	inner := writer{p.w, p.out, p.indent + "  ", p.now}
@@ -152,15 +152,15 @@ func (p writer) limit(l *policy.ExplainedLimit, binds bool) {
 		inner.linef("key %s%s, by rule %s", quoted(l.Key), from, printable(l.Rule))
 	}
 	if l.Failure != "" {
-		inner.linef("%s", p.out.Red("cannot be told: "+printable(l.Failure)))
+		inner.linef("%s", p.out.Red("cannot be evaluated: "+printable(l.Failure)))
 	}
-	answer := "grants it"
+	answer := "allows it"
 	if !l.Decision.Allowed {
 		answer = p.out.Red("refuses it") + ": " + p.refusal(l.Decision.Reason, l.Decision.RetryAfter)
 	}
-	inner.linef("%d left before, %d after; costs %d: %s", l.Before, l.After, l.Cost, answer)
+	inner.linef("%d remaining before, %d after; costs %d: %s", l.Before, l.After, l.Cost, answer)
 	if l.Would != "" {
-		inner.linef("would pass: %s", printable(l.Would))
+		inner.linef("would allow: %s", printable(l.Would))
 	}
 }
 

@@ -51,10 +51,10 @@ func TestWrite(t *testing.T) {
 	const want = `  refused, bound by login/1m: limited, retry after 1.6 seconds
   rule login (weir.yaml:9:5): matches
   rule api: does not match: method: GET is none of POST
-  limit login/1m: 5/min, burst 5 (binds)
+  limit login/1m: 5/min, burst 5 (decides)
     key "192.0.2.1\n" from client.ip, by rule login
-    0 left before, 0 after; costs 1: refuses it: limited, retry after 1.5 seconds
-    would pass: this one in 1.5 seconds
+    0 remaining before, 0 after; costs 1: refuses it: limited, retry after 1.5 seconds
+    would allow: this one in 1.5 seconds
 `
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
@@ -87,8 +87,8 @@ func TestWriteTellsWhatIsChargedAfterwards(t *testing.T) {
 
 func TestWriteWithoutLimits(t *testing.T) {
 	for want, e := range map[string]*policy.Explanation{
-		"exempt: a rule frees it of all limits\n": {Allowed: true, Exempt: true, Binding: -1},
-		"allowed: no limit holds for it\n":        {Allowed: true, Binding: -1},
+		"exempt: a rule exempts it from all limits\n": {Allowed: true, Exempt: true, Binding: -1},
+		"allowed: no limit applies to it\n":        {Allowed: true, Binding: -1},
 	} {
 		var b strings.Builder
 		explained.Write(&b, terminal.Output{}, e, "", true, time.Time{})

@@ -46,7 +46,7 @@ func openLate(ctx context.Context, log *slog.Logger, where string, open func() (
 	if !errors.Is(err, store.ErrUnavailable) {
 		return nil, err
 	}
-	log.Warn("the store cannot be reached: until it can, shared policies answer as their fail says", "store", where,
+	log.Warn("the store cannot be reached: until it can, the fail of each shared policy decides", "store", where,
 		"error", cause(err))
 	ctx, l.end = context.WithCancel(ctx)
 	go l.keepTrying(ctx, log, where)

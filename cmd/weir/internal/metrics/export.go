@@ -152,7 +152,7 @@ func (e *export) close(ctx context.Context) error {
 			errs[1] = e.metrics.Shutdown(ctx)
 		}
 		if err := errors.Join(errs[:]...); err != nil {
-			e.err = fmt.Errorf("weir: --otlp-endpoint: what was left could not be sent: %w", err)
+			e.err = fmt.Errorf("weir: --otlp-endpoint: the rest could not be sent: %w", err)
 		}
 	})
 	return e.err

@@ -128,7 +128,7 @@ func (r *reader) policy(f field, e *expectation) {
 
 func (r *reader) key(f field, e *expectation) {
 	if f.value.Kind != yaml.ScalarNode || isNull(f.value) {
-		r.wrong(f.value, f.path, kind(f.value)+": must be the key of the limit that binds", `write "192.0.2.1", for instance`)
+		r.wrong(f.value, f.path, kind(f.value)+": must be the key of the limit that decides", `write "192.0.2.1", for instance`)
 		return
 	}
 	want := f.value.Value

@@ -34,7 +34,7 @@ func showCommand() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "show [flags]",
-		Short: "Tell what is left of a quota",
+		Short: "Show what remains of a quota",
 		Long: `show tells of each limit of a policy what was used, what is reserved for requests
 that are not settled, what is left, and when all of it is back. It takes nothing.` + exitStatus,
 		Example: `  weir quota show --policy tenant-month --key acme

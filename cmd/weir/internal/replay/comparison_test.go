@@ -339,7 +339,7 @@ rules:
 	if err := write(&text, r, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"watched (shadow)\n", "\n1 more policy held for no request\n", "the candidate of live in shadow.yaml would newly refuse 4 requests and admit 0\n"} {
+	for _, want := range []string{"watched (shadow)\n", "\n1 more policy applied to no request\n", "the candidate of live in shadow.yaml would newly refuse 4 requests and allow 0\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

@@ -67,7 +67,7 @@ func (p printer) policyTable(r *comparisonReport) {
 	var rows [][]string
 	headers := 1
 	if r.Against == "" {
-		rows = append(rows, []string{"requests", "admitted", refusedName, "%", "policy"})
+		rows = append(rows, []string{"requests", "allowed", refusedName, "%", "policy"})
 		for _, s := range subjects {
 			v := s.Config
 			rows = append(rows, []string{thousands(v.Requests), thousands(v.Admitted), thousands(v.Refused), share(v), s.label()})
@@ -75,7 +75,7 @@ func (p printer) policyTable(r *comparisonReport) {
 	} else {
 		headers = 2
 		rows = append(rows, []string{"", "", "", "against:", "", "newly", "newly", ""},
-			[]string{"requests", refusedName, "%", refusedName, "%", refusedName, "admitted", "policy"})
+			[]string{"requests", refusedName, "%", refusedName, "%", refusedName, "allowed", "policy"})
 		for _, s := range subjects {
 			requests := int64(0)
 			for _, v := range []*verdicts{s.Config, s.Against} {
@@ -98,9 +98,9 @@ func (p printer) policyTable(r *comparisonReport) {
 	}
 	switch silent := len(r.Policies) + 1 - len(subjects); {
 	case silent == 1:
-		fmt.Fprintln(p.w, "1 more policy held for no request")
+		fmt.Fprintln(p.w, "1 more policy applied to no request")
 	case silent > 1:
-		fmt.Fprintf(p.w, "%s more policies held for no request\n", thousands(int64(silent)))
+		fmt.Fprintf(p.w, "%s more policies applied to no request\n", thousands(int64(silent)))
 	}
 }
 
@@ -228,7 +228,7 @@ func (p printer) keyChanges(r *comparisonReport) {
 	rows = rows[:min(r.top, len(rows))]
 	table := [][]string{{refusedName, "policy and key"}}
 	if r.Against != "" {
-		table = [][]string{{"newly refused", "newly admitted", "policy and key"}}
+		table = [][]string{{"newly refused", "newly allowed", "policy and key"}}
 	}
 	for _, row := range rows {
 		key := printable(row.key)
@@ -262,7 +262,7 @@ func (p printer) candidates(r *comparisonReport) {
 				fmt.Fprintln(p.w)
 				first = false
 			}
-			fmt.Fprintf(p.w, "the candidate of %s in %s would newly refuse %s and admit %s\n", printable(s.Name),
+			fmt.Fprintf(p.w, "the candidate of %s in %s would newly refuse %s and allow %s\n", printable(s.Name),
 				printable([]string{r.Config, r.Against}[i]), plural(int64(v.Difference.NewlyRefused), "request"),
 				thousands(int64(v.Difference.NewlyAdmitted)))
 		}

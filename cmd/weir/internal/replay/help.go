@@ -3,7 +3,7 @@ package replay
 const long = `replay runs the requests of access logs through a limit, or with --config through
 a configuration, and shows who would have been refused, when, and by how much.
 With --against it compares that with another configuration: which requests would
-be newly refused, and which newly admitted.
+be newly refused, and which newly allowed.
 
 Time is that of the log: nothing waits, and the same log gives the same result.
 Servers write a line when a request ends, so the lines are not in the order of
@@ -25,14 +25,14 @@ of them; past that, keys that are not refused are left out, and of those that
 are, the half with the fewest refusals makes room for others, so what the table
 says is then a lower bound.
 
-With a configuration, there is a row for each policy: the requests that it held
-for, and those that it refused itself. A request that several policies refuse
-counts for each. "newly refused" are requests that --config lets pass and
+With a configuration, there is a row for each policy: the requests that it
+applied to, and those that it refused itself. A request that several policies
+refuse counts for each. "newly refused" are requests that --config allows and
 --against refuses. The keys are those that this happened to most. A log does not
-tell all that rules can look at, such as most header fields: notes say what was
-missed. Shared policies are kept in this process, as if one server had them all.
+have all that rules can look at, such as most header fields: notes name what was
+missing. Shared policies are kept in this process, as if one server had them all.
 
---chart draws what was admitted and refused over time, for all requests and for
+--chart draws what was allowed and refused over time, for all requests and for
 the policies with the most refusals; of two configurations one above the other.
 
 --json prints one object. Times are in RFC 3339, durations in seconds:

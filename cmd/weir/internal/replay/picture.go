@@ -169,7 +169,7 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 		}
 	}
 	if i == 1 {
-		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly admitted",
+		panel.Caption += fmt.Sprintf("; %s newly refused, %s newly allowed",
 			thousands(s.Change.NewlyRefused), thousands(s.Change.NewlyAdmitted))
 	}
 	if i >= len(courses) {
@@ -178,7 +178,7 @@ func (r *comparisonReport) panel(s subject, v *verdicts, names []string, courses
 	times := courses[i].times(s.number)
 	panel.Admitted, panel.Refused = times.Admitted, times.Refused
 	if i == 1 && s.Config != nil {
-		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "admitted by "+names[0]
+		panel.Before, panel.BeforeName = courses[0].times(s.number).Admitted, "allowed by "+names[0]
 	}
 	return panel
 }

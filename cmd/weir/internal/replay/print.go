@@ -45,7 +45,7 @@ func (p printer) summary(r *report) {
 	width := len(thousands(max(r.Requests, r.Malformed)))
 	count := func(n int64) string { return fmt.Sprintf("%*s", width, thousands(n)) }
 	p.rowf("requests", "%s", count(r.Requests))
-	p.rowf("admitted", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
+	p.rowf("allowed", "%s  %s", count(r.Admitted), percent(r.Admitted, r.Requests))
 	refused := fmt.Sprintf("%s  %s", count(r.Refused), percent(r.Refused, r.Requests))
 	if r.Refused > 0 {
 		refused = p.out.Red(refused)

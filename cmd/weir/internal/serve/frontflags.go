@@ -115,7 +115,7 @@ func (f *frontFlags) registerGRPC(fs *pflag.FlagSet) {
 			"clients, or those of\n--grpc-header-names, which do not (default: ietf, or none with\n--ratelimit-config)")
 	f.grpcHeaderNames = "RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset"
 	fs.Var(flagvalue.Text(&f.grpcHeaderNames, len("a,b,c"), longestHeaderNames), "grpc-header-names",
-		"names of the fields of --grpc-headers legacy, for the limit, what is left\nof it, and the seconds until all is back")
+		"names of the fields of --grpc-headers legacy, for the limit, what remains\nof it, and the seconds until all is back")
 	fs.Var(flagvalue.Duration(&f.grpcIdle, 0, longestIdleTimeout), "grpc-idle-timeout",
 		"how long clients of --grpc may have no call in flight, from 0s, which is\nforever, to 24h")
 }

@@ -36,11 +36,11 @@ func TestCellsStandUnderTheirHeads(t *testing.T) {
 	}
 	for pane, want := range map[int]map[string]string{
 		policiesPane: {
-			policyHead: "login", "admitted/s": "17", "refused/s": "18", "queued": "13", "keys": "14", "locked out": "15", "mode": "enforce",
-			"refused": "12", "admitted": "11", "limits": "5/min",
+			policyHead: "login", "allowed/s": "17", "refused/s": "18", "queued": "13", "keys": "14", "locked out": "15", "mode": "enforce",
+			"refused": "12", "allowed": "11", "limits": "5/min",
 		},
 		keysPane: {
-			keyHead: "ann", "left": "24", "of": "23", "refused": "29", "queued": "27", "retry": "25s", "locked out": "21s", "override": "unlimited",
+			keyHead: "ann", "remaining": "24", "of": "23", "refused": "29", "queued": "27", "retry": "25s", "locked out": "21s", "override": "unlimited",
 			"limit": "1m 5/min",
 		},
 		lockoutsPane:  {"for": "31s", policyHead: "login", keyHead: "ann"},

@@ -37,10 +37,10 @@ func init() { //nolint:gochecknoinits // help is one of the bindings, and lists 
 	bindings = []binding{
 		{[]string{"?", "f1"}, "? F1", "list the keys", listMode, (*model).help, "help"},
 		{[]string{"q", ctrlC}, "q Ctrl-C", "end", listMode | textMode, func(*model) tea.Cmd { return tea.Quit }, "quit"},
-		{[]string{"1"}, "1", "policies, with what they admit and refuse in a second", listMode, to(policiesPane), ""},
+		{[]string{"1"}, "1", "policies, with what they allow and refuse in a second", listMode, to(policiesPane), ""},
 		{[]string{"2"}, "2", "keys of a policy under the most pressure", listMode, to(keysPane), ""},
 		{[]string{"3"}, "3", "lockouts: keys that are locked out", listMode, to(lockoutsPane), ""},
-		{[]string{"4"}, "4", "overrides: keys for which another limit holds", listMode, to(overridesPane), ""},
+		{[]string{"4"}, "4", "overrides: keys with another limit", listMode, to(overridesPane), ""},
 		{[]string{"5"}, "5", "the last refusals", listMode, to(refusalsPane), ""},
 		{[]string{"tab"}, "Tab", "next pane", listMode, func(m *model) tea.Cmd { return m.goTo((m.pane + 1) % numPanes) }, ""},
 		{

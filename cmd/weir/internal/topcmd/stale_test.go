@@ -43,10 +43,10 @@ func TestFiguresOfAServerThatIsGone(t *testing.T) {
 		}
 	}
 	told(0)
-	shows("- requests/s: - admitted, - refused", "live")
+	shows("- requests/s: - allowed, - refused", "live")
 	now = now.Add(time.Second)
 	told(time.Second)
-	shows("80.0 requests/s: 40.0 admitted, 40.0 refused", "live")
+	shows("80.0 requests/s: 40.0 allowed, 40.0 refused", "live")
 
 	// It says nothing any more, and then the connection is gone.
 	now = now.Add(6 * time.Second)
@@ -60,11 +60,11 @@ func TestFiguresOfAServerThatIsGone(t *testing.T) {
 	// It is back, with counts that cannot be compared with those before.
 	now = now.Add(time.Second)
 	told(0)
-	shows("- requests/s: - admitted, - refused", "live")
+	shows("- requests/s: - allowed, - refused", "live")
 	if screen := m.View().Content; strings.Contains(screen, "no answer") {
 		t.Errorf("it is back:\n%s", screen)
 	}
 	now = now.Add(time.Second)
 	told(time.Second)
-	shows("80.0 requests/s: 40.0 admitted, 40.0 refused", "live")
+	shows("80.0 requests/s: 40.0 allowed, 40.0 refused", "live")
 }

@@ -130,8 +130,8 @@ func tried() map[mode]map[string]pressed {
 			"ctrl+b": {then(manyKeys, shown("G", "> client-099")), seen("> client-082")},
 			"home":   {shown("G", "> tenant"), seen("> login")}, "g": {shown("G", "> tenant"), seen("> login")},
 			"end": {none, seen("> tenant")}, "G": {none, seen("> tenant")},
-			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "locked out for another 4 minutes", "0 of 5 left")},
-			"d":     {none, seen("policy login: enforce", "limit 1m: 5/min, burst 5", "50 admitted, 5 refused", "key: client.ip")},
+			"enter": {shown("2", "> 192.0.2.7"), seen(`key "192.0.2.7" of policy login`, "locked out for another 4 minutes", "0 of 5 remaining")},
+			"d":     {none, seen("policy login: enforce", "limit 1m: 5/min, burst 5", "50 allowed, 5 refused", "key: client.ip")},
 			"s":     {none, seen("queued▼")},
 			"S":     {none, seen("refused/s▲", "> login")},
 			"/":     {none, seen("filter: ")},
@@ -284,8 +284,8 @@ func TestHelpIsTheTable(t *testing.T) {
 func TestRatesAndOrder(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	s := start(t, 140, 30, nil, "--server", f.server.URL, "--filter", "per-", "--sort", "-admitted/s")
-	s.Shows("> per-client", "admitted/s▲", "with per-")
+	s := start(t, 140, 30, nil, "--server", f.server.URL, "--filter", "per-", "--sort", "-allowed/s")
+	s.Shows("> per-client", "allowed/s▲", "with per-")
 	s.Press("esc")
 	s.Shows("login")
 	// Until the stream is there, changes are not seen one by one.
@@ -297,9 +297,9 @@ func TestRatesAndOrder(t *testing.T) {
 	s.Until("rates", func(text string) bool {
 		return regexp.MustCompile(`per-client +2,000 +100 `).MatchString(text) && regexp.MustCompile(`tenant +0 +0 +17 `).MatchString(text)
 	})
-	s.Shows("2,100 requests/s: 2,000 admitted, 100 refused; 17 queued, 2 locked out; p99 20µs; 12 MiB")
+	s.Shows("2,100 requests/s: 2,000 allowed, 100 refused; 17 queued, 2 locked out; p99 20µs; 12 MiB")
 	s.Press("S", "g")
-	s.Shows("> per-client", "admitted/s▼")
+	s.Shows("> per-client", "allowed/s▼")
 	s.Press("q")
 	if err := s.Ended(); err != nil {
 		t.Error(err)
@@ -443,11 +443,11 @@ func TestWrap(t *testing.T) {
 func TestRefusalInDetail(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	s := start(t, 100, 30, nil, "--server", f.server.URL, "--pane", "refusals")
+	s := start(t, 110, 30, nil, "--server", f.server.URL, "--pane", "refusals")
 	s.Shows("> 10:00:00.000", "login/1m")
 	s.Press("j", "enter")
-	s.Shows("refusal ref001", "POST /login from 192.0.2.7 by http", "limit login/1m: 5/min, burst 5 (binds)",
-		`key "192.0.2.7", by rule logins (weir.yaml:9:5)`, "0 of 5 left, all are back in 1 minute; costs 1: refuses it: limited, retry after 12 seconds")
+	s.Shows("refusal ref001", "POST /login from 192.0.2.7 by http", "limit login/1m: 5/min, burst 5 (decides)",
+		`key "192.0.2.7", by rule logins (weir.yaml:9:5)`, "0 of 5 remaining, all are back in 1 minute; costs 1: refuses it: limited, retry after 12 seconds")
 	s.Press("esc")
 	s.Shows("[5 refusals]", "ref003")
 	s.Press("u")
@@ -622,12 +622,12 @@ func TestOnce(t *testing.T) {
 	f := newFake(t)
 	f.tick()
 	out, _, status := run(t, "--once", "--server", f.server.URL)
-	want := `20.0 requests/s: 14.0 admitted, 6.00 refused; 0 queued, 2 locked out; p99 20µs; 12 MiB
+	want := `20.0 requests/s: 14.0 allowed, 6.00 refused; 0 queued, 2 locked out; p99 20µs; 12 MiB
 
-policy       admitted/s  refused/s▼   queued   keys   locked out  mode      refused   admitted  limits
-login              14.0        6.00        0     40            2  enforce         8         57  1m: 5/min, burst 5; 1h: 20/h
-per-client            0           0        0     40            0  enforce       900      5,000  10/s, burst 20
-tenant                0           0        0     40            0  enforce         0        700  1000/day
+policy       allowed/s  refused/s▼   queued   keys   locked out  mode      refused   allowed  limits
+login             14.0        6.00        0     40            2  enforce         8        57  1m: 5/min, burst 5; 1h: 20/h
+per-client           0           0        0     40            0  enforce       900     5,000  10/s, burst 20
+tenant               0           0        0     40            0  enforce         0       700  1000/day
 `
 	if out != want || status != 0 {
 		t.Errorf("%d\n%s\nwant\n%s", status, out, want)
@@ -654,7 +654,7 @@ func TestMisuse(t *testing.T) {
 		status int
 	}{
 		{[]string{"--server", f.server.URL}, "top needs a terminal for its input and output: give --once", 2},
-		{[]string{"--once", "--sort", "refused/sec"}, `--sort "refused/sec": must be a column of policies: policy, admitted/s, refused/s`, 2},
+		{[]string{"--once", "--sort", "refused/sec"}, `--sort "refused/sec": must be a column of policies: policy, allowed/s, refused/s`, 2},
 		{[]string{"--once", "--sort", "keyz"}, `did you mean "keys"?`, 2},
 		{[]string{"--once", "--server", "http://127.0.0.1:1"}, "http://127.0.0.1:1 is not reachable: nothing listens there", 1},
 	} {

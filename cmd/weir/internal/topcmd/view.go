@@ -110,7 +110,7 @@ func (m *model) totals() string {
 	if m.now.Latency.Measured > 0 {
 		p99 = table.Seconds(m.now.Latency.P99)
 	}
-	return fmt.Sprintf("%s requests/s: %s admitted, %s refused; %s queued, %s locked out; p99 %s; %s",
+	return fmt.Sprintf("%s requests/s: %s allowed, %s refused; %s queued, %s locked out; p99 %s; %s",
 		counted(m.total.requests).text, counted(m.total.admitted).text, counted(m.total.refused).text, table.Number(queued),
 		table.Number(locked), p99, humanize.IBytes(m.now.Process.HeapBytes))
 }

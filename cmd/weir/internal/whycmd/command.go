@@ -112,7 +112,7 @@ func (o *options) question(cmd *cobra.Command, args []string) (func(context.Cont
 	switch {
 	case len(args) > 0 && !isID(args[0]):
 		return nil, misuse.Errorf("id %s: must be the 16 hexadecimal digits of the field Weir-Refusal; "+
-			"%s tells what is known of a client", misuse.Quote(args[0]), misuse.Quote(command("weir admin key %s", args[0])))
+			"%s shows what is known of a client", misuse.Quote(args[0]), misuse.Quote(command("weir admin key %s", args[0])))
 	case len(args) > 0:
 		return func(ctx context.Context, c *admin.Client, w io.Writer) error { return o.refusal(ctx, c, w, args[0]) }, nil
 	case o.policy != "":

@@ -132,7 +132,7 @@ var pages = []page{
 		summary: "The last entries of the audit log, the last first.", query: []string{"n"}, result: []admin.AuditEntry{},
 	}},
 	{admin.ExplainPath, true, (*Handler).explain, about{
-		summary: "Why would a request be answered as it is? Takes nothing.", bodyName: "DescribedRequest",
+		summary: "How would a request be decided, and why? Takes nothing.", bodyName: "DescribedRequest",
 		resultName: "Explanation",
 	}},
 	{admin.UnlockPath, true, (*Handler).unlock, about{

@@ -14,7 +14,7 @@ try {
 /** Problem is why a server did not do what it was asked for. */
 export class Problem extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || `the server answered ${status}`);
+    super(problem.detail || problem.title || `the server replied with status ${status}`);
     this.status = status;
     this.mistakes = problem.mistakes ?? []; // of a configuration
   }

@@ -255,7 +255,7 @@ async function search(event) {
 async function login() {
   const entered = await ask({
     title: 'Token',
-    lines: ['This server shows itself to those who have the token of --admin-token-file. It is kept in this tab.'],
+    lines: ['This server asks for the token of --admin-token-file. It is kept in this tab.'],
     fields: [{ name: 'token', label: 'Token', kind: 'password', required: true, autocomplete: 'current-password' }],
     action: 'Enter',
     run: ({ token }) => api.tryToken(token.trim()),

@@ -91,18 +91,18 @@ export function printable(text) {
 export const quoted = (text) => (text === '' ? '(empty)' : printable(text));
 
 const reasons = {
-  none: 'granted',
+  none: 'allowed',
   limited: 'over the limit',
   never: 'costs more than the limit',
   'queue-full': 'the queue is full',
   deadline: 'would wait too long',
-  evicted: 'pushed out of the queue',
+  evicted: 'evicted from the queue',
   closed: 'the limit is closed',
   'table-full': 'too many keys',
   'soft-throttle': 'throttled',
   'hard-lockout': 'locked out',
   'tracking-cap': 'too many keys',
-  unavailable: 'the store has no answer',
+  unavailable: 'the store is unavailable',
   denied: 'denied by a rule',
 };
 

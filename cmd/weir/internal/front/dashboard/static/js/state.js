@@ -18,7 +18,7 @@ export function refusedFor(k) {
   return limit.retry_after < 0 ? Infinity : limit.retry_after;
 }
 
-/** sentence says whether the next request of a key passes. policy is that of the overview, if it is known. */
+/** sentence is what happens to the next request of a key. policy is that of the overview, if it is known. */
 export function sentence(k, policy) {
   if (k.locked_for) return `Locked out for ${duration(k.locked_for)}.`;
   const bad = worst(k);
@@ -27,8 +27,8 @@ export function sentence(k, policy) {
     const wait = bad.retry_after < 0 ? 'no wait helps' : `retry after ${duration(bad.retry_after)}`;
     return `The next request is refused${by}: ${wait}.`;
   }
-  if (k.override?.unlimited) return 'It passes, whatever it asks for.';
-  if (k.limits.some((l) => l.tracked)) return 'The next request is granted.';
+  if (k.override?.unlimited) return 'The next request is allowed, whatever it asks for.';
+  if (k.limits.some((l) => l.tracked)) return 'The next request is allowed.';
   // The key may be spelled otherwise than the policy does, and a key that is not tracked can be refused where no other has room.
   const full = policy?.max_keys && policy.keys >= policy.max_keys ? ' The table of keys is full: a new one may be refused.' : '';
   if (!policy) return `Nothing is kept of this key.${full}`;

@@ -18,14 +18,14 @@ export function differenceParts(p) {
         h(d.newly_refused ? 'b.bad' : 'b', `${count(d.newly_refused)} (${share(d.newly_refused, d.requests)})`),
       ],
       [
-        'Newly admitted',
+        'Newly allowed',
         h(d.newly_admitted ? 'b.good' : 'b', `${count(d.newly_admitted)} (${share(d.newly_admitted, d.requests)})`),
       ],
     ]),
     h(
       'div.columns',
       keyCounts('Newly refused the most', p.name, d.refused_keys),
-      keyCounts('Newly admitted the most', p.name, d.admitted_keys),
+      keyCounts('Newly allowed the most', p.name, d.admitted_keys),
     ),
   ];
 }

@@ -138,7 +138,7 @@ function explanation(e) {
     caption: 'Limits',
     hideCaption: false,
     id: (l) => l.place,
-    empty: 'No limit holds for it.',
+    empty: 'No limit applies to it.',
     columns: [
       {
         title: 'Limit',
@@ -147,11 +147,11 @@ function explanation(e) {
             'span',
             policyLink(l.policy),
             l.limit ? ` / ${printable(l.limit)}` : '',
-            l.place === e.binding ? h('span.tag.plain', 'binds') : null,
+            l.place === e.binding ? h('span.tag.plain', 'decides') : null,
             l.role && l.role !== 'enforce' ? h('span.tag.shadow', l.role) : null,
           ),
       },
-      { title: 'Holds', cell: (l) => printable(l.holds + (l.tier ? `, tier ${l.tier}` : '')) },
+      { title: 'Allows', cell: (l) => printable(l.holds + (l.tier ? `, tier ${l.tier}` : '')) },
       {
         title: 'Key',
         cell: (l) => h('span', keyLink(l.policy, l.key), l.key_from ? h('span.dim', ` from ${printable(l.key_from)}`) : null),
@@ -161,7 +161,7 @@ function explanation(e) {
       { title: 'Left before', number: true, cell: (l) => count(l.before) },
       { title: 'After', number: true, cell: (l) => count(l.after) },
       {
-        title: 'Answer',
+        title: 'Decision',
         cell: (l) =>
           h(
             l.allowed && !l.failure ? 'span.good' : 'span.bad',
@@ -177,15 +177,15 @@ function explanation(e) {
   });
   limits.update(e.limits.map((l, place) => ({ ...l, place })));
   const text = e.denied
-    ? `Denied by rule ${printable(e.denied)}: it never can pass.`
+    ? `Denied by rule ${printable(e.denied)}: it can never be allowed.`
     : e.exempt
-      ? 'Exempt: a rule frees it of all limits.'
+      ? 'Exempt: a rule exempts it from all limits.'
       : e.allowed
         ? e.limits.length
           ? `Allowed${bound ? `, bound by ${limitName(bound)}` : ''}.`
-          : 'Allowed: no limit holds for it.'
+          : 'Allowed: no limit applies to it.'
         : `Refused${bound ? ` by ${limitName(bound)}, key ${quoted(bound.key)}` : ''}: ${reason(e.reason)}, ${retry(e.retry_after)}.`;
   return [h(`p.large.${e.allowed ? 'good' : 'bad'}`, text), limits.element, rules.element];
 }
 
-const retry = (s) => (s < 0 ? 'and it never can pass' : `retry after ${duration(s)}`);
+const retry = (s) => (s < 0 ? 'and it can never be allowed' : `retry after ${duration(s)}`);

@@ -26,7 +26,7 @@ const used = (limit) => limit.limit - limit.remaining;
 const left = (limit) =>
   limit.holds === unlimited || !limit.tracked
     ? '–'
-    : h('span.used', meter(used(limit), limit.limit), ` ${count(limit.remaining)} of ${count(limit.limit)} left`);
+    : h('span.used', meter(used(limit), limit.limit), ` ${count(limit.remaining)} of ${count(limit.limit)} remaining`);
 
 /** keyColumns are those of a table of keys, of which each limit but the first is left out. */
 const keyColumns = [
@@ -39,7 +39,7 @@ const keyColumns = [
         : h('span.dim', label(k)),
   },
   { title: 'Limit', cell: (k) => (k.limits[0] ? printable(k.limits[0].name || '–') : '–') },
-  { title: 'Holds', cell: (k) => (k.override?.unlimited ? 'no limit' : printable(k.limits[0]?.holds ?? '–')) },
+  { title: 'Allows', cell: (k) => (k.override?.unlimited ? 'no limit' : printable(k.limits[0]?.holds ?? '–')) },
   {
     title: 'Used',
     sort: (k) => (k.limits[0]?.limit ? used(k.limits[0]) / k.limits[0].limit : 0),
@@ -282,20 +282,20 @@ function detail(place, { params, signal, title }, key) {
   const verdict = h('p.large', { role: 'status' });
   const about = h('div');
   const limits = table({
-    caption: 'What the key has left of each limit',
+    caption: 'What remains of each limit of the key',
     id: (l) => l.name,
     empty: 'This policy has no limit.',
     columns: [
       { title: 'Limit', cell: (l) => printable(l.name || '–') },
-      { title: 'Holds', cell: (l) => printable(l.holds) },
+      { title: 'Allows', cell: (l) => printable(l.holds) },
       {
         title: 'Used',
         number: true,
         cell: left,
       },
-      { title: 'Next', cell: (l) => (!l.allowed ? h('span.bad', next(l)) : l.tracked ? h('span.good', 'would be granted') : '–') },
+      { title: 'Next', cell: (l) => (!l.allowed ? h('span.bad', next(l)) : l.tracked ? h('span.good', 'would be allowed') : '–') },
       { title: 'Retry after', number: true, cell: (l) => duration(l.retry_after) },
-      { title: 'Whole after', number: true, cell: (l) => duration(l.reset_after) },
+      { title: 'Reset after', number: true, cell: (l) => duration(l.reset_after) },
       { title: 'Waiting', number: true, cell: (l) => (l.waiters ? `${count(l.waiters)} for ${count(l.queued)}` : '0') },
       { title: 'Refused', number: true, cell: (l) => count(l.refused) },
     ],

@@ -11,7 +11,7 @@ import { each, mode, policyLink, refresh } from './parts.js';
 import { refusalTable } from './refusals.js';
 
 export const lines = [
-  { label: 'admitted', colour: 'admitted', area: true },
+  { label: 'allowed', colour: 'admitted', area: true },
   { label: 'refused', colour: 'refused', area: true },
   { label: 'queued', colour: 'queued', dash: true },
 ];
@@ -24,7 +24,7 @@ const took = (seconds, now) => duration(now.latency.measured ? seconds : null);
 
 export function overview(place, { signal }) {
   const numbers = tiles([
-    ['admitted', 'Admitted', 'admitted'],
+    ['admitted', 'Allowed', 'admitted'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
     ['locked', 'Locked out'],

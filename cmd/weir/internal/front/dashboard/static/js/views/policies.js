@@ -36,13 +36,13 @@ function list(place, { signal }) {
       { title: 'Mode', sort: (p) => p.mode, cell: mode },
       { title: 'Limits', cell: (p) => limitsText(p.limits) },
       {
-        title: 'Admitted/s',
+        title: 'Allowed/s',
         number: true,
         sort: (p) => now(p.name, 'admitted') ?? 0,
         cell: (p) => rate(now(p.name, 'admitted')),
       },
       { title: 'Refused/s', number: true, sort: (p) => now(p.name, 'refused') ?? 0, cell: (p) => rate(now(p.name, 'refused')) },
-      { title: 'Granted', number: true, sort: (p) => p.granted, cell: (p) => count(p.granted) },
+      { title: 'Allowed', number: true, sort: (p) => p.granted, cell: (p) => count(p.granted) },
       { title: 'Refused', number: true, sort: (p) => p.refused, cell: (p) => count(p.refused) },
       { title: 'Keys', number: true, sort: (p) => p.keys, cell: (p) => tracked(p) },
       { title: 'Queued', number: true, sort: (p) => p.queued, cell: (p) => (elsewhere(p) ? '–' : count(p.queued)) },
@@ -72,7 +72,7 @@ function detail(place, { params, signal, title }) {
   const { name } = params;
   title(`Policy ${printable(name)}`);
   const numbers = tiles([
-    ['admitted', 'Admitted', 'admitted'],
+    ['admitted', 'Allowed', 'admitted'],
     ['refused', 'Refused', 'refused'],
     ['queued', 'Queued', 'queued'],
     ['locked', 'Locked out'],
@@ -106,7 +106,7 @@ function detail(place, { params, signal, title }) {
     one.element,
     h(
       'div.columns',
-      h('section', { 'aria-labelledby': 'holds' }, h('h2', { id: 'holds' }, 'What holds'), holds),
+      h('section', { 'aria-labelledby': 'holds' }, h('h2', { id: 'holds' }, 'Limits'), holds),
       h('section', { 'aria-labelledby': 'counts' }, h('h2', { id: 'counts' }, 'Since the start'), counts),
     ),
     difference,
@@ -144,7 +144,7 @@ function detail(place, { params, signal, title }) {
     morph(
       counts,
       facts([
-        ['Granted', count(p.granted)],
+        ['Allowed', count(p.granted)],
         ['Refused', count(p.refused)],
         ['Refused as locked out', count(p.locked_out)],
         ['Could not be told', count(p.failed)],

@@ -179,8 +179,8 @@ function numbers(one) {
         h(
           'p.large',
           h('b', count(limit.remaining)),
-          ` of ${count(limit.max)} permits were left, and it cost ${count(limit.cost)}.`,
-          limit.retry_after < 0 ? ' It can never pass.' : ` It can pass after ${duration(limit.retry_after)}.`,
+          ` of ${count(limit.max)} permits remained, and it cost ${count(limit.cost)}.`,
+          limit.retry_after < 0 ? ' It can never be allowed.' : ` It can be allowed after ${duration(limit.retry_after)}.`,
         ),
         facts([
           ['Rule', limit.rule ? h('span', printable(limit.rule)) : 'none: the policy was asked by name'],
@@ -188,10 +188,10 @@ function numbers(one) {
           ['Policy', policyLink(limit.policy)],
           ['Limit', h('span', printable(limit.limit || '–'), ' (', printable(limit.holds), ')')],
           ['Key', keyLink(limit.policy, limit.key)],
-          ['Left', `${count(limit.remaining)} of ${count(limit.max)}`],
+          ['Remaining', `${count(limit.remaining)} of ${count(limit.max)}`],
           ['Cost', count(limit.cost)],
           ['Retry after', duration(limit.retry_after)],
-          ['Whole again after', duration(limit.reset_after)],
+          ['Reset after', duration(limit.reset_after)],
         ]),
         h(
           'p.buttons',
@@ -216,7 +216,7 @@ function numbers(one) {
         ['Configuration', link('configuration', {}, `version ${one.version}`)],
       ]),
     ),
-    h('section', { 'aria-labelledby': 'limits' }, h('h2', { id: 'limits' }, 'All limits that held for it'), limitTable(one)),
+    h('section', { 'aria-labelledby': 'limits' }, h('h2', { id: 'limits' }, 'All limits that apply to it'), limitTable(one)),
   ];
 }
 
@@ -232,15 +232,15 @@ function limitTable(one) {
             'span',
             policyLink(l.policy),
             l.limit ? ` / ${printable(l.limit)}` : '',
-            l.place === one.binding ? h('span.tag.plain', 'binds') : null,
+            l.place === one.binding ? h('span.tag.plain', 'decides') : null,
           ),
       },
-      { title: 'Holds', cell: (l) => printable(l.holds) },
+      { title: 'Allows', cell: (l) => printable(l.holds) },
       { title: 'Rule', cell: (l) => h('span', printable(l.rule ?? ''), ' ', sourceLink(l.source)) },
       { title: 'Key', cell: (l) => keyLink(l.policy, l.key) },
-      { title: 'Answer', cell: (l) => h(l.allowed ? 'span.good' : 'span.bad', reason(l.reason)) },
+      { title: 'Decision', cell: (l) => h(l.allowed ? 'span.good' : 'span.bad', reason(l.reason)) },
       { title: 'Cost', number: true, cell: (l) => count(l.cost) },
-      { title: 'Left', number: true, cell: (l) => `${count(l.remaining)} of ${count(l.max)}` },
+      { title: 'Remaining', number: true, cell: (l) => `${count(l.remaining)} of ${count(l.max)}` },
       { title: 'Retry after', number: true, cell: (l) => duration(l.retry_after) },
     ],
   });

@@ -26,7 +26,7 @@ export function replicas(place, { signal }) {
     );
   });
   each(signal, (o) =>
-    morph(fronts, o.fronts && Object.keys(o.fronts).length ? tree(o.fronts) : h('p.none', 'No front says anything.')),
+    morph(fronts, o.fronts && Object.keys(o.fronts).length ? tree(o.fronts) : h('p.none', 'No front reports a state.')),
   );
 }
 
@@ -44,8 +44,8 @@ function silent({ error, ...rest }) {
 // What the numbers below come to.
 function storeLead(s) {
   const since = s.breaker?.since ? `, since ${moment(s.breaker.since)}` : '';
-  if (s.answers) return good(`It answers${since}.`);
-  return bad(`It does not answer${since}, and the fail of each policy decides`, s.error);
+  if (s.answers) return good(`Available${since}.`);
+  return bad(`Unavailable${since}, and the fail of each policy decides`, s.error);
 }
 
 function clusterLead(s) {
