@@ -123,7 +123,7 @@ func (f *File) bound(p *placedPolicy, l placedLimit) Bound {
 
 // burned fills in what a crash of the owner costs, and says it in words.
 func (f *File) burned(b *Bound, hidden bool) string {
-	const share = 10 // of the limit is what a record is ahead of what was granted, if the file does not say
+	const share = 10 // of the limit is what a record is ahead of what was allowed, if the file does not say
 	ahead := max(1, b.AtOnce/share)
 	if f.Cluster != nil && f.Cluster.Reserve > 0 {
 		ahead = f.Cluster.Reserve

@@ -307,7 +307,7 @@ func (d *decoder) nodes(o *object, c *Cluster, external bool) {
 		o.missing("peer_ca_file", "is missing: peers are reached over https, and each shows the others a certificate",
 			"add peer_ca_file, peer_cert_file and peer_key_file, or write http://")
 	}
-	d.belongs(o, given, keyAddress, "a node that is alone talks to nobody",
+	d.belongs(o, given, keyAddress, "a node that is alone talks to no other",
 		[]string{"peer_ca_file", "peer_cert_file", "peer_key_file"})
 }
 

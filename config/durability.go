@@ -63,7 +63,7 @@ func (d *decoder) inStateFile(p *placedPolicy) bool {
 func (d *decoder) undurable(o *object, p *placedPolicy) {
 	const memory = ", or write durability: memory"
 	if fail, given := o.get("fail"); given && p.Fail == policy.FailLocal {
-		d.wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nobody grants",
+		d.wrong(fail, "must be closed or open: without the owner of a policy of durability cluster nothing is allowed",
 			"write fail: closed"+memory)
 	}
 	if queue, given := o.get(keyQueue); given && p.QueueOrder == weir.NewestFirst {
@@ -174,22 +174,22 @@ func (f *File) explainOwner(w io.Writer) {
 		owner = "outlasts its last sign of life by " + f.show(path+"ttl", ttl) + ", " + owner
 	}
 	line(w, "owner", owner)
-	reserve := "up to a tenth of each limit, as it is in demand: a crash burns less than that, and grants none twice"
+	reserve := "up to a tenth of each limit, as it is in demand: a crash burns less than that, and allows none twice"
 	switch {
 	case c.Reserve == 1:
-		reserve = f.show(path+"reserve", "1") + ": every grant is written before it is answered"
+		reserve = f.show(path+"reserve", "1") + ": every request is written before it is allowed"
 	case c.Reserve > 1:
 		reserve = f.show(path+"reserve", count(c.Reserve)) +
-			" permits at most: a crash burns less than that, and grants none twice"
+			" permits at most: a crash burns less than that, and allows none twice"
 	}
 	line(w, "reserve", reserve)
 }
 
 // explainDurability writes what the counts of a policy survive.
 func (f *File) explainDurability(w io.Writer, p *placedPolicy) {
-	owner := ": one owner in the cluster, which grants nothing before it is durable"
+	owner := ": one owner in the cluster, which allows nothing before it is durable"
 	if f.Cluster != nil && f.Cluster.File != "" {
-		owner = ": in a file of this process, which grants nothing before it is on disk"
+		owner = ": in a file of this process, which allows nothing before it is on disk"
 	}
 	line(w, keyDurability, f.show(p.path+"."+keyDurability, p.Durability.String())+owner)
 	f.explainHold(w, p)

@@ -102,9 +102,9 @@ func (f *File) explainPolicy(w io.Writer, p *placedPolicy) {
 		f.explainAlternatives(w, "key", p.keys)
 	}
 	if p.Parent != "" {
-		line(w, "parent", f.show(p.path+".parent", p.Parent)+" holds as well")
+		line(w, "parent", f.show(p.path+".parent", p.Parent)+" applies as well")
 	}
-	queue := "none: nobody waits"
+	queue := "none: no request waits"
 	if p.QueueLimit > 0 {
 		wait := p.MaxWait
 		if wait == 0 {

@@ -82,7 +82,7 @@ var (
 			keyStore:   "where the states of shared policies are kept",
 			keyCluster: "how this process takes part in the cluster that owns the policies of durability cluster",
 			"policies": "limits by name",
-			"rules":    "which limits hold for which requests",
+			"rules":    "which limits apply to which requests",
 		},
 		hints: map[string]string{
 			keyLimits: `limits stand in a policy: write policies: {name: {limits: [...]}}`,
@@ -115,7 +115,7 @@ var (
 		"candidate": "limits to be measured beside the live ones",
 		"tiers":     "other limits for some classes of clients",
 		"keys":      "other limits for some keys",
-		"parent":    "another policy that holds as well",
+		"parent":    "another policy that applies as well",
 		"queue":     "who waits, in which order, for how long",
 		keyMaxKeys:  "how many keys are tracked",
 		"when_full": "what a new key is told when as many are tracked",
@@ -150,7 +150,7 @@ var (
 			"peer_key_file":  "the key of that",
 			"prefix":         "begins the names of all keys",
 			"ttl":            "how long the owner outlasts its last sign of life",
-			keyReserve:       "how many permits a record may be ahead of what was granted",
+			keyReserve:       "how many permits a record may be ahead of what was allowed",
 			keyMaxKeys:       "how many keys the owner keeps in memory",
 			"requeue":        "whether a request whose owner has gone waits for the next one",
 		},
@@ -208,8 +208,8 @@ var (
 	optimisticKind = kind{
 		what: "optimistic",
 		keys: map[string]string{
-			"interval": "how often a process tells the store what it has admitted",
-			"drift":    "how much it admits that the store does not know of",
+			"interval": "how often a process tells the store what it has allowed",
+			"drift":    "how much it allows that the store does not know of",
 			keyMaxKeys: "how many keys a process knows",
 		},
 	}

@@ -90,7 +90,7 @@ func TestCallThatWouldBeTooLateIsNotSent(t *testing.T) {
 			if delay, violations := details(err); delay != time.Minute || len(violations) != 1 {
 				t.Errorf("delay %v, violations %v", delay, violations)
 			}
-			const text = `weir: /grpc.testing.TestService/UnaryCall was not sent: the limit "out" could not grant this in time`
+			const text = `weir: /grpc.testing.TestService/UnaryCall was not sent: the limit "out" could not allow this in time`
 			if !strings.HasPrefix(err.Error(), text) || !strings.Contains(status.Convert(err).Message(), text) {
 				t.Errorf("the text is %v", err)
 			}

@@ -158,16 +158,16 @@ func message(d *weir.Decision, cost int64, quiet bool) string {
 	case weir.ReasonHardLockout:
 		return "the limit" + name + " has shut the caller out" + comeBack(d)
 	case weir.ReasonNever:
-		text = "the limit" + name + " can never grant this"
+		text = "the limit" + name + " can never allow this"
 	case weir.ReasonDeadline, weir.ReasonEvicted:
-		text = "the limit" + name + " could not grant this in time"
+		text = "the limit" + name + " could not allow this in time"
 	case weir.ReasonQueueFull:
 		text = "the limit" + name + " is exceeded, and too many wait for it"
 	default:
 		text = "the limit" + name + " is exceeded"
 	}
 	if !quiet {
-		text += fmt.Sprintf(": it holds %d, has %d left, and was asked for %d", d.Limit, d.Remaining, cost)
+		text += fmt.Sprintf(": %d of %d permits remain, and it needs %d", d.Remaining, d.Limit, cost)
 	}
 	return text + comeBack(d)
 }

@@ -172,7 +172,7 @@ func (s *Server) fail(ctx context.Context, c *Call, message string, why slog.Att
 func gone(ctx context.Context) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed before it was admitted")
+		return status.Error(codes.DeadlineExceeded, "the deadline of the call has passed before it was allowed")
 	}
-	return status.Error(codes.Canceled, "the call was canceled before it was admitted")
+	return status.Error(codes.Canceled, "the call was canceled before it was allowed")
 }

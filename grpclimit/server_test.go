@@ -40,7 +40,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		if delay != 8572*time.Millisecond { // a seventh of a minute, rounded up
 			t.Errorf("the delay is %v", delay)
 		}
-		const text = `the limit "per-client" is exceeded: it holds 2, has 0 left, and was asked for 1; retry after 8.6 seconds`
+		const text = `the limit "per-client" is exceeded: 0 of 2 permits remain, and it needs 1; retry after 8.6 seconds`
 		if len(violations) != 1 || violations[0].GetSubject() != "per-client" || violations[0].GetDescription() != text {
 			t.Errorf("the violations are %v", violations)
 		}

@@ -138,7 +138,7 @@ func TestToldLimitIsThatOfTheKey(t *testing.T) {
 	if got := resp.header.Get("Ratelimit-Policy"); resp.status != http.StatusTooManyRequests || got != `"per-client";q=1;w=3600` {
 		t.Errorf("status %d, %s", resp.status, got)
 	}
-	if !strings.Contains(resp.body, `is 1/h, burst 1, and has 0 left, but this request needs 1; retry after 1 hour.`) {
+	if !strings.Contains(resp.body, `is 1/h, burst 1, and has 0 remaining, but this request needs 1; retry after 1 hour.`) {
 		t.Errorf("%s", resp.body)
 	}
 }

@@ -125,7 +125,7 @@ func (g *Group) Handle(pattern string, handler http.Handler, options ...RouteOpt
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.engine != nil {
-		panic(fmt.Sprintf("weir: httplimit: %q is registered after Mux.Handler was called: its limits would not hold", pattern))
+		panic(fmt.Sprintf("weir: httplimit: %q is registered after Mux.Handler was called: its limits would not apply", pattern))
 	}
 	m.mux.Handle(pattern, handler)
 	m.routes = append(m.routes, r)

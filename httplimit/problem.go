@@ -104,7 +104,7 @@ func newProblem(d weir.Decision, cost int64, policy *ratelimitfields.Policy, num
 
 // appendDetail appends a sentence such as
 //
-//	The limit "per-client" is 10/s, burst 20, and has 0 left, but this request needs 1; retry after 1 second.
+//	The limit "per-client" is 10/s, burst 20, and has 0 remaining, but this request needs 1; retry after 1 second.
 func appendDetail(b []byte, d weir.Decision, cost int64, policy *ratelimitfields.Policy, numbers bool, seconds int64) []byte {
 	if d.Reason == weir.ReasonOverloaded {
 		b = append(b, "The server is under load and does not serve this request"...)
@@ -134,7 +134,7 @@ func appendDetail(b []byte, d weir.Decision, cost int64, policy *ratelimitfields
 	if d.Reason != weir.ReasonNever {
 		b = append(b, " and has "...)
 		b = strconv.AppendInt(b, max(d.Remaining, 0), 10)
-		b = append(b, " left"...)
+		b = append(b, " remaining"...)
 	}
 	b = append(b, ", but this request needs "...)
 	b = strconv.AppendInt(b, cost, 10)

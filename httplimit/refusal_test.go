@@ -27,7 +27,7 @@ func refusing(tb testing.TB, d weir.Decision, o httplimit.Options) http.Handler 
 	return limit(tb, o)(ok)
 }
 
-const limitedDetail = `The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; ` +
+const limitedDetail = `The limit "api" allows 20 requests per 2 seconds and has 0 remaining, but this request needs 1; ` +
 	`retry after 1 second.`
 
 var limited = weir.Decision{
@@ -66,7 +66,7 @@ func TestProblemOfEachReason(t *testing.T) {
 				Cost:     func(*http.Request) int64 { return 5 },
 				Policies: []ratelimitfields.Policy{{Name: "up", Quota: 1, Window: 24 * time.Hour, Unit: ratelimitfields.ContentBytes}},
 			},
-			429, `The limit "up" allows 1 byte per day and has 3 left, but this request needs 5; retry after 1 minute 1 second.`,
+			429, `The limit "up" allows 1 byte per day and has 3 remaining, but this request needs 5; retry after 1 minute 1 second.`,
 		},
 		{
 			"never",
@@ -80,7 +80,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			weir.Decision{Reason: weir.ReasonQueueFull, RetryAfter: time.Minute},
 			httplimit.Options{},
 			429,
-			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
+			`The limit "api" allows 20 requests per 2 seconds and has 0 remaining, but this request needs 1, ` +
 				`and there is no room to wait; retry after 1 minute.`,
 		},
 		{
@@ -88,7 +88,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: time.Minute},
 			httplimit.Options{},
 			429,
-			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
+			`The limit "api" allows 20 requests per 2 seconds and has 0 remaining, but this request needs 1, ` +
 				`and its turn would come too late; retry after 1 minute.`,
 		},
 		{
@@ -96,7 +96,7 @@ func TestProblemOfEachReason(t *testing.T) {
 			weir.Decision{Reason: weir.ReasonEvicted, RetryAfter: time.Minute},
 			httplimit.Options{},
 			429,
-			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1, ` +
+			`The limit "api" allows 20 requests per 2 seconds and has 0 remaining, but this request needs 1, ` +
 				`and newer requests took its place in the queue; retry after 1 minute.`,
 		},
 		{
@@ -104,21 +104,21 @@ func TestProblemOfEachReason(t *testing.T) {
 			weir.Decision{Reason: weir.ReasonLimited},
 			httplimit.Options{Policies: slotPolicy},
 			503,
-			`The limit "slots" allows 4 requests at a time and has 0 left, but this request needs 1; retry later.`,
+			`The limit "slots" allows 4 requests at a time and has 0 remaining, but this request needs 1; retry later.`,
 		},
 		{
 			"concurrency that is told as requests",
 			weir.Decision{Reason: weir.ReasonLimited},
 			httplimit.Options{},
 			503,
-			`The limit "api" allows 20 requests per 2 seconds and has 0 left, but this request needs 1; retry later.`,
+			`The limit "api" allows 20 requests per 2 seconds and has 0 remaining, but this request needs 1; retry later.`,
 		},
 		{
 			"concurrency, too late",
 			weir.Decision{Reason: weir.ReasonDeadline, RetryAfter: 1},
 			httplimit.Options{Policies: slotPolicy},
 			503,
-			`The limit "slots" allows 4 requests at a time and has 0 left, but this request needs 1, ` +
+			`The limit "slots" allows 4 requests at a time and has 0 remaining, but this request needs 1, ` +
 				`and its turn would come too late; retry after 1 second.`,
 		},
 		{
@@ -148,14 +148,14 @@ func TestProblemOfEachReason(t *testing.T) {
 				{Name: "x", Quota: 2, Unit: "teapots", Window: 1500 * time.Millisecond},
 			}},
 			429,
-			`The limit "x" allows 2 teapots per 1.5 seconds and has 0 left, but this request needs 1; ` +
+			`The limit "x" allows 2 teapots per 1.5 seconds and has 0 remaining, but this request needs 1; ` +
 				`retry after 1 second.`,
 		},
 		{
 			"odd window",
 			weir.Decision{Reason: weir.ReasonLimited, RetryAfter: 1},
 			httplimit.Options{Policies: []ratelimitfields.Policy{{Name: "x", Quota: 2, Window: 1500 * time.Microsecond}}},
-			429, `The limit "x" allows 2 requests per 1.5ms and has 0 left, but this request needs 1; retry after 1 second.`,
+			429, `The limit "x" allows 2 requests per 1.5ms and has 0 remaining, but this request needs 1; retry after 1 second.`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

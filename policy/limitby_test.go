@@ -217,7 +217,7 @@ func TestLimitByIsChecked(t *testing.T) {
 		return &policy.Set{Policies: []policy.Policy{p}, Rules: []policy.Rule{{Name: "all", Limits: uses("p")}}}
 	}
 	for want, p := range map[string]policy.Policy{
-		`weir: policy "p": Limits is 2 of them: must be 1, as LimitBy answers one limit`: {
+		`weir: policy "p": Limits is 2 of them: must be 1, as LimitBy returns one limit`: {
 			Limits: []policy.Limit{{Limit: perHour(3)}, {Name: "other", Limit: perHour(4)}},
 		},
 		`weir: policy "p": TierBy is request.host: must be nil, as LimitBy chooses the limit`: {

@@ -187,7 +187,7 @@ func (c *checker) policy(at string, p *Policy) {
 		c.refuse(at+": MaxWait", p.MaxWait.String(), "from 1ms to 1h, or 0 for 1s")
 	}
 	if p.MaxWait != 0 && p.QueueLimit == 0 {
-		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and nobody waits")
+		c.refuse(at+": MaxWait", p.MaxWait.String(), "0, as QueueLimit is 0 and no request waits")
 	}
 	if p.Priority < overload.PriorityBackground || p.Priority > overload.PriorityCritical {
 		c.refuse(at+": Priority", p.Priority.String(), "background, sheddable, normal or critical")
@@ -215,7 +215,7 @@ func (c *checker) policyLimits(at string, p *Policy) {
 		c.refuse(at+": Tiers", "none", "those that TierBy chooses from")
 	}
 	if p.LimitBy != nil && len(p.Limits) > 1 {
-		c.refuse(at+": Limits", fmt.Sprintf("%d of them", len(p.Limits)), "1, as LimitBy answers one limit")
+		c.refuse(at+": Limits", fmt.Sprintf("%d of them", len(p.Limits)), "1, as LimitBy returns one limit")
 	}
 	if p.LimitBy != nil && p.TierBy != nil {
 		c.refuse(at+": TierBy", p.TierBy.String(), "nil, as LimitBy chooses the limit")

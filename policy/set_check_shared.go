@@ -22,7 +22,7 @@ func (c *checker) consistency(at string, p *Policy) {
 			c.refuse(at+": Fail", p.Fail.String(), "closed or open, as Consistency is local")
 		}
 		if p.Hold != 0 {
-			c.refuse(at+": Hold", p.Hold.String(), "0, as Consistency is local and no store holds anything")
+			c.refuse(at+": Hold", p.Hold.String(), "0, as Consistency is local and no store keeps anything")
 		}
 		return
 	}
@@ -58,7 +58,7 @@ func (c *checker) durability(at string, p *Policy) {
 		return
 	}
 	if p.Fail == FailLocal {
-		c.refuse(at+": Fail", p.Fail.String(), "closed or open"+cluster+": no process grants without the owner")
+		c.refuse(at+": Fail", p.Fail.String(), "closed or open"+cluster+": no process allows anything without the owner")
 	}
 	if p.QueueOrder != weir.OldestFirst {
 		c.refuse(at+": QueueOrder", p.QueueOrder.String(), "oldest-first"+cluster+": the owner serves in the order of arrival")
