@@ -88,7 +88,7 @@ func TestWriteTellsWhatIsChargedAfterwards(t *testing.T) {
 func TestWriteWithoutLimits(t *testing.T) {
 	for want, e := range map[string]*policy.Explanation{
 		"exempt: a rule exempts it from all limits\n": {Allowed: true, Exempt: true, Binding: -1},
-		"allowed: no limit applies to it\n":        {Allowed: true, Binding: -1},
+		"allowed: no limit applies to it\n":           {Allowed: true, Binding: -1},
 	} {
 		var b strings.Builder
 		explained.Write(&b, terminal.Output{}, e, "", true, time.Time{})
